@@ -44,6 +44,9 @@ const calls: Readonly<Record<string, Readonly<Record<string, string>>>> = {
   "jwksd/doctor/node": { observe: "ObserveOptions", watch: "WatchOptions" },
 };
 
+/** Types that the user of an option writes, or a store keeps. */
+const shapes = ["TrustedIssuer", "StateStore", "KeySetState", "SetIfAbsent", "Clock"];
+
 /** The unit of a number is the end of its name. */
 const units: Readonly<Record<string, string>> = {
   Seconds: "seconds",
@@ -52,16 +55,17 @@ const units: Readonly<Record<string, string>> = {
   Bytes: "bytes",
 };
 
-const interfaces = new Map<string, ts.InterfaceDeclaration>();
+const declared = new Map<string, ts.InterfaceDeclaration | ts.TypeAliasDeclaration>();
 for (const file of globSync("src/**/*.ts")) {
   const source = ts.createSourceFile(file, readFileSync(file, "utf8"), ts.ScriptTarget.Latest, true);
-  for (const node of source.statements) if (ts.isInterfaceDeclaration(node)) interfaces.set(node.name.text, node);
+  for (const node of source.statements)
+    if (ts.isInterfaceDeclaration(node) || ts.isTypeAliasDeclaration(node)) declared.set(node.name.text, node);
 }
 
 /** The members of an interface, its own before those of what it extends. */
 function membersOf(name: string): ts.PropertySignature[] {
-  const found = interfaces.get(name);
-  if (found === undefined) throw new Error(`no interface ${name}`);
+  const found = declared.get(name);
+  if (found === undefined || !ts.isInterfaceDeclaration(found)) throw new Error(`no interface ${name}`);
   const bases = (found.heritageClauses ?? []).flatMap(({ types }) => types.map((type) => type.expression.getText()));
   return [...found.members.filter(ts.isPropertySignature), ...bases.flatMap(membersOf)];
 }
@@ -80,6 +84,7 @@ function typeText(type: ts.TypeNode, name: string): string {
     return type.typeName.getText() === "Readonly" || first === undefined ? "object" : typeText(first, name);
   }
   const text = type.getText();
+  if (shapes.includes(text)) return `[\`${text}\`](#${text.toLowerCase()})`;
   if (text !== "number") return `\`${text}\``;
   return Object.entries(units).find(([end]) => name.endsWith(end))?.[1] ?? "count";
 }
@@ -109,8 +114,20 @@ const sections = Object.entries(calls).map(([entry, types]) => {
   return `## ${entry}\n\n${tables.join("\n")}`;
 });
 
+const shapeTexts = shapes.map((name) => {
+  const text = declared
+    .get(name)
+    ?.getFullText()
+    .trim()
+    .replace(/^export /m, "");
+  return `### ${name}\n\n\`\`\`ts\n${text}\n\`\`\`\n`;
+});
+
 process.stdout.write(`# Options
 
 Where an option is not required, \`null\` and \`undefined\` mean that it is not given. An unknown option and a wrong value are a \`ConfigError\`.
 
-${sections.join("\n")}`);
+${sections.join("\n")}
+## Types
+
+${shapeTexts.join("\n")}`);

@@ -1,4 +1,4 @@
-import { readFileSync, renameSync, writeFileSync } from "node:fs";
+import { existsSync, readFileSync, renameSync, writeFileSync } from "node:fs";
 import { createBearer } from "jwksd/bearer";
 
 // A folder that nobody else can write: whoever can write it chooses the keys. On Lambda: /tmp
@@ -9,7 +9,7 @@ export const bearer = createBearer({
   issuer: "https://login.example.com",
   audience: "https://api.example.com",
   state: {
-    get: (issuer) => JSON.parse(readFileSync(fileOf(issuer), "utf8")),
+    get: (issuer) => (existsSync(fileOf(issuer)) ? JSON.parse(readFileSync(fileOf(issuer), "utf8")) : undefined),
     set(issuer, state) {
       const file = fileOf(issuer);
       writeFileSync(`${file}.${process.pid}`, JSON.stringify(state), { mode: 0o600 });

@@ -16,4 +16,4 @@ app.use(
   }),
 );
 app.get("/orders", (_req, res) => res.json([]));
-app.listen(3000);
+app.listen(3001);

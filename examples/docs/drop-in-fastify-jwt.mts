@@ -17,4 +17,4 @@ await app.register(fastifyJwt, {
   verify: { algorithms: ["ES256"], allowedIss: issuer, allowedAud: "https://api.example.com", requiredClaims: ["exp"] },
 });
 app.get("/orders", { onRequest: (request) => request.jwtVerify() }, () => []);
-await app.listen({ port: 3000 });
+await app.listen({ port: 3001 });

@@ -30,4 +30,4 @@ passport.use(
 
 const app = express();
 app.get("/orders", passport.authenticate("jwt", { session: false }), (_req, res) => res.json([]));
-app.listen(3000);
+app.listen(3001);

@@ -6,4 +6,4 @@ const bearer = createBearer({ issuer: "https://login.example.com", audience: "ht
 const app = fastify();
 const onRequest = bearer.fastify({ scope: "orders:read" });
 app.get("/orders", { onRequest }, ({ auth }) => ({ of: auth.claims.sub }));
-await app.listen({ port: 3000 });
+await app.listen({ port: 3001 });

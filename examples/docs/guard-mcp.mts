@@ -18,4 +18,4 @@ app.post("/mcp", bearer.express({ scope: "tools" }), express.json(), async (req,
   await server.connect(transport);
   await transport.handleRequest(req, res, req.body);
 });
-app.listen(3000);
+app.listen(3001);

@@ -112,9 +112,16 @@ export class StoreError extends CodedError<"StoreError"> {}
 export class TokenError extends CodedError<"TokenError"> {
   /** HTTP status that Express, Fastify and Koa send: 401; 503 when `retryable`; 500 where claims were to be signed. */
   readonly status: number;
+  /** What helps the one who refuses the token, such as the audience that is expected. The client need not know. It quotes no token. */
+  readonly hint: string | undefined;
 
-  constructor(code: CodeOf<"TokenError">, message: string, options?: ErrorOptions) {
+  constructor(
+    code: CodeOf<"TokenError">,
+    message: string,
+    options?: ErrorOptions & { readonly hint?: string | undefined },
+  ) {
     super(code, message, options);
+    this.hint = options?.hint;
     const isToSign = code === "ERR_CLAIMS_INVALID" || code === "ERR_CLAIMS_FORBIDDEN";
     this.status = this.retryable ? 503 : isToSign ? 500 : 401;
   }

@@ -1,4 +1,5 @@
 import { ConfigError, invalidOption } from "./errors.ts";
+import { nearest } from "./nearest.ts";
 
 /** The rule of a value. */
 export interface Rule<Value = unknown> {
@@ -6,6 +7,8 @@ export interface Rule<Value = unknown> {
   readonly must: string;
   /** All values, where they are few. */
   readonly choices?: readonly string[];
+  /** Its values are strings. The type of a wrong string is right, and no message blames it. */
+  readonly isText?: true;
   readonly holds: (value: unknown) => value is Value;
 }
 
@@ -21,6 +24,7 @@ export const text: Rule<string> = {
 
 export const textThat = (must: string, holds: (value: string) => boolean): Rule<string> => ({
   must,
+  isText: true,
   holds: (value): value is string => text.holds(value) && holds(value),
 });
 
@@ -32,6 +36,7 @@ export const texts: Rule<readonly string[]> = {
 export const oneOf = <Value extends string>(...values: readonly Value[]): Rule<Value> => ({
   must: `${values.slice(0, -1).join(", ")} or ${values.at(-1)}`,
   choices: values,
+  isText: true,
   holds: (value): value is Value => values.includes(value as Value),
 });
 
@@ -46,6 +51,9 @@ export const wholeNumber = (least: number, most: number): Rule<number> => ({
   must: `a whole number from ${least} to ${most}`,
   holds: (value): value is number => Number.isInteger(value) && number(least, most).holds(value),
 });
+
+/** In seconds: tokens are taken for as long after they expire. @see RFC 7519 section 4.1.4: "no more than a few minutes" */
+export const clockTolerance = number(0, 300);
 
 /** In milliseconds, at most what `setTimeout` takes. */
 export const timeout = number(1, 2 ** 31 - 1);
@@ -90,8 +98,10 @@ export function checkOptions<Options>(options: Options, rules: Rules<Options>, w
   const given: Record<string, unknown> = {};
   for (const [name, value] of Object.entries(options as object)) {
     if (!Object.hasOwn(rules, name)) {
-      const known = Object.keys(rules).join(", ");
-      throw new ConfigError("ERR_OPTION_UNKNOWN", `there is no ${what} ${JSON.stringify(name)}; there is: ${known}`);
+      const known = Object.keys(rules);
+      const meant = nearest(name, known);
+      const hint = meant === undefined ? `; there is: ${known.join(", ")}` : `; did you mean "${meant}"?`;
+      throw new ConfigError("ERR_OPTION_UNKNOWN", `there is no ${what} ${JSON.stringify(name)}${hint}`);
     }
     const rule: Rule = rules[name as keyof Options];
     if (value === null || value === undefined) continue;
@@ -103,10 +113,10 @@ export function checkOptions<Options>(options: Options, rules: Rules<Options>, w
 }
 
 /** What the value is instead: a number or its type. A string is not shown, because it may be a secret in the wrong place. */
-function instead(value: unknown, { must, choices }: Rule): string {
+function instead(value: unknown, { must, isText }: Rule): string {
   const type = Array.isArray(value) ? "array" : typeof value;
-  const isType = must.includes(type) || (type === "string" && choices !== undefined);
-  if (!isType) return `, not ${kindOf(value)}`;
+  if (isText === true && type === "string") return "";
+  if (!must.includes(type)) return `, not ${kindOf(value)}`;
   return typeof value === "number" ? `, not ${value}` : "";
 }
 

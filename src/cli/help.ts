@@ -1,5 +1,5 @@
 import { Command, type Option } from "commander";
-import { nearest } from "../service/config/nearest.ts";
+import { nearest } from "../base/nearest.ts";
 import { variableName } from "../service/config/setting-definitions.ts";
 import { type Io, print } from "./io.ts";
 import { SettingOption, choicesOf, defaultOf } from "./settings-options.ts";

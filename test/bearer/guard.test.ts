@@ -251,12 +251,36 @@ describe("a store for the state", () => {
     ["never answers", () => new Promise<never>(() => {})],
   ] as const) {
     test(`one that ${name} costs a request`, async () => {
-      const guard = guardOf(undefined, { state: { get, set: () => Promise.reject(new Error("no store")) } });
+      const guard = guardOf(undefined, { state: { get, set: () => {} } });
       const answer = guard.status();
       await guard.clock.advance(1_000);
       assert.equal(await answer, 200);
     });
   }
+
+  for (const method of ["get", "set"] as const) {
+    for (const [how, fail] of [
+      ["throws", () => assert.fail("disk full")],
+      ["rejects", () => Promise.reject(new Error("disk full"))],
+    ] as const) {
+      test(`one whose ${method} ${how} is told once`, async () => {
+        const guard = guardOf(undefined, { state: { get: () => undefined, set: () => {}, [method]: fail } });
+        assert.equal(await guard.status(), 200);
+        await settled();
+        const told = guard.events.filter((event) => event.type === "key-set" && event.event.type === "failed");
+        assert.match(inspect(told, { depth: 10 }), new RegExp(`state\\.${method} failed; see the cause[^]*disk full`));
+        assert.equal(told.length, 1);
+      });
+    }
+  }
+});
+
+test("the event of a 503 has the error, which names the URL", async () => {
+  const { status, events } = guardOf(unreachable);
+  assert.equal(await status(), 503);
+  const failed = events.filter(({ type }) => type === "failed");
+  assert.match(inspect(failed), /https:\/\/op\.example\/\.well-known\/openid-configuration: no response/);
+  assert.equal(failed.length, 1);
 });
 
 const challengeOf = (answer: Response | "let through"): string =>
@@ -441,14 +465,16 @@ describe("options", () => {
     ["no issuer", { audience }, /"issuer"/],
     ["no audience", { issuer }, /"audience"/],
     ["no options", undefined as unknown as object, /an object of options/],
-    ["an unknown one", { ...good, audiences: [] }, /there is no option "audiences"/],
+    ["an unknown one", { ...good, audiences: [] }, /there is no option "audiences"; did you mean "audience"\?/],
+    ["a name without its unit", { ...good, clockTolerance: 5 }, /did you mean "clockToleranceSeconds"\?/],
     ["an empty list of issuers", { ...good, issuer: [] }, /"issuer"/],
     ["an issuer that is no URL", { ...good, issuer: "login" }, /not a URL/],
     ["an issuer of http", { ...good, issuer: "http://login.example.com" }, /not an https URL/],
     ["a listed issuer without its URL", { ...good, issuer: [{ issuer }] }, /issuer or jwksUri/],
+    ["a tolerance in milliseconds", { ...good, clockToleranceSeconds: 5_000 }, /a number from 0 to 300, not 5000$/],
     ["an algorithm without a public key", { ...good, algorithms: ["HS256"] }, /HS256/],
     ["no algorithm", { ...good, algorithms: [] }, /algorithms/],
-    ["another typ", { ...good, typ: "any" }, /at\+jwt or JWT/],
+    ["another typ", { ...good, typ: "any" }, /at\+jwt or JWT$/],
     ["DPoP without a URL", { ...good, dpop: "required" }, /"baseUrl"/],
     ["a short secret", { ...good, nonceSecret: "short" }, /32 characters/],
     ["metadata without a resource", { ...good, metadata: {} }, /"resource"/],
@@ -471,6 +497,22 @@ describe("options", () => {
     assert.throws(mcp, { code: "ERR_OPTION_INVALID" });
   });
 
+  test("so is a face that is not called: the framework calls it with a request", () => {
+    const bearer = createBearer(good);
+    const withRequest = [{ headers: {}, _events: {} }, {}, () => {}];
+    for (const name of ["express", "fastify", "hono"] as const) {
+      const face = bearer[name] as (...args: readonly unknown[]) => unknown;
+      assert.throws(() => face(...withRequest), { message: new RegExp(`call bearer\\.${name}\\(\\)`) });
+    }
+  });
+
+  for (const [scope, end] of [
+    ["", /without " and \\$/],
+    [["orders:read"], /one string of scopes, separated by spaces, .*, not an array$/],
+  ] as const)
+    test(`the message about the scope ${inspect(scope)} says what it must be`, () =>
+      assert.throws(() => createBearer(good).hono({ scope } as object), { message: end }));
+
   test("so are requirements that no challenge can show", async () => {
     const bearer = createBearer(good);
     for (const requirements of [
@@ -488,6 +530,68 @@ describe("options", () => {
       await assert.rejects(bearer.check(new Request(audience), requirements as object), { name: "ConfigError" });
     }
   });
+});
+
+describe("the event of a refusal says what helps, and the client is not told", () => {
+  const local = "http://localhost:3000";
+  const { token } = guardOf();
+  const other = { issuer: local, audience: [audience, "orders"] };
+  for (const [name, authorization, options, error, reason] of [
+    ["no token", undefined, {}, undefined, /^there is no header Authorization$/],
+    ["another scheme", "Basic YTpi", {}, undefined, /a scheme that is not offered here$/],
+    ["no scheme", token(), {}, undefined, /is not Bearer, a space and a token$/],
+    ["no proof", token(), { dpop: "required", baseUrl: audience }, undefined, /is not DPoP, a space and a token$/],
+    [
+      "a last slash",
+      `Bearer ${token({ iss: `${issuer}/` })}`,
+      {},
+      "invalid_token",
+      /not trusted here: "https:\/\/op\.example" is trusted, and differs only by a last slash/,
+    ],
+    [
+      "another name of this machine",
+      `Bearer ${token({ iss: "http://127.0.0.1:3000" })}`,
+      other,
+      "invalid_token",
+      /not trusted here: "http:\/\/localhost:3000" is trusted/,
+    ],
+    ["an issuer that is like none", `Bearer ${token({ iss: "https://secret" })}`, {}, "invalid_token", /trusted here$/],
+    [
+      "a host that only begins like this machine",
+      `Bearer ${token({ iss: "http://127.0.0.1.evil.example:3000" })}`,
+      other,
+      "invalid_token",
+      /trusted here$/,
+    ],
+    [
+      "another audience",
+      `Bearer ${token({ aud: "secret" })}`,
+      { audience: [audience, "orders"] },
+      "invalid_token",
+      /^claim "aud" is not what is expected: expected is "https:\/\/api\.example\.com" or "orders"$/,
+    ],
+    [
+      "another typ",
+      `Bearer ${compact({ alg: "ES256", kid: "a", typ: "JWT" }, {}, signature("ES256", ecKey("a")))}`,
+      {},
+      "invalid_token",
+      /send an access token: .* set the option typ to "JWT"$/,
+    ],
+  ] as const) {
+    test(name, async () => {
+      const { check, events } = guardOf(undefined, options);
+      const headers = authorization === undefined ? {} : { Authorization: authorization };
+      const answer = await check(new Request(audience, { headers }));
+      assert.ok(answer instanceof Response);
+      const event = events.find(({ type }) => type === "refused");
+      assert.ok(event?.type === "refused");
+      assert.deepEqual([event.status, event.error], [401, error]);
+      assert.match(event.reason, reason);
+      const told = `${inspect([...answer.headers])} ${await answer.text()}`;
+      assert.ok(!/is trusted|expected is|option typ|there is no header/.test(told), told);
+      assert.equal(told.includes("Authorization: "), error === undefined);
+    });
+  }
 });
 
 test("events and answers hold no token", async () => {

@@ -13,7 +13,9 @@ export function replyOf(expected: Expected, method: string): Pick<WireReply, "st
   const { status } = expected;
   const challenge = "challenge" in expected ? expected.challenge : "";
   const [, described] = /error_description="([^"]*)"/.exec(challenge) ?? [];
-  const detail = status === 503 ? "the token cannot be checked now" : (described ?? "This needs an access token.");
+  const [scheme] = challenge.split(/[ ,]/);
+  const needed = `This needs an access token, sent as 'Authorization: ${scheme} TOKEN'.`;
+  const detail = status === 503 ? "the token cannot be checked now" : (described ?? needed);
   const body = JSON.stringify({ type: "about:blank", title: titles[status], status, detail });
   return {
     status,

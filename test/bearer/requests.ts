@@ -120,7 +120,7 @@ const badProof = (description: string): Expected => badDpop("invalid_dpop_proof"
 const oneToken = badRequest("the header Authorization is a scheme, a space and one token");
 const queryToken = badRequest("a token in the query is refused; send one token, in the header");
 const malformed = badToken("the token is not a well-formed signed JWT");
-const otherType = badToken("the token is of another type: its header typ is not at+jwt (RFC 9068)");
+const otherType = badToken("the header typ is not at+jwt (RFC 9068); send an access token");
 const untrusted = badToken("the issuer of the token is not trusted here");
 const noProof = badProof("the proof is not one JWT of typ dpop+jwt that its own jwk has signed");
 

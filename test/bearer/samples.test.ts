@@ -2,6 +2,7 @@ import assert from "node:assert/strict";
 import { readdir } from "node:fs/promises";
 import { type IncomingMessage, type ServerResponse, createServer } from "node:http";
 import { type TestContext, describe, test } from "node:test";
+import { format, inspect } from "node:util";
 import "reflect-metadata";
 import { Controller, Get, type INestApplication, Module } from "@nestjs/common";
 import { NestFactory } from "@nestjs/core";
@@ -31,8 +32,8 @@ async function served(t: TestContext, file: string, issuer: string): Promise<(to
   const path = await sample(t, file, {
     [named]: issuer,
     ...(isFastify
-      ? { "await app.listen({ port: 3000 });": "process.send(new URL(await app.listen({ port: 0 })).port);" }
-      : { ".listen(3000)": ".listen(0, function () { process.send(this.address().port) })" }),
+      ? { "await app.listen({ port: 3001 });": "process.send(new URL(await app.listen({ port: 0 })).port);" }
+      : { ".listen(3001)": ".listen(0, function () { process.send(this.address().port) })" }),
   });
   const port = String(await runSample(t, path, { NODE_ENV: "test" }).next());
   return (token) => fetch(`http://localhost:${port}/orders`, asking(token));
@@ -71,6 +72,25 @@ describe("the guard", { concurrency: 3 }, () => {
     const { bearer } = (await import(path)) as { bearer: Bearer };
     const request = new Request("https://api.example.com/orders", asking(goodToken(setup)));
     assert.ok(!((await bearer.check(request)) instanceof Response));
+  });
+
+  test("with a log of its events", async (t) => {
+    const setup = await startProviders(t);
+    const { bearer } = (await import(await sample(t, "examples/docs/guard-events.mts", { [named]: setup.issuer }))) as {
+      bearer: Bearer;
+    };
+    const lines: string[] = [];
+    for (const name of ["log", "error"] as const)
+      t.mock.method(console, name, (...args: readonly unknown[]) => void lines.push(format(...args)));
+    setup.isBroken = true;
+    for (const token of [undefined, goodToken(setup)])
+      await bearer.check(new Request("https://api.example.com/", asking(token)));
+    for (const part of [
+      /^refused with 401: there is no header Authorization$/m,
+      /^answered 503: FetchError: http/m,
+      /^no keys of http:\S+: http:\S+: answered with status 5/m,
+    ])
+      assert.match(lines.join("\n"), part);
   });
 
   test("in NestJS", async (t) => {
@@ -124,9 +144,13 @@ describe("a cold start", { concurrency: 2 }, () => {
       const path = await sample(t, "examples/docs/cold-start-file.mts", {
         [named]: setup.issuer,
         "/var/lib/orders": folder,
+        'audience: "https://api.example.com",':
+          'audience: "https://api.example.com", onEvent: (event) => told.push(event),',
+        "export const bearer": "export const told: unknown[] = [];\nexport const bearer",
       });
-      const { bearer } = (await import(path)) as { bearer: Bearer };
+      const { bearer, told } = (await import(path)) as { bearer: Bearer; told: unknown[] };
       const auth = await bearer.check(new Request("https://api.example.com/", asking(goodToken(setup))));
+      assert.ok(!inspect(told, { depth: 5 }).includes("failed"), "no file is no failure");
       return auth instanceof Response ? auth.status : 200;
     };
     assert.equal(await start(), 200);
@@ -173,7 +197,7 @@ test("a client of the MCP SDK finds the provider of a server through its metadat
   const path = await sample(t, "examples/docs/guard-mcp.mts", {
     "https://mcp.example.com/mcp": resource,
     [named]: provider.issuer,
-    ".listen(3000)": `.listen(${port}, () => process.send("listens"))`,
+    ".listen(3001)": `.listen(${port}, () => process.send("listens"))`,
   });
   assert.equal(await runSample(t, path, { NODE_ENV: "test" }).next(), "listens");
   const refused = await fetch(resource, { method: "POST", body: "{}", headers: { Connection: "close" } });

@@ -265,7 +265,7 @@ describe("options are checked when the verifier is made", () => {
     { onEvent: "log" },
     ...[0, -1, Number.NaN, Infinity, "10"].map((maxKeySets) => ({ maxKeySets })),
     ...[0, -1, Number.NaN, Infinity, "60"].map((maxLifetimeSeconds) => ({ maxLifetimeSeconds })),
-    ...[-1, Number.NaN, Infinity, "0"].map((clockToleranceSeconds) => ({ clockToleranceSeconds })),
+    ...[-1, 301, Number.NaN, Infinity, "0"].map((clockToleranceSeconds) => ({ clockToleranceSeconds })),
   ];
   for (const options of wrong) {
     test(inspect(options), () => {

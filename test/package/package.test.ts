@@ -377,9 +377,9 @@ describe("types", () => {
       await mkdir(dirname(join(project, "node_modules", name)), { recursive: true });
       await symlink(join(modules, name), join(project, "node_modules", name));
     }
-    const samples = ["guard", "guard-fastify", "guard-hono", "guard-fetch"].map((name) => `${name}.mts`);
+    const samples = ["guard.mjs", "guard-fastify.mts", "guard-hono.mts", "guard-fetch.mts"];
     for (const file of samples) await copyFile(join(installed, "examples/docs", file), join(project, file));
-    const compilerOptions = { module: "nodenext", target: "es2022", strict: true, skipLibCheck: true };
+    const compilerOptions = { module: "nodenext", target: "es2022", strict: true, skipLibCheck: true, checkJs: true };
     await writeFile(join(project, "tsconfig.json"), JSON.stringify({ files: samples, compilerOptions }));
     assert.equal(await runNode(join(modules, "typescript/bin/tsc"), "--noEmit"), "");
   });

@@ -152,9 +152,10 @@ const refused: [code: ErrorCode, says: RegExp, ...options: unknown[]][] = [
   ["ERR_OPTION_INVALID", /"signerLimits"/, { ...base, signerLimits: 5 }],
   [
     "ERR_OPTION_UNKNOWN",
-    /no signer limit "maxQueue"; there is: .*maxQueued/,
+    /no signer limit "maxQueue"; did you mean "maxQueued"\?$/,
     { ...base, signerLimits: { maxQueue: 0 } },
   ],
+  ["ERR_OPTION_UNKNOWN", /"limit"; there is: .*maxQueued/, { ...base, signerLimits: { limit: 0 } }],
   ["ERR_OPTION_INVALID", /"clock"/, { ...base, clock: Date.now }],
   ["ERR_OPTION_INVALID", /clock/, { ...base, clock: {} }],
   ["ERR_OPTION_INVALID", /"issuer"/, base, { issuer: false }],

@@ -51,8 +51,8 @@ describe("every duration is a finite number that is not negative", () => {
 });
 
 test("an unknown duration is refused, with the names that there are", async () => {
-  const error = await refusal(() => rotationPolicy({ rotateEvery: 90 } as RotationPolicyOptions), "ERR_OPTION_UNKNOWN");
-  assert.match(error.message, /"rotateEvery"/);
+  const error = await refusal(() => rotationPolicy({ unheardOf: 90 } as RotationPolicyOptions), "ERR_OPTION_UNKNOWN");
+  assert.match(error.message, /"unheardOf"/);
   for (const name of Object.keys(defaults)) assert.match(error.message, new RegExp(name));
 });
 

@@ -255,7 +255,10 @@ async function refusal(t: TestContext, members: unknown, ...more: string[]): Pro
 
 describe("is refused at the start:", () => {
   const rows: Readonly<Record<string, readonly [members: unknown, message: RegExp]>> = {
-    "a member that does not exist": [{ "s.sock": { audience: ["a"] } }, /there is no member .* "audience"; there is: /],
+    "a member that does not exist": [
+      { "s.sock": { audience: ["a"] } },
+      /there is no member .* "audience"; did you mean "audiences"\?/,
+    ],
     "a policy of the wrong type": [{ "s.sock": { audiences: "a" } }, /"audiences" must be an array of strings/],
     "a mode for everybody": [{ "s.sock": { mode: "0666" } }, /"mode" must be the string "0600" or "0660"$/],
     "a lifetime that no key outlives": [

@@ -20,7 +20,7 @@ import {
   wrappingKeysOf,
 } from "../../service/config/open-store.ts";
 import type { SettingName, Settings } from "../../service/config/setting-definitions.ts";
-import { nearest } from "../../service/config/nearest.ts";
+import { nearest } from "../../base/nearest.ts";
 import { type Signers, signersOf } from "../../service/config/signers.ts";
 import { memoryStore } from "../../rotation/store/memory.ts";
 import type { KeyRecord, KeyStore } from "../../rotation/store/store.ts";

@@ -26,7 +26,6 @@ export async function verifyAccessToken(
   checkType(header, typ);
   const issuer = issuerOf(token);
   const trusted = await keysOf(issuer);
-  if (trusted === undefined) throw new TokenError("ERR_TOKEN_CLAIM", "the issuer of the token is not trusted here");
   const verified = await verifyRead(token, header, { ...verification, keys: trusted.keys, issuer, clock });
   if (typ === "JWT" && idTokenClaims.some((name) => Object.hasOwn(verified.claims, name)))
     throw new TokenError("ERR_TOKEN_TYP", "the token is an ID token; send an access token");
@@ -38,7 +37,9 @@ export async function verifyAccessToken(
 function checkType(header: JWTHeaderParameters, typ: BearerSettings["typ"]): void {
   if (typ === "JWT") checkTyp(header, "at+jwt");
   else if (mediaTypeOf(header) !== "at+jwt")
-    throw new TokenError("ERR_TOKEN_TYP", "the token is of another type: its header typ is not at+jwt (RFC 9068)");
+    throw new TokenError("ERR_TOKEN_TYP", "the header typ is not at+jwt (RFC 9068); send an access token", {
+      hint: 'if the provider gives its access tokens another typ, set the option typ to "JWT"',
+    });
 }
 
 /** The issuer as the token has it, unverified: it only chooses the keys. */

@@ -21,10 +21,16 @@ export function credentialsOf(
   const [, name = "", token] = form.exec(authorization ?? "") ?? [];
   const known = schemes[(name === "" ? (/^\w*/.exec(authorization ?? "")?.[0] ?? "") : name).toLowerCase()];
   // Without a token for one of its schemes, a request lacks authentication and is told no error. RFC 6750 section 3
-  if (known === undefined || !offered.includes(known)) return { status: 401 };
+  if (known === undefined || !offered.includes(known)) return { status: 401, hint: lackOf(authorization, offered) };
   if (token === undefined) return invalidRequest("the header Authorization is a scheme, a space and one token");
   if (hasQueryToken(target)) return invalidRequest("a token in the query is refused; send one token, in the header");
   return { scheme: known, token };
+}
+
+function lackOf(authorization = "", [scheme]: readonly Scheme[]): string {
+  if (authorization === "") return "there is no header Authorization";
+  if (/\s/.test(authorization.trim())) return "the header Authorization has a scheme that is not offered here";
+  return `the header Authorization is not ${scheme}, a space and a token`;
 }
 
 /** @see RFC 6750 section 2: no more than one method of sending a token */

@@ -1,3 +1,4 @@
+import { invalidOption } from "../../base/errors.ts";
 import { type ExpressMiddleware, expressFace } from "./express.ts";
 import { type FastifyHook, fastifyFace } from "./fastify.ts";
 import { fetchFace } from "./fetch.ts";
@@ -48,11 +49,19 @@ export function createBearer(options: BearerOptions): Bearer {
   const guard = createGuard(settings);
   const check = fetchFace(guard);
   return Object.freeze({
-    express: (requirements = {}) => expressFace(guard, checkRequirements(requirements)),
-    fastify: (requirements = {}) => fastifyFace(guard, checkRequirements(requirements)),
-    hono: (requirements = {}) => honoFace(guard, checkRequirements(requirements)),
+    express: faceOf("express", (requirements) => expressFace(guard, requirements)),
+    fastify: faceOf("fastify", (requirements) => fastifyFace(guard, requirements)),
+    hono: faceOf("hono", (requirements) => honoFace(guard, requirements)),
     check: async (request, requirements = {}) => check(request, checkRequirements(requirements)),
     mcp: () => mcpFace(guard, settings),
     metadata: createMetadata(settings),
   } satisfies Bearer);
 }
+
+/** A framework calls a face that stands at a route without its own call, with a request and more. */
+const faceOf =
+  <Face>(name: string, make: (requirements: Requirements) => Face) =>
+  (requirements: Requirements = {}, ...more: readonly unknown[]): Face => {
+    if (more.length > 0) throw invalidOption(`call bearer.${name}(), and give its result to the route`);
+    return make(checkRequirements(requirements));
+  };

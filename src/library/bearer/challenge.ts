@@ -15,13 +15,16 @@ const titles = { 400: "Bad Request", 401: "Unauthorized", 403: "Forbidden", 503:
 
 /** The response to a request that is refused. @see RFC 6750 section 3; RFC 9457 */
 export function replyTo(refusal: Refusal, scheme: Scheme | undefined, terms: ChallengeTerms): Reply {
-  const { status, description = "This needs an access token.", retryAfterSeconds, nonce } = refusal;
+  const { status, description = needed(terms), retryAfterSeconds, nonce } = refusal;
   const headers: string[] = [];
   if (retryAfterSeconds !== undefined) headers.push("Retry-After", String(retryAfterSeconds));
   else headers.push("WWW-Authenticate", challengesOf(refusal, scheme, terms));
   if (nonce !== undefined) headers.push("DPoP-Nonce", nonce);
   return problem(status, titles[status], quotable(description), headers).get;
 }
+
+const needed = ({ schemes: [scheme] }: ChallengeTerms): string =>
+  `This needs an access token, sent as 'Authorization: ${scheme} TOKEN'.`;
 
 /** One challenge for each scheme. The error is told under the scheme that was used. @see RFC 9449 section 7.2 */
 function challengesOf(refusal: Refusal, used: Scheme | undefined, terms: ChallengeTerms): string {

@@ -81,11 +81,9 @@ export function createGuard(settings: BearerSettings) {
   const authOf = (token: string): Promise<Auth> => authOfToken(token, keysOf, settings);
 
   function refuse(refusal: Refusal, scheme: Scheme | undefined): AccessDecision {
-    const { status, error, description, code, cause } = refusal;
-    notify(
-      onEvent,
-      code === undefined ? { type: "refused", status, error, reason: description } : { type: "failed", code, cause },
-    );
+    const { status, error, description, hint, code, cause } = refusal;
+    const reason = [description, hint].filter((text) => text !== undefined).join(": ");
+    notify(onEvent, code === undefined ? { type: "refused", status, error, reason } : { type: "failed", code, cause });
     return { reply: replyTo(refusal, scheme, terms) };
   }
 

@@ -17,14 +17,14 @@ export interface StateStore {
 
 /** What happened at a guard. No event holds a token or a proof. */
 export type BearerEvent =
-  /** A request was refused. `reason` is what the client was told. */
+  /** A request was refused. `error` is that of the challenge. `reason` says more than the client is told, and quotes nothing of the request. */
   | {
       readonly type: "refused";
       readonly status: number;
       readonly error: string | undefined;
-      readonly reason: string | undefined;
+      readonly reason: string;
     }
-  /** A request was answered 503, because of this. */
+  /** A request was answered 503, because of this error. */
   | { readonly type: "failed"; readonly code: ErrorCode; readonly cause: unknown }
   /** An event of the key set of an issuer. */
   | { readonly type: "key-set"; readonly issuer: string; readonly event: KeySetEvent };
@@ -45,7 +45,7 @@ export interface BearerOptions {
   readonly typ?: "at+jwt" | "JWT" | null | undefined;
   /** Algorithms that a token may be signed with. Default: all of RFC 7518 and RFC 8037 that have a public key. */
   readonly algorithms?: readonly string[] | null | undefined;
-  /** Allowed difference of the clocks, in seconds. Default: 0. */
+  /** Allowed difference of the clocks, in seconds, at most 300. Default: 0. */
   readonly clockToleranceSeconds?: number | null | undefined;
   /** Claims that a token must have beside `iss`, `aud` and `exp`. `["cnf"]` refuses tokens that are bound to no key. Default: none. */
   readonly requiredClaims?: readonly string[] | null | undefined;

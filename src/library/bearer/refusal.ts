@@ -1,4 +1,4 @@
-import { type ErrorCode, FetchError, JwksdError, TokenError, codeOf } from "../../base/errors.ts";
+import { type ErrorCode, FetchError, TokenError, codeOf } from "../../base/errors.ts";
 
 /** Error codes of challenges. @see RFC 6750 section 3.1; RFC 9449 section 12.2; RFC 9470 section 3 */
 export type ChallengeError =
@@ -16,6 +16,8 @@ export interface Refusal {
   readonly error?: ChallengeError;
   /** A sentence for the developer of the client. It quotes nothing that came with the request. */
   readonly description?: string;
+  /** More for whoever runs the API. */
+  readonly hint?: string | undefined;
   /** More parameters of the challenge. */
   readonly parameters?: Readonly<Record<string, string>>;
   /** Of a 503: when to try again. */
@@ -41,13 +43,13 @@ export const invalidProof = (description: string): Refusal => ({
 
 /** A token that does not hold is refused. What cannot be decided, because keys or a store cannot be had, is answered 503. */
 export function refusalOf(error: unknown): Refusal {
-  if (error instanceof TokenError && !error.retryable) return invalidToken(error.message);
+  if (error instanceof TokenError && !error.retryable) return { ...invalidToken(error.message), hint: error.hint };
   const seconds = error instanceof FetchError ? error.retryAfterSeconds : 0;
   return {
     status: 503,
     description: "the token cannot be checked now",
     retryAfterSeconds: Math.max(seconds, 1),
     code: codeOf(error),
-    cause: error instanceof JwksdError ? (error.cause ?? error) : error,
+    cause: error,
   };
 }

@@ -19,7 +19,10 @@ const shown = textThat('a string of printable ASCII without " and \\', (value) =
 
 const rules: Rules<Requirements> = {
   // Spaces alone would ask for nothing.
-  scope: textThat('scopes of printable ASCII without " and \\', (value) => shown.holds(value) && value.trim() !== ""),
+  scope: textThat(
+    'one string of scopes, separated by spaces, in printable ASCII without " and \\',
+    (value) => shown.holds(value) && value.trim() !== "",
+  ),
   acrValues: {
     must: 'an array, not empty, of strings of printable ASCII without spaces, " and \\',
     holds: (value): value is unknown =>

@@ -1,14 +1,15 @@
 import { notify } from "../../base/async.ts";
+import { InternalError, TokenError } from "../../base/errors.ts";
 import { isLoopback } from "../../base/urls.ts";
 import { createRemoteSets } from "../client/remote-sets.ts";
 import { createBudget } from "../relying-party/budget.ts";
 import type { KeySetEvent } from "../relying-party/options.ts";
 import { type GetKey, type RemoteKeySet, createKeySet } from "../relying-party/remote-key-set.ts";
-import type { TrustedIssuer } from "./options.ts";
+import type { StateStore, TrustedIssuer } from "./options.ts";
 import type { BearerSettings } from "./settings.ts";
 
-/** Finds the keys of an issuer; `undefined` for one that is not trusted, to which no request goes. */
-export type KeysOf = (issuer: string) => Trusted | undefined | Promise<Trusted | undefined>;
+/** Finds the keys of an issuer. No request goes to one that is not trusted. @throws TokenError `ERR_TOKEN_CLAIM` */
+export type KeysOf = (issuer: string) => Trusted | Promise<Trusted>;
 
 /** The keys of an issuer that is trusted. */
 interface Trusted {
@@ -25,16 +26,20 @@ export function createTrustedIssuers(settings: BearerSettings): KeysOf {
   const { issuers, keySet, clock, state, maxIssuers, onEvent } = settings;
 
   function onKeySetEvent(issuer: string, keys: RemoteKeySet, event: KeySetEvent): void {
-    const kept = event.type === "refreshed" ? keys.state() : undefined;
-    if (kept !== undefined && state !== undefined) notify(() => state.set(issuer, kept), undefined);
     notify(onEvent, { type: "key-set", issuer, event });
+    const kept = event.type === "refreshed" ? keys.state() : undefined;
+    if (kept === undefined || state === undefined) return;
+    asked("set", () => state.set(issuer, kept)).catch((error: InternalError) =>
+      notify(onEvent, { type: "key-set", issuer, event: { type: "failed", error } }),
+    );
   }
   const partsOf = (issuer: string) =>
-    state === undefined ? {} : { loadState: async () => (await state.get(issuer)) ?? undefined };
+    state === undefined ? {} : { loadState: async () => (await asked("get", () => state.get(issuer))) ?? undefined };
 
   if (typeof issuers !== "function") {
     const listed = new Map(issuers.map((each) => [nameOf(each), open(each)]));
-    return (issuer) => listed.get(issuer);
+    const byLikeness = new Map([...listed.keys()].map((name) => [likeness(name), name]));
+    return (issuer) => listed.get(issuer) ?? untrusted(byLikeness.get(likeness(issuer)));
   }
 
   function open(each: TrustedIssuer): Trusted {
@@ -59,11 +64,31 @@ export function createTrustedIssuers(settings: BearerSettings): KeysOf {
     emit: ({ name, keys }, event) => onKeySetEvent(name, keys, event),
   });
   return async (issuer) => {
-    if (!isIssuer(issuer, allowInsecure) || !(await issuers(issuer))) return undefined;
+    if (!isIssuer(issuer, allowInsecure) || !(await issuers(issuer))) return untrusted();
     const set = sets.use(issuer);
     return { keys: set.keys, prove: () => sets.prove(set) };
   };
 }
+
+/** @throws InternalError `ERR_INTERNAL` when a method of the option `state` fails */
+async function asked<T>(method: keyof StateStore, ask: () => T | Promise<T>): Promise<T> {
+  try {
+    return await ask();
+  } catch (cause) {
+    throw new InternalError("ERR_INTERNAL", `state.${method} failed; see the cause`, { cause });
+  }
+}
+
+/** @param alike an issuer that is trusted */
+function untrusted(alike?: string): never {
+  const hint =
+    alike && `${JSON.stringify(alike)} is trusted, and differs only by a last slash, or by localhost for 127.0.0.1`;
+  throw new TokenError("ERR_TOKEN_CLAIM", "the issuer of the token is not trusted here", { hint });
+}
+
+/** The same text for issuers that are easily mistaken for one another. They stay different ones. */
+const likeness = (issuer: string): string =>
+  issuer.replace(/\/$/, "").replace(/^(http:\/\/)(127\.0\.0\.1|\[::1\])(?![^:/])/, "$1localhost");
 
 const nameOf = (each: TrustedIssuer): string => (typeof each === "string" ? each : each.issuer);
 

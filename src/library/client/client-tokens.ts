@@ -1,6 +1,6 @@
 import { type Clock, systemClock } from "../../base/clock.ts";
 import { ConfigError, type ErrorCode, JwksdError, TokenError, invalidOption } from "../../base/errors.ts";
-import { type Rules, callback, checkOptions, clock, number, text, texts } from "../../base/options.ts";
+import { type Rules, callback, checkOptions, clock, clockTolerance, number, text, texts } from "../../base/options.ts";
 import type { Fetch } from "../relying-party/fetch-json.ts";
 import { textHash } from "../../keys/crypto/text-hash.ts";
 import { clientAlgorithms } from "../token/client-algorithms.ts";
@@ -29,7 +29,7 @@ export interface ClientVerifierOptions {
   readonly replay?: SetIfAbsent | null | undefined;
   /** How far `exp` may lie ahead, and in a request object after `nbf`, in seconds. Default: 3600. */
   readonly maxLifetimeSeconds?: number | null | undefined;
-  /** Allowed clock difference for `exp`, in seconds. For `nbf` and `iat`, at least 10 and at most 60 seconds apply. Default: 0. */
+  /** Allowed clock difference for `exp`, in seconds, at most 300. For `nbf` and `iat`, at least 10 and at most 60 seconds apply. Default: 0. */
   readonly clockToleranceSeconds?: number | null | undefined;
   /** Tells the time. Default: the clock of the machine. */
   readonly clock?: Clock | null | undefined;
@@ -44,7 +44,7 @@ const rules: Rules<ClientVerifierOptions> = {
   maxKeySets: number(1),
   replay: callback,
   maxLifetimeSeconds: number(1),
-  clockToleranceSeconds: number(0),
+  clockToleranceSeconds: clockTolerance,
   clock,
   onEvent: callback,
 };

@@ -24,7 +24,7 @@ export type KeySetEvent =
   | { readonly type: "changed"; readonly added: readonly string[]; readonly removed: readonly string[] }
   /** Entries of the set that cannot be used. */
   | { readonly type: "skipped"; readonly keys: readonly SkippedKey[] }
-  /** A fetch failed, or the option `state` could not be used. */
+  /** A fetch failed, or a state could not be used, found or stored. */
   | { readonly type: "failed"; readonly error: JwksdError }
   /** A cache on the way answered although the request had `no-cache`. New keys may reach this verifier late. */
   | { readonly type: "bypass-ineffective"; readonly ageSeconds: number }

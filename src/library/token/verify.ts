@@ -17,7 +17,7 @@ import {
   anything,
   callback,
   checkOptions,
-  number,
+  clockTolerance,
   text,
   texts,
 } from "../../base/options.ts";
@@ -45,7 +45,7 @@ export interface VerifyOptions {
   readonly algorithms: readonly string[];
   /** Header `typ` must be this, compared as a media type. Default: not checked. @see RFC 8725 section 3.11 */
   readonly typ?: string | null | undefined;
-  /** Allowed difference of the clocks, in seconds. Default: 0. */
+  /** Allowed difference of the clocks, in seconds, at most 300. Default: 0. */
   readonly clockToleranceSeconds?: number | null | undefined;
   /** Claims that a token must have beside `iss`, `aud` and `exp`. Default: none. */
   readonly requiredClaims?: readonly string[] | null | undefined;
@@ -76,7 +76,7 @@ const rules: Rules<VerifyOptions> = {
     holds: (value): value is unknown => texts.holds(value) && value.length > 0,
   },
   typ: text,
-  clockToleranceSeconds: number(0),
+  clockToleranceSeconds: clockTolerance,
   requiredClaims: texts,
   // Checked when the time is read.
   clock: anything,
@@ -180,7 +180,7 @@ function claimsOf(token: string, { typ }: JWTHeaderParameters, expected: JWTClai
     checkTimes(claims);
     return claims;
   } catch (error) {
-    throw tokenError(error);
+    throw tokenError(error, expected);
   }
 }
 
@@ -192,12 +192,19 @@ function checkTimes(claims: JWTPayload): void {
   }
 }
 
-function tokenError(error: unknown): unknown {
+function tokenError(error: unknown, { issuer, audience }: JWTClaimVerificationOptions): unknown {
   if (error instanceof errors.JWTExpired) return new TokenError("ERR_TOKEN_EXPIRED", "the token has expired");
   if (error instanceof errors.JWTClaimValidationFailed) {
     if (error.claim === "typ") return new TokenError("ERR_TOKEN_TYP", "the token is of another type (header typ)");
     const what = error.reason === "missing" ? "is missing" : "is not what is expected";
-    return new TokenError("ERR_TOKEN_CLAIM", `claim "${error.claim}" ${what}`);
+    const names = error.claim === "iss" ? issuer : error.claim === "aud" ? audience : undefined;
+    const hint =
+      names &&
+      `expected is ${[names]
+        .flat()
+        .map((name) => JSON.stringify(name))
+        .join(" or ")}`;
+    return new TokenError("ERR_TOKEN_CLAIM", `claim "${error.claim}" ${what}`, { hint });
   }
   return error instanceof errors.JOSEError ? malformed() : error;
 }

@@ -3,7 +3,7 @@ import { type Rule, boolean } from "../../base/options.ts";
 import { locate } from "../../library/provider/paths.ts";
 import { hasPassword } from "../../rotation/store/postgres/url.ts";
 import { readJsonObject } from "./json-file.ts";
-import { nearest } from "./nearest.ts";
+import { nearest } from "../../base/nearest.ts";
 import {
   type SettingName,
   type Settings,

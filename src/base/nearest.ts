@@ -1,12 +1,17 @@
-/** The most similar known name, if it is similar enough to be a typing mistake. */
+/** The most similar known name, if it is similar enough to be a typing mistake, or begins with the given one. */
 export function nearest(name: string, known: readonly string[]): string | undefined {
   const most = Math.max(2, name.length / 3);
   const [best] = known
-    .map((other) => ({ other, edits: editDistance(name, other) }))
+    // What differs more in length needs more edits. A name may be long, and of somebody who wants to be expensive.
+    .filter((other) => isBeginning(name, other) || Math.abs(name.length - other.length) <= most)
+    .map((other) => ({ other, edits: Math.min(editDistance(name, other), isBeginning(name, other) ? most : Infinity) }))
     .filter(({ edits }) => edits <= most)
     .toSorted((a, b) => a.edits - b.edits);
   return best?.other;
 }
+
+/** As of names with a unit: clockTolerance and clockToleranceSeconds. */
+const isBeginning = (name: string, other: string): boolean => name.length > 3 && other.startsWith(name);
 
 /** The Levenshtein distance: how many characters to insert, remove or replace. */
 function editDistance(from: string, to: string): number {

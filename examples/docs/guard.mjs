@@ -1,4 +1,4 @@
-// guard.mts, for Node 22.18 or later: node guard.mts
+// guard.mjs, for Node 22.18 or later: node guard.mjs
 import express from "express";
 import { createBearer } from "jwksd/bearer";
 
