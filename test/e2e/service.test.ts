@@ -198,7 +198,7 @@ describe("an address in use ends the start with code 1, and nothing stays behind
         const args = ["serve", "--data", folder, "--admin", "off", "--workers", workers, "--port", String(port)];
         const { code, stderr } = await runCli(t, args);
         assert.equal(code, 1);
-        assert.match(stderr, new RegExp(`127.0.0.1:${port}: it is in use; .* \\[ERR_LISTEN\\]\\n$`));
+        assert.match(stderr, new RegExp(`127.0.0.1:${port}: it is in use, .* \\[ERR_LISTEN\\]\\n$`));
         assertWhole(await getOnce(port));
       }
     });
@@ -213,7 +213,7 @@ describe("an address in use ends the start with code 1, and nothing stays behind
       // That it ends at all shows that no worker is left: a worker would keep its standard output open.
       const { code, stderr } = await runCli(t, args);
       assert.equal(code, 1);
-      assert.match(stderr, new RegExp(`${admin}: it is in use; .* \\[ERR_LISTEN\\]\\n$`));
+      assert.match(stderr, new RegExp(`${admin}: it is in use, .* \\[ERR_LISTEN\\]\\n$`));
       assert.ok(await isRefused(port));
     });
   }

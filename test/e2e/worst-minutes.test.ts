@@ -19,6 +19,7 @@ import {
   startService,
   temporaryFolder,
   withoutSettings,
+  freePort,
 } from "../support/service.ts";
 
 // A start that cannot end well says so before it has done anything.
@@ -121,7 +122,23 @@ describe("a port that is taken", () => {
       const stderr = await refused(t, ["--data", data, ...more, setting, address]);
       assert.match(
         stderr,
-        new RegExp(`${port}: it is in use; end the other process, or choose another port with ${setting} `),
+        new RegExp(
+          `${port}: it is in use, by another process or another setting; choose another port with ${setting} `,
+        ),
+      );
+      assert.deepEqual(await left(data), []);
+    });
+  }
+
+  for (const host of ["127.0.0.1", "0.0.0.0", "::1"]) {
+    test(`by another setting of the same start, on ${host}`, async (t) => {
+      const data = await dataOf(t);
+      const port = String(await freePort(host));
+      const admin = host === "::1" ? `[::1]:${port}` : `127.0.0.1:${port}`;
+      const stderr = await refused(t, ["--data", data, "--host", host, "--port", port, "--admin", admin]);
+      assert.match(
+        stderr,
+        new RegExp(`${port}: it is in use, .* or another setting; choose another port with --admin `),
       );
       assert.deepEqual(await left(data), []);
     });

@@ -13,7 +13,7 @@ import { readSite } from "./site.ts";
 import { type PublicEndpoint, startPublicEndpoint } from "./public-endpoint.ts";
 import { serviceMetrics } from "../admin/service-metrics.ts";
 import { type HostAndPort, hostAndPort } from "../signing/sockets.ts";
-import { checkSignSockets, readSockets, startSignSockets } from "./sign-sockets.ts";
+import { checkFilesOf, wantedBy, readSockets, startSignSockets } from "./sign-sockets.ts";
 import { createStatusPage } from "../admin/page/status-page.ts";
 import { policyOf } from "../config/open-store.ts";
 import { type ServiceParts, startManager } from "./run-manager.ts";
@@ -69,9 +69,12 @@ export async function startService(settings: Settings, givenLog: Logger, parts: 
     );
   }
   const adminAddress = hostAndPort(settings.admin);
-  await checkFree(settings, "--port");
-  if (adminAddress !== undefined) await checkFree(adminAddress, "--admin");
-  await checkSignSockets(sockets, settings);
+  await checkFree([
+    [settings, "--port"],
+    ...(adminAddress === undefined ? [] : [[adminAddress, "--admin"] as const]),
+    ...wantedBy(sockets, settings),
+  ]);
+  await checkFilesOf(sockets);
   const paths = keyPathsOf(settings);
   // Before the files are read, so that no change is missed.
   const baseline = await fingerprint(paths);

@@ -7,7 +7,7 @@ import { type FormerKey, createKubernetesSigner } from "../kubernetes/kubernetes
 import type { Signing } from "../signing/signing.ts";
 import { type SignSocket, checkAddress, checkSockets, hostAndPort } from "../signing/sockets.ts";
 import { logOverload } from "../listen/connections.ts";
-import { type RunningServer, checkFree, startHttpServer } from "../listen/http-server.ts";
+import { type RunningServer, type Wanted, startHttpServer } from "../listen/http-server.ts";
 import { readJsonObject } from "../config/json-file.ts";
 import type { Logger } from "../config/logger.ts";
 import { readMutualTls, readText, tlsFiles } from "../listen/mutual-tls.ts";
@@ -44,19 +44,22 @@ export async function readSockets(settings: Settings): Promise<readonly SignSock
   return [...given, ...checkSockets(members, signConfig, policyOf(settings).maxTokenLifetimeSeconds)];
 }
 
+/** Where sockets are to listen. */
+export function wantedBy(sockets: readonly SignSocket[], { signAddress }: Pick<Settings, "signAddress">): Wanted[] {
+  return sockets.map(({ address, mode, group }) => [
+    hostAndPort(address) ?? { path: address, mode, group },
+    address === signAddress ? "--sign-address" : "--sign-config",
+  ]);
+}
+
 /**
- * Refuses sockets that cannot be opened, before a first start makes a key: that key would stay, and be the active one.
+ * Reads the files of sockets before a first start makes a key: that key would stay, and be the active one.
  *
- * @throws ServiceError `ERR_LISTEN`, `ERR_FILE_UNREADABLE`
+ * @throws ServiceError `ERR_FILE_UNREADABLE`
  * @throws KeyMaterialError `ERR_KEY_FORMAT`
  */
-export async function checkSignSockets(
-  sockets: readonly SignSocket[],
-  { signAddress }: Pick<Settings, "signAddress">,
-): Promise<void> {
-  for (const { address, tls, mode, group, formerKeys } of sockets) {
-    const where = hostAndPort(address) ?? { path: address, mode, group };
-    await checkFree(where, address === signAddress ? "--sign-address" : "--sign-config");
+export async function checkFilesOf(sockets: readonly SignSocket[]): Promise<void> {
+  for (const { tls, formerKeys } of sockets) {
     if (tls !== undefined) await readMutualTls(tls);
     await readFormerKeys(formerKeys);
   }

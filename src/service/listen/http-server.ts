@@ -173,29 +173,38 @@ function methodOf({ rawPacket, bytesParsed }: ClientError): string {
 }
 
 const listenHints: Readonly<Record<string, string>> = {
-  EADDRINUSE: "it is in use; end the other process, or choose another port",
+  EADDRINUSE: "it is in use, by another process or another setting; choose another port",
   EACCES: "ports below 1024 need a privilege; choose another port",
   ENOTSUP: "this system cannot share a port between processes; use --workers 1",
 };
 
+/** An address, and how messages name what sets it. */
+export type Wanted = readonly [address: Pick<TcpAddress, "host" | "port"> | SocketAddress, setting: string];
+
 /**
- * Refuses an address that is taken before anything is done for a service that could not start. With workers, listening on a port of another
- * service would succeed, and each would get some of the connections.
+ * Refuses addresses that are taken, or wanted twice, before anything is done for a service that could not start. With workers, listening on a
+ * port of another service would succeed, and each would get some of the connections.
  *
- * @param setting how messages name what sets a port
  * @throws ServiceError `ERR_LISTEN`
  */
-export async function checkFree(
-  address: Pick<TcpAddress, "host" | "port"> | SocketAddress,
-  setting: string,
-): Promise<void> {
-  // An open connection would keep the probe from closing.
-  const probe = createNetServer((socket) => socket.destroy());
-  if ("path" in address) await listenOnSocket(probe, address);
-  else if (address.port === 0) return;
-  else await listen(probe, { host: address.host, port: address.port }, setting);
-  probe.close();
-  await once(probe, "close");
+export async function checkFree(wanted: readonly Wanted[]): Promise<void> {
+  const probes: NetServer[] = [];
+  try {
+    // All at once, so that two that are the same meet.
+    for (const [address, setting] of wanted) {
+      // An open connection would keep the probe from closing.
+      const probe = createNetServer((socket) => socket.destroy());
+      if ("path" in address) await listenOnSocket(probe, address);
+      else if (address.port === 0) continue;
+      else await listen(probe, { host: address.host, port: address.port }, setting);
+      probes.push(probe);
+    }
+  } finally {
+    for (const probe of probes) {
+      probe.close();
+      await once(probe, "close");
+    }
+  }
 }
 
 /** Listens. @returns the port @throws ServiceError `ERR_LISTEN` */
