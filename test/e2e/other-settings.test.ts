@@ -46,7 +46,9 @@ test("plan and --dry-run show the future of the service that runs, and say where
 test("the newest of two replicas tells, and the other one is named", async (t) => {
   const data = await dataOf(t);
   await startService(t, ["--data", data, "--rotate-every-days", "30", "--replica-name", "old"]);
-  await startService(t, ["--data", data, "--rotate-every-days", "20", "--replica-name", "new"]);
+  const { log } = await startService(t, ["--data", data, "--rotate-every-days", "20", "--replica-name", "new"]);
+  const differences = log.filter(({ msg }) => msg.includes("at the replica")).map(({ msg }) => msg);
+  assert.deepEqual(differences, ['rotateEveryDays is 20 here, and 30 at the replica "old", which goes by its own']);
   const [days, stderr] = await announcedInDays(t, ["--data", data]);
   assert.equal(days, 19);
   assert.match(stderr, /rotateEveryDays is 20 here, and 30 at the replica "old", which goes by its own\n/);

@@ -351,7 +351,7 @@ const refusedCommands: readonly Refused[] = [
     says: [
       /^kid "b" may not sign before its announcement is over/,
       /caches/,
-      /allowed from 2026-11-21T11:00:00.000Z on$/,
+      /allowed from 2026-11-21 11:00:00 UTC on$/,
     ],
     allowedAt: announcedUntil,
   },

@@ -2,6 +2,7 @@ import { ConfigError, StateError } from "../../base/errors.ts";
 import { keyIdentity } from "../../keys/jwk/public.ts";
 import type { KeyRecord, KeyUse } from "../store/store.ts";
 import { type Change, activate as activateKey, end, replace, restartWaits } from "./advance.ts";
+import { timeText } from "./format.ts";
 import { type RotationPolicy, announceForMs } from "./policy.ts";
 import { earliestEndOfWait, endOfWait } from "./waits.ts";
 import { activeKey, announcedKey, checkRecords, isLive, keyUses, recordOf } from "./records.ts";
@@ -256,7 +257,7 @@ function tooEarly(
   const allowedAt = earliestEndOfWait(record, policy, now);
   const isBehind = endOfWait(record, policy) === undefined;
   const rule = isBehind ? `${rules.behind}; jwksd replicas shows them` : rules.waits;
-  const from = `${new Date(allowedAt).toISOString()} on${isBehind ? " at the earliest" : ""}`;
+  const from = `${timeText(allowedAt)} on${isBehind ? " at the earliest" : ""}`;
   return new StateError("ERR_TOO_EARLY", `kid ${JSON.stringify(record.kid)} ${rule}; allowed from ${from}`, {
     allowedAt,
   });

@@ -12,21 +12,34 @@ import { type Settings, flagName } from "./setting-definitions.ts";
  * @throws ConfigError `ERR_POLICY_INVALID`
  */
 export function commandPolicy(settings: Settings, leases: readonly Lease[], log: Pick<Logger, "warn">): RotationPolicy {
-  const said = leases.map((lease) => ({ name: printable(lease.name), policy: policyOfReplica(lease) }));
   const given = policyNames.flatMap((name) => (settings[name] === undefined ? [] : [[name, settings[name]] as const]));
-  const last = said.findLast(({ policy }) => Object.keys(policy).length > 0 && isPolicy(policy))?.policy;
+  const last = leases
+    .map((lease) => policyOfReplica(lease))
+    .findLast((policy) => Object.keys(policy).length > 0 && isPolicy(policy));
   const policy = rotationPolicy({ ...last, ...Object.fromEntries(given) });
-  for (const replica of said) {
+  warnOfOtherPolicies(policy, leases, log, (name) =>
+    settings[name] === undefined ? "" : `; without ${flagName(name)} here, the command goes by that, too`,
+  );
+  return policy;
+}
+
+/** Warns of each replica with another policy than this one. @param more about a setting */
+export function warnOfOtherPolicies(
+  policy: RotationPolicy,
+  leases: readonly Lease[],
+  log: Pick<Logger, "warn">,
+  more: (name: keyof RotationPolicy) => string = () => "",
+): void {
+  for (const lease of leases) {
+    const said = policyOfReplica(lease);
     for (const name of policyNames) {
-      const other = replica.policy[name];
+      const other = said[name];
       if (other === undefined || other === policy[name]) continue;
-      const way = settings[name] === undefined ? "" : `; without ${flagName(name)} here, the command goes by that, too`;
       log.warn(
-        `${name} is ${policy[name]} here, and ${other} at the replica "${replica.name}", which goes by its own${way}`,
+        `${name} is ${policy[name]} here, and ${other} at the replica "${printable(lease.name)}", which goes by its own${more(name)}`,
       );
     }
   }
-  return policy;
 }
 
 function isPolicy(policy: Partial<RotationPolicy>): boolean {

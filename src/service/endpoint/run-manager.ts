@@ -12,6 +12,7 @@ import { type SavedSet, Unusable, saveSet, readSavedSet } from "./saved-set.ts";
 import type { Logger } from "../config/logger.ts";
 import { hostName, logEvent } from "./manager-events.ts";
 import { createSigning, type Signing } from "../signing/signing.ts";
+import { warnOfOtherPolicies } from "../config/command-policy.ts";
 import { openManaged, ownerOf, policyOf, storePath, wrappingKeysOf } from "../config/open-store.ts";
 import { type PublicKeys, publicHalves } from "./public-keys.ts";
 import { createSetSaver } from "./set-saver.ts";
@@ -113,11 +114,12 @@ async function runManager(
   { clock, store: given }: ServiceParts,
 ): Promise<RunningManager> {
   const signers = await signersOf(settings, log);
-  const { custody, policy, wrappingKeys } = await openManaged(settings, log, {
+  const { custody, policy, wrappingKeys, leases } = await openManaged(settings, log, {
     create: true,
     store: given,
     issuerCheck: servedBy,
   });
+  warnOfOtherPolicies(policy, leases, log);
   const { store } = custody;
   const signs = hasSockets(settings);
   let manager: ServiceManager;
