@@ -377,7 +377,7 @@ const refusedCommands: readonly Refused[] = [
     code: "ERR_TOO_EARLY",
     says: [
       /^kid "b" may not sign yet: not every replica publishes it; jwksd replicas/,
-      /11-21T12:00.* on at the earliest$/,
+      /11-21 12:00.* on at the earliest$/,
     ],
     allowedAt: start + announceForMs(policy),
   },
