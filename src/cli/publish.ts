@@ -25,6 +25,7 @@ const settingNames: readonly SettingName[] = [
   "noCors",
   "rotationMode",
   "replicaName",
+  "requireStore",
   ...storeSettings,
   "logLevel",
   "jsonLogs",

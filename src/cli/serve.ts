@@ -43,12 +43,11 @@ async function serve(io: Io, options: Record<string, unknown>): Promise<void> {
 
   if (!settings.jsonLogs) {
     const [first, ...others] = service.kids;
-    const state = service.isWithoutStore ? "of the saved set; nothing signs until the store is back" : "active";
     const also = others.length === 0 ? "" : `, and ${others.length} more for verification`;
     const page = service.adminUrl === undefined ? "" : `\n  see  ${service.adminUrl}`;
     print(
       io,
-      `jwksd serves ${service.url}\n  kid  ${printable(first ?? "")} (${state}${also})\n  try  curl -i ${service.url}${page}`,
+      `jwksd serves ${service.url}\n  kid  ${printable(first ?? "")} (${service.stateText}${also})\n  try  curl -i ${service.url}${page}`,
     );
   }
 }

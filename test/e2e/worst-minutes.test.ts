@@ -9,6 +9,7 @@ import { listening } from "../support/listening.ts";
 import { newWrappingKey } from "../support/managed.ts";
 import { mounted, skipWithoutMounts, toReadOnly } from "../support/mounts.ts";
 import { skipWithout } from "../support/parts.ts";
+import { vaultStub } from "../support/stubs/vault-transit.ts";
 import { startPostgres } from "../support/postgres.ts";
 import { getOnce, kidsIn } from "../support/load.ts";
 import {
@@ -174,6 +175,26 @@ test("a start from the saved set says in its banner that nothing signs, and call
   const { child } = spawnCli(t, ["serve", "--port", "0", "--admin", "off", "--data", data, "--require-store"]);
   const [banner] = (await once(child.stdout.setEncoding("utf8"), "data")) as [string];
   assert.match(banner, /^jwksd serves .*\n  kid  \S+ \(of the saved set; nothing signs until the store is back\)\n/);
+});
+
+test("a start whose active key cannot be opened says so in its banner", async (t) => {
+  const vault = await vaultStub("hvs.only-for-this-test");
+  t.after(() => vault.close());
+  const folder = await temporaryFolder(t);
+  const signers = join(folder, "signers.json");
+  await writeFile(signers, JSON.stringify({ vaultTransit: { mount: `${vault.url}/transit` } }));
+  const there = ["--data", join(folder, "data"), "--signer-type", "vault-transit", "--signers", signers];
+  const env = { VAULT_TOKEN: "hvs.only-for-this-test" };
+  const imported = await runCliProcess(
+    t,
+    ["keys", "import", "--signer", vault.add("first"), "--kid", "first", ...there],
+    env,
+  );
+  assert.equal(imported.code, 0, imported.stderr);
+  vault.fail("read", { status: 503, json: { errors: ["sealed"] } }, 1_000);
+  const { child } = spawnCli(t, ["serve", "--port", "0", "--admin", "off", ...there], env);
+  const [banner] = (await once(child.stdout.setEncoding("utf8"), "data")) as [string];
+  assert.match(banner, /\n  kid  first \(active, but cannot be opened here\)\n/);
 });
 
 test("on a read-only disk, commands that only read work, and the others name the cause", { skip }, async (t) => {

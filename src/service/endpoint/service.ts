@@ -33,8 +33,8 @@ export interface Service {
   readonly jwksUri: string;
   /** The active kid first. */
   readonly kids: readonly string[];
-  /** Whether the store was not reached since the start: a saved set is published, and nothing is signed. */
-  readonly isWithoutStore: boolean;
+  /** What the first kid is, for people: the active key, unless nothing can sign with it here. */
+  readonly stateText: string;
   /** URL of the admin address; `undefined` when it is off. */
   readonly adminUrl: string | undefined;
   /** What it knows of itself. Looks at the store first, unless that was done within 2 s. */
@@ -195,8 +195,10 @@ export async function startService(settings: Settings, givenLog: Logger, parts: 
     get kids() {
       return kids();
     },
-    get isWithoutStore() {
-      return managed?.known().withoutStore !== undefined;
+    get stateText() {
+      const { withoutStore, manager } = managed?.known() ?? {};
+      if (withoutStore !== undefined) return "of the saved set; nothing signs until the store is back";
+      return manager?.health.unopened[kids()[0] ?? ""] === undefined ? "active" : "active, but cannot be opened here";
     },
     adminUrl: admin?.url,
     status,
