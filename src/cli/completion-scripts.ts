@@ -126,7 +126,11 @@ function fish(places: readonly Place[]): string {
     return [
       ...commands.map(({ name, about }) => `${at} -a ${name} -d ${fishQuoted(about)}`),
       ...flags.map(({ name, about, value, values }) => {
-        const needs = value === undefined ? "" : ` -r${fishValues(values)}`;
+        // Without -x, fish offers files beside the values.
+        const needs =
+          value === undefined
+            ? ""
+            : `${typeof values === "string" || values.length === 0 ? " -r" : " -x"}${fishValues(values)}`;
         return `${at} -l ${name.slice(2)}${needs} -d ${fishQuoted(about)}`;
       }),
       ...(values.length === 0 ? [] : [`${at}${fishValues(values)}`]),

@@ -41,6 +41,8 @@ for (const [name, { start, rc }] of Object.entries(shells)) {
       const folder = await temporaryFolder(t);
       await mkdir(join(folder, "my-folder"));
       await writeFile(join(folder, "my-settings.json"), "{}");
+      // Values of an option are not files.
+      await writeFile(join(folder, "debts"), "");
       await writeFile(join(folder, "script"), (await runCli(t, ["completion", name])).stdout);
       // Says what it is given.
       const jwksd = `#!/bin/sh\n[ "$1" != completion ] || cat "$HOME/script"\nprintf 'GOT[%s]\\n' "$*" >&2\n`;
