@@ -8,7 +8,7 @@ const { JWKSD_WRAPPING_KEYS = "" } = process.env;
 const manager = await createKeyManager({
   issuer: "http://localhost:3000", // yours, with https, outside of this machine
   store: await sqliteStore("./keys.db"),
-  wrappingKeys: JWKSD_WRAPPING_KEYS.split(/\s+/),
+  wrappingKeys: JWKSD_WRAPPING_KEYS,
   policy: { rotateEveryDays: 90, maxTokenLifetimeSeconds: 3600 },
 });
 const provider = await createProvider({ keys: manager });

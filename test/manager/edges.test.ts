@@ -63,7 +63,8 @@ describe("options are refused before a key is made", () => {
     ["signs of another type", "ERR_OPTION_INVALID", { signs: "x" }],
     ["no store", "ERR_OPTION_INVALID", { store: undefined }],
     ["no wrapping keys", "ERR_OPTION_INVALID", { wrappingKeys: undefined }],
-    ["wrapping keys as text", "ERR_OPTION_INVALID", { wrappingKeys: newWrappingKey() }],
+    ["a text without wrapping keys", "ERR_WRAPPING_KEY_INVALID", { wrappingKeys: " " }],
+    ["wrapping keys of another type", "ERR_OPTION_INVALID", { wrappingKeys: 5 }],
     ["a wrapping key that is none", "ERR_WRAPPING_KEY_INVALID", { wrappingKeys: ["short"] }],
     ["a clock that is none", "ERR_OPTION_INVALID", { clock: {} }],
   ];

@@ -18,7 +18,10 @@ const rules: Rules<KeyManagerOptions> = {
   issuer: string,
   store: withMethods("load", "commit", "join", "renew", "leave", "watch"),
   policy: object,
-  wrappingKeys: array,
+  wrappingKeys: {
+    must: "a string or an array of strings",
+    holds: (value): value is string | readonly unknown[] => string.holds(value) || array.holds(value),
+  },
   createSigner: callback,
   openSigner: callback,
   destroySigner: callback,

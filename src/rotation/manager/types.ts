@@ -49,8 +49,11 @@ export interface KeyManagerOptions {
   readonly store: KeyStore;
   /** How keys rotate. Default: that of {@link RotationPolicyOptions}. */
   readonly policy?: RotationPolicyOptions | null | undefined;
-  /** Each has 32 random bytes in base64url. The first one wraps private keys and makes the MAC of the store; all of them unwrap and verify. */
-  readonly wrappingKeys: readonly string[];
+  /**
+   * Each has 32 random bytes in base64url; in a string, white space is between them. The first one wraps private keys and makes the MAC of the
+   * store; all of them unwrap and verify.
+   */
+  readonly wrappingKeys: string | readonly string[];
   /** Makes the next signing key in an HSM or key service. Default: in memory, wrapped. */
   readonly createSigner?:
     | ((request: { readonly issuer: string; readonly signal: AbortSignal }) => Promise<ExternalSigner>)

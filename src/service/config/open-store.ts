@@ -16,6 +16,7 @@ import {
   readWrappingKeys,
   recipe,
   whereIsIt,
+  wordsOf,
 } from "../../rotation/custody/wrapping.ts";
 import type { Committed, KeyStore } from "../../rotation/store/store.ts";
 import { pendingMigration } from "../../rotation/store/postgres/pending-migration.ts";
@@ -255,8 +256,6 @@ async function keysAt(
     (index) => found[index]?.place ?? from,
   );
 }
-
-const wordsOf = (text: string): string[] => text.split(/\s+/).filter((word) => word !== "");
 
 /** The wrapping keys of the MAC of a store, and of its private keys. */
 function wrappingKeyIds({ records, mac }: Committed): string[] {
