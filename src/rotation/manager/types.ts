@@ -78,7 +78,8 @@ export interface KeyManagerOptions {
   readonly signs?: boolean | null | undefined;
   /**
    * Refuses a store that holds no keys (`ERR_STORE_EMPTY`), where a first key would be made. Set it after the first start: a start on a
-   * mistyped path or a lost volume then fails. Otherwise it would make new keys, and every live token would fail. Default: `false`.
+   * mistyped path or a lost volume then fails. Otherwise it would make new keys, and every live token would fail. Default: `false`, with a
+   * warning of the process when a first key is made and `onEvent` is not given either.
    */
   readonly requireStore?: boolean | null | undefined;
   /** What people call this replica: 1 to 255 printable characters. Default: `jwksd`. */
