@@ -11,11 +11,14 @@ import type { RotationPolicy, RotationPolicyOptions } from "../rules/policy.ts";
 
 /** What happened to the keys of a manager. */
 export type ManagerEvent =
-  /** The keys have changed, by a commit of this manager (then `events` are its events) or of another one. */
+  /**
+   * The keys have changed, by a commit of this manager (then `events` are its events) or of another one. The records have no private halves,
+   * so that a log may hold them.
+   */
   | {
       readonly type: "changed";
       readonly by: "this" | "another";
-      readonly records: readonly KeyRecord[];
+      readonly records: readonly Omit<KeyRecord, "privateHalf">[];
       readonly events: readonly KeyEvent[];
     }
   /** Keys could not be managed. The last good keys go on being served and signed with, and the manager tries again. */
