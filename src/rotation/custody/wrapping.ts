@@ -95,9 +95,8 @@ export const recipe = "openssl rand -base64 32 | tr '+/' '-_'";
 
 const rule = `a wrapping key is 32 random bytes in base64url, 43 characters; at the first start, make one with: ${recipe}; at a later start, give the same one`;
 
-/** What to do where a wrapping key is not there. */
-export const whereIsIt =
-  'jwksd keys wrapping-keys prints the ids of a file; if nobody has that key, see "A lost wrapping key" in docs/operations.md';
+/** What to do where a wrapping key is nowhere. */
+export const ifLost = 'if nobody has that key, see "A lost wrapping key" in docs/operations.md';
 
 /**
  * Reads wrapping keys, and derives the keys for MACs from them.
@@ -157,7 +156,7 @@ async function deriveMacKey(bytes: Uint8Array<ArrayBuffer>): Promise<CryptoKey> 
 export function missing(what: string, id: unknown): StoreError {
   return new StoreError(
     "ERR_WRAPPING_KEY_MISSING",
-    `${what} under the wrapping key ${JSON.stringify(id)}, which was not given; give it beside the others: ${whereIsIt}`,
+    `${what} under the wrapping key ${JSON.stringify(id)}, which was not given; put it into wrappingKeys, beside the others; ${ifLost}`,
   );
 }
 
