@@ -188,7 +188,7 @@ async function firstWrappingKey(path: string | undefined, found: Committed, log:
   if (ids.length > 0) {
     throw new StoreError(
       "ERR_WRAPPING_KEY_MISSING",
-      `private keys are wrapped under the wrapping key ${ids.join(", ")}, and ${file} is not there; put it back, name it with --wrapping-key-file, or give it in JWKSD_WRAPPING_KEYS; ${ifLost}`,
+      `private keys are wrapped under the wrapping key ${ids.join(", ")}, and ${file} is not there; put it back, name it with --wrapping-key-file, or give it in JWKSD_WRAPPING_KEYS; jwksd keys wrapping-keys prints the ids of a file; ${ifLost}`,
     );
   }
   await makeKey(file, log);
