@@ -66,7 +66,8 @@ test("a first key is made with a warning, where nobody listens and requireStore 
     const manager = await createServiceManager({ issuer, wrappingKeys, store: memoryStore(), ...more });
     await manager.rotate().catch(() => {});
     await manager.close();
-    assert.equal(warnings.splice(0).join().startsWith("JwksdWarning: the key store held no keys"), warns);
+    const told = warnings.splice(0).map((text) => text.startsWith("JwksdWarning: the key store held no keys"));
+    assert.deepEqual(told, warns ? [true] : []);
   }
 });
 
