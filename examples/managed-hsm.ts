@@ -22,7 +22,7 @@ const manager = await createKeyManager({
   issuer: ISSUER,
   // Keys outlive a store in memory, so keep yours in a file.
   store: STORE === undefined ? memoryStore() : await sqliteStore(STORE),
-  wrappingKeys: JWKSD_WRAPPING_KEYS.split(/\s+/),
+  wrappingKeys: JWKSD_WRAPPING_KEYS,
   createSigner: (request) => backend.create(request),
   openSigner: (uri, options) => backend.open(uri, options),
   // With `destroySigner: (uri, options) => backend.destroy(uri, options)` removed keys are destroyed there, for good.

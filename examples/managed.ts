@@ -15,7 +15,7 @@ const { STORE, JWKSD_WRAPPING_KEYS = randomBytes(32).toString("base64url") } = p
 const manager = await createKeyManager({
   issuer: ISSUER,
   store: STORE === undefined ? memoryStore() : await sqliteStore(STORE),
-  wrappingKeys: JWKSD_WRAPPING_KEYS.split(/\s+/),
+  wrappingKeys: JWKSD_WRAPPING_KEYS,
   policy: { rotateEveryDays: 30, maxTokenLifetimeSeconds: 600 },
   onEvent: (event) => console.log(event.type),
 });

@@ -8,7 +8,7 @@ const { JWKSD_WRAPPING_KEYS = "" } = process.env;
 export const manager = await createKeyManager({
   issuer: "https://client.example", // of these keys: where the client is
   store: await sqliteStore("./client-keys.db"), // its own, never that of a provider
-  wrappingKeys: JWKSD_WRAPPING_KEYS.split(/\s+/),
+  wrappingKeys: JWKSD_WRAPPING_KEYS,
   policy: { rotateEveryDays: 90, maxTokenLifetimeSeconds: 300 },
 });
 const keys = await createProvider({ keys: manager }, { discovery: false });

@@ -10,7 +10,7 @@ const { ISSUER = "http://localhost:3000", JWKSD_WRAPPING_KEYS = "" } = process.e
 const manager = await createKeyManager({
   issuer: ISSUER,
   store: await sqliteStore("./keys.db"),
-  wrappingKeys: JWKSD_WRAPPING_KEYS.split(/\s+/),
+  wrappingKeys: JWKSD_WRAPPING_KEYS,
   policy: { rotateEveryDays: 90, maxTokenLifetimeSeconds: 3600 },
 });
 // Yours, without "jwks".

@@ -9,7 +9,7 @@ const { JWKSD_WRAPPING_KEYS = "" } = process.env;
 export const manager = await createKeyManager({
   issuer: "https://login.example.com",
   store: await sqliteStore("/var/lib/jwksd/keys.db"),
-  wrappingKeys: JWKSD_WRAPPING_KEYS.split(/\s+/),
+  wrappingKeys: JWKSD_WRAPPING_KEYS,
   createSigner: (request) => backend.create(request),
   openSigner: (uri, options) => backend.open(uri, options),
 });

@@ -5,15 +5,23 @@ import { createKeyManager } from "jwksd/rotation";
 import { sqliteStore } from "jwksd/store/sqlite";
 
 const { JWKSD_WRAPPING_KEYS = "" } = process.env;
+const store = await sqliteStore("./keys.db");
 const manager = await createKeyManager({
   issuer: "http://localhost:3000", // yours, with https, outside of this machine
-  store: await sqliteStore("./keys.db"),
-  wrappingKeys: JWKSD_WRAPPING_KEYS.split(/\s+/),
+  store,
+  wrappingKeys: JWKSD_WRAPPING_KEYS,
   policy: { rotateEveryDays: 90, maxTokenLifetimeSeconds: 3600 },
 });
 const provider = await createProvider({ keys: manager });
 
-createServer(provider.node).listen(3000);
+const server = createServer(provider.node).listen(3000);
 
 const claims = { sub: "alice", aud: "https://api.example.com", client_id: "app", scope: "orders:read" };
 console.log(await provider.sign(claims, { typ: "at+jwt", lifetimeSeconds: 300 }));
+
+const stop = () =>
+  server.close(async () => {
+    await manager.close(); // no step of another process waits for this one
+    await store.close();
+  });
+process.once("SIGTERM", stop).once("SIGINT", stop);

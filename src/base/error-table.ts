@@ -53,7 +53,7 @@ export const errorTable = {
       remedy: "write the URI as `docs/signers.md` shows it",
     },
     ERR_PACKAGE_MISSING: {
-      when: "an optional package, or a module of the runtime, is needed and missing",
+      when: "an optional package, or a part of the runtime, is needed and missing",
       remedy: "install the package or the runtime that the message names",
     },
   },

@@ -52,6 +52,11 @@ export class JwksdError extends Error {
     this.code = code;
     this.retryable = Object.hasOwn(retryable, code);
   }
+
+  /** For logs: with the message, which `JSON.stringify` leaves out of other errors, and without cause and stack. */
+  toJSON(): object {
+    return Object.assign({ message: this.message }, this);
+  }
 }
 
 class CodedError<Name extends ClassName> extends JwksdError {

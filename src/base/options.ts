@@ -1,5 +1,6 @@
 import { ConfigError, invalidOption } from "./errors.ts";
 import { nearest } from "./nearest.ts";
+import { checkRuntime } from "./runtime.ts";
 
 /** The rule of a value. */
 export interface Rule<Value = unknown> {
@@ -89,9 +90,11 @@ export const anything: Rule = { must: "anything", holds: (_value): _value is unk
  *
  * @param what how messages call an option
  * @returns the options that are given
- * @throws ConfigError `ERR_OPTION_UNKNOWN`, `ERR_OPTION_INVALID`
+ * @throws ConfigError `ERR_OPTION_UNKNOWN`, `ERR_OPTION_INVALID`; `ERR_PACKAGE_MISSING` where the runtime is too old
  */
 export function checkOptions<Options>(options: Options, rules: Rules<Options>, what = "option"): Given<Options> {
+  // All functions of the library that make something check their options.
+  checkRuntime();
   if (!object.holds(options)) {
     throw invalidOption(`an object of ${what}s is expected, not ${kindOf(options)}`);
   }

@@ -5,7 +5,8 @@ import packageJson from "../../package.json" with { type: "json" };
 
 const needed = packageJson.engines.node.replace(">=", "");
 if (process.versions.node.localeCompare(needed, "en", { numeric: true }) < 0) {
-  process.stderr.write(`jwksd: needs Node ${needed} or later, this is ${process.versions.node}\n`);
+  const now = process.versions.node;
+  process.stderr.write(`jwksd: needs Node ${needed} or later, this is ${now}; npm install node@24 adds one for npx\n`);
   process.exit(1);
 }
 // The cache is in the package, because other users could put code into a folder for temporary files.

@@ -23,6 +23,15 @@ describe("an error of the library names options, and the command line says it wi
       text: /^--announce-for-seconds is 3600, .*--cache-slack-seconds \(7200\)/,
     },
     {
+      name: "a wrapping key that is not given",
+      attempt: async () => {
+        await (await createKeyManager(options)).close();
+        await createKeyManager({ ...options, wrappingKeys: newWrappingKey() });
+      },
+      library: /not given; put it into wrappingKeys, beside the others; if nobody has that key, see [^;]+$/,
+      text: /put it into --wrapping-key-file or JWKSD_WRAPPING_KEYS, .*; jwksd keys wrapping-keys prints .* \[ERR_WRAPPING_KEY_MISSING\]$/,
+    },
+    {
       name: "the keys of another issuer",
       attempt: async () => {
         await (await createKeyManager(options)).close();

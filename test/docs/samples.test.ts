@@ -1,4 +1,5 @@
 import assert from "node:assert/strict";
+import { once } from "node:events";
 import { glob, readFile } from "node:fs/promises";
 import { createServer } from "node:http";
 import { dirname, join, resolve } from "node:path";
@@ -6,6 +7,7 @@ import { describe, test } from "node:test";
 import type { guardedFetch } from "../../src/library/node/index.ts";
 import type { KeyManager } from "../../src/rotation/manager/index.ts";
 import { createProvider, localSigner } from "../../src/index.ts";
+import { sqliteStore } from "../../src/rotation/store/sqlite/sqlite.ts";
 import { pages, textOf, withSamples } from "../../scripts/samples.ts";
 import { ecKey } from "../support/keys.ts";
 import { listening } from "../support/listening.ts";
@@ -73,7 +75,8 @@ describe("the samples of the documents", () => {
       ".listen(3000)": `.listen(${port})`,
       "console.log(": "process.send(",
     });
-    const token = String(await runSample(t, providerPath, { JWKSD_WRAPPING_KEYS: wrappingKey }).next());
+    const running = runSample(t, providerPath, { JWKSD_WRAPPING_KEYS: wrappingKey });
+    const token = String(await running.next());
     const guardPath = await sample(t, "examples/docs/guard.mjs", {
       "localhost:3000": `localhost:${port}`,
       ".listen(3001)": ".listen(0, function () { process.send(this.address().port) })",
@@ -87,6 +90,12 @@ describe("the samples of the documents", () => {
     const args = command.replace("sqlite:", `sqlite:${dirname(providerPath)}/`).split(" ");
     const { code, stderr } = await runCli(t, args, { JWKSD_WRAPPING_KEYS: wrappingKey });
     assert.deepEqual([code, stderr], [0, ""]);
+    const store = await sqliteStore(join(dirname(providerPath), "keys.db"));
+    t.after(() => store.close());
+    assert.equal((await store.load()).leases.length, 1);
+    const ended = once(running.process, "exit");
+    running.process.kill("SIGTERM");
+    assert.deepEqual([await ended, (await store.load()).leases], [[0, null], []]);
   });
 
   test("the relying party takes the token of a provider", async (t) => {

@@ -294,7 +294,8 @@ describe("a life of managed keys on the command line", { timeout, concurrency: 3
       assert.equal(code, 0, stderr);
       assert.match(stderr, /serve that has other wrapping keys/);
       // The first revocation makes the MAC of the store anew.
-      assert.equal(/not verified: .*revoke every key that jwksd keys shows/.test(stderr), kid === announced);
+      const told = stderr.match(/not verified: .*revoke every key that jwksd keys shows/g) ?? [];
+      assert.equal(told.length, kid === announced ? 1 : 0);
     }
     assert.deepEqual(
       (await states()).map((text) => text.split(" ").slice(1).join(" ")),

@@ -156,7 +156,7 @@ test("a lost wrapping key: messages name its id, a command finds the file that h
   await (await startService(t, ["--data", data], { JWKSD_WRAPPING_KEYS: own })).stop();
   const stderr = await refused(t, ["--data", data, "--wrapping-key-file", otherFile]);
   const [, id = ""] =
-    /under the wrapping key "(\S{43})", which was not given; give it.* jwksd keys wrapping-keys prints the ids.*"A lost wrapping key" in docs/.exec(
+    /under the wrapping key "(\S{43})", which was not given; put it into --wrapping-key-file.*"A lost wrapping key" in docs.* jwksd keys wrapping-keys prints the ids/.exec(
       stderr,
     ) ?? [];
   const idsIn = async (file: string) =>

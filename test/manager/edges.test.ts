@@ -43,11 +43,32 @@ test("requireStore: a store without keys gets none, and the one with keys is use
     return manager;
   };
   await (await started(right, false)).close();
-  const message = /the store holds no keys of https:\/\/op\.example, and requireStore is set, so none were made/;
+  const message =
+    /the store holds no keys of https:\/\/op\.example, and requireStore is set, so none were made; .*"The store is lost"/;
   await assert.rejects(started(mistyped, true), { code: "ERR_STORE_EMPTY", message });
   const { revision, records, leases } = await mistyped.load();
   assert.deepEqual({ revision, records, leases }, { revision: 0, records: [], leases: [] });
   assert.equal((await started(right, true)).records.length, 1);
+});
+
+test("a first key is made with a warning, where nobody listens and requireStore is not given", async (t) => {
+  const warnings: string[] = [];
+  t.mock.method(process, "emitWarning", (text: string, type: string) => warnings.push(`${type}: ${text}`));
+  const store = memoryStore();
+  const rows: readonly [more: Partial<KeyManagerOptions>, warns: boolean][] = [
+    [{ store }, true],
+    [{ store }, false],
+    [{ requireStore: false }, false],
+    [{ onEvent: () => {} }, false],
+  ];
+  const wrappingKeys = newWrappingKey();
+  for (const [more, warns] of rows) {
+    const manager = await createServiceManager({ issuer, wrappingKeys, store: memoryStore(), ...more });
+    await manager.rotate().catch(() => {});
+    await manager.close();
+    const told = warnings.splice(0).map((text) => text.startsWith("JwksdWarning: the key store held no keys"));
+    assert.deepEqual(told, warns ? [true] : []);
+  }
 });
 
 describe("options are refused before a key is made", () => {
@@ -63,7 +84,8 @@ describe("options are refused before a key is made", () => {
     ["signs of another type", "ERR_OPTION_INVALID", { signs: "x" }],
     ["no store", "ERR_OPTION_INVALID", { store: undefined }],
     ["no wrapping keys", "ERR_OPTION_INVALID", { wrappingKeys: undefined }],
-    ["wrapping keys as text", "ERR_OPTION_INVALID", { wrappingKeys: newWrappingKey() }],
+    ["a text without wrapping keys", "ERR_WRAPPING_KEY_INVALID", { wrappingKeys: " " }],
+    ["wrapping keys of another type", "ERR_OPTION_INVALID", { wrappingKeys: 5 }],
     ["a wrapping key that is none", "ERR_WRAPPING_KEY_INVALID", { wrappingKeys: ["short"] }],
     ["a clock that is none", "ERR_OPTION_INVALID", { clock: {} }],
   ];

@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { StoreError } from "../../src/base/errors.ts";
 import { World } from "./world.ts";
 
 test("a listener of the key manager that rejects does not end the process", async () => {
@@ -20,4 +21,24 @@ test("a listener of the key manager that rejects does not end the process", asyn
   process.off("unhandledRejection", note);
   assert.ok(told > 0);
   assert.deepEqual(unhandled, []);
+});
+
+test("what a listener logs as JSON has the message of an error, and no private half", async () => {
+  const world = new World();
+  const replica = await world.start();
+  await replica.manager.rotate();
+  world.store.load = () => Promise.reject(new StoreError("ERR_STORE_UNAVAILABLE", "the disk is gone"));
+  await replica.manager.look().catch(() => {});
+  await world.stop(replica);
+  const log = replica.told.map((event) => JSON.stringify(event));
+  assert.match(log.join("\n"), /"type":"changed".*"publicJwk"/);
+  assert.ok(JSON.stringify(replica.manager.records).includes("privateHalf"));
+  assert.ok(!log.join("\n").includes("privateHalf"));
+  const failed = log.find((line) => line.startsWith('{"type":"failed"'));
+  assert.deepEqual((JSON.parse(failed ?? "{}") as { error?: object }).error, {
+    name: "StoreError",
+    code: "ERR_STORE_UNAVAILABLE",
+    message: "the disk is gone",
+    retryable: true,
+  });
 });

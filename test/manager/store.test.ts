@@ -205,7 +205,7 @@ describe("records that are not used: the last good ones stay, loudly, until they
         const jwe = `${jose.base64url.encode(JSON.stringify(header))}..AAAA.AAAA.AAAA`;
         return change([a as KeyRecord, b as KeyRecord], b?.kid, { privateHalf: { jwe } });
       },
-      says: /is wrapped under the wrapping key "elsewhere", which was not given; .*wrapping-keys .*lost wrapping key/,
+      says: /is wrapped under the wrapping key "elsewhere", which was not given; .*wrappingKeys.*lost wrapping key/,
       code: "ERR_WRAPPING_KEY_MISSING",
     },
   };

@@ -115,8 +115,9 @@ describe("a wrapping key is 32 bytes in base64url", () => {
     });
   }
 
-  const bad: readonly (readonly [string, readonly string[]])[] = [
+  const bad: readonly (readonly [string, string | readonly string[]])[] = [
     ["none", []],
+    ["none in a string", " \n"],
     ["empty", [""]],
     ["31 bytes", [Buffer.alloc(31, 7).toString("base64url")]],
     ["33 bytes", [Buffer.alloc(33, 7).toString("base64url")]],
@@ -131,6 +132,14 @@ describe("a wrapping key is 32 bytes in base64url", () => {
       await silentRefusal(() => createWrapping(keys, issuer), "ERR_WRAPPING_KEY_INVALID", keys);
     });
   }
+
+  test("in a string, white space is between them, also at its ends", async () => {
+    const keys = await readWrappingKeys(` ${k1}\t${k2}\r\n${k3}\n`);
+    assert.deepEqual(
+      keys.map(({ id }) => id),
+      await Promise.all([k1, k2, k3].map(idOf)),
+    );
+  });
 
   test("with the padding that openssl and basenc give, it is the same key", async () => {
     const wrapped = await (await createWrapping([`${wrappingKey(7)}=`], issuer)).wrap("a", { kty: "EC" });

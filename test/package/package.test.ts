@@ -62,10 +62,35 @@ test("where Node is too old, the sample of README.md and the commands say which 
   await writeFile(join(project, "provider.mjs"), sample);
   // Node 20 has neither.
   const old = ["--no-experimental-strip-types", "--no-experimental-sqlite"];
-  assert.match(await runNode(...old, "provider.mjs"), /^ConfigError: .*use Node 22\.18 or later$/m);
+  assert.match(
+    await runNode(...old, "provider.mjs"),
+    /^ConfigError: .*use Node 22\.18 or later; npm install node@24 /m,
+  );
   const version = 'data:text/javascript,Object.defineProperty(process.versions, "node", { value: "20.20.2" })';
   const command = await runNode("--import", version, join(installed, "dist/cli/main.js"), "serve");
-  assert.equal(command, "jwksd: needs Node 22.18 or later, this is 20.20.2\n");
+  assert.equal(command, "jwksd: needs Node 22.18 or later, this is 20.20.2; npm install node@24 adds one for npx\n");
+});
+
+test("where the runtime is too old, all that makes something says so, and does not fail later", async () => {
+  const program = `
+    import { createClientVerifier, createProvider } from "jwksd";
+    import { createBearer } from "jwksd/bearer";
+    import { createRemoteKeySet } from "jwksd/relying-party";
+    import { createKeyManager } from "jwksd/rotation";
+    import { createSignClient } from "jwksd/sign-client";
+    import { memoryStore } from "jwksd/store";
+    import { sqliteStore } from "jwksd/store/sqlite";
+    const all = [createClientVerifier, createProvider, createBearer, createRemoteKeySet, createKeyManager, createSignClient];
+    for (const make of [...all.map((make) => () => make({})), () => memoryStore(), () => sqliteStore("none.db")])
+      await Promise.resolve().then(make).catch(({ code, message }) => console.log(code, message));`;
+  // Node 20 has no such function.
+  const old = "data:text/javascript,delete Promise.withResolvers";
+  const lines = (await runNode("--import", old, "--input-type=module", "--eval", program)).trim().split("\n");
+  const refusal = `ERR_PACKAGE_MISSING this is Node ${process.versions.node}, and jwksd needs Node 22.18 or later; npm install node@24 adds one, and node_modules/.bin/node runs it`;
+  assert.deepEqual(
+    lines,
+    Array.from({ length: 8 }, () => refusal),
+  );
 });
 
 describe("what a document or a help text names is in the package", () => {

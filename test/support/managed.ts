@@ -39,7 +39,7 @@ export async function readStore(path: string): Promise<Stored> {
 export { newWrappingKey } from "../../src/rotation/custody/wrapping.ts";
 
 /** What a store with these wrapping keys wraps its private keys with. */
-export const createWrapping = async (wrappingKeys: readonly string[], issuer: string): Promise<Wrapping> =>
+export const createWrapping = async (wrappingKeys: string | readonly string[], issuer: string): Promise<Wrapping> =>
   wrappingUnder(await readWrappingKeys(wrappingKeys), issuer);
 
 /** The keys of an issuer in a store, as any process has them that holds the wrapping keys. */

@@ -48,7 +48,11 @@ describe("times that the claims have already are kept, within the policy", () =>
 
 describe("times outside of it are refused, by name", () => {
   const rows: [claims: object, message: RegExp, options?: SignOptions][] = [
-    [{ exp: now + 3601 }, /^claim "exp" is 3601 seconds ahead, and maxTokenLifetimeSeconds 3600/],
+    [
+      { exp: now + 3601 },
+      / is 3601 seconds ahead, and may be 3600 at most, .*raise maxTokenLifetimeSeconds; "exp" is in seconds/,
+    ],
+    [{}, /^lifetimeSeconds is 3601, and may be 3600 at most/, { lifetimeSeconds: 3601 }],
     [{ exp: 1e300 }, /^claim "exp" is .* ahead/],
     [{ exp: now }, /^claim "exp" is 0 seconds ago/],
     [{ exp: now - 1 }, /^claim "exp" is 1 seconds ago/],

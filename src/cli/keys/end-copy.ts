@@ -40,7 +40,7 @@ async function endCopy(io: Io, store: KeyStore, name: string, { yes }: Flags): P
   if (!isPermanent(lease)) {
     throw new StateError(
       "ERR_TRANSITION",
-      "this is a process and no copy: it gives up its lease when it is stopped, and the lease of a dead one runs out by itself, so nothing is to be done",
+      "this is a process and no copy: it gives up its lease when it is stopped, and the lease of a dead one runs out by itself, so there is nothing to do",
     );
   }
   const heard = `last written or confirmed ${lastSeenText(lease, { leases, revision, now })}`;

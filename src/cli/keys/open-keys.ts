@@ -24,6 +24,7 @@ import { nearest } from "../../base/nearest.ts";
 import { type Signers, signersOf } from "../../service/config/signers.ts";
 import { memoryStore } from "../../rotation/store/memory.ts";
 import type { KeyRecord, KeyStore } from "../../rotation/store/store.ts";
+import { errorText } from "../error-text.ts";
 import { type Io, tell } from "../io.ts";
 import { addSettings, settingsFrom, storeSettings } from "../settings-options.ts";
 
@@ -106,7 +107,7 @@ export async function look(io: Io, flags: Flags) {
     const custody = createCustody({ store, keys, issuerCheck: commandedBy(ownerOf(settings)), accepts });
     const found = await lookAt(custody.store);
     if (problem !== undefined) {
-      tell(io, `what is shown is not verified: ${problem.message} [${problem.code}]`);
+      tell(io, `what is shown is not verified: ${errorText(problem)}`);
       io.exitCode = 1;
     }
     return { ...withPolicy(found), isVerified: problem === undefined, owner: custody.owner };

@@ -37,7 +37,9 @@ export function timesOf(
   const exp = ownExp ?? now + checkLifetime(lifetimeSeconds, maxLifetimeSeconds);
   if (exp <= now) throw invalidClaims(`claim "exp" is ${now - exp} seconds ago: no verifier would take the token`);
   if (exp - now > maxLifetimeSeconds)
-    throw invalidClaims(`claim "exp" is ${exp - now} seconds ahead${tooLong(maxLifetimeSeconds)}`);
+    throw invalidClaims(
+      `claim "exp" is ${exp - now} seconds ahead${tooLong(maxLifetimeSeconds)}; "exp" is in seconds since 1970`,
+    );
   if (iat - now > maxAheadSeconds)
     throw invalidClaims(`claim "iat" is ${iat - now} seconds ahead, and verifiers take at most ${maxAheadSeconds}`);
   for (const [name, value] of Object.entries({ iat, nbf })) {
@@ -56,4 +58,4 @@ export function checkLifetime(lifetimeSeconds: number | undefined, maxLifetimeSe
 }
 
 const tooLong = (maxLifetimeSeconds: number): string =>
-  `, and maxTokenLifetimeSeconds ${maxLifetimeSeconds}: the key may be removed before such a token expires`;
+  `, and may be ${maxLifetimeSeconds} at most, because the key may be removed before such a token expires; for longer tokens, raise maxTokenLifetimeSeconds`;

@@ -93,23 +93,23 @@ export function newWrappingKey(): string {
 /** The one recipe for a wrapping key, in all messages and pages: both programs are on every system. */
 export const recipe = "openssl rand -base64 32 | tr '+/' '-_'";
 
-const rule = `a wrapping key is 32 random bytes in base64url, 43 characters; make one with: ${recipe}`;
+const rule = `a wrapping key is 32 random bytes in base64url, 43 characters; at the first start, make one with: ${recipe}; at a later start, give the same one`;
 
-/** What to do where a wrapping key is not there. */
-export const whereIsIt =
-  'jwksd keys wrapping-keys prints the ids of a file; if nobody has that key, see "A lost wrapping key" in docs/operations.md';
+/** What to do where a wrapping key is nowhere. */
+export const ifLost = 'if nobody has that key, see "A lost wrapping key" in docs/operations.md';
 
 /**
  * Reads wrapping keys, and derives the keys for MACs from them.
  *
- * @param texts each 32 bytes in base64url; one `=` at the end is allowed
+ * @param given each 32 bytes in base64url; one `=` at the end is allowed; in a string, white space is between them
  * @param place how messages name one of them
  * @throws ConfigError `ERR_WRAPPING_KEY_INVALID`
  */
 export async function readWrappingKeys(
-  texts: readonly string[],
+  given: string | readonly string[],
   place = (index: number): string => `wrapping key ${index + 1}`,
 ): Promise<WrappingKeys> {
+  const texts = typeof given === "string" ? wordsOf(given) : given;
   for (const [index, text] of texts.entries()) {
     const fault = faultOf(text);
     if (fault !== undefined) throw invalid(`${place(index)} ${fault}; ${rule}`);
@@ -118,6 +118,8 @@ export async function readWrappingKeys(
   if (first === undefined) throw invalid(`there is no wrapping key; ${rule}`);
   return [first, ...others];
 }
+
+export const wordsOf = (text: string): string[] => text.split(/\s+/).filter((word) => word !== "");
 
 /** What is wrong with a wrapping key, without a character of it. */
 function faultOf(text: unknown): string | undefined {
@@ -154,7 +156,7 @@ async function deriveMacKey(bytes: Uint8Array<ArrayBuffer>): Promise<CryptoKey> 
 export function missing(what: string, id: unknown): StoreError {
   return new StoreError(
     "ERR_WRAPPING_KEY_MISSING",
-    `${what} under the wrapping key ${JSON.stringify(id)}, which was not given; give it beside the others: ${whereIsIt}`,
+    `${what} under the wrapping key ${JSON.stringify(id)}, which was not given; put it into wrappingKeys, beside the others; ${ifLost}`,
   );
 }
 

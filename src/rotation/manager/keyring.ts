@@ -206,7 +206,8 @@ export function createKeyring(custody: Custody, options: KeyringOptions) {
 }
 
 function holdsNoKeys(issuer: string): StoreError {
-  const way = "check its path or URL, and leave requireStore out at the first start only";
+  const way =
+    'check its path or URL; if the store is gone, see "The store is lost" in docs/operations.md; leave requireStore out at the first start only';
   return new StoreError(
     "ERR_STORE_EMPTY",
     `the store holds no keys of ${issuer}, and requireStore is set, so none were made; ${way}`,

@@ -135,7 +135,10 @@ export function createKeysInUse({ policy, keyring, replica, subscribers, maySign
       await updateSubscribers(isRotating(records));
       // Now nothing begins to sign with keys that are not in the records.
       if (!subscribers.isBehind) await keyring.closeUnused(records, replica.signsWith);
-      if (isChange) emit({ type: "changed", by: events.length > 0 ? "this" : "another", records, events });
+      if (isChange) {
+        const by = events.length > 0 ? "this" : "another";
+        emit({ type: "changed", by, records: records.map(withoutPrivateHalf), events });
+      }
       // An operator has time to mend the key before it has to sign.
       if (isNew) for (const [kid, error] of keys.unopened) emitUnopened(kid, error);
       void destroyEnded(change);
@@ -167,6 +170,11 @@ export function createKeysInUse({ policy, keyring, replica, subscribers, maySign
 }
 
 export type KeysInUse = ReturnType<typeof createKeysInUse>;
+
+function withoutPrivateHalf(record: KeyRecord): Omit<KeyRecord, "privateHalf"> {
+  const { privateHalf: _, ...rest } = record;
+  return rest;
+}
 
 /** Members of a record that are notes, and no change of the key. */
 const notes: ReadonlySet<string> = new Set<keyof KeyRecord>([

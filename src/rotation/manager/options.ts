@@ -12,13 +12,16 @@ import {
   withMethods,
 } from "../../base/options.ts";
 import { locate } from "../../library/provider/paths.ts";
-import type { KeyManagerOptions } from "./types.ts";
+import type { KeyManagerOptions, ManagerEvent } from "./types.ts";
 
 const rules: Rules<KeyManagerOptions> = {
   issuer: string,
   store: withMethods("load", "commit", "join", "renew", "leave", "watch"),
   policy: object,
-  wrappingKeys: array,
+  wrappingKeys: {
+    must: "a string or an array of strings",
+    holds: (value): value is string | readonly unknown[] => string.holds(value) || array.holds(value),
+  },
   createSigner: callback,
   openSigner: callback,
   destroySigner: callback,
@@ -43,7 +46,28 @@ export function checkManagerOptions(options: KeyManagerOptions): Given<KeyManage
     throw invalid("createSigner and destroySigner need openSigner, which opens a key by its URI again");
   }
   locate(given.issuer);
-  return given;
+  return given.requireStore === undefined ? { onEvent: warnOfFirstKey, ...given } : given;
+}
+
+/** Whether this process has just made the first key of a store. */
+export function isFirstKey({ by, records, events }: Extract<ManagerEvent, { readonly type: "changed" }>): boolean {
+  return (
+    by === "this" && records.every(({ kid }) => events.some((made) => made.type === "announced" && made.kid === kid))
+  );
+}
+
+/**
+ * The listener of a program that has none, and does not say whether its store must hold keys: a lost store looks like a first start, and the
+ * first sign of it would be a login that fails.
+ */
+function warnOfFirstKey(event: ManagerEvent): void {
+  if (event.type !== "changed" || !isFirstKey(event)) return;
+  // Some runtimes have no process, or a part of one.
+  const { process } = globalThis as { process?: Partial<NodeJS.Process> };
+  process?.emitWarning?.(
+    'the key store held no keys, so a first key was made. At the first start that is right: set requireStore: true from now on. At a later start, the tokens of the old keys fail: stop this process, and see "The store is lost" in docs/operations.md. requireStore: false makes no warning',
+    "JwksdWarning",
+  );
 }
 
 const invalid = (rule: string): ConfigError => new ConfigError("ERR_OPTION_INVALID", rule);

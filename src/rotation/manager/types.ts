@@ -11,11 +11,14 @@ import type { RotationPolicy, RotationPolicyOptions } from "../rules/policy.ts";
 
 /** What happened to the keys of a manager. */
 export type ManagerEvent =
-  /** The keys have changed, by a commit of this manager (then `events` are its events) or of another one. */
+  /**
+   * The keys have changed, by a commit of this manager (then `events` are its events) or of another one. The records have no private halves,
+   * so that a log may hold them.
+   */
   | {
       readonly type: "changed";
       readonly by: "this" | "another";
-      readonly records: readonly KeyRecord[];
+      readonly records: readonly Omit<KeyRecord, "privateHalf">[];
       readonly events: readonly KeyEvent[];
     }
   /** Keys could not be managed. The last good keys go on being served and signed with, and the manager tries again. */
@@ -49,8 +52,11 @@ export interface KeyManagerOptions {
   readonly store: KeyStore;
   /** How keys rotate. Default: that of {@link RotationPolicyOptions}. */
   readonly policy?: RotationPolicyOptions | null | undefined;
-  /** Each has 32 random bytes in base64url. The first one wraps private keys and makes the MAC of the store; all of them unwrap and verify. */
-  readonly wrappingKeys: readonly string[];
+  /**
+   * Each has 32 random bytes in base64url; in a string, white space is between them. The first one wraps private keys and makes the MAC of the
+   * store; all of them unwrap and verify.
+   */
+  readonly wrappingKeys: string | readonly string[];
   /** Makes the next signing key in an HSM or key service. Default: in memory, wrapped. */
   readonly createSigner?:
     | ((request: { readonly issuer: string; readonly signal: AbortSignal }) => Promise<ExternalSigner>)
@@ -75,7 +81,8 @@ export interface KeyManagerOptions {
   readonly signs?: boolean | null | undefined;
   /**
    * Refuses a store that holds no keys (`ERR_STORE_EMPTY`), where a first key would be made. Set it after the first start: a start on a
-   * mistyped path or a lost volume then fails. Otherwise it would make new keys, and every live token would fail. Default: `false`.
+   * mistyped path or a lost volume then fails. Otherwise it would make new keys, and every live token would fail. Default: `false`, with a
+   * warning of the process when a first key is made and `onEvent` is not given either.
    */
   readonly requireStore?: boolean | null | undefined;
   /** What people call this replica: 1 to 255 printable characters. Default: `jwksd`. */

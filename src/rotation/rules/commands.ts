@@ -89,7 +89,7 @@ export function announce(change: Change, key: NewKey, now: number, reason: strin
   if (announced !== undefined) {
     throw refused(
       announced,
-      "is announced already, and one key at a time is; remove it first, or let it become active",
+      "is announced already, and only one key at a time can be; wait until it is active, or remove it",
     );
   }
   const record = announcedRecord(key, now);
@@ -115,7 +115,7 @@ function activate(change: Change, key: KeyRecord, force: boolean, at: At): Chang
 function retire(change: Change, key: KeyRecord, force: boolean, at: At): Change {
   if (key.state !== "active") throw refused(key, `is ${key.state}; only the active key can retire`);
   const next = announcedKey(change.records, key.use);
-  if (next === undefined) throw refused(key, "cannot retire before another key is announced; announce one first");
+  if (next === undefined) throw refused(key, "cannot retire before another key is announced; rotate announces one");
   return activate(change, next, force, at);
 }
 

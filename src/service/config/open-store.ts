@@ -12,10 +12,11 @@ import { type CustodyOptions, createCustody } from "../../rotation/custody/custo
 import {
   type WrappingKeys,
   headerOf,
+  ifLost,
   newWrappingKey,
   readWrappingKeys,
   recipe,
-  whereIsIt,
+  wordsOf,
 } from "../../rotation/custody/wrapping.ts";
 import type { Committed, KeyStore } from "../../rotation/store/store.ts";
 import { pendingMigration } from "../../rotation/store/postgres/pending-migration.ts";
@@ -101,7 +102,7 @@ export async function openStore(settings: Settings, log: Log, { create = false }
   if (!create && !(await exists(path))) {
     throw new StoreError(
       "ERR_STORE_UNAVAILABLE",
-      `there is no store at ${path}; jwksd serve and jwksd keys import make one`,
+      `there is no store at ${path}; name yours with --store sqlite:PATH or --data FOLDER; jwksd serve and jwksd keys import make one`,
     );
   }
   const store = await sqliteStore(path);
@@ -187,7 +188,7 @@ async function firstWrappingKey(path: string | undefined, found: Committed, log:
   if (ids.length > 0) {
     throw new StoreError(
       "ERR_WRAPPING_KEY_MISSING",
-      `private keys are wrapped under the wrapping key ${ids.join(", ")}, and ${file} is not there; put it back, or name it with --wrapping-key-file: ${whereIsIt}`,
+      `private keys are wrapped under the wrapping key ${ids.join(", ")}, and ${file} is not there; put it back, name it with --wrapping-key-file, or give it in JWKSD_WRAPPING_KEYS; jwksd keys wrapping-keys prints the ids of a file; ${ifLost}`,
     );
   }
   await makeKey(file, log);
@@ -255,8 +256,6 @@ async function keysAt(
     (index) => found[index]?.place ?? from,
   );
 }
-
-const wordsOf = (text: string): string[] => text.split(/\s+/).filter((word) => word !== "");
 
 /** The wrapping keys of the MAC of a store, and of its private keys. */
 function wrappingKeyIds({ records, mac }: Committed): string[] {

@@ -1,4 +1,5 @@
 import { hostname } from "node:os";
+import { isFirstKey } from "../../rotation/manager/options.ts";
 import type { ManagerEvent } from "../../rotation/manager/types.ts";
 import { printable } from "../../base/printable.ts";
 import type { KeyRecord } from "../../rotation/store/store.ts";
@@ -67,13 +68,6 @@ export function logEvent(event: ManagerEvent, before: readonly KeyRecord[], sett
     case "recovered":
       log.info("keys are managed again");
   }
-}
-
-/** Whether this process has just made the first key of a store. */
-function isFirstKey({ by, records, events }: Extract<ManagerEvent, { readonly type: "changed" }>): boolean {
-  return (
-    by === "this" && records.every(({ kid }) => events.some((made) => made.type === "announced" && made.kid === kid))
-  );
 }
 
 /** A lost store, or a mistyped one, looks like a first start. */

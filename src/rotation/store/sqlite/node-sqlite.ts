@@ -1,5 +1,5 @@
 import type * as Sqlite from "node:sqlite";
-import { ConfigError } from "../../../base/errors.ts";
+import { noSqlite } from "../../../base/runtime.ts";
 
 /**
  * `node:sqlite`, loaded when it is first needed. Node 22 warns that it is experimental; that one warning is kept back, since users of
@@ -21,8 +21,6 @@ export function nodeSqlite(): typeof Sqlite {
     if (original === undefined) Reflect.deleteProperty(process, "emitWarning");
     else Object.defineProperty(process, "emitWarning", original);
   }
-  if (sqlite === undefined) {
-    throw new ConfigError("ERR_PACKAGE_MISSING", "this runtime has no node:sqlite; use Node 22.18 or later");
-  }
+  if (sqlite === undefined) throw noSqlite();
   return sqlite;
 }
