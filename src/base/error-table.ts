@@ -171,7 +171,7 @@ export const errorTable = {
       retryable: true,
     },
     ERR_STORE_EMPTY: {
-      when: "`requireStore` or `--require-store` is set, and the store is not there, or holds no keys",
+      when: "the store is not there, or holds no keys, and `requireStore` or `--require-store` is set, or the saved set shows that it had keys",
       remedy:
         "correct the path or URL of the store; if the store is gone, see [the store is lost](operations.md#the-store-is-lost)",
     },

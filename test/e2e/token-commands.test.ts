@@ -75,7 +75,7 @@ describe("jwksd token refuses", { timeout, concurrency: 4 }, () => {
     { args: ["--aud", "api", "--lifetime", "0"], says: ["lifetimeSeconds", "[ERR_CLAIMS_INVALID]"] },
     {
       args: ["--aud", "api", "--data", "no/such/folder"],
-      says: ["no store at no/such/folder/keys.db", "[ERR_STORE_UNAVAILABLE]"],
+      says: ["/no/such/folder/keys.db", "[ERR_STORE_UNAVAILABLE]"],
     },
   ];
   for (const { args, says } of rows) {

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { spawnSync } from "node:child_process";
 import { once } from "node:events";
-import { readdir, rename, rm, writeFile } from "node:fs/promises";
+import { readFile, readdir, rename, rm, writeFile } from "node:fs/promises";
 import { createServer } from "node:net";
 import { join } from "node:path";
 import { type TestContext, describe, test } from "node:test";
@@ -60,8 +60,10 @@ describe("a store that holds no keys", () => {
     const data = await dataOf(t);
     const key = { JWKSD_WRAPPING_KEYS: newWrappingKey() };
     const says =
-      /--data \S+ holds no keys of https:\S+, and --require-store .* nothing was made; .*\[ERR_STORE_EMPTY\]/;
-    assert.match(await refused(t, ["--data", data, ...issuer, "--require-store"], key), says);
+      /--data \S+ holds no keys of https:\S+, (?:because there is no folder \S+, )?and --require-store .* nothing was made; .*\[ERR_STORE_EMPTY\]/;
+    const mistyped = await refused(t, ["--data", data, ...issuer, "--require-store"], key);
+    assert.match(mistyped, says);
+    assert.ok(mistyped.includes(`because there is no folder ${data},`), mistyped);
     assert.deepEqual(await left(data), []);
     // A file that another start has made, before it could make a key.
     const folder = await temporaryFolder(t);
@@ -71,6 +73,39 @@ describe("a store that holds no keys", () => {
       (await left(folder)).filter((name) => name.startsWith("wrapping")),
       [],
     );
+  });
+
+  test("without --require-store, a saved set of the issuer shows that the store is lost, and no keys are made", async (t) => {
+    const data = await dataOf(t);
+    const off = ["--max-saved-set-seconds", "0"];
+    await (await startService(t, ["--data", data, ...issuer])).stop();
+    const file = join(data, "saved-set.json");
+    const saved = await readFile(file, "utf8");
+    await rm(join(data, "keys.db"));
+    const says = new RegExp(
+      `--data ${data} holds no keys of https:\\S+, and ${file} has keys that a store .*nothing was made.*"The store is lost" in docs.*\\[ERR_STORE_EMPTY\\]`,
+    );
+    // The wrapping key may be lost as well, and the file may be damaged.
+    const other = { JWKSD_WRAPPING_KEYS: newWrappingKey() };
+    assert.match(await refused(t, ["--data", data, ...issuer, ...off]), says);
+    assert.match(await refused(t, ["--data", data, ...issuer], other), says);
+    await writeFile(file, saved.slice(0, 20));
+    assert.match(await refused(t, ["--data", data, ...issuer]), says);
+    assert.deepEqual((await left(data)).toSorted(), ["saved-set.json", "wrapping.key"]);
+    await writeFile(file, saved);
+    await (await startService(t, ["--data", data, "--issuer", "https://other.example.com"])).stop();
+  });
+
+  test("a start that was refused makes no keys while it runs on the saved set, also when that is put away", async (t) => {
+    const data = await dataOf(t);
+    await (await startService(t, ["--data", data, ...issuer])).stop();
+    await rm(join(data, "keys.db"));
+    const service = await startService(t, ["--data", data, ...issuer]);
+    await rm(join(data, "saved-set.json"));
+    await service.logged(({ msg }) => msg.startsWith("keys cannot be managed, the saved set stays"));
+    assert.ok(!(await left(data)).includes("keys.db"));
+    await service.stop();
+    await (await startService(t, ["--data", data, ...issuer])).stop();
   });
 
   test("with --require-store, a store that is lost is covered by the saved set until it is back", async (t) => {

@@ -1,5 +1,5 @@
 import { access, constants, readFile, stat } from "node:fs/promises";
-import { dirname, join } from "node:path";
+import { dirname, join, resolve } from "node:path";
 import { ConfigError, ServiceError, StoreError } from "../../base/errors.ts";
 import { fileErrorText } from "../../base/file-errors.ts";
 import { makeFolder } from "../../library/node/folders.ts";
@@ -32,6 +32,8 @@ type Log = Pick<Logger, "warn">;
 export interface OpenOptions extends Pick<CustodyOptions, "accepts"> {
   /** Makes a store that is not there, and a wrapping key beside it. */
   readonly create?: boolean | undefined;
+  /** A file that shows that the store had keys: none are made then, as with `--require-store`. */
+  readonly savedSet?: string | undefined;
   /** A store that is open. Default: that of the configuration. */
   readonly store?: KeyStore | undefined;
   /** Default: that of commands. */
@@ -48,13 +50,13 @@ export interface OpenOptions extends Pick<CustodyOptions, "accepts"> {
 export async function openManaged(
   settings: Settings,
   log: Log,
-  { create = false, store: given, issuerCheck = commandedBy, ...options }: OpenOptions = {},
+  { create = false, savedSet, store: given, issuerCheck = commandedBy, ...options }: OpenOptions = {},
 ) {
   const policy = policyOf(settings);
   const path = given === undefined ? storePath(settings) : undefined;
-  const mustHoldKeys = create && settings.requireStore;
-  if (mustHoldKeys) await checkIsThere(settings, path);
-  else if (create && path !== undefined) {
+  const mustHoldKeys = create && (settings.requireStore || savedSet !== undefined);
+  if (mustHoldKeys && !(await isThere(settings, path))) throw await holdsNoKeys(settings, path, savedSet);
+  if (create && !mustHoldKeys && path !== undefined) {
     await makeDataFolder(dirname(path));
     if (!(await exists(path)) && (await exists(besidePath(path)))) {
       log.warn(
@@ -66,7 +68,7 @@ export async function openManaged(
   const store = given ?? (await openStore(settings, log, { create }));
   try {
     const found = await store.load();
-    if (mustHoldKeys && found.records.length === 0) throw holdsNoKeys(settings);
+    if (mustHoldKeys && found.records.length === 0) throw await holdsNoKeys(settings, path, savedSet);
     const keys = (await wrappingKeysOf(settings, log)) ?? (await firstWrappingKey(path, found, log));
     const custody = createCustody({ store, keys, issuerCheck: issuerCheck(ownerOf(settings)), ...options });
     return { custody, policy, wrappingKeys: keys, leases: found.leases };
@@ -76,18 +78,31 @@ export async function openManaged(
   }
 }
 
-/** Looks for a store without making one. @throws StoreError `ERR_STORE_EMPTY` */
-async function checkIsThere(settings: Settings, path: string | undefined): Promise<void> {
-  const isThere = path === undefined ? !(await pendingMigration(settings.store ?? "")).isNew : await exists(path);
-  if (!isThere) throw holdsNoKeys(settings);
+/** Whether there is a store. Makes none. */
+async function isThere({ store = "" }: Settings, path: string | undefined): Promise<boolean> {
+  return path === undefined ? !(await pendingMigration(store)).isNew : exists(path);
 }
 
-function holdsNoKeys({ issuer, store, data }: Settings): StoreError {
-  const place = store === undefined ? `the store in --data ${data}` : "the store of --store";
+async function holdsNoKeys(
+  { issuer, store, data }: Settings,
+  path: string | undefined,
+  savedSet: string | undefined,
+): Promise<StoreError> {
+  const place = store === undefined ? `the store in --data ${resolve(data)}` : "the store of --store";
   const whose = issuer === undefined ? "" : ` of ${issuer}`;
+  const hasFolder = path === undefined || (await exists(dirname(path)));
+  const cause = hasFolder ? "" : `, because there is no folder ${dirname(path)}`;
+  const why =
+    savedSet === undefined
+      ? "--require-store (JWKSD_REQUIRE_STORE) is set"
+      : `${savedSet} has keys that a store${whose} held, so that store is lost, or the path is wrong`;
+  const next =
+    savedSet === undefined
+      ? "; leave --require-store out at the first start only"
+      : ", which also says how to make new keys on purpose";
   return new StoreError(
     "ERR_STORE_EMPTY",
-    `${place} holds no keys${whose}, and --require-store (JWKSD_REQUIRE_STORE) is set, so nothing was made; correct --data or --store; if the store is gone, see "The store is lost" in docs/operations.md; leave --require-store out at the first start only`,
+    `${place} holds no keys${whose}${cause}, and ${why}: nothing was made; correct --data or --store; if the store is gone, see "The store is lost" in docs/operations.md${next}`,
   );
 }
 
@@ -138,10 +153,10 @@ export function policyOf(settings: Settings): RotationPolicy {
   return rotationPolicy(Object.fromEntries(policyNames.map((name) => [name, settings[name]])));
 }
 
-/** The file of the store; `undefined` where it is in a database server. */
+/** The absolute path of the store; `undefined` where it is in a database server. */
 export function storePath({ store, data }: Settings): string | undefined {
-  if (store === undefined) return join(data, "keys.db");
-  return store.startsWith("sqlite:") ? store.slice("sqlite:".length) : undefined;
+  if (store === undefined) return resolve(data, "keys.db");
+  return store.startsWith("sqlite:") ? resolve(store.slice("sqlite:".length)) : undefined;
 }
 
 /** A folder that exists already keeps its mode: it may be anybody's. */

@@ -1,5 +1,6 @@
 import { hostname } from "node:os";
 import { isFirstKey } from "../../rotation/manager/options.ts";
+import { resolve } from "node:path";
 import type { ManagerEvent } from "../../rotation/manager/types.ts";
 import { printable } from "../../base/printable.ts";
 import type { KeyRecord } from "../../rotation/store/store.ts";
@@ -72,7 +73,7 @@ export function logEvent(event: ManagerEvent, before: readonly KeyRecord[], sett
 
 /** A lost store, or a mistyped one, looks like a first start. */
 function warnOfNewKeys({ issuer, store, data }: Settings, log: Pick<Logger, "warn">): void {
-  const place = store === undefined ? `--data ${data}` : "the database of --store";
+  const place = store === undefined ? `--data ${resolve(data)}` : "the database of --store";
   log.warn(
     { issuer },
     `${place} held no keys, so new ones were made. If this is the first start for this issuer, all is well: set --require-store (JWKSD_REQUIRE_STORE=true) from now on. If the issuer had keys before, every token that they signed fails at each verifier that fetches this set: stop this process, correct --data or --store, and start it again; if the store is gone, see "The store is lost" in docs/operations.md`,

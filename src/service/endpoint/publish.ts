@@ -14,6 +14,7 @@ import { logEvent } from "./manager-events.ts";
 import { openManaged } from "../config/open-store.ts";
 import { type PublicKeys, keyPathsOf, listedKeys, loadPublicKeys, publicHalves, together } from "./public-keys.ts";
 import { siteOf, targetOf } from "./publish-target.ts";
+import { savedSetOf } from "./saved-set.ts";
 import type { Settings } from "../config/setting-definitions.ts";
 import { signersOf } from "../config/signers.ts";
 import { every, fingerprint, watchPaths } from "../config/watch.ts";
@@ -205,7 +206,11 @@ async function startCopyManager(
   log: Logger,
 ) {
   const signers = await signersOf(settings, log);
-  const { custody, policy } = await openManaged(settings, log, { create: true, issuerCheck: servedBy });
+  const { custody, policy } = await openManaged(settings, log, {
+    create: true,
+    savedSet: await savedSetOf(settings),
+    issuerCheck: servedBy,
+  });
   let known: readonly KeyRecord[] = [];
   const onEvent = (event: ManagerEvent): void => {
     if (event.type === "failed") onFailure(event.error);

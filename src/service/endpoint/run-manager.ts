@@ -1,4 +1,3 @@
-import { dirname, join } from "node:path";
 import { type Clock, systemClock } from "../../base/clock.ts";
 import { type ErrorCode, StoreError } from "../../base/errors.ts";
 import { knownError } from "../../rotation/manager/health.ts";
@@ -8,12 +7,12 @@ import type { Metric } from "../../base/metrics.ts";
 import type { KnownKeys } from "../admin/known.ts";
 import { cachedForSeconds } from "../../rotation/rules/policy.ts";
 import type { KeyRecord, KeyStore } from "../../rotation/store/store.ts";
-import { type SavedSet, Unusable, saveSet, readSavedSet } from "./saved-set.ts";
+import { type SavedSet, Unusable, readSavedSet, saveSet, savedSetOf, savedSetPath } from "./saved-set.ts";
 import type { Logger } from "../config/logger.ts";
 import { hostName, logEvent } from "./manager-events.ts";
 import { createSigning, type Signing } from "../signing/signing.ts";
 import { warnOfOtherPolicies } from "../config/command-policy.ts";
-import { openManaged, ownerOf, policyOf, storePath, wrappingKeysOf } from "../config/open-store.ts";
+import { openManaged, ownerOf, policyOf, wrappingKeysOf } from "../config/open-store.ts";
 import { type PublicKeys, publicHalves } from "./public-keys.ts";
 import { createSetSaver } from "./set-saver.ts";
 import type { Settings } from "../config/setting-definitions.ts";
@@ -58,12 +57,14 @@ export interface RunningManager {
  * @throws see `openManaged` and `createKeyManager`
  */
 export async function startManager(settings: Settings, log: Logger, parts: ServiceParts = {}): Promise<RunningManager> {
-  const start = (): Promise<RunningManager> => runManager(settings, log, parts);
+  // As it is now: a process that was refused makes no keys when the file is put away.
+  const savedSet = parts.store === undefined ? await savedSetOf(settings) : undefined;
+  const start = (): Promise<RunningManager> => runManager(settings, log, parts, savedSet);
   try {
     return await start();
   } catch (error) {
     if (!(error instanceof StoreError) || !withoutStore.has(error.code)) throw error;
-    const saved = await savedSetOf(settings, log, error);
+    const saved = await usableSet(settings, log, error);
     if (saved === undefined) throw error;
     log.error(
       { code: error.code, of: new Date(saved.at).toISOString() },
@@ -79,7 +80,7 @@ export async function startManager(settings: Settings, log: Logger, parts: Servi
 const withoutStore: ReadonlySet<string> = new Set<ErrorCode>(["ERR_STORE_UNAVAILABLE", "ERR_STORE_EMPTY"]);
 
 /** @throws StoreError the outage, and why the saved set is not used */
-async function savedSetOf(settings: Settings, log: Logger, outage: StoreError): Promise<SavedSet | undefined> {
+async function usableSet(settings: Settings, log: Logger, outage: StoreError): Promise<SavedSet | undefined> {
   const { clockSkewSeconds } = policyOf(settings);
   const maxAgeSeconds = maxSavedSetSeconds(settings);
   const wrappingKeys = maxAgeSeconds === 0 ? undefined : await wrappingKeysOf(settings, log);
@@ -92,11 +93,6 @@ async function savedSetOf(settings: Settings, log: Logger, outage: StoreError): 
       cause: outage,
     });
   });
-}
-
-function savedSetPath(settings: Settings): string {
-  const store = storePath(settings);
-  return join(store === undefined ? settings.data : dirname(store), "saved-set.json");
 }
 
 /**
@@ -112,10 +108,12 @@ async function runManager(
   settings: Settings,
   log: Logger,
   { clock, store: given }: ServiceParts,
+  savedSet: string | undefined,
 ): Promise<RunningManager> {
   const signers = await signersOf(settings, log);
   const { custody, policy, wrappingKeys, leases } = await openManaged(settings, log, {
     create: true,
+    savedSet,
     store: given,
     issuerCheck: servedBy,
   });

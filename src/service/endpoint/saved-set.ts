@@ -1,7 +1,8 @@
 import { randomUUID } from "node:crypto";
 import { readFile, rename, rm, writeFile } from "node:fs/promises";
-import { dirname } from "node:path";
+import { dirname, join, resolve } from "node:path";
 import type { JWTPayload } from "jose";
+import { decodeJwt } from "jose/jwt/decode";
 import { SignJWT } from "jose/jwt/sign";
 import { jwtVerify } from "jose/jwt/verify";
 import { canonicalJson, jsonOf } from "../../base/json.ts";
@@ -12,6 +13,8 @@ import type { WrappingKeys } from "../../rotation/custody/wrapping.ts";
 import { makeFolder } from "../../library/node/folders.ts";
 import { durationText } from "../../rotation/rules/format.ts";
 import { textHash } from "../../keys/crypto/text-hash.ts";
+import { ownerOf, storePath } from "../config/open-store.ts";
+import type { Settings } from "../config/setting-definitions.ts";
 import type { PublicKeys } from "./public-keys.ts";
 
 const typ = "jwksd-saved-set+jwt";
@@ -69,19 +72,48 @@ export interface SavedSetRule {
  * @throws what the file system throws
  */
 export async function readSavedSet(file: string, rule: SavedSetRule): Promise<SavedSet | undefined> {
-  const text = await readFile(file, "utf8").catch((error: NodeJS.ErrnoException) => {
-    if (error.code === "ENOENT" || error.code === "ENOTDIR") return undefined;
-    throw error;
-  });
+  const text = await textOf(file);
   if (text === undefined) return undefined;
   const { keys, mac } = parse(text);
   const claims = await verified(mac, rule.wrappingKeys);
   if (claims["set"] !== (await textHash(canonicalJson(keys))))
     throw new Unusable("its keys are others than those of its MAC");
-  const { iss, chosen, at } = claims as { iss: string; chosen: boolean; at: number };
-  checkOwner({ issuer: iss, isChosen: chosen }, rule.wanted);
+  const at = claims["at"] as number;
+  checkOwner(ownerIn(claims), rule.wanted);
   checkAge(at, rule);
   return { keys: publicKeysOf(keys as readonly SavedJwk[]), at };
+}
+
+/**
+ * The saved set if it shows that a store held keys of this issuer. Nothing is verified, because the wrapping key may be lost with the
+ * store: whoever writes a false file can keep keys from being made in an empty store, and no more.
+ */
+export async function savedSetOf(settings: Settings): Promise<string | undefined> {
+  const file = savedSetPath(settings);
+  const text = await textOf(file).catch(() => "");
+  if (text === undefined) return undefined;
+  let found: Owner;
+  try {
+    found = ownerIn(decodeJwt(parse(text).mac));
+  } catch {
+    // Damaged: somebody's keys all the same.
+    return file;
+  }
+  return isOf(found, ownerOf(settings)) ? file : undefined;
+}
+
+/** Beside the file of the store, or in the data folder. */
+export function savedSetPath(settings: Settings): string {
+  const store = storePath(settings);
+  return join(store === undefined ? resolve(settings.data) : dirname(store), "saved-set.json");
+}
+
+/** @throws what the file system throws, but where there is no file */
+async function textOf(file: string): Promise<string | undefined> {
+  return readFile(file, "utf8").catch((error: NodeJS.ErrnoException) => {
+    if (error.code === "ENOENT" || error.code === "ENOTDIR") return undefined;
+    throw error;
+  });
 }
 
 type SavedJwk = PublicJwk & { readonly kid: string; readonly use: "sig" | "enc"; readonly alg: string };
@@ -123,11 +155,18 @@ async function verified(mac: string, keys: WrappingKeys): Promise<JWTPayload> {
   throw new Unusable("its MAC was made under no wrapping key that is given");
 }
 
+const ownerIn = ({ iss, chosen }: JWTPayload): Owner => ({ issuer: iss ?? "", isChosen: chosen === true });
+
 function checkOwner(found: Owner, wanted: Owner): void {
+  if (!isOf(found, wanted)) throw new Unusable(`it is of issuer ${JSON.stringify(found.issuer)}`);
+}
+
+function isOf(found: Owner, wanted: Owner): boolean {
   try {
     servedBy(wanted)(found);
+    return true;
   } catch {
-    throw new Unusable(`it is of issuer ${JSON.stringify(found.issuer)}`);
+    return false;
   }
 }
 
