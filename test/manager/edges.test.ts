@@ -71,6 +71,20 @@ test("a first key is made with a warning, where nobody listens and requireStore 
   }
 });
 
+test("a manager that does not believe its store knows what the store says all the same", async (t) => {
+  const { manager, store } = await start();
+  t.after(() => manager.close());
+  const { revision, records, leases } = await store.load();
+  await store.commit(revision, records, [], { mac: "of another wrapping key" });
+  await assert.rejects(manager.look(), { code: "ERR_STORE_NOT_AUTHENTIC" });
+  const { health, lease } = manager;
+  assert.deepEqual([lease.publishes, health.store.revision], [revision, revision + 1]);
+  assert.deepEqual(
+    health.store.loaded?.leases.map(({ id }) => id),
+    leases.map(({ id }) => id),
+  );
+});
+
 describe("options are refused before a key is made", () => {
   const rows: readonly [name: string, code: string, options: object][] = [
     ["no issuer", "ERR_ISSUER_INVALID", { issuer: undefined }],

@@ -10,7 +10,7 @@ const unavailable = new StoreError("ERR_STORE_UNAVAILABLE", "no route to host");
 
 function healthOf() {
   const clock = simulatedClock();
-  return { clock, health: createHealth(clock) };
+  return { clock, health: createHealth(clock, () => {}) };
 }
 
 describe("what the calls of a store tell", () => {
@@ -40,6 +40,16 @@ describe("what the calls of a store tell", () => {
     const { clock, health } = healthOf();
     health.onCall("commit", { error: new StoreError("ERR_STORE_CONFLICT", "another commit came first") });
     assert.deepEqual([health.health.store.lastSuccessAt, health.health.store.lastError], [clock.now(), undefined]);
+  });
+
+  test("an answer that is not believed, as far as the store can say it", () => {
+    const clock = simulatedClock();
+    const older = { revision: 14, records: [], now: 5, leases: [lease("l")], ended: [] };
+    const health = createHealth(clock, () => older);
+    health.onCall("renew", { answer: 16 });
+    health.onCall("load", { error: new StoreError("ERR_RECORDS_INVALID", "the store is at revision 14") });
+    const { revision, loaded, lastError } = health.health.store;
+    assert.deepEqual([revision, loaded?.leases, lastError], [14, [lease("l")], undefined]);
   });
 
   test("a call that was given up because the manager is closed tells nothing", () => {

@@ -32,7 +32,7 @@ const records = [
 ];
 
 function managerPart(): readonly Metric[] {
-  const health = createHealth(simulatedClock());
+  const health = createHealth(simulatedClock(), () => {});
   health.onCall("renew", { answer: 1 });
   health.note({ type: "failed", error: outage, retryInMs: 1 });
   health.note({ type: "held-back", kid: "next", error: new SignerError("ERR_SIGNER_UNAVAILABLE", "off") });

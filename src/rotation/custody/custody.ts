@@ -12,6 +12,8 @@ import { type Wrapping, type WrappingKeys, createWrapping, headerOf } from "./wr
 export interface Custody extends Wrapping {
   /** @throws besides, on loading: StoreError `ERR_STORE_NOT_AUTHENTIC`, `ERR_STORE_ISSUER`, `ERR_WRAPPING_KEY_MISSING` */
   readonly store: KeyStore;
+  /** What the store answered last, believed or not: for people, and for no decision. */
+  readonly answer: Snapshot | undefined;
   /** The ids of the wrapping keys; the first one wraps, and makes the MAC. */
   readonly wrappingKeys: readonly [string, ...string[]];
   /** The owner of the keys, as last loaded. */
@@ -52,6 +54,7 @@ export function createCustody({ store, keys, issuerCheck, accepts = () => false 
   let owner = issuerCheck(undefined);
   /** The newest revision that was loaded or committed. An older one is refused: somebody may have put an old copy in place. */
   let newestRevision = 0;
+  let answer: Snapshot | undefined;
 
   const movesWrappingKey = (): boolean => found.verifiedBy !== undefined && found.verifiedBy !== first.id;
   const wrapping = (owner: Owner): Wrapping => createWrapping(keys, bindingOf(owner));
@@ -59,7 +62,9 @@ export function createCustody({ store, keys, issuerCheck, accepts = () => false 
   async function load(options?: StoreCall): Promise<Snapshot> {
     // As it was before the store was asked: another commit of this process may come before the answer.
     const before = newestRevision;
+    answer = undefined;
     const snapshot = await store.load(options);
+    answer = snapshot;
     checkShape(snapshot);
     checkNotOlder(snapshot, before);
     const next = await examine(snapshot).catch(async (problem: unknown) => {
@@ -134,6 +139,9 @@ export function createCustody({ store, keys, issuerCheck, accepts = () => false 
       events: (options) => store.events(options),
       watch: (onChange, options) => store.watch(onChange, options),
       close: () => store.close(),
+    },
+    get answer() {
+      return answer;
     },
     wrappingKeys: [first.id, ...others.map(({ id }) => id)],
     get owner() {

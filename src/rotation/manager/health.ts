@@ -24,10 +24,10 @@ export interface StoreHealth {
   readonly lastSuccessAt?: number | undefined;
   /** The last error of a store that could not be reached. */
   readonly lastError?: KnownError | undefined;
-  /** The newest revision of the store, and since when this process has known it. */
+  /** The revision of the store by its last answer, believed or not, and since when this process has known it. */
   readonly revision?: number | undefined;
   readonly revisionSince?: number | undefined;
-  /** The leases at the last load, and the time of the store's clock then. Nothing authenticates leases. */
+  /** The leases by the last answer to a load, believed or not, and the time of the store's clock then. Nothing authenticates leases. */
   readonly loaded?: { readonly leases: readonly Lease[]; readonly now: number; readonly at: number } | undefined;
 }
 
@@ -60,8 +60,12 @@ export const unanswered: ReadonlySet<string> = new Set(["ERR_STORE_UNAVAILABLE",
 
 export type Health = ReturnType<typeof createHealth>;
 
-/** Follows the events of a manager and the calls of its store. */
-export function createHealth(clock: Clock) {
+/**
+ * Follows the events of a manager and the calls of its store.
+ *
+ * @param refused what the store answered to a call that failed, where the answer is not believed: people see what it says
+ */
+export function createHealth(clock: Clock, refused: () => StoreAnswer) {
   const calls = new Map<StoreOperation, Tally>();
   const failures = createTally();
   let health: ManagerHealth = { heldBack: {}, unopened: {}, undestroyed: {}, store: {} };
@@ -84,7 +88,7 @@ export function createHealth(clock: Clock) {
   }
 
   function noteError(error: unknown, at: number): void {
-    if (!unanswered.has(codeOf(error))) noteStore({ lastSuccessAt: at });
+    if (!unanswered.has(codeOf(error))) noteAnswer(refused(), at);
     else if (error instanceof StoreError) noteStore({ lastError: knownError(error, at) });
   }
 

@@ -87,7 +87,7 @@ export async function manageKeys(custody: Custody, options: ManageOptions): Prom
   const leaseMs = policy.leaseSeconds * 1000;
   const closing = new AbortController();
   const { signal } = closing;
-  const health = createHealth(clock);
+  const health = createHealth(clock, () => custody.answer);
   const { onCall } = health;
   const emit = (event: ManagerEvent): void => {
     // A key that did not open because the manager is closed is not held back.

@@ -86,6 +86,7 @@ function refusedFiles(refused: KnownError, pid: number): Fault {
   return faultOf("The key files were refused, and the old keys stay in use", refused, {
     remedy: "Correct the files. They are read again when they change, and after this command:",
     command: `kill -HUP ${pid}`,
+    guide: "operations.md#jwksdupdaterefused",
   });
 }
 
@@ -96,6 +97,7 @@ function notReady(why: string): Fault {
     text: `This service is not ready: ${ended(why)}`,
     remedy: "This command lists the replicas, and what waits for them:",
     command: "jwksd replicas",
+    guide: "operations.md#jwksdnotready",
   };
 }
 
@@ -108,6 +110,7 @@ function fenced({ health: { fence } }: KnownManager): Fault | undefined {
     since: fence.at,
     remedy: "The replica signs again by itself when the cause is gone. This command lists the replicas:",
     command: "jwksd replicas",
+    guide: "operations.md#replicas",
   };
 }
 
@@ -133,6 +136,7 @@ function clockDiffers({ policy }: KnownManager, aheadMs: number): Fault | undefi
     text: `The clock of this machine is ${by} that of the store, more than clockSkewSeconds ${policy.clockSkewSeconds} allows, so this replica does not sign.`,
     remedy: "Set the clock of the machine that is wrong. This command says whether this one is synchronized:",
     command: "timedatectl",
+    guide: "operations.md#jwksdclockoff",
   };
 }
 
@@ -154,6 +158,7 @@ function overdue(manager: KnownManager, now: number): Fault[] {
     since: at,
     remedy: "Mend the other faults; jwksd then takes the step by itself. This command shows the steps ahead:",
     command: "jwksd plan",
+    guide: "operations.md#jwksdstepoverdue",
   }));
 }
 
@@ -167,6 +172,7 @@ function noSuccessor(manager: KnownManager, now: number): Fault[] {
     since: at,
     remedy: "Mend the other faults; jwksd then announces one by itself. This command announces one now:",
     command: use === "sig" ? "jwksd rotate" : "jwksd keys announce --use enc",
+    guide: "operations.md#jwksdnosuccessor",
   }));
 }
 
@@ -183,6 +189,7 @@ function waiting({ records, policy }: KnownManager, at: ReplicasAt): Fault[] {
       remedy:
         "Start that replica again, or wait until its lease ends. The lease of a copy has no end: write the copy again with jwksd publish. This command lists the replicas:",
       command: "jwksd replicas",
+      guide: "operations.md#replicas",
     }));
 }
 
@@ -198,6 +205,7 @@ function behind({ records, health }: KnownManager, at: ReplicasAt): Fault[] {
       text: lateText(lease, records, at),
       remedy: "Look at the log of that replica. This command lists the replicas:",
       command: "jwksd replicas",
+      guide: "operations.md#replicas",
     }));
 }
 

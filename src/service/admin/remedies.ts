@@ -5,24 +5,39 @@ import type { KeyRecord } from "../../rotation/store/store.ts";
 export interface Remedy {
   readonly remedy: string;
   readonly command: string;
+  /** The section of `docs/` that says more, such as `operations.md#replicas`. */
+  readonly guide?: string | undefined;
 }
+
+/** Where the section of a remedy is: a machine that has only the executable has no `docs/`. */
+export const guideUrl = (guide: string): string => `https://github.com/jwksd/jwksd/blob/main/docs/${guide}`;
 
 const outage: Remedy = {
   remedy:
     "Make the store reachable again; jwksd tries it again by itself. This command tells whether it can be reached:",
   command: "jwksd keys",
+  guide: "operations.md#jwksdstoreunreachable",
+};
+
+const lostStore: Remedy = {
+  remedy:
+    'Put the newest copy of the store back: read "The store is lost" and "Backup and restore" in docs/operations.md. This command shows what the store holds now:',
+  command: "jwksd keys",
+  guide: "operations.md#the-store-is-lost",
 };
 
 const lostWrappingKey: Remedy = {
   remedy:
     'Put the wrapping key back and restart. If it is lost for good, read "A lost wrapping key" in docs/operations.md. This command lists the keys:',
   command: "jwksd keys",
+  guide: "operations.md#a-lost-wrapping-key",
 };
 
 const changedStore: Remedy = {
   remedy:
     'Find out who has changed the store: read "A store that is not authentic" in docs/operations.md. This command shows what is there, and changes nothing:',
   command: "jwksd keys rewrap --dry-run",
+  guide: "operations.md#a-store-that-is-not-authentic",
 };
 
 const remedies: Readonly<Record<string, Remedy>> = {
@@ -30,7 +45,8 @@ const remedies: Readonly<Record<string, Remedy>> = {
   ERR_COMMIT_UNKNOWN: outage,
   ERR_LEASE_ENDED: outage,
   ERR_STORE_NOT_AUTHENTIC: changedStore,
-  ERR_RECORDS_INVALID: changedStore,
+  ERR_STORE_EMPTY: lostStore,
+  ERR_RECORDS_INVALID: lostStore,
   ERR_WRAPPING_KEY_MISSING: lostWrappingKey,
   ERR_WRAPPED_KEY: lostWrappingKey,
 };
@@ -44,10 +60,11 @@ export function remedyOf(code: string, record?: KeyRecord): Remedy {
     return {
       remedy: "Mend the HSM or key service; jwksd tries it again by itself. This command tests it with a key:",
       command: `jwksd signer check ${uri === undefined ? "URI" : shellWord(uri)}`,
+      guide: "operations.md#jwksdsignerfailing",
     };
   }
   const meaning = `It is tried again by itself. docs/errors.md says what ${code} means.`;
-  return { remedy: `${meaning} This command shows what the store holds:`, command: "jwksd keys" };
+  return { remedy: `${meaning} This command shows what the store holds:`, command: "jwksd keys", guide: "errors.md" };
 }
 
 /** A text as one quoted word of a shell. `printf` makes the characters that are no printable ASCII. */

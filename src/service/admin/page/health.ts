@@ -1,5 +1,6 @@
 import type { Fault } from "../faults.ts";
 import type { Status } from "../status.ts";
+import { guideUrl } from "../remedies.ts";
 import { type Html, html } from "./html.ts";
 import { copyable, plural, relative } from "./words.ts";
 
@@ -18,16 +19,21 @@ export function headlinePart({ faults, phase }: Status): Html {
 export function healthPart({ faults, now }: Status): Html {
   if (faults.length === 0) return html``;
   return html`<ol class="faults">
-    ${faults.map((fault, index) => faultItem(fault, index, now))}
-  </ol>`;
+      ${faults.map((fault, index) => faultItem(fault, index, now))}
+    </ol>
+    <p class="quiet">
+      Give each command the settings of this service: the same --data or --store, and the wrapping key, or the JWKSD_
+      variables.
+    </p>`;
 }
 
-function faultItem({ severity, code, text, since, remedy, command }: Fault, index: number, now: number): Html {
+function faultItem({ severity, code, text, since, remedy, command, guide }: Fault, index: number, now: number): Html {
   const began = since === undefined || since > now ? undefined : html`, began ${relative(since, now)}`;
   return html`<li class="fault ${severity}">
     <p class="fault-kind"><span class="badge ${severity}">${severity}</span> <code>${code}</code>${began}</p>
     <p>${text}</p>
     <p>${remedy}</p>
     ${copyable(`command-${index + 1}`, "Command", html`${command}`)}
+    ${guide === undefined ? undefined : html`<p><a href="${guideUrl(guide)}">docs/${guide}</a></p>`}
   </li>`;
 }
