@@ -246,12 +246,17 @@ describe("a mistake ends the start with code 1 and one line", { timeout, concurr
     {
       name: "wrapping key file that is not there",
       args: ["--wrapping-key-file", "no.key"],
-      says: /cannot read the file of --wrapping-key-file or JWKSD_WRAPPING_KEY_FILE \(ENOENT\).* \[ERR_FILE_UNREADABLE\]/,
+      says: /cannot read the file of --wrapping-key-file or JWKSD_WRAPPING_KEY_FILE \(ENOENT\): \/\S+\/no\.key; check its path.* \[ERR_FILE_UNREADABLE\]/,
     },
     {
       name: "host that is not there",
       args: ["--host", "192.0.2.1", "--issuer", "https://op.example"],
-      says: /cannot listen on 192\.0\.2\.1:0: EADDRNOTAVAIL \[ERR_LISTEN\]/,
+      says: /cannot listen on 192\.0\.2\.1:0: .*\(EADDRNOTAVAIL\); choose another address \[ERR_LISTEN\]/,
+    },
+    {
+      name: "host and port that are not there",
+      args: ["--host", "192.0.2.1", "--port", "8099", "--issuer", "https://op.example"],
+      says: /cannot listen on 192\.0\.2\.1:8099: .*; choose another address with --host \[ERR_LISTEN\]/,
     },
   ];
   for (const { name, args = [], env = {}, config, says } of rows) {

@@ -81,7 +81,7 @@ describe("a store that somebody else has written", { timeout }, () => {
     for (const args of [["keys"], ["plan"]]) {
       const { code, stdout, stderr } = await run(...args);
       assert.equal(code, 1);
-      assert.match(stderr, /^jwksd: what is shown is not verified: the records .*\[ERR_STORE_NOT_AUTHENTIC\]\n$/);
+      assert.match(stderr, /^jwksd: what is shown is not verified: the records .*\[ERR_STORE_NOT_AUTHENTIC\]$/m);
       assert.match(stdout, /first/);
     }
     assert.equal(verified((await run("keys", "--json")).stdout), false);
@@ -147,14 +147,17 @@ describe("what is shown without being verified says so", { timeout }, () => {
     const { data, run, ok } = await setUp(t);
     for (const args of [["keys"], ["plan"]]) {
       const { stdout, stderr } = await ok(...args, "--json");
-      assert.deepEqual([verified(stdout), stderr], [true, ""]);
+      assert.deepEqual([verified(stdout), /not verified/.test(stderr)], [true, false]);
     }
     assert.match((await ok("events")).stderr, /^jwksd: what is shown is not verified: .*not its audit log\n$/);
     await rename(join(data, "wrapping.key"), join(data, "away"));
     for (const args of [["keys"], ["plan"]]) {
       const { stdout, stderr } = await ok(...args, "--json");
       assert.equal(verified(stdout), false);
-      assert.match(stderr, /^jwksd: what is shown is not verified, because the wrapping key is missing: .*\n$/);
+      assert.match(
+        stderr,
+        /^jwksd: what is shown is not verified: the wrapping key is missing .* needs the wrapping key \S{43}:/,
+      );
     }
     const { code, stderr } = await run("keys", "export");
     assert.equal(code, 1);

@@ -16,7 +16,7 @@ import { destroyEffects, destroyEnded, leaveUnrecorded, placeEffects } from "./e
 import { type Followed, follow, followedJson, followedLines } from "./follow.ts";
 import { type Io, iso, print, tell } from "../io.ts";
 import { makeDraft, makeReal } from "./make-keys.ts";
-import { type CommandKeys, type Flags, addStoreSettings, recordsOf } from "./open-keys.ts";
+import { type CommandKeys, type Flags, addStoreSettings, recordsOf, tellPolicy } from "./open-keys.ts";
 
 /** Flags of every command that changes keys. */
 export interface ChangeFlags extends Flags {
@@ -71,6 +71,7 @@ export async function changeKeys(keys: CommandKeys, options: ChangeOptions, deci
   // A key in an HSM or key service is made only when it is certain that it is wanted.
   const draft = newKey && (await makeDraft(keys, newKey, await recordsOf(custody.store)));
   const change = await keyring.preview((records, now, seen) => decide(records, now, draft, seen)).catch(explained);
+  if (change.before.length > 0) tellPolicy(io, settings, change.seen.leases);
   const note = draft && "The new key was made to look ahead only; the real one has another kid.";
   const external = [...placeEffects(settings, draft, change.before, change), ...destroyEffects(signers, change)];
   const preview: Report = { isDry: true, note, change, policy: keyring.policy, remarks, external };

@@ -2,7 +2,7 @@ import { Option, type Command } from "commander";
 import { systemClock } from "../../base/clock.ts";
 import { ConfigError, type StoreError } from "../../base/errors.ts";
 import { type Keyring, type KeyringOptions, createKeyring } from "../../rotation/manager/keyring.ts";
-import type { RotationPolicy } from "../../rotation/rules/policy.ts";
+import { type RotationPolicy, policyDefaults, policyNames } from "../../rotation/rules/policy.ts";
 import { checkRecords } from "../../rotation/rules/records.ts";
 import { commandedBy } from "../../rotation/custody/issuer-check.ts";
 import { type Custody, createCustody } from "../../rotation/custody/custody.ts";
@@ -12,6 +12,8 @@ import { createCommandLog } from "../../service/config/log.ts";
 import {
   type OpenOptions,
   exists,
+  isUnreadable,
+  neededKeys,
   openManaged,
   openStore,
   ownerOf,
@@ -19,14 +21,14 @@ import {
   storePath,
   wrappingKeysOf,
 } from "../../service/config/open-store.ts";
-import type { SettingName, Settings } from "../../service/config/setting-definitions.ts";
+import { type SettingName, type Settings, flagName } from "../../service/config/setting-definitions.ts";
 import { nearest } from "../../base/nearest.ts";
 import { type Signers, signersOf } from "../../service/config/signers.ts";
 import { memoryStore } from "../../rotation/store/memory.ts";
-import type { KeyRecord, KeyStore } from "../../rotation/store/store.ts";
+import type { KeyRecord, KeyStore, Lease } from "../../rotation/store/store.ts";
 import { errorText } from "../error-text.ts";
 import { type Io, tell } from "../io.ts";
-import { addSettings, settingsFrom, storeSettings } from "../settings-options.ts";
+import { addSettings, ofReplica, settingsFrom, storeSettings } from "../settings-options.ts";
 
 /** What a command line parser found. */
 export type Flags = Readonly<Record<string, unknown>>;
@@ -42,7 +44,7 @@ export interface CommandKeys {
 
 /** Gives a command the settings by which it finds the managed keys, and `--json`. */
 export function addStoreSettings(command: Command): Command {
-  return addSettings(withJson(command), ofStore);
+  return ofReplica(addSettings(withJson(command), ofStore));
 }
 
 /** Gives a command that only reads the store all flags of `serve`, so that an operator can repeat them. Its help lists the few that it needs. */
@@ -86,18 +88,23 @@ export async function look(io: Io, flags: Flags) {
   const settings = await managedSettings(io, flags);
   const log = createCommandLog(settings.logLevel, settings.jsonLogs, io);
   const store = await openStore(settings, log);
-  const withPolicy = (found: Awaited<ReturnType<typeof lookAt>>) => ({
-    ...found,
-    policy: commandPolicy(settings, found.replicas.leases, log),
-  });
+  const withPolicy = (found: Awaited<ReturnType<typeof lookAt>>) => {
+    const { records, replicas } = found;
+    if (records.length > 0) tellPolicy(io, settings, replicas.leases);
+    return { ...found, policy: commandPolicy(settings, replicas.leases, log) };
+  };
   return closing(store, async () => {
-    const keys = await wrappingKeysOf(settings, log);
+    let why = "the wrapping key is missing (--wrapping-key-file, JWKSD_WRAPPING_KEYS)";
+    const keys = await wrappingKeysOf(settings, log).catch((error: unknown) => {
+      if (!isUnreadable(error)) throw error;
+      why = error.message;
+      io.exitCode = 1;
+      return undefined;
+    });
     if (keys === undefined) {
-      tell(
-        io,
-        "what is shown is not verified, because the wrapping key is missing: --wrapping-key-file, JWKSD_WRAPPING_KEYS",
-      );
-      return { ...withPolicy(await lookAt(store)), isVerified: false, owner: ownerOf(settings) };
+      const found = await lookAt(store);
+      tell(io, `what is shown is not verified: ${why}${neededKeys(found)}`);
+      return { ...withPolicy(found), isVerified: false, owner: ownerOf(settings) };
     }
     let problem: StoreError | undefined;
     const accepts = (found: StoreError): boolean => {
@@ -118,9 +125,19 @@ export async function look(io: Io, flags: Flags) {
 export type StoreContent = Awaited<ReturnType<typeof look>>;
 
 async function lookAt(store: KeyStore) {
-  const { records, revision, leases, now } = await store.load();
+  const { records, mac, revision, leases, now } = await store.load();
   checkRecords(records);
-  return { records, replicas: { revision, leases, now } };
+  return { records, mac, replicas: { revision, leases, now } };
+}
+
+/** Tells whose policy it is where no replica says one: after a stop, serve may have had another. */
+export function tellPolicy(io: Io, settings: Settings, leases: readonly Lease[]): void {
+  const missing = policyNames.find((name) => settings[name] === undefined);
+  if (missing === undefined || leases.length > 0) return;
+  tell(
+    io,
+    `no replica runs, so the policy is that of flags, environment, --config and defaults, such as ${flagName(missing)} ${policyDefaults[missing]}`,
+  );
 }
 
 /** Runs with the store alone, without its keys. @throws see `openStore` */

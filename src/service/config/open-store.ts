@@ -69,7 +69,10 @@ export async function openManaged(
   try {
     const found = await store.load();
     if (mustHoldKeys && found.records.length === 0) throw await holdsNoKeys(settings, path, savedSet);
-    const keys = (await wrappingKeysOf(settings, log)) ?? (await firstWrappingKey(path, found, log));
+    const named = await wrappingKeysOf(settings, log).catch((error: unknown) => {
+      throw isUnreadable(error) ? new ServiceError(error.code, `${error.message}${neededKeys(found)}`) : error;
+    });
+    const keys = named ?? (await firstWrappingKey(path, found, log));
     const custody = createCustody({ store, keys, issuerCheck: issuerCheck(ownerOf(settings)), ...options });
     return { custody, policy, wrappingKeys: keys, leases: found.leases };
   } catch (error) {
@@ -238,19 +241,31 @@ async function makeKey(file: string, log: Log): Promise<void> {
   );
 }
 
-/** Reads the file of a setting, which may be a key in the place of a path: no message repeats what names no file. */
+/** Reads the file of a setting, which may be a key in the place of a path: no message repeats what may be one. */
 async function readNamedKeyFile(file: string, log: Log): Promise<WrappingKeys> {
   try {
     await access(file, constants.R_OK);
   } catch (error) {
     const { code } = error as NodeJS.ErrnoException;
+    const name = (await isPath(file)) ? `: ${resolve(file)}` : "";
     throw new ServiceError(
       "ERR_FILE_UNREADABLE",
-      `cannot read the file of --wrapping-key-file or JWKSD_WRAPPING_KEY_FILE (${code}); check its path and permissions`,
+      `cannot read the file of --wrapping-key-file or JWKSD_WRAPPING_KEY_FILE (${code})${name}; check its path and permissions`,
     );
   }
   return readKeyFile(file, log);
 }
+
+/** A key is a long run of such characters, and leads into no folder. */
+async function isPath(text: string): Promise<boolean> {
+  if (!/[\w+/=-]{32,}/.test(text)) return true;
+  const folder = dirname(text);
+  return folder !== "." && folder !== "/" && (await exists(folder).catch(() => false));
+}
+
+/** Whether the file of wrapping keys cannot be read. */
+export const isUnreadable = (error: unknown): error is ServiceError =>
+  error instanceof ServiceError && error.code === "ERR_FILE_UNREADABLE";
 
 async function readKeyFile(file: string, log: Log): Promise<WrappingKeys> {
   const { mode } = await reading(file, () => stat(file));
@@ -272,8 +287,14 @@ async function keysAt(
   );
 }
 
+/** Which wrapping keys a store needs, as the end of a message; empty for a store that needs none. */
+export function neededKeys(found: Pick<Committed, "records" | "mac">): string {
+  const ids = wrappingKeyIds(found);
+  return ids.length === 0 ? "" : `; the store needs the wrapping key ${ids.join(", ")}: ${whereIsIt}`;
+}
+
 /** The wrapping keys of the MAC of a store, and of its private keys. */
-function wrappingKeyIds({ records, mac }: Committed): string[] {
+function wrappingKeyIds({ records, mac }: Pick<Committed, "records" | "mac">): string[] {
   const texts = [...records.map((record) => jweOf(record)), mac].filter((text) => text !== undefined);
   return [...new Set(texts.map((text) => headerOf(text)?.kid ?? "?"))];
 }
