@@ -2,7 +2,7 @@
 interface Running {
   /** Reads files again. */
   reload(): Promise<unknown>;
-  stop(): Promise<unknown>;
+  stop(signal?: NodeJS.Signals): Promise<unknown>;
 }
 
 /**
@@ -23,7 +23,7 @@ export function handleSignals(starting: Promise<Running>, onStop?: () => void): 
     if (stopping) return;
     stopping = true;
     onStop?.();
-    whenStarted((running) => running.stop());
+    whenStarted((running) => running.stop(signal));
   };
   process.on("SIGHUP", reload).on("SIGTERM", stop).on("SIGINT", stop);
   return () => process.off("SIGHUP", reload).off("SIGTERM", stop).off("SIGINT", stop);

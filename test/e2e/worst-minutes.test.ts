@@ -18,6 +18,7 @@ import {
   runCliProcess,
   spawnCli,
   startService,
+  startServiceProcess,
   temporaryFolder,
   withoutSettings,
   freePort,
@@ -198,9 +199,65 @@ test("a lost wrapping key: messages name its id, a command finds the file that h
     (await runCli(t, ["keys", "wrapping-keys", "--wrapping-key-file", file])).stdout.trimEnd().split("\n");
   const [otherId] = await idsIn(otherFile);
   assert.deepEqual(await idsIn(ownFile), [otherId, id]);
+  // Without the file, commands that only read work; all say which key the store needs.
+  const gone = [
+    "--data",
+    data,
+    "--wrapping-key-file",
+    join(folder, "a-name-as-long-as-that-of-a-key-may-be-in-production"),
+  ];
+  for (const [args, exit] of [
+    [["--data", data], 0],
+    [gone, 1],
+  ] as const) {
+    for (const command of ["keys", "plan", "replicas"]) {
+      const { code, stdout, stderr } = await runCli(t, [command, ...args]);
+      assert.deepEqual([code, stdout === ""], [exit, false], stderr);
+      assert.match(
+        stderr,
+        new RegExp(`not verified: .*needs the wrapping key ${id}: .*"A lost wrapping key" in docs/`),
+      );
+    }
+  }
+  const { stdout: events } = await runCli(t, ["events", ...gone]);
+  assert.match(events, /announced/);
+  const unread = await refused(t, gone);
+  for (const says of [gone.at(-1) ?? "", `needs the wrapping key ${id}`]) assert.ok(unread.includes(says), unread);
   const none = await runCli(t, ["keys", "wrapping-keys", "--data", join(folder, "none")]);
   assert.deepEqual([none.code, none.stdout], [1, ""]);
   assert.match(none.stderr, /ERR_WRAPPING_KEY_MISSING/);
+});
+
+test("after serve has stopped, commands say that their policy is not known to be that of serve", async (t) => {
+  const data = await dataOf(t);
+  const service = await startService(t, ["--data", data, "--rotate-every-days", "30"]);
+  const says = /^jwksd: no replica runs, so the policy is that of flags.* --rotate-every-days 90/m;
+  const commands = [["keys"], ["plan"], ["rotate", "--dry-run"]];
+  for (const isRunning of [true, false]) {
+    for (const command of commands) {
+      const { stderr } = await runCli(t, [...command, "--data", data]);
+      assert.equal(says.test(stderr), !isRunning, `${command.join(" ")}: ${stderr}`);
+    }
+    if (isRunning) await service.stop();
+  }
+  const { stderr } = await runCli(t, ["plan", "--data", data, "--rotate-every-days", "30"]);
+  assert.doesNotMatch(stderr, /--rotate-every-days/);
+});
+
+test("the lease of a process that was killed is not taken for that of the one that runs", async (t) => {
+  const data = await dataOf(t);
+  const first = await startServiceProcess(t, ["--data", data, "--replica-name", "vm"]);
+  first.process.kill("SIGKILL");
+  await first.exited;
+  const second = await startServiceProcess(t, ["--data", data, "--replica-name", "vm"]);
+  const { stdout } = await runCli(t, ["replicas", "--data", data]);
+  const [, one = "", other = ""] =
+    /\nvm \((\w{8})\).*\n {2}publishes only\nvm \((\w{8})\).*\n {2}publishes only\n {2}the last seen of this name\n/.exec(
+      stdout,
+    ) ?? [];
+  assert.ok(one !== "" && other !== "" && one !== other, stdout);
+  await second.stop();
+  assert.ok(second.log.some(({ msg, signal }) => msg === "stopping" && signal === "SIGTERM"));
 });
 
 test("a start from the saved set says in its banner that nothing signs, and calls no key active", async (t) => {

@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { CompactEncrypt, type JWK, compactDecrypt, exportJWK, generateKeyPair, importJWK } from "jose";
-import { JwksdError } from "../../src/base/errors.ts";
+import { JwksdError, StoreError } from "../../src/base/errors.ts";
 import { type KeyManagerOptions, type ManagerEvent } from "../../src/rotation/manager/index.ts";
 import type { Command, NewKey } from "../../src/rotation/rules/commands.ts";
 import { localSigner } from "../../src/keys/signer/local.ts";
@@ -83,6 +83,16 @@ test("a manager that does not believe its store knows what the store says all th
     health.store.loaded?.leases.map(({ id }) => id),
     leases.map(({ id }) => id),
   );
+});
+
+test("a manager that cannot give up its lease says until when others wait for it", async () => {
+  const clock = simulatedClock();
+  const fault = new StoreError("ERR_STORE_UNAVAILABLE", "the disk is full");
+  const store = { ...memoryStore({ clock }), leave: () => Promise.reject(fault) };
+  const { manager, told } = await start({ clock, store });
+  const { leases } = await store.load();
+  await manager.close();
+  assert.deepEqual(told.at(-1), { type: "lease-left", until: leases[0]?.until, error: fault });
 });
 
 describe("options are refused before a key is made", () => {

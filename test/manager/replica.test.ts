@@ -33,7 +33,7 @@ function replicaOf(change: (store: KeyStore, clock: Hands) => Partial<KeyStore> 
     { ...store, ...change(store, clock) },
     {
       name: "a",
-      settings: { wrappingKeys: [], policy: rotationPolicy() },
+      settings: { wrappingKeys: [], policy: rotationPolicy(), signs: true },
       leaseMs,
       clock,
       signal: new AbortController().signal,
@@ -153,7 +153,7 @@ describe("the lease of a replica", () => {
     await replica.join();
     const { leases, ended } = await store.load();
     assert.deepEqual([leases.length, leases[0]?.publishes, ended.length], [1, 0, 2]);
-    await replica.leave();
+    await replica.leave(() => assert.fail());
     assert.deepEqual((await store.load()).leases, []);
   });
 });

@@ -285,3 +285,18 @@ describe("the status", () => {
     assert.equal(replicas.length, 1);
   });
 });
+
+test("a replica that signs with no key says why, as far as it is known", () => {
+  const rows: readonly [said: Parameters<typeof lease>[1], signing: string, shown: RegExp][] = [
+    [{ settings: { signs: true }, publishes: 7, signsWith: ["now"] }, "signs", /<code>now<\/code>/],
+    [{ settings: { signs: true }, publishes: 7 }, "fenced", /fenced: it may not sign now/],
+    [{ settings: { signs: true }, publishes: 0 }, "joins", /has just joined/],
+    [{ settings: { signs: false }, publishes: 7 }, "publishes only", />publishes only</],
+    [{ settings: {}, publishes: 7 }, "unknown", /signs with nothing/],
+  ];
+  for (const [said, signing, shown] of rows) {
+    const status = statusOf(managed({ store: leases(lease("other", { signsWith: [], ...said })) }));
+    assert.equal(status.replicas[0]?.signing, signing);
+    assert.match(replicasPart(status).text, shown);
+  }
+});

@@ -7,6 +7,7 @@ import {
   publishesText,
   reliedOnText,
   replicaStatus,
+  unsignedTexts,
   waitsOf,
 } from "../../service/admin/replicas.ts";
 import { aligned, indented, terminalOf } from "../terminal.ts";
@@ -64,8 +65,13 @@ function table(found: StoreContent): string[] {
   const isReplaced = (kid: string): boolean =>
     records.some((record) => record.kid === kid && record.state === "retiring");
   if (leases.length === 0) return ["No replica runs."];
+  const named = (name: string): readonly Lease[] => leases.filter((lease) => lease.name === name);
+  const isTwin = ({ name }: Lease): boolean => named(name).length > 1;
+  const newest = (name: string): Lease | undefined => named(name).toSorted((a, b) => seenAt(b) - seenAt(a))[0];
+  const seenAt = (lease: Lease): number => replicaStatus(lease, replicas).lastSeenAt;
   const rows = leases.map((lease) => [
-    printable(lease.name),
+    // The former process of a name, or two that have it.
+    `${printable(lease.name)}${isTwin(lease) ? ` (${lease.id.slice(0, 8)})` : ""}`,
     publishesText(lease, replicas),
     lastSeenText(lease, replicas),
     reliedOnText(lease, replicas),
@@ -79,8 +85,9 @@ function table(found: StoreContent): string[] {
       const until = drains.includes(kid) ? `, for ${drainSeconds} s at most` : "";
       return `  signs with ${kidText(kid)}${isReplaced(kid) ? `, which was replaced${until}` : ""}`;
     });
-    // A process without sign sockets, or one that may not sign. No copy signs.
-    if (signs.length === 0 && !isPermanent(lease)) signs.push("  signs with nothing");
+    const { signing } = replicaStatus(lease, replicas);
+    if (signing !== "signs" && !isPermanent(lease)) signs.push(`  ${unsignedTexts[signing]}`);
+    if (isTwin(lease) && lease === newest(lease.name)) signs.push("  the last seen of this name");
     const awaited = waits.filter(({ replicas }) => replicas.includes(id));
     return signs.concat(
       awaited.map(({ use, kid, action }) => {

@@ -1,6 +1,6 @@
 import { notify } from "../../base/async.ts";
 import { systemClock } from "../../base/clock.ts";
-import { ConfigError, SignerError, StoreError } from "../../base/errors.ts";
+import { ConfigError, SignerError, StoreError, asJwksdError } from "../../base/errors.ts";
 import type { Given } from "../../base/options.ts";
 import type { Change } from "../rules/advance.ts";
 import { type Command, type NewKey, applyCommand } from "../rules/commands.ts";
@@ -98,7 +98,7 @@ export async function manageKeys(custody: Custody, options: ManageOptions): Prom
   const keyring = createKeyring(custody, { ...options, policy, clock, signal, onCall });
   const subscribers = createSubscribers(clock, signal, copy);
   const leaseName = copy?.name ?? options.replicaName ?? "jwksd";
-  const settings = { wrappingKeys: custody.wrappingKeys, policy };
+  const settings = { wrappingKeys: custody.wrappingKeys, policy, signs };
   const lease = { name: leaseName, settings, leaseMs, clock, signal, onCall };
   const replica = copy === undefined ? createReplica(custody.store, lease) : createCopyLease(custody.store, lease);
   const clocks = createClocks(clock, policy.clockSkewSeconds * 1000);
@@ -151,7 +151,7 @@ export async function manageKeys(custody: Custody, options: ManageOptions): Prom
   async function close(): Promise<void> {
     closing.abort(new StoreError("ERR_CLOSED", "the key manager was closed"));
     await rounds.stop();
-    await replica.leave();
+    await replica.leave((error, until) => emit({ type: "lease-left", until, error: asJwksdError(error) }));
     await keyring.close();
   }
 

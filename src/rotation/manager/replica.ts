@@ -132,12 +132,16 @@ export function createReplica(store: KeyStore, { name, settings, leaseMs, clock,
     /** Ends the lease of another replica, unless that replica has renewed it meanwhile. */
     end: ({ id, serial }: Lease): Promise<void> => endLease(store, id, { ifSerial: serial, clock, signal, onCall }),
 
-    /** Ends the lease, so that nobody waits for this process. */
-    async leave(): Promise<void> {
+    /**
+     * Ends the lease, so that nobody waits for this process. If the store is out of reach, the lease runs out by itself.
+     *
+     * @param onLeft is called if the lease could not be ended
+     */
+    async leave(onLeft: (error: unknown, until: number) => void): Promise<void> {
       const left = id ?? former;
+      const until = clock.now() + leaseMs - (confirmed === undefined ? 0 : elapsedMs());
       forget();
-      // If the store is out of reach, the lease runs out by itself.
-      if (left !== undefined) await endLease(store, left, { clock, onCall }).catch(() => {});
+      if (left !== undefined) await endLease(store, left, { clock, onCall }).catch((e: unknown) => onLeft(e, until));
     },
   };
 }

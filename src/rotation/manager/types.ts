@@ -30,6 +30,8 @@ export type ManagerEvent =
   | { readonly type: "fenced"; readonly error: JwksdError }
   /** This process may sign again. */
   | { readonly type: "unfenced" }
+  /** This process is closed, and could not give up its lease: steps may wait for it until then, in epoch milliseconds. */
+  | { readonly type: "lease-left"; readonly until: number; readonly error: JwksdError }
   /** Keys are managed again, after `failed`. */
   | { readonly type: "recovered" }
   /** An announced key cannot be opened or cannot sign, so it does not become active yet; the active key stays. */

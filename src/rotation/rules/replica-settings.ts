@@ -7,6 +7,14 @@ export interface ReplicaSettings {
   /** The ids of its wrapping keys. */
   readonly wrappingKeys: readonly string[];
   readonly policy: RotationPolicy;
+  /** Whether it signs while it may. */
+  readonly signs: boolean;
+}
+
+/** Whether a replica signs while it may; `undefined` where it does not say. */
+export function maySign({ settings }: Lease): boolean | undefined {
+  const signs: unknown = settings?.["signs"];
+  return typeof signs === "boolean" ? signs : undefined;
 }
 
 /** Running replicas that do not say that they have a wrapping key. A copy is read without one. */

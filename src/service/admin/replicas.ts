@@ -1,6 +1,7 @@
 import { durationText, kidText, relativeText, timeText } from "../../rotation/rules/format.ts";
 import { type RotationPolicy, drainSeconds } from "../../rotation/rules/policy.ts";
 import { isPermanent } from "../../rotation/rules/permanent-lease.ts";
+import { maySign } from "../../rotation/rules/replica-settings.ts";
 import { isLive, stateSince } from "../../rotation/rules/records.ts";
 import { type Replicas, hasFollowed, replicasBehind, waitOf } from "../../rotation/rules/waits.ts";
 import type { KeyRecord, Lease } from "../../rotation/store/store.ts";
@@ -24,6 +25,8 @@ export interface ReplicaStatus {
   /** By how many revisions; negative for one that follows a store which an older copy has taken the place of. */
   readonly behind: number;
   readonly signsWith: readonly string[];
+  /** Why it signs with no key, where that is so. `unknown`: it does not say whether it ever signs. */
+  readonly signing: "signs" | "publishes only" | "joins" | "fenced" | "unknown";
 }
 
 /** A step whose wait has not begun, because replicas have not followed. */
@@ -50,6 +53,7 @@ export function replicaStatus(lease: Lease, at: ReplicasAt): ReplicaStatus {
     publishes,
     behind: at.revision - publishes,
     signsWith,
+    signing: signingOf(lease),
   };
 }
 
@@ -123,6 +127,23 @@ function endText(lease: Lease, { now }: ReplicasAt): string {
     ? `at most until ${timeText(until)}`
     : `until one that runs has seen no renewal of its lease for ${durationText(forMs)}`;
 }
+
+function signingOf(lease: Lease): ReplicaStatus["signing"] {
+  const { signsWith, publishes } = lease;
+  if (signsWith.length > 0) return "signs";
+  const signs = maySign(lease);
+  if (signs === undefined && !isPermanent(lease)) return "unknown";
+  if (signs !== true) return "publishes only";
+  return publishes === 0 ? "joins" : "fenced";
+}
+
+/** What it means that a replica signs with no key. */
+export const unsignedTexts = {
+  "publishes only": "publishes only",
+  joins: "has just joined, and signs with nothing yet",
+  fenced: "fenced: it may not sign now, and its log and /readyz say why",
+  unknown: "signs with nothing",
+} as const satisfies Record<Exclude<ReplicaStatus["signing"], "signs">, string>;
 
 /** Until when the others rely on a replica, in words. */
 export function reliedOnText(lease: Lease, { now }: ReplicasAt): string {

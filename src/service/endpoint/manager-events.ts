@@ -2,6 +2,7 @@ import { hostname } from "node:os";
 import { isFirstKey } from "../../rotation/manager/options.ts";
 import { resolve } from "node:path";
 import type { ManagerEvent } from "../../rotation/manager/types.ts";
+import { timeText } from "../../rotation/rules/format.ts";
 import { printable } from "../../base/printable.ts";
 import type { KeyRecord } from "../../rotation/store/store.ts";
 import type { Logger } from "../config/logger.ts";
@@ -65,6 +66,12 @@ export function logEvent(event: ManagerEvent, before: readonly KeyRecord[], sett
     case "orphaned":
       if (event.isDestroyed) log.info({ uri: event.uri }, "a key was made that was not needed, and destroyed again");
       else log.warn({ uri: event.uri }, "a key was made that could not be recorded or was not needed; nothing uses it");
+      break;
+    case "lease-left":
+      log.warn(
+        { code: event.error.code },
+        `the lease of this replica could not be given up, so steps may wait for it until ${timeText(event.until)}: ${event.error.message}`,
+      );
       break;
     case "recovered":
       log.info("keys are managed again");

@@ -41,8 +41,8 @@ export interface Service {
   status(): Promise<Status>;
   /** Reads the key files again. Resolves to `false` if they are bad: that is logged, and the old keys stay in use. */
   reload(): Promise<boolean>;
-  /** Stops accepting, answers requests under way, and resolves within 16 seconds. */
-  stop(): Promise<void>;
+  /** Stops accepting, answers requests under way, and resolves within 16 seconds. @param signal why, for the log */
+  stop(signal?: NodeJS.Signals): Promise<void>;
 }
 
 /**
@@ -203,9 +203,9 @@ export async function startService(settings: Settings, givenLog: Logger, parts: 
     adminUrl: admin?.url,
     status,
     reload,
-    async stop() {
+    async stop(signal) {
       phase = "stopping";
-      log.info("stopping");
+      log.info({ signal }, "stopping");
       watch.stop();
       await inTurn(async () => {});
       await stopAll();

@@ -175,8 +175,17 @@ function methodOf({ rawPacket, bytesParsed }: ClientError): string {
 const listenHints: Readonly<Record<string, string>> = {
   EADDRINUSE: "it is in use, by another process or another setting; choose another port",
   EACCES: "ports below 1024 need a privilege; choose another port",
+  EADDRNOTAVAIL: "no interface of this machine has that address (EADDRNOTAVAIL); choose another address",
+  ENOTFOUND: "that name has no address (ENOTFOUND); choose another address",
   ENOTSUP: "this system cannot share a port between processes; use --workers 1",
 };
+
+/** A hint, and the setting of what is to be another one. */
+function hintText(code: string, setting: string | undefined): string {
+  const hint = listenHints[code] ?? code;
+  if (setting === undefined || !/another \w+$/.test(hint)) return hint;
+  return `${hint} with ${setting === "--port" && hint.endsWith("address") ? "--host" : setting}`;
+}
 
 /** An address, and how messages name what sets it. */
 export type Wanted = readonly [address: Pick<TcpAddress, "host" | "port"> | SocketAddress, setting: string];
@@ -213,9 +222,7 @@ function listen(server: NetServer, address: TcpAddress, setting?: string): Promi
     server.once("error", (error: NodeJS.ErrnoException) => {
       const where = `${address.host}:${address.port}`;
       const { code = error.message } = error;
-      const hint = listenHints[code] ?? code;
-      const way = setting === undefined ? "" : ` with ${setting}`;
-      reject(new ServiceError("ERR_LISTEN", `cannot listen on ${where}: ${hint}${way}`, { cause: error }));
+      reject(new ServiceError("ERR_LISTEN", `cannot listen on ${where}: ${hintText(code, setting)}`, { cause: error }));
     });
     server.listen({ backlog: 1024, ...address }, () => {
       const bound = server.address();

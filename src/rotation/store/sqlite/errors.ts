@@ -40,11 +40,11 @@ function obstacle(path: string): string | undefined {
     try {
       accessSync(place, constants.W_OK);
     } catch (error) {
-      return `${place} cannot be written (${fileErrorText(error)}); commands that only read work all the same`;
+      return `${place} cannot be written (${fileErrorText(error)})`;
     }
   }
   const { bavail } = statfsSync(folder);
-  return bavail === 0 ? "the disk is full; make room; commands that only read work all the same" : undefined;
+  return bavail === 0 ? "the disk is full; make room" : undefined;
 }
 
 /**

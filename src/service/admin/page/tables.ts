@@ -3,6 +3,7 @@ import { drainSeconds } from "../../../rotation/rules/policy.ts";
 import type { LogEvent } from "../known.ts";
 import type { KeyStatus, SeenReplica, Status } from "../status.ts";
 import { type Html, html } from "./html.ts";
+import { unsignedTexts } from "../replicas.ts";
 import { badge, moment, relative } from "./words.ts";
 
 /** A table that a narrow screen shows as a list, with the name of its column beside each cell. Roles keep it a table for screen readers. */
@@ -73,13 +74,18 @@ export function replicasPart({ replicas, source, now }: Status): Html {
     replicas.map((replica) => [
       html`${replica.name}${replica.isSelf ? html` <span class="quiet">this one</span>` : undefined}`,
       publishesOf(replica),
-      replica.signsWith.length === 0
-        ? html`<span class="quiet">nothing</span>`
+      replica.signing !== "signs"
+        ? html`<span class="quiet">${unsignedText(replica)}</span>`
         : html`${replica.signsWith.map((kid) => signsWith(kid, replica.drains.includes(kid)))}`,
       relative(replica.lastSeenAt, now),
       Number.isFinite(replica.until) ? moment(replica.until, now) : html`it is ended by hand`,
     ]),
   );
+}
+
+function unsignedText({ signing, isFenced }: SeenReplica): string {
+  if (isFenced) return "nothing while it is fenced";
+  return unsignedTexts[signing === "signs" ? "unknown" : signing];
 }
 
 const signsWith = (kid: string, drains: boolean): Html =>
