@@ -175,7 +175,7 @@ test("what --destroy-external destroys is named before, and afterwards", { timeo
   assert.equal(failed.code, 1);
   assert.match(
     failed.stderr,
-    /^jwksd: vault-transit:.* could not be destroyed: .*; when that is mended: jwksd keys destroy --yes -- c\n/,
+    /^jwksd: vault-transit:.* could not be destroyed: .*; when that is mended: jwksd keys destroy --yes -- c\n/m,
   );
   assert.doesNotMatch(failed.stdout, /was\s+destroyed/);
 });
@@ -269,7 +269,7 @@ test("a command says what to do where a key cannot be made, or the next one cann
   assert.equal(stuck.code, 1);
   assert.match(
     stuck.stderr,
-    /^jwksd: nothing was changed, .*; to do without it, first: jwksd keys remove -- b\njwksd: .*\]\n$/,
+    /^jwksd: nothing was changed, .*; to do without it, first: jwksd keys remove -- b\njwksd: .*\]\n$/m,
   );
   assert.equal((await run("keys", "remove", "b")).code, 0);
   vault.token = "of somebody else";
@@ -277,7 +277,7 @@ test("a command says what to do where a key cannot be made, or the next one cann
   assert.equal(down.code, 1);
   assert.match(
     down.stderr,
-    /^jwksd: nothing was changed, because no key can be made in vault-transit now; --signer-type local /,
+    /^jwksd: nothing was changed, because no key can be made in vault-transit now; --signer-type local /m,
   );
   assert.equal((await run("keys", "revoke", "a", "--yes", "--signer-type", "local")).code, 0);
 });

@@ -36,6 +36,8 @@ export interface ChangeOptions {
   readonly newKey?: { readonly use: KeyUse; readonly alg?: string | undefined } | undefined;
   /** What it means beside what its records show. */
   readonly remarks?: readonly string[];
+  /** How it is already, where nothing is to be changed. */
+  readonly unchanged?: string | undefined;
 }
 
 type Decide = (
@@ -66,7 +68,7 @@ export function addChangeFlags(command: Command, { force = false, yes = false } 
  * @throws see `Keyring.change`, and what `decide` throws
  */
 export async function changeKeys(keys: CommandKeys, options: ChangeOptions, decide: Decide): Promise<void> {
-  const { flags, breaks, newKey, remarks = [] } = options;
+  const { flags, breaks, newKey, remarks = [], unchanged } = options;
   const { io, custody, keyring, settings, signers } = keys;
   // A key in an HSM or key service is made only when it is certain that it is wanted.
   const draft = newKey && (await makeDraft(keys, newKey, await recordsOf(custody.store)));
@@ -74,7 +76,7 @@ export async function changeKeys(keys: CommandKeys, options: ChangeOptions, deci
   if (change.before.length > 0) tellPolicy(io, settings, change.seen.leases);
   const note = draft && "The new key was made to look ahead only; the real one has another kid.";
   const external = [...placeEffects(settings, draft, change.before, change), ...destroyEffects(signers, change)];
-  const preview: Report = { isDry: true, note, change, policy: keyring.policy, remarks, external };
+  const preview: Report = { isDry: true, note, unchanged, change, policy: keyring.policy, remarks, external };
   if (flags.dryRun === true) return printChange(io, preview, flags);
   if (breaks && flags.yes !== true) {
     const meaning = [...meaningOf(preview), ...(note === undefined ? [] : [note])].map((line) => `\n- ${line}`);
@@ -131,6 +133,7 @@ interface Report {
   readonly isDry: boolean;
   /** What a dry run cannot show as it will be. */
   readonly note: string | undefined;
+  readonly unchanged: string | undefined;
   readonly change: Changed;
   readonly policy: RotationPolicy;
   readonly remarks: readonly string[];
@@ -153,7 +156,7 @@ function printChange(io: Io, report: Report, flags: ChangeFlags): void {
 
 function asText(
   io: Io,
-  { isDry, note, change: { events } }: Report,
+  { isDry, note, unchanged, change: { events } }: Report,
   meaning: readonly string[],
   ahead: RotationPlan,
 ): string {
@@ -164,7 +167,8 @@ function asText(
   );
   const lines = [
     ...(isDry ? [`Dry run: nothing was changed.${note === undefined ? "" : ` ${note}`}`, ""] : []),
-    ...(events.length === 0 ? ["Nothing is to be changed."] : []),
+    ...(events.length === 0 ? [`Nothing is to be changed.${unchanged === undefined ? "" : ` ${unchanged}`}`] : []),
+    ...(isDry && events.length > 0 ? ["Without --dry-run, the audit log would say:"] : []),
     ...events.map(({ type, use, kid, reason }) => `${type} ${use} ${kidText(kid)}: ${reason}`),
     ...section("What it means", meaning, columns),
     ...section("What happens next", next, columns),

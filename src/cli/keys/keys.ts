@@ -194,12 +194,14 @@ Examples:
   $ jwksd keys rewrap --issuer https://login.example.com`,
     )
     .action((flags: ChangeFlags) =>
-      withKeys(io, flags, { issuerCheck: takenBy, accepts: vouching(io, flags) }, (open) =>
-        changeKeys(open, { flags, breaks: false }, async (records, now, _key, seen) => {
+      withKeys(io, flags, { issuerCheck: takenBy, accepts: vouching(io, flags) }, (open) => {
+        const [first] = open.custody.wrappingKeys;
+        const unchanged = `The wrapping key ${first} encrypts all private keys, and makes the MAC.`;
+        return changeKeys(open, { flags, breaks: false, unchanged }, async (records, now, _key, seen) => {
           const change = await rewrap(records, open.custody, now, "an operator moved it under the first wrapping key");
           return { ...change, leases: seen.leases };
-        }),
-      ),
+        });
+      }),
     );
 }
 

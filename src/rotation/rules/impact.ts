@@ -68,7 +68,9 @@ export function trustAfterRevocation(records: readonly KeyRecord[], revokedAt: n
   const isShort = since !== undefined && revokedAt - since >= cachedForSeconds.long * 1000;
   const seconds = isShort ? cachedForSeconds.rotation : cachedForSeconds.long;
   // Rounded down, so that a time below the bound is not shown as the bound.
-  const onForMs = since === undefined ? 0 : Math.floor((revokedAt - since) / 60_000) * 60_000;
+  const onMs = since === undefined ? 0 : revokedAt - since;
+  const unitMs = onMs < 60_000 ? 1_000 : 60_000;
+  const onForMs = Math.floor(onMs / unitMs) * unitMs;
   const mode = since === undefined ? "was off" : `had been on for ${isShort ? "" : "only "}${durationText(onForMs)}`;
   const because = `${seconds} s, because the rotation mode ${mode}`;
   const until = revokedAt + seconds * 1000;

@@ -31,6 +31,7 @@ export const chartStyle = `
   .title { font-size: 19px; font-weight: 600; }
   .kid { font-family: ui-monospace, "DejaVu Sans Mono", Menlo, Consolas, monospace; font-size: 12.5px; }
   .quiet { fill: #5a6675; font-size: 12px; }
+  .name { paint-order: stroke; stroke: #ffffff; stroke-width: 4px; }
   .bold { font-weight: 600; }
   .active { fill: #2f7d4f; stroke: #2f7d4f; }
   .announced { fill: #fff3cd; stroke: #a87400; stroke-dasharray: 4 3; }
@@ -51,6 +52,7 @@ export const chartStyle = `
   @media screen and (prefers-color-scheme: dark) {
     text { fill: #e6eaf0; }
     .quiet { fill: #9aa6b5; }
+    .name { stroke: #161b22; }
     .announced { fill: #4a3a10; stroke: #d9a520; }
     .retiring { stroke: #7fb0e6; }
     .stripe { stroke: #7fb0e6; }
@@ -103,9 +105,11 @@ export function planChart(plan: RotationPlan, layout: ChartLayout, top: number) 
     parts: [
       ...modeShade(plan, chart),
       ...guides(plan, chart),
-      ...plan.keys.map((key, row) => keyRow(plan, key, chart, top + row * height)),
+      ...plan.keys.map((key, row) => bars(plan, key, chart, top + row * height)),
       ...axis(chart),
       ...nowLine(plan, chart),
+      // Above the line of now, which is to cross no name.
+      ...plan.keys.map((key, row) => keyName(plan, key, layout, top + row * height)),
     ],
   };
 }
@@ -130,14 +134,24 @@ function modeShade(plan: RotationPlan, chart: Chart): string[] {
   return plan.rotation.flatMap(({ from, to }) => {
     if ((to ?? Infinity) <= first) return [];
     const { x, width } = span(chart, from, to);
-    const name = "rotation mode: cached for 5 min";
-    const shown = width > name.length * 6.4 ? name : "5 min";
+    const label = labelIn(plan, chart, x, width, ["rotation mode: cached for 5 min", "5 min"]);
     return [
       `<rect class="mode" x="${x}" y="${top - 22}" width="${width}" height="${bottom - top + 22}"/>`,
       `<rect class="mode-edge" x="${x}" y="${top - 24}" width="${width}" height="3"/>`,
-      text(x + 8, top - 8, shown, "quiet"),
+      ...(label === undefined ? [] : [text(label.x, top - 8, label.name, "quiet")]),
     ];
   });
+}
+
+/** The first of some names that fits into a bar, beside the line of now. */
+function labelIn({ now }: RotationPlan, { scale, left }: Chart, x: number, width: number, names: readonly string[]) {
+  const line = left + scale.x(now);
+  for (const name of names) {
+    const needed = name.length * 6.5 + 12;
+    const begin = line >= x && line < x + needed ? line : x;
+    if (begin + needed <= x + width) return { x: begin + 8, name };
+  }
+  return undefined;
 }
 
 function guides({ now }: RotationPlan, { scale, left, top, bottom }: Chart): string[] {
@@ -146,31 +160,36 @@ function guides({ now }: RotationPlan, { scale, left, top, bottom }: Chart): str
     .map((moment) => line("guide", left + scale.x(moment), top - 4, left + scale.x(moment), bottom + 14));
 }
 
-function keyRow(plan: RotationPlan, key: RotationPlan["keys"][number], chart: Chart, y: number): string {
-  const { margin, labelWidth } = chart.layout;
+type Key = RotationPlan["keys"][number];
+
+function keyName(plan: RotationPlan, key: Key, { margin, labelWidth }: ChartLayout, y: number): string {
   const isAbove = labelWidth === 0;
   const name = planKeyName(plan, key);
+  return [
+    `<g><title>${escaped(name)}</title>`,
+    text(margin, y + (isAbove ? 15 : 22), key.use, "quiet bold name"),
+    text(margin + 32, y + (isAbove ? 15 : 22), shortened(name, isAbove ? 34 : 22), "kid name"),
+    "</g>",
+  ].join("");
+}
+
+function bars(plan: RotationPlan, key: Key, chart: Chart, y: number): string {
+  const name = planKeyName(plan, key);
   const first = chart.scale.moments[0] ?? 0;
-  const barY = y + (isAbove ? 21 : 7);
-  const bars = plan.segments
+  const barY = y + (chart.layout.labelWidth === 0 ? 21 : 7);
+  return plan.segments
     .filter((segment) => segment.key === key.key && segment.state !== "removed" && (segment.to ?? Infinity) > first)
     .map(({ state, from, to }) => {
       const { x, width } = span(chart, from, to);
-      const label = width > state.length * 6.5 + 12 ? state : "";
+      const label = labelIn(plan, chart, x, width, [state]);
       const hint = `${name}: ${state} from ${timeText(from)}${to === undefined ? "" : ` until ${timeText(to)}`}`;
       return (
         `<g><title>${escaped(hint)}</title>` +
         `<rect class="${state}" x="${x}" y="${barY}" width="${width}" height="${barHeight}" rx="2"/>` +
-        `${label === "" ? "" : text(x + 8, barY + 14, label, state === "active" ? "on-active" : "on-light")}</g>`
+        `${label === undefined ? "" : text(label.x, barY + 14, state, state === "active" ? "on-active" : "on-light")}</g>`
       );
-    });
-  return [
-    `<g><title>${escaped(name)}</title>`,
-    text(margin, y + (isAbove ? 15 : 22), key.use, "quiet bold"),
-    text(margin + 32, y + (isAbove ? 15 : 22), shortened(name, isAbove ? 34 : 22), "kid"),
-    "</g>",
-    ...bars,
-  ].join("");
+    })
+    .join("");
 }
 
 function axis({ layout, scale, left, right, bottom }: Chart): string[] {
