@@ -28,7 +28,7 @@ Examples:
         const [found, rest] = find(group, names);
         const [name] = rest;
         if (name === undefined) return found.outputHelp();
-        const kinds = rest.length > 1 ? [] : optionsNamed(found, bare(name));
+        const kinds = rest.length > 1 ? [] : optionsNamed(found, optionOf(name));
         if (kinds.length === 0) command.error(unknown(found, rest.join(" ")));
         print(io, kinds.map(textOf).join("\n\n"));
       })
@@ -50,6 +50,12 @@ function find(command: Command, names: readonly string[]): [Command, readonly st
 }
 
 const bare = (flag: string): string => flag.replace(/^-+/, "");
+
+/** The name of an option, also by its environment variable. The option of wrapping keys explains their variable, too. */
+function optionOf(name: string): string {
+  if (name === variableName("wrappingKeys")) return "wrapping-key-file";
+  return /^JWKSD_[A-Z_]+$/.test(name) ? name.slice("JWKSD_".length).toLowerCase().replaceAll("_", "-") : bare(name);
+}
 
 /** An option, and the commands that take it. */
 interface Kind {
@@ -76,7 +82,13 @@ function unknown(group: Command, name: string): string {
     ...flags.map((flag) => [flag, flag] as const),
     ...commands.map((command) => [command.name(), pathOf(command)] as const),
   ]);
-  const meant = known.get(nearest(bare(name), [...known.keys()]) ?? "");
+  const parts = [...new Set([...known].flatMap(([key, text]) => (key.split("-").includes(bare(name)) ? [text] : [])))];
+  if (parts.length > 0)
+    return `error: no command or option '${name}'\n(${parts
+      .toSorted()
+      .map((text) => `jwksd help ${text}`)
+      .join(", ")})`;
+  const meant = known.get(nearest(optionOf(name), [...known.keys()]) ?? "");
   const hint = meant === undefined ? "jwksd help lists the commands" : `Did you mean jwksd help ${meant}?`;
   return `error: no command or option '${name}'\n(${hint})`;
 }

@@ -21,6 +21,8 @@ environment over the file. jwksd help port explains one of
 them.
 
 Examples:
+  $ jwksd serve --issuer https://login.example.com --data /var/lib/jwksd \\
+      --wrapping-key-file /etc/jwksd/wrapping.key --require-store
   $ jwksd serve --issuer https://login.example.com --keys /etc/jwksd/keys
   $ jwksd serve --issuer https://example.com --mount-prefix /oidc
   $ JWKSD_PORT=8080 JWKSD_HOST=0.0.0.0 jwksd serve --json-logs --workers 2

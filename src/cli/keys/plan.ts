@@ -28,8 +28,8 @@ export function planCommand(io: Io): Command {
       `
 The plan shows what jwksd serve will do if no command changes the keys. Where a
 step waits for a replica, the plan assumes that the replica follows now, and
-names it. This command changes nothing. It prints colours only in
-terminals, and only if NO_COLOR is not set.
+names it. This command changes nothing. It prints colours only in terminals, and
+only if NO_COLOR is not set.
 
 Examples:
   $ jwksd plan
