@@ -83,7 +83,7 @@ function unknown(group: Command, name: string): string {
     ...commands.map((command) => [command.name(), pathOf(command)] as const),
   ]);
   const parts = [...new Set([...known].flatMap(([key, text]) => (key.split("-").includes(bare(name)) ? [text] : [])))];
-  if (parts.length > 0)
+  if (parts.length > 0 && !known.has(bare(name)))
     return `error: no command or option '${name}'\n(${parts
       .toSorted()
       .map((text) => `jwksd help ${text}`)

@@ -150,6 +150,8 @@ describe("help NOSUCH is an error, with the nearest name", () => {
     { words: ["help", "revoke"], hint: "Did you mean jwksd help keys revoke?" },
     { words: ["help", "keys", "imprt"], hint: "Did you mean jwksd help keys import?" },
     { words: ["keys", "help", "imprt"], hint: "Did you mean jwksd help keys import?" },
+    { words: ["help", "lease"], hint: "jwksd help lease-seconds" },
+    { words: ["help", "JWKSD_PROT"], hint: "Did you mean jwksd help port?" },
     { words: ["help", "port", "serve"], hint: "jwksd help lists the commands" },
   ];
   for (const { words, hint } of rows) {

@@ -40,7 +40,7 @@ export function keysCommand(io: Io): Command {
     .addHelpText(
       "after",
       `
-Options such as --data and --all are those of the commands: jwksd help keys list.
+The options of the list, such as --data and --all: jwksd help keys list.
 
 jwksd serve takes each planned step by itself; these commands are for everything
 else. Commands that change keys have --dry-run, which prints the exact change

@@ -135,13 +135,16 @@ export function createReplica(store: KeyStore, { name, settings, leaseMs, clock,
     /**
      * Ends the lease, so that nobody waits for this process. If the store is out of reach, the lease runs out by itself.
      *
-     * @param onLeft is called if the lease could not be ended
+     * @param onLeft is called if a lease that others have seen could not be ended
      */
     async leave(onLeft: (error: unknown, until: number) => void): Promise<void> {
       const left = id ?? former;
-      const until = clock.now() + leaseMs - (confirmed === undefined ? 0 : elapsedMs());
+      const until = confirmed === undefined ? undefined : clock.now() + leaseMs - elapsedMs();
       forget();
-      if (left !== undefined) await endLease(store, left, { clock, onCall }).catch((e: unknown) => onLeft(e, until));
+      if (left === undefined) return;
+      await endLease(store, left, { clock, onCall }).catch((error: unknown) => {
+        if (until !== undefined) onLeft(error, until);
+      });
     },
   };
 }
