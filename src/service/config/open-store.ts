@@ -290,7 +290,9 @@ async function keysAt(
 /** Which wrapping keys a store needs, as the end of a message; empty for a store that needs none. */
 export function neededKeys(found: Pick<Committed, "records" | "mac">): string {
   const ids = wrappingKeyIds(found);
-  return ids.length === 0 ? "" : `; the store needs the wrapping key ${ids.join(", ")}: ${whereIsIt}`;
+  return ids.length === 0
+    ? ""
+    : `; the store needs the wrapping key ${ids.join(", ")}: jwksd keys wrapping-keys prints the ids of a file; ${ifLost}`;
 }
 
 /** The wrapping keys of the MAC of a store, and of its private keys. */
