@@ -132,7 +132,8 @@ describe("keys in PostgreSQL", { skip }, () => {
     const secret = url.replace("postgres@", "postgres:sesame@");
     const rows: [args: string[], environment: Record<string, string>, says: RegExp][] = [
       [["keys", "--store", url], wrapping, /say with --issuer which is meant \[ERR_OPTION_INVALID\]/],
-      [["rotate", "--store", url, "--issuer", issuer], {}, /need the same wrapping key.*\[ERR_WRAPPING_KEY_MISSING\]/],
+      [["keys", "--store", url, "--issuer", issuer], wrapping, /no store in the database.*\[ERR_STORE_UNAVAILABLE\]/],
+      [["rotate", "--store", url, "--issuer", issuer], wrapping, /no store in the database.*\[ERR_STORE_UNAVAILABLE\]/],
       [["keys", "--store", secret], wrapping, /--store must hold no password.*PGPASSWORD.*\[ERR_OPTION_INVALID\]/],
       [["store", "copy", "--from", secret, "--to", url], wrapping, /--from must hold no password/],
       [["keys", "--store", `${url}?password=sesame`], wrapping, /--store must hold no password/],
@@ -146,6 +147,16 @@ describe("keys in PostgreSQL", { skip }, () => {
       assert.match(stderr, says);
       assert.ok(!stderr.includes("sesame"), stderr);
     }
+    const made = "SELECT 1 FROM pg_namespace WHERE nspname = 'jwksd'";
+    assert.deepEqual(server.sql(made, new URL(url).pathname.slice(1)), [], "commands that only read make no schema");
+    assert.equal((await runCli(t, ["store", "migrate", "--store", url])).code, 0);
+    const args = ["rotate", "--store", url, "--issuer", issuer];
+    assert.match((await runCli(t, args)).stderr, /need the same wrapping key.*\[ERR_WRAPPING_KEY_MISSING\]/);
+    await (await startService(t, ["--store", url, "--issuer", issuer], wrapping)).stop();
+    assert.match(
+      (await runCli(t, args)).stderr,
+      /wrapped under the wrapping key [\w-]{43}, which was not given; name it with .*\[ERR_WRAPPING_KEY_MISSING\]/,
+    );
   });
 
   test("migrate prints what it would do, and what it printed is what it does", async (t) => {

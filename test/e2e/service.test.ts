@@ -135,19 +135,12 @@ describe("what it says", { timeout, concurrency: 4 }, () => {
     test(`goes on when nobody takes its ${name} any more`, async (t) => {
       const keys = join(await temporaryFolder(t), "keys.json");
       await writeFile(keys, keySetText("one"), { mode: 0o600 });
-      const port = await freePort();
-      const { child, exited } = spawnCli(t, [
-        "serve",
-        "--keys",
-        keys,
-        "--port",
-        String(port),
-        "--admin",
-        "off",
-        ...args,
-      ]);
-      await once(child[output], "data");
-      child[output].destroy();
+      const { child, exited } = spawnCli(t, ["serve", "--keys", keys, "--port", "0", "--admin", "off", ...args]);
+      let port = 0;
+      let text = "";
+      // Leaving the loop closes the stream.
+      for await (const chunk of child[output].setEncoding("utf8") as AsyncIterable<string>)
+        if ((port = Number(/\bport"?[:=](\d+)/.exec((text += chunk))?.[1] ?? 0)) > 0) break;
       for (const kid of ["two", "three"]) {
         await writeFile(keys, keySetText(kid));
         child.kill("SIGHUP");

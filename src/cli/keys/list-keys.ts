@@ -44,8 +44,7 @@ export async function listKeys(io: Io, flags: ListFlags): Promise<void> {
     return printJson(io, json);
   }
   const { columns } = terminalOf(io.stdout, io.environment);
-  const lines =
-    shown.length === 0 ? ["There are no keys yet; jwksd serve makes the first one."] : table(rows, now, columns);
+  const lines = shown.length === 0 ? indented(noKeys, columns, 0) : table(rows, now, columns);
   const ended = records.length - records.filter(isLive).length;
   const hidden = flags.all !== true && ended > 0 ? `${ended} removed or revoked; --all lists them.` : "";
   const mode =
@@ -56,6 +55,9 @@ export async function listKeys(io: Io, flags: ListFlags): Promise<void> {
   printWaits(io, found, columns);
   for (const line of still) print(io, ["", ...indented(line, columns, 0)].join("\n"));
 }
+
+const noKeys =
+  'There are no keys. If there were some, see "The store is lost" in docs/operations.md; if not, jwksd serve makes the first one.';
 
 function stepJson({ at, action, reason, bound }: PlanStep) {
   return { action, at: iso(at), reason, bound };

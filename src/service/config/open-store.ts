@@ -105,36 +105,40 @@ async function holdsNoKeys(
       : ", which also says how to make new keys on purpose";
   return new StoreError(
     "ERR_STORE_EMPTY",
-    `${place} holds no keys${whose}${cause}, and ${why}: nothing was made; correct --data or --store; if the store is gone, see "The store is lost" in docs/operations.md${next}`,
+    `${place} holds no keys${whose}${cause}, and ${why}: nothing was made; correct ${path === undefined ? "--store or --issuer" : "--data or --store"}; if the store is gone, see "The store is lost" in docs/operations.md${next}`,
   );
 }
 
 /**
  * Opens the store of a configuration by itself.
  *
+ * @throws ConfigError `ERR_OPTION_INVALID`: no issuer, with a database of many
  * @throws StoreError `ERR_STORE_UNAVAILABLE`, `ERR_STORE_FORMAT`
  */
 export async function openStore(settings: Settings, log: Log, { create = false } = {}): Promise<KeyStore> {
+  const { store: url = "", issuer } = settings;
   const path = storePath(settings);
-  if (path === undefined) return openPostgres(settings);
-  if (!create && !(await exists(path))) {
-    throw new StoreError(
-      "ERR_STORE_UNAVAILABLE",
-      `there is no store at ${path}; name yours with --store sqlite:PATH or --data FOLDER; jwksd serve and jwksd keys import make one`,
-    );
-  }
-  const store = await sqliteStore(path);
-  for (const warning of await writableByOthers(path)) log.warn({ store: path }, warning);
-  return store;
-}
-
-async function openPostgres({ store: url = "", issuer }: Settings): Promise<KeyStore> {
-  if (issuer === undefined) {
+  if (path === undefined && issuer === undefined) {
     throw new ConfigError(
       "ERR_OPTION_INVALID",
       "a PostgreSQL database holds the keys of many issuers; say with --issuer which is meant",
     );
   }
+  if (!create && !(await isThere(settings, path))) {
+    const where = path === undefined ? "in the database of --store" : `at ${path}`;
+    const yours = path === undefined ? "another one with --store" : "yours with --store sqlite:PATH or --data FOLDER";
+    throw new StoreError(
+      "ERR_STORE_UNAVAILABLE",
+      `there is no store ${where}; name ${yours}; if it was there, see "The store is lost" in docs/operations.md; if there was none yet, jwksd serve makes it`,
+    );
+  }
+  if (path === undefined) return openPostgres(url, issuer ?? "");
+  const store = await sqliteStore(path);
+  for (const warning of await writableByOthers(path)) log.warn({ store: path }, warning);
+  return store;
+}
+
+async function openPostgres(url: string, issuer: string): Promise<KeyStore> {
   const stores = await postgresStores(url);
   const store = stores.store(issuer);
   return {
@@ -195,18 +199,19 @@ export async function wrappingKeysOf(settings: Settings, log: Log): Promise<Wrap
 
 /** Makes a wrapping key beside a store that has none yet. */
 async function firstWrappingKey(path: string | undefined, found: Committed, log: Log): Promise<WrappingKeys> {
-  if (path === undefined) {
+  const file = path === undefined ? undefined : besidePath(path);
+  const ids = wrappingKeyIds(found);
+  if (ids.length > 0) {
+    const way = file === undefined ? "which was not given;" : `and ${file} is not there; put it back,`;
+    throw new StoreError(
+      "ERR_WRAPPING_KEY_MISSING",
+      `private keys are wrapped under the wrapping key ${ids.join(", ")}, ${way} name it with --wrapping-key-file, or give it in JWKSD_WRAPPING_KEYS; jwksd keys wrapping-keys prints the ids of a file; ${ifLost}`,
+    );
+  }
+  if (file === undefined) {
     throw new StoreError(
       "ERR_WRAPPING_KEY_MISSING",
       `replicas that share a database need the same wrapping key, so none is made; make one with: ${recipe}; and give it to all with --wrapping-key-file or JWKSD_WRAPPING_KEYS`,
-    );
-  }
-  const file = besidePath(path);
-  const ids = wrappingKeyIds(found);
-  if (ids.length > 0) {
-    throw new StoreError(
-      "ERR_WRAPPING_KEY_MISSING",
-      `private keys are wrapped under the wrapping key ${ids.join(", ")}, and ${file} is not there; put it back, name it with --wrapping-key-file, or give it in JWKSD_WRAPPING_KEYS; jwksd keys wrapping-keys prints the ids of a file; ${ifLost}`,
     );
   }
   await makeKey(file, log);

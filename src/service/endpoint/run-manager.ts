@@ -1,3 +1,4 @@
+import { timeText } from "../../rotation/rules/format.ts";
 import { type Clock, systemClock } from "../../base/clock.ts";
 import { type ErrorCode, StoreError } from "../../base/errors.ts";
 import { knownError } from "../../rotation/manager/health.ts";
@@ -67,7 +68,7 @@ export async function startManager(settings: Settings, log: Logger, parts: Servi
     const saved = await usableSet(settings, log, error);
     if (saved === undefined) throw error;
     log.error(
-      { code: error.code, of: new Date(saved.at).toISOString() },
+      { code: error.code, of: timeText(saved.at) },
       `the saved set is published, nothing is signed, and the store is tried again: ${error.message}`,
     );
     const outage = knownError(error, systemClock.now());

@@ -109,7 +109,10 @@ async function checkHasKey(settings: Settings, log: Logger): Promise<void> {
 }
 
 function noKeyYet(): StateError {
-  return new StateError("ERR_TRANSITION", "the store holds no key yet; jwksd serve makes the first one");
+  return new StateError(
+    "ERR_TRANSITION",
+    'the store holds no key; if it had keys, see "The store is lost" in docs/operations.md; if not, jwksd serve makes the first one',
+  );
 }
 
 /** As `serve` publishes it: what the store says, unless an address is given for keys that have no chosen issuer. */
