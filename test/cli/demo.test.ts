@@ -54,6 +54,13 @@ test("a whole rotation is seen within three minutes, by the rules of every other
         for (let turn = 0; turn < 5; turn += 1) await crypto.subtle.generateKey(...keyParameters);
       }
     };
+    // On a busy machine, a step takes longer than the clock lets it, and is tried again.
+    const within20s = async (what: string, isSo: () => boolean | Promise<boolean>): Promise<void> => {
+      for (let second = 0; !(await isSo()); second += 1) {
+        assert.ok(second < 20, what);
+        await seconds(1);
+      }
+    };
     const count = (word: string): number => log.split(` info key ${word} `).length - 1;
     const kids = async (): Promise<number> =>
       ((await (await fetch(service.url)).json()) as { keys: unknown[] }).keys.length;
@@ -62,15 +69,15 @@ test("a whole rotation is seen within three minutes, by the rules of every other
     await seconds(58);
     assert.deepEqual([all(), await kids()], [[1, 1, 0, 0], 1]);
     await seconds(4);
-    await eventually("the next key is announced", async () => count("announced") === 2 && (await kids()) === 2);
+    await within20s("the next key is announced", async () => count("announced") === 2 && (await kids()) === 2);
     await seconds(56);
     assert.deepEqual([all(), await kids()], [[2, 1, 0, 0], 2]);
     await seconds(4);
-    await eventually("the next key signs", () => count("activated") === 2 && count("retired") === 1);
+    await within20s("the next key signs", () => count("activated") === 2 && count("retired") === 1);
     await seconds(20);
     assert.deepEqual([all(), await kids()], [[2, 2, 1, 0], 2]);
     await seconds(38);
-    await eventually("the old key is gone", () => count("removed") === 1);
+    await within20s("the old key is gone", () => count("removed") === 1);
     assert.equal(await kids(), 1);
   } finally {
     await service.stop();

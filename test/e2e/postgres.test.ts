@@ -152,7 +152,8 @@ describe("keys in PostgreSQL", { skip }, () => {
     assert.equal((await runCli(t, ["store", "migrate", "--store", url])).code, 0);
     const args = ["rotate", "--store", url, "--issuer", issuer];
     assert.match((await runCli(t, args)).stderr, /need the same wrapping key.*\[ERR_WRAPPING_KEY_MISSING\]/);
-    await (await startService(t, ["--store", url, "--issuer", issuer], wrapping)).stop();
+    const data = await temporaryFolder(t);
+    await (await startService(t, ["--store", url, "--issuer", issuer, "--data", data], wrapping)).stop();
     assert.match(
       (await runCli(t, args)).stderr,
       /wrapped under the wrapping key [\w-]{43}, which was not given; name it with .*\[ERR_WRAPPING_KEY_MISSING\]/,
