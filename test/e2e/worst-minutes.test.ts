@@ -76,6 +76,13 @@ describe("a store that holds no keys", () => {
     );
   });
 
+  test("what a trial without an issuer has left in the folder does not refuse the first start of an issuer", async (t) => {
+    const data = await dataOf(t);
+    await (await startService(t, ["--data", data])).stop();
+    const { log } = await startService(t, ["--store", `sqlite:${join(data, "own.db")}`, ...issuer]);
+    assert.ok(log.some(({ msg }) => msg === "key activated"));
+  });
+
   test("without --require-store, a saved set of the issuer shows that the store is lost, and no keys are made", async (t) => {
     const data = await dataOf(t);
     const off = ["--max-saved-set-seconds", "0"];
@@ -84,7 +91,7 @@ describe("a store that holds no keys", () => {
     const saved = await readFile(file, "utf8");
     await rm(join(data, "keys.db"));
     const says = new RegExp(
-      `--data ${data} holds no keys of https:\\S+, and ${file} has keys that a store .*nothing was made.*"The store is lost" in docs.*\\[ERR_STORE_EMPTY\\]`,
+      `--data ${data} holds no keys of https:\\S+, and ${file} is the last set of a service .*nothing was made.*"The store is lost" in docs.*\\[ERR_STORE_EMPTY\\]`,
     );
     // The wrapping key may be lost as well, and the file may be damaged.
     const other = { JWKSD_WRAPPING_KEYS: newWrappingKey() };

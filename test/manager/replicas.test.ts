@@ -85,6 +85,16 @@ describe("three managers with one store act as one", () => {
     await world.stop(early);
   });
 
+  test("of which one lacks the wrapping key of a change: a leaked key goes all the same", async () => {
+    const world = new World();
+    const crashed = await world.start();
+    const other = await world.start({ wrappingKeys: [newWrappingKey(), world.wrappingKey] });
+    const { signs: leaked } = await agreed([crashed, other]);
+    await world.until(other.manager.revoke(leaked));
+    assert.ok(!(await seen(other)).kids.includes(leaked));
+    for (const replica of [crashed, other]) await world.stop(replica);
+  });
+
   test("of different policies, and the one with the longest tokens ends: its tokens can be verified until they expire", async () => {
     const world = new World();
     const others = [await world.start(), await world.start()];

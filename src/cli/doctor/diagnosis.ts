@@ -40,7 +40,7 @@ export async function diagnose(
     case "ERR_TOKEN_KID_UNKNOWN":
     case "ERR_TOKEN_KID_MISSING":
     case "ERR_TOKEN_SIGNATURE":
-      return jwkSet === undefined ? none : ofKeys(token, jwkSet);
+      return jwkSet === undefined ? none : ofKeys(token, code, jwkSet);
     case "ERR_TOKEN_ALG": {
       const { alg } = decodeProtectedHeader(token);
       if (algorithms.includes(alg ?? "")) return none;
@@ -77,11 +77,11 @@ function ofClaims(token: string, issuer: string, audience: readonly string[]): D
 }
 
 /** Finds the published key that made the signature, whatever its kid, or why the key of the kid cannot be used. */
-async function ofKeys(token: string, jwkSet: unknown): Promise<Diagnosis> {
+async function ofKeys(token: string, code: string, jwkSet: unknown): Promise<Diagnosis> {
   const { alg = "", kid } = decodeProtectedHeader(token);
   const { skipped } = await verificationKeys(jwkSet);
   const unusable = skipped.find((key) => key.kid !== undefined && key.kid === kid);
-  if (unusable !== undefined)
+  if (code === "ERR_TOKEN_KID_UNKNOWN" && unusable !== undefined)
     return {
       cause: "unusable key",
       details: [`its key is published, but cannot be used: ${unusable.reason.replace(/^the entry: /, "")}`],

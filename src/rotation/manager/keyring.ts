@@ -58,8 +58,8 @@ interface Destroyed {
 export type Keyring = ReturnType<typeof createKeyring>;
 
 /** A replica that lacks the wrapping key of the next commit could read the store no more. @throws StateError `ERR_TRANSITION` */
-function checkAllHave(id: string, seen: Seen): void {
-  const behind = withoutWrappingKey(seen, id);
+function checkAllHave(id: string, { leases }: Seen): void {
+  const behind = withoutWrappingKey(leases, id);
   if (behind.length === 0) return;
   const names = behind.map(({ name, until }) => `"${printable(name)}" (its lease ends at ${timeText(until)})`);
   throw new StateError(
@@ -105,8 +105,13 @@ export function createKeyring(custody: Custody, options: KeyringOptions) {
     if (!passesOverLost) await opener.checkWrapped(stored);
     last = stored;
     const decision = await decide(stored, now, seen);
-    if (decision.records !== stored && custody.movesWrappingKey) checkAllHave(custody.wrappingKeys[0], seen);
-    return { ...decision, records: noteWaits(decision.records, policy) };
+    const records = noteWaits(decision.records, policy);
+    // A leaked key goes at once, and who cannot follow is named to the operator.
+    const isUrgent = decision.events.some(({ type }) => type === "revoked");
+    if (!custody.movesWrappingKey || isUrgent || (records === stored && decision.events.length === 0))
+      return { ...decision, records };
+    checkAllHave(custody.wrappingKeys[0], seen);
+    return { ...decision, records, leases: seen.leases };
   }
 
   /** A kid that was recorded is never free again. So a new key has to open and to sign, and a provider must accept it. */

@@ -1,4 +1,4 @@
-import type { Lease, Snapshot } from "../store/store.ts";
+import type { Lease } from "../store/store.ts";
 import { isPermanent } from "./permanent-lease.ts";
 import { type RotationPolicy, policyNames } from "./policy.ts";
 
@@ -17,11 +17,11 @@ export function maySign({ settings }: Lease): boolean | undefined {
   return typeof signs === "boolean" ? signs : undefined;
 }
 
-/** Running replicas that do not say that they have a wrapping key. A copy is read without one. */
-export function withoutWrappingKey({ leases, now }: Pick<Snapshot, "leases" | "now">, id: string): readonly Lease[] {
+/** Replicas that do not say that they have a wrapping key. A copy is read without one. */
+export function withoutWrappingKey(leases: readonly Lease[], id: string): readonly Lease[] {
   return leases.filter((lease) => {
     const ids: unknown = lease.settings?.["wrappingKeys"];
-    return lease.until > now && !isPermanent(lease) && !(Array.isArray(ids) && ids.includes(id));
+    return !isPermanent(lease) && !(Array.isArray(ids) && ids.includes(id));
   });
 }
 

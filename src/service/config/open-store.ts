@@ -98,7 +98,7 @@ async function holdsNoKeys(
   const why =
     savedSet === undefined
       ? "--require-store (JWKSD_REQUIRE_STORE) is set"
-      : `${savedSet} has keys that a store${whose} held, so that store is lost, or the path is wrong`;
+      : `${savedSet} is the last set of a service that had keys, so its store is lost, or the path is wrong`;
   const next =
     savedSet === undefined
       ? "; leave --require-store out at the first start only"

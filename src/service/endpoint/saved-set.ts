@@ -99,7 +99,9 @@ export async function savedSetOf(settings: Settings): Promise<string | undefined
     // Damaged: somebody's keys all the same.
     return file;
   }
-  return isOf(found, ownerOf(settings)) ? file : undefined;
+  // What a trial without a chosen issuer has left says nothing of the issuer that is chosen now.
+  const wanted = ownerOf(settings);
+  return found.isChosen === wanted.isChosen && isOf(found, wanted) ? file : undefined;
 }
 
 /** Beside the file of the store, or in the data folder. */

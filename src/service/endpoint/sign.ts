@@ -35,7 +35,7 @@ export async function signWithSettings(
     const provider = await createProvider({ issuer: issuerOf(settings, settings.port), keyset: entries });
     return provider.sign(claims, options);
   }
-  if (storePath(settings) !== undefined) await checkHasKey(settings, log);
+  if (storePath(settings) !== undefined) await checkHasKey(settings);
   const { custody, leases } = await openManaged(settings, log);
   const { store } = custody;
   const policy = commandPolicy(settings, leases, log);
@@ -102,8 +102,9 @@ export async function signFresh(
 }
 
 /** A wrapping key is not made beside a store in which it would wrap nothing. @throws StateError `ERR_TRANSITION` */
-async function checkHasKey(settings: Settings, log: Logger): Promise<void> {
-  const store = await openStore(settings, log);
+async function checkHasKey(settings: Settings): Promise<void> {
+  // Opening it to sign warns.
+  const store = await openStore(settings, { warn() {} });
   const { records } = await store.load().finally(() => store.close());
   if (activeKey(records, "sig") === undefined) throw noKeyYet();
 }

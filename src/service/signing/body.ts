@@ -12,22 +12,33 @@ export class TooLong extends TokenError {
 }
 
 /** Reads the body of a request. Rejects with {@link TooLong}, or when the connection ends. */
-export function readBody(request: IncomingMessage): Promise<Uint8Array> {
-  return new Promise((resolve, reject) => {
-    const chunks: Buffer[] = [];
-    let length = 0;
-    const refuse = (): void => {
-      request.removeAllListeners("data");
-      request.resume();
-      reject(new TooLong());
-    };
-    request.once("error", reject);
-    if (Number(request.headers["content-length"] ?? 0) > maxBytes) return refuse();
-    request.on("data", (chunk: Buffer) => {
-      length += chunk.length;
-      if (length > maxBytes) return refuse();
-      chunks.push(chunk);
+export async function readBody(request: IncomingMessage): Promise<Uint8Array> {
+  const { socket } = request;
+  let left: (() => void) | undefined;
+  try {
+    return await new Promise((resolve, reject) => {
+      const chunks: Buffer[] = [];
+      let length = 0;
+      const refuse = (): void => {
+        request.removeAllListeners("data");
+        request.resume();
+        reject(new TooLong());
+      };
+      const leave = (): void => reject(new Error("the connection has ended"));
+      left = leave;
+      request.once("error", reject);
+      // Bun does not always tell the request of a peer that leaves early.
+      socket.once("close", leave);
+      if (socket.destroyed) leave();
+      if (Number(request.headers["content-length"] ?? 0) > maxBytes) return refuse();
+      request.on("data", (chunk: Buffer) => {
+        length += chunk.length;
+        if (length > maxBytes) return refuse();
+        chunks.push(chunk);
+      });
+      request.once("end", () => resolve(chunks.length === 1 ? (chunks[0] as Buffer) : Buffer.concat(chunks)));
     });
-    request.once("end", () => resolve(chunks.length === 1 ? (chunks[0] as Buffer) : Buffer.concat(chunks)));
-  });
+  } finally {
+    if (left !== undefined) socket.off("close", left);
+  }
 }
