@@ -40,8 +40,10 @@ async function serverFolder(): Promise<string> {
 }
 
 function run(program: string, args: readonly string[], cwd: string, input?: string): string {
-  const { status, stdout, stderr } = spawnSync(part(program), args, { cwd, input, encoding: "utf8", ...owner });
-  if (status !== 0) throw new Error(`${program} failed: ${stderr}`);
+  // A megabyte is not enough for the keys of a long run.
+  const options = { cwd, input, encoding: "utf8", maxBuffer: Infinity, ...owner } as const;
+  const { status, stdout, stderr, error } = spawnSync(part(program), args, options);
+  if (status !== 0) throw new Error(`${program} failed: ${stderr}`, { cause: error });
   return stdout;
 }
 

@@ -31,6 +31,8 @@ export interface SeenRequest {
   readonly url: string | undefined;
   readonly headers: IncomingHttpHeaders;
   readonly response: { readonly statusCode: number };
+  /** Milliseconds on a monotonic clock. */
+  readonly atMs: number;
 }
 
 const publishedKeys = 5;
@@ -108,7 +110,7 @@ async function startRecording(t: TestContext, listener: RequestListener): Promis
   let gate = Promise.resolve();
   const server = createServer(async (incoming, response) => {
     const { method, url, headers } = incoming;
-    requests.push({ method, url, headers, response });
+    requests.push({ method, url, headers, response, atMs: performance.now() });
     await gate;
     listener(incoming, response);
   });
