@@ -9,6 +9,13 @@ import { temporaryFolder } from "./service.ts";
 const root = resolve(import.meta.dirname, "../..");
 type Scope = { after(fn: () => Promise<void>): void };
 
+/** Makes a folder one in which `jwksd` is the package, from its sources. */
+export async function packageFromSources(folder: string): Promise<void> {
+  const exports = JSON.stringify(packageJson.exports).replaceAll(/dist\/([^"]+?)(\.d\.ts|\.js)"/g, 'src/$1.ts"');
+  await writeFile(join(folder, "package.json"), `{"name": "jwksd", "exports": ${exports}}`);
+  for (const name of ["src", "node_modules"]) await symlink(join(root, name), join(folder, name));
+}
+
 /**
  * A sample of the documents, in a folder of its own where `jwksd` is the package, from its sources.
  *
@@ -18,9 +25,7 @@ type Scope = { after(fn: () => Promise<void>): void };
  */
 export async function sample(t: Scope, file: string, changes: Readonly<Record<string, string>> = {}): Promise<string> {
   const folder = await temporaryFolder(t);
-  const exports = JSON.stringify(packageJson.exports).replaceAll(/dist\/([^"]+?)(\.d\.ts|\.js)"/g, 'src/$1.ts"');
-  await writeFile(join(folder, "package.json"), `{"name": "jwksd", "exports": ${exports}}`);
-  for (const name of ["src", "node_modules"]) await symlink(join(root, name), join(folder, name));
+  await packageFromSources(folder);
   let text = await readFile(join(root, file), "utf8");
   for (const [from, to] of Object.entries(changes)) {
     assert.ok(text.includes(from), `${file} has no ${from}`);

@@ -80,7 +80,7 @@ export function assertLivedThrough(
   // For unknown kids the discovery document is fetched, too, at most once a minute.
   const lookedUp = requests.filter(({ url }) => url !== "/jwks").map(({ atMs }) => atMs);
   const gapsMs = lookedUp.slice(1).map((at, index) => at - (lookedUp[index] ?? at));
-  assert.ok(Math.min(...gapsMs) > 59_000, `between look-ups: ${gapsMs} ms`);
+  assert.ok(Math.min(...gapsMs) > 59_000, `between look-ups: ${gapsMs.join()} ms`);
   // The verifier is at most one window behind, so it must have asked for every second set at least.
   assert.ok(sets <= swaps + (isConditional ? 1 : 2) && sets >= swaps / 2, `${sets} requests for ${swaps} swaps`);
   const [, ...refetches] = requests.filter(({ url }) => url === "/jwks");

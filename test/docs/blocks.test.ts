@@ -1,0 +1,403 @@
+import assert from "node:assert/strict";
+import { type TestContext, describe, test } from "node:test";
+import { pages } from "../../scripts/samples.ts";
+import { skipWithoutMounts } from "../support/mounts.ts";
+import { runBlocks, sections } from "../support/page-blocks.ts";
+import { skipWithout } from "../support/parts.ts";
+import { startPostgres } from "../support/postgres.ts";
+
+// The blocks of the pages, as they stand there, each after what its section says has happened.
+
+/** Lines of shell, in which "@ SECTION" stands for the blocks of a section, and "@2 SECTION" for its second one. */
+type Script = string;
+
+interface Act {
+  readonly page: string;
+  readonly script: Script;
+  readonly needs?: readonly string[];
+  /** Starts a server on the network of the system, which the script uses then, and gives the variables that name it. */
+  readonly start?: (t: TestContext) => Promise<Readonly<Record<string, string>>>;
+}
+
+async function startDatabase(t: TestContext) {
+  const server = await startPostgres();
+  t.after(() => server.stop());
+  server.sql("CREATE ROLE jwksd LOGIN; CREATE ROLE admin LOGIN SUPERUSER;");
+  server.sql("CREATE DATABASE jwksd OWNER jwksd");
+  return { PGPORT: String(server.port), JWKSD_PORT: "0", JWKSD_ADMIN: "127.0.0.1:0" };
+}
+
+/** What stands for a value of the reader's: a function of that name tells it. */
+const placeholder = /(?<![\w$"-])(KID|OLD|KEY-URI|URI|PID)(?![\w".-])/g;
+
+const prelude = String.raw`
+export USER=root
+kid() { jwksd keys --json | node -p "JSON.parse(fs.readFileSync(0)).keys.find(({ state }) => state === '$1').kid"; }
+refused() { ! "$@" 2>"$STATE/refusal" && grep "$code" "$STATE/refusal"; }
+# A key that jwksd has not made.
+pem() { openssl genpkey -algorithm EC -pkeyopt ec_paramgen_curve:P-256 -out "$1"; chmod 600 "$1"; }
+# https://login.example.com, at an address that is public as far as anybody here can tell, which does what $1 says.
+on_https() {
+  ip addr add 8.8.8.8/32 dev lo
+  printf '8.8.8.8 login.example.com\n' >>/etc/hosts
+  printf '%s\n' '{ skip_install_trust' 'admin off' '}' \
+    'login.example.com { tls internal' "$1" '}' >Caddyfile
+  XDG_DATA_HOME=$PWD HOME=$PWD caddy run --config Caddyfile >caddy.log 2>&1 &
+  until cp caddy/pki/authorities/local/root.crt ca.pem 2>/dev/null; do sleep 0.05; done
+  export CURL_CA_BUNDLE=$PWD/ca.pem NODE_EXTRA_CA_CERTS=$PWD/ca.pem
+}
+with_softhsm() {
+  mkdir tokens
+  echo "directories.tokendir = $PWD/tokens" >softhsm2.conf
+  export SOFTHSM2_CONF=$PWD/softhsm2.conf
+}
+mkdir /run/jwksd /srv/www
+`;
+
+const acts: readonly Act[] = [
+  {
+    page: "README.md",
+    script: String.raw`
+      @ In a provider
+      unset JWKSD_WRAPPING_KEYS
+      @ In an API
+      @ As a service
+      curl --silent http://127.0.0.1:9900/jwks | grep '"kid"'
+    `,
+    needs: ["openssl"],
+  },
+  {
+    page: "docs/service.md",
+    script: String.raw`
+      @ The service
+      end-service
+      @ Keys that jwksd manages
+      curl --silent http://127.0.0.1:9900/jwks | grep '"kid"'
+      ls /etc/jwksd/wrapping.key /var/lib/jwksd/keys.db
+    `,
+    needs: ["openssl"],
+  },
+  {
+    page: "docs/operations.md",
+    script: String.raw`
+      on_https 'reverse_proxy 127.0.0.1:9900'
+      export JWKSD_ISSUER=https://login.example.com
+      jwksd serve
+      PID() { cat "$STATE/first.pid"; }
+      @ Routine rotation
+      grep '</svg>' plan.svg
+      @ Replicas
+      @ The wrong store with the right wrapping key
+      @ JwksdDown
+      @ JwksdStoreUnreachable
+      @ JwksdReplicaFenced
+      @ JwksdNotReady
+      @ JwksdKeysUnmanaged
+      @ JwksdReplicaBehind
+      @ JwksdStepHeldUp
+      @ JwksdStepOverdue
+      @ JwksdServerErrors
+      @ Wrapping keys
+      test "$(jwksd keys wrapping-keys --wrapping-key-file wrapping.key | wc -l)" = 1
+      @ Backup and restore
+      leaked=$(kid active)
+      KID() { echo "$leaked"; }
+      @ A key has leaked
+      test "$(kid active)" != "$leaked"
+      @ JwksdUpdateRefused
+
+      # The restored store is the one before the revocation.
+      end-service
+      cp backup.db .jwksd/keys.db && rm -f .jwksd/keys.db-*
+      jwksd serve
+      test "$(kid active)" = "$leaked"
+    `,
+    needs: ["caddy", "sqlite3", "openssl"],
+  },
+  {
+    page: "docs/operations.md",
+    script: String.raw`
+      jwksd serve
+      lost=$(kid active)
+      KID() { echo "$lost"; }
+      end-service
+      openssl rand -base64 32 | tr '+/' '-_' >.jwksd/wrapping.key
+      code=ERR_WRAPPING_KEY_MISSING
+      refused jwksd serve
+      # It ends with 1, because nothing was verified.
+      set +e
+      @ JwksdWrappingKeyMissing
+      set -e
+      @ A lost wrapping key
+      jwksd serve
+      test "$(kid active)" != "$lost"
+    `,
+    needs: ["openssl"],
+  },
+  {
+    page: "docs/operations.md",
+    script: String.raw`
+      jwksd serve
+      end-service
+      sqlite3 .jwksd/keys.db "UPDATE keys SET record = json_set(record, '$.activatedAt', record->>'activatedAt' - 1)"
+      code=ERR_STORE_NOT_AUTHENTIC
+      refused jwksd serve
+      # They end with 1, because nothing was verified.
+      set +e
+      @ JwksdStoreNotAuthentic
+      @ A store that is not authentic
+      set -e
+      jwksd serve
+    `,
+    needs: ["sqlite3"],
+  },
+  {
+    page: "docs/provider.md",
+    script: String.raw`
+      @ Installing
+      @ Keys from files
+      ls keys/2026-11-01.jwk
+    `,
+  },
+  {
+    page: "docs/publish.md",
+    script: String.raw`
+      jwksd serve --issuer https://login.example.com
+      # The first time writes what the server is configured with.
+      jwksd publish /srv/www --issuer https://login.example.com --wait 0 || test -e /srv/www/.jwksd/Caddyfile
+      on_https 'import /srv/www/.jwksd/Caddyfile'
+      @ Publishing without a server
+      grep '"kid"' /srv/www/jwks
+    `,
+    needs: ["caddy"],
+  },
+  {
+    page: "docs/doctor.md",
+    script: String.raw`
+      on_https 'reverse_proxy 127.0.0.1:9900'
+      jwksd serve --issuer https://login.example.com
+      curl --silent https://login.example.com/jwks >keys.json
+      TOKEN=$(jwksd token --claim sub=alice --aud api)
+      printf '#!/bin/sh\necho "%s"\n' "$TOKEN" >get-token
+      chmod +x get-token
+      @ ${"`jwksd doctor`"}: what is wrong with an issuer's keys
+      @ Why a token is refused
+      @ Watching a rotation
+    `,
+    needs: ["caddy"],
+  },
+  { page: "docs/clients.md", script: "@ Keys of a client", needs: ["openssl"] },
+  { page: "docs/better-auth.md", script: "@ Begin", needs: ["openssl"] },
+  { page: "docs/relying-party.md", script: "@ The guard\n@ The key set" },
+  {
+    page: "docs/oidc-provider.md",
+    script: String.raw`
+      @1 Try it
+      node examples/docs/oidc-provider.mts >/dev/null &
+      until curl --silent http://localhost:3000/jwks; do sleep 0.05; done
+      @2 Try it
+      KID() { JWKSD_DATA=. kid announced; }
+      @3 Try it
+    `,
+    needs: ["openssl"],
+  },
+  {
+    page: "docs/migrate.md",
+    script: String.raw`
+      pem key.pem
+      KID() { echo now; }
+      @ A PEM file behind a route
+      curl --silent http://127.0.0.1:9900/your/path | grep '"now"'
+      curl --silent --fail --unix-socket /run/jwksd/sign.sock http://localhost/readyz
+      end-service
+
+      pem old.pem
+      OLD() { echo before; }
+      hydra() { jwksd keygen | jq '{keys: [.]}'; }
+      kc.sh() {
+        mkdir export
+        pem keycloak
+        jq -n --arg key "$(openssl pkey -in keycloak -outform DER | base64 -w0)" \
+          '{components: {"org.keycloak.keys.KeyProvider": [{providerId: "ecdsa-generated", config: {ecdsaPrivateKey: [$key]}}]}}' \
+          >export/REALM-realm.json
+      }
+      @1 Where the keys are
+      @2 Where the keys are
+      rm -r .jwksd
+      KID() { jq -r .keys[0].kid hydra.json; }
+      @3 Where the keys are
+      rm -r .jwksd
+      @4 Where the keys are
+    `,
+    needs: ["openssl", "jq"],
+  },
+  {
+    page: "docs/sign-socket.md",
+    script: String.raw`
+      @ Tokens for programs in any language
+      mkdir /etc/jwksd /etc/jwksd/sign-tls
+      openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -subj /CN=localhost -addext subjectAltName=IP:127.0.0.1 \
+        -keyout /etc/jwksd/sign-tls/tls.key -out /etc/jwksd/sign-tls/tls.crt 2>/dev/null
+      cp /etc/jwksd/sign-tls/tls.crt /etc/jwksd/sign-tls/ca.crt
+      @ Without Unix sockets
+      curl --silent --insecure --cert /etc/jwksd/sign-tls/tls.crt --key /etc/jwksd/sign-tls/tls.key https://127.0.0.1:9902/readyz
+      @ Restarts, overload and rotations
+      for each in a b; do curl --silent --fail --unix-socket /run/jwksd/$each.sock http://localhost/readyz; done
+    `,
+    needs: ["openssl"],
+  },
+  {
+    page: "docs/signers.md",
+    script: String.raw`
+      printf 1234 >pin
+      chmod 600 pin
+      export SO_PIN=5678
+      with_softhsm
+      @ PKCS#11
+      KEY_URI() { echo "pkcs11:token=jwksd;object=login?module-path=/usr/lib/softhsm/libsofthsm2.so&pin-source=$PWD/pin"; }
+      @ Keys in HSMs and key services
+    `,
+    needs: ["softhsm2-util", "pkcs11-tool"],
+  },
+  {
+    page: "docs/operations.md",
+    script: String.raw`
+      printf 1234 >pin
+      chmod 600 pin
+      with_softhsm
+      softhsm2-util --init-token --free --label jwksd --so-pin 5678 --pin 1234
+      jq -n --arg pin "$PWD/pin" >signers.json \
+        '{pkcs11: {modulePath: "/usr/lib/softhsm/libsofthsm2.so", pin: {file: $pin}, token: "pkcs11:token=jwksd"}}'
+      export JWKSD_SIGNERS=signers.json JWKSD_SIGNER_TYPE=pkcs11
+      jwksd serve
+      URI() { jwksd keys --json | jq -r '.keys[] | select(.state == "active").uri'; }
+      @ JwksdSignerSlow
+      @ JwksdBadSignature
+      test "$(URI)" = null
+      end-service
+      rm -r .jwksd
+      jwksd serve
+      @ JwksdSignerFailing
+      test "$(URI)" = null
+      # The second command is in the place of the first.
+      set +e
+      @ JwksdNoSuccessor
+      set -e
+      kid announced
+    `,
+    needs: ["softhsm2-util", "jq"],
+  },
+  {
+    page: "docs/store-postgres.md",
+    script: String.raw`
+      printf '127.0.0.1 db.example\n' >>/etc/hosts
+      @ Keys in PostgreSQL
+      end-service
+      @ Rights
+      psql --quiet postgres://jwksd@db.example/jwksd --command 'DROP SCHEMA jwksd CASCADE'
+      rm -r .jwksd
+      export JWKSD_WRAPPING_KEY_FILE=wrapping.key
+      jwksd serve --issuer https://login.example.com
+      end-service
+      @ Move the keys of a SQLite store
+    `,
+    needs: ["initdb", "openssl"],
+    start: startDatabase,
+  },
+  {
+    page: "docs/operations.md",
+    script: String.raw`
+      printf '127.0.0.1 db.example\n' >>/etc/hosts
+      openssl rand -base64 32 | tr '+/' '-_' >wrapping.key
+      chmod 600 wrapping.key
+      export JWKSD_STORE=postgres://jwksd@db.example/jwksd JWKSD_ISSUER=https://login.example.com
+      export JWKSD_WRAPPING_KEY_FILE=wrapping.key
+      jwksd serve
+      active=$(kid active)
+      @1 PostgreSQL
+      end-service
+      jwksd keys revoke "$active" --yes --wait 0
+      @2 PostgreSQL
+      test "$(kid active)" = "$active"
+    `,
+    needs: ["initdb", "pg_dump"],
+    start: startDatabase,
+  },
+  {
+    page: "docs/metrics.md",
+    script: String.raw`
+      jwksd serve
+      @ Metrics
+    `,
+  },
+];
+
+/** Sections whose blocks are not run here: the test that runs them, or why nobody does. */
+const elsewhere: Readonly<Record<string, Readonly<Record<string, string>>>> = {
+  "README.md": { "Try it": ".ci/run and test/ops/scripts.test.ts" },
+  "CONTRIBUTING.md": { Contributing: ".ci/run" },
+  "docs/better-auth.md": { "Take over the present keys": "test/docs/better-auth.test.ts" },
+  "docs/install.md": {
+    npm: "test/package/package.test.ts",
+    "The executable": "test/package/executable.test.ts",
+    "Help and completion": "test/cli/completion.test.ts",
+    "The image": "test/ops/install.test.ts",
+    systemd: "test/ops/install.test.ts",
+    Compose: "test/ops/install.test.ts",
+    Kubernetes: "test/ops/install.test.ts",
+  },
+  "docs/model/README.md": { "The barrier between replicas, checked by a machine": "test/model" },
+  "docs/oidc-provider.md": { "The keys you have": "test/docs/oidc-provider.test.ts" },
+  "docs/operations.md": { JwksdClockOff: "asks systemd" },
+  "docs/publish.md": { "A bucket": "test/publish, with a stub of S3" },
+  "docs/sign-socket.md": { Kubernetes: "test/sign-server/grpc.test.ts" },
+  "docs/signers.md": {
+    "Using them": "needs a key service; test/signer, with stubs",
+    "AWS KMS": "needs an account",
+    "Azure Key Vault": "needs an account",
+    "Google Cloud KMS": "needs an account",
+    "Vault and OpenBao": "needs Vault",
+  },
+  "docs/workload-identity.md": {
+    "1. The bucket and the issuer": "needs an account",
+    "2. Keys that jwksd rotates": "needs Kubernetes",
+    "2b. Or: Kubernetes signs with a key file": "test/publish/workload-identity.test.ts",
+    "3. What verifiers see": "needs Kubernetes",
+    "4. AWS": "needs an account",
+    "5. Google Cloud": "needs an account",
+    "6. Azure": "needs an account",
+  },
+};
+
+const sectionsOf = (script: Script): string[] =>
+  Array.from(script.matchAll(/@\d* (.+)$/gm), ([, section = ""]) => section);
+
+/** The lines of a script, with the blocks that they name. */
+function withBlocks(script: Script, blocks: ReadonlyMap<string, readonly string[]>): string {
+  return script.replaceAll(/^ *@(\d*) (.+)$/gm, (_, number: string, section: string) => {
+    const all = blocks.get(section);
+    assert.ok(all !== undefined && all.length > 0, `no section "${section}" with blocks`);
+    const named = number === "" ? all : [all[Number(number) - 1] ?? assert.fail(`${section} has no block ${number}`)];
+    return named.join("\n").replaceAll(placeholder, (word) => `"$(${word.replace("-", "_")})"`);
+  });
+}
+
+test("each section with blocks is run, here or elsewhere", async () => {
+  for (const page of pages) {
+    const withBlocks = [...(await sections(page))].flatMap(([title, blocks]) => (blocks.length > 0 ? [title] : []));
+    const here = acts.filter((act) => act.page === page).flatMap(({ script }) => sectionsOf(script));
+    const known = new Set([...here, ...Object.keys(elsewhere[page] ?? {})]);
+    assert.deepEqual(withBlocks.toSorted(), [...known].toSorted(), page);
+  }
+});
+
+const skip = skipWithoutMounts("the blocks of the pages") || skipWithout("ip", "curl");
+
+describe("the blocks of a page work as they stand", { skip }, () => {
+  for (const { page, script, needs = [], start } of acts)
+    test(`${page}: ${sectionsOf(script)[0]}`, { skip: skipWithout(...needs), timeout: 120_000 }, async (t) => {
+      const lines = withBlocks(script, await sections(page));
+      const stage = start === undefined ? {} : { env: await start(t), isOnNetwork: true };
+      await runBlocks(t, [prelude, lines], { ...stage, programs: ["test/docs/stand-ins"] });
+    });
+});

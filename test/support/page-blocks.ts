@@ -1,0 +1,71 @@
+import assert from "node:assert/strict";
+import { execFile } from "node:child_process";
+import { cp, mkdir, readFile, writeFile } from "node:fs/promises";
+import { join, resolve } from "node:path";
+import type { TestContext } from "node:test";
+import { promisify } from "node:util";
+import { mounted } from "./mounts.ts";
+import { packageFromSources } from "./samples.ts";
+import { cliCommand, temporaryFolder, withoutSettings } from "./service.ts";
+
+// What pages tell a reader to type is run as it stands there: as root of a namespace with folders of the system and a network of its own, in a
+// folder like a clone after the build.
+
+export const root = resolve(import.meta.dirname, "../..");
+
+/** The blocks of shell of a page by section, in order. */
+export async function sections(page: string): Promise<ReadonlyMap<string, readonly string[]>> {
+  const text = await readFile(join(root, page), "utf8");
+  // A line of a block that begins with # is none of these.
+  const all = text.split(/^#{1,3} (?=\S.*\n\n)/m).slice(1);
+  return new Map(
+    all.map((section) => {
+      const [title = ""] = section.split("\n", 1);
+      const blocks = [...section.matchAll(/^( *)```sh\n([^]*?)^ *```$/gm)];
+      return [title, blocks.map(([, indent = "", block = ""]) => block.replaceAll(new RegExp(`^${indent}`, "gm"), ""))];
+    }),
+  );
+}
+
+export interface Stage {
+  /** Folders with programs that come before those of the system. */
+  readonly programs: readonly string[];
+  readonly env?: Readonly<Record<string, string>>;
+  /** The network of the system: for servers that were started outside. */
+  readonly isOnNetwork?: boolean;
+}
+
+/** Runs lines of shell, until one of them fails. `state` is a folder that they know as $STATE, `clone` that in which they run. */
+export async function runBlocks(
+  t: TestContext,
+  lines: readonly string[],
+  { programs, env = {}, isOnNetwork = false }: Stage,
+): Promise<{ readonly stdout: string; readonly state: string }> {
+  const folder = await temporaryFolder(t);
+  const [clone, state, etc] = [join(folder, "clone"), join(folder, "state"), join(folder, "etc")];
+  for (const made of [join(clone, "dist/bin"), join(clone, "scripts"), state, etc])
+    await mkdir(made, { recursive: true });
+  for (const part of ["ops", "examples/docs"]) await cp(join(root, part), join(clone, part), { recursive: true });
+  await packageFromSources(clone);
+  const real = `#!/bin/sh\nexec ${cliCommand.join(" ")} "$@"\n`;
+  await writeFile(join(clone, "dist/bin/jwksd"), real, { mode: 0o755 });
+  const buildImage = "#!/bin/sh\ninstall -m 755 dist/bin/jwksd /usr/local/bin/jwksd\n";
+  await writeFile(join(clone, "scripts/build-image"), buildImage, { mode: 0o755 });
+  const own = [
+    `cp -R /etc/. ${etc} 2>/dev/null || true; mount --bind ${etc} /etc`,
+    "for each in /usr/local/bin /var/lib /run /srv; do mount -t tmpfs tmpfs $each; done",
+    ...(isOnNetwork ? [] : ["ip link set lo up"]),
+    `cd ${clone}`,
+  ];
+  const script = join(folder, "script");
+  await writeFile(script, lines.join("\n"));
+  const namespaces = [...(isOnNetwork ? [] : ["-n"]), "--pid", "--fork", "--kill-child", "--mount-proc"];
+  const [command, ...args] = mounted(own.join("; "), folder, namespaces);
+  const path = [...programs.map((each) => join(root, each)), "/usr/local/bin", process.env["PATH"]].join(":");
+  const { stdout } = await promisify(execFile)(command, [...args, "bash", "-eux", script], {
+    env: { ...withoutSettings(process.env), ROOT: root, CLONE: clone, STATE: state, PATH: path, ...env },
+  }).catch((error: { readonly stdout: string; readonly stderr: string }) =>
+    assert.fail(`a block failed\n${error.stdout.slice(-1_000)}\n${error.stderr.slice(-1_000)}`),
+  );
+  return { stdout, state };
+}
