@@ -13,7 +13,7 @@ import { type Op, type Settings, startOp } from "./op.ts";
 import { Interrupted, type Issued, Refused, createUser } from "./users.ts";
 import { createWatch } from "./verifiers.ts";
 
-const rotations = soak(15, 1);
+const rotations = soak(8, 1);
 /** Less than the clocks may differ, because the processes go on one after the other, and than a token lives. */
 const stepMs = 3_300_000;
 const policy = {

@@ -23,7 +23,7 @@ const get = "GET /jwks HTTP/1.1\r\nHost: op.example\r\n\r\n";
 // How much memory a process has is read from /proc.
 const skip = process.platform !== "linux";
 
-const requests = soak(100_000);
+const requests = soak(30_000, 10_000);
 /** The heap of the executable takes no limit, and is collected later. */
 const mostMegabytes = binary === undefined ? { after: 12, unread: 150 } : { after: 48, unread: 350 };
 

@@ -4,7 +4,7 @@ import { exportJWK, generateKeyPair } from "jose";
 import { soak } from "../support/soak.ts";
 import { Run, hour } from "./run.ts";
 
-const rotations = soak(20, 2);
+const rotations = soak(5, 2);
 
 async function newKey(): Promise<object> {
   const { privateKey } = await generateKeyPair("ES256", { extractable: true });

@@ -9,7 +9,7 @@ import { Run, hour } from "./run.ts";
 
 // Users of a real oidc-provider, whose keys are managed. What they meet without jwksd is in by-hand.test.ts.
 
-const rotations = soak(20, 2);
+const rotations = soak(8, 2);
 
 const lanes = [
   { where: "in the store", hsm: false, skip: false as string | false },

@@ -68,7 +68,7 @@ test("a folder is whole at any instant, and after kill -9 at any instant", async
   const look = (isStill: boolean): number =>
     checkPair(read, ({ isShort }) => !isStill || !isShort || existsSync(marker));
   let newest = -1;
-  for (let round = 0; round < (isSoak ? 60 : 1); round += 1) {
+  for (let round = 0; round < (isSoak ? 30 : 1); round += 1) {
     const publisher = await begin(t, folder, newest + 1);
     await readAndKill(publisher, Math.random() * 25, () => look(false));
     const number = look(true);
@@ -102,7 +102,7 @@ test("a bucket is whole after kill -9 at any instant", async (t) => {
   const isShortShown = ({ isShort }: { readonly isShort: boolean }): boolean =>
     !isShort || stub.objects.get("jwks")?.cacheControl === "public, max-age=300, must-revalidate";
   let newest = -1;
-  for (let round = 0; round < (isSoak ? 30 : 1); round += 1) {
+  for (let round = 0; round < (isSoak ? 15 : 1); round += 1) {
     const publisher = await begin(t, stub.url, newest + 1);
     await readAndKill(publisher, 20 + Math.random() * 50, () => checkPair(read, isShortShown));
     newest = Math.max(newest, checkPair(read, isShortShown));
