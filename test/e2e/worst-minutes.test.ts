@@ -259,7 +259,7 @@ test("the lease of a process that was killed is not taken for that of the one th
   const second = await startServiceProcess(t, ["--data", data, "--replica-name", "vm"]);
   const { stdout } = await runCli(t, ["replicas", "--data", data]);
   const [, one = "", other = ""] =
-    /\nvm \((\w{8})\).*\n {2}publishes only\nvm \((\w{8})\).*\n {2}publishes only\n {2}the last seen of this name\n/.exec(
+    /\nvm \((\w{8})\).*\n {2}publishes; it is not set up to sign\nvm \((\w{8})\).*\n {2}publishes; it is not set up to sign\n {2}the last seen of this name\n/.exec(
       stdout,
     ) ?? [];
   assert.ok(one !== "" && other !== "" && one !== other, stdout);

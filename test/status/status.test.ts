@@ -291,7 +291,7 @@ test("a replica that signs with no key says why, as far as it is known", () => {
     [{ settings: { signs: true }, publishes: 7, signsWith: ["now"] }, "signs", /<code>now<\/code>/],
     [{ settings: { signs: true }, publishes: 7 }, "fenced", /fenced: it may not sign now/],
     [{ settings: { signs: true }, publishes: 0 }, "joins", /has just joined/],
-    [{ settings: { signs: false }, publishes: 7 }, "publishes only", />publishes only</],
+    [{ settings: { signs: false }, publishes: 7 }, "publishes only", />publishes; it is not set up to sign</],
     [{ settings: {}, publishes: 7 }, "unknown", /signs with nothing/],
   ];
   for (const [said, signing, shown] of rows) {

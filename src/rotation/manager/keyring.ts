@@ -61,10 +61,12 @@ export type Keyring = ReturnType<typeof createKeyring>;
 function checkAllHave(id: string, { leases }: Seen): void {
   const behind = withoutWrappingKey(leases, id);
   if (behind.length === 0) return;
-  const names = behind.map(({ name, until }) => `"${printable(name)}" (its lease ends at ${timeText(until)})`);
+  const names = behind.map(
+    ({ name, id, until }) => `"${printable(name)}" (id ${id}; its lease ends at ${timeText(until)})`,
+  );
   throw new StateError(
     "ERR_TRANSITION",
-    `nothing was changed: a change puts the store under the wrapping key ${id}, and these replicas do not say that they have it: ${names.join(", ")}; add it there behind the present one, restart them, and run this again, or wait for the leases of those that do not run any more`,
+    `nothing was changed: a change puts the store under the wrapping key ${id}, and these replicas do not say that they have it: ${names.join(", ")}; add it there behind the present one, and restart them; if one does not run any more, wait for the end of its lease, or put the present wrapping key first here until then`,
   );
 }
 

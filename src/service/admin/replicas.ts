@@ -139,7 +139,7 @@ function signingOf(lease: Lease): ReplicaStatus["signing"] {
 
 /** What it means that a replica signs with no key. */
 export const unsignedTexts = {
-  "publishes only": "publishes only",
+  "publishes only": "publishes; it is not set up to sign",
   joins: "has just joined, and signs with nothing yet",
   fenced: "fenced: it may not sign now, and its log and /readyz say why",
   unknown: "signs with nothing",
