@@ -74,7 +74,7 @@ describe("three managers with one store act as one", () => {
     await assert.rejects(world.until(early.manager.rotate({ now: true })), {
       code: "ERR_TRANSITION",
       message:
-        /^nothing was changed: .* these replicas do not say that they have it: "jwksd" \(id [^;]+; its lease ends at .*; add it there/,
+        /^nothing was changed: .* these replicas do not say that they have it: "jwksd" \([^;]+; its lease ends at .*; add it there/,
     });
     await world.stop(before);
     await world.passTo(91 * day);

@@ -58,15 +58,15 @@ interface Destroyed {
 export type Keyring = ReturnType<typeof createKeyring>;
 
 /** A replica that lacks the wrapping key of the next commit could read the store no more. @throws StateError `ERR_TRANSITION` */
-function checkAllHave(id: string, { leases }: Seen): void {
-  const behind = withoutWrappingKey(leases, id);
+function checkAllHave(wrappingKey: string, { leases }: Seen): void {
+  const behind = withoutWrappingKey(leases, wrappingKey);
   if (behind.length === 0) return;
   const names = behind.map(
-    ({ name, id, until }) => `"${printable(name)}" (id ${id}; its lease ends at ${timeText(until)})`,
+    ({ name, id, until }) => `"${printable(name)}" (${id.slice(0, 8)}; its lease ends at ${timeText(until)})`,
   );
   throw new StateError(
     "ERR_TRANSITION",
-    `nothing was changed: a change puts the store under the wrapping key ${id}, and these replicas do not say that they have it: ${names.join(", ")}; add it there behind the present one, and restart them; if one does not run any more, wait for the end of its lease, or put the present wrapping key first here until then`,
+    `nothing was changed: a change puts the store under the wrapping key ${wrappingKey}, and these replicas do not say that they have it: ${names.join(", ")}; add it there behind the present one, and restart them; if one does not run any more, wait for the end of its lease, or put the present wrapping key first here until then`,
   );
 }
 
