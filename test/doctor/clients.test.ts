@@ -27,7 +27,7 @@ const rowsAbout = (names: readonly string[], all: readonly Row[], columns: reado
 
 const rerun = "run: node test/doctor/table.ts";
 
-describe("verifiers fail at each finding as src/doctor/verifiers/verified.ts says", { timeout: 300_000 }, () => {
+describe("verifiers fail at each finding as src/doctor/verifiers/verified.ts says", () => {
   let servers: Awaited<ReturnType<typeof startServers>>;
   before(async () => void (servers = await startServers()));
   after(() => servers.stop());

@@ -9,7 +9,7 @@ import { checkSite } from "./site-chromium.ts";
 import { checkTrust } from "./trust-chromium.ts";
 
 // One browser for all, because a start takes a second of CPU time. What must know nothing of the others has a context of its own.
-describe("in Chromium", { skip: skipWithout("chromium-headless-shell"), timeout: 120_000 }, () => {
+describe("in Chromium", { skip: skipWithout("chromium-headless-shell") }, () => {
   let browser: Browser;
   before(async () => {
     browser = await startBrowser();

@@ -56,7 +56,7 @@ function bent(text: string, random: (below: number) => number): string {
   return changed;
 }
 
-test(`${requests} bent requests: none is let through`, { timeout: 3_600_000 }, async (t) => {
+test(`${requests} bent requests: none is let through`, async (t) => {
   const random = randomOf(20_261_123);
   const pick = <T>(list: readonly T[]): T => list[random(list.length)] as T;
   const clock = simulatedClock();

@@ -34,7 +34,7 @@ after(async () => {
   assert.equal(shared.errors(), "");
 });
 
-describe("robustness:", { timeout: 600_000, concurrency: true }, () => {
+describe("robustness:", { concurrency: true }, () => {
   test(`${requests} random and mutated requests`, { skip }, async (t) => {
     const seed = Number(process.env["SEED"] ?? randomInt(2 ** 31));
     const service = await start(t, littleRoom);

@@ -9,7 +9,6 @@ import { sendToken, startWorkerd, workerdVerifier } from "../support/verifier-wo
 
 type MakeVerifier = (t: TestContext, op: RotatingOp, state?: unknown) => Verifier;
 
-const timeout = 30_000;
 const swaps = soak(50);
 
 const run =
@@ -28,18 +27,14 @@ const recent = "2026-10-01";
 const old = "2025-08-06";
 
 for (const [name, makeVerifier] of runtimes) {
-  test(
-    `${name}: ${swaps} swaps, no valid token refused, at most one refetch per swap; a cold start`,
-    { timeout },
-    async (t) => {
-      await liveThrough(t, makeVerifier);
-    },
-  );
+  test(`${name}: ${swaps} swaps, no valid token refused, at most one refetch per swap; a cold start`, async (t) => {
+    await liveThrough(t, makeVerifier);
+  });
 }
 
 for (const compatibilityDate of [old, recent]) {
   for (const madeBy of ["module", "first request"] as const) {
-    test(`workerd of ${compatibilityDate}, key set made by the ${madeBy}: the same`, { timeout }, async (t) => {
+    test(`workerd of ${compatibilityDate}, key set made by the ${madeBy}: the same`, async (t) => {
       const op = await liveThrough(t, (t, op, state) => workerdVerifier(t, op, { compatibilityDate, madeBy, state }));
       // By this workerd tells Cloudflare's cache, the one that is between a worker and its provider.
       assert.equal(op.requests.at(-1)?.headers.pragma, compatibilityDate === old ? undefined : "no-cache");
@@ -62,7 +57,7 @@ async function liveThrough(t: TestContext, makeVerifier: MakeVerifier): Promise<
 }
 
 describe("workerd ends with a request what it has begun", { concurrency: 3 }, () => {
-  test("a stale set is revalidated before the answer that it gives", { timeout }, async (t) => {
+  test("a stale set is revalidated before the answer that it gives", async (t) => {
     const { op, url } = await startAged(t, 3_700);
     await op.publish(1);
     await sendToken(url, await tokenOf(op, 0));
@@ -71,20 +66,16 @@ describe("workerd ends with a request what it has begun", { concurrency: 3 }, ()
     assert.equal(op.requests.length, reached, "the new key is there already");
   });
 
-  test(
-    "an answer does not wait long for that, and what it leaves behind is in nobody's way",
-    { timeout },
-    async (t) => {
-      const { op, url } = await startAged(t, 3_700);
-      await op.publish(1);
-      const release = op.hold();
-      await sendToken(url, await tokenOf(op, 0));
-      release();
-      await sendToken(url, await tokenOf(op, 1));
-    },
-  );
+  test("an answer does not wait long for that, and what it leaves behind is in nobody's way", async (t) => {
+    const { op, url } = await startAged(t, 3_700);
+    await op.publish(1);
+    const release = op.hold();
+    await sendToken(url, await tokenOf(op, 0));
+    release();
+    await sendToken(url, await tokenOf(op, 1));
+  });
 
-  test("nothing is asked for ahead of the end, which would be in everybody's way", { timeout }, async (t) => {
+  test("nothing is asked for ahead of the end, which would be in everybody's way", async (t) => {
     const { op, url } = await startAged(t, 3_550);
     await op.publish(1);
     const release = op.hold();
@@ -93,7 +84,7 @@ describe("workerd ends with a request what it has begun", { concurrency: 3 }, ()
     await sendToken(url, await tokenOf(op, 1));
   });
 
-  test("a request that gives up leaves nobody waiting for ever", { timeout }, async (t) => {
+  test("a request that gives up leaves nobody waiting for ever", async (t) => {
     const op = await startProvider(t);
     const url = await startWorkerd(t, op, { compatibilityDate: recent, timeoutMs: 500 });
     await sendToken(url, await tokenOf(op, 0));

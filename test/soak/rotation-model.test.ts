@@ -750,7 +750,7 @@ test("the laws of rotation hold through every history", () => {
         for (const step of steps) world.take(step);
       },
     ),
-    { numRuns: soak(10_000) },
+    { numRuns: soak(3_000, 1_000) },
   );
   // The histories come by everything that there is to see.
   const everything = [

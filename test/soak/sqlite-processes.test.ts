@@ -15,7 +15,7 @@ import { soak } from "../support/soak.ts";
 import { type Child, endChild, startChild } from "../store/processes.ts";
 import { checkSteps } from "../store/steps.ts";
 
-const rounds = soak(200);
+const rounds = soak(60, 20);
 
 test(`of two processes that race on one file, exactly one wins each of ${rounds} rounds`, async (t) => {
   const path = join(await temporaryFolder(t), "store.db");
@@ -43,7 +43,7 @@ test(`of two processes that race on one file, exactly one wins each of ${rounds}
   assert.deepEqual((await store.events()).map(({ kid }) => kid).toReversed(), winners);
 });
 
-const [files, killsPerFile, lanes] = [soak(60), 5, 2];
+const [files, killsPerFile, lanes] = [soak(20, 6), 5, 2];
 const endure = async (): Promise<void> => {
   const folder = await mkdtemp(join(tmpdir(), "jwksd-test-"));
   const path = join(folder, "store.db");

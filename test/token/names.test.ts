@@ -94,7 +94,7 @@ test("a verifier in Go takes the last of both, which is why", { skip }, async ()
   );
 });
 
-test("whatever is signed, a verifier in Go reads as it was meant", { skip, timeout: 120_000 }, async (t) => {
+test("whatever is signed, a verifier in Go reads as it was meant", { skip }, async (t) => {
   const letters = Array.from("ſKİıßSUABIXPEDTYkdtyp\u0307");
   const near = fc
     .tuple(fc.constantFrom(...claimNames, "kid", "typ", "alg"), fc.nat(2), fc.constantFrom(...letters))
