@@ -63,6 +63,7 @@ export async function runBlocks(
   const [command, ...args] = mounted(own.join("; "), folder, namespaces);
   const path = [...programs.map((each) => join(root, each)), "/usr/local/bin", process.env["PATH"]].join(":");
   const { stdout } = await promisify(execFile)(command, [...args, "bash", "-eux", script], {
+    signal: t.signal,
     env: { ...withoutSettings(process.env), ROOT: root, CLONE: clone, STATE: state, PATH: path, ...env },
   }).catch((error: { readonly stdout: string; readonly stderr: string }) =>
     assert.fail(`a block failed\n${error.stdout.slice(-1_000)}\n${error.stderr.slice(-1_000)}`),
