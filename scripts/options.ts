@@ -125,6 +125,8 @@ const shapeTexts = shapes.map((name) => {
 
 process.stdout.write(`# Options
 
+These are the options of the library. Those of \`jwksd serve\` and the commands are in \`jwksd help serve\` and [The service](service.md).
+
 Where an option is not required, \`null\` and \`undefined\` mean that it is not given. An unknown option and a wrong value are a \`ConfigError\`.
 
 ${sections.join("\n")}

@@ -78,6 +78,7 @@ const samples: Readonly<Record<SettingName, Sample>> = {
 describe("a flag wins over the environment, the environment over the file, the file over the default", () => {
   for (const name of names) {
     test(name, async (t) => {
+      assert.ok(Object.hasOwn(samples, name), `samples has no row "${name}"`);
       const { flag, variable, member } = samples[name];
       const configFile = join(await temporaryFolder(t), "jwksd.json");
       await writeFile(configFile, JSON.stringify({ [name]: member }));

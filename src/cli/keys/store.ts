@@ -7,7 +7,7 @@ import type { WrappingKeys } from "../../rotation/custody/wrapping.ts";
 import { runningLeases } from "../../service/admin/replicas.ts";
 import { isPermanent, permanentMs } from "../../rotation/rules/permanent-lease.ts";
 import { createCommandLog } from "../../service/config/log.ts";
-import { openStore, ownerOf, wrappingKeysOf } from "../../service/config/open-store.ts";
+import { openStore, ownerOf, storePath, wrappingKeysOf } from "../../service/config/open-store.ts";
 import type { Settings } from "../../service/config/setting-definitions.ts";
 import { checkStore } from "../../service/config/settings.ts";
 import { pendingMigration } from "../../rotation/store/postgres/pending-migration.ts";
@@ -55,8 +55,9 @@ Examples:
 }
 
 async function migrateStore(io: Io, flags: Flags): Promise<void> {
-  const { store } = await settingsFrom(io, { ...flags });
-  if (store === undefined || store.startsWith("sqlite:")) {
+  const settings = await settingsFrom(io, { ...flags });
+  const { store = "" } = settings;
+  if (storePath(settings) !== undefined) {
     throw new ConfigError(
       "ERR_OPTION_INVALID",
       "--store must name a PostgreSQL database; a SQLite store is updated when it is opened",

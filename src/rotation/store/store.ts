@@ -118,6 +118,7 @@ export interface Snapshot extends Committed {
 
 /** What every method of a store takes. */
 export interface StoreCall {
+  /** Once it has aborted, the method rejects with its reason. If it has aborted before the call, nothing is done. */
   readonly signal?: AbortSignal | undefined;
 }
 
@@ -161,8 +162,8 @@ export interface KeyStore {
   /**
    * Makes a lease of a replica that publishes nothing yet. It lasts `forMs` milliseconds from now.
    *
-   * @throws StoreError `ERR_STORE_CONFLICT`: there is a lease with this id
-   * @throws ConfigError `ERR_OPTION_INVALID`: a member breaks its rule
+   * @throws StoreError `ERR_STORE_CONFLICT`: there is a lease with this id, or there was one that has ended
+   * @throws ConfigError `ERR_OPTION_INVALID`: a member breaks its rule, or `forMs` is less than 1
    */
   join(lease: NewLease, forMs: number, options?: StoreCall): Promise<void>;
   /**
@@ -173,6 +174,7 @@ export interface KeyStore {
    * changed, and the lease counts as ended. Default: the next number
    * @returns the revision of the store
    * @throws StoreError `ERR_LEASE_ENDED`: the lease has ended; join with a new id
+   * @throws ConfigError `ERR_OPTION_INVALID`: as for `join`
    * @throws StoreError `ERR_STORE_CONFLICT` (`retryable`): the store is at another revision than `ifRevision`
    */
   renew(lease: LeaseSeen, forMs: number, options?: RenewOptions): Promise<number>;
@@ -192,5 +194,6 @@ export interface KeyStore {
    * may call back.
    */
   watch(onChange: () => void, options: { readonly signal: AbortSignal }): void;
+  /** May be called again. Afterwards nobody is called back, and every other method throws `ERR_STORE_UNAVAILABLE`. */
   close(): Promise<void>;
 }
