@@ -2,7 +2,6 @@ import { after, before, describe } from "node:test";
 import type { Browser } from "playwright-core";
 import { startBrowser } from "../support/browser.ts";
 import { skipWithout } from "../support/parts.ts";
-import { soak } from "../support/soak.ts";
 import { checkPage } from "./page-chromium.ts";
 import { checkRotation } from "./rotation-chromium.ts";
 import { checkSite } from "./site-chromium.ts";
@@ -18,6 +17,6 @@ describe("in Chromium", { skip: skipWithout("chromium-headless-shell") }, () => 
 
   checkPage(() => browser);
   checkSite(() => browser);
-  checkRotation(() => browser, soak(50));
+  checkRotation(() => browser, 8);
   checkTrust(() => browser);
 });

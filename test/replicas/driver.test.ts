@@ -33,7 +33,7 @@ const modes: Readonly<Record<string, Mode>> = {
 };
 
 /** How many runs there are of each mode, how long each is, and how many keys become active in them at least. */
-const [seeds, forMs, least] = isSoak ? [4, 14 * hour, 8] : [1, 8 * hour, 1];
+const [seeds, forMs, least] = isSoak ? [2, 14 * hour, 3] : [1, 8 * hour, 1];
 
 const real = await codeWith("nothing");
 

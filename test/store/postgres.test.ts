@@ -17,7 +17,6 @@ import { part, skipWithout } from "../support/parts.ts";
 import { type PostgresServer, startPostgres, startStandby } from "../support/postgres.ts";
 import { committed, eventOf, tombstone } from "../../src/testing/records.ts";
 import { eventually, freePort, temporaryFolder } from "../support/service.ts";
-import { soak } from "../support/soak.ts";
 import { World, issuer, seen } from "../manager/world.ts";
 import { endChild, startChild } from "./processes.ts";
 import { checkSteps } from "./steps.ts";
@@ -409,7 +408,7 @@ describe("the store in PostgreSQL", { skip }, () => {
       assert.deepEqual(server.sql("SELECT version FROM jwksd.schema_version", name), ["2"]);
     });
 
-    const starts = soak(20, 8);
+    const starts = 8;
 
     test(`${starts} first starts at once make one schema`, async (t) => {
       const url = server.url(database());
