@@ -14,7 +14,7 @@ import type { Flags } from "./keys/open-keys.ts";
 import { handleSignals } from "./signals.ts";
 import { addSettings, settingsFrom, storeSettings } from "./settings-options.ts";
 
-const settingNames: readonly SettingName[] = [
+const publishSettings: readonly SettingName[] = [
   "issuer",
   "mountPrefix",
   "jwksPath",
@@ -50,7 +50,7 @@ export function publishCommand(io: Io): Command {
     .option("--purge-command <command>", "run after something was written, to clear a CDN; JWKSD_URLS has the URLs")
     .option("--wait <seconds>", "without --follow, how long to try until it can be read back", waitSeconds, 30)
     .option("--json", "print JSON; with --follow, a line each time");
-  return addSettings(command, settingNames)
+  return addSettings(command, publishSettings)
     .addHelpText(
       "after",
       `

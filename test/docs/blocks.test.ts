@@ -1,10 +1,14 @@
 import assert from "node:assert/strict";
+import { readFile } from "node:fs/promises";
+import { join } from "node:path";
 import { type TestContext, describe, test } from "node:test";
 import { pages } from "../../scripts/samples.ts";
 import { skipWithoutMounts } from "../support/mounts.ts";
-import { runBlocks, sections } from "../support/page-blocks.ts";
+import { root, runBlocks, sections } from "../support/page-blocks.ts";
 import { skipWithout } from "../support/parts.ts";
 import { startPostgres } from "../support/postgres.ts";
+import { soak } from "../support/soak.ts";
+import { skipWithoutPkcs11 } from "../support/softhsm.ts";
 
 // The blocks of the pages, as they stand there, each after what its section says has happened.
 
@@ -15,6 +19,7 @@ interface Act {
   readonly page: string;
   readonly script: Script;
   readonly needs?: readonly string[];
+  readonly skip?: string | false;
   /** Starts a server on the network of the system, which the script uses then, and gives the variables that name it. */
   readonly start?: (t: TestContext) => Promise<Readonly<Record<string, string>>>;
 }
@@ -32,8 +37,14 @@ const placeholder = /(?<![\w$"-])(KID|OLD|KEY-URI|URI|PID)(?![\w".-])/g;
 
 const prelude = String.raw`
 export USER=root
+unset http_proxy https_proxy all_proxy HTTP_PROXY HTTPS_PROXY ALL_PROXY
+# An answer of 4xx or 5xx is a failure.
+printf 'fail-with-body\nsilent\nshow-error\n' >"$STATE/.curlrc"
+export CURL_HOME=$STATE
 kid() { jwksd keys --json | node -p "JSON.parse(fs.readFileSync(0)).keys.find(({ state }) => state === '$1').kid"; }
 refused() { ! "$@" 2>"$STATE/refusal" && grep "$code" "$STATE/refusal"; }
+# Waits until a command that was started last has come to something.
+until_done() { until "$@" 2>/dev/null; do kill -0 $!; sleep 0.05; done; }
 # A key that jwksd has not made.
 pem() { openssl genpkey -algorithm EC -pkeyopt ec_paramgen_curve:P-256 -out "$1"; chmod 600 "$1"; }
 # https://login.example.com, at an address that is public as far as anybody here can tell, which does what $1 says.
@@ -43,7 +54,7 @@ on_https() {
   printf '%s\n' '{ skip_install_trust' 'admin off' '}' \
     'login.example.com { tls internal' "$1" '}' >Caddyfile
   XDG_DATA_HOME=$PWD HOME=$PWD caddy run --config Caddyfile >caddy.log 2>&1 &
-  until cp caddy/pki/authorities/local/root.crt ca.pem 2>/dev/null; do sleep 0.05; done
+  until_done cp caddy/pki/authorities/local/root.crt ca.pem
   export CURL_CA_BUNDLE=$PWD/ca.pem NODE_EXTRA_CA_CERTS=$PWD/ca.pem
 }
 with_softhsm() {
@@ -62,7 +73,7 @@ const acts: readonly Act[] = [
       unset JWKSD_WRAPPING_KEYS
       @ In an API
       @ As a service
-      curl --silent http://127.0.0.1:9900/jwks | grep '"kid"'
+      curl http://127.0.0.1:9900/jwks | grep '"kid"'
     `,
     needs: ["openssl"],
   },
@@ -72,7 +83,8 @@ const acts: readonly Act[] = [
       @ The service
       end-service
       @ Keys that jwksd manages
-      curl --silent http://127.0.0.1:9900/jwks | grep '"kid"'
+      wait $!
+      curl http://127.0.0.1:9900/jwks | grep '"kid"'
       ls /etc/jwksd/wrapping.key /var/lib/jwksd/keys.db
     `,
     needs: ["openssl"],
@@ -103,7 +115,8 @@ const acts: readonly Act[] = [
       leaked=$(kid active)
       KID() { echo "$leaked"; }
       @ A key has leaked
-      test "$(kid active)" != "$leaked"
+      now=$(kid active)
+      test "$now" != "$leaked"
       @ JwksdUpdateRefused
 
       # The restored store is the one before the revocation.
@@ -119,18 +132,21 @@ const acts: readonly Act[] = [
     script: String.raw`
       jwksd serve
       lost=$(kid active)
+      id=$(jwksd keys wrapping-keys --wrapping-key-file .jwksd/wrapping.key | grep -o '[A-Za-z0-9_-]\{43\}')
       KID() { echo "$lost"; }
       end-service
       openssl rand -base64 32 | tr '+/' '-_' >.jwksd/wrapping.key
       code=ERR_WRAPPING_KEY_MISSING
       refused jwksd serve
-      # It ends with 1, because nothing was verified.
-      set +e
+      # It ends with 1, because nothing was verified, and names the key.
+      ! {
       @ JwksdWrappingKeyMissing
-      set -e
+      } >said 2>&1
+      grep "$id" said
       @ A lost wrapping key
       jwksd serve
-      test "$(kid active)" != "$lost"
+      now=$(kid active)
+      test "$now" != "$lost"
     `,
     needs: ["openssl"],
   },
@@ -142,11 +158,15 @@ const acts: readonly Act[] = [
       sqlite3 .jwksd/keys.db "UPDATE keys SET record = json_set(record, '$.activatedAt', record->>'activatedAt' - 1)"
       code=ERR_STORE_NOT_AUTHENTIC
       refused jwksd serve
-      # They end with 1, because nothing was verified.
-      set +e
+      # What only looks ends with 1, because nothing was verified.
+      ! {
       @ JwksdStoreNotAuthentic
+      } >said 2>&1
+      grep "$code" said
+      set +e
       @ A store that is not authentic
       set -e
+      jwksd keys
       jwksd serve
     `,
     needs: ["sqlite3"],
@@ -176,7 +196,7 @@ const acts: readonly Act[] = [
     script: String.raw`
       on_https 'reverse_proxy 127.0.0.1:9900'
       jwksd serve --issuer https://login.example.com
-      curl --silent https://login.example.com/jwks >keys.json
+      curl https://login.example.com/jwks >keys.json
       TOKEN=$(jwksd token --claim sub=alice --aud api)
       printf '#!/bin/sh\necho "%s"\n' "$TOKEN" >get-token
       chmod +x get-token
@@ -194,7 +214,7 @@ const acts: readonly Act[] = [
     script: String.raw`
       @1 Try it
       node examples/docs/oidc-provider.mts >/dev/null &
-      until curl --silent http://localhost:3000/jwks; do sleep 0.05; done
+      until_done curl http://localhost:3000/jwks
       @2 Try it
       KID() { JWKSD_DATA=. kid announced; }
       @3 Try it
@@ -207,8 +227,8 @@ const acts: readonly Act[] = [
       pem key.pem
       KID() { echo now; }
       @ A PEM file behind a route
-      curl --silent http://127.0.0.1:9900/your/path | grep '"now"'
-      curl --silent --fail --unix-socket /run/jwksd/sign.sock http://localhost/readyz
+      curl http://127.0.0.1:9900/your/path | grep '"now"'
+      curl --unix-socket /run/jwksd/sign.sock http://localhost/readyz
       end-service
 
       pem old.pem
@@ -240,9 +260,9 @@ const acts: readonly Act[] = [
         -keyout /etc/jwksd/sign-tls/tls.key -out /etc/jwksd/sign-tls/tls.crt 2>/dev/null
       cp /etc/jwksd/sign-tls/tls.crt /etc/jwksd/sign-tls/ca.crt
       @ Without Unix sockets
-      curl --silent --insecure --cert /etc/jwksd/sign-tls/tls.crt --key /etc/jwksd/sign-tls/tls.key https://127.0.0.1:9902/readyz
+      curl --insecure --cert /etc/jwksd/sign-tls/tls.crt --key /etc/jwksd/sign-tls/tls.key https://127.0.0.1:9902/readyz
       @ Restarts, overload and rotations
-      for each in a b; do curl --silent --fail --unix-socket /run/jwksd/$each.sock http://localhost/readyz; done
+      for each in a b; do curl --unix-socket /run/jwksd/$each.sock http://localhost/readyz; done
     `,
     needs: ["openssl"],
   },
@@ -257,7 +277,7 @@ const acts: readonly Act[] = [
       KEY_URI() { echo "pkcs11:token=jwksd;object=login?module-path=/usr/lib/softhsm/libsofthsm2.so&pin-source=$PWD/pin"; }
       @ Keys in HSMs and key services
     `,
-    needs: ["softhsm2-util", "pkcs11-tool"],
+    skip: skipWithoutPkcs11("pkcs11-tool"),
   },
   {
     page: "docs/operations.md",
@@ -279,13 +299,14 @@ const acts: readonly Act[] = [
       jwksd serve
       @ JwksdSignerFailing
       test "$(URI)" = null
-      # The second command is in the place of the first.
-      set +e
+      # The second command is in the place of the first, and is refused after it.
+      ! kid announced
+      ! {
       @ JwksdNoSuccessor
-      set -e
-      kid announced
+      } >said 2>&1
+      jwksd keys --json | jq --exit-status '.keys[] | select(.state == "announced").uri'
     `,
-    needs: ["softhsm2-util", "jq"],
+    skip: skipWithoutPkcs11("jq"),
   },
   {
     page: "docs/store-postgres.md",
@@ -301,7 +322,7 @@ const acts: readonly Act[] = [
       end-service
       @ Move the keys of a SQLite store
     `,
-    needs: ["initdb", "openssl"],
+    needs: ["initdb", "psql", "openssl"],
     start: startDatabase,
   },
   {
@@ -328,13 +349,14 @@ const acts: readonly Act[] = [
     script: String.raw`
       jwksd serve
       @ Metrics
+      curl http://127.0.0.1:9901/metrics | grep '^jwksd_'
     `,
   },
 ];
 
 /** Sections whose blocks are not run here: the test that runs them, or why nobody does. */
 const elsewhere: Readonly<Record<string, Readonly<Record<string, string>>>> = {
-  "README.md": { "Try it": ".ci/run and test/ops/scripts.test.ts" },
+  "README.md": { "Try it": "test/ops/scripts.test.ts" },
   "CONTRIBUTING.md": { Contributing: ".ci/run" },
   "docs/better-auth.md": { "Take over the present keys": "test/docs/better-auth.test.ts" },
   "docs/install.md": {
@@ -350,7 +372,7 @@ const elsewhere: Readonly<Record<string, Readonly<Record<string, string>>>> = {
   "docs/oidc-provider.md": { "The keys you have": "test/docs/oidc-provider.test.ts" },
   "docs/operations.md": { JwksdClockOff: "asks systemd" },
   "docs/publish.md": { "A bucket": "test/publish, with a stub of S3" },
-  "docs/sign-socket.md": { Kubernetes: "test/sign-server/grpc.test.ts" },
+  "docs/sign-socket.md": { Kubernetes: "test/sign-server/kubernetes.test.ts" },
   "docs/signers.md": {
     "Using them": "needs a key service; test/signer, with stubs",
     "AWS KMS": "needs an account",
@@ -369,35 +391,50 @@ const elsewhere: Readonly<Record<string, Readonly<Record<string, string>>>> = {
   },
 };
 
-const sectionsOf = (script: Script): string[] =>
-  Array.from(script.matchAll(/@\d* (.+)$/gm), ([, section = ""]) => section);
+const marker = /^ *@(\d*) (.+)$/gm;
 
-/** The lines of a script, with the blocks that they name. */
-function withBlocks(script: Script, blocks: ReadonlyMap<string, readonly string[]>): string {
-  return script.replaceAll(/^ *@(\d*) (.+)$/gm, (_, number: string, section: string) => {
-    const all = blocks.get(section);
-    assert.ok(all !== undefined && all.length > 0, `no section "${section}" with blocks`);
-    const named = number === "" ? all : [all[Number(number) - 1] ?? assert.fail(`${section} has no block ${number}`)];
-    return named.join("\n").replaceAll(placeholder, (word) => `"$(${word.replace("-", "_")})"`);
-  });
+/** The blocks that a line of a script names. */
+function named(blocks: ReadonlyMap<string, readonly string[]>, number: string, section: string): readonly string[] {
+  const all = blocks.get(section);
+  assert.ok(all !== undefined && all.length > 0, `no section "${section}" with blocks`);
+  return number === "" ? all : [all[Number(number) - 1] ?? assert.fail(`${section} has no block ${number}`)];
 }
 
-test("each section with blocks is run, here or elsewhere", async () => {
+test("each block is run, here or elsewhere", async () => {
   for (const page of pages) {
-    const withBlocks = [...(await sections(page))].flatMap(([title, blocks]) => (blocks.length > 0 ? [title] : []));
-    const here = acts.filter((act) => act.page === page).flatMap(({ script }) => sectionsOf(script));
-    const known = new Set([...here, ...Object.keys(elsewhere[page] ?? {})]);
-    assert.deepEqual(withBlocks.toSorted(), [...known].toSorted(), page);
+    const blocks = await sections(page);
+    const scripts = acts.filter((act) => act.page === page).map(({ script }) => script);
+    const run = new Set(
+      [...scripts.join("\n").matchAll(marker)].flatMap(([, number = "", section = ""]) =>
+        named(blocks, number, section),
+      ),
+    );
+    const others = [...blocks].filter(([, blocks]) => !blocks.every((block) => run.has(block)));
+    const known = elsewhere[page] ?? {};
+    assert.deepEqual(others.map(([title]) => title).toSorted(), Object.keys(known).toSorted(), page);
+    for (const [title, where] of Object.entries(known)) {
+      if (!where.endsWith(".test.ts")) continue;
+      const text = await readFile(join(root, where), "utf8");
+      if (page === "docs/install.md" && where.startsWith("test/ops")) assert.ok(text.includes(`"${title}"`), title);
+    }
   }
 });
 
-const skip = skipWithoutMounts("the blocks of the pages") || skipWithout("ip", "curl");
+const isSkipped = skipWithoutMounts("the blocks of the pages") || skipWithout("ip", "curl");
 
-describe("the blocks of a page work as they stand", { skip }, () => {
-  for (const { page, script, needs = [], start } of acts)
-    test(`${page}: ${sectionsOf(script)[0]}`, { skip: skipWithout(...needs), timeout: 120_000 }, async (t) => {
-      const lines = withBlocks(script, await sections(page));
+// Each command is a process: npm run soak runs all of them.
+describe("the blocks of a page work as they stand", { skip: isSkipped }, () => {
+  for (const { page, script, needs = [], skip = false, start } of acts.slice(0, soak(acts.length))) {
+    const first = /@\d* (.+)/.exec(script)?.[1];
+    test(`${page}: ${first}`, { skip: skipWithout(...needs) || skip }, async (t) => {
+      const blocks = await sections(page);
+      const lines = script.replaceAll(marker, (_, number: string, section: string) =>
+        named(blocks, number, section)
+          .join("\n")
+          .replaceAll(placeholder, (word) => `"$(${word.replace("-", "_")})"`),
+      );
       const stage = start === undefined ? {} : { env: await start(t), isOnNetwork: true };
       await runBlocks(t, [prelude, lines], { ...stage, programs: ["test/docs/stand-ins"] });
     });
+  }
 });

@@ -21,7 +21,7 @@ async function run(t: TestContext, section: string, lines = "") {
   return runBlocks(t, [...blocks, lines], { programs: ["test/ops/stand-ins"] });
 }
 
-describe("the blocks of docs/install.md work as they stand", { skip, timeout: 120_000 }, () => {
+describe("the blocks of docs/install.md work as they stand", { skip }, () => {
   test("systemd: the service answers; commands read its store; after that, a lost store is refused", async (t) => {
     t.diagnostic(`NOT TESTED with the real ones: ${standIns.join(", ")}`);
     const { stdout } = await run(

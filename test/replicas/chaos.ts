@@ -5,6 +5,7 @@ import type { KeyRecord } from "../../src/rotation/store/store.ts";
 import { type Cuttable, cuttable } from "../support/cuttable.ts";
 import { type PostgresServer, startPostgres, startStandby } from "../support/postgres.ts";
 import { eventually } from "../support/service.ts";
+import { isSoak } from "../support/soak.ts";
 import { type Random, randomOf } from "./machine.ts";
 import type { Asked, Config, Said } from "./replica-child.ts";
 
@@ -244,7 +245,7 @@ export async function live(options: ChaosOptions): Promise<Report> {
       for (const { child } of by) send(child, { type: "rotate", issuer });
     };
     const faults = faultsOf(options, members, random, () => issuers.forEach((issuer) => rotate(issuer, managers)));
-    const deadlineMs = performance.now() + 300_000 + 1_000 * options.rotations;
+    const deadlineMs = performance.now() + (isSoak ? 300_000 : 120_000) + 1_000 * options.rotations;
     const unused = new Set(faults);
     // Without the barrier one miss is enough.
     const isEnough = (): boolean =>

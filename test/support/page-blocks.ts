@@ -62,10 +62,13 @@ export async function runBlocks(
   const namespaces = [...(isOnNetwork ? [] : ["-n"]), "--pid", "--fork", "--kill-child", "--mount-proc"];
   const [command, ...args] = mounted(own.join("; "), folder, namespaces);
   const path = [...programs.map((each) => join(root, each)), "/usr/local/bin", process.env["PATH"]].join(":");
-  const { stdout } = await promisify(execFile)(command, [...args, "bash", "-eux", script], {
-    signal: t.signal,
+  // SIGTERM does not end unshare. What runs in its namespace ends with it.
+  const running = promisify(execFile)(command, [...args, "bash", "-eux", "-o", "pipefail", script], {
+    killSignal: "SIGKILL",
     env: { ...withoutSettings(process.env), ROOT: root, CLONE: clone, STATE: state, PATH: path, ...env },
-  }).catch((error: { readonly stdout: string; readonly stderr: string }) =>
+  });
+  t.signal.addEventListener("abort", () => running.child.kill("SIGKILL"));
+  const { stdout } = await running.catch((error: { readonly stdout: string; readonly stderr: string }) =>
     assert.fail(`a block failed\n${error.stdout.slice(-1_000)}\n${error.stderr.slice(-1_000)}`),
   );
   return { stdout, state };

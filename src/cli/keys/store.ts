@@ -56,8 +56,8 @@ Examples:
 
 async function migrateStore(io: Io, flags: Flags): Promise<void> {
   const settings = await settingsFrom(io, { ...flags });
-  const { store = "" } = settings;
-  if (storePath(settings) !== undefined) {
+  const { store } = settings;
+  if (store === undefined || storePath(settings) !== undefined) {
     throw new ConfigError(
       "ERR_OPTION_INVALID",
       "--store must name a PostgreSQL database; a SQLite store is updated when it is opened",

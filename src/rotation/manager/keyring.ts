@@ -66,7 +66,7 @@ function checkAllHave(wrappingKey: string, { leases }: Seen): void {
   );
   throw new StateError(
     "ERR_TRANSITION",
-    `nothing was changed: a change puts the store under the wrapping key ${wrappingKey}, and these replicas do not say that they have it: ${names.join(", ")}; add it there behind the present one, and restart them; if one does not run any more, wait for the end of its lease, or put the present wrapping key first here until then`,
+    `nothing was changed: a change puts the store under the wrapping key ${wrappingKey}, and these replicas do not say that they have it: ${names.join(", ")}; add it there behind the present one, restart them, and try again; if one does not run any more, wait for the end of its lease, or put the present wrapping key first here until that lease has ended`,
   );
 }
 
