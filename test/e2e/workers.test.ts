@@ -66,9 +66,9 @@ describe("--workers 2", { timeout: 180_000, concurrency: 2, skip: process.platfo
       const { cut, answered } = await load.stop();
       const lost = cut.map(({ localPort }) => owners.get(localPort));
       assert.ok(!lost.includes(survivor), "a request that the other worker held");
-      // Connections that came after the look at the owners: one for each client that makes new ones, and perhaps another one
-      // while the kernel takes the process apart.
-      assert.ok(lost.filter((owner) => owner === undefined).length <= 8, JSON.stringify(cut));
+      // The request of each client, and perhaps another one while the kernel takes the process apart. On a busy machine, any client may have
+      // made its connection after the look at the owners.
+      assert.ok(cut.length <= 2 * 12, JSON.stringify(cut));
       t.diagnostic(`${cut.length} of ${answered} requests lost`);
 
       const [, replacement] = workersOf(service);
