@@ -420,7 +420,7 @@ test("each block is run, here or elsewhere", async () => {
   }
 });
 
-const isSkipped = skipWithoutMounts("the blocks of the pages") || skipWithout("ip", "curl");
+const isSkipped = skipWithoutMounts("the blocks of the pages") || skipWithout("bash", "ip", "curl");
 
 // Each command is a process: npm run soak runs all of them.
 describe("the blocks of a page work as they stand", { skip: isSkipped }, () => {

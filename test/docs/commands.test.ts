@@ -12,8 +12,8 @@ import { program } from "../../src/cli/run.ts";
 import { part, skipWithout } from "../support/parts.ts";
 import { type Scope, temporaryFolder } from "../support/service.ts";
 
-// Each command of jwksd that a page shows is one that the command line takes, with these arguments and options. What blocks do is tested
-// beside what they are about; many name keys, accounts and machines that a test has not.
+// Each command of jwksd that a page shows is one that the command line takes, with these arguments and options. What blocks do is seen
+// by blocks.test.ts, where that can be had; some name accounts and machines that a test has not.
 
 /** A shell in which `jwksd` writes down its arguments, and nothing else is a program. */
 const recorder = `

@@ -10,7 +10,7 @@ import { skipWithout } from "../support/parts.ts";
 
 // The blocks of docs/install.md, as they stand there, one after the other.
 
-const skip = skipWithoutMounts("the blocks of docs/install.md") || skipWithout("ip", "openssl", "curl");
+const skip = skipWithoutMounts("the blocks of docs/install.md") || skipWithout("bash", "ip", "openssl", "curl");
 
 /** What there is no room for on this machine; a stand-in shows what it is given. */
 const standIns = ["systemctl", "podman", "docker", "kubectl"];
