@@ -47,16 +47,29 @@ refused() { ! "$@" 2>"$STATE/refusal" && grep "$code" "$STATE/refusal"; }
 until_done() { until "$@" 2>/dev/null; do kill -0 $!; sleep 0.05; done; }
 # A key that jwksd has not made.
 pem() { openssl genpkey -algorithm EC -pkeyopt ec_paramgen_curve:P-256 -out "$1"; chmod 600 "$1"; }
-# https://login.example.com, at an address that is public as far as anybody here can tell, which does what $1 says.
+# https://$1, at an address that is public as far as anybody here can tell, which does what $2 says, and so on.
 on_https() {
   ip addr add 8.8.8.8/32 dev lo
-  printf '8.8.8.8 login.example.com\n' >>/etc/hosts
-  printf '%s\n' '{ skip_install_trust' 'admin off' '}' \
-    'login.example.com { tls internal' "$1" '}' >Caddyfile
+  printf '%s\n' '{ skip_install_trust' 'admin off' '}' >Caddyfile
+  while [ $# -gt 0 ]; do
+    printf '8.8.8.8 %s\n' "$1" >>/etc/hosts
+    printf '%s\n' "$1 { tls internal" "$2" '}' >>Caddyfile
+    shift 2
+  done
   XDG_DATA_HOME=$PWD HOME=$PWD caddy run --config Caddyfile >caddy.log 2>&1 &
   until_done cp caddy/pki/authorities/local/root.crt ca.pem
   export CURL_CA_BUNDLE=$PWD/ca.pem NODE_EXTRA_CA_CERTS=$PWD/ca.pem
 }
+# The block of JSON of page $1 in which $2 is.
+json_of() { jq -Rsr --arg text "$2" 'split("\u0060\u0060\u0060")[] | select(startswith("json\n") and contains($text))[5:]' "$ROOT/$1"; }
+with_clouds() {
+  node "$ROOT/test/docs/clouds.ts" >clouds &
+  clouds=$!
+  until_done grep '# ready' clouds
+  . ./clouds
+}
+# What was asked of a cloud was right.
+clouds_agree() { kill $clouds && wait $clouds; }
 with_softhsm() {
   mkdir tokens
   echo "directories.tokendir = $PWD/tokens" >softhsm2.conf
@@ -92,7 +105,7 @@ const acts: readonly Act[] = [
   {
     page: "docs/operations.md",
     script: String.raw`
-      on_https 'reverse_proxy 127.0.0.1:9900'
+      on_https login.example.com 'reverse_proxy 127.0.0.1:9900'
       export JWKSD_ISSUER=https://login.example.com
       jwksd serve
       PID() { cat "$STATE/first.pid"; }
@@ -108,6 +121,8 @@ const acts: readonly Act[] = [
       @ JwksdReplicaBehind
       @ JwksdStepHeldUp
       @ JwksdStepOverdue
+      timedatectl() { true; }
+      @ JwksdClockOff
       @ JwksdServerErrors
       @ Wrapping keys
       test "$(jwksd keys wrapping-keys --wrapping-key-file wrapping.key | wc -l)" = 1
@@ -185,7 +200,7 @@ const acts: readonly Act[] = [
       jwksd serve --issuer https://login.example.com
       # The first time writes what the server is configured with.
       jwksd publish /srv/www --issuer https://login.example.com --wait 0 || test -e /srv/www/.jwksd/Caddyfile
-      on_https 'import /srv/www/.jwksd/Caddyfile'
+      on_https login.example.com 'import /srv/www/.jwksd/Caddyfile'
       @ Publishing without a server
       grep '"kid"' /srv/www/jwks
     `,
@@ -194,7 +209,7 @@ const acts: readonly Act[] = [
   {
     page: "docs/doctor.md",
     script: String.raw`
-      on_https 'reverse_proxy 127.0.0.1:9900'
+      on_https login.example.com 'reverse_proxy 127.0.0.1:9900'
       jwksd serve --issuer https://login.example.com
       curl https://login.example.com/jwks >keys.json
       TOKEN=$(jwksd token --claim sub=alice --aud api)
@@ -309,6 +324,83 @@ const acts: readonly Act[] = [
     skip: skipWithoutPkcs11("jq"),
   },
   {
+    page: "docs/signers.md",
+    script: String.raw`
+      with_clouds
+      on_https login-keys.vault.azure.net "reverse_proxy $AZURE" vault.example.com "reverse_proxy $VAULT"
+      export JWKSD_SIGNERS=signers.json
+      # Each says which key it has made.
+      aws() { echo "$AWS_KEY"; }
+      @ AWS KMS
+      az() { echo "$AZURE_KEY"; }
+      @ Azure Key Vault
+      gcloud() { echo project; }
+      @ Google Cloud KMS
+      vault() { echo; }
+      @ Vault and OpenBao
+      KEY_URI() { echo "aws-kms:$AWS_KEY"; }
+      @ Using them
+      test "$(jwksd keys --json | jq -r '.keys[] | select(.state == "active").uri')" = "$(KEY_URI)"
+      jwksd rotate --signer-type aws-kms
+      jwksd keys --json | jq --exit-status '.keys[] | select(.state == "announced").uri | startswith("aws-kms:")'
+      clouds_agree
+    `,
+    needs: ["caddy", "jq"],
+  },
+  {
+    page: "docs/publish.md",
+    script: String.raw`
+      with_clouds
+      on_https example-issuer.s3.eu-central-1.amazonaws.com "rewrite * /example-issuer{uri}
+        reverse_proxy $AWS_ENDPOINT_URL_S3"
+      @ A bucket
+      curl https://example-issuer.s3.eu-central-1.amazonaws.com/cluster-1/jwks | grep '"kid"'
+      end-service publisher
+      clouds_agree
+    `,
+    needs: ["caddy"],
+  },
+  ...["2. Keys that jwksd rotates", "2b. Or: Kubernetes signs with a key file"].map((keys) => ({
+    page: "docs/workload-identity.md",
+    script: String.raw`
+      with_clouds
+      on_https example-issuer.s3.eu-central-1.amazonaws.com "rewrite * /example-issuer{uri}
+        reverse_proxy $AWS_ENDPOINT_URL_S3"
+      json_of docs/workload-identity.md authorization_endpoint >metadata.json
+      json_of docs/sign-socket.md '"kubernetes"' >sockets.json
+      mkdir -p /etc/kubernetes/pki
+      pem sa.key
+      openssl pkey -in sa.key -pubout -out /etc/kubernetes/pki/sa.pub
+      kube-apiserver() { printf '%s
+' "$@" >"$STATE/kube-apiserver"; }
+      kubectl() { node "$ROOT/test/docs/kubectl.ts" "$@"; }
+      # They take the issuer if its documents can be read.
+      aws() { curl "$4/.well-known/openid-configuration" | jq --exit-status .authorization_endpoint; }
+      gcloud() { true; }
+      az() { true; }
+      @ 1. The bucket and the issuer
+      @ ${keys}
+      @ 3. What verifiers see
+      @ 4. AWS
+      @ 5. Google Cloud
+      @ 6. Azure
+      clouds_agree
+    `,
+    needs: ["caddy", "jq", "openssl"],
+  })),
+  {
+    page: "docs/sign-socket.md",
+    script: String.raw`
+      json_of docs/sign-socket.md '"kubernetes"' >sockets.json
+      mkdir -p /etc/kubernetes/pki
+      pem sa.key
+      openssl pkey -in sa.key -pubout -out /etc/kubernetes/pki/sa.pub
+      @ Kubernetes
+      test -S /run/jwksd/kubernetes.sock
+    `,
+    needs: ["jq", "openssl"],
+  },
+  {
     page: "docs/store-postgres.md",
     script: String.raw`
       printf '127.0.0.1 db.example\n' >>/etc/hosts
@@ -370,25 +462,6 @@ const elsewhere: Readonly<Record<string, Readonly<Record<string, string>>>> = {
   },
   "docs/model/README.md": { "The barrier between replicas, checked by a machine": "test/model" },
   "docs/oidc-provider.md": { "The keys you have": "test/docs/oidc-provider.test.ts" },
-  "docs/operations.md": { JwksdClockOff: "asks systemd" },
-  "docs/publish.md": { "A bucket": "test/publish, with a stub of S3" },
-  "docs/sign-socket.md": { Kubernetes: "test/sign-server/kubernetes.test.ts" },
-  "docs/signers.md": {
-    "Using them": "needs a key service; test/signer, with stubs",
-    "AWS KMS": "needs an account",
-    "Azure Key Vault": "needs an account",
-    "Google Cloud KMS": "needs an account",
-    "Vault and OpenBao": "needs Vault",
-  },
-  "docs/workload-identity.md": {
-    "1. The bucket and the issuer": "needs an account",
-    "2. Keys that jwksd rotates": "needs Kubernetes",
-    "2b. Or: Kubernetes signs with a key file": "test/publish/workload-identity.test.ts",
-    "3. What verifiers see": "needs Kubernetes",
-    "4. AWS": "needs an account",
-    "5. Google Cloud": "needs an account",
-    "6. Azure": "needs an account",
-  },
 };
 
 const marker = /^ *@(\d*) (.+)$/gm;
@@ -425,8 +498,8 @@ const isSkipped = skipWithoutMounts("the blocks of the pages") || skipWithout("b
 // Each command is a process: npm run soak runs all of them.
 describe("the blocks of a page work as they stand", { skip: isSkipped }, () => {
   for (const { page, script, needs = [], skip = false, start } of acts.slice(0, soak(acts.length))) {
-    const first = /@\d* (.+)/.exec(script)?.[1];
-    test(`${page}: ${first}`, { skip: skipWithout(...needs) || skip }, async (t) => {
+    const first = [...script.matchAll(marker)].map(([, , section]) => section).slice(0, 2);
+    test(`${page}: ${first.join(", ")}`, { skip: skipWithout(...needs) || skip }, async (t) => {
       const blocks = await sections(page);
       const lines = script.replaceAll(marker, (_, number: string, section: string) =>
         named(blocks, number, section)

@@ -4,7 +4,7 @@ import { connect } from "node:net";
 import type { TestContext } from "node:test";
 
 /** A session over a Unix socket, which may be refused. */
-export function openSession(t: TestContext, path: string): ClientHttp2Session {
+export function openSession(t: Pick<TestContext, "after">, path: string): ClientHttp2Session {
   const session = connectHttp2("http://localhost", { createConnection: () => connect({ path }) });
   session.on("error", () => {});
   t.after(() => session.destroy());

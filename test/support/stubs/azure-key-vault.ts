@@ -54,12 +54,17 @@ export const azureError = (status: number, code: string, inner?: string): StubAn
   },
 });
 
-/** The part of Azure Key Vault that signs, in front of which stand its checks. @see https://learn.microsoft.com/rest/api/keyvault/keys */
-export async function azureStub(token: string): Promise<AzureStub> {
+/**
+ * The part of Azure Key Vault that signs, in front of which stand its checks.
+ *
+ * @param front URL of the vault, if something else in front of the stub speaks TLS
+ * @see https://learn.microsoft.com/rest/api/keyvault/keys
+ */
+export async function azureStub(token: string, front?: string): Promise<AzureStub> {
   const keys: AzureKey[] = [];
-  becomeTheVault();
-  const server = await stubServer(operationOf, answer, certificate);
-  const vault = `https://${host}:${server.port}`;
+  if (front === undefined) becomeTheVault();
+  const server = await stubServer(operationOf, answer, front === undefined ? certificate : undefined);
+  const vault = front ?? `https://${host}:${server.port}`;
   const add = (key: Partial<AzureKey> = {}): string => {
     const version = randomBytes(16).toString("hex");
     const usual = { name: "login", version, kty: "EC-HSM", keyOps: ["sign", "verify"], enabled: true, tags: {} };
