@@ -18,8 +18,13 @@ var client = http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{
 }}
 
 func main() {
-	request := strings.NewReader(`{"claims": {"sub": "alice", "aud": "my-api"}, "lifetimeSeconds": 300}`)
-	response, err := client.Post("http://localhost/sign", "application/json", request)
+	body := strings.NewReader(`{"claims": {"sub": "alice", "aud": "my-api"}, "lifetimeSeconds": 300}`)
+	request, err := http.NewRequest("POST", "http://localhost/sign", body)
+	if err != nil {
+		panic(err)
+	}
+	request.Header["Idempotency-Key"] = nil // not sent: net/http may repeat the request on a new connection
+	response, err := client.Do(request)
 	if err != nil {
 		panic(err)
 	}

@@ -1,7 +1,10 @@
 // The clients of docs/sign-socket.md, as they stand there.
 import assert from "node:assert/strict";
 import { execFile } from "node:child_process";
+import { once } from "node:events";
 import { readFile, writeFile } from "node:fs/promises";
+import { createServer } from "node:http";
+import type { Socket } from "node:net";
 import { join } from "node:path";
 import { after, before, describe, test } from "node:test";
 import { promisify } from "node:util";
@@ -86,6 +89,24 @@ page["connection"].sock.shutdown(2)
 print(page["sign"](page["request"]))`;
     const { stdout } = await run(part("python3"), ["-c", program, path]);
     assert.match(stdout, /^([\w.-]+\n){2}$/);
+  });
+
+  test("Go, after its connection has ended", { skip: skipWithout("go") }, async (t) => {
+    const socket = join(await temporaryFolder(t), "s");
+    const asked: Socket[] = [];
+    const server = createServer((request, response) => {
+      // The second request finds its connection closed.
+      if (asked.push(request.socket) === 2) request.socket.destroy();
+      else response.end("token");
+    });
+    server.listen(socket);
+    await once(server, "listening");
+    t.after(() => server.close());
+    const twice = "func main() {\n\tsign()\n\tsign()\n}\n\nfunc sign() {";
+    const path = await sample(scope, "examples/docs/sign.go", { [documented]: socket, "func main() {": twice });
+    const { stdout } = await run(part("go"), ["run", path], { cwd: folder });
+    assert.equal(stdout, "token\ntoken\n");
+    assert.deepEqual([asked.length, asked[0] === asked[1]], [3, true]);
   });
 
   test("TypeScript", async () => {

@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { writeFile } from "node:fs/promises";
 import { type Server, createServer } from "node:http";
+import type { Socket } from "node:net";
 import { join } from "node:path";
 import { type TestContext, describe, test } from "node:test";
 import { once } from "node:events";
@@ -90,6 +91,20 @@ describe("a client of a sign socket", () => {
     await serve(t, socket, answer);
     const tokens = clientOf(t, socket);
     assert.deepEqual([await tokens.sign({}, minute), await tokens.sign({}, minute), asked], ["token", "token", 3]);
+  });
+
+  test("asks again where the server closes the idle connection, and nobody has noticed yet", async (t) => {
+    const socket = await pathIn(t);
+    const answer = createServer((request, response) => void request.resume().on("end", () => response.end("token")));
+    const connections: Socket[] = [];
+    answer.on("connection", (connection) => connections.push(connection));
+    await serve(t, socket, answer);
+    const tokens = clientOf(t, socket);
+    assert.equal(await tokens.sign({}, minute), "token");
+    // The client writes in the same turn of the event loop, and gets EPIPE.
+    connections[0]?.destroy();
+    assert.equal(await tokens.sign({}, minute), "token");
+    assert.equal(connections.length, 2);
   });
 
   test("does not take an answer that is none of a sign socket", async (t) => {

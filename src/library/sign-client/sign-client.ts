@@ -73,7 +73,8 @@ export function createSignClient(options: SignClientOptions): SignClient {
         return await exchange.answer;
       } catch (error) {
         // The server had closed this connection while it was idle. A token that is signed twice does no harm.
-        if (!exchange.request.reusedSocket || (error as NodeJS.ErrnoException).code !== "ECONNRESET") throw error;
+        const { code = "" } = error as NodeJS.ErrnoException;
+        if (!exchange.request.reusedSocket || !["ECONNRESET", "EPIPE"].includes(code)) throw error;
       }
     }
   }
