@@ -155,6 +155,13 @@ describe("only https", () => {
   }
 });
 
+test("only GET is sent, and no body", async () => {
+  const guarded = createGuardedFetch({ resolve: () => assert.fail("the host was resolved") });
+  for (const init of [{ method: "POST" }, { method: "HEAD" }, { body: "x" }])
+    assert.equal(await verdict(guarded("https://client.example/", init)), "ERR_OPTION_INVALID");
+  assert.equal(await verdict(guardedFetch("https://127.0.0.1/", { method: "get" })), "ERR_ADDRESS_FORBIDDEN");
+});
+
 describe("every address of a host must be public", () => {
   const good = ["8.8.8.8", "2606:4700:4700::1111"];
   const rows: [name: string, addresses: string[]][] = [

@@ -1,7 +1,7 @@
 import type { IncomingMessage } from "node:http";
 import { type RequestOptions, request } from "node:https";
 import { Readable } from "node:stream";
-import { FetchError } from "../../base/errors.ts";
+import { ConfigError, FetchError } from "../../base/errors.ts";
 import { type Rules, callback, checkOptions, text } from "../../base/options.ts";
 import { shownUrl } from "../../base/urls.ts";
 import type { Fetch } from "../relying-party/fetch-json.ts";
@@ -33,9 +33,9 @@ const rules: Rules<GuardedFetchOptions> = { resolve: callback, isAllowed: callba
 /**
  * Makes a `fetch` for URLs from outside, such as the `jwks_uri` of clients. It takes https only, requires that every address of the host
  * is allowed, and connects to a checked address, even if the host name changes meanwhile. It follows no redirects and refuses compressed
- * responses.
+ * responses. It sends only GET.
  *
- * The returned function throws FetchError `ERR_URL_INSECURE`, `ERR_ADDRESS_FORBIDDEN`, `ERR_FETCH_BUSY`, `ERR_FETCH_STATUS` and
+ * The returned function throws ConfigError `ERR_OPTION_INVALID` for another method or a body, FetchError `ERR_URL_INSECURE`, `ERR_ADDRESS_FORBIDDEN`, `ERR_FETCH_BUSY`, `ERR_FETCH_STATUS` and
  * `ERR_FETCH_BODY`, and the errors of lookup and connection.
  *
  * @example
@@ -64,6 +64,9 @@ export function createGuardedFetch(options: GuardedFetchOptions = {}): Fetch {
   }
 
   return async (url, init) => {
+    if ((init.method ?? "GET").toUpperCase() !== "GET" || (init.body ?? null) !== null) {
+      throw new ConfigError("ERR_OPTION_INVALID", "a guarded fetch sends only GET, without a body");
+    }
     const { protocol, hostname } = new URL(url);
     if (protocol !== "https:") throw new FetchError("ERR_URL_INSECURE", `${shownUrl(url)} is not an https URL`);
     const addresses = await addressesOf(hostname, (host) => lookUp(host, init.signal));
