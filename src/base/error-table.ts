@@ -114,9 +114,9 @@ export const errorTable = {
       remedy: "check that the signer holds the key of its kid, and returns 64 bytes: r, then s",
     },
     ERR_SIGNER_FENCED: {
-      when: "the lease of this replica has ended because the store was out of reach, its clock is off, or the key was replaced",
+      when: "this replica has lost its lease, because the store was out of reach; or its clock is off; or the key was replaced",
       remedy:
-        "retry, with the key that is active now or at another replica; restore the connection to the store, or set the clock",
+        "retry with the key that is active now, or at another replica; restore the connection to the store, or set the clock",
       retryable: true,
     },
     ERR_SIGNER_PUBLISH_ONLY: {
@@ -137,7 +137,7 @@ export const errorTable = {
     },
     ERR_KID_UNMANAGED: {
       when: "no key of the store has this kid",
-      remedy: "`manager.records` has them; `jwksd keys` lists them",
+      remedy: "look for the kid in `manager.records` or `jwksd keys`",
     },
     ERR_TRANSITION: { when: "the state of the keys does not allow the step", remedy: "see the message" },
     ERR_TOO_EARLY: {
@@ -190,7 +190,8 @@ export const errorTable = {
     },
     ERR_RECORDS_INVALID: {
       when: "the records break a rule, such as two active keys, or lack a key that is in use; the records are not used",
-      remedy: "restore the newest copy of the store; if only an older one is left, restart to use it",
+      remedy:
+        "restore the newest copy of the store; if only an older one is left, see [the store is lost](operations.md#the-store-is-lost)",
     },
     ERR_WRAPPING_KEY_MISSING: {
       when: "a private key is wrapped, or the MAC of the store made, under a key that was not given",
@@ -205,7 +206,7 @@ export const errorTable = {
   TokenError: {
     ERR_CLAIMS_INVALID: { when: "claims, header or lifetime cannot be signed as they are", remedy: "see the message" },
     ERR_CLAIMS_FORBIDDEN: {
-      when: "the policy of a sign socket does not allow the `typ`, the audience, the subject or the lifetime",
+      when: "the policy of a sign socket does not allow the `typ`, the audience or the lifetime; for Kubernetes, also the issuer or the subject",
       remedy: "ask for what the message says is allowed, or change the policy",
     },
     ERR_TOKEN_MALFORMED: {

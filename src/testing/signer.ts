@@ -25,7 +25,7 @@ export interface SignerUnderTest {
 export interface CheckSignerOptions {
   /** How many signatures are made with 64 in flight; before that, a fifth as many are made one after the other. Default: 100. */
   readonly signatures?: number;
-  /** Whether to look for signatures with a half that begins with a zero, one in 256, among at most 6,000. Default: `true`. */
+  /** Whether to look for a signature whose r, and one whose s, begins with a zero byte: one in 256, so up to 6,000 are made for each. Default: `true`. */
   readonly leadingZeros?: boolean;
 }
 

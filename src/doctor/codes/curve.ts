@@ -5,7 +5,7 @@ export const curve = {
   JWKS_EC_COORDINATE_LENGTH: {
     severity: "broken",
     title: "An EC coordinate is shorter or longer than its curve requires",
-    why: "Encoders that drop leading zero bytes do this to one key in 128, and encoders that keep a sign byte to most keys. Strict verifiers refuse the key.",
+    why: "Encoders that drop leading zero bytes make one key in 128 too short. Encoders that keep a sign byte make most keys too long. Strict verifiers refuse the key.",
     rule: "RFC 7518 section 6.2.1.2",
     remedy: "Write each coordinate in the full size of the curve, leading zeros included (32 bytes on P-256).",
   },

@@ -120,7 +120,7 @@ export const discovery = {
     title: "RS256 is not among the advertised algorithms",
     why: "An OpenID provider must support it; relying parties may rely on that.",
     rule: `${openidDiscovery} 3`,
-    remedy: "Add RS256, or accept that such relying parties need to be configured.",
+    remedy: "Add RS256, or configure another algorithm in each relying party that expects RS256.",
   },
   DISCOVERY_ISSUER_ENTRA: {
     severity: "risk",

@@ -54,7 +54,7 @@ export const set = {
   JWKS_ONE_KEY_NO_KID: {
     severity: "risk",
     title: "The only key has no `kid`",
-    why: "Verifiers refuse tokens that name a `kid`, because they find no key of it. When a second key comes, tokens need one.",
+    why: "Verifiers refuse tokens that name a `kid`, because no key has that `kid`. When a second key comes, every token needs a `kid`.",
     rule: "RFC 7517 section 4.5",
     remedy: "Give the key a `kid`, such as its RFC 7638 thumbprint, and put it into the header of the tokens.",
   },
@@ -77,7 +77,7 @@ export const set = {
     title: "One key is listed twice under one `kid`",
     why: "Verifiers that expect one match for a `kid` find two, and refuse the token.",
     rule: "RFC 7517 section 4.5",
-    remedy: "List each key once for each `alg`.",
+    remedy: "Remove all entries of the key but one, or but one for each `alg`.",
   },
   JWKS_KEY_TWO_KIDS: {
     severity: "advice",
@@ -111,7 +111,7 @@ export const set = {
   JWKS_KID_CONFUSABLE: {
     severity: "advice",
     title: "Kids differ only by blanks, case or Unicode form",
-    why: "A `kid` is compared exactly. A database, a proxy or a reader that does not keep the form takes one key for the other.",
+    why: "A `kid` is compared exactly. Software that changes case, blanks or Unicode form takes one key for the other.",
     rule: "RFC 7517 section 4.5",
     remedy: "Give the keys kids that differ in letters and digits; the RFC 7638 thumbprint is a good one.",
   },

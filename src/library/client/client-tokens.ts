@@ -15,8 +15,8 @@ export interface ClientVerifierOptions {
   /** Issuer identifier of the provider. The `aud` of every token must be the issuer, or one of `audiences`. */
   readonly issuer: string;
   /**
-   * Other values of `aud` that name this provider, such as the URL of its token endpoint. Default: none, because a malicious provider can
-   * make clients sign such a URL and then use the assertion here.
+   * Other values of `aud` that name this provider, such as the URL of its token endpoint. They are a risk: a malicious provider can get
+   * assertions with that `aud`, and use them here. Default: none.
    *
    * @see CVE-2025-27370, CVE-2025-27371
    */

@@ -36,7 +36,10 @@ export function createRetiredKids(
     },
     metrics: (): Metric =>
       counter(
-        ["jwksd_retired_kids_presented_total", "Tokens to verify with the kid of a key that was removed or revoked."],
+        [
+          "jwksd_retired_kids_presented_total",
+          "Tokens that verify was given with the kid of a removed or revoked key.",
+        ],
         presented.values("end"),
       ),
   };

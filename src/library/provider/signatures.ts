@@ -65,7 +65,7 @@ export function createSignatures(clock: Clock, onFailure: (kid: string, error: J
         ),
         {
           name,
-          help: "How long signatures took that succeeded, waiting included.",
+          help: "How long successful signatures took, waiting included.",
           type: "histogram",
           values: signed.flatMap(([kid, { durations }]) => durations.values(name, { kid })),
         },

@@ -33,7 +33,10 @@ export function createKeySetMetrics(set: string) {
         [{ labels, value: counts.unknown }],
       ),
       counter(
-        ["jwksd_remote_set_exhausted_total", "Tokens that were refused because no request is allowed yet."],
+        [
+          "jwksd_remote_set_exhausted_total",
+          "Tokens that were refused because the keys could not be fetched again yet (ERR_KEYS_LATER).",
+        ],
         [{ labels, value: counts.exhausted }],
       ),
       gauge(

@@ -59,7 +59,7 @@ export interface KeyManagerOptions {
    * store; all of them unwrap and verify.
    */
   readonly wrappingKeys: string | readonly string[];
-  /** Makes the next signing key in an HSM or key service. Default: in memory, wrapped. */
+  /** Makes the next signing key in an HSM or key service. Default: jwksd makes the key itself, and stores it encrypted. */
   readonly createSigner?:
     | ((request: { readonly issuer: string; readonly signal: AbortSignal }) => Promise<ExternalSigner>)
     | null
@@ -70,21 +70,21 @@ export interface KeyManagerOptions {
     | null
     | undefined;
   /**
-   * Destroys external keys after this manager has removed or revoked them, or has made one too many. If a URI names another key by now,
-   * that key is not destroyed. Default: external keys stay where they are.
+   * Destroys a key in an HSM or key service after this manager has removed or revoked it, or has made it without need. If the URI names
+   * another key by now, that key is not destroyed. Default: such keys stay where they are.
    */
   readonly destroySigner?:
     | ((uri: string, options: { readonly signal: AbortSignal }) => Promise<unknown>)
     | null
     | undefined;
   /**
-   * Whether this process signs. If not, an active external key that cannot be opened is published all the same. Default: `true`.
+   * Whether this process signs. If not, it publishes the active key even if it cannot open that key in its HSM or key service. Default: `true`.
    */
   readonly signs?: boolean | null | undefined;
   /**
-   * Refuses a store that holds no keys (`ERR_STORE_EMPTY`), where a first key would be made. Set it after the first start: a start on a
-   * mistyped path or a lost volume then fails. Otherwise it would make new keys, and every live token would fail. Default: `false`, with a
-   * warning of the process when a first key is made and `onEvent` is not given either.
+   * Refuses a store that holds no keys (`ERR_STORE_EMPTY`). Set it after the first start: a start on a mistyped path or a lost volume then
+   * fails. Otherwise it would make new keys, and every token that has not expired would fail. Default: `false`. If neither this option nor
+   * `onEvent` is given, the process warns when it makes a first key.
    */
   readonly requireStore?: boolean | null | undefined;
   /** What people call this replica: 1 to 255 printable characters. Default: `jwksd`. */
