@@ -106,7 +106,7 @@ const foreignMethods =
 
 // Plain node:http answers 400 to a method that it does not know, and has no answer to CONNECT.
 const serviceExchanges: Exchange[] = [
-  ...["BREW", "get", "GETX", "CONNECT", ...foreignMethods].map((method) => ({
+  ...["BREW", "get", "GETX", "HEADX", "HEADER", "CONNECT", ...foreignMethods].map((method) => ({
     section: "7",
     name: method,
     input: `GET /jwks HTTP/1.1\r\nHost: a\r\n\r\n${method} ${method === "CONNECT" ? "a:443" : "/jwks"} HTTP/1.1\r\nHost: a\r\n\r\n`,
@@ -126,6 +126,27 @@ const serviceExchanges: Exchange[] = [
     input: "\r\n\r\nBREW /jwks HTTP/1.1\r\nHost: a\r\n\r\n",
     methods: ["BREW"],
     expect: [methodNotAllowed],
+  },
+  {
+    section: "7",
+    name: "the connection preface of HTTP/2",
+    input: "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+    methods: ["PRI"],
+    expect: [methodNotAllowed],
+  },
+  ...["GET", "POST"].map((method) => ({
+    section: "4, request",
+    name: `a broken body of ${method} gets no second reply`,
+    input: `${method} /jwks HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\nZZ\r\n`,
+    methods: [method],
+    expect: [method === "GET" ? full : methodNotAllowed],
+  })),
+  {
+    section: "4, request",
+    name: "an unknown transfer coding gets no second reply",
+    input: "GET /jwks HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: gzip\r\n\r\n",
+    methods: ["GET"],
+    expect: [full],
   },
   {
     section: "7",
@@ -255,6 +276,8 @@ for (const face of [...wireFaces, oidcFace]) {
         const { port } = await started(defaultSetup);
         const replies = parseReplies(await exchange(port, input), methods);
         assert.deepEqual(replies.map(comparable), expect);
+        // RFC 9110 section 6.6.1
+        for (const { headers } of replies) assert.ok(headers["date"]);
       });
     }
 

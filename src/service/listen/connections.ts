@@ -123,6 +123,8 @@ export function boundConnections(server: Server, options: Options) {
       const connection = connections.get(socket);
       if (connection !== undefined) connection.lastReply = reply;
     },
+    /** The reply to the newest request, finished or not. */
+    lastReply: (socket: Socket): ServerResponse | undefined => connections.get(socket)?.lastReply,
     /** The newest reply that is not finished. */
     replyUnderWay(socket: Socket): ServerResponse | undefined {
       const connection = connections.get(socket);

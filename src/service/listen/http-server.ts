@@ -156,7 +156,11 @@ interface ClientError extends NodeJS.ErrnoException {
 }
 
 /** Reasons of the parser for methods of RTSP and HTTP/2. */
-const foreignMethod = new Set(["Invalid method for HTTP/x.x request", "Expected HTTP/2 Connection Preface"]);
+const foreignMethod = new Set([
+  "Invalid method for HTTP/x.x request",
+  "Expected HTTP/2 Connection Preface",
+  "Pause on PRI/Upgrade",
+]);
 
 /** The refusal for an error: 405 for a method that the parser does not know, else by the code. */
 function refusalOf({ code = "", reason = "", rawPacket, bytesParsed }: ClientError): typeof badRequest {
@@ -167,9 +171,10 @@ function refusalOf({ code = "", reason = "", rawPacket, bytesParsed }: ClientErr
 }
 
 /** The method of a refused request. If the request came in several packets, this may be another text. */
-function methodOf({ rawPacket, bytesParsed }: ClientError): string {
-  const heads = rawPacket?.toString("latin1", 0, bytesParsed).split("\r\n\r\n");
-  return heads?.at(-1)?.split(" ", 1)[0] ?? "";
+function methodOf({ rawPacket, bytesParsed = 0 }: ClientError): string {
+  const text = rawPacket?.toString("latin1") ?? "";
+  const [, method = ""] = /^([^ ]*) /.exec(text.slice(0, bytesParsed).split("\r\n\r\n").at(-1) ?? "") ?? [];
+  return method;
 }
 
 const listenHints: Readonly<Record<string, string>> = {
@@ -240,30 +245,35 @@ function refuseOnce(socket: Socket, reply: Reply, connections: ConnectionLimits)
   refusedSockets.add(socket);
   // node:http no longer handles errors of this socket, and an unhandled one would end the process.
   socket.on("error", () => {});
+  const last = connections.lastReply(socket);
+  // The body of the last request is broken or late, so this reply is for that request. Its handler may be waiting for the body.
+  const isForLast = last?.req.complete === false;
+  if (isForLast && !last.headersSent) {
+    last.setHeader("Connection", "close");
+    writeReply(last, reply);
+    return true;
+  }
   const end = (): void => {
     if (!socket.writable) return void socket.destroy();
-    socket.end(raw(reply));
+    // A second reply to one request would pass for the reply to the next request.
+    socket.end(isForLast ? "" : raw(reply));
     // With unread bytes, the kernel would reset the connection, and the reply could be lost.
     socket.resume();
     const timer = setTimeout(() => socket.destroy(), limits.lingerMs);
     socket.once("close", () => clearTimeout(timer));
   };
-  const before = connections.replyUnderWay(socket);
-  // The body of the request under way is broken or late, and its handler may be waiting for it. So this reply is for that request.
-  if (before?.req.complete === false && !before.headersSent) {
-    before.setHeader("Connection", "close");
-    writeReply(before, reply);
-    return true;
-  }
   // Earlier requests on this connection get their replies first.
+  const before = connections.replyUnderWay(socket);
   if (before === undefined) end();
   else before.once("close", end);
-  return true;
+  return !isForLast;
 }
 
 /** A response as text for a socket. */
 function raw({ status, headers, body }: Reply): string {
   let fields = "";
   for (let i = 0; i + 1 < headers.length; i += 2) fields += `${headers[i]}: ${headers[i + 1]}\r\n`;
-  return `HTTP/1.1 ${status} ${STATUS_CODES[status]}\r\n${fields}Connection: close\r\n\r\n${body ?? ""}`;
+  // @see RFC 9110 section 6.6.1
+  const date = new Date().toUTCString();
+  return `HTTP/1.1 ${status} ${STATUS_CODES[status]}\r\n${fields}Date: ${date}\r\nConnection: close\r\n\r\n${body ?? ""}`;
 }
