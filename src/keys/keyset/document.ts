@@ -27,9 +27,8 @@ export async function makeDocument(value: unknown, until = Infinity): Promise<Do
  * The documents of a keyset from `now` on: one, and one more for each `notAfter` of an encryption key in the future. Signing keys come
  * first, then encryption keys, each in keyset order.
  */
-export async function makeDocuments({ signing, encryption }: CheckedKeysets, now: number): Promise<Document[]> {
-  const future = encryption.map(({ notAfter }) => notAfter).filter((notAfter) => notAfter > now);
-  const ends = [...new Set([...future, Infinity])].sort((a, b) => a - b);
+export async function makeDocuments({ signing, encryption }: CheckedKeysets): Promise<Document[]> {
+  const ends = [...new Set([...encryption.map(({ notAfter }) => notAfter), Infinity])].sort((a, b) => a - b);
   return Promise.all(
     ends.map((until) => {
       const published = encryption.filter(({ notAfter }) => notAfter >= until);

@@ -108,7 +108,7 @@ export async function createPayloadProvider(
 
   /** Makes the next state, which is not in use yet. */
   async function prepare(keysets: CheckedKeysets): Promise<State> {
-    const jwkSets = (await makeDocuments(keysets, clock.now())).map((document) => ({
+    const jwkSets = (await makeDocuments(keysets)).map((document) => ({
       until: document.until,
       long: inMode(document, "long"),
       rotation: inMode(document, "rotation"),
@@ -136,8 +136,10 @@ export async function createPayloadProvider(
 
   function currentJwkSet(): State["jwkSets"][number] | undefined {
     const { jwkSets } = state;
-    while (jwkSets.length > 1 && clock.now() >= (jwkSets[0]?.until ?? Infinity)) jwkSets.shift();
-    return jwkSets[0];
+    if (jwkSets.length === 1) return jwkSets[0];
+    // A clock that is set back finds the earlier document again.
+    const now = clock.now();
+    return jwkSets.find(({ until }) => now < until);
   }
 
   /** Captured before any await, so that kid and signer belong together. */
