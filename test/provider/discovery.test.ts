@@ -103,7 +103,7 @@ test("clients may sign with more than the provider, whose algorithms that does n
 });
 
 describe("metadata cannot override", () => {
-  for (const name of Object.keys(own)) {
+  for (const name of [...Object.keys(own), "JWKS_URI", "\u0130ssuer"]) {
     test(name, async () => {
       const error = await refusal(
         () => createProvider(base, { metadata: { [name]: undefined } }),

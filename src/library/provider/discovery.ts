@@ -1,4 +1,5 @@
 import { ConfigError, invalidOption } from "../../base/errors.ts";
+import { folded } from "../token/names.ts";
 import type { Metadata } from "./options.ts";
 
 /** Required members that jwksd does not set. @see OpenID Connect Discovery 1.0 section 3 */
@@ -31,11 +32,12 @@ export function discoveryDocument(issuer: string, jwksUri: string, metadata: Met
  * @throws ConfigError `ERR_METADATA_RESERVED`
  */
 export function checkMetadata(metadata: Metadata, where: string): void {
-  const reserved = own.find((name) => Object.hasOwn(metadata, name));
+  // Readers that pass over case would take the other member for the one of jwksd.
+  const reserved = Object.keys(metadata).find((name) => own.includes(folded(name)));
   if (reserved === undefined) return;
   throw new ConfigError(
     "ERR_METADATA_RESERVED",
-    `${where} may not set "${reserved}"; jwksd sets it from the other options, so take it out`,
+    `${where} may not set ${JSON.stringify(reserved)}; jwksd sets "${folded(reserved)}" from the other options, so take it out`,
   );
 }
 

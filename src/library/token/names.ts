@@ -11,7 +11,7 @@ const reservedHeaders = new Set("alg kid typ b64 crit zip jwk jku x5u x5c x5t x5
  *
  * @see Unicode 3.13, Default Case Algorithms
  */
-function folded(name: string): string {
+export function folded(name: string): string {
   return name.replaceAll("\u0130", "i").toUpperCase().toLowerCase();
 }
 
