@@ -201,7 +201,8 @@ describe("each fault has its alert, and no other", { skip: skipWithout("promtool
     const [own, other] = [await wrappingKeyOf(data), newWrappingKey()];
     // The command refuses it, because the service does not have that key.
     const rewrapped = async (...keys: readonly string[]): Promise<void> => {
-      const custody = await custodyOf(await sqliteStore(join(data, "keys.db")), keys);
+      const store = await sqliteStore(join(data, "keys.db"));
+      const custody = await custodyOf(store, keys, undefined, { movesToFirst: true });
       const decide = ({ records, now }: Snapshot) => rewrap(records, custody, now, "somebody did it");
       await compareAndSet(custody.store, decide, { clock: systemClock }).finally(() => custody.store.close());
     };

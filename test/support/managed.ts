@@ -10,7 +10,7 @@ import { makeLocalKey } from "../../src/rotation/manager/make-key.ts";
 import { type Owner, commandedBy } from "../../src/rotation/custody/issuer-check.ts";
 import { rotationPolicy } from "../../src/rotation/rules/policy.ts";
 import { compareAndSet } from "../../src/rotation/manager/compare-and-set.ts";
-import { type Custody, createCustody } from "../../src/rotation/custody/custody.ts";
+import { type Custody, type CustodyOptions, createCustody } from "../../src/rotation/custody/custody.ts";
 import {
   type Wrapping,
   createWrapping as wrappingUnder,
@@ -47,8 +47,10 @@ export async function custodyOf(
   store: KeyStore,
   wrappingKeys: readonly string[],
   owner: Owner = { issuer: noIssuer, isChosen: false },
+  options: Pick<CustodyOptions, "movesToFirst"> = {},
 ): Promise<Custody> {
-  return createCustody({ store, keys: await readWrappingKeys(wrappingKeys), issuerCheck: commandedBy(owner) });
+  const keys = await readWrappingKeys(wrappingKeys);
+  return createCustody({ store, keys, issuerCheck: commandedBy(owner), ...options });
 }
 
 /** The wrapping key that a first start made in its data folder. */

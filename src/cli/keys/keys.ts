@@ -1,14 +1,17 @@
 import { Command } from "commander";
 import { systemClock } from "../../base/clock.ts";
 import { ConfigError, StateError, StoreError } from "../../base/errors.ts";
+import { printable } from "../../base/printable.ts";
 import { clocksDiffer } from "../../rotation/manager/clocks.ts";
+import type { Seen } from "../../rotation/manager/compare-and-set.ts";
 import { type NewKey, applyCommand } from "../../rotation/rules/commands.ts";
 import { takenBy } from "../../rotation/custody/issuer-check.ts";
 import { activeKey, announcedKey, isLive, recordOf, uriOf } from "../../rotation/rules/records.ts";
 import { rewrap } from "../../rotation/custody/rewrap.ts";
 import type { CustodyOptions } from "../../rotation/custody/custody.ts";
-import { kidText } from "../../rotation/rules/format.ts";
+import { kidText, timeText } from "../../rotation/rules/format.ts";
 import type { RotationPolicy } from "../../rotation/rules/policy.ts";
+import { withoutWrappingKey } from "../../rotation/rules/replica-settings.ts";
 import type { KeyUse } from "../../rotation/store/store.ts";
 import { type ChangeFlags, addChangeFlags, changeKeys } from "./change-keys.ts";
 import { destroyCommand } from "./destroy-key.ts";
@@ -181,11 +184,10 @@ function rewrapCommand(io: Io): Command {
       "after",
       `
 To change the wrapping key:
-  1. Add a new one as the second line of --wrapping-key-file, and restart every
+  1. Add a new one as the first line of --wrapping-key-file, and restart every
      jwksd serve. Until then, rewrap is refused.
-  2. Put the new one first, and restart again.
-  3. Run jwksd keys rewrap.
-  4. Remove the old one.
+  2. Run jwksd keys rewrap.
+  3. Remove the old one.
 
 It also sets the first --issuer of a store that was made without one. If the
 store is not authentic, read docs/operations.md first. --yes then vouches for
@@ -196,15 +198,29 @@ Examples:
   $ jwksd keys rewrap --issuer https://login.example.com`,
     )
     .action((flags: ChangeFlags) =>
-      withKeys(io, flags, { issuerCheck: takenBy, accepts: vouching(io, flags) }, (open) => {
+      withKeys(io, flags, { issuerCheck: takenBy, movesToFirst: true, accepts: vouching(io, flags) }, (open) => {
         const [first] = open.custody.wrappingKeys;
         const unchanged = `The wrapping key ${first} encrypts all private keys, and makes the MAC.`;
         return changeKeys(open, { flags, breaks: false, unchanged }, async (records, now, _key, seen) => {
           const change = await rewrap(records, open.custody, now, "an operator moved it under the first wrapping key");
+          if (open.custody.movesWrappingKey) checkAllHave(first, seen);
           return { ...change, leases: seen.leases };
         });
       }),
     );
+}
+
+/** A replica that lacks the wrapping key of the store could read it no more. @throws StateError `ERR_TRANSITION` */
+function checkAllHave(wrappingKey: string, { leases }: Seen): void {
+  const behind = withoutWrappingKey(leases, wrappingKey);
+  if (behind.length === 0) return;
+  const names = behind.map(
+    ({ name, id, until }) => `"${printable(name)}" (${id.slice(0, 8)}; its lease ends at ${timeText(until)})`,
+  );
+  throw new StateError(
+    "ERR_TRANSITION",
+    `nothing was changed: rewrap puts the store under the wrapping key ${wrappingKey}, and these replicas do not say that they have it: ${names.join(", ")}; add it there, restart them, and try again; if one does not run any more, wait for the end of its lease`,
+  );
 }
 
 /** An operator who has looked can vouch for records that are not authentic. */

@@ -3,7 +3,7 @@ import type { CommitOptions, Committed, KeyEvent, KeyRecord, KeyStore, Snapshot,
 import { type Owner, type IssuerCheck, bindingOf, ownerOfBinding } from "./issuer-check.ts";
 import { liveRecords, jweOf } from "../rules/records.ts";
 import { claimedOwner, makeMac, notAuthentic, verifyMac } from "./mac.ts";
-import { type Wrapping, type WrappingKeys, createWrapping, headerOf } from "./wrapping.ts";
+import { type Wrapping, type WrappingKey, type WrappingKeys, createWrapping, headerOf } from "./wrapping.ts";
 
 /**
  * A store as far as it can be believed: loading verifies the MAC, committing makes it. Wraps and unwraps the private keys of its
@@ -14,13 +14,13 @@ export interface Custody extends Wrapping {
   readonly store: KeyStore;
   /** What the store answered last, believed or not: for people, and for no decision. */
   readonly answer: Snapshot | undefined;
-  /** The ids of the wrapping keys; the first one wraps, and makes the MAC. */
+  /** The ids of the wrapping keys, as they were given. */
   readonly wrappingKeys: readonly [string, ...string[]];
   /** The owner of the keys, as last loaded. */
   readonly owner: Owner;
   /** Whether the private keys are to be bound to another issuer than they are. */
   readonly isTaking: boolean;
-  /** Whether the MAC of the store is for this owner, under the first wrapping key: as the next commit makes it. */
+  /** Whether the MAC of the store is as the next commit makes it: for this owner, under that wrapping key. */
   readonly isMacCurrent: boolean;
   /** Whether the next commit puts the store under another wrapping key than it is under. */
   readonly movesWrappingKey: boolean;
@@ -32,6 +32,11 @@ export interface CustodyOptions {
   readonly store: KeyStore;
   readonly keys: WrappingKeys;
   readonly issuerCheck: IssuerCheck;
+  /**
+   * Whether commits put the store under the first wrapping key. Default: they leave it under its own, so replicas that get a new key one after
+   * the other can all read the store.
+   */
+  readonly movesToFirst?: boolean | undefined;
   /** Whether records that cannot be believed are taken as they are. Default: never. */
   readonly accepts?: ((problem: StoreError, snapshot: Committed) => boolean) | undefined;
 }
@@ -47,7 +52,13 @@ interface Found {
 const maxAttempts = 20;
 const empty: Found = { owner: undefined };
 
-export function createCustody({ store, keys, issuerCheck, accepts = () => false }: CustodyOptions): Custody {
+export function createCustody({
+  store,
+  keys,
+  issuerCheck,
+  movesToFirst = false,
+  accepts = () => false,
+}: CustodyOptions): Custody {
   const [first, ...others] = keys;
   let found = empty;
   /** The owner for which the next commit is made. */
@@ -56,8 +67,10 @@ export function createCustody({ store, keys, issuerCheck, accepts = () => false 
   let newestRevision = 0;
   let answer: Snapshot | undefined;
 
-  const movesWrappingKey = (): boolean => found.verifiedBy !== undefined && found.verifiedBy !== first.id;
-  const wrapping = (owner: Owner): Wrapping => createWrapping(keys, bindingOf(owner));
+  /** The wrapping key of the next commit. A store without keys, or without a MAC that was verified, gets the first one. */
+  const wrappingKey = (): WrappingKey =>
+    movesToFirst ? first : (keys.find(({ id }) => id === found.verifiedBy) ?? first);
+  const wrapping = (owner: Owner): Wrapping => createWrapping([wrappingKey(), ...keys], bindingOf(owner));
 
   async function load(options?: StoreCall): Promise<Snapshot> {
     // As it was before the store was asked: another commit of this process may come before the answer.
@@ -117,9 +130,10 @@ export function createCustody({ store, keys, issuerCheck, accepts = () => false 
     events: readonly KeyEvent[],
     options: CommitOptions = {},
   ): Promise<number> {
-    const mac = await makeMac(keys[0], owner, expectedRevision + 1, records);
+    const key = wrappingKey();
+    const mac = await makeMac(key, owner, expectedRevision + 1, records);
     const revision = await store.commit(expectedRevision, records, events, { ...options, mac });
-    found = { owner, verifiedBy: keys[0].id };
+    found = { owner, verifiedBy: key.id };
     saw(revision);
     return revision;
   }
@@ -151,10 +165,10 @@ export function createCustody({ store, keys, issuerCheck, accepts = () => false 
       return found.owner !== undefined && found.owner.isChosen !== owner.isChosen;
     },
     get isMacCurrent() {
-      return found.verifiedBy === keys[0].id && found.owner?.isChosen === owner.isChosen;
+      return found.verifiedBy === wrappingKey().id && found.owner?.isChosen === owner.isChosen;
     },
     get movesWrappingKey() {
-      return movesWrappingKey();
+      return found.verifiedBy !== undefined && found.verifiedBy !== wrappingKey().id;
     },
     wrap: (kid, privateJwk) => wrapping(owner).wrap(kid, privateJwk),
     unwrap(kid, jwe) {
@@ -167,7 +181,7 @@ export function createCustody({ store, keys, issuerCheck, accepts = () => false 
     async noteIssuer(issuer) {
       for (let attempt = 1; ; attempt += 1) {
         const { revision, records } = await load();
-        if (owner.isChosen || owner.issuer === issuer || records.length === 0 || movesWrappingKey()) return;
+        if (owner.isChosen || owner.issuer === issuer || records.length === 0) return;
         try {
           await commitFor({ issuer, isChosen: false }, revision, records, []);
           return;

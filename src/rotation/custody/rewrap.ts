@@ -5,7 +5,7 @@ import type { Custody } from "./custody.ts";
 import { privateJwkOf } from "./private-half.ts";
 
 /**
- * Moves all private keys under the first wrapping key and to the chosen issuer, and has the MAC made anew. Compares both
+ * Moves all private keys under the wrapping key of the next commit and to the chosen issuer, and has the MAC made anew. Compares both
  * halves of every key.
  *
  * @throws StoreError `ERR_WRAPPING_KEY_MISSING`, `ERR_WRAPPED_KEY`

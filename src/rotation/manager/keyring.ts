@@ -1,15 +1,12 @@
 import { withDeadline } from "../../base/async.ts";
 import type { Clock } from "../../base/clock.ts";
 import type { Given } from "../../base/options.ts";
-import { printable } from "../../base/printable.ts";
-import { SignerError, StateError, StoreError, invalidOption } from "../../base/errors.ts";
+import { SignerError, StoreError, invalidOption } from "../../base/errors.ts";
 import { checkEncryption, checkSigning } from "../../keys/keyset/keyset.ts";
 import type { Change } from "../rules/advance.ts";
 import type { NewKey } from "../rules/commands.ts";
 import type { RotationPolicy } from "../rules/policy.ts";
 import { addedRecords, checkAnnounced, checkRecords, endedExternalKeys, newlyActive, uriOf } from "../rules/records.ts";
-import { timeText } from "../rules/format.ts";
-import { withoutWrappingKey } from "../rules/replica-settings.ts";
 import { checkNotRolledBack } from "../rules/rollback.ts";
 import { noteWaits } from "../rules/waits.ts";
 import type { ExternalSigner } from "../../keys/signer/signer.ts";
@@ -57,19 +54,6 @@ interface Destroyed {
 
 export type Keyring = ReturnType<typeof createKeyring>;
 
-/** A replica that lacks the wrapping key of the next commit could read the store no more. @throws StateError `ERR_TRANSITION` */
-function checkAllHave(wrappingKey: string, { leases }: Seen): void {
-  const behind = withoutWrappingKey(leases, wrappingKey);
-  if (behind.length === 0) return;
-  const names = behind.map(
-    ({ name, id, until }) => `"${printable(name)}" (${id.slice(0, 8)}; its lease ends at ${timeText(until)})`,
-  );
-  throw new StateError(
-    "ERR_TRANSITION",
-    `nothing was changed: a change puts the store under the wrapping key ${wrappingKey}, and these replicas do not say that they have it: ${names.join(", ")}; add it there behind the present one, restart them, and try again; if one does not run any more, wait for the end of its lease, or put the present wrapping key first here until that lease has ended`,
-  );
-}
-
 /** A plain `Signer` has no URI, by which another process opens the key. @throws ConfigError `ERR_OPTION_INVALID` */
 function checkedSigner(option: string, signer: ExternalSigner): ExternalSigner {
   if (typeof signer.uri === "string" && typeof signer.close === "function") return signer;
@@ -107,13 +91,7 @@ export function createKeyring(custody: Custody, options: KeyringOptions) {
     if (!passesOverLost) await opener.checkWrapped(stored);
     last = stored;
     const decision = await decide(stored, now, seen);
-    const records = noteWaits(decision.records, policy);
-    // A leaked key goes at once, and who cannot follow is named to the operator.
-    const isUrgent = decision.events.some(({ type }) => type === "revoked");
-    if (!custody.movesWrappingKey || isUrgent || (records === stored && decision.events.length === 0))
-      return { ...decision, records };
-    checkAllHave(custody.wrappingKeys[0], seen);
-    return { ...decision, records, leases: seen.leases };
+    return { ...decision, records: noteWaits(decision.records, policy) };
   }
 
   /** A kid that was recorded is never free again. So a new key has to open and to sign, and a provider must accept it. */
@@ -146,7 +124,6 @@ export function createKeyring(custody: Custody, options: KeyringOptions) {
      * What `decide` would change, if the records may be used: they are no older copy, the active key was published for as long as was
      * agreed, and every wrapped key unwraps to the private half of what is published.
      *
-     * @throws StateError `ERR_TRANSITION`: a running replica lacks the wrapping key of the change
      * @throws StoreError, KeyMaterialError, and what `decide` throws
      */
     async preview(decide: Decide): Promise<Changed> {

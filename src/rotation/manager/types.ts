@@ -55,8 +55,8 @@ export interface KeyManagerOptions {
   /** How keys rotate. Default: that of {@link RotationPolicyOptions}. */
   readonly policy?: RotationPolicyOptions | null | undefined;
   /**
-   * Each has 32 random bytes in base64url; in a string, white space is between them. The first one wraps private keys and makes the MAC of the
-   * store; all of them unwrap and verify.
+   * Each has 32 random bytes in base64url; in a string, white space is between them. The first one wraps the private keys of a new store, and
+   * makes its MAC; all of them unwrap and verify. `jwksd keys rewrap` moves a store to the first one.
    */
   readonly wrappingKeys: string | readonly string[];
   /** Makes the next signing key in an HSM or key service. Default: jwksd makes the key itself, and stores it encrypted. */

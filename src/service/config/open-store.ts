@@ -29,7 +29,7 @@ import { writableByOthers } from "./writable.ts";
 
 type Log = Pick<Logger, "warn">;
 
-export interface OpenOptions extends Pick<CustodyOptions, "accepts"> {
+export interface OpenOptions extends Pick<CustodyOptions, "accepts" | "movesToFirst"> {
   /** Makes a store that is not there, and a wrapping key beside it. */
   readonly create?: boolean | undefined;
   /** A file that shows that the store had keys: none are made then, as with `--require-store`. */
