@@ -125,7 +125,8 @@ const acts: readonly Act[] = [
       @ JwksdClockOff
       @ JwksdServerErrors
       @ Wrapping keys
-      test "$(jwksd keys wrapping-keys --wrapping-key-file wrapping.key | wc -l)" = 1
+      test "$(jwksd keys wrapping-keys --wrapping-key-file wrapping.key | wc -l)" = 2
+      test "$(stat -c %a wrapping.key)" = 600
       @ Backup and restore
       leaked=$(kid active)
       KID() { echo "$leaked"; }

@@ -15,11 +15,12 @@ const skip = skipWithoutMounts("the blocks of docs/install.md") || skipWithout("
 /** What there is no room for on this machine; a stand-in shows what it is given. */
 const standIns = ["systemctl", "podman", "docker", "kubectl"];
 
+const blocksOf = async (section: string): Promise<readonly string[]> =>
+  (await sections("docs/install.md")).get(section) ?? assert.fail(section);
+
 /** Runs the blocks of a section, then lines of the test. */
-async function run(t: TestContext, section: string, lines = "") {
-  const blocks = (await sections("docs/install.md")).get(section) ?? assert.fail(section);
-  return runBlocks(t, [...blocks, lines], { programs: ["test/ops/stand-ins"] });
-}
+const run = async (t: TestContext, section: string, lines = "") =>
+  runBlocks(t, [...(await blocksOf(section)), lines], { programs: ["test/ops/stand-ins"] });
 
 describe("the blocks of docs/install.md work as they stand", { skip }, () => {
   test("systemd: the service answers; commands read its store; after that, a lost store is refused", async (t) => {
@@ -29,6 +30,11 @@ describe("the blocks of docs/install.md work as they stand", { skip }, () => {
       "systemd",
       `curl --silent --fail http://127.0.0.1:9900/jwks >"$STATE/jwks"
        stat -c %a /etc/jwksd/wrapping.key
+       cp -R /etc/jwksd "$STATE/before"
+       set +e
+       ${(await blocksOf("systemd"))[0]}
+       set -e
+       diff -r /etc/jwksd "$STATE/before"
        rm /var/lib/jwksd/*
        ! systemctl restart jwksd 2>"$STATE/refusal"
        grep -o ERR_STORE_EMPTY "$STATE/refusal"
