@@ -154,6 +154,22 @@ describe("a replica whose lease others have ended", () => {
     await world.stop(one);
   });
 
+  test("and one whose store was away and is put back without its lease joins as soon as it is there", async () => {
+    const world = new World();
+    const line = world.store.line();
+    const one = await world.start({ policy, store: line });
+    const before = await seen(one);
+    line.isGone = true;
+    await assert.rejects(world.until(one.manager.look()), { code: "ERR_STORE_UNAVAILABLE" });
+    await endAll(world);
+    line.isGone = false;
+    // Long before the next renewal.
+    await world.pass(minute);
+    assert.equal((await world.store.load()).leases.length, 1);
+    assert.deepEqual([one.manager.isReady, await seen(one), one.told.at(-1)?.type], [true, before, "recovered"]);
+    await world.stop(one);
+  });
+
   test("and one that loses a race with a commit of another looks again at once: nothing has failed", async () => {
     const world = new World();
     let conflicts = 0;

@@ -6,7 +6,7 @@ import type { Metadata } from "./options.ts";
 const required = ["authorization_endpoint", "token_endpoint", "response_types_supported", "subject_types_supported"];
 
 /** Members that jwksd sets. */
-const own = ["issuer", "jwks_uri", "id_token_signing_alg_values_supported"];
+const own = new Set(["issuer", "jwks_uri", "id_token_signing_alg_values_supported"]);
 
 /**
  * The discovery document: the members that jwksd sets, then the metadata of the provider.
@@ -33,7 +33,7 @@ export function discoveryDocument(issuer: string, jwksUri: string, metadata: Met
  */
 export function checkMetadata(metadata: Metadata, where: string): void {
   // Readers that pass over case would take the other member for the one of jwksd.
-  const reserved = Object.keys(metadata).find((name) => own.includes(folded(name)));
+  const reserved = Object.keys(metadata).find((name) => own.has(folded(name)));
   if (reserved === undefined) return;
   throw new ConfigError(
     "ERR_METADATA_RESERVED",

@@ -104,6 +104,8 @@ export function createRounds(parts: Parts) {
   /** Plans what is due by the clocks that this process has seen, for the replicas whose leases have not ended. */
   async function plan(records: readonly KeyRecord[], seen: Seen): Promise<Planned> {
     const { counted, over } = clocks.look(seen);
+    // A store that was put back from a backup has lost the lease. This throws ERR_LEASE_ENDED then, and the next attempt joins anew.
+    if (seen.leases.every(({ id }) => id !== replica.id)) await replica.report(replica.lastReported);
     for (const lease of over) await replica.end(lease);
     schedule.forgetTaken(records, seen.now);
     const asSeen = schedule.withWaitsAsSeen(records, seen.now);
