@@ -7,14 +7,18 @@ import { addClaim } from "./claim.ts";
 import { type Io, print } from "./io.ts";
 import { addSettings, settingsFrom, storeSettings } from "./settings-options.ts";
 
-type TokenOptions = { aud: string[]; sub?: string; claim?: object; lifetime: number; typ: string };
+type TokenOptions = { aud: string[]; sub?: string; claim?: object; lifetime?: number; typ: string };
 
 export function tokenCommand(io: Io): Command {
   const command = new Command("token")
     .requiredOption("--aud <audience>", "audience; may be given several times", addAudience)
     .option("--sub <subject>", "subject")
     .option("--claim <name=value>", "another claim; the value is JSON, else text; may be given several times", addClaim)
-    .option("--lifetime <seconds>", "from iat to exp", wholeNumber(/^\d+$/, "Not a whole number of seconds."), 3600)
+    .option(
+      "--lifetime <seconds>",
+      "from iat to exp (default: 3600, or less where no token may live so long)",
+      wholeNumber(/^\d+$/, "Not a whole number of seconds."),
+    )
     .option("--typ <type>", 'header typ, such as "at+jwt" for access tokens', "JWT");
   const settings: readonly SettingName[] = ["issuer", "host", "port", "keys", ...storeSettings];
   // It takes those of serve, and lists the few that it needs.
@@ -36,7 +40,15 @@ Examples:
       const claims = { ...claim, ...(sub !== undefined && { sub }), aud: aud.length === 1 ? aud[0] : aud };
       const settings = await settingsFrom(io, options);
       const log = createCommandLog(settings.logLevel, settings.jsonLogs, io);
-      print(io, await signWithSettings(settings, claims, { lifetimeSeconds: lifetime, typ }, log));
+      print(
+        io,
+        await signWithSettings(
+          settings,
+          claims,
+          { ...(lifetime !== undefined && { lifetimeSeconds: lifetime }), typ },
+          log,
+        ),
+      );
     });
 }
 

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { type TestContext, test } from "node:test";
-import { calculateJwkThumbprint } from "jose";
+import { calculateJwkThumbprint, decodeJwt } from "jose";
 import { newWrappingKey, wrappingKeyOf } from "../support/managed.ts";
 import { sqliteStore } from "../../src/rotation/store/sqlite/sqlite.ts";
 import { runCli, startService, temporaryFolder } from "../support/service.ts";
@@ -30,7 +30,7 @@ test("plan and --dry-run show the future of the service that runs, and say where
 
   const [days, stderr] = await announcedInDays(t, ["--data", data, "--rotate-every-days", "60"]);
   assert.equal(days, 59, "a flag shows another policy");
-  assert.match(stderr, /rotateEveryDays is 60 here, and 30 at the replica "one".*without --rotate-every-days/);
+  assert.match(stderr, /rotateEveryDays is 60 here, and 30 at the replica "one".*leave --rotate-every-days out/);
   assert.doesNotMatch(stderr, /maxTokenLifetimeSeconds/);
 
   const dry = await runCli(t, ["rotate", "--dry-run", "--json", "--data", data]);
@@ -43,6 +43,15 @@ test("plan and --dry-run show the future of the service that runs, and say where
   assert.equal(token.code, 0, token.stderr);
 });
 
+test("a token lives as long as the service allows, unless it is told", async (t) => {
+  const data = await dataOf(t);
+  await startService(t, ["--data", data, "--max-token-lifetime-seconds", "1800"]);
+  const { code, stdout, stderr } = await runCli(t, ["token", "--data", data, "--aud", "api"]);
+  assert.equal(code, 0, stderr);
+  const { exp = 0, iat = 0 } = decodeJwt(stdout.trim());
+  assert.equal(exp - iat, 1800);
+});
+
 test("the newest of two replicas tells, and the other one is named", async (t) => {
   const data = await dataOf(t);
   await startService(t, ["--data", data, "--rotate-every-days", "30", "--replica-name", "old"]);
@@ -51,7 +60,10 @@ test("the newest of two replicas tells, and the other one is named", async (t) =
   assert.deepEqual(differences, ['rotateEveryDays is 20 here, and 30 at the replica "old", which goes by its own']);
   const [days, stderr] = await announcedInDays(t, ["--data", data]);
   assert.equal(days, 19);
-  assert.match(stderr, /rotateEveryDays is 20 here, and 30 at the replica "old", which goes by its own\n/);
+  assert.match(
+    stderr,
+    /rotateEveryDays is 20 here, and 30 at the replica "old",.*goes by the 20 of the replica that joined last\n/,
+  );
 });
 
 test("rewrap refuses while a replica that runs lacks the wrapping key, and names both", async (t) => {

@@ -49,8 +49,11 @@ describe("a store that holds no keys", () => {
     const data = await dataOf(t);
     const first = await startService(t, ["--data", data, ...issuer]);
     const { msg = "" } = first.log.find(isWarning) ?? {};
-    assert.match(msg, new RegExp(`--data ${data} held no keys.*first start.*--require-store`));
-    assert.match(msg, /every token that they signed fails.*stop this process, correct --data or --store/);
+    assert.match(
+      msg,
+      new RegExp(`the store in --data ${data} held no keys of https:\\S+, so .*first start.*--require-store`),
+    );
+    assert.match(msg, /every token that they signed fails.*stop this process, correct --data or --issuer/);
     await first.stop();
     const again = await startService(t, ["--data", data, ...issuer]);
     const nobody = await startService(t, ["--data", await dataOf(t)]);
@@ -141,10 +144,23 @@ describe("a store that holds no keys", () => {
       const args = ["--store", server.url(), ...issuer, "--data", await dataOf(t)];
       assert.match(
         await refused(t, [...args, "--require-store"], env),
-        /the store of --store holds no keys.*ERR_STORE_EMPTY/,
+        /the database of --store holds no keys of https:.*ERR_STORE_EMPTY/,
       );
       assert.deepEqual(server.sql("SELECT count(*) FROM pg_namespace WHERE nspname = 'jwksd'"), ["0"]);
       await (await startService(t, args, env)).stop();
+
+      // A mistyped issuer: a command makes no first key, and a plan says that there are none.
+      const mistyped = ["--store", server.url(), "--issuer", "https://logn.example.com"];
+      for (const command of [["rotate"], ["rotate", "--dry-run"], ["keys", "announce"]]) {
+        const { code, stderr } = await runCli(t, [...command, ...mistyped], env);
+        assert.equal(code, 1);
+        assert.match(
+          stderr,
+          /holds no keys of https:\/\/logn\..* nothing was changed; .*--issuer.*\[ERR_STORE_EMPTY\]/,
+        );
+      }
+      const planned = await runCli(t, ["plan", ...mistyped], env);
+      assert.match(planned.stderr, /the store holds no keys of https:\/\/logn\.example\.com/);
       const other = ["--issuer", "https://mistyped.example.com", "--require-store"];
       assert.match(await refused(t, [...args, ...other], env), /no keys of https:\/\/mistyped.*ERR_STORE_EMPTY/);
       await startService(t, [...args, "--require-store"], env);

@@ -1,8 +1,10 @@
 import assert from "node:assert/strict";
+import type { Stats } from "node:fs";
 import { chmod, mkdir, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { test } from "node:test";
 import { readEncryptionKeyset, readKeyset } from "../../src/library/node/index.ts";
+import { permissionWarnings } from "../../src/library/node/key-files.ts";
 import { ecKey, named } from "../support/keys.ts";
 import { temporaryFolder } from "../support/service.ts";
 import { refusal } from "../support/refusal.ts";
@@ -42,4 +44,20 @@ test("a folder into which others may put keys is reported", async (t) => {
   assert.match(warnings[0] ?? "", /users other than its owner can write.*chmod go-w/);
   await chmod(folder, 0o755);
   assert.deepEqual((await readKeyset(folder)).warnings, []);
+});
+
+const warns = (uid: number, mode: number): boolean =>
+  permissionWarnings("f", { uid, mode, isFile: () => true } as Stats).length > 0;
+
+test("a secret is for its owner; a process of another user may read a file of root by its group", (t) => {
+  t.mock.method(process as { getuid(): number }, "getuid", () => 65_532);
+  const rows = [
+    [0, 0o440, false],
+    [0, 0o640, false],
+    [0, 0o444, true],
+    [0, 0o660, true],
+    [65_532, 0o600, false],
+    [65_532, 0o440, true],
+  ] as const;
+  for (const [uid, mode, expected] of rows) assert.equal(warns(uid, mode), expected, `${uid} ${mode.toString(8)}`);
 });

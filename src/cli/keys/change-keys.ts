@@ -65,13 +65,14 @@ export function addChangeFlags(command: Command, { force = false, yes = false } 
  * replicas, and prints who has not followed.
  *
  * @throws ConfigError `ERR_CONFIRMATION`: it breaks verifications, and `--yes` is not given; the message says what it breaks
+ * @throws StoreError `ERR_STORE_EMPTY`: it needs a new key, and there is none yet
  * @throws see `Keyring.change`, and what `decide` throws
  */
 export async function changeKeys(keys: CommandKeys, options: ChangeOptions, decide: Decide): Promise<void> {
   const { flags, breaks, newKey, remarks = [], unchanged } = options;
-  const { io, custody, keyring, settings, signers } = keys;
+  const { io, keyring, settings, signers } = keys;
   // A key in an HSM or key service is made only when it is certain that it is wanted.
-  const draft = newKey && (await makeDraft(keys, newKey, await recordsOf(custody.store)));
+  const draft = newKey && (await makeDraft(keys, newKey, await recordsWithKeys(keys)));
   const change = await keyring.preview((records, now, seen) => decide(records, now, draft, seen)).catch(explained);
   if (change.before.length > 0) tellPolicy(io, settings, change.seen.leases);
   const note = draft && "The new key was made to look ahead only; the real one has another kid.";
@@ -94,6 +95,17 @@ export async function changeKeys(keys: CommandKeys, options: ChangeOptions, deci
     const { columns } = terminalOf(io.stdout, io.environment);
     print(io, section("Replicas", followedLines(followed, done.change), columns).join("\n"));
   }
+}
+
+/** A first key would begin to sign at once, perhaps in a store that was meant to be another one. @throws StoreError `ERR_STORE_EMPTY` */
+async function recordsWithKeys({ custody, settings: { issuer } }: CommandKeys): Promise<readonly KeyRecord[]> {
+  const records = await recordsOf(custody.store);
+  if (records.length > 0) return records;
+  const whose = issuer === undefined ? "" : ` of ${issuer}`;
+  throw new StoreError(
+    "ERR_STORE_EMPTY",
+    `the store holds no keys${whose}, and nothing was changed; if they are elsewhere, correct --data, --store or --issuer; jwksd serve makes the first keys, jwksd keys import takes over those that you have`,
+  );
 }
 
 async function commit(keys: CommandKeys, draft: NewKey | undefined, decide: Decide) {

@@ -8,7 +8,7 @@ import { planPicture } from "./plan-picture.ts";
 import { planSvg } from "./plan-svg.ts";
 import { indented, terminalOf } from "../terminal.ts";
 import { count } from "../arguments.ts";
-import { type Io, iso, print, printJson } from "../io.ts";
+import { type Io, iso, print, printJson, tell } from "../io.ts";
 import { type Flags, addStoreSettings, look } from "./open-keys.ts";
 import { printWaits, waitsJson } from "./replicas.ts";
 
@@ -45,6 +45,8 @@ async function showPlan(io: Io, flags: PlanFlags): Promise<void> {
   const { now } = found.replicas;
   const until = flags.days === undefined ? undefined : now + flags.days * 86_400_000;
   const ahead = plan(records, policy, now, until);
+  if (records.length === 0)
+    tell(io, `the store holds no keys of ${owner.issuer}: this is what a first start would plan`);
   const still = aftermath(records, policy, now);
   const title = `Key rotation of ${owner.issuer}`;
   if (flags.svg !== undefined) await write(flags.svg, planSvg(ahead, title));

@@ -1,3 +1,4 @@
+import type { Stats } from "node:fs";
 import { readFile, readdir, stat } from "node:fs/promises";
 import { join } from "node:path";
 import { calculateJwkThumbprint } from "jose/jwk/thumbprint";
@@ -137,13 +138,15 @@ async function readKeyFile(file: string, mayBeSet: boolean): Promise<{ keys: Rea
     })),
   );
   const isPrivate = materials.some(({ privateKey }) => privateKey !== undefined);
-  const warnings = isPrivate ? permissionWarnings(file, stats.mode & 0o777) : [];
+  const warnings = isPrivate ? permissionWarnings(file, stats) : [];
   return { keys, warnings };
 }
 
-/** Warnings about the mode of a file with secrets. */
-export function permissionWarnings(file: string, mode: number): string[] {
-  if (process.platform === "win32" || (mode & 0o077) === 0) return [];
+/** Warnings about the mode of a file with secrets. A process of another user may read a file of root by its group: Kubernetes mounts secrets so. */
+export function permissionWarnings(file: string, stats: Stats): string[] {
+  const mode = stats.mode & 0o777;
+  const others = stats.uid === 0 && process.getuid?.() !== 0 ? 0o037 : 0o077;
+  if (process.platform === "win32" || !stats.isFile() || (mode & others) === 0) return [];
   return [`users other than its owner can read ${file} (mode 0${mode.toString(8)}); fix it with: chmod 600 ${file}`];
 }
 

@@ -1,3 +1,4 @@
+import { withFlags } from "../config/setting-names.ts";
 import { type ReplicasAt, lateText, runningLeases, waitsOf } from "./replicas.ts";
 import { dueSteps } from "../../rotation/rules/due.ts";
 import { durationText, kidText, relativeText, timeText } from "../../rotation/rules/format.ts";
@@ -218,4 +219,4 @@ export function replicasAt({ health }: KnownManager, now: number): ReplicasAt {
 const useText = (use: string): string => (use === "sig" ? "signing key" : "encryption key");
 
 /** A message as the end of a sentence. */
-const ended = (message: string): string => (/[.!?]$/.test(message) ? message : `${message}.`);
+const ended = (message: string): string => withFlags(/[.!?]$/.test(message) ? message : `${message}.`);

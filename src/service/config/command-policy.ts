@@ -18,7 +18,9 @@ export function commandPolicy(settings: Settings, leases: readonly Lease[], log:
     .findLast((policy) => Object.keys(policy).length > 0 && isPolicy(policy));
   const policy = rotationPolicy({ ...last, ...Object.fromEntries(given) });
   warnOfOtherPolicies(policy, leases, log, (name) =>
-    settings[name] === undefined ? "" : `; without ${flagName(name)} here, the command goes by that, too`,
+    settings[name] === undefined
+      ? `; the command goes by the ${policy[name]} of the replica that joined last`
+      : `; leave ${flagName(name)} out to go by the policy of the replicas`,
   );
   return policy;
 }

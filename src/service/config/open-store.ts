@@ -70,7 +70,8 @@ export async function openManaged(
     const found = await store.load();
     if (mustHoldKeys && found.records.length === 0) throw await holdsNoKeys(settings, path, savedSet);
     const named = await wrappingKeysOf(settings, log).catch((error: unknown) => {
-      throw isUnreadable(error) ? new ServiceError(error.code, `${error.message}${neededKeys(found)}`) : error;
+      if (isUnreadable(error)) throw new ServiceError(error.code, `${error.message}${neededKeys(found)}`);
+      throw error instanceof ConfigError ? new ConfigError(error.code, `${error.message}${neededKeys(found)}`) : error;
     });
     const keys = named ?? (await firstWrappingKey(path, found, log));
     const custody = createCustody({ store, keys, issuerCheck: issuerCheck(ownerOf(settings)), ...options });
@@ -86,12 +87,20 @@ async function isThere({ store = "" }: Settings, path: string | undefined): Prom
   return path === undefined ? !(await pendingMigration(store)).isNew : exists(path);
 }
 
+/** Where a configuration has its store, for messages. The URL of a database may hold a password. */
+export function placeOf(settings: Settings): string {
+  const { store, data } = settings;
+  if (store === undefined) return `the store in --data ${resolve(data)}`;
+  const path = storePath(settings);
+  return path === undefined ? "the database of --store" : `the store of --store, ${resolve(path)},`;
+}
+
 async function holdsNoKeys(
-  { issuer, store, data }: Settings,
+  settings: Settings,
   path: string | undefined,
   savedSet: string | undefined,
 ): Promise<StoreError> {
-  const place = store === undefined ? `the store in --data ${resolve(data)}` : "the store of --store";
+  const { issuer } = settings;
   const whose = issuer === undefined ? "" : ` of ${issuer}`;
   const hasFolder = path === undefined || (await exists(dirname(path)));
   const cause = hasFolder ? "" : `, because there is no folder ${dirname(path)}`;
@@ -105,7 +114,7 @@ async function holdsNoKeys(
       : ", which also says how to make new keys on purpose";
   return new StoreError(
     "ERR_STORE_EMPTY",
-    `${place} holds no keys${whose}${cause}, and ${why}: nothing was made; correct ${path === undefined ? "--store or --issuer" : "--data or --store"}; if the store is gone, see "The store is lost" in docs/operations.md${next}`,
+    `${placeOf(settings)} holds no keys${whose}${cause}, and ${why}: nothing was made; correct ${settings.store === undefined ? "--data" : "--store"} or --issuer; if the store is gone, see "The store is lost" in docs/operations.md${next}`,
   );
 }
 
@@ -273,8 +282,8 @@ export const isUnreadable = (error: unknown): error is ServiceError =>
   error instanceof ServiceError && error.code === "ERR_FILE_UNREADABLE";
 
 async function readKeyFile(file: string, log: Log): Promise<WrappingKeys> {
-  const { mode } = await reading(file, () => stat(file));
-  for (const warning of permissionWarnings(file, mode & 0o777)) log.warn({ file }, warning);
+  const stats = await reading(file, () => stat(file));
+  for (const warning of permissionWarnings(file, stats)) log.warn({ file }, warning);
   const text = await reading(file, () => readFile(file, "utf8"));
   const inLine = (line: string, index: number) =>
     wordsOf(line).map((text) => ({ text, place: `${file}, line ${index + 1},` }));
@@ -285,7 +294,10 @@ async function keysAt(
   found: readonly { readonly text: string; readonly place: string }[],
   from: string,
 ): Promise<WrappingKeys> {
-  if (found.length === 0) throw new ConfigError("ERR_WRAPPING_KEY_INVALID", `${from} holds no wrapping key`);
+  if (found.length === 0) {
+    const message = `${from} holds no wrapping key; at the first start, make one with: ${recipe}; at a later start, put the same one back`;
+    throw new ConfigError("ERR_WRAPPING_KEY_INVALID", message);
+  }
   return readWrappingKeys(
     found.map(({ text }) => text),
     (index) => found[index]?.place ?? from,

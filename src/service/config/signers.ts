@@ -70,7 +70,7 @@ function warnOnce(log: Pick<Logger, "warn"> | undefined): (file: string | undefi
     if (log === undefined || file === undefined || seen.has(file)) return;
     seen.add(file);
     const stats = await stat(file).catch(() => undefined);
-    const warnings = stats?.isFile() === true ? permissionWarnings(file, stats.mode & 0o777) : [];
+    const warnings = stats === undefined ? [] : permissionWarnings(file, stats);
     for (const warning of warnings) log.warn({ file }, warning);
   };
 }

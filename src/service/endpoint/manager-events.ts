@@ -1,12 +1,13 @@
 import { hostname } from "node:os";
 import { isFirstKey } from "../../rotation/manager/options.ts";
-import { resolve } from "node:path";
 import type { ManagerEvent } from "../../rotation/manager/types.ts";
 import { timeText } from "../../rotation/rules/format.ts";
 import { printable } from "../../base/printable.ts";
 import type { KeyRecord } from "../../rotation/store/store.ts";
 import type { Logger } from "../config/logger.ts";
 import type { Settings } from "../config/setting-definitions.ts";
+import { placeOf } from "../config/open-store.ts";
+import { withFlags } from "../config/setting-names.ts";
 
 /** As a lease can bear it. */
 export function hostName(): string {
@@ -30,13 +31,13 @@ export function logEvent(event: ManagerEvent, before: readonly KeyRecord[], sett
     case "failed":
       log.error(
         { code: event.error.code, retryInMs: event.retryInMs },
-        `keys cannot be managed, the last good ones stay: ${event.error.message}`,
+        `keys cannot be managed, the last good ones stay: ${withFlags(event.error.message)}`,
       );
       break;
     case "fenced":
       log.error(
         { code: event.error.code },
-        `${event.error.message}; /readyz says 503 until then; /jwks is answered all the same`,
+        `${withFlags(event.error.message)}; /readyz says 503 until then; /jwks is answered all the same`,
       );
       break;
     case "unfenced":
@@ -45,13 +46,13 @@ export function logEvent(event: ManagerEvent, before: readonly KeyRecord[], sett
     case "held-back":
       log.error(
         { kid: event.kid, code: event.error.code },
-        `the next key cannot sign, the active one stays: ${event.error.message}`,
+        `the next key cannot sign, the active one stays: ${withFlags(event.error.message)}`,
       );
       break;
     case "unopened":
       log.error(
         { kid: event.kid, code: event.error.code },
-        `the active key cannot be opened here, and is published all the same: ${event.error.message}`,
+        `the active key cannot be opened here, and is published all the same: ${withFlags(event.error.message)}`,
       );
       break;
     case "destroyed":
@@ -59,7 +60,7 @@ export function logEvent(event: ManagerEvent, before: readonly KeyRecord[], sett
       else {
         log.error(
           { kid: event.kid, uri: event.uri, code: event.error.code },
-          `a key that is gone could not be destroyed where it was made: ${event.error.message}`,
+          `a key that is gone could not be destroyed where it was made: ${withFlags(event.error.message)}`,
         );
       }
       break;
@@ -70,7 +71,7 @@ export function logEvent(event: ManagerEvent, before: readonly KeyRecord[], sett
     case "lease-left":
       log.warn(
         { code: event.error.code },
-        `the lease of this replica could not be given up, so steps may wait for it until ${timeText(event.until)}: ${event.error.message}`,
+        `the lease of this replica could not be given up, so steps may wait for it until ${timeText(event.until)}: ${withFlags(event.error.message)}`,
       );
       break;
     case "recovered":
@@ -79,10 +80,10 @@ export function logEvent(event: ManagerEvent, before: readonly KeyRecord[], sett
 }
 
 /** A lost store, or a mistyped one, looks like a first start. */
-function warnOfNewKeys({ issuer, store, data }: Settings, log: Pick<Logger, "warn">): void {
-  const place = store === undefined ? `--data ${resolve(data)}` : "the database of --store";
+function warnOfNewKeys(settings: Settings, log: Pick<Logger, "warn">): void {
+  const { issuer, store } = settings;
   log.warn(
     { issuer },
-    `${place} held no keys, so new ones were made. If this is the first start for this issuer, all is well: set --require-store (JWKSD_REQUIRE_STORE=true) from now on. If the issuer had keys before, every token that they signed fails at each verifier that fetches this set: stop this process, correct --data or --store, and start it again; if the store is gone, see "The store is lost" in docs/operations.md`,
+    `${placeOf(settings)} held no keys of ${issuer}, so new ones were made. If this is the first start for this issuer, all is well: set --require-store (JWKSD_REQUIRE_STORE=true) from now on. If the issuer had keys before, every token that they signed fails at each verifier that fetches this set: stop this process, correct ${store === undefined ? "--data" : "--store"} or --issuer, and start it again; if the store is gone, see "The store is lost" in docs/operations.md`,
   );
 }

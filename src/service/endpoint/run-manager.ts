@@ -1,3 +1,4 @@
+import { withFlags } from "../config/setting-names.ts";
 import { timeText } from "../../rotation/rules/format.ts";
 import { type Clock, systemClock } from "../../base/clock.ts";
 import { type ErrorCode, StoreError } from "../../base/errors.ts";
@@ -69,7 +70,7 @@ export async function startManager(settings: Settings, log: Logger, parts: Servi
     if (saved === undefined) throw error;
     log.error(
       { code: error.code, of: timeText(saved.at) },
-      `the saved set is published, nothing is signed, and the store is tried again: ${error.message}`,
+      `the saved set is published, nothing is signed, and the store is tried again: ${withFlags(error.message)}`,
     );
     const outage = knownError(error, systemClock.now());
     const signs = hasSockets(settings);
@@ -156,7 +157,7 @@ async function runManager(
       if (manager.isReady || settings.readyWithoutStore) return undefined;
       const { fence, failure } = manager.health;
       const why = failure === undefined ? "" : `; the last failure is ${failure.code}`;
-      return `${fence?.message ?? "this replica does not publish the keys of the store yet"}${why}`;
+      return `${fence === undefined ? "this replica does not publish the keys of the store yet" : withFlags(fence.message)}${why}`;
     },
     metrics: () => [...manager.metrics(), ...(signing?.metrics() ?? [])],
     get signing() {

@@ -16,6 +16,9 @@ import { issuerOf } from "../config/issuer.ts";
 import { type Settings, settingDefinitions } from "../config/setting-definitions.ts";
 import { signersOf } from "../config/signers.ts";
 
+/** How long a token lives, in seconds, unless somebody says it or a policy wants less. */
+const usualSeconds = 3600;
+
 /**
  * Signs a token with the active key of a configuration of `jwksd serve`; nothing has to be running.
  *
@@ -33,7 +36,7 @@ export async function signWithSettings(
   if (settings.keys !== undefined) {
     const { entries } = await readKeyset(settings.keys);
     const provider = await createProvider({ issuer: issuerOf(settings, settings.port), keyset: entries });
-    return provider.sign(claims, options);
+    return provider.sign(claims, { lifetimeSeconds: usualSeconds, ...options });
   }
   if (storePath(settings) !== undefined) await checkHasKey(settings);
   const { custody, leases } = await openManaged(settings, log);
@@ -43,7 +46,8 @@ export async function signWithSettings(
   const { signal } = new AbortController();
   const keyring = createKeyring(custody, { policy, openSigner, clock: systemClock, signal });
   try {
-    return await signFresh(keyring, () => issuerFor(settings, custody.owner), claims, options);
+    const lifetimeSeconds = Math.min(usualSeconds, policy.maxTokenLifetimeSeconds);
+    return await signFresh(keyring, () => issuerFor(settings, custody.owner), claims, { lifetimeSeconds, ...options });
   } finally {
     await keyring.close();
     await store.close();

@@ -1,3 +1,4 @@
+import { withFlags } from "../config/setting-names.ts";
 import { sleep } from "../../base/async.ts";
 import { type Clock, systemClock } from "../../base/clock.ts";
 import { fenced } from "../../rotation/manager/replica.ts";
@@ -48,7 +49,7 @@ export function startWithoutStore(
       } catch (error) {
         last = knownError(error, clock.now());
         if (signal.aborted) continue;
-        log.error({ code: last.code }, `keys cannot be managed, the saved set stays: ${last.message}`);
+        log.error({ code: last.code }, `keys cannot be managed, the saved set stays: ${withFlags(last.message)}`);
       }
     }
   }

@@ -4,7 +4,10 @@ import { printable } from "../../../base/printable.ts";
 /** What SQLSTATEs mean here, and what to do. A class stands for all of its codes. @see PostgreSQL's "Appendix A: Error Codes" */
 const advice = new Map([
   ["28", "it refuses the user or the password; check PGUSER, PGPASSWORD and pg_hba.conf"],
-  ["3D000", "there is no such database; make it with createdb"],
+  [
+    "3D000",
+    'there is no such database; check its name; for a first start, make it with createdb; if it is lost, see "The store is lost" in docs/operations.md',
+  ],
   ["42501", "the user lacks a right; see the SQL of: jwksd store migrate --dry-run"],
   ["3F000", "its schema is not there; see: jwksd store migrate"],
   ["42P01", "its tables are not there; see: jwksd store migrate"],
