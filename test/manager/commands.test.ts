@@ -5,15 +5,20 @@ import type { ErrorCode } from "../../src/base/errors.ts";
 import { localSigner } from "../../src/keys/signer/local.ts";
 import type { ExternalSigner } from "../../src/keys/signer/signer.ts";
 import type { KeyManager } from "../../src/rotation/manager/types.ts";
-import { day } from "../rotation/key-records.ts";
+import { applyCommand } from "../../src/rotation/rules/commands.ts";
+import { day, second } from "../rotation/key-records.ts";
 import { ecKey } from "../support/keys.ts";
+import { custodyOf } from "../support/managed.ts";
 import { refusal } from "../support/refusal.ts";
-import { World, seen } from "./world.ts";
+import { World, issuer, seen } from "./world.ts";
 
 const open = async (uri: string): Promise<ExternalSigner> => {
   const signer = await localSigner(ecKey(uri));
-  return { ...signer, uri, close: async () => {} };
+  return { ...signer, uri, close: () => close() };
 };
+
+/** How a signer closes: it may wait for a signature that hangs. */
+let close = async (): Promise<void> => {};
 
 /** A manager with the signing key `a`. The next ones are `b`, `c` and `d`, in the order in which they are made. */
 async function start() {
@@ -23,7 +28,9 @@ async function start() {
     made.push("abcd"[made.length] ?? "?");
     return open(made.at(-1) ?? "");
   };
-  const replica = await world.start({ createSigner, openSigner: open });
+  const destroyed: string[] = [];
+  const destroySigner = async (uri: string): Promise<void> => void destroyed.push(uri);
+  const replica = await world.start({ createSigner, openSigner: open, destroySigner });
   const nameOf = (kid: string): string =>
     made[replica.manager.records.findIndex((record) => record.kid === kid)] ?? kid;
   /** The states of the signing keys, the keys that are published, and the one that signs. */
@@ -37,6 +44,7 @@ async function start() {
     replica,
     manager: replica.manager as KeyManager,
     made,
+    destroyed,
     kidOf: (name: string): string => replica.manager.records[made.indexOf(name)]?.kid ?? assert.fail(),
     now,
   };
@@ -60,6 +68,52 @@ describe("methods of a manager", () => {
     await world.until(manager.retire(kidOf("b"), { force: true }));
     assert.deepEqual(await now(), { states: ["a removed", "b retiring", "c active"], published: "cb", signs: "c" });
     await world.stop(replica);
+  });
+
+  test("a key that was made for a command that is refused is destroyed again, and told of", async () => {
+    const { world, manager, made, destroyed, replica } = await start();
+    await world.until(manager.rotate());
+    await assert.rejects(world.until(manager.rotate()), { code: "ERR_TRANSITION" });
+    assert.deepEqual([made, destroyed], [["a", "b", "c"], ["c"]]);
+    assert.deepEqual(replica.told.at(-1), { type: "orphaned", uri: "c", isDestroyed: true });
+    await world.stop(replica);
+  });
+
+  test("revoke and rotate go by what is in the store now, and not by what they saw last", async () => {
+    const { world, manager, kidOf, now, replica } = await start();
+    await world.until(manager.rotate());
+    // By another process; this one is not told.
+    const { records } = await world.store.load();
+    world.store.isGone = true;
+    const { store } = await custodyOf(world.store.line(), [world.wrappingKey], { issuer, isChosen: true });
+    await store.load();
+    const change = applyCommand(
+      records,
+      { type: "remove", kid: kidOf("b"), force: true },
+      manager.policy,
+      world.clock.now(),
+    );
+    await store.commit((await store.load()).revision, change.records, change.events);
+    world.store.isGone = false;
+    await world.until(manager.revoke(kidOf("a")));
+    assert.deepEqual((await now()).states, ["a revoked", "b removed", "c active"]);
+    await world.stop(replica);
+  });
+
+  test("a signer that never closes holds up nothing", async (t) => {
+    const { world, manager, kidOf, now, replica } = await start();
+    t.after(() => (close = async () => {}));
+    close = () => new Promise(() => {});
+    await world.until(manager.rotate({ now: true }));
+    await world.pass(31 * second);
+    await world.until(manager.revoke(kidOf("a")));
+    assert.deepEqual((await now()).states, ["a revoked", "b active"]);
+    await world.passTo(91 * day);
+    assert.deepEqual((await now()).states, ["a revoked", "b removed", "c active"]);
+    assert.ok(replica.manager.isReady);
+    const stopped = world.stop(replica);
+    await world.pass(10 * second);
+    await stopped;
   });
 
   test("what is too early needs force, and null is no force", async () => {

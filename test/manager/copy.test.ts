@@ -1,6 +1,8 @@
 // A copy of the documents is served without the process that writes it: what that means for rotations.
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
+import { StoreError } from "../../src/base/errors.ts";
+import type { KeyStore } from "../../src/rotation/store/store.ts";
 import { permanentMs } from "../../src/rotation/rules/permanent-lease.ts";
 import type { Copy, ServiceManager } from "../../src/rotation/manager/manager.ts";
 import { createSubscribers } from "../../src/rotation/manager/subscribers.ts";
@@ -63,6 +65,32 @@ const rotate = async (world: World, { manager }: Replica): Promise<string> => {
 };
 
 describe("the copy of a publisher", () => {
+  test("keeps its lease, though a renewal of before it was read back arrives late", async () => {
+    const { world, bucket, one, publish } = await start();
+    const store = world.store.line();
+    const late = Promise.withResolvers<void>();
+    let arrived: Promise<unknown> | undefined;
+    const line: KeyStore = {
+      ...store,
+      renew(lease, forMs, options) {
+        if (arrived !== undefined || lease.publishes > 0) return store.renew(lease, forMs, options);
+        arrived = late.promise.then(() => store.renew(lease, forMs, { ...options, signal: undefined }));
+        return Promise.reject(new StoreError("ERR_STORE_UNAVAILABLE", "no answer in time"));
+      },
+    };
+    bucket.fails = true;
+    const starting = publish({ store: line });
+    const publisher = await starting;
+    bucket.fails = false;
+    await world.pass(2 * minute);
+    assert.ok(publisher.isAcknowledged);
+    late.resolve();
+    await assert.rejects(arrived ?? assert.fail("no renewal was given up"), { code: "ERR_LEASE_ENDED" });
+    assert.ok(((await leaseOf(world, bucket))?.forMs ?? 0) >= permanentMs);
+    await world.stop({ manager: publisher });
+    await world.stop(one);
+  });
+
   test("holds up a rotation for as long as its publisher is dead, however long that is", async () => {
     const { world, bucket, one, publish } = await start();
     const publisher = await publish();

@@ -115,7 +115,7 @@ test("between two steps a lease is renewed six times, and the store is looked at
   await world.passTo(89 * day);
   // It loads and commits the next key, and tells that it publishes the key; then the same, to note that all replicas do; and is told of
   // both commits, and looks once.
-  assert.equal(world.store.calls - before, 9);
+  assert.equal(world.store.calls - before, 8);
   await world.stop(replica);
 });
 
@@ -163,6 +163,30 @@ describe("attach", () => {
 
     await world.passTo(90 * day + retire + 10 * second);
     assert.deepEqual(log, ["one 2 short", "two 2 short", "one 1 long", "two 1 long"]);
+    await world.stop(replica);
+  });
+
+  test("a target that has taken the keys, and whose answer is lost, is given what it had before again", async () => {
+    const world = new World();
+    const replica = await world.start();
+    let [published, isLost] = [[""], false];
+    await world.until(
+      replica.manager.subscribe({
+        async update({ keyset }) {
+          published = keyset.map(({ kid }) => kid);
+          if (isLost) throw new Error("the answer is lost");
+        },
+      }),
+    );
+    const before = published;
+    isLost = true;
+    await world.until(replica.manager.rotate());
+    const leaked = published.at(-1) ?? "";
+    assert.equal(published.length, 2);
+    await world.until(replica.manager.revoke(leaked));
+    isLost = false;
+    await world.pass(31 * second);
+    assert.deepEqual(published, before);
     await world.stop(replica);
   });
 

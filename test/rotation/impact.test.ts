@@ -148,10 +148,25 @@ const rows: readonly Row[] = [
       off,
     ],
   },
+  ...(
+    [
+      ["had not reached every replica", waiting(record("b", "announced", { announcedAt: now - 5 * hour }))],
+      ["had been on for only 1 h", record("b", "announced", { announcedAt: now - 5 * hour, publishedAt: now - hour })],
+    ] as const
+  ).map(([mode, announced]): Row => ({
+    name: `a rotation mode that some replica was in for less than 7,200 s: it ${mode}`,
+    records: [a, announced],
+    command: { type: "revoke", kid: "b" },
+    says: [
+      `Signing key "b" is revoked. Caches that fetched it before may trust it until 2026-11-20 14:00:00 UTC ` +
+        `(7200 s, because the rotation mode ${mode}). Caches that do not keep to the headers may until 2026-11-20 16:00:00 UTC ${slack} It has not signed anything yet.`,
+      off,
+    ],
+  })),
   {
     name: "two waits that touch count as one",
     records: [
-      record("a", "active", { announcedAt: now - 5 * hour, activatedAt: now - hour }),
+      record("a", "active", { announcedAt: now - 5 * hour, publishedAt: now - 5 * hour, activatedAt: now - hour }),
       record("o", "retiring", { announcedAt: now - 90 * day, activatedAt: now - 89 * day, retiredAt: now - hour }),
     ],
     command: { type: "revoke", kid: "o" },

@@ -1,15 +1,19 @@
-import { ConfigError } from "../../base/errors.ts";
+import { ConfigError, StoreError } from "../../base/errors.ts";
 import { type Rules, boolean, checkOptions, oneOf, text } from "../../base/options.ts";
 import type { Change } from "../rules/advance.ts";
 import type { Command, NewKey } from "../rules/commands.ts";
-import { activeKey, announcedKey } from "../rules/records.ts";
+import { activeKey, announcedKey, uriOf } from "../rules/records.ts";
 import type { KeyRecord, KeyUse } from "../store/store.ts";
 import type { ForceOptions, KeyManager, RotateOptions } from "./types.ts";
 
 interface Parts {
+  /** Looks at the store, where others may have changed the keys. */
+  readonly look: () => Promise<void>;
   readonly execute: (command: Command) => Promise<Change>;
   readonly makeKey: (use: KeyUse, alg?: string) => Promise<NewKey>;
   readonly records: () => readonly KeyRecord[];
+  /** Destroys an external key that no record names, unless a record may name it after all, and tells of it. */
+  readonly discard: (uri: string, isCertain: boolean) => Promise<void>;
 }
 
 const rotateRules: Rules<RotateOptions> = { use: oneOf("sig", "enc"), alg: text, now: boolean };
@@ -22,9 +26,11 @@ function checkKid(kid: unknown): string {
 
 /** The commands of operators as methods of a manager. A wrong argument is refused before a key is made. */
 export function createCommands({
+  look,
   execute,
   makeKey,
   records,
+  discard,
 }: Parts): Pick<KeyManager, "rotate" | "activate" | "retire" | "remove" | "revoke"> {
   const early =
     (type: "activate" | "retire" | "remove") =>
@@ -33,22 +39,43 @@ export function createCommands({
       return execute({ type, kid: checkKid(kid), force });
     };
 
+  /** Executes a command with the key that was made for it. If no record names that key then, it is discarded. */
+  async function executeWith(
+    key: NewKey | undefined,
+    commandWith: (key: NewKey | undefined) => Command,
+  ): Promise<Change> {
+    const uri = key && uriOf(key);
+    try {
+      const change = await execute(commandWith(key));
+      if (uri !== undefined && !change.records.some((record) => uriOf(record) === uri)) await discard(uri, true);
+      return change;
+    } catch (error) {
+      // A commit may have been written although the store reported a failure.
+      if (uri !== undefined) await discard(uri, !(error instanceof StoreError));
+      throw error;
+    }
+  }
+
   return {
     async rotate(options = {}) {
       const { use = "sig", alg, now = false } = checkOptions(options, rotateRules);
+      await look().catch(() => {});
       // With `now`, an announced key is the next one already.
       const isThere = now && announcedKey(records(), use) !== undefined;
-      return execute({ type: "rotate", use, now, key: isThere ? undefined : await makeKey(use, alg) });
+      const made = isThere ? undefined : await makeKey(use, alg);
+      return executeWith(made, (key) => ({ type: "rotate", use, now, key }));
     },
     activate: early("activate"),
     retire: early("retire"),
     remove: early("remove"),
     async revoke(kid) {
       checkKid(kid);
+      await look().catch(() => {});
       const { use } = records().find((record) => record.kid === kid) ?? {};
       const isActive = use !== undefined && activeKey(records(), use)?.kid === kid;
       const isAlone = isActive && announcedKey(records(), use) === undefined;
-      return execute({ type: "revoke", kid, replacement: isAlone ? await makeKey(use) : undefined });
+      const made = isAlone ? await makeKey(use) : undefined;
+      return executeWith(made, (replacement) => ({ type: "revoke", kid, replacement }));
     },
   };
 }

@@ -53,7 +53,8 @@ export function createCopyLease(
       ];
     },
 
-    // Renewals of copies need no numbers. A copy only becomes newer, so a late renewal names an older revision, which is safe.
+    // Several processes renew a permanent lease, so these renewals have no numbers: a late one names an older revision, which is safe. Before
+    // that, all have the number 0. The first permanent renewal makes it 1, so a late one of before cannot make the lease end again.
     async report({ publishes }: LeaseContent, ifRevision?: number) {
       if (id === undefined)
         throw new StoreError("ERR_LEASE_ENDED", "this copy has no lease; its publisher joins again");
@@ -62,7 +63,9 @@ export function createCopyLease(
       const forMs = isKept || publishes > 0 ? permanentMs : leaseMs;
       const sentAt = monotonicNow(clock);
       try {
-        const renew = (signal: AbortSignal): Promise<number> => store.renew(lease, forMs, { ifRevision, signal });
+        const serial = forMs === permanentMs ? undefined : 0;
+        const renew = (signal: AbortSignal): Promise<number> =>
+          store.renew(lease, forMs, { ifRevision, serial, signal });
         const revision = await ofStore("renew", renew, { clock, signal, onCall });
         [lastReported, isKept, renewedAt] = [next, forMs === permanentMs, sentAt];
         return revision;

@@ -9,11 +9,11 @@ import type { RotationPolicy } from "../rules/policy.ts";
 import { addedRecords, checkAnnounced, checkRecords, endedExternalKeys, newlyActive, uriOf } from "../rules/records.ts";
 import { checkNotRolledBack } from "../rules/rollback.ts";
 import { noteWaits } from "../rules/waits.ts";
-import type { ExternalSigner } from "../../keys/signer/signer.ts";
+import type { ExternalSigner, Signer } from "../../keys/signer/signer.ts";
 import type { KeyRecord, KeyUse } from "../store/store.ts";
 import { type Changed, type Decision, type Seen, compareAndSet, look } from "./compare-and-set.ts";
 import { externalKey, makeLocalKey } from "./make-key.ts";
-import { createKeyOpener, destroyExternal, keysetsOf } from "./private-keys.ts";
+import { closeSigner, createKeyOpener, destroyExternal, keysetsOf } from "./private-keys.ts";
 import type { OnCall } from "./health.ts";
 import type { KeyManagerOptions } from "./types.ts";
 import type { Custody } from "../custody/custody.ts";
@@ -71,7 +71,9 @@ export function createKeyring(custody: Custody, options: KeyringOptions) {
   const openSigner =
     open && (async (uri: string) => checkedSigner("openSigner", await limited((signal) => open(uri, { signal }))));
   const destroySigner = destroy && ((uri: string) => limited((signal) => destroy(uri, { signal })));
-  const opener = createKeyOpener(custody, openSigner, signal, { signs });
+  const opener = createKeyOpener(custody, openSigner, { signal, close, signs });
+  /** Signers that are being closed: nobody waits for that until the end. */
+  const closing = new Set<Promise<void>>();
   /** The records as they were last found in the store, or put there. */
   let last: readonly KeyRecord[] = [];
 
@@ -80,6 +82,11 @@ export function createKeyring(custody: Custody, options: KeyringOptions) {
     const expired = (): Error =>
       new SignerError("ERR_SIGNER_TIMEOUT", `an HSM or key service has not answered within ${externalMs / 1000} s`);
     return withDeadline(work, { clock, timeoutMs: externalMs, signal, expired });
+  }
+
+  function close(signer: Signer): void {
+    const closed = closeSigner(signer, clock).finally(() => closing.delete(closed));
+    closing.add(closed);
   }
 
   async function decided(seen: Seen, decide: Decide): Promise<Decision> {
@@ -97,14 +104,14 @@ export function createKeyring(custody: Custody, options: KeyringOptions) {
   /** A kid that was recorded is never free again. So a new key has to open and to sign, and a provider must accept it. */
   async function checkNewKeys(added: readonly KeyRecord[]): Promise<void> {
     if (added.length === 0) return;
-    const trial = createKeyOpener(custody, openSigner, signal);
+    const trial = createKeyOpener(custody, openSigner, { signal, close });
     try {
       const { keyset, encryptionKeyset } = keysetsOf(added, await trial.open(added));
       if (keyset.length > 0) await checkSigning(keyset);
       await checkEncryption(encryptionKeyset);
       for (const record of added) if (uriOf(record) !== undefined) await trial.probe(record);
     } finally {
-      await trial.close();
+      trial.close();
     }
   }
 
@@ -157,13 +164,16 @@ export function createKeyring(custody: Custody, options: KeyringOptions) {
     open: (records: readonly KeyRecord[]) => opener.open(records),
     closeUnused: (records: readonly KeyRecord[], signsWith: readonly string[]) =>
       opener.closeUnused(records, signsWith),
-    close: () => opener.close(),
+    async close(): Promise<void> {
+      opener.close();
+      await Promise.all(closing);
+    },
 
     /** Makes a key that is in no store yet: a signing key in the HSM or key service, if one is configured. */
     async makeKey(use: KeyUse, alg: string): Promise<NewKey> {
       if (use !== "sig" || createSigner === undefined) return makeLocalKey(use, alg, custody);
       const signer = await createSigner({ issuer: custody.owner.issuer });
-      return externalKey(signer).finally(() => signer.close());
+      return externalKey(signer).finally(() => close(signer));
     },
 
     /** Destroys a key that was made, but that no record names. Resolves to whether the key is gone. */
@@ -180,7 +190,7 @@ export function createKeyring(custody: Custody, options: KeyringOptions) {
       if (destroySigner === undefined || openSigner === undefined) return;
       for (const key of endedExternalKeys(records, events)) {
         const { kid, uri } = key;
-        yield await destroyExternal(key, openSigner, destroySigner).then(
+        yield await destroyExternal(key, openSigner, destroySigner, clock).then(
           () => ({ kid, uri }),
           (error: unknown) => ({ kid, uri, error }),
         );

@@ -134,7 +134,7 @@ export function createKeysInUse({ policy, keyring, replica, subscribers, maySign
       state = { records, revision, keys, isRotating: state.isRotating };
       await updateSubscribers(isRotating(records));
       // Now nothing begins to sign with keys that are not in the records.
-      if (!subscribers.isBehind) await keyring.closeUnused(records, replica.signsWith);
+      if (!subscribers.isBehind) keyring.closeUnused(records, replica.signsWith);
       if (isChange) {
         const by = events.length > 0 ? "this" : "another";
         emit({ type: "changed", by, records: records.map(withoutPrivateHalf), events });

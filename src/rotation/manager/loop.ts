@@ -49,20 +49,27 @@ export function createLoop(round: () => Promise<RoundResult>, { clock, signal, o
     }
   }
 
-  function roundNow(): Promise<void> {
+  function roundNow(onBegin = () => {}): Promise<void> {
     return run(async () => {
+      onBegin();
       cancelTimer?.();
       if (!signal.aborted) await ended(round());
     });
   }
 
-  const wake = (): void => void roundNow().catch(() => {});
+  let isWoken = false;
+  /** However often it is called, one round waits for the round under way. */
+  function wake(): void {
+    if (isWoken) return;
+    isWoken = true;
+    void roundNow(() => (isWoken = false)).catch(() => {});
+  }
 
   return {
     /** Runs an action when no other one runs. */
     run,
     /** Runs a round now, whether or not one is due. Rejects as the round does. */
-    round: roundNow,
+    round: () => roundNow(),
     /** Reports a success or failure that came about outside of a round. */
     ended,
     /** A round soon, for somebody who does not wait. */

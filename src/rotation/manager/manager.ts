@@ -148,6 +148,10 @@ export async function manageKeys(custody: Custody, options: ManageOptions): Prom
 
   const makeKey = (use: KeyUse, alg = nextAlg(inUse.state.records, use)): Promise<NewKey> => keyring.makeKey(use, alg);
 
+  async function discard(uri: string, isCertain: boolean): Promise<void> {
+    emit({ type: "orphaned", uri, isDestroyed: isCertain && (await keyring.destroyUnrecorded(uri)) });
+  }
+
   async function close(): Promise<void> {
     closing.abort(new StoreError("ERR_CLOSED", "the key manager was closed"));
     await rounds.stop();
@@ -199,7 +203,7 @@ export async function manageKeys(custody: Custody, options: ManageOptions): Prom
       const read = (signal: AbortSignal) => store.events({ limit: maxObserved, signal });
       return ofStore("events", read, { clock, signal, onCall });
     },
-    ...createCommands({ execute, makeKey, records: () => inUse.state.records }),
+    ...createCommands({ look: rounds.look, execute, makeKey, records: () => inUse.state.records, discard }),
     execute,
     makeKey,
     decryptionKey,

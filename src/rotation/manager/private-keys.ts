@@ -1,5 +1,7 @@
 import type { CryptoKey } from "jose";
 import { importJWK } from "jose/key/import";
+import { withDeadline } from "../../base/async.ts";
+import { type Clock, systemClock } from "../../base/clock.ts";
 import { ConfigError, type JwksdError, KeyMaterialError, SignerError } from "../../base/errors.ts";
 import type { EncryptionEntry } from "../../keys/keyset/keyset.ts";
 import { type PublicJwk, keyIdentity, publicMembers } from "../../keys/jwk/public.ts";
@@ -42,6 +44,15 @@ function ofKey(error: unknown, name: string): unknown {
   return new SameError(code as never, `${name}: ${message}`, { cause: error });
 }
 
+/** How long a signer may take to close. It waits for the signatures under way, and one may hang for ever. */
+const closeMs = 10_000;
+
+/** Closes a signer that is not used any more, so a failure to close it does not matter. */
+export async function closeSigner(signer: Pick<Signer, "close">, clock: Clock): Promise<void> {
+  const expired = (): Error => new SignerError("ERR_SIGNER_TIMEOUT", `a signer has not closed within ${closeMs} ms`);
+  await withDeadline(async () => signer.close?.(), { clock, timeoutMs: closeMs, expired }).catch(() => {});
+}
+
 type OpenExternal = (uri: string) => Promise<ExternalSigner>;
 type DestroyExternal = (uri: string) => Promise<unknown>;
 
@@ -54,9 +65,10 @@ export async function destroyExternal(
   { kid, uri, publicJwk }: ExternalKey,
   open: OpenExternal,
   destroy: DestroyExternal,
+  clock: Clock = systemClock,
 ): Promise<void> {
   const signer = await open(uri);
-  await signer.close();
+  await closeSigner(signer, clock);
   if (!isSameKey(signer, { publicJwk })) throw mismatch(`kid ${JSON.stringify(kid)}`);
   await destroy(uri);
 }
@@ -65,11 +77,17 @@ function isSameKey({ publicKey }: Signer, { publicJwk }: Pick<KeyRecord, "public
   return keyIdentity(publicMembers({ ...publicKey }, "the key of a signer")) === keyIdentity(publicJwk);
 }
 
+interface OpenerOptions {
+  readonly signal: AbortSignal;
+  /** Closes a signer, and lets nobody wait for that. */
+  readonly close: (signer: Signer) => void;
+  readonly signs?: boolean | undefined;
+}
+
 export function createKeyOpener(
   wrapping: Wrapping,
   openExternal: OpenExternal | undefined,
-  signal: AbortSignal,
-  { signs = true }: { readonly signs?: boolean | undefined } = {},
+  { signal, close, signs = true }: OpenerOptions,
 ) {
   const signers = new Map<string, Signer>();
   const decryptionKeys = new Map<string, CryptoKey>();
@@ -89,7 +107,7 @@ export function createKeyOpener(
             throw ofKey(error, name);
           });
     if (!isSameKey(signer, record)) {
-      await signer.close?.();
+      close(signer);
       throw mismatch(name);
     }
     signers.set(kid, signer);
@@ -123,10 +141,12 @@ export function createKeyOpener(
     }
   }
 
-  async function closeSigner(kid: string): Promise<void> {
-    const signer = signers.get(kid);
-    signers.delete(kid);
-    await signer?.close?.();
+  function closeAll(but: ReadonlySet<string>): void {
+    for (const [kid, signer] of signers) {
+      if (but.has(kid)) continue;
+      signers.delete(kid);
+      close(signer);
+    }
   }
 
   /** Whether all wrapped keys unwrap, and belong to what is published. @throws see {@link privateJwkOf} */
@@ -160,13 +180,12 @@ export function createKeyOpener(
     },
 
     /** Closes the open signers of all other keys. @param signsWith kids of keys that were replaced and still sign, too */
-    async closeUnused(records: readonly KeyRecord[], signsWith: readonly string[]): Promise<void> {
+    closeUnused(records: readonly KeyRecord[], signsWith: readonly string[]): void {
       const live = liveRecords(records);
       const kids = new Set(live.map(({ kid }) => kid));
       for (const kid of decryptionKeys.keys()) if (!kids.has(kid)) decryptionKeys.delete(kid);
       const signing = new Set(live.filter((key) => maySign(key) || signsWith.includes(key.kid)).map(({ kid }) => kid));
-      // A closed signer is not used any more, so a failure to close it does not matter.
-      for (const kid of signers.keys()) if (!signing.has(kid)) await closeSigner(kid).catch(() => {});
+      closeAll(signing);
     },
 
     /** Makes one signature with a key, and verifies it against what is published. */
@@ -174,9 +193,7 @@ export function createKeyOpener(
       await probeSigner(await openSigner(record), record.publicJwk, `kid ${JSON.stringify(record.kid)}`, signal);
     },
 
-    async close(): Promise<void> {
-      for (const kid of signers.keys()) await closeSigner(kid);
-    },
+    close: (): void => closeAll(new Set()),
   };
 }
 

@@ -28,7 +28,7 @@ export interface SubscriberUpdate {
  * @param copy is behind until it has taken the keys for the first time
  */
 export function createSubscribers(clock: Clock, signal: AbortSignal, copy?: KeySubscriber) {
-  /** What each subscriber has taken. */
+  /** What each subscriber has taken; empty where that is not known. */
   const taken = new Map<KeySubscriber, string>(copy === undefined ? [] : [[copy, ""]]);
   let failures: readonly unknown[] = [];
 
@@ -53,6 +53,8 @@ export function createSubscribers(clock: Clock, signal: AbortSignal, copy?: KeyS
     async giveAll(given: SubscriberUpdate): Promise<void> {
       const text = textOf(given);
       const behind = [...taken].filter(([, taken]) => taken !== text);
+      // An update that is reported as failed may have been taken all the same. So until one succeeds, nobody knows what a subscriber has.
+      for (const [subscriber] of behind) taken.set(subscriber, "");
       const outcomes = await Promise.allSettled(behind.map(([subscriber]) => give(subscriber, given)));
       failures = outcomes.flatMap((outcome) => (outcome.status === "rejected" ? [outcome.reason as unknown] : []));
     },

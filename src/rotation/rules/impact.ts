@@ -1,5 +1,5 @@
 import type { KeyRecord } from "../store/store.ts";
-import { rotatingSince } from "./mode-intervals.ts";
+import { rotatingEverywhereSince, rotatingSince } from "./mode-intervals.ts";
 import { type RotationPolicy, cachedForSeconds, drainSeconds } from "./policy.ts";
 import { activeKey, isRotating } from "./records.ts";
 import { earliestEndOfWait } from "./waits.ts";
@@ -64,14 +64,19 @@ export function isStillTrusted(
  * mode had been on for so long that every set of the long mode has expired.
  */
 export function trustAfterRevocation(records: readonly KeyRecord[], revokedAt: number, policy: RotationPolicy): Trust {
-  const since = rotatingSince(records, revokedAt);
+  const isOn = rotatingSince(records, revokedAt) !== undefined;
+  const since = rotatingEverywhereSince(records, revokedAt);
   const isShort = since !== undefined && revokedAt - since >= cachedForSeconds.long * 1000;
   const seconds = isShort ? cachedForSeconds.rotation : cachedForSeconds.long;
   // Rounded down, so that a time below the bound is not shown as the bound.
   const onMs = since === undefined ? 0 : revokedAt - since;
   const unitMs = onMs < 60_000 ? 1_000 : 60_000;
   const onForMs = Math.floor(onMs / unitMs) * unitMs;
-  const mode = since === undefined ? "was off" : `had been on for ${isShort ? "" : "only "}${durationText(onForMs)}`;
+  const onFor =
+    since === undefined
+      ? "had not reached every replica"
+      : `had been on for ${isShort ? "" : "only "}${durationText(onForMs)}`;
+  const mode = isOn ? onFor : "was off";
   const because = `${seconds} s, because the rotation mode ${mode}`;
   const until = revokedAt + seconds * 1000;
   return { until, withSlackUntil: until + policy.cacheSlackSeconds * 1000, because };

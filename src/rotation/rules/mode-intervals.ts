@@ -30,6 +30,18 @@ export function rotatingSince(records: readonly KeyRecord[], at: number): number
   return rotationIntervals(records).find((interval) => interval.from <= at && at <= endOf(interval))?.from;
 }
 
+/**
+ * Since when every replica had been in the rotation mode without a break, at a moment: a replica that is cut off may send the long
+ * Cache-Control until it follows. `undefined` where the mode was off, or had not reached every replica yet.
+ */
+export function rotatingEverywhereSince(records: readonly KeyRecord[], at: number): number | undefined {
+  const from = rotatingSince(records, at);
+  if (from === undefined) return undefined;
+  const followed = records.flatMap(({ publishedAt = Infinity, unusedAt = Infinity }) => [publishedAt, unusedAt]);
+  const first = Math.min(...followed.filter((time) => time >= from && time <= at));
+  return first === Infinity ? undefined : first;
+}
+
 function span(from: number, to: number | undefined): Interval {
   return to === undefined ? { from } : { from, to };
 }
