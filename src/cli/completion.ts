@@ -23,17 +23,28 @@ Examples:
     });
 }
 
+const optionsOf = (command: Command): Option[] => command.createHelp().visibleOptions(command);
+
 function placeOf(command: Command): Place {
   const commands = command.commands.map((sub) => ({ name: sub.name(), about: sub.description() }));
   const [argument] = command.registeredArguments;
-  // The argument of help is a command beside it.
-  const choices = command.name() === "help" ? command.parent?.commands.map((sub) => sub.name()) : argument?.argChoices;
+  // `jwksd keys` is `jwksd keys list`.
+  const usual = command.commands.find((sub) => sub.name() === "list");
+  const options = [...optionsOf(command), ...(usual === undefined ? [] : optionsOf(usual))];
+  const choices = command.name() === "help" ? explained(command.parent ?? command) : argument?.argChoices;
   return {
     path: `jwksd ${pathOf(command)}`.trim(),
     commands,
-    flags: command.createHelp().visibleOptions(command).flatMap(flagOf),
+    flags: [...new Map(options.flatMap(flagOf).map((flag) => [flag.name, flag])).values()],
     values: valuesOf(argument?.name(), choices),
   };
+}
+
+/** What help explains: the commands of a group, and all options of those below it. */
+function explained(group: Command): string[] {
+  const options = family(group).flatMap(optionsOf);
+  const names = options.flatMap(({ long }) => long?.replace(/^--/, "") ?? []);
+  return [...new Set([...group.commands.map((sub) => sub.name()), ...names])];
 }
 
 function flagOf(option: Option): Flag[] {

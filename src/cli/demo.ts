@@ -18,7 +18,7 @@ const demoSettings = {
   host: "127.0.0.1",
   port: "0",
   admin: "127.0.0.1:0",
-  replicaName: "jwksd demo, not for production",
+  replicaName: "jwksd demo, not for production: a day takes two minutes",
   rotateEveryDays: "1",
   announceForSeconds: "43200",
   maxTokenLifetimeSeconds: "18000",

@@ -23,10 +23,10 @@ export function meantKid(records: readonly KeyRecord[], given: string): string {
       "ERR_OPTION_INVALID",
       `${begin.length} kids begin with ${name}; give more of one:${list(begin)}`,
     );
-  const rule = given.length < leastPrefix ? `; a prefix has ${leastPrefix} characters or more` : "";
+  const why = given.length < leastPrefix ? `; a prefix has ${leastPrefix} characters or more` : ", and none begins so";
   throw new StateError(
     "ERR_KID_UNMANAGED",
-    `no key of the store has the kid ${name}, and none begins so${rule}; the keys in use are:${list(records.filter(isLive))}`,
+    `no key of the store has the kid ${name}${why}; the keys in use are:${list(records.filter(isLive))}`,
   );
 }
 

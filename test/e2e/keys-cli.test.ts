@@ -156,7 +156,10 @@ describe("a life of managed keys on the command line", { timeout, concurrency: 3
       /Caches that fetched it before may trust it until/,
     );
     const { effects } = await change("keys", "revoke", "first", "--yes");
-    assert.match(effects.join("\n"), /may trust it until .* \(7200 s, because the rotation mode had not reached every replica\)/);
+    assert.match(
+      effects.join("\n"),
+      /may trust it until .* \(7200 s, because the rotation mode had not reached every replica\)/,
+    );
     assert.match(await ok("keys"), /is revoked\. Caches that fetched it before may trust it/);
     await refused("ERR_TRANSITION", "keys", "revoke", "first", "--yes");
     await assertSilent();

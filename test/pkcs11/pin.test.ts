@@ -269,7 +269,10 @@ describe("the PIN of a token", { skip: skipWithoutPkcs11("cc") }, () => {
     assert.equal(logins(), 0);
     const error = await rejection(pkcs11Backend({ modulePath }).open(uri));
     assert.equal(error.code, "ERR_SIGNER_UNAUTHORIZED");
-    assert.match(error.message, /give it by --pin-file or --pin-variable .*pkcs11\.pin .* "pin-source" of the URI;/);
+    assert.match(
+      error.message,
+      /give it by the option pin .*pkcs11\.pin .*--pin-file or --pin-variable .* "pin-source" of the URI;/,
+    );
     assert.equal(logins(), 0);
   });
 });

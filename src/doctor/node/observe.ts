@@ -118,7 +118,7 @@ function reached(exchange: Exchange): Exchange {
   const { failure, url = "" } = exchange;
   if (failure?.kind === "forbidden-url" || failure?.kind === "forbidden-address") {
     const code = failure.kind === "forbidden-url" ? "ERR_URL_INSECURE" : "ERR_ADDRESS_FORBIDDEN";
-    throw new FetchError(code, `${urlText(url)}: ${failure.detail}; --allow-insecure looks at it anyway`);
+    throw new FetchError(code, `${urlText(url)}: ${failure.detail}; allowInsecure looks at it anyway`);
   }
   if (failure?.kind === "unreachable") {
     throw new FetchError("ERR_FETCH_FAILED", `${urlText(url)}: no connection (${failure.detail})`);

@@ -2,7 +2,7 @@ import { flagName, settingNames, variableName } from "./setting-definitions.ts";
 
 // A name in quotation marks is a member of a file.
 const optionNames = new RegExp(
-  `(?<!["\\w])(${[...settingNames.filter((name) => /[A-Z]/.test(name)), "wrappingKeys"].join("|")})(?!["\\w])`,
+  `(?<!["\\w])(${[...settingNames.filter((name) => /[A-Z]/.test(name)), "wrappingKeys", "allowInsecure"].join("|")})(?!["\\w])`,
   "g",
 );
 

@@ -59,7 +59,9 @@ const sections: readonly (readonly [id: PartId, heading: string])[] = [
  */
 export function page(status: Status, answer: ServedSet, nonce: string): string {
   const parts = pageParts(status, answer);
-  const { issuer, now } = status;
+  const { issuer, now, replicas } = status;
+  const self = replicas.find(({ isSelf }) => isSelf);
+  const whose = self === undefined ? issuer : `${issuer}, ${self.name}`;
   const { text } = html`<!doctype html>
     <html lang="en">
       <head>
@@ -75,7 +77,7 @@ export function page(status: Status, answer: ServedSet, nonce: string): string {
       <body>
         <a class="skip" href="#main">Skip to the content</a>
         <header>
-          <h1><span class="brand">jwksd</span> <span class="issuer">${issuer}</span></h1>
+          <h1><span class="brand">jwksd</span> <span class="issuer">${whose}</span></h1>
           <p class="live" id="live">
             As of
             <time datetime="${new Date(now).toISOString()}">${timeText(now)}</time>. Load the page again to see what is
