@@ -68,6 +68,21 @@ describe("a step waits for a replica that has a lease", () => {
     await world.stop(one);
   });
 
+  test("and dies before it has said anything: two minutes, so that one that is started again and again stops nothing", async () => {
+    const world = new World();
+    const one = await world.start();
+    const dead = new StoreError("ERR_STORE_UNAVAILABLE", "it was killed");
+    const killed = { load: () => Promise.reject(dead), leave: () => Promise.reject(dead) };
+    for (let times = 0; times < 6; times += 1) {
+      const line = Object.assign(world.store.line(), killed);
+      await assert.rejects(world.start({ store: line }), { code: "ERR_STORE_UNAVAILABLE" });
+      if (times === 0) await announce(world, one);
+      await world.pass(10 * minute);
+    }
+    assert.ok(isPublishedByAll(one));
+    await world.stop(one);
+  });
+
   test("that it does not renew for as long as it lasts, however far the store's clock jumps", async () => {
     let storeIsAheadMs = 0;
     const world = new World((clock) => memoryStore({ clock: { ...clock, now: () => clock.now() + storeIsAheadMs } }));

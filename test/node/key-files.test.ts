@@ -1,5 +1,4 @@
 import assert from "node:assert/strict";
-import type { Stats } from "node:fs";
 import { chmod, mkdir, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { test } from "node:test";
@@ -47,7 +46,7 @@ test("a folder into which others may put keys is reported", async (t) => {
 });
 
 const warns = (uid: number, mode: number): boolean =>
-  permissionWarnings("f", { uid, mode, isFile: () => true } as Stats).length > 0;
+  permissionWarnings("f", { uid, mode, isFile: () => true }).length > 0;
 
 test("a secret is for its owner; a process of another user may read a file of root by its group", (t) => {
   t.mock.method(process as { getuid(): number }, "getuid", () => 65_532);

@@ -1,4 +1,3 @@
-import type { Stats } from "node:fs";
 import { readFile, readdir, stat } from "node:fs/promises";
 import { join } from "node:path";
 import { calculateJwkThumbprint } from "jose/jwk/thumbprint";
@@ -142,8 +141,15 @@ async function readKeyFile(file: string, mayBeSet: boolean): Promise<{ keys: Rea
   return { keys, warnings };
 }
 
+/** What is looked at of a file: no type of Node, which a program may not have. */
+interface FileStats {
+  readonly mode: number;
+  readonly uid: number;
+  isFile(): boolean;
+}
+
 /** Warnings about the mode of a file with secrets. A process of another user may read a file of root by its group: Kubernetes mounts secrets so. */
-export function permissionWarnings(file: string, stats: Stats): string[] {
+export function permissionWarnings(file: string, stats: FileStats): string[] {
   const mode = stats.mode & 0o777;
   const others = stats.uid === 0 && process.getuid?.() !== 0 ? 0o037 : 0o077;
   if (process.platform === "win32" || !stats.isFile() || (mode & others) === 0) return [];

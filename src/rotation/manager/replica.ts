@@ -15,6 +15,11 @@ export interface LeaseContent {
 
 /** The part of a lease that a replica does not use, because clocks run at different rates. */
 const margin = 0.01;
+/**
+ * How long a new lease lasts at most, in milliseconds, until its replica first reports. The others wait for a lease that says nothing yet, and a
+ * process that is started again and again, and dies each time, would keep them waiting for ever.
+ */
+const firstLeaseMs = 120_000;
 /** How many times a lease is renewed within its length. */
 export const renewals = 6;
 
@@ -43,13 +48,15 @@ export function createReplica(store: KeyStore, { name, settings, leaseMs, clock,
   let signsWith: readonly string[] = [];
   let serial = 0;
   let confirmed: Instant | undefined;
+  /** How long the lease lasts from `confirmed` on. */
+  let lastsMs = leaseMs;
 
   function forget(): void {
     [id, lastReported, signsWith, confirmed] = [undefined, nothing, [], undefined];
   }
 
   const elapsedMs = (): number => (confirmed === undefined ? Infinity : longestSince(confirmed, clock));
-  const holds = (): boolean => elapsedMs() < leaseMs * (1 - margin);
+  const holds = (): boolean => elapsedMs() < lastsMs * (1 - margin);
 
   return {
     get id() {
@@ -76,21 +83,21 @@ export function createReplica(store: KeyStore, { name, settings, leaseMs, clock,
 
     /** When the next renewal is due, in milliseconds from now. */
     get renewInMs() {
-      return Math.max(leaseMs / renewals - elapsedMs(), 0);
+      return Math.max(lastsMs / renewals - elapsedMs(), 0);
     },
 
     /** Makes a lease, unless this process holds one. A new lease says that nothing is published, so the keys are loaded only after it. */
     async join(): Promise<void> {
-      if (id !== undefined && elapsedMs() < leaseMs) return;
+      if (id !== undefined && elapsedMs() < lastsMs) return;
       former = id ?? former;
       forget();
       if (former !== undefined) await endLease(store, former, { clock, signal, onCall });
-      const [next, sent] = [crypto.randomUUID(), instantNow(clock)];
+      const [next, sent, forMs] = [crypto.randomUUID(), instantNow(clock), Math.min(leaseMs, firstLeaseMs)];
       former = next;
       const join = (signal: AbortSignal): Promise<void> =>
-        store.join({ id: next, name, settings: { ...settings } }, leaseMs, { signal });
+        store.join({ id: next, name, settings: { ...settings } }, forMs, { signal });
       await ofStore("join", join, { clock, signal, onCall });
-      [id, former, confirmed] = [next, undefined, sent];
+      [id, former, confirmed, lastsMs] = [next, undefined, sent, forMs];
     },
 
     /**
@@ -112,7 +119,7 @@ export function createReplica(store: KeyStore, { name, settings, leaseMs, clock,
         const options = { ifRevision, serial };
         const renew = (signal: AbortSignal): Promise<number> => store.renew(lease, leaseMs, { ...options, signal });
         const revision = await ofStore("renew", renew, { clock, signal, onCall });
-        [lastReported, confirmed] = [next, sent];
+        [lastReported, confirmed, lastsMs] = [next, sent, leaseMs];
         if (ifRevision !== undefined) signsWith = next.signsWith;
         return revision;
       } catch (error) {
@@ -139,7 +146,7 @@ export function createReplica(store: KeyStore, { name, settings, leaseMs, clock,
      */
     async leave(onLeft: (error: unknown, until: number) => void): Promise<void> {
       const left = id ?? former;
-      const until = confirmed === undefined ? undefined : clock.now() + leaseMs - elapsedMs();
+      const until = confirmed === undefined ? undefined : clock.now() + lastsMs - elapsedMs();
       forget();
       if (left === undefined) return;
       await endLease(store, left, { clock, onCall }).catch((error: unknown) => {
