@@ -224,6 +224,38 @@ describe("a store for the state", () => {
     assert.equal(await guardOf(unreachable, { state, issuer: () => true }).status(), 200);
   });
 
+  test("one that answers late does not take the place of what was fetched meanwhile", async () => {
+    const [stolen, late, gate] = [ecKey("stolen"), Promise.withResolvers<KeySetState>(), Promise.withResolvers<void>()];
+    // Many keys, so that importing them takes longer than a fetch.
+    const many = Array.from({ length: 100 }, (_, index) => ({
+      ...withoutPrivate(ecKey(`f${index}`)),
+      kid: `f${index}`,
+    }));
+    const script = routed(provider(issuer));
+    const gated: Script = async (request, clock) => {
+      if (request.url.endsWith("/jwks")) await gate.promise;
+      return script(request, clock);
+    };
+    const guard = guardOf(gated, { state: { get: () => late.promise, set: () => {} } });
+    const first = guard.status();
+    await guard.clock.advance(1_000);
+    late.resolve({
+      issuer,
+      jwksUri: `${issuer}/jwks`,
+      body: JSON.stringify({ keys: [{ ...withoutPrivate(stolen), kid: "stolen" }, ...many] }),
+      etag: undefined,
+      headers: { cacheControl: "max-age=3600" },
+      requestedAt: guard.clock.now() - 600_000,
+    });
+    await settled();
+    const second = guard.status(guard.token({}, "stolen", stolen));
+    gate.resolve();
+    assert.equal(await first, 200);
+    await second;
+    for (let turn = 0; turn < 20; turn += 1) await settled();
+    assert.equal(await guard.status(guard.token({}, "stolen", stolen)), 401);
+  });
+
   for (const [name, get] of [
     ["fails", () => Promise.reject(new Error("no store"))],
     [
@@ -323,6 +355,15 @@ describe("proofs", () => {
     assert.match(challengeOf(await prove({ jti: "x", iat })), /too old/);
     await clock.advance(60_000);
     assert.equal(await prove({ jti: "x" }), "let through", "a proof of later");
+  });
+
+  test("a request that is checked again when its token has expired is refused", async () => {
+    const { check, token, clock } = guardOf();
+    const request = new Request(`${audience}/orders`, { headers: { Authorization: `Bearer ${token()}` } });
+    assert.ok(!((await check(request)) instanceof Response));
+    await clock.advance(8_000_000);
+    const again = await check(request);
+    assert.ok(again instanceof Response && again.status === 401);
   });
 
   test("one of two requests with one proof, at the same time", async () => {

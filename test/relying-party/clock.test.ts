@@ -5,6 +5,18 @@ import { verifierOf, warmVerifier } from "./setup.ts";
 
 const yearMs = 365 * 86_400_000;
 
+test("a clock that is set back by less than the age of a set makes the set no younger", async () => {
+  const { ask, clock, origin } = await warmVerifier(
+    served(["a"], { "Cache-Control": "max-age=3600, must-revalidate" }),
+  );
+  origin.script = unreachable;
+  await clock.advance(3_400_000);
+  assert.equal(await ask("a"), "a");
+  clock.setBy(-3_300_000);
+  await clock.advance(300_000);
+  assert.equal(await ask("a"), "ERR_FETCH_FAILED");
+});
+
 describe("a clock that is set back by a year", () => {
   test("makes a fresh set one of unknown age: it is revalidated before it is used", async () => {
     for (const cacheControl of [

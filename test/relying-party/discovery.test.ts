@@ -187,6 +187,21 @@ describe("the discovery document is kept", () => {
     });
   }
 
+  test("and not when it has become that of another issuer, however often it is asked for", async () => {
+    const verifier = discovering(routed(routes(jwks)));
+    const { ask, clock, origin } = verifier;
+    await ask("a");
+    origin.script = routed({
+      ...routes(jwks),
+      [configuration]: document({ issuer: "https://evil.example", jwks_uri: jwks }),
+    });
+    await clock.advance(3_600_000);
+    for (let times = 0; times < 5; times += 1) {
+      assert.equal(await ask("a"), "ERR_DISCOVERY_ISSUER");
+      await clock.advance(10_000);
+    }
+  });
+
   test("beyond that while its server fails, for a day", async () => {
     const verifier = discovering(routed(routes(jwks)));
     const { ask, clock, origin } = verifier;

@@ -24,6 +24,7 @@ export function simulatedClock(): SimulatedClock {
   let startMs = Date.parse("2026-11-20T12:00:00Z");
   return {
     now: () => startMs + elapsedMs,
+    monotonic: () => elapsedMs,
     setTimer(callback, delayMs) {
       const timer = { dueMs: elapsedMs + delayMs, callback };
       timers.add(timer);

@@ -51,8 +51,8 @@ export function createGuard(settings: BearerSettings) {
   const { dpop, resource, onEvent } = settings;
   const keysOf = createTrustedIssuers(settings);
   const confirm = createConfirmation(settings);
-  /** The auth of requests that this guard let through. A route may have the guard twice, but a proof is valid once. */
-  const passed = new WeakMap<object, Auth>();
+  /** The tokens whose proofs were confirmed, by request. A route may have the guard twice, but a proof is valid once. */
+  const confirmed = new WeakMap<object, string>();
   const terms: ChallengeTerms = {
     schemes: schemesOf[dpop ?? "none"],
     algorithms: publicKeyAlgorithms,
@@ -63,12 +63,11 @@ export function createGuard(settings: BearerSettings) {
     const credentials = credentialsOf(request.authorization, request.target, terms.schemes);
     if (!("token" in credentials)) return refuse(credentials, undefined);
     try {
-      let auth = passed.get(request.source);
-      if (auth?.token !== credentials.token) {
-        auth = await authOf(credentials.token);
+      const auth = await authOf(credentials.token);
+      if (confirmed.get(request.source) !== credentials.token) {
         const unconfirmed = await confirm(auth.claims, credentials, request);
         if (unconfirmed !== undefined) return refuse(unconfirmed, credentials.scheme);
-        passed.set(request.source, auth);
+        confirmed.set(request.source, credentials.token);
       }
       const lacking = unmet(requirements, auth.claims, auth.scopes, settings);
       return lacking === undefined ? { auth } : refuse(lacking, credentials.scheme);

@@ -1,4 +1,5 @@
 import { withDeadline } from "../../base/async.ts";
+import { type Instant, epochMs, instantNow, longestSince } from "../../base/clock.ts";
 import { type JwksdError, asJwksdError, invalidOption } from "../../base/errors.ts";
 import type { Given } from "../../base/options.ts";
 import type { VerificationKeys } from "../../keys/jwk/verification-keys.ts";
@@ -30,6 +31,8 @@ const loadTimeoutMs = 1_000;
 export function createKeptSet({ signal, clock, bounds, emit, onNewKeys, state, loadState, ...source }: KeptSetOptions) {
   const strictBounds = { ...bounds, maxStaleSeconds: 0, outageToleranceSeconds: 0 };
   let kept: KeptSet | undefined;
+  /** When the set was taken. */
+  let taken: Instant | undefined;
   /** Keys of this set and of earlier ones. */
   const seen = new Set<string>();
   let unrestored = state;
@@ -37,7 +40,9 @@ export function createKeptSet({ signal, clock, bounds, emit, onNewKeys, state, l
   let loading: Promise<void> | undefined;
 
   function usable(until: Until, now: number = clock.now()): KeptSet | undefined {
-    return kept !== undefined && mayUse(kept, until, now) ? kept : undefined;
+    if (kept === undefined || taken === undefined || !mayUse(kept, until, now)) return undefined;
+    // A clock that was set back makes no set younger.
+    return epochMs(taken.wall) + longestSince(taken, clock) < kept[until] ? kept : undefined;
   }
 
   function replace(next: StoredSet): void {
@@ -49,6 +54,7 @@ export function createKeptSet({ signal, clock, bounds, emit, onNewKeys, state, l
     // A removed key is back, perhaps from a replica with an old set. It may have been revoked, so the set is used only while it is fresh.
     const comesBack = known.length > 0;
     kept = { ...next, ...freshness(next.headers, next.requestedAt, comesBack ? strictBounds : bounds) };
+    taken = instantNow(clock);
     if (before?.keys !== next.keys && next.keys.skipped.length > 0) emit({ type: "skipped", keys: next.keys.skipped });
     if (added.length + removed.length === 0) return;
     // The keys of the first set are not new: the caller may have had them before it passed an older `state`.
@@ -71,7 +77,9 @@ export function createKeptSet({ signal, clock, bounds, emit, onNewKeys, state, l
       if (!isKeySetState(state)) throw invalidOption("state is not one that state() gave");
       checkSecureUrl(state.jwksUri, "jwksUri of the state", allowInsecure);
       const fits = state.issuer === issuer && (jwksUri === undefined || state.jwksUri === jwksUri);
-      if (fits) replace(await storedSet(state, readKeys));
+      const set = fits ? await storedSet(state, readKeys) : undefined;
+      // A fetch may have ended meanwhile, and what it brought is newer.
+      if (set !== undefined && kept === undefined) replace(set);
     } catch (error) {
       emit({ type: "failed", error: error as JwksdError });
     }

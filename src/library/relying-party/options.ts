@@ -54,7 +54,8 @@ export interface RemoteKeySetOptions {
   /** Longest time for which a set is fresh, in seconds. Default: 86400. */
   readonly maxFreshSeconds?: number | null | undefined;
   /**
-   * How long a set that is no longer fresh is used while its server is down, in seconds; 0 for never. `must-revalidate`, `no-cache` and
+   * How long a set that is no longer fresh is used while its server is down, in seconds. `stale-while-revalidate` of the server may be longer,
+   * so 0 means only that. `must-revalidate`, `no-cache` and
    * `no-store` of the server forbid that use, and `stale-if-error` may shorten it. Default: 3600.
    */
   readonly outageToleranceSeconds?: number | null | undefined;

@@ -107,6 +107,8 @@ export function createSource({ issuer, jwksUri: fixedUri, allowInsecure, readKey
       if (isOutage(error) && discovered !== undefined && mayUse(discovered, "outageUntil", now)) {
         return discovered.jwksUri;
       }
+      // A wrong document is no outage, and no earlier one hides it.
+      if (!isOutage(error)) discovered = undefined;
       throw error;
     }
   }
