@@ -318,7 +318,8 @@ describe("sizes that README.md states", () => {
   });
 
   test("of a bundle for a relying party", async () => {
-    const [, ours, joses] = /takes\s(\d+) kB, minified and gzipped\. With\s[^.]+, it\stakes\s(\d+) kB/.exec(await readme) ?? [];
+    const [, ours, joses] =
+      /takes\s(\d+) kB, minified and gzipped\. With\s[^.]+, it\stakes\s(\d+) kB/.exec(await readme) ?? [];
     const sizes = [
       { stated: ours, measured: await bundleSize("createRemoteKeySet", "jwksd/relying-party") },
       { stated: joses, measured: await bundleSize("createRemoteJWKSet", "jose") },

@@ -54,7 +54,16 @@ describe("a client of a sign socket", () => {
       ERR_SIGNER_ABORTED: () => tokens.sign(claims, { ...minute, signal: AbortSignal.abort() }),
     };
     for (const [code, sign] of Object.entries(codes)) await assert.rejects(sign(), { code });
-    await assert.rejects(tokens.sign({ aud: "api", id: 1n }, minute), { code: "ERR_CLAIMS_INVALID" });
+    const notPlain: readonly [claims: unknown, options?: object][] = [
+      [{ aud: "api", id: 1n }],
+      [Promise.resolve(claims)],
+      [new Map([["aud", "api"]])],
+      [{ ...claims, toJSON: () => ({ sub: "bob" }) }],
+      [claims, { header: new Map() }],
+      [claims, { signal: {} }],
+    ];
+    for (const [given, more] of notPlain)
+      await assert.rejects(tokens.sign(given as typeof claims, { ...minute, ...more }), { code: "ERR_CLAIMS_INVALID" });
   });
 
   test("says what is wrong with the socket, and finds it when it is back", async (t) => {

@@ -5,7 +5,7 @@ import { systemClock } from "../../base/clock.ts";
 import { ConfigError, JwksdError, SignerError, TokenError, invalidClaims, invalidOption } from "../../base/errors.ts";
 import { jsonOf } from "../../base/json.ts";
 import { type Given, type Rules, checkOptions, number, text, textThat, timeout } from "../../base/options.ts";
-import type { Claims, SignOptions } from "../token/sign.ts";
+import { type Claims, type SignOptions, checkedOptions } from "../token/sign.ts";
 
 /** Options of `createSignClient`. */
 export interface SignClientOptions {
@@ -81,10 +81,12 @@ export function createSignClient(options: SignClientOptions): SignClient {
 
   return {
     async sign(claims, options) {
-      const { signal, ...more } = options ?? {};
+      // The JSON of a Map, an Error or a Promise is an empty object, and a socket would sign that.
+      const { signal } = checkedOptions(claims, options);
+      const { signal: _, ...more } = options ?? {};
       const body = bodyOf({ ...more, claims });
       const work = (signal: AbortSignal): Promise<Reply> => post(body, signal);
-      const limits = { clock: systemClock, timeoutMs, signal: signal ?? undefined, expired, aborted };
+      const limits = { clock: systemClock, timeoutMs, signal, expired, aborted };
       const answer = await withDeadline(work, limits).catch((error: unknown) => {
         throw error instanceof JwksdError ? error : unreachable(name, error);
       });

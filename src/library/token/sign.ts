@@ -62,15 +62,7 @@ export async function signToken(
   options: SignOptions,
   nowMs: number,
 ): Promise<string> {
-  // Not checkOptions: whatever is wrong about a token is a TokenError.
-  const typ = options?.typ ?? "JWT";
-  const header = options?.header ?? {};
-  const lifetimeSeconds = options?.lifetimeSeconds ?? undefined;
-  const signal = options?.signal ?? undefined;
-  for (const [name, value] of Object.entries({ claims, header })) checkPlain(name, value);
-  if (typeof typ !== "string" || typ === "") throw invalidClaims("typ must be a string that is not empty");
-  if (signal !== undefined && typeof signal?.addEventListener !== "function")
-    throw invalidClaims("signal must be an AbortSignal");
+  const { typ, header, lifetimeSeconds, signal } = checkedOptions(claims, options);
   checkHeaderNames(header);
   checkClaims(claims, issuer);
   if (!Number.isFinite(nowMs)) throw invalidOption('"clock" does not tell the time');
@@ -79,6 +71,23 @@ export async function signToken(
   const payload = encode({ ...claims, iss: issuer, ...times });
   const input = `${protectedHeader}.${payload}`;
   return `${input}.${toBase64url(await signParts(active, input, signal))}`;
+}
+
+/**
+ * The options of a token, with their defaults. Checks also that the claims are plain.
+ *
+ * @throws TokenError `ERR_CLAIMS_INVALID`: whatever is wrong about a token is a TokenError
+ */
+export function checkedOptions(claims: Claims, options: SignOptions | undefined) {
+  const typ = options?.typ ?? "JWT";
+  const header = options?.header ?? {};
+  const lifetimeSeconds = options?.lifetimeSeconds ?? undefined;
+  const signal = options?.signal ?? undefined;
+  for (const [name, value] of Object.entries({ claims, header })) checkPlain(name, value);
+  if (typeof typ !== "string" || typ === "") throw invalidClaims("typ must be a string that is not empty");
+  if (signal !== undefined && typeof signal?.addEventListener !== "function")
+    throw invalidClaims("signal must be an AbortSignal");
+  return { typ, header, lifetimeSeconds, signal };
 }
 
 /** @throws TokenError `ERR_CLAIMS_INVALID` for what would be another object in JSON */
