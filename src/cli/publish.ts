@@ -81,6 +81,8 @@ Examples:
 async function publish(io: Io, target: string, flags: PublishFlags): Promise<void> {
   const { follow, verifyUrl, purgeCommand, json, wait, ...rest } = flags;
   const settings = await settingsFrom(io, rest);
+  if (target === "")
+    throw new ConfigError("ERR_OPTION_INVALID", "the target is empty; name a folder or s3://BUCKET/PREFIX");
   checkVerifyUrl(verifyUrl);
   const log = createCommandLog(settings.logLevel, settings.jsonLogs, io);
   const stopping = new AbortController();

@@ -50,6 +50,8 @@ test("a token lives as long as the service allows, unless it is told", async (t)
   assert.equal(code, 0, stderr);
   const { exp = 0, iat = 0 } = decodeJwt(stdout.trim());
   assert.equal(exp - iat, 1800);
+  const told = await runCli(t, ["token", "--data", data, "--aud", "api", "--claim", `exp=${iat + 600}`]);
+  assert.equal(decodeJwt(told.stdout.trim()).exp, iat + 600, told.stderr);
 });
 
 test("the newest of two replicas tells, and the other one is named", async (t) => {

@@ -230,3 +230,10 @@ test("one process at a time writes to a folder", async (t) => {
   await other.open();
   await other.close();
 });
+
+test("an empty target, as of a variable that is not set, is refused", async (t) => {
+  const data = join(await temporaryFolder(t), "data");
+  const { code, stderr } = await runCli(t, ["publish", "", "--data", data, "--issuer", "https://a.example"]);
+  assert.deepEqual([code, /the target is empty/.test(stderr)], [1, true], stderr);
+  await assert.rejects(stat(data), { code: "ENOENT" });
+});

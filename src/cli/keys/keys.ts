@@ -211,15 +211,16 @@ Examples:
 }
 
 /** A replica that lacks the wrapping key of the store could read it no more. @throws StateError `ERR_TRANSITION` */
-function checkAllHave(wrappingKey: string, { leases }: Seen): void {
+function checkAllHave(wrappingKey: string, { leases, now }: Seen): void {
   const behind = withoutWrappingKey(leases, wrappingKey);
   if (behind.length === 0) return;
   const names = behind.map(
-    ({ name, id, until }) => `"${printable(name)}" (${id.slice(0, 8)}; its lease ends at ${timeText(until)})`,
+    ({ name, id, until }) =>
+      `"${printable(name)}" (${id.slice(0, 8)}; its lease ${until > now ? `ends at ${timeText(until)}` : "has run out"})`,
   );
   throw new StateError(
     "ERR_TRANSITION",
-    `nothing was changed: rewrap puts the store under the wrapping key ${wrappingKey}, and these replicas do not say that they have it: ${names.join(", ")}; add it there, restart them, and try again; if one does not run any more, wait for the end of its lease`,
+    `nothing was changed: rewrap puts the store under the wrapping key ${wrappingKey}, and these replicas do not say that they have it: ${names.join(", ")}; add it there, restart them, and try again; if one does not run any more, a jwksd serve that runs gives up its lease when it has seen no renewal for as long as the lease lasts`,
   );
 }
 

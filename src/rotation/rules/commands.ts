@@ -89,7 +89,7 @@ export function announce(change: Change, key: NewKey, now: number, reason: strin
   if (announced !== undefined) {
     throw refused(
       announced,
-      "is announced already, and only one key at a time can be; wait until it is active, let it sign at once (rotate with now), or remove it",
+      "is announced already, and only one key at a time can be; wait until it is active, let it sign at once (rotate with now; jwksd rotate --now --yes), or remove it",
     );
   }
   const record = announcedRecord(key, now);

@@ -36,7 +36,7 @@ export async function signWithSettings(
   if (settings.keys !== undefined) {
     const { entries } = await readKeyset(settings.keys);
     const provider = await createProvider({ issuer: issuerOf(settings, settings.port), keyset: entries });
-    return provider.sign(claims, { lifetimeSeconds: usualSeconds, ...options });
+    return provider.sign(claims, withLifetime(claims, options, usualSeconds));
   }
   if (storePath(settings) !== undefined) await checkHasKey(settings);
   const { custody, leases } = await openManaged(settings, log);
@@ -47,12 +47,17 @@ export async function signWithSettings(
   const keyring = createKeyring(custody, { policy, openSigner, clock: systemClock, signal });
   try {
     const lifetimeSeconds = Math.min(usualSeconds, policy.maxTokenLifetimeSeconds);
-    return await signFresh(keyring, () => issuerFor(settings, custody.owner), claims, { lifetimeSeconds, ...options });
+    const given = withLifetime(claims, options, lifetimeSeconds);
+    return await signFresh(keyring, () => issuerFor(settings, custody.owner), claims, given);
   } finally {
     await keyring.close();
     await store.close();
   }
 }
+
+/** A claim `exp` says how long the token lives. */
+const withLifetime = (claims: Claims, options: SignOptions, lifetimeSeconds: number): SignOptions =>
+  Object.hasOwn(claims, "exp") ? options : { lifetimeSeconds, ...options };
 
 /** How often the store is read for one token. */
 const maxReads = 3;
