@@ -11,7 +11,8 @@ import {
   text,
   wholeNumber,
 } from "../../base/options.ts";
-import { checkPlain, encode } from "../token/sign.ts";
+import { encode } from "../token/sign.ts";
+import { checkPlain } from "../token/sign-options.ts";
 import type { SignInputOptions } from "../token/signing-input.ts";
 
 /** Gives the key with which a client signs; a provider is one. */
