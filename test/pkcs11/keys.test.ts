@@ -204,7 +204,7 @@ describe("keys in SoftHSM", { skip: skipWithoutPkcs11() }, () => {
     const notAModule = join(token.folder, "not-a-module.so");
     await writeFile(notAModule, "text");
     const rows: [attempt: () => Promise<unknown>, code: string, says?: RegExp][] = [
-      [open({ pin }, uri), "ERR_SIGNER_URI", /--pkcs11-module .*pkcs11\.modulePath .* "module-path"/],
+      [open({ pin }, uri), "ERR_SIGNER_URI", /pkcs11\.modulePath .*--pkcs11-module .* "module-path"/],
       [
         open({ modulePath, pin }, `${uri}?module-path=/other.so`),
         "ERR_SIGNER_URI",
