@@ -40,15 +40,7 @@ Examples:
       const claims = { ...claim, ...(sub !== undefined && { sub }), aud: aud.length === 1 ? aud[0] : aud };
       const settings = await settingsFrom(io, options);
       const log = createCommandLog(settings.logLevel, settings.jsonLogs, io);
-      print(
-        io,
-        await signWithSettings(
-          settings,
-          claims,
-          { ...(lifetime !== undefined && { lifetimeSeconds: lifetime }), typ },
-          log,
-        ),
-      );
+      print(io, await signWithSettings(settings, claims, { lifetimeSeconds: lifetime, typ }, log));
     });
 }
 

@@ -68,8 +68,21 @@ with_clouds() {
   until_done grep '# ready' clouds
   . ./clouds
 }
+# The bucket of the pages, which everybody can read over https.
+with_bucket() {
+  with_clouds
+  on_https example-issuer.s3.eu-central-1.amazonaws.com "rewrite * /example-issuer{uri}
+    reverse_proxy $AWS_ENDPOINT_URL_S3"
+}
 # What was asked of a cloud was right.
 clouds_agree() { kill $clouds && wait $clouds; }
+# The sign socket of Kubernetes, and the key that its API server had before.
+with_former_key() {
+  json_of docs/sign-socket.md '"kubernetes"' >sockets.json
+  mkdir -p /etc/kubernetes/pki
+  pem sa.key
+  openssl pkey -in sa.key -pubout -out /etc/kubernetes/pki/sa.pub
+}
 with_softhsm() {
   mkdir tokens
   echo "directories.tokendir = $PWD/tokens" >softhsm2.conf
@@ -351,9 +364,7 @@ const acts: readonly Act[] = [
   {
     page: "docs/publish.md",
     script: String.raw`
-      with_clouds
-      on_https example-issuer.s3.eu-central-1.amazonaws.com "rewrite * /example-issuer{uri}
-        reverse_proxy $AWS_ENDPOINT_URL_S3"
+      with_bucket
       @ A bucket
       curl https://example-issuer.s3.eu-central-1.amazonaws.com/cluster-1/jwks | grep '"kid"'
       end-service publisher
@@ -364,16 +375,10 @@ const acts: readonly Act[] = [
   ...["2. Keys that jwksd rotates", "2b. Or: Kubernetes signs with a key file"].map((keys) => ({
     page: "docs/workload-identity.md",
     script: String.raw`
-      with_clouds
-      on_https example-issuer.s3.eu-central-1.amazonaws.com "rewrite * /example-issuer{uri}
-        reverse_proxy $AWS_ENDPOINT_URL_S3"
+      with_bucket
       json_of docs/workload-identity.md authorization_endpoint >metadata.json
-      json_of docs/sign-socket.md '"kubernetes"' >sockets.json
-      mkdir -p /etc/kubernetes/pki
-      pem sa.key
-      openssl pkey -in sa.key -pubout -out /etc/kubernetes/pki/sa.pub
-      kube-apiserver() { printf '%s
-' "$@" >"$STATE/kube-apiserver"; }
+      with_former_key
+      kube-apiserver() { printf '%s\n' "$@" >"$STATE/kube-apiserver"; }
       kubectl() { node "$ROOT/test/docs/kubectl.ts" "$@"; }
       # They take the issuer if its documents can be read.
       aws() { curl "$4/.well-known/openid-configuration" | jq --exit-status .authorization_endpoint; }
@@ -392,10 +397,7 @@ const acts: readonly Act[] = [
   {
     page: "docs/sign-socket.md",
     script: String.raw`
-      json_of docs/sign-socket.md '"kubernetes"' >sockets.json
-      mkdir -p /etc/kubernetes/pki
-      pem sa.key
-      openssl pkey -in sa.key -pubout -out /etc/kubernetes/pki/sa.pub
+      with_former_key
       @ Kubernetes
       test -S /run/jwksd/kubernetes.sock
     `,

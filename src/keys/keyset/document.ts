@@ -24,7 +24,7 @@ export async function makeDocument(value: unknown, until = Infinity): Promise<Do
 }
 
 /**
- * The documents of a keyset from `now` on: one, and one more for each `notAfter` of an encryption key in the future. Signing keys come
+ * The documents of a keyset in order of time: one, and one more for each `notAfter` of an encryption key. Signing keys come
  * first, then encryption keys, each in keyset order.
  */
 export async function makeDocuments({ signing, encryption }: CheckedKeysets): Promise<Document[]> {

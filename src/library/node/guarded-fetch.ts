@@ -35,8 +35,8 @@ const rules: Rules<GuardedFetchOptions> = { resolve: callback, isAllowed: callba
  * is allowed, and connects to a checked address, even if the host name changes meanwhile. It follows no redirects and refuses compressed
  * responses. It sends only GET.
  *
- * The returned function throws ConfigError `ERR_OPTION_INVALID` for another method or a body, FetchError `ERR_URL_INSECURE`, `ERR_ADDRESS_FORBIDDEN`, `ERR_FETCH_BUSY`, `ERR_FETCH_STATUS` and
- * `ERR_FETCH_BODY`, and the errors of lookup and connection.
+ * The returned function throws ConfigError `ERR_OPTION_INVALID` for another method or a body, FetchError `ERR_URL_INSECURE`,
+ * `ERR_ADDRESS_FORBIDDEN`, `ERR_FETCH_BUSY`, `ERR_FETCH_STATUS` and `ERR_FETCH_BODY`, and the errors of lookup and connection.
  *
  * @example
  * ```ts

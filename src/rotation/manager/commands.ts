@@ -40,13 +40,10 @@ export function createCommands({
     };
 
   /** Executes a command with the key that was made for it. If no record names that key then, it is discarded. */
-  async function executeWith(
-    key: NewKey | undefined,
-    commandWith: (key: NewKey | undefined) => Command,
-  ): Promise<Change> {
+  async function executeWith(key: NewKey | undefined, command: Command): Promise<Change> {
     const uri = key && uriOf(key);
     try {
-      const change = await execute(commandWith(key));
+      const change = await execute(command);
       if (uri !== undefined && !change.records.some((record) => uriOf(record) === uri)) await discard(uri, true);
       return change;
     } catch (error) {
@@ -62,8 +59,8 @@ export function createCommands({
       await look().catch(() => {});
       // With `now`, an announced key is the next one already.
       const isThere = now && announcedKey(records(), use) !== undefined;
-      const made = isThere ? undefined : await makeKey(use, alg);
-      return executeWith(made, (key) => ({ type: "rotate", use, now, key }));
+      const key = isThere ? undefined : await makeKey(use, alg);
+      return executeWith(key, { type: "rotate", use, now, key });
     },
     activate: early("activate"),
     retire: early("retire"),
@@ -74,8 +71,8 @@ export function createCommands({
       const { use } = records().find((record) => record.kid === kid) ?? {};
       const isActive = use !== undefined && activeKey(records(), use)?.kid === kid;
       const isAlone = isActive && announcedKey(records(), use) === undefined;
-      const made = isAlone ? await makeKey(use) : undefined;
-      return executeWith(made, (replacement) => ({ type: "revoke", kid, replacement }));
+      const replacement = isAlone ? await makeKey(use) : undefined;
+      return executeWith(replacement, { type: "revoke", kid, replacement });
     },
   };
 }

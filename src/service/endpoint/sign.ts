@@ -57,7 +57,7 @@ export async function signWithSettings(
 
 /** A claim `exp` says how long the token lives. */
 const withLifetime = (claims: Claims, options: SignOptions, lifetimeSeconds: number): SignOptions =>
-  Object.hasOwn(claims, "exp") ? options : { lifetimeSeconds, ...options };
+  Object.hasOwn(claims, "exp") ? options : { ...options, lifetimeSeconds: options.lifetimeSeconds ?? lifetimeSeconds };
 
 /** How often the store is read for one token. */
 const maxReads = 3;
