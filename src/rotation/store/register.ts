@@ -1,0 +1,74 @@
+/** What every method of a register takes. */
+export interface StoreCall {
+  /** Once it has aborted, the method rejects with its reason. If it has aborted before the call, nothing is done. */
+  readonly signal?: AbortSignal | undefined;
+}
+
+export interface ReadOptions extends StoreCall {
+  /**
+   * The answer must prove that it is not that of a primary which another one has replaced: such a primary goes on answering plain reads.
+   * Default: `false`.
+   */
+  readonly confirmed?: boolean | undefined;
+}
+
+export interface WriteOptions extends StoreCall {
+  /** When the next step is due, in epoch milliseconds, for registers that can list issuers by it. Default: never. */
+  readonly due?: number | undefined;
+}
+
+/** What a register holds. */
+export interface Reading {
+  /** Names this text: another one after every write. Missing where nothing was ever written. */
+  readonly version?: string | undefined;
+  /** Missing where the version is the one that the caller knows, or where nothing was ever written. */
+  readonly text?: string | undefined;
+  /**
+   * The time by the clock of the register at some moment of the call, in epoch milliseconds. Missing where the register has no clock of its
+   * own: then all processes that use it must be on one machine.
+   */
+  readonly now?: number | undefined;
+}
+
+/** One line for each process that lives, for people: it decides nothing. */
+export interface Presence {
+  /** Writes the line of a process, in place of the one that it wrote before. At most 4,096 characters. */
+  put(id: string, line: string, options?: StoreCall): Promise<void>;
+  /** All lines by id. Anybody who can write the store can write a line. */
+  all(options?: StoreCall): Promise<ReadonlyMap<string, string>>;
+  /** Removes the line of a process, if there is one. */
+  drop(id: string, options?: StoreCall): Promise<void>;
+}
+
+/**
+ * Holds one text for one issuer, and shares it between processes: any database that can replace a value on condition. Every method throws
+ * StoreError where it is certain that nothing was written: `ERR_STORE_UNAVAILABLE` (`retryable`) where the database cannot be reached or
+ * used, `ERR_STORE_READ_ONLY` where this process may read and not write. After any other error, a write may have been written, or may still be.
+ *
+ * `checkRegister` of `jwksd/testing` tests a register.
+ */
+export interface Register {
+  /** For messages: where the text is, without a password. */
+  readonly name: string;
+  /** @param known the version whose text the caller has: the answer leaves that text out */
+  read(known?: string, options?: ReadOptions): Promise<Reading>;
+  /**
+   * Replaces the text if its version is still `ifVersion` (`undefined`: nothing was written yet), and gives it a new version that was never
+   * used before: a random one, because a database that was put back from a backup would count the same numbers again.
+   *
+   * @returns whether it was written; it then survives a crash of process and machine. `false`: the version is another one. A driver that repeats a
+   * statement may answer `false` to a write that was written
+   */
+  write(text: string, ifVersion: string | undefined, options?: WriteOptions): Promise<boolean>;
+  /** Missing where no process lives on, such as in a Worker. */
+  readonly presence?: Presence | undefined;
+  /**
+   * Calls back within a second after a write by any process, until the signal aborts; several writes may share one call. Who watches before
+   * they read miss nothing. Missing where the register cannot tell: then jwksd reads once a second.
+   */
+  watch?(onChange: () => void, options: { readonly signal: AbortSignal }): void;
+  /** The largest text that it can hold, in bytes of UTF-8. Default: no limit. */
+  readonly maxBytes?: number | undefined;
+  /** May be called again. Afterwards nobody is called back, and every other method throws `ERR_STORE_UNAVAILABLE`. */
+  close?(): Promise<void>;
+}
