@@ -113,7 +113,7 @@ export const errorTable = {
       when: "the published key does not verify the signature, which was thrown away",
       remedy: "check that the signer holds the key of its kid, and returns 64 bytes: r, then s",
     },
-    ERR_SIGNER_FENCED: {
+    ERR_SIGNER_STALE: {
       when: "this replica has lost its lease, because the store was out of reach; or its clock is off; or the key was replaced",
       remedy:
         "retry with the key that is active now, or at another replica; restore the connection to the store, or set the clock",

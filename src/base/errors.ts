@@ -20,7 +20,7 @@ const retryable: Readonly<Record<RetryableCode, true>> = {
   ERR_SIGNER_UNAVAILABLE: true,
   ERR_SIGNER_TIMEOUT: true,
   ERR_SIGNER_BUSY: true,
-  ERR_SIGNER_FENCED: true,
+  ERR_SIGNER_STALE: true,
   ERR_FETCH_FAILED: true,
   ERR_FETCH_TIMEOUT: true,
   ERR_FETCH_STATUS: true,

@@ -9,7 +9,7 @@ import { encode, verdict } from "../token/compact.ts";
 import { type Replica, World, seen, shortCache } from "./world.ts";
 
 const policy = { leaseSeconds: 3600 };
-const fenced = "ERR_SIGNER_FENCED";
+const fenced = "ERR_SIGNER_STALE";
 
 /** What becomes of a request that took this key when it began. */
 const late = ({ kid, sign }: SigningKey): Promise<string> =>

@@ -65,11 +65,11 @@ test("a failure is as old as the first of several, and a fence is another thing"
   health.note({ type: "failed", error: unavailable, retryInMs: 1 });
   await clock.advance(1_000);
   health.note({ type: "failed", error: new StateError("ERR_UPDATE", "not taken"), retryInMs: 1 });
-  health.note({ type: "fenced", error: new SignerError("ERR_SIGNER_FENCED", "the clock") });
+  health.note({ type: "fenced", error: new SignerError("ERR_SIGNER_STALE", "the clock") });
   assert.deepEqual(health.health.failure, { at, code: "ERR_UPDATE", message: "not taken" });
   health.note({ type: "recovered" });
   assert.equal(health.health.failure, undefined);
-  assert.equal(health.health.fence?.code, "ERR_SIGNER_FENCED");
+  assert.equal(health.health.fence?.code, "ERR_SIGNER_STALE");
   health.note({ type: "unfenced" });
   assert.equal(health.health.fence, undefined);
 });

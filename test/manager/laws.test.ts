@@ -17,7 +17,7 @@ test("a replica whose clock is off by hours or a year makes nobody early, and do
     const right = await world.start({ policy });
     const wrong = await world.start({ policy, clock: wrongClock });
     const [first = ""] = (await seen(right)).kids;
-    assert.equal((await seen(wrong)).signs, "ERR_SIGNER_FENCED", "its tokens would have wrong times");
+    assert.equal((await seen(wrong)).signs, "ERR_SIGNER_STALE", "its tokens would have wrong times");
     // By the clock of the store, the next key is announced after two days, and signs after three.
     await world.passTo(2 * day - 1);
     for (const replica of [right, wrong]) assert.deepEqual((await seen(replica)).kids, [first]);

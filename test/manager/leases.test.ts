@@ -137,7 +137,7 @@ describe("a replica that can only read", () => {
     await world.run(other, { type: "rotate", use: "sig", key: await other.manager.makeKey("sig"), now: true });
     await world.pass(minute);
     assert.deepEqual((await seen(reader)).kids, (await seen(other)).kids);
-    assert.deepEqual([(await seen(reader)).signs, reader.manager.isReady], ["ERR_SIGNER_FENCED", false]);
+    assert.deepEqual([(await seen(reader)).signs, reader.manager.isReady], ["ERR_SIGNER_STALE", false]);
     assert.equal((await world.store.load()).leases.length, 1, "nobody relies on it");
     line.isFull = false;
     await world.pass(minute);
@@ -261,7 +261,7 @@ describe("a replica whose clock differs from that of the store by more than cloc
       assert.deepEqual([replica.manager.isReady, typesOf(replica.told).at(-1)], [false, "fenced"]);
       assert.match(replica.manager.health.fence?.message ?? "", /clock/);
       assert.equal(samplesOf(replica.manager.metrics())["jwksd_replica_ready"], 0);
-      await assert.rejects(world.until(signs(replica)), { code: "ERR_SIGNER_FENCED" });
+      await assert.rejects(world.until(signs(replica)), { code: "ERR_SIGNER_STALE" });
       await world.pass(minute);
       assert.deepEqual(await signsWith(world), [], "the others know");
       world.setBy(-offMs);

@@ -292,7 +292,7 @@ describe("close", () => {
     const { signs } = await seen(replica);
     await world.stop(replica);
     const before = await seen(replica);
-    assert.equal(before.signs, "ERR_SIGNER_FENCED", "the others no longer rely on it");
+    assert.equal(before.signs, "ERR_SIGNER_STALE", "the others no longer rely on it");
     await world.passTo(91 * day);
     assert.deepEqual(await seen(replica), before);
     assert.notDeepEqual(await seen(other), before);

@@ -90,7 +90,7 @@ describe("the lease of a replica", () => {
     await assert.rejects(replica.report({ publishes: 2, signsWith: ["k", "l"] }));
     assert.deepEqual((await store.load()).leases[0]?.signsWith, ["k", "l"], "the others may know of it");
     assert.deepEqual(replica.lastReported, report);
-    assert.throws(() => replica.checkMaySign("l"), code("ERR_SIGNER_FENCED"));
+    assert.throws(() => replica.checkMaySign("l"), code("ERR_SIGNER_STALE"));
     clock.pass(leaseMs * 0.99 - leaseMs / 2);
     assert.equal(replica.holds, false);
   });
@@ -113,7 +113,7 @@ describe("the lease of a replica", () => {
     assert.deepEqual(replica.signsWith, ["l"], "the others may count on that");
     loses = false;
     await replica.report(both);
-    assert.throws(() => replica.checkMaySign("k"), code("ERR_SIGNER_FENCED"));
+    assert.throws(() => replica.checkMaySign("k"), code("ERR_SIGNER_STALE"));
     await assert.rejects(replica.report(both, revision + 1), code("ERR_STORE_CONFLICT"));
     await replica.report(both, revision);
     replica.checkMaySign("k");
@@ -126,7 +126,7 @@ describe("the lease of a replica", () => {
     const [before] = (await store.load()).leases as [Lease];
     await store.leave(before.id);
     await assert.rejects(replica.report(report), code("ERR_LEASE_ENDED"));
-    assert.throws(() => replica.checkMaySign("k"), code("ERR_SIGNER_FENCED"));
+    assert.throws(() => replica.checkMaySign("k"), code("ERR_SIGNER_STALE"));
     await replica.join();
     assert.deepEqual(replica.lastReported, { publishes: 0, signsWith: [] });
     const { leases } = await store.load();

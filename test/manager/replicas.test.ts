@@ -114,7 +114,7 @@ describe("three managers with one store act as one", () => {
     let lastSignedAt = 0;
     for (; (await seen(cut)).signs === old; await world.pass(600 * second)) lastSignedAt = world.clock.now();
     assert.ok(lastSignedAt > cutAt + hour && lastSignedAt < cutAt + leaseSeconds * second);
-    assert.equal((await seen(cut)).signs, "ERR_SIGNER_FENCED");
+    assert.equal((await seen(cut)).signs, "ERR_SIGNER_STALE");
     await world.pass(31 * second);
     assert.equal(cut.manager.isReady, false);
     assert.deepEqual((await seen(cut)).kids.toSorted(), [next, old].toSorted(), "what it publishes stays");
@@ -187,7 +187,7 @@ describe("three managers with one store act as one", () => {
       },
     };
     const long = await world.start({ store, policy: { maxTokenLifetimeSeconds: day / second } });
-    assert.equal((await seen(long)).signs, "ERR_SIGNER_FENCED");
+    assert.equal((await seen(long)).signs, "ERR_SIGNER_STALE");
     isFailing = false;
     await world.pass(31 * second);
     assert.equal((await seen(long)).signs, (await seen(one)).signs);

@@ -126,7 +126,7 @@ describe("while the store is gone", () => {
     await world.until(other.manager.execute({ type: "revoke", kid: a }));
     await world.pass(second);
     assert.deepEqual((await seen(full)).kids, [b]);
-    assert.equal((await seen(full)).signs, "ERR_SIGNER_FENCED");
+    assert.equal((await seen(full)).signs, "ERR_SIGNER_STALE");
     line.isFull = false;
     await world.pass(31 * second);
     assert.deepEqual(await seen(full), { kids: [b], cacheControl: longCache, signs: b });

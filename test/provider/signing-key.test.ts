@@ -156,7 +156,7 @@ describe("the signer is guarded, as that of provider.sign", () => {
 });
 
 describe("a key signs only while it may", () => {
-  const replaced = { name: "SignerError", code: "ERR_SIGNER_FENCED", retryable: true };
+  const replaced = { name: "SignerError", code: "ERR_SIGNER_STALE", retryable: true };
 
   test("without a manager: while it is the active key", async () => {
     const provider = await provide();
@@ -171,7 +171,7 @@ describe("a key signs only while it may", () => {
   test("with a manager, whose lease names it (test/manager/drain.test.ts): also when the signature is there", async () => {
     let mayNot = false;
     const checkMaySign = (): void => {
-      if (mayNot) throw new SignerError("ERR_SIGNER_FENCED", "no lease names the key");
+      if (mayNot) throw new SignerError("ERR_SIGNER_STALE", "no lease names the key");
     };
     const local = await localSigner(ecKey("a"));
     const signing = Promise.withResolvers<void>();

@@ -17,7 +17,7 @@ import { simulatedClock } from "../support/simulated.ts";
 
 const issuer = "https://op.example";
 const skewMs = 300_000;
-const isFenced = (error: unknown): boolean => error instanceof SignerError && error.code === "ERR_SIGNER_FENCED";
+const isFenced = (error: unknown): boolean => error instanceof SignerError && error.code === "ERR_SIGNER_STALE";
 
 /** A store with one key in an HSM, and how long each part of a token takes, in milliseconds. */
 async function oneKey() {

@@ -85,7 +85,7 @@ describe("until the store is back", () => {
     const { clock, managed } = begin(async () => ({ ...managedKeys([]), signing }));
     await managed.follow(issuer, async () => {});
     const given = managed.signing as Signing;
-    const fenced = { code: "ERR_SIGNER_FENCED" };
+    const fenced = { code: "ERR_SIGNER_STALE" };
     assert.throws(given.checkMaySign, fenced);
     await assert.rejects(given.sign({}, { lifetimeSeconds: 1 }), fenced);
     await assert.rejects(given.signPayload("a payload"), fenced);

@@ -195,7 +195,7 @@ describe("the external signer of Kubernetes", { skip }, () => {
 });
 
 const refuse = (): never => {
-  throw new SignerError("ERR_SIGNER_FENCED", "the lease is over");
+  throw new SignerError("ERR_SIGNER_STALE", "the lease is over");
 };
 
 test("where it may not sign, or has no key yet, Kubernetes can ask again", { skip }, async (t) => {
@@ -219,7 +219,7 @@ test("where it may not sign, or has no key yet, Kubernetes can ask again", { ski
   });
   const call = await callsTo(t, path);
   const refused = await call("Sign", { claims: encode(claimsFor({ exp: Math.floor(Date.now() / 1000) + 60 })) });
-  assert.deepEqual([refused.code, refused.details], ["UNAVAILABLE", "ERR_SIGNER_FENCED: the lease is over"]);
+  assert.deepEqual([refused.code, refused.details], ["UNAVAILABLE", "ERR_SIGNER_STALE: the lease is over"]);
   assert.equal((await call("FetchKeys")).code, "UNAVAILABLE");
   assert.deepEqual(await call("Metadata"), { maxTokenExpirationSeconds: "3600" });
 });

@@ -36,7 +36,7 @@ test("a server whose lease is over refuses, says when to try again, and signs wh
   for (const text of [ask, requestText("GET", "/readyz")]) {
     const { status, headers, body } = await askSocket(path, text);
     const { code, retryable } = JSON.parse(body) as { code: string; retryable: boolean };
-    assert.deepEqual([status, headers["retry-after"], code, retryable], [503, "1", "ERR_SIGNER_FENCED", true]);
+    assert.deepEqual([status, headers["retry-after"], code, retryable], [503, "1", "ERR_SIGNER_STALE", true]);
   }
   assert.equal(await signForKubernetes(), String(grpcStatus.unavailable));
   assert.equal((await askSocket(path, requestText("GET", "/livez"))).status, 200);

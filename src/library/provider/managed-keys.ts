@@ -22,10 +22,13 @@ export interface ManagedKeys {
   readonly keysets: Keysets;
   /** Whether the rotation mode is on. */
   readonly isRotating: boolean;
-  /** Longest lifetime of a token, in seconds. */
+  /** Longest lifetime of a token, in seconds, as it is now. */
   readonly maxTokenLifetimeSeconds: number;
-  /** Called before each signature. @throws SignerError `ERR_SIGNER_FENCED` where this process may not sign with that key now */
-  checkMaySign(kid: string): void;
+  /**
+   * A check whether this process may sign with a key, by what it has read of its store until now. It is called before a signature, and again
+   * when the signature is there. It throws SignerError `ERR_SIGNER_STALE`.
+   */
+  permit(kid: string): () => void;
   /** How a signing key ended; `undefined` where there was none, or it still lives. */
   endOf(kid: string): "removed" | "revoked" | undefined;
   /**

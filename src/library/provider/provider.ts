@@ -124,7 +124,7 @@ export async function createPayloadProvider(
   function checkIsActive(kid: string): void {
     if (kid === state.active.kid) return;
     const message = `kid ${JSON.stringify(kid)} is no longer active; take the key anew for each request, with signingKey()`;
-    throw new SignerError("ERR_SIGNER_FENCED", message);
+    throw new SignerError("ERR_SIGNER_STALE", message);
   }
 
   const ownKeys: KeySource = ({ kid }) => {

@@ -32,7 +32,7 @@ export interface SignClient {
    * Signs claims with the active key, as `provider.sign` does.
    *
    * @throws TokenError `ERR_CLAIMS_INVALID`; `ERR_CLAIMS_FORBIDDEN` by the policy of the socket
-   * @throws SignerError those of `provider.sign`; `ERR_SIGNER_FENCED`; `ERR_SIGNER_UNAVAILABLE` where nobody listens,
+   * @throws SignerError those of `provider.sign`; `ERR_SIGNER_STALE`; `ERR_SIGNER_UNAVAILABLE` where nobody listens,
    * `ERR_SIGNER_UNAUTHORIZED` where this user may not connect
    */
   sign(this: void, claims: Claims, options: SignOptions): Promise<string>;

@@ -1,22 +1,20 @@
-import { StoreError, codeOf } from "../../base/errors.ts";
-import type { CommitOptions, Committed, KeyEvent, KeyRecord, KeyStore, Snapshot, StoreCall } from "../store/store.ts";
-import { type Owner, type IssuerCheck, bindingOf, ownerOfBinding } from "./issuer-check.ts";
-import { liveRecords, jweOf } from "../rules/records.ts";
-import { claimedOwner, makeMac, notAuthentic, verifyMac } from "./mac.ts";
+import { StoreError } from "../../base/errors.ts";
+import { type LiveRecord, jweOf, liveRecords } from "../rules/records.ts";
+import type { Register } from "../store/register.ts";
+import { type StoreDocument, parseDocument } from "./document.ts";
+import { type IssuerCheck, type Owner, bindingOf, ownerOfBinding } from "./issuer-check.ts";
+import { sealed, unsealed, verifySeal } from "./mac.ts";
 import { type Wrapping, type WrappingKey, type WrappingKeys, createWrapping, headerOf } from "./wrapping.ts";
 
 /**
- * A store as far as it can be believed: loading verifies the MAC, committing makes it. Wraps and unwraps the private keys of its
+ * A store as far as it can be believed: opening a text verifies its MAC, sealing a document makes it. Wraps and unwraps the private keys of its
  * owner.
  */
 export interface Custody extends Wrapping {
-  /** @throws besides, on loading: StoreError `ERR_STORE_NOT_AUTHENTIC`, `ERR_STORE_ISSUER`, `ERR_WRAPPING_KEY_MISSING` */
-  readonly store: KeyStore;
-  /** What the store answered last, believed or not: for people, and for no decision. */
-  readonly answer: Snapshot | undefined;
+  readonly register: Register;
   /** The ids of the wrapping keys, as they were given. */
   readonly wrappingKeys: readonly [string, ...string[]];
-  /** The owner of the keys, as last loaded. */
+  /** For whom the next commit is made. */
   readonly owner: Owner;
   /** Whether the private keys are to be bound to another issuer than they are. */
   readonly isTaking: boolean;
@@ -24,24 +22,30 @@ export interface Custody extends Wrapping {
   readonly isMacCurrent: boolean;
   /** Whether the next commit puts the store under another wrapping key than it is under. */
   readonly movesWrappingKey: boolean;
-  /** Remembers where keys are served for which no issuer was chosen. */
-  noteIssuer(issuer: string): Promise<void>;
+  /**
+   * The document of a text.
+   *
+   * @throws StoreError `ERR_STORE_NOT_AUTHENTIC`, `ERR_STORE_ISSUER`, `ERR_WRAPPING_KEY_MISSING`, `ERR_STORE_FORMAT`, `ERR_RECORDS_INVALID`
+   */
+  open(text: string): Promise<StoreDocument>;
+  /** The text of a document. */
+  seal(document: StoreDocument): Promise<string>;
 }
 
 export interface CustodyOptions {
-  readonly store: KeyStore;
+  readonly register: Register;
   readonly keys: WrappingKeys;
   readonly issuerCheck: IssuerCheck;
   /**
-   * Whether commits put the store under the first wrapping key. Default: they leave it under its own, so replicas that get a new key one after
+   * Whether commits put the store under the first wrapping key. Default: they leave it under its own, so processes that get a new key one after
    * the other can all read the store.
    */
   readonly movesToFirst?: boolean | undefined;
-  /** Whether records that cannot be believed are taken as they are. Default: never. */
-  readonly accepts?: ((problem: StoreError, snapshot: Committed) => boolean) | undefined;
+  /** Whether a document that cannot be believed is taken as it is. Default: never. */
+  readonly accepts?: ((problem: StoreError, document: StoreDocument) => boolean) | undefined;
 }
 
-/** What is known of the records that were loaded. */
+/** What is known of the text that was opened. */
 interface Found {
   /** `undefined` for a store without keys. */
   readonly owner: Owner | undefined;
@@ -49,114 +53,61 @@ interface Found {
   readonly verifiedBy?: string;
 }
 
-const maxAttempts = 20;
-const empty: Found = { owner: undefined };
-
 export function createCustody({
-  store,
+  register,
   keys,
   issuerCheck,
   movesToFirst = false,
   accepts = () => false,
 }: CustodyOptions): Custody {
   const [first, ...others] = keys;
-  let found = empty;
-  /** The owner for which the next commit is made. */
+  let found: Found = { owner: undefined };
   let owner = issuerCheck(undefined);
-  /** The newest revision that was loaded or committed. An older one is refused: somebody may have put an old copy in place. */
-  let newestRevision = 0;
-  let answer: Snapshot | undefined;
 
-  /** The wrapping key of the next commit. A store without keys, or without a MAC that was verified, gets the first one. */
+  /** The wrapping key of the next commit. A store without a MAC that was verified gets the first one. */
   const wrappingKey = (): WrappingKey =>
     movesToFirst ? first : (keys.find(({ id }) => id === found.verifiedBy) ?? first);
   const wrapping = (owner: Owner): Wrapping => createWrapping([wrappingKey(), ...keys], bindingOf(owner));
 
-  async function load(options?: StoreCall): Promise<Snapshot> {
-    // As it was before the store was asked: another commit of this process may come before the answer.
-    const before = newestRevision;
-    answer = undefined;
-    const snapshot = await store.load(options);
-    answer = snapshot;
-    checkShape(snapshot);
-    checkNotOlder(snapshot, before);
-    const next = await examine(snapshot).catch(async (problem: unknown) => {
-      if (problem instanceof StoreError && accepts(problem, snapshot)) return guess(snapshot);
-      throw problem;
-    });
-    const nextOwner = issuerCheck(next.owner);
-    [found, owner] = [next, nextOwner];
-    saw(snapshot.revision);
-    return snapshot;
-  }
-
-  /** @throws StoreError `ERR_STORE_NOT_AUTHENTIC`, `ERR_WRAPPING_KEY_MISSING` */
-  async function examine(snapshot: Committed): Promise<Found> {
-    const { revision, records, mac } = snapshot;
-    if ((mac ?? undefined) !== undefined) return verifyMac(keys, snapshot);
-    if (revision === 0 && records.length === 0) return empty;
-    throw notAuthentic("its MAC is gone");
-  }
-
-  /** Whose the records are, where they were taken as they are. */
-  async function guess(snapshot: Committed): Promise<Found> {
-    const wanted = issuerCheck(undefined);
-    const wrapped = await ownerOfWrapped(snapshot.records).catch(() => undefined);
-    return { owner: wrapped ?? (wanted.isChosen ? wanted : claimedOwner(snapshot)) };
-  }
-
-  /** To whom private keys are bound, which is certain where one can be unwrapped. @throws StoreError `ERR_WRAPPING_KEY_MISSING` */
-  async function ownerOfWrapped(records: readonly KeyRecord[]): Promise<Owner | undefined> {
-    let missing: StoreError | undefined;
-    for (const record of liveRecords(records)) {
-      const jwe = jweOf(record);
-      const header = jwe === undefined ? undefined : headerOf(jwe);
-      if (jwe === undefined || typeof header?.["iss"] !== "string") continue;
-      try {
-        await createWrapping(keys, header["iss"]).unwrap(record.kid, jwe);
-        return ownerOfBinding(header["iss"], issuerCheck(undefined));
-      } catch (error) {
-        if (error instanceof StoreError && error.code === "ERR_WRAPPING_KEY_MISSING") missing = error;
-      }
+  async function examine(text: string): Promise<{ readonly document: StoreDocument; readonly next: Found }> {
+    try {
+      const verifiedBy = await verifySeal(keys, text);
+      const document = parseDocument(unsealed(text));
+      return { document, next: { owner: document.owner, verifiedBy } };
+    } catch (problem) {
+      if (!(problem instanceof StoreError) || problem.code === "ERR_STORE_FORMAT") throw problem;
+      const document = parseDocument(unsealed(text));
+      if (!accepts(problem, document)) throw problem;
+      return { document, next: { owner: await guess(document) } };
     }
-    if (missing !== undefined) throw missing;
+  }
+
+  /** Whose the keys are, where a document was taken as it is. */
+  async function guess({ records, owner }: StoreDocument): Promise<Owner> {
+    const wanted = issuerCheck(undefined);
+    const wrapped = await ownerOfWrapped(liveRecords(records)).catch(() => undefined);
+    return wrapped ?? (wanted.isChosen ? wanted : owner);
+  }
+
+  /** To whom private keys are bound, which is certain where one can be unwrapped. */
+  async function ownerOfWrapped(records: readonly LiveRecord[]): Promise<Owner | undefined> {
+    for (const record of records) {
+      const jwe = jweOf(record);
+      const issuer = jwe === undefined ? undefined : headerOf(jwe)?.["iss"];
+      if (jwe === undefined || typeof issuer !== "string") continue;
+      const isOurs = await createWrapping(keys, issuer)
+        .unwrap(record.kid, jwe)
+        .then(
+          () => true,
+          () => false,
+        );
+      if (isOurs) return ownerOfBinding(issuer, issuerCheck(undefined));
+    }
     return undefined;
   }
 
-  async function commitFor(
-    owner: Owner,
-    expectedRevision: number,
-    records: readonly KeyRecord[],
-    events: readonly KeyEvent[],
-    options: CommitOptions = {},
-  ): Promise<number> {
-    const key = wrappingKey();
-    const mac = await makeMac(key, owner, expectedRevision + 1, records);
-    const revision = await store.commit(expectedRevision, records, events, { ...options, mac });
-    found = { owner, verifiedBy: key.id };
-    saw(revision);
-    return revision;
-  }
-
-  function saw(revision: number): void {
-    newestRevision = Math.max(newestRevision, revision);
-  }
-
   return {
-    store: {
-      load,
-      commit: (...args) => commitFor(owner, ...args),
-      // Nothing that is decided from leases makes a key believed, so no MAC covers them.
-      join: (...args) => store.join(...args),
-      renew: (...args) => store.renew(...args),
-      leave: (...args) => store.leave(...args),
-      events: (options) => store.events(options),
-      watch: (onChange, options) => store.watch(onChange, options),
-      close: () => store.close(),
-    },
-    get answer() {
-      return answer;
-    },
+    register,
     wrappingKeys: [first.id, ...others.map(({ id }) => id)],
     get owner() {
       return owner;
@@ -170,6 +121,13 @@ export function createCustody({
     get movesWrappingKey() {
       return found.verifiedBy !== undefined && found.verifiedBy !== wrappingKey().id;
     },
+    async open(text) {
+      const { document, next } = await examine(text);
+      const nextOwner = issuerCheck(next.owner);
+      [found, owner] = [next, nextOwner];
+      return document;
+    },
+    seal: (document) => sealed(wrappingKey(), JSON.stringify(document)),
     wrap: (kid, privateJwk) => wrapping(owner).wrap(kid, privateJwk),
     unwrap(kid, jwe) {
       // While a store passes to another issuer, some private keys are still bound to the former one.
@@ -177,39 +135,5 @@ export function createCustody({
       return wrapping(bound ?? owner).unwrap(kid, jwe);
     },
     isCurrent: (jwe) => wrapping(owner).isCurrent(jwe),
-
-    async noteIssuer(issuer) {
-      for (let attempt = 1; ; attempt += 1) {
-        const { revision, records } = await load();
-        if (owner.isChosen || owner.issuer === issuer || records.length === 0) return;
-        try {
-          await commitFor({ issuer, isChosen: false }, revision, records, []);
-          return;
-        } catch (error) {
-          if (codeOf(error) !== "ERR_STORE_CONFLICT" || attempt === maxAttempts) throw error;
-        }
-      }
-    },
   };
-}
-
-const isObject = (value: unknown): value is Readonly<Record<string, unknown>> =>
-  typeof value === "object" && value !== null;
-
-const isRecord = (value: unknown): boolean =>
-  isObject(value) &&
-  typeof value["kid"] === "string" &&
-  (value["privateHalf"] === undefined || isObject(value["privateHalf"]));
-
-/** Checks the members that are read before the records are known to be authentic. */
-function checkShape({ records }: Committed): void {
-  if (!records.every(isRecord)) throw notAuthentic("one of its records is none");
-}
-
-function checkNotOlder({ revision }: Committed, seen: number): void {
-  if (revision >= seen) return;
-  throw new StoreError(
-    "ERR_RECORDS_INVALID",
-    `the store is at revision ${revision}, and was at ${seen}: it is empty, or an older copy; put the newest one back, or restart to go on with this one`,
-  );
 }

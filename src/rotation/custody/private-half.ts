@@ -1,8 +1,7 @@
 import type { JWK } from "jose";
 import { type KeyMaterialError, keyError } from "../../base/errors.ts";
 import { keyIdentity, publicMembers } from "../../keys/jwk/public.ts";
-import { jweOf } from "../rules/records.ts";
-import type { KeyRecord } from "../store/store.ts";
+import { type LiveRecord, jweOf } from "../rules/records.ts";
 import type { Wrapping } from "./wrapping.ts";
 
 /**
@@ -11,7 +10,7 @@ import type { Wrapping } from "./wrapping.ts";
  * @throws StoreError `ERR_WRAPPING_KEY_MISSING`, `ERR_WRAPPED_KEY`
  * @throws KeyMaterialError `ERR_KEY_MISMATCH`
  */
-export async function privateJwkOf(record: KeyRecord, wrapping: Pick<Wrapping, "unwrap">): Promise<JWK> {
+export async function privateJwkOf(record: LiveRecord, wrapping: Pick<Wrapping, "unwrap">): Promise<JWK> {
   const { kid, publicJwk } = record;
   const privateJwk = await wrapping.unwrap(kid, jweOf(record) ?? "");
   // It was checked against its own public members before it was wrapped.

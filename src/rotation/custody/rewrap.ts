@@ -1,6 +1,5 @@
-import type { KeyRecord } from "../store/store.ts";
 import { type Change, replace } from "../rules/advance.ts";
-import { liveRecords, jweOf } from "../rules/records.ts";
+import { type KeyRecord, jweOf, liveRecords } from "../rules/records.ts";
 import type { Custody } from "./custody.ts";
 import { privateJwkOf } from "./private-half.ts";
 

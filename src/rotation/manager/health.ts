@@ -1,7 +1,6 @@
 import type { Clock } from "../../base/clock.ts";
 import { StoreError, codeOf } from "../../base/errors.ts";
 import { type Tally, createTally } from "../../base/metrics.ts";
-import type { KeyStore, Lease, Snapshot, StoredEvent } from "../store/store.ts";
 import type { ManagerEvent } from "./types.ts";
 
 /** An error as people see it. */
@@ -24,19 +23,17 @@ export interface StoreHealth {
   readonly lastSuccessAt?: number | undefined;
   /** The last error of a store that could not be reached. */
   readonly lastError?: KnownError | undefined;
-  /** The revision of the store by its last answer, believed or not, and since when this process has known it. */
+  /** The newest revision that was read, and since when this process has known it. */
   readonly revision?: number | undefined;
   readonly revisionSince?: number | undefined;
-  /** The leases by the last answer to a load, believed or not, and the time of the store's clock then. Nothing authenticates leases. */
-  readonly loaded?: { readonly leases: readonly Lease[]; readonly now: number; readonly at: number } | undefined;
 }
 
 /** What is wrong with a key manager, and what its store has answered. Plain JSON, without secrets. */
 export interface ManagerHealth {
   /** The last failure, until keys are managed again; `at` is the time of the first one in a row. */
   readonly failure?: KnownError | undefined;
-  /** Why this process may not sign, and since when. */
-  readonly fence?: KnownError | undefined;
+  /** Why this process does not sign and is not ready, and since when. */
+  readonly stale?: KnownError | undefined;
   /** By kid: announced keys that cannot sign. */
   readonly heldBack: Readonly<Record<string, KnownError>>;
   /** By kid: active keys that cannot be opened here. */
@@ -46,26 +43,26 @@ export interface ManagerHealth {
   readonly store: StoreHealth;
 }
 
-export type StoreOperation = keyof Pick<KeyStore, "load" | "commit" | "join" | "renew" | "leave" | "events">;
+export type StoreOperation = "read" | "write" | "presence";
 
-/** What a store answers: what it holds, its revision, its audit log, or that something is done. */
-export type StoreAnswer = Snapshot | number | readonly StoredEvent[] | void;
-
-type Ended = { readonly answer: StoreAnswer } | { readonly error: unknown };
-
-export type OnCall = (operation: StoreOperation, ended: Ended) => void;
+/** Is told of each call of a store. */
+export type OnCall = (operation: StoreOperation, ended: { readonly error?: unknown }) => void;
 
 /** Errors that are no answer of a store. */
 export const unanswered: ReadonlySet<string> = new Set(["ERR_STORE_UNAVAILABLE", "ERR_COMMIT_UNKNOWN"]);
 
-export type Health = ReturnType<typeof createHealth>;
+/** What is known of a manager and its store. */
+export interface Health {
+  readonly health: ManagerHealth;
+  /** Calls of the store by operation and result, and failures by code, for metrics. */
+  readonly counts: { readonly calls: ReadonlyMap<StoreOperation, Tally>; readonly failures: Tally };
+  readonly onCall: OnCall;
+  noteRevision(revision: number): void;
+  note(event: ManagerEvent): void;
+}
 
-/**
- * Follows the events of a manager and the calls of its store.
- *
- * @param refused what the store answered to a call that failed, where the answer is not believed: people see what it says
- */
-export function createHealth(clock: Clock, refused: () => StoreAnswer) {
+/** Follows the events of a manager and the calls of its store. */
+export function createHealth(clock: Clock): Health {
   const calls = new Map<StoreOperation, Tally>();
   const failures = createTally();
   let health: ManagerHealth = { heldBack: {}, unopened: {}, undestroyed: {}, store: {} };
@@ -74,34 +71,15 @@ export function createHealth(clock: Clock, refused: () => StoreAnswer) {
     health = { ...health, store: { ...health.store, ...next } };
   };
 
-  function noteRevision(revision: number, at: number): void {
-    if (revision !== health.store.revision) noteStore({ revision, revisionSince: at });
-  }
-
-  function noteAnswer(answer: StoreAnswer, at: number): void {
-    noteStore({ lastSuccessAt: at });
-    if (typeof answer === "number") noteRevision(answer, at);
-    else if (answer !== undefined && "revision" in answer) {
-      noteRevision(answer.revision, at);
-      noteStore({ loaded: { leases: answer.leases, now: answer.now, at } });
-    }
-  }
-
-  function noteError(error: unknown, at: number): void {
-    if (!unanswered.has(codeOf(error))) noteAnswer(refused(), at);
-    else if (error instanceof StoreError) noteStore({ lastError: knownError(error, at) });
-  }
-
   return {
     get health(): ManagerHealth {
       return health;
     },
 
-    /** Calls of the store by operation and result, and failures by code, for metrics. */
     counts: { calls, failures },
 
-    onCall(this: void, operation: StoreOperation, ended: Ended): void {
-      const result = "error" in ended ? codeOf(ended.error) : "ok";
+    onCall(operation, { error }) {
+      const result = error === undefined ? "ok" : codeOf(error);
       // A call that was given up because the manager is closed says nothing about the store.
       if (result === "ERR_CLOSED") return;
       const tally = calls.get(operation) ?? createTally();
@@ -109,11 +87,15 @@ export function createHealth(clock: Clock, refused: () => StoreAnswer) {
       tally.add(result);
       const at = clock.now();
       noteStore({ lastAttemptAt: at });
-      if ("error" in ended) noteError(ended.error, at);
-      else noteAnswer(ended.answer, at);
+      if (!unanswered.has(result)) noteStore({ lastSuccessAt: at });
+      else if (error instanceof StoreError) noteStore({ lastError: knownError(error, at) });
     },
 
-    note(event: ManagerEvent): void {
+    noteRevision(revision) {
+      if (revision !== health.store.revision) noteStore({ revision, revisionSince: clock.now() });
+    },
+
+    note(event) {
       if (event.type === "failed") failures.add(event.error.code);
       health = { ...health, ...troubleAfter(health, event, clock.now()) };
     },
@@ -127,10 +109,10 @@ function troubleAfter(health: ManagerHealth, event: ManagerEvent, at: number): P
       return { failure: knownError(event.error, health.failure?.at ?? at) };
     case "recovered":
       return { failure: undefined };
-    case "fenced":
-      return { fence: knownError(event.error, at) };
-    case "unfenced":
-      return { fence: undefined };
+    case "stale":
+      return { stale: knownError(event.error, at) };
+    case "fresh":
+      return { stale: undefined };
     case "changed":
       // Keys that still cannot be opened or cannot sign cause new events after this one.
       return { heldBack: {}, unopened: {} };

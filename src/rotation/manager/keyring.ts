@@ -5,16 +5,21 @@ import { SignerError, StoreError, invalidOption } from "../../base/errors.ts";
 import { checkEncryption, checkSigning } from "../../keys/keyset/keyset.ts";
 import type { Change } from "../rules/advance.ts";
 import type { NewKey } from "../rules/commands.ts";
-import type { RotationPolicy } from "../rules/policy.ts";
-import { addedRecords, checkAnnounced, checkRecords, endedExternalKeys, newlyActive, uriOf } from "../rules/records.ts";
-import { checkNotRolledBack } from "../rules/rollback.ts";
-import { noteWaits } from "../rules/waits.ts";
+import {
+  type KeyRecord,
+  type KeyUse,
+  type LiveRecord,
+  addedRecords,
+  checkRecords,
+  endedExternalKeys,
+  newlyActive,
+  uriOf,
+} from "../rules/records.ts";
+import { noteBounds } from "../rules/waits.ts";
 import type { ExternalSigner, Signer } from "../../keys/signer/signer.ts";
-import type { KeyRecord, KeyUse } from "../store/store.ts";
-import { type Changed, type Decision, type Seen, compareAndSet, look } from "./compare-and-set.ts";
 import { externalKey, makeLocalKey } from "./make-key.ts";
-import { closeSigner, createKeyOpener, destroyExternal, keysetsOf } from "./private-keys.ts";
-import type { OnCall } from "./health.ts";
+import { type OpenKeys, closeSigner, createKeyOpener, destroyExternal, keysetsOf } from "./private-keys.ts";
+import type { Changed, Decision, Seen, StoreAccess } from "./store-access.ts";
 import type { KeyManagerOptions } from "./types.ts";
 import type { Custody } from "../custody/custody.ts";
 
@@ -23,14 +28,10 @@ const externalMs = 60_000;
 
 export interface KeyringOptions extends Pick<
   Given<KeyManagerOptions>,
-  "createSigner" | "openSigner" | "destroySigner" | "signs" | "requireStore"
+  "createSigner" | "openSigner" | "destroySigner" | "requireStore"
 > {
-  readonly policy: RotationPolicy;
   readonly clock: Clock;
   readonly signal: AbortSignal;
-  readonly onCall?: OnCall | undefined;
-  /** Passes over keys whose wrapping key was lost, so that they can be revoked. Default: refuses them. */
-  readonly passesOverLost?: boolean;
 }
 
 /** A key was to become active, and cannot sign; nothing was changed. */
@@ -43,16 +44,38 @@ export class CannotSign extends Error {
   }
 }
 
-type Decide = (records: readonly KeyRecord[], now: number, seen: Seen) => Decision | Promise<Decision>;
+/** Decides what a commit changes. Runs again where another commit came first. */
+export type Decide = (seen: Seen) => Decision | Promise<Decision>;
 
 /** An external key that was destroyed, or could not be. */
-interface Destroyed {
+export interface Destroyed {
   readonly kid: string;
   readonly uri: string;
   readonly error?: unknown;
 }
 
-export type Keyring = ReturnType<typeof createKeyring>;
+/** The keys of a store, for everybody who changes them or signs with them: manager, commands, single tokens. */
+export interface Keyring {
+  /** Where new signing keys are made; `undefined` for the store. */
+  readonly createSigner: ((request: { readonly issuer: string }) => Promise<ExternalSigner>) | undefined;
+  /** What `decide` would change. @throws StoreError, and what `decide` throws */
+  preview(decide: Decide): Promise<Changed>;
+  /**
+   * Changes the store by compare-and-set. New keys have to open, and a key that becomes active has to sign first.
+   *
+   * @throws see `StoreAccess.change`; CannotSign
+   */
+  change(decide: Decide): Promise<Changed>;
+  open(records: readonly KeyRecord[]): Promise<OpenKeys>;
+  closeUnused(records: readonly KeyRecord[]): void;
+  close(): Promise<void>;
+  /** Makes a key that is in no store yet: a signing key in the HSM or key service, if one is configured. */
+  makeKey(use: KeyUse, alg: string): Promise<NewKey>;
+  /** Destroys a key that was made, but that no record names. Resolves to whether the key is gone. */
+  destroyUnrecorded(uri: string): Promise<boolean>;
+  /** Destroys the external keys that a change has ended, one after the other. Without `destroySigner`, destroys nothing. */
+  destroyEnded(change: Change): AsyncGenerator<Destroyed>;
+}
 
 /** A plain `Signer` has no URI, by which another process opens the key. @throws ConfigError `ERR_OPTION_INVALID` */
 function checkedSigner(option: string, signer: ExternalSigner): ExternalSigner {
@@ -60,9 +83,8 @@ function checkedSigner(option: string, signer: ExternalSigner): ExternalSigner {
   throw invalidOption(`"${option}" must give an ExternalSigner: beside publicKey and sign, it has uri and close`);
 }
 
-/** The keys of a store, for everybody who changes them or signs with them: manager, commands, single tokens. */
-export function createKeyring(custody: Custody, options: KeyringOptions) {
-  const { policy, clock, signal, onCall, signs, requireStore = false, passesOverLost = false } = options;
+export function createKeyring(custody: Custody, access: StoreAccess, options: KeyringOptions): Keyring {
+  const { clock, signal, requireStore = false } = options;
   const { createSigner: create, openSigner: open, destroySigner: destroy } = options;
   const createSigner =
     create &&
@@ -71,11 +93,9 @@ export function createKeyring(custody: Custody, options: KeyringOptions) {
   const openSigner =
     open && (async (uri: string) => checkedSigner("openSigner", await limited((signal) => open(uri, { signal }))));
   const destroySigner = destroy && ((uri: string) => limited((signal) => destroy(uri, { signal })));
-  const opener = createKeyOpener(custody, openSigner, { signal, close, signs });
+  const opener = createKeyOpener(custody, openSigner, { signal, close });
   /** Signers that are being closed: nobody waits for that until the end. */
   const closing = new Set<Promise<void>>();
-  /** The records as they were last found in the store, or put there. */
-  let last: readonly KeyRecord[] = [];
 
   /** Bounds the time of a call, because a module, a driver or a network may hang. */
   function limited<T>(work: (signal: AbortSignal) => Promise<T>): Promise<T> {
@@ -90,23 +110,22 @@ export function createKeyring(custody: Custody, options: KeyringOptions) {
   }
 
   async function decided(seen: Seen, decide: Decide): Promise<Decision> {
-    const { records: stored, now } = seen;
-    checkRecords(stored);
-    checkNotRolledBack(stored, last);
+    const { records: stored, policy } = seen.document;
     if (requireStore && stored.length === 0) throw holdsNoKeys(custody.owner.issuer);
-    checkAnnounced(stored);
-    if (!passesOverLost) await opener.checkWrapped(stored);
-    last = stored;
-    const decision = await decide(stored, now, seen);
-    return { ...decision, records: noteWaits(decision.records, policy) };
+    const decision = await decide(seen);
+    const records = noteBounds(decision.records ?? stored, decision.policy ?? policy);
+    checkRecords(records);
+    return { ...decision, records };
   }
 
   /** A kid that was recorded is never free again. So a new key has to open and to sign, and a provider must accept it. */
-  async function checkNewKeys(added: readonly KeyRecord[]): Promise<void> {
+  async function checkNewKeys(added: readonly LiveRecord[]): Promise<void> {
     if (added.length === 0) return;
     const trial = createKeyOpener(custody, openSigner, { signal, close });
     try {
-      const { keyset, encryptionKeyset } = keysetsOf(added, await trial.open(added));
+      const opened = await trial.open(added);
+      for (const error of opened.unopened.values()) throw error;
+      const { keyset, encryptionKeyset } = keysetsOf(added, opened);
       if (keyset.length > 0) await checkSigning(keyset);
       await checkEncryption(encryptionKeyset);
       for (const record of added) if (uriOf(record) !== undefined) await trial.probe(record);
@@ -115,7 +134,7 @@ export function createKeyring(custody: Custody, options: KeyringOptions) {
     }
   }
 
-  async function checkCanSign(key: KeyRecord | undefined): Promise<void> {
+  async function checkCanSign(key: LiveRecord | undefined): Promise<void> {
     if (key === undefined) return;
     await opener.probe(key).catch((error: unknown) => {
       throw new CannotSign(key.kid, error);
@@ -123,61 +142,32 @@ export function createKeyring(custody: Custody, options: KeyringOptions) {
   }
 
   return {
-    policy,
-    /** Where new signing keys are made; `undefined` for the store. */
     createSigner,
+    preview: (decide) => access.preview((seen) => decided(seen, decide)),
+    change: (decide) =>
+      access.change(async (seen) => {
+        const decision = await decided(seen, decide);
+        const { records: before } = seen.document;
+        const { records = before } = decision;
+        await checkNewKeys(addedRecords(before, records));
+        await checkCanSign(newlyActive(before, records));
+        return decision;
+      }),
+    open: (records) => opener.open(records),
+    closeUnused: (records) => opener.closeUnused(records),
 
-    /**
-     * What `decide` would change, if the records may be used: they are no older copy, the active key was published for as long as was
-     * agreed, and every wrapped key unwraps to the private half of what is published.
-     *
-     * @throws StoreError, KeyMaterialError, and what `decide` throws
-     */
-    async preview(decide: Decide): Promise<Changed> {
-      const seen = await look(custody.store, { clock, signal, onCall });
-      const { records: before, revision } = seen;
-      const { records, events } = await decided(seen, decide);
-      return { records, events, before, seen, revision };
-    },
-
-    /**
-     * Changes the records by compare-and-set. `decide` runs again after a conflict. New keys have to open, and a key that becomes active
-     * has to sign first.
-     *
-     * @throws see `preview` and `compareAndSet`; CannotSign
-     */
-    async change(decide: Decide): Promise<Changed> {
-      const changed = await compareAndSet(
-        custody.store,
-        async (seen) => {
-          const decision = await decided(seen, decide);
-          await checkNewKeys(addedRecords(seen.records, decision.records));
-          await checkCanSign(newlyActive(seen.records, decision.records));
-          return decision;
-        },
-        { clock, signal, onCall },
-      );
-      last = changed.records;
-      return changed;
-    },
-
-    open: (records: readonly KeyRecord[]) => opener.open(records),
-    closeUnused: (records: readonly KeyRecord[], signsWith: readonly string[]) =>
-      opener.closeUnused(records, signsWith),
-    async close(): Promise<void> {
+    async close() {
       opener.close();
       await Promise.all(closing);
     },
 
-    /** Makes a key that is in no store yet: a signing key in the HSM or key service, if one is configured. */
-    async makeKey(use: KeyUse, alg: string): Promise<NewKey> {
+    async makeKey(use, alg) {
       if (use !== "sig" || createSigner === undefined) return makeLocalKey(use, alg, custody);
       const signer = await createSigner({ issuer: custody.owner.issuer });
       return externalKey(signer).finally(() => close(signer));
     },
 
-    /** Destroys a key that was made, but that no record names. Resolves to whether the key is gone. */
-    async destroyUnrecorded(uri: string): Promise<boolean> {
+    async destroyUnrecorded(uri) {
       if (destroySigner === undefined) return false;
       return destroySigner(uri).then(
         () => true,
@@ -185,8 +175,7 @@ export function createKeyring(custody: Custody, options: KeyringOptions) {
       );
     },
 
-    /** Destroys the external keys that a change has ended, one after the other. Without `destroySigner`, destroys nothing. */
-    async *destroyEnded({ records, events }: Change): AsyncGenerator<Destroyed> {
+    async *destroyEnded({ records, events }) {
       if (destroySigner === undefined || openSigner === undefined) return;
       for (const key of endedExternalKeys(records, events)) {
         const { kid, uri } = key;

@@ -19,7 +19,25 @@ interface LoopOptions {
 }
 
 /** Runs rounds, one after the other: the next one when it is due, and after a failure again at growing intervals. */
-export function createLoop(round: () => Promise<RoundResult>, { clock, signal, onFailure, onRecovery }: LoopOptions) {
+export interface Loop {
+  /** Runs an action when no other one runs. */
+  run<T>(action: () => Promise<T>): Promise<T>;
+  /** Runs a round now, whether or not one is due. Rejects as the round does. */
+  round(): Promise<void>;
+  /** Reports a success or failure that came about outside of a round. */
+  ended(outcome: Promise<RoundResult>): Promise<void>;
+  /** A round soon, for somebody who does not wait. */
+  wake(): void;
+  /** A round for somebody who waits: once a second at most, for all who ask together. */
+  ask(): Promise<void>;
+  /** Cancels the timer, and resolves when nothing runs. */
+  stop(): Promise<void>;
+}
+
+export function createLoop(
+  round: () => Promise<RoundResult>,
+  { clock, signal, onFailure, onRecovery }: LoopOptions,
+): Loop {
   const run = serial();
   let failures = 0;
   let cancelTimer: (() => void) | undefined;
@@ -66,22 +84,16 @@ export function createLoop(round: () => Promise<RoundResult>, { clock, signal, o
   }
 
   return {
-    /** Runs an action when no other one runs. */
     run,
-    /** Runs a round now, whether or not one is due. Rejects as the round does. */
     round: () => roundNow(),
-    /** Reports a success or failure that came about outside of a round. */
     ended,
-    /** A round soon, for somebody who does not wait. */
     wake,
-    /** A round for somebody who waits: once a second at most, for all who ask together. */
-    ask(): Promise<void> {
+    ask() {
       const at = monotonicNow(clock);
       if (asked === undefined || msBetween(asked.at, at) >= retryMs.first) asked = { at, done: roundNow() };
       return asked.done;
     },
-    /** Cancels the timer, and resolves when nothing runs. */
-    async stop(): Promise<void> {
+    async stop() {
       cancelTimer?.();
       await run(async () => {});
       cancelTimer?.();

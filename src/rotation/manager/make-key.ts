@@ -11,7 +11,7 @@ import { readKey } from "../../keys/jwk/read.ts";
 import { type EncryptionEntry, checkEncryption, checkSigning } from "../../keys/keyset/keyset.ts";
 import { signerFrom } from "../../keys/signer/local.ts";
 import type { ExternalSigner } from "../../keys/signer/signer.ts";
-import type { KeyUse } from "../store/store.ts";
+import type { KeyUse } from "../rules/records.ts";
 import type { NewKey } from "../rules/commands.ts";
 import type { Wrapping } from "../custody/wrapping.ts";
 
@@ -36,17 +36,18 @@ export async function wrapKey(
   givenKid?: string,
 ): Promise<NewKey> {
   const publicJwk = publicMembers(privateJwk, "the new key");
-  const kid = givenKid ?? (await calculateJwkThumbprint({ ...publicJwk }));
+  const thumbprint = await calculateJwkThumbprint({ ...publicJwk });
+  const kid = givenKid ?? thumbprint;
   await (use === "sig" ? checkSigningKey(kid, privateJwk) : checkEncryptionKey(kid, alg, privateJwk));
-  return { kid, use, alg, publicJwk, privateHalf: { jwe: await wrapping.wrap(kid, privateJwk) } };
+  return { kid, use, alg, thumbprint, publicJwk, privateHalf: { jwe: await wrapping.wrap(kid, privateJwk) } };
 }
 
 /** A record for a key in an HSM or key service. Its default kid is its RFC 7638 thumbprint. */
 export async function externalKey(signer: ExternalSigner, givenKid?: string): Promise<NewKey> {
   const { publicKey, uri } = signer;
   const publicJwk = publicMembers(publicKey as Readonly<Record<string, unknown>>, uri);
-  const kid = givenKid ?? (await calculateJwkThumbprint({ ...publicJwk }));
-  return { kid, use: "sig", alg: "ES256", publicJwk, privateHalf: { uri } };
+  const thumbprint = await calculateJwkThumbprint({ ...publicJwk });
+  return { kid: givenKid ?? thumbprint, use: "sig", alg: "ES256", thumbprint, publicJwk, privateHalf: { uri } };
 }
 
 async function checkSigningKey(kid: string, privateJwk: JWK): Promise<void> {

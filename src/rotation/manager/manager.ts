@@ -1,32 +1,31 @@
 import { notify } from "../../base/async.ts";
 import { systemClock } from "../../base/clock.ts";
-import { ConfigError, SignerError, StoreError, asJwksdError } from "../../base/errors.ts";
+import { ConfigError, SignerError, StoreError } from "../../base/errors.ts";
 import type { Given } from "../../base/options.ts";
-import type { Change } from "../rules/advance.ts";
-import { type Command, type NewKey, applyCommand } from "../rules/commands.ts";
-import { rotationPolicy } from "../rules/policy.ts";
-import { endOf, nextAlg, recordOf } from "../rules/records.ts";
-import { createClocks } from "./clocks.ts";
-import { createCopyLease } from "./copy-lease.ts";
-import { createCommands } from "./commands.ts";
-import { CannotSign, createKeyring } from "./keyring.ts";
-import { createKeysInUse } from "./keys-in-use.ts";
-import { createHealth } from "./health.ts";
-import { managerMetrics } from "./metrics.ts";
-import { checkManagerOptions } from "./options.ts";
-import { servedBy } from "../custody/issuer-check.ts";
-import { keysetsOf } from "./private-keys.ts";
-import { look, ofStore } from "./compare-and-set.ts";
-import { type LeaseContent, createFence, createReplica } from "./replica.ts";
-import { createRounds } from "./rounds.ts";
-import { createSchedule } from "./schedule.ts";
-import { createSubscribers } from "./subscribers.ts";
-import type { KeyManager, KeyManagerOptions, ManagerEvent } from "./types.ts";
 import type { KeySubscriber } from "../../library/provider/managed-keys.ts";
-import type { KeyUse, StoredEvent } from "../store/store.ts";
 import { type Custody, createCustody } from "../custody/custody.ts";
+import { servedBy } from "../custody/issuer-check.ts";
 import { privateJwkOf } from "../custody/private-half.ts";
 import { readWrappingKeys } from "../custody/wrapping.ts";
+import type { Change } from "../rules/advance.ts";
+import { type Command, type NewKey, applyCommand } from "../rules/commands.ts";
+import { type RotationPolicy, type RotationPolicyOptions, policyNames, rotationPolicy } from "../rules/policy.ts";
+import { type KeyUse, endOf, isLive, nextAlg, recordOf } from "../rules/records.ts";
+import { createCommands } from "./commands.ts";
+import { type Copy, isAwaited } from "./copies.ts";
+import { createHealth } from "./health.ts";
+import { CannotSign, createKeyring } from "./keyring.ts";
+import { createKeysInUse } from "./keys-in-use.ts";
+import { managerMetrics } from "./metrics.ts";
+import { checkManagerOptions } from "./options.ts";
+import { type ProcessLine, livingLines, readLines } from "./presence.ts";
+import { keysetsOf } from "./private-keys.ts";
+import { createRounds } from "./rounds.ts";
+import { createStoreAccess, storeNow } from "./store-access.ts";
+import { createSubscribers } from "./subscribers.ts";
+import type { KeyManager, KeyManagerOptions, ManagerEvent } from "./types.ts";
+import type { StoreDocument } from "../custody/document.ts";
+import type { ProcessName } from "./word.ts";
 
 /**
  * Starts to manage the keys of one issuer in a store: makes the first key where there is none, and takes every planned step when it is
@@ -45,22 +44,15 @@ export async function createKeyManager(options: KeyManagerOptions): Promise<KeyM
   const given = checkManagerOptions(options);
   const { issuer, store } = given;
   const keys = await readWrappingKeys(given.wrappingKeys, (index) => `wrappingKeys[${index}]`);
-  return manageKeys(createCustody({ store, keys, issuerCheck: servedBy({ issuer, isChosen: true }) }), given);
-}
-
-/** How many events of the audit log `observe` gives. */
-const maxObserved = 20;
-
-/** A copy of the documents that is served without the process that writes it. */
-export interface Copy extends KeySubscriber {
-  /** The same for every process that writes this copy. */
-  readonly name: string;
+  return manageKeys(createCustody({ register: store, keys, issuerCheck: servedBy({ issuer, isChosen: true }) }), given);
 }
 
 /** The issuer is that of the custody. */
 export interface ManageOptions extends Omit<Given<KeyManagerOptions>, "issuer" | "store" | "wrappingKeys"> {
-  /** A copy to publish, in the place of a service. Its lease is permanent once the copy was read back. Such a manager must not sign. */
+  /** A copy to publish. Such a manager signs nothing. */
   readonly copy?: Copy | undefined;
+  /** The version of jwksd, for people who look at the processes of a store. */
+  readonly version?: string | undefined;
 }
 
 /** A manager as the service needs it. */
@@ -69,65 +61,49 @@ export interface ServiceManager extends KeyManager {
   execute(command: Command): Promise<Change>;
   /** A new key for `execute`, which is in no store yet: made where this manager makes its keys, and wrapped as they are. */
   makeKey(use: KeyUse, alg?: string): Promise<NewKey>;
-  /** What this process has last reported to the others. */
-  readonly lease: LeaseContent & { readonly id: string | undefined; readonly name: string };
-  /** Whether this process has reported to the others that it publishes the newest keys it knows. */
-  readonly isAcknowledged: boolean;
-  /** Looks at the store, and does what is due. @throws as a round does */
+  /** This process, as its line in the store names it. */
+  readonly process: ProcessName;
+  /** The document in use. */
+  readonly document: StoreDocument;
+  /** Whether all subscribers have taken the newest keys that this process knows; of a copy, whether the store knows that, too. */
+  readonly isPublished: boolean;
+  /** Reads the store, and does what is due. @throws as a round does */
   look(): Promise<void>;
-  /** Loads the store to update `health`, and takes no keys over. Gives the newest events of the audit log. @throws StoreError */
-  observe(): Promise<readonly StoredEvent[]>;
+  /** The processes that may serve or sign now, by their lines in the store. @throws StoreError */
+  processes(): Promise<readonly ProcessLine[]>;
+  /** Remembers in the store where keys are served for which no issuer was chosen. @throws StoreError */
+  noteIssuer(issuer: string): Promise<void>;
 }
 
 /** Manages the keys in custody. @throws see {@link createKeyManager} */
 export async function manageKeys(custody: Custody, options: ManageOptions): Promise<ServiceManager> {
   const { onEvent, copy, signs = copy === undefined } = options;
   const clock = options.clock ?? systemClock;
-  const policy = rotationPolicy(options.policy);
-  const leaseMs = policy.leaseSeconds * 1000;
   const closing = new AbortController();
   const { signal } = closing;
-  const health = createHealth(clock, () => custody.answer);
-  const { onCall } = health;
+  const health = createHealth(clock);
   const emit = (event: ManagerEvent): void => {
     // A key that did not open because the manager is closed is not held back.
     if (event.type === "held-back" && signal.aborted) return;
     health.note(event);
     notify(onEvent, event);
   };
-  const keyring = createKeyring(custody, { ...options, policy, clock, signal, onCall });
+  const { onCall } = health;
+  const access = createStoreAccess(custody, { policy: rotationPolicy(options.policy), clock, signal, onCall });
+  const keyring = createKeyring(custody, access, { ...options, clock, signal });
   const subscribers = createSubscribers(clock, signal, copy);
-  const leaseName = copy?.name ?? options.replicaName ?? "jwksd";
-  const settings = { wrappingKeys: custody.wrappingKeys, policy, signs };
-  const lease = { name: leaseName, settings, leaseMs, clock, signal, onCall };
-  const replica = copy === undefined ? createReplica(custody.store, lease) : createCopyLease(custody.store, lease);
-  const clocks = createClocks(clock, policy.clockSkewSeconds * 1000);
-  const schedule = createSchedule(policy, clocks, clock);
-  const fence = createFence({ replica, clocks, signs, signal, emit });
-  const maySign = (): boolean => signs && fence.error === undefined;
-  const inUse = createKeysInUse({ policy, keyring, replica, subscribers, maySign, emit, clock });
-  const rounds = createRounds({
-    custody,
-    policy,
-    clock,
-    signal,
-    emit,
-    keyring,
-    subscribers,
-    replica,
-    clocks,
-    schedule,
-    fence,
-    inUse,
-  });
+  const inUse = createKeysInUse({ keyring, subscribers, signs, emit });
+  const { version } = options;
+  const process = { id: crypto.randomUUID(), name: copy?.name ?? options.replicaName ?? "jwksd", version };
+  const common = { custody, access, keyring, inUse, subscribers, clock, signal, emit };
+  const rounds = createRounds({ ...common, process, copy, signs });
+  const { freshness } = rounds;
+  const documentInUse = (): StoreDocument => inUse.state.document as StoreDocument;
 
   const execute = (command: Command): Promise<Change> =>
     rounds.run(async () => {
       const { records, events } = await keyring
-        .change((stored, now, seen) => {
-          clocks.look(seen);
-          return applyCommand(schedule.withWaitsAsSeen(stored, now), command, policy, now);
-        })
+        .change(({ document, now }) => applyCommand(document.records, command, { policy: document.policy, now }))
         .catch((error: unknown) => {
           throw error instanceof CannotSign ? error.cause : error;
         });
@@ -146,7 +122,7 @@ export async function manageKeys(custody: Custody, options: ManageOptions): Prom
     throw new SignerError("ERR_SIGNER_KEY_STATE", `no encryption key with the kid ${JSON.stringify(kid)} is kept`);
   };
 
-  const makeKey = (use: KeyUse, alg = nextAlg(inUse.state.records, use)): Promise<NewKey> => keyring.makeKey(use, alg);
+  const makeKey = (use: KeyUse, alg = nextAlg(inUse.records, use)): Promise<NewKey> => keyring.makeKey(use, alg);
 
   async function discard(uri: string, isCertain: boolean): Promise<void> {
     emit({ type: "orphaned", uri, isDestroyed: isCertain && (await keyring.destroyUnrecorded(uri)) });
@@ -155,73 +131,106 @@ export async function manageKeys(custody: Custody, options: ManageOptions): Prom
   async function close(): Promise<void> {
     closing.abort(new StoreError("ERR_CLOSED", "the key manager was closed"));
     await rounds.stop();
-    await replica.leave((error, until) => emit({ type: "lease-left", until, error: asJwksdError(error) }));
+    await access.leave(process.id).catch(() => {});
     await keyring.close();
   }
 
   // Watching begins before the first read, so that no commit between both is missed.
-  custody.store.watch(rounds.wake, { signal });
+  custody.register.watch?.(rounds.wake, { signal });
   await rounds.look().catch(async (error: unknown) => {
-    if (inUse.state.records.length > 0) return;
+    if (inUse.state.document !== undefined && inUse.unopened === undefined) return;
     await close();
     throw error;
   });
+  const stored = documentInUse().policy;
+  if (differs(options.policy ?? {}, stored)) {
+    emit({ type: "policy-differs", given: rotationPolicy({ ...stored, ...options.policy }), stored });
+  }
 
   return {
-    policy,
+    process,
+    get document() {
+      return documentInUse();
+    },
+    get policy() {
+      return documentInUse().policy;
+    },
     get records() {
-      return inUse.state.records;
+      return inUse.records;
     },
     get isReady() {
-      return rounds.isReady;
+      return freshness.error === undefined && inUse.unopened === undefined;
     },
-    get isAcknowledged() {
-      return replica.lastReported.publishes === inUse.state.revision && !subscribers.isBehind;
+    get isPublished() {
+      return !subscribers.isBehind && (copy === undefined || !isAwaited(documentInUse(), copy.name));
     },
     issuer: custody.owner.issuer,
-    maxTokenLifetimeSeconds: policy.maxTokenLifetimeSeconds,
+    get maxTokenLifetimeSeconds() {
+      return documentInUse().policy.maxTokenLifetimeSeconds;
+    },
     get keysets() {
-      return keysetsOf(inUse.state.records, inUse.state.keys);
+      return keysetsOf(inUse.records, inUse.state.keys);
     },
     get isRotating() {
       return inUse.isShort;
     },
-    checkMaySign: rounds.checkMaySign,
-    endOf: (kid) => endOf(inUse.state.records, kid),
+    permit(kid) {
+      const check = freshness.permit(kid);
+      return () => {
+        try {
+          check();
+        } catch (error) {
+          freshness.note();
+          // The cause may be gone by now. However many tokens are requested, the store is read once a second at most.
+          rounds.ask().catch(() => {});
+          throw error;
+        }
+      };
+    },
+    endOf: (kid) => endOf(inUse.records, kid),
     async subscribe(subscriber) {
       if (typeof subscriber?.update !== "function")
         throw new ConfigError("ERR_OPTION_INVALID", "a subscriber needs the method update");
-      return rounds.run(() => subscribers.give(subscriber, inUse.state));
+      return rounds.run(() => inUse.subscribe(subscriber));
     },
-    get lease() {
-      return { id: replica.id, name: leaseName, ...replica.lastReported };
+    look: () => rounds.look(),
+    async processes() {
+      const lines = readLines(await access.lines());
+      const now = access.last === undefined ? clock.now() : storeNow(access.last, clock);
+      return livingLines(lines, now, documentInUse().policy.maxStaleSeconds);
     },
-    look: rounds.look,
-    async observe() {
-      const { store } = custody;
-      await look(store, { clock, signal, onCall });
-      const read = (signal: AbortSignal) => store.events({ limit: maxObserved, signal });
-      return ofStore("events", read, { clock, signal, onCall });
+    async noteIssuer(issuer) {
+      await access.change(async ({ document }) => {
+        const { owner } = custody;
+        const isNoted = owner.isChosen || owner.issuer === issuer || document.records.length === 0;
+        return isNoted ? {} : { owner: { issuer, isChosen: false } };
+      });
     },
-    ...createCommands({ look: rounds.look, execute, makeKey, records: () => inUse.state.records, discard }),
+    ...createCommands({ look: () => rounds.look(), execute, makeKey, records: () => inUse.records, discard }),
     execute,
     makeKey,
     decryptionKey,
     async exportDecryptionKey(kid) {
       await decryptionKey({ kid });
-      return privateJwkOf(recordOf(inUse.state.records, kid), custody);
+      const record = recordOf(inUse.records, kid);
+      if (isLive(record)) return privateJwkOf(record, custody);
+      throw new SignerError("ERR_SIGNER_KEY_STATE", `kid ${JSON.stringify(kid)} is ${record.state}`);
     },
     get health() {
       return health.health;
     },
     metrics: () =>
       managerMetrics({
-        records: inUse.state.records,
-        policy,
-        published: replica.lastReported.publishes,
-        isReady: rounds.isReady,
+        document: documentInUse(),
+        isReady: freshness.error === undefined,
+        staleInMs: freshness.leftMs,
         health,
       }),
     close,
   };
+}
+
+/** Whether a policy of options says something else than that of the store. */
+function differs(given: RotationPolicyOptions, stored: RotationPolicy): boolean {
+  return policyNames.some((name) => (given[name] ?? stored[name]) !== stored[name]);
 }

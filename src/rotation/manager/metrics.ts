@@ -1,17 +1,16 @@
 import { type Metric, counter, gauge, plain, seconds } from "../../base/metrics.ts";
 import { dueSteps } from "../rules/due.ts";
-import type { RotationPolicy } from "../rules/policy.ts";
+import type { StoreDocument } from "../custody/document.ts";
 import { liveRecords, uriOf } from "../rules/records.ts";
-import type { KeyRecord } from "../store/store.ts";
 import type { Health } from "./health.ts";
 
 /** The state of a manager at one moment. */
 export interface ManagerState {
-  readonly records: readonly KeyRecord[];
-  readonly policy: RotationPolicy;
-  /** The revision that this process publishes. */
-  readonly published: number;
+  /** In use. */
+  readonly document: StoreDocument;
   readonly isReady: boolean;
+  /** How long this process may go on without a word with its store. */
+  readonly staleInMs: number;
   readonly health: Health;
 }
 
@@ -35,10 +34,17 @@ export function managerMetrics(state: ManagerState): Metric[] {
       Object.entries({ ...heldBack, ...unopened }).map(([kid, { code }]) => ({ labels: { kid, code }, value: 1 })),
     ),
     gauge(
-      ["jwksd_replica_ready", "Whether the other replicas rely on this one (1), or it is fenced (0)."],
+      ["jwksd_ready", "Whether this process may publish and sign (1), or is stale (0)."],
       plain(state.isReady),
     ),
-    gauge(["jwksd_revision_published", "The revision of the store that is published here."], plain(state.published)),
+    gauge(
+      ["jwksd_stale_in_seconds", "How long this process may go on without reaching its store."],
+      plain(Math.floor(state.staleInMs / 1000)),
+    ),
+    gauge(
+      ["jwksd_revision_published", "The revision of the store that is published here."],
+      plain(state.document.revision),
+    ),
     gauge(definitions.stored, plain(store.revision ?? 0)),
     gauge(definitions.failure, failure === undefined ? [] : [{ labels: { code: failure.code }, value: 1 }]),
     counter(
@@ -62,10 +68,10 @@ const times = {
   published: "publishedAt",
   activated: "activatedAt",
   retired: "retiredAt",
-  unused: "unusedAt",
+  replaced: "replacedAt",
 } as const;
 
-function keyMetrics({ records, policy }: ManagerState): Metric[] {
+function keyMetrics({ document: { records, policy } }: ManagerState): Metric[] {
   const live = liveRecords(records);
   const steps = dueSteps(live, policy);
   return [
@@ -78,7 +84,7 @@ function keyMetrics({ records, policy }: ManagerState): Metric[] {
       }),
     ),
     gauge(
-      ["jwksd_key_timestamp_seconds", "When a live key came to a state, was published everywhere, or was last used."],
+      ["jwksd_key_timestamp_seconds", "When a live key came to a state, or a read saw that."],
       live.flatMap((record) =>
         Object.entries(times).flatMap(([event, time]) => seconds(record[time], { kid: record.kid, event })),
       ),
@@ -91,7 +97,7 @@ function keyMetrics({ records, policy }: ManagerState): Metric[] {
       steps.flatMap(({ at, kid, use, step }) => seconds(at, { kid, use, step })),
     ),
     gauge(
-      ["jwksd_step_held_up_timestamp_seconds", "Since when the next step of a key waits for replicas to follow."],
+      ["jwksd_step_held_up_timestamp_seconds", "Since when the next step of a key waits for a copy."],
       steps.flatMap(({ heldUpSince, kid, use, step }) => seconds(heldUpSince, { kid, use, step })),
     ),
   ];

@@ -16,7 +16,7 @@ import type { KeyManagerOptions, ManagerEvent } from "./types.ts";
 
 const rules: Rules<KeyManagerOptions> = {
   issuer: string,
-  store: withMethods("load", "commit", "join", "renew", "leave", "watch"),
+  store: withMethods("read", "write"),
   policy: object,
   wrappingKeys: {
     must: "a string or an array of strings",

@@ -1,16 +1,16 @@
 import type { CryptoKey } from "jose";
 import { importJWK } from "jose/key/import";
+import { calculateJwkThumbprint } from "jose/jwk/thumbprint";
 import { withDeadline } from "../../base/async.ts";
 import { type Clock, systemClock } from "../../base/clock.ts";
 import { ConfigError, type JwksdError, KeyMaterialError, SignerError } from "../../base/errors.ts";
 import type { EncryptionEntry } from "../../keys/keyset/keyset.ts";
-import { type PublicJwk, keyIdentity, publicMembers } from "../../keys/jwk/public.ts";
+import { type PublicJwk, publicMembers } from "../../keys/jwk/public.ts";
 import { guardSigner } from "../../keys/signer/guard.ts";
 import { localSigner } from "../../keys/signer/local.ts";
 import type { ExternalSigner, Signer } from "../../keys/signer/signer.ts";
-import type { KeyRecord } from "../store/store.ts";
 import type { Keysets } from "../../library/provider/managed-keys.ts";
-import { type ExternalKey, liveRecords, publishedKeys, uriOf } from "../rules/records.ts";
+import { type ExternalKey, type KeyRecord, type LiveRecord, liveRecords, publishedKeys, uriOf } from "../rules/records.ts";
 import { mismatch, privateJwkOf } from "../custody/private-half.ts";
 import type { Wrapping } from "../custody/wrapping.ts";
 
@@ -20,7 +20,7 @@ export interface OpenKeys {
   readonly signers: ReadonlyMap<string, Signer>;
   /** Private halves of live encryption keys. */
   readonly decryptionKeys: ReadonlyMap<string, CryptoKey>;
-  /** Announced external keys that could not be opened, and why. */
+  /** Keys that could not be opened, and why. */
   readonly unopened: ReadonlyMap<string, unknown>;
 }
 
@@ -62,39 +62,43 @@ type DestroyExternal = (uri: string) => Promise<unknown>;
  * @throws KeyMaterialError `ERR_KEY_MISMATCH`
  */
 export async function destroyExternal(
-  { kid, uri, publicJwk }: ExternalKey,
+  key: ExternalKey,
   open: OpenExternal,
   destroy: DestroyExternal,
   clock: Clock = systemClock,
 ): Promise<void> {
-  const signer = await open(uri);
+  const signer = await open(key.uri);
   await closeSigner(signer, clock);
-  if (!isSameKey(signer, { publicJwk })) throw mismatch(`kid ${JSON.stringify(kid)}`);
-  await destroy(uri);
+  if (!(await isSameKey(signer, key))) throw mismatch(`kid ${JSON.stringify(key.kid)}`);
+  await destroy(key.uri);
 }
 
-function isSameKey({ publicKey }: Signer, { publicJwk }: Pick<KeyRecord, "publicJwk">): boolean {
-  return keyIdentity(publicMembers({ ...publicKey }, "the key of a signer")) === keyIdentity(publicJwk);
+async function isSameKey({ publicKey }: Signer, { thumbprint }: Pick<KeyRecord, "thumbprint">): Promise<boolean> {
+  return (await calculateJwkThumbprint({ ...publicMembers({ ...publicKey }, "the key of a signer") })) === thumbprint;
 }
 
 interface OpenerOptions {
   readonly signal: AbortSignal;
   /** Closes a signer, and lets nobody wait for that. */
   readonly close: (signer: Signer) => void;
-  readonly signs?: boolean | undefined;
+}
+
+export interface KeyOpener {
+  open(records: readonly KeyRecord[]): Promise<OpenKeys>;
+  closeUnused(records: readonly KeyRecord[]): void;
+  probe(record: LiveRecord): Promise<void>;
+  close(): void;
 }
 
 export function createKeyOpener(
   wrapping: Wrapping,
   openExternal: OpenExternal | undefined,
-  { signal, close, signs = true }: OpenerOptions,
-) {
+  { signal, close }: OpenerOptions,
+): KeyOpener {
   const signers = new Map<string, Signer>();
   const decryptionKeys = new Map<string, CryptoKey>();
-  /** By kid: both halves of a record that were found to belong together. */
-  const seen = new Map<string, string>();
 
-  async function openSigner(record: KeyRecord): Promise<Signer> {
+  async function openSigner(record: LiveRecord): Promise<Signer> {
     const { kid } = record;
     const opened = signers.get(kid);
     if (opened !== undefined) return opened;
@@ -106,7 +110,7 @@ export function createKeyOpener(
         : await openUri(uri).catch((error: unknown) => {
             throw ofKey(error, name);
           });
-    if (!isSameKey(signer, record)) {
+    if (!(await isSameKey(signer, record))) {
       close(signer);
       throw mismatch(name);
     }
@@ -124,20 +128,12 @@ export function createKeyOpener(
     return openExternal(uri);
   }
 
-  async function openOne(record: KeyRecord, unopened: Map<string, unknown>): Promise<void> {
+  async function openOne(record: LiveRecord): Promise<void> {
     const { kid, use, alg, state } = record;
-    if (use === "enc") {
-      if (decryptionKeys.has(kid)) return;
-      const key = await importJWK(await privateJwkOf(record, wrapping), alg);
-      decryptionKeys.set(kid, key as CryptoKey);
-    } else if (state === "active" && signs) {
-      await openSigner(record);
-    } else if (state === "active" || state === "announced") {
-      // An announced external key may not be ready yet. It is tried again before it becomes active.
-      await openSigner(record).catch((error: unknown) => {
-        if (uriOf(record) === undefined) throw error;
-        unopened.set(kid, error);
-      });
+    if (use === "sig") {
+      if (maySign({ state })) await openSigner(record);
+    } else if (!decryptionKeys.has(kid)) {
+      decryptionKeys.set(kid, (await importJWK(await privateJwkOf(record, wrapping), alg)) as CryptoKey);
     }
   }
 
@@ -149,29 +145,16 @@ export function createKeyOpener(
     }
   }
 
-  /** Whether all wrapped keys unwrap, and belong to what is published. @throws see {@link privateJwkOf} */
-  async function checkWrapped(records: readonly KeyRecord[]): Promise<void> {
-    for (const record of liveRecords(records)) {
-      if (uriOf(record) !== undefined) continue;
-      const halves = JSON.stringify([record.publicJwk, record.privateHalf]);
-      if (seen.get(record.kid) === halves) continue;
-      await privateJwkOf(record, wrapping);
-      seen.set(record.kid, halves);
-    }
-  }
-
   return {
-    checkWrapped,
-
     /**
-     * Opens the keys that are not open yet. All wrapped keys must unwrap, and the active key must open. An announced external key that
-     * cannot be opened is published all the same.
+     * Opens the keys that are not open yet. A key that cannot be opened is published all the same: what others have removed or revoked leaves
+     * the set at once, whatever becomes of its successor.
      */
     async open(records: readonly KeyRecord[]): Promise<OpenKeys> {
-      await checkWrapped(records);
       const live = liveRecords(records);
       const unopened = new Map<string, unknown>();
-      for (const record of live) await openOne(record, unopened);
+      for (const record of live) await openOne(record).catch((error: unknown) => unopened.set(record.kid, error));
+      signal.throwIfAborted();
       return {
         signers: new Map([...signers].filter(([kid]) => live.some((key) => key.kid === kid && maySign(key)))),
         decryptionKeys: new Map([...decryptionKeys].filter(([kid]) => live.some((key) => key.kid === kid))),
@@ -179,17 +162,15 @@ export function createKeyOpener(
       };
     },
 
-    /** Closes the open signers of all other keys. @param signsWith kids of keys that were replaced and still sign, too */
-    closeUnused(records: readonly KeyRecord[], signsWith: readonly string[]): void {
-      const live = liveRecords(records);
-      const kids = new Set(live.map(({ kid }) => kid));
+    /** Closes the signers of keys that are gone. A signature that has begun with a key may end while that key retires. */
+    closeUnused(records: readonly KeyRecord[]): void {
+      const kids = new Set(liveRecords(records).map(({ kid }) => kid));
       for (const kid of decryptionKeys.keys()) if (!kids.has(kid)) decryptionKeys.delete(kid);
-      const signing = new Set(live.filter((key) => maySign(key) || signsWith.includes(key.kid)).map(({ kid }) => kid));
-      closeAll(signing);
+      closeAll(kids);
     },
 
     /** Makes one signature with a key, and verifies it against what is published. */
-    async probe(record: KeyRecord): Promise<void> {
+    async probe(record: LiveRecord): Promise<void> {
       await probeSigner(await openSigner(record), record.publicJwk, `kid ${JSON.stringify(record.kid)}`, signal);
     },
 
@@ -198,7 +179,7 @@ export function createKeyOpener(
 }
 
 /** Whether requests may begin with a key, now or later. */
-const maySign = ({ state }: KeyRecord): boolean => state === "active" || state === "announced";
+const maySign = ({ state }: Pick<LiveRecord, "state">): boolean => state === "active" || state === "announced";
 
 /** What a provider publishes and signs with. */
 export function keysetsOf(records: readonly KeyRecord[], { signers }: OpenKeys): Keysets {

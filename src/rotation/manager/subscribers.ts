@@ -1,8 +1,7 @@
 import { withDeadline } from "../../base/async.ts";
 import type { Clock } from "../../base/clock.ts";
 import { JwksdError, StateError } from "../../base/errors.ts";
-import { liveRecords } from "../rules/records.ts";
-import type { KeyRecord } from "../store/store.ts";
+import { type KeyRecord, liveRecords } from "../rules/records.ts";
 import { type OpenKeys, keysetsOf } from "./private-keys.ts";
 import type { KeySubscriber } from "../../library/provider/managed-keys.ts";
 
@@ -12,14 +11,28 @@ const updateMs = 10_000;
 const copyMs = 120_000;
 
 /** The part of the keys that matters to a subscriber: live keys, and no tombstones. */
-const textOf = ({ records, keys, isRotating }: SubscriberUpdate): string =>
-  JSON.stringify([liveRecords(records).map(({ kid, state }) => [kid, state, keys.signers.has(kid)]), isRotating]);
+const textOf = ({ records, keys, isRotating, maxTokenLifetimeSeconds }: SubscriberUpdate): string => {
+  const live = liveRecords(records).map(({ kid, state }) => [kid, state, keys.signers.has(kid)]);
+  return JSON.stringify([live, isRotating, maxTokenLifetimeSeconds]);
+};
 
 /** What a subscriber is given. */
 export interface SubscriberUpdate {
   readonly records: readonly KeyRecord[];
   readonly keys: OpenKeys;
   readonly isRotating: boolean;
+  readonly maxTokenLifetimeSeconds: number;
+}
+
+export interface Subscribers {
+  /** Gives the keys to a new subscriber. @throws StateError `ERR_UPDATE`, and what a provider throws */
+  give(subscriber: KeySubscriber, given: SubscriberUpdate): Promise<void>;
+  /** Gives the keys to all subscribers that have not taken them yet, at the same time. */
+  giveAll(given: SubscriberUpdate): Promise<void>;
+  /** Whether a subscriber has not taken the newest keys. */
+  readonly isBehind: boolean;
+  /** @throws what the first subscriber that is behind threw */
+  check(): void;
 }
 
 /**
@@ -27,20 +40,20 @@ export interface SubscriberUpdate {
  *
  * @param copy is behind until it has taken the keys for the first time
  */
-export function createSubscribers(clock: Clock, signal: AbortSignal, copy?: KeySubscriber) {
+export function createSubscribers(clock: Clock, signal: AbortSignal, copy?: KeySubscriber): Subscribers {
   /** What each subscriber has taken; empty where that is not known. */
   const taken = new Map<KeySubscriber, string>(copy === undefined ? [] : [[copy, ""]]);
   let failures: readonly unknown[] = [];
 
-  /** @throws StateError `ERR_UPDATE`, and what a provider throws */
-  async function give(subscriber: KeySubscriber, { records, keys, isRotating }: SubscriberUpdate): Promise<void> {
+  async function give(subscriber: KeySubscriber, given: SubscriberUpdate): Promise<void> {
+    const { records, keys, isRotating } = given;
     const timeoutMs = subscriber === copy ? copyMs : updateMs;
     const expired = (): Error =>
       new StateError("ERR_UPDATE", `a subscriber has not taken the keys within ${timeoutMs} ms`);
     const update = async (): Promise<void> => subscriber.update(keysetsOf(records, keys), { isRotating });
     try {
       await withDeadline(update, { clock, timeoutMs, signal, expired });
-      taken.set(subscriber, textOf({ records, keys, isRotating }));
+      taken.set(subscriber, textOf(given));
     } catch (cause) {
       if (cause instanceof JwksdError) throw cause;
       throw new StateError("ERR_UPDATE", "a subscriber has not taken the keys; see the cause", { cause });
@@ -49,8 +62,7 @@ export function createSubscribers(clock: Clock, signal: AbortSignal, copy?: KeyS
 
   return {
     give,
-    /** Gives the keys to all subscribers that have not taken them yet, at the same time. */
-    async giveAll(given: SubscriberUpdate): Promise<void> {
+    async giveAll(given) {
       const text = textOf(given);
       const behind = [...taken].filter(([, taken]) => taken !== text);
       // An update that is reported as failed may have been taken all the same. So until one succeeds, nobody knows what a subscriber has.
@@ -58,15 +70,11 @@ export function createSubscribers(clock: Clock, signal: AbortSignal, copy?: KeyS
       const outcomes = await Promise.allSettled(behind.map(([subscriber]) => give(subscriber, given)));
       failures = outcomes.flatMap((outcome) => (outcome.status === "rejected" ? [outcome.reason as unknown] : []));
     },
-    /** Whether a subscriber has not taken the newest keys. */
     get isBehind() {
       return failures.length > 0;
     },
-    /** @throws what the first subscriber that is behind threw */
-    check(): void {
+    check() {
       if (failures.length > 0) throw failures[0];
     },
   };
 }
-
-export type Subscribers = ReturnType<typeof createSubscribers>;

@@ -4,34 +4,41 @@ import type { JwksdError } from "../../base/errors.ts";
 import type { Metric } from "../../base/metrics.ts";
 import type { ExternalSigner } from "../../keys/signer/signer.ts";
 import type { ManagedKeys } from "../../library/provider/managed-keys.ts";
-import type { KeyEvent, KeyRecord, KeyStore, KeyUse } from "../store/store.ts";
+import type { KeyEvent, KeyRecord, KeyUse, LiveRecord, Tombstone } from "../rules/records.ts";
+import type { Register } from "../store/register.ts";
 import type { Change } from "../rules/advance.ts";
 import type { ManagerHealth } from "./health.ts";
 import type { RotationPolicy, RotationPolicyOptions } from "../rules/policy.ts";
 
+/** A record without its private half, so that a log may hold it. */
+export type PublicRecord = Omit<LiveRecord, "privateHalf"> | Tombstone;
+
 /** What happened to the keys of a manager. */
 export type ManagerEvent =
-  /**
-   * The keys have changed, by a commit of this manager (then `events` are its events) or of another one. The records have no private halves,
-   * so that a log may hold them.
-   */
+  /** The keys have changed, by a commit of this manager or of another one. */
   | {
       readonly type: "changed";
       readonly by: "this" | "another";
-      readonly records: readonly Omit<KeyRecord, "privateHalf">[];
+      readonly records: readonly PublicRecord[];
       readonly events: readonly KeyEvent[];
     }
-  /** Keys could not be managed. The last good keys go on being served and signed with, and the manager tries again. */
-  | { readonly type: "failed"; readonly error: JwksdError; readonly retryInMs: number }
+  /** Keys could not be managed. The last good keys go on being served and signed with until they are stale, and the manager tries again. */
+  | {
+      readonly type: "failed";
+      readonly error: JwksdError;
+      readonly retryInMs: number;
+      /** When this process becomes stale, in epoch milliseconds. */
+      readonly staleAt: number;
+    }
   /**
-   * This process may not sign and is not ready (`ERR_SIGNER_FENCED`): it could not renew its lease in time, so the others no longer rely on
-   * it, or its clock and that of the store differ by more than `clockSkewSeconds`.
+   * This process does not sign and is not ready (`ERR_SIGNER_STALE`): it has had no word with its store for `maxStaleSeconds`, or its clock
+   * and that of the store differ by more than `clockSkewSeconds`.
    */
-  | { readonly type: "fenced"; readonly error: JwksdError }
+  | { readonly type: "stale"; readonly error: JwksdError }
   /** This process may sign again. */
-  | { readonly type: "unfenced" }
-  /** This process is closed, and could not give up its lease: steps may wait for it until then, in epoch milliseconds. */
-  | { readonly type: "lease-left"; readonly until: number; readonly error: JwksdError }
+  | { readonly type: "fresh" }
+  /** The policy of the options is another one than that of the store, which holds. `jwksd policy` changes that one. */
+  | { readonly type: "policy-differs"; readonly given: RotationPolicy; readonly stored: RotationPolicy }
   /** Keys are managed again, after `failed`. */
   | { readonly type: "recovered" }
   /** An announced key cannot be opened or cannot sign, so it does not become active yet; the active key stays. */
@@ -39,7 +46,7 @@ export type ManagerEvent =
   /** The active key cannot be opened by this process, which does not sign, and is published all the same. */
   | { readonly type: "unopened"; readonly kid: string; readonly error: JwksdError }
   /**
-   * A key was made in its HSM or key service, but nothing uses it: another replica was quicker, or the key could not be recorded. The key
+   * A key was made in its HSM or key service, but nothing uses it: another process was quicker, or the key could not be recorded. The key
    * was destroyed again if `destroySigner` is given and it is certain that no record names the key.
    */
   | { readonly type: "orphaned"; readonly uri: string; readonly isDestroyed: boolean }
@@ -51,8 +58,11 @@ export interface KeyManagerOptions {
   /** Issuer identifier of the provider; the store and its wrapped keys are bound to it. */
   readonly issuer: string;
   /** Holds the keys: a file, a database, or the memory of this process. Its owner closes it. */
-  readonly store: KeyStore;
-  /** How keys rotate. Default: that of {@link RotationPolicyOptions}. */
+  readonly store: Register;
+  /**
+   * How keys rotate, if the store is empty. Afterwards the store holds the policy, for all processes; `jwksd policy` changes it. Default: that of
+   * {@link RotationPolicyOptions}.
+   */
   readonly policy?: RotationPolicyOptions | null | undefined;
   /**
    * Each has 32 random bytes in base64url; in a string, white space is between them. The first one wraps the private keys of a new store, and
@@ -113,16 +123,17 @@ export interface ForceOptions {
 
 /** Makes, rotates and removes the keys of a provider. */
 export interface KeyManager extends ManagedKeys {
+  /** That of the store. */
   readonly policy: RotationPolicy;
-  /** All keys, tombstones included, as they are in use. */
+  /** All keys, as they are in use, and the tombstones of former keys. */
   readonly records: readonly KeyRecord[];
-  /** Whether the other replicas rely on this one: it publishes the newest keys that it knows, and may sign. */
+  /** Whether this process publishes what it has read less than `maxStaleSeconds` ago, and may sign. */
   readonly isReady: boolean;
   /**
    * Makes the next key of a use, and announces it.
    *
    * @throws ConfigError `ERR_OPTION_UNKNOWN`, `ERR_OPTION_INVALID`
-   * @throws StateError `ERR_TRANSITION`; StoreError see `KeyStore.commit`; SignerError where the key is made in an HSM or key service
+   * @throws StateError `ERR_TRANSITION`; StoreError `ERR_STORE_UNAVAILABLE`, `ERR_COMMIT_UNKNOWN`, `ERR_STORE_CONFLICT`; SignerError where the key is made in an HSM or key service
    */
   rotate(options?: RotateOptions): Promise<Change>;
   /** Makes an announced key active, and the active one retiring. @throws StateError `ERR_KID_UNMANAGED`, `ERR_TRANSITION`, `ERR_TOO_EARLY` */
@@ -146,6 +157,6 @@ export interface KeyManager extends ManagedKeys {
   readonly health: ManagerHealth;
   /** Metrics of the keys, their next steps and the store, made for each scrape. See docs/metrics.md. */
   metrics(): readonly Metric[];
-  /** Gives up the lease, and ends timers and open signers. Does not close the store, which belongs to the caller. */
+  /** Ends timers and open signers. Does not close the store, which belongs to the caller. */
   close(): Promise<void>;
 }

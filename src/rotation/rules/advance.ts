@@ -1,7 +1,20 @@
-import type { KeyEvent, KeyRecord, KeyUse } from "../store/store.ts";
+import { trustedUntil } from "./mode-intervals.ts";
 import { type RotationPolicy, announceForMs, rotateEveryMs } from "./policy.ts";
-import { activeKey, announcedKey, keyUses, liveRecords, mapLive, retiringKeys, uriOf } from "./records.ts";
-import { type Replicas, type Wait, beginWaits, endOfWait, waitOf, withWaitSince } from "./waits.ts";
+import {
+  type EndState,
+  type KeyEvent,
+  type KeyRecord,
+  type KeyUse,
+  type LiveRecord,
+  activeKey,
+  announcedKey,
+  keyUses,
+  liveRecords,
+  mapLive,
+  retiringKeys,
+  uriOf,
+} from "./records.ts";
+import { type CopyRecord, type Wait, beginWaits, endOfWait, waitOf, withWaitSince } from "./waits.ts";
 
 /** New records, and what happened to get to them. */
 export interface Change {
@@ -9,111 +22,110 @@ export interface Change {
   readonly events: readonly KeyEvent[];
 }
 
-/** A wait for which every replica has followed. */
+/** By which rules a step is judged, and when. */
+export interface At {
+  readonly policy: RotationPolicy;
+  /** Epoch milliseconds. */
+  readonly now: number;
+}
+
+/** A wait that has begun. */
 export type BegunWait = Wait & { readonly since: number };
 
-/** For how long a replica that makes the next key is left to it. */
-export const leaseNextForMs = 60_000;
+/** For how long the next key is left to the process that makes it. */
+export const nextMadeForMs = 60_000;
 
 /** Where the plan stands. */
 export interface Advance extends Change {
   /** The uses for which a new key is to be announced now. The caller makes those keys, because a pure function cannot. */
   readonly due: readonly KeyUse[];
-  /** Whether a wait has begun because of what the replicas have reported. Without meaning in looks ahead. */
-  readonly reliesOnReplicas: boolean;
   /** The next moment at which there is something to do, in epoch milliseconds; `Infinity` for none. */
   readonly wakeAt: number;
 }
 
-/**
- * A step that was due this long ago was missed: no process ran, or the clock has jumped. In both cases nobody knows for how long the key
- * was really published, so its wait begins again.
- */
-const missedAfterMs = 3_600_000;
-
 /** What a process knows beside the records. */
 export interface View {
-  /** `all`: every replica has followed at once, as in looks ahead, or where there is one replica that has no lease. Default: `all`. */
-  readonly replicas?: Replicas | "all";
+  /** Copies that have to have a step before its wait begins. Default: none. */
+  readonly copies?: readonly CopyRecord[];
+  /** Whether waits of steps that are taken now begin now, as when one looks ahead. Default: they begin when a read has seen the step. */
+  readonly looksAhead?: boolean;
   /** Kids of announced keys that were found unable to sign. They do not become active. */
   readonly cannotSign?: ReadonlySet<string>;
-  /** Kids of keys whose step was tried when it was due. Such a step counts as not missed, however late it is taken. */
-  readonly tried?: ReadonlySet<string>;
-  /** How long a wait still is, in milliseconds; 0 when it is over. Default: by the time alone. */
-  readonly leftMs?: (record: KeyRecord, wait: BegunWait) => number;
+  /**
+   * How long a wait still is, in milliseconds, by a process whose store has no clock of its own. Its clock may have been set, so a wait whose end
+   * was missed begins again, once. Default: by the clock of the store.
+   */
+  readonly leftMs?: ((record: LiveRecord, wait: BegunWait) => number) | undefined;
 }
 
-const nobody: ReadonlySet<string> = new Set();
+/** A step that was due this long ago was missed: no process ran, or the clock was set. */
+const missedAfterMs = 3_600_000;
 
 /**
- * Takes every planned step that is due: announced keys become active, retiring keys are removed. A wait counts from the moment at which the
- * previous step was taken, never from when that step was due. So a late step delays the next ones and makes no wait shorter.
+ * Takes every planned step that is due: announced keys become active, retiring keys are removed. A wait counts from the moment at which a
+ * read has seen the previous step, never from when that step was due. So a late step delays the next ones and makes no wait shorter.
  *
- * @param now in epoch milliseconds, by the clock of the store
+ * @param before as they were read
+ * @param now the time of the read, by the clock of the store
  */
 export function advance(before: readonly KeyRecord[], policy: RotationPolicy, now: number, view: View = {}): Advance {
-  const { replicas = "all", cannotSign = nobody, tried = cannotSign } = view;
-  const leftMs = (record: KeyRecord): number => {
+  const { copies = [], looksAhead = false, cannotSign = new Set() } = view;
+  const leftMs = (record: LiveRecord): number => {
     const { since, forMs = 0 } = waitOf(record, policy) ?? {};
     if (since === undefined) return Infinity;
     return view.leftMs?.(record, { since, forMs }) ?? since + forMs - now;
   };
-  const begin = (change: Change): Change => ({ ...change, records: beginWaits(change.records, policy, now, replicas) });
-  const restarted = restartWaits({ records: before, events: [] }, policy, now, tried);
-  // The reports of the replicas are about the records before the steps of now.
-  const begun = begin(restarted);
-  const taken = keyUses.reduce((change, use) => takeSteps(change, use, policy, now, leftMs, cannotSign), begun);
-  const change = replicas === "all" ? begin(taken) : taken;
-  const reliesOnReplicas = begun.records !== restarted.records;
+  const begin = (change: Change): Change => ({ ...change, records: beginWaits(change.records, policy, now, copies) });
+  const begun = begin(restartWaits({ records: before, events: [] }, { policy, now }, view.leftMs !== undefined));
+  const taken = keyUses.reduce((change, use) => takeSteps(change, use, { policy, now }, leftMs, cannotSign), begun);
+  const change = looksAhead ? begin(taken) : taken;
   const nexts = keyUses.map((use) => nextKeyAt(change.records, use, policy, now));
   const due = keyUses.filter((_, index) => (nexts[index] ?? Infinity) <= now);
   const waiting = liveRecords(change.records).filter(({ kid }) => !cannotSign.has(kid));
   const ends = waiting.map((record) => now + leftMs(record));
-  return { ...change, due, reliesOnReplicas, wakeAt: Math.min(...nexts, ...ends, Infinity) };
+  return { ...change, due, wakeAt: Math.min(...nexts, ...ends, Infinity) };
 }
 
 function takeSteps(
   change: Change,
   use: KeyUse,
-  policy: RotationPolicy,
-  now: number,
-  leftMs: (record: KeyRecord) => number,
+  at: At,
+  leftMs: (record: LiveRecord) => number,
   cannotSign: ReadonlySet<string>,
 ): Change {
-  const isOver = (record: KeyRecord): boolean => leftMs(record) <= 0;
+  const isOver = (record: LiveRecord): boolean => leftMs(record) <= 0;
   const gone = retiringKeys(change.records, use).filter(isOver);
   const removed = gone.reduce(
     (change, { kid }) =>
-      end(change, kid, "removed", now, "nothing that it signed or that was encrypted to it can be valid any more"),
+      end(change, kid, "removed", at, "nothing that it signed or that was encrypted to it can be valid any more"),
     change,
   );
   const next = announcedKey(removed.records, use);
   if (next === undefined || !isOver(next) || cannotSign.has(next.kid)) return removed;
-  // By a monotonic clock, a wait may be over although its recorded beginning lies in the future.
-  const publishedAt = Math.min(next.publishedAt ?? now, now - (waitOf(next, policy)?.forMs ?? 0));
-  const publishedFor = Math.round((now - publishedAt) / 1000);
-  const reason = `every replica has published it for ${publishedFor} s`;
-  return activate(removed, { ...next, publishedAt }, now, reason);
+  const publishedFor = Math.round((at.now - (next.publishedAt ?? at.now)) / 1000);
+  return activate(removed, next, at.now, `every process has published it for ${Math.max(publishedFor, 0)} s`);
 }
 
 /** Makes a key active, with what its record says now, and the active one retiring. */
-export function activate(change: Change, next: KeyRecord, now: number, reason: string): Change {
-  const activated: KeyRecord = { ...next, state: "active", activatedAt: now };
+export function activate(change: Change, next: LiveRecord, now: number, reason: string): Change {
+  const { restarted: _again, ...rest } = next;
+  const activated: LiveRecord = { ...rest, state: "active", activatedAt: now };
   const active = activeKey(change.records, next.use);
   if (active === undefined) return replace(change, activated, now, "activated", reason);
-  const { successorLease: _, ...rest } = active;
-  const retiring: KeyRecord = { ...rest, state: "retiring", retiredAt: now };
+  const { nextMadeBy: _, ...former } = active;
+  const retiring: LiveRecord = { ...former, state: "retiring", retiredAt: now };
   const retired = replace(change, retiring, now, "retired", `${JSON.stringify(next.kid)} took its place`);
   return replace(retired, activated, now, "activated", reason);
 }
 
 /** Turns a key into a tombstone. The URI of an external key stays, because the key may still exist there. */
-export function end(change: Change, kid: string, state: "removed" | "revoked", now: number, reason: string): Change {
-  const record = liveRecords(change.records).find((record) => record.kid === kid) as KeyRecord;
-  const { privateHalf: _half, successorLease: _lease, ...rest } = record;
+export function end(change: Change, kid: string, state: EndState, { policy, now }: At, reason: string): Change {
+  const record = liveRecords(change.records).find((record) => record.kid === kid) as LiveRecord;
+  const { use, thumbprint } = record;
   const uri = uriOf(record);
-  const kept = uri === undefined ? {} : { privateHalf: { uri } };
-  return replace(change, { ...rest, ...kept, state, endedAt: now }, now, state, reason);
+  const trusted = state === "revoked" ? { trustedUntil: trustedUntil(change.records, now, policy) } : {};
+  const tombstone = { kid, use, state, thumbprint, endedAt: now, ...(uri !== undefined && { uri }), ...trusted };
+  return replace(change, tombstone, now, state, reason);
 }
 
 /** Puts a record in the place of the live one with its kid. */
@@ -133,34 +145,26 @@ function nextKeyAt(records: readonly KeyRecord[], use: KeyUse, policy: RotationP
   const byRecord = (active.activatedAt ?? 0) + rotateEveryMs(policy) - announceForMs(policy);
   // If the clock was years ahead when a key became active, that key would never be replaced.
   const planned = byRecord > now + rotateEveryMs(policy) ? now : byRecord;
-  const leasedUntil = active.successorLease?.until ?? 0;
+  const madeUntil = active.nextMadeBy?.until ?? 0;
   // A time from a wrong clock would make the wait last for years.
-  return leasedUntil <= Math.max(planned, now) + leaseNextForMs ? Math.max(planned, leasedUntil) : planned;
+  return madeUntil <= Math.max(planned, now) + nextMadeForMs ? Math.max(planned, madeUntil) : planned;
 }
 
 /**
- * Lets a wait begin again if its end was missed: no process ran then, or the clock has jumped. No wait is given an earlier beginning, so a
- * wrong clock makes no step early.
+ * Lets a wait begin again whose time cannot be right: it begins in the future; or, where the clock may have been set, its end was missed. No
+ * wait is given an earlier beginning than it has had, so a wrong clock makes no step early.
  */
-export function restartWaits(
-  change: Change,
-  policy: RotationPolicy,
-  now: number,
-  tried: ReadonlySet<string> = nobody,
-): Change {
-  const isMissed = (record: KeyRecord): boolean =>
-    !tried.has(record.kid) && now > (endOfWait(record, policy) ?? Infinity) + missedAfterMs;
-  return liveRecords(change.records)
-    .filter(isMissed)
-    .reduce(
-      (change, record) =>
-        replace(
-          change,
-          withWaitSince(record, now),
-          now,
-          "restarted",
-          "its next step was due more than an hour ago: nothing ran then, or the clock has jumped",
-        ),
-      change,
-    );
+export function restartWaits(change: Change, { policy, now }: At, isClockUnsure = false): Change {
+  const reasonOf = (record: LiveRecord): string | undefined => {
+    const since = waitOf(record, policy)?.since ?? now;
+    if (since > now + policy.clockSkewSeconds * 1000) return "its wait began in the future, by a clock that was wrong";
+    const isMissed = isClockUnsure && now > (endOfWait(record, policy) ?? Infinity) + missedAfterMs;
+    if (!isMissed || record.restarted === true) return undefined;
+    return "its next step was due more than an hour ago: nothing ran then, or the clock was set";
+  };
+  return liveRecords(change.records).reduce((change, record) => {
+    const reason = reasonOf(record);
+    const restarted: LiveRecord = { ...withWaitSince(record, now), restarted: true };
+    return reason === undefined ? change : replace(change, restarted, now, "restarted", reason);
+  }, change);
 }

@@ -1,14 +1,22 @@
 import { ConfigError, StateError } from "../../base/errors.ts";
-import { keyIdentity } from "../../keys/jwk/public.ts";
-import type { KeyRecord, KeyUse } from "../store/store.ts";
-import { type Change, activate as activateKey, end, replace, restartWaits } from "./advance.ts";
+import { type At, type Change, activate as activateKey, end, replace, restartWaits } from "./advance.ts";
 import { timeText } from "./format.ts";
 import { type RotationPolicy, announceForMs } from "./policy.ts";
 import { earliestEndOfWait, endOfWait } from "./waits.ts";
-import { activeKey, announcedKey, checkRecords, isLive, keyUses, recordOf } from "./records.ts";
+import {
+  type KeyRecord,
+  type KeyUse,
+  type LiveRecord,
+  activeKey,
+  announcedKey,
+  checkRecords,
+  isLive,
+  keyUses,
+  recordOf,
+} from "./records.ts";
 
 /** A key that no record has yet. */
-export type NewKey = Required<Pick<KeyRecord, "kid" | "use" | "alg" | "publicJwk" | "privateHalf">>;
+export type NewKey = Pick<LiveRecord, "kid" | "use" | "alg" | "thumbprint" | "publicJwk" | "privateHalf">;
 
 /**
  * What an operator can ask for. `force` does a step although it breaks verifications.
@@ -43,22 +51,11 @@ export type Command =
  *
  * @throws StateError `ERR_KID_USED`, `ERR_KID_UNMANAGED`, `ERR_TRANSITION`, `ERR_TOO_EARLY` (`allowedAt` says when it is allowed)
  */
-export function applyCommand(
-  records: readonly KeyRecord[],
-  command: Command,
-  policy: RotationPolicy,
-  now: number,
-): Change {
-  // A wait whose end was missed begins again, for commands as for planned steps.
-  const change = apply(restartWaits({ records, events: [] }, policy, now), command, { policy, now });
+export function applyCommand(records: readonly KeyRecord[], command: Command, at: At): Change {
+  // A wait from a wrong clock begins again, for commands as for planned steps.
+  const change = apply(restartWaits({ records, events: [] }, at), command, at);
   checkRecords(change.records);
   return change;
-}
-
-/** By which rules a command is judged, and when. */
-interface At {
-  readonly policy: RotationPolicy;
-  readonly now: number;
 }
 
 function apply(change: Change, command: Command, at: At): Change {
@@ -99,12 +96,13 @@ export function announce(change: Change, key: NewKey, now: number, reason: strin
 }
 
 function activate(change: Change, key: KeyRecord, force: boolean, at: At): Change {
-  if (key.state !== "announced") throw refused(key, `is ${key.state}; only an announced key can become active`);
+  if (!isLive(key) || key.state !== "announced")
+    throw refused(key, `is ${key.state}; only an announced key can become active`);
   const { policy, now } = at;
   if (now >= earliestEndOfWait(key, policy, now)) return activateKey(change, key, now, "an operator activated it");
   if (!force) {
     throw tooEarly(key, at, {
-      behind: "may not sign yet: not every replica publishes it",
+      behind: "may not sign yet: its announcement has not begun",
       waits:
         "may not sign before its announcement is over: caches do not know it yet, and verifiers that do not ask again would refuse its tokens",
     });
@@ -113,7 +111,8 @@ function activate(change: Change, key: KeyRecord, force: boolean, at: At): Chang
 }
 
 function retire(change: Change, key: KeyRecord, force: boolean, at: At): Change {
-  if (key.state !== "active") throw refused(key, `is ${key.state}; only the active key can retire`);
+  if (!isLive(key) || key.state !== "active")
+    throw refused(key, `is ${key.state}; only the active key can retire`);
   const next = announcedKey(change.records, key.use);
   if (next === undefined) throw refused(key, "cannot retire before another key is announced; rotate announces one");
   return activate(change, next, force, at);
@@ -121,30 +120,30 @@ function retire(change: Change, key: KeyRecord, force: boolean, at: At): Change 
 
 function remove(change: Change, key: KeyRecord, force: boolean, at: At): Change {
   const { policy, now } = at;
-  if (key.state === "announced" && (key.use === "sig" || force))
-    return end(change, key.kid, "removed", now, "an operator withdrew it before it was in use");
-  if (key.state === "announced") {
+  if (isLive(key) && key.state === "announced" && (key.use === "sig" || force))
+    return end(change, key.kid, "removed", at, "an operator withdrew it before it was in use");
+  if (isLive(key) && key.state === "announced") {
     const withdrawn = { ...key, state: "retiring" as const, retiredAt: now };
     return replace(change, withdrawn, now, "retired", "an operator withdrew it; somebody may have encrypted to it");
   }
   if (key.state !== "retiring") throw refused(key, `is ${key.state}; only a retiring or announced key can be removed`);
-  if (now >= earliestEndOfWait(key, policy, now)) return end(change, key.kid, "removed", now, "an operator removed it");
+  if (now >= earliestEndOfWait(key, policy, now)) return end(change, key.kid, "removed", at, "an operator removed it");
   if (!force) {
     throw tooEarly(key, at, {
-      behind: "may not be removed yet: a replica may still sign with it, or publish it for encryption",
+      behind: "may not be removed yet: its retirement has not begun",
       waits: "may not be removed yet: what it signed, or what is encrypted to it, is still in use",
     });
   }
-  return end(change, key.kid, "removed", now, "an operator forced it while it was still needed");
+  return end(change, key.kid, "removed", at, "an operator forced it while it was still needed");
 }
 
 function revoke(change: Change, key: KeyRecord, replacement: NewKey | undefined, at: At): Change {
   if (!isLive(key)) throw refused(key, `is ${key.state} already`);
   const reason = "an operator revoked it";
-  if (key.state !== "active") return end(change, key.kid, "revoked", at.now, reason);
+  if (key.state !== "active") return end(change, key.kid, "revoked", at, reason);
   const replaced = replaceActive(change, key.use, replacement, at);
-  if (replaced !== undefined) return end(replaced, key.kid, "revoked", at.now, reason);
-  if (key.use === "enc") return end(change, key.kid, "revoked", at.now, reason);
+  if (replaced !== undefined) return end(replaced, key.kid, "revoked", at, reason);
+  if (key.use === "enc") return end(change, key.kid, "revoked", at, reason);
   throw refused(key, "is the active key, and no other key is announced; a replacement is needed");
 }
 
@@ -204,11 +203,11 @@ function importKey(
 }
 
 /** Makes a key active that caches may not know. */
-function unannounced(change: Change, key: KeyRecord, now: number, reason: string): Change {
+function unannounced(change: Change, key: LiveRecord, now: number, reason: string): Change {
   return activateKey(change, { ...key, unannounced: true }, now, reason);
 }
 
-function announcedRecord(key: NewKey, now: number): KeyRecord {
+function announcedRecord(key: NewKey, now: number): LiveRecord {
   return { ...key, state: "announced", announcedAt: now };
 }
 
@@ -236,7 +235,7 @@ function checkNew({ records }: Change, key: NewKey, use: KeyUse = key.use): void
     const message = `kid ${JSON.stringify(key.kid)} is the kid of a key that is ${used.state}; a kid is never used twice`;
     throw new StateError("ERR_KID_USED", message);
   }
-  const twin = records.find(({ publicJwk }) => keyIdentity(publicJwk) === keyIdentity(key.publicJwk));
+  const twin = records.find(({ thumbprint }) => thumbprint === key.thumbprint);
   if (twin !== undefined)
     throw refused(
       twin,
@@ -248,7 +247,7 @@ function refused({ kid }: Pick<KeyRecord, "kid">, rule: string): StateError {
   return new StateError("ERR_TRANSITION", `kid ${JSON.stringify(kid)} ${rule}`);
 }
 
-/** @param rules what is broken while replicas are behind, and while the wait goes on */
+/** @param rules what is broken before the wait has begun, and while it goes on */
 function tooEarly(
   record: KeyRecord,
   { policy, now }: At,
@@ -256,7 +255,7 @@ function tooEarly(
 ): StateError {
   const allowedAt = earliestEndOfWait(record, policy, now);
   const isBehind = endOfWait(record, policy) === undefined;
-  const rule = isBehind ? `${rules.behind}; jwksd replicas shows them` : rules.waits;
+  const rule = isBehind ? `${rules.behind}; it begins when the step was read back, and each copy has it` : rules.waits;
   const from = `${timeText(allowedAt)} on${isBehind ? " at the earliest" : ""}`;
   return new StateError("ERR_TOO_EARLY", `kid ${JSON.stringify(record.kid)} ${rule}; allowed from ${from}`, {
     allowedAt,

@@ -1,6 +1,5 @@
-import type { KeyRecord, KeyUse } from "../store/store.ts";
 import { type RotationPolicy, announceForMs, rotateEveryMs } from "./policy.ts";
-import { activeKey, announcedKey, keyUses, stateSince } from "./records.ts";
+import { type KeyRecord, type KeyUse, activeKey, announcedKey, keyUses, stateSince } from "./records.ts";
 import { endOfWait, waitOf } from "./waits.ts";
 
 /** The next step of a key. */
@@ -11,7 +10,7 @@ export interface DueStep {
   readonly step: "announce" | "activate" | "remove";
   /** When it is due, in epoch milliseconds, however late it is; `undefined` while its wait has not begun. */
   readonly at: number | undefined;
-  /** Since when its wait cannot begin, because replicas have not followed. */
+  /** Since when its wait cannot begin, because a copy lacks the step. */
   readonly heldUpSince: number | undefined;
 }
 

@@ -1,4 +1,5 @@
-import type { KeyRecord } from "../store/store.ts";
+import { type RotationPolicy, cachedForSeconds } from "./policy.ts";
+import { type KeyRecord, type LiveRecord, liveRecords } from "./records.ts";
 
 /** From `from` until just before `to`, in epoch milliseconds; without `to`, it has not ended. */
 export interface Interval {
@@ -6,16 +7,20 @@ export interface Interval {
   readonly to?: number;
 }
 
+/** The times of a key on its way in and out. */
+export interface Way extends Pick<LiveRecord, "announcedAt" | "activatedAt" | "retiredAt"> {
+  readonly endedAt?: number | undefined;
+}
+
 /**
- * When the rotation mode was on, or is, by the times of the records alone: while any key was on its way in or out. In order, and
- * intervals that touch are one.
+ * When the rotation mode was on, or is: while any of these keys was on its way in or out. In order, and intervals that touch are one.
  */
-export function rotationIntervals(records: readonly KeyRecord[]): Interval[] {
-  const ways = records.flatMap(({ announcedAt, activatedAt, retiredAt, endedAt }) => [
+export function rotationIntervals(ways: readonly Way[]): Interval[] {
+  const spans = ways.flatMap(({ announcedAt, activatedAt, retiredAt, endedAt }) => [
     span(announcedAt, activatedAt ?? retiredAt ?? endedAt),
     ...(retiredAt === undefined ? [] : [span(retiredAt, endedAt)]),
   ]);
-  const intervals = ways.filter((way) => way.from < endOf(way)).sort((a, b) => a.from - b.from);
+  const intervals = spans.filter((way) => way.from < endOf(way)).sort((a, b) => a.from - b.from);
   const merged: Interval[] = [];
   for (const next of intervals) {
     const last = merged.at(-1);
@@ -25,21 +30,39 @@ export function rotationIntervals(records: readonly KeyRecord[]): Interval[] {
   return merged;
 }
 
-/** Since when the rotation mode had been on without a break, at a moment; `undefined` where it was off. */
+/**
+ * Since when a read has seen the rotation mode on without a break, at a moment; `undefined` where it is off, or no read has seen it yet. Keys
+ * that are gone do not count, so that may be later than it was.
+ */
 export function rotatingSince(records: readonly KeyRecord[], at: number): number | undefined {
-  return rotationIntervals(records).find((interval) => interval.from <= at && at <= endOf(interval))?.from;
+  const live = liveRecords(records);
+  const from = rotationIntervals(live).find((interval) => interval.from <= at && at <= endOf(interval))?.from;
+  if (from === undefined) return undefined;
+  const seen = live.flatMap(({ publishedAt = Infinity, replacedAt = Infinity }) => [publishedAt, replacedAt]);
+  const first = Math.min(...seen.filter((time) => time >= from && time <= at));
+  return first === Infinity ? undefined : first;
 }
 
 /**
- * Since when every replica had been in the rotation mode without a break, at a moment: a replica that is cut off may send the long
- * Cache-Control until it follows. `undefined` where the mode was off, or had not reached every replica yet.
+ * For how long caches may keep a set that a process gives out, in seconds. A process may send the long Cache-Control until it is stale, so the
+ * rotation mode has to be on for that time, and for as long as caches keep a set of the long mode.
+ *
+ * @see RFC 5861 section 3
  */
-export function rotatingEverywhereSince(records: readonly KeyRecord[], at: number): number | undefined {
-  const from = rotatingSince(records, at);
-  if (from === undefined) return undefined;
-  const followed = records.flatMap(({ publishedAt = Infinity, unusedAt = Infinity }) => [publishedAt, unusedAt]);
-  const first = Math.min(...followed.filter((time) => time >= from && time <= at));
-  return first === Infinity ? undefined : first;
+export function cachedSeconds(records: readonly KeyRecord[], at: number, policy: RotationPolicy): number {
+  const onForMs = at - (rotatingSince(records, at) ?? Infinity);
+  const isShort = onForMs >= (policy.maxStaleSeconds + cachedForSeconds.long) * 1000;
+  return isShort ? cachedForSeconds.rotation : cachedForSeconds.long;
+}
+
+/**
+ * Until when caches may trust a key that is revoked now: a process that cannot read gives the old set out until it is stale, and caches keep
+ * that set.
+ *
+ * @param records before the revocation
+ */
+export function trustedUntil(records: readonly KeyRecord[], now: number, policy: RotationPolicy): number {
+  return now + (policy.maxStaleSeconds + cachedSeconds(records, now, policy)) * 1000;
 }
 
 function span(from: number, to: number | undefined): Interval {

@@ -1,6 +1,6 @@
 import { type Rules, checkOptions, number } from "../../base/options.ts";
 import { ConfigError } from "../../base/errors.ts";
-import type { KeyUse } from "../store/store.ts";
+import type { KeyUse } from "./records.ts";
 
 /** How keys rotate. */
 export interface RotationPolicyOptions {
@@ -18,10 +18,10 @@ export interface RotationPolicyOptions {
    */
   readonly cacheSlackSeconds?: number | null | undefined;
   /**
-   * For how long the others rely on a silent replica, in seconds. A replica that cannot reach the store stops signing before that.
-   * Default: 3,600.
+   * For how long a process uses what it has read of the store, in seconds. A process that cannot reach the store stops signing then, and is not
+   * ready. Every wait counts this time, because a process may know nothing of a step for so long. Default: 3,600.
    */
-  readonly leaseSeconds?: number | null | undefined;
+  readonly maxStaleSeconds?: number | null | undefined;
 }
 
 /** A checked policy. */
@@ -29,12 +29,6 @@ export type RotationPolicy = { readonly [Name in keyof RotationPolicyOptions]-?:
 
 /** For how long a cache may serve a copy, in seconds, by the cache mode at the origin: `max-age` plus `stale-while-revalidate` (RFC 5861 section 3). */
 export const cachedForSeconds = { long: 3600 + 3600, rotation: 300 } as const;
-
-/** How soon after its read of the store a process without a lease signs, in seconds. */
-export const signWithinSeconds = 5;
-
-/** For how long a key that was replaced may still sign, in seconds, so that requests end which began with it. */
-export const drainSeconds = 30;
 
 const secondsPerDay = 86_400;
 /** Keeps the dates of a plan within what `Date` can hold. All other durations are parts of `rotateEveryDays`. */
@@ -47,7 +41,7 @@ export const policyDefaults: RotationPolicy = {
   maxTokenLifetimeSeconds: 3600,
   clockSkewSeconds: 300,
   cacheSlackSeconds: 7200,
-  leaseSeconds: 3600,
+  maxStaleSeconds: 3600,
 };
 
 /** The names of its members. */
@@ -59,7 +53,7 @@ const rules: Rules<RotationPolicyOptions> = {
   maxTokenLifetimeSeconds: number(1),
   clockSkewSeconds: number(1),
   cacheSlackSeconds: number(0),
-  leaseSeconds: number(1),
+  maxStaleSeconds: number(1),
 };
 
 /**
@@ -78,12 +72,13 @@ export function rotationPolicy(options: RotationPolicyOptions = {}): RotationPol
 }
 
 function faultOfAnnouncement(policy: RotationPolicy): string | undefined {
-  const { announceForSeconds, cacheSlackSeconds, clockSkewSeconds } = policy;
+  const { announceForSeconds, maxStaleSeconds, cacheSlackSeconds, clockSkewSeconds } = policy;
   const least = leastAnnouncementSeconds(policy);
   if (announceForSeconds >= least) return undefined;
   return (
-    `announceForSeconds is ${announceForSeconds}, and must be at least ${least}: a cache may keep a set without the new key for ` +
-    `${cachedForSeconds.long} s, and cacheSlackSeconds (${cacheSlackSeconds}) and clockSkewSeconds (${clockSkewSeconds}) come on top`
+    `announceForSeconds is ${announceForSeconds}, and must be at least ${least}: a process may publish a set without the new key for ` +
+    `maxStaleSeconds (${maxStaleSeconds}), a cache may keep that set for ${cachedForSeconds.long} s, and cacheSlackSeconds ` +
+    `(${cacheSlackSeconds}) and clockSkewSeconds (${clockSkewSeconds}) come on top`
   );
 }
 
@@ -92,7 +87,7 @@ function faultOfPeriod(policy: RotationPolicy): string | undefined {
   if (rotateEveryDays > maxDays) return `rotateEveryDays is ${rotateEveryDays}, and may be ${maxDays} at most`;
   const leastAnnouncement = leastAnnouncementSeconds(policy);
   const announceForSeconds = Math.max(policy.announceForSeconds, leastAnnouncement);
-  // Longer than that of a signing key with its drain.
+  // Longer than that of a signing key.
   const retireForSeconds = retireForMs(policy, "enc") / 1000;
   const leastDays = (announceForSeconds + retireForSeconds) / secondsPerDay;
   if (rotateEveryDays >= leastDays) return undefined;
@@ -105,9 +100,9 @@ function faultOfPeriod(policy: RotationPolicy): string | undefined {
   );
 }
 
-/** How long it takes until every cache knows a key, in seconds. */
+/** How long it takes until every process publishes a key, and every cache knows it, in seconds. */
 export function leastAnnouncementSeconds(policy: RotationPolicy): number {
-  return cachedForSeconds.long + policy.cacheSlackSeconds + policy.clockSkewSeconds;
+  return policy.maxStaleSeconds + cachedForSeconds.long + policy.cacheSlackSeconds + policy.clockSkewSeconds;
 }
 
 export function rotateEveryMs(policy: RotationPolicy): number {
@@ -119,12 +114,12 @@ export function announceForMs(policy: RotationPolicy): number {
 }
 
 /**
- * How long a key is kept after its last use. A signing key is kept until its last token has expired for every verifier. An encryption key is
- * kept for the same time, and longer: until no cache gives it to relying parties any more.
+ * How long a key is kept after its successor took its place. A process that has not read of that signs with it for `maxStaleSeconds`, and
+ * its last token then lives for `maxTokenLifetimeSeconds`. Caches give an encryption key to relying parties for longer.
  */
 export function retireForMs(policy: RotationPolicy, use: KeyUse): number {
-  const { maxTokenLifetimeSeconds, clockSkewSeconds, cacheSlackSeconds } = policy;
+  const { maxStaleSeconds, maxTokenLifetimeSeconds, clockSkewSeconds, cacheSlackSeconds } = policy;
   const cached = use === "enc" ? cachedForSeconds.long + cacheSlackSeconds : 0;
-  // One skew for the clocks of the last signing replica and of the verifier, one for the clocks that begin and end the wait.
-  return (signWithinSeconds + maxTokenLifetimeSeconds + 2 * clockSkewSeconds + cached) * 1000;
+  // One skew for the clocks of the last process that signed and of the verifier, one for the clocks that begin and end the wait.
+  return (maxStaleSeconds + maxTokenLifetimeSeconds + 2 * clockSkewSeconds + cached) * 1000;
 }

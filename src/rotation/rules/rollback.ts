@@ -1,5 +1,5 @@
 import { StoreError } from "../../base/errors.ts";
-import type { KeyRecord, KeyState } from "../store/store.ts";
+import type { KeyRecord, KeyState } from "./records.ts";
 
 /** How far a key has come in its life. No state comes back. */
 const stateRank: Readonly<Record<KeyState, number>> = { announced: 0, active: 1, retiring: 2, removed: 3, revoked: 3 };

@@ -1,30 +1,30 @@
-import type { KeyRecord, Lease } from "../store/store.ts";
-import { type RotationPolicy, announceForMs, drainSeconds, retireForMs } from "./policy.ts";
-import { liveRecords, mapLive } from "./records.ts";
+import { type RotationPolicy, announceForMs, leastAnnouncementSeconds, retireForMs } from "./policy.ts";
+import { type KeyRecord, type LiveRecord, isLive, liveRecords, mapLive } from "./records.ts";
 
 /** The time that an announced key waits before it becomes active, or a retiring key before it is removed. */
 export interface Wait {
-  /** In epoch milliseconds; `undefined` while not every replica has followed. */
+  /** In epoch milliseconds; `undefined` until a read has seen the step, and each copy has it. */
   readonly since: number | undefined;
   readonly forMs: number;
 }
 
-/** What the replicas have reported to the store. */
-export interface Replicas {
-  /** The revision of the records. */
+/** A copy of the documents that is served without a process. It has no clock, so steps wait until it has them. Plain JSON. */
+export interface CopyRecord {
+  /** A folder or a bucket. */
+  readonly name: string;
+  /** The newest revision that was read back from it; 0 before the first. */
   readonly revision: number;
-  /** The leases that have not ended. */
-  readonly leases: readonly Lease[];
+  /** When that was, or when the copy was begun; in epoch milliseconds. */
+  readonly at: number;
 }
 
-/** The wait of a key under a policy, or under a longer one that another process asked for; `undefined` where it waits for nothing. */
+/** The wait of a key, by the longest bounds that any policy has asked for; `undefined` where it waits for nothing. */
 export function waitOf(record: KeyRecord, policy: RotationPolicy): Wait | undefined {
-  const { state, use, publishedAt, unusedAt, announceForSeconds = 0, retireForSeconds = 0 } = record;
-  if (state === "announced") {
-    return { since: publishedAt, forMs: Math.max(announceForMs(policy), announceForSeconds * 1000) };
-  }
-  if (state !== "retiring") return undefined;
-  return { since: unusedAt, forMs: Math.max(retireForMs(policy, use), retireForSeconds * 1000) };
+  if (!isLive(record) || record.state === "active") return undefined;
+  const { state, use, publishedAt, replacedAt, announceForSeconds = 0, retireForSeconds = 0 } = record;
+  return state === "announced"
+    ? { since: publishedAt, forMs: Math.max(announceForMs(policy), announceForSeconds * 1000) }
+    : { since: replacedAt, forMs: Math.max(retireForMs(policy, use), retireForSeconds * 1000) };
 }
 
 /** When the wait of a key is over, in epoch milliseconds; `undefined` where it has not begun. */
@@ -33,88 +33,70 @@ export function endOfWait(record: KeyRecord, policy: RotationPolicy): number | u
   return wait?.since === undefined ? undefined : wait.since + wait.forMs;
 }
 
-/** The same, and where it has not begun, as if every replica had followed by now. */
+/** The same, and where it has not begun, as if it began now. */
 export function earliestEndOfWait(record: KeyRecord, policy: RotationPolicy, now: number): number {
-  const { since = earliestSince(record, now), forMs = 0 } = waitOf(record, policy) ?? {};
+  const { since = now, forMs = 0 } = waitOf(record, policy) ?? {};
   return since + forMs;
 }
 
-/** When a wait begins if every replica has followed by now: that of a signing key that was replaced, after its drain. */
-function earliestSince({ state, use, retiredAt = 0 }: KeyRecord, now: number): number {
-  return state === "retiring" && use === "sig" ? Math.max(retiredAt + drainSeconds * 1000, now) : now;
-}
-
-/** Whether a wait of any key cannot begin yet. */
-export function isWaitingForReplicas(records: readonly KeyRecord[], policy: RotationPolicy): boolean {
-  return liveRecords(records).some((record) => {
-    const wait = waitOf(record, policy);
-    return wait !== undefined && wait.since === undefined;
-  });
-}
-
 /** The record with its wait beginning at this time. */
-export function withWaitSince(record: KeyRecord, since: number): KeyRecord {
-  return record.state === "announced" ? { ...record, publishedAt: since } : { ...record, unusedAt: since };
+export function withWaitSince(record: LiveRecord, since: number): LiveRecord {
+  return record.state === "announced" ? { ...record, publishedAt: since } : { ...record, replacedAt: since };
+}
+
+/** The copies that lack the step of a record. A copy that was never read back counts for as long as a process may be stale. */
+export function copiesBehind(
+  { stateRevision = 0 }: Pick<LiveRecord, "stateRevision">,
+  copies: readonly CopyRecord[],
+  policy: RotationPolicy,
+  now: number,
+): readonly CopyRecord[] {
+  return copies.filter(
+    ({ revision, at }) => revision < stateRevision && (revision > 0 || now < at + policy.maxStaleSeconds * 1000),
+  );
 }
 
 /**
- * Whether a replica publishes a revision, or a later one of the same store. A replica that is ahead of the newest revision has not followed:
- * the store is an older copy, which that replica refuses.
- */
-export function hasFollowed({ publishes }: Pick<Lease, "publishes">, revision: number, newest = revision): boolean {
-  return publishes >= revision && publishes <= newest;
-}
-
-/**
- * The replicas for which a wait cannot begin: replicas that do not publish an announced key yet, that may still sign with a retiring key, or
- * that still publish a retiring encryption key.
- */
-export function replicasBehind({ state, use, kid }: KeyRecord, { revision, leases }: Replicas): readonly Lease[] {
-  const isBehind =
-    state === "retiring" && use === "sig"
-      ? ({ signsWith }: Lease): boolean => signsWith.includes(kid)
-      : (lease: Lease): boolean => !hasFollowed(lease, revision);
-  return leases.filter(isBehind);
-}
-
-/**
- * Begins the waits for which every replica has followed. Without replicas, no wait begins, because nobody publishes the keys.
+ * Begins the waits of the steps that a read has seen, if each copy has them. A wait never counts from the commit of its step: the process
+ * that committed it may have been stopped between its read and its write.
  *
- * @param replicas default: as if all had followed
+ * @param records as they were read
+ * @param now the time of the read
  */
 export function beginWaits(
   records: readonly KeyRecord[],
   policy: RotationPolicy,
   now: number,
-  replicas: Replicas | "all" = "all",
+  copies: readonly CopyRecord[] = [],
 ): readonly KeyRecord[] {
-  const begins = (record: KeyRecord): boolean => {
+  return mapLive(records, (record) => {
     const wait = waitOf(record, policy);
-    if (wait === undefined || wait.since !== undefined) return false;
-    return replicas === "all" || (replicas.leases.length > 0 && replicasBehind(record, replicas).length === 0);
-  };
-  const since = (record: KeyRecord): number => (replicas === "all" ? earliestSince(record, now) : now);
-  return mapLive(records, (record) => (begins(record) ? withWaitSince(record, since(record)) : record));
+    const begins =
+      wait !== undefined && wait.since === undefined && copiesBehind(record, copies, policy, now).length === 0;
+    return begins ? withWaitSince(record, now) : record;
+  });
 }
 
 /**
- * Notes on each live key how long it has to be kept under this policy, so that no process with a shorter policy removes it too early. With
- * `announces`, also notes how long announced keys have to be published.
+ * Notes on each live key the longest bounds of all policies of its life. A process may still go by an earlier policy, for as long as the
+ * `maxStaleSeconds` of that one.
  */
-export function noteWaits(
-  records: readonly KeyRecord[],
-  policy: RotationPolicy,
-  { announces = false } = {},
-): readonly KeyRecord[] {
+export function noteBounds(records: readonly KeyRecord[], policy: RotationPolicy): readonly KeyRecord[] {
+  const noted = liveRecords(records).map(({ maxStaleSeconds = 0 }) => maxStaleSeconds);
+  const longest = { ...policy, maxStaleSeconds: Math.max(policy.maxStaleSeconds, ...noted) };
   return mapLive(records, (record) => {
-    const { announceForSeconds = 0, retireForSeconds = 0 } = record;
-    const retire = retireForMs(policy, record.use) / 1000;
-    const announce = announces && record.state === "announced" ? policy.announceForSeconds : 0;
-    if (retire <= retireForSeconds && announce <= announceForSeconds) return record;
-    return {
+    const { state, use, announceForSeconds = 0, retireForSeconds = 0, maxStaleSeconds = 0 } = record;
+    const announce = Math.max(announceForSeconds, policy.announceForSeconds, leastAnnouncementSeconds(longest));
+    const next: LiveRecord = {
       ...record,
-      ...(announce > announceForSeconds && { announceForSeconds: announce }),
-      retireForSeconds: Math.max(retire, retireForSeconds),
+      ...(state === "announced" && { announceForSeconds: announce }),
+      retireForSeconds: Math.max(retireForSeconds, retireForMs(longest, use) / 1000),
+      maxStaleSeconds: Math.max(maxStaleSeconds, policy.maxStaleSeconds),
     };
+    const isSame =
+      next.announceForSeconds === record.announceForSeconds &&
+      next.retireForSeconds === record.retireForSeconds &&
+      next.maxStaleSeconds === record.maxStaleSeconds;
+    return isSame ? record : next;
   });
 }

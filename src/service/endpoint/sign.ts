@@ -68,7 +68,7 @@ const maxReads = 3;
  *
  * @param issuer called after the store was read
  * @throws StateError `ERR_TRANSITION`: the store holds no key yet
- * @throws SignerError `ERR_SIGNER_FENCED`: store or signer are too slow, or the clock of this machine and that of the store differ by
+ * @throws SignerError `ERR_SIGNER_STALE`: store or signer are too slow, or the clock of this machine and that of the store differ by
  * more than `clockSkewSeconds`
  */
 export async function signFresh(

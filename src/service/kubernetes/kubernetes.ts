@@ -49,7 +49,7 @@ export function createKubernetesSigner(
     const published = signing.published();
     // The API server refuses an empty set as well, and keeps what it has.
     if (published.length === 0) {
-      throw new SignerError("ERR_SIGNER_FENCED", "this replica has not reached its store since the start");
+      throw new SignerError("ERR_SIGNER_STALE", "this replica has not reached its store since the start");
     }
     const own = published.map(({ kid, publicJwk }) => {
       const spki = createPublicKey({ key: { ...publicJwk }, format: "jwk" }).export({ type: "spki", format: "der" });

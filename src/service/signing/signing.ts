@@ -9,7 +9,7 @@ import type { KeyRecord } from "../../rotation/store/store.ts";
 
 /** What sockets sign with. */
 export interface Signing extends Pick<PayloadProvider, "sign" | "signPayload"> {
-  /** @throws SignerError `ERR_SIGNER_FENCED` where nothing may be signed now */
+  /** @throws SignerError `ERR_SIGNER_STALE` where nothing may be signed now */
   checkMaySign(this: void): void;
   /** Records of the signing keys that are published, the active one first. */
   published(this: void): readonly KeyRecord[];

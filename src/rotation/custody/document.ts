@@ -1,0 +1,100 @@
+import { StoreError } from "../../base/errors.ts";
+import { jsonOf } from "../../base/json.ts";
+import { type RotationPolicy, rotationPolicy } from "../rules/policy.ts";
+import { type KeyEvent, type KeyRecord, type LiveRecord, checkRecords, mapLive } from "../rules/records.ts";
+import type { CopyRecord } from "../rules/waits.ts";
+import type { Owner } from "./issuer-check.ts";
+
+/** An event and its place in the audit log, counted from 1. */
+export interface StoredEvent extends KeyEvent {
+  readonly number: number;
+}
+
+/** All that a store holds of one issuer: what its register has as a text, under a MAC. Plain JSON. */
+export interface StoreDocument {
+  /** A version of jwksd reads the formats that it knows, and keeps members that it does not know. */
+  readonly format: 1;
+  /** Counts the commits. */
+  readonly revision: number;
+  readonly owner: Owner;
+  readonly policy: RotationPolicy;
+  /** In the order in which they were added. */
+  readonly records: readonly KeyRecord[];
+  readonly copies: readonly CopyRecord[];
+  /** The newest events, oldest first, as many as 16 KiB hold. */
+  readonly events: readonly StoredEvent[];
+  /** The ids of the newest 32 commits, the newest last. They tell two histories apart. */
+  readonly commits: readonly string[];
+}
+
+const maxEventsLength = 16_384;
+const maxCommits = 32;
+
+/** What a commit may replace. */
+export interface DocumentChange extends Partial<Pick<StoreDocument, "owner" | "policy" | "records" | "copies">> {
+  /** To be added to the audit log. */
+  readonly events?: readonly KeyEvent[];
+}
+
+/** A store before its first commit. */
+export function emptyDocument(owner: Owner, policy: RotationPolicy): StoreDocument {
+  return { format: 1, revision: 0, owner, policy, records: [], copies: [], events: [], commits: [] };
+}
+
+/** The document after a commit. Notes the revision on each record whose state begins with it. */
+export function nextDocument(before: StoreDocument, change: DocumentChange, commit: string): StoreDocument {
+  const { events: added = [], records = before.records, ...replaced } = change;
+  const revision = before.revision + 1;
+  const stateOf = new Map(before.records.map(({ kid, state }) => [kid, state]));
+  const begun = (record: LiveRecord): LiveRecord =>
+    stateOf.get(record.kid) === record.state ? record : { ...record, stateRevision: revision };
+  const last = before.events.at(-1)?.number ?? 0;
+  return {
+    ...before,
+    ...replaced,
+    revision,
+    records: mapLive(records, begun),
+    events: newest([...before.events, ...added.map((event, index) => ({ ...event, number: last + index + 1 }))]),
+    commits: [...before.commits, commit].slice(-maxCommits),
+  };
+}
+
+function newest(events: readonly StoredEvent[]): readonly StoredEvent[] {
+  let length = 0;
+  const kept: StoredEvent[] = [];
+  for (const event of events.toReversed()) {
+    length += JSON.stringify(event).length;
+    if (length > maxEventsLength) break;
+    kept.unshift(event);
+  }
+  return kept;
+}
+
+/**
+ * Reads the document of a text, which somebody else may have written.
+ *
+ * @throws StoreError `ERR_STORE_FORMAT`, `ERR_RECORDS_INVALID`
+ */
+export function parseDocument(text: string): StoreDocument {
+  const found = jsonOf(text) as Partial<StoreDocument> | undefined;
+  if (typeof found !== "object" || found === null || typeof found.format !== "number") throw damaged();
+  if (found.format !== 1) {
+    throw new StoreError(
+      "ERR_STORE_FORMAT",
+      `the store has format ${found.format}, and this jwksd knows format 1; update jwksd`,
+    );
+  }
+  try {
+    const document = found as StoreDocument;
+    const lists = [document.records, document.copies, document.events, document.commits];
+    const isWhole = Number.isSafeInteger(document.revision) && lists.every((list) => Array.isArray(list));
+    if (!isWhole || typeof document.owner.issuer !== "string") throw damaged();
+    checkRecords(document.records);
+    return { ...document, policy: rotationPolicy(document.policy) };
+  } catch (error) {
+    throw error instanceof StoreError ? error : damaged();
+  }
+}
+
+const damaged = (): StoreError =>
+  new StoreError("ERR_RECORDS_INVALID", "the text of the store is damaged; restore the store from a backup");

@@ -1,0 +1,50 @@
+import { jsonOf } from "../../base/json.ts";
+
+/** What a living process says of itself. Anybody who can write the store can write a line, so it decides nothing. */
+export interface ProcessLine {
+  /** Another one for each start. */
+  readonly id: string;
+  /** How people call the process. */
+  readonly name: string;
+  /** The version of jwksd, where the process says it. */
+  readonly version?: string | undefined;
+  /** The newest revision that it publishes everywhere; 0 before its first. */
+  readonly revision: number;
+  /** The kid with which it signs; missing where it signs with none. */
+  readonly kid?: string | undefined;
+  /** Whether it signs while it may. */
+  readonly signs: boolean;
+  /** The ids of its wrapping keys. */
+  readonly wrappingKeys: readonly string[];
+  /** When it wrote the line, in epoch milliseconds by the clock of the store. */
+  readonly at: number;
+}
+
+export const lineText = ({ id: _, ...line }: ProcessLine): string => JSON.stringify(line);
+
+/** The lines that are lines, oldest first. */
+export function readLines(texts: ReadonlyMap<string, string>): ProcessLine[] {
+  const lines = [...texts].flatMap(([id, text]) => {
+    const line = jsonOf(text.slice(0, 4_096)) as Partial<ProcessLine> | undefined;
+    return isLine(line) ? [{ ...line, id }] : [];
+  });
+  return lines.sort((a, b) => a.at - b.at);
+}
+
+function isLine(line: Partial<ProcessLine> | null | undefined): line is ProcessLine {
+  if (typeof line !== "object" || line === null) return false;
+  const { name, revision, kid = "", version = "", signs, wrappingKeys, at } = line;
+  const texts: readonly unknown[] = [name, kid, version];
+  return (
+    texts.every((text) => typeof text === "string") &&
+    typeof signs === "boolean" &&
+    Number.isSafeInteger(revision) &&
+    Number.isFinite(at) &&
+    Array.isArray(wrappingKeys)
+  );
+}
+
+/** The processes that may serve or sign now: whoever says nothing for `maxStaleSeconds` does neither. */
+export function livingLines(lines: readonly ProcessLine[], now: number, maxStaleSeconds: number): ProcessLine[] {
+  return lines.filter(({ at }) => now - at < maxStaleSeconds * 1000);
+}

@@ -1,0 +1,252 @@
+import { sleep, withDeadline } from "../../base/async.ts";
+import { type Clock, type Instant, epochMs, instantNow, longestSince, setSince } from "../../base/clock.ts";
+import { StoreError } from "../../base/errors.ts";
+import { traced } from "../../base/trace.ts";
+import type { Custody } from "../custody/custody.ts";
+import { type DocumentChange, type StoreDocument, emptyDocument, nextDocument } from "../custody/document.ts";
+import type { RotationPolicy } from "../rules/policy.ts";
+import type { KeyEvent, KeyRecord } from "../rules/records.ts";
+import { checkNotRolledBack } from "../rules/rollback.ts";
+import type { Reading } from "../store/register.ts";
+import type { OnCall, StoreOperation } from "./health.ts";
+
+const maxAttempts = 20;
+const maxPauseMs = 1_000;
+/** How long one call of the store may take. */
+const storeMs = 10_000;
+
+/** What was read of a store, and when it was asked and had answered by the clocks of this machine. */
+export interface Seen {
+  readonly document: StoreDocument;
+  readonly version: string | undefined;
+  /** Epoch milliseconds by the clock of the store, or else by that of this machine. */
+  readonly now: number;
+  /** Whether the store has a clock of its own. */
+  readonly hasClock: boolean;
+  readonly asked: Instant;
+  readonly answered: Instant;
+}
+
+/** What a commit changes; nothing where it has no member. */
+export type Decision = DocumentChange;
+
+/** A change, and what was there before. */
+export interface Changed {
+  readonly records: readonly KeyRecord[];
+  readonly events: readonly KeyEvent[];
+  readonly before: readonly KeyRecord[];
+  /** What was found in the store when the change was decided. */
+  readonly seen: Seen;
+  /** The document with the change; in a preview as well. */
+  readonly document: StoreDocument;
+}
+
+export interface StoreAccessOptions {
+  /** Of a store before its first commit. */
+  readonly policy: RotationPolicy;
+  readonly clock: Clock;
+  readonly signal: AbortSignal;
+  readonly onCall?: OnCall | undefined;
+}
+
+/** How a process reads and writes its store. It believes no older copy, and no other history than the one that it has seen. */
+export interface StoreAccess {
+  /** The newest that was read. */
+  readonly last: Seen | undefined;
+  /**
+   * @param options.confirmed the answer is not that of a primary which another one has replaced
+   * @throws StoreError `ERR_STORE_UNAVAILABLE` (also after 10 s without an answer), `ERR_RECORDS_INVALID`; and what `Custody.open` throws
+   */
+  read(options?: { readonly confirmed?: boolean }): Promise<Seen>;
+  /**
+   * Reads, lets `decide` change the document, and commits. If another commit came first, starts again.
+   *
+   * @throws StoreError `ERR_COMMIT_UNKNOWN`: the commit may be written, now or later; reading tells
+   * @throws StoreError `ERR_STORE_CONFLICT` after 20 attempts; and what `read` and `decide` throw
+   */
+  change(decide: (seen: Seen) => Promise<Decision>): Promise<Changed>;
+  /** What `change` would do now. */
+  preview(decide: (seen: Seen) => Promise<Decision>): Promise<Changed>;
+  /** Writes the line of this process into the store, if the store has lines. */
+  present(id: string, line: string): Promise<void>;
+  /** Removes the line again. */
+  leave(id: string): Promise<void>;
+  /** The lines of all processes. */
+  lines(): Promise<ReadonlyMap<string, string>>;
+}
+
+export function createStoreAccess(custody: Custody, options: StoreAccessOptions): StoreAccess {
+  const { register } = custody;
+  const { policy, clock, signal, onCall } = options;
+  let last: Seen | undefined;
+
+  /** Waits for at most 10 s, even if the store ignores the signal. */
+  async function call<T>(
+    operation: StoreOperation,
+    work: (signal: AbortSignal) => Promise<T>,
+    code: "ERR_STORE_UNAVAILABLE" | "ERR_COMMIT_UNKNOWN" = "ERR_STORE_UNAVAILABLE",
+  ): Promise<T> {
+    const expired = (): Error => new StoreError(code, `the store has not answered within ${storeMs / 1000} s`);
+    try {
+      const answer = await traced(`jwksd store ${operation}`, {}, () =>
+        withDeadline(work, { clock, timeoutMs: storeMs, signal, expired }),
+      );
+      onCall?.(operation, {});
+      return answer;
+    } catch (error) {
+      onCall?.(operation, { error });
+      throw error;
+    }
+  }
+
+  async function read({ confirmed = false } = {}): Promise<Seen> {
+    // As it was before the store was asked: another read of this process may end before this one.
+    const before = last;
+    const asked = instantNow(clock);
+    const found = await call("read", (signal) => register.read(before?.version, { signal, confirmed }));
+    const answered = instantNow(clock);
+    const isKnown = found.version !== undefined && found.version === before?.version;
+    const document = isKnown ? before.document : await documentOf(found);
+    if (before !== undefined) checkIsLater(document, before.document);
+    const hasClock = found.now !== undefined;
+    const now = found.now ?? epochMs(answered.wall);
+    const seen = { document, version: found.version, now, hasClock, asked, answered };
+    if (last === undefined || last.document.revision <= document.revision) last = seen;
+    return seen;
+  }
+
+  async function documentOf({ text }: Reading): Promise<StoreDocument> {
+    return text === undefined ? emptyDocument(custody.owner, policy) : custody.open(text);
+  }
+
+  /**
+   * Writes once. Resolves to `undefined` where nobody knows whether it was written.
+   *
+   * @throws StoreError where it was certainly not written
+   */
+  async function tryWrite(text: string, ifVersion: string | undefined, commit: string): Promise<boolean | undefined> {
+    const write = (signal: AbortSignal): Promise<boolean> => register.write(text, ifVersion, { signal });
+    const isWritten = await call("write", write, "ERR_COMMIT_UNKNOWN").catch((error: unknown) => {
+      signal.throwIfAborted();
+      if (error instanceof StoreError && error.code !== "ERR_COMMIT_UNKNOWN") throw error;
+      return undefined;
+    });
+    if (isWritten !== false) return isWritten;
+    // A driver that repeats a statement answers `false` to a write that was written.
+    return read().then(
+      ({ document }) => document.commits.includes(commit),
+      () => undefined,
+    );
+  }
+
+  /** Resolves to whether the document was written. */
+  async function write(document: StoreDocument, ifVersion: string | undefined, commit: string): Promise<boolean> {
+    const text = await custody.seal(document);
+    const isWritten = await tryWrite(text, ifVersion, commit);
+    if (isWritten !== undefined) return isWritten;
+    // The same write under the same condition settles that, even if the first one arrives after it.
+    const isSettled = await tryWrite(text, ifVersion, commit).catch(() => undefined);
+    signal.throwIfAborted();
+    if (isSettled !== undefined) return isSettled;
+    throw new StoreError("ERR_COMMIT_UNKNOWN", "the store has not said whether a commit was written");
+  }
+
+  return {
+    get last() {
+      return last;
+    },
+
+    read,
+
+    async preview(decide) {
+      const seen = await read();
+      const decision = await decide(seen);
+      return changed(seen, decision, nextDocument(seen.document, decision, ""));
+    },
+
+    async change(decide) {
+      for (let attempt = 1; ; attempt += 1) {
+        const seen = await read();
+        const decision = await decide(seen);
+        if (isNothing(decision, seen.document)) return changed(seen, decision, seen.document);
+        const commit = crypto.randomUUID();
+        const document = nextDocument(seen.document, { owner: custody.owner, ...decision }, commit);
+        if (await write(document, seen.version, commit)) return changed(seen, decision, document);
+        if (attempt === maxAttempts) throw conflict();
+        // At random, so that processes that collided do not collide again.
+        await sleep(Math.random() * Math.min(2 ** attempt, maxPauseMs), clock, signal);
+      }
+    },
+
+    async present(id, line) {
+      const { presence } = register;
+      if (presence !== undefined) await call("presence", (signal) => presence.put(id, line, { signal }));
+    },
+
+    async leave(id) {
+      const { presence } = register;
+      // Not under the signal of the manager, which has aborted by then.
+      const drop = async (signal: AbortSignal): Promise<void> => presence?.drop(id, { signal });
+      await withDeadline(drop, { clock, timeoutMs: storeMs, expired: () => new Error("no answer") });
+    },
+
+    async lines() {
+      const { presence } = register;
+      return presence === undefined ? new Map() : call("presence", (signal) => presence.all({ signal }));
+    },
+  };
+}
+
+const changed = (seen: Seen, { events = [] }: Decision, document: StoreDocument): Changed => ({
+  seen,
+  document,
+  before: seen.document.records,
+  records: document.records,
+  events,
+});
+
+/** Whether a decision changes nothing. */
+function isNothing({ events = [], ...changed }: Decision, document: StoreDocument): boolean {
+  return (
+    events.length === 0 &&
+    Object.entries(changed).every(([name, value]) => value === document[name as keyof StoreDocument])
+  );
+}
+
+/**
+ * Refuses a store that was put back to an older copy, or that has lost commits in a failover: it knows nothing of a key that this process has
+ * seen revoked, for example.
+ *
+ * @throws StoreError `ERR_RECORDS_INVALID`
+ */
+function checkIsLater(found: StoreDocument, seen: StoreDocument): void {
+  const commit = seen.commits.at(-1);
+  if (commit === undefined || found.commits.includes(commit)) return;
+  if (found.revision <= seen.revision) {
+    throw older(`the store is at revision ${found.revision}, and was at ${seen.revision}: it is empty, or an older copy`);
+  }
+  // After so many commits nobody can tell by their ids.
+  if (found.revision < seen.revision + found.commits.length) {
+    throw older(`the store has lost revision ${seen.revision}: it is an older copy to which others have written since`);
+  }
+  checkNotRolledBack(found.records, seen.records);
+}
+
+const older = (what: string): StoreError =>
+  new StoreError("ERR_RECORDS_INVALID", `${what}; put the newest one back, or restart to go on with this one`);
+
+const conflict = (): StoreError =>
+  new StoreError("ERR_STORE_CONFLICT", `another commit came first, ${maxAttempts} times in a row; try again`);
+
+/**
+ * Whether the clock of this machine may differ from that of the store by more than the skew. The store looked at its clock at some moment between
+ * question and answer, so both are compared. A step of this machine's clock since then counts, too.
+ */
+export function clocksDiffer({ now, hasClock, asked, answered }: Seen, clock: Clock, skewMs: number): boolean {
+  if (!hasClock) return false;
+  const setMs = setSince(answered, clock);
+  return epochMs(asked.wall) + setMs < now - skewMs || epochMs(answered.wall) + setMs > now + skewMs;
+}
+
+/** The time of the store now. */
+export const storeNow = ({ now, answered }: Seen, clock: Clock): number => now + longestSince(answered, clock);
