@@ -5,20 +5,4 @@
  */
 
 export { type MemoryStoreOptions, memoryStore } from "./memory.ts";
-export type {
-  CommitOptions,
-  Committed,
-  KeyEvent,
-  KeyRecord,
-  KeyState,
-  KeyStore,
-  KeyUse,
-  Lease,
-  LeaseSeen,
-  NewLease,
-  RenewOptions,
-  PrivateHalf,
-  Snapshot,
-  StoreCall,
-  StoredEvent,
-} from "./store.ts";
+export type { Presence, Reading, ReadOptions, Register, StoreCall, WriteOptions } from "./register.ts";
