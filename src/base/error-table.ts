@@ -114,9 +114,9 @@ export const errorTable = {
       remedy: "check that the signer holds the key of its kid, and returns 64 bytes: r, then s",
     },
     ERR_SIGNER_STALE: {
-      when: "this replica has lost its lease, because the store was out of reach; or its clock is off; or the key was replaced",
+      when: "this process has not reached its store for `maxStaleSeconds`; or its clock is off; or the key was replaced",
       remedy:
-        "retry with the key that is active now, or at another replica; restore the connection to the store, or set the clock",
+        "retry with the key that is active now, or at another process; restore the connection to the store, or set the clock",
       retryable: true,
     },
     ERR_SIGNER_PUBLISH_ONLY: {
@@ -152,8 +152,8 @@ export const errorTable = {
   },
   StoreError: {
     ERR_STORE_CONFLICT: {
-      when: "another commit came first, or leases have changed; nothing was changed",
-      remedy: "load again and retry",
+      when: "another commit came first; nothing was changed",
+      remedy: "read again and retry",
       retryable: true,
     },
     ERR_COMMIT_UNKNOWN: {
@@ -161,14 +161,14 @@ export const errorTable = {
       remedy: "load the store again: its revision and records show whether the commit was written",
       retryable: true,
     },
-    ERR_LEASE_ENDED: {
-      when: "a replica tried to renew a lease that has ended",
-      remedy: "join again, with a new id",
-    },
     ERR_STORE_UNAVAILABLE: {
       when: "the store cannot be read or written; `cause` says more",
       remedy: "check disk, path and permissions, then retry",
       retryable: true,
+    },
+    ERR_STORE_READ_ONLY: {
+      when: "this process may read the store, and not write it",
+      remedy: "grant the right to write, or let another process take the steps",
     },
     ERR_STORE_EMPTY: {
       when: "the store is not there, or holds no keys, and `requireStore` or `--require-store` is set, or the saved set shows that it had keys",

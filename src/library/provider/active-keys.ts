@@ -8,7 +8,8 @@ import { createSignatures } from "./signatures.ts";
 
 interface Options {
   readonly clock: Clock;
-  readonly maxTokenLifetimeSeconds: number;
+  /** As it is now: a policy may change. */
+  readonly maxTokenLifetimeSeconds: () => number;
   readonly signerLimits?: SignerLimits | undefined;
   /** Called when a signature failed, and not because its caller aborted it. */
   readonly onFailure?: (kid: string, error: JwksdError) => void;
@@ -27,7 +28,9 @@ export function createActiveKeys({ clock, maxTokenLifetimeSeconds, signerLimits,
       const guarded = guardSigner(signer, publicKey, `kid ${JSON.stringify(kid)}`, signerLimits, clock);
       const active = {
         kid,
-        maxLifetimeSeconds: maxTokenLifetimeSeconds,
+        get maxLifetimeSeconds() {
+          return maxTokenLifetimeSeconds();
+        },
         sign: signatures.measured(kid, guarded),
         headers: new Map(),
       };

@@ -39,14 +39,7 @@ export interface ManagedKeys {
 }
 
 /** Options that managed keys bring with them. */
-const brought = [
-  "keyset",
-  "encryptionKeyset",
-  "jwksRotationActive",
-  "maxTokenLifetimeSeconds",
-  "checkMaySign",
-  "retiredKid",
-];
+const brought = ["keyset", "encryptionKeyset", "jwksRotationActive", "maxTokenLifetimeSeconds", "permit", "retiredKid"];
 
 /** The options of a provider that follows managed keys. @throws ConfigError `ERR_OPTION_INVALID` */
 export function optionsOf(keys: ManagedKeys, options: ProviderOptions): ProviderOptions {
@@ -60,8 +53,7 @@ export function optionsOf(keys: ManagedKeys, options: ProviderOptions): Provider
     ...keys.keysets,
     issuer: keys.issuer,
     jwksRotationActive: () => keys.isRotating,
-    maxTokenLifetimeSeconds: keys.maxTokenLifetimeSeconds,
-    checkMaySign: (kid) => keys.checkMaySign(kid),
+    permit: (kid) => keys.permit(kid),
     retiredKid: (kid) => keys.endOf(kid),
   };
 }

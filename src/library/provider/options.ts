@@ -82,10 +82,11 @@ export interface ProviderOptions {
   /** Longest `lifetimeSeconds` that `sign` accepts. Keep a retiring key published for at least this long. Default: no limit. */
   readonly maxTokenLifetimeSeconds?: number | null | undefined;
   /**
-   * Called with the kid before each signature, when `iat` is taken. For a `signingKey`, also called after the signature. Throws if this
-   * process may not sign with that key now. Do not combine with `keys`. Default: throws for each key but the active one.
+   * Called with the kid when a signature or a `signingKey` is asked for. Gives a check that is called before the signature, when `iat` is taken,
+   * and again after it. The check throws if this process may not sign with that key. Do not combine with `keys`. Default: throws for each key
+   * but the active one.
    */
-  readonly checkMaySign?: ((kid: string) => void) | null | undefined;
+  readonly permit?: ((kid: string) => () => void) | null | undefined;
   /**
    * Called by `verify` with each kid that is not published. Says how the key with that kid ended, if there was one. Do not combine
    * with `keys`. Default: keys that `update` took out of the keyset count as removed.
@@ -98,7 +99,7 @@ export interface ProviderOptions {
 }
 
 const rules: Rules<ProviderOptions> = {
-  keys: withMethods("subscribe", "checkMaySign", "endOf"),
+  keys: withMethods("subscribe", "permit", "endOf"),
   issuer: string,
   mountPrefix: string,
   endpoints: object,
@@ -111,7 +112,7 @@ const rules: Rules<ProviderOptions> = {
   onWarning: callback,
   onEvent: callback,
   maxTokenLifetimeSeconds: number(1),
-  checkMaySign: callback,
+  permit: callback,
   retiredKid: callback,
   signerLimits: object,
   clock,

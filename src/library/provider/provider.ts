@@ -73,7 +73,7 @@ export async function createPayloadProvider(
     discovery: hasDiscovery = true,
     clock = systemClock,
     maxTokenLifetimeSeconds = Infinity,
-    checkMaySign = checkIsActive,
+    permit = (kid) => () => checkIsActive(kid),
   } = merged;
   checkOptions(endpoints, { jwks: string }, "endpoint");
   if (!hasDiscovery && merged.metadata !== undefined) {
@@ -96,7 +96,7 @@ export async function createPayloadProvider(
   const emit = (event: ProviderEvent): void => notify(merged.onEvent, event);
   const activeKeys = createActiveKeys({
     clock,
-    maxTokenLifetimeSeconds,
+    maxTokenLifetimeSeconds: () => keys?.maxTokenLifetimeSeconds ?? maxTokenLifetimeSeconds,
     signerLimits: merged.signerLimits,
     onFailure: (kid, error) => emit({ type: "signature-failed", kid, error }),
   });
@@ -142,11 +142,14 @@ export async function createPayloadProvider(
     return jwkSets.find(({ until }) => now < until);
   }
 
-  /** Captured before any await, so that kid and signer belong together. */
-  function activeNow(): ActiveKey {
+  /** Signs with the active key. It is captured before any await, so that kid, signer and the times of the token belong together. */
+  async function withActive<T>(sign: (active: ActiveKey) => Promise<T>): Promise<T> {
     const { active } = state;
-    checkMaySign(active.kid);
-    return active;
+    const check = permit(active.kid);
+    check();
+    const signed = await sign(active);
+    check();
+    return signed;
   }
 
   const provider: PayloadProvider = {
@@ -179,13 +182,14 @@ export async function createPayloadProvider(
       });
     },
 
-    sign: async (claims, options) => signToken(activeNow(), issuer, claims, options, clock.now()),
+    sign: (claims, options) => withActive((active) => signToken(active, issuer, claims, options, clock.now())),
 
-    signPayload: async (payload) => signPayload(activeNow(), payload),
+    signPayload: (payload) => withActive((active) => signPayload(active, payload)),
 
     signingKey: ({ clientId = issuer } = {}) => {
       const { active, keysets } = state;
-      return signingKey({ active, publicJwk: keysets.signing[0].jwk, issuer: clientId, checkMaySign, clock });
+      const check = permit(active.kid);
+      return signingKey({ active, publicJwk: keysets.signing[0].jwk, issuer: clientId, check, clock });
     },
 
     verify: (token, options) => verify(token, { ...options, keys: ownKeys, issuer, algorithms: ["ES256"], clock }),

@@ -12,7 +12,8 @@ export interface SigningKey {
   /**
    * Signs the signing input of a JWT: header and payload in base64url, and a dot between them. The header must name this key and `ES256`,
    * and the claims must be ones that `provider.sign` would sign. Gives 64 bytes: r, then s. The signer is guarded, and the signature
-   * counted, as by `provider.sign`. A key that a manager has replaced may sign for 30 s more.
+   * counted, as by `provider.sign`. A
+   * handle of managed keys may be used for `maxStaleSeconds` at most, and not once its key is revoked: take it anew for each request.
    *
    * @throws TokenError `ERR_CLAIMS_INVALID`
    * @throws SignerError `ERR_SIGNER_STALE` where this process may not sign with this key, now or when the signature is there; and those of
@@ -27,21 +28,21 @@ interface Options {
   readonly publicJwk: Jwk;
   readonly issuer: string;
   /** @throws SignerError `ERR_SIGNER_STALE` */
-  readonly checkMaySign: (kid: string) => void;
+  readonly check: () => void;
   readonly clock: Clock;
 }
 
-export function signingKey({ active, publicJwk, issuer, checkMaySign, clock }: Options): SigningKey {
+export function signingKey({ active, publicJwk, issuer, check, clock }: Options): SigningKey {
   const { kid } = active;
   return Object.freeze({
     kid,
     alg: "ES256",
     publicJwk,
     async sign(input, options) {
-      checkMaySign(kid);
+      check();
       const signature = await signInput(active, issuer, input, options, clock.now());
       // A token without times of its own would count from now, and the signer may have taken longer than the key was anybody's to use.
-      checkMaySign(kid);
+      check();
       return signature;
     },
   } satisfies SigningKey);

@@ -2,11 +2,10 @@ import { ConfigError, StoreError } from "../../base/errors.ts";
 import { type Rules, boolean, checkOptions, oneOf, text } from "../../base/options.ts";
 import type { Change } from "../rules/advance.ts";
 import type { Command, NewKey } from "../rules/commands.ts";
-import { activeKey, announcedKey, uriOf } from "../rules/records.ts";
-import type { KeyRecord, KeyUse } from "../store/store.ts";
+import { type KeyRecord, type KeyUse, activeKey, announcedKey, uriOf } from "../rules/records.ts";
 import type { ForceOptions, KeyManager, RotateOptions } from "./types.ts";
 
-interface Parts {
+interface CommandsOptions {
   /** Looks at the store, where others may have changed the keys. */
   readonly look: () => Promise<void>;
   readonly execute: (command: Command) => Promise<Change>;
@@ -31,7 +30,7 @@ export function createCommands({
   makeKey,
   records,
   discard,
-}: Parts): Pick<KeyManager, "rotate" | "activate" | "retire" | "remove" | "revoke"> {
+}: CommandsOptions): Pick<KeyManager, "rotate" | "activate" | "retire" | "remove" | "revoke"> {
   const early =
     (type: "activate" | "retire" | "remove") =>
     async (kid: string, options: ForceOptions = {}): Promise<Change> => {

@@ -31,7 +31,14 @@ export function isAwaited(document: StoreDocument, name: string): boolean {
 }
 
 /** Notes in the store the revision that was read back from a copy. */
-export function writtenCopy(document: StoreDocument, name: string, revision: number, now: number): readonly CopyRecord[] {
+export function writtenCopy(
+  document: StoreDocument,
+  name: string,
+  revision: number,
+  now: number,
+): readonly CopyRecord[] {
   const known = entryOf(document, name)?.revision ?? 0;
-  return isAwaited(document, name) && revision > known ? withCopy(document, { name, revision, at: now }) : document.copies;
+  return isAwaited(document, name) && revision > known
+    ? withCopy(document, { name, revision, at: now })
+    : document.copies;
 }

@@ -82,7 +82,8 @@ export function createFreshness({ inUse, seen, signs, clock, signal, emit }: Fre
         const error = faultOf(confirmed);
         if (error !== undefined) throw error;
         const isPublished = inUse.records.some((record) => record.kid === kid && isLive(record));
-        if (!isPublished) throw stale(`kid ${JSON.stringify(kid)} was revoked or removed; take the key anew for each request`);
+        if (!isPublished)
+          throw stale(`kid ${JSON.stringify(kid)} was revoked or removed; take the key anew for each request`);
       };
     },
   };

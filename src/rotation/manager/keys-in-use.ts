@@ -1,7 +1,7 @@
 import type { Instant } from "../../base/clock.ts";
 import { asJwksdError } from "../../base/errors.ts";
 import type { StoredEvent, StoreDocument } from "../custody/document.ts";
-import { type KeyRecord, type LiveRecord, activeKey, isLive, isRotating } from "../rules/records.ts";
+import { type KeyEvent, type KeyRecord, type LiveRecord, activeKey, isLive, isRotating } from "../rules/records.ts";
 import type { Keyring } from "./keyring.ts";
 import type { OpenKeys } from "./private-keys.ts";
 import type { Changed } from "./store-access.ts";
@@ -85,10 +85,11 @@ export function createKeysInUse({ keyring, subscribers, signs, emit }: KeysInUse
   /** Tells of the commits since the last time, whoever made them. Keys that were there before this process started are no change. */
   function emitChange(before: StoreDocument | undefined, { document, events: own }: Changed): void {
     const seen = before?.events.at(-1)?.number ?? 0;
-    const events = before === undefined ? own : document.events.filter(({ number }) => number > seen);
+    const events =
+      before === undefined ? own : document.events.filter(({ number }) => number > seen).map(withoutNumber);
     if (events.length === 0) return;
     const by = own.length > 0 ? "this" : "another";
-    emit({ type: "changed", by, records: document.records.map(withoutPrivateHalf), events: events.map(withoutNumber) });
+    emit({ type: "changed", by, records: document.records.map(withoutPrivateHalf), events });
   }
 
   return {
@@ -133,6 +134,6 @@ function withoutPrivateHalf(record: KeyRecord): PublicRecord {
   return rest;
 }
 
-function withoutNumber({ number: _, ...event }: StoredEvent) {
+function withoutNumber({ number: _, ...event }: StoredEvent): KeyEvent {
   return event;
 }

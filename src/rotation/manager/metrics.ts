@@ -33,10 +33,7 @@ export function managerMetrics(state: ManagerState): Metric[] {
       ["jwksd_key_unusable", "1 for a key that cannot sign or cannot be opened, with the error code."],
       Object.entries({ ...heldBack, ...unopened }).map(([kid, { code }]) => ({ labels: { kid, code }, value: 1 })),
     ),
-    gauge(
-      ["jwksd_ready", "Whether this process may publish and sign (1), or is stale (0)."],
-      plain(state.isReady),
-    ),
+    gauge(["jwksd_ready", "Whether this process may publish and sign (1), or is stale (0)."], plain(state.isReady)),
     gauge(
       ["jwksd_stale_in_seconds", "How long this process may go on without reaching its store."],
       plain(Math.floor(state.staleInMs / 1000)),

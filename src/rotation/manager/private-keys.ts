@@ -10,7 +10,14 @@ import { guardSigner } from "../../keys/signer/guard.ts";
 import { localSigner } from "../../keys/signer/local.ts";
 import type { ExternalSigner, Signer } from "../../keys/signer/signer.ts";
 import type { Keysets } from "../../library/provider/managed-keys.ts";
-import { type ExternalKey, type KeyRecord, type LiveRecord, liveRecords, publishedKeys, uriOf } from "../rules/records.ts";
+import {
+  type ExternalKey,
+  type KeyRecord,
+  type LiveRecord,
+  liveRecords,
+  publishedKeys,
+  uriOf,
+} from "../rules/records.ts";
 import { mismatch, privateJwkOf } from "../custody/private-half.ts";
 import type { Wrapping } from "../custody/wrapping.ts";
 

@@ -141,9 +141,7 @@ export function createRounds(options: RoundsOptions): Rounds {
   /** After a failure to make the next key, only the next attempt shows whether making keys works again. */
   function isMakingNext(): boolean {
     const { records } = inUse;
-    return (
-      activeKey(records, "sig")?.nextMadeBy?.process === process.id && announcedKey(records, "sig") === undefined
-    );
+    return activeKey(records, "sig")?.nextMadeBy?.process === process.id && announcedKey(records, "sig") === undefined;
   }
 
   async function onFailure(error: unknown, retryInMs: number): Promise<void> {

@@ -223,7 +223,9 @@ function checkIsLater(found: StoreDocument, seen: StoreDocument): void {
   const commit = seen.commits.at(-1);
   if (commit === undefined || found.commits.includes(commit)) return;
   if (found.revision <= seen.revision) {
-    throw older(`the store is at revision ${found.revision}, and was at ${seen.revision}: it is empty, or an older copy`);
+    throw older(
+      `the store is at revision ${found.revision}, and was at ${seen.revision}: it is empty, or an older copy`,
+    );
   }
   // After so many commits nobody can tell by their ids.
   if (found.revision < seen.revision + found.commits.length) {

@@ -4,35 +4,40 @@ import type { Keyset } from "../../keys/keyset/keyset.ts";
 import type { ManagedKeys } from "../../library/provider/managed-keys.ts";
 import { createPayloadProvider } from "../../library/provider/provider.ts";
 import type { PayloadProvider } from "../../library/provider/types.ts";
-import { publishedKeys } from "../../rotation/rules/records.ts";
-import type { KeyRecord } from "../../rotation/store/store.ts";
+import { type KeyRecord, type LiveRecord, publishedKeys } from "../../rotation/rules/records.ts";
 
 /** What sockets sign with. */
 export interface Signing extends Pick<PayloadProvider, "sign" | "signPayload"> {
   /** @throws SignerError `ERR_SIGNER_STALE` where nothing may be signed now */
   checkMaySign(this: void): void;
   /** Records of the signing keys that are published, the active one first. */
-  published(this: void): readonly KeyRecord[];
+  published(this: void): readonly LiveRecord[];
   /** When they were taken from the store, in epoch milliseconds. */
   takenAt(this: void): number;
 }
 
 /** What sockets need of a key manager. */
-export interface SignedFor extends Pick<ManagedKeys, "keysets" | "maxTokenLifetimeSeconds" | "checkMaySign"> {
+export interface SignedFor extends Pick<ManagedKeys, "keysets" | "maxTokenLifetimeSeconds" | "permit" | "endOf"> {
   readonly records: readonly KeyRecord[];
 }
 
 /** Signs with the keys of a manager, through a provider. `update` gives it each keyset once that is published. */
 export async function createSigning(issuer: string, manager: SignedFor, clock: Clock) {
-  const { maxTokenLifetimeSeconds, keysets } = manager;
-  const { keyset } = keysets;
-  const checkMaySign = (kid: string): void => manager.checkMaySign(kid);
+  const { keyset } = manager.keysets;
   const provider = await createPayloadProvider({
-    issuer,
-    keyset,
+    keys: {
+      issuer,
+      keysets: { keyset, encryptionKeyset: [] },
+      isRotating: false,
+      get maxTokenLifetimeSeconds() {
+        return manager.maxTokenLifetimeSeconds;
+      },
+      permit: (kid) => manager.permit(kid),
+      endOf: (kid) => manager.endOf(kid),
+      // The keys are updated once they are published.
+      subscribe: async () => {},
+    },
     discovery: false,
-    maxTokenLifetimeSeconds,
-    checkMaySign,
     clock,
   });
   let activeKid = keyset[0]?.kid ?? "";
@@ -40,7 +45,7 @@ export async function createSigning(issuer: string, manager: SignedFor, clock: C
   return {
     sign: provider.sign,
     signPayload: provider.signPayload,
-    checkMaySign: () => checkMaySign(activeKid),
+    checkMaySign: () => manager.permit(activeKid)(),
     published: () => publishedKeys(manager.records, "sig"),
     takenAt: () => takenAt,
     async update(keyset: Keyset): Promise<void> {
