@@ -1,4 +1,5 @@
 import { jsonOf } from "../../base/json.ts";
+import type { StoreDocument } from "../custody/document.ts";
 
 /** What a living process says of itself. Anybody who can write the store can write a line, so it decides nothing. */
 export interface ProcessLine {
@@ -10,6 +11,8 @@ export interface ProcessLine {
   readonly version?: string | undefined;
   /** The newest revision that it publishes everywhere; 0 before its first. */
   readonly revision: number;
+  /** The id of the commit that made that revision: a store that was put back counts the same numbers again. */
+  readonly commit?: string | undefined;
   /** The kid with which it signs; missing where it signs with none. */
   readonly kid?: string | undefined;
   /** Whether it signs while it may. */
@@ -33,8 +36,8 @@ export function readLines(texts: ReadonlyMap<string, string>): ProcessLine[] {
 
 function isLine(line: Partial<ProcessLine> | null | undefined): line is ProcessLine {
   if (typeof line !== "object" || line === null) return false;
-  const { name, revision, kid = "", version = "", signs, wrappingKeys, at } = line;
-  const texts: readonly unknown[] = [name, kid, version];
+  const { name, revision, kid = "", version = "", commit = "", signs, wrappingKeys, at } = line;
+  const texts: readonly unknown[] = [name, kid, version, commit];
   return (
     texts.every((text) => typeof text === "string") &&
     typeof signs === "boolean" &&
@@ -47,4 +50,17 @@ function isLine(line: Partial<ProcessLine> | null | undefined): line is ProcessL
 /** The processes that may serve or sign now: whoever says nothing for `maxStaleSeconds` does neither. */
 export function livingLines(lines: readonly ProcessLine[], now: number, maxStaleSeconds: number): ProcessLine[] {
   return lines.filter(({ at }) => now - at < maxStaleSeconds * 1000);
+}
+
+/**
+ * By how many revisions a process is behind the store; `undefined` where the store no longer has what the process publishes, because an older
+ * copy was restored. Such a process refuses the store.
+ */
+export function revisionsBehind(
+  { revision, commit }: ProcessLine,
+  document: Pick<StoreDocument, "revision" | "commits">,
+): number | undefined {
+  const behind = document.revision - revision;
+  const isKnown = commit === undefined || document.commits.includes(commit) || behind >= document.commits.length;
+  return isKnown && behind >= 0 ? behind : undefined;
 }

@@ -49,10 +49,12 @@ export function createWord({ custody, access, inUse, process, signs, clock, stor
     const { document, keys, confirmed } = inUse.state;
     const active = activeKey(inUse.records, "sig");
     const isSigning = signs && active !== undefined && keys.signers.has(active.kid);
+    // A subscriber may publish older keys.
+    const published = confirmed === undefined ? undefined : document;
     return {
       ...process,
-      // A subscriber may publish older keys.
-      revision: confirmed === undefined ? 0 : (document?.revision ?? 0),
+      revision: published?.revision ?? 0,
+      commit: published?.commits.at(-1),
       kid: isSigning ? active.kid : undefined,
       signs,
       wrappingKeys: custody.wrappingKeys,
