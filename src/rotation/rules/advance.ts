@@ -20,6 +20,8 @@ import { type CopyRecord, type Wait, beginWaits, endOfWait, waitOf, withWaitSinc
 export interface Change {
   readonly records: readonly KeyRecord[];
   readonly events: readonly KeyEvent[];
+  /** Missing where the policy stays. */
+  readonly policy?: RotationPolicy;
 }
 
 /** By which rules a step is judged, and when. */

@@ -1,7 +1,13 @@
 import { ConfigError, StateError } from "../../base/errors.ts";
 import { type At, type Change, activate as activateKey, end, replace, restartWaits } from "./advance.ts";
 import { timeText } from "./format.ts";
-import { type RotationPolicy, announceForMs } from "./policy.ts";
+import {
+  type RotationPolicy,
+  type RotationPolicyOptions,
+  announceForMs,
+  policyNames,
+  rotationPolicy,
+} from "./policy.ts";
 import { earliestEndOfWait, endOfWait } from "./waits.ts";
 import {
   type KeyRecord,
@@ -28,6 +34,7 @@ export type NewKey = Pick<LiveRecord, "kid" | "use" | "alg" | "thumbprint" | "pu
  * - `revoke`: a key goes for good, at once; in the place of the active one comes the announced one, else `replacement`
  * - `rotate`: announces `key`; with `now`, the announced key or else `key` signs at once
  * - `import`: takes over a key that was published and used elsewhere
+ * - `policy`: keys rotate by these settings from now on; for keys under way, the longest waits of all policies count
  */
 export type Command =
   | { readonly type: "announce"; readonly key: NewKey }
@@ -44,11 +51,13 @@ export type Command =
       readonly key: NewKey;
       readonly state: "announced" | "active" | "retiring";
       readonly force?: boolean | undefined;
-    };
+    }
+  | { readonly type: "policy"; readonly policy: RotationPolicyOptions };
 
 /**
  * Does what a command asks for, or refuses it and changes nothing.
  *
+ * @throws ConfigError `ERR_POLICY_INVALID`
  * @throws StateError `ERR_KID_USED`, `ERR_KID_UNMANAGED`, `ERR_TRANSITION`, `ERR_TOO_EARLY` (`allowedAt` says when it is allowed)
  */
 export function applyCommand(records: readonly KeyRecord[], command: Command, at: At): Change {
@@ -74,6 +83,8 @@ function apply(change: Change, command: Command, at: At): Change {
       return rotate(change, command, at);
     case "import":
       return importKey(change, command, at);
+    case "policy":
+      return changePolicy(change, command.policy, at);
     default:
       throw new ConfigError("ERR_OPTION_INVALID", `there is no command ${JSON.stringify((command as Command).type)}`);
   }
@@ -199,6 +210,15 @@ function importKey(
   const record = announcedRecord(key, now);
   const added = add(change, record, now, "an operator imported it", "imported");
   return unannounced(added, record, now, "it was imported as the active key");
+}
+
+/** @param given replaces what the policy says of these settings */
+function changePolicy(change: Change, given: RotationPolicyOptions, { policy: before, now }: At): Change {
+  const policy = rotationPolicy({ ...before, ...given });
+  const changed = policyNames.filter((name) => policy[name] !== before[name]);
+  if (changed.length === 0) return change;
+  const reason = changed.map((name) => `${name} ${before[name]} -> ${policy[name]}`).join(", ");
+  return { ...change, policy, events: [...change.events, { at: now, type: "policy", reason }] };
 }
 
 /** Makes a key active that caches may not know. */
