@@ -112,7 +112,14 @@ export const rooms: Readonly<Record<string, Room>> = {
     packages: ["node:"],
   },
   "service/admin": {
-    rooms: ["library/http", "rotation/manager", "rotation/rules", "rotation/store", "service/config", "service/listen"],
+    rooms: [
+      "library/http",
+      "rotation/manager",
+      "rotation/rules",
+      "rotation/custody",
+      "service/config",
+      "service/listen",
+    ],
     packages: ["node:", "prom-client"],
   },
   "service/admin/page": { rooms: ["library/http", "rotation/rules", "service/admin"], packages: ["node:"] },

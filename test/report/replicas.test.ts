@@ -1,123 +1,165 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
-import { type ReplicasAt, lateText, publishesText, waitsOf } from "../../src/service/admin/replicas.ts";
-import { rotationPolicy } from "../../src/rotation/rules/policy.ts";
-import type { KeyRecord, Lease } from "../../src/rotation/store/store.ts";
-import { day, hour, lease, record, second, start, waiting } from "../rotation/key-records.ts";
+import {
+  type StoreView,
+  copyStatus,
+  hasFollowed,
+  lateText,
+  publishesText,
+  replicaStatus,
+  waitsOf,
+} from "../../src/service/admin/replicas.ts";
+import type { ProcessLine } from "../../src/rotation/manager/presence.ts";
+import type { KeyRecord } from "../../src/rotation/rules/records.ts";
+import type { CopyRecord } from "../../src/rotation/rules/waits.ts";
+import { day, hour, record, second, start, tombstone, waiting } from "../rotation/key-records.ts";
+import { processLine, storeDocument } from "../support/store-view.ts";
 
-const policy = rotationPolicy();
 const active = record("a", "active", { announcedAt: start - day, activatedAt: start - day });
-const announced = waiting(record("b", "announced", { announcedAt: start }));
-const retiring = { announcedAt: start - day, activatedAt: start - day, retiredAt: start } as const;
+const announced = waiting(record("b", "announced", { announcedAt: start, stateRevision: 5 }));
+const retiring = { announcedAt: start - day, activatedAt: start - day, retiredAt: start, stateRevision: 5 } as const;
 
-function at(leases: readonly Lease[], now = start): ReplicasAt {
-  return { revision: 5, leases, now };
+function view(
+  records: readonly KeyRecord[],
+  processes: readonly ProcessLine[],
+  copies: readonly CopyRecord[] = [],
+): StoreView {
+  return { document: storeDocument(records, { copies }), processes, now: start };
 }
 
-function texts(records: readonly KeyRecord[], replicas: ReplicasAt): string[] {
-  return waitsOf(records, policy, replicas).map(({ text }) => text);
-}
+const copy = (name: string, revision = 4): CopyRecord => ({ name, revision, at: start - 2 * hour });
 
 describe("what steps wait for", () => {
-  const behind = lease("r1", { publishes: 4, until: start + hour - 40 * second });
-  const newest = lease("r2", { publishes: 5 });
-  const rows: readonly { readonly name: string; readonly records: KeyRecord[]; leases: Lease[]; says: string[] }[] = [
-    {
-      name: "nothing, once the wait has begun",
-      records: [active, record("b", "announced", { announcedAt: start })],
-      leases: [behind],
-      says: [],
-    },
-    {
-      name: "a replica that does not publish an announced key",
-      records: [active, announced],
-      leases: [behind, newest],
-      says: [
-        'Signing key "b" becomes active 1 d after every replica publishes it. This wait has not begun. It waits for replica "r1", last seen 40 s ago, at most until 2026-11-20 12:59:20 UTC.',
-      ],
-    },
-    {
-      name: "nobody, until a manager sees it",
-      records: [active, announced],
-      leases: [newest],
-      says: [
-        'Signing key "b" becomes active 1 d after every replica publishes it. All of them have followed, so this wait begins in a moment.',
-      ],
-    },
-    {
-      name: "a replica",
-      records: [active, announced],
-      leases: [],
-      says: [
-        'Signing key "b" becomes active 1 d after every replica publishes it. No replica runs, so this wait has not begun; jwksd serve is one.',
-      ],
-    },
-    {
-      name: "a replica that may sign with a retiring key: in its drain if it has followed, else because it lags",
-      records: [active, waiting(record("old", "retiring", retiring))],
-      leases: [
-        behind,
-        lease("r2", { publishes: 4, signsWith: ["old"] }),
-        lease("r3", { publishes: 5, signsWith: ["a", "old"] }),
-      ],
-      says: [
-        'Signing key "old" is removed 1 h 10 min after the last replica stops signing with it. This wait has not begun. It waits for replica "r2", last seen 0 s ago, at most until 2026-11-20 13:00:00 UTC; replica "r3", last seen 0 s ago, which lets requests end that began with the key (30 s), at most until 2026-11-20 13:00:00 UTC.',
-      ],
-    },
-    {
-      name: "a replica that publishes a retiring encryption key",
-      records: [active, waiting(record("old", "retiring", { ...retiring, use: "enc" }))],
-      leases: [behind, newest],
-      says: [
-        'Encryption key "old" is removed 5 h 10 min after the last replica stops publishing it. This wait has not begun. It waits for replica "r1", last seen 40 s ago, at most until 2026-11-20 12:59:20 UTC.',
-      ],
-    },
-  ];
-  for (const { name, records, leases, says } of rows) {
-    test(name, () => assert.deepEqual(texts(records, at(leases)), says));
-  }
-
-  test("of many, a few are named", () => {
-    const [text = ""] = texts([active, announced], at(Array.from({ length: 1_000 }, (_, index) => lease(`r${index}`))));
-    assert.match(text, /It waits for replica "r0".*; replica "r4", [^;]*; 995 more\.$/);
-  });
-
-  test("a name cannot do anything to a terminal", () => {
-    const [text = ""] = texts([active, announced], at([lease("r", { name: "\u{1b}[2J\u202e" })]));
-    assert.ok(text.includes('"\\u{1b}[2J\\u{202e}"'), text);
-  });
-});
-
-test("what a replica publishes", () => {
-  const said = [5, 4, 3, 0, 6].map((publishes) => publishesText(lease("r", { publishes }), at([])));
-  const ahead = "revision 6, which the store no longer has";
-  assert.deepEqual(said, ["the newest", "1 revision behind", "2 revisions behind", "nothing yet", ahead]);
-});
-
-test("a longer lease than one's own was not renewed in the future", () => {
-  const replicas = at([lease("r", { until: start + 2 * hour })]);
-  assert.match(
-    texts([active, announced], replicas)[0] ?? "",
-    /last seen 0 s ago, at most until 2026-11-20 14:00:00 UTC/,
-  );
-});
-
-describe("what it means that a replica is late", () => {
-  const kept = 'Replica "r", last seen 0 s ago, may serve the previous keys';
-  const until = "until 2026-11-20 13:00:00 UTC at most.";
-  const revoked = record("old", "revoked", { ...retiring, endedAt: start });
-  for (const [signsWith, records, says] of [
-    [[], [active], `${kept}, ${until}`],
-    [["a"], [active], `${kept}, ${until}`],
-    [["old"], [active, record("old", "retiring", retiring)], `${kept}, and sign with "old", ${until}`],
+  const becomes = 'Signing key "b" becomes active after it was published for 1 d. This wait has not begun.';
+  const rows: readonly { name: string; records: KeyRecord[]; copies?: CopyRecord[]; runs?: boolean; says: string[] }[] =
     [
-      ["old"],
-      [active, revoked],
-      `${kept}, and sign with "old", ${until} Verifiers with the new set refuse such tokens.`,
-    ],
-  ] as const) {
-    test(`signs with ${signsWith.join() || "nothing"}, of ${records.map(({ state }) => state).join()}`, () => {
-      assert.equal(lateText(lease("r", { signsWith }), records, at([])), says);
+      {
+        name: "nothing, once the wait has begun",
+        records: [active, record("b", "announced", { announcedAt: start, stateRevision: 5 })],
+        copies: [copy("web")],
+        says: [],
+      },
+      {
+        name: "a copy that lacks an announced key",
+        records: [active, announced],
+        copies: [copy("web"), copy("cdn", 5)],
+        says: [
+          `${becomes} Copy "web" lacks the step: write it with jwksd publish; if nobody reads it, use jwksd replicas end.`,
+        ],
+      },
+      {
+        name: "several copies that have a key which was replaced",
+        records: [active, waiting(record("old", "retiring", { ...retiring, use: "enc" }))],
+        copies: [copy("web"), copy("cdn")],
+        says: [
+          'Encryption key "old" is removed after it was replaced, and kept for 6 h 10 min. This wait has not begun. Copies "web", "cdn" lack the step: write them with jwksd publish; if nobody reads them, use jwksd replicas end.',
+        ],
+      },
+      {
+        name: "a read that sees the step",
+        records: [active, announced],
+        says: [`${becomes} It begins with the next read of the store, in a moment.`],
+      },
+      {
+        name: "a process",
+        records: [active, announced],
+        runs: false,
+        says: [`${becomes} It begins when a process reads the store. No process is listed; jwksd serve is one.`],
+      },
+    ];
+  for (const { name, records, copies = [], runs = true, says } of rows) {
+    test(name, () => {
+      const texts = waitsOf(view(records, runs ? [processLine("r")] : [], copies)).map(({ text }) => text);
+      assert.deepEqual(texts, says);
     });
   }
+
+  test("of many, a few are named, and a name cannot do anything to a terminal", () => {
+    const copies = Array.from({ length: 1_000 }, (_, index) => copy(`\u{1b}[2J\u202e${index}`));
+    const [{ text = "" } = {}] = waitsOf(view([active, announced], [], copies));
+    assert.match(text, /Copies "\\u\{1b\}\[2J\\u\{202e\}0", .*4", 995 more lack/);
+  });
+
+  test("a copy says whether it lacks a step", () => {
+    const at = view([active, announced], []);
+    assert.deepEqual(
+      [copy("web"), copy("cdn", 5)].map((one) => copyStatus(one, at).isBehind),
+      [true, false],
+    );
+  });
+});
+
+describe("a process, by its line", () => {
+  const rows: readonly (readonly [told: Partial<ProcessLine>, publishes: string, follows: boolean])[] = [
+    [{}, "the newest", true],
+    [{ revision: 4 }, "1 revision behind", false],
+    [{ revision: 3 }, "2 revisions behind", false],
+    [{ revision: 0, commit: undefined }, "nothing yet", false],
+    [{ revision: 6 }, "revision 6, which the store no longer has", false],
+    // The store was put back, and counts again.
+    [{ commit: "other" }, "revision 5, which the store no longer has", false],
+  ];
+  test("what it publishes, and whether it follows revision 5", () => {
+    const said = rows.map(([told]) => {
+      const line = processLine("r", told);
+      const at = view([active], [line]);
+      return [publishesText(replicaStatus(line, at)), hasFollowed(line, 5, at)];
+    });
+    assert.deepEqual(
+      said,
+      rows.map(([, publishes, follows]) => [publishes, follows]),
+    );
+  });
+
+  test("whether it signs, and until when without another word; a word is not of the future", () => {
+    const said = [
+      processLine("r", { at: start - 40 * second }),
+      processLine("r", { kid: undefined, at: start + day }),
+      processLine("r", { kid: undefined, signs: false }),
+    ].map((line) => {
+      const { signing, lastWordAt, staleAt } = replicaStatus(line, view([active], []));
+      return [signing, (lastWordAt - start) / second, (staleAt - start) / second];
+    });
+    assert.deepEqual(said, [
+      ["signs", -40, 3_560],
+      ["not now", 0, 3_600],
+      ["publishes only", 0, 3_600],
+    ]);
+  });
+});
+
+describe("what it means that a process is late", () => {
+  const who = 'Replica "r", last word 40 s ago,';
+  const until = "until 2026-11-20 12:59:20 UTC at most.";
+  const old = record("old", "retiring", retiring);
+  const rows: readonly (readonly [told: Partial<ProcessLine>, records: readonly KeyRecord[], says: string])[] = [
+    [{ kid: undefined }, [active], `${who} may publish the previous keys, ${until}`],
+    [{}, [active], `${who} may publish the previous keys, ${until}`],
+    [{ kid: "old" }, [active, old], `${who} may publish the previous keys, and sign with "old", ${until}`],
+    [
+      { kid: "old" },
+      [active, tombstone("old", "revoked")],
+      `${who} may publish the previous keys, and sign with "old", ${until} Verifiers with the new set refuse such tokens.`,
+    ],
+    [
+      { revision: 0, commit: undefined },
+      [active],
+      `${who} has just started. It is not ready, and publishes nothing yet.`,
+    ],
+    [
+      { revision: 6 },
+      [active],
+      `${who} publishes revision 6, which the store no longer has. It refuses an older copy of its store until it is restarted.`,
+    ],
+  ];
+  test("until when it may go on with what", () => {
+    const said = rows.map(([told, records]) => {
+      const line = processLine("r", { revision: 4, at: start - 40 * second, ...told });
+      return lateText(line, view(records, [line]));
+    });
+    assert.deepEqual(
+      said,
+      rows.map(([, , says]) => says),
+    );
+  });
 });

@@ -39,7 +39,7 @@ const duration = (name: keyof RotationPolicy, help: string, more: string) => ({
     wholeNumber(0, 1_000_000_000),
     "<n>",
     help,
-    `${more} Without it, a command goes by the replica that joined the store last.`,
+    `${more} serve writes it into an empty store. Later, jwksd policy changes it there, for all processes.`,
   ),
   preset: policyDefaults[name],
 });
@@ -89,7 +89,7 @@ export const settingDefinitions = {
     wholeNumber(0, 1_000_000_000),
     "<n>",
     "oldest saved set to publish without a store",
-    "Age of the oldest saved set that a start publishes while the store is down; 0 for none. Default, which follows from --announce-for-seconds: 85800.",
+    "Age of the oldest saved set that a start publishes while the store is down; 0 for none. Default, which follows from the policy of the store: 82200.",
   ),
   signSocket: optional(
     socketPath,
@@ -229,7 +229,11 @@ export const settingDefinitions = {
     "how late caches may be",
     "How much longer than Cache-Control allows caches may keep a copy.",
   ),
-  leaseSeconds: duration("leaseSeconds", "wait for a silent replica", "How long the others rely on a silent replica."),
+  maxStaleSeconds: duration(
+    "maxStaleSeconds",
+    "how long to sign without the store",
+    "How long a process signs and is ready after its last word with the store. Each wait of a rotation counts it.",
+  ),
 
   logLevel: {
     rule: oneOf("debug", "info", "warn", "error", "silent"),

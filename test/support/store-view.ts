@@ -1,0 +1,36 @@
+import type { StoreDocument } from "../../src/rotation/custody/document.ts";
+import type { ProcessLine } from "../../src/rotation/manager/presence.ts";
+import { rotationPolicy } from "../../src/rotation/rules/policy.ts";
+import type { KeyRecord } from "../../src/rotation/rules/records.ts";
+import { start } from "../rotation/key-records.ts";
+
+/** The document of a store at revision 5. */
+export function storeDocument(records: readonly KeyRecord[], more: Partial<StoreDocument> = {}): StoreDocument {
+  return {
+    format: 1,
+    revision: 5,
+    owner: { issuer: "https://login.example.com", isChosen: true },
+    policy: rotationPolicy(),
+    records,
+    copies: [],
+    events: [],
+    commits: ["c4", "c5"],
+    ...more,
+  };
+}
+
+/** The line of a process that signs with "a", and has followed. */
+export function processLine(id: string, told: Partial<ProcessLine> = {}): ProcessLine {
+  const { revision = 5 } = told;
+  return {
+    id,
+    name: id,
+    revision,
+    commit: `c${revision}`,
+    kid: "a",
+    signs: true,
+    wrappingKeys: ["w"],
+    at: start,
+    ...told,
+  };
+}
