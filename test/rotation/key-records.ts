@@ -1,5 +1,5 @@
 import type { NewKey } from "../../src/rotation/rules/commands.ts";
-import type { KeyRecord, KeyUse, Lease } from "../../src/rotation/store/store.ts";
+import type { KeyRecord, KeyUse, LiveRecord, Tombstone } from "../../src/rotation/rules/records.ts";
 
 export const second = 1_000;
 export const hour = 3_600 * second;
@@ -15,6 +15,7 @@ export function newKey(kid: string, use: KeyUse = "sig"): NewKey {
     kid,
     use,
     alg: use === "sig" ? "ES256" : "ECDH-ES",
+    thumbprint: `thumbprint of ${kid}`,
     publicJwk: { kty: "EC", crv: "P-256", x: `x of ${kid}`, y: `y of ${kid}` },
     privateHalf: { jwe: `wrapped ${kid}` },
   };
@@ -23,27 +24,24 @@ export function newKey(kid: string, use: KeyUse = "sig"): NewKey {
 /** Records as a table has them: the times that are given, what every record has, and a wait that began with the state. */
 export function record(
   kid: string,
-  state: KeyRecord["state"],
-  times: Pick<KeyRecord, "announcedAt"> & Partial<KeyRecord>,
-): KeyRecord {
-  const { privateHalf, ...rest } = newKey(kid, times.use);
-  const isLive = state !== "removed" && state !== "revoked";
+  state: LiveRecord["state"],
+  times: Pick<LiveRecord, "announcedAt"> & Partial<LiveRecord>,
+): LiveRecord {
   const wait = {
     ...(state === "announced" && { publishedAt: times.announcedAt }),
-    ...(state === "retiring" && { unusedAt: times.retiredAt }),
+    ...(state === "retiring" && times.retiredAt !== undefined && { replacedAt: times.retiredAt }),
   };
-  return frozen({ ...rest, ...(isLive && { privateHalf }), state, ...wait, ...times });
+  return frozen({ ...newKey(kid, times.use), state, ...wait, ...times });
 }
 
 /** The record before its wait has begun. */
-export function waiting(record: KeyRecord): KeyRecord {
-  const { publishedAt: _, unusedAt: _unused, ...rest } = record;
+export function waiting(record: LiveRecord): LiveRecord {
+  const { publishedAt: _, replacedAt: _replaced, ...rest } = record;
   return frozen(rest);
 }
 
-/** The lease of a replica that has told nothing else yet. */
-export function lease(id: string, told: Partial<Lease> = {}): Lease {
-  return frozen({ id, name: id, publishes: 0, signsWith: [], serial: 0, forMs: hour, until: start + hour, ...told });
+export function tombstone(kid: string, state: Tombstone["state"], more: Partial<Tombstone> = {}): Tombstone {
+  return frozen({ kid, use: "sig", state, thumbprint: `thumbprint of ${kid}`, endedAt: start - day, ...more });
 }
 
 /** Frozen to the ground: whoever changes it throws. */

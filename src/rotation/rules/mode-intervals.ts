@@ -1,5 +1,6 @@
 import { type RotationPolicy, cachedForSeconds } from "./policy.ts";
 import { type KeyRecord, type LiveRecord, liveRecords } from "./records.ts";
+import { longestStale } from "./waits.ts";
 
 /** From `from` until just before `to`, in epoch milliseconds; without `to`, it has not ended. */
 export interface Interval {
@@ -61,7 +62,8 @@ export function cachedSeconds(records: readonly KeyRecord[], at: number, policy:
  *
  * @param records before the revocation
  */
-export function trustedUntil(records: readonly KeyRecord[], now: number, policy: RotationPolicy): number {
+export function trustedUntil(records: readonly KeyRecord[], now: number, given: RotationPolicy): number {
+  const policy = longestStale(records, given);
   return now + (policy.maxStaleSeconds + cachedSeconds(records, now, policy)) * 1000;
 }
 

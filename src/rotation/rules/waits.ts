@@ -77,13 +77,15 @@ export function beginWaits(
   });
 }
 
-/**
- * Notes on each live key the longest bounds of all policies of its life. A process may still go by an earlier policy, for as long as the
- * `maxStaleSeconds` of that one.
- */
-export function noteBounds(records: readonly KeyRecord[], policy: RotationPolicy): readonly KeyRecord[] {
+/** The policy, with the longest `maxStaleSeconds` of all policies in the life of any key: a process may still go by an earlier one. */
+export function longestStale(records: readonly KeyRecord[], policy: RotationPolicy): RotationPolicy {
   const noted = liveRecords(records).map(({ maxStaleSeconds = 0 }) => maxStaleSeconds);
-  const longest = { ...policy, maxStaleSeconds: Math.max(policy.maxStaleSeconds, ...noted) };
+  return { ...policy, maxStaleSeconds: Math.max(policy.maxStaleSeconds, ...noted) };
+}
+
+/** Notes on each live key the longest bounds of all policies of its life. */
+export function noteBounds(records: readonly KeyRecord[], policy: RotationPolicy): readonly KeyRecord[] {
+  const longest = longestStale(records, policy);
   return mapLive(records, (record) => {
     const { state, use, announceForSeconds = 0, retireForSeconds = 0, maxStaleSeconds = 0 } = record;
     const announce = Math.max(announceForSeconds, policy.announceForSeconds, leastAnnouncementSeconds(longest));
