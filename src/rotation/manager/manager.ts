@@ -21,7 +21,7 @@ import { checkManagerOptions } from "./options.ts";
 import { type ProcessLine, livingLines, readLines } from "./presence.ts";
 import { keysetsOf } from "./private-keys.ts";
 import { createRounds } from "./rounds.ts";
-import { createStoreAccess, storeNow } from "./store-access.ts";
+import { clockAheadMs, createStoreAccess, storeNow } from "./store-access.ts";
 import { createSubscribers } from "./subscribers.ts";
 import type { KeyManager, KeyManagerOptions, ManagerEvent } from "./types.ts";
 import type { StoreDocument } from "../custody/document.ts";
@@ -67,6 +67,8 @@ export interface ServiceManager extends KeyManager {
   readonly document: StoreDocument;
   /** Whether all subscribers have taken the newest keys that this process knows; of a copy, whether the store knows that, too. */
   readonly isPublished: boolean;
+  /** How far the clock of the store is ahead of that of this machine, in milliseconds. */
+  readonly clockAheadMs: number;
   /** Reads the store, and does what is due. @throws as a round does */
   look(): Promise<void>;
   /** The processes that may serve or sign now, by their lines in the store. @throws StoreError */
@@ -89,7 +91,9 @@ export async function manageKeys(custody: Custody, options: ManageOptions): Prom
     notify(onEvent, event);
   };
   const { onCall } = health;
-  const access = createStoreAccess(custody, { policy: rotationPolicy(options.policy), clock, signal, onCall });
+  const onRevision = (revision: number): void => health.noteRevision(revision);
+  const policy = rotationPolicy(options.policy);
+  const access = createStoreAccess(custody, { policy, clock, signal, onCall, onRevision });
   const keyring = createKeyring(custody, access, { ...options, clock, signal });
   const subscribers = createSubscribers(clock, signal, copy);
   const inUse = createKeysInUse({ keyring, subscribers, signs, emit });
@@ -143,9 +147,8 @@ export async function manageKeys(custody: Custody, options: ManageOptions): Prom
     throw error;
   });
   const stored = documentInUse().policy;
-  if (differs(options.policy ?? {}, stored)) {
-    emit({ type: "policy-differs", given: rotationPolicy({ ...stored, ...options.policy }), stored });
-  }
+  const given = options.policy ?? {};
+  if (differs(given, stored)) emit({ type: "policy-differs", given, stored });
 
   return {
     process,
@@ -192,6 +195,9 @@ export async function manageKeys(custody: Custody, options: ManageOptions): Prom
       if (typeof subscriber?.update !== "function")
         throw new ConfigError("ERR_OPTION_INVALID", "a subscriber needs the method update");
       return rounds.run(() => inUse.subscribe(subscriber));
+    },
+    get clockAheadMs() {
+      return access.last === undefined ? 0 : clockAheadMs(access.last, clock);
     },
     look: () => rounds.look(),
     async processes() {

@@ -47,6 +47,8 @@ export interface StoreAccessOptions {
   readonly clock: Clock;
   readonly signal: AbortSignal;
   readonly onCall?: OnCall | undefined;
+  /** Is told of each revision that is read. */
+  readonly onRevision?: ((revision: number) => void) | undefined;
 }
 
 /** How a process reads and writes its store. It believes no older copy, and no other history than the one that it has seen. */
@@ -77,7 +79,7 @@ export interface StoreAccess {
 
 export function createStoreAccess(custody: Custody, options: StoreAccessOptions): StoreAccess {
   const { register } = custody;
-  const { policy, clock, signal, onCall } = options;
+  const { policy, clock, signal, onCall, onRevision } = options;
   let last: Seen | undefined;
 
   /** Waits for at most 10 s, even if the store ignores the signal. */
@@ -112,6 +114,7 @@ export function createStoreAccess(custody: Custody, options: StoreAccessOptions)
     const now = found.now ?? epochMs(answered.wall);
     const seen = { document, version: found.version, now, hasClock, asked, answered };
     if (last === undefined || last.document.revision <= document.revision) last = seen;
+    onRevision?.(last.document.revision);
     return seen;
   }
 
@@ -248,6 +251,11 @@ export function clocksDiffer({ now, hasClock, asked, answered }: Seen, clock: Cl
   if (!hasClock) return false;
   const setMs = setSince(answered, clock);
   return epochMs(asked.wall) + setMs < now - skewMs || epochMs(answered.wall) + setMs > now + skewMs;
+}
+
+/** How far the clock of the store is ahead of that of this machine, in milliseconds, which may have been set since the store was read. */
+export function clockAheadMs({ now, hasClock, answered }: Seen, clock: Clock): number {
+  return hasClock ? now - epochMs(answered.wall) - setSince(answered, clock) : 0;
 }
 
 /** The time of the store now. */

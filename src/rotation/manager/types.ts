@@ -38,7 +38,7 @@ export type ManagerEvent =
   /** This process may sign again. */
   | { readonly type: "fresh" }
   /** The policy of the options is another one than that of the store, which holds. `jwksd policy` changes that one. */
-  | { readonly type: "policy-differs"; readonly given: RotationPolicy; readonly stored: RotationPolicy }
+  | { readonly type: "policy-differs"; readonly given: RotationPolicyOptions; readonly stored: RotationPolicy }
   /** Keys are managed again, after `failed`. */
   | { readonly type: "recovered" }
   /** An announced key cannot be opened or cannot sign, so it does not become active yet; the active key stays. */
