@@ -1,13 +1,21 @@
 import { createHash } from "node:crypto";
 import type { Clock } from "../../src/base/clock.ts";
 import type { Keysets } from "../../src/library/provider/managed-keys.ts";
+import { unsealed } from "../../src/rotation/custody/mac.ts";
+import { type StoreDocument, parseDocument } from "../../src/rotation/custody/document.ts";
 import type { ServiceManager } from "../../src/rotation/manager/manager.ts";
-import type { RotationPolicyOptions } from "../../src/rotation/rules/policy.ts";
-import { activeKey } from "../../src/rotation/rules/records.ts";
-import type { KeyRecord, KeyStore } from "../../src/rotation/store/store.ts";
+import {
+  type RotationPolicy,
+  leastAnnouncementSeconds,
+  retireForMs,
+  rotationPolicy,
+} from "../../src/rotation/rules/policy.ts";
+import type { KeyRecord } from "../../src/rotation/rules/records.ts";
+import type { Register } from "../../src/rotation/store/register.ts";
 import type { Code } from "./changed.ts";
-import { Machine, type Random, randomOf, second, minute, hour, day } from "./machine.ts";
 import { Deadlines } from "./deadlines.ts";
+import { Machine, type Random, day, hour, minute, randomOf, second } from "./machine.ts";
+import { type Break, type Broken, type Caller, Network } from "./network.ts";
 import { Oracle } from "./oracle.ts";
 
 /*
@@ -23,14 +31,11 @@ export interface Mode {
   readonly faults: readonly Fault[];
   /** How long it is from one fault to the next, on average. */
   readonly everyMs?: number;
-  /** Each replica has a policy of its own. */
-  readonly isMixed?: boolean;
-  /** All replicas and the store share one clock, as with SQLite. */
+  /** All processes and the store share one clock, as with SQLite; the store has none of its own. */
   readonly isOneMachine?: boolean;
+  /** Nothing happens to the first process, so all that is due is done in time, whatever becomes of the others. */
+  readonly sparesFirst?: boolean;
 }
-
-/** Makes an empty store that goes by the clock of the run. */
-export type MakeStore = (options: { readonly clock: Clock }) => KeyStore;
 
 /** What became of a run. */
 export interface Outcome {
@@ -40,15 +45,13 @@ export interface Outcome {
   readonly activated: number;
   readonly removed: number;
   readonly tokens: number;
-  /** Signatures with keys that had been replaced, and how long after that the last of them was made. */
+  /** Signatures of requests that had taken their key some time before. */
   readonly late: number;
-  readonly latestMs: number;
   readonly kills: number;
   /** The same for the same seed. */
   readonly fingerprint: string;
 }
 
-const drainMs = 30 * second;
 const issuer = "https://op.example";
 const wrappingKey = Buffer.alloc(32, 7).toString("base64url");
 
@@ -74,15 +77,7 @@ async function quiet(): Promise<void> {
   }
 }
 
-/** What a network or a server does with a call while it is broken. */
-type Broken = "refuses" | "is silent" | "loses answers" | "cannot write";
-
-interface Break {
-  readonly how: Broken;
-  readonly until: number;
-}
-
-/** What is given to a target: a provider in this process, or workers. */
+/** What is given to a target, such as a provider. */
 interface Target {
   kids: ReadonlySet<string>;
   active: string | undefined;
@@ -91,122 +86,106 @@ interface Target {
 
 /** A key that a request has taken, and signs with late. */
 interface Held {
-  /** When the last target took its successor, by the monotonic clock of the machine. */
-  readonly replacedAt: number;
-  tryAt: number;
-  /** The replica was fenced since, as its clock may be wrong when the store answers slowly: that ends requests, too. */
-  isFenced: boolean;
+  readonly kid: string;
+  readonly check: () => void;
+  readonly at: number;
 }
 
-class Replica {
+class Process {
   readonly name: string;
   readonly machine: Machine;
-  policy: RotationPolicyOptions;
-  /** Of which process of this replica it is; what an earlier one had to do is not done any more. */
+  /** Of which start it is; what an earlier one had to do is not done any more. */
   life = 0;
   isAlive = false;
   pausedUntil = 0;
   line: Break | undefined;
+  isOnOld = false;
   /** Targets take long, or fail, until then. */
   slowUntil = 0;
   isStuck = false;
   manager: ServiceManager | undefined;
   targets: readonly Target[] = [];
-  isShort: () => boolean = () => false;
-  checkMaySign: (kid: string) => void = () => {};
   readonly watchers = new Set<() => void>();
   signedAt = 0;
-  readonly held = new Map<string, Held>();
+  held: Held[] = [];
   /** A signer that is refused makes its manager look at the store, so it does not try again at once. */
   tryAt = 0;
 
-  constructor(name: string, machine: Machine, policy: RotationPolicyOptions) {
+  constructor(name: string, machine: Machine) {
     this.name = name;
     this.machine = machine;
-    this.policy = policy;
   }
 }
 
 interface Step {
   readonly at: number;
-  readonly of: Replica | undefined;
+  readonly of: Caller | undefined;
   readonly life: number;
   readonly act: () => void;
 }
 
-interface Written {
-  readonly at: number;
-  readonly storeNow: number;
-  readonly write: (store: KeyStore) => Promise<unknown>;
-}
-
 export class Simulation {
   readonly random: Random;
+  readonly code: Code;
   readonly oracle: Oracle;
   readonly broke: string[] = [];
-  readonly replicas: readonly Replica[];
+  readonly processes: readonly Process[];
   readonly storeMachine: Machine;
   readonly unexpected: string[] = [];
+  readonly network: Network;
   kills = 0;
   late = 0;
-  latestMs = 0;
   now = 0;
-  storeBreak: Break | undefined;
-  /** Until when an older copy is in the place of the store. */
-  olderUntil = 0;
-  readonly #code: Code;
-  readonly #makeStore: MakeStore;
+  /** The one of the store. */
+  policy: RotationPolicy;
   readonly #steps = new Set<Step>();
   readonly #hash = createHash("sha256");
   readonly #exempted = new Set<string>();
   readonly #activated = new Set<string>();
   readonly #removed = new Set<string>();
-  readonly #longestLeaseMs: number;
   readonly #deadlines: Deadlines;
-  #store: KeyStore;
-  /** What made the store what it is. */
-  #written: Written[] = [];
-  #replayed: number | undefined;
-  readonly #shortestLifetime: number;
   readonly #isOneMachine: boolean;
-  readonly #hasFaults: boolean;
+  readonly #sparesFirst: boolean;
   readonly #skewMs: number;
 
-  constructor(code: Code, mode: Mode, seed: number, makeStore: MakeStore = code.memoryStore) {
+  constructor(code: Code, mode: Mode, seed: number, store?: Register) {
     this.random = randomOf(seed);
-    this.#code = code;
-    this.#makeStore = makeStore;
+    this.code = code;
     const { random } = this;
-    const policies = [0, 1, 2].map(() => policyOf(random, mode.isMixed === true));
-    const [first] = policies;
-    const all: readonly Policy[] = mode.isMixed === true ? policies : policies.map(() => first as Policy);
-    const least = (name: keyof Policy): number => Math.min(...all.map((policy) => policy[name]));
-    this.#shortestLifetime = least("maxTokenLifetimeSeconds");
-    this.#longestLeaseMs = Math.max(...all.map(({ leaseSeconds }) => leaseSeconds * second));
+    this.policy = policyOf(random);
     this.#isOneMachine = mode.isOneMachine === true;
-    this.#hasFaults = mode.faults.length > 0;
-    this.#skewMs = least("clockSkewSeconds") * second;
-    this.#deadlines = new Deadlines(all);
-    this.oracle = new Oracle({ slackMs: least("cacheSlackSeconds") * second, skewMs: this.#skewMs });
+    this.#sparesFirst = mode.sparesFirst === true;
+    this.#skewMs = this.policy.clockSkewSeconds * second;
+    this.#deadlines = new Deadlines(this.policy);
+    if (this.#sparesFirst) this.#deadlines.healed(10 * minute);
+    this.oracle = new Oracle({ slackMs: this.policy.cacheSlackSeconds * second, skewMs: this.#skewMs });
     const shared = new Machine(random, 0);
     this.storeMachine = shared;
     // The rest of the skew is for what clocks drift until they are corrected.
-    const aside = least("clockSkewSeconds") * second * 0.7;
-    this.replicas = all.map((policy, index) => {
-      const machine = mode.isOneMachine === true ? shared : new Machine(random, random.between(-aside, aside));
-      return new Replica("abc"[index] as string, machine, policy);
+    const aside = this.#skewMs * 0.7;
+    this.processes = [..."abc"].map((name) => {
+      const machine = this.#isOneMachine ? shared : new Machine(random, random.between(-aside, aside));
+      return new Process(name, machine);
     });
-    this.#store = this.#newStore();
+    this.network = new Network(this, store);
   }
 
-  #newStore(): KeyStore {
-    const now = (): number => this.#replayed ?? Math.floor(this.storeMachine.wall(this.now));
-    return this.#makeStore({ clock: { now, setTimer: () => () => {} } });
+  get callers(): readonly Process[] {
+    return this.processes;
+  }
+
+  /** Those to which something may happen. */
+  get victims(): readonly Process[] {
+    return this.#sparesFirst ? this.processes.slice(1) : this.processes;
+  }
+
+  storeNow(): number | undefined {
+    return this.#isOneMachine ? undefined : Math.floor(this.storeMachine.wall(this.now));
   }
 
   // ---- time
 
-  at(delayMs: number, act: () => void, of?: Replica): () => void {
+  at(delayMs: number, act: () => void, of?: Caller): () => void {
     const step = { at: this.now + Math.max(delayMs, 0), of, life: of?.life ?? 0, act };
     this.#steps.add(step);
     return () => void this.#steps.delete(step);
@@ -231,7 +210,7 @@ export class Simulation {
       next.act();
       await quiet();
       this.look();
-      this.#hash.update(`${this.now} ${of?.name} `);
+      this.#hash.update(`${this.now} `);
     }
     this.now = end;
   }
@@ -239,29 +218,33 @@ export class Simulation {
   /** Everybody who can sign does, and everybody who can ask for the keys does. */
   look(): void {
     const { now } = this;
-    for (const replica of this.replicas) {
-      const { name, manager, targets } = replica;
-      if (!replica.isAlive || replica.pausedUntil > now || manager === undefined) continue;
-      if (now >= replica.tryAt) {
-        for (const { active } of targets) {
-          if (active === undefined) continue;
-          if (this.#signs(replica, active)) replica.signedAt = now;
-          else replica.tryAt = now + this.random.between(second, minute);
-        }
-      }
-      for (const [kid, held] of replica.held) this.#signsLate(replica, kid, held);
+    for (const process of this.processes) {
+      const { name, manager, targets } = process;
+      if (!process.isAlive || process.pausedUntil > now || manager === undefined) continue;
+      if (now >= process.tryAt) for (const { active } of targets) this.#sign(process, active);
+      this.#signLate(process);
       if (!manager.isReady) continue;
       for (const [index, { kids, isShort }] of targets.entries()) {
-        this.oracle.served({ by: name, kids, isShort: index === 0 ? replica.isShort() : isShort }, now);
+        this.oracle.served({ by: name, kids, isShort: index === 0 ? manager.isRotating : isShort }, now);
       }
     }
   }
 
-  /** Whether a replica signs with a key now. */
-  #signs({ name, machine, manager, policy, checkMaySign }: Replica, kid: string): boolean {
+  #sign(process: Process, kid: string | undefined): void {
+    const { now, random } = this;
+    if (kid === undefined || process.manager === undefined) return;
+    const check = process.manager.permit(kid);
+    if (this.#signs(process, kid, check)) process.signedAt = now;
+    else process.tryAt = now + random.between(second, minute);
+    // A request takes the key now, and signs when it is done.
+    if (process.held.length < 4) process.held.push({ kid, check, at: now + random.log(second, 4 * hour) });
+  }
+
+  /** Whether a process signs with a key now. */
+  #signs({ name, machine, manager }: Process, kid: string, check: () => void): boolean {
     const { now } = this;
     try {
-      checkMaySign(kid);
+      check();
     } catch {
       return false;
     }
@@ -270,93 +253,78 @@ export class Simulation {
       this.oracle.violations.push(
         `promise 2, after ${now / second} s: ${name} signs with ${kid}, and knows that it is ${state}`,
       );
-    const lifetime = policy.maxTokenLifetimeSeconds as number;
+    const lifetime = manager?.maxTokenLifetimeSeconds ?? 0;
     // On one machine, verifiers go by its clock, too: else each jump would change the tokens that are out.
     const expiresAt = this.#isOneMachine ? now + lifetime * second + this.#skewMs : machine.expiry(now, lifetime);
     this.oracle.signed(kid, name, now, expiresAt);
     return true;
   }
 
-  /** A request that took a key before another one became active wants its signature, or still waits for it. */
-  #signsLate(replica: Replica, kid: string, held: Held): void {
-    const { name, machine, targets } = replica;
-    const { replacedAt } = held;
-    if (targets.some(({ active }) => active === kid) || this.now < held.tryAt) return;
-    const ms = machine.monotonic(this.now) - replacedAt;
-    held.isFenced ||= replica.manager?.isReady !== true;
-    if (this.#signs(replica, kid)) {
-      this.late += 1;
-      this.latestMs = Math.max(this.latestMs, ms);
-      return;
-    }
-    if (!this.#hasFaults && !held.isFenced && ms < drainMs)
-      this.oracle.violations.push(`promise 4, after ${this.now / second} s: ${name} ends no request with ${kid}`);
-    // What was given up must not come back, however long after.
-    held.tryAt = this.now + this.random.log(second, hour);
-    if (ms > 4 * hour) replica.held.delete(kid);
+  /** Requests that took a key want their signatures, however long after. */
+  #signLate(process: Process): void {
+    const due = process.held.filter(({ at }) => at <= this.now);
+    process.held = process.held.filter((held) => !due.includes(held));
+    for (const { kid, check } of due) if (this.#signs(process, kid, check)) this.late += 1;
   }
 
   // ---- processes
 
-  start(replica: Replica): void {
-    if (replica.isAlive) return;
-    replica.life += 1;
-    replica.isAlive = true;
-    replica.tryAt = 0;
-    const { machine, life, policy } = replica;
+  start(process: Process): void {
+    if (process.isAlive) return;
+    process.life += 1;
+    process.isAlive = true;
+    process.tryAt = 0;
+    const { machine, life } = process;
     const clock: Clock = {
       now: () => Math.floor(machine.wall(this.now)),
       monotonic: () => machine.monotonic(this.now),
       setTimer: (callback, delayMs) => {
-        if (replica.life !== life) return () => {};
-        return this.at(machine.trueMs(delayMs), callback, replica);
+        if (process.life !== life) return () => {};
+        return this.at(machine.trueMs(delayMs), callback, process);
       },
     };
     const ended = (): void => {
-      if (replica.life !== life) return;
+      if (process.life !== life) return;
       // Whoever runs it starts it again.
-      this.stop(replica);
-      this.at(10 * second, () => this.start(replica));
+      this.stop(process);
+      this.at(10 * second, () => this.start(process));
     };
     const run = async (): Promise<void> => {
-      const options = { issuer, wrappingKeys: [wrappingKey], policy, clock, replicaName: replica.name };
-      const manager = await this.#code.createKeyManager({ ...options, store: this.#line(replica) });
-      if (replica.life !== life) return;
-      const targets = [this.#target(replica, manager.keysets), this.#target(replica, manager.keysets)];
+      const options = {
+        issuer,
+        wrappingKeys: [wrappingKey],
+        requireStore: false,
+        policy: this.policy,
+        clock,
+        replicaName: process.name,
+      };
+      const manager = await this.code.createKeyManager({ ...options, store: this.network.line(process) });
+      if (process.life !== life) return;
+      const targets = [this.#target(process, manager.keysets), this.#target(process, manager.keysets)];
       for (const { subscriber } of targets) await manager.subscribe(subscriber);
-      if (replica.life !== life) return;
-      Object.assign(replica, {
-        manager,
-        checkMaySign: (kid: string) => manager.checkMaySign(kid),
-        isShort: () => manager.isRotating,
-        targets: targets.map((each) => each.target),
-      });
+      if (process.life !== life) return;
+      Object.assign(process, { manager, targets: targets.map((each) => each.target) });
     };
     run().catch(ended);
   }
 
-  #target(replica: Replica, keysets: Keysets) {
+  #target(process: Process, keysets: Keysets) {
     const target: Target = { kids: new Set(), active: undefined, isShort: false };
-    const put = ({ keyset }: Keysets, isShort: boolean): void => {
-      const [before, active] = [target.active, keyset[0]?.kid];
-      Object.assign(target, { kids: new Set(keyset.map(({ kid }) => kid)), active, isShort });
-      if (before === active || before === undefined) return;
-      replica.held.set(before, { replacedAt: replica.machine.monotonic(this.now), tryAt: 0, isFenced: false });
-      for (let look = 0; look < 4; look += 1) this.at(this.random.upTo(2 * drainMs), () => {}, replica);
-    };
+    const put = ({ keyset }: Keysets, isShort: boolean): void =>
+      void Object.assign(target, { kids: new Set(keyset.map(({ kid }) => kid)), active: keyset[0]?.kid, isShort });
     put(keysets, true);
     let last: Promise<void> = Promise.resolve();
-    const wait = (ms: number): Promise<void> => new Promise((resolve) => void this.at(ms, resolve, replica));
+    const wait = (ms: number): Promise<void> => new Promise((resolve) => void this.at(ms, resolve, process));
     const subscriber = {
       update: (given: Keysets, { isRotating }: { readonly isRotating: boolean }): Promise<void> => {
-        const isSlow = this.now < replica.slowUntil;
+        const isSlow = this.now < process.slowUntil;
         const [before, after] = isSlow
           ? [this.random.upTo(15 * second), this.random.upTo(15 * second)]
           : [this.random.upTo(20), 1];
-        const fails = isSlow && (replica.isStuck || this.random.chance(0.3));
+        const fails = isSlow && (process.isStuck || this.random.chance(0.3));
         const taking = last.then(async () => {
           await wait(before);
-          if (fails && (replica.isStuck || this.random.chance(0.5))) throw new Error("not taken");
+          if (fails && (process.isStuck || this.random.chance(0.5))) throw new Error("not taken");
           put(given, isRotating);
           await wait(after);
           if (fails) throw new Error("taken, and the answer is lost");
@@ -369,183 +337,90 @@ export class Simulation {
   }
 
   /** The process is gone at once. */
-  stop(replica: Replica): void {
-    replica.life += 1;
-    replica.isAlive = false;
-    replica.manager = undefined;
-    replica.targets = [];
-    replica.held.clear();
-    replica.watchers.clear();
+  stop(process: Process): void {
+    process.life += 1;
+    process.isAlive = false;
+    process.manager = undefined;
+    process.targets = [];
+    process.held = [];
+    process.watchers.clear();
   }
 
   // ---- the store
 
-  #broken(replica: Replica): Broken | undefined {
-    const { now } = this;
-    const { line } = replica;
-    if (line !== undefined && line.until > now) return line.how;
-    return this.storeBreak !== undefined && this.storeBreak.until > now ? this.storeBreak.how : undefined;
+  async document(): Promise<StoreDocument | undefined> {
+    const text = await this.network.text();
+    return text === undefined ? undefined : parseDocument(unsealed(text));
   }
 
-  #latency(): number {
-    return this.random.chance(0.02) ? this.random.upTo(6 * second) : this.random.between(1, 20);
-  }
-
-  #line(replica: Replica): KeyStore {
-    const { life } = replica;
-    const call = <T>(name: keyof KeyStore, run: (store: KeyStore) => Promise<T>): Promise<T> =>
-      new Promise<T>((resolve, reject) => {
-        if (replica.life !== life) return;
-        const isWrite = name !== "load" && name !== "events";
-        const answer = (act: () => void): void => void this.at(this.#latency(), act, replica);
-        const unreachable = (): void => {
-          const code = name === "commit" ? "ERR_COMMIT_UNKNOWN" : "ERR_STORE_UNAVAILABLE";
-          reject(new this.#code.StoreError(code, "no answer"));
-        };
-        const arrive = (): void => {
-          const how = this.#broken(replica);
-          if (how === "refuses" || (how === "cannot write" && isWrite)) {
-            answer(() => reject(new this.#code.StoreError("ERR_STORE_UNAVAILABLE", "the store is away")));
-            return;
-          }
-          if (how === "is silent") {
-            // What was given up may still arrive.
-            if (isWrite && this.random.chance(0.2)) this.at(this.random.log(second, hour), () => this.#late(name, run));
-            if (this.random.chance(0.3)) answer(unreachable);
-            return;
-          }
-          const done = isWrite ? this.#write(name, run) : run(this.#store);
-          const reply = (act: () => void) => (): void => {
-            // The line may be cut in between.
-            this.at(this.#latency(), () => {
-              const lost = this.#broken(replica);
-              if (lost === undefined || lost === "cannot write") answer(act);
-              else if (this.random.chance(0.5)) answer(unreachable);
-            });
-          };
-          done.then(
-            (value) => reply(() => resolve(value))(),
-            (error: Error) => reply(() => reject(error))(),
-          );
-        };
-        this.at(this.#latency(), arrive);
-      });
-    return {
-      load: () => call("load", (store) => store.load()),
-      commit: (revision, records, events, { mac, leases } = {}) =>
-        call("commit", (store) => store.commit(revision, records, events, { mac, leases })),
-      join: (lease, forMs) => call("join", (store) => store.join(lease, forMs)),
-      renew: (lease, forMs, { ifRevision, serial } = {}) =>
-        call("renew", (store) => store.renew(lease, forMs, { ifRevision, serial })),
-      leave: (id, { ifSerial } = {}) => call("leave", (store) => store.leave(id, { ifSerial })),
-      events: () => call("events", (store) => store.events()),
-      watch: (onChange, { signal }) => {
-        replica.watchers.add(onChange);
-        signal.addEventListener("abort", () => replica.watchers.delete(onChange), { once: true });
-      },
-      close: async () => {},
-    };
-  }
-
-  async #write<T>(name: keyof KeyStore, run: (store: KeyStore) => Promise<T>): Promise<T> {
-    const written = { at: this.now, storeNow: Math.floor(this.storeMachine.wall(this.now)), write: run };
-    const result = await run(this.#store);
-    this.#written.push(written);
-    if (name === "commit") await this.#committed();
-    return result;
-  }
-
-  /** A write arrives that was given up long ago. */
-  #late<T>(name: keyof KeyStore, run: (store: KeyStore) => Promise<T>): void {
-    this.#deadlines.disturbed(this.now);
-    void this.#write(name, run).catch(() => {});
-  }
-
-  async #committed(): Promise<void> {
-    const { records } = await this.#store.load();
+  async written(): Promise<void> {
+    const { records = [], policy = this.policy } = (await this.document()) ?? {};
+    this.policy = policy;
+    this.#deadlines.goBy(policy);
     for (const record of records) this.#note(record);
-    for (const replica of this.replicas) {
-      for (const notify of replica.watchers) {
-        // It is only faster than the next look.
-        if (this.#broken(replica) === undefined && this.random.chance(0.9)) this.at(this.#latency(), notify, replica);
-      }
-    }
   }
 
   #note(record: KeyRecord): void {
-    const { kid, state, use, unannounced } = record;
+    const { kid, state, use } = record;
     if (use !== "sig") return;
+    const staleMs = this.#deadlines.longestStaleMs;
     this.#deadlines.note(record, this.now);
     this.#hash.update(state);
     if (state === "active") this.#activated.add(kid);
-    if (state === "active" && unannounced === true && !this.#exempted.has(kid)) {
+    if (state === "active" && record.unannounced === true && !this.#exempted.has(kid)) {
       this.#exempted.add(kid);
-      // A replica follows when its targets do, or ends with its lease.
-      const slowUntil = Math.max(this.now, ...this.replicas.map((replica) => replica.slowUntil));
-      this.oracle.exempt(kid, slowUntil + this.#longestLeaseMs * 1.02 + minute);
+      // A process that cannot read knows nothing of it until it is stale.
+      this.oracle.exempt(kid, this.now + staleMs);
     }
-    if (state === "revoked") this.oracle.revoked(kid);
+    if (state === "revoked") this.oracle.revoked(kid, this.now + staleMs);
     else if (state === "removed") {
       this.#removed.add(kid);
       this.oracle.removed(kid, this.now);
     } else this.oracle.made(kid);
   }
 
-  /** Puts an older copy in the place of the store for a while. */
+  /** Puts an older copy in the place of the store for a while. A process that has not seen what is lost cannot know of it. */
   async goBack(ageMs: number, forMs: number): Promise<void> {
-    const [newest, copy] = [this.#store, this.#newStore()];
-    const all = this.#written;
-    const older = all.filter(({ at }) => at <= this.now - ageMs);
-    for (const { storeNow, write } of older) {
-      this.#replayed = storeNow;
-      await write(copy);
-    }
-    this.#replayed = undefined;
-    const [{ revision }, { revision: lost, records }] = [await copy.load(), await newest.load()];
-    // A replica that has not seen what is lost cannot know of it.
-    const states = statesOf(records);
-    if (revision !== lost && this.replicas.some(({ manager }) => statesOf(manager?.records ?? []) !== states)) return;
+    const revision = (await this.document())?.revision;
+    if (this.processes.some(({ manager }) => manager?.document.revision !== revision)) return;
+    if (!this.network.goBack(ageMs, forMs)) return;
     this.broke.push(`${at(this.now)} the store is a copy from ${ageMs / second} s before, for ${forMs / second} s`);
-    [this.#store, this.#written] = [copy, older];
-    this.olderUntil = this.now + forMs;
-    // Where no commit was lost, the copy is the store from now on; only what replicas have told is lost.
-    if (revision === lost) return;
-    this.at(forMs, () => ([this.#store, this.#written] = [newest, all]));
   }
 
   // ---- what is due
 
   /**
-   * When all may be mended. A replica that starts before its store is the newest one again cannot know of that, and one that starts after a
+   * When all may be mended. A process that starts before its store is the newest one again cannot know of that, and one that starts after a
    * jump of the one clock cannot know of the jump.
    */
   get healableAt(): number {
-    const pausedUntil = this.#isOneMachine ? this.replicas.map((replica) => replica.pausedUntil) : [];
-    return Math.max(this.olderUntil, ...pausedUntil);
+    const pausedUntil = this.#isOneMachine ? this.processes.map((process) => process.pausedUntil) : [];
+    return Math.max(this.network.olderUntil, ...pausedUntil);
   }
 
   /** Mends all that is broken, for good. Where there is one clock, that is right. */
   heal(): void {
-    this.storeBreak = undefined;
+    this.network.storeBreak = undefined;
     if (!this.#isOneMachine) for (const machine of this.machines) machine.resume(this.now);
-    for (const replica of this.replicas) {
-      replica.line = undefined;
-      replica.slowUntil = 0;
+    for (const process of this.processes) {
+      process.line = undefined;
+      process.isOnOld = false;
+      process.slowUntil = 0;
       // What is stopped does not go on in the middle of what it did, but anew.
-      if (replica.pausedUntil > this.now) this.stop(replica);
-      replica.pausedUntil = 0;
-      this.start(replica);
+      if (process.pausedUntil > this.now) this.stop(process);
+      process.pausedUntil = 0;
+      this.start(process);
     }
-    this.#deadlines.healed(this.now);
+    if (!this.#sparesFirst) this.#deadlines.healed(this.now);
   }
 
-  /** Whether a replica has no manager yet. */
+  /** Whether a process has no manager yet. */
   get isStarting(): boolean {
-    return this.replicas.some(({ manager }) => manager === undefined);
+    return this.processes.some(({ manager }) => manager === undefined);
   }
 
   get machines(): ReadonlySet<Machine> {
-    return new Set([this.storeMachine, ...this.replicas.map((replica) => replica.machine)]);
+    return new Set([this.storeMachine, ...this.processes.map((process) => process.machine)]);
   }
 
   /** How long it takes from then until each step has been due at least once. */
@@ -553,30 +428,19 @@ export class Simulation {
     return this.#deadlines.roundMs;
   }
 
-  /** Whether all that is due has been done. */
-  async checkDue(): Promise<void> {
-    const { records, leases } = await this.#store.load();
-    const signed = new Map(this.replicas.map(({ name, signedAt }) => [name, signedAt]));
-    this.oracle.violations.push(...this.#deadlines.missed({ records, leases, signed }, this.now));
+  /** Whether all that is due has been done, and those who are well have signed. */
+  async checkDue(isHealed: boolean): Promise<void> {
+    const document = await this.document();
+    if (document === undefined) return;
+    const well = isHealed && !this.#sparesFirst ? this.processes : this.processes.slice(0, 1);
+    const signed = new Map(well.map(({ name, signedAt }) => [name, signedAt]));
+    this.oracle.violations.push(...this.#deadlines.missed({ records: document.records, signed }, this.now));
   }
 
-  /** Signs as `jwksd token` does, which has no lease, on a machine with a right clock. */
-  async signWithoutLease(): Promise<void> {
-    const { random } = this;
-    const isOff = Math.abs(this.storeMachine.offBy(this.now)) > this.#skewMs;
-    if (this.olderUntil > this.now || (isOff && !this.#isOneMachine)) return;
-    const active = activeKey((await this.#store.load()).records, "sig");
-    if (active === undefined) return;
-    this.at(random.upTo(5 * second), () => {
-      const expiresAt = this.now + this.#shortestLifetime * second + random.upTo(this.#skewMs);
-      this.oracle.signed(active.kid, "jwksd token", this.now, expiresAt);
-    });
-  }
-
-  /** Somebody gives a command to one of the replicas. */
+  /** Somebody gives a command to one of the processes. */
   async command(): Promise<void> {
     const { random } = this;
-    const { manager } = random.of(this.replicas);
+    const { manager } = random.of(this.processes);
     if (manager === undefined) return;
     const { kid } = random.of(manager.records);
     const type = random.of([
@@ -588,6 +452,7 @@ export class Simulation {
       "remove",
       "rotate now",
       "revoke",
+      "policy",
     ] as const);
     const key = ["rotate", "rotate now", "revoke"].includes(type) ? await manager.makeKey("sig") : undefined;
     const command =
@@ -595,11 +460,13 @@ export class Simulation {
         ? ({ type: "rotate", use: "sig", key, now: type === "rotate now" } as const)
         : type === "revoke"
           ? ({ type, kid, replacement: key } as const)
-          : ({ type, kid } as const);
+          : type === "policy"
+            ? ({ type, policy: policyOf(random, this.policy) } as const)
+            : ({ type, kid } as const);
     const done = manager.execute(command).then(
       () => this.broke.push(`${at(this.now)} ${type} was done`),
       (error: unknown) => {
-        if (!(error instanceof this.#code.JwksdError)) this.unexpected.push(String(error));
+        if (!(error instanceof this.code.JwksdError)) this.unexpected.push(String(error));
       },
     );
     void done;
@@ -613,7 +480,6 @@ export class Simulation {
       removed: this.#removed.size,
       tokens: this.oracle.tokens,
       late: this.late,
-      latestMs: this.latestMs,
       kills: this.kills,
       fingerprint: this.#hash.copy().digest("hex"),
     };
@@ -629,55 +495,55 @@ const longest = day;
 export const faults = {
   outage(world: Simulation) {
     const [how, forMs] = [breakOf(world.random), world.random.log(second, longest)];
-    world.storeBreak = { how, until: world.now + forMs };
+    world.network.storeBreak = { how, until: world.now + forMs };
     return `the store ${how} for ${forMs / second} s`;
   },
   partition(world: Simulation) {
-    const [replica, how, forMs] = [
-      world.random.of(world.replicas),
+    const [process, how, forMs] = [
+      world.random.of(world.victims),
       breakOf(world.random),
       world.random.log(second, longest),
     ];
-    replica.line = { how, until: world.now + forMs };
-    return `the store ${how} to ${replica.name} for ${forMs / second} s`;
+    process.line = { how, until: world.now + forMs };
+    return `the store ${how} to ${process.name} for ${forMs / second} s`;
   },
   kill(world: Simulation) {
-    const [replica, forMs] = [world.random.of(world.replicas), world.random.log(second, longest)];
-    if (!replica.isAlive || world.olderUntil > world.now) return undefined;
-    world.stop(replica);
+    const [process, forMs] = [world.random.of(world.victims), world.random.log(second, longest)];
+    if (!process.isAlive || world.network.olderUntil > world.now) return undefined;
+    world.stop(process);
     world.kills += 1;
-    world.at(forMs, () => world.start(replica));
-    return `${replica.name} is killed, and starts again after ${forMs / second} s`;
+    world.at(forMs, () => world.start(process));
+    return `${process.name} is killed, and starts again after ${forMs / second} s`;
   },
   pause(world: Simulation) {
-    const [replica, forMs] = [world.random.of(world.replicas), world.random.log(second, longest)];
-    if (!replica.isAlive || replica.pausedUntil > world.now) return undefined;
-    replica.pausedUntil = world.now + forMs;
+    const [process, forMs] = [world.random.of(world.victims), world.random.log(second, longest)];
+    if (!process.isAlive || process.pausedUntil > world.now) return undefined;
+    process.pausedUntil = world.now + forMs;
     // A suspended machine stops the monotonic clock.
-    const isSuspended = world.random.chance(0.5) && replica.machine !== world.storeMachine;
-    if (isSuspended) replica.machine.suspend(world.now, forMs);
-    world.at(forMs, () => {}, replica);
-    return `${replica.name} is ${isSuspended ? "suspended" : "stopped"} for ${forMs / second} s`;
+    const isSuspended = world.random.chance(0.5) && process.machine !== world.storeMachine;
+    if (isSuspended) process.machine.suspend(world.now, forMs);
+    world.at(forMs, () => {}, process);
+    return `${process.name} is ${isSuspended ? "suspended" : "stopped"} for ${forMs / second} s`;
   },
   "clock jump"(world: Simulation) {
-    const replica = world.random.of(world.replicas);
+    const process = world.random.of(world.victims);
     // Who has not started cannot know of a jump of the one clock.
-    if (replica.machine === world.storeMachine && world.isStarting) return undefined;
+    if (process.machine === world.storeMachine && world.isStarting) return undefined;
     const toMs = world.random.chance(0.3) ? 0 : world.random.sign() * world.random.log(second, 8 * hour);
-    replica.machine.set(world.now, toMs);
-    return `the clock of ${replica.name} is off by ${toMs / second} s`;
+    process.machine.set(world.now, toMs);
+    return `the clock of ${process.name} is off by ${toMs / second} s`;
   },
   "clock step"(world: Simulation) {
-    const replica = world.random.of(world.replicas);
+    const process = world.random.of(world.victims);
     const byMs = world.random.sign() * world.random.log(1, 100 * second);
-    replica.machine.step(byMs);
-    return `the clock of ${replica.name} is set by ${byMs / second} s`;
+    process.machine.step(byMs);
+    return `the clock of ${process.name} is set by ${byMs / second} s`;
   },
   "one clock off"(world: Simulation) {
-    const [replica] = world.replicas as [Replica];
+    const [process] = world.victims as [Process];
     const toMs = world.random.sign() * world.random.log(minute, day);
-    replica.machine.set(world.now, toMs);
-    return `the clock of ${replica.name} is off by ${toMs / second} s`;
+    process.machine.set(world.now, toMs);
+    return `the clock of ${process.name} is off by ${toMs / second} s`;
   },
   "store's clock jumps"(world: Simulation) {
     const toMs = world.random.chance(0.5) ? 0 : world.random.sign() * world.random.log(minute, 6 * hour);
@@ -685,14 +551,21 @@ export const faults = {
     return `the clock of the store is off by ${toMs / second} s`;
   },
   "slow targets"(world: Simulation) {
-    const [replica, forMs] = [world.random.of(world.replicas), world.random.log(minute, longest)];
-    if (replica.slowUntil > world.now) return undefined;
-    replica.slowUntil = world.now + forMs;
-    replica.isStuck = world.random.chance(0.4);
-    return `the targets of ${replica.name} ${replica.isStuck ? "take nothing" : "are slow"} for ${forMs / second} s`;
+    const [process, forMs] = [world.random.of(world.victims), world.random.log(minute, longest)];
+    if (process.slowUntil > world.now) return undefined;
+    process.slowUntil = world.now + forMs;
+    process.isStuck = world.random.chance(0.4);
+    return `the targets of ${process.name} ${process.isStuck ? "take nothing" : "are slow"} for ${forMs / second} s`;
+  },
+  "old primary"(world: Simulation) {
+    const forMs = world.random.log(minute, longest);
+    const some = world.victims.filter(() => world.random.chance(0.5));
+    if (some.length === 0 || world.processes.some(({ isOnOld }) => isOnOld)) return undefined;
+    world.network.failOver(some, forMs);
+    return `${some.map(({ name }) => name).join(" and ")} talk to a primary that was replaced, for ${forMs / second} s`;
   },
   "older copy"(world: Simulation) {
-    if (world.olderUntil > world.now || world.isStarting) return undefined;
+    if (world.network.olderUntil > world.now || world.isStarting) return undefined;
     const [ageMs, forMs] = [world.random.log(second, 6 * hour), world.random.log(second, 2 * hour)];
     void world.goBack(ageMs, forMs);
     return undefined;
@@ -703,51 +576,34 @@ export const faults = {
   },
 } satisfies Readonly<Record<string, (world: Simulation) => string | undefined>>;
 
-const statesOf = (records: readonly KeyRecord[]): string =>
-  JSON.stringify(records.map(({ kid, state }) => [kid, state]));
-
 const breakOf = (random: Random): Broken =>
   random.of(["refuses", "is silent", "loses answers", "cannot write"] as const);
 
-type Policy = { readonly [Name in keyof RotationPolicyOptions]-?: number };
-
-/** Short, so that a run is short. */
-function policyOf(random: Random, isMixed: boolean): Policy {
-  const clockSkewSeconds = random.of([10, 60, 300]);
-  const cacheSlackSeconds = random.of([0, 600, 3600]);
-  const maxTokenLifetimeSeconds = random.of(isMixed ? [60, 600, 3600, 20_000] : [60, 600, 3600]);
-  const announceForSeconds = 7200 + cacheSlackSeconds + clockSkewSeconds + random.of([0, 0, 1800]);
-  const retireForSeconds = 5 + maxTokenLifetimeSeconds + 2 * clockSkewSeconds + 7200 + cacheSlackSeconds;
+/** Short, so that a run is short. @param before keeps what verifiers and caches go by */
+function policyOf(random: Random, before?: RotationPolicy): RotationPolicy {
+  const clockSkewSeconds = before?.clockSkewSeconds ?? random.of([10, 60, 300]);
+  const cacheSlackSeconds = before?.cacheSlackSeconds ?? random.of([0, 600, 3600]);
+  const maxTokenLifetimeSeconds = random.of([60, 600, 3600]);
+  const maxStaleSeconds = random.of([900, 1800, 3600]);
+  const policy = { clockSkewSeconds, cacheSlackSeconds, maxTokenLifetimeSeconds, maxStaleSeconds };
+  const all = { ...policy, announceForSeconds: 0, rotateEveryDays: 0 };
+  const announceForSeconds = leastAnnouncementSeconds(all) + random.of([0, 0, 1800]);
   // A second more than the least, so that no rounding makes it less.
-  const rotateEveryDays = (announceForSeconds + retireForSeconds + random.of([1, 3600])) / 86_400;
-  const leaseSeconds = random.of([900, 1800, 3600]);
-  return {
-    clockSkewSeconds,
-    cacheSlackSeconds,
-    maxTokenLifetimeSeconds,
-    announceForSeconds,
-    rotateEveryDays,
-    leaseSeconds,
-  };
+  const rotateEveryDays = (announceForSeconds + retireForMs(all, "enc") / second + random.of([1, 3600])) / 86_400;
+  return rotationPolicy({ ...policy, announceForSeconds, rotateEveryDays });
 }
 
-/** One run. @param makeStore default: in memory */
-export async function drive(
-  code: Code,
-  mode: Mode,
-  seed: number,
-  forMs: number,
-  makeStore?: MakeStore,
-): Promise<Outcome> {
+/** One run. @param store default: one of the simulation */
+export async function drive(code: Code, mode: Mode, seed: number, forMs: number, store?: Register): Promise<Outcome> {
   const [realRandom, { stackTraceLimit }] = [Math.random, Error];
-  const world = new Simulation(code, mode, seed, makeStore);
+  const world = new Simulation(code, mode, seed, store);
   const { random } = world;
   // That of the pauses between two attempts.
   Math.random = () => random.upTo(1);
   // Errors are expected here, and stacks take time.
   Error.stackTraceLimit = 0;
   try {
-    for (const replica of world.replicas) world.at(random.upTo(minute), () => world.start(replica));
+    for (const process of world.processes) world.at(random.upTo(minute), () => world.start(process));
     const slew = (): void => {
       for (const machine of world.machines) machine.slew(world.now);
       world.at(30 * minute, slew);
@@ -756,11 +612,7 @@ export async function drive(
       random.of([...world.machines]).step(random.sign() * random.log(0.1, second / 2));
       world.at(random.upTo(20 * minute), step);
     };
-    const token = (): void => {
-      void world.signWithoutLease();
-      world.at(random.upTo(10 * minute), token);
-    };
-    const { faults: names, everyMs = 40 * minute } = mode;
+    const { faults: names, everyMs = 40 * minute, sparesFirst = false } = mode;
     let isHealed = false;
     const fault = (): void => {
       if (isHealed) return;
@@ -768,18 +620,20 @@ export async function drive(
       if (said !== undefined) world.broke.push(`${at(world.now)} ${said}`);
       world.at(random.upTo(2 * everyMs), fault);
     };
+    const runTo = async (end: number): Promise<void> => {
+      while (world.now < end) {
+        await world.runTo(Math.min(world.now + 5 * minute, end));
+        if ((isHealed || sparesFirst) && world.oracle.violations.length === 0) await world.checkDue(isHealed);
+      }
+    };
     slew();
     step();
-    world.at(minute, token);
     if (names.length > 0) world.at(random.upTo(hour), fault);
-    await world.runTo(forMs);
+    await runTo(forMs);
+    if (world.healableAt > world.now) await runTo(world.healableAt + minute);
     isHealed = true;
-    if (world.healableAt > world.now) await world.runTo(world.healableAt + minute);
     world.heal();
-    for (const end = world.now + world.roundMs; world.now < end;) {
-      await world.runTo(world.now + 5 * minute);
-      if (world.oracle.violations.length === 0) await world.checkDue();
-    }
+    await runTo(world.now + world.roundMs);
     return world.outcome;
   } finally {
     Math.random = realRandom;

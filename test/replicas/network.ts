@@ -13,6 +13,7 @@ export interface Break {
 /** Somebody who uses the store. */
 export interface Caller {
   readonly life: number;
+  readonly pausedUntil: number;
   line: Break | undefined;
   /** Talks to a primary that was replaced: it answers plain reads, and cannot write. */
   isOnOld: boolean;
@@ -30,7 +31,7 @@ export interface Simulated {
   readonly random: Random;
   readonly code: Code;
   readonly callers: readonly Caller[];
-  at(delayMs: number, act: () => void, of?: Caller): void;
+  at(delayMs: number, act: () => void, of?: Caller): () => void;
   /** The clock of the store; none where all are on one machine. */
   storeNow(): number | undefined;
   /** Is called after each write that was written. */

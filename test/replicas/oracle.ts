@@ -33,6 +33,8 @@ export class Oracle {
   readonly #exemptUntil = new Map<string, number>();
   readonly #known = new Set<string>();
   readonly #ended = new Set<string>();
+  /** Revoked keys: when the last process that could not read has ended. */
+  readonly #goneBy = new Map<string, number>();
   readonly #options: OracleOptions;
   #any: Copy = none;
   tokens = 0;
@@ -63,8 +65,9 @@ export class Oracle {
     if (left > 0) this.#violated(now, 2, `${kid} is removed, and a token of it lives for ${inSeconds(left)} more`);
   }
 
-  /** An operator has ended a key, whatever that breaks. */
-  revoked(kid: string): void {
+  /** An operator has ended a key, whatever that breaks. Nobody is ready with it, or signs with it, after `goneBy`. */
+  revoked(kid: string, goneBy: number): void {
+    if (!this.#goneBy.has(kid)) this.#goneBy.set(kid, goneBy);
     this.#ended.add(kid);
     this.#unknown.delete(kid);
     this.#aliveUntil.delete(kid);
@@ -75,6 +78,10 @@ export class Oracle {
     const life = (isShort ? cachedForSeconds.rotation : cachedForSeconds.long) * 1000 + this.#options.slackMs;
     const copy = { until: now + life, from: `that ${by} has served after ${inSeconds(now)}` };
     if (copy.until > this.#any.until) this.#any = copy;
+    for (const [kid, goneBy] of this.#goneBy) {
+      if (now > goneBy && kids.has(kid))
+        this.#violated(now, 4, `${by} is ready and publishes ${kid}, which was revoked`);
+    }
     for (const [kid, { until }] of this.#unknown) {
       if (!kids.has(kid) && until < copy.until && !this.#isExempt(kid, now)) this.#unknown.set(kid, copy);
     }
@@ -93,6 +100,7 @@ export class Oracle {
   /** @param expiresAt its `exp`, in true time */
   signed(kid: string, by: string, now: number, expiresAt: number): void {
     this.tokens += 1;
+    if (now > (this.#goneBy.get(kid) ?? Infinity)) this.#violated(now, 4, `${by} signs with ${kid}, which was revoked`);
     this.#aliveUntil.set(kid, Math.max(this.#aliveUntil.get(kid) ?? 0, expiresAt + this.#options.skewMs));
     if (this.#isExempt(kid, now)) return;
     const { until, from } = this.#unknown.get(kid) ?? none;
@@ -109,7 +117,7 @@ export class Oracle {
     return now < (this.#exemptUntil.get(kid) ?? -Infinity);
   }
 
-  #violated(now: number, promise: 1 | 2, what: string): void {
+  #violated(now: number, promise: 1 | 2 | 4, what: string): void {
     if (this.violations.length < 5) this.violations.push(`promise ${promise}, after ${inSeconds(now)}: ${what}`);
   }
 }

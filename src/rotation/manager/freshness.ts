@@ -1,8 +1,8 @@
-import { type Clock, type Instant, longestSince } from "../../base/clock.ts";
+import { type Clock, longestSince } from "../../base/clock.ts";
 import { SignerError } from "../../base/errors.ts";
 import type { RotationPolicy } from "../rules/policy.ts";
 import { isLive } from "../rules/records.ts";
-import type { KeysInUse } from "./keys-in-use.ts";
+import type { KeysInUse, Published } from "./keys-in-use.ts";
 import { type Seen, clocksDiffer } from "./store-access.ts";
 import type { ManagerEvent } from "./types.ts";
 
@@ -43,16 +43,13 @@ export interface Freshness {
 export function createFreshness({ inUse, seen, signs, clock, signal, emit }: FreshnessOptions): Freshness {
   let noted: SignerError | undefined;
 
-  const leftMs = (confirmed: Instant | undefined): number => {
-    const { document } = inUse.state;
-    return confirmed === undefined || document === undefined
-      ? 0
-      : usableMs(document.policy) - longestSince(confirmed, clock);
-  };
+  /** By the policy of what is published: a later one may allow more. */
+  const leftMs = (published: Published | undefined): number =>
+    published === undefined ? 0 : usableMs(published.document.policy) - longestSince(published.confirmed, clock);
 
-  function faultOf(confirmed: Instant | undefined): SignerError | undefined {
+  function faultOf(published: Published | undefined): SignerError | undefined {
     if (signal.aborted) return stale("its key manager was closed");
-    if (leftMs(confirmed) <= 0) return stale("it has had no word with its store for maxStaleSeconds");
+    if (leftMs(published) <= 0) return stale("it has had no word with its store for maxStaleSeconds");
     const last = seen();
     const skewMs = (inUse.state.document?.policy.clockSkewSeconds ?? 0) * 1000;
     // Tokens get their times from the clock of this machine, and waits rely on the skew.
@@ -60,26 +57,26 @@ export function createFreshness({ inUse, seen, signs, clock, signal, emit }: Fre
     return stale("the clock of this machine and that of the store differ by more than clockSkewSeconds");
   }
 
-  const current = (): SignerError | undefined => faultOf(inUse.state.confirmed);
+  const current = (): SignerError | undefined => faultOf(inUse.state.published);
 
   return {
     get error() {
       return current();
     },
     get leftMs() {
-      return Math.max(leftMs(inUse.state.confirmed), 0);
+      return Math.max(leftMs(inUse.state.published), 0);
     },
     note() {
-      if (signal.aborted || inUse.state.confirmed === undefined) return;
+      if (signal.aborted || inUse.state.published === undefined) return;
       const before = noted;
       noted = current();
       if (noted?.message === before?.message) return;
       emit(noted === undefined ? { type: "fresh" } : { type: "stale", error: noted });
     },
     permit(kid) {
-      const { confirmed } = inUse.state;
+      const { published } = inUse.state;
       return () => {
-        const error = faultOf(confirmed);
+        const error = faultOf(published);
         if (error !== undefined) throw error;
         const isPublished = inUse.records.some((record) => record.kid === kid && isLive(record));
         if (!isPublished)

@@ -14,8 +14,14 @@ export interface InUse {
   /** `undefined` before the first. */
   readonly document: StoreDocument | undefined;
   readonly keys: OpenKeys;
-  /** When the confirmed word was sent after which this was read; `undefined` before all subscribers have taken it. */
-  readonly confirmed: Instant | undefined;
+  /** What all subscribers have taken. */
+  readonly published: Published | undefined;
+}
+
+export interface Published {
+  readonly document: StoreDocument;
+  /** When the confirmed word was sent after which it was read. */
+  readonly confirmed: Instant;
 }
 
 export interface KeysInUse {
@@ -37,7 +43,7 @@ export interface KeysInUse {
    *
    * @param confirmed when the confirmed word was sent after which it was read
    */
-  adopt(change: Changed, confirmed: Instant | undefined): Promise<void>;
+  adopt(change: Changed, confirmed: Instant): Promise<void>;
 }
 
 export interface KeysInUseOptions {
@@ -51,7 +57,7 @@ export interface KeysInUseOptions {
 const nothing: OpenKeys = { signers: new Map(), decryptionKeys: new Map(), unopened: new Map() };
 
 export function createKeysInUse({ keyring, subscribers, signs, emit }: KeysInUseOptions): KeysInUse {
-  let state: InUse = { document: undefined, keys: nothing, confirmed: undefined };
+  let state: InUse = { document: undefined, keys: nothing, published: undefined };
   let isShort = false;
 
   const recordsInUse = (): readonly KeyRecord[] => state.document?.records ?? [];
@@ -116,7 +122,7 @@ export function createKeysInUse({ keyring, subscribers, signs, emit }: KeysInUse
       state = { ...state, document, keys };
       await updateSubscribers(isRotating(document.records) || unopened() !== undefined);
       if (!subscribers.isBehind) {
-        state = { ...state, confirmed };
+        state = { ...state, published: { document, confirmed } };
         keyring.closeUnused(document.records);
       }
       if (!isNew) return;

@@ -126,6 +126,7 @@ export function createRounds(options: RoundsOptions): Rounds {
 
   async function publish(change: Changed): Promise<void> {
     freshness.note();
+    if (word.sent === undefined) return;
     await inUse.adopt(change, word.sent);
     const announced = new Set(change.records.flatMap(({ kid, state }) => (state === "announced" ? [kid] : [])));
     for (const kid of heldBack.keys()) if (!announced.has(kid)) heldBack.delete(kid);

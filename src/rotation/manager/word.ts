@@ -46,15 +46,13 @@ export function createWord({ custody, access, inUse, process, signs, clock, stor
   let told: string | undefined;
 
   function line() {
-    const { document, keys, confirmed } = inUse.state;
+    const { keys, published } = inUse.state;
     const active = activeKey(inUse.records, "sig");
     const isSigning = signs && active !== undefined && keys.signers.has(active.kid);
-    // A subscriber may publish older keys.
-    const published = confirmed === undefined ? undefined : document;
     return {
       ...process,
-      revision: published?.revision ?? 0,
-      commit: published?.commits.at(-1),
+      revision: published?.document.revision ?? 0,
+      commit: published?.document.commits.at(-1),
       kid: isSigning ? active.kid : undefined,
       signs,
       wrappingKeys: custody.wrappingKeys,
