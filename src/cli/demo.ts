@@ -21,9 +21,9 @@ const demoSettings = {
   replicaName: "jwksd demo, not for production: a day takes two minutes",
   rotateEveryDays: "1",
   announceForSeconds: "43200",
-  maxTokenLifetimeSeconds: "18000",
-  // In real time 15 s, so that a machine that is busy for a moment keeps its lease.
-  leaseSeconds: "10800",
+  maxTokenLifetimeSeconds: "10800",
+  // In real time 15 s, so that a machine that is busy for a moment is not stale.
+  maxStaleSeconds: "10800",
   noDiscovery: "true",
   // Nothing is written.
   maxSavedSetSeconds: "0",

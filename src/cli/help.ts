@@ -20,9 +20,9 @@ export function helpCommand(io: Io, group: Command): Command {
         "after",
         `
 Examples:
-  $ jwksd help keys revoke      a command
-  $ jwksd help lease-seconds    an option: its default, variable and commands
-  $ jwksd help --keys           an option that has the name of a command`,
+  $ jwksd help keys revoke          a command
+  $ jwksd help max-stale-seconds    an option: default, variable and commands
+  $ jwksd help --keys               an option that has the name of a command`,
       )
       .action((names: string[]) => {
         const [found, rest] = find(group, names);

@@ -1,7 +1,6 @@
 import { ConfigError, StateError } from "../base/errors.ts";
 import { kidText } from "../rotation/rules/format.ts";
-import { isLive } from "../rotation/rules/records.ts";
-import type { KeyRecord } from "../rotation/store/store.ts";
+import { type KeyRecord, isLive } from "../rotation/rules/records.ts";
 
 /** So that a prefix is not met by chance: 36 bits of a thumbprint. */
 const leastPrefix = 6;

@@ -57,8 +57,7 @@ export function publishCommand(io: Io): Command {
 The target holds what --issuer shows: TARGET/jwks is at ISSUER/jwks. The bytes
 are those of jwksd serve. A key signs only after it was read back from the
 target, past caches. This holds even after this process has ended. If nobody
-reads the target any more, end its lease: jwksd replicas end NAME.
-docs/publish.md has more.
+reads the target any more: jwksd replicas end NAME. docs/publish.md has more.
 
 A folder also gets .jwksd/nginx.conf and .jwksd/Caddyfile, for those servers.
 A bucket takes the package @aws-sdk/client-s3, which finds credentials,

@@ -33,12 +33,16 @@ const commands: Readonly<Record<string, { description: string; load: (io: Io) =>
     description: "Draw when each managed key changes, and list the steps.",
     load: async (io) => (await import("./keys/plan.ts")).planCommand(io),
   },
+  policy: {
+    description: "Print how the managed keys rotate, and change that.",
+    load: async (io) => (await import("./keys/policy.ts")).policyCommand(io),
+  },
   replicas: {
-    description: "List who publishes and signs, and which steps wait for them.",
+    description: "List who publishes and signs, and the copies that steps wait for.",
     load: async (io) => (await import("./keys/replicas.ts")).replicasCommand(io),
   },
   events: {
-    description: "Print the audit log of the managed keys, newest first.",
+    description: "Print the newest events of the managed keys, newest first.",
     load: async (io) => (await import("./keys/events.ts")).eventsCommand(io),
   },
   keygen: {

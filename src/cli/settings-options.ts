@@ -9,7 +9,6 @@ import {
   settingGroups,
   settingNames,
 } from "../service/config/setting-definitions.ts";
-import { policyNames } from "../rotation/rules/policy.ts";
 import { resolveSettings } from "../service/config/settings.ts";
 import type { Io } from "./io.ts";
 
@@ -70,16 +69,6 @@ export function addSettings(
     if (names.includes(name)) command.addOption(new SettingOption(name).hideHelp(!shown.includes(name)));
   }
   return command.addOption(new SettingOption("config"));
-}
-
-/** Says above the policy of a command whose policy it is by default, which is rarely that of the defaults beside the flags. */
-export function ofReplica(command: Command): Command {
-  const [heading = ""] = Object.entries(settingGroups).find(([, members]) => members === policyNames) ?? [];
-  for (const option of command.options) {
-    if (option.helpGroupHeading === heading)
-      option.helpGroup("Rotation (by default as the serve that joined last, if one runs):");
-  }
-  return command;
 }
 
 /** Resolves settings from parsed flags, the environment and the configuration file. */

@@ -1,24 +1,19 @@
 import type { Command } from "commander";
 import { ConfigError, StoreError } from "../../base/errors.ts";
-import type { Changed, Decision, Seen } from "../../rotation/manager/compare-and-set.ts";
 import { CannotSign } from "../../rotation/manager/keyring.ts";
-import type { NewKey } from "../../rotation/rules/commands.ts";
-import { impactOf } from "../../rotation/rules/impact.ts";
-import { type RotationPlan, plan, planKeyName } from "../../rotation/rules/plan.ts";
-import type { RotationPolicy } from "../../rotation/rules/policy.ts";
-import { recordTimes, uriOf } from "../../rotation/rules/records.ts";
-import { kidText, relativeText, timeText } from "../../rotation/rules/format.ts";
-import { planVerbs } from "../../service/admin/plan-scale.ts";
-import { indented, terminalOf } from "../terminal.ts";
-import type { KeyRecord, KeyUse } from "../../rotation/store/store.ts";
+import type { Changed, Decision, Seen } from "../../rotation/manager/store-access.ts";
+import { type Command as KeyCommand, type NewKey, applyCommand } from "../../rotation/rules/commands.ts";
+import { kidText } from "../../rotation/rules/format.ts";
+import { type KeyUse, uriOf } from "../../rotation/rules/records.ts";
 import { waitSeconds } from "../arguments.ts";
+import { tell } from "../io.ts";
+import { type Report, meaningOf, printChange, printFollowed } from "./change-report.ts";
 import { destroyEffects, destroyEnded, leaveUnrecorded, placeEffects } from "./external-keys.ts";
-import { type Followed, follow, followedJson, followedLines } from "./follow.ts";
-import { type Io, iso, print, tell } from "../io.ts";
+import { follow } from "./follow.ts";
 import { makeDraft, makeReal } from "./make-keys.ts";
-import { type CommandKeys, type Flags, addStoreSettings, recordsOf, tellPolicy } from "./open-keys.ts";
+import { type CommandKeys, type Flags, addStoreSettings } from "./open-keys.ts";
 
-/** Flags of every command that changes keys. */
+/** Flags of every command that changes the store. */
 export interface ChangeFlags extends Flags {
   readonly dryRun?: true;
   readonly yes?: true;
@@ -35,49 +30,57 @@ export interface ChangeOptions {
   /** The use and alg of a key that the change needs. */
   readonly newKey?: { readonly use: KeyUse; readonly alg?: string | undefined } | undefined;
   /** What it means beside what its records show. */
-  readonly remarks?: readonly string[];
+  readonly remarks?: (change: Changed) => readonly string[];
   /** How it is already, where nothing is to be changed. */
   readonly unchanged?: string | undefined;
 }
 
-type Decide = (
-  records: readonly KeyRecord[],
-  now: number,
-  key: NewKey | undefined,
-  seen: Seen,
-) => Decision | Promise<Decision>;
+/** Decides on a change. @param key the new key that it needs */
+export type DecideWithKey = (seen: Seen, key: NewKey | undefined) => Decision | Promise<Decision>;
+
+/** Decides as a command of the rules does, by the policy of the store. */
+export const byCommand =
+  (command: (key: NewKey | undefined) => KeyCommand): DecideWithKey =>
+  ({ document, now }, key) =>
+    applyCommand(document.records, command(key), { policy: document.policy, now });
 
 /** Gives a command the flags of every change. */
 export function addChangeFlags(command: Command, { force = false, yes = false } = {}): Command {
   if (force) command.option("--force", "take the step now, although it breaks verifications; needs --yes");
   if (force || yes) command.option("--yes", "confirm a change that breaks verifications");
-  command.option(
-    "--wait <seconds>",
-    "how long to wait until every replica publishes the change; 0 does not wait",
-    waitSeconds,
-    10,
-  );
-  return addStoreSettings(command.option("--dry-run", "print the exact change and what it means, and change nothing"));
+  return addStoreSettings(addWaitFlags(command));
+}
+
+/** Gives a command the flags of a change that is not confirmed. */
+export function addWaitFlags(command: Command): Command {
+  return command
+    .option(
+      "--wait <seconds>",
+      "how long to wait until every replica follows the change; 0 does not wait",
+      waitSeconds,
+      10,
+    )
+    .option("--dry-run", "print the exact change and what it means, and change nothing");
 }
 
 /**
- * Changes keys by compare-and-set, and prints the change, what it means for verifiers, and what happens next. Then waits for the
+ * Changes the store by compare-and-set, and prints the change, what it means for verifiers, and what happens next. Then waits for the
  * replicas, and prints who has not followed.
  *
  * @throws ConfigError `ERR_CONFIRMATION`: it breaks verifications, and `--yes` is not given; the message says what it breaks
  * @throws StoreError `ERR_STORE_EMPTY`: it needs a new key, and there is none yet
  * @throws see `Keyring.change`, and what `decide` throws
  */
-export async function changeKeys(keys: CommandKeys, options: ChangeOptions, decide: Decide): Promise<void> {
-  const { flags, breaks, newKey, remarks = [], unchanged } = options;
+export async function changeKeys(keys: CommandKeys, options: ChangeOptions, decide: DecideWithKey): Promise<void> {
+  const { flags, breaks, newKey, remarks = () => [], unchanged } = options;
   const { io, keyring, settings, signers } = keys;
+  if (newKey !== undefined) checkHasKeys(keys);
   // A key in an HSM or key service is made only when it is certain that it is wanted.
-  const draft = newKey && (await makeDraft(keys, newKey, await recordsWithKeys(keys)));
-  const change = await keyring.preview((records, now, seen) => decide(records, now, draft, seen)).catch(explained);
-  if (change.before.length > 0) tellPolicy(io, settings, change.seen.leases);
+  const draft = newKey && (await makeDraft(keys, newKey));
+  const change = await keyring.preview((seen) => decide(seen, draft)).catch(explained);
   const note = draft && "The new key was made to look ahead only; the real one has another kid.";
   const external = [...placeEffects(settings, draft, change.before, change), ...destroyEffects(signers, change)];
-  const preview: Report = { isDry: true, note, unchanged, change, policy: keyring.policy, remarks, external };
+  const preview: Report = { isDry: true, note, unchanged, change, remarks: remarks(change), external };
   if (flags.dryRun === true) return printChange(io, preview, flags);
   if (breaks && flags.yes !== true) {
     const meaning = [...meaningOf(preview), ...(note === undefined ? [] : [note])].map((line) => `\n- ${line}`);
@@ -86,21 +89,18 @@ export async function changeKeys(keys: CommandKeys, options: ChangeOptions, deci
       `nothing was changed, because this may break verifications; --yes does it:${meaning.join("")}\n`,
     );
   }
-  const done = { ...preview, ...(await commit(keys, draft, decide)), isDry: false };
+  const done = await commit(keys, draft, decide);
+  const report: Report = { ...preview, ...done, remarks: remarks(done.change), isDry: false };
   // The change is committed: a person reads that before the command waits for the replicas.
-  if (flags.json !== true) printChange(io, done, flags);
-  const followed = await follow(keys, done.change, flags.wait);
-  if (flags.json === true) printChange(io, { ...done, followed }, flags);
-  else if (followed !== undefined && followed.replicas.leases.length > 0) {
-    const { columns } = terminalOf(io.stdout, io.environment);
-    print(io, section("Replicas", followedLines(followed, done.change), columns).join("\n"));
-  }
+  if (flags.json !== true) printChange(io, report, flags);
+  const followed = await follow(keys, report.change, flags.wait);
+  if (flags.json === true) printChange(io, { ...report, followed }, flags);
+  else if (followed !== undefined) printFollowed(io, followed);
 }
 
 /** A first key would begin to sign at once, perhaps in a store that was meant to be another one. @throws StoreError `ERR_STORE_EMPTY` */
-async function recordsWithKeys({ custody, settings: { issuer } }: CommandKeys): Promise<readonly KeyRecord[]> {
-  const records = await recordsOf(custody.store);
-  if (records.length > 0) return records;
+export function checkHasKeys({ document, settings: { issuer } }: Pick<CommandKeys, "document" | "settings">): void {
+  if (document.records.length > 0) return;
   const whose = issuer === undefined ? "" : ` of ${issuer}`;
   throw new StoreError(
     "ERR_STORE_EMPTY",
@@ -108,13 +108,17 @@ async function recordsWithKeys({ custody, settings: { issuer } }: CommandKeys): 
   );
 }
 
-async function commit(keys: CommandKeys, draft: NewKey | undefined, decide: Decide) {
+async function commit(
+  keys: CommandKeys,
+  draft: NewKey | undefined,
+  decide: DecideWithKey,
+): Promise<Pick<Report, "change" | "external">> {
   const { io, keyring, settings, signers } = keys;
   const key = draft && (await makeReal(keys, draft));
   const uri = key && uriOf(key);
   let change: Changed;
   try {
-    change = await keyring.change((records, now, seen) => decide(records, now, key, seen)).catch(explained);
+    change = await keyring.change((seen) => decide(seen, key)).catch(explained);
   } catch (error) {
     // A store may have committed the change although its call failed, so the external key stays.
     if (uri !== undefined) await leaveUnrecorded(keys, uri, !(error instanceof StoreError));
@@ -139,104 +143,4 @@ function explained(error: unknown): never {
   if (error.code !== "ERR_WRAPPING_KEY_MISSING" && error.code !== "ERR_WRAPPED_KEY") throw error;
   const message = `nothing was changed: ${error.message}; give this command the --issuer and the wrapping keys of serve`;
   throw new StoreError(error.code, message, { cause: error });
-}
-
-interface Report {
-  readonly isDry: boolean;
-  /** What a dry run cannot show as it will be. */
-  readonly note: string | undefined;
-  readonly unchanged: string | undefined;
-  readonly change: Changed;
-  readonly policy: RotationPolicy;
-  readonly remarks: readonly string[];
-  /** What it means for keys in HSMs and key services. */
-  readonly external: readonly string[];
-  /** The replicas that publish the change; `undefined` where the command did not wait for them. */
-  readonly followed?: Followed | undefined;
-}
-
-function meaningOf({ change: { before, records, seen }, policy, remarks, external }: Report): string[] {
-  return [...impactOf(before, records, policy, seen.now), ...remarks, ...external];
-}
-
-function printChange(io: Io, report: Report, flags: ChangeFlags): void {
-  const { change, policy } = report;
-  const meaning = meaningOf(report);
-  const ahead = plan(change.records, policy, change.seen.now);
-  print(io, flags.json === true ? asJson(report, meaning, ahead) : asText(io, report, meaning, ahead));
-}
-
-function asText(
-  io: Io,
-  { isDry, note, unchanged, change: { events } }: Report,
-  meaning: readonly string[],
-  ahead: RotationPlan,
-): string {
-  const { columns } = terminalOf(io.stdout, io.environment);
-  const next = nextSteps(ahead).map(
-    (step) =>
-      `${timeText(step.at)}, ${relativeText(step.at, ahead.now)}: ${planVerbs[step.action]} ${step.use} ${planKeyName(ahead, step)}`,
-  );
-  const lines = [
-    ...(isDry ? [`Dry run: nothing was changed.${note === undefined ? "" : ` ${note}`}`, ""] : []),
-    ...(events.length === 0 ? [`Nothing is to be changed.${unchanged === undefined ? "" : ` ${unchanged}`}`] : []),
-    ...(isDry && events.length > 0 ? ["Without --dry-run, the audit log would say:"] : []),
-    ...events.map(({ type, use, kid, reason }) => `${type} ${use} ${kidText(kid)}: ${reason}`),
-    ...section("What it means", meaning, columns),
-    ...section("What happens next", next, columns),
-  ];
-  return lines.join("\n");
-}
-
-function section(title: string, items: readonly string[], columns: number): string[] {
-  if (items.length === 0) return [];
-  const lines = items.flatMap((item) =>
-    indented(item, columns, 4).map((line, index) => (index === 0 ? `  - ${line.slice(4)}` : line)),
-  );
-  return ["", `${title}:`, ...lines];
-}
-
-function asJson(
-  { isDry, note, change: { before, records, events }, followed }: Report,
-  meaning: readonly string[],
-  ahead: RotationPlan,
-): string {
-  const states = new Map(before.map(({ kid, state }) => [kid, state]));
-  const changed = records.filter((record) => !before.includes(record));
-  const json = {
-    dryRun: isDry,
-    ...(note !== undefined && isDry && { note }),
-    changes: changed.map((record) => publicRecord(record, { stateBefore: states.get(record.kid) ?? null })),
-    events: events.map((event) => ({ ...event, at: iso(event.at) })),
-    effects: meaning,
-    replicas: followedJson(followed),
-    next: nextSteps(ahead).map(({ at, use, kid, action }) => ({ at: iso(at), use, kid: kid ?? null, action })),
-  };
-  return JSON.stringify(json, undefined, 2);
-}
-
-/** Until the rotation that is under way is over; or where none is, until the next key is announced. */
-function nextSteps({ steps }: RotationPlan): RotationPlan["steps"] {
-  const first = steps.findIndex(({ action }) => action === "announced");
-  return first === -1 ? steps : steps.slice(0, Math.max(first, 1));
-}
-
-/** A record as it may be printed: chosen by name, so that its private half cannot get out. */
-export function publicRecord(record: KeyRecord, more: object = {}) {
-  const { kid, use, alg, state, unannounced, announceForSeconds, retireForSeconds, publicJwk } = record;
-  const times = recordTimes.map((name) => [name, record[name]] as const);
-  const uri = uriOf(record);
-  return {
-    kid,
-    use,
-    alg,
-    state,
-    ...Object.fromEntries(times.flatMap(([name, at]) => (at === undefined ? [] : [[name, iso(at)]]))),
-    ...(unannounced === true && { unannounced }),
-    ...(announceForSeconds !== undefined && { announceForSeconds }),
-    ...(retireForSeconds !== undefined && { retireForSeconds }),
-    ...(uri !== undefined && { uri }),
-    publicJwk,
-    ...more,
-  };
 }

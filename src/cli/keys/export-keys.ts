@@ -4,11 +4,19 @@ import { makeDocument } from "../../keys/keyset/document.ts";
 import { writeNewFile } from "../../library/node/generate.ts";
 import { privateJwkOf } from "../../rotation/custody/private-half.ts";
 import { kidText } from "../../rotation/rules/format.ts";
-import { jweOf, keyUses, publishedKeys, recordOf, uriOf } from "../../rotation/rules/records.ts";
-import type { KeyRecord } from "../../rotation/store/store.ts";
+import {
+  type KeyRecord,
+  type LiveRecord,
+  isLive,
+  jweOf,
+  keyUses,
+  publishedKeys,
+  recordOf,
+  uriOf,
+} from "../../rotation/rules/records.ts";
 import { type Io, print } from "../io.ts";
 import { meantKid } from "../kid.ts";
-import { type Flags, addLookSettings, recordsOf, takesKid, withKeys } from "./open-keys.ts";
+import { type Flags, addLookSettings, takesKid, withKeys } from "./open-keys.ts";
 
 type ExportFlags = Flags & { readonly private?: true; readonly yes?: true; readonly out?: string };
 
@@ -37,10 +45,9 @@ Examples:
 
 async function exportKeys(io: Io, kid: string | undefined, flags: ExportFlags): Promise<void> {
   if (flags.private === true) return exportPrivate(io, kid, flags);
-  const records = await withKeys(io, flags, {}, ({ custody }) => recordsOf(custody.store));
+  const records = await withKeys(io, flags, {}, async ({ document }) => document.records);
   const published = keyUses.flatMap((use) => publishedKeys(records, use));
-  const value =
-    kid === undefined ? { keys: published.map(publicJwkOf) } : publicJwkOf(recordOf(records, meantKid(records, kid)));
+  const value = kid === undefined ? { keys: published.map(publicJwkOf) } : publicJwkOf(liveRecord(records, kid));
   const { text } = await makeDocument(value);
   if (flags.out === undefined) return print(io, text);
   await writeNewFile(flags.out, `${text}\n`);
@@ -58,13 +65,11 @@ async function exportPrivate(io: Io, kid: string | undefined, flags: ExportFlags
       `nothing was written; with --yes, the private key is written to ${out} unencrypted, protected by its file mode only`,
     );
   }
-  const written = await withKeys(io, flags, {}, async ({ custody }) => {
-    const records = await recordsOf(custody.store);
-    const record = recordOf(records, meantKid(records, kid));
+  const written = await withKeys(io, flags, {}, async ({ custody, document }) => {
+    const record = liveRecord(document.records, kid);
     if (jweOf(record) === undefined) {
-      const uri = uriOf(record);
-      const why = uri === undefined ? `it is ${record.state}` : `it is in ${uri}`;
-      throw new StateError("ERR_TRANSITION", `kid ${JSON.stringify(record.kid)} has no private key here: ${why}`);
+      const name = `kid ${JSON.stringify(record.kid)}`;
+      throw new StateError("ERR_TRANSITION", `${name} has no private key here: it is in ${uriOf(record)}`);
     }
     const privateJwk = await privateJwkOf(record, custody);
     await writeNewFile(out, `${JSON.stringify({ ...privateJwk, ...publicJwkOf(record) }, undefined, 2)}\n`);
@@ -73,6 +78,13 @@ async function exportPrivate(io: Io, kid: string | undefined, flags: ExportFlags
   print(io, `wrote ${out}, kid ${kidText(written)}`);
 }
 
-function publicJwkOf({ publicJwk, kid, alg, use }: KeyRecord) {
+/** @throws StateError `ERR_KID_UNMANAGED`, `ERR_TRANSITION`: nothing but its thumbprint is kept of a key that has ended */
+function liveRecord(records: readonly KeyRecord[], given: string): LiveRecord {
+  const record = recordOf(records, meantKid(records, given));
+  if (isLive(record)) return record;
+  throw new StateError("ERR_TRANSITION", `kid ${JSON.stringify(record.kid)} is ${record.state}; its key is not kept`);
+}
+
+function publicJwkOf({ publicJwk, kid, alg, use }: LiveRecord): object {
   return { ...publicJwk, kid, alg, use };
 }

@@ -1,21 +1,26 @@
-// What a change does to keys in HSMs and key services.
+// Keys in HSMs and key services: what a change does to them, and jwksd keys destroy.
+import { Command } from "commander";
+import { ConfigError, StateError } from "../../base/errors.ts";
+import type { Keyring } from "../../rotation/manager/keyring.ts";
+import { destroyExternal } from "../../rotation/manager/private-keys.ts";
 import type { Change } from "../../rotation/rules/advance.ts";
 import type { NewKey } from "../../rotation/rules/commands.ts";
-import type { Keyring } from "../../rotation/manager/keyring.ts";
+import { kidText } from "../../rotation/rules/format.ts";
 import {
   type ExternalKey,
+  type KeyRecord,
   activeKey,
   addedRecords,
   endedExternalKeys,
-  externalOf,
+  isLive,
+  recordOf,
   uriOf,
 } from "../../rotation/rules/records.ts";
-import { kidText } from "../../rotation/rules/format.ts";
 import type { Settings } from "../../service/config/setting-definitions.ts";
-import type { Signers } from "../../service/config/signers.ts";
-import type { KeyRecord } from "../../rotation/store/store.ts";
-import { type Io, tell } from "../io.ts";
-import type { CommandKeys } from "./open-keys.ts";
+import { type Signers, signersOf } from "../../service/config/signers.ts";
+import { type Io, print, tell } from "../io.ts";
+import { meantKid } from "../kid.ts";
+import { type CommandKeys, type Flags, addLookSettings, takesKid, withKeys } from "./open-keys.ts";
 
 const cannotBeUndone = "That cannot be undone, unless its service keeps deleted keys for a while.";
 
@@ -32,8 +37,10 @@ export function placeEffects(
   { records }: Change,
 ): string[] {
   if (key === undefined) {
-    const imported = addedRecords(before, records).flatMap((record) => externalOf(record) ?? []);
-    return imported.map(({ kid, uri }) => `The private half of "${kidText(kid)}" stays in ${uri}.`);
+    return addedRecords(before, records).flatMap((record) => {
+      const uri = uriOf(record);
+      return uri === undefined ? [] : [`The private half of "${kidText(record.kid)}" stays in ${uri}.`];
+    });
   }
   if (key.use !== "sig" || !records.some(({ kid }) => kid === key.kid)) return [];
   if (signerType !== "local") return [`The new key is made in ${uriOf(key) ?? signerType}.`];
@@ -85,4 +92,51 @@ const commandFor = (kid: string): string => `jwksd keys destroy --yes -- ${kidTe
 export async function leaveUnrecorded({ io, keyring }: CommandKeys, uri: string, isCertain: boolean): Promise<void> {
   const isDestroyed = isCertain && (await keyring.destroyUnrecorded(uri));
   tell(io, `${uri} was made, and nothing uses it${isDestroyed ? ", so it was destroyed again" : ""}`);
+}
+
+type DestroyFlags = Flags & { readonly dryRun?: true; readonly yes?: true; readonly json?: true };
+
+export function destroyCommand(io: Io): Command {
+  const command = takesKid(
+    new Command("destroy").description("Destroy a removed or revoked key that is still in its HSM or key service."),
+  )
+    .option("--yes", "confirm that the key is destroyed for good")
+    .option("--dry-run", "print what would be destroyed, and change nothing");
+  return addLookSettings(command, ["signers"])
+    .addHelpText(
+      "after",
+      `
+Use this command for keys that were removed without --destroy-external, or that
+could not be reached then. If the URI now names another key, nothing is
+destroyed.
+
+Examples:
+  $ jwksd keys --all             list removed and revoked keys, with their URIs
+  $ jwksd keys destroy KID --dry-run
+  $ jwksd keys destroy KID --yes`,
+    )
+    .action((kid: string, flags: DestroyFlags) => destroy(io, kid, flags));
+}
+
+async function destroy(io: Io, given: string, flags: DestroyFlags): Promise<void> {
+  // What is destroyed is not for whoever can write the store to choose.
+  await withKeys(io, flags, {}, async ({ document: { records }, settings }) => {
+    const record = recordOf(records, meantKid(records, given));
+    const { kid, thumbprint } = record;
+    const uri = uriOf(record);
+    if (isLive(record) || uri === undefined) {
+      const why = uri === undefined ? "it is in no HSM or key service" : `it is ${record.state}`;
+      throw new StateError("ERR_TRANSITION", `kid ${JSON.stringify(kid)} is not destroyed: ${why}`);
+    }
+    const key = { kid, thumbprint, uri };
+    const isDry = flags.dryRun === true;
+    if (!isDry && flags.yes !== true) {
+      throw new ConfigError("ERR_CONFIRMATION", `nothing was destroyed; --yes does it: ${destroyEffect(key)}`);
+    }
+    const { openSigner, destroySigner } = await signersOf({ ...settings, destroyExternal: !isDry });
+    if (destroySigner !== undefined) await destroyExternal(key, openSigner, destroySigner);
+    const text = isDry ? `Dry run: nothing was destroyed. ${destroyEffect(key)}` : destroyEffect(key, "was");
+    const json = { dryRun: isDry, kid, uri };
+    print(io, flags.json === true ? JSON.stringify(json, undefined, 2) : text);
+  });
 }

@@ -1,11 +1,10 @@
 import { sleep } from "../../base/async.ts";
 import { systemClock } from "../../base/clock.ts";
 import type { JwksdError } from "../../base/errors.ts";
-import type { Changed } from "../../rotation/manager/compare-and-set.ts";
 import { printable } from "../../base/printable.ts";
-import { type ReplicasAt, runningLeases, lateText } from "../../service/admin/replicas.ts";
-import { hasFollowed } from "../../rotation/rules/waits.ts";
-import type { Lease } from "../../rotation/store/store.ts";
+import { type ProcessLine, livingLines, readLines, revisionsBehind } from "../../rotation/manager/presence.ts";
+import type { Changed } from "../../rotation/manager/store-access.ts";
+import { type StoreView, followText, hasFollowed, lateText } from "../../service/admin/replicas.ts";
 import { type Io, tell } from "../io.ts";
 import type { CommandKeys } from "./open-keys.ts";
 import { replicaJson } from "./replicas.ts";
@@ -16,35 +15,37 @@ export const notFollowed = 3;
 
 /** Who has followed a change. */
 export interface Followed {
-  readonly replicas: ReplicasAt;
-  /** Live replicas that do not publish it yet. */
-  readonly late: readonly Lease[];
+  readonly view: StoreView;
+  /** The processes that do not publish the change yet. */
+  readonly late: readonly ProcessLine[];
 }
 
 /**
- * Waits until every live replica publishes a change, and sets the exit code if one does not in time. The change stands in any case.
+ * Waits until every process that has a line in the store publishes a change, and sets the exit code if one does not in time. The change stands
+ * in any case. A process that refuses the store, because an older copy was restored, does not follow: it is told, and nobody waits for it.
  *
- * @returns `undefined` where nobody waits, or where the store could not be asked
+ * @returns `undefined` where the store could not be asked, or there is nothing to tell
  */
 export async function follow(
-  { io, custody }: CommandKeys,
-  { revision, events }: Changed,
+  { io, access }: Pick<CommandKeys, "io" | "access">,
+  { document: { revision }, events }: Changed,
   waitSeconds: number,
 ): Promise<Followed | undefined> {
-  if (waitSeconds === 0 || events.length === 0) return undefined;
+  if (events.length === 0) return undefined;
   const end = performance.now() + waitSeconds * 1000;
   const show = progress(io);
   try {
     for (;;) {
-      const { now, revision: newest, leases: all } = await custody.store.load();
-      const leases = runningLeases(all, now);
-      const late = leases.filter((lease) => !hasFollowed(lease, revision, newest));
+      const view = await viewOf(access);
+      const late = view.processes.filter((line) => !hasFollowed(line, revision, view));
+      const awaited = late.filter((line) => revisionsBehind(line, view.document) !== undefined);
       const leftMs = end - performance.now();
-      if (late.length === 0 || leftMs <= 0) {
+      if (awaited.length === 0 || leftMs <= 0) {
+        if (waitSeconds === 0 && awaited.length === late.length) return undefined;
         if (late.length > 0) io.exitCode = notFollowed;
-        return { replicas: { now, revision: newest, leases }, late };
+        return { view, late };
       }
-      show(`waiting for ${late.map(({ name }) => printable(name)).join(", ")} (${Math.ceil(leftMs / 1000)} s)`);
+      show(`waiting for ${awaited.map(({ name }) => printable(name)).join(", ")} (${Math.ceil(leftMs / 1000)} s)`);
       await sleep(Math.min(pollMs, leftMs), systemClock);
     }
   } catch (error) {
@@ -55,6 +56,14 @@ export async function follow(
   } finally {
     show("");
   }
+}
+
+/** The store and its living processes, as they are now. */
+export async function viewOf(access: CommandKeys["access"]): Promise<StoreView> {
+  // In this order, no line is newer than the store.
+  const lines = readLines(await access.lines());
+  const { document, now } = await access.read();
+  return { document, processes: livingLines(lines, now, document.policy.maxStaleSeconds), now };
 }
 
 /** One line on a terminal that changes. */
@@ -68,17 +77,14 @@ function progress({ stderr }: Io): (text: string) => void {
   };
 }
 
-/** The replicas that do not publish the change yet, and what operators should expect of them. */
-export function followedLines({ replicas, late }: Followed, { records }: Changed): string[] {
-  const count = replicas.leases.length;
-  return [
-    `${count - late.length} of ${count} publish the change.`,
-    ...late.map((lease) => lateText(lease, records, replicas)),
-  ];
+/** Who follows, and what operators should expect of those who do not. */
+export function followedLines({ view, late }: Followed): string[] {
+  const { length } = view.processes;
+  return [`${followText(length - late.length, length)}.`, ...late.map((line) => lateText(line, view))];
 }
 
-export function followedJson(followed: Followed | undefined) {
+export function followedJson(followed: Followed | undefined): object | null {
   if (followed === undefined) return null;
-  const { replicas, late } = followed;
-  return { count: replicas.leases.length, late: late.map((lease) => replicaJson(lease, replicas)) };
+  const { view, late } = followed;
+  return { count: view.processes.length, late: late.map((line) => replicaJson(line, view)) };
 }

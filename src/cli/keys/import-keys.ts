@@ -1,19 +1,18 @@
 import { Command, Option } from "commander";
 import { ConfigError, StateError } from "../../base/errors.ts";
 import type { Change } from "../../rotation/rules/advance.ts";
+import type { Changed } from "../../rotation/manager/store-access.ts";
 import { type Command as KeyCommand, type NewKey, applyCommand } from "../../rotation/rules/commands.ts";
 import { wrapKey } from "../../rotation/manager/make-key.ts";
 import { kidText } from "../../rotation/rules/format.ts";
-import type { RotationPolicy } from "../../rotation/rules/policy.ts";
-import { activeKey, keyUses } from "../../rotation/rules/records.ts";
+import { type KeyRecord, type KeyUse, activeKey, keyUses } from "../../rotation/rules/records.ts";
 import { readImport } from "./read-import.ts";
 import { looksLikeSecret } from "../../service/config/setting-definitions.ts";
 import type { Signers } from "../../service/config/signers.ts";
-import type { KeyRecord, KeyUse } from "../../rotation/store/store.ts";
 import { type ChangeFlags, addChangeFlags, changeKeys } from "./change-keys.ts";
 import type { Io } from "../io.ts";
 import { openExternal } from "./make-keys.ts";
-import { recordsOf, useOption, withKeys } from "./open-keys.ts";
+import { useOption, withKeys } from "./open-keys.ts";
 
 type ImportFlags = ChangeFlags & {
   readonly signer?: string;
@@ -43,7 +42,8 @@ Without --kid, all keys of a set are imported, into a store without keys: the
 first key of each use becomes active, the others retiring. The kid is that of
 the JWK, else --kid, else the RFC 7638 thumbprint of the key. Signing keys must
 be EC on P-256 (ES256). Keys of other types are encryption keys: use or alg of
-the JWK must say so; a PEM file needs --use enc.
+the JWK must say so; a PEM file needs --use enc. Into a store without keys,
+import also writes the rotation policy of the flags of serve.
 
 Examples:
   $ jwksd keys import key.pem --kid 2026-11      tokens with this kid stay valid
@@ -72,7 +72,7 @@ async function importKeys(io: Io, file: string | undefined, flags: ImportFlags):
     if (signer !== undefined) external = await openExternal(signers, signer, flags.kid);
   };
   await withKeys(io, flags, { create: true, dryRun: flags.dryRun === true, prepare }, async (open) => {
-    const before = await recordsOf(open.custody.store);
+    const { records: before } = open.document;
     if (isSet && before.length > 0) {
       throw new StateError(
         "ERR_TRANSITION",
@@ -87,11 +87,11 @@ async function importKeys(io: Io, file: string | undefined, flags: ImportFlags):
         : [external];
     const force = flags.force === true;
     const commands = importCommands(found, before, flags);
-    const remarks = remarksOf(commands, before, open.keyring.policy);
-    await changeKeys(open, { flags, breaks: force, remarks }, (records, now) => {
+    const remarks = (change: Changed): string[] => remarksOf(commands, change);
+    await changeKeys(open, { flags, breaks: force, remarks }, ({ document: { records, policy }, now }) => {
       let change: Change = { records, events: [] };
       for (const command of commands) {
-        const next = applyCommand(change.records, command, open.keyring.policy, now);
+        const next = applyCommand(change.records, command, { policy, now });
         change = { records: next.records, events: [...change.events, ...next.events] };
       }
       return change;
@@ -100,17 +100,14 @@ async function importKeys(io: Io, file: string | undefined, flags: ImportFlags):
 }
 
 /** What an import takes for granted about signing keys, which only their former provider knows. */
-function remarksOf(
-  commands: readonly KeyCommand[],
-  before: readonly KeyRecord[],
-  { maxTokenLifetimeSeconds }: RotationPolicy,
-): string[] {
+function remarksOf(commands: readonly KeyCommand[], { before, document }: Changed): string[] {
   const imports = commands.filter((command) => command.type === "import").filter(({ key }) => key.use === "sig");
   if (imports.length === 0) return [];
+  const { maxTokenLifetimeSeconds } = document.policy;
   const active = activeKey(before, "sig");
   const stays = active !== undefined && imports.some(({ state }) => state === "announced");
   return [
-    `jwksd assumes that no token of an imported key lives longer than ${maxTokenLifetimeSeconds} s; --max-token-lifetime-seconds says otherwise.`,
+    `jwksd assumes that no token of an imported key lives longer than ${maxTokenLifetimeSeconds} s; ${before.length === 0 ? "--max-token-lifetime-seconds says otherwise" : "jwksd policy changes that"}.`,
     ...(stays
       ? [
           `Signing key "${kidText(active.kid)}" stays active and signs until then. If verifiers know the imported key already, from another provider of this issuer, add --state active --force --yes: then it signs at once.`,

@@ -1,29 +1,23 @@
 import { Command } from "commander";
 import { systemClock } from "../../base/clock.ts";
-import { ConfigError, StateError, StoreError } from "../../base/errors.ts";
-import { printable } from "../../base/printable.ts";
-import { clocksDiffer } from "../../rotation/manager/clocks.ts";
-import type { Seen } from "../../rotation/manager/compare-and-set.ts";
-import { type NewKey, applyCommand } from "../../rotation/rules/commands.ts";
-import { takenBy } from "../../rotation/custody/issuer-check.ts";
-import { activeKey, announcedKey, isLive, recordOf, uriOf } from "../../rotation/rules/records.ts";
-import { rewrap } from "../../rotation/custody/rewrap.ts";
+import { StateError, StoreError } from "../../base/errors.ts";
 import type { CustodyOptions } from "../../rotation/custody/custody.ts";
-import { kidText, timeText } from "../../rotation/rules/format.ts";
+import { type Changed, clocksDiffer } from "../../rotation/manager/store-access.ts";
+import type { NewKey } from "../../rotation/rules/commands.ts";
+import { timeText } from "../../rotation/rules/format.ts";
 import type { RotationPolicy } from "../../rotation/rules/policy.ts";
-import { withoutWrappingKey } from "../../rotation/rules/replica-settings.ts";
-import type { KeyUse } from "../../rotation/store/store.ts";
-import { type ChangeFlags, addChangeFlags, changeKeys } from "./change-keys.ts";
-import { destroyCommand } from "./destroy-key.ts";
-import { exportCommand } from "./export-keys.ts";
-import { importCommand } from "./import-keys.ts";
+import { type KeyUse, activeKey, announcedKey, recordOf } from "../../rotation/rules/records.ts";
 import { errorText } from "../error-text.ts";
 import { type Io, tell } from "../io.ts";
 import { meantKid } from "../kid.ts";
+import { type ChangeFlags, addChangeFlags, byCommand, changeKeys } from "./change-keys.ts";
+import { exportCommand } from "./export-keys.ts";
+import { destroyCommand } from "./external-keys.ts";
+import { importCommand } from "./import-keys.ts";
 import { addListFlags, listKeys } from "./list-keys.ts";
 import { addNewKeyFlags } from "./make-keys.ts";
-import { type Flags, recordsOf, takesKid, withKeys } from "./open-keys.ts";
-import { wrappingKeysCommand } from "./wrapping-keys.ts";
+import { type Flags, takesKid, withKeys } from "./open-keys.ts";
+import { rewrapCommand, wrappingKeysCommand } from "./wrapping-keys.ts";
 
 type RevokeFlags = ChangeFlags & { readonly lostWrappingKey?: true };
 
@@ -66,9 +60,7 @@ function listCommand(io: Io): Command {
       "after",
       `
 A key in an HSM or key service has its URI below it; --json has the URI as uri.
-The next step of a key follows from the policy of the jwksd serve that joined
-the store last; flags, environment and --config come first. jwksd help serve
-lists them.`,
+The next step of a key follows from the policy of the store: jwksd policy.`,
     )
     .allowExcessArguments()
     .action((flags: Flags) => {
@@ -93,11 +85,10 @@ Examples:
   $ jwksd keys announce --use enc     the first encryption key, or the next one`,
     )
     .action((flags: ChangeFlags & { readonly use: KeyUse; readonly alg?: string }) =>
-      withKeys(io, flags, {}, async (open) => {
+      withKeys(io, flags, {}, (open) => {
         const newKey = { use: flags.use, alg: flags.alg };
-        await changeKeys(open, { flags, breaks: false, newKey }, (records, now, key) =>
-          applyCommand(records, { type: "announce", key: key as NewKey }, open.keyring.policy, now),
-        );
+        const decide = byCommand((key) => ({ type: "announce", key: key as NewKey }));
+        return changeKeys(open, { flags, breaks: false, newKey }, decide);
       }),
     );
 }
@@ -121,14 +112,15 @@ Examples:
   $ jwksd keys ${type} KID --force --yes`,
     )
     .action((given: string, flags: ChangeFlags) =>
-      withKeys(io, flags, {}, async (open) => {
-        const kid = meantKid(await recordsOf(open.custody.store), given);
+      withKeys(io, flags, {}, (open) => {
+        const kid = meantKid(open.document.records, given);
         const force = flags.force === true;
-        const { policy } = open.keyring;
-        await changeKeys(open, { flags, breaks: force }, (records, now, _key, seen) => {
-          const change = applyCommand(records, { type, kid, force }, policy, now);
+        const decide = byCommand(() => ({ type, kid, force }));
+        return changeKeys(open, { flags, breaks: force }, async (seen, key) => {
+          const decision = await decide(seen, key);
+          const { policy } = seen.document;
           if (!force && clocksDiffer(seen, systemClock, policy.clockSkewSeconds * 1000)) throw uncertain(policy);
-          return change;
+          return decision;
         });
       }),
     );
@@ -151,117 +143,46 @@ function revokeCommand(io: Io): Command {
     .addHelpText(
       "after",
       `
-If the key was active, the announced key takes its place, else a new key. Caches
-may trust the revoked key for up to 7,200 seconds, or 300 if the rotation mode
-(--rotation-mode, or a rotation) has been on for 7,200. --dry-run prints which.
+If the key was active, the announced key takes its place, else a new key. A
+replica that cannot read the store goes on with the revoked key until it is
+stale. Caches may trust the key for 7,200 seconds after that, or for 300 if a
+rotation has been on for long enough. --dry-run prints until when.
 ${destroyHelp}
 Examples:
   $ jwksd keys revoke KID --dry-run
   $ jwksd keys revoke KID --yes`,
     )
     .action((given: string, flags: RevokeFlags) => {
-      const passesOverLost = flags.lostWrappingKey === true;
-      return withKeys(io, flags, { accepts: lost(io, flags), passesOverLost }, async (open) => {
-        const records = await recordsOf(open.custody.store);
+      const isLost = flags.lostWrappingKey === true;
+      return withKeys(io, flags, { accepts: lost(io, flags) }, (open) => {
+        const { records } = open.document;
         const kid = meantKid(records, given);
         const { use } = recordOf(records, kid);
         const isNeeded = activeKey(records, use)?.kid === kid && announcedKey(records, use) === undefined;
         const newKey = isNeeded ? { use } : undefined;
-        if (passesOverLost) tell(io, "a jwksd serve that has other wrapping keys than this command cannot follow");
-        await changeKeys(open, { flags, breaks: true, newKey }, (records, now, replacement) =>
-          applyCommand(records, { type: "revoke", kid, replacement }, open.keyring.policy, now),
-        );
+        if (isLost) tell(io, "a jwksd serve that has other wrapping keys than this command cannot follow");
+        const decide = byCommand((replacement) => ({ type: "revoke", kid, replacement }));
+        return changeKeys(open, { flags, breaks: true, newKey, remarks: unlisted }, decide);
       });
     });
 }
 
-function rewrapCommand(io: Io): Command {
-  const command = new Command("rewrap").description(
-    "Encrypt all private keys again under the first wrapping key, and make the MAC of the store anew. Verifiers do not notice.",
-  );
-  return addChangeFlags(command.option("--yes", "accept a store that is not authentic; check every key first"))
-    .addHelpText(
-      "after",
-      `
-To change the wrapping key:
-  1. Add a new one as the first line of --wrapping-key-file, and restart every
-     jwksd serve. Until then, rewrap is refused.
-  2. Run jwksd keys rewrap.
-  3. Remove the old one.
-
-It also sets the first --issuer of a store that was made without one. If the
-store is not authentic, read docs/operations.md first. --yes then vouches for
-every key in it.
-
-Examples:
-  $ jwksd keys rewrap --wrapping-key-file /etc/jwksd/wrapping.key
-  $ jwksd keys rewrap --issuer https://login.example.com`,
-    )
-    .action((flags: ChangeFlags) =>
-      withKeys(io, flags, { issuerCheck: takenBy, movesToFirst: true, accepts: vouching(io, flags) }, (open) => {
-        const [first] = open.custody.wrappingKeys;
-        const unchanged = `The wrapping key ${first} encrypts all private keys, and makes the MAC.`;
-        return changeKeys(open, { flags, breaks: false, unchanged }, async (records, now, _key, seen) => {
-          const change = await rewrap(records, open.custody, now, "an operator moved it under the first wrapping key");
-          if (open.custody.movesWrappingKey) checkAllHave(first, seen);
-          return { ...change, leases: seen.leases };
-        });
-      }),
-    );
-}
-
-/** A replica that lacks the wrapping key of the store could read it no more. @throws StateError `ERR_TRANSITION` */
-function checkAllHave(wrappingKey: string, { leases, now }: Seen): void {
-  const behind = withoutWrappingKey(leases, wrappingKey);
-  if (behind.length === 0) return;
-  const names = behind.map(
-    ({ name, id, until }) =>
-      `"${printable(name)}" (${id.slice(0, 8)}; its lease ${until > now ? `ends at ${timeText(until)}` : "has run out"})`,
-  );
-  throw new StateError(
-    "ERR_TRANSITION",
-    `nothing was changed: rewrap puts the store under the wrapping key ${wrappingKey}, and these replicas do not say that they have it: ${names.join(", ")}; add it there, restart them, and try again; if one does not run any more, a jwksd serve that runs gives up its lease when it has seen no renewal for as long as the lease lasts`,
-  );
-}
-
-/** An operator who has looked can vouch for records that are not authentic. */
-function vouching(io: Io, flags: ChangeFlags): CustodyOptions["accepts"] {
-  return once((problem, { records }) => {
-    if (problem.code !== "ERR_STORE_NOT_AUTHENTIC") return false;
-    const live = records.filter(isLive).map((record) => {
-      const place = uriOf(record);
-      return `\n- ${kidText(record.kid)}, ${record.use} ${record.state}${place === undefined ? "" : `, in ${kidText(place)}`}`;
-    });
-    if (flags.yes === true || flags.dryRun === true) {
-      tell(io, `not verified: ${problem.message}; taken as they are:${live.join("")}`);
-      return true;
-    }
-    const rule =
-      "nothing was changed; if you know each of these keys and what has happened, --yes takes them as they are";
-    throw new ConfigError("ERR_CONFIRMATION", `${rule}:${live.join("")}\n${problem.message}`);
-  });
+/** What no list of processes shows. */
+function unlisted({ seen: { now, document } }: Changed): string[] {
+  const until = timeText(now + document.policy.maxStaleSeconds * 1000);
+  return [
+    `A process that has not read of this may use the key until ${until}. jwksd replicas lists no process on demand, and none that may only read the store.`,
+  ];
 }
 
 /** Where the wrapping key is lost, nobody can verify what is in the store. */
 function lost(io: Io, flags: RevokeFlags): CustodyOptions["accepts"] {
-  return once((problem) => {
+  return (problem) => {
     if (problem.code !== "ERR_WRAPPING_KEY_MISSING") return false;
     if (flags.lostWrappingKey === true) {
       tell(io, `not verified: ${errorText(problem)}; revoke every key that jwksd keys shows`);
       return true;
     }
     throw new StoreError(problem.code, `nothing was changed: ${problem.message}`, { cause: problem });
-  });
-}
-
-/** Asks and tells once, however often the same is loaded. */
-function once(accepts: NonNullable<CustodyOptions["accepts"]>): NonNullable<CustodyOptions["accepts"]> {
-  let accepted: string | undefined;
-  return (problem, snapshot) => {
-    const { revision, records, mac } = snapshot;
-    const text = JSON.stringify([revision, records, mac]);
-    const isAccepted = text === accepted || accepts(problem, snapshot);
-    if (isAccepted) accepted = text;
-    return isAccepted;
   };
 }

@@ -2,12 +2,11 @@ import type { Command } from "commander";
 import { aftermath } from "../../rotation/rules/impact.ts";
 import { rotatingSince } from "../../rotation/rules/mode-intervals.ts";
 import { type PlanStep, plan } from "../../rotation/rules/plan.ts";
-import { isLive, isRotating, keyUses, stateSince, uriOf } from "../../rotation/rules/records.ts";
+import { type KeyRecord, isLive, isRotating, keyUses, stateSince, uriOf } from "../../rotation/rules/records.ts";
 import { kidText, relativeText, timeText } from "../../rotation/rules/format.ts";
 import { planVerbs } from "../../service/admin/plan-scale.ts";
 import { aligned, indented, terminalOf } from "../terminal.ts";
-import type { KeyRecord } from "../../rotation/store/store.ts";
-import { publicRecord } from "./change-keys.ts";
+import { publicRecord } from "./change-report.ts";
 import { type Io, iso, print, printJson } from "../io.ts";
 import { type Flags, addLookSettings, look } from "./open-keys.ts";
 import { printWaits, waitsJson } from "./replicas.ts";
@@ -21,8 +20,8 @@ export function addListFlags(command: Command): Command {
 /** Prints the keys: the state of each, since when, and its next step. */
 export async function listKeys(io: Io, flags: ListFlags): Promise<void> {
   const found = await look(io, flags);
-  const { records, policy, isVerified } = found;
-  const { now } = found.replicas;
+  const { document, isVerified, now } = found;
+  const { records, policy } = document;
   const ahead = plan(records, policy, now);
   const still = aftermath(records, policy, now);
   const shown = keyUses.flatMap((use) =>

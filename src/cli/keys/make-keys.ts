@@ -3,9 +3,8 @@ import { ConfigError } from "../../base/errors.ts";
 import type { NewKey } from "../../rotation/rules/commands.ts";
 import { externalKey, makeLocalKey } from "../../rotation/manager/make-key.ts";
 import { probeSigner } from "../../rotation/manager/private-keys.ts";
-import { nextAlg } from "../../rotation/rules/records.ts";
+import { type KeyUse, nextAlg } from "../../rotation/rules/records.ts";
 import type { Signers } from "../../service/config/signers.ts";
-import type { KeyRecord, KeyUse } from "../../rotation/store/store.ts";
 import { tell } from "../io.ts";
 import { type CommandKeys, useOption } from "./open-keys.ts";
 
@@ -28,14 +27,13 @@ export function addNewKeyFlags(command: Command): Command {
 
 /** A key in memory, with the alg that was asked for, else with that of the active one. */
 export function makeDraft(
-  { custody }: CommandKeys,
+  { custody, document }: CommandKeys,
   { use, alg }: { readonly use: KeyUse; readonly alg?: string | undefined },
-  records: readonly KeyRecord[],
 ): Promise<NewKey> {
   if (alg !== undefined && (alg === "ES256") !== (use === "sig")) {
     throw new ConfigError("ERR_OPTION_INVALID", `--alg ${alg} is not for keys of use "${use}"`);
   }
-  return makeLocalKey(use, alg ?? nextAlg(records, use), custody);
+  return makeLocalKey(use, alg ?? nextAlg(document.records, use), custody);
 }
 
 /** The draft itself, or a new key in the HSM or key service in which the configuration has signing keys made. */

@@ -1,4 +1,4 @@
-import type { KeyState } from "../../rotation/store/store.ts";
+import type { KeyState } from "../../rotation/rules/records.ts";
 import { type RotationPlan, planKeyName } from "../../rotation/rules/plan.ts";
 import { durationText, relativeText, timeText } from "../../rotation/rules/format.ts";
 import { type PlanScale, numberedSteps, planScale, shortened } from "../../service/admin/plan-scale.ts";

@@ -9,7 +9,7 @@ import { planSvg } from "./plan-svg.ts";
 import { indented, terminalOf } from "../terminal.ts";
 import { count } from "../arguments.ts";
 import { type Io, iso, print, printJson, tell } from "../io.ts";
-import { type Flags, addStoreSettings, look } from "./open-keys.ts";
+import { type Flags, addLookSettings, look } from "./open-keys.ts";
 import { printWaits, waitsJson } from "./replicas.ts";
 
 type PlanFlags = Flags & { readonly svg?: string; readonly days?: number; readonly json?: true };
@@ -22,27 +22,27 @@ export function planCommand(io: Io): Command {
       count,
     )
     .option("--svg <file>", "also write the picture to this file; replaces an existing picture");
-  return addStoreSettings(command)
+  return addLookSettings(command)
     .addHelpText(
       "after",
       `
 The plan shows what jwksd serve will do if no command changes the keys. Where a
-step waits for a replica, the plan assumes that the replica follows now, and
+step waits for a copy, the plan assumes that the copy has the step now, and
 names it. This command changes nothing. It prints colours only in terminals, and
-only if NO_COLOR is not set.
+only if NO_COLOR is not set. To try another policy: jwksd policy --dry-run.
 
 Examples:
   $ jwksd plan
   $ jwksd plan --svg rotation.svg                   for a runbook, light or dark
-  $ jwksd plan --days 365 --rotate-every-days 30    try another policy`,
+  $ jwksd plan --days 365`,
     )
     .action((flags: PlanFlags) => showPlan(io, flags));
 }
 
 async function showPlan(io: Io, flags: PlanFlags): Promise<void> {
   const found = await look(io, flags);
-  const { records, policy, owner, isVerified } = found;
-  const { now } = found.replicas;
+  const { document, owner, isVerified, now } = found;
+  const { records, policy } = document;
   const until = flags.days === undefined ? undefined : now + flags.days * 86_400_000;
   const ahead = plan(records, policy, now, until);
   if (records.length === 0)

@@ -9,7 +9,7 @@ import { type EncryptionAlg, checkEncryption } from "../../keys/keyset/keyset.ts
 import { checkDecrypts } from "../../rotation/manager/make-key.ts";
 import { reading } from "../../library/node/key-files.ts";
 import { signerFrom } from "../../keys/signer/local.ts";
-import type { KeyUse } from "../../rotation/store/store.ts";
+import type { KeyUse } from "../../rotation/rules/records.ts";
 
 /** A checked private key from a file. */
 export interface ImportedKey {

@@ -1,24 +1,22 @@
 import { Command } from "commander";
+import { ConfigError, StateError } from "../../base/errors.ts";
+import { printable } from "../../base/printable.ts";
+import type { ProcessLine } from "../../rotation/manager/presence.ts";
+import { durationText, kidText } from "../../rotation/rules/format.ts";
 import {
-  type ReplicasAt,
-  type WaitStatus,
-  drainingKids,
-  lastSeenText,
+  type CopyStatus,
+  type StoreView,
+  copyStatus,
+  lastWordText,
   publishesText,
-  reliedOnText,
   replicaStatus,
+  unlistedText,
   unsignedTexts,
   waitsOf,
 } from "../../service/admin/replicas.ts";
-import { aligned, indented, terminalOf } from "../terminal.ts";
-import { printable } from "../../base/printable.ts";
-import { kidText } from "../../rotation/rules/format.ts";
-import { drainSeconds } from "../../rotation/rules/policy.ts";
-import { isPermanent } from "../../rotation/rules/permanent-lease.ts";
-import type { Lease } from "../../rotation/store/store.ts";
-import { endCopyCommand } from "./end-copy.ts";
 import { type Io, iso, print, printJson } from "../io.ts";
-import { type Flags, type StoreContent, addLookSettings, look } from "./open-keys.ts";
+import { aligned, indented, terminalOf } from "../terminal.ts";
+import { type CommandKeys, type Flags, addLookSettings, look, withKeys } from "./open-keys.ts";
 
 export function replicasCommand(io: Io): Command {
   const command = new Command("replicas");
@@ -27,12 +25,12 @@ export function replicasCommand(io: Io): Command {
     .addHelpText(
       "after",
       `
-Each jwksd serve and each key manager is a replica with a lease in the store. A
-step waits until every replica has followed, or its lease has ended. A process
-that is stopped gives up its lease. A dead one delays steps by one lease
-(--lease-seconds). A copy that jwksd publish wrote is served without a process,
-so its lease stays until jwksd replicas end ends it. The MAC of the store covers
-its keys, not its replicas.
+Each process that may write the store has a line in it, and writes that line
+again six times in --max-stale-seconds. A process whose line is older than that
+neither signs nor is ready, and is not listed. No step waits for a process. A
+copy that jwksd publish wrote is served without a process, so steps wait until
+the copy has them, or until jwksd replicas end forgets the copy. The MAC of the
+store covers its keys and copies, and no lines.
 
 Examples:
   $ jwksd replicas
@@ -43,86 +41,112 @@ Examples:
 
 async function replicas(io: Io, flags: Flags): Promise<void> {
   const found = await look(io, flags);
+  const { document, processes, isVerified } = found;
+  const copies = document.copies.map((copy) => copyStatus(copy, found));
   if (flags["json"] === true) {
-    const { isVerified, replicas } = found;
-    const { revision, leases } = replicas;
-    const json = {
+    return printJson(io, {
       verified: isVerified,
-      revision,
-      replicas: leases.map((lease) => replicaJson(lease, replicas)),
+      revision: document.revision,
+      replicas: processes.map((line) => replicaJson(line, found)),
+      copies: copies.map((copy) => ({ ...copy, at: iso(copy.at) })),
       waits: waitsJson(found),
-    };
-    return printJson(io, json);
+    });
   }
   const { columns } = terminalOf(io.stdout, io.environment);
-  print(io, table(found).join("\n"));
+  const lines = [...table(found), ...indented(unlistedText, columns, 0)];
+  print(io, [...lines, ...copiesTable(copies, found)].join("\n"));
   printWaits(io, found, columns);
 }
 
-function table(found: StoreContent): string[] {
-  const { replicas, records } = found;
-  const { leases } = replicas;
-  const isReplaced = (kid: string): boolean =>
-    records.some((record) => record.kid === kid && record.state === "retiring");
-  if (leases.length === 0) return ["No replica runs."];
-  const named = (name: string): readonly Lease[] => leases.filter((lease) => lease.name === name);
-  const isTwin = ({ name }: Lease): boolean => named(name).length > 1;
-  const newest = (name: string): Lease | undefined => named(name).toSorted((a, b) => seenAt(b) - seenAt(a))[0];
-  const seenAt = (lease: Lease): number => replicaStatus(lease, replicas).lastSeenAt;
-  const rows = leases.map((lease) => [
-    // The former process of a name, or two that have it.
-    `${printable(lease.name)}${isTwin(lease) ? ` (${lease.id.slice(0, 8)})` : ""}`,
-    publishesText(lease, replicas),
-    lastSeenText(lease, replicas),
-    reliedOnText(lease, replicas),
-  ]);
-  const [heading = "", ...lines] = aligned([["REPLICA", "PUBLISHES", "LAST SEEN", "RELIED ON UNTIL"], ...rows]);
-  const waits = waitsFound(found);
-  const below = leases.map((lease) => {
-    const { id, signsWith } = lease;
-    const drains = drainingKids(lease, records, replicas);
-    const signs = signsWith.map((kid) => {
-      const until = drains.includes(kid) ? `, for ${drainSeconds} s at most` : "";
-      return `  signs with ${kidText(kid)}${isReplaced(kid) ? `, which was replaced${until}` : ""}`;
-    });
-    const { signing } = replicaStatus(lease, replicas);
-    if (signing !== "signs" && !isPermanent(lease)) signs.push(`  ${unsignedTexts[signing]}`);
-    if (isTwin(lease) && lease === newest(lease.name)) signs.push("  the last seen of this name");
-    const awaited = waits.filter(({ replicas }) => replicas.includes(id));
-    return signs.concat(
-      awaited.map(({ use, kid, action }) => {
-        const goal = action === "activated" ? "becomes active" : "is removed";
-        return `  ${use} ${kidText(kid)} waits for this replica, then ${goal}`;
-      }),
-    );
+function table(found: StoreView): string[] {
+  const { processes } = found;
+  if (processes.length === 0) return ["No replica is listed."];
+  const isTwin = ({ name }: ProcessLine): boolean => processes.filter((other) => other.name === name).length > 1;
+  const rows = processes.map((line) => {
+    const status = replicaStatus(line, found);
+    const { id, name, kid = "", signing, version = "" } = status;
+    return [
+      // The former process of a name, or two that have it.
+      `${printable(name)}${isTwin(line) ? ` (${id.slice(0, 8)})` : ""}`,
+      publishesText(status),
+      lastWordText(line, found),
+      signing === "signs" ? `signs with ${kidText(kid)}` : unsignedTexts[signing],
+      printable(version),
+    ];
   });
-  return [heading].concat(lines.flatMap((line, index) => [line].concat(below[index] ?? [])));
+  return aligned([["REPLICA", "PUBLISHES", "LAST WORD", "SIGNS", "VERSION"], ...rows]);
 }
 
-const waitsFound = ({ records, policy, replicas }: StoreContent): WaitStatus[] => waitsOf(records, policy, replicas);
+function copiesTable(copies: readonly CopyStatus[], { now }: StoreView): string[] {
+  if (copies.length === 0) return [];
+  const rows = copies.map(({ name, revision, at, isBehind }) => [
+    printable(name),
+    `${revision === 0 ? "not written yet" : `revision ${revision}`}${isBehind ? ", lacks a step" : ""}`,
+    `${durationText(now - at)} ago`,
+  ]);
+  return ["", ...aligned([["COPY", "HAS", "READ BACK"], ...rows])];
+}
 
-/** Prints the steps whose wait has not begun, and the replicas for which they wait. */
-export function printWaits(io: Io, found: StoreContent, columns: number): void {
-  for (const { text } of waitsFound(found)) print(io, ["", ...indented(text, columns, 0)].join("\n"));
+/** Prints the steps whose wait has not begun, and the copies for which they wait. */
+export function printWaits(io: Io, found: StoreView, columns: number): void {
+  for (const { text } of waitsOf(found)) print(io, ["", ...indented(text, columns, 0)].join("\n"));
 }
 
 /** The same for `--json`. */
-export function waitsJson(found: StoreContent) {
-  return waitsFound(found).map(({ kid, use, action, since, replicas, text }) => ({
+export const waitsJson = (found: StoreView): object[] =>
+  waitsOf(found).map(({ kid, use, action, since, copies, text }) => ({
     kid,
     use,
     action,
     since: iso(since),
-    replicas,
+    copies,
     text,
   }));
+
+export function replicaJson(line: ProcessLine, view: StoreView): object {
+  const status = replicaStatus(line, view);
+  return { ...status, lastWordAt: iso(status.lastWordAt), staleAt: iso(status.staleAt) };
 }
 
-export function replicaJson(lease: Lease, at: ReplicasAt) {
-  const status = replicaStatus(lease, at);
-  return {
-    ...status,
-    lastSeenAt: iso(status.lastSeenAt),
-    until: Number.isFinite(status.until) ? iso(status.until) : null,
-  };
+function endCopyCommand(io: Io): Command {
+  const command = new Command("end")
+    .description("Stop waiting for a copy that jwksd publish wrote, because nobody reads it any more.")
+    .argument("<name>", "jwksd replicas lists the copies")
+    .option("--yes", "confirm that nobody reads the copy");
+  return addLookSettings(command)
+    .addHelpText(
+      "after",
+      `
+While the store names a copy, no key becomes active that the copy lacks.
+Afterwards, anybody who still reads the copy refuses the tokens of the next key.
+So remove the copy first, wait until caches have forgotten it (7,200 s), and
+then end it. A jwksd publish that runs names it again.
+
+Examples:
+  $ jwksd replicas
+  $ jwksd replicas end s3://example-issuer/cluster-1 --yes`,
+    )
+    .action((name: string, flags: Flags) => withKeys(io, flags, {}, (keys) => endCopy(keys, name, flags)));
+}
+
+/**
+ * @throws StateError `ERR_TRANSITION`: there is no such copy
+ * @throws ConfigError `ERR_CONFIRMATION`
+ */
+async function endCopy({ io, access }: CommandKeys, name: string, { yes }: Flags): Promise<void> {
+  const { document, now } = await access.read();
+  const copy = document.copies.find((copy) => copy.name === name);
+  if (copy === undefined) {
+    const why = "a process needs no command: when it is stopped, nothing waits for it";
+    throw new StateError("ERR_TRANSITION", `there is no copy of this name; jwksd replicas lists the copies; ${why}`);
+  }
+  const heard = `last read back ${durationText(now - copy.at)} ago`;
+  if (yes !== true) {
+    throw new ConfigError(
+      "ERR_CONFIRMATION",
+      `nothing was changed; if nobody reads ${printable(name)} any more (${heard}), --yes ends it`,
+    );
+  }
+  await access.change(async ({ document }) => ({ copies: document.copies.filter((copy) => copy.name !== name) }));
+  print(io, `Nothing waits for ${printable(name)} any more (${heard}).`);
 }

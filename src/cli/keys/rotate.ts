@@ -1,11 +1,9 @@
 import { Command } from "commander";
-import { applyCommand } from "../../rotation/rules/commands.ts";
-import { announcedKey } from "../../rotation/rules/records.ts";
-import type { KeyUse } from "../../rotation/store/store.ts";
-import { type ChangeFlags, addChangeFlags, changeKeys } from "./change-keys.ts";
+import { type KeyUse, announcedKey } from "../../rotation/rules/records.ts";
+import { type ChangeFlags, addChangeFlags, byCommand, changeKeys } from "./change-keys.ts";
 import type { Io } from "../io.ts";
 import { addNewKeyFlags } from "./make-keys.ts";
-import { recordsOf, withKeys } from "./open-keys.ts";
+import { withKeys } from "./open-keys.ts";
 
 type RotateFlags = ChangeFlags & { readonly use: KeyUse; readonly alg?: string; readonly now?: true };
 
@@ -27,7 +25,7 @@ has --signer-type, give it here, too.
 
 A jwksd serve on the same store follows within a second. Exit code 3: the
 rotation has begun, and not every replica has followed within --wait; the
-message says which replica may still use the previous keys, and until when.
+message names each that may still use the previous keys, and says until when.
 
 Examples:
   $ jwksd rotate                          announce the next signing key
@@ -42,11 +40,10 @@ async function rotate(io: Io, flags: RotateFlags): Promise<void> {
   const { use, alg } = flags;
   const immediately = flags.now === true;
   await withKeys(io, flags, {}, async (open) => {
-    const isAnnounced = announcedKey(await recordsOf(open.custody.store), use) !== undefined;
+    const isAnnounced = announcedKey(open.document.records, use) !== undefined;
     // An announced key is the next one, so no other is made.
     const newKey = immediately && isAnnounced ? undefined : { use, alg };
-    await changeKeys(open, { flags, breaks: immediately, newKey }, (records, now, key) =>
-      applyCommand(records, { type: "rotate", use, key, now: immediately }, open.keyring.policy, now),
-    );
+    const decide = byCommand((key) => ({ type: "rotate", use, key, now: immediately }));
+    await changeKeys(open, { flags, breaks: immediately, newKey }, decide);
   });
 }

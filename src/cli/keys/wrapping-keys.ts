@@ -1,10 +1,19 @@
 import { Command } from "commander";
-import { StoreError } from "../../base/errors.ts";
+import { ConfigError, StateError, StoreError } from "../../base/errors.ts";
+import { printable } from "../../base/printable.ts";
+import type { CustodyOptions } from "../../rotation/custody/custody.ts";
+import { takenBy } from "../../rotation/custody/issuer-check.ts";
+import { rewrap } from "../../rotation/custody/rewrap.ts";
+import { kidText, timeText } from "../../rotation/rules/format.ts";
+import { isLive, uriOf } from "../../rotation/rules/records.ts";
+import { type StoreView, lastWordText, replicaStatus } from "../../service/admin/replicas.ts";
 import { createCommandLog } from "../../service/config/log.ts";
-import { wrappingKeysOf } from "../../service/config/open-store.ts";
-import { type Io, print, printJson } from "../io.ts";
+import { wrappingKeysOf } from "../../service/config/wrapping-keys.ts";
+import { type Io, print, printJson, tell } from "../io.ts";
 import { settingsFrom } from "../settings-options.ts";
-import { type Flags, addLookSettings } from "./open-keys.ts";
+import { type ChangeFlags, addChangeFlags, changeKeys } from "./change-keys.ts";
+import { viewOf } from "./follow.ts";
+import { type Flags, addLookSettings, withKeys } from "./open-keys.ts";
 
 /** Messages name wrapping keys by their ids. */
 export function wrappingKeysCommand(io: Io): Command {
@@ -31,4 +40,70 @@ Examples:
       if (flags["json"] === true) printJson(io, ids);
       else print(io, ids.join("\n"));
     });
+}
+
+export function rewrapCommand(io: Io): Command {
+  const command = new Command("rewrap").description(
+    "Encrypt all private keys again under the first wrapping key, and make the MAC of the store anew. Verifiers do not notice.",
+  );
+  return addChangeFlags(command.option("--yes", "accept a store that is not authentic; check every key first"))
+    .addHelpText(
+      "after",
+      `
+To change the wrapping key:
+  1. Add a new one as the first line of --wrapping-key-file, and restart every
+     jwksd serve. Until then, rewrap is refused.
+  2. Run jwksd keys rewrap.
+  3. Remove the old one.
+
+It also sets the first --issuer of a store that was made without one. If the
+store is not authentic, read docs/operations.md first. --yes then vouches for
+every key in it.
+
+Examples:
+  $ jwksd keys rewrap --wrapping-key-file /etc/jwksd/wrapping.key
+  $ jwksd keys rewrap --issuer https://login.example.com`,
+    )
+    .action((flags: ChangeFlags) =>
+      withKeys(io, flags, { issuerCheck: takenBy, movesToFirst: true, accepts: vouching(io, flags) }, (open) => {
+        const [first] = open.custody.wrappingKeys;
+        const unchanged = `The wrapping key ${first} encrypts all private keys, and makes the MAC.`;
+        return changeKeys(open, { flags, breaks: false, unchanged }, async ({ document, now }) => {
+          if (open.custody.movesWrappingKey) checkAllHave(first, await viewOf(open.access));
+          return rewrap(document.records, open.custody, now, "an operator moved it under the first wrapping key");
+        });
+      }),
+    );
+}
+
+/** A replica that lacks the wrapping key of the store could read it no more. @throws StateError `ERR_TRANSITION` */
+function checkAllHave(wrappingKey: string, view: StoreView): void {
+  const lacking = view.processes.filter(({ wrappingKeys }) => !wrappingKeys.includes(wrappingKey));
+  if (lacking.length === 0) return;
+  const names = lacking.map((line) => {
+    const { name, staleAt } = replicaStatus(line, view);
+    return `"${printable(name)}" (last word ${lastWordText(line, view)}; not listed from ${timeText(staleAt)} on if it does not run any more)`;
+  });
+  throw new StateError(
+    "ERR_TRANSITION",
+    `nothing was changed: rewrap puts the store under the wrapping key ${wrappingKey}, and these replicas do not have it: ${names.join(", ")}; add it there, restart them, and try again`,
+  );
+}
+
+/** An operator who has looked can vouch for records that are not authentic. */
+function vouching(io: Io, flags: ChangeFlags): CustodyOptions["accepts"] {
+  return (problem, { records }) => {
+    if (problem.code !== "ERR_STORE_NOT_AUTHENTIC") return false;
+    const live = records.filter(isLive).map((record) => {
+      const place = uriOf(record);
+      return `\n- ${kidText(record.kid)}, ${record.use} ${record.state}${place === undefined ? "" : `, in ${kidText(place)}`}`;
+    });
+    if (flags.yes === true || flags.dryRun === true) {
+      tell(io, `not verified: ${problem.message}; taken as they are:${live.join("")}`);
+      return true;
+    }
+    const rule =
+      "nothing was changed; if you know each of these keys and what has happened, --yes takes them as they are";
+    throw new ConfigError("ERR_CONFIRMATION", `${rule}:${live.join("")}\n${problem.message}`);
+  };
 }

@@ -1,0 +1,139 @@
+// What a command prints of a change.
+import type { Changed } from "../../rotation/manager/store-access.ts";
+import { kidText, relativeText, timeText } from "../../rotation/rules/format.ts";
+import { impactOf } from "../../rotation/rules/impact.ts";
+import { type RotationPlan, plan, planKeyName } from "../../rotation/rules/plan.ts";
+import {
+  type KeyEvent,
+  type KeyRecord,
+  type LiveRecord,
+  isLive,
+  recordTimes,
+  uriOf,
+} from "../../rotation/rules/records.ts";
+import { planVerbs } from "../../service/admin/plan-scale.ts";
+import { type Io, iso, print } from "../io.ts";
+import { indented, terminalOf } from "../terminal.ts";
+import type { ChangeFlags } from "./change-keys.ts";
+import { type Followed, followedJson, followedLines } from "./follow.ts";
+
+export interface Report {
+  readonly isDry: boolean;
+  /** What a dry run cannot show as it will be. */
+  readonly note: string | undefined;
+  readonly unchanged: string | undefined;
+  readonly change: Changed;
+  readonly remarks: readonly string[];
+  /** What it means for keys in HSMs and key services. */
+  readonly external: readonly string[];
+  /** The replicas that follow the change; `undefined` where the command did not wait for them. */
+  readonly followed?: Followed | undefined;
+}
+
+export function meaningOf({ change: { before, records, seen, document }, remarks, external }: Report): string[] {
+  return [...impactOf(before, records, document.policy, seen.now), ...remarks, ...external];
+}
+
+export function printChange(io: Io, report: Report, flags: Pick<ChangeFlags, "json">): void {
+  const { records, document, seen } = report.change;
+  const meaning = meaningOf(report);
+  const ahead = plan(records, document.policy, seen.now);
+  print(io, flags.json === true ? asJson(report, meaning, ahead) : asText(io, report, meaning, ahead));
+}
+
+/** Prints who follows a change, if there is anybody. */
+export function printFollowed(io: Io, followed: Followed): void {
+  if (followed.view.processes.length === 0) return;
+  const { columns } = terminalOf(io.stdout, io.environment);
+  print(io, section("Replicas", followedLines(followed), columns).join("\n"));
+}
+
+function asText(
+  io: Io,
+  { isDry, note, unchanged, change: { events } }: Report,
+  meaning: readonly string[],
+  ahead: RotationPlan,
+): string {
+  const { columns } = terminalOf(io.stdout, io.environment);
+  const next = nextSteps(ahead).map(
+    (step) =>
+      `${timeText(step.at)}, ${relativeText(step.at, ahead.now)}: ${planVerbs[step.action]} ${step.use} ${planKeyName(ahead, step)}`,
+  );
+  const lines = [
+    ...(isDry ? [`Dry run: nothing was changed.${note === undefined ? "" : ` ${note}`}`, ""] : []),
+    ...(events.length === 0 ? [`Nothing is to be changed.${unchanged === undefined ? "" : ` ${unchanged}`}`] : []),
+    ...(isDry && events.length > 0 ? ["Without --dry-run, the audit log would say:"] : []),
+    ...events.map((event) => `${eventText(event)}: ${event.reason}`),
+    ...section("What it means", meaning, columns),
+    ...section("What happens next", next, columns),
+  ];
+  return lines.join("\n");
+}
+
+/** What an event is about: a key, or the policy. */
+export const eventText = ({ type, use, kid }: KeyEvent): string =>
+  kid === undefined ? type : `${type} ${use} ${kidText(kid)}`;
+
+function section(title: string, items: readonly string[], columns: number): string[] {
+  if (items.length === 0) return [];
+  const lines = items.flatMap((item) =>
+    indented(item, columns, 4).map((line, index) => (index === 0 ? `  - ${line.slice(4)}` : line)),
+  );
+  return ["", `${title}:`, ...lines];
+}
+
+function asJson(
+  { isDry, note, change: { before, records, events, document }, followed }: Report,
+  meaning: readonly string[],
+  ahead: RotationPlan,
+): string {
+  const states = new Map(before.map(({ kid, state }) => [kid, state]));
+  const changed = records.filter((record) => !before.includes(record));
+  const json = {
+    dryRun: isDry,
+    ...(note !== undefined && isDry && { note }),
+    changes: changed.map((record) => publicRecord(record, { stateBefore: states.get(record.kid) ?? null })),
+    events: events.map((event) => ({ ...event, at: iso(event.at) })),
+    policy: document.policy,
+    effects: meaning,
+    replicas: followedJson(followed),
+    next: nextSteps(ahead).map(({ at, use, kid, action }) => ({ at: iso(at), use, kid: kid ?? null, action })),
+  };
+  return JSON.stringify(json, undefined, 2);
+}
+
+/** Until the rotation that is under way is over; or where none is, until the next key is announced. */
+function nextSteps({ steps }: RotationPlan): RotationPlan["steps"] {
+  const first = steps.findIndex(({ action }) => action === "announced");
+  return first === -1 ? steps : steps.slice(0, Math.max(first, 1));
+}
+
+const times = [...recordTimes, "endedAt", "trustedUntil"] as const;
+
+/** A record as it may be printed: chosen by name, so that its private half cannot get out. */
+export function publicRecord(record: KeyRecord, more: object = {}): object {
+  const { kid, use, state, thumbprint } = record;
+  const found: { readonly [Name in (typeof times)[number]]?: number | undefined } = record;
+  const uri = uriOf(record);
+  return {
+    kid,
+    use,
+    state,
+    ...Object.fromEntries(times.flatMap((name) => (found[name] === undefined ? [] : [[name, iso(found[name])]]))),
+    ...(isLive(record) && liveMembers(record)),
+    ...(uri !== undefined && { uri }),
+    thumbprint,
+    ...more,
+  };
+}
+
+function liveMembers({
+  alg,
+  unannounced,
+  announceForSeconds,
+  retireForSeconds,
+  maxStaleSeconds,
+  publicJwk,
+}: LiveRecord): object {
+  return { alg, unannounced, announceForSeconds, retireForSeconds, maxStaleSeconds, publicJwk };
+}
