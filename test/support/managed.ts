@@ -1,39 +1,41 @@
-import { type ServiceManager, createKeyManager } from "../../src/rotation/manager/manager.ts";
-import type { KeyManagerOptions } from "../../src/rotation/manager/types.ts";
 import { readFile } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import * as jose from "jose";
 import { systemClock } from "../../src/base/clock.ts";
-import type { Change } from "../../src/rotation/rules/advance.ts";
-import { type Command, type NewKey, applyCommand } from "../../src/rotation/rules/commands.ts";
-import { makeLocalKey } from "../../src/rotation/manager/make-key.ts";
-import { type Owner, commandedBy } from "../../src/rotation/custody/issuer-check.ts";
-import { rotationPolicy } from "../../src/rotation/rules/policy.ts";
-import { compareAndSet } from "../../src/rotation/manager/compare-and-set.ts";
 import { type Custody, type CustodyOptions, createCustody } from "../../src/rotation/custody/custody.ts";
+import { type StoreDocument, emptyDocument, parseDocument } from "../../src/rotation/custody/document.ts";
+import { type Owner, commandedBy } from "../../src/rotation/custody/issuer-check.ts";
+import { unsealed } from "../../src/rotation/custody/mac.ts";
 import {
   type Wrapping,
   createWrapping as wrappingUnder,
   readWrappingKeys,
 } from "../../src/rotation/custody/wrapping.ts";
-import type { Committed, KeyRecord, KeyStore, KeyUse, Snapshot, StoredEvent } from "../../src/rotation/store/store.ts";
+import { makeLocalKey } from "../../src/rotation/manager/make-key.ts";
+import { type ServiceManager, createKeyManager } from "../../src/rotation/manager/manager.ts";
+import { createStoreAccess } from "../../src/rotation/manager/store-access.ts";
+import type { KeyManagerOptions } from "../../src/rotation/manager/types.ts";
+import type { Change } from "../../src/rotation/rules/advance.ts";
+import { type Command, type NewKey, applyCommand } from "../../src/rotation/rules/commands.ts";
+import { rotationPolicy } from "../../src/rotation/rules/policy.ts";
+import { type KeyRecord, type KeyUse, jweOf, liveRecords } from "../../src/rotation/rules/records.ts";
+import type { Register } from "../../src/rotation/store/register.ts";
 import { sqliteStore } from "../../src/rotation/store/sqlite/sqlite.ts";
-import { committed } from "../../src/testing/records.ts";
 
-/** What a store holds. */
-export interface Stored extends Committed {
-  /** Oldest first. */
-  readonly events: readonly StoredEvent[];
-}
-
-/** Reads a store, as another process would. */
-export async function readStore(path: string): Promise<Stored> {
+/** What a store in a file holds, as anybody reads it who has no wrapping key. */
+export async function readStore(path: string): Promise<StoreDocument> {
   const store = await sqliteStore(path);
   try {
-    return { ...(await committed(store)), events: (await store.events()).toReversed() };
+    return await documentOf(store);
   } finally {
-    await store.close();
+    await store.close?.();
   }
+}
+
+export async function documentOf(store: Register): Promise<StoreDocument> {
+  const { text } = await store.read();
+  const owner: Owner = { issuer: noIssuer, isChosen: false };
+  return text === undefined ? emptyDocument(owner, rotationPolicy()) : parseDocument(unsealed(text));
 }
 
 export { newWrappingKey } from "../../src/rotation/custody/wrapping.ts";
@@ -44,13 +46,13 @@ export const createWrapping = async (wrappingKeys: string | readonly string[], i
 
 /** The keys of an issuer in a store, as any process has them that holds the wrapping keys. */
 export async function custodyOf(
-  store: KeyStore,
+  register: Register,
   wrappingKeys: readonly string[],
   owner: Owner = { issuer: noIssuer, isChosen: false },
   options: Pick<CustodyOptions, "movesToFirst"> = {},
 ): Promise<Custody> {
   const keys = await readWrappingKeys(wrappingKeys);
-  return createCustody({ store, keys, issuerCheck: commandedBy(owner), ...options });
+  return createCustody({ register, keys, issuerCheck: commandedBy(owner), ...options });
 }
 
 /** The wrapping key that a first start made in its data folder. */
@@ -59,9 +61,7 @@ export const wrappingKeyOf = async (data: string): Promise<string> =>
 
 /** The private JWKs of records, unwrapped by jose alone. */
 export async function unwrapAll(records: readonly KeyRecord[], wrappingKey: string): Promise<jose.JWK[]> {
-  const wrapped = records.flatMap(({ privateHalf }) =>
-    privateHalf !== undefined && "jwe" in privateHalf ? [privateHalf.jwe] : [],
-  );
+  const wrapped = liveRecords(records).flatMap((record) => jweOf(record) ?? []);
   return Promise.all(
     wrapped.map(async (jwe) => {
       const { plaintext } = await jose.compactDecrypt(jwe, jose.base64url.decode(wrappingKey));
@@ -73,13 +73,17 @@ export async function unwrapAll(records: readonly KeyRecord[], wrappingKey: stri
 /** Commits a command, as `jwksd keys` does in its own process, and gives when that was done, by `performance.now()`. */
 export async function commandStore(path: string, command: Command): Promise<{ change: Change; doneMs: number }> {
   const wrappingKey = await wrappingKeyOf(dirname(path));
-  const { store } = await custodyOf(await sqliteStore(path), [wrappingKey]);
+  const store = await sqliteStore(path);
+  const custody = await custodyOf(store, [wrappingKey]);
+  const { signal } = new AbortController();
+  const access = createStoreAccess(custody, { policy: rotationPolicy(), clock: systemClock, signal });
   try {
-    const decide = ({ records, now }: Snapshot): Change => applyCommand(records, command, rotationPolicy(), now);
-    const change = await compareAndSet(store, decide, { clock: systemClock });
+    const change = await access.change(async ({ document: { records, policy }, now }) =>
+      applyCommand(records, command, { policy, now }),
+    );
     return { change, doneMs: performance.now() };
   } finally {
-    await store.close();
+    await store.close?.();
   }
 }
 
