@@ -17,6 +17,7 @@ export interface ManagerState {
 /** Metrics that a service without a manager has, too. */
 export const definitions = {
   keyInfo: ["jwksd_key_info", "A live key: its use, algorithm and state, and where its private half is."],
+  ready: ["jwksd_ready", "Whether this process is ready (1), or should get no requests (0), as /readyz says."],
   failure: ["jwksd_failure", "1 while keys cannot be managed, with the error code of the last attempt."],
   stored: ["jwksd_revision_stored", "The newest revision of the store that is known."],
   attempt: ["jwksd_store_attempt_timestamp_seconds", "When the store was last asked."],
@@ -33,7 +34,7 @@ export function managerMetrics(state: ManagerState): Metric[] {
       ["jwksd_key_unusable", "1 for a key that cannot sign or cannot be opened, with the error code."],
       Object.entries({ ...heldBack, ...unopened }).map(([kid, { code }]) => ({ labels: { kid, code }, value: 1 })),
     ),
-    gauge(["jwksd_ready", "Whether this process may publish and sign (1), or is stale (0)."], plain(state.isReady)),
+    gauge(definitions.ready, plain(state.isReady)),
     gauge(
       ["jwksd_stale_in_seconds", "How long this process may go on without reaching its store."],
       plain(Math.floor(state.staleInMs / 1000)),

@@ -1,9 +1,9 @@
 import { withFlags } from "../config/setting-names.ts";
-import { type ReplicasAt, lateText, runningLeases, waitsOf } from "./replicas.ts";
-import { dueSteps } from "../../rotation/rules/due.ts";
+import { policyDifference } from "../config/policy-difference.ts";
+import { type StoreView, hasFollowed, lateText, waitsOf } from "./replicas.ts";
+import { type DueStep, dueSteps } from "../../rotation/rules/due.ts";
 import { durationText, kidText, relativeText, timeText } from "../../rotation/rules/format.ts";
-import { hasFollowed } from "../../rotation/rules/waits.ts";
-import type { KeyRecord } from "../../rotation/store/store.ts";
+import type { KeyRecord } from "../../rotation/rules/records.ts";
 import type { KnownError } from "../../rotation/manager/health.ts";
 import type { Known, KnownManager, KnownWithoutStore } from "./known.ts";
 import { type Remedy, remedyOf, shellWord } from "./remedies.ts";
@@ -23,29 +23,39 @@ export interface Fault extends Remedy {
 const graceMs = 60_000;
 
 /**
- * What is wrong with a service, the worst first.
+ * What is wrong with a service, the worst first. Each command finds the store of this service.
  *
- * @param aheadMs how far the clock of the store is ahead of that of this machine
+ * @param now by the clock of the store
  */
-export function faultsOf(known: Known, aheadMs: number): Fault[] {
-  const { manager, withoutStore, refused, now, pid } = known;
+export function faultsOf(known: Known, now: number): Fault[] {
+  const { manager, withoutStore, refused, pid, commandFlags } = known;
   const faults = [
     ...(withoutStore === undefined ? [] : [savedSet(withoutStore)]),
-    ...(manager === undefined ? [] : managerFaults(manager, now, aheadMs)),
+    ...(manager === undefined ? [] : managerFaults(manager, now)),
     ...(refused === undefined ? [] : [refusedFiles(refused, pid)]),
   ];
   const isUnexplained = faults.length === 0 && known.phase === "running" && known.notReady !== undefined;
   const all = isUnexplained ? [notReady(known.notReady ?? "")] : faults;
-  return all.toSorted((a, b) => Number(a.severity === "warning") - Number(b.severity === "warning"));
+  return all
+    .map((fault) => withStore(fault, commandFlags))
+    .toSorted((a, b) => Number(a.severity === "warning") - Number(b.severity === "warning"));
 }
 
-function managerFaults(manager: KnownManager, now: number, aheadMs: number): Fault[] {
-  const { records, health } = manager;
+/** Its command with the flags that name the store. Commands for one signer, and those of other programs, need none. */
+function withStore(fault: Fault, flags: string): Fault {
+  const { command } = fault;
+  const needsStore = /^jwksd (?!signer )/.test(command) && flags !== "";
+  return needsStore ? { ...fault, command: `${command} ${flags}` } : fault;
+}
+
+function managerFaults(manager: KnownManager, now: number): Fault[] {
+  const { document, health, processes } = manager;
+  const { records } = document;
   const recordOf = (kid: string): KeyRecord | undefined => records.find((record) => record.kid === kid);
-  const at = replicasAt(manager, now);
+  const view = { document, processes, now };
   const faults = [
     unmanaged(manager),
-    fenced(manager),
+    staleProcess(manager),
     ...Object.entries(health.unopened).map(([kid, error]) => {
       const what = `The active key "${kidText(kid)}" cannot be opened here, and is published all the same`;
       return faultOf(what, error, remedyOf(error.code, recordOf(kid)), kid);
@@ -54,11 +64,12 @@ function managerFaults(manager: KnownManager, now: number, aheadMs: number): Fau
       const what = `The next key "${kidText(kid)}" cannot sign, so the active one stays`;
       return faultOf(what, error, remedyOf(error.code, recordOf(kid)), kid);
     }),
-    clockDiffers(manager, aheadMs),
+    clockDiffers(manager),
     ...overdue(manager, now),
     ...noSuccessor(manager, now),
-    ...waiting(manager, at),
-    ...behind(manager, at),
+    ...waiting(view),
+    ...behind(manager, view),
+    policyDiffers(manager),
     ...Object.entries(health.undestroyed).map(([kid, error]) => {
       const what = `The key "${kidText(kid)}" is gone, and could not be destroyed where it was made`;
       const again = { remedy: "This command tries it again:", command: `jwksd keys destroy ${shellWord(kid)}` };
@@ -102,16 +113,28 @@ function notReady(why: string): Fault {
   };
 }
 
-function fenced({ health: { fence } }: KnownManager): Fault | undefined {
-  if (fence === undefined) return undefined;
+function staleProcess({ health: { stale } }: KnownManager): Fault | undefined {
+  if (stale === undefined) return undefined;
   return {
     severity: "error",
-    code: "REPLICA_FENCED",
-    text: `This replica may not sign, and /readyz says 503: ${ended(fence.message)}`,
-    since: fence.at,
-    remedy: "The replica signs again by itself when the cause is gone. This command lists the replicas:",
+    code: stale.code,
+    text: `Stale, and not ready: ${ended(stale.message)}`,
+    since: stale.at,
+    remedy: "It signs again by itself when the cause is gone. This command lists the replicas:",
     command: "jwksd replicas",
     guide: "operations.md#replicas",
+  };
+}
+
+function policyDiffers({ policyGiven, document }: KnownManager): Fault | undefined {
+  const { text, flags } = policyDifference(policyGiven, document.policy);
+  if (flags === "") return undefined;
+  return {
+    severity: "warning",
+    code: "POLICY_DIFFERS",
+    text: `${text}.`,
+    remedy: "Leave these settings out, or write them into the store with this command:",
+    command: `jwksd policy ${flags}`,
   };
 }
 
@@ -128,21 +151,25 @@ function unmanaged({ health }: KnownManager): Fault | undefined {
   return faultOf(what, cause, remedyOf(code));
 }
 
-function clockDiffers({ policy }: KnownManager, aheadMs: number): Fault | undefined {
+function clockDiffers({ document: { policy }, clockAheadMs: aheadMs }: KnownManager): Fault | undefined {
   if (Math.abs(aheadMs) <= policy.clockSkewSeconds * 1000) return undefined;
   const by = `${durationText(aheadMs)} ${aheadMs > 0 ? "behind" : "ahead of"}`;
   return {
     severity: "error",
     code: "CLOCK_DIFFERS",
-    text: `The clock of this machine is ${by} that of the store, more than clockSkewSeconds ${policy.clockSkewSeconds} allows, so this replica does not sign.`,
+    text: `The clock of this machine is ${by} that of the store, more than clockSkewSeconds ${policy.clockSkewSeconds} allows, so this process takes no step and does not sign.`,
     remedy: "Set the clock of the machine that is wrong. This command says whether this one is synchronized:",
     command: "timedatectl",
     guide: "operations.md#jwksdclockoff",
   };
 }
 
+interface LateStep extends DueStep {
+  readonly at: number;
+}
+
 /** The steps that should have been taken, with the time at which they were due. */
-function lateSteps({ records, policy }: KnownManager, now: number) {
+function lateSteps({ document: { records, policy } }: KnownManager, now: number): LateStep[] {
   return dueSteps(records, policy).flatMap((step) => {
     const { at = Infinity } = step;
     return now > at + graceMs ? [{ ...step, at }] : [];
@@ -177,43 +204,36 @@ function noSuccessor(manager: KnownManager, now: number): Fault[] {
   }));
 }
 
-/** Steps whose wait has not begun. In every rotation, each step is one for some seconds. */
-function waiting({ records, policy }: KnownManager, at: ReplicasAt): Fault[] {
-  return waitsOf(records, policy, at)
-    .filter(({ since }) => at.now > since + graceMs)
+/** Steps whose wait has not begun. In every rotation, each step is one for a moment. */
+function waiting(view: StoreView): Fault[] {
+  return waitsOf(view)
+    .filter(({ since }) => view.now > since + graceMs)
     .map(({ kid, since, text }) => ({
       severity: "warning",
       code: "STEP_WAITS",
       text,
       kid,
       since,
-      remedy:
-        "Start that replica again, or wait until its lease ends. The lease of a copy has no end: write the copy again with jwksd publish. This command lists the replicas:",
+      remedy: "Publish the copy again. This command lists replicas and copies:",
       command: "jwksd replicas",
       guide: "operations.md#replicas",
     }));
 }
 
-/** Replicas that do not publish the newest revision, although it has been there for a while. */
-function behind({ records, health }: KnownManager, at: ReplicasAt): Fault[] {
+/** Processes that do not publish the newest revision, although it has been there for a while. */
+function behind({ health }: KnownManager, view: StoreView): Fault[] {
   const { revisionSince = Infinity } = health.store;
-  if (at.now <= revisionSince + graceMs) return [];
-  return at.leases
-    .filter((lease) => !hasFollowed(lease, at.revision))
-    .map((lease) => ({
+  if (view.now <= revisionSince + graceMs) return [];
+  return view.processes
+    .filter((line) => !hasFollowed(line, view.document.revision, view))
+    .map((line) => ({
       severity: "warning",
       code: "REPLICA_BEHIND",
-      text: lateText(lease, records, at),
+      text: lateText(line, view),
       remedy: "Look at the log of that replica. This command lists the replicas:",
       command: "jwksd replicas",
       guide: "operations.md#replicas",
     }));
-}
-
-/** The leases of replicas that have not ended. */
-export function replicasAt({ health }: KnownManager, now: number): ReplicasAt {
-  const { loaded, revision = 0 } = health.store;
-  return { now, revision, leases: runningLeases(loaded?.leases ?? [], now) };
 }
 
 const useText = (use: string): string => (use === "sig" ? "signing key" : "encryption key");

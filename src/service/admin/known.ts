@@ -1,6 +1,7 @@
 import type { KnownError, ManagerHealth } from "../../rotation/manager/health.ts";
-import type { RotationPolicy } from "../../rotation/rules/policy.ts";
-import type { KeyRecord, Lease, StoredEvent } from "../../rotation/store/store.ts";
+import type { StoreDocument } from "../../rotation/custody/document.ts";
+import type { ProcessLine } from "../../rotation/manager/presence.ts";
+import type { RotationPolicyOptions } from "../../rotation/rules/policy.ts";
 
 // What a running service knows, from which its status is made. All times are epoch milliseconds.
 
@@ -15,14 +16,17 @@ export interface LogEvent {
 
 /** Keys that a manager of this process drives through their lives. */
 export interface KnownManager {
-  readonly policy: RotationPolicy;
-  /** The keys in use. */
-  readonly records: readonly KeyRecord[];
+  /** What is in use of the store. */
+  readonly document: Pick<StoreDocument, "revision" | "records" | "copies" | "policy" | "commits" | "events">;
+  /** What the settings say of the policy. That of the document holds. */
+  readonly policyGiven: RotationPolicyOptions;
   readonly health: ManagerHealth;
-  /** The newest events of the audit log, newest first. Nothing authenticates them. */
-  readonly audit: readonly StoredEvent[];
-  /** The lease of this process, as last reported. */
-  readonly lease: Pick<Lease, "publishes" | "signsWith"> & { readonly id: string | undefined };
+  /** The processes that live, as of the last look. */
+  readonly processes: readonly ProcessLine[];
+  /** The id of this process. */
+  readonly id: string;
+  /** How far the clock of the store is ahead of that of this machine. */
+  readonly clockAheadMs: number;
 }
 
 /** Where the keys of a service come from, if it manages them. */
@@ -53,6 +57,8 @@ export interface Known extends KnownKeys {
   readonly issuer: string;
   readonly jwksUri: string;
   readonly pid: number;
+  /** The settings by which a command finds the store of this service, as words of a shell. */
+  readonly commandFlags: string;
   /** Why this service should get no requests. */
   readonly notReady?: string | undefined;
   /** `--rotation-mode`: the short cache is on, whatever the keys do. */

@@ -66,6 +66,7 @@ export const planVerbs: Readonly<Record<PlanStep["action"], string>> = {
   imported: "import",
   rewrapped: "rewrap",
   restarted: "wait again with",
+  policy: "change the policy of",
 };
 
 /** The steps at each moment, with its number in the picture. */

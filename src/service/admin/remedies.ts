@@ -1,5 +1,5 @@
 import { uriOf } from "../../rotation/rules/records.ts";
-import type { KeyRecord } from "../../rotation/store/store.ts";
+import type { KeyRecord } from "../../rotation/rules/records.ts";
 
 /** What to do about a fault, in words, and the command for it or to look further. */
 export interface Remedy {
@@ -40,10 +40,17 @@ const changedStore: Remedy = {
   guide: "operations.md#a-store-that-is-not-authentic",
 };
 
+const readOnly: Remedy = {
+  remedy:
+    "This process may only read the store. Let one run that may write, and it takes the step. This command lists those that run:",
+  command: "jwksd replicas",
+  guide: "operations.md#replicas",
+};
+
 const remedies: Readonly<Record<string, Remedy>> = {
   ERR_STORE_UNAVAILABLE: outage,
   ERR_COMMIT_UNKNOWN: outage,
-  ERR_LEASE_ENDED: outage,
+  ERR_STORE_READ_ONLY: readOnly,
   ERR_STORE_NOT_AUTHENTIC: changedStore,
   ERR_STORE_EMPTY: lostStore,
   ERR_RECORDS_INVALID: lostStore,

@@ -22,7 +22,7 @@ export function serviceMetrics({ status, now, version, workers, isRefused }: Ser
       [{ labels: { version, node: process.versions.node }, value: 1 }],
     ),
     gauge(["jwksd_workers", "How many processes are to serve the public endpoint."], plain(workers)),
-    gauge(["jwksd_ready", "Whether /readyz says 200."], plain(status.notReady === undefined)),
+    gauge(definitions.ready, plain(status.notReady === undefined)),
     gauge(["jwksd_update_refused", "Whether the key files were refused when they were last read."], plain(isRefused)),
     gauge(
       [
@@ -46,21 +46,24 @@ function storeMetrics(status: Status, store: NonNullable<Status["store"]>): Metr
   const states = { current: 0, behind: 0 };
   for (const { behind } of replicas) states[behind === 0 ? "current" : "behind"] += 1;
   const heard = new Map<string, number>();
-  for (const { name, lastSeenAt } of replicas) heard.set(name, Math.min(lastSeenAt, heard.get(name) ?? Infinity));
+  for (const { name, lastWordAt } of replicas) heard.set(name, Math.min(lastWordAt, heard.get(name) ?? Infinity));
   return [
     gauge(
-      ["jwksd_replicas", "Replicas with a lease: those that publish the newest revision, and those that do not."],
+      [
+        "jwksd_replicas",
+        "Processes that live, by the store: those that publish the newest revision, and those that do not.",
+      ],
       Object.entries(states).map(([state, value]) => ({ labels: { state }, value })),
     ),
     gauge(
-      ["jwksd_replica_heard_timestamp_seconds", "When the lease of a replica was last renewed, by its name."],
+      ["jwksd_replica_heard_timestamp_seconds", "When a process last had a word with the store, by its name."],
       [...heard].flatMap(([replica, at]) => seconds(at, { replica })),
     ),
     gauge(
-      ["jwksd_step_held_up_replicas", "How many replicas the next step of a key waits for."],
-      waits.map(({ kid, use, action, replicas }) => ({
+      ["jwksd_step_held_up_copies", "How many copies the next step of a key waits for."],
+      waits.map(({ kid, use, action, copies }) => ({
         labels: { kid, use, step: action === "activated" ? "activate" : "remove" },
-        value: replicas.length,
+        value: copies.length,
       })),
     ),
     gauge(

@@ -1,18 +1,27 @@
 import {
+  type CopyStatus,
   type ReplicaStatus,
-  type ReplicasAt,
+  type StoreView,
   type WaitStatus,
-  drainingKids,
+  copyStatus,
   replicaStatus,
   waitsOf,
 } from "./replicas.ts";
 import { planVerbs } from "./plan-scale.ts";
 import { type PlanStep, type RotationPlan, plan } from "../../rotation/rules/plan.ts";
-import { isEvent } from "../../rotation/rules/audit-log.ts";
 import { rotatingSince } from "../../rotation/rules/mode-intervals.ts";
-import { isLive, isRotating, keyUses, recordTimes, stateSince, uriOf } from "../../rotation/rules/records.ts";
-import type { KeyRecord, KeyState, StoredEvent } from "../../rotation/store/store.ts";
-import { type Fault, faultsOf, replicasAt } from "./faults.ts";
+import {
+  type KeyRecord,
+  type KeyState,
+  isRotating,
+  keyUses,
+  liveRecords,
+  recordTimes,
+  stateSince,
+  uriOf,
+} from "../../rotation/rules/records.ts";
+import type { StoredEvent } from "../../rotation/custody/document.ts";
+import { type Fault, faultsOf } from "./faults.ts";
 import type { StoreHealth } from "../../rotation/manager/health.ts";
 import type { Known, KnownManager, PublishedKey } from "./known.ts";
 
@@ -43,17 +52,18 @@ export interface StepStatus {
   readonly bound: string;
 }
 
-/** A replica, as this process sees it. */
+/** A process, as this one sees it. */
 export interface SeenReplica extends ReplicaStatus {
   readonly isSelf: boolean;
-  /** Whether the replica may not sign: its lease has ended, or its clock is wrong. Known of this process only. */
-  readonly isFenced: boolean;
-  /** Those of `signsWith` that were replaced: only requests end with them that began with them, for 30 s at most. */
-  readonly drains: readonly string[];
+  /** Whether it is stale: it does not sign, and is not ready. Known of this process only. */
+  readonly isStale: boolean;
 }
 
 /** All that a running service shows of itself. Plain JSON, without secrets; all times are epoch milliseconds. */
-export interface Status extends Pick<Known, "phase" | "issuer" | "jwksUri" | "pid" | "notReady" | "events"> {
+export interface Status extends Pick<
+  Known,
+  "phase" | "issuer" | "jwksUri" | "pid" | "commandFlags" | "notReady" | "events"
+> {
   /** By the clock of the store, where there is one. */
   readonly now: number;
   /** Where the keys come from. `saved-set`: the store was not reached since the start. */
@@ -65,6 +75,7 @@ export interface Status extends Pick<Known, "phase" | "issuer" | "jwksUri" | "pi
   /** The plan of managed keys. */
   readonly plan?: RotationPlan | undefined;
   readonly replicas: readonly SeenReplica[];
+  readonly copies: readonly CopyStatus[];
   readonly waits: readonly WaitStatus[];
   /** Revisions of the store: what this process publishes, and what is newest. */
   readonly revision?: { readonly published: number; readonly stored: number } | undefined;
@@ -82,24 +93,25 @@ export interface Status extends Pick<Known, "phase" | "issuer" | "jwksUri" | "pi
     | undefined;
   /** Worst first. */
   readonly faults: readonly Fault[];
-  /** The newest entries of the audit log, newest first. Nothing authenticates them. */
+  /** The newest entries of the audit log, newest first. */
   readonly past: readonly StoredEvent[];
 }
 
 /** Makes the status of a service. */
 export function statusOf(known: Known): Status {
-  const { phase, issuer, jwksUri, pid, notReady, manager, withoutStore, events } = known;
-  const aheadMs = aheadOf(manager);
-  const at = { ...known, now: known.now + aheadMs };
+  const { phase, issuer, jwksUri, pid, commandFlags, notReady, manager, withoutStore, events } = known;
+  const aheadMs = manager?.clockAheadMs ?? 0;
+  const now = known.now + aheadMs;
   const told = {
-    now: at.now,
+    now,
     phase,
     issuer,
     jwksUri,
     pid,
+    commandFlags,
     notReady,
-    rotationMode: rotationModeOf(at),
-    faults: faultsOf(at, aheadMs),
+    rotationMode: rotationModeOf(known, now),
+    faults: faultsOf(known, now),
     events,
   };
   if (manager === undefined) {
@@ -110,13 +122,14 @@ export function statusOf(known: Known): Status {
       lastError: withoutStore.outage,
       aheadMs,
     };
-    return { ...told, source, keys: publishedKeys(known), replicas: [], waits: [], past: [], store };
+    return { ...told, source, keys: publishedKeys(known), replicas: [], copies: [], waits: [], past: [], store };
   }
-  const { records, policy, audit, lease } = manager;
-  const ahead = plan(records, policy, at.now);
+  const { document, processes, health } = manager;
+  const { records, policy, copies, events: log } = document;
+  const ahead = plan(records, policy, now);
   const steps = ahead.steps.map(stepOf);
-  const replicas = replicasAt(manager, at.now);
-  const { lastAttemptAt, lastSuccessAt, lastError, revision = 0 } = manager.health.store;
+  const view = { document, processes, now };
+  const { lastAttemptAt, lastSuccessAt, lastError, revision = document.revision } = health.store;
   const managed = new Set(records.map(({ kid }) => kid));
   const fromFiles = known.published.filter(({ kid }) => !managed.has(kid));
   return {
@@ -125,30 +138,24 @@ export function statusOf(known: Known): Status {
     keys: [...managedKeys(records, steps), ...fromFiles.map((key) => keyOfFile(key, "published"))],
     next: steps.find(({ at, kind }) => at === steps[0]?.at && kind === "activated") ?? steps[0],
     plan: ahead,
-    replicas: replicasOf(manager, replicas),
-    waits: waitsOf(records, policy, replicas),
-    revision: { published: lease.publishes, stored: revision },
+    replicas: replicasOf(manager, view),
+    copies: copies.map((copy) => copyStatus(copy, view)),
+    waits: waitsOf(view),
+    revision: { published: document.revision, stored: revision },
     store: { lastAttemptAt, lastSuccessAt, lastError, aheadMs },
-    past: audit.filter(isEvent),
+    past: log.toReversed(),
   };
 }
 
-/** How far the clock of the store is ahead. */
-function aheadOf(manager: KnownManager | undefined): number {
-  const { loaded } = manager?.health.store ?? {};
-  return loaded === undefined ? 0 : loaded.now - loaded.at;
-}
-
-function rotationModeOf({ now, isShort, isShortBySetting, manager }: Known): Status["rotationMode"] {
-  if (manager !== undefined && isRotating(manager.records)) {
-    return { isOn: true, because: "keys", since: rotatingSince(manager.records, now) };
-  }
+function rotationModeOf({ isShort, isShortBySetting, manager }: Known, now: number): Status["rotationMode"] {
+  const { records = [] } = manager?.document ?? {};
+  if (isRotating(records)) return { isOn: true, because: "keys", since: rotatingSince(records, now) };
   if (isShortBySetting) return { isOn: true, because: "setting" };
   return isShort ? { isOn: true, because: "outage" } : { isOn: false };
 }
 
 function managedKeys(records: readonly KeyRecord[], steps: readonly StepStatus[]): KeyStatus[] {
-  const live = keyUses.flatMap((use) => records.filter((record) => record.use === use && isLive(record)));
+  const live = keyUses.flatMap((use) => liveRecords(records).filter((record) => record.use === use));
   return live.map((record) => {
     const { kid, use, alg, state } = record;
     const uri = uriOf(record);
@@ -182,12 +189,9 @@ function stepOf({ at, action, use, kid, reason, bound }: PlanStep): StepStatus {
   return { at, kind: action, verb: planVerbs[action], use, kid, reason, bound };
 }
 
-function replicasOf({ health, lease: own, records }: KnownManager, at: ReplicasAt): SeenReplica[] {
-  return at.leases.map((lease) => {
-    const isSelf = lease.id === own.id;
-    const { publishes } = isSelf ? own : lease;
-    const seen = { ...lease, publishes };
-    const isFenced = isSelf && health.fence !== undefined;
-    return { ...replicaStatus(seen, at), isSelf, isFenced, drains: drainingKids(seen, records, at) };
+function replicasOf({ health, id }: KnownManager, view: StoreView): SeenReplica[] {
+  return view.processes.map((line) => {
+    const isSelf = line.id === id;
+    return { ...replicaStatus(line, view), isSelf, isStale: isSelf && health.stale !== undefined };
   });
 }

@@ -1,6 +1,7 @@
 import { stat } from "node:fs/promises";
 import { dirname, join, resolve } from "node:path";
 import { ServiceError } from "../../base/errors.ts";
+import { hasPassword } from "../../rotation/store/postgres/url.ts";
 import type { Settings } from "./setting-definitions.ts";
 
 /** The absolute path of the store; `undefined` where it is in a database server. */
@@ -29,4 +30,20 @@ export async function exists(path: string): Promise<boolean> {
     if (code === "ENOENT" || code === "ENOTDIR") return false;
     throw new ServiceError("ERR_FILE_UNREADABLE", `cannot look at ${path} (${code})`, { cause: error });
   }
+}
+
+/**
+ * The flags by which a command on this machine finds the same store and issuer, and their values. A URL with a password is left out: it is in
+ * JWKSD_STORE.
+ */
+export function storeFlags(settings: Settings): string[] {
+  const { store, data, issuer, wrappingKeyFile } = settings;
+  const path = storePath(settings);
+  const place = path === undefined ? store : `sqlite:${path}`;
+  return [
+    ...(store === undefined ? ["--data", resolve(data)] : []),
+    ...(store === undefined || place === undefined || hasPassword(place) ? [] : ["--store", place]),
+    ...(issuer === undefined ? [] : ["--issuer", issuer]),
+    ...(wrappingKeyFile === undefined ? [] : ["--wrapping-key-file", resolve(wrappingKeyFile)]),
+  ];
 }

@@ -1,48 +1,89 @@
 import { hostname } from "node:os";
+import type { Clock } from "../../base/clock.ts";
+import { printable } from "../../base/printable.ts";
 import { isFirstKey } from "../../rotation/manager/options.ts";
 import type { ManagerEvent } from "../../rotation/manager/types.ts";
 import { timeText } from "../../rotation/rules/format.ts";
-import { printable } from "../../base/printable.ts";
-import type { KeyRecord } from "../../rotation/store/store.ts";
+import type { KeyEvent, KeyRecord } from "../../rotation/rules/records.ts";
 import type { Logger } from "../config/logger.ts";
+import { policyDifference } from "../config/policy-difference.ts";
 import type { Settings } from "../config/setting-definitions.ts";
-import { placeOf } from "../config/open-store.ts";
 import { withFlags } from "../config/setting-names.ts";
+import { placeOf } from "../config/store-path.ts";
 
-/** As a lease can bear it. */
+/** As the line of a process can bear it. */
 export function hostName(): string {
   return printable(hostname()).slice(0, 255).toWellFormed() || "jwksd";
 }
 
-/** Logs what happened to the keys of a manager. @param before the records as they were */
-export function logEvent(event: ManagerEvent, before: readonly KeyRecord[], settings: Settings, log: Logger): void {
+/** The log of a manager. */
+export interface ManagerLog {
+  /** Logs what happened to its keys. */
+  note(this: void, event: ManagerEvent): void;
+  /** Logs the mode in which it starts. */
+  started(records: Modes): void;
+}
+
+type Modes = readonly Pick<KeyRecord, "state">[];
+
+export function createManagerLog(settings: Settings, log: Logger, clock: Clock): ManagerLog {
+  let isRotating = false;
+
+  function noteMode(records: Modes): void {
+    const was = isRotating;
+    isRotating = records.some(({ state }) => state === "announced" || state === "retiring");
+    if (isRotating === was) return;
+    log.info(
+      isRotating
+        ? "the rotation mode is on: caches keep the set for 5 minutes"
+        : "the rotation mode is off: caches keep the set for up to 2 hours",
+    );
+  }
+
+  return {
+    note(event) {
+      if (event.type === "changed") {
+        for (const step of event.events) logStep(step, event.by, log);
+        if (isFirstKey(event) && settings.issuer !== undefined) warnOfNewKeys(settings, log);
+        noteMode(event.records);
+      } else logEvent(event, log, clock.now());
+    },
+    started: noteMode,
+  };
+}
+
+/** A step of another process has the same words as an own one. */
+function logStep({ type, kid, use, reason }: KeyEvent, by: "this" | "another", log: Logger): void {
+  const level = type === "revoked" ? "warn" : "info";
+  const fields = { kid, use, reason, by: by === "another" ? "another process" : undefined };
+  log[level](fields, type === "policy" ? "policy changed" : `key ${type}`);
+}
+
+function logEvent(event: Exclude<ManagerEvent, { readonly type: "changed" }>, log: Logger, now: number): void {
   switch (event.type) {
-    case "changed":
-      for (const { type, kid, use, reason } of event.events) {
-        log.info({ kid, use, reason }, `key ${type}`);
-      }
-      if (isFirstKey(event) && settings.issuer !== undefined) warnOfNewKeys(settings, log);
-      if (event.by !== "another") break;
-      for (const { kid, use, state } of event.records) {
-        const isSame = before.some((record) => record.kid === kid && record.state === state);
-        if (!isSame) log.info({ kid, use }, `key ${state}, by another process`);
-      }
-      break;
-    case "failed":
+    case "failed": {
+      const { code, message } = event.error;
+      const until = event.staleAt > now ? `are used until ${timeText(event.staleAt)}` : "are not used to sign";
       log.error(
-        { code: event.error.code, retryInMs: event.retryInMs },
-        `keys cannot be managed, the last good ones stay: ${withFlags(event.error.message)}`,
+        { code, retryInMs: event.retryInMs },
+        `keys cannot be managed, and the last good ones ${until}: ${withFlags(message)}`,
       );
       break;
-    case "fenced":
+    }
+    case "stale":
       log.error(
         { code: event.error.code },
         `${withFlags(event.error.message)}; /readyz says 503 until then; /jwks is answered all the same`,
       );
       break;
-    case "unfenced":
-      log.info("this replica may sign again");
+    case "fresh":
+      log.info("this process may sign again");
       break;
+    case "policy-differs": {
+      const { text, flags } = policyDifference(event.given, event.stored);
+      log.warn(`${text}; leave these settings out, or write them into the store: jwksd policy ${flags}`);
+      break;
+    }
     case "held-back":
       log.error(
         { kid: event.kid, code: event.error.code },
@@ -67,12 +108,6 @@ export function logEvent(event: ManagerEvent, before: readonly KeyRecord[], sett
     case "orphaned":
       if (event.isDestroyed) log.info({ uri: event.uri }, "a key was made that was not needed, and destroyed again");
       else log.warn({ uri: event.uri }, "a key was made that could not be recorded or was not needed; nothing uses it");
-      break;
-    case "lease-left":
-      log.warn(
-        { code: event.error.code },
-        `the lease of this replica could not be given up, so steps may wait for it until ${timeText(event.until)}: ${withFlags(event.error.message)}`,
-      );
       break;
     case "recovered":
       log.info("keys are managed again");

@@ -1,16 +1,19 @@
 import { serial } from "../../base/async.ts";
 import { ServiceError, StateError } from "../../base/errors.ts";
-import { type Copy, manageKeys } from "../../rotation/manager/manager.ts";
+import { systemClock } from "../../base/clock.ts";
+import type { Copy } from "../../rotation/manager/copies.ts";
+import { type ServiceManager, manageKeys } from "../../rotation/manager/manager.ts";
 import { servedBy } from "../../rotation/custody/issuer-check.ts";
 import type { KeySubscriber } from "../../library/provider/managed-keys.ts";
 import type { ManagerEvent } from "../../rotation/manager/types.ts";
 import { whyLeft } from "../copies/changed.ts";
-import { type DocumentSet, pathsOf, documentPaths, documentSetOf } from "../copies/documents.ts";
+import { type DocumentSet, type Site, pathsOf, documentPaths, documentSetOf } from "../copies/documents.ts";
 import { type Published, createCopyWriter } from "../copies/copy-writer.ts";
 import { purgeSeconds, runPurge } from "../copies/purge.ts";
-import type { KeyRecord } from "../../rotation/store/store.ts";
+import type { KeyRecord } from "../../rotation/rules/records.ts";
 import type { Logger } from "../config/logger.ts";
-import { logEvent } from "./manager-events.ts";
+import { createManagerLog } from "./manager-events.ts";
+import packageJson from "../../../package.json" with { type: "json" };
 import { openManaged } from "../config/open-store.ts";
 import { type PublicKeys, keyPathsOf, listedKeys, loadPublicKeys, publicHalves, together } from "./public-keys.ts";
 import { siteOf, targetOf } from "./publish-target.ts";
@@ -37,14 +40,23 @@ export interface PublishOptions {
 }
 
 /** A running `jwksd publish`. */
-export type Publishing = Awaited<ReturnType<typeof startPublishing>>;
+export interface Publishing {
+  /** The name of the target, also in the store. */
+  readonly target: string;
+  readonly site: Site;
+  /** Whether the newest keys are published and were read back, and the store knows. */
+  readonly isDone: boolean;
+  /** Reads the key files again. */
+  reload(): Promise<void>;
+  stop(): Promise<void>;
+}
 
 /**
  * Publishes the keys of a configuration to a target, and goes on when they change.
  *
  * @throws ConfigError `ERR_OPTION_INVALID`; ServiceError `ERR_TARGET`, `ERR_FILE_UNWRITABLE`; and what `startService` throws
  */
-export async function startPublishing(settings: Settings, options: PublishOptions, log: Logger) {
+export async function startPublishing(settings: Settings, options: PublishOptions, log: Logger): Promise<Publishing> {
   const { environment, purgeCommand, onPublished } = options;
   const stopping = new AbortController();
   const signal = AbortSignal.any([stopping.signal, ...(options.signal === undefined ? [] : [options.signal])]);
@@ -84,7 +96,7 @@ export async function startPublishing(settings: Settings, options: PublishOption
   // Before the keys are read, so that an older set never takes the place of a newer one.
   for (const warning of await target.open()) log.warn(warning);
   const paths = keyPathsOf(settings);
-  let managing: Awaited<ReturnType<typeof startCopyManager>> | undefined;
+  let managing: CopyManager | undefined;
   const baseline = await fingerprint(paths);
   try {
     await load();
@@ -103,7 +115,7 @@ export async function startPublishing(settings: Settings, options: PublishOption
 
   /** Publishes changes of key files. The manager itself tries again to publish its keys. */
   const refresh = async (): Promise<void> => {
-    if (managing?.manager.isAcknowledged === false || isSame(await newest(), done)) return;
+    if (managing?.manager.isPublished === false || isSame(await newest(), done)) return;
     await managing?.manager.look();
     await publish();
   };
@@ -150,16 +162,13 @@ export async function startPublishing(settings: Settings, options: PublishOption
   }
 
   return {
-    /** The name of the target, also among replicas. */
     target: target.name,
     site,
-    /** Whether the newest keys are published and were read back, and the other replicas know. */
     get isDone() {
-      return done !== undefined && managing?.manager.isAcknowledged !== false;
+      return done !== undefined && managing?.manager.isPublished !== false;
     },
-    /** Reads the key files again. */
     reload: () => reload().catch(onFailure),
-    stop: (): Promise<void> => (stopped ??= stop()),
+    stop: () => (stopped ??= stop()),
   };
 }
 
@@ -197,6 +206,12 @@ function signingKidsOf(body: Uint8Array | undefined): string[] {
   }
 }
 
+/** A manager that writes a copy. */
+interface CopyManager {
+  readonly manager: ServiceManager;
+  stop(): Promise<void>;
+}
+
 /** Manages the keys of a store for a copy of the documents. @param there the JWK Set that the copy has now */
 async function startCopyManager(
   settings: Settings,
@@ -204,32 +219,34 @@ async function startCopyManager(
   there: Uint8Array | undefined,
   onFailure: PublishOptions["onFailure"],
   log: Logger,
-) {
+): Promise<CopyManager> {
   const signers = await signersOf(settings, log);
   const { custody, policy } = await openManaged(settings, log, {
     create: true,
     savedSet: await savedSetOf(settings),
     issuerCheck: servedBy,
   });
-  let known: readonly KeyRecord[] = [];
+  const { register } = custody;
+  const managerLog = createManagerLog(settings, log, systemClock);
   const onEvent = (event: ManagerEvent): void => {
     if (event.type === "failed") onFailure(event.error);
-    else logEvent(event, known, settings, log);
-    if (event.type === "changed") known = event.records;
+    else managerLog.note(event);
   };
   try {
-    checkOurs(there, (await custody.store.load()).records, copy.name);
-    const manager = await manageKeys(custody, { policy, ...signers, copy, onEvent });
-    known = manager.records;
+    const { text } = await register.read();
+    checkOurs(there, text === undefined ? [] : (await custody.open(text)).records, copy.name);
+    const { version } = packageJson;
+    const manager = await manageKeys(custody, { policy, ...signers, copy, version, onEvent });
+    managerLog.started(manager.records);
     return {
       manager,
       async stop(): Promise<void> {
         await manager.close();
-        await custody.store.close();
+        await register.close?.();
       },
     };
   } catch (error) {
-    await custody.store.close();
+    await register.close?.();
     throw error;
   }
 }

@@ -7,14 +7,22 @@ import { type ServiceManager, manageKeys } from "../../rotation/manager/manager.
 import { servedBy } from "../../rotation/custody/issuer-check.ts";
 import type { Metric } from "../../base/metrics.ts";
 import type { KnownKeys } from "../admin/known.ts";
-import { cachedForSeconds } from "../../rotation/rules/policy.ts";
-import type { KeyRecord, KeyStore } from "../../rotation/store/store.ts";
-import { type SavedSet, Unusable, readSavedSet, saveSet, savedSetOf, savedSetPath } from "./saved-set.ts";
+import type { Register } from "../../rotation/store/register.ts";
+import {
+  type SavedSet,
+  Unusable,
+  maxSavedSetSeconds,
+  readSavedSet,
+  saveSet,
+  savedSetOf,
+  savedSetPath,
+} from "./saved-set.ts";
 import type { Logger } from "../config/logger.ts";
-import { hostName, logEvent } from "./manager-events.ts";
-import { createSigning, type Signing } from "../signing/signing.ts";
-import { warnOfOtherPolicies } from "../config/command-policy.ts";
-import { openManaged, ownerOf, policyOf, wrappingKeysOf } from "../config/open-store.ts";
+import { createManagerLog, hostName } from "./manager-events.ts";
+import { type ManagedSigning, type Signing, createSigning } from "../signing/signing.ts";
+import { openManaged, ownerOf } from "../config/open-store.ts";
+import { wrappingKeysOf } from "../config/wrapping-keys.ts";
+import packageJson from "../../../package.json" with { type: "json" };
 import { type PublicKeys, publicHalves } from "./public-keys.ts";
 import { createSetSaver } from "./set-saver.ts";
 import type { Settings } from "../config/setting-definitions.ts";
@@ -27,14 +35,14 @@ import { createStoreLook } from "./store-look.ts";
 export interface ServiceParts {
   /** By which keys rotate. Default: that of the machine. */
   readonly clock?: Clock | undefined;
-  readonly store?: KeyStore | undefined;
+  readonly store?: Register | undefined;
 }
 
 /** A manager as the service runs it: with a store, or with the saved set until the store is reached. */
 export interface RunningManager {
   /** As they were when it started. */
   readonly keys: PublicKeys;
-  /** Why the other replicas do not rely on this process, which should then get no requests; `undefined` while they rely on it. */
+  /** Why this process should get no requests; `undefined` while it is ready. */
   notReady(): string | undefined;
   /** See `KeyManager`; none before the store was reached. */
   metrics(): readonly Metric[];
@@ -42,7 +50,7 @@ export interface RunningManager {
   readonly signing: Signing | undefined;
   /** For the status of the service. */
   known(): KnownKeys;
-  /** Loads the leases of the other replicas from the store. */
+  /** Asks the store for the processes that live. */
   look(): Promise<void>;
   /**
    * Calls back with the keys as they are, and with every change from now on.
@@ -83,27 +91,17 @@ const withoutStore: ReadonlySet<string> = new Set<ErrorCode>(["ERR_STORE_UNAVAIL
 
 /** @throws StoreError the outage, and why the saved set is not used */
 async function usableSet(settings: Settings, log: Logger, outage: StoreError): Promise<SavedSet | undefined> {
-  const { clockSkewSeconds } = policyOf(settings);
-  const maxAgeSeconds = maxSavedSetSeconds(settings);
+  const { maxSavedSetSeconds: maxAgeSeconds } = settings;
   const wrappingKeys = maxAgeSeconds === 0 ? undefined : await wrappingKeysOf(settings, log);
   if (wrappingKeys === undefined) return undefined;
   const file = savedSetPath(settings);
-  const rule = { wanted: ownerOf(settings), wrappingKeys, now: systemClock.now(), maxAgeSeconds, clockSkewSeconds };
+  const rule = { wanted: ownerOf(settings), wrappingKeys, now: systemClock.now(), maxAgeSeconds };
   return readSavedSet(file, rule).catch((error: Error) => {
     const why = error instanceof Unusable ? error.message : `it cannot be read (${(error as { code?: string }).code})`;
     throw new StoreError(outage.code, `${outage.message}; the set saved in ${file} is not used: ${why}`, {
       cause: outage,
     });
   });
-}
-
-/**
- * By default, for as long as no key can sign that the set lacks, unless an operator forced it: a key that was announced after the set was
- * up to date does not sign before, and what caches hold of the set has expired by then.
- */
-function maxSavedSetSeconds(settings: Settings): number {
-  const { announceForSeconds, clockSkewSeconds } = policyOf(settings);
-  return settings.maxSavedSetSeconds ?? Math.max(announceForSeconds - cachedForSeconds.rotation - clockSkewSeconds, 0);
 }
 
 async function runManager(
@@ -113,51 +111,53 @@ async function runManager(
   savedSet: string | undefined,
 ): Promise<RunningManager> {
   const signers = await signersOf(settings, log);
-  const { custody, policy, wrappingKeys, leases } = await openManaged(settings, log, {
+  const {
+    custody,
+    policy: policyGiven,
+    wrappingKeys,
+  } = await openManaged(settings, log, {
     create: true,
     savedSet,
     store: given,
     issuerCheck: servedBy,
   });
-  warnOfOtherPolicies(policy, leases, log);
-  const { store } = custody;
+  const { register } = custody;
   const signs = hasSockets(settings);
+  const managerLog = createManagerLog(settings, log, clock ?? systemClock);
   let manager: ServiceManager;
-  let known: readonly KeyRecord[] = [];
   try {
     manager = await manageKeys(custody, {
-      policy,
+      policy: policyGiven,
       ...signers,
       signs,
       replicaName: settings.replicaName ?? hostName(),
       clock,
-      onEvent: (event) => {
-        const before = known;
-        if (event.type === "changed") known = event.records;
-        logEvent(event, before, settings, log);
-      },
+      version: packageJson.version,
+      onEvent: managerLog.note,
     });
   } catch (error) {
-    await store.close();
+    await register.close?.();
     throw error;
   }
-  known = manager.records;
+  managerLog.started(manager.records);
   const storeLook = createStoreLook(manager, systemClock);
   const file = savedSetPath(settings);
   const saver = createSetSaver(
     file,
-    (set) => saveSet(file, set, custody.owner, wrappingKeys),
+    (set) => saveSet(file, { ...set, policy: manager.policy }, custody.owner, wrappingKeys),
     () => manager.health.failure === undefined && manager.isReady,
     { log },
   );
-  let signing: Awaited<ReturnType<typeof createSigning>> | undefined;
+  let signing: ManagedSigning | undefined;
   return {
     keys: publicHalves(manager.keysets, manager.isRotating),
     notReady() {
       if (manager.isReady || settings.readyWithoutStore) return undefined;
-      const { fence, failure } = manager.health;
+      const { stale, failure, unopened } = manager.health;
+      const [unopenedKey] = Object.values(unopened);
       const why = failure === undefined ? "" : `; the last failure is ${failure.code}`;
-      return `${fence === undefined ? "this replica does not publish the keys of the store yet" : withFlags(fence.message)}${why}`;
+      const { message } = stale ?? unopenedKey ?? { message: "it does not publish the newest keys of the store yet" };
+      return `${withFlags(message)}${why}`;
     },
     metrics: () => [...manager.metrics(), ...(signing?.metrics() ?? [])],
     get signing() {
@@ -165,11 +165,12 @@ async function runManager(
     },
     known: () => ({
       manager: {
-        policy,
-        records: manager.records,
+        id: manager.process.id,
+        document: manager.document,
+        policyGiven,
         health: manager.health,
-        audit: storeLook.audit(),
-        lease: manager.lease,
+        processes: storeLook.processes,
+        clockAheadMs: manager.clockAheadMs,
       },
     }),
     look: () => storeLook.look(),
@@ -183,11 +184,11 @@ async function runManager(
           await update(keys);
           // Nothing is signed with a key before it is published.
           await signing?.update(keysets.keyset);
-          if (maxSavedSetSeconds(settings) > 0) saver.save(keys);
+          if (maxSavedSetSeconds(settings, manager.policy) > 0) saver.save(keys);
         },
       });
       await saver.written();
-      await custody.noteIssuer(issuer).catch((error: unknown) => {
+      await manager.noteIssuer(issuer).catch((error: unknown) => {
         const { code, message } = error as { readonly code?: string; readonly message: string };
         log.warn({ code }, `the issuer could not be noted in the store; give it to commands with --issuer: ${message}`);
       });
@@ -195,7 +196,7 @@ async function runManager(
     async stop() {
       await saver.stop();
       await manager.close();
-      await store.close();
+      await register.close?.();
     },
   };
 }

@@ -13,7 +13,9 @@ import type { WrappingKeys } from "../../rotation/custody/wrapping.ts";
 import { makeFolder } from "../../library/node/folders.ts";
 import { durationText } from "../../rotation/rules/format.ts";
 import { textHash } from "../../keys/crypto/text-hash.ts";
-import { ownerOf, storePath } from "../config/open-store.ts";
+import { type RotationPolicy, cachedForSeconds, rotationPolicy } from "../../rotation/rules/policy.ts";
+import { ownerOf } from "../config/open-store.ts";
+import { storePath } from "../config/store-path.ts";
 import type { Settings } from "../config/setting-definitions.ts";
 import type { PublicKeys } from "./public-keys.ts";
 
@@ -24,25 +26,28 @@ export interface SavedSet {
   readonly keys: PublicKeys;
   /** When the store was last known to hold these keys, in epoch milliseconds. */
   readonly at: number;
+  /** That of the store at that time. */
+  readonly policy: RotationPolicy;
 }
 
 /** Why a saved set is not used, in words. */
 export class Unusable extends Error {}
 
 /**
- * Writes the public keys, and a MAC over them, their issuer and the time: a JWT (`HS256`) under a key that is derived from the
+ * Writes the public keys, and a MAC over them, their issuer, the time and the policy: a JWT (`HS256`) under a key that is derived from the
  * wrapping key. So nobody who can write the file, and has no wrapping key, can have keys of their own published.
  *
  * @throws what the file system throws
  */
 export async function saveSet(
   file: string,
-  { keys, at }: SavedSet,
+  { keys, at, policy }: SavedSet,
   { issuer, isChosen }: Owner,
   [{ id, macKey }]: WrappingKeys,
 ): Promise<void> {
   const jwks = jwksOf(keys);
-  const mac = await new SignJWT({ iss: issuer, chosen: isChosen, at, set: await textHash(canonicalJson(jwks)) })
+  const set = await textHash(canonicalJson(jwks));
+  const mac = await new SignJWT({ iss: issuer, chosen: isChosen, at, policy, set })
     .setProtectedHeader({ alg: "HS256", typ, kid: id })
     .sign(macKey);
   await makeFolder(dirname(file));
@@ -61,8 +66,21 @@ export interface SavedSetRule {
   readonly wanted: Owner;
   readonly wrappingKeys: WrappingKeys;
   readonly now: number;
-  readonly maxAgeSeconds: number;
-  readonly clockSkewSeconds: number;
+  /** Default: by the policy of the set. */
+  readonly maxAgeSeconds: number | undefined;
+}
+
+/**
+ * How old a saved set may be: by default, for as long as no key can sign that the set lacks, unless an operator forced it. A process knows the
+ * newest keys of `maxStaleSeconds` ago; a key that was announced after that does not sign before, and what caches hold of the set has
+ * expired by then.
+ */
+export function maxSavedSetSeconds(
+  { maxSavedSetSeconds }: Pick<Settings, "maxSavedSetSeconds">,
+  { announceForSeconds, maxStaleSeconds, clockSkewSeconds }: RotationPolicy,
+): number {
+  const byPolicy = announceForSeconds - maxStaleSeconds - cachedForSeconds.rotation - clockSkewSeconds;
+  return maxSavedSetSeconds ?? Math.max(byPolicy, 0);
 }
 
 /**
@@ -80,8 +98,9 @@ export async function readSavedSet(file: string, rule: SavedSetRule): Promise<Sa
     throw new Unusable("its keys are others than those of its MAC");
   const at = claims["at"] as number;
   checkOwner(ownerIn(claims), rule.wanted);
-  checkAge(at, rule);
-  return { keys: publicKeysOf(keys as readonly SavedJwk[]), at };
+  const policy = rotationPolicy(claims["policy"] as RotationPolicy);
+  checkAge(at, policy, rule);
+  return { keys: publicKeysOf(keys as readonly SavedJwk[]), at, policy };
 }
 
 /**
@@ -172,8 +191,9 @@ function isOf(found: Owner, wanted: Owner): boolean {
   }
 }
 
-function checkAge(at: number, { now, maxAgeSeconds, clockSkewSeconds }: SavedSetRule): void {
-  if (at > now + clockSkewSeconds * 1000)
+function checkAge(at: number, policy: RotationPolicy, { now, maxAgeSeconds: given }: SavedSetRule): void {
+  const maxAgeSeconds = maxSavedSetSeconds({ maxSavedSetSeconds: given }, policy);
+  if (at > now + policy.clockSkewSeconds * 1000)
     throw new Unusable(`it is from ${durationText(at - now)} ahead; set the clock`);
   if (now - at <= maxAgeSeconds * 1000) return;
   throw new Unusable(

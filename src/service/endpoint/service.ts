@@ -15,10 +15,11 @@ import { serviceMetrics } from "../admin/service-metrics.ts";
 import { type HostAndPort, hostAndPort } from "../signing/sockets.ts";
 import { checkFilesOf, wantedBy, readSockets, startSignSockets } from "./sign-sockets.ts";
 import { createStatusPage } from "../admin/page/status-page.ts";
-import { policyOf } from "../config/open-store.ts";
+import { storeFlags } from "../config/store-path.ts";
 import { type ServiceParts, startManager } from "./run-manager.ts";
 import { recentEvents } from "./recent-events.ts";
 import { type KnownError, knownError } from "../../rotation/manager/health.ts";
+import { shellWord } from "../admin/remedies.ts";
 import { type Status, statusOf } from "../admin/status.ts";
 import { type PublicKeys, keyPathsOf, listedKeys, loadPublicKeys, together } from "./public-keys.ts";
 import type { Settings } from "../config/setting-definitions.ts";
@@ -113,6 +114,7 @@ export async function startService(settings: Settings, givenLog: Logger, parts: 
       issuer: issuerOf(settings, endpoint.port),
       jwksUri: endpoint.jwksUri,
       pid: process.pid,
+      commandFlags: storeFlags(settings).map(shellWord).join(" "),
       notReady: notReady(),
       isShortBySetting: rotationMode,
       isShort: keys.isRotating,
@@ -164,8 +166,7 @@ export async function startService(settings: Settings, givenLog: Logger, parts: 
   const issuer = issuerOf(settings, endpoint.port);
   if (managed !== undefined) await orStop(managed.follow(issuer, (next) => inTurn(() => change(next, files))));
   if (managed?.signing !== undefined) {
-    const { maxTokenLifetimeSeconds } = policyOf(settings);
-    const common = { issuer, signing: managed.signing, maxTokenLifetimeSeconds, log };
+    const common = { issuer, signing: managed.signing, log };
     stops.unshift(await orStop(startSignSockets(sockets, common)));
   }
   const watch = watchPaths(paths, baseline, reload);

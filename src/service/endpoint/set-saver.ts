@@ -15,7 +15,7 @@ const everyMs = 60_000;
  */
 export function createSetSaver(
   file: string,
-  write: (set: SavedSet) => Promise<void>,
+  write: (set: Omit<SavedSet, "policy">) => Promise<void>,
   isConfirmed: () => boolean,
   { log, clock = systemClock }: { readonly log: Pick<Logger, "warn">; readonly clock?: Clock | undefined },
 ) {

@@ -5,13 +5,12 @@ import { createAudit } from "../signing/audit.ts";
 import { type SignOf, signHandler } from "../signing/handler.ts";
 import { type FormerKey, createKubernetesSigner } from "../kubernetes/kubernetes.ts";
 import type { Signing } from "../signing/signing.ts";
-import { type SignSocket, checkAddress, checkSockets, hostAndPort } from "../signing/sockets.ts";
+import { type SignSocket, checkAddress, checkLifetimes, checkSockets, hostAndPort } from "../signing/sockets.ts";
 import { logOverload } from "../listen/connections.ts";
 import { type RunningServer, type Wanted, startHttpServer } from "../listen/http-server.ts";
 import { readJsonObject } from "../config/json-file.ts";
 import type { Logger } from "../config/logger.ts";
 import { readMutualTls, readText, tlsFiles } from "../listen/mutual-tls.ts";
-import { policyOf } from "../config/open-store.ts";
 import type { Settings } from "../config/setting-definitions.ts";
 import { listenOnSocket } from "../listen/unix-socket.ts";
 import { fingerprint, watchPaths } from "../config/watch.ts";
@@ -41,7 +40,7 @@ export async function readSockets(settings: Settings): Promise<readonly SignSock
   ];
   if (signConfig === undefined) return given;
   const members = await readJsonObject(signConfig, "the file of sign sockets");
-  return [...given, ...checkSockets(members, signConfig, policyOf(settings).maxTokenLifetimeSeconds)];
+  return [...given, ...checkSockets(members, signConfig)];
 }
 
 /** Where sockets are to listen. */
@@ -69,7 +68,6 @@ export async function checkFilesOf(sockets: readonly SignSocket[]): Promise<void
 interface Common {
   readonly issuer: string;
   readonly signing: Signing;
-  readonly maxTokenLifetimeSeconds: number;
   readonly log: Logger;
 }
 
@@ -77,10 +75,12 @@ interface Common {
  * Opens the sockets where others get tokens signed.
  *
  * @returns stops accepting, and answers requests under way
+ * @throws ConfigError `ERR_OPTION_INVALID`
  * @throws ServiceError `ERR_LISTEN`, `ERR_FILE_UNREADABLE`
  * @throws KeyMaterialError `ERR_KEY_FORMAT`
  */
 export async function startSignSockets(sockets: readonly SignSocket[], common: Common): Promise<() => Promise<void>> {
+  checkLifetimes(sockets, common.signing.maxTokenLifetimeSeconds());
   const ends: (() => Promise<void>)[] = [];
   const stop = async (): Promise<void> => void (await Promise.all(ends.map((end) => end())));
   try {
@@ -139,11 +139,10 @@ async function startHttp(
 async function startKubernetes(
   { address: path, mode, group, formerKeys }: SignSocket,
   sign: SignOf,
-  { issuer, maxTokenLifetimeSeconds }: Common,
+  { issuer }: Common,
 ): Promise<() => Promise<void>> {
   const { server, stop } = createKubernetesSigner(sign, {
     issuer,
-    maxLifetimeSeconds: sign.policy.maxLifetimeSeconds ?? maxTokenLifetimeSeconds,
     formerKeys: await readFormerKeys(formerKeys),
     clock: systemClock,
   });

@@ -1,17 +1,19 @@
-import { type Clock, instantNow, longestSince, systemClock } from "../../base/clock.ts";
+import { type Clock, longestSince, systemClock } from "../../base/clock.ts";
 import { StateError } from "../../base/errors.ts";
 import { readKeyset } from "../../library/node/key-files.ts";
 import { createProvider } from "../../library/provider/provider.ts";
-import { clocksDiffer } from "../../rotation/manager/clocks.ts";
+import { stale, usableMs } from "../../rotation/manager/freshness.ts";
 import { type Keyring, createKeyring } from "../../rotation/manager/keyring.ts";
-import { fenced } from "../../rotation/manager/replica.ts";
-import { signWithinSeconds } from "../../rotation/rules/policy.ts";
+import { type StoreAccess, clocksDiffer, createStoreAccess } from "../../rotation/manager/store-access.ts";
+import { parseDocument } from "../../rotation/custody/document.ts";
+import { unsealed } from "../../rotation/custody/mac.ts";
+import { rotationPolicy } from "../../rotation/rules/policy.ts";
 import { activeKey } from "../../rotation/rules/records.ts";
 import type { Owner } from "../../rotation/custody/issuer-check.ts";
 import type { Claims, SignOptions } from "../../library/token/sign.ts";
-import { commandPolicy } from "../config/command-policy.ts";
 import type { Logger } from "../config/logger.ts";
-import { openManaged, openStore, storePath } from "../config/open-store.ts";
+import { openManaged, openStore } from "../config/open-store.ts";
+import { storePath } from "../config/store-path.ts";
 import { issuerOf } from "../config/issuer.ts";
 import { type Settings, settingDefinitions } from "../config/setting-definitions.ts";
 import { signersOf } from "../config/signers.ts";
@@ -39,83 +41,73 @@ export async function signWithSettings(
     return provider.sign(claims, withLifetime(claims, options, usualSeconds));
   }
   if (storePath(settings) !== undefined) await checkHasKey(settings);
-  const { custody, leases } = await openManaged(settings, log);
-  const { store } = custody;
-  const policy = commandPolicy(settings, leases, log);
+  const { custody, policy } = await openManaged(settings, log);
   const { openSigner } = await signersOf(settings);
   const { signal } = new AbortController();
-  const keyring = createKeyring(custody, { policy, openSigner, clock: systemClock, signal });
+  const access = createStoreAccess(custody, { policy: rotationPolicy(policy), clock: systemClock, signal });
+  const keyring = createKeyring(custody, access, { openSigner, clock: systemClock, signal });
   try {
-    const lifetimeSeconds = Math.min(usualSeconds, policy.maxTokenLifetimeSeconds);
-    const given = withLifetime(claims, options, lifetimeSeconds);
-    return await signFresh(keyring, () => issuerFor(settings, custody.owner), claims, given);
+    return await signOnce({ access, keyring }, () => issuerFor(settings, custody.owner), claims, options);
   } finally {
     await keyring.close();
-    await store.close();
+    await custody.register.close?.();
   }
+}
+
+/** What signs one token. */
+export interface OneShot {
+  readonly access: StoreAccess;
+  readonly keyring: Keyring;
 }
 
 /** A claim `exp` says how long the token lives. */
 const withLifetime = (claims: Claims, options: SignOptions, lifetimeSeconds: number): SignOptions =>
   Object.hasOwn(claims, "exp") ? options : { ...options, lifetimeSeconds: options.lifetimeSeconds ?? lifetimeSeconds };
 
-/** How often the store is read for one token. */
-const maxReads = 3;
-
 /**
- * Signs with the active key of a store. Whoever has no lease may sign only for seconds after its read of the store, because the others do
- * not know of it: the claims get their times within them, else the store is read again.
+ * Signs with the active key of a store, by what a confirmed read has shown.
  *
  * @param issuer called after the store was read
  * @throws StateError `ERR_TRANSITION`: the store holds no key yet
- * @throws SignerError `ERR_SIGNER_STALE`: store or signer are too slow, or the clock of this machine and that of the store differ by
- * more than `clockSkewSeconds`
+ * @throws SignerError `ERR_SIGNER_STALE`: the signer is too slow, or the clock of this machine and that of the store differ by more than
+ * `clockSkewSeconds`
  */
-export async function signFresh(
-  keyring: Keyring,
+export async function signOnce(
+  { access, keyring }: OneShot,
   issuer: () => string,
   claims: Claims,
   options: SignOptions,
   clock: Clock = systemClock,
 ): Promise<string> {
-  const { policy } = keyring;
-  const skewMs = policy.clockSkewSeconds * 1000;
-  const tooLate = fenced(
-    `${maxReads} times in a row, it took longer than ${signWithinSeconds} s from asking the store to signing`,
-  );
-  for (let reads = 1; ; reads += 1) {
-    const asked = instantNow(clock);
-    // This commit notes the longest lifetime of the tokens of this process.
-    const { records, seen } = await keyring.change((records) => ({ records, events: [] }));
-    if (clocksDiffer(seen, clock, skewMs)) {
-      throw fenced("the clock of this machine and that of the store differ by more than clockSkewSeconds");
+  const seen = await access.read({ confirmed: true });
+  const { records, policy } = seen.document;
+  const { maxTokenLifetimeSeconds, clockSkewSeconds } = policy;
+  const active = activeKey(records, "sig");
+  if (active === undefined) throw noKeyYet();
+  const { signers, unopened } = await keyring.open([active]);
+  if (unopened.has(active.kid)) throw unopened.get(active.kid);
+  const permit = (): void => {
+    if (longestSince(seen.asked, clock) >= usableMs(policy)) throw stale("it has read the store too long ago");
+    if (clocksDiffer(seen, clock, clockSkewSeconds * 1000)) {
+      throw stale("the clock of this machine and that of the store differ by more than clockSkewSeconds");
     }
-    const active = activeKey(records, "sig");
-    if (active === undefined) throw noKeyYet();
-    const { signers } = await keyring.open([active]);
-    const provider = await createProvider({
-      issuer: issuer(),
-      keyset: [{ kid: active.kid, signer: signers.get(active.kid) }],
-      maxTokenLifetimeSeconds: policy.maxTokenLifetimeSeconds,
-      clock,
-      checkMaySign() {
-        if (longestSince(asked, clock) > signWithinSeconds * 1000) throw tooLate;
-      },
-    });
-    try {
-      return await provider.sign(claims, options);
-    } catch (error) {
-      if (error !== tooLate || reads === maxReads) throw error;
-    }
-  }
+  };
+  const provider = await createProvider({
+    issuer: issuer(),
+    keyset: [{ kid: active.kid, signer: signers.get(active.kid) }],
+    maxTokenLifetimeSeconds,
+    clock,
+    permit: () => permit,
+  });
+  return provider.sign(claims, withLifetime(claims, options, Math.min(usualSeconds, maxTokenLifetimeSeconds)));
 }
 
 /** A wrapping key is not made beside a store in which it would wrap nothing. @throws StateError `ERR_TRANSITION` */
 async function checkHasKey(settings: Settings): Promise<void> {
   // Opening it to sign warns.
-  const store = await openStore(settings, { warn() {} });
-  const { records } = await store.load().finally(() => store.close());
-  if (activeKey(records, "sig") === undefined) throw noKeyYet();
+  const register = await openStore(settings, { warn() {} });
+  const { text } = await register.read().finally(() => register.close?.());
+  if (text === undefined || activeKey(parseDocument(unsealed(text)).records, "sig") === undefined) throw noKeyYet();
 }
 
 function noKeyYet(): StateError {

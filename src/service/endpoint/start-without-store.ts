@@ -1,7 +1,7 @@
 import { withFlags } from "../config/setting-names.ts";
 import { sleep } from "../../base/async.ts";
 import { type Clock, systemClock } from "../../base/clock.ts";
-import { fenced } from "../../rotation/manager/replica.ts";
+import { stale } from "../../rotation/manager/freshness.ts";
 import { timeText } from "../../rotation/rules/format.ts";
 import type { Signing } from "../signing/signing.ts";
 import { type KnownError, knownError } from "../../rotation/manager/health.ts";
@@ -27,7 +27,7 @@ interface Options {
  * @param start starts the manager; tried again and again
  */
 export function startWithoutStore(
-  { keys, at }: SavedSet,
+  { keys, at, policy }: SavedSet,
   start: () => Promise<RunningManager>,
   { log, isReady, signs, outage, clock = systemClock }: Options,
 ): RunningManager {
@@ -65,7 +65,7 @@ export function startWithoutStore(
   }
 
   function reached(): Signing {
-    if (managed?.signing === undefined) throw fenced("the store was not reached since the start");
+    if (managed?.signing === undefined) throw stale("the store was not reached since the start");
     return managed.signing;
   }
   const signing: Signing = {
@@ -74,6 +74,7 @@ export function startWithoutStore(
     checkMaySign: () => reached().checkMaySign(),
     published: () => managed?.signing?.published() ?? [],
     takenAt: () => managed?.signing?.takenAt() ?? at,
+    maxTokenLifetimeSeconds: () => managed?.signing?.maxTokenLifetimeSeconds() ?? policy.maxTokenLifetimeSeconds,
   };
 
   return {

@@ -16,7 +16,6 @@ export interface FormerKey {
 
 interface KubernetesOptions {
   readonly issuer: string;
-  readonly maxLifetimeSeconds: number;
   readonly formerKeys: readonly FormerKey[];
   readonly clock: Clock;
 }
@@ -32,13 +31,15 @@ const refreshSeconds = 300;
  */
 export function createKubernetesSigner(
   { signing, policy, audit }: SignOf,
-  { issuer, maxLifetimeSeconds, formerKeys, clock }: KubernetesOptions,
+  { issuer, formerKeys, clock }: KubernetesOptions,
 ) {
   const limited = limitSignatures(audit);
+  const maxLifetimeSeconds = (): number => policy.maxLifetimeSeconds ?? signing.maxTokenLifetimeSeconds();
 
   async function signClaims(message: Uint8Array): Promise<Uint8Array> {
     const claims = claimsIn(message);
-    checkServiceAccountClaims(claims, { issuer, policy, maxLifetimeSeconds, now: clock.now() });
+    const rules = { issuer, policy, maxLifetimeSeconds: maxLifetimeSeconds(), now: clock.now() };
+    checkServiceAccountClaims(claims, rules);
     const { header, signature } = await signing.signPayload(claims);
     return Buffer.concat([bytesField(1, header), bytesField(2, signature)]);
   }
@@ -49,7 +50,7 @@ export function createKubernetesSigner(
     const published = signing.published();
     // The API server refuses an empty set as well, and keeps what it has.
     if (published.length === 0) {
-      throw new SignerError("ERR_SIGNER_STALE", "this replica has not reached its store since the start");
+      throw new SignerError("ERR_SIGNER_STALE", "this process has not reached its store since the start");
     }
     const own = published.map(({ kid, publicJwk }) => {
       const spki = createPublicKey({ key: { ...publicJwk }, format: "jwk" }).export({ type: "spki", format: "der" });
@@ -62,7 +63,7 @@ export function createKubernetesSigner(
     return Buffer.concat([...own, ...former, bytesField(2, takenAt), numberField(3, refreshSeconds)]);
   };
 
-  const Metadata: Unary = async () => numberField(1, maxLifetimeSeconds);
+  const Metadata: Unary = async () => numberField(1, maxLifetimeSeconds());
 
   const service = "/v1.ExternalJWTSigner";
   return createGrpcServer(

@@ -11,7 +11,7 @@ export interface SignReply {
   readonly headers?: readonly string[];
 }
 
-/** Where a call may succeed later: within a second, a manager that was fenced has asked its store again. */
+/** Where a call may succeed later: within a second, a manager that was stale has asked its store again. */
 const retryAfter = ["Retry-After", "1"];
 
 const titles: Readonly<Record<number, string>> = {

@@ -14,6 +14,16 @@ export interface Signing extends Pick<PayloadProvider, "sign" | "signPayload"> {
   published(this: void): readonly LiveRecord[];
   /** When they were taken from the store, in epoch milliseconds. */
   takenAt(this: void): number;
+  /** How long a token may live, by the policy of the store. */
+  maxTokenLifetimeSeconds(this: void): number;
+}
+
+/** The signing of a manager that has reached its store. */
+export interface ManagedSigning extends Signing {
+  /** Takes a keyset once it is published. */
+  update(keyset: Keyset): Promise<void>;
+  /** The metrics of signatures alone, because its provider serves no documents. */
+  metrics(): readonly Metric[];
 }
 
 /** What sockets need of a key manager. */
@@ -22,7 +32,7 @@ export interface SignedFor extends Pick<ManagedKeys, "keysets" | "maxTokenLifeti
 }
 
 /** Signs with the keys of a manager, through a provider. `update` gives it each keyset once that is published. */
-export async function createSigning(issuer: string, manager: SignedFor, clock: Clock) {
+export async function createSigning(issuer: string, manager: SignedFor, clock: Clock): Promise<ManagedSigning> {
   const { keyset } = manager.keysets;
   const provider = await createPayloadProvider({
     keys: {
@@ -48,12 +58,12 @@ export async function createSigning(issuer: string, manager: SignedFor, clock: C
     checkMaySign: () => manager.permit(activeKid)(),
     published: () => publishedKeys(manager.records, "sig"),
     takenAt: () => takenAt,
-    async update(keyset: Keyset): Promise<void> {
+    maxTokenLifetimeSeconds: () => manager.maxTokenLifetimeSeconds,
+    async update(keyset) {
       await provider.update({ keyset });
       activeKid = keyset[0]?.kid ?? "";
       takenAt = clock.now();
     },
-    /** The metrics of signatures alone, because this provider serves no documents. */
-    metrics: (): readonly Metric[] => provider.metrics().filter(({ name }) => name.startsWith("jwksd_signature")),
-  } satisfies Signing & Record<string, unknown>;
+    metrics: () => provider.metrics().filter(({ name }) => name.startsWith("jwksd_signature")),
+  };
 }

@@ -87,11 +87,7 @@ export function checkAddress(address: string, name: string, tls: string | undefi
  *
  * @throws ConfigError `ERR_OPTION_UNKNOWN`, `ERR_OPTION_INVALID`
  */
-export function checkSockets(
-  members: Readonly<Record<string, unknown>>,
-  file: string,
-  maxTokenLifetimeSeconds: number,
-): SignSocket[] {
+export function checkSockets(members: Readonly<Record<string, unknown>>, file: string): SignSocket[] {
   return Object.entries(members).map(([address, given]) => {
     const name = `socket ${JSON.stringify(address)} of ${file}`;
     if (!socketPath.holds(address)) throw invalidOption(`${name} must be named by ${socketPath.must}`);
@@ -112,22 +108,32 @@ export function checkSockets(
     } else if (tls !== undefined) {
       throw invalidOption(`tls of ${name} is for HOST:PORT; files have permissions`);
     }
-    if ((policy.maxLifetimeSeconds ?? 0) > maxTokenLifetimeSeconds) {
-      throw invalidOption(
-        `maxLifetimeSeconds of ${name} is ${policy.maxLifetimeSeconds}, and maxTokenLifetimeSeconds ${maxTokenLifetimeSeconds}: a key may be removed before such a token expires`,
-      );
-    }
     if (protocol === "http" && formerKeys.length > 0) throw invalidOption(`formerKeys of ${name} are for "kubernetes"`);
-    if (protocol === "kubernetes") {
-      if (policy.typ !== undefined)
-        throw invalidOption(`${name} is for "kubernetes", where each typ is JWT; leave it out`);
-      const longest = policy.maxLifetimeSeconds ?? maxTokenLifetimeSeconds;
-      if (longest < leastLifetimeSeconds) {
-        throw invalidOption(
-          `tokens of ${name} live for ${longest} s, and Kubernetes needs ${leastLifetimeSeconds} or more`,
-        );
-      }
+    if (protocol === "kubernetes" && policy.typ !== undefined) {
+      throw invalidOption(`${name} is for "kubernetes", where each typ is JWT; leave it out`);
     }
     return { address, tls, mode: Number.parseInt(mode ?? "0600", 8), group, policy, protocol, formerKeys };
   });
+}
+
+/**
+ * Checks how long tokens may live by the sockets, and by the policy of the store.
+ *
+ * @throws ConfigError `ERR_OPTION_INVALID`
+ */
+export function checkLifetimes(sockets: readonly SignSocket[], maxTokenLifetimeSeconds: number): void {
+  for (const { address, protocol, policy } of sockets) {
+    const name = `socket ${JSON.stringify(address)}`;
+    const { maxLifetimeSeconds: longest = maxTokenLifetimeSeconds } = policy;
+    if (longest > maxTokenLifetimeSeconds) {
+      throw invalidOption(
+        `maxLifetimeSeconds of ${name} is ${longest}, and maxTokenLifetimeSeconds ${maxTokenLifetimeSeconds}: a key may be removed before such a token expires`,
+      );
+    }
+    if (protocol === "kubernetes" && longest < leastLifetimeSeconds) {
+      throw invalidOption(
+        `tokens of ${name} live for ${longest} s, and Kubernetes needs ${leastLifetimeSeconds} or more`,
+      );
+    }
+  }
 }

@@ -1,4 +1,5 @@
 import { kidText } from "../../../rotation/rules/format.ts";
+import { followText } from "../replicas.ts";
 import type { Status, StepStatus } from "../status.ts";
 import { type Html, html } from "./html.ts";
 import { moment, plural, relative } from "./words.ts";
@@ -75,12 +76,12 @@ function modeText({ rotationMode: { isOn, because, since } }: Status): Html {
 
 function replicasText({ source, replicas, revision }: Status): Html {
   if (source === "files") return html`<span class="quiet">none: there is no store</span>`;
-  const following = replicas.filter(({ behind, isFenced }) => behind === 0 && !isFenced).length;
+  const following = replicas.filter(({ behind, isStale }) => behind === 0 && !isStale).length;
   const published =
     revision === undefined
       ? undefined
       : html` <span class="quiet">revision ${revision.published} published here, ${revision.stored} stored</span>`;
-  return html`${following} of ${replicas.length} ${replicas.length === 1 ? "follows" : "follow"}${published}`;
+  return html`${followText(following, replicas.length)}${published}`;
 }
 
 function storeText({ source, store, now }: Status): Html {

@@ -22,8 +22,7 @@ export function healthPart({ faults, now }: Status): Html {
       ${faults.map((fault, index) => faultItem(fault, index, now))}
     </ol>
     <p class="quiet">
-      Give each command the settings of this service: the same --data or --store, and the wrapping key, or the JWKSD_
-      variables.
+      Run each command on this machine, with the JWKSD_ variables of this service: they may hold the wrapping key.
     </p>`;
 }
 

@@ -11,7 +11,7 @@ const limits = {
   maxUnreadBytes: 1_048_576,
   /** Changes within this time are sent as one. */
   gatherMs: 50,
-  /** How often the parts are made anew without an event: time passes, and a renewed lease is no event. */
+  /** How often the parts are made anew without an event: time passes, and the word of another process is no event. */
   everyMs: 5_000,
 } as const;
 

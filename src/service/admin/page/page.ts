@@ -101,7 +101,7 @@ export function page(status: Status, answer: ServedSet, nonce: string): string {
         <footer>
           <p>
             This page only shows. Steps are taken with <code>jwksd keys</code>, <code>jwksd rotate</code> and
-            <code>jwksd plan</code>; give each command the settings of this service.
+            <code>jwksd policy</code>. Give each command <code>${status.commandFlags}</code>.
           </p>
         </footer>
         <script nonce="${nonce}">

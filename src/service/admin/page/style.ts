@@ -50,7 +50,7 @@ dt { color: var(--quiet); font-size: 0.8125rem; }
 .badge.active { background: #2f7d4f; border-color: #2f7d4f; color: #ffffff; }
 .badge.announced { border: 1px dashed var(--doubt); color: var(--doubt); background: var(--doubt-ground); }
 .badge.retiring { border-color: var(--link); color: var(--link); }
-.badge.error, .badge.fenced, .badge.revoked { border-color: var(--wrong); color: var(--wrong); }
+.badge.error, .badge.stale, .badge.revoked { border-color: var(--wrong); color: var(--wrong); }
 .badge.warn, .badge.warning { border-color: var(--doubt); color: var(--doubt); }
 .copyable { position: relative; margin-top: 0.5rem; }
 pre { background: var(--code); border-radius: 6px; padding: 0.625rem 0.75rem; white-space: pre-wrap; max-height: 22rem; overflow-y: auto; }

@@ -1,9 +1,8 @@
 import { kidText } from "../../../rotation/rules/format.ts";
-import { drainSeconds } from "../../../rotation/rules/policy.ts";
 import type { LogEvent } from "../known.ts";
 import type { KeyStatus, SeenReplica, Status } from "../status.ts";
 import { type Html, html } from "./html.ts";
-import { unsignedTexts } from "../replicas.ts";
+import { publishesText, unlistedText, unsignedTexts } from "../replicas.ts";
 import { badge, moment, relative } from "./words.ts";
 
 /** A table that a narrow screen shows as a list, with the name of its column beside each cell. Roles keep it a table for screen readers. */
@@ -61,43 +60,46 @@ function nextOf({ next, notAfter }: KeyStatus, now: number): Html {
   return html`<span class="quiet">none</span>`;
 }
 
-export function replicasPart({ replicas, source, now }: Status): Html {
-  if (replicas.length === 0) {
-    return source === "files"
-      ? html`<p class="quiet">There is no store by which replicas could know of each other.</p>`
-      : html`<p class="quiet">The store knows of no replica.</p>`;
-  }
-  const columns = ["Replica", "Publishes", "Signs with", "Last seen", "Relied on until"];
-  return table(
-    "The replicas",
-    columns,
-    replicas.map((replica) => [
-      html`${replica.name}${replica.isSelf ? html` <span class="quiet">this one</span>` : undefined}`,
+export function replicasPart({ replicas, copies, source, now }: Status): Html {
+  if (source === "files") return html`<p class="quiet">There is no store, so nothing is known of other replicas.</p>`;
+  const columns = ["Replica", "Publishes", "Signs with", "Last word", "Stale without another"];
+  const rows = replicas.map((replica) => {
+    const { name, version, isSelf, lastWordAt, staleAt } = replica;
+    return [
+      html`${name} <span class="quiet">${version}${isSelf ? " this one" : undefined}</span>`,
       publishesOf(replica),
-      replica.signing !== "signs"
-        ? html`<span class="quiet">${unsignedText(replica)}</span>`
-        : html`${replica.signsWith.map((kid) => signsWith(kid, replica.drains.includes(kid)))}`,
-      relative(replica.lastSeenAt, now),
-      Number.isFinite(replica.until) ? moment(replica.until, now) : html`it is ended by hand`,
-    ]),
-  );
+      signsWith(replica),
+      relative(lastWordAt, now),
+      moment(staleAt, now),
+    ];
+  });
+  const listed =
+    rows.length === 0 ? html`<p class="quiet">No replica is listed.</p>` : table("The replicas", columns, rows);
+  return html`${listed}
+    <p class="quiet">${unlistedText}</p>
+    ${copies.length === 0 ? undefined : copiesTable(copies, now)}`;
 }
 
-function unsignedText({ signing, isFenced }: SeenReplica): string {
-  if (isFenced) return "nothing while it is fenced";
-  return unsignedTexts[signing === "signs" ? "unknown" : signing];
+function publishesOf({ revision, behind, isStale }: SeenReplica): Html {
+  if (isStale) return badge("stale");
+  const text = publishesText({ revision, behind });
+  return behind === 0 || revision === 0 ? html`${text}` : html`<span class="wrong">${text}</span>`;
 }
 
-const signsWith = (kid: string, drains: boolean): Html =>
-  html`<code>${kidText(kid)}</code>
-    ${drains ? html`<span class="quiet">replaced, for ${drainSeconds} s at most</span> ` : undefined}`;
+function signsWith({ signing, kid, isStale }: SeenReplica): Html {
+  if (isStale) return html`<span class="quiet">nothing while it is stale</span>`;
+  return signing === "signs"
+    ? html`<code>${kidText(kid ?? "")}</code>`
+    : html`<span class="quiet">${unsignedTexts[signing]}</span>`;
+}
 
-function publishesOf({ publishes, behind, isFenced }: SeenReplica): Html {
-  if (isFenced) return html`${badge("fenced")}`;
-  if (publishes === 0) return html`nothing yet`;
-  if (behind === 0) return html`revision ${publishes}, the newest`;
-  if (behind < 0) return html`revision ${publishes}, <span class="wrong">which the store no longer has</span>`;
-  return html`revision ${publishes}, <span class="wrong">${behind} behind</span>`;
+function copiesTable(copies: Status["copies"], now: number): Html {
+  const rows = copies.map(({ name, revision, at, isBehind }) => [
+    html`${name}`,
+    isBehind ? html`<span class="wrong">lacks a step</span>` : html`all steps`,
+    revision === 0 ? html`never` : relative(at, now),
+  ]);
+  return table("The copies", ["Copy", "Has", "Read back"], rows);
 }
 
 export function eventsPart({ events, now }: Status): Html {

@@ -43,7 +43,7 @@ function pastSteps(past: Status["past"], now: number): Html {
       ({ at, type, use, kid, reason }) =>
         html`<li>
           <p class="step-time">${moment(at, now)}</p>
-          <p>${type} ${use} <code>${kidText(kid)}</code></p>
+          <p>${type}${kid === undefined ? undefined : html` ${use} <code>${kidText(kid)}</code>`}</p>
           <p class="quiet">${reason}</p>
         </li>`,
     )}
