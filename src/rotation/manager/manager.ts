@@ -175,7 +175,8 @@ export async function manageKeys(custody: Custody, options: ManageOptions): Prom
       return keysetsOf(inUse.records, inUse.state.keys);
     },
     get isRotating() {
-      return inUse.isShort;
+      // A process that was stopped has sent nobody the short Cache-Control yet.
+      return inUse.isShort || freshness.error !== undefined;
     },
     permit(kid) {
       const check = freshness.permit(kid);

@@ -150,7 +150,7 @@ export function createRounds(options: RoundsOptions): Rounds {
     if (inUse.state.document === undefined) return;
     emit({ type: "failed", error: asJwksdError(error), retryInMs, staleAt: clock.now() + freshness.leftMs });
     freshness.note();
-    if (unanswered.has(codeOf(error))) await inUse.shorten();
+    if (unanswered.has(codeOf(error)) || freshness.error !== undefined) await inUse.shorten();
   }
 
   return {

@@ -8,7 +8,7 @@ import { type IssuerCheck, type Owner, commandedBy } from "../../rotation/custod
 import { unsealed } from "../../rotation/custody/mac.ts";
 import type { WrappingKeys } from "../../rotation/custody/wrapping.ts";
 import { type RotationPolicyOptions, policyNames, rotationPolicy } from "../../rotation/rules/policy.ts";
-import { postgresStores } from "../../rotation/store/postgres/postgres.ts";
+import { postgresStore } from "../../rotation/store/postgres/postgres.ts";
 import type { Register } from "../../rotation/store/register.ts";
 import { sqliteStore } from "../../rotation/store/sqlite/sqlite.ts";
 import { issuerOf } from "./issuer.ts";
@@ -109,19 +109,13 @@ async function holdsNoKeys(
 /**
  * Opens the store of a configuration by itself.
  *
- * @throws ConfigError `ERR_OPTION_INVALID`: no issuer, with a database of many
+ * @throws ConfigError `ERR_OPTION_INVALID`: no issuer, with a database of several
  * @throws StoreError `ERR_STORE_UNAVAILABLE`, `ERR_STORE_FORMAT`
  */
 export async function openStore(settings: Settings, log: Log, { create = false } = {}): Promise<Register> {
   const { store: url = "", issuer } = settings;
   const path = storePath(settings);
-  if (path === undefined && issuer === undefined) {
-    throw new ConfigError(
-      "ERR_OPTION_INVALID",
-      "a PostgreSQL database holds the keys of many issuers; say with --issuer which is meant",
-    );
-  }
-  if (path === undefined) return openPostgres(url, issuer ?? "");
+  if (path === undefined) return postgresStore(url, { issuer });
   if (!create && !(await exists(path))) {
     throw new StoreError(
       "ERR_STORE_UNAVAILABLE",
@@ -131,18 +125,6 @@ export async function openStore(settings: Settings, log: Log, { create = false }
   const store = await sqliteStore(path);
   for (const warning of await writableByOthers(path)) log.warn({ store: path }, warning);
   return store;
-}
-
-async function openPostgres(url: string, issuer: string): Promise<Register> {
-  const stores = await postgresStores(url);
-  const store = stores.store(issuer);
-  return {
-    ...store,
-    async close() {
-      await store.close?.();
-      await stores.close();
-    },
-  };
 }
 
 /** Whose keys those of a configuration are. */
