@@ -123,6 +123,8 @@ const changes: Readonly<Record<string, { readonly mode: Mode; readonly edits: re
         "forMs: Math.max(announceForMs(policy), announceForSeconds * 1000)",
         "forMs: Math.max(announceForMs(policy), announceForSeconds * 1000) - policy.maxStaleSeconds * 1000",
       ],
+      // A process that cannot reach its store sends the short Cache-Control, which hides this.
+      ["rotation/manager/rounds.ts", "if (unanswered.has(codeOf(error))) await inUse.shorten();", ""],
     ],
   },
   "retires without the time for which a process may be stale": {
