@@ -20,7 +20,7 @@ const modes: Readonly<Record<string, Mode>> = {
   "the store's clock jumps": { faults: ["store's clock jumps", "slow targets", "pause"] },
   "one machine, whose clock jumps": { faults: ["clock jump", "pause", "partition"], isOneMachine: true },
   "stores that hang and lose answers, stopped processes, slow targets": {
-    faults: ["outage", "partition", "pause", "slow targets"],
+    faults: ["outage", "partition", "pause", "slow targets", "freeze before a write"],
   },
   "a store that goes back to an older copy": { faults: ["older copy", "partition"] },
   "commands, and changes of the policy": { faults: ["command", "command", "partition", "kill", "slow targets"] },
@@ -168,16 +168,6 @@ const changes: Readonly<Record<string, { readonly mode: Mode; readonly edits: re
   "signs with a revoked key that a request took before": {
     mode: { faults: ["command"] },
     edits: [["rotation/manager/freshness.ts", "if (!isPublished)", "if (!isPublished && kid === '')"]],
-  },
-  "counts a wait from the commit of its step": {
-    mode: { faults: ["pause", "outage"], everyMs: 10 * minute },
-    edits: [
-      [
-        "rotation/rules/advance.ts",
-        'state: "retiring", retiredAt: now };',
-        'state: "retiring", retiredAt: now, replacedAt: now };',
-      ],
-    ],
   },
   "takes an older copy for the store": {
     mode: { faults: ["older copy"] },

@@ -98,6 +98,7 @@ class Process {
   life = 0;
   isAlive = false;
   pausedUntil = 0;
+  freezeMs = 0;
   line: Break | undefined;
   isOnOld = false;
   /** Targets take long, or fail, until then. */
@@ -406,6 +407,7 @@ export class Simulation {
       process.line = undefined;
       process.isOnOld = false;
       process.slowUntil = 0;
+      process.freezeMs = 0;
       // What is stopped does not go on in the middle of what it did, but anew.
       if (process.pausedUntil > this.now) this.stop(process);
       process.pausedUntil = 0;
@@ -524,6 +526,11 @@ export const faults = {
     if (isSuspended) process.machine.suspend(world.now, forMs);
     world.at(forMs, () => {}, process);
     return `${process.name} is ${isSuspended ? "suspended" : "stopped"} for ${forMs / second} s`;
+  },
+  "freeze before a write"(world: Simulation) {
+    const forMs = world.random.log(minute, 2 * hour);
+    for (const process of world.victims) process.freezeMs = forMs;
+    return `each process stands still for ${forMs / second} s between its next read and write`;
   },
   "clock jump"(world: Simulation) {
     const process = world.random.of(world.victims);

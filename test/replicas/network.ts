@@ -13,7 +13,9 @@ export interface Break {
 /** Somebody who uses the store. */
 export interface Caller {
   readonly life: number;
-  readonly pausedUntil: number;
+  pausedUntil: number;
+  /** How long it stands still before its next write, after the read for it. */
+  freezeMs: number;
   line: Break | undefined;
   /** Talks to a primary that was replaced: it answers plain reads, and cannot write. */
   isOnOld: boolean;
@@ -153,6 +155,8 @@ export class Network {
     const { random, code } = this.#world;
     return new Promise<T>((resolve, reject) => {
       if (caller.life !== life) return;
+      const frozenMs = kind === "write" ? caller.freezeMs : 0;
+      if (frozenMs > 0) [caller.freezeMs, caller.pausedUntil] = [0, this.#world.now + frozenMs];
       const isWrite = kind === "write" || kind === "put";
       const answer = (act: () => void): void => void this.#world.at(this.#latency(), act, caller);
       const unreachable = (): void => {
@@ -185,7 +189,7 @@ export class Network {
           (error: Error) => reply(() => reject(error)),
         );
       };
-      this.#world.at(this.#latency(), arrive);
+      this.#world.at(frozenMs + this.#latency(), arrive);
     });
   }
 }
