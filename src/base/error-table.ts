@@ -170,14 +170,18 @@ export const errorTable = {
       remedy: "check disk, path and permissions, then retry",
       retryable: true,
     },
+    ERR_STORE_READ_ONLY: {
+      when: "this process may read the store and not write it; nothing was written",
+      remedy: "give it the right to write, or name the place that can be written, such as the primary of a database",
+    },
     ERR_STORE_EMPTY: {
       when: "the store is not there, or holds no keys, and `requireStore` or `--require-store` is set, or the saved set shows that it had keys",
       remedy:
         "correct the path or URL of the store; if the store is gone, see [the store is lost](operations.md#the-store-is-lost)",
     },
     ERR_STORE_FORMAT: {
-      when: "the file or the schema is not a jwksd store, or a later jwksd made it",
-      remedy: "check the path, or update jwksd",
+      when: "the file or the table is not a jwksd store, or beside the file is the journal of another one",
+      remedy: "do what the message says: check the path, or delete the journal",
     },
     ERR_STORE_ISSUER: {
       when: "the keys of the store are those of another issuer",

@@ -1,0 +1,58 @@
+import { readFileSync, realpathSync } from "node:fs";
+import { StoreError } from "../../../base/errors.ts";
+
+const magic = "d9d505f920a163d7";
+const headerBytes = 28;
+/** Where the first page of a file counts its writes. */
+const counterAt = 24;
+/** The number of records of a journal that ends with its file. */
+const untilEnd = 0xffffffff;
+
+/**
+ * A process that dies while it writes leaves a journal beside the file, with which SQLite then turns the file back. SQLite does so with any
+ * file that it finds there, also with a backup that was put in the place of the one that the journal is of.
+ *
+ * @throws StoreError `ERR_STORE_FORMAT`: the journal is of another file
+ */
+export function checkJournal(path: string): void {
+  const name = `${realpathSync(path)}-journal`;
+  const journal = bytesOf(name);
+  if (journal === undefined || journal.length < headerBytes || journal.toString("hex", 0, 8) !== magic) return;
+  if (isOf(journal, readFileSync(path))) return;
+  // If somebody is writing now, the file is that of a later journal. Each journal has a random number.
+  if (!bytesOf(name)?.subarray(12, 16).equals(journal.subarray(12, 16))) return;
+  throw new StoreError(
+    "ERR_STORE_FORMAT",
+    `${name} is an unfinished write into another file, which was at ${path} before; to use the file that is there now, delete ${name}`,
+  );
+}
+
+function bytesOf(name: string): Buffer | undefined {
+  try {
+    return readFileSync(name);
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === "ENOENT") return undefined;
+    throw error;
+  }
+}
+
+/**
+ * Whether the first page of a file is that of before an unfinished write, or that of after. Every write to a store changes the first page
+ * first.
+ *
+ * @see https://sqlite.org/fileformat2.html#the_rollback_journal
+ */
+function isOf(journal: Buffer, file: Buffer): boolean {
+  const [records, pages] = [journal.readUInt32BE(8), journal.readUInt32BE(16)];
+  const [start, pageSize] = [journal.readUInt32BE(20), journal.readUInt32BE(24)];
+  const written = file.length < headerBytes ? 0 : file.readUInt32BE(counterAt);
+  // The file was empty.
+  if (pages === 0) return written <= 1;
+  const record = journal.subarray(start, start + 4 + pageSize);
+  const isWhole = record.length === 4 + pageSize;
+  // Nothing was written into the file yet, so it only gets its length back.
+  if (records === 0 || (records === untilEnd && !isWhole)) return file.length === pages * pageSize;
+  const before = record.subarray(4);
+  if (!isWhole || record.readUInt32BE(0) !== 1) return false;
+  return written === before.readUInt32BE(counterAt) + 1 || file.subarray(0, pageSize).equals(before);
+}
