@@ -1,12 +1,11 @@
 import { readFileSync, realpathSync } from "node:fs";
 import { StoreError } from "../../../base/errors.ts";
 
+/** What a journal begins with, once it counts: before, nothing is written into the file. */
 const magic = "d9d505f920a163d7";
 const headerBytes = 28;
 /** Where the first page of a file counts its writes. */
 const counterAt = 24;
-/** The number of records of a journal that ends with its file. */
-const untilEnd = 0xffffffff;
 
 /**
  * A process that dies while it writes leaves a journal beside the file, with which SQLite then turns the file back. SQLite does so with any
@@ -43,16 +42,12 @@ function bytesOf(name: string): Buffer | undefined {
  * @see https://sqlite.org/fileformat2.html#the_rollback_journal
  */
 function isOf(journal: Buffer, file: Buffer): boolean {
-  const [records, pages] = [journal.readUInt32BE(8), journal.readUInt32BE(16)];
-  const [start, pageSize] = [journal.readUInt32BE(20), journal.readUInt32BE(24)];
+  const [pages, start, pageSize] = [journal.readUInt32BE(16), journal.readUInt32BE(20), journal.readUInt32BE(24)];
   const written = file.length < headerBytes ? 0 : file.readUInt32BE(counterAt);
-  // The file was empty.
+  // The file was empty, so there was no page before.
   if (pages === 0) return written <= 1;
   const record = journal.subarray(start, start + 4 + pageSize);
-  const isWhole = record.length === 4 + pageSize;
-  // Nothing was written into the file yet, so it only gets its length back.
-  if (records === 0 || (records === untilEnd && !isWhole)) return file.length === pages * pageSize;
+  if (record.length < 4 + pageSize || record.readUInt32BE(0) !== 1) return false;
   const before = record.subarray(4);
-  if (!isWhole || record.readUInt32BE(0) !== 1) return false;
   return written === before.readUInt32BE(counterAt) + 1 || file.subarray(0, pageSize).equals(before);
 }
