@@ -1,4 +1,3 @@
-import { postgresStores } from "jwksd/store/postgres";
+import { postgresStore } from "jwksd/store/postgres";
 
-export const database = await postgresStores("postgres://jwksd@db.example/jwksd");
-export const store = database.store("https://login.example.com");
+export const store = await postgresStore("postgres://jwksd@db.example/jwksd", { issuer: "https://login.example.com" });

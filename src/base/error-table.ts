@@ -176,8 +176,8 @@ export const errorTable = {
         "correct the path or URL of the store; if the store is gone, see [the store is lost](operations.md#the-store-is-lost)",
     },
     ERR_STORE_FORMAT: {
-      when: "the file or the schema is not a jwksd store, or a later jwksd made it",
-      remedy: "check the path, or update jwksd",
+      when: "the file or the table is not a jwksd store, or beside the file is the journal of another one",
+      remedy: "do what the message says: check the path, or delete the journal",
     },
     ERR_STORE_ISSUER: {
       when: "the keys of the store are those of another issuer",

@@ -3,7 +3,7 @@
  *
  * @module jwksd/testing
  */
-export type { KeyStore } from "../rotation/store/store.ts";
+export type { Register } from "../rotation/store/register.ts";
 export type { Signer } from "../keys/signer/signer.ts";
 export { type CheckSignerOptions, type SignerUnderTest, checkSigner } from "./signer.ts";
-export { type StoreUnderTest, checkStore } from "./store.ts";
+export { type CheckRegisterOptions, type RegisterUnderTest, checkRegister } from "./register.ts";

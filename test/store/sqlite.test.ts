@@ -1,23 +1,27 @@
 import assert from "node:assert/strict";
-import { chmodSync, readdirSync, renameSync, statSync, symlinkSync, writeFileSync } from "node:fs";
+import {
+  chmodSync,
+  copyFileSync,
+  readdirSync,
+  renameSync,
+  rmSync,
+  statSync,
+  symlinkSync,
+  writeFileSync,
+} from "node:fs";
 import { readFile } from "node:fs/promises";
 import { join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
-import { test } from "node:test";
+import { type TestContext, test } from "node:test";
 import { inspect } from "node:util";
 import { type ErrorCode, StoreError } from "../../src/base/errors.ts";
+import type { Register } from "../../src/rotation/store/register.ts";
+import { change, openFile } from "../../src/rotation/store/sqlite/file.ts";
 import { nodeSqlite } from "../../src/rotation/store/sqlite/node-sqlite.ts";
-import { migrate } from "../../src/rotation/store/sqlite/schema.ts";
 import { sqliteStore } from "../../src/rotation/store/sqlite/sqlite.ts";
-import type { KeyStore } from "../../src/rotation/store/store.ts";
-import { committed, eventOf, tombstone } from "../../src/testing/records.ts";
-import { temporaryFolder } from "../support/service.ts";
+import { eventually, temporaryFolder } from "../support/service.ts";
 
-type Scope = { after(fn: () => Promise<void>): void };
-
-async function temporaryPath(t: Scope): Promise<string> {
-  return join(await temporaryFolder(t), "store.db");
-}
+const temporaryPath = async (t: TestContext): Promise<string> => join(await temporaryFolder(t), "store.db");
 
 async function refusal(attempt: Promise<unknown>, code: ErrorCode, path: string): Promise<StoreError> {
   const error = await attempt.then(
@@ -26,7 +30,6 @@ async function refusal(attempt: Promise<unknown>, code: ErrorCode, path: string)
   );
   assert.ok(error instanceof StoreError, inspect(error));
   assert.equal(error.code, code, error.message);
-  assert.equal(error.retryable, code === "ERR_STORE_UNAVAILABLE");
   assert.ok(error.message.includes(path), `the message names the path: ${error.message}`);
   return error;
 }
@@ -38,53 +41,37 @@ function edit(path: string, sql: string): void {
   db.close();
 }
 
-async function filled(path: string, kids: readonly string[]): Promise<KeyStore> {
+/** A store that was written so often, with a text that has as many pages as wanted. */
+async function filled(path: string, text: string, writes = 1): Promise<Register> {
   const store = await sqliteStore(path);
-  await store.commit(0, kids.map(tombstone), [eventOf("a")]);
+  for (let count = 0; count < writes; count += 1) {
+    assert.equal(await store.write(text, (await store.read()).version), true);
+  }
   return store;
 }
 
-const kidsOf = async (store: KeyStore): Promise<string[]> => (await store.load()).records.map(({ kid }) => kid);
+const textOf = async (store: Register): Promise<string | undefined> => (await store.read()).text;
 
-const waitForChange = (store: KeyStore, t: Scope): Promise<void> =>
-  new Promise((resolve, reject) => {
-    const controller = new AbortController();
-    const timer = setTimeout(() => reject(new Error("nobody was called back")), 5_000);
-    t.after(async () => controller.abort());
-    store.watch(
-      () => {
-        clearTimeout(timer);
-        resolve();
-      },
-      { signal: controller.signal },
-    );
-  });
+/** The calls of a watched store, once the first one has come. */
+async function watched(t: TestContext, store: Register): Promise<{ readonly calls: number }> {
+  const controller = new AbortController();
+  t.after(() => controller.abort());
+  const seen = { calls: 0 };
+  store.watch?.(() => void (seen.calls += 1), { signal: controller.signal });
+  await eventually("the first call", () => seen.calls > 0);
+  return seen;
+}
 
-test("the file, and what is beside it while it is open, belong to their owner only", async (t) => {
-  const folder = await temporaryFolder(t);
-  const umask = process.umask(0);
-  t.after(async () => void process.umask(umask));
-  const path = join(folder, "store.db");
-  const store = await filled(path, ["a"]);
-  const modes = Object.fromEntries(
-    readdirSync(folder).map((name) => [name, statSync(join(folder, name)).mode & 0o777]),
-  );
-  assert.deepEqual(modes, { "store.db": 0o600, "store.db-shm": 0o600, "store.db-wal": 0o600 });
-  await store.close();
-  assert.deepEqual(readdirSync(folder), ["store.db"], "one file when it is closed");
-});
-
-test("the file is durable and whole after each commit, and what was removed is gone from it", async (t) => {
+test("one file, which belongs to its owner only, and from which is gone what was replaced", async (t) => {
   const path = await temporaryPath(t);
-  const jwe = `eyJhbGciOiJkaXIifQ..${"secret".repeat(500)}`;
-  const store = await sqliteStore(path);
-  t.after(() => store.close());
-  await store.commit(0, [{ ...tombstone("a"), state: "active", privateHalf: { jwe } }], []);
-  // A copy of the one file holds the commit.
-  assert.ok((await readFile(path, "utf8")).includes(jwe));
-  assert.equal(statSync(`${path}-wal`).size, 0);
-  await store.commit(1, [tombstone("a")], []);
-  for (const name of [path, `${path}-wal`]) assert.ok(!(await readFile(name, "utf8")).includes("secretsecret"));
+  const umask = process.umask(0);
+  t.after(() => void process.umask(umask));
+  const store = await filled(path, "secret".repeat(5_000));
+  assert.ok((await readFile(path, "utf8")).includes("secretsecret"));
+  await store.write("gone", (await store.read()).version);
+  assert.ok(!(await readFile(path, "utf8")).includes("secretsecret"));
+  assert.equal(statSync(path).mode & 0o777, 0o600);
+  assert.deepEqual(readdirSync(join(path, "..")), ["store.db"]);
 });
 
 const formats: [name: string, make: (path: string) => unknown, says: RegExp][] = [
@@ -92,38 +79,24 @@ const formats: [name: string, make: (path: string) => unknown, says: RegExp][] =
   ["a private key", (path) => writeFileSync(path, '{"kty":"EC","d":"secret"}'), /is not a store/],
   ["another program's database", (path) => edit(path, "CREATE TABLE users (name)"), /another program/],
   ["another program's empty database", (path) => edit(path, "PRAGMA application_id = 7"), /another program/],
-  ["another program's version", (path) => edit(path, "PRAGMA user_version = 1"), /another program/],
-  [
-    "a store of a later version",
-    (path) => edit(path, "PRAGMA application_id = 0x6a776b73; PRAGMA user_version = 3; CREATE TABLE later (a)"),
-    /version 3, .* up to 2; update jwksd/,
-  ],
 ];
 
-for (const [name, make, says] of formats) {
-  test(`${name} is refused, and not touched`, async (t) => {
+test("what is no store is refused, and not touched", async (t) => {
+  for (const [name, make, says] of formats) {
     const path = await temporaryPath(t);
     make(path);
     chmodSync(path, 0o644);
     const before = await readFile(path);
-    assert.match((await refusal(sqliteStore(path), "ERR_STORE_FORMAT", path)).message, says);
-    assert.deepEqual(await readFile(path), before);
+    assert.match((await refusal(sqliteStore(path), "ERR_STORE_FORMAT", path)).message, says, name);
+    assert.deepEqual(await readFile(path), before, name);
     assert.equal(statSync(path).mode & 0o777, 0o644);
     assert.deepEqual(readdirSync(join(path, "..")), ["store.db"]);
-  });
-}
-
-test("what is no file is refused", async (t) => {
+  }
   const folder = await temporaryFolder(t);
-  await refusal(sqliteStore(folder), "ERR_STORE_FORMAT", folder);
-  await refusal(
-    sqliteStore(join(folder, "none", "store.db")),
-    "ERR_STORE_UNAVAILABLE",
-    join(folder, "none", "store.db"),
-  );
-  const dangling = join(folder, "dangling.db");
-  symlinkSync(join(folder, "elsewhere.db"), dangling);
-  await refusal(sqliteStore(dangling), "ERR_STORE_UNAVAILABLE", dangling);
+  symlinkSync(join(folder, "elsewhere.db"), join(folder, "dangling.db"));
+  for (const path of [folder, join(folder, "none", "store.db"), join(folder, "dangling.db")]) {
+    await refusal(sqliteStore(path), "ERR_STORE_UNAVAILABLE", path);
+  }
   assert.deepEqual(readdirSync(folder), ["dangling.db"]);
 });
 
@@ -131,265 +104,164 @@ test("names that SQLite treats specially are names of files", async (t) => {
   const folder = await temporaryFolder(t);
   const before = process.cwd();
   process.chdir(folder);
-  t.after(async () => process.chdir(before));
+  t.after(() => process.chdir(before));
   const names = [":memory:", "a?b#c%20d", "file:x?mode=memory"];
-  for (const name of names) {
-    const store = await filled(name, ["a"]);
-    await store.close();
-  }
-  assert.deepEqual(readdirSync(folder).sort(), names.sort());
+  for (const name of names) await filled(name, "a");
+  assert.deepEqual(readdirSync(folder).toSorted(), names.toSorted());
 });
 
-test("a poll interval that is none is refused", async (t) => {
+test("a damaged file is refused, and nothing of it is shown", async (t) => {
   const path = await temporaryPath(t);
-  for (const pollMs of [0, -1, Number.NaN, Infinity]) {
-    await assert.rejects(sqliteStore(path, { pollMs }), { name: "ConfigError", code: "ERR_OPTION_INVALID" });
+  const store = await filled(path, "secret".repeat(20_000));
+  const bytes = await readFile(path);
+  const [pageSize, header] = [4096, 100];
+  const damages = [
+    Buffer.from(bytes).fill(0xa5, pageSize),
+    Buffer.from(bytes).fill(0xa5, header, pageSize),
+    bytes.subarray(0, pageSize * 2),
+    Buffer.alloc(0),
+  ];
+  for (const damaged of damages) {
+    writeFileSync(path, damaged);
+    const error = await refusal(store.read(), "ERR_STORE_FORMAT", path);
+    assert.ok(!inspect(error, { depth: Infinity, showHidden: true }).includes("secret"));
+    await refusal(store.write("b", undefined), "ERR_STORE_FORMAT", path);
+    assert.deepEqual(await readFile(path), damaged);
   }
+  writeFileSync(path, bytes);
+  edit(path, "ALTER TABLE document RENAME TO other");
+  await refusal(store.read(), "ERR_STORE_FORMAT", path);
 });
 
-const damages: [name: string, sql: string, code: ErrorCode][] = [
-  [
-    "a record that is no JSON",
-    `UPDATE keys SET record = '{"kid":"a","jwe":"secret' WHERE kid = '"a"'`,
-    "ERR_RECORDS_INVALID",
-  ],
-  ["a record that is no object", "UPDATE keys SET record = '\"secret\"'", "ERR_RECORDS_INVALID"],
-  ["a record of another kid", `UPDATE keys SET record = '{"kid":"secret"}' WHERE kid = '"a"'`, "ERR_RECORDS_INVALID"],
-  ["a lease without a name", "UPDATE leases SET name = ''", "ERR_RECORDS_INVALID"],
-  ["a lease whose name a terminal obeys", "UPDATE leases SET name = 'secret' || char(27)", "ERR_RECORDS_INVALID"],
-  ["a lease that publishes nothing known", "UPDATE leases SET publishes = -1", "ERR_RECORDS_INVALID"],
-  ["a lease with a huge number", "UPDATE leases SET publishes = 9223372036854775807", "ERR_RECORDS_INVALID"],
-  ["a lease that never ends", "UPDATE leases SET until = 9223372036854775807", "ERR_RECORDS_INVALID"],
-  ["a lease that signs with no JSON", "UPDATE leases SET signs_with = 'secret'", "ERR_RECORDS_INVALID"],
-  ["a lease with settings that are no JSON", "UPDATE leases SET settings = 'secret'", "ERR_RECORDS_INVALID"],
-  ["a lease that signs with no kids", "UPDATE leases SET signs_with = '{}'", "ERR_RECORDS_INVALID"],
-  [
-    "a lease that signs with anything",
-    `UPDATE leases SET signs_with = '[' || substr(replace(hex(zeroblob(999999)), '00', ',"secret"'), 2) || ']'`,
-    "ERR_RECORDS_INVALID",
-  ],
-  ["no revision", "DELETE FROM state", "ERR_RECORDS_INVALID"],
-  ["a table that is missing", "DROP TABLE keys", "ERR_STORE_FORMAT"],
-  ["a column that is missing", "ALTER TABLE keys RENAME COLUMN record TO secret", "ERR_STORE_FORMAT"],
-];
+test("a lock is waited for, unless the caller or the lock goes on for too long", async (t) => {
+  const path = await temporaryPath(t);
+  const store = await filled(path, "a");
+  const { version } = await store.read();
+  const other = new DatabaseSync(path);
+  t.after(() => other.close());
+  other.exec("BEGIN IMMEDIATE");
+  const write = store.write("b", version);
+  // Reading goes on.
+  assert.equal(await textOf(store), "a");
+  const [controller, reason] = [new AbortController(), new Error("impatient")];
+  const impatient = store.write("c", version, { signal: controller.signal });
+  controller.abort(reason);
+  await assert.rejects(impatient, reason);
+  other.exec("ROLLBACK");
+  assert.equal(await write, true);
+  other.exec("BEGIN EXCLUSIVE");
+  const error = await refusal(store.write("d", version), "ERR_STORE_UNAVAILABLE", path);
+  assert.match(error.message, /another process holds it locked/);
+  other.exec("ROLLBACK");
+  assert.equal(await textOf(store), "b");
+});
 
-for (const [name, sql, code] of damages) {
-  test(`${name} is an error that shows nothing of it, before and after opening`, async (t) => {
+// With fewer pages than the file before, and with more.
+for (const [way, put] of [
+  ["takes the place of the file", renameSync],
+  ["is written into the file", copyFileSync],
+] as const) {
+  test(`a backup that ${way} is used from then on, and who watches hears of it`, async (t) => {
     const path = await temporaryPath(t);
-    const store = await filled(path, ["a", "b"]);
-    t.after(() => store.close());
-    await store.join({ id: "a", name: "a" }, 3_600_000);
-    edit(path, sql);
-    for (const attempt of [store.load(), sqliteStore(path)]) {
-      const error = await refusal(attempt, code, path);
-      if (!sql.includes("COLUMN")) assert.ok(!inspect(error, { depth: Infinity, showHidden: true }).includes("secret"));
+    for (const text of ["small", "large".repeat(50_000)]) {
+      const store = await filled(path, "before".repeat(1_000), 3);
+      const seen = await watched(t, store);
+      await filled(`${path}.backup`, text);
+      const { calls } = seen;
+      put(`${path}.backup`, path);
+      await eventually("who watches hears of it", () => seen.calls > calls);
+      const { version } = await store.read();
+      assert.equal(await textOf(store), text);
+      assert.equal(await store.write("after", version), true);
+      assert.equal(await textOf(await sqliteStore(path)), "after");
+      rmSync(path);
+      rmSync(`${path}.backup`, { force: true });
     }
   });
 }
 
-test("a store that cannot be opened leaves no file open", { skip: process.platform === "win32" }, async (t) => {
-  const path = await temporaryPath(t);
-  await (await filled(path, ["a"])).close();
-  edit(path, "UPDATE keys SET record = 'no JSON'");
-  const before = readdirSync("/dev/fd").length;
-  for (let attempt = 0; attempt < 10; attempt += 1) await refusal(sqliteStore(path), "ERR_RECORDS_INVALID", path);
-  assert.equal(readdirSync("/dev/fd").length, before);
-});
-
-test("an event that is no JSON is an error, and the keys can be loaded", async (t) => {
-  const path = await temporaryPath(t);
-  const store = await filled(path, ["a"]);
-  t.after(() => store.close());
-  edit(path, "UPDATE events SET event = '{secret'");
-  const error = await refusal(store.events(), "ERR_RECORDS_INVALID", path);
-  assert.ok(!inspect(error, { depth: Infinity, showHidden: true }).includes("secret"));
-  assert.deepEqual(await kidsOf(store), ["a"]);
-});
-
-test("a file with damaged pages is refused", async (t) => {
-  const path = await temporaryPath(t);
-  const store = await filled(
-    path,
-    Array.from({ length: 300 }, (_, index) => `kid ${index}`),
-  );
-  await store.close();
-  const bytes = await readFile(path);
-  const [pageSize, header] = [4096, 100];
-  for (const [from, to] of [
-    [pageSize, bytes.length],
-    [header, pageSize],
-  ] as const) {
-    writeFileSync(path, Buffer.from(bytes).fill(0xa5, from, to));
-    await refusal(sqliteStore(path), "ERR_STORE_FORMAT", path);
-  }
-  writeFileSync(path, bytes.subarray(0, pageSize * 2));
-  await refusal(sqliteStore(path), "ERR_STORE_FORMAT", path);
-});
-
-test("a file of the next version, which has only added to it, is used and left as it is", async (t) => {
-  const path = await temporaryPath(t);
-  const running = await filled(path, ["a"]);
-  t.after(() => running.close());
-  const next = "ALTER TABLE keys ADD COLUMN later TEXT NOT NULL DEFAULT ''; CREATE TABLE later (a TEXT) STRICT";
-  const db = new DatabaseSync(path);
-  t.after(async () => db.close());
-  migrate(db, path, ["", next]);
-  const restarted = await sqliteStore(path);
-  t.after(() => restarted.close());
-  for (const [index, store] of [running, restarted].entries()) {
-    const { revision, records } = await store.load();
-    await store.join({ id: `${index}`, name: "a" }, 60_000);
-    await store.commit(revision, [...records, tombstone(`${index}`)], [eventOf("a")]);
-  }
-  assert.deepEqual(await kidsOf(running), ["a", "0", "1"]);
-  assert.deepEqual({ ...db.prepare("PRAGMA user_version").get() }, { user_version: 2 });
-  migrate(db, path, ["", "", ""]);
-  await refusal(sqliteStore(path), "ERR_STORE_FORMAT", path);
-});
-
-test("a step of a migration that fails undoes all of it", async (t) => {
-  const path = await temporaryPath(t);
-  const store = await filled(path, ["a"]);
-  await store.close();
-  const db = new DatabaseSync(path);
-  assert.throws(() => migrate(db, path, ["", "DELETE FROM keys", "nonsense"]));
-  db.close();
-  const again = await sqliteStore(path);
-  assert.deepEqual(await kidsOf(again), ["a"]);
-  await again.close();
-});
-
-test("while another process holds a lock, others wait without stopping their process, and commit after it", async (t) => {
-  const path = await temporaryPath(t);
-  const store = await filled(path, ["a"]);
-  t.after(() => store.close());
-  const other = new DatabaseSync(path);
-  other.exec("BEGIN IMMEDIATE");
-  const commit = store.commit(1, [tombstone("a"), tombstone("b")], []);
-  // Reading goes on.
-  assert.deepEqual(await kidsOf(store), ["a"]);
-  const controller = new AbortController();
-  const impatient = store.commit(1, [tombstone("a")], [], { signal: controller.signal });
-  controller.abort();
-  await assert.rejects(impatient, { name: "AbortError" });
-  other.exec("ROLLBACK");
-  other.close();
-  assert.equal(await commit, 2);
-});
-
-test("a lock that is held for ever is an error in the end", async (t) => {
-  const path = await temporaryPath(t);
-  const store = await filled(path, ["a"]);
-  t.after(() => store.close());
-  const other = new DatabaseSync(path);
-  other.exec("BEGIN IMMEDIATE");
-  const error = await refusal(store.commit(1, [tombstone("a")], []), "ERR_STORE_UNAVAILABLE", path);
-  assert.match(error.message, /another process holds it locked/);
-  other.close();
-  assert.equal(await store.commit(1, [tombstone("a")], []), 2);
-});
-
-test("a backup that takes the place of the file is used from then on, and who watches hears of it", async (t) => {
-  const path = await temporaryPath(t);
-  const [store, backup] = [await filled(path, ["a"]), await filled(`${path}.backup`, ["b", "c"])];
-  t.after(() => store.close());
-  await backup.close();
-  const changed = waitForChange(store, t);
-  renameSync(`${path}.backup`, path);
-  await changed;
-  assert.deepEqual(await kidsOf(store), ["b", "c"]);
-  assert.equal(await store.commit(1, ["b", "c", "d"].map(tombstone), []), 2);
-  const other = await sqliteStore(path);
-  assert.deepEqual(await kidsOf(other), ["b", "c", "d"]);
-  await other.close();
-});
-
-test("nothing is committed into a file that was replaced", async (t) => {
-  const path = await temporaryPath(t);
-  const [store, backup] = [await filled(path, ["a"]), await filled(`${path}.backup`, ["b"])];
-  t.after(() => store.close());
-  await backup.close();
-  renameSync(`${path}.backup`, path);
-  await assert.rejects(store.commit(1, [tombstone("a"), tombstone("x")], []), { code: "ERR_RECORDS_INVALID" });
-  assert.deepEqual(await committed(store), { revision: 1, records: [tombstone("b")] });
-});
-
-// With fewer pages than the file before, and with more.
-for (const count of [1, 300]) {
-  test(`a backup of ${count} records that is written into the file is used from then on, and who watches hears of it`, async (t) => {
-    const path = await temporaryPath(t);
-    const kids = Array.from({ length: count }, (_, index) => `kid ${index}`);
-    const [store, backup] = [await filled(path, ["a", "b", "c"]), await filled(`${path}.backup`, kids)];
-    const other = await sqliteStore(path);
-    t.after(async () => (await store.close(), other.close()));
-    await other.load();
-    await backup.close();
-    const changed = waitForChange(store, t);
-    const { ino } = statSync(path);
-    writeFileSync(path, await readFile(`${path}.backup`));
-    assert.equal(statSync(path).ino, ino);
-    await changed;
-    // As long as one of them has the file before in mind, SQLite may call the new one damaged.
-    for (const handle of [store, other, store]) await handle.load().catch(() => {});
-    for (const handle of [store, other]) assert.deepEqual(await kidsOf(handle), kids);
-    assert.equal(await store.commit(1, [...kids, "more"].map(tombstone), []), 2);
-    assert.deepEqual(await kidsOf(other), [...kids, "more"]);
-  });
-}
-
-test("what others commit while it looks is no file that was overwritten, and nothing of it is lost", async (t) => {
-  const path = await temporaryPath(t);
-  const [one, two] = [await filled(path, []), await sqliteStore(path)];
-  t.after(async () => (await one.close(), two.close()));
-  const kids: string[] = [];
-  for (let revision = 1; revision < 200; revision += 1) {
-    kids.push(`kid ${revision}`);
-    const store = revision % 3 === 0 ? one : two;
-    await Promise.all([store.commit(revision, kids.map(tombstone), []), one.load(), two.load()]);
-  }
-  for (const store of [one, two]) assert.deepEqual(await kidsOf(store), kids);
-});
-
 test("a link that leads to another file is followed", async (t) => {
   const path = await temporaryPath(t);
-  for (const kid of ["a", "b"]) await (await filled(`${path}.${kid}`, [kid])).close();
+  for (const name of ["a", "b"]) await filled(`${path}.${name}`, name);
   symlinkSync(`${path}.a`, path);
   const store = await sqliteStore(path);
-  t.after(() => store.close());
-  assert.deepEqual(await kidsOf(store), ["a"]);
+  assert.equal(await textOf(store), "a");
   symlinkSync(`${path}.b`, `${path}.new`);
   renameSync(`${path}.new`, path);
-  assert.deepEqual(await kidsOf(store), ["b"]);
+  assert.equal(await textOf(store), "b");
 });
 
 test("a file that vanishes is an error, never made anew, and used again when it is back", async (t) => {
   const path = await temporaryPath(t);
-  const store = await filled(path, ["a"]);
-  t.after(() => store.close());
-  let changed = waitForChange(store, t);
+  const store = await filled(path, "a");
+  const seen = await watched(t, store);
+  let { calls } = seen;
   renameSync(path, `${path}.away`);
-  await changed;
-  for (const attempt of [() => store.load(), () => store.commit(1, [tombstone("a")], []), () => store.events()]) {
-    assert.match((await refusal(attempt(), "ERR_STORE_UNAVAILABLE", path)).message, /is gone/);
+  await eventually("who watches hears of it", () => seen.calls > calls);
+  for (const attempt of [() => store.read(), () => store.write("b", undefined), () => store.presence?.put("a", "")]) {
+    assert.match((await refusal(attempt() as Promise<unknown>, "ERR_STORE_UNAVAILABLE", path)).message, /is gone/);
   }
   assert.ok(!readdirSync(join(path, "..")).includes("store.db"));
-  changed = waitForChange(store, t);
+  ({ calls } = seen);
   renameSync(`${path}.away`, path);
-  await changed;
-  assert.deepEqual(await kidsOf(store), ["a"]);
-  assert.equal(await store.commit(1, [tombstone("a")], []), 2);
+  await eventually("who watches hears of it", () => seen.calls > calls);
+  assert.equal(await textOf(store), "a");
 });
 
-test("a file that is replaced by one that is no store is an error, until a store takes its place", async (t) => {
+/** Takes the files as a process leaves them that dies while it writes. @param isLate something is in the file already */
+function dieWhileWriting(path: string, into: string, isLate: boolean): void {
+  const db = openFile(path);
+  const death = new Error("dead");
+  db.exec(`PRAGMA cache_size = ${isLate ? 1 : 2_000}`);
+  db.function("line", (id) => {
+    if (id !== 3) return "never".repeat(20_000);
+    for (const name of ["", "-journal"]) copyFileSync(path + name, into + name);
+    throw death;
+  });
+  const sql = "INSERT INTO presence SELECT value, line(value) FROM json_each(?)";
+  assert.throws(() => change(db, path, sql, ["[1,2,3]"]), death);
+  db.close();
+}
+
+test("a process that dies while it writes: what was there before is there", async (t) => {
   const path = await temporaryPath(t);
-  const store = await filled(path, ["a"]);
-  t.after(() => store.close());
-  await (await filled(`${path}.backup`, ["b"])).close();
-  writeFileSync(`${path}.bad`, "no database at all ".repeat(300));
-  renameSync(`${path}.bad`, path);
-  await refusal(store.load(), "ERR_STORE_FORMAT", path);
-  renameSync(`${path}.backup`, path);
-  assert.deepEqual(await kidsOf(store), ["b"]);
+  for (const isLate of [false, true]) {
+    for (const [text, writes] of [
+      ["a", 1],
+      ["b".repeat(100_000), 3],
+    ] as const) {
+      await filled(path, text, writes);
+      dieWhileWriting(path, `${path}.dead`, isLate);
+      assert.equal(await textOf(await sqliteStore(`${path}.dead`)), text);
+      for (const name of [path, `${path}.dead`]) rmSync(name);
+    }
+  }
+});
+
+test("a backup is not mixed with what a process leaves that dies while it writes", async (t) => {
+  const path = await temporaryPath(t);
+  const dead = `${path}.dead`;
+  const store = await filled(path, "older", 2);
+  copyFileSync(path, `${path}.backup`);
+  for (let count = 0; count < 3; count += 1) await store.write("newer".repeat(1_000), (await store.read()).version);
+  // Before anything is written into the file, what is left does not count.
+  dieWhileWriting(path, dead, false);
+  copyFileSync(`${path}.backup`, dead);
+  assert.equal(await textOf(await sqliteStore(dead)), "older");
+
+  const running = await filled(dead, "running");
+  dieWhileWriting(path, dead, true);
+  copyFileSync(`${path}.backup`, dead);
+  for (const attempt of [sqliteStore(dead), running.read(), running.write("x", undefined)]) {
+    const error = await refusal(attempt, "ERR_STORE_FORMAT", dead);
+    assert.match(error.message, /unfinished write into another file.*delete .*store\.db\.dead-journal$/);
+  }
+  rmSync(`${dead}-journal`);
+  assert.equal(await textOf(running), "older");
+  // The newest backup is the file as it was before the write.
+  dieWhileWriting(path, dead, true);
+  copyFileSync(path, dead);
+  assert.equal(await textOf(running), "newer".repeat(1_000));
 });
 
 test("SQLite is loaded quietly, and other warnings are left alone", () => {

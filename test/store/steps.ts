@@ -1,27 +1,19 @@
 import assert from "node:assert/strict";
-import type { KeyEvent, KeyRecord, KeyStore } from "../../src/rotation/store/store.ts";
-import { eventOf, tombstone } from "../../src/testing/records.ts";
+import type { Register } from "../../src/rotation/store/register.ts";
 
-const recordsAt = (revision: number): KeyRecord[] => [
-  ...(revision === 0 ? [] : [{ ...tombstone("counter"), announcedAt: revision }]),
-  ...Array.from({ length: revision }, (_, index) => tombstone(`kid ${index + 1}`)),
-];
+/** A text of many pages, of which a half could be told. */
+export const textAt = (count: number): string => `${count} ${String(count % 10).repeat(20_000)}`;
 
-/** A commit that changes a record, adds one and appends two events, so that a half of it could be told. */
-export function nextCommit(revision: number): { readonly records: KeyRecord[]; readonly events: KeyEvent[] } {
-  const kid = `kid ${revision + 1}`;
-  return { records: recordsAt(revision + 1), events: [eventOf(kid, "first"), eventOf(kid, "second")] };
+/** Asserts that a register holds a whole {@link textAt}, or nothing, and gives its count. */
+export async function countIn(register: Register): Promise<number> {
+  const { text } = await register.read();
+  const count = Number.parseInt(text ?? "0", 10);
+  assert.equal(text ?? textAt(0), textAt(count));
+  return count;
 }
 
-/** Asserts that a store holds the work of whole {@link nextCommit}s only, and gives their number. */
-export async function checkSteps(store: KeyStore): Promise<number> {
-  const { revision, records } = await store.load();
-  const events = await store.events();
-  assert.deepEqual(records, recordsAt(revision));
-  const expected = Array.from({ length: revision }, (_, index) => nextCommit(index).events).flat();
-  assert.deepEqual(
-    events.toReversed(),
-    expected.map((event, index) => Object.assign(event, { number: index + 1 })),
-  );
-  return revision;
+/** Writes what follows a count; whether it did. */
+export async function writeNext(register: Register, count: number): Promise<boolean> {
+  const { version, text = "0" } = await register.read();
+  return Number.parseInt(text, 10) === count && register.write(textAt(count + 1), version);
 }

@@ -161,7 +161,7 @@ function serverIn(folder: string, data: string, port: number): PostgresServer {
 /** PgBouncer before a server, in transaction mode: each transaction may get another connection. */
 export async function startPgBouncer(
   server: PostgresServer,
-): Promise<{ url(database?: string): string; stop(): Promise<void> }> {
+): Promise<{ readonly port: number; url(database?: string): string; stop(): Promise<void> }> {
   const folder = await serverFolder();
   const port = await freePort();
   const settings = [
@@ -182,6 +182,7 @@ export async function startPgBouncer(
   const url = (database = "postgres"): string => `postgres://postgres@127.0.0.1:${port}/${database}`;
   await eventually("PgBouncer listens", () => isListening(port));
   return {
+    port,
     url,
     async stop() {
       const exit = once(child, "exit");

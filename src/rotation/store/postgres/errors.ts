@@ -1,5 +1,6 @@
 import { JwksdError, StoreError } from "../../../base/errors.ts";
 import { printable } from "../../../base/printable.ts";
+import { NotSent, isRefusal, sqlState } from "./driver.ts";
 
 /** What SQLSTATEs mean here, and what to do. A class stands for all of its codes. @see PostgreSQL's "Appendix A: Error Codes" */
 const advice = new Map([
@@ -8,9 +9,7 @@ const advice = new Map([
     "3D000",
     'there is no such database; check its name; for a first start, make it with createdb; if it is lost, see "The store is lost" in docs/operations.md',
   ],
-  ["42501", "the user lacks a right; see the SQL of: jwksd store migrate --dry-run"],
-  ["3F000", "its schema is not there; see: jwksd store migrate"],
-  ["42P01", "its tables are not there; see: jwksd store migrate"],
+  ["42501", 'the user lacks a right; see "Rights" in docs/store-postgres.md'],
   ["25006", "it can only be read, as a standby; name the primary"],
   ["53100", "its disk is full; make room"],
   ["53300", "it takes no more connections; end others, or put PgBouncer before it"],
@@ -31,14 +30,26 @@ const certificates = [
   [/^(CERT|SELF_SIGNED|DEPTH_ZERO|UNABLE_TO)_|TLS|SSL/, "its certificate is not trusted; see sslmode and sslrootcert"],
 ] as const;
 
-/** The SQLSTATE of an error that the server sent. */
-export function sqlState(error: unknown): string | undefined {
-  const { code, severity } = error as { readonly code?: unknown; readonly severity?: unknown };
-  return typeof severity === "string" && typeof code === "string" ? code : undefined;
-}
-
 /** Others were quicker, and the transaction has changed nothing: serialization_failure, deadlock_detected. */
 export const isSerialization = (error: unknown): boolean => ["40001", "40P01"].includes(sqlState(error) ?? "");
+
+/** undefined_table, invalid_schema_name */
+export const isNoTable = (error: unknown): boolean => ["42P01", "3F000"].includes(sqlState(error) ?? "");
+
+/** insufficient_privilege, read_only_sql_transaction */
+const isReadOnly = (error: unknown): boolean => ["42501", "25006"].includes(sqlState(error) ?? "");
+
+/**
+ * What went wrong when something was to be written.
+ *
+ * @returns StoreError `ERR_STORE_UNAVAILABLE`, `ERR_STORE_READ_ONLY` where nothing was written; an Error of no class of jwksd where it may have been
+ */
+export function writeError(error: unknown, name: string): Error {
+  const known = postgresError(error, name);
+  if (isReadOnly(error)) return new StoreError("ERR_STORE_READ_ONLY", known.message, { cause: known.cause });
+  const isCertain = error instanceof JwksdError || error instanceof NotSent || isRefusal(error);
+  return isCertain ? known : new Error(known.message, { cause: known.cause });
+}
 
 /**
  * What went wrong, in terms of the store.
@@ -47,8 +58,9 @@ export const isSerialization = (error: unknown): boolean => ["40001", "40P01"].i
  */
 export function postgresError(error: unknown, name: string): JwksdError {
   if (error instanceof JwksdError) return error;
-  const { code, message } = error as { readonly code?: unknown; readonly message: string };
-  const state = sqlState(error);
+  const thrown = error instanceof NotSent ? error.cause : error;
+  const { code, message } = thrown as { readonly code?: unknown; readonly message: string };
+  const state = sqlState(thrown);
   const word = typeof code === "string" ? code : "no answer in time, or the connection broke";
   const why =
     (state === undefined ? network.get(word) : (advice.get(state) ?? advice.get(state.slice(0, 2)))) ??

@@ -1,69 +1,54 @@
 import { Socket } from "node:net";
+import type pgPackage from "pg";
 import { invalidOption } from "../../../base/errors.ts";
 import { loadPackage } from "../../../base/optional-package.ts";
+import type { Driver } from "./driver.ts";
+import { type PostgresClient, type PostgresPool, pgDriver } from "./pg.ts";
 import { connectionStrings, faultOfUrl } from "./url.ts";
 
-/** The part of a pool of the package `pg` that is used here. */
-export interface PostgresPool {
-  connect(): Promise<PostgresClient>;
-}
+type Pg = typeof pgPackage;
 
-/** A connection of a {@link PostgresPool}. */
-export interface PostgresClient {
-  query(query: {
-    readonly text: string;
-    readonly values?: unknown[];
-    readonly query_timeout?: number;
-  }): Promise<{ readonly rows: readonly unknown[] }>;
-  on(event: string, listener: (...args: unknown[]) => void): unknown;
-  removeListener(event: string, listener: (...args: unknown[]) => void): unknown;
-  unref?(): void;
-  release(destroy?: boolean): void;
-}
-
-/** The part of the package `pg` that is used here. */
-interface Pg {
-  readonly Client: new (config: object) => { readonly host: string; readonly port: number; readonly database?: string };
-  readonly Pool: new (config: object) => PostgresPool & {
-    on(event: "error", listener: () => void): unknown;
-    end(): Promise<void>;
-  };
-}
-
-/** A pool, and what ends it. */
-export interface OpenPool {
-  readonly pool: PostgresPool;
-  /** How messages call its database: without user and password. */
-  readonly name: string;
-  end(): Promise<void>;
-}
-
-/** One for each way to connect, in the order in which they are to be tried. */
-export type Pools = readonly [OpenPool, ...OpenPool[]];
-
-const noTls = "does not support SSL";
-
-/** Whether an error says that the server has no TLS. */
-export const hasNoTls = (error: unknown): boolean => error instanceof Error && error.message.includes(noTls);
+/** Some for calls, and one that hears of writes. */
+const max = 10;
 
 /**
- * Makes pools, which connect when they are first used.
+ * Over the package `pg`, by a URL. Connects when it is first used.
  *
  * @throws ConfigError `ERR_OPTION_INVALID`, `ERR_PACKAGE_MISSING`
  */
-export async function poolsOf(url: string, max: number, timeoutMs: number): Promise<Pools> {
+export async function urlDriver(url: string, timeoutMs: number): Promise<Driver> {
   const fault = faultOfUrl(url);
   if (fault !== undefined) throw invalidOption(`the URL of the database must be ${fault}`);
-  // As any text: of a constant, TypeScript would want the types.
-  const { default: pg } = await loadPackage<{ default: Pg }>("pg", () => import("pg" satisfies string));
-  const poolOf = (connectionString: string): OpenPool => newPool(pg, connectionString, max, timeoutMs);
+  const { default: pg } = await loadPackage("pg", () => import("pg"));
   const [first, ...others] = connectionStrings(url);
-  return [poolOf(first), ...others.map(poolOf)];
+  let pool = newPool(pg, first, timeoutMs);
+
+  /** Where the server has no TLS, and need not have, goes on without. */
+  async function connect(): Promise<PostgresClient> {
+    const tried = pool;
+    try {
+      return await tried.connect();
+    } catch (error) {
+      // The pool that was tried has no connections, so nothing is to be ended.
+      const next = tried === pool && hasNoTls(error) ? others.shift() : undefined;
+      if (next !== undefined) pool = newPool(pg, next, timeoutMs);
+      if (tried === pool) throw error;
+      return connect();
+    }
+  }
+
+  return { ...pgDriver({ connect }, nameOf(pg, first), timeoutMs), end: () => pool.end() };
 }
 
-function newPool(pg: Pg, connectionString: string, max: number, timeoutMs: number): OpenPool {
+const hasNoTls = (error: unknown): boolean => error instanceof Error && error.message.includes("does not support SSL");
+
+interface EndingPool extends PostgresPool {
+  end(): Promise<void>;
+}
+
+function newPool(pg: Pg, connectionString: string, timeoutMs: number): EndingPool {
   const sockets = new Set<Socket>();
-  const config = {
+  const pool = new pg.Pool({
     connectionString,
     max,
     connectionTimeoutMillis: timeoutMs,
@@ -75,13 +60,11 @@ function newPool(pg: Pg, connectionString: string, max: number, timeoutMs: numbe
       sockets.add(socket);
       return socket.once("close", () => sockets.delete(socket));
     },
-  };
-  const pool = new pg.Pool(config);
+  });
   // A connection that breaks while nobody uses it is not used again.
   pool.on("error", () => {});
   return {
-    pool,
-    name: nameOf(pg, config),
+    connect: () => pool.connect(),
     async end() {
       const ended = pool.end().catch(() => {});
       // A server that is silent is not waited for.
@@ -93,9 +76,9 @@ function newPool(pg: Pg, connectionString: string, max: number, timeoutMs: numbe
 }
 
 /** @throws ConfigError `ERR_OPTION_INVALID`: `pg` cannot read the settings, or a file that they name */
-function nameOf(pg: Pg, config: object): string {
+function nameOf(pg: Pg, connectionString: string): string {
   try {
-    const { host, port, database = "" } = new pg.Client(config);
+    const { host, port, database = "" } = new pg.Client({ connectionString });
     return `postgres://${host.startsWith("/") ? encodeURIComponent(host) : host}:${port}/${database}`;
   } catch (error) {
     throw invalidOption(`the URL of the database cannot be used: ${(error as Error).message}`);

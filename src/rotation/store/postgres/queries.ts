@@ -1,62 +1,47 @@
-import { durable } from "./driver.ts";
+// Each statement is a transaction of its own, so that they work behind PgBouncer.
 
-// The SQL of the store of one issuer.
+const now = "(extract(epoch FROM clock_timestamp()) * 1000)::bigint::text AS now";
+const standby = "pg_is_in_recovery()::text AS standby";
 
-const now = "(extract(epoch FROM clock_timestamp()) * 1000)::bigint";
+/** A transaction that selects this ends when its commit is on the disk, and where standbys are to have it, there. */
+const durable =
+  "CASE WHEN current_setting('synchronous_commit') IN ('off', 'local') THEN set_config('synchronous_commit', 'on', true) END";
 
-/** A single statement reads a single state of the database. `known`: the commit at a revision that this handle has read before. */
-export const snapshotQuery = `SELECT
-  (pg_is_in_recovery() OR current_setting('transaction_read_only') = 'on')::text AS "readOnly",
-  time.now::text AS now, issuer.revision::text AS revision, newest.id AS commit, newest.mac AS mac,
-  (SELECT id FROM jwksd.commits WHERE issuer_id = issuer.id AND revision = $2::bigint) AS known,
-  (SELECT json_agg(json_build_object('position', position, 'kid', kid, 'record', record) ORDER BY position)
-     FROM jwksd.keys WHERE issuer_id = issuer.id)::text AS records,
-  (SELECT json_agg(json_build_object('id', id, 'name', name, 'publishes', publishes, 'signsWith', signs_with, 'settings', settings, 'serial', serial,
-     'forMs', for_ms, 'until', until) ORDER BY number) FROM jwksd.leases WHERE issuer_id = issuer.id AND NOT ended)::text AS leases,
-  (SELECT json_agg(id) FROM jwksd.leases WHERE issuer_id = issuer.id AND ended)::text AS ended
-FROM (SELECT ${now} AS now) AS time
-LEFT JOIN jwksd.issuers AS issuer ON issuer.issuer = $1
-LEFT JOIN jwksd.commits AS newest ON newest.issuer_id = issuer.id AND newest.revision = issuer.revision`;
-
-export const eventsQuery = `SELECT number::text AS number, event FROM jwksd.events
-WHERE issuer_id = (SELECT id FROM jwksd.issuers WHERE issuer = $1) AND number < $2 ORDER BY events.number DESC LIMIT $3`;
-
-/** Waits for whoever else writes. The time is that of after the waiting. */
-export const holdQuery = `INSERT INTO jwksd.issuers (issuer, revision, writes) VALUES ($1, 0, 0)
-ON CONFLICT (issuer) DO UPDATE SET writes = issuers.writes + 1
-RETURNING id::text AS id, revision::text AS revision, ${now}::text AS now`;
-
-export const commitQuery = "SELECT FROM jwksd.commits WHERE issuer_id = $1 AND revision = $2 AND id = $3";
-export const addCommitQuery = "INSERT INTO jwksd.commits (issuer_id, revision, id, mac) VALUES ($1, $2, $3, $4)";
-
-export const writeRecordsQuery = `INSERT INTO jwksd.keys (issuer_id, position, kid, record)
-SELECT $1, * FROM unnest($2::integer[], $3::text[], $4::text[])
-ON CONFLICT (issuer_id, position) DO UPDATE SET record = excluded.record`;
-
-export const addEventsQuery = `INSERT INTO jwksd.events (issuer_id, number, event)
-SELECT $1, (SELECT coalesce(max(number), 0) FROM jwksd.events WHERE issuer_id = $1) + place, event
-FROM unnest($2::text[]) WITH ORDINALITY AS added (event, place)`;
-
-export const forgetLeasesQuery = "DELETE FROM jwksd.leases WHERE issuer_id = $1 AND ended AND until <= $2";
-
-export const joinQuery = `INSERT INTO jwksd.leases (issuer_id, id, name, settings, publishes, signs_with, for_ms, until)
-VALUES ($1, $2, $3, $4, 0, '[]', $5, $6) ON CONFLICT (issuer_id, id) DO NOTHING RETURNING id`;
+/** The server gives up waiting for others when jwksd does. @param limit number of the parameter */
+const limits = (limit: number): string =>
+  `WITH limits AS MATERIALIZED (SELECT set_config('lock_timeout', $${limit}, true), ${durable})`;
 
 /**
- * One statement, because it is what replicas write when nothing happens. It changes the row of the issuer first, as {@link holdQuery} does, and
- * takes the revision and the time of after the waiting; the lease is looked at as it is then, too.
+ * Something is written into the log of the server, so the answer comes when the commit is where a commit has to be. That takes no right. A
+ * process whose question is not answered for long asks again; the lock lets only one of these questions wait for a standby.
  */
-export const renewQuery = `WITH limits AS MATERIALIZED (SELECT set_config('lock_timeout', $8, true), ${durable}),
-held AS (
-  UPDATE jwksd.issuers SET writes = writes + 1 FROM limits WHERE issuer = $1 RETURNING issuers.id, revision, ${now} AS now
-), renewed AS (
-  UPDATE jwksd.leases
-  SET publishes = $3, signs_with = $4, for_ms = $5, until = held.now + $5, serial = coalesce($6::bigint, serial + 1)
-  FROM held WHERE issuer_id = held.id AND leases.id = $2 AND NOT ended AND serial <= coalesce($6::bigint, serial)
-    AND revision = coalesce($7::bigint, revision)
-  RETURNING leases.id
-)
-SELECT revision::text AS revision, EXISTS (SELECT FROM renewed)::text AS renewed FROM held`;
+const confirmation = `CASE WHEN NOT pg_is_in_recovery() THEN pg_logical_emit_message(true, 'jwksd', '')::text END`;
+const confirming = (parameter: number): string =>
+  `${limits(parameter)}, held AS MATERIALIZED (SELECT pg_advisory_xact_lock($${parameter + 1}::bigint) FROM limits),
+asked AS MATERIALIZED (SELECT ${standby}, ${now}, ${confirmation} FROM held)`;
 
-export const leaveQuery = `UPDATE jwksd.leases SET ended = true
-WHERE issuer_id = $1 AND id = $2 AND serial = coalesce($3::bigint, serial)`;
+const asking = `WITH asked AS MATERIALIZED (SELECT ${standby}, ${now})`;
+
+const reading = `SELECT standby, now, version, CASE WHEN version = $2 THEN NULL ELSE text END AS text
+FROM asked LEFT JOIN jwksd.documents ON issuer = $1`;
+
+export const readQuery = `${asking} ${reading}`;
+export const confirmedQuery = `${confirming(3)} ${reading}`;
+
+/** Where there are no tables yet. */
+export const emptyQuery = `${asking} SELECT standby, now FROM asked`;
+export const confirmedEmptyQuery = `${confirming(1)} SELECT standby, now FROM asked`;
+
+export const versionQuery = `SELECT ${standby}, (SELECT version FROM jwksd.documents WHERE issuer = $1) AS version`;
+
+export const firstQuery = `${limits(5)} INSERT INTO jwksd.documents (issuer, version, text, due)
+SELECT $1::text, $2::text, $3::text, $4::bigint FROM limits ON CONFLICT (issuer) DO NOTHING RETURNING version`;
+export const nextQuery = `${limits(5)} UPDATE jwksd.documents SET version = $2, text = $3, due = $4::bigint
+FROM limits WHERE issuer = $1 AND version = $6 RETURNING version`;
+
+export const issuersQuery = "SELECT issuer FROM jwksd.documents LIMIT 2";
+
+export const putQuery = `${limits(4)} INSERT INTO jwksd.presence (issuer, id, line)
+SELECT $1::text, $2::text, $3::text FROM limits ON CONFLICT (issuer, id) DO UPDATE SET line = excluded.line`;
+export const linesQuery = "SELECT id, line FROM jwksd.presence WHERE issuer = $1";
+export const dropQuery = "DELETE FROM jwksd.presence WHERE issuer = $1 AND id = $2";

@@ -1,10 +1,10 @@
-import { accessSync, constants, statfsSync } from "node:fs";
+import { accessSync, constants, existsSync, statfsSync } from "node:fs";
 import { dirname } from "node:path";
 import { StoreError } from "../../../base/errors.ts";
 import { fileErrorText } from "../../../base/file-errors.ts";
 
 /** Primary result codes of SQLite, and what to do about them. @see https://sqlite.org/rescode.html */
-const unavailable = new Map([
+const advice = new Map([
   [3, "permission is denied; check the mode of the file and of its folder"],
   [5, "another process holds it locked; end what holds it, or try again"],
   [6, "another process holds it locked; end what holds it, or try again"],
@@ -15,11 +15,10 @@ const unavailable = new Map([
   [14, "it cannot be opened; check that its folder exists and that folder and file are writable"],
   [15, "the locking of its file system does not work; keep it on a local disk"],
 ]);
-const damaged = 11;
-const busy = 5;
+const [busy, ioError, damaged, full] = [5, 10, 11, 13];
 
 /** Those of a file that can perhaps be read, and not be written. */
-const unwritable: ReadonlySet<number | undefined> = new Set([3, 8, 10, 13, 14]);
+const unwritable: ReadonlySet<number> = new Set([3, 8, 14]);
 
 /** Primary result code of an error of SQLite. */
 function resultCode(error: unknown): number | undefined {
@@ -30,35 +29,43 @@ function resultCode(error: unknown): number | undefined {
 /** Whether another connection held a lock, so that the same call may soon succeed. */
 export const isBusy = (error: unknown): boolean => resultCode(error) === busy;
 
-/** Whether a file may still open for reading alone. */
-export const isUnwritable = (error: unknown): boolean => unwritable.has(resultCode(error));
+/** Whether the disk failed. If it failed at the end of a write, the write may be in the file. */
+export const isIoError = (error: unknown): boolean => resultCode(error) === ioError;
 
 /** Why nothing can be written beside a file, where the system says so. SQLite says little more than that it could not. */
 function obstacle(path: string): string | undefined {
-  const folder = dirname(path);
-  for (const place of [folder, path]) {
+  for (const place of [dirname(path), path]) {
     try {
       accessSync(place, constants.W_OK);
     } catch (error) {
       return `${place} cannot be written (${fileErrorText(error)})`;
     }
   }
-  const { bavail } = statfsSync(folder);
-  return bavail === 0 ? "the disk is full; make room" : undefined;
+  return undefined;
 }
 
 /**
  * What went wrong, in terms of the store. Messages of SQLite name tables and columns, never values, so they may be the cause.
  *
- * @returns StoreError `ERR_STORE_UNAVAILABLE`, `ERR_STORE_FORMAT`; any other error as it is
+ * @returns StoreError `ERR_STORE_UNAVAILABLE`, `ERR_STORE_READ_ONLY`, `ERR_STORE_FORMAT`; any other error as it is
  */
-export function storeError(error: unknown, path: string): unknown {
+export function storeError(error: unknown, path: string, isWrite: boolean): unknown {
   const code = resultCode(error);
-  if (code === undefined) return error;
-  const advice = (unwritable.has(code) ? obstacle(path) : undefined) ?? unavailable.get(code);
-  if (advice !== undefined) {
-    return new StoreError("ERR_STORE_UNAVAILABLE", `cannot use the store ${path}: ${advice}`, { cause: error });
+  const isSystems = (error as NodeJS.ErrnoException).syscall !== undefined;
+  if (code === undefined && !isSystems) return error;
+  if (!existsSync(path)) return unavailable(path, "it is gone; put it back, or restore it from a backup", error);
+  if (code === undefined) return unavailable(path, fileErrorText(error), error);
+  if (unwritable.has(code)) {
+    const isFull = statfsSync(dirname(path)).bavail === 0;
+    const why = obstacle(path) ?? advice.get(isFull ? full : code) ?? "";
+    if (!isWrite || isFull) return unavailable(path, why, error);
+    return new StoreError("ERR_STORE_READ_ONLY", `cannot write the store ${path}: ${why}`, { cause: error });
   }
-  const what = code === damaged ? "is damaged; restore it from a backup" : "is not a store of jwksd; check the path";
-  return new StoreError("ERR_STORE_FORMAT", `the file ${path} ${what}`, { cause: error });
+  const what = advice.get(code);
+  if (what !== undefined) return unavailable(path, what, error);
+  const format = code === damaged ? "is damaged; restore it from a backup" : "is not a store of jwksd; check the path";
+  return new StoreError("ERR_STORE_FORMAT", `the file ${path} ${format}`, { cause: error });
 }
+
+const unavailable = (path: string, why: string, cause: unknown): StoreError =>
+  new StoreError("ERR_STORE_UNAVAILABLE", `cannot use the store ${path}: ${why}`, { cause });

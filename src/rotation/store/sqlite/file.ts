@@ -1,80 +1,32 @@
-import { closeSync, openSync, realpathSync, rmSync, statSync } from "node:fs";
-import type { DatabaseSync, StatementSync } from "node:sqlite";
+import { closeSync, openSync } from "node:fs";
+import type { DatabaseSync } from "node:sqlite";
 import { pathToFileURL } from "node:url";
 import { StoreError } from "../../../base/errors.ts";
 import { fileErrorText } from "../../../base/file-errors.ts";
-import { isUnwritable } from "./errors.ts";
+import { isIoError } from "./errors.ts";
+import { checkJournal } from "./journal.ts";
 import { nodeSqlite } from "./node-sqlite.ts";
-import { isCurrent, migrate, versionOf } from "./schema.ts";
 
-/** An open database file. Its methods throw what SQLite throws. */
-export type SqliteFile = ReturnType<typeof openFile>;
+/** "jwks" in ASCII: tells our files from other SQLite files. */
+const applicationId = 0x6a776b73;
 
-const queries = {
-  state: "SELECT revision, mac FROM state",
-  records: "SELECT kid, record FROM keys ORDER BY position",
-  writeRecord: "INSERT INTO keys (kid, record) VALUES (?, ?) ON CONFLICT (kid) DO UPDATE SET record = excluded.record",
-  addEvent: "INSERT INTO events (event) VALUES (?)",
-  setState: "UPDATE state SET revision = ?, mac = ?",
-  events: "SELECT number, event FROM events WHERE number < ? ORDER BY number DESC LIMIT ?",
-  // As REAL: the driver throws at integers that are not safe, and one that is no lease is to be named.
-  leases: `SELECT id, name, CAST(publishes AS REAL) AS publishes, signs_with AS signsWith, settings, CAST(serial AS REAL) AS serial,
-           CAST(for_ms AS REAL) AS forMs, CAST(until AS REAL) AS until
-           FROM leases WHERE NOT ended ORDER BY number`,
-  endedLeases: "SELECT id FROM leases WHERE ended",
-  addLease:
-    "INSERT INTO leases (id, name, settings, publishes, signs_with, for_ms, until) VALUES (?, ?, ?, 0, '[]', ?, ?) ON CONFLICT DO NOTHING",
-  changeLease: `UPDATE leases SET publishes = ?, signs_with = ?, for_ms = ?, until = ?, serial = coalesce(?, serial + 1)
-                WHERE id = ? AND NOT ended AND serial <= coalesce(?, serial)`,
-  endLease: "UPDATE leases SET ended = 1 WHERE id = ? AND serial = coalesce(?, serial)",
-  forgetLeases: "DELETE FROM leases WHERE ended AND until <= ?",
-  dataVersion: "PRAGMA data_version",
-  checkpoint: "PRAGMA wal_checkpoint(TRUNCATE)",
-} as const;
+const schema = `CREATE TABLE document (id INTEGER PRIMARY KEY CHECK (id = 1), version TEXT NOT NULL, text TEXT NOT NULL) STRICT;
+CREATE TABLE presence (id TEXT PRIMARY KEY, line TEXT NOT NULL) STRICT;
+PRAGMA application_id = ${applicationId}`;
 
 /**
- * Which files a path leads to: changes when another file takes its place, and when the files beside an open one are no longer those
- * that all who have it open share.
- *
- * @throws StoreError `ERR_STORE_UNAVAILABLE` if there is none
+ * `EXTRA`: a write survives a loss of power, because the folder is synced, too, after the journal was deleted from it. What is deleted, such
+ * as the private half of a removed key, is overwritten.
  */
-export function identityOf(path: string): string {
-  return [fileOf(path), ...companionsOf(path).map(inodeOf)].join(" ");
-}
-
-const fileOf = (path: string): string =>
-  present(path, () => {
-    const { dev, ino } = statSync(path, { bigint: true });
-    return `${dev} ${ino}`;
-  });
-
-const stampOf = (path: string): string =>
-  present(path, () => {
-    const { size, mtimeNs } = statSync(path, { bigint: true });
-    return `${size} ${mtimeNs}`;
-  });
-
-function present<T>(path: string, look: () => T): T {
-  try {
-    return look();
-  } catch (cause) {
-    const { code } = cause as NodeJS.ErrnoException;
-    const message =
-      code === "ENOENT"
-        ? `the store ${path} is gone; put it back, or restore it from a backup`
-        : `cannot read the store ${path} (${code}); check its permissions`;
-    throw new StoreError("ERR_STORE_UNAVAILABLE", message, { cause });
-  }
-}
+const begin = "PRAGMA synchronous = EXTRA; PRAGMA secure_delete = ON; BEGIN IMMEDIATE";
 
 /** Makes an empty file, which SQLite takes for a new database, unless there is one already. */
 export function createFile(path: string): void {
   try {
-    // Readable for its owner only from the beginning; SQLite gives the same mode to the files that it puts beside it.
+    // Readable for its owner only from the beginning; SQLite gives the same mode to its journal.
     closeSync(openSync(path, "wx", 0o600));
   } catch (cause) {
-    const { code } = cause as NodeJS.ErrnoException;
-    if (code === "EEXIST") return;
+    if ((cause as NodeJS.ErrnoException).code === "EEXIST") return;
     throw new StoreError(
       "ERR_STORE_UNAVAILABLE",
       `cannot make the store ${path} (${fileErrorText(cause)}); check that its folder exists and is writable`,
@@ -83,127 +35,59 @@ export function createFile(path: string): void {
   }
 }
 
-/**
- * Opens an existing file, and brings it to the newest schema.
- *
- * @throws StoreError `ERR_STORE_UNAVAILABLE`, `ERR_STORE_FORMAT`; errors of SQLite
- */
-export function openFile(path: string) {
-  const opened = fileOf(path);
-  if (!present(path, () => statSync(path).isFile())) {
-    throw new StoreError("ERR_STORE_FORMAT", `${path} is not a regular file; choose another path`);
-  }
-  const { db, unwritable } = openDatabase(path);
-  try {
-    const prepared = Object.entries(queries).map(([name, sql]) => [name, db.prepare(sql)] as const);
-    const statements = Object.fromEntries(prepared) as Readonly<Record<keyof typeof queries, StatementSync>>;
-    statements.state.get();
-    // Whoever only reads leaves the files of others alone.
-    const own = unwritable === undefined ? companionsOf(path) : [];
-    const companions = own.map((name) => ({ name, ino: inodeOf(name) }));
-    const identity = identityOf(path);
-    if (fileOf(path) !== opened) {
-      throw new StoreError("ERR_STORE_UNAVAILABLE", `the store ${path} was replaced while it was opened; try again`);
-    }
-    const version = (): number => (statements.dataVersion.get() as { data_version: number }).data_version;
-    let seen = { stamp: stampOf(path), version: version() };
-    return {
-      db,
-      /** Why it was opened for reading alone; `undefined` where it was not. */
-      unwritable,
-      /** {@link identityOf} the file that is open, whatever the path leads to by now. */
-      identity,
-      statements,
-      /** Changes with every commit of others, for as long as the file is open. */
-      version,
-      /**
-       * Whether something other than SQLite has written into the file, as `cp` does: SQLite does not see that, and goes on with the pages
-       * that it has. Also true now and then without that.
-       */
-      isOverwritten(): boolean {
-        const before = seen;
-        seen = { stamp: stampOf(path), version: version() };
-        return seen.stamp !== before.stamp && seen.version === before.version;
-      },
-      /** After one's own commit: the file has changed. */
-      noteWritten(): void {
-        seen = { ...seen, stamp: stampOf(path) };
-      },
-      close: (): void => db.close(),
-      /** Closes this file after another one has taken its path. */
-      abandon(): void {
-        // What the old file leaves must not be taken for the new one's: SQLite would mix the two.
-        // This comes before close, because the kernel gives the inode number of a closed file to new ones.
-        for (const { name, ino } of companions) if (inodeOf(name) === ino) rmSync(name, { force: true });
-        db.close();
-      },
-    };
-  } catch (error) {
-    db.close();
-    throw error;
-  }
+/** Opens a file. Makes none. */
+export function openFile(path: string): DatabaseSync {
+  checkJournal(path);
+  const url = pathToFileURL(path);
+  url.search = "mode=rw";
+  const { DatabaseSync } = nodeSqlite();
+  return new DatabaseSync(url);
 }
 
-/** Opens a file and brings it to the newest schema; where nothing can be written, for reading alone. */
-function openDatabase(path: string): { readonly db: DatabaseSync; readonly unwritable?: unknown } {
-  const { DatabaseSync } = nodeSqlite();
-  // Whoever waits for a lock waits outside of SQLite, where waiting does not stop the whole process.
-  const db = new DatabaseSync(path, { timeout: 0 });
-  try {
-    // Nothing is written into a file before it is known to be ours.
-    versionOf(db, path);
-    setUp(db, path);
-    migrate(db, path);
-    return { db };
-  } catch (error) {
-    db.close();
-    if (!isUnwritable(error)) throw error;
-    return { db: openToRead(path, error), unwritable: error };
-  }
+/** @throws StoreError `ERR_STORE_FORMAT`: the file is another program's */
+export function setUp(db: DatabaseSync, path: string): void {
+  if (isOurs(db, path)) return;
+  db.exec(begin);
+  // Another process may have come first.
+  if (isOurs(db, path)) return;
+  db.exec(schema);
+  db.exec("COMMIT");
+}
+
+/** `false`: it is a new database. @throws StoreError `ERR_STORE_FORMAT` */
+function isOurs(db: DatabaseSync, path: string): boolean {
+  // One statement, so that it sees one state of a file that another process is just setting up.
+  const query = `SELECT (SELECT application_id FROM pragma_application_id) AS application,
+    (SELECT user_version FROM pragma_user_version) AS version, (SELECT count(*) FROM sqlite_schema) AS objects`;
+  const { application, version, objects } = db.prepare(query).get() as Record<string, number>;
+  if (application === applicationId) return true;
+  if (application === 0 && version === 0 && objects === 0) return false;
+  throw new StoreError("ERR_STORE_FORMAT", `the file ${path} belongs to another program; choose another path`);
 }
 
 /**
- * Opens a file of which the folder, or the disk, takes nothing: SQLite would have to make the index of the log there. It does without where
- * the file cannot change, which is so while the log is empty, as every commit leaves it.
+ * Runs a statement that writes, if a condition holds while nobody else can write.
  *
- * @param unwritable thrown where that does not do
+ * @returns whether it holds
+ * @throws Error where the statement may have been carried out
  */
-function openToRead(path: string, unwritable: unknown): DatabaseSync {
-  const { DatabaseSync } = nodeSqlite();
-  const [log = ""] = companionsOf(path);
-  const isWhole = (statSync(log, { throwIfNoEntry: false })?.size ?? 0) === 0;
-  // With locks, if that goes.
-  for (const query of isWhole ? ["", "?immutable=1"] : [""]) {
-    let db: DatabaseSync | undefined;
-    try {
-      db = new DatabaseSync(new URL(query, pathToFileURL(path)), { readOnly: true, timeout: 0 });
-      if (isCurrent(versionOf(db, path))) return db;
-    } catch {
-      // What was wrong before says more.
-    }
-    db?.close();
+export function change(
+  db: DatabaseSync,
+  path: string,
+  sql: string,
+  values: readonly string[],
+  condition: () => boolean = () => true,
+): boolean {
+  db.exec(begin);
+  if (!condition()) return false;
+  // The first page is then the first one in the journal, where `checkJournal` looks for it.
+  db.exec("PRAGMA user_version = 1");
+  db.prepare(sql).run(...values);
+  try {
+    db.exec("COMMIT");
+  } catch (cause) {
+    if (!isIoError(cause)) throw cause;
+    throw new Error(`the disk failed at the end of a write into the store ${path}`, { cause });
   }
-  throw unwritable;
-}
-
-function setUp(db: DatabaseSync, path: string): void {
-  // FULL: a commit is on disk when it returns. What is deleted, such as the private half of a removed key, is overwritten.
-  db.exec("PRAGMA synchronous = FULL; PRAGMA secure_delete = ON");
-  const { journal_mode: mode } = db.prepare("PRAGMA journal_mode = WAL").get() as { journal_mode: string };
-  if (mode !== "wal") {
-    throw new StoreError(
-      "ERR_STORE_UNAVAILABLE",
-      `the file system of the store ${path} allows no write-ahead log; keep it on a local disk`,
-    );
-  }
-}
-
-/** The files that SQLite keeps beside an open one: the log, and its index. */
-function companionsOf(path: string): readonly string[] {
-  const real = present(path, () => realpathSync(path));
-  return [`${real}-wal`, `${real}-shm`];
-}
-
-function inodeOf(path: string): bigint | undefined {
-  return statSync(path, { bigint: true, throwIfNoEntry: false })?.ino;
+  return true;
 }

@@ -1,0 +1,76 @@
+import { withDeadline } from "../../../base/async.ts";
+import { systemClock } from "../../../base/clock.ts";
+import { type Driver, NotSent, type Row, ended, isRefusal, noAnswer } from "./driver.ts";
+
+/** The part of a pool of the package `pg` that is used here. */
+export interface PostgresPool {
+  connect(): Promise<PostgresClient>;
+}
+
+/** A connection of a {@link PostgresPool}. */
+export interface PostgresClient {
+  query(query: { readonly text: string; readonly values?: unknown[] }): Promise<{ readonly rows: readonly unknown[] }>;
+  on(event: string, listener: (...args: never[]) => void): unknown;
+  removeListener(event: string, listener: (...args: never[]) => void): unknown;
+  unref?(): void;
+  release(destroy?: boolean): void;
+}
+
+const ignore = (): void => {};
+
+function release(client: PostgresClient, isGood: boolean): void {
+  client.release(!isGood);
+  client.removeListener("error", ignore);
+}
+
+/** Over a pool, which `end` leaves open. Connecting and the answer have a deadline each. */
+export function pgDriver(pool: PostgresPool, name: string, timeoutMs: number): Driver {
+  const deadline = { clock: systemClock, timeoutMs, expired: noAnswer };
+
+  async function connect(signal: AbortSignal | undefined): Promise<PostgresClient> {
+    const connecting = pool.connect();
+    try {
+      const client = await withDeadline(() => connecting, { ...deadline, signal });
+      // A query on a connection that breaks rejects.
+      client.on("error", ignore);
+      return client;
+    } catch (error) {
+      connecting.then((client) => client.release(), ignore);
+      throw signal?.aborted === true ? error : new NotSent("", { cause: error });
+    }
+  }
+
+  return {
+    name,
+
+    async run(text, values, signal) {
+      const client = await connect(signal);
+      let isGood = false;
+      try {
+        const { rows } = await withDeadline(() => client.query({ text, values: [...values] }), { ...deadline, signal });
+        isGood = true;
+        return rows as readonly Row[];
+      } catch (error) {
+        isGood = isRefusal(error);
+        throw error;
+      } finally {
+        release(client, isGood);
+      }
+    },
+
+    async listen(channel, onNotification, signal) {
+      const client = await connect(signal);
+      client.unref?.();
+      const lost = new Promise<void>((resolve) => client.on("end", resolve));
+      client.on("notification", ({ payload }: { readonly payload?: string }) => onNotification(payload ?? ""));
+      try {
+        await withDeadline(() => client.query({ text: `LISTEN ${channel}` }), deadline);
+        await Promise.race([lost, ended(signal)]);
+      } finally {
+        release(client, false);
+      }
+    },
+
+    async end() {},
+  };
+}

@@ -1,0 +1,41 @@
+import { withDeadline } from "../../../base/async.ts";
+import { systemClock } from "../../../base/clock.ts";
+import { type Driver, NotSent, type Row, ended, noAnswer } from "./driver.ts";
+
+/** The part of an instance of the package `postgres` that is used here. */
+export interface PostgresSql {
+  unsafe(text: string, values?: (string | null)[]): PromiseLike<readonly unknown[]>;
+  listen(channel: string, onNotification: (payload: string) => void): Promise<{ unlisten(): Promise<unknown> }>;
+}
+
+/** Codes of errors before there is a connection: of the package, of Node.js, and SQLSTATEs of a server that takes none. */
+const unconnected =
+  /^(CONNECT_TIMEOUT|CONNECTION_ENDED|ECONNREFUSED|ENOENT|ENOTFOUND|EAI_AGAIN|28...|3D000|53300|57P03)$/;
+
+/** Over an instance of the caller's, who ends it. */
+export function postgresJsDriver(sql: PostgresSql, timeoutMs: number): Driver {
+  return {
+    name: "in PostgreSQL",
+
+    run: (text, values, signal) =>
+      withDeadline(
+        async () => {
+          try {
+            return (await sql.unsafe(text, [...values])) as readonly Row[];
+          } catch (error) {
+            const { code = "" } = error as { readonly code?: string };
+            throw unconnected.test(code) ? new NotSent("", { cause: error }) : error;
+          }
+        },
+        { clock: systemClock, timeoutMs, signal, expired: noAnswer },
+      ),
+
+    async listen(channel, onNotification, signal) {
+      const listening = await sql.listen(channel, onNotification);
+      await ended(signal);
+      await listening.unlisten();
+    },
+
+    async end() {},
+  };
+}

@@ -1,0 +1,322 @@
+import assert from "node:assert/strict";
+import { EventEmitter, once } from "node:events";
+import { describe, mock, test } from "node:test";
+import { JwksdError } from "../base/errors.ts";
+import type { Presence, Register, StoreCall } from "../rotation/store/register.ts";
+
+/** Registers to hold against the contract: none holds anything yet. */
+export interface RegisterUnderTest {
+  /** Another handle on the register of an issuer, as another process would have. A register without handles gives itself. */
+  readonly handle: (issuer: string) => Promise<Register>;
+  /** Takes everything away, after all handles have been closed. */
+  readonly end?: () => Promise<void>;
+}
+
+export interface CheckRegisterOptions<Under extends RegisterUnderTest> {
+  /** What may go wrong between a process and the register, by name. Each begins it, and returns what ends it. Default: nothing. */
+  readonly faults?: Readonly<Record<string, (under: Under) => Promise<() => Promise<void>>>> | undefined;
+}
+
+type Handle = (issuer?: string) => Promise<Register>;
+
+/** Registers, with `node:test`, what every register must pass. `open` is called for each test. @see Register */
+export function checkRegister<Under extends RegisterUnderTest>(
+  name: string,
+  open: () => Promise<Under>,
+  { faults = {} }: CheckRegisterOptions<Under> = {},
+): void {
+  const check = (title: string, body: (register: Register, handle: Handle, under: Under) => Promise<void>): void =>
+    void test(title, async () => {
+      const under = await open();
+      const handles: Register[] = [];
+      const handle: Handle = async (issuer = "https://op.example") => {
+        const opened = await under.handle(issuer);
+        handles.push(opened);
+        return opened;
+      };
+      try {
+        await body(await handle(), handle, under);
+      } finally {
+        for (const opened of handles) await opened.close?.();
+        await under.end?.();
+      }
+    });
+
+  describe(`a register: ${name}`, () => {
+    checkText(check);
+    checkRaces(check);
+    checkPresence(check);
+    checkCalls(check);
+    for (const [fault, begin] of Object.entries(faults)) {
+      check(
+        `a write during a fault is written, refused or unknown, as it says: ${fault}`,
+        async (register, handle, under) => {
+          const version = await written(register, "before");
+          const other = await handle();
+          const end = await begin(under);
+          const outcome = await register.write("during", version).catch((error: unknown) => error);
+          await end();
+          // The condition settles what is unknown: afterwards, the write of the fault can no longer arrive.
+          await insist(() => other.write("after", version));
+          const text = await insist(async () => (await other.read()).text);
+          if (typeof outcome === "boolean") assert.equal(text, "during", `it said ${outcome}`);
+          else if (outcome instanceof JwksdError) assert.deepEqual([outcome.name, text], ["StoreError", "after"]);
+          else assert.ok(text === "during" || text === "after");
+          assert.equal((await insist(() => register.read())).text, text);
+        },
+      );
+    }
+  });
+}
+
+type Check = (title: string, body: (register: Register, handle: Handle) => Promise<void>) => void;
+
+/** Writes onto what is there. @returns the version */
+async function written(register: Register, text: string): Promise<string> {
+  assert.equal(await register.write(text, (await register.read()).version), true);
+  const { version } = await register.read();
+  assert.equal(typeof version, "string");
+  return version as string;
+}
+
+/** What is read, without the time. */
+async function held(register: Register, known?: string): Promise<object> {
+  const { now: _, ...rest } = await register.read(known);
+  return rest;
+}
+
+function checkText(check: Check): void {
+  check("a text that is empty is not the same as none", async (register, handle) => {
+    assert.deepEqual(await held(register), {});
+    assert.deepEqual(await held(register, "unknown"), {});
+    assert.equal(await register.write("", "unknown"), false);
+    assert.equal(await register.write("", undefined), true);
+    const { version, text } = await register.read();
+    assert.deepEqual([typeof version, text], ["string", ""]);
+    assert.equal(await register.write("x", undefined), false);
+    assert.deepEqual(await held(await handle()), { version, text: "" });
+  });
+
+  check("what is known is left out", async (register, handle) => {
+    const version = await written(register, "one");
+    for (const reader of [register, await handle()]) {
+      assert.deepEqual(await held(reader, version), { version });
+      assert.deepEqual(await held(reader, "unknown"), { version, text: "one" });
+      assert.deepEqual(await reader.read(undefined, { confirmed: true }).then(({ text }) => text), "one");
+    }
+  });
+
+  check("every write has a version that was never used before, also of the same text", async (register, handle) => {
+    const versions = [await written(await handle("https://other.example"), "same")];
+    for (let count = 0; count < 10; count += 1) versions.push(await written(register, "same"));
+    assert.equal(new Set(versions).size, versions.length);
+    // A number that counts would come again after a backup was put back.
+    assert.notEqual(versions[0], versions[1]);
+  });
+
+  check("a text comes back as it was", async (register, handle) => {
+    const odd = `'"\\\n\r\n\t %_$1 é e\u0301 \u2028 🔑`;
+    const bytes = Math.min(2 ** 20, register.maxBytes ?? Infinity);
+    const texts = [odd, "🔑".repeat(bytes / 4), "a".repeat(bytes), ` ${odd} `];
+    const other = await handle();
+    for (const text of texts) {
+      await written(register, text);
+      assert.ok((await other.read()).text === text, `${text.length} characters`);
+    }
+  });
+
+  check("issuers that differ by case, a blank or a slash have registers of their own", async (_, handle) => {
+    const issuers = ["https://a.example/x", "https://a.example/X", "https://a.example/x ", "https://a.example/x/"];
+    for (const issuer of issuers) {
+      const register = await handle(issuer);
+      assert.deepEqual([await held(register), await register.presence?.all()], [{}, register.presence && new Map()]);
+      await written(register, issuer);
+      await register.presence?.put("id", issuer);
+    }
+    for (const issuer of issuers) assert.equal((await (await handle(issuer)).read()).text, issuer);
+  });
+
+  check("the clock of a register goes on, and is not that of the caller", async (register) => {
+    const { now } = await register.read();
+    if (now === undefined) return;
+    await insist(
+      () => register.read(),
+      (reading) => (reading.now ?? 0) > now,
+    );
+    mock.timers.enable({ apis: ["Date"], now: 0 });
+    try {
+      assert.ok(((await register.read()).now ?? 0) > now);
+    } finally {
+      mock.timers.reset();
+    }
+  });
+}
+
+function checkRaces(check: Check): void {
+  check("of 100 writers over two handles, one writes, and its text is there", async (register, handle) => {
+    const handles = [register, await handle()] as const;
+    for (let round = 0; round < 5; round += 1) {
+      const { version } = await register.read();
+      const writes = Array.from({ length: 100 }, (_, index) =>
+        handles[index % 2 === 0 ? 0 : 1].write(`${round} ${index}`, version),
+      );
+      const outcomes = await Promise.all(writes);
+      assert.equal(outcomes.filter(Boolean).length, 1, `round ${round}`);
+      for (const reader of handles) assert.equal((await reader.read()).text, `${round} ${outcomes.indexOf(true)}`);
+    }
+  });
+
+  check("a write that is repeated, or comes late, changes nothing", async (register, handle) => {
+    const first = await written(register, "1");
+    const other = await handle();
+    assert.equal(await other.write("2", first), true);
+    const after = await held(other);
+    for (const writer of [register, other]) {
+      assert.equal(await writer.write("2", first), false);
+      assert.equal(await writer.write("late", first), false);
+      assert.deepEqual(await held(writer), after);
+    }
+    await written(register, "3");
+    assert.equal(await other.write("late", first), false);
+    assert.equal((await other.read()).text, "3");
+  });
+}
+
+function checkPresence(check: Check): void {
+  check(
+    "lines of processes are written, replaced and dropped, and are no part of the text",
+    async (register, handle) => {
+      const { presence } = register;
+      if (presence === undefined) return;
+      const other = (await handle()).presence as Presence;
+      const long = "🔑".repeat(2_048);
+      await presence.put("a", "1");
+      await presence.put("A", long);
+      await other.put("a ", "");
+      assert.deepEqual(await held(register), {});
+      const version = await written(register, "text");
+      await other.put("a", "2");
+      const lines = new Map([
+        ["a", "2"],
+        ["A", long],
+        ["a ", ""],
+      ]);
+      for (const seen of [await presence.all(), await other.all()]) {
+        assert.deepEqual(seen, lines);
+      }
+      await presence.drop("a");
+      await presence.drop("nobody");
+      assert.deepEqual([...(await other.all()).keys()].toSorted(), ["A", "a "]);
+      assert.deepEqual(await held(register, version), { version });
+    },
+  );
+}
+
+/** All that is called, with a signal. */
+const calls = (register: Register, call?: StoreCall): Promise<unknown>[] => [
+  register.read(undefined, call),
+  register.read(undefined, { ...call, confirmed: true }),
+  register.write("called", undefined, call),
+  ...(register.presence === undefined
+    ? []
+    : [register.presence.put("called", "", call), register.presence.all(call), register.presence.drop("called", call)]),
+];
+
+function checkCalls(check: Check): void {
+  check("a signal ends every call with its reason, and one that has aborted before stops it", async (register) => {
+    const reason = new Error("stopped");
+    const isReason = (outcome: PromiseSettledResult<unknown>): boolean =>
+      outcome.status === "rejected" && outcome.reason === reason;
+    const stopped = await Promise.allSettled(calls(register, { signal: AbortSignal.abort(reason) }));
+    assert.ok(stopped.every(isReason), "before");
+    assert.deepEqual([await held(register), (await register.presence?.all())?.size ?? 0], [{}, 0]);
+    const controller = new AbortController();
+    const outcomes = Promise.allSettled(calls(register, { signal: controller.signal }));
+    controller.abort(reason);
+    for (const outcome of await outcomes) assert.ok(outcome.status === "fulfilled" || isReason(outcome));
+  });
+
+  check("watch calls back after writes by any handle, until the signal aborts", async (register, handle) => {
+    if (register.watch === undefined) return;
+    const [gone, left] = [watching(register), watching(register)];
+    for (const writer of [register, await handle(), register]) {
+      const version = await written(writer, "text");
+      for (const watched of [gone, left]) await watched.sees(version);
+    }
+    gone.stop();
+    const { calls } = gone;
+    register.watch(() => assert.fail("called back"), { signal: AbortSignal.abort() });
+    await left.sees(await written(await handle(), "text"));
+    assert.equal(gone.calls, calls);
+    left.stop();
+  });
+
+  check("a handle that was closed can be closed again, refuses all else, and calls nobody back", async (_, handle) => {
+    const [closed, other] = [await handle(), await handle()];
+    await written(closed, "text");
+    let isClosed = closed.close === undefined;
+    closed.watch?.(() => assert.ok(!isClosed), { signal: new AbortController().signal });
+    await closed.close?.();
+    if (isClosed) return;
+    isClosed = true;
+    await closed.close?.();
+    for (const outcome of await Promise.allSettled(calls(closed))) {
+      assert.ok(outcome.status === "rejected" && outcome.reason instanceof JwksdError);
+      const { name, code, retryable } = outcome.reason;
+      assert.deepEqual([name, code, retryable], ["StoreError", "ERR_STORE_UNAVAILABLE", true]);
+    }
+    closed.watch?.(() => assert.fail("called back"), { signal: new AbortController().signal });
+    if (closed === other || other.watch === undefined) return;
+    const watched = watching(other);
+    await watched.sees(await written(other, "more"));
+    watched.stop();
+  });
+}
+
+/** For a busy machine. */
+const longMs = 10_000;
+
+/** What a call gives once it does not throw. */
+async function insist<T>(call: () => Promise<T>, isEnough: (result: T) => boolean = () => true): Promise<T> {
+  const deadlineMs = performance.now() + longMs;
+  for (;;) {
+    const result = await call().catch((error: unknown) => {
+      if (performance.now() > deadlineMs) throw error;
+    });
+    if (result !== undefined && isEnough(result)) return result;
+    assert.ok(performance.now() < deadlineMs, "it did not happen in time");
+  }
+}
+
+interface Watching {
+  readonly calls: number;
+  /** Resolves when what is read after a call has this version. */
+  sees(version: string): Promise<void>;
+  stop(): void;
+}
+
+function watching(register: Register): Watching {
+  const controller = new AbortController();
+  const changes = new EventEmitter();
+  const versions = new Set<string | undefined>();
+  let calls = 0;
+  const onChange = async (): Promise<void> => {
+    calls += 1;
+    versions.add((await register.read()).version);
+    changes.emit("change");
+  };
+  register.watch?.(() => void onChange(), { signal: controller.signal });
+  return {
+    get calls() {
+      return calls;
+    },
+    async sees(version) {
+      const late = new AbortController();
+      // Also keeps the process alive: a register that is watched need not.
+      const timer = setTimeout(() => late.abort(new Error("nobody was called back in time")), longMs);
+      while (!versions.has(version)) await once(changes, "change", { signal: late.signal });
+      clearTimeout(timer);
+    },
+    stop: () => controller.abort(),
+  };
+}
