@@ -1,11 +1,10 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
-import { activate, advance, end, leaseNextForMs } from "../../src/rotation/rules/advance.ts";
+import { type View, activate, advance, end, nextMadeForMs } from "../../src/rotation/rules/advance.ts";
 import { announceForMs, retireForMs, rotateEveryMs, rotationPolicy } from "../../src/rotation/rules/policy.ts";
-import { checkAnnounced } from "../../src/rotation/rules/records.ts";
-import { noteWaits } from "../../src/rotation/rules/waits.ts";
-import type { KeyRecord, KeyUse } from "../../src/rotation/store/store.ts";
-import { frozen, hour, lease, record, second, start, states, waiting, year } from "./key-records.ts";
+import type { KeyRecord, KeyUse, LiveRecord } from "../../src/rotation/rules/records.ts";
+import { endOfWait } from "../../src/rotation/rules/waits.ts";
+import { frozen, hour, record, second, start, states, tombstone, waiting, year } from "./key-records.ts";
 
 const policy = rotationPolicy({
   maxTokenLifetimeSeconds: 7200,
@@ -14,16 +13,14 @@ const policy = rotationPolicy({
 });
 const announcement = announceForMs(policy);
 const retirement = retireForMs(policy, "sig");
-const drain = 30 * second;
 const encRetirement = retireForMs(policy, "enc");
 const period = rotateEveryMs(policy);
 
 const active = record("a", "active", { announcedAt: start - announcement, activatedAt: start });
 const announced = record("b", "announced", { announcedAt: start });
 const retiring = record("r", "retiring", { announcedAt: start - year, activatedAt: start - period, retiredAt: start });
-const enc = (of: KeyRecord): KeyRecord =>
-  frozen({ ...of, ...record(`e${of.kid}`, of.state, { ...of, use: "enc" }), kid: `e${of.kid}` });
-const claimed = (until: number): KeyRecord => frozen({ ...active, successorLease: { by: "x", until } });
+const enc = (of: LiveRecord): LiveRecord => frozen({ ...of, kid: `e${of.kid}`, use: "enc" });
+const claimed = (until: number): LiveRecord => frozen({ ...active, nextMadeBy: { process: "x", until } });
 
 /** At a moment after `start`: the states then, what happened, what is due, and when to wake, after `start`. */
 const steps: readonly {
@@ -65,7 +62,7 @@ const steps: readonly {
     at: announcement,
     states: "a retiring, b active",
     events: ["retired a", "activated b"],
-    wakeAt: announcement + drain + retirement,
+    wakeAt: period,
   },
   {
     rule: "a step that is late delays the rest, and cuts nothing short",
@@ -73,15 +70,15 @@ const steps: readonly {
     at: announcement + hour,
     states: "a retiring, b active",
     events: ["retired a", "activated b"],
-    wakeAt: announcement + hour + drain + retirement,
+    wakeAt: period + hour,
   },
   {
-    rule: "an announcement that ended more than an hour ago was missed, and starts again",
-    given: [active, announced],
-    at: announcement + hour + 1,
-    states: "a active, b announced",
-    events: ["restarted b"],
-    wakeAt: 2 * announcement + hour + 1,
+    rule: "a step that is late by a year is taken by the clock of the store: nothing ran",
+    given: [active, announced, retiring],
+    at: year,
+    states: "a retiring, b active, r removed",
+    events: ["removed r", "retired a", "activated b"],
+    wakeAt: year + period - announcement,
   },
   {
     rule: "an announced key holds the next one back",
@@ -106,14 +103,6 @@ const steps: readonly {
     wakeAt: period - announcement,
   },
   {
-    rule: "a retirement that ended more than an hour ago was missed, and starts again",
-    given: [active, retiring],
-    at: retirement + hour + 1,
-    states: "a active, r retiring",
-    events: ["restarted r"],
-    wakeAt: 2 * retirement + hour + 1,
-  },
-  {
     rule: "an encryption key is kept for as long as caches hand it out, too",
     given: [active, enc(active), enc(retiring)],
     at: encRetirement - 1,
@@ -130,11 +119,11 @@ const steps: readonly {
   },
   {
     rule: "an old key leaves at the moment at which the next one takes over",
-    given: [active, announced, { ...retiring, unusedAt: start + announcement - retirement }],
+    given: [active, announced, { ...retiring, replacedAt: start + announcement - retirement }],
     at: announcement,
     states: "a retiring, b active, r removed",
     events: ["removed r", "retired a", "activated b"],
-    wakeAt: announcement + drain + retirement,
+    wakeAt: period,
   },
   {
     rule: "both uses take their steps at one moment, the signing keys first",
@@ -142,7 +131,7 @@ const steps: readonly {
     at: announcement,
     states: "a retiring, b active, ea retiring, eb active",
     events: ["retired a", "activated b", "retired ea", "activated eb"],
-    wakeAt: announcement + drain + retirement,
+    wakeAt: period,
   },
   {
     rule: "both uses need their next key at one moment",
@@ -176,24 +165,16 @@ const steps: readonly {
     wakeAt: Infinity,
   },
   {
-    rule: "a key that could not sign for more than an hour was not missed",
-    given: [active, announced],
-    at: announcement + 2 * hour,
-    cannotSign: ["b"],
-    states: "a active, b announced",
-    wakeAt: Infinity,
-  },
-  {
     rule: "a key that cannot sign holds no other one back",
     given: [active, announced, retiring, enc(active), enc(announced)],
     at: announcement,
     cannotSign: ["b"],
-    states: "a active, b announced, r retiring, ea retiring, eb active",
-    events: ["restarted r", "retired ea", "activated eb"],
-    wakeAt: announcement + retirement,
+    states: "a active, b announced, r removed, ea retiring, eb active",
+    events: ["removed r", "retired ea", "activated eb"],
+    wakeAt: period,
   },
   {
-    rule: "the next key is left to the replica that undertook to make it",
+    rule: "the next key is left to the process that undertook to make it",
     given: [claimed(start + period - announcement + 30_000)],
     at: period - announcement,
     states: "a active",
@@ -209,14 +190,14 @@ const steps: readonly {
   },
   {
     rule: "a claim of just a minute is one",
-    given: [claimed(start + period + leaseNextForMs)],
+    given: [claimed(start + period + nextMadeForMs)],
     at: period,
     states: "a active",
-    wakeAt: period + leaseNextForMs,
+    wakeAt: period + nextMadeForMs,
   },
   {
     rule: "a claim of more than a minute is of a clock that was wrong",
-    given: [claimed(start + period + leaseNextForMs + 1)],
+    given: [claimed(start + period + nextMadeForMs + 1)],
     at: period,
     states: "a active",
     due: ["sig"],
@@ -224,10 +205,10 @@ const steps: readonly {
   },
   {
     rule: "a claim that was made by a faster clock is known before the key is due",
-    given: [claimed(start + period - announcement + leaseNextForMs)],
+    given: [claimed(start + period - announcement + nextMadeForMs)],
     at: period - announcement - 2,
     states: "a active",
-    wakeAt: period - announcement + leaseNextForMs,
+    wakeAt: period - announcement + nextMadeForMs,
   },
   {
     rule: "a claim for another year does not count when the key is due, either",
@@ -237,11 +218,19 @@ const steps: readonly {
     wakeAt: period - announcement,
   },
   {
-    rule: "waits that began in the future are waited for, and never set back",
+    rule: "a wait that began in the future by no more than the skew is waited for",
     given: [active, announced, retiring],
-    at: -hour,
+    at: -60 * second,
     states: "a active, b announced, r retiring",
     wakeAt: retirement,
+  },
+  {
+    rule: "a wait that began further in the future begins again",
+    given: [active, announced, retiring],
+    at: -61 * second,
+    states: "a active, b announced, r retiring",
+    events: ["restarted b", "restarted r"],
+    wakeAt: retirement - 61 * second,
   },
   {
     rule: "a key that became active less than an announcement ahead is replaced in its time",
@@ -259,16 +248,8 @@ const steps: readonly {
     wakeAt: -announcement - 1,
   },
   {
-    rule: "a clock that is years ahead takes no key away and lets none sign early",
-    given: [active, announced, retiring, enc(active), enc(announced), enc(retiring)],
-    at: 40 * year,
-    states: "a active, b announced, r retiring, ea active, eb announced, er retiring",
-    events: ["restarted b", "restarted r", "restarted eb", "restarted er"],
-    wakeAt: 40 * year + retirement,
-  },
-  {
     rule: "tombstones of the future are left alone",
-    given: [active, record("t", "removed", { announcedAt: start, endedAt: start + year })],
+    given: [active, tombstone("t", "removed", { endedAt: start + year })],
     at: 0,
     states: "a active, t removed",
     wakeAt: period - announcement,
@@ -299,38 +280,27 @@ test("where nothing is due, the records are the very same", () => {
 test("each step writes its time, and what it was for", () => {
   const now = start + announcement;
   const { records, events } = advance(frozen([claimed(start), announced]), policy, now);
-  const { successorLease: _, ...unclaimed } = claimed(start);
+  const { nextMadeBy: _, ...unclaimed } = claimed(start);
   assert.deepEqual(records, [
-    { ...unclaimed, state: "retiring", retiredAt: now, unusedAt: now + drain },
+    { ...unclaimed, state: "retiring", retiredAt: now },
     { ...announced, state: "active", activatedAt: now },
   ]);
   assert.deepEqual(events, [
     { at: now, type: "retired", kid: "a", use: "sig", reason: '"b" took its place' },
-    { at: now, type: "activated", kid: "b", use: "sig", reason: "every replica has published it for 86400 s" },
+    { at: now, type: "activated", kid: "b", use: "sig", reason: "every process has published it for 86400 s" },
   ]);
 });
 
-test("a key that leaves loses its private half, and nothing else that a tombstone says", () => {
+test("what stays of a key is its kid, its thumbprint, when it ended, and the URI where it may still be", () => {
   const now = start + retirement;
-  const [, tombstone] = advance(frozen([active, retiring]), policy, now).records;
-  const { privateHalf: _, ...rest } = retiring;
-  assert.deepEqual(tombstone, { ...rest, state: "removed", endedAt: now });
-});
-
-test("the URI of a key that may still be in its HSM stays; a claim does not", () => {
-  const privateHalf = { uri: "pkcs11:id=1" };
-  const key = frozen({ ...claimed(start), privateHalf });
-  const change = end({ records: [key], events: [] }, "a", "revoked", start + 1, "why");
-  assert.deepEqual(change.records, [{ ...active, privateHalf, state: "revoked", endedAt: start + 1 }]);
-  assert.deepEqual(change.events, [{ at: start + 1, type: "revoked", kid: "a", use: "sig", reason: "why" }]);
-});
-
-test("a wait that starts again keeps all times but its own", () => {
-  const now = start + year;
-  const { records, events } = advance(frozen([active, retiring, enc(active), enc(announced)]), policy, now);
-  assert.deepEqual(records[1], { ...retiring, unusedAt: now });
-  assert.deepEqual(records[3], { ...enc(announced), publishedAt: now });
-  assert.match(events[0]?.reason ?? "", /due more than an hour ago/);
+  const { kid, use, thumbprint } = retiring;
+  const removed = { kid, use, state: "removed", thumbprint, endedAt: now };
+  assert.deepEqual(advance(frozen([active, retiring]), policy, now).records[1], removed);
+  const uri = "pkcs11:id=1";
+  const external = frozen({ ...retiring, privateHalf: { uri } });
+  const change = end({ records: [active, external], events: [] }, "r", "removed", { policy, now }, "why");
+  assert.deepEqual(change.records, [active, { ...removed, uri }]);
+  assert.deepEqual(change.events, [{ at: now, type: "removed", kid: "r", use: "sig", reason: "why" }]);
 });
 
 test("the first key of its use takes nobody's place", () => {
@@ -341,39 +311,38 @@ test("the first key of its use takes nobody's place", () => {
   );
 });
 
-describe("what replicas have told", () => {
-  const leases = [lease("x", { publishes: 7, signsWith: ["a"] })];
+describe("a wait counts from a read that saw its step, never from the step", () => {
+  const given = frozen([active, announced, enc(active), enc(announced)]);
 
-  test("lets waits begin, and the step relies on them", () => {
-    const given = frozen([active, waiting(announced), waiting(retiring)]);
-    const step = advance(given, policy, start, { replicas: { revision: 7, leases } });
-    assert.deepEqual(step.records, [active, announced, retiring]);
-    assert.deepEqual([step.reliesOnReplicas, step.events, step.wakeAt - start], [true, [], retirement]);
-  });
-
-  test("is not relied on where no wait begins", () => {
-    const replicas = { revision: 8, leases };
-    const idle = advance(frozen([active, waiting(announced)]), policy, start, { replicas });
-    assert.deepEqual([idle.reliesOnReplicas, idle.wakeAt], [false, Infinity]);
-    const taken = advance(frozen([active, announced]), policy, start + announcement, { replicas });
-    assert.deepEqual([taken.reliesOnReplicas, states(taken.records)], [false, "a retiring, b active"]);
-  });
-
-  test("says nothing about the step that is taken now: what retires in it waits until replicas have followed", () => {
-    const given = frozen([active, announced, enc(active), enc(announced)]);
-    const replicas = { revision: 7, leases: [lease("x", { publishes: 7 })] };
-    const { records } = advance(given, policy, start + announcement, { replicas });
-    assert.equal(states(records), "a retiring, b active, ea retiring, eb active");
+  test("what retires now waits for the next read, and then for all of its time", () => {
+    const taken = advance(given, policy, start + announcement);
+    const retired = taken.records.filter(({ state }) => state === "retiring");
     assert.deepEqual(
-      records.map(({ unusedAt }) => unusedAt),
-      [undefined, undefined, undefined, undefined],
+      retired.map((record) => endOfWait(record, policy)),
+      [undefined, undefined],
     );
+    const readAt = start + announcement + hour;
+    const seen = advance(taken.records, policy, readAt);
+    assert.deepEqual([seen.events, seen.wakeAt], [[], readAt + retirement]);
+  });
+
+  test("who looks ahead takes the next read to be at once", () => {
+    const { wakeAt } = advance(given, policy, start + announcement, { looksAhead: true });
+    assert.equal(wakeAt, start + announcement + retirement);
+  });
+
+  test("a copy that lacks the step holds the wait up", () => {
+    const records = frozen([active, { ...waiting(announced), stateRevision: 7 }]);
+    const copies = (revision: number) => ({ copies: [{ name: "bucket", revision, at: start }] });
+    assert.equal(advance(records, policy, start, copies(6)).records, records);
+    assert.equal(advance(records, policy, start, copies(7)).wakeAt, start + announcement);
   });
 });
 
-const left = (ms: number) => ({ leftMs: () => ms });
+describe("a process whose store has no clock of its own adds what it knows of time", () => {
+  const left = (ms: number): View => ({ leftMs: () => ms });
+  const byClock = (now: number): View => ({ leftMs: (_, { since, forMs }) => since + forMs - now });
 
-describe("what a process adds of its own clock", () => {
   test("a step that is due by the time is not taken while it says that the wait is not over", () => {
     const { records, wakeAt } = advance(frozen([active, announced, retiring]), policy, start + announcement, left(5));
     assert.equal(states(records), "a active, b announced, r retiring");
@@ -381,19 +350,35 @@ describe("what a process adds of its own clock", () => {
   });
 
   test("a wait that has not begun is not over, whatever it says", () => {
-    const { records } = advance(frozen([active, waiting(announced)]), policy, start, {
-      ...left(0),
-      replicas: { revision: 0, leases: [] },
-    });
-    assert.equal(states(records), "a active, b announced");
+    const unread = frozen([active, { ...waiting(announced), stateRevision: 7 }]);
+    const copies = [{ name: "bucket", revision: 6, at: start }];
+    assert.equal(states(advance(unread, policy, start, { ...left(0), copies }).records), "a active, b announced");
   });
 
-  test("it ends a wait that began in the future, and the record says so by the time of now", () => {
-    const { records, events } = advance(frozen([active, announced]), policy, start - year, left(0));
-    assert.equal(states(records), "a retiring, b active");
-    assert.equal(records[1]?.publishedAt, start - year - announcement);
-    assert.equal(events.at(-1)?.reason, "every replica has published it for 86400 s");
-    const noted = noteWaits([active, announced], policy, { announces: true });
-    assert.doesNotThrow(() => checkAnnounced(advance(noted, policy, start - year, left(0)).records));
+  test("an end that was missed by more than an hour begins again, once: its clock may have been set", () => {
+    const given = frozen([active, announced, enc(active), enc(retiring)]);
+    const atLimit = start + announcement + hour;
+    const taken = advance(given.slice(0, 2), policy, atLimit, byClock(atLimit));
+    assert.equal(states(taken.records), "a retiring, b active");
+    const now = start + year;
+    const first = advance(given, policy, now, byClock(now));
+    assert.equal(states(first.records), states(given));
+    assert.deepEqual(first.records[1], { ...announced, publishedAt: now, restarted: true });
+    assert.match(first.events[0]?.reason ?? "", /due more than an hour ago/);
+    const later = now + year;
+    const second = advance(first.records, policy, later, byClock(later));
+    assert.equal(states(second.records), "a retiring, b active, ea active, er removed");
+    assert.ok(
+      second.records.every((record) => !("restarted" in record)),
+      "the next wait may begin again",
+    );
+  });
+
+  test("a wait that began in the future has not been missed yet", () => {
+    const now = start - 2 * hour;
+    const { records } = advance(frozen([active, announced]), policy, now, byClock(now));
+    assert.deepEqual(records[1], { ...announced, publishedAt: now });
+    const mended = start + year;
+    assert.equal(states(advance(records, policy, mended, byClock(mended)).records), "a active, b announced");
   });
 });

@@ -17,7 +17,7 @@ const defaults = {
   maxTokenLifetimeSeconds: 3600,
   clockSkewSeconds: 300,
   cacheSlackSeconds: 7200,
-  leaseSeconds: 3600,
+  maxStaleSeconds: 3600,
 };
 
 test("a policy has these defaults, and an option that is undefined has its default", () => {
@@ -56,14 +56,15 @@ test("an unknown duration is refused, with the names that there are", async () =
   for (const name of Object.keys(defaults)) assert.match(error.message, new RegExp(name));
 });
 
-// 7,200 s in caches by the contract, section 8, and what comes on top.
+// 7,200 s in caches (RFC 5861 section 3), and what comes on top.
 const announcement = {
+  maxStaleSeconds: 600,
   cacheSlackSeconds: 1000,
   clockSkewSeconds: 200,
-  announceForSeconds: 8400,
+  announceForSeconds: 9000,
 };
-// Announcement 8,400 s; the old encryption key leaves after 5 + 3,600 + 2 * 200 + 7,200 + 1,000 s.
-const rotation = { ...announcement, rotateEveryDays: 20_605 / 86_400 };
+// Announcement 9,000 s; the old encryption key leaves after 600 + 3,600 + 2 * 200 + 7,200 + 1,000 s.
+const rotation = { ...announcement, rotateEveryDays: 21_800 / 86_400 };
 
 /** At each bound, and just beyond it. */
 const bounds: readonly {
@@ -76,32 +77,38 @@ const bounds: readonly {
   {
     rule: "an announcement outlasts every cache",
     at: announcement,
-    beyond: { ...announcement, announceForSeconds: 8399 },
-    says: [/announceForSeconds is 8399/, /at least 8400/, /7200 s/, /\(1000\)/, /\(200\)/],
+    beyond: { ...announcement, announceForSeconds: 8999 },
+    says: [/announceForSeconds is 8999/, /at least 9000/, /maxStaleSeconds \(600\)/, /7200 s/, /\(1000\)/, /\(200\)/],
   },
   {
     rule: "an announcement outlasts every cache: slack",
     at: announcement,
     beyond: { ...announcement, cacheSlackSeconds: 1001 },
-    says: [/at least 8401/],
+    says: [/at least 9001/],
   },
   {
     rule: "an announcement outlasts every cache: skew",
     at: announcement,
     beyond: { ...announcement, clockSkewSeconds: 201 },
-    says: [/at least 8401/],
+    says: [/at least 9001/],
+  },
+  {
+    rule: "an announcement outlasts every cache, and every process that cannot read",
+    at: announcement,
+    beyond: { ...announcement, maxStaleSeconds: 601 },
+    says: [/at least 9001/, /maxStaleSeconds \(601\)/],
   },
   {
     rule: "an announcement outlasts every cache: the default, at its least",
-    at: { announceForSeconds: 14_700 },
-    beyond: { announceForSeconds: 14_699.999 },
-    says: [/at least 14700/],
+    at: { announceForSeconds: 18_300 },
+    beyond: { announceForSeconds: 18_299.999 },
+    says: [/at least 18300/],
   },
   {
     rule: "a rotation is over before the next one begins",
     at: rotation,
-    beyond: { ...rotation, rotateEveryDays: 20_604 / 86_400 },
-    says: [/rotateEveryDays is 0.238/, /at least 0.24 \(/, /announceForSeconds \(8400\)/, /12205 s/],
+    beyond: { ...rotation, rotateEveryDays: 21_799 / 86_400 },
+    says: [/rotateEveryDays is 0.252/, /at least 0.26 \(/, /announceForSeconds \(9000\)/, /12800 s/],
   },
   {
     rule: "a rotation is over before the next one begins: lifetime of tokens",
@@ -112,8 +119,8 @@ const bounds: readonly {
   {
     rule: "a rotation is over before the next one begins: announcement",
     at: rotation,
-    beyond: { ...rotation, announceForSeconds: 8401 },
-    says: [/rotateEveryDays/, /\(8401\)/],
+    beyond: { ...rotation, announceForSeconds: 9001 },
+    says: [/rotateEveryDays/, /\(9001\)/],
   },
   {
     rule: "every date of a plan is one",
@@ -129,17 +136,17 @@ const bounds: readonly {
     says: [/maxTokenLifetimeSeconds/],
   },
   {
-    rule: "a lease is for a second at least",
-    at: { leaseSeconds: 1 },
-    beyond: { leaseSeconds: 0.9 },
+    rule: "what was read may be used for a second at least",
+    at: { maxStaleSeconds: 1 },
+    beyond: { maxStaleSeconds: 0.9 },
     code: "ERR_OPTION_INVALID",
-    says: [/leaseSeconds/],
+    says: [/maxStaleSeconds/],
   },
   {
     rule: "slack may be nothing",
-    at: { clockSkewSeconds: 1, cacheSlackSeconds: 0, announceForSeconds: 7201 },
-    beyond: { clockSkewSeconds: 1, cacheSlackSeconds: 0, announceForSeconds: 7200 },
-    says: [/at least 7201/],
+    at: { clockSkewSeconds: 1, cacheSlackSeconds: 0, announceForSeconds: 10_801 },
+    beyond: { clockSkewSeconds: 1, cacheSlackSeconds: 0, announceForSeconds: 10_800 },
+    says: [/at least 10801/],
   },
   {
     rule: "a skew of less than a second would refuse every signature, because a store takes time to answer",
@@ -163,12 +170,13 @@ describe("a policy keeps the arithmetic of caches and tokens", () => {
 test("what follows from a policy, in milliseconds", () => {
   const policy = rotationPolicy({ ...announcement, rotateEveryDays: 2, maxTokenLifetimeSeconds: 5000 });
   assert.equal(rotateEveryMs(policy), 172_800_000);
-  assert.equal(announceForMs(policy), 8_400_000);
-  assert.equal(leastAnnouncementSeconds(policy), 8400);
-  // 5 s between read and signature + lifetime + twice the skew: the clocks that begin and end the wait, and those that make and judge the last token.
-  assert.equal(retireForMs(policy, "sig"), 5_405_000);
+  assert.equal(announceForMs(policy), 9_000_000);
+  assert.equal(leastAnnouncementSeconds(policy), 9000);
+  // For 600 s a process that has not read signs with the old key. Its token lives for 5,000 s, and twice the skew covers the clocks that begin
+  // and end the wait, and those that make and judge the token.
+  assert.equal(retireForMs(policy, "sig"), 6_000_000);
   // What caches hand out can still be encrypted to.
-  assert.equal(retireForMs(policy, "enc"), 13_605_000);
+  assert.equal(retireForMs(policy, "enc"), 14_200_000);
 });
 
 describe("one refusal names values that work, however many are wrong", () => {
@@ -204,7 +212,7 @@ describe("one refusal names values that work, however many are wrong", () => {
   }
 
   test("a whole number of days that can be had with a shorter announcement is not raised alone", () => {
-    assert.match(refusalOf({ rotateEveryDays: 1 }), /whole number: 2\), or announceForSeconds at most 67795: /);
+    assert.match(refusalOf({ rotateEveryDays: 1 }), /whole number: 2\), or announceForSeconds at most 64200: /);
     assert.doesNotMatch(refusalOf({ rotateEveryDays: 0 }), /at most/);
   });
 });

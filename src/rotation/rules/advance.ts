@@ -153,20 +153,19 @@ function nextKeyAt(records: readonly KeyRecord[], use: KeyUse, policy: RotationP
 }
 
 /**
- * Lets a wait begin again whose time cannot be right: it begins in the future; or, where the clock may have been set, its end was missed. No
- * wait is given an earlier beginning than it has had, so a wrong clock makes no step early.
+ * Lets a wait begin again whose time cannot be right: it begins in the future; or, where the clock may have been set, its end was missed. The
+ * latter happens once, or a process that is seldom asked would never take a step.
  */
 export function restartWaits(change: Change, { policy, now }: At, isClockUnsure = false): Change {
-  const reasonOf = (record: LiveRecord): string | undefined => {
-    const since = waitOf(record, policy)?.since ?? now;
-    if (since > now + policy.clockSkewSeconds * 1000) return "its wait began in the future, by a clock that was wrong";
-    const isMissed = isClockUnsure && now > (endOfWait(record, policy) ?? Infinity) + missedAfterMs;
-    if (!isMissed || record.restarted === true) return undefined;
-    return "its next step was due more than an hour ago: nothing ran then, or the clock was set";
-  };
   return liveRecords(change.records).reduce((change, record) => {
-    const reason = reasonOf(record);
-    const restarted: LiveRecord = { ...withWaitSince(record, now), restarted: true };
-    return reason === undefined ? change : replace(change, restarted, now, "restarted", reason);
+    const since = waitOf(record, policy)?.since ?? now;
+    const again = withWaitSince(record, now);
+    if (since > now + policy.clockSkewSeconds * 1000) {
+      return replace(change, again, now, "restarted", "its wait began in the future, by a clock that was wrong");
+    }
+    const isMissed = isClockUnsure && now > (endOfWait(record, policy) ?? Infinity) + missedAfterMs;
+    if (!isMissed || record.restarted === true) return change;
+    const reason = "its next step was due more than an hour ago: nothing ran then, or the clock was set";
+    return replace(change, { ...again, restarted: true }, now, "restarted", reason);
   }, change);
 }
