@@ -1,13 +1,14 @@
 import assert from "node:assert/strict";
 import type { ChildProcess } from "node:child_process";
 import { after, afterEach, before, describe, test } from "node:test";
-import type { KeyRecord } from "../../src/rotation/store/store.ts";
 import { createKeyManager } from "../../src/rotation/manager/manager.ts";
-import { postgresStores } from "../../src/rotation/store/postgres/postgres.ts";
+import { postgresStore } from "../../src/rotation/store/postgres/postgres.ts";
 import { skipWithout } from "../support/parts.ts";
+import { liveRecords } from "../../src/rotation/rules/records.ts";
+import { cuttable } from "../support/cuttable.ts";
 import { eventually, runCli } from "../support/service.ts";
 import { isSoak, soak } from "../support/soak.ts";
-import { type Cluster, live, startCluster, startProcess, stopCluster } from "./chaos.ts";
+import { type Cluster, documentsIn, live, startCluster, startProcess, stopCluster } from "./chaos.ts";
 import type { Config } from "./replica-child.ts";
 
 const issuer = "https://op.example";
@@ -25,7 +26,7 @@ describe("replicas as processes over PostgreSQL", { skip: skipWithout("initdb", 
 
   test(`${rotations} rotations, while processes, lines, servers and commands do their worst: no token that a ready replica does not know`, async (t) => {
     const seed = Number(process.env["JWKSD_SEED"] ?? 12);
-    const report = await live({ cluster, seed, rotations, issuers, replicas, barrier: "on" });
+    const report = await live({ cluster, seed, rotations, issuers, replicas, rule: "on" });
     const { misses, broke, ended, ...counts } = report;
     t.diagnostic(`seed ${seed}: ${JSON.stringify(counts)}; ${broke.join(", ")}`);
     assert.deepEqual(misses.slice(0, 5), [], `seed ${seed}: ${broke.join(", ")}`);
@@ -34,8 +35,8 @@ describe("replicas as processes over PostgreSQL", { skip: skipWithout("initdb", 
   });
 
   if (isSoak) {
-    test("with the barrier off the same run finds misses", async (t) => {
-      const report = await live({ cluster, seed: 12, rotations, issuers: 6, replicas, barrier: "off" });
+    test("without the rule the same run finds misses", async (t) => {
+      const report = await live({ cluster, seed: 12, rotations, issuers: 6, replicas, rule: "off" });
       t.diagnostic(`${report.misses.length} misses; ${report.broke.join(", ")}`);
       assert.ok(report.misses.length > 0);
     });
@@ -49,11 +50,11 @@ describe("replicas as processes over PostgreSQL", { skip: skipWithout("initdb", 
   async function replicasOf(
     database: string,
     names: readonly string[],
-    config: Pick<Config, "issuers" | "leaseSeconds">,
+    config: Pick<Config, "issuers" | "maxStaleSeconds">,
   ) {
     cluster.primary.sql(`CREATE DATABASE ${database}`);
     const url = cluster.primary.url(database);
-    const processes = names.map((name) => startProcess({ url, name, role: "replica", barrier: "on", ...config }));
+    const processes = names.map((name) => startProcess({ url, name, role: "replica", rule: "on", ...config }));
     started.push(...processes.map(({ child }) => child));
     await Promise.all(processes.map(({ ready }) => ready));
     return { url, children: processes.map(({ child }) => child) };
@@ -64,16 +65,19 @@ describe("replicas as processes over PostgreSQL", { skip: skipWithout("initdb", 
   test(`of ${processes} processes that start at once one makes the first key of each issuer, and none is left over`, async () => {
     const issuers = Array.from({ length: firstKeys }, (_, index) => `https://${index}.example`);
     const names = Array.from({ length: processes }, (_, index) => `replica ${index}`);
-    await replicasOf("starts", names, { issuers, leaseSeconds: 60 });
+    await replicasOf("starts", names, { issuers, maxStaleSeconds: 60 });
+    const documents = documentsIn(cluster, "starts");
     // Every key but the first one is announced.
-    const firsts = "SELECT count(*) FROM jwksd.keys WHERE record::json->>'unannounced' = 'true' GROUP BY issuer_id";
-    assert.deepEqual(
-      cluster.primary.sql(firsts, "starts"),
-      issuers.map(() => "1"),
+    const firsts = documents.map(({ records }) =>
+      liveRecords(records).filter(({ unannounced }) => unannounced === true),
     );
-    const leases = "SELECT count(*) FROM jwksd.leases WHERE publishes > 0 GROUP BY issuer_id";
     assert.deepEqual(
-      cluster.primary.sql(leases, "starts"),
+      firsts.map(({ length }) => length),
+      issuers.map(() => 1),
+    );
+    const published = "SELECT count(*) FROM jwksd.presence WHERE (line::json->>'revision')::int > 0 GROUP BY issuer";
+    assert.deepEqual(
+      cluster.primary.sql(published, "starts"),
       issuers.map(() => `${processes}`),
     );
   });
@@ -82,49 +86,54 @@ describe("replicas as processes over PostgreSQL", { skip: skipWithout("initdb", 
 
   test(`of ${starts} first starts at once within a process, too`, async () => {
     cluster.primary.sql("CREATE DATABASE within");
-    const databases = await Promise.all(
-      Array.from({ length: starts }, () => postgresStores(cluster.primary.url("within"))),
+    const stores = await Promise.all(
+      Array.from({ length: starts }, () => postgresStore(cluster.primary.url("within"), { issuer })),
     );
     const managers = await Promise.all(
-      databases.map((each) => createKeyManager({ issuer, store: each.store(issuer), wrappingKeys })),
+      stores.map((store) => createKeyManager({ issuer, store, wrappingKeys, requireStore: false })),
     );
     const kids = new Set(managers.map(({ records }) => records.map(({ kid, state }) => `${kid} ${state}`).join()));
     assert.equal(kids.size, 1);
     assert.match([...kids].join(), /^\S+ active$/);
     for (const manager of managers) await manager.close();
-    for (const each of databases) await each.close();
+    for (const store of stores) await store.close?.();
   });
 
-  test("a replica that is held back delays the activation, and is named", async (t) => {
-    const config = { issuers: [issuer], leaseSeconds: 120 };
-    const { url, children } = await replicasOf("held", ["one", "held back"], config);
-    children[1]?.kill("SIGSTOP");
-    const database = await postgresStores(url);
-    t.after(() => database.close());
-    const store = database.store(issuer);
-    await eventually("a next key waits for it alone", async () => {
-      const { revision, records, leases } = await store.load();
-      const behind = leases.filter(({ publishes }) => publishes < revision).map(({ name }) => name);
-      return records.some(({ state }) => state === "announced") && behind.join() === "held back";
-    });
-    const { stdout } = await runCli(t, ["replicas", "--json", "--store", url, "--issuer", issuer], {
-      JWKSD_WRAPPING_KEYS: wrappingKeys[0],
-    });
-    const { replicas, waits } = JSON.parse(stdout) as {
-      replicas: { id: string; name: string }[];
-      waits: { kid: string; replicas: string[] }[];
+  test("the others go on at once while one process is stopped until it is stale, one is killed, and one is cut off", async (t) => {
+    const database = "others";
+    cluster.primary.sql(`CREATE DATABASE ${database}`);
+    const cutOff = await cuttable(cluster.primary.port);
+    t.after(() => cutOff.close());
+    const common = { role: "replica", rule: "on", issuers: [issuer], maxStaleSeconds: 2.5 } as const;
+    const url = cluster.primary.url(database);
+    const start = (name: string, at = url) => {
+      const { child, ready } = startProcess({ ...common, name, url: at });
+      started.push(child);
+      return ready.then(() => child);
     };
-    const awaited = replicas.filter(({ id }) => waits.some(({ replicas }) => replicas.includes(id)));
-    assert.deepEqual(
-      awaited.map(({ name }) => name),
-      ["held back"],
-    );
-    const kid = waits[0]?.kid;
-    const next = async (): Promise<KeyRecord | undefined> =>
-      (await store.load()).records.find((record) => record.kid === kid);
-    const waiting = await next();
-    assert.deepEqual([waiting?.state, waiting?.publishedAt], ["announced", undefined]);
-    children[1]?.kill("SIGCONT");
-    await eventually("the next key signs", async () => (await next())?.activatedAt !== undefined);
+    await start("goes on");
+    const stopped = await start("stopped");
+    const killed = await start("killed");
+    await start("cut off", `postgres://postgres@127.0.0.1:${cutOff.port}/${database}`);
+    const activations = (): readonly number[] =>
+      documentsIn(cluster, database).flatMap(({ events }) =>
+        events.flatMap(({ type, at }) => (type === "activated" ? [at] : [])),
+      );
+    const isListed = async (): Promise<boolean> => {
+      const { stdout } = await runCli(t, ["replicas", "--json", "--store", url, "--issuer", issuer], {
+        JWKSD_WRAPPING_KEYS: wrappingKeys[0],
+      });
+      return ["stopped", "killed", "cut off"].every((name) => !stdout.includes(`"${name}"`));
+    };
+    stopped.kill("SIGSTOP");
+    killed.kill("SIGKILL");
+    cutOff.cut();
+    const from = Date.now();
+    await eventually("two more keys become active", () => activations().filter((at) => at > from).length >= 2, 60_000);
+    // The waits count how long a process may be stale, and nobody waits for the three.
+    const [first = 0, second = 0] = activations().filter((at) => at > from);
+    t.diagnostic(`activations after ${first - from} and ${second - from} ms`);
+    await eventually("the three are not listed any more", isListed);
+    stopped.kill("SIGCONT");
   });
 });

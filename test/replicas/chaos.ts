@@ -1,7 +1,8 @@
 import assert from "node:assert/strict";
 import { type ChildProcess, fork } from "node:child_process";
 import { fileURLToPath } from "node:url";
-import type { KeyRecord } from "../../src/rotation/store/store.ts";
+import { type StoreDocument, parseDocument } from "../../src/rotation/custody/document.ts";
+import { unsealed } from "../../src/rotation/custody/mac.ts";
 import { type Cuttable, cuttable } from "../support/cuttable.ts";
 import { type PostgresServer, startPostgres, startStandby } from "../support/postgres.ts";
 import { eventually } from "../support/service.ts";
@@ -15,7 +16,7 @@ import type { Asked, Config, Said } from "./replica-child.ts";
  */
 
 const script = fileURLToPath(new URL("replica-child.ts", import.meta.url));
-const leaseSeconds = 2.5;
+const maxStaleSeconds = 2.5;
 
 export const wait = (ms: number): Promise<void> => new Promise((resolve) => setTimeout(resolve, ms));
 
@@ -42,7 +43,7 @@ export interface ChaosOptions {
   readonly rotations: number;
   readonly issuers: number;
   readonly replicas: number;
-  readonly barrier: Config["barrier"];
+  readonly rule: Config["rule"];
 }
 
 /** What became of a run. */
@@ -64,11 +65,23 @@ interface Span {
 
 const overlap = (a: Span, b: Span): boolean => a.from <= b.to && b.from <= a.to;
 
+/** The documents of all issuers in a database. */
+export function documentsIn({ primary }: Pick<Cluster, "primary">, database: string): StoreDocument[] {
+  return primary
+    .sql("SELECT to_json(text) FROM jwksd.documents ORDER BY issuer", database)
+    .map((line) => parseDocument(unsealed(JSON.parse(line) as string)));
+}
+
 /** From the announcement of the next key to the removal of the old one, of all that are over. */
-function rotationsOf(keys: readonly KeyRecord[]): Span[] {
-  return keys.flatMap(({ state, endedAt = 0 }, index) =>
-    state === "removed" ? [{ from: keys[index + 1]?.announcedAt ?? 0, to: endedAt }] : [],
-  );
+function rotationsOf({ events }: StoreDocument): Span[] {
+  return events.flatMap(({ type, at, kid }, index) => {
+    if (type !== "removed") return [];
+    const retired = events.slice(0, index).findLast((event) => event.type === "retired" && event.kid === kid);
+    const announced = events
+      .slice(0, index)
+      .findLast((event) => event.type === "announced" && event.at <= (retired?.at ?? 0));
+    return announced === undefined ? [] : [{ from: announced.at, to: at }];
+  });
 }
 
 const shuffled = <T>(values: readonly T[], random: Random): T[] =>
@@ -157,7 +170,7 @@ function faultsOf(options: ChaosOptions, members: readonly Member[], random: Ran
         await member.started;
       },
     },
-    { name: "SIGSTOP beyond the lease", run: stopped(() => leaseSeconds * 1000 + 300) },
+    { name: "SIGSTOP until it is stale", run: stopped(() => maxStaleSeconds * 1000 + 300) },
     { name: "SIGSTOP", run: stopped(aWhile) },
     { name: "a cut line", run: async ({ line }) => (line.cut(), await wait(aWhile()), line.mend()) },
     { name: "a silent line", run: async ({ line }) => (line.silence(), await wait(aWhile()), line.mend()) },
@@ -173,9 +186,9 @@ function faultsOf(options: ChaosOptions, members: readonly Member[], random: Ran
 
 /** Lets processes live through many rotations, while something breaks all the time. */
 export async function live(options: ChaosOptions): Promise<Report> {
-  const { cluster, seed, barrier } = options;
+  const { cluster, seed, rule } = options;
   const random = randomOf(seed);
-  const database = `chaos_${barrier}`;
+  const database = `chaos_${rule}`;
   cluster.primary.sql(`CREATE DATABASE ${database}`);
   const issuers = Array.from({ length: options.issuers }, (_, index) => `https://${index}.example`);
   const [misses, broke, ended, spans] = [[] as string[], [] as string[], [] as string[], [] as Span[]];
@@ -195,7 +208,7 @@ export async function live(options: ChaosOptions): Promise<Report> {
     const url = `postgres://postgres@127.0.0.1:${line.port}/${database}`;
     // Processes differ in the issuers that they know.
     const known = role === "signer" ? issuers.filter((_, index) => index % 2 === 0) : issuers;
-    const config: Config = { url, name, role, issuers: known, leaseSeconds, barrier };
+    const config: Config = { url, name, role, issuers: known, maxStaleSeconds, rule };
     const { child, ready } = startProcess(config);
     member.child = child;
     child.on("message", (said: Said) => {
@@ -218,14 +231,9 @@ export async function live(options: ChaosOptions): Promise<Report> {
     });
     await ready;
   };
-  /** The keys of each issuer, oldest first. */
-  const keys = (): KeyRecord[][] =>
-    cluster.primary
-      .sql(
-        "SELECT json_agg(record::json ORDER BY position) FROM jwksd.keys GROUP BY issuer_id ORDER BY issuer_id",
-        database,
-      )
-      .map((line) => JSON.parse(line) as KeyRecord[]);
+  const documents = (): StoreDocument[] => documentsIn(cluster, database);
+  /** The rotations that are over, by when each ended and the key that it removed: events are forgotten in time. */
+  const over = new Map<string, Span>();
 
   const replicas = Array.from({ length: options.replicas }, (_, index) => [`replica ${index}`, "replica"] as const);
   for (const [name, role] of [...replicas, ["a signer", "signer"] as const, ["jwksd token", "token"] as const]) {
@@ -247,9 +255,9 @@ export async function live(options: ChaosOptions): Promise<Report> {
     const faults = faultsOf(options, members, random, () => issuers.forEach((issuer) => rotate(issuer, managers)));
     const deadlineMs = performance.now() + (isSoak ? 300_000 : 120_000) + 1_000 * options.rotations;
     const unused = new Set(faults);
-    // Without the barrier one miss is enough.
+    // Without the rule one miss is enough.
     const isEnough = (): boolean =>
-      barrier === "on" ? done >= options.rotations && unused.size === 0 : misses.length > 0;
+      rule === "on" ? done >= options.rotations && unused.size === 0 : misses.length > 0;
     let deck: Fault[] = [];
     while (!isEnough()) {
       assert.ok(performance.now() < deadlineMs, `only ${done} rotations, seed ${seed}; broken: ${broke.join(", ")}`);
@@ -269,16 +277,15 @@ export async function live(options: ChaosOptions): Promise<Report> {
         }),
       );
       spans.push({ from, to: Date.now() });
-      done = keys()
-        .flatMap(rotationsOf)
-        .filter((rotation) => spans.some((span) => overlap(rotation, span))).length;
+      for (const rotation of documents().flatMap(rotationsOf)) over.set(`${rotation.from} ${rotation.to}`, rotation);
+      done = [...over.values()].filter((rotation) => spans.some((span) => overlap(rotation, span))).length;
     }
-    if (barrier === "on") {
+    if (rule === "on") {
       // A replica that failed often tries again after half a minute.
       const last = spans.at(-1)?.to ?? 0;
       const goOn = async (): Promise<boolean> => {
         await wait(200);
-        return keys().every((of) => of.some(({ activatedAt = 0 }) => activatedAt > last));
+        return documents().every(({ events }) => events.some(({ type, at }) => type === "activated" && at > last));
       };
       await eventually(`every issuer rotates on; seed ${seed}, broken: ${broke.join(", ")}`, goOn, 120_000);
     }

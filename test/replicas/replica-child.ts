@@ -2,14 +2,15 @@ import assert from "node:assert/strict";
 import { flushCompileCache } from "node:module";
 import { decodeJwt, decodeProtectedHeader } from "jose";
 import type { Clock, systemClock as SystemClock } from "../../src/base/clock.ts";
-import type { createKeyring as CreateKeyring } from "../../src/rotation/manager/keyring.ts";
+import type { createCustody as CreateCustody } from "../../src/rotation/custody/custody.ts";
 import type { servedBy as ServedBy } from "../../src/rotation/custody/issuer-check.ts";
-import type { createCustody as CreateVault } from "../../src/rotation/custody/custody.ts";
 import type { readWrappingKeys as ReadWrappingKeys } from "../../src/rotation/custody/wrapping.ts";
 import type { createProvider as CreateProvider } from "../../src/library/provider/provider.ts";
+import type { createKeyring as CreateKeyring } from "../../src/rotation/manager/keyring.ts";
+import type { createStoreAccess as CreateStoreAccess } from "../../src/rotation/manager/store-access.ts";
 import type { rotationPolicy as RotationPolicyOf } from "../../src/rotation/rules/policy.ts";
-import type { signFresh as SignFresh } from "../../src/service/endpoint/sign.ts";
-import type { postgresStores as PostgresStores } from "../../src/rotation/store/postgres/postgres.ts";
+import type { postgresStore as PostgresStore } from "../../src/rotation/store/postgres/postgres.ts";
+import type { signOnce as SignOnce } from "../../src/service/endpoint/sign.ts";
 import { type Edit, codeWith, load } from "./changed.ts";
 
 /*
@@ -21,11 +22,12 @@ import { type Edit, codeWith, load } from "./changed.ts";
 export interface Config {
   readonly url: string;
   readonly name: string;
-  /** A `replica` publishes and signs; a `signer` signs with a manager of its own; `token` signs without a lease, as `jwksd token` does. */
+  /** A `replica` publishes and signs; a `signer` signs with a manager of its own; `token` reads and signs once, as `jwksd token` does. */
   readonly role: "replica" | "signer" | "token";
   readonly issuers: readonly string[];
-  readonly leaseSeconds: number;
-  readonly barrier: "on" | "off";
+  readonly maxStaleSeconds: number;
+  /** Whether it goes by the rule; without it, what was read is used for ever. */
+  readonly rule: "on" | "off";
 }
 
 export type Asked =
@@ -41,32 +43,30 @@ export type Said =
 
 const short: readonly Edit[] = [
   ["rotation/rules/policy.ts", "{ long: 3600 + 3600, rotation: 300 }", "{ long: 0.05, rotation: 0.02 }"],
-  ["rotation/rules/policy.ts", "signWithinSeconds = 5", "signWithinSeconds = 0.3"],
-  ["rotation/rules/policy.ts", "drainSeconds = 30", "drainSeconds = 0.1"],
   ["rotation/rules/policy.ts", "clockSkewSeconds: number(1)", "clockSkewSeconds: number(0)"],
   // After each fault all connections are made anew, and each of them is a process of the server.
-  ["rotation/store/postgres/postgres.ts", "maxConnections = 11", "maxConnections = 4"],
+  ["rotation/store/postgres/pool.ts", "const max = 10", "const max = 3"],
 ];
-/** Nobody waits for anybody. */
-const withoutBarrier: readonly Edit[] = [
-  ["rotation/rules/waits.ts", "return { since: publishedAt, forMs:", "return { since: record.announcedAt, forMs:"],
-  ["rotation/rules/waits.ts", "return { since: unusedAt, forMs:", "return { since: record.retiredAt, forMs:"],
-  ["rotation/manager/replica.ts", "error = replica.holds ?", "error = replica.lastReported ?"],
-  ["rotation/manager/replica.ts", "if (!signsWith.includes(kid))", "if (signsWith.length > 99)"],
-  ["rotation/manager/replica.ts", "holds() && lastReported.publishes > 0", "lastReported.publishes >= 0"],
+/** What was read is used for ever, and no wait counts that. */
+const withoutRule: readonly Edit[] = [
+  ["rotation/manager/freshness.ts", "if (leftMs(published) <= 0)", "if (leftMs(published) < -1e15)"],
+  ["rotation/rules/policy.ts", "return policy.maxStaleSeconds + cachedForSeconds.long", "return cachedForSeconds.long"],
+  ["rotation/rules/policy.ts", "return (maxStaleSeconds + maxTokenLifetimeSeconds", "return (maxTokenLifetimeSeconds"],
 ];
 
 const config = JSON.parse(process.argv[2] ?? "") as Config;
-const { url, name, role, issuers, leaseSeconds, barrier } = config;
+const { url, name, role, issuers, maxStaleSeconds, rule } = config;
 const wrappingKeys = [Buffer.alloc(32, 7).toString("base64url")];
+// Longer than an answer of a busy server takes.
+const clockSkewSeconds = 0.3;
+const announceForSeconds = (rule === "on" ? maxStaleSeconds : 0) + 0.05 + clockSkewSeconds;
 const policy = {
-  rotateEveryDays: 2.4 / 86_400,
-  announceForSeconds: 0.35,
+  rotateEveryDays: (announceForSeconds + maxStaleSeconds + 1 + 2 * clockSkewSeconds + 0.1) / 86_400,
+  announceForSeconds,
   cacheSlackSeconds: 0,
-  // Longer than an answer of a busy server takes.
-  clockSkewSeconds: 0.3,
+  clockSkewSeconds,
   maxTokenLifetimeSeconds: 1,
-  leaseSeconds,
+  maxStaleSeconds,
 };
 
 process.on("disconnect", () => process.exit());
@@ -101,10 +101,10 @@ async function again<T>(attempt: () => Promise<T>): Promise<T> {
   }
 }
 
-const { createKeyManager } = await codeWith("short", barrier === "on" ? short : [...short, ...withoutBarrier], [
+const { createKeyManager } = await codeWith("short", rule === "on" ? short : [...short, ...withoutRule], [
   "rotation/store/postgres/postgres.ts",
 ]);
-const { postgresStores } = await load<{ postgresStores: typeof PostgresStores }>(
+const { postgresStore } = await load<{ postgresStore: typeof PostgresStore }>(
   "short",
   "rotation/store/postgres/postgres.ts",
 );
@@ -114,8 +114,8 @@ const clock: Clock = {
   ...systemClock,
   setTimer: (callback, delayMs) => systemClock.setTimer(callback, delayMs + 20 * Math.floor(Math.random() * 10)),
 };
-const stores = await again(() => postgresStores(url, { timeoutMs: 1_000 }));
-if (role === "token") await signWithoutLease();
+const storeOf = (issuer: string) => postgresStore(url, { issuer, timeoutMs: 1_000 });
+if (role === "token") await signOneByOne();
 else await manage();
 
 async function manage(): Promise<void> {
@@ -127,12 +127,14 @@ async function manage(): Promise<void> {
     await Promise.all(
       issuers.map(async (issuer) => {
         let hasChanged: (() => void) | undefined;
+        const store = await storeOf(issuer);
         const manager = await again(() =>
           createKeyManager({
             issuer,
-            store: stores.store(issuer),
+            store,
             wrappingKeys,
             replicaName: name,
+            requireStore: false,
             policy,
             clock,
             onEvent: ({ type }) => type === "changed" && hasChanged?.(),
@@ -171,10 +173,14 @@ async function manage(): Promise<void> {
   ready();
 }
 
-async function signWithoutLease(): Promise<void> {
-  const { signFresh } = await load<{ signFresh: typeof SignFresh }>("short", "service/endpoint/sign.ts");
+async function signOneByOne(): Promise<void> {
+  const { signOnce } = await load<{ signOnce: typeof SignOnce }>("short", "service/endpoint/sign.ts");
   const { createKeyring } = await load<{ createKeyring: typeof CreateKeyring }>("short", "rotation/manager/keyring.ts");
-  const { createCustody } = await load<{ createCustody: typeof CreateVault }>("short", "rotation/custody/custody.ts");
+  const { createStoreAccess } = await load<{ createStoreAccess: typeof CreateStoreAccess }>(
+    "short",
+    "rotation/manager/store-access.ts",
+  );
+  const { createCustody } = await load<{ createCustody: typeof CreateCustody }>("short", "rotation/custody/custody.ts");
   const { servedBy } = await load<{ servedBy: typeof ServedBy }>("short", "rotation/custody/issuer-check.ts");
   const { readWrappingKeys } = await load<{ readWrappingKeys: typeof ReadWrappingKeys }>(
     "short",
@@ -186,16 +192,19 @@ async function signWithoutLease(): Promise<void> {
   );
   const keys = await readWrappingKeys(wrappingKeys, String);
   const { signal } = new AbortController();
-  const keyrings = new Map(
-    issuers.map((issuer) => {
-      const issuerCheck = servedBy({ issuer, isChosen: true });
-      const custody = createCustody({ store: stores.store(issuer), keys, issuerCheck });
-      return [issuer, createKeyring(custody, { policy: rotationPolicy(policy), clock, signal })];
-    }),
+  const signers = new Map(
+    await Promise.all(
+      issuers.map(async (issuer) => {
+        const issuerCheck = servedBy({ issuer, isChosen: true });
+        const custody = createCustody({ register: await storeOf(issuer), keys, issuerCheck });
+        const access = createStoreAccess(custody, { policy: rotationPolicy(policy), clock, signal });
+        return [issuer, { access, keyring: createKeyring(custody, access, { clock, signal }) }] as const;
+      }),
+    ),
   );
   void forever(100, async (issuer) => {
-    const keyring = keyrings.get(issuer) ?? assert.fail(issuer);
-    tell(issuer, await signFresh(keyring, () => issuer, { sub: "a" }, { lifetimeSeconds: 1 }));
+    const signer = signers.get(issuer) ?? assert.fail(issuer);
+    tell(issuer, await signOnce(signer, () => issuer, { sub: "a" }, { lifetimeSeconds: 1 }));
   });
   ready();
 }
