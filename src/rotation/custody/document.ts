@@ -1,6 +1,6 @@
 import { StoreError } from "../../base/errors.ts";
 import { jsonOf } from "../../base/json.ts";
-import { type RotationPolicy, rotationPolicy } from "../rules/policy.ts";
+import { type RotationPolicy, policyDefaults, policyNames } from "../rules/policy.ts";
 import { type KeyEvent, type KeyRecord, type LiveRecord, checkRecords, mapLive } from "../rules/records.ts";
 import type { CopyRecord } from "../rules/waits.ts";
 import type { Owner } from "./issuer-check.ts";
@@ -90,7 +90,10 @@ export function parseDocument(text: string): StoreDocument {
     const isWhole = Number.isSafeInteger(document.revision) && lists.every((list) => Array.isArray(list));
     if (!isWhole || typeof document.owner.issuer !== "string") throw damaged();
     checkRecords(document.records);
-    return { ...document, policy: rotationPolicy(document.policy) };
+    // A later version may have other bounds, and another member.
+    const policy = { ...policyDefaults, ...document.policy };
+    if (!policyNames.every((name) => Number.isFinite(policy[name]))) throw damaged();
+    return { ...document, policy };
   } catch (error) {
     throw error instanceof StoreError ? error : damaged();
   }
