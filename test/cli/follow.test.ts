@@ -1,37 +1,43 @@
 import assert from "node:assert/strict";
 import { Readable } from "node:stream";
 import { describe, test } from "node:test";
-import { follow, followedLines } from "../../src/cli/keys/follow.ts";
-import type { CommandKeys } from "../../src/cli/keys/open-keys.ts";
 import { StoreError } from "../../src/base/errors.ts";
-import type { Changed } from "../../src/rotation/manager/compare-and-set.ts";
-import { rotationPolicy } from "../../src/rotation/rules/policy.ts";
-import type { Lease, Snapshot } from "../../src/rotation/store/store.ts";
-import { lease, start } from "../rotation/key-records.ts";
+import { follow, followedLines } from "../../src/cli/keys/follow.ts";
+import type { Io } from "../../src/cli/io.ts";
+import type { StoreDocument } from "../../src/rotation/custody/document.ts";
+import { type ProcessLine, lineText } from "../../src/rotation/manager/presence.ts";
+import type { Changed, StoreAccess } from "../../src/rotation/manager/store-access.ts";
+import { start } from "../rotation/key-records.ts";
+import { processLine, storeDocument } from "../support/store-view.ts";
 
-const change = { revision: 5, events: [{}] } as unknown as Changed;
+const change = { document: { revision: 5 }, events: [{}] } as unknown as Changed;
 
-/** A command on a store that gives these leases one after the other, or an error. */
-function command(answers: readonly (readonly Lease[] | StoreError)[], isTTY: boolean, revision = 5) {
+/** A command on a store that gives these lines one after the other, or an error. */
+function command(
+  answers: readonly (readonly ProcessLine[] | StoreError)[],
+  { isTTY = false, document = storeDocument([]) }: { isTTY?: boolean; document?: StoreDocument } = {},
+) {
   let written = "";
   const rest = [...answers];
-  const load = async (): Promise<Snapshot> => {
-    const answer = rest.length > 1 ? rest.shift() : rest[0];
-    if (answer instanceof StoreError) throw answer;
-    return { revision, records: [], now: start, leases: answer ?? [], ended: [] };
-  };
+  const access = {
+    async lines() {
+      const answer = (rest.length > 1 ? rest.shift() : rest[0]) ?? [];
+      if (answer instanceof StoreError) throw answer;
+      return new Map(answer.map((line) => [line.id, lineText(line)]));
+    },
+    read: async () => ({ document, now: start }),
+  } as unknown as StoreAccess;
   const stderr = { isTTY, columns: 40, write: (text: string) => (written += text) };
-  const io = { stdin: Readable.from([]), stdout: stderr, stderr, environment: {}, exitCode: 0 };
-  const keys = { io, custody: { store: { load } }, keyring: { policy: rotationPolicy() } } as unknown as CommandKeys;
-  return { io, keys, written: () => written };
+  const io: Io = { stdin: Readable.from([]), stdout: stderr, stderr, environment: {}, exitCode: 0 };
+  return { io, keys: { io, access }, written: () => written };
 }
 
-const behind = [lease("r", { name: "late\u{202e}", publishes: 4 })];
-const followed = [lease("r", { publishes: 5 })];
+const behind = [processLine("r", { name: "late\u{202e}", revision: 4 })];
+const followed = [processLine("r")];
 
 describe("waiting for the replicas", () => {
   test("shows on a terminal for whom it waits, on one line that is gone in the end", async () => {
-    const { keys, io, written } = command([behind, behind, followed], true);
+    const { keys, io, written } = command([behind, behind, followed], { isTTY: true });
     assert.deepEqual((await follow(keys, change, 9))?.late, []);
     assert.equal(io.exitCode, 0);
     // On a slow machine it says the seconds that are left more than once.
@@ -41,13 +47,13 @@ describe("waiting for the replicas", () => {
   });
 
   test("shows nothing elsewhere", async () => {
-    const { keys, written } = command([behind, followed], false);
+    const { keys, written } = command([behind, followed]);
     await follow(keys, change, 9);
     assert.equal(written(), "");
   });
 
   test("where the store cannot be asked any more, the change is done all the same, and the exit code says that nobody knows", async () => {
-    const { keys, io, written } = command([behind, new StoreError("ERR_STORE_UNAVAILABLE", "no route to host")], false);
+    const { keys, io, written } = command([behind, new StoreError("ERR_STORE_UNAVAILABLE", "no route to host")]);
     assert.equal(await follow(keys, change, 9), undefined);
     assert.equal(io.exitCode, 3);
     assert.match(
@@ -56,26 +62,41 @@ describe("waiting for the replicas", () => {
     );
   });
 
-  test("a replica that publishes a later change has followed this one, too", async () => {
-    const { keys, io } = command([[lease("r", { publishes: 6 })]], false, 6);
-    assert.deepEqual([(await follow(keys, change, 9))?.late, io.exitCode], [[], 0]);
+  test("is for those who may serve or sign: each has followed that publishes the change, or a later one of the same history", async () => {
+    const later = storeDocument([], { revision: 6, commits: ["c5", "c6"] });
+    const dead = processLine("dead", { revision: 1, at: start - 3_600_000 });
+    const rows: [name: string, line: ProcessLine, document: StoreDocument | undefined, waits: number, code: number][] =
+      [
+        ["it publishes the change", processLine("r"), undefined, 9, 0],
+        ["it publishes a later one", processLine("r", { revision: 6 }), later, 9, 0],
+        ["it is late", processLine("r", { revision: 4 }), undefined, 0.001, 3],
+        ["it has just started", processLine("r", { revision: 0, commit: undefined }), undefined, 0.001, 3],
+        ["it is late, and nobody waits", processLine("r", { revision: 4 }), undefined, 0, 0],
+        // After an older copy was restored. Nobody waits for them, and they are told in any case.
+        ["it is ahead of the store", processLine("r", { revision: 6 }), undefined, 9, 3],
+        ["it has another revision of this number", processLine("r", { commit: "other" }), undefined, 9, 3],
+        ["it is ahead, and nobody waits", processLine("r", { revision: 6 }), undefined, 0, 3],
+      ];
+    const found = await Promise.all(
+      rows.map(async ([name, line, document, waits]) => {
+        const { keys, io } = command([[line, dead]], document && { document });
+        const began = performance.now();
+        const late = (await follow(keys, change, waits))?.late.length ?? 0;
+        return [name, io.exitCode, late > 0, performance.now() - began < 5_000];
+      }),
+    );
+    assert.deepEqual(
+      found,
+      rows.map(([name, , , , code]) => [name, code, code === 3, true]),
+    );
   });
 
-  test("a replica that is ahead of the store refuses it, as after an older copy was restored: it has not followed", async () => {
-    for (const [publishes, code] of [
-      [5, 0],
-      [6, 3],
-    ] as const) {
-      const { keys, io } = command([[lease("r", { publishes })]], false);
-      const followed = await follow(keys, change, 0.001);
-      assert.deepEqual([followed?.late.length, io.exitCode], [code === 0 ? 0 : 1, code]);
-      if (followed === undefined || code === 0) continue;
-      const [count, why] = followedLines(followed, { ...change, records: [] });
-      assert.equal(count, "0 of 1 publish the change.");
-      assert.match(
-        why ?? "",
-        /^Replica "r".* publishes revision 6, which the store no longer has\. It refuses an older copy/,
-      );
-    }
+  test("says what one that refuses an older copy does", async () => {
+    const { keys } = command([[processLine("r", { revision: 6 }), processLine("s")]]);
+    const told = await follow(keys, change, 0);
+    assert.ok(told);
+    const [count, why = ""] = followedLines(told);
+    assert.equal(count, "1 of 2 follow.");
+    assert.match(why, /^Replica "r".* publishes revision 6, which the store no longer has\. It refuses an older copy/);
   });
 });

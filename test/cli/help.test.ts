@@ -111,8 +111,8 @@ describe("help OPTION", () => {
   });
 
   test("one of several meanings has each, and policies their defaults", async (t) => {
-    const { stdout } = await runCli(t, ["help", "--lease-seconds"]);
-    assert.match(stdout, /^--lease-seconds <n>\n\n.*silent.*\n[^]*^Unit +seconds\nDefault +3600\n/m);
+    const { stdout } = await runCli(t, ["help", "--max-stale-seconds"]);
+    assert.match(stdout, /^--max-stale-seconds <n>\n\n.*without the store.*\n[^]*^Unit +seconds\nDefault +3600\n/m);
     const yes = (await runCli(t, ["help", "yes"])).stdout;
     assert.match(yes, /breaks verifications\.\n[^]*\n--yes\n[^]*nobody reads the copy\.\n\nCommands +replicas end\n/);
     const inCommand = (await runCli(t, ["help", "replicas", "end", "--yes"])).stdout;
@@ -150,7 +150,7 @@ describe("help NOSUCH is an error, with the nearest name", () => {
     { words: ["help", "revoke"], hint: "Did you mean jwksd help keys revoke?" },
     { words: ["help", "keys", "imprt"], hint: "Did you mean jwksd help keys import?" },
     { words: ["keys", "help", "imprt"], hint: "Did you mean jwksd help keys import?" },
-    { words: ["help", "lease"], hint: "jwksd help lease-seconds" },
+    { words: ["help", "stale"], hint: "jwksd help max-stale-seconds" },
     { words: ["help", "JWKSD_PROT"], hint: "Did you mean jwksd help port?" },
     { words: ["help", "port", "serve"], hint: "jwksd help lists the commands" },
   ];

@@ -1,11 +1,11 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { meantKid } from "../../src/cli/kid.ts";
-import { tombstone } from "../../src/testing/records.ts";
+import { record, start, tombstone } from "../rotation/key-records.ts";
 
 describe("a kid is given whole, or by a prefix that only it has", () => {
   const kids = ["abcdef", "abcdefgh", "abcxyz123", "xy", "2026-11-22", "-abcde7", "é漢字1234"];
-  const records = kids.map((kid) => ({ ...tombstone(kid), state: "retiring" as const }));
+  const records = kids.map((kid) => record(kid, "retiring", { announcedAt: start, retiredAt: start }));
   const rows: readonly { readonly given: string; readonly kid?: string; readonly says?: readonly string[] }[] = [
     ...kids.map((kid) => ({ given: kid, kid })),
     { given: "abcxyz", kid: "abcxyz123" },
@@ -35,7 +35,7 @@ describe("a kid is given whole, or by a prefix that only it has", () => {
   }
 
   test("a prefix that several have is refused, with those alone", () => {
-    const many = ["abcdefg1", "abcdefg2", "other"].map((kid) => tombstone(kid));
+    const many = ["abcdefg1", "abcdefg2", "other"].map((kid) => tombstone(kid, "removed"));
     assert.throws(() => meantKid(many, "abcdefg"), {
       code: "ERR_OPTION_INVALID",
       message: '2 kids begin with "abcdefg"; give more of one:\n- abcdefg1, sig removed\n- abcdefg2, sig removed',

@@ -4,6 +4,7 @@ import { readFile, writeFile } from "node:fs/promises";
 import { type IncomingMessage, type OutgoingHttpHeaders, request } from "node:http";
 import { join } from "node:path";
 import { describe, test } from "node:test";
+import { type LiveRecord, liveRecords } from "../../src/rotation/rules/records.ts";
 import { commandStore, keyFor, readStore, unwrapAll, wrappingKeyOf } from "../support/managed.ts";
 import {
   type RunningService,
@@ -50,7 +51,7 @@ describe("the page of the admin address", () => {
     const answer = await fetch(service.jwksUri);
     assert.ok(text.includes(`ETag: ${answer.headers.get("etag")?.replaceAll('"', "&quot;")}`));
     const { records } = await readStore(join(data, "keys.db"));
-    const [{ kid, privateHalf }] = records as [(typeof records)[0]];
+    const [{ kid, privateHalf }] = liveRecords(records) as [LiveRecord];
     assert.ok(text.includes(`<code>${kid}</code>`));
     const { jwe } = privateHalf as { jwe: string };
     const parts = [await wrappingKeyOf(data), ...jwe.split(".").filter((part) => part.length > 8)];

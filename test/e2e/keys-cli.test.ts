@@ -3,10 +3,13 @@ import { access, mkdir, readFile, readdir, stat, writeFile } from "node:fs/promi
 import { join } from "node:path";
 import { type TestContext, describe, test } from "node:test";
 import type * as jose from "jose";
-import { sqliteStore } from "../../src/rotation/store/sqlite/sqlite.ts";
-import type { KeyRecord } from "../../src/rotation/store/store.ts";
+import type { StoreDocument } from "../../src/rotation/custody/document.ts";
+import { jweOf, liveRecords } from "../../src/rotation/rules/records.ts";
 import { type NamedKey, named, privateMembers, rsaKey } from "../support/keys.ts";
-import { committed } from "../../src/testing/records.ts";
+import { lineText } from "../../src/rotation/manager/presence.ts";
+import { sqliteStore } from "../../src/rotation/store/sqlite/sqlite.ts";
+import { readStore } from "../support/managed.ts";
+import { processLine } from "../support/store-view.ts";
 import {
   type Finished,
   eventually,
@@ -43,18 +46,12 @@ async function setUp(t: TestContext, keys: readonly NamedKey[] = [named("first")
     assert.deepEqual(await stored(), before, "a refusal changes nothing");
     return finished.stderr;
   }
-  async function stored(): Promise<{ readonly revision: number; readonly records: readonly KeyRecord[] }> {
+  async function stored(): Promise<Pick<StoreDocument, "records" | "policy"> | undefined> {
     // To open a store makes it.
-    if (!(await readdir(folder)).includes("data")) return { revision: 0, records: [] };
-    const store = await sqliteStore(join(data, "keys.db"));
-    try {
-      return await committed(store);
-    } finally {
-      await store.close();
-    }
+    return (await readdir(folder)).includes("data") ? readStore(join(data, "keys.db")) : undefined;
   }
   async function states(): Promise<string[]> {
-    return (await stored()).records.map(({ kid, use, state }) => `${kid} ${use} ${state}`);
+    return ((await stored())?.records ?? []).map(({ kid, use, state }) => `${kid} ${use} ${state}`);
   }
   /** Runs a change as a dry run, which must change nothing and say the same, and then for good. */
   async function change(...args: string[]): Promise<ChangeOutput> {
@@ -68,9 +65,7 @@ async function setUp(t: TestContext, keys: readonly NamedKey[] = [named("first")
   }
   /** Private members of the keys that were put in or made, and their wrapped halves: in no output. */
   async function assertSilent(): Promise<void> {
-    const wrapped = (await stored()).records.flatMap(({ privateHalf }) =>
-      privateHalf !== undefined && "jwe" in privateHalf ? [privateHalf.jwe] : [],
-    );
+    const wrapped = liveRecords((await stored())?.records ?? []).flatMap((record) => jweOf(record) ?? []);
     const wrappingKey = (await readFile(join(data, "wrapping.key"), "utf8")).trim();
     const all = outputs.join("\n");
     for (const secret of [...secrets, ...wrapped, wrappingKey]) assert.ok(!all.includes(secret));
@@ -133,7 +128,7 @@ describe("a life of managed keys on the command line", { timeout, concurrency: 3
     assert.match(asked, /nothing was changed.*--yes does it:\n- .*\n- .*refuse its tokens until/s);
 
     const { effects } = await change("keys", "activate", "--force", "--yes", "--", kid);
-    assert.match(effects.join("\n"), /refuse its tokens until .*7200 s in caches/);
+    assert.match(effects.join("\n"), /refuse its tokens until .*caches keep it for 7200 s/);
     assert.deepEqual(await states(), ["first sig retiring", `${kid} sig active`]);
 
     assert.match(await refused("ERR_TOO_EARLY", "keys", "remove", "first"), /allowed from/);
@@ -153,14 +148,14 @@ describe("a life of managed keys on the command line", { timeout, concurrency: 3
     assert.deepEqual(await states(), ["first sig retiring", `${kid} sig active`]);
     assert.match(
       await refused("ERR_CONFIRMATION", "keys", "revoke", "first"),
-      /Caches that fetched it before may trust it until/,
+      /Caches may trust it until .*A process that has not read of this may use the key until/s,
     );
     const { effects } = await change("keys", "revoke", "first", "--yes");
     assert.match(
       effects.join("\n"),
-      /may trust it until .* \(7200 s, because the rotation mode had not reached every replica\)/,
+      /Caches may trust it until .* maxStaleSeconds 3600 at most, and caches keep that set for 7200 s more/,
     );
-    assert.match(await ok("keys"), /is revoked\. Caches that fetched it before may trust it/);
+    assert.match(await ok("keys"), /is revoked\. Caches may trust it until/);
     await refused("ERR_TRANSITION", "keys", "revoke", "first", "--yes");
     await assertSilent();
   });
@@ -184,9 +179,9 @@ describe("a life of managed keys on the command line", { timeout, concurrency: 3
     await change("rotate", "--use", "enc", "--alg", "ECDH-ES");
     await refused("ERR_OPTION_INVALID", "rotate", "--use", "enc", "--alg", "ES256");
     await refused("ERR_OPTION_INVALID", "rotate", "--alg", "ECDH-ES");
-    const { records } = await stored();
+    const { records = [] } = (await stored()) ?? {};
     assert.deepEqual(
-      records.map(({ use, alg, state }) => `${use} ${alg} ${state}`),
+      liveRecords(records).map(({ use, alg, state }) => `${use} ${alg} ${state}`),
       ["sig ES256 active", "enc RSA-OAEP-256 active", "enc ECDH-ES announced"],
     );
     await assertSilent();
@@ -225,12 +220,20 @@ describe("a life of managed keys on the command line", { timeout, concurrency: 3
     const own = join(folder, "own.json");
     await writeFile(own, JSON.stringify(named("second")));
     const stays = 'Signing key "first" stays active and signs until then.';
-    assert.ok(!(await ok("keys", "import", file)).includes("stays active"));
+    const first = await ok("keys", "import", file, "--max-token-lifetime-seconds", "28800");
+    assert.match(
+      first.replaceAll(/\s+/g, " "),
+      /lives longer than 28800 s; --max-token-lifetime-seconds says otherwise/,
+    );
+    assert.ok(!first.includes("stays active"));
     const asRetiring = await ok("keys", "import", own, "--state", "retiring", "--dry-run");
-    assert.match(asRetiring, /no token of an imported key lives longer than 3600 s/);
+    assert.match(asRetiring, /no token of an imported key lives longer than 28800 s/);
     assert.ok(!asRetiring.includes("stays active"));
-    const { effects } = await change("keys", "import", own, "--max-token-lifetime-seconds", "28800");
-    assert.match(effects.join("\n"), /no token of an imported key lives longer than 28800 s/);
+    const { effects } = await change("keys", "import", own);
+    assert.match(
+      effects.join("\n"),
+      /no token of an imported key lives longer than 28800 s; jwksd policy changes that/,
+    );
     assert.ok(effects.some((effect) => effect.startsWith(stays)));
     // Under another kid, as if its first import had forgotten --kid.
     await writeFile(own, JSON.stringify({ ...named("second"), kid: "other" }));
@@ -334,7 +337,6 @@ describe("a life of managed keys on the command line", { timeout, concurrency: 3
       ["3 announced", "2 activated", "1 imported"],
     );
     assert.match(await ok("events", "--limit", "1"), /^3 {2}.* announced sig /);
-    assert.match(await ok("events", "--limit", "1", "--before", "2"), /^1 {2}.* imported sig first\n/);
 
     const svg = join(folder, "plan.svg");
     const picture = await ok("plan", "--svg", svg);
@@ -355,6 +357,61 @@ describe("a life of managed keys on the command line", { timeout, concurrency: 3
     };
     assert.ok(ahead.steps.length >= 6);
     await assertSilent();
+  });
+});
+
+describe("the policy of a store", { timeout }, () => {
+  test("is that of its first start, and changes by a command that says what it means", async (t) => {
+    const { file, ok, refused, change, stored } = await setUp(t);
+    await ok("keys", "import", file, "--rotate-every-days", "60");
+    await ok("rotate", "--rotate-every-days", "10");
+    const table =
+      /^--rotate-every-days +60\n--announce-for-seconds +86400\n(--\S+ +\d+\n){3}--max-stale-seconds +3600\n/m;
+    assert.match(await ok("policy"), table);
+    assert.match(await ok("policy", "--dry-run"), table);
+
+    const told = await change("policy", "--announce-for-seconds", "20000", "--rotate-every-days", "30");
+    assert.deepEqual(
+      told.events.map(({ type }) => type),
+      ["policy"],
+    );
+    assert.match(told.effects.join("\n"), /is announced, and waits for 1 d, as an earlier policy had it/);
+    assert.partialDeepStrictEqual((await stored())?.policy, { announceForSeconds: 20_000, rotateEveryDays: 30 });
+    assert.match(
+      await ok("events", "--limit", "1"),
+      /policy\n +rotateEveryDays 60 -> 30, announceForSeconds 86400 -> 20000\n$/,
+    );
+    const same = await ok("policy", "--rotate-every-days", "30");
+    assert.match(same, /^Nothing is to be changed\. The store has this policy\./);
+
+    const why = await refused("ERR_POLICY_INVALID", "policy", "--max-stale-seconds", "20000");
+    assert.match(why, /--announce-for-seconds is 20000, and must be at least 34700: .*--max-stale-seconds \(20000\)/);
+    // Together with what the store says of the others, and not with the defaults.
+    await ok("policy", "--max-stale-seconds", "60", "--cache-slack-seconds", "0");
+    await ok("policy", "--announce-for-seconds", "8000");
+  });
+});
+
+describe("a store", { timeout }, () => {
+  test("is copied into an empty one as it is, unless somebody runs on it", async (t) => {
+    const { folder, data, file, ok } = await setUp(t);
+    await ok("keys", "import", file);
+    await ok("rotate");
+    const [from, to] = [join(data, "keys.db"), join(folder, "new.db")];
+    const migrate = ["store", "migrate", "--from", `sqlite:${from}`, "--to", `sqlite:${to}`];
+    const store = await sqliteStore(from);
+    t.after(async () => store.close?.());
+    await store.presence?.put("a", lineText(processLine("a", { at: Date.now() })));
+    assert.match((await runCli(t, migrate)).stderr, /the replica a runs on the store to copy .*\[ERR_TRANSITION\]\n$/);
+    await store.presence?.drop("a");
+    assert.match((await runCli(t, migrate)).stdout, /^Copied 2 keys, and compared them\.\n$/);
+    assert.deepEqual(await readStore(to), await readStore(from));
+    assert.match((await runCli(t, migrate)).stderr, /in use already; nothing was written \[ERR_TRANSITION\]\n$/);
+  });
+
+  test("of PostgreSQL has its SQL printed", async (t) => {
+    const { stdout } = await runCli(t, ["store", "sql"]);
+    assert.match(stdout, /CREATE TABLE IF NOT EXISTS .*GRANT .* TO :user;/s);
   });
 });
 

@@ -4,7 +4,7 @@ import { dirname, join } from "node:path";
 import { type TestContext, describe, test } from "node:test";
 import { inspect } from "node:util";
 import * as jose from "jose";
-
+import { jweOf, liveRecords } from "../../src/rotation/rules/records.ts";
 import { sqliteStore } from "../../src/rotation/store/sqlite/sqlite.ts";
 import { getOnce, kidsIn } from "../support/load.ts";
 import {
@@ -331,24 +331,28 @@ test("no private byte gets out: not of a running service, not of commands, not o
   // Commands that are refused, and records that are.
   await failing(commandStore(path, { type: "announce", key: enc }));
   await failing(commandStore(path, { type: "remove", kid }));
-  const { store } = await custodyOf(await sqliteStore(path), [wrappingKey]);
-  const { revision, records } = await store.load();
+  const store = await sqliteStore(path);
+  const custody = await custodyOf(store, [wrappingKey]);
+  const { text = "", version } = await store.read();
+  const document = await custody.open(text);
+  const records = liveRecords(document.records);
   const damaged = records.map((record) => Object.assign({}, record, { state: "active" }));
-  await store.commit(revision, damaged, []);
+  await store.write(await custody.seal({ ...document, records: damaged }), version);
   await service.logged(({ code }) => code === "ERR_RECORDS_INVALID");
-  await store.commit(revision + 1, records, []);
-  await store.close();
+  await store.write(text, (await store.read()).version);
+  await store.close?.();
   await service.logged(({ msg }) => msg === "keys are managed again");
   // Wrapped keys that are damaged in every place.
   const wrapping = await createWrapping([wrappingKey], noIssuer);
-  for (const { kid, privateHalf } of records) {
-    if (privateHalf === undefined || !("jwe" in privateHalf)) continue;
-    const parts = privateHalf.jwe.split(".");
+  for (const record of records) {
+    const { kid } = record;
+    const jwe = jweOf(record) ?? "";
+    const parts = jwe.split(".");
     for (const index of parts.keys()) {
       await failing(wrapping.unwrap(kid, parts.with(index, "AAAA").join(".")));
     }
-    await failing(wrapping.unwrap(`not ${kid}`, privateHalf.jwe));
-    await failing((await createWrapping([newWrappingKey()], noIssuer)).unwrap(kid, privateHalf.jwe));
+    await failing(wrapping.unwrap(`not ${kid}`, jwe));
+    await failing((await createWrapping([newWrappingKey()], noIssuer)).unwrap(kid, jwe));
   }
   await failing(createWrapping([`${wrappingKey}x`], noIssuer));
   for (const [args, env] of [

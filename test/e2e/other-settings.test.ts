@@ -4,10 +4,9 @@ import { join } from "node:path";
 import { type TestContext, test } from "node:test";
 import { calculateJwkThumbprint, decodeJwt } from "jose";
 import { newWrappingKey, wrappingKeyOf } from "../support/managed.ts";
-import { sqliteStore } from "../../src/rotation/store/sqlite/sqlite.ts";
 import { runCli, startService, temporaryFolder } from "../support/service.ts";
 
-// A command that was not given the settings of the service: it goes by what the service has said in the store.
+// A command that was not given the settings of the service: it goes by what is in the store.
 
 async function dataOf(t: TestContext): Promise<string> {
   return join(await temporaryFolder(t), "data");
@@ -22,25 +21,33 @@ async function announcedInDays(t: TestContext, args: readonly string[]): Promise
   return [Math.round((Date.parse(at) - Date.parse(now)) / 86_400_000), stderr];
 }
 
-test("plan and --dry-run show the future of the service that runs, and say where a flag differs", async (t) => {
+test("plan and --dry-run go by the policy of the store, and serve warns of a flag that differs", async (t) => {
   const data = await dataOf(t);
-  const policy = ["--rotate-every-days", "30", "--max-token-lifetime-seconds", "7200", "--replica-name", "one"];
-  await startService(t, ["--data", data, ...policy]);
-  assert.deepEqual(await announcedInDays(t, ["--data", data]), [29, ""]);
-
-  const [days, stderr] = await announcedInDays(t, ["--data", data, "--rotate-every-days", "60"]);
-  assert.equal(days, 59, "a flag shows another policy");
-  assert.match(stderr, /rotateEveryDays is 60 here, and 30 at the replica "one".*leave --rotate-every-days out/);
-  assert.doesNotMatch(stderr, /maxTokenLifetimeSeconds/);
-
+  const policy = ["--rotate-every-days", "30", "--max-token-lifetime-seconds", "7200"];
+  const first = await startService(t, ["--data", data, ...policy]);
+  for (const flags of [[], ["--rotate-every-days", "60"]]) {
+    assert.deepEqual(await announcedInDays(t, ["--data", data, ...flags]), [29, ""]);
+  }
   const dry = await runCli(t, ["rotate", "--dry-run", "--json", "--data", data]);
   const { changes } = JSON.parse(dry.stdout) as { changes: { retireForSeconds: number }[] };
   assert.deepEqual(
     changes.map(({ retireForSeconds }) => retireForSeconds),
-    [7200 + 605],
+    [3600 + 7200 + 600],
   );
   const token = await runCli(t, ["token", "--data", data, "--aud", "api", "--lifetime", "7200"]);
   assert.equal(token.code, 0, token.stderr);
+
+  const second = await startService(t, ["--data", data, "--rotate-every-days", "60"]);
+  for (const { log, differs } of [
+    { log: first.log, differs: false },
+    { log: second.log, differs: true },
+  ]) {
+    const warned = log.some(({ msg }) => /--rotate-every-days.*jwksd policy/.test(msg));
+    assert.equal(warned, differs, JSON.stringify(log));
+  }
+  const changed = await runCli(t, ["policy", "--rotate-every-days", "60", "--data", data]);
+  assert.equal(changed.code, 0, changed.stderr);
+  assert.deepEqual(await announcedInDays(t, ["--data", data]), [59, ""]);
 });
 
 test("a token lives as long as the service allows, unless it is told", async (t) => {
@@ -52,20 +59,6 @@ test("a token lives as long as the service allows, unless it is told", async (t)
   assert.equal(exp - iat, 1800);
   const told = await runCli(t, ["token", "--data", data, "--aud", "api", "--claim", `exp=${iat + 600}`]);
   assert.equal(decodeJwt(told.stdout.trim()).exp, iat + 600, told.stderr);
-});
-
-test("the newest of two replicas tells, and the other one is named", async (t) => {
-  const data = await dataOf(t);
-  await startService(t, ["--data", data, "--rotate-every-days", "30", "--replica-name", "old"]);
-  const { log } = await startService(t, ["--data", data, "--rotate-every-days", "20", "--replica-name", "new"]);
-  const differences = log.filter(({ msg }) => msg.includes("at the replica")).map(({ msg }) => msg);
-  assert.deepEqual(differences, ['rotateEveryDays is 20 here, and 30 at the replica "old", which goes by its own']);
-  const [days, stderr] = await announcedInDays(t, ["--data", data]);
-  assert.equal(days, 19);
-  assert.match(
-    stderr,
-    /rotateEveryDays is 20 here, and 30 at the replica "old",.*goes by the 20 of the replica that joined last\n/,
-  );
 });
 
 test("rewrap refuses while a replica that runs lacks the wrapping key, and names both", async (t) => {
@@ -84,7 +77,7 @@ test("rewrap refuses while a replica that runs lacks the wrapping key, and names
     assert.match(
       stderr,
       new RegExp(
-        `nothing was changed: .* under the wrapping key ${id}, and these replicas .*: "one" \\(\\w{8}; its lease ends`,
+        `nothing was changed: .* under the wrapping key ${id}, and these replicas do not have it: "one" \\(last`,
       ),
     );
   }
@@ -96,12 +89,6 @@ test("rewrap refuses while a replica that runs lacks the wrapping key, and names
   await first.stop();
   await startService(t, ["--data", data, "--wrapping-key-file", file, "--replica-name", "one"]);
 
-  // As somebody joins who does not say which wrapping keys it has.
-  const store = await sqliteStore(join(data, "keys.db"));
-  t.after(() => store.close());
-  await store.join({ id: "earlier", name: "two" }, 60_000);
-  assert.match((await rewrap()).stderr, /these replicas do not say that they have it: "two" \(earlier;/);
-  await store.leave("earlier");
   const { code, stderr } = await rewrap();
   assert.equal(code, 0, stderr);
 });

@@ -3,10 +3,15 @@ import { readFile, writeFile } from "node:fs/promises";
 import { hostname } from "node:os";
 import { join } from "node:path";
 import { type TestContext, describe, test } from "node:test";
-import type { Lease } from "../../src/rotation/store/store.ts";
+import { systemClock } from "../../src/base/clock.ts";
+import { type ProcessLine, lineText } from "../../src/rotation/manager/presence.ts";
+import { createStoreAccess } from "../../src/rotation/manager/store-access.ts";
+import { rotationPolicy } from "../../src/rotation/rules/policy.ts";
+import { recordOf } from "../../src/rotation/rules/records.ts";
 import { sqliteStore } from "../../src/rotation/store/sqlite/sqlite.ts";
 import { getOnce, kidsIn } from "../support/load.ts";
 import { lockStore } from "../support/locked.ts";
+import { custodyOf, documentOf, wrappingKeyOf } from "../support/managed.ts";
 import {
   type Finished,
   type RunningService,
@@ -16,6 +21,7 @@ import {
   startService,
   temporaryFolder,
 } from "../support/service.ts";
+import { processLine } from "../support/store-view.ts";
 
 interface Replica {
   readonly data: string;
@@ -40,7 +46,7 @@ async function startReplica(t: TestContext, args: readonly string[] = [], data?:
   };
 }
 
-/** A store with one key and no service, and replicas that do what a test says. */
+/** A store with one key and no service, and processes that write what a test says. */
 async function withReplicas(t: TestContext) {
   const data = join(await temporaryFolder(t), "data");
   const file = `${data}.json`;
@@ -48,67 +54,53 @@ async function withReplicas(t: TestContext) {
   const run = (...args: string[]): Promise<Finished> => runCli(t, [...args, "--data", data]);
   assert.equal((await run("keys", "import", file)).code, 0);
   const store = await sqliteStore(join(data, "keys.db"));
-  t.after(() => store.close());
+  t.after(async () => store.close?.());
   return {
     store,
     run,
-    /** Joins as `name`, and has published what there is. */
-    join: async (name: string, signsWith: readonly string[] = []) => {
-      const id = crypto.randomUUID();
-      await store.join({ id, name }, 3_600_000);
-      const publish = async (): Promise<void> => {
-        const { revision } = await store.load();
-        await store.renew({ id, publishes: revision, signsWith }, 3_600_000);
-      };
-      await publish();
-      return { publish };
+    /** Writes the line of a process that has published what there is. */
+    tell: async (name: string, told: Partial<ProcessLine> = {}): Promise<void> => {
+      const { revision, commits } = await documentOf(store);
+      const line = processLine(name, { kid: "first", revision, commit: commits.at(-1), at: Date.now(), ...told });
+      await store.presence?.put(name, lineText(line));
     },
-    /** Resolves when the store is at another revision than it was. */
+    /** Names a copy that was never written. */
+    addCopy: async (name: string): Promise<void> => {
+      const custody = await custodyOf(store, [await wrappingKeyOf(data)]);
+      const { signal } = new AbortController();
+      const access = createStoreAccess(custody, { policy: rotationPolicy(), clock: systemClock, signal });
+      await access.change(async ({ now }) => ({ copies: [{ name, revision: 0, at: now }] }));
+    },
+    /** Resolves when the store has another version than it had. */
     changed: async (): Promise<void> => {
-      const { revision } = await store.load();
-      await eventually("a change", async () => (await store.load()).revision !== revision);
+      const { version } = await store.read();
+      await eventually("a change", async () => (await store.read(version)).version !== version);
     },
   };
 }
 
-interface ReplicaJson {
-  readonly id: string;
-  readonly name: string;
-  readonly behind: number;
-  readonly signsWith: readonly string[];
-  readonly lastSeenAt: string;
-  readonly until: string;
-}
-
 interface Listed {
-  readonly replicas: readonly ReplicaJson[];
-  readonly waits: readonly {
-    readonly kid: string;
-    readonly use: string;
-    readonly action: string;
-    readonly replicas: readonly string[];
+  readonly replicas: readonly {
+    readonly name: string;
+    readonly behind?: number;
+    readonly kid?: string;
+    readonly lastWordAt: string;
+    readonly staleAt: string;
   }[];
+  readonly copies: readonly { readonly name: string; readonly revision: number; readonly isBehind: boolean }[];
+  readonly waits: readonly { readonly action: string; readonly copies: readonly string[] }[];
 }
 
-async function leasesOf(path: string): Promise<readonly Lease[]> {
-  const store = await sqliteStore(path);
-  const { leases } = await store.load();
-  await store.close();
-  return leases;
-}
-
-const shortLease = ["--lease-seconds", "2"];
+const soonStale = ["--max-stale-seconds", "2"];
+const stale = /^this process does not sign now: it has had no word with its store/;
 
 describe("the name of a replica", { timeout: 60_000 }, () => {
   test("is that of the host, or the one that is given", async (t) => {
-    const { data, path } = await startReplica(t);
+    const { data } = await startReplica(t);
     await startReplica(t, ["--replica-name", "b in Zürich"], data);
-    const leases = await leasesOf(path);
-    assert.deepEqual(
-      leases.map(({ name }) => name),
-      [hostname(), "b in Zürich"],
-    );
-    assert.ok(leases.every(({ publishes, signsWith }) => publishes > 0 && signsWith.length === 0));
+    const { stdout } = await runCli(t, ["replicas", "--json", "--data", data]);
+    const { replicas } = JSON.parse(stdout) as Listed;
+    assert.deepEqual(new Set(replicas.map(({ name }) => name)), new Set([hostname(), "b in Zürich"]));
   });
 
   for (const name of ["", "x".repeat(256), "two\nlines"]) {
@@ -118,34 +110,30 @@ describe("the name of a replica", { timeout: 60_000 }, () => {
   }
 });
 
-describe("a replica whose lease has ended", { timeout: 60_000, concurrency: true }, () => {
+describe("a process that is stale", { timeout: 60_000, concurrency: true }, () => {
   test("is not ready, says why, logs it, and serves all the same; with the store it is ready again", async (t) => {
-    const { path, service, ready } = await startReplica(t, shortLease);
+    const { path, service, ready } = await startReplica(t, soonStale);
     assert.deepEqual(await ready(), { status: 200, text: "ok\n" });
     const served = kidsIn(await getOnce(service.port));
     const release = lockStore(path);
     try {
-      await service.logged(({ msg }) => msg.startsWith("this replica does not sign, because its lease has ended"));
+      await service.logged(({ msg }) => stale.test(msg));
       await eventually("it is not ready", async () => (await ready()).status === 503);
-      assert.match(
-        (await ready()).text,
-        /^not ready: this replica does not sign, because its lease has ended.*ERR_STORE_UNAVAILABLE\n$/,
-      );
+      assert.match((await ready()).text, /^not ready: this process does not sign now: it has had no word/);
       const reply = await getOnce(service.port);
       assert.deepEqual(kidsIn(reply), served);
       assert.equal(reply.headers["cache-control"], "public, max-age=300, must-revalidate");
     } finally {
       release();
     }
-    await service.logged(({ msg }) => msg === "keys are managed again");
     await eventually("it is ready again", async () => (await ready()).status === 200);
   });
 
   test("is ready with --ready-without-store", async (t) => {
-    const { path, service, ready } = await startReplica(t, [...shortLease, "--ready-without-store"]);
+    const { path, service, ready } = await startReplica(t, [...soonStale, "--ready-without-store"]);
     const release = lockStore(path);
     try {
-      await service.logged(({ msg }) => msg.startsWith("this replica does not sign, because its lease has ended"));
+      await service.logged(({ msg }) => stale.test(msg));
       assert.equal((await ready()).status, 200);
     } finally {
       release();
@@ -155,33 +143,33 @@ describe("a replica whose lease has ended", { timeout: 60_000, concurrency: true
 
 describe("a command that changes keys waits for the replicas", { timeout: 60_000, concurrency: true }, () => {
   test("until every one publishes the change", async (t) => {
-    const { run, join, changed } = await withReplicas(t);
-    const [a, b] = [await join("a"), await join("b")];
+    const { run, tell, changed } = await withReplicas(t);
+    await tell("a");
+    await tell("b");
     const rotated = run("rotate", "--wait", "30");
     await changed();
-    await a.publish();
-    await b.publish();
+    await tell("a");
+    await tell("b");
     const { code, stdout } = await rotated;
     assert.equal(code, 0);
-    assert.match(stdout, /\n\nReplicas:\n {2}- 2 of 2 publish the change\.\n$/);
+    assert.match(stdout, /\n\nReplicas:\n {2}- 2 of 2 follow\.\n$/);
   });
 
   test("and says who is missing, and what that means; the exit code is 3, and the change is done", async (t) => {
-    const { run, join, store } = await withReplicas(t);
-    await join("a b", ["first"]);
+    const { run, tell, store } = await withReplicas(t);
+    await tell("a b");
     const { code, stdout, stderr } = await run("rotate", "--now", "--yes", "--wait", "1");
     assert.deepEqual({ code, stderr }, { code: 3, stderr: "" });
-    const said = stdout.replaceAll(/\s+/g, " ");
     assert.match(
-      said,
-      /Replicas: - 0 of 1 publish the change\. - Replica "a b", last seen \d s ago, may serve the previous keys, and sign with "first", until \d{4}-[\d-]+ [\d:]+ UTC at most\. $/,
+      stdout.replaceAll(/\s+/g, " "),
+      /Replicas: - 0 of 1 follows\. - Replica "a b", last word \d s ago, may publish the previous keys, and sign with "first", until \d{4}-[\d-]+ [\d:]+ UTC at most\. $/,
     );
-    assert.equal((await store.load()).records.find(({ kid }) => kid === "first")?.state, "retiring");
+    assert.equal(recordOf((await documentOf(store)).records, "first").state, "retiring");
   });
 
   test("also when a key was revoked, and then says that tokens fail", async (t) => {
-    const { run, join } = await withReplicas(t);
-    await join("a", ["first"]);
+    const { run, tell } = await withReplicas(t);
+    await tell("a");
     const { code, stdout } = await run("keys", "revoke", "first", "--yes", "--wait", "1");
     assert.equal(code, 3);
     assert.match(
@@ -191,81 +179,83 @@ describe("a command that changes keys waits for the replicas", { timeout: 60_000
   });
 
   test("--json has those who are missing", async (t) => {
-    const { run, join } = await withReplicas(t);
-    await join("a");
+    const { run, tell } = await withReplicas(t);
+    await tell("a");
     const { code, stdout } = await run("rotate", "--json", "--wait", "1");
-    const { replicas } = JSON.parse(stdout) as { replicas: { count: number; late: ReplicaJson[] } };
+    const { replicas } = JSON.parse(stdout) as { replicas: { count: number; late: Listed["replicas"] } };
     assert.equal(code, 3);
     assert.deepEqual([replicas.count, replicas.late.map(({ name, behind }) => [name, behind])], [1, [["a", 1]]]);
   });
 
   test("--wait 0 waits for none, nor does what changes nothing; without replicas nothing is said", async (t) => {
-    const { run, join } = await withReplicas(t);
+    const { run, tell } = await withReplicas(t);
     const alone = await run("rotate");
     assert.deepEqual([alone.code, alone.stdout.includes("Replicas:")], [0, false]);
-    await join("a");
+    await tell("a");
     const [unwaited, dry] = [await run("rotate", "--now", "--yes", "--wait", "0"), await run("rotate", "--dry-run")];
     for (const { code, stdout } of [unwaited, dry]) assert.deepEqual([code, stdout.includes("Replicas:")], [0, false]);
     assert.match((await run("rotate", "--wait", "-1")).stderr, /Not a whole number of seconds/);
   });
+
+  test("on an older copy that was restored, it fails while processes refuse that copy", async (t) => {
+    const { run, tell, store } = await withReplicas(t);
+    const older = await store.read();
+    assert.equal((await run("rotate")).code, 0);
+    await tell("a");
+    assert.equal(await store.write(older.text ?? "", (await store.read()).version), true);
+    for (const wait of ["0", "30"]) {
+      const { code, stdout } = await run("rotate", "--now", "--yes", "--wait", wait);
+      assert.equal(code, 3);
+      assert.match(stdout.replaceAll(/\s+/g, " "), /"a".* publishes revision 2, which the store no longer has\./);
+    }
+    assert.match((await run("replicas")).stdout, /^a +revision 2, which the store no longer has /m);
+  });
 });
 
-describe("what a step waits for", { timeout: 60_000 }, () => {
-  test("jwksd replicas lists them; keys and plan name those who hold up a step", async (t) => {
-    const { run, join } = await withReplicas(t);
-    await join("a");
-    const late = await join("b in Zürich", ["first"]);
-    const list = async (): Promise<Listed> => JSON.parse((await run("replicas", "--json")).stdout) as Listed;
-    const before = await list();
-    assert.deepEqual(before.waits, []);
+describe("jwksd replicas", { timeout: 60_000 }, () => {
+  test("lists the processes and the copies of a store; keys and plan name a copy that holds up a step", async (t) => {
+    const { run, tell, addCopy } = await withReplicas(t);
+    await tell("a", { version: "1.2.3" });
+    await tell("b in Zürich", { kid: undefined, signs: false });
+    await tell("dead", { at: Date.now() - 3_600_000 });
+    const copy = "s3://bucket/cluster-1";
+    await addCopy(copy);
     assert.equal((await run("rotate", "--wait", "0")).code, 0);
-    const { replicas, waits } = await list();
-    const kid = waits[0]?.kid ?? "";
+
+    const list = async (): Promise<Listed> => JSON.parse((await run("replicas", "--json")).stdout) as Listed;
+    const { replicas, copies, waits } = await list();
     assert.deepEqual(
-      replicas.map(({ name, behind, signsWith }) => [name, behind, signsWith]),
+      replicas.map(({ name, kid }) => [name, kid]),
       [
-        ["a", 1, []],
-        ["b in Zürich", 1, ["first"]],
+        ["a", "first"],
+        ["b in Zürich", undefined],
       ],
     );
-    const ids = replicas.map(({ id }) => id);
-    assert.partialDeepStrictEqual(waits, [{ use: "sig", action: "activated", replicas: ids }]);
-    for (const { lastSeenAt, until } of replicas) assert.equal(Date.parse(until) - Date.parse(lastSeenAt), 3_600_000);
+    for (const { lastWordAt, staleAt } of replicas)
+      assert.equal(Date.parse(staleAt) - Date.parse(lastWordAt), 3_600_000);
+    assert.partialDeepStrictEqual(copies, [{ name: copy, revision: 0, isBehind: true }]);
+    assert.partialDeepStrictEqual(waits, [{ action: "activated", copies: [copy] }]);
     const { stdout: table } = await run("replicas");
     assert.match(
       table,
-      /^REPLICA +PUBLISHES +LAST SEEN +RELIED ON UNTIL\na +1 revision behind +.* ago +\d{4}-.* UTC, in .*\n {2}signs with nothing\n/,
+      /^REPLICA +PUBLISHES +LAST WORD +SIGNS +VERSION\na +\d revisions behind +.* ago +signs with first +1\.2\.3\n/,
     );
-    assert.ok(
-      table.includes(`\n  signs with first\n  sig ${kid} waits for this replica, then becomes active\n`),
-      table,
-    );
+    assert.match(table, /^b in Zürich .* publishes; it is not set up to sign$/m);
+    assert.match(table, /^COPY +HAS +READ BACK\n.* not written yet, lacks a step +.* ago$/m);
     for (const command of ["keys", "plan", "replicas"]) {
       const said = (await run(command)).stdout.replaceAll(/\s+/g, " ");
-      assert.ok(
-        said.includes(
-          `Signing key "${kid}" becomes active 1 d after every replica publishes it. This wait has not begun.`,
-        ),
-        said,
-      );
-      assert.match(
-        said,
-        /It waits for replica "a", last seen .*; replica "b in Zürich", last seen \d+ s ago, at most until \d{4}-.* UTC\./,
-      );
+      assert.ok(said.includes(`This wait has not begun. Copy "${copy}" lacks the step: write it`), said);
     }
-    await late.publish();
-    const after = await list();
-    assert.deepEqual(after.waits[0]?.replicas, ids.slice(0, 1));
+
+    assert.match((await run("replicas", "end", copy)).stderr, /--yes ends it \[ERR_CONFIRMATION\]\n$/);
+    assert.match((await run("replicas", "end", copy, "--yes")).stdout, /^Nothing waits for .* any more/);
+    assert.deepEqual((await list()).copies, []);
+    assert.match((await run("replicas", "end", "a", "--yes")).stderr, /no copy of this name.*\[ERR_TRANSITION\]/);
   });
 
-  test("without any, it says so", async (t) => {
+  test("says where there is none", async (t) => {
     const { run } = await withReplicas(t);
-    assert.equal((await run("rotate")).code, 0);
-    assert.match(
-      (await run("keys")).stdout.replaceAll(/\s+/g, " "),
-      /No replica runs, so this wait has not begun; jwksd serve is one\./,
-    );
-    assert.match((await run("replicas")).stdout, /^No replica runs\.\n/);
+    assert.match((await run("replicas")).stdout, /^No replica is listed\.\nNot listed: processes on demand/);
   });
 });
 

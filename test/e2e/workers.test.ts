@@ -12,8 +12,9 @@ import {
 } from "node:fs/promises";
 import { join } from "node:path";
 import { after, before, describe, test } from "node:test";
+import { readLines } from "../../src/rotation/manager/presence.ts";
 import { sqliteStore } from "../../src/rotation/store/sqlite/sqlite.ts";
-import { commandStore, keyFor, newWrappingKey, wrappingKeyOf } from "../support/managed.ts";
+import { commandStore, documentOf, keyFor, newWrappingKey, wrappingKeyOf } from "../support/managed.ts";
 import { Client, assertWhole, getOnce, kidsIn, requestsNotAccepted, startLoad } from "../support/load.ts";
 import {
   type LogLine,
@@ -189,11 +190,11 @@ describe("--workers 2", { timeout: 180_000, concurrency: 2, skip: process.platfo
     const path = join(data, "keys.db");
     const { change } = await commandStore(path, { type: "announce", key: await keyFor(await wrappingKeyOf(data)) });
     const store = await sqliteStore(path);
-    t.after(() => store.close());
-    const { revision } = await store.load();
+    t.after(async () => store.close?.());
+    const { revision } = await documentOf(store);
     await eventually("it says that it publishes the key", async () => {
-      const { leases } = await store.load();
-      return leases.every(({ publishes }) => publishes >= revision);
+      const lines = readLines((await store.presence?.all()) ?? new Map());
+      return lines.length === 1 && lines.every((line) => line.revision >= revision);
     });
     assert.equal(await isGone(hanging), true);
     const replies = await Promise.all(Array.from({ length: 20 }, () => getOnce(service.port)));

@@ -231,7 +231,7 @@ export const settingDefinitions = {
   ),
   maxStaleSeconds: duration(
     "maxStaleSeconds",
-    "how long to sign without the store",
+    "signing without the store",
     "How long a process signs and is ready after its last word with the store. Each wait of a rotation counts it.",
   ),
 
