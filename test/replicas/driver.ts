@@ -164,7 +164,7 @@ export class Simulation {
     this.storeMachine = shared;
     // The rest of the skew is for what clocks drift until they are corrected.
     const aside = this.#skewMs * 0.7;
-    this.processes = [..."abc"].map((name) => {
+    this.processes = ["a", "b", "c"].map((name) => {
       const machine = this.#isOneMachine ? shared : new Machine(random, random.between(-aside, aside));
       return new Process(name, machine);
     });

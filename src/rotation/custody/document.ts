@@ -49,12 +49,13 @@ export function nextDocument(before: StoreDocument, change: DocumentChange, comm
   const begun = (record: LiveRecord): LiveRecord =>
     stateOf.get(record.kid) === record.state ? record : { ...record, stateRevision: revision };
   const last = before.events.at(-1)?.number ?? 0;
+  const numbered = added.map((event, index): StoredEvent => Object.assign({ number: last + index + 1 }, event));
   return {
     ...before,
     ...replaced,
     revision,
     records: mapLive(records, begun),
-    events: newest([...before.events, ...added.map((event, index) => ({ ...event, number: last + index + 1 }))]),
+    events: newest([...before.events, ...numbered]),
     commits: [...before.commits, commit].slice(-maxCommits),
   };
 }
@@ -76,12 +77,13 @@ function newest(events: readonly StoredEvent[]): readonly StoredEvent[] {
  * @throws StoreError `ERR_STORE_FORMAT`, `ERR_RECORDS_INVALID`
  */
 export function parseDocument(text: string): StoreDocument {
-  const found = jsonOf(text) as Partial<StoreDocument> | undefined;
-  if (typeof found !== "object" || found === null || typeof found.format !== "number") throw damaged();
-  if (found.format !== 1) {
+  const found = jsonOf(text) as { readonly format?: unknown } | null | undefined;
+  const format = typeof found === "object" ? found?.format : undefined;
+  if (typeof format !== "number") throw damaged();
+  if (format !== 1) {
     throw new StoreError(
       "ERR_STORE_FORMAT",
-      `the store has format ${found.format}, and this jwksd knows format 1; update jwksd`,
+      `the store has format ${format}, and this jwksd knows format 1; update jwksd`,
     );
   }
   try {

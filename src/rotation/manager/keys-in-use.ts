@@ -140,6 +140,4 @@ function withoutPrivateHalf(record: KeyRecord): PublicRecord {
   return rest;
 }
 
-function withoutNumber({ number: _, ...event }: StoredEvent): KeyEvent {
-  return event;
-}
+const withoutNumber = ({ number: _number, ...event }: StoredEvent): KeyEvent => event;

@@ -2,7 +2,6 @@ import { notify } from "../../base/async.ts";
 import { systemClock } from "../../base/clock.ts";
 import { ConfigError, SignerError, StoreError } from "../../base/errors.ts";
 import type { Given } from "../../base/options.ts";
-import type { KeySubscriber } from "../../library/provider/managed-keys.ts";
 import { type Custody, createCustody } from "../custody/custody.ts";
 import { servedBy } from "../custody/issuer-check.ts";
 import { privateJwkOf } from "../custody/private-half.ts";

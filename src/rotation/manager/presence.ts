@@ -23,7 +23,7 @@ export interface ProcessLine {
   readonly at: number;
 }
 
-export const lineText = ({ id: _, ...line }: ProcessLine): string => JSON.stringify(line);
+export const lineText = ({ id: _id, ...line }: ProcessLine): string => JSON.stringify(line);
 
 /** The lines that are lines, oldest first. */
 export function readLines(texts: ReadonlyMap<string, string>): ProcessLine[] {

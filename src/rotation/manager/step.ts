@@ -1,5 +1,5 @@
 import { type JwksdError, asJwksdError } from "../../base/errors.ts";
-import { type Advance, type Change, advance } from "../rules/advance.ts";
+import type { Advance, Change } from "../rules/advance.ts";
 import { announce } from "../rules/commands.ts";
 import { type KeyRecord, nextAlg, uriOf } from "../rules/records.ts";
 import { announceNext, leaveNextTo, reasonForNext } from "../rules/successor.ts";

@@ -1,13 +1,7 @@
 import { ConfigError, StateError } from "../../base/errors.ts";
 import { type At, type Change, activate as activateKey, end, replace, restartWaits } from "./advance.ts";
 import { timeText } from "./format.ts";
-import {
-  type RotationPolicy,
-  type RotationPolicyOptions,
-  announceForMs,
-  policyNames,
-  rotationPolicy,
-} from "./policy.ts";
+import { type RotationPolicyOptions, announceForMs, policyNames, rotationPolicy } from "./policy.ts";
 import { earliestEndOfWait, endOfWait } from "./waits.ts";
 import {
   type KeyRecord,
