@@ -11,7 +11,7 @@ import type { DocumentSet } from "../../src/service/copies/documents.ts";
 import { createLog } from "../../src/service/config/log.ts";
 import { startPublishing } from "../../src/service/endpoint/publish.ts";
 import { serveFolder } from "../support/folder-server.ts";
-import { keySetText, runCli, temporaryFolder } from "../support/service.ts";
+import { eventually, keySetText, runCli, temporaryFolder } from "../support/service.ts";
 import { s3Stub } from "../support/stubs/s3.ts";
 
 type Flags = Readonly<Record<string, string>>;
@@ -42,7 +42,7 @@ async function inFolder(t: TestContext) {
   const flags = { issuer: server.url, data: join(data, "store") };
   const publisher = await following(t, folder, flags);
   const [jwks, discovery] = [join(folder, "jwks"), join(folder, ".well-known/openid-configuration")];
-  const rotate = () => runCli(t, ["rotate", "--wait", "0", "--issuer", flags.issuer, "--data", flags.data]);
+  const rotate = () => runCli(t, ["rotate", "--wait", "20", "--issuer", flags.issuer, "--data", flags.data]);
   return { folder, flags, publisher, jwks, discovery, rotate };
 }
 

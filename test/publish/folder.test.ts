@@ -139,9 +139,9 @@ describe("jwksd publish FOLDER, of managed keys", () => {
       const { stdout } = await cli("replicas", "--json", "--store", to, ...key);
       return (JSON.parse(stdout) as { copies: { name: string; revision: number }[] }).copies;
     };
-    const [{ name = "" } = {}] = before;
+    const name = before[0]?.name;
     assert.partialDeepStrictEqual(await copied(), [{ name }]);
-    const [{ revision = 0 } = {}] = await copied();
+    const revision = (await copied())[0]?.revision;
     server.instead = { status: 503 };
     assert.equal((await publish("--store", to, ...key, "--wait", "0")).code, 3);
     assert.partialDeepStrictEqual(await copied(), [{ name, revision }]);
