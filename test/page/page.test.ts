@@ -5,10 +5,10 @@ import { html, lines } from "../../src/service/admin/page/html.ts";
 import { page, pageParts, pagePolicy } from "../../src/service/admin/page/page.ts";
 import { script } from "../../src/service/admin/page/script.ts";
 import { style } from "../../src/service/admin/page/style.ts";
-import { rotationPolicy } from "../../src/rotation/rules/policy.ts";
 import type { Known } from "../../src/service/admin/known.ts";
 import { statusOf } from "../../src/service/admin/status.ts";
-import { day, hour, lease, record, start, waiting } from "../rotation/key-records.ts";
+import { day, hour, record, start, waiting } from "../rotation/key-records.ts";
+import { processLine, storeDocument } from "../support/store-view.ts";
 
 const nonce = "bm9uY2U=";
 const answer: ServedSet = {
@@ -34,36 +34,31 @@ function knownWith(hostile: string): Known {
     issuer: `https://op.example/${hostile}`,
     jwksUri: `https://op.example/${hostile}/jwks`,
     pid: 42,
+    commandFlags: "--data /srv/keys",
     notReady: hostile,
     isShortBySetting: false,
     isShort: false,
     published: [{ kid: `${hostile}3`, use: "enc", alg: "RSA-OAEP" }],
     manager: {
-      policy: rotationPolicy(),
-      records: [active, next],
+      id: "self",
+      document: storeDocument([active, next], {
+        copies: [{ name: hostile, revision: 4, at: start - 2 * hour }],
+        events: [{ number: 1, at: start - hour, type: "announced", kid: hostile, use: "sig", reason: hostile }],
+      }),
+      policyGiven: { rotateEveryDays: 30 },
+      processes: [
+        processLine("self", { name: hostile, version: hostile }),
+        processLine("old", { revision: 4, name: hostile, kid: hostile }),
+      ],
+      clockAheadMs: 0,
       health: {
         failure,
-        fence: failure,
+        stale: failure,
         heldBack: { [`${hostile}2`]: failure },
         unopened: { [hostile]: failure },
         undestroyed: { [hostile]: failure },
-        store: {
-          lastAttemptAt: start,
-          lastError: failure,
-          revision: 7,
-          revisionSince: start - hour,
-          loaded: {
-            leases: [
-              lease("self", { publishes: 7, name: hostile }),
-              lease("old", { publishes: 6, name: hostile, signsWith: [hostile] }),
-            ],
-            now: start,
-            at: start,
-          },
-        },
+        store: { lastAttemptAt: start, lastError: failure, revision: 5, revisionSince: start - hour },
       },
-      audit: [{ number: 1, at: start - hour, type: "announced", kid: hostile, use: "sig", reason: hostile }],
-      lease: { id: "self", publishes: 7, signsWith: [] },
     },
     refused: failure,
     events: [{ at: start, level: "error", message: hostile, details: { [hostile]: hostile } }],
@@ -145,17 +140,21 @@ describe("the page", () => {
     assert.ok(faults.indexOf("warning") > faults.lastIndexOf("error"));
     const count = (severity: string): number => faults.filter((one) => one === severity).length;
     assert.ok(plain.includes(`${count("error")} errors and ${count("warning")} warnings.`));
-    const text = plain.indexOf("This replica may not sign, and /readyz says 503");
+    const text = plain.indexOf("Stale, and not ready: ");
     assert.ok(text > 0 && text < plain.indexOf("At a glance"));
-    for (const command of ["jwksd keys", "jwksd replicas", "kill -HUP 42"]) {
+    for (const command of [
+      "jwksd keys --data /srv/keys",
+      "jwksd policy --rotate-every-days 30 --data /srv/keys",
+      "kill -HUP 42",
+    ]) {
       assert.match(plain, new RegExp(`<pre[^>]*>${command}</pre>`));
     }
   });
 
-  test("marks this replica while it may not sign, and no other", () => {
+  test("marks this process while it is stale, and no other", () => {
     const { replicas } = pageParts(statusOf(knownWith("name")), answer);
-    assert.equal(replicas.match(/class="badge fenced"/g)?.length, 1);
-    assert.match(replicas, /this one<\/span>[^]*?badge fenced/);
+    assert.equal(replicas.match(/class="badge stale"/g)?.length, 1);
+    assert.match(replicas, /this one<\/span>[^]*?badge stale/);
   });
 
   test("holds no private half, wrapped or not", () => {

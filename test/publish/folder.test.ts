@@ -3,10 +3,9 @@ import { readFile, readdir, stat, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { type TestContext, describe, test } from "node:test";
 import { folderTarget } from "../../src/service/copies/folder.ts";
-import { sqliteStore } from "../../src/rotation/store/sqlite/sqlite.ts";
-import { isPermanent } from "../../src/rotation/rules/permanent-lease.ts";
 import { serveFolder } from "../support/folder-server.ts";
 import { named } from "../support/keys.ts";
+import { readStore } from "../support/managed.ts";
 import { runCli, temporaryFolder } from "../support/service.ts";
 
 async function start(t: TestContext) {
@@ -16,28 +15,23 @@ async function start(t: TestContext) {
   const quiet = ["--log-level", "silent", "--wait", "3"];
   const publish = (...args: readonly string[]) => runCli(t, ["publish", folder, ...common, ...quiet, ...args]);
   const cli = (...args: readonly string[]) => runCli(t, [...args, ...common]);
-  const leases = async () => {
-    const store = await sqliteStore(join(data, "keys.db"));
-    return store
-      .load()
-      .then(({ leases }) => leases)
-      .finally(() => store.close());
-  };
+  const copies = async () => (await readStore(join(data, "keys.db"))).copies;
   const kids = async (): Promise<string[]> => {
     const { keys } = JSON.parse(await readFile(join(folder, "jwks"), "utf8")) as { keys: { kid: string }[] };
     return keys.map(({ kid }) => kid);
   };
-  return { folder, data, server, publish, cli, leases, kids };
+  return { folder, data, server, publish, cli, copies, kids };
 }
 
 describe("jwksd publish FOLDER, of managed keys", () => {
-  test("writes them, reads them back past caches, and leaves a lease that stands", async (t) => {
-    const { publish, server, leases, kids } = await start(t);
+  test("writes them, reads them back past caches, and names the copy in the store", async (t) => {
+    const { publish, server, copies, kids } = await start(t);
     const { code, stdout } = await publish("--json");
     assert.equal(code, 0);
     assert.partialDeepStrictEqual(JSON.parse(stdout), { mode: "long", kids: await kids() });
-    const [lease, ...others] = await leases();
-    assert.deepEqual([others.length, lease && isPermanent(lease), lease?.signsWith], [0, true, []]);
+    const [copy, ...others] = await copies();
+    assert.equal(others.length, 0);
+    assert.ok((copy?.revision ?? 0) > 0);
     assert.ok(
       server.requests.every((request) => /\?jwksd=[\w-]{36}$/.test(request)),
       String(server.requests),
@@ -59,40 +53,36 @@ describe("jwksd publish FOLDER, of managed keys", () => {
     assert.deepEqual(await states(), before);
   });
 
-  test("follows a rotation, and says until then who has not followed", async (t) => {
-    const { publish, cli, kids, leases, folder } = await start(t);
+  test("follows a rotation, which waits for it", async (t) => {
+    const { publish, cli, kids, copies, folder } = await start(t);
     await publish();
-    const rotated = await cli("rotate", "--wait", "1");
-    assert.equal(rotated.code, 3);
-    const said = rotated.stdout.replaceAll(/\s+/g, " ");
-    assert.match(said, /Copy "[^"]+", last seen .* may serve the previous keys, until jwksd publish has written it\./);
-    const held = await cli("replicas");
-    assert.match(held.stdout, /it is ended by hand/);
-    assert.match(held.stdout, /sig .* waits for this replica, then becomes active/);
+    await cli("rotate", "--wait", "0");
+    const held = (await cli("replicas")).stdout.replaceAll(/\s+/g, " ");
+    assert.match(held, /Signing key .* This wait has not begun\. Copy "[^"]+" lacks the step/);
     assert.equal((await kids()).length, 1);
     const { code, stdout } = await publish("--json");
     assert.equal(code, 0);
     assert.partialDeepStrictEqual(JSON.parse(stdout), { mode: "rotation", written: [".jwksd/rotation", "jwks"] });
     assert.equal((await kids()).length, 2);
     assert.equal((await readdir(join(folder, ".jwksd"))).includes("rotation"), true);
-    assert.doesNotMatch((await cli("replicas")).stdout, /waits for this replica/);
-    assert.equal((await leases()).length, 1);
+    assert.doesNotMatch((await cli("replicas")).stdout, /lacks the step/);
+    assert.equal((await copies()).length, 1);
   });
 
   for (const [what, instead, expected] of [
     ["answers with an error", { status: 503 }, /answers 503/],
     ["answers with something else", { status: 200, body: "{}" }, /does not answer with what was written/],
   ] as const) {
-    test(`is not acknowledged while the server ${what}`, async (t) => {
-      const { publish, server, cli, leases } = await start(t);
+    test(`is not known to have followed while the server ${what}`, async (t) => {
+      const { publish, server, cli, copies } = await start(t);
       await publish();
-      const [before] = await leases();
+      const [before] = await copies();
       await cli("rotate", "--wait", "0");
       server.instead = instead;
       const { code, stderr } = await publish("--wait", "0");
       assert.equal(code, 3);
       assert.match(stderr, expected);
-      assert.equal((await leases())[0]?.publishes, before?.publishes);
+      assert.equal((await copies())[0]?.revision, before?.revision);
     });
   }
 
@@ -102,37 +92,40 @@ describe("jwksd publish FOLDER, of managed keys", () => {
     "max-age=60, s-maxage=7201",
     "max-age=3600, stale-while-revalidate=3601",
   ]) {
-    test(`is not acknowledged with Cache-Control "${cacheControl}"`, async (t) => {
-      const { publish, server, leases } = await start(t);
+    test(`is not known to have followed with Cache-Control "${cacheControl}"`, async (t) => {
+      const { publish, server, copies } = await start(t);
       server.cacheControl = cacheControl;
       const { code, stderr } = await publish("--wait", "0");
       assert.equal(code, 3);
       assert.match(stderr, /has a Cache-Control by which caches may keep it/);
-      assert.deepEqual(await leases(), [], "it holds up nothing before it was ever read back");
+      assert.deepEqual(
+        (await copies()).map(({ revision }) => revision),
+        [0],
+      );
     });
   }
 
-  test("ends the lease of a copy that nobody reads, and no other one", async (t) => {
-    const { publish, cli, leases } = await start(t);
+  test("is forgotten on command when nobody reads it, and no other one is", async (t) => {
+    const { publish, cli, copies } = await start(t);
     await publish();
-    const [{ name } = { name: "" }] = await leases();
-    assert.match((await cli("replicas", "end", "no-such")).stderr, /no replica of this name/);
+    const [{ name } = { name: "" }] = await copies();
+    assert.match((await cli("replicas", "end", "no-such")).stderr, /no copy of this name/);
     const asked = await cli("replicas", "end", name);
-    assert.deepEqual([asked.code, (await leases()).length], [1, 1]);
-    assert.match(asked.stderr, /--yes ends its lease \[ERR_CONFIRMATION\]/);
+    assert.deepEqual([asked.code, (await copies()).length], [1, 1]);
+    assert.match(asked.stderr, /--yes ends it \[ERR_CONFIRMATION\]/);
     assert.equal((await cli("replicas", "end", name, "--yes")).code, 0);
-    assert.deepEqual(await leases(), []);
+    assert.deepEqual(await copies(), []);
   });
 
-  test("is known to a store into which the keys are copied, and is not ended by a publisher that fails there", async (t) => {
-    const { publish, cli, data, leases, server } = await start(t);
+  test("is known to a store into which the keys are copied, and is not forgotten by a publisher that fails there", async (t) => {
+    const { publish, cli, data, copies, server } = await start(t);
     await publish();
-    const before = await leases();
+    const before = await copies();
     const [from, to] = [`sqlite:${join(data, "keys.db")}`, `sqlite:${join(data, "next.db")}`];
     const key = ["--wrapping-key-file", join(data, "wrapping.key")];
     const { code, stderr } = await runCli(t, [
       "store",
-      "copy",
+      "migrate",
       "--from",
       from,
       "--to",
@@ -144,16 +137,17 @@ describe("jwksd publish FOLDER, of managed keys", () => {
     assert.equal(code, 0, stderr);
     const copied = async () => {
       const { stdout } = await cli("replicas", "--json", "--store", to, ...key);
-      return (JSON.parse(stdout) as { replicas: { id: string; publishes: number; until: null }[] }).replicas;
+      return (JSON.parse(stdout) as { copies: { name: string; revision: number }[] }).copies;
     };
-    const id = before[0]?.id;
-    assert.partialDeepStrictEqual(await copied(), [{ id, publishes: 0, until: null }]);
+    const name = before[0]?.name;
+    assert.partialDeepStrictEqual(await copied(), [{ name }]);
+    const revision = (await copied())[0]?.revision;
     server.instead = { status: 503 };
     assert.equal((await publish("--store", to, ...key, "--wait", "0")).code, 3);
-    assert.partialDeepStrictEqual(await copied(), [{ id, publishes: 0, until: null }]);
+    assert.partialDeepStrictEqual(await copied(), [{ name, revision }]);
     server.instead = undefined;
     assert.equal((await publish("--store", to, ...key)).code, 0);
-    assert.ok(((await copied())[0]?.publishes ?? 0) > 0);
+    assert.ok(((await copied())[0]?.revision ?? 0) > 0);
   });
 
   test("is not replaced by the keys of another store, and is by those of a store that has revoked its key", async (t) => {

@@ -48,11 +48,16 @@ test("a publisher that follows takes up a rotation; on SIGTERM it ends, and its 
   const { value: second } = await lines.next();
   assert.partialDeepStrictEqual(second, { mode: "rotation", written: [".jwksd/rotation", "jwks"] });
   assert.equal(second.kids.length, 2);
+  await eventually("the wait has begun", async () => {
+    const { stdout } = await runCli(t, ["replicas", "--json", ...common, ...store]);
+    const { replicas, waits } = JSON.parse(stdout) as { replicas: unknown[]; waits: unknown[] };
+    return replicas.length === 1 && waits.length === 0;
+  });
   child.kill("SIGTERM");
   assert.deepEqual(await exited, { code: 0, signal: null });
 
   const listed = JSON.parse((await runCli(t, ["replicas", "--json", ...common, ...store])).stdout) as object;
-  assert.partialDeepStrictEqual(listed, { replicas: [{ until: null, behind: 0 }], waits: [] });
+  assert.partialDeepStrictEqual(listed, { replicas: [], copies: [{ isBehind: false }] });
   const { stdout } = await runCli(t, ["publish", folder, ...common, ...store, "--json"]);
   assert.partialDeepStrictEqual(JSON.parse(stdout), { written: [], kids: second.kids });
 });

@@ -2,9 +2,16 @@ import assert from "node:assert/strict";
 import { readFile, readdir, stat, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { type TestContext, describe, test } from "node:test";
+import { rotationPolicy } from "../../src/rotation/rules/policy.ts";
 import type { Owner } from "../../src/rotation/custody/issuer-check.ts";
 import { readWrappingKeys } from "../../src/rotation/custody/wrapping.ts";
-import { type SavedSetRule, Unusable, saveSet, readSavedSet } from "../../src/service/endpoint/saved-set.ts";
+import {
+  type SavedSetRule,
+  Unusable,
+  maxSavedSetSeconds,
+  readSavedSet,
+  saveSet,
+} from "../../src/service/endpoint/saved-set.ts";
 import type { PublicKeys } from "../../src/service/endpoint/public-keys.ts";
 import { createSetSaver } from "../../src/service/endpoint/set-saver.ts";
 import { entry, settled, simulatedClock } from "../support/simulated.ts";
@@ -31,21 +38,21 @@ const rule: SavedSetRule = {
   wrappingKeys,
   now: at + 1_000,
   maxAgeSeconds: 60,
-  clockSkewSeconds: 10,
 };
+const policy = rotationPolicy({ clockSkewSeconds: 10 });
 
 async function saved(t: TestContext, { of = owner, by = wrappingKeys, set = keys } = {}): Promise<string> {
   const file = join(await temporaryFolder(t), "saved-set.json");
-  await saveSet(file, { keys: set, at }, of, by);
+  await saveSet(file, { keys: set, at, policy }, of, by);
   return file;
 }
 
 describe("a saved set", () => {
   test("is read as it was written, for its owner only, and nothing else is left", async (t) => {
     const file = await saved(t);
-    assert.deepEqual(await readSavedSet(file, rule), { keys, at });
+    assert.deepEqual(await readSavedSet(file, rule), { keys, at, policy });
     assert.equal((await stat(file)).mode & 0o777, 0o600);
-    await saveSet(file, { keys, at: at + 1 }, owner, wrappingKeys);
+    await saveSet(file, { keys, at: at + 1, policy }, owner, wrappingKeys);
     assert.deepEqual(await readdir(join(file, "..")), ["saved-set.json"]);
   });
 
@@ -97,6 +104,11 @@ describe("a saved set", () => {
       rule: { now: at + 60_001 },
       says: /up to date 1 min ago, and 60 s are allowed \(--max-saved-set-seconds\)/,
     },
+    {
+      name: "that is older than the policy of its store allows",
+      rule: { maxAgeSeconds: undefined, now: at + (86_400 - 3_600 - 300 - 10) * 1_000 + 1 },
+      says: /82490 s are allowed/,
+    },
     { name: "from the future", rule: { now: at - 10_001 }, says: /set the clock/ },
   ];
   for (const { name, says, edit, of, by, rule: more } of refusals) {
@@ -114,6 +126,14 @@ describe("a saved set", () => {
   test("at its oldest, and at the clock skew, is used", async (t) => {
     const file = await saved(t);
     for (const now of [at + 60_000, at - 10_000]) assert.equal((await readSavedSet(file, { ...rule, now }))?.at, at);
+  });
+
+  test("may be as old as no key can sign that it lacks, by the policy of its store, unless a setting says it", () => {
+    const setting = { maxSavedSetSeconds: undefined };
+    assert.deepEqual(
+      [maxSavedSetSeconds(setting, policy), maxSavedSetSeconds({ maxSavedSetSeconds: 7 }, policy)],
+      [82_490, 7],
+    );
   });
 
   test("of no issuer goes on with the first that is chosen, as its store does", async (t) => {

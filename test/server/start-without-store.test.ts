@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { StoreError } from "../../src/base/errors.ts";
+import { rotationPolicy } from "../../src/rotation/rules/policy.ts";
 import { createLogger } from "../../src/service/config/logger.ts";
 import type { PublicKeys } from "../../src/service/endpoint/public-keys.ts";
 import type { RunningManager } from "../../src/service/endpoint/run-manager.ts";
@@ -35,7 +36,7 @@ function begin(start: () => Promise<RunningManager>) {
   const clock = simulatedClock();
   const lines: string[] = [];
   const log = createLogger("info", (line) => lines.push((JSON.parse(line) as { msg: string }).msg));
-  const managed = startWithoutStore({ keys: none, at: clock.now() }, start, {
+  const managed = startWithoutStore({ keys: none, at: clock.now(), policy: rotationPolicy() }, start, {
     log,
     isReady: false,
     signs: true,
@@ -60,15 +61,15 @@ describe("until the store is back", () => {
     assert.equal(clock.timers, 0);
   });
 
-  test("then its keys are taken, its replica says whether it is ready, and it learns where they are served", async () => {
+  test("then its keys are taken, its manager says whether it is ready, and it learns where they are served", async () => {
     const told: string[] = [];
-    const { clock, lines, managed } = begin(async () => managedKeys(told, "its lease has ended"));
+    const { clock, lines, managed } = begin(async () => managedKeys(told, "its clock is wrong"));
     const taken: PublicKeys[] = [];
     await managed.follow(issuer, async (keys) => void taken.push(keys));
     assert.match(managed.notReady() ?? "", /^the store was not reached since the start; the set is of 2026-/);
     await clock.advance(1_000);
     assert.deepEqual(taken, [stored]);
-    assert.equal(managed.notReady(), "its lease has ended");
+    assert.equal(managed.notReady(), "its clock is wrong");
     assert.deepEqual(lines, ["the store is back, and its keys are published"]);
     await managed.stop();
     assert.deepEqual(told, [`served as ${issuer}`, "stopped"]);
@@ -81,20 +82,23 @@ describe("until the store is back", () => {
       checkMaySign: () => {},
       published: () => [],
       takenAt: () => 7,
+      maxTokenLifetimeSeconds: () => 900,
     };
     const { clock, managed } = begin(async () => ({ ...managedKeys([]), signing }));
     await managed.follow(issuer, async () => {});
     const given = managed.signing as Signing;
-    const fenced = { code: "ERR_SIGNER_STALE" };
-    assert.throws(given.checkMaySign, fenced);
-    await assert.rejects(given.sign({}, { lifetimeSeconds: 1 }), fenced);
-    await assert.rejects(given.signPayload("a payload"), fenced);
+    const stale = { code: "ERR_SIGNER_STALE" };
+    assert.throws(given.checkMaySign, stale);
+    await assert.rejects(given.sign({}, { lifetimeSeconds: 1 }), stale);
+    await assert.rejects(given.signPayload("a payload"), stale);
     assert.deepEqual(given.published(), []);
+    assert.equal(given.maxTokenLifetimeSeconds(), 3600);
     await clock.advance(1_000);
     given.checkMaySign();
     assert.equal(await given.sign({}, { lifetimeSeconds: 1 }), "a token");
     assert.equal((await given.signPayload("a payload")).signature, "a payload");
     assert.equal(given.takenAt(), 7);
+    assert.equal(given.maxTokenLifetimeSeconds(), 900);
     await managed.stop();
   });
 

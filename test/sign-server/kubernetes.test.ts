@@ -195,7 +195,7 @@ describe("the external signer of Kubernetes", { skip }, () => {
 });
 
 const refuse = (): never => {
-  throw new SignerError("ERR_SIGNER_STALE", "the lease is over");
+  throw new SignerError("ERR_SIGNER_STALE", "it is stale");
 };
 
 test("where it may not sign, or has no key yet, Kubernetes can ask again", { skip }, async (t) => {
@@ -206,10 +206,11 @@ test("where it may not sign, or has no key yet, Kubernetes can ask again", { ski
     checkMaySign: refuse,
     published: () => [],
     takenAt: () => 0,
+    maxTokenLifetimeSeconds: () => 3600,
   };
   const audit = createAudit(systemClock, () => {});
   const sign = { signing, policy: {}, audit };
-  const options = { issuer, maxLifetimeSeconds: 3600, formerKeys: [], clock: systemClock };
+  const options = { issuer, formerKeys: [], clock: systemClock };
   const { server, stop } = createKubernetesSigner(sign, options);
   server.listen(path);
   await once(server, "listening");
@@ -219,7 +220,7 @@ test("where it may not sign, or has no key yet, Kubernetes can ask again", { ski
   });
   const call = await callsTo(t, path);
   const refused = await call("Sign", { claims: encode(claimsFor({ exp: Math.floor(Date.now() / 1000) + 60 })) });
-  assert.deepEqual([refused.code, refused.details], ["UNAVAILABLE", "ERR_SIGNER_STALE: the lease is over"]);
+  assert.deepEqual([refused.code, refused.details], ["UNAVAILABLE", "ERR_SIGNER_STALE: it is stale"]);
   assert.equal((await call("FetchKeys")).code, "UNAVAILABLE");
   assert.deepEqual(await call("Metadata"), { maxTokenExpirationSeconds: "3600" });
 });

@@ -18,7 +18,6 @@ export async function serveTokens(
   { manager, provider }: Replica,
 ): Promise<{ path: string; kubernetes: string }> {
   const { clock } = world;
-  const { maxTokenLifetimeSeconds } = manager;
   const signing = await createSigning(issuer, manager, clock);
   const update = async ({ keyset }: Keysets): Promise<void> => {
     await provider.update({ keyset });
@@ -28,12 +27,7 @@ export async function serveTokens(
   const audit = createAudit(clock, () => {});
   const sign = { signing, policy: {}, audit };
   const server = createServer(signHandler(sign));
-  const signer = createKubernetesSigner(sign, {
-    issuer,
-    maxLifetimeSeconds: maxTokenLifetimeSeconds,
-    formerKeys: [],
-    clock,
-  });
+  const signer = createKubernetesSigner(sign, { issuer, formerKeys: [], clock });
   const folder = await temporaryFolder(t);
   const [path, kubernetes] = [join(folder, "s"), join(folder, "k")];
   server.listen(path);

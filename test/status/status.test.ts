@@ -1,13 +1,14 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
-import { rotationPolicy } from "../../src/rotation/rules/policy.ts";
+import type { StoreDocument } from "../../src/rotation/custody/document.ts";
 import type { ManagerHealth, StoreHealth } from "../../src/rotation/manager/health.ts";
+import type { KeyRecord } from "../../src/rotation/rules/records.ts";
 import type { Known, KnownManager } from "../../src/service/admin/known.ts";
 import { replicasPart } from "../../src/service/admin/page/tables.ts";
 import { statusOf } from "../../src/service/admin/status.ts";
-import { day, hour, lease, record, second, start, waiting } from "../rotation/key-records.ts";
+import { day, hour, record, second, start, waiting } from "../rotation/key-records.ts";
+import { processLine, storeDocument } from "../support/store-view.ts";
 
-const policy = rotationPolicy();
 const minute = 60 * second;
 const active = record("now", "active", { announcedAt: start - 12 * day, activatedAt: start - 10 * day });
 const next = record("next", "announced", { announcedAt: start - hour });
@@ -17,20 +18,35 @@ const health: Omit<ManagerHealth, "store"> = { heldBack: {}, unopened: {}, undes
 const store: StoreHealth = {
   lastAttemptAt: start,
   lastSuccessAt: start,
-  revision: 7,
+  revision: 5,
   revisionSince: start - hour,
-  loaded: { leases: [lease("self", { publishes: 7 })], now: start, at: start },
 };
-const own = { id: "self", publishes: 7, signsWith: [] };
 
-type Managed = Partial<Omit<KnownManager, "health">> & {
+type Managed = Partial<Omit<KnownManager, "health" | "document">> & {
+  readonly records?: readonly KeyRecord[];
+  readonly document?: Partial<StoreDocument>;
   readonly health?: Omit<ManagerHealth, "store">;
   readonly store?: StoreHealth;
 };
 
-function managed({ health: troubles = health, store: seen = store, ...more }: Managed = {}): Known {
-  const base = { policy, records: [active], audit: [], lease: own };
-  return known({ manager: { ...base, health: { ...troubles, store: seen }, ...more } });
+function managed({
+  records = [active],
+  document,
+  health: troubles = health,
+  store: seen = store,
+  ...more
+}: Managed = {}): Known {
+  return known({
+    manager: {
+      id: "self",
+      document: storeDocument(records, document),
+      policyGiven: {},
+      processes: [processLine("self")],
+      clockAheadMs: 0,
+      health: { ...troubles, store: seen },
+      ...more,
+    },
+  });
 }
 
 function known(more: Partial<Known> = {}): Known {
@@ -40,6 +56,7 @@ function known(more: Partial<Known> = {}): Known {
     issuer: "https://op.example",
     jwksUri: "https://op.example/jwks",
     pid: 42,
+    commandFlags: "",
     isShortBySetting: false,
     isShort: false,
     published: [],
@@ -49,7 +66,7 @@ function known(more: Partial<Known> = {}): Known {
 }
 
 const because = (known: Known) => statusOf(known).rotationMode.because;
-const leases = (...all: ReturnType<typeof lease>[]) => ({ ...store, loaded: { leases: all, now: start, at: start } });
+const copies = [{ name: "web", revision: 4, at: start - 2 * hour }];
 
 const table: Readonly<Record<string, readonly [Known, ...[string, string][]]>> = {
   "all is well": [managed()],
@@ -60,10 +77,22 @@ const table: Readonly<Record<string, readonly [Known, ...[string, string][]]>> =
     ["ERR_STORE_UNAVAILABLE", "jwksd keys"],
   ],
   "the store was out of reach": [managed({ store: { ...store, lastError: failure } })],
-  "the lease has ended": [
-    managed({ health: { ...health, failure, fence: { ...failure, at: start } } }),
+  "it is stale": [
+    managed({ health: { ...health, failure, stale: { ...failure, code: "ERR_SIGNER_STALE" } } }),
     ["ERR_STORE_UNAVAILABLE", "jwksd keys"],
-    ["REPLICA_FENCED", "jwksd replicas"],
+    ["ERR_SIGNER_STALE", "jwksd replicas"],
+  ],
+  "commands find the store of this service": [
+    { ...managed({ health: { ...health, failure } }), commandFlags: "--data /srv/keys" },
+    ["ERR_STORE_UNAVAILABLE", "jwksd keys --data /srv/keys"],
+  ],
+  "a step is due, and this process may only read": [
+    managed({ health: { ...health, failure: { ...failure, code: "ERR_STORE_READ_ONLY" } } }),
+    ["ERR_STORE_READ_ONLY", "jwksd replicas"],
+  ],
+  "the settings have another policy than the store": [
+    managed({ policyGiven: { announceForSeconds: 90_000, rotateEveryDays: 90 } }),
+    ["POLICY_DIFFERS", "jwksd policy --announce-for-seconds 90000"],
   ],
   "the store was not reached since the start": [
     known({ withoutStore: { savedAt: start, outage: failure }, notReady: "x" }),
@@ -92,13 +121,8 @@ const table: Readonly<Record<string, readonly [Known, ...[string, string][]]>> =
     managed({ health: { ...health, unopened: { now: { ...failure, code: "ERR_WRAPPED_KEY" } } } }),
     ["ERR_WRAPPED_KEY", "jwksd keys"],
   ],
-  "a clock is wrong": [
-    managed({ store: { ...store, loaded: { leases: [], now: start + 301 * second, at: start } } }),
-    ["CLOCK_DIFFERS", "timedatectl"],
-  ],
-  "a clock is as wrong as it may be": [
-    managed({ store: { ...store, loaded: { leases: [], now: start + 300 * second, at: start } } }),
-  ],
+  "a clock is wrong": [managed({ clockAheadMs: 301 * second }), ["CLOCK_DIFFERS", "timedatectl"]],
+  "a clock is as wrong as it may be": [managed({ clockAheadMs: 300 * second })],
   "a step is late": [
     managed({ records: [active, { ...next, publishedAt: start - day - 61 * second }] }),
     ["STEP_OVERDUE", "jwksd plan"],
@@ -112,29 +136,29 @@ const table: Readonly<Record<string, readonly [Known, ...[string, string][]]>> =
     managed({ records: [active, { ...active, kid: "enc", use: "enc", activatedAt: start - 90 * day }] }),
     ["NO_SUCCESSOR", "jwksd keys announce --use enc"],
   ],
-  "a step waits": [
+  "a step waits for a copy": [
     managed({
-      records: [active, waiting({ ...next, announcedAt: start - 61 * second })],
-      store: { ...leases(lease("old", { publishes: 6 })), revisionSince: start },
+      records: [active, waiting({ ...next, announcedAt: start - 61 * second, stateRevision: 5 })],
+      document: { copies },
     }),
     ["STEP_WAITS", "jwksd replicas"],
   ],
   "a step has just begun to wait": [
     managed({
-      records: [active, waiting({ ...next, announcedAt: start - 59 * second })],
-      store: { ...leases(lease("old", { publishes: 6 })), revisionSince: start },
+      records: [active, waiting({ ...next, announcedAt: start - 59 * second, stateRevision: 5 })],
+      document: { copies },
     }),
   ],
   "a replica is behind": [
-    managed({ store: leases(lease("old", { publishes: 6 })) }),
+    managed({ processes: [processLine("old", { revision: 4 })] }),
     ["REPLICA_BEHIND", "jwksd replicas"],
+  ],
+  "a replica is behind for a moment": [
+    managed({ processes: [processLine("old", { revision: 4 })], store: { ...store, revisionSince: start } }),
   ],
   "a replica is ahead: the store is an older copy": [
-    managed({ store: leases(lease("old", { publishes: 8 })) }),
+    managed({ processes: [processLine("old", { revision: 6 })] }),
     ["REPLICA_BEHIND", "jwksd replicas"],
-  ],
-  "a replica was behind until its lease ended": [
-    managed({ store: leases(lease("old", { publishes: 6, until: start })) }),
   ],
   "a removed key is still in its HSM": [
     managed({ health: { ...health, undestroyed: { "-gone": { ...failure, code: "ERR_SIGNER_UNAVAILABLE" } } } }),
@@ -150,7 +174,7 @@ const table: Readonly<Record<string, readonly [Known, ...[string, string][]]>> =
   ],
   "it is stopping": [{ ...managed(), phase: "stopping", notReady: "it is stopping" }],
   "errors come before warnings": [
-    managed({ health: { ...health, failure }, store: leases(lease("old", { publishes: 8 })) }),
+    managed({ health: { ...health, failure }, processes: [processLine("old", { revision: 4 })] }),
     ["ERR_STORE_UNAVAILABLE", "jwksd keys"],
     ["REPLICA_BEHIND", "jwksd replicas"],
   ],
@@ -174,8 +198,6 @@ describe("faults, worst first, with a command", () => {
   }
 });
 
-const marks = (known: Known) => statusOf(known).replicas.map(({ id, isFenced }) => [id, isFenced]);
-
 describe("the status", () => {
   test("says of each key where it stands and what is next", () => {
     const hsm = { ...active, kid: "hsm", use: "enc", privateHalf: { uri: "pkcs11:id=%01" } } as const;
@@ -192,60 +214,33 @@ describe("the status", () => {
     assert.deepEqual(keys[1]?.times, { announcedAt: start - hour, publishedAt: start - hour });
   });
 
-  test("says of each replica what it has told, and of this one what it knows", () => {
-    const others = leases(
-      lease("self", { publishes: 6, until: start + hour - minute }),
-      lease("old", { publishes: 5, until: start + minute }),
-      lease("ended", { until: start }),
-    );
-    const { replicas, revision } = statusOf(managed({ store: others }));
+  test("says of each process what its line says, and of this one whether it is stale", () => {
+    const processes = [processLine("self", { at: start - minute }), processLine("old", { revision: 4 })];
+    const stale = { ...health, stale: failure };
+    const { replicas, revision } = statusOf(managed({ processes, health: stale, store: { ...store, revision: 6 } }));
     assert.deepEqual(
-      replicas.map(({ id, isSelf, behind, lastSeenAt }) => [id, isSelf, behind, lastSeenAt]),
+      replicas.map(({ id, isSelf, isStale, behind, lastWordAt }) => [id, isSelf, isStale, behind, lastWordAt]),
       [
-        ["self", true, 0, start - minute],
-        ["old", false, 2, start - 59 * minute],
+        ["self", true, true, 0, start - minute],
+        ["old", false, false, 1, start],
       ],
     );
-    assert.deepEqual(revision, { published: 7, stored: 7 });
+    assert.deepEqual(revision, { published: 5, stored: 6 });
+    assert.equal(statusOf(managed()).replicas[0]?.isStale, false);
   });
 
-  test("says of a replica that has followed which keys drain there, and of one that lags none", () => {
-    const old = record("old", "retiring", { announcedAt: start - 20 * day, retiredAt: start });
-    const signsWith = [active.kid, "old"];
-    const store = leases(lease("self", { signsWith }), lease("lags", { publishes: 6, signsWith: ["old"] }));
-    const status = statusOf(managed({ records: [active, old], store }));
+  test("says of a step that waits since when, and for which copies", () => {
+    const records = [active, waiting({ ...next, announcedAt: start - minute, stateRevision: 5 })];
+    const status = statusOf(managed({ records, document: { copies } }));
     assert.deepEqual(
-      status.replicas.map(({ id, drains }) => [id, drains]),
-      [
-        ["self", ["old"]],
-        ["lags", []],
-      ],
+      status.waits.map(({ kid, action, since, copies }) => [kid, action, since, copies]),
+      [["next", "activated", start - minute, ["web"]]],
     );
-    const drain = 'old</code> <span class="quiet">replaced, for 30 s at most</span>';
-    assert.equal(replicasPart(status).text.replaceAll(/\s+/g, " ").split(drain).length, 2);
-  });
-
-  test("marks this replica while it may not sign", () => {
-    const fenced = managed({ health: { ...health, fence: failure }, store: leases(lease("self"), lease("other")) });
-    assert.deepEqual(marks(fenced), [
-      ["self", true],
-      ["other", false],
-    ]);
-    assert.deepEqual(marks(managed()), [["self", false]]);
-  });
-
-  test("says of a step that waits since when, and for whom", () => {
-    const records = [active, waiting({ ...next, announcedAt: start - minute })];
-    const { waits } = statusOf(managed({ records, store: leases(lease("old", { publishes: 6 })) }));
-    assert.deepEqual(
-      waits.map(({ kid, action, since, replicas }) => [kid, action, since, replicas]),
-      [["next", "activated", start - minute, ["old"]]],
-    );
+    assert.match(replicasPart(status).text, /web[^]*lacks a step[^]*2 h ago/);
   });
 
   test("is by the clock of the store", () => {
-    const ahead = { ...store, loaded: { leases: [], now: start + 100 * second, at: start } };
-    const status = statusOf(managed({ store: ahead }));
+    const status = statusOf(managed({ clockAheadMs: 100 * second }));
     assert.equal(status.now, start + 100 * second);
     assert.equal(status.store?.aheadMs, 100 * second);
   });
@@ -271,11 +266,13 @@ describe("the status", () => {
     );
   });
 
-  test("passes over what is no event in the audit log, which nothing authenticates", () => {
+  test("has the newest events of the store first", () => {
     const event = { number: 1, at: start, type: "announced", kid: "now", use: "sig", reason: "because" } as const;
-    const hostile = [{ at: 1e20 }, { at: Number.NaN }, { at: "now" }, { kid: {} }, { reason: null }, { type: 7 }];
-    const audit = [...hostile.map((odd) => Object.assign({}, event, odd as object)), event] as (typeof event)[];
-    assert.deepEqual(statusOf(managed({ audit })).past, [event]);
+    const events = [event, { number: 2, at: start, type: "policy", reason: "another" } as const];
+    assert.deepEqual(
+      statusOf(managed({ document: { events } })).past.map(({ number }) => number),
+      [2, 1],
+    );
   });
 
   test("is plain JSON without private halves", () => {
@@ -286,17 +283,13 @@ describe("the status", () => {
   });
 });
 
-test("a replica that signs with no key says why, as far as it is known", () => {
-  const rows: readonly [said: Parameters<typeof lease>[1], signing: string, shown: RegExp][] = [
-    [{ settings: { signs: true }, publishes: 7, signsWith: ["now"] }, "signs", /<code>now<\/code>/],
-    [{ settings: { signs: true }, publishes: 7 }, "fenced", /fenced: it may not sign now/],
-    [{ settings: { signs: true }, publishes: 0 }, "joins", /has just joined/],
-    [{ settings: { signs: false }, publishes: 7 }, "publishes only", />publishes; it is not set up to sign</],
-    [{ settings: {}, publishes: 7 }, "unknown", /signs with nothing/],
+test("a process that signs with no key says why", () => {
+  const rows: readonly [said: Parameters<typeof processLine>[1], shown: RegExp][] = [
+    [{ kid: "now" }, /<code>now<\/code>/],
+    [{ kid: undefined }, />does not sign now; its log and \/readyz say why</],
+    [{ kid: undefined, signs: false }, />publishes; it is not set up to sign</],
   ];
-  for (const [said, signing, shown] of rows) {
-    const status = statusOf(managed({ store: leases(lease("other", { signsWith: [], ...said })) }));
-    assert.equal(status.replicas[0]?.signing, signing);
-    assert.match(replicasPart(status).text, shown);
+  for (const [said, shown] of rows) {
+    assert.match(replicasPart(statusOf(managed({ processes: [processLine("other", said)] }))).text, shown);
   }
 });

@@ -4,16 +4,15 @@ import { managerMetrics } from "../../src/rotation/manager/metrics.ts";
 import { type Metric, sumMetrics } from "../../src/base/metrics.ts";
 import { createProvider } from "../../src/library/provider/provider.ts";
 import { createKeySetMetrics } from "../../src/library/relying-party/metrics.ts";
-import { rotationPolicy } from "../../src/rotation/rules/policy.ts";
 import { serviceMetrics } from "../../src/service/admin/service-metrics.ts";
 import { localSigner } from "../../src/keys/signer/local.ts";
 import type { Known } from "../../src/service/admin/known.ts";
 import { statusOf } from "../../src/service/admin/status.ts";
-import { day, hour, lease, record, start, waiting } from "../rotation/key-records.ts";
+import { day, hour, record, start, waiting } from "../rotation/key-records.ts";
 import { ecKey } from "./keys.ts";
 import { simulatedClock } from "./simulated.ts";
+import { processLine, storeDocument } from "./store-view.ts";
 
-const policy = rotationPolicy();
 const outage = new StoreError("ERR_STORE_UNAVAILABLE", "no route to host");
 
 /** Every metric that jwksd has, each with a value at least. */
@@ -28,15 +27,16 @@ const records = [
   record("old", "retiring", { announcedAt: start - 200 * day, activatedAt: start - 199 * day, retiredAt: start }),
   record("now", "active", { announcedAt: start - 100 * day, activatedAt: start - 99 * day }),
   record("code", "active", { use: "enc", announcedAt: start - 100 * day, activatedAt: start - 99 * day }),
-  waiting(record("next", "announced", { announcedAt: start - hour })),
+  waiting(record("next", "announced", { announcedAt: start - hour, stateRevision: 5 })),
 ];
+const document = storeDocument(records, { copies: [{ name: "web", revision: 4, at: start - 2 * hour }] });
 
 function managerPart(): readonly Metric[] {
-  const health = createHealth(simulatedClock(), () => {});
-  health.onCall("renew", { answer: 1 });
-  health.note({ type: "failed", error: outage, retryInMs: 1 });
+  const health = createHealth(simulatedClock());
+  health.onCall("read", {});
+  health.note({ type: "failed", error: outage, retryInMs: 1, staleAt: start + hour });
   health.note({ type: "held-back", kid: "next", error: new SignerError("ERR_SIGNER_UNAVAILABLE", "off") });
-  return managerMetrics({ records, policy, published: 1, isReady: true, health });
+  return managerMetrics({ document, isReady: true, staleInMs: hour, health });
 }
 
 function serviceParts(): readonly (readonly Metric[])[] {
@@ -46,21 +46,18 @@ function serviceParts(): readonly (readonly Metric[])[] {
     issuer: "https://op.example",
     jwksUri: "https://op.example/jwks",
     pid: 42,
+    commandFlags: "",
     isShortBySetting: false,
     isShort: false,
     published: [{ kid: "file", use: "enc", alg: "RSA-OAEP-256" }],
     events: [],
   };
   const failure = { at: start, code: outage.code, message: outage.message };
-  const store = {
-    lastAttemptAt: start,
-    lastSuccessAt: start,
-    revision: 7,
-    loaded: { leases: [lease("self", { publishes: 6 })], now: start, at: start },
-  };
+  const store = { lastAttemptAt: start, lastSuccessAt: start, revision: 5 };
   const health = { failure, heldBack: {}, unopened: {}, undestroyed: {}, store };
-  const own = { id: "self", publishes: 6, signsWith: [] };
-  const managed = { ...known, manager: { policy, records, health, audit: [], lease: own } };
+  const processes = [processLine("self")];
+  const manager = { id: "self", document, policyGiven: {}, processes, clockAheadMs: 0, health };
+  const managed = { ...known, manager };
   const kept = { ...known, withoutStore: { savedAt: start, outage: failure } };
   return [managed, kept].map((known) =>
     serviceMetrics({ status: statusOf(known), now: start, version: "1", workers: 1, isRefused: false }),
