@@ -161,7 +161,7 @@ export async function manageKeys(custody: Custody, options: ManageOptions): Prom
       return inUse.records;
     },
     get isReady() {
-      return freshness.error === undefined && inUse.unopened === undefined;
+      return freshness.error === undefined;
     },
     get isPublished() {
       return !subscribers.isBehind && (copy === undefined || !isAwaited(documentInUse(), copy.name));
