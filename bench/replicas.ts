@@ -4,19 +4,17 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
 import { fileURLToPath } from "node:url";
-import { systemClock } from "../src/base/clock.ts";
-import { compareAndSet } from "../src/rotation/manager/compare-and-set.ts";
 import { createKeyManager } from "../src/rotation/manager/manager.ts";
+import type { ServiceManager } from "../src/rotation/manager/manager.ts";
+import type { StoreAccess } from "../src/rotation/manager/store-access.ts";
 import { type Command, applyCommand } from "../src/rotation/rules/commands.ts";
-import { rotationPolicy } from "../src/rotation/rules/policy.ts";
-import { postgresStores } from "../src/rotation/store/postgres/postgres.ts";
-import type { KeyStore } from "../src/rotation/store/store.ts";
-import { keyFor, newWrappingKey, noIssuer, custodyOf } from "../test/support/managed.ts";
+import { postgresStore } from "../src/rotation/store/postgres/postgres.ts";
+import { createServiceManager, keyFor, newWrappingKey, noIssuer } from "../test/support/managed.ts";
 import { type PostgresServer, startPgBouncer, startPostgres } from "../test/support/postgres.ts";
 import type { Plan } from "./comparisons.ts";
 import { type Server, median, start } from "./measure.ts";
 import { type Goal, type Section, table } from "./report.ts";
-import { fill, custodyStore, timed, touch } from "./rotation.ts";
+import { accessTo, fill, timed, touch } from "./rotation.ts";
 
 const main = fileURLToPath(new URL("../src/cli/main.ts", import.meta.url));
 const manyIssuers = fileURLToPath(new URL("many-issuers.ts", import.meta.url));
@@ -42,9 +40,8 @@ export async function replicas({ rounds }: Plan): Promise<Section> {
     await writeFile(join(folder, "wrapping.key"), `${wrappingKey}\n`, { mode: 0o600 });
     const parts = [
       await toTheWire(server, folder, wrappingKey, rounds * 4),
-      await idle(server, folder, rounds * 10),
-      await issuers(server, wrappingKey, rounds === 1 ? 200 : 10_000),
-      await leases(server, wrappingKey, rounds * 10),
+      await together(server, wrappingKey, rounds * 10),
+      await issuers(server, wrappingKey, rounds === 1 ? 200 : 1_000),
       await tombstones(server, wrappingKey, rounds * 10),
     ];
     return {
@@ -109,8 +106,8 @@ async function etag({ url }: Server): Promise<string | null> {
 }
 
 async function follow(url: string, servers: readonly Server[], wrappingKey: string, rounds: number): Promise<number[]> {
-  const stores = await postgresStores(url);
-  const { store } = await custodyOf(stores.store(issuer), [wrappingKey], { issuer, isChosen: true });
+  const store = await postgresStore(url, { issuer });
+  const access = await accessTo(store, wrappingKey);
   const times: number[] = [];
   try {
     for (let round = 0; round < rounds; round += 1) {
@@ -119,7 +116,7 @@ async function follow(url: string, servers: readonly Server[], wrappingKey: stri
         // At any time of their polls.
         await new Promise((resolve) => setTimeout(resolve, Math.random() * 1_000));
         const before = await Promise.all(servers.map(etag));
-        const doneMs = await commit(store, command);
+        const doneMs = await commit(access, command);
         await Promise.all(
           servers.map(async (server, index) => {
             while ((await etag(server)) === before[index]) {
@@ -132,33 +129,75 @@ async function follow(url: string, servers: readonly Server[], wrappingKey: stri
       }
     }
   } finally {
-    await stores.close();
+    await store.close?.();
   }
   return times;
 }
 
 /** Gives when it was done. */
-async function commit(store: KeyStore, command: Command): Promise<number> {
-  await compareAndSet(store, ({ records, now }) => applyCommand(records, command, rotationPolicy(), now), {
-    clock: systemClock,
-  });
+async function commit(access: StoreAccess, command: Command): Promise<number> {
+  await access.change(async ({ document: { records, policy }, now }) =>
+    applyCommand(records, command, { policy, now }),
+  );
   return performance.now();
 }
 
-// ---- what they ask when nothing happens
+// ---- many processes of one issuer
 
-async function idle(server: PostgresServer, folder: string, seconds: number): Promise<Part> {
-  const url = database(server, "idle");
-  const replica = await serve(url, folder, "idle");
-  server.sql("SELECT pg_stat_statements_reset()", "idle");
-  await new Promise((resolve) => setTimeout(resolve, seconds * 1000));
-  const calls = callsOf(server, "idle");
-  await replica.stop();
-  const perMinute = (calls * 60) / seconds;
-  const measured = `${perMinute.toFixed(1)}, counted over ${seconds} s`;
+/** Managers in this process stand in for processes: each has a pool of its own. */
+async function together(server: PostgresServer, wrappingKey: string, seconds: number): Promise<Part> {
+  const rows: string[][] = [];
+  let perMinute = Number.NaN;
+  for (const count of [10, 100]) {
+    const name = `together_${count}`;
+    const url = database(server, name);
+    const reset = (): void => void server.sql("SELECT pg_stat_statements_reset()", name);
+    const managers: ServiceManager[] = [];
+    const startMs: number[] = [];
+    await timed(startMs, async () => {
+      const options = { issuer, wrappingKeys: [wrappingKey], requireStore: false };
+      const started = Array.from({ length: count }, async (_, index) => {
+        const store = await postgresStore(url, { issuer });
+        return createServiceManager({ ...options, store, replicaName: `${index}` });
+      });
+      managers.push(...(await Promise.all(started)));
+    });
+    reset();
+    await new Promise((resolve) => setTimeout(resolve, seconds * 1000));
+    perMinute = (callsOf(server, name) * 60) / seconds / count;
+    reset();
+    const stepMs: number[] = [];
+    await timed(stepMs, async () => {
+      await managers[0]?.rotate({ now: true });
+      while (managers.some(({ document }) => document.revision !== managers[0]?.document.revision))
+        await new Promise((resolve) => setTimeout(resolve, 5));
+    });
+    const writes = Number(
+      server.sql(
+        `SELECT coalesce(sum(calls), 0) ${statements(name)} AND query LIKE '%UPDATE jwksd.documents%'`,
+        name,
+      )[0],
+    );
+    await Promise.all(managers.map((manager) => manager.close()));
+    const [started = 0, step = 0] = [startMs[0], stepMs[0]];
+    rows.push([`${count}`, perMinute.toFixed(0), started.toFixed(0), step.toFixed(0), `${writes}`]);
+  }
+  const head = [
+    "processes",
+    "queries/min of each, idle",
+    "start of all, ms",
+    "a forced rotation to all, ms",
+    "its writes",
+  ];
   return {
-    text: `An idle replica asks the database ${perMinute.toFixed(0)} times a minute: one poll a second, and a renewal of its lease every ten minutes.`,
-    goals: [{ name: "queries of an idle replica in a minute: at most 70", reached: perMinute <= 70, measured }],
+    text: `Processes of one issuer that share a database; each has a pool of its own:\n\n${table(head, rows)}`,
+    goals: [
+      {
+        name: "queries of an idle process in a minute: at most 70",
+        reached: perMinute <= 70,
+        measured: perMinute.toFixed(1),
+      },
+    ],
   };
 }
 
@@ -190,7 +229,7 @@ async function issuers(server: PostgresServer, wrappingKey: string, most: number
     last = await startMany(url, wrappingKey, count, seconds, () => {
       server.sql("SELECT pg_stat_statements_reset()", name);
     });
-    pollMs = Number(server.sql(`SELECT mean_exec_time ${statements(name)} AND query LIKE '%fingerprint%'`, name)[0]);
+    pollMs = Number(server.sql(`SELECT mean_exec_time ${statements(name)} AND query LIKE '%AS version%'`, name)[0]);
     perMinute = (callsOf(server, name) * 60) / seconds;
     const { startMs, heap, rss, idleCpu } = last;
     const times = [first.startMs, startMs, pollMs].map((ms) => ms.toFixed(2));
@@ -231,65 +270,34 @@ async function startMany(
   throw new Error("the process of many issuers ended early");
 }
 
-async function leases(server: PostgresServer, wrappingKey: string, rounds: number): Promise<Part> {
-  const url = database(server, "leases");
-  const stores = await postgresStores(url);
-  const store = await custodyStore(stores.store(issuer), wrappingKey);
-  await fill(store, wrappingKey, 0);
-  const rows: string[][] = [];
-  const medians: number[] = [];
-  for (const count of [1, 1_000]) {
-    server.sql(
-      `INSERT INTO jwksd.leases (issuer_id, id, name, publishes, signs_with, for_ms, until)
-       SELECT 1, n::text, n::text, 1, '[]', 1, 4102444800000 FROM generate_series(1, ${count}) AS n ON CONFLICT DO NOTHING`,
-      "leases",
-    );
-    const times = { load: [] as number[], renew: [] as number[], commit: [] as number[] };
-    for (let round = 0; round < rounds; round += 1) {
-      const { revision, records, leases } = await timed(times.load, () => store.load());
-      await timed(times.renew, () => store.renew({ id: "1", publishes: 1, signsWith: [] }, 1e9));
-      await timed(times.commit, () => store.commit(revision, records, [], { leases }));
-    }
-    medians.push(median(times.commit));
-    rows.push([count.toLocaleString("en"), ...Object.values(times).map((each) => median(each).toFixed(1))]);
-  }
-  await stores.close();
-  const commitMs = medians.at(-1) ?? Number.NaN;
-  return {
-    text: `One issuer with the leases of the first column; milliseconds, medians. The commit relies on all of them:\n\n${table(["leases", "load", "renew", "commit"], rows)}`,
-    goals: [
-      {
-        name: "a commit that relies on 1,000 leases: within 50 ms",
-        reached: commitMs <= 50,
-        measured: `${commitMs.toFixed(1)} ms`,
-      },
-    ],
-  };
-}
-
 async function tombstones(server: PostgresServer, wrappingKey: string, rounds: number): Promise<Part> {
-  const stores = await postgresStores(database(server, "tombstones"));
+  const url = database(server, "tombstones");
   const rows: string[][] = [];
   const steps: number[] = [];
   for (const count of [10, 1_000]) {
-    const store = await custodyStore(stores.store(`https://${count}.example`), wrappingKey);
-    await fill(store, wrappingKey, count);
-    const times = { start: [] as number[], step: [] as number[] };
+    const named = { issuer: `https://${count}.example` };
+    const store = await postgresStore(url, named);
+    const access = await accessTo(store, wrappingKey);
+    await fill(access, wrappingKey, count);
+    const times = { start: [] as number[], step: [] as number[], poll: [] as number[] };
     for (let round = 0; round < Math.ceil(rounds / 5); round += 1) {
-      const cold = stores.store(`https://${count}.example`);
+      const cold = await postgresStore(url, named);
       const options = { issuer: noIssuer, store: cold, wrappingKeys: [wrappingKey] };
       const manager = await timed(times.start, () => createKeyManager(options));
       await manager.close();
+      await cold.close?.();
     }
-    await touch(store);
-    for (let round = 0; round < rounds; round += 1) await timed(times.step, () => touch(store));
+    await touch(access);
+    for (let round = 0; round < rounds; round += 1) await timed(times.step, () => touch(access));
+    await access.read();
+    for (let round = 0; round < rounds; round += 1) await timed(times.poll, () => access.read());
+    await store.close?.();
     steps.push(median(times.step));
     rows.push([count.toLocaleString("en"), ...Object.values(times).map((each) => median(each).toFixed(1))]);
   }
-  await stores.close();
   const step = steps.at(-1) ?? Number.NaN;
   return {
-    text: `One active key, and a tombstone for each removed key (first column); milliseconds, medians. A step loads what has changed, and commits it:\n\n${table(["tombstones", "start a manager", "step"], rows)}`,
+    text: `One active key, and a tombstone for each removed key (first column); milliseconds, medians. A step reads the store and commits:\n\n${table(["tombstones", "start a manager", "step", "read of what is known"], rows)}`,
     goals: [
       {
         name: "a step in PostgreSQL with 1,000 tombstones: within 50 ms",

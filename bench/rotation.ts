@@ -3,9 +3,13 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { createKeyManager } from "../src/rotation/manager/manager.ts";
-import type { KeyRecord, KeyStore } from "../src/rotation/store/store.ts";
+import { systemClock } from "../src/base/clock.ts";
+import { type StoreAccess, createStoreAccess } from "../src/rotation/manager/store-access.ts";
+import { rotationPolicy } from "../src/rotation/rules/policy.ts";
+import { type KeyRecord, activeKey } from "../src/rotation/rules/records.ts";
+import type { Register } from "../src/rotation/store/register.ts";
 import { sqliteStore } from "../src/rotation/store/sqlite/sqlite.ts";
-import { commandStore, keyFor, newWrappingKey, noIssuer, custodyOf } from "../test/support/managed.ts";
+import { commandStore, custodyOf, keyFor, newWrappingKey, noIssuer } from "../test/support/managed.ts";
 import type { Plan } from "./comparisons.ts";
 import { median, start } from "./measure.ts";
 import { type Section, table } from "./report.ts";
@@ -35,7 +39,7 @@ export async function rotation({ rounds }: Plan): Promise<Section> {
     title: "Rotation",
     text: [
       "A SQLite store with one active key, and a tombstone for each removed key (first column); milliseconds, medians:",
-      table(["tombstones", "open and load", "start a manager", "step", "load of one", "commit to the wire"], rows),
+      table(["tombstones", "open and read", "start a manager", "step", "read of one", "commit to the wire"], rows),
     ].join("\n\n"),
     goals: [
       {
@@ -59,31 +63,31 @@ async function measure(count: number, rounds: number): Promise<Measured> {
     const path = join(folder, "keys.db");
     await writeFile(join(folder, "wrapping.key"), `${wrappingKey}\n`, { mode: 0o600 });
     const filled = await sqliteStore(path);
-    await fill(await custodyStore(filled, wrappingKey), wrappingKey, count);
-    await filled.close();
+    await fill(await accessTo(filled, wrappingKey), wrappingKey, count);
+    await filled.close?.();
     const times = { open: [] as number[], manager: [] as number[], step: [] as number[], follow: [] as number[] };
     for (let round = 0; round < rounds; round += 1) {
       const store = await timed(times.open, async () => {
         const store = await sqliteStore(path);
-        await store.load();
+        await (await accessTo(store, wrappingKey)).read();
         return store;
       });
       const options = { issuer: noIssuer, store, wrappingKeys: [wrappingKey] };
       const manager = await timed(times.manager, () => createKeyManager(options));
       await manager.close();
-      await store.close();
+      await store.close?.();
     }
     const running = [await sqliteStore(path), await sqliteStore(path)];
-    const [one, other] = (await Promise.all(running.map((store) => custodyStore(store, wrappingKey)))) as [
-      KeyStore,
-      KeyStore,
+    const [one, other] = (await Promise.all(running.map((store) => accessTo(store, wrappingKey)))) as [
+      StoreAccess,
+      StoreAccess,
     ];
-    await Promise.all([one.load(), other.load()]);
+    await Promise.all([one.read(), other.read()]);
     for (let round = 0; round < rounds * 3; round += 1) {
       await timed(times.step, () => touch(one));
-      await timed(times.follow, () => other.load());
+      await timed(times.follow, () => other.read());
     }
-    for (const store of running) await store.close();
+    for (const store of running) await store.close?.();
     const wire = await toTheWire(folder, path, wrappingKey, rounds);
     const { open, manager, step, follow } = times;
     const steps = { step: median(step), follow: median(follow) };
@@ -100,39 +104,42 @@ export async function timed<T>(times: number[], action: () => Promise<T>): Promi
   return result;
 }
 
-/** As whoever holds the wrapping key sees it, for keys of {@link noIssuer}. */
-export async function custodyStore(store: KeyStore, wrappingKey: string): Promise<KeyStore> {
-  return (await custodyOf(store, [wrappingKey], { issuer: noIssuer, isChosen: true })).store;
+/** A store as a process with the wrapping key has it, for keys of {@link noIssuer}. */
+export async function accessTo(store: Register, wrappingKey: string): Promise<StoreAccess> {
+  const custody = await custodyOf(store, [wrappingKey], { issuer: noIssuer, isChosen: true });
+  const { signal } = new AbortController();
+  return createStoreAccess(custody, { policy: rotationPolicy(), clock: systemClock, signal });
 }
 
 /** As if keys had rotated so often. */
-export async function fill(store: KeyStore, wrappingKey: string, count: number): Promise<void> {
+export async function fill(access: StoreAccess, wrappingKey: string, count: number): Promise<void> {
   const now = Date.now();
-  // 32 random bytes are as long as a thumbprint and a coordinate.
-  const times = { announcedAt: now - 9_000, activatedAt: now - 8_000, retiredAt: now - 7_000, endedAt: now - 6_000 };
   const tombstones = Array.from({ length: count }, (): KeyRecord => {
-    const publicJwk = { kty: "EC", crv: "P-256", x: newWrappingKey(), y: newWrappingKey() } as const;
-    return { kid: newWrappingKey(), use: "sig", alg: "ES256", state: "removed", ...times, publicJwk };
+    // 32 random bytes are as long as a thumbprint.
+    const kid = newWrappingKey();
+    return { kid, use: "sig", state: "removed", thumbprint: kid, endedAt: now };
   });
   const key = await keyFor(wrappingKey);
   const active: KeyRecord = { ...key, state: "active", unannounced: true, announcedAt: now, activatedAt: now };
-  const event = {
-    at: now,
-    type: "removed",
-    use: "sig",
-    reason: "no token that it signed can be valid any more",
-  } as const;
-  const events = tombstones.map(({ kid }) => Object.assign({ kid }, event));
-  await store.commit(0, [...tombstones, active], events);
+  await access.change(async () => ({ records: [...tombstones, active] }));
 }
 
-/** Load, change one record, commit: what every planned step does. */
-export async function touch(store: KeyStore): Promise<void> {
-  const { revision, records } = await store.load();
-  const active = records.at(-1) as KeyRecord;
-  const changed = { ...active, activatedAt: (active.activatedAt ?? 0) + 1 };
-  const event = { at: Date.now(), type: "rewrapped", kid: active.kid, use: "sig", reason: "benchmark" } as const;
-  await store.commit(revision, [...records.slice(0, -1), changed], [event]);
+/** Read, change one record, commit: what every planned step does. */
+export async function touch(access: StoreAccess): Promise<void> {
+  await access.change(async ({ document: { records } }) => {
+    const active = activeKey(records, "sig");
+    const event = {
+      at: Date.now(),
+      type: "rewrapped",
+      kid: active?.kid ?? "",
+      use: "sig",
+      reason: "benchmark",
+    } as const;
+    const changed = records.map((record) =>
+      record === active ? Object.assign({}, active, { activatedAt: (active.activatedAt ?? 0) + 1 }) : record,
+    );
+    return { records: changed, events: [event] };
+  });
 }
 
 /** From the commit of a command by this process to the first reply of the service that shows it. */

@@ -2,18 +2,20 @@
 import { plan } from "../src/rotation/rules/plan.ts";
 import { rotationPolicy } from "../src/rotation/rules/policy.ts";
 import { planSvg } from "../src/cli/keys/plan-svg.ts";
-import type { KeyRecord } from "../src/rotation/store/store.ts";
+import type { LiveRecord } from "../src/rotation/rules/records.ts";
 
 const now = Date.parse("2026-11-20T12:00:00Z");
 const day = 86_400_000;
-const active: KeyRecord = {
+const active: LiveRecord = {
   kid: "2026-09",
   use: "sig",
   alg: "ES256",
   state: "active",
   announcedAt: now - 71 * day,
   activatedAt: now - 70 * day,
+  thumbprint: "x",
   publicJwk: { kty: "EC", crv: "P-256", x: "x", y: "y" },
+  privateHalf: { uri: "x" },
 };
 
 process.stdout.write(planSvg(plan([active], rotationPolicy(), now), "A key rotation, as jwksd plans it"));
