@@ -44,6 +44,8 @@ export interface Machine {
   readonly clock: Clock;
   /** How far its clock is ahead of that of the world. */
   offMs: number;
+  /** For how long its monotonic clock has stood still. */
+  asleepMs: number;
   /** Its timers fire when it goes on. */
   isStopped: boolean;
 }
@@ -82,6 +84,7 @@ export class World {
     let isStopped = false;
     const machine = {
       offMs: 0,
+      asleepMs: 0,
       get isStopped() {
         return isStopped;
       },
@@ -93,7 +96,7 @@ export class World {
       },
       clock: {
         now: () => this.clock.now() + machine.offMs,
-        monotonic: () => this.#elapsedMs,
+        monotonic: () => this.#elapsedMs - machine.asleepMs,
         setTimer: (callback: () => void, delayMs: number) => {
           const cancel = this.clock.setTimer(() => (isStopped ? void late.add(callback) : callback()), delayMs);
           return () => {
