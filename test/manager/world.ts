@@ -16,7 +16,7 @@ import type { Command } from "../../src/rotation/rules/commands.ts";
 import { memoryStore } from "../../src/rotation/store/memory.ts";
 import type { Register } from "../../src/rotation/store/register.ts";
 import { hour, second, start } from "../rotation/key-records.ts";
-import { accessTo, createServiceManager, custodyOf, documentIn, newWrappingKey } from "../support/managed.ts";
+import { accessTo, createServiceManager, custodyOf, documentOf, newWrappingKey } from "../support/managed.ts";
 import { WrittenStore } from "../support/written-store.ts";
 import { type CountedStore, countedStore } from "./counted-store.ts";
 
@@ -162,7 +162,7 @@ export class World {
 
   /** What the store holds. */
   document(): Promise<StoreDocument> {
-    return documentIn(this.store.register);
+    return documentOf(this.store.register);
   }
 
   /** The lines of processes, oldest first. */
