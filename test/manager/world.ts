@@ -1,22 +1,33 @@
 import assert from "node:assert/strict";
 import { decodeProtectedHeader } from "jose";
 import type { Clock } from "../../src/base/clock.ts";
+import type { JwksdError } from "../../src/base/errors.ts";
 import type { Given } from "../../src/base/options.ts";
-import { type JwksdError, StoreError } from "../../src/base/errors.ts";
+import type { KeySubscriber } from "../../src/library/provider/managed-keys.ts";
 import { createProvider } from "../../src/library/provider/provider.ts";
 import type { Provider } from "../../src/library/provider/types.ts";
-import type { KeySubscriber } from "../../src/library/provider/managed-keys.ts";
+import type { Custody } from "../../src/rotation/custody/custody.ts";
+import type { DocumentChange, StoreDocument } from "../../src/rotation/custody/document.ts";
+import type { Copy } from "../../src/rotation/manager/copies.ts";
+import { type ServiceManager, manageKeys } from "../../src/rotation/manager/manager.ts";
+import { type ProcessLine, readLines } from "../../src/rotation/manager/presence.ts";
 import type { KeyManagerOptions, ManagerEvent } from "../../src/rotation/manager/types.ts";
-import { type Copy, type ServiceManager, manageKeys } from "../../src/rotation/manager/manager.ts";
 import type { Command } from "../../src/rotation/rules/commands.ts";
-import { rotationPolicy } from "../../src/rotation/rules/policy.ts";
 import { memoryStore } from "../../src/rotation/store/memory.ts";
-import type { KeyRecord, KeyStore } from "../../src/rotation/store/store.ts";
-import { createServiceManager, newWrappingKey, custodyOf } from "../support/managed.ts";
+import type { Register } from "../../src/rotation/store/register.ts";
+import { hour, second, start } from "../rotation/key-records.ts";
+import { accessTo, createServiceManager, custodyOf, documentOf, newWrappingKey } from "../support/managed.ts";
 import { WrittenStore } from "../support/written-store.ts";
-import { start } from "../rotation/key-records.ts";
+import { type CountedStore, countedStore } from "./counted-store.ts";
 
 export const issuer = "https://op.example";
+
+/** For how long managers under test use what they have read: words are steps of simulated time, so there are few of them. */
+export const staleMs = 12 * hour;
+/** How long they go on, which is 1 % less. */
+export const usableMs = staleMs * 0.99;
+/** How long it takes until a signing key is removed that was replaced, with the other defaults. */
+export const retireMs = staleMs + (3600 + 2 * 300) * second;
 
 /** What a manager under test is given, beyond what it needs to be one. */
 export type ManagerChoice = Partial<Given<KeyManagerOptions>>;
@@ -28,20 +39,31 @@ export interface Replica {
   readonly told: readonly ManagerEvent[];
 }
 
-/** Time, and whoever lives in it. Nothing happens but what a timer brings about; and between two of them, all that follows does. */
+/** A machine of its own, whose clock may be set and whose process may be stopped. */
+export interface Machine {
+  readonly clock: Clock;
+  /** How far its clock is ahead of that of the world. */
+  offMs: number;
+  /** For how long its monotonic clock has stood still. */
+  asleepMs: number;
+  /** Its timers fire when it goes on. */
+  isStopped: boolean;
+}
+
+/** Time, and who lives in it. Nothing happens but what a timer brings about; and between two of them, all that follows does. */
 export class World {
   readonly store: CountedStore;
   readonly wrappingKey = newWrappingKey();
   readonly #timers = new Set<Timer>();
   /** Who waits for a pause. */
   readonly #waiting = new Set<() => void>();
-  readonly #managers = new Set<ServiceManager>();
+  readonly #managers = new Map<ServiceManager, Pick<CountedStore, "hung">>();
   readonly #subscriber: KeySubscriber = { update: async () => {} };
   #elapsedMs = 0;
   #startMs = start;
 
   /** @param store makes one that goes by the clock of the world */
-  constructor(store: (clock: Clock) => KeyStore = (clock) => memoryStore({ clock })) {
+  constructor(store: (clock: Clock) => Register = (clock) => memoryStore({ clock })) {
     this.store = countedStore(store(this.clock));
   }
 
@@ -57,8 +79,42 @@ export class World {
     },
   };
 
+  machine(): Machine {
+    const late = new Set<() => void>();
+    let isStopped = false;
+    const machine = {
+      offMs: 0,
+      asleepMs: 0,
+      get isStopped() {
+        return isStopped;
+      },
+      set isStopped(next) {
+        isStopped = next;
+        if (isStopped) return;
+        for (const callback of late) callback();
+        late.clear();
+      },
+      clock: {
+        now: () => this.clock.now() + machine.offMs,
+        monotonic: () => this.#elapsedMs - machine.asleepMs,
+        setTimer: (callback: () => void, delayMs: number) => {
+          const cancel = this.clock.setTimer(() => (isStopped ? void late.add(callback) : callback()), delayMs);
+          return () => {
+            late.delete(callback);
+            cancel();
+          };
+        },
+      },
+    };
+    return machine;
+  }
+
   get timers(): number {
     return this.#timers.size;
+  }
+
+  get elapsedMs(): number {
+    return this.#elapsedMs;
   }
 
   /** Sets the clock, as an administrator does. */
@@ -76,43 +132,60 @@ export class World {
       clock: this.clock,
       onEvent: (event: ManagerEvent) => void told.push(event),
     };
-    // Renewals of leases are steps of simulated time, so there are few of them.
-    const policy = { leaseSeconds: leaseMs / 1000, ...choice.policy };
+    const policy = { maxStaleSeconds: staleMs / second, ...choice.policy };
     const manager = await this.until(createServiceManager({ ...options, ...choice, policy }));
-    this.#managers.add(manager);
-    const provider = await this.until(createProvider({ keys: manager }, { clock: this.clock }));
+    this.#managers.set(manager, hungOf(choice.store ?? this.store));
+    const provider = await this.until(createProvider({ keys: manager }, { clock: options.clock }));
     await this.idle();
     return { manager, provider, told };
   }
 
   /** Starts a manager that publishes a copy, in the place of a provider. */
   async startCopy(copy: Copy, choice: ManagerChoice = {}): Promise<ServiceManager> {
-    const custody = await custodyOf(choice.store ?? this.store, [this.wrappingKey], {
-      issuer: choice.issuer ?? issuer,
-      isChosen: true,
-    });
-    const policy = rotationPolicy({ leaseSeconds: leaseMs / 1000, ...choice.policy });
+    const store = choice.store ?? this.store;
+    const custody = await custodyOf(store, [this.wrappingKey], { issuer, isChosen: true });
+    const policy = { maxStaleSeconds: staleMs / second, ...choice.policy };
     const manager = await this.until(manageKeys(custody, { clock: this.clock, ...choice, policy, copy }));
-    this.#managers.add(manager);
+    this.#managers.set(manager, hungOf(store));
     await this.idle();
     return manager;
   }
 
-  /** Commits records as another process does that has the wrapping key. */
-  async commit(records: readonly KeyRecord[]): Promise<void> {
-    const { store } = await custodyOf(this.store, [this.wrappingKey], { issuer, isChosen: true });
-    const { revision } = await store.load();
-    await store.commit(revision, records, []);
+  custody(): Promise<Custody> {
+    return custodyOf(this.store, [this.wrappingKey], { issuer, isChosen: true });
+  }
+
+  /** Commits a change as another process does that has the wrapping key, past every rule. */
+  async change(decide: (document: StoreDocument) => DocumentChange): Promise<void> {
+    await accessTo(await this.custody()).change(async ({ document }) => decide(document));
+  }
+
+  /** What the store holds. */
+  document(): Promise<StoreDocument> {
+    return documentOf(this.store.register);
+  }
+
+  /** The lines of processes, oldest first. */
+  async lines(): Promise<ProcessLine[]> {
+    return readLines((await this.store.register.presence?.all()) ?? new Map());
   }
 
   /** Gives a command of an operator to a manager. */
   async run({ manager }: Pick<Replica, "manager">, command: Command): Promise<void> {
     await this.until(manager.execute(command));
+    await this.idle();
   }
 
-  async stop({ manager }: Pick<Replica, "manager">): Promise<void> {
-    this.#managers.delete(manager);
-    await manager.close();
+  async stop(...replicas: readonly Pick<Replica, "manager">[]): Promise<void> {
+    for (const { manager } of replicas) {
+      this.#managers.delete(manager);
+      await manager.close();
+    }
+  }
+
+  /** The process is gone, and its line stays. */
+  kill(...replicas: readonly Pick<Replica, "manager">[]): void {
+    for (const { manager } of replicas) this.#managers.delete(manager);
   }
 
   /** Lets time pass, timer by timer. */
@@ -140,8 +213,11 @@ export class World {
     for (let round = 0, calls = -1; round < 3 || calls !== this.store.calls; round += 1) {
       assert.ok(round < 500, "they never come to rest");
       ({ calls } = this.store);
-      // Managers do one thing after the other, so this one is done after all others.
-      await this.until(Promise.all([...this.#managers].map((manager) => manager.subscribe(this.#subscriber))));
+      // Managers do one thing after the other, so this one is done after all others; unless the store never answers.
+      const done = [...this.#managers].map(([manager, store]) =>
+        Promise.race([manager.subscribe(this.#subscriber), store.hung()]),
+      );
+      await this.until(Promise.all(done));
       await new Promise(setImmediate);
     }
   }
@@ -175,6 +251,15 @@ export class World {
   }
 }
 
+interface Timer {
+  readonly at: number;
+  readonly isPause: boolean;
+  readonly callback: () => void;
+}
+
+const never = new Promise<never>(() => {});
+const hungOf = (store: Register): Pick<CountedStore, "hung"> => ("hung" in store ? (store as CountedStore) : { hung: () => never });
+
 /** A world over a store that somebody else can write as well. */
 export interface WrittenWorld {
   readonly world: World;
@@ -187,84 +272,6 @@ export function writtenWorld(): WrittenWorld {
   return { world, store };
 }
 
-interface Timer {
-  readonly at: number;
-  readonly isPause: boolean;
-  readonly callback: () => void;
-}
-
-/** A real store that can be cut off, and counts what it is asked. */
-export interface CountedStore extends KeyStore {
-  /** No call succeeds while it is; nobody is told of commits. */
-  isGone: boolean;
-  /** It can be read, as on a full disk. */
-  isFull: boolean;
-  readonly loads: number;
-  readonly commits: number;
-  /** All calls, by other lines too. */
-  readonly calls: number;
-  /** The same store over another line, which can be cut by itself. */
-  line(): CountedStore;
-}
-
-export function countedStore(store: KeyStore, total = { calls: 0 }): CountedStore {
-  const count = { loads: 0, commits: 0 };
-  const counted: CountedStore = {
-    isGone: false,
-    isFull: false,
-    get loads() {
-      return count.loads;
-    },
-    get commits() {
-      return count.commits;
-    },
-    get calls() {
-      return total.calls;
-    },
-    line: () => countedStore(store, total),
-    async load(options) {
-      count.loads += 1;
-      total.calls += 1;
-      failIf(counted.isGone);
-      return store.load(options);
-    },
-    async commit(...args) {
-      count.commits += 1;
-      total.calls += 1;
-      failIf(counted.isGone || counted.isFull);
-      return store.commit(...args);
-    },
-    async join(...args) {
-      total.calls += 1;
-      failIf(counted.isGone || counted.isFull);
-      return store.join(...args);
-    },
-    async renew(...args) {
-      total.calls += 1;
-      failIf(counted.isGone || counted.isFull);
-      return store.renew(...args);
-    },
-    async leave(...args) {
-      total.calls += 1;
-      failIf(counted.isGone || counted.isFull);
-      return store.leave(...args);
-    },
-    events: (options) => store.events(options),
-    watch(onChange, options) {
-      const notify = (): void => {
-        if (!counted.isGone) onChange();
-      };
-      store.watch(notify, options);
-    },
-    close: () => store.close(),
-  };
-  return counted;
-}
-
-function failIf(isOut: boolean): void {
-  if (isOut) throw new StoreError("ERR_STORE_UNAVAILABLE", "the store is out of reach");
-}
-
 /** What relying parties see, and which key signs. */
 export interface Seen {
   readonly kids: string[];
@@ -272,9 +279,6 @@ export interface Seen {
   /** The kid of a token, or the code of the error where there is none. */
   readonly signs: string;
 }
-
-/** The lease of managers under test. */
-export const leaseMs = 10 * 86_400_000;
 
 export const longCache = "public, max-age=3600, stale-while-revalidate=3600";
 export const shortCache = "public, max-age=300, must-revalidate";

@@ -2,7 +2,8 @@ import type { NewKey } from "../../src/rotation/rules/commands.ts";
 import type { KeyRecord, KeyUse, LiveRecord, Tombstone } from "../../src/rotation/rules/records.ts";
 
 export const second = 1_000;
-export const hour = 3_600 * second;
+export const minute = 60 * second;
+export const hour = 60 * minute;
 export const day = 24 * hour;
 export const year = 365 * day;
 

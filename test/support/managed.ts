@@ -13,7 +13,7 @@ import {
 } from "../../src/rotation/custody/wrapping.ts";
 import { makeLocalKey } from "../../src/rotation/manager/make-key.ts";
 import { type ServiceManager, createKeyManager } from "../../src/rotation/manager/manager.ts";
-import { createStoreAccess } from "../../src/rotation/manager/store-access.ts";
+import { type StoreAccess, createStoreAccess } from "../../src/rotation/manager/store-access.ts";
 import type { KeyManagerOptions } from "../../src/rotation/manager/types.ts";
 import type { Change } from "../../src/rotation/rules/advance.ts";
 import { type Command, type NewKey, applyCommand } from "../../src/rotation/rules/commands.ts";
@@ -70,13 +70,16 @@ export async function unwrapAll(records: readonly KeyRecord[], wrappingKey: stri
   );
 }
 
+/** How a command reads and writes a store, in a process of its own. */
+export const accessTo = (custody: Custody): StoreAccess =>
+  createStoreAccess(custody, { policy: rotationPolicy(), clock: systemClock, signal: new AbortController().signal });
+
 /** Commits a command, as `jwksd keys` does in its own process, and gives when that was done, by `performance.now()`. */
 export async function commandStore(path: string, command: Command): Promise<{ change: Change; doneMs: number }> {
   const wrappingKey = await wrappingKeyOf(dirname(path));
   const store = await sqliteStore(path);
   const custody = await custodyOf(store, [wrappingKey]);
-  const { signal } = new AbortController();
-  const access = createStoreAccess(custody, { policy: rotationPolicy(), clock: systemClock, signal });
+  const access = accessTo(custody);
   try {
     const change = await access.change(async ({ document: { records, policy }, now }) =>
       applyCommand(records, command, { policy, now }),

@@ -1,78 +1,44 @@
-import { type Clock, systemClock } from "../../src/base/clock.ts";
-import { checkRevision } from "../../src/rotation/store/check.ts";
+import type { Clock } from "../../src/base/clock.ts";
 import { memoryStore } from "../../src/rotation/store/memory.ts";
-import type {
-  CommitOptions,
-  Committed,
-  KeyEvent,
-  KeyRecord,
-  KeyStore,
-  Snapshot,
-  StoredEvent,
-} from "../../src/rotation/store/store.ts";
+import type { Register } from "../../src/rotation/store/register.ts";
 
-/** A store that somebody else can write as well, byte by byte, past every rule: as whoever can write its file. */
-export class WrittenStore implements KeyStore {
-  /** What is in it, as JSON. */
-  #text = JSON.stringify({ revision: 0, records: [] } satisfies Committed);
-  readonly #events: KeyEvent[] = [];
+/** A store that somebody else can write as well, byte by byte, past every rule: as a user of its database can. */
+export class WrittenStore implements Register {
+  readonly name = "written by others";
+  readonly presence: Register["presence"];
   readonly #watchers = new Set<() => void>();
-  /** Keeps the leases; its own records and revision mean nothing. */
-  readonly #leases: KeyStore;
+  readonly #clock: Clock | undefined;
+  #held: { readonly version: string; readonly text: string } | undefined;
 
-  constructor(clock: Clock = systemClock) {
-    this.#leases = memoryStore({ clock });
+  constructor(clock?: Clock) {
+    this.#clock = clock;
+    this.presence = memoryStore().presence;
   }
 
-  /** What is in it now. */
-  read(): Committed {
-    return JSON.parse(this.#text) as Committed;
+  /** What is in it now; "" where nothing was ever written. */
+  get text(): string {
+    return this.#held?.text ?? "";
   }
 
   /** Puts something else in its place, and those who watch it notice. */
-  write(committed: Committed): void {
-    this.#text = JSON.stringify(committed);
+  put(text: string): void {
+    this.#held = text === "" ? undefined : { version: crypto.randomUUID(), text };
     for (const notify of this.#watchers) queueMicrotask(notify);
   }
 
-  async load(): Promise<Snapshot> {
-    const { now, leases, ended } = await this.#leases.load();
-    return { ...this.read(), now, leases, ended };
-  }
-
-  async commit(
-    expectedRevision: number,
-    records: readonly KeyRecord[],
-    events: readonly KeyEvent[],
-    { mac, leases }: CommitOptions = {},
-  ): Promise<number> {
-    checkRevision(this.read().revision, expectedRevision);
-    const { revision } = await this.#leases.load();
-    await this.#leases.commit(revision, [], [], { leases });
-    this.#events.push(...events);
-    this.write({ revision: expectedRevision + 1, records, ...(mac !== undefined && { mac }) });
-    return expectedRevision + 1;
-  }
-
-  readonly join: KeyStore["join"] = (...args) => this.#leases.join(...args);
-  readonly leave: KeyStore["leave"] = (...args) => this.#leases.leave(...args);
-  readonly renew: KeyStore["renew"] = async (lease, forMs, { ifRevision, serial } = {}) => {
-    const { revision } = this.read();
-    checkRevision(revision, ifRevision ?? revision);
-    await this.#leases.renew(lease, forMs, { serial });
-    return revision;
+  read: Register["read"] = async (known) => {
+    const now = this.#clock && { now: this.#clock.now() };
+    return this.#held !== undefined && this.#held.version === known ? { version: known, ...now } : { ...this.#held, ...now };
   };
 
-  async events(): Promise<readonly StoredEvent[]> {
-    return this.#events.map((event, index) => ({ ...event, number: index + 1 })).toReversed();
-  }
+  write: Register["write"] = async (text, ifVersion) => {
+    if (this.#held?.version !== ifVersion) return false;
+    this.put(text);
+    return true;
+  };
 
   watch(onChange: () => void, { signal }: { readonly signal: AbortSignal }): void {
-    const notify = (): void => {
-      if (!signal.aborted) onChange();
-    };
-    this.#watchers.add(notify);
+    this.#watchers.add(onChange);
+    signal.addEventListener("abort", () => this.#watchers.delete(onChange), { once: true });
   }
-
-  async close(): Promise<void> {}
 }

@@ -53,6 +53,15 @@ interface Found {
   readonly verifiedBy?: string;
 }
 
+/** The document of a text that may be any text. */
+function readable(text: string): StoreDocument | undefined {
+  try {
+    return parseDocument(unsealed(text));
+  } catch {
+    return undefined;
+  }
+}
+
 export function createCustody({
   register,
   keys,
@@ -76,8 +85,8 @@ export function createCustody({
       return { document, next: { owner: document.owner, verifiedBy } };
     } catch (problem) {
       if (!(problem instanceof StoreError) || problem.code === "ERR_STORE_FORMAT") throw problem;
-      const document = parseDocument(unsealed(text));
-      if (!accepts(problem, document)) throw problem;
+      const document = readable(text);
+      if (document === undefined || !accepts(problem, document)) throw problem;
       return { document, next: { owner: await guess(document) } };
     }
   }

@@ -108,7 +108,8 @@ function troubleAfter(health: ManagerHealth, event: ManagerEvent, at: number): P
     case "failed":
       return { failure: knownError(event.error, health.failure?.at ?? at) };
     case "recovered":
-      return { failure: undefined };
+      // No round ends well while the active key cannot be opened.
+      return { failure: undefined, unopened: {} };
     case "stale":
       return { stale: knownError(event.error, at) };
     case "fresh":

@@ -174,7 +174,12 @@ export function createStoreAccess(custody: Custody, options: StoreAccessOptions)
         if (isNothing(decision, seen.document)) return changed(seen, decision, seen.document);
         const commit = crypto.randomUUID();
         const document = nextDocument(seen.document, { owner: custody.owner, ...decision }, commit);
-        if (await write(document, seen.version, commit)) return changed(seen, decision, document);
+        if (await write(document, seen.version, commit)) {
+          // A failover may lose the commit before it was read. Its version is not known yet.
+          last = { ...seen, document, version: undefined };
+          onRevision?.(document.revision);
+          return changed(seen, decision, document);
+        }
         if (attempt === maxAttempts) throw conflict();
         // At random, so that processes that collided do not collide again.
         await sleep(Math.random() * Math.min(2 ** attempt, maxPauseMs), clock, signal);

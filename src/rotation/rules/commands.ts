@@ -1,7 +1,7 @@
 import { ConfigError, StateError } from "../../base/errors.ts";
 import { type At, type Change, activate as activateKey, end, replace, restartWaits } from "./advance.ts";
 import { timeText } from "./format.ts";
-import { type RotationPolicyOptions, announceForMs, policyNames, rotationPolicy } from "./policy.ts";
+import { type RotationPolicyOptions, announceForMs, knownOf, policyNames, rotationPolicy } from "./policy.ts";
 import { earliestEndOfWait, endOfWait } from "./waits.ts";
 import {
   type KeyRecord,
@@ -208,7 +208,7 @@ function importKey(
 
 /** @param given replaces what the policy says of these settings */
 function changePolicy(change: Change, given: RotationPolicyOptions, { policy: before, now }: At): Change {
-  const policy = rotationPolicy({ ...before, ...given });
+  const policy = { ...before, ...rotationPolicy({ ...knownOf(before), ...given }) };
   const changed = policyNames.filter((name) => policy[name] !== before[name]);
   if (changed.length === 0) return change;
   const reason = changed.map((name) => `${name} ${before[name]} -> ${policy[name]}`).join(", ");

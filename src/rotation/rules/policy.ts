@@ -71,6 +71,11 @@ export function rotationPolicy(options: RotationPolicyOptions = {}): RotationPol
   return policy;
 }
 
+/** The members of a policy that this version knows. */
+export function knownOf(policy: RotationPolicy): RotationPolicy {
+  return Object.fromEntries(policyNames.map((name) => [name, policy[name]])) as RotationPolicy;
+}
+
 function faultOfAnnouncement(policy: RotationPolicy): string | undefined {
   const { announceForSeconds, maxStaleSeconds, cacheSlackSeconds, clockSkewSeconds } = policy;
   const least = leastAnnouncementSeconds(policy);

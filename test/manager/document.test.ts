@@ -1,0 +1,208 @@
+// What a store holds as a text, and how a text is refused.
+import assert from "node:assert/strict";
+import { describe, test } from "node:test";
+import { FlattenedSign, type JWSHeaderParameters, decodeProtectedHeader } from "jose";
+import { StoreError } from "../../src/base/errors.ts";
+import { type StoreDocument, emptyDocument, nextDocument, parseDocument } from "../../src/rotation/custody/document.ts";
+import { sealed, unsealed, verifySeal } from "../../src/rotation/custody/mac.ts";
+import { newWrappingKey, readWrappingKeys } from "../../src/rotation/custody/wrapping.ts";
+import { applyCommand } from "../../src/rotation/rules/commands.ts";
+import { rotationPolicy } from "../../src/rotation/rules/policy.ts";
+import { liveRecords } from "../../src/rotation/rules/records.ts";
+import { day, second, start, tombstone } from "../rotation/key-records.ts";
+import { custodyOf, documentOf } from "../support/managed.ts";
+import { WrittenStore } from "../support/written-store.ts";
+import { Module } from "./module.ts";
+import { World, seen, writtenWorld } from "./world.ts";
+
+const keys = await readWrappingKeys([newWrappingKey()]);
+const owner = { issuer: "https://op.example", isChosen: true };
+const empty = emptyDocument(owner, rotationPolicy());
+const code = (code: StoreError["code"], message = /./) => ({ name: "StoreError", code, message });
+
+/** A document with this member, under the MAC of its store. */
+async function rewritten(world: World, store: WrittenStore, change: (document: StoreDocument) => object): Promise<void> {
+  const custody = await world.custody();
+  const document = await custody.open(store.text);
+  store.put(await custody.seal({ ...document, ...change(document) } as StoreDocument));
+}
+
+describe("for later versions", () => {
+  test("members that are not known are kept by a commit, at every place", async () => {
+    const { world, store } = writtenWorld();
+    const replica = await world.start();
+    const later = { later: { deep: [1] } };
+    await rewritten(world, store, ({ records, policy, owner }) => ({
+      ...later,
+      policy: { ...policy, ...later },
+      owner: { ...owner, ...later },
+      records: records.map((record) => ({ ...record, ...later })),
+      copies: [{ name: "a", revision: 1, at: 1, ...later }],
+      commits: ["a commit of a later version"],
+    }));
+    await world.stop(replica);
+    const next = await world.start();
+    await world.until(next.manager.rotate({ now: true }));
+    await world.run(next, { type: "policy", policy: { rotateEveryDays: 60 } });
+    const { records, policy, copies, ...rest } = (await world.document()) as StoreDocument & typeof later;
+    const found = [rest, policy, records[0], copies[0]] as (typeof later)[];
+    assert.deepEqual(
+      found.map(({ later }) => later),
+      found.map(() => later.later),
+    );
+    assert.equal(policy.rotateEveryDays, 60);
+    await assert.rejects(world.run(next, { type: "policy", policy: later as object }), { code: "ERR_OPTION_UNKNOWN" });
+    await world.stop(next);
+  });
+
+  test("another format is refused, and what was read stays in use", async () => {
+    const { world, store } = writtenWorld();
+    const replica = await world.start();
+    const [before, good] = [await seen(replica), store.text];
+    await rewritten(world, store, () => ({ format: 2 }));
+    await world.pass(second);
+    const refused = code("ERR_STORE_FORMAT", /has format 2, and this jwksd knows format 1; update jwksd$/);
+    assert.equal(replica.manager.health.failure?.code, refused.code);
+    await assert.rejects(world.start(), refused);
+    assert.deepEqual({ ...(await seen(replica)), cacheControl: "" }, { ...before, cacheControl: "" });
+    store.put(good);
+    await world.pass(31 * second);
+    assert.equal(replica.told.at(-1)?.type, "recovered");
+    await world.stop(replica);
+  });
+
+  test("a policy that this version would refuse is that of the store all the same", async () => {
+    const { world, store } = writtenWorld();
+    const replica = await world.start();
+    await rewritten(world, store, ({ policy }) => ({ policy: { ...policy, announceForSeconds: 60 } }));
+    await world.pass(second);
+    assert.deepEqual([replica.manager.policy.announceForSeconds, replica.told.at(-1)?.type], [60, "changed"]);
+    await world.stop(replica);
+  });
+});
+
+describe("a document is bounded", () => {
+  test("the newest events stay, and their numbers go on; 32 commits, of which each has an id", () => {
+    let document = empty;
+    const reason = "x".repeat(200);
+    for (let index = 1; index <= 300; index += 1) {
+      document = nextDocument(document, { events: [{ at: index, type: "policy", reason }] }, `commit ${index}`);
+    }
+    const { events, commits, revision } = document;
+    assert.deepEqual([events.at(-1)?.number, commits.length, commits[0], commits.at(-1), revision], [300, 32, "commit 269", "commit 300", 300]);
+    assert.deepEqual(events.map(({ number }) => number), events.map((_, index) => 300 - events.length + 1 + index));
+    const bytes = Buffer.byteLength(JSON.stringify(events));
+    assert.ok(bytes > 15_000 && bytes <= 16_384 + 2 * events.length, `${bytes}`);
+  });
+
+  test("a tombstone holds what is needed and no more", async () => {
+    const world = new World();
+    const module = new Module();
+    const replica = await world.start(module.choice());
+    const [first = ""] = (await seen(replica)).kids;
+    await world.until(replica.manager.rotate({ now: true }));
+    await world.until(replica.manager.revoke(first));
+    const [ended] = (await world.document()).records;
+    const { uri, trustedUntil, thumbprint } = ended as unknown as Record<string, unknown>;
+    assert.deepEqual(ended, {
+      kid: first,
+      use: "sig",
+      state: "revoked",
+      thumbprint: first,
+      endedAt: world.clock.now(),
+      uri: "module:key/1",
+      trustedUntil,
+    });
+    assert.deepEqual([uri, thumbprint], ["module:key/1", first]);
+    await world.stop(replica);
+  });
+
+  test("a thousand tombstones, and a step still works", async () => {
+    const world = new World();
+    const replica = await world.start();
+    const ended = Array.from({ length: 1_000 }, (_, index) => tombstone(`kid of a key that has ended ${index}`, "removed"));
+    await world.change(({ records }) => ({ records: [...ended, ...records] }));
+    await world.until(replica.manager.rotate());
+    await world.passTo(day);
+    assert.equal((await seen(replica)).signs, replica.manager.records.at(-1)?.kid);
+    const { text = "" } = await world.store.read();
+    assert.ok(text.length < 250_000, `${text.length}`);
+    await world.stop(replica);
+  });
+});
+
+test("an event tells of a commit, and each state has the revision in which it began", () => {
+  const { policy } = empty;
+  const key = { kid: "a", use: "sig", alg: "ES256", thumbprint: "a", publicJwk: { kty: "EC", crv: "P-256", x: "x", y: "y" }, privateHalf: { uri: "x:y" } } as const;
+  const change = applyCommand([], { type: "announce", key }, { policy, now: start });
+  const first = nextDocument({ ...empty, revision: 7 }, change, "one");
+  assert.deepEqual(first.events.map(({ number, type }) => [number, type]), [[1, "announced"], [2, "activated"]]);
+  const second = nextDocument(first, {}, "two");
+  assert.deepEqual([second.revision, liveRecords(second.records)[0]?.stateRevision], [9, 8]);
+});
+
+describe("a text that is not the one under its MAC is not authentic", () => {
+  const document = JSON.stringify({ ...empty, revision: 1, commits: ["one"] });
+  const isRefused = code("ERR_STORE_NOT_AUTHENTIC");
+
+  test("in whatever byte it was changed", async () => {
+    const text = await sealed(keys[0], document);
+    assert.equal(await verifySeal(keys, text), keys[0].id);
+    assert.equal(unsealed(text), document);
+    const body = text.indexOf("\n") + 1;
+    for (let at = body; at < text.length; at += 1) {
+      const changed = `${text.slice(0, at)}${text[at] === "1" ? "2" : "1"}${text.slice(at + 1)}`;
+      await assert.rejects(verifySeal(keys, changed), isRefused, `byte ${at}`);
+    }
+    for (const changed of [text.slice(0, -1), `${text} `, `\n${text}`, text.replace("\n", ""), document, "", "\n"]) {
+      await assert.rejects(verifySeal(keys, changed), isRefused, changed);
+    }
+  });
+
+  test("and that is said before it is read: of a store as well", async () => {
+    const store = new WrittenStore();
+    const custody = await custodyOf(store, [newWrappingKey()], owner);
+    const text = await custody.seal({ ...empty, revision: 1 });
+    for (const changed of [text.slice(0, -1), text.replace('"format":1', '"format":2'), "garbage", "\n{}"]) {
+      await assert.rejects(custody.open(changed), isRefused, changed);
+    }
+    assert.equal((await custody.open(text)).revision, 1);
+    assert.equal((await documentOf(store)).revision, 0);
+  });
+
+  test("a MAC of another type under the same key is none", async () => {
+    const text = await sealed(keys[0], document);
+    const header = decodeProtectedHeader(text.split("\n")[0] ?? "") as JWSHeaderParameters;
+    const made = async (typ: string): Promise<string> => {
+      const { protected: header_, signature } = await new FlattenedSign(new TextEncoder().encode(document))
+        .setProtectedHeader({ ...header, typ })
+        .sign(keys[0].macKey);
+      return `${header_}..${signature}\n${document}`;
+    };
+    assert.equal(await made("jwksd-store"), text);
+    await assert.rejects(verifySeal(keys, await made("other")), isRefused);
+  });
+});
+
+describe("what is under the right MAC and is no document is damaged", () => {
+  const good = { ...empty, revision: 1, commits: ["one"] };
+  const rows: Readonly<Record<string, object | string>> = {
+    "no JSON": "{",
+    null: "null",
+    "no format": { ...good, format: undefined },
+    "a format that is no number": { ...good, format: "1" },
+    "no revision": { ...good, revision: undefined },
+    "no records": { ...good, records: undefined },
+    "no commits": { ...good, commits: null },
+    "no owner": { ...good, owner: undefined },
+    "records of another type": { ...good, records: [null] },
+    "a policy of other types": { ...good, policy: { ...good.policy, rotateEveryDays: "90" } },
+    "no active key": { ...good, records: [tombstone("a", "removed")] },
+  };
+  for (const [name, document] of Object.entries(rows)) {
+    test(name, () => {
+      const text = typeof document === "string" ? document : JSON.stringify(document);
+      assert.throws(() => parseDocument(text), code("ERR_RECORDS_INVALID"));
+    });
+  }
+});

@@ -1,0 +1,60 @@
+import * as jose from "jose";
+import { SignerError } from "../../src/base/errors.ts";
+import { localSigner } from "../../src/keys/signer/local.ts";
+import type { ExternalSigner } from "../../src/keys/signer/signer.ts";
+import type { ManagerChoice } from "./world.ts";
+
+type Use = "create" | "open" | "sign";
+
+/** An HSM in memory. */
+export class Module {
+  readonly keys = new Map<string, jose.JWK>();
+  /** URIs of what was opened and closed again. */
+  readonly closed: string[] = [];
+  /** What fails now. */
+  readonly broken = new Set<Use>();
+  #numbers = 0;
+
+  /** The options of a process that reaches the module over a line, where more may fail. */
+  choice(line: ReadonlySet<Use> = new Set()) {
+    const failIf = (use: Use): void => {
+      if (this.broken.has(use) || line.has(use)) {
+        throw new SignerError("ERR_SIGNER_UNAVAILABLE", `the module does not ${use}`);
+      }
+    };
+    return {
+      createSigner: async ({ signal }) => {
+        signal.throwIfAborted();
+        failIf("create");
+        const uri = `module:key/${(this.#numbers += 1)}`;
+        const { privateKey } = await jose.generateKeyPair("ES256", { extractable: true });
+        this.keys.set(uri, await jose.exportJWK(privateKey));
+        return this.#signer(uri, failIf);
+      },
+      openSigner: async (uri) => {
+        failIf("open");
+        return this.#signer(uri, failIf, () => void this.closed.push(uri));
+      },
+    } satisfies ManagerChoice;
+  }
+
+  async #signer(uri: string, failIf: (use: Use) => void, onClose = () => {}): Promise<ExternalSigner> {
+    const jwk = this.keys.get(uri);
+    if (jwk === undefined) throw new SignerError("ERR_SIGNER_KEY_STATE", `${uri} is not there`);
+    const signer = await localSigner(jwk);
+    let isClosed = false;
+    return {
+      uri,
+      publicKey: signer.publicKey,
+      sign: async (input) => {
+        failIf("sign");
+        if (isClosed) throw new SignerError("ERR_SIGNER_KEY_STATE", `${uri} was closed`);
+        return signer.sign(input);
+      },
+      close: async () => {
+        isClosed = true;
+        onClose();
+      },
+    };
+  }
+}

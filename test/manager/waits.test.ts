@@ -1,0 +1,178 @@
+// From when a wait counts, by which clock, and who may take a step.
+import assert from "node:assert/strict";
+import { describe, test } from "node:test";
+import { memoryStore } from "../../src/rotation/store/memory.ts";
+import type { LiveRecord } from "../../src/rotation/rules/records.ts";
+import { day, hour, minute, second } from "../rotation/key-records.ts";
+import { World, retireMs, seen } from "./world.ts";
+
+const recordsOf = async (world: World): Promise<LiveRecord[]> => (await world.document()).records as LiveRecord[];
+const eventsOf = async (world: World): Promise<string[]> => (await world.document()).events.map(({ type }) => type);
+
+test("each step takes two commits: one takes it, and one notes that a read has seen it", async () => {
+  const world = new World();
+  const replica = await world.start();
+  const revisions: number[] = [1];
+  for (const at of [89 * day, 90 * day, 90 * day + retireMs]) {
+    await world.passTo(at - 1);
+    assert.equal((await world.document()).revision, revisions.at(-1));
+    await world.passTo(at);
+    revisions.push((await world.document()).revision);
+  }
+  // Of a key that is removed, nothing is waited for.
+  assert.deepEqual(revisions, [1, 3, 5, 6]);
+  await world.stop(replica);
+});
+
+test("a process that is stopped between its read and its write shortens no wait", async () => {
+  const world = new World();
+  const [line, machine] = [world.store.line(), world.machine()];
+  const replica = await world.start({ store: line, clock: machine.clock });
+  await world.passTo(89 * day - 1);
+  let isFirst = true;
+  line.hook = (operation, go) => {
+    if (operation !== "write" || !isFirst) return go();
+    isFirst = false;
+    machine.isStopped = true;
+    const later = Promise.withResolvers<void>();
+    world.clock.setTimer(later.resolve, 3 * hour);
+    return line.hanging(later.promise.then(go));
+  };
+  await world.pass(1 + 3 * hour - 1);
+  assert.equal((await recordsOf(world)).length, 1);
+  await world.pass(1);
+  machine.isStopped = false;
+  await world.pass(minute);
+  const [, next] = await recordsOf(world);
+  assert.ok((next?.publishedAt ?? 0) >= world.clock.now() - minute, "not when it had decided on the step");
+  assert.equal(next?.announcedAt, world.clock.now() - minute - 3 * hour);
+  await world.passTo(90 * day + 3 * hour - 1);
+  assert.notEqual((await seen(replica)).signs, next?.kid);
+  await world.pass(minute);
+  assert.equal((await seen(replica)).signs, next?.kid);
+  await world.stop(replica);
+});
+
+describe("a process whose clock and that of the store differ by more than the skew takes no step, and does not sign", () => {
+  for (const offSeconds of [301, -301, 86_400, -31_536_000]) {
+    test(`${offSeconds} s`, async () => {
+      const world = new World();
+      const machine = world.machine();
+      const replica = await world.start({ clock: machine.clock });
+      const publisher = await world.start({ clock: machine.clock, signs: false });
+      await world.until(replica.manager.rotate());
+      await world.passTo(23 * hour);
+      assert.ok(replica.manager.isReady);
+      machine.offMs = offSeconds * second;
+      await world.passTo(day + hour);
+      assert.deepEqual([(await seen(replica)).signs, replica.manager.isReady], ["ERR_SIGNER_STALE", false]);
+      assert.match(replica.manager.health.stale?.message ?? "", /clock of this machine and that of the store differ/);
+      assert.deepEqual([(await recordsOf(world))[1]?.state, publisher.manager.isReady], ["announced", true]);
+      // Commands that rest on no wait are done, by the clock of the store.
+      await world.until(replica.manager.rotate({ now: true }));
+      await world.pass(minute);
+      const [first, next] = await recordsOf(world);
+      assert.deepEqual([first?.replacedAt, next?.activatedAt], [undefined, world.clock.now() - minute]);
+
+      const right = await world.start();
+      assert.equal((await recordsOf(world))[0]?.replacedAt, world.clock.now());
+      machine.offMs = 0;
+      await world.pass(minute);
+      assert.deepEqual([(await seen(replica)).signs, replica.manager.isReady], [next?.kid, true]);
+      assert.equal(replica.told.at(-1)?.type, "fresh");
+      await world.stop(replica, publisher, right);
+    });
+  }
+
+  test("within the skew it signs and takes steps, by the clock of the store", async () => {
+    const world = new World();
+    const machine = world.machine();
+    machine.offMs = -299 * second;
+    const replica = await world.start({ clock: machine.clock });
+    await world.until(replica.manager.rotate());
+    await world.passTo(day);
+    const [, next] = await recordsOf(world);
+    assert.deepEqual([next?.activatedAt, replica.manager.isReady], [world.clock.now(), true]);
+    await world.stop(replica);
+  });
+});
+
+describe("a wait that is missed", () => {
+  test("is over at once by the clock of the store, however seldom a process runs", async () => {
+    const world = new World();
+    await world.stop(await world.start());
+    for (const states of [["active", "announced"], ["retiring", "active"], ["removed", "active"]]) {
+      await world.passTo(Math.max(world.elapsedMs + 3 * day, 89 * day));
+      await world.stop(await world.start());
+      assert.deepEqual((await recordsOf(world)).map(({ state }) => state), states);
+    }
+    assert.ok(!(await eventsOf(world)).includes("restarted"));
+  });
+
+  test("begins again once where the store has no clock", async () => {
+    const world = new World(() => memoryStore());
+    await world.passTo(89 * day);
+    const first = await world.start();
+    await world.until(first.manager.rotate());
+    await world.stop(first);
+    for (const [restarts, state] of [[1, "announced"], [1, "active"]] as const) {
+      await world.pass(3 * day);
+      await world.stop(await world.start());
+      assert.equal((await eventsOf(world)).filter((type) => type === "restarted").length, restarts);
+      assert.equal((await recordsOf(world))[1]?.state, state);
+    }
+  });
+});
+
+describe("a clock that is set while a key is announced", () => {
+  for (const [name, setMs] of [["ahead by a day", day], ["ahead by 20 hours", 20 * hour], ["back by a day", -day]] as const) {
+    test(`${name}, and the store has none of its own: the monotonic clock counts`, async () => {
+      const world = new World(() => memoryStore());
+      const replica = await world.start();
+      await world.until(replica.manager.rotate());
+      await world.idle();
+      const { kids } = await seen(replica);
+      await world.pass(hour);
+      world.setBy(setMs);
+      await world.passTo(day - 1);
+      assert.equal((await seen(replica)).signs, kids[0]);
+      // Nobody knows which clock was right, so it begins again once.
+      await world.passTo(2 * day + 5 * hour);
+      assert.equal((await seen(replica)).signs, kids[1]);
+      await world.stop(replica);
+    });
+  }
+
+  for (const [name, store, signs] of [
+    ["counts nothing where the store has a clock", undefined, 1],
+    ["is waited for where it has none", () => memoryStore(), 0],
+  ] as const) {
+    test(`a monotonic clock that stood still ${name}`, async () => {
+      const world = new World(store);
+      const machine = world.machine();
+      const replica = await world.start({ clock: machine.clock });
+      await world.until(replica.manager.rotate());
+      await world.idle();
+      const { kids } = await seen(replica);
+      await world.pass(hour);
+      machine.asleepMs = 20 * hour;
+      await world.passTo(day + minute);
+      assert.equal((await seen(replica)).signs, kids[signs]);
+      await world.stop(replica);
+    });
+  }
+});
+
+test("a wait that begins in the future, by a clock that was wrong, begins again", async () => {
+  const world = new World();
+  const replica = await world.start();
+  await world.until(replica.manager.rotate());
+  const future = world.clock.now() + 10 * day;
+  await world.change(({ records }) => ({
+    records: records.map((record) => (record.state === "announced" ? { ...record, publishedAt: future } : record)),
+  }));
+  await world.passTo(day + second);
+  assert.equal((await seen(replica)).signs, replica.manager.records[1]?.kid);
+  assert.ok((await eventsOf(world)).includes("restarted"));
+  await world.stop(replica);
+});
