@@ -23,6 +23,9 @@ export interface ProcessLine {
   readonly at: number;
 }
 
+/** For how long people may want to know of a process that has ended. */
+const keptMs = 86_400_000;
+
 export const lineText = ({ id: _id, ...line }: ProcessLine): string => JSON.stringify(line);
 
 /** The lines that are lines, oldest first. */
@@ -46,6 +49,10 @@ function isLine(line: Partial<ProcessLine> | null | undefined): line is ProcessL
     Array.isArray(wrappingKeys)
   );
 }
+
+/** Lines of processes that ended long ago, as where one is killed and started again and again. */
+export const deadLines = (lines: readonly ProcessLine[], now: number): ProcessLine[] =>
+  lines.filter(({ at }) => now - at > keptMs);
 
 /** The processes that may serve or sign now: whoever says nothing for `maxStaleSeconds` does neither. */
 export function livingLines(lines: readonly ProcessLine[], now: number, maxStaleSeconds: number): ProcessLine[] {
