@@ -23,6 +23,7 @@ export class Module {
       }
     };
     return {
+      policy: { rotateEveryDays: 4 },
       createSigner: async ({ signal }) => {
         signal.throwIfAborted();
         failIf("create");
