@@ -23,7 +23,6 @@ export class Module {
       }
     };
     return {
-      policy: { rotateEveryDays: 4 },
       createSigner: async ({ signal }) => {
         signal.throwIfAborted();
         failIf("create");
