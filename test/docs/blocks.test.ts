@@ -128,7 +128,6 @@ const acts: readonly Act[] = [
       @ The wrong store with the right wrapping key
       @ JwksdDown
       @ JwksdStoreUnreachable
-      @ JwksdReplicaFenced
       @ JwksdNotReady
       @ JwksdKeysUnmanaged
       @ JwksdReplicaBehind

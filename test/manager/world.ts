@@ -29,6 +29,9 @@ export const usableMs = staleMs * 0.99;
 /** How long it takes until a signing key is removed that was replaced, with the other defaults. */
 export const retireMs = staleMs + (3600 + 2 * 300) * second;
 
+/** How managers under test rotate: often. */
+const policyOf = ({ policy }: ManagerChoice) => ({ rotateEveryDays: 4, maxStaleSeconds: staleMs / second, ...policy });
+
 /** What a manager under test is given, beyond what it needs to be one. */
 export type ManagerChoice = Partial<Given<KeyManagerOptions>>;
 
@@ -132,7 +135,7 @@ export class World {
       clock: this.clock,
       onEvent: (event: ManagerEvent) => void told.push(event),
     };
-    const policy = { maxStaleSeconds: staleMs / second, ...choice.policy };
+    const policy = policyOf(choice);
     const manager = await this.until(createServiceManager({ ...options, ...choice, policy }));
     this.#managers.set(manager, hungOf(choice.store ?? this.store));
     const provider = await this.until(createProvider({ keys: manager }, { clock: options.clock }));
@@ -144,7 +147,7 @@ export class World {
   async startCopy(copy: Copy, choice: ManagerChoice = {}): Promise<ServiceManager> {
     const store = choice.store ?? this.store;
     const custody = await custodyOf(store, [this.wrappingKey], { issuer, isChosen: true });
-    const policy = { maxStaleSeconds: staleMs / second, ...choice.policy };
+    const policy = policyOf(choice);
     const manager = await this.until(manageKeys(custody, { clock: this.clock, ...choice, policy, copy }));
     this.#managers.set(manager, hungOf(store));
     await this.idle();

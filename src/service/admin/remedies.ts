@@ -1,5 +1,7 @@
 import { uriOf } from "../../rotation/rules/records.ts";
 import type { KeyRecord } from "../../rotation/rules/records.ts";
+import type { Settings } from "../config/setting-definitions.ts";
+import { storeFlags } from "../config/store-path.ts";
 
 /** What to do about a fault, in words, and the command for it or to look further. */
 export interface Remedy {
@@ -80,4 +82,11 @@ export function shellWord(text: string): string {
   if (/^[ -~]*$/.test(text)) return `'${text.replaceAll("'", `'\\''`)}'`;
   const octets = [...new TextEncoder().encode(text)].map((octet) => `\\${octet.toString(8).padStart(3, "0")}`);
   return `"$(printf '${octets.join("")}')"`;
+}
+
+/** The flags by which a command on this machine finds the store of a service, as words of a shell. */
+export function commandFlags(settings: Settings): string {
+  return storeFlags(settings)
+    .map(([flag, value]) => `${flag} ${shellWord(value)}`)
+    .join(" ");
 }
