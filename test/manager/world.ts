@@ -7,6 +7,7 @@ import type { KeySubscriber } from "../../src/library/provider/managed-keys.ts";
 import { createProvider } from "../../src/library/provider/provider.ts";
 import type { Provider } from "../../src/library/provider/types.ts";
 import type { Custody } from "../../src/rotation/custody/custody.ts";
+import { unsealed } from "../../src/rotation/custody/mac.ts";
 import type { DocumentChange, StoreDocument } from "../../src/rotation/custody/document.ts";
 import type { Copy } from "../../src/rotation/manager/copies.ts";
 import { type ServiceManager, manageKeys } from "../../src/rotation/manager/manager.ts";
@@ -163,9 +164,23 @@ export class World {
     await accessTo(await this.custody()).change(async ({ document }) => decide(document));
   }
 
+  /** Writes members of the document, whatever is in the store, as its next revision. */
+  async put(members: Partial<StoreDocument>): Promise<void> {
+    const document = await this.document();
+    const commit = crypto.randomUUID();
+    const next = { ...document, ...members, revision: document.revision + 1, commits: [...document.commits, commit] };
+    const custody = await this.custody();
+    const { version, text = "" } = await this.store.register.read();
+    // The custody goes on under the wrapping key that it finds.
+    await custody.open(text).catch(() => {});
+    assert.ok(await this.store.register.write(await custody.seal(next), version));
+  }
+
   /** What the store holds. */
-  document(): Promise<StoreDocument> {
-    return documentOf(this.store.register);
+  async document(): Promise<StoreDocument> {
+    const { text } = await this.store.register.read();
+    if (text === undefined) return documentOf(this.store.register);
+    return JSON.parse(unsealed(text)) as StoreDocument;
   }
 
   /** The lines of processes, oldest first. */
