@@ -16,7 +16,7 @@ import { type Key, decodeKey, maxKeys } from "./key.ts";
 import { setResponse } from "./exchange.ts";
 import type { Observations } from "./observations.ts";
 import { sequence } from "./sequence.ts";
-import { beginning, shown } from "./format.ts";
+import { bodyText, shown, typeText } from "./format.ts";
 import { duplicateMembers } from "./duplicates.ts";
 
 /**
@@ -38,7 +38,7 @@ export async function examine(observations: Observations): Promise<readonly Find
     notes.push(...set.notes);
     for (const [index, entry] of set.entries.slice(0, maxKeys).entries()) {
       if (isObject(entry)) keys.push(await decodeKey(entry, index));
-      else notes.push(note("JWKS_MEMBER_NOT_OBJECT", `entry ${index + 1} is ${shown(entry)}`));
+      else notes.push(note("JWKS_MEMBER_NOT_OBJECT", `entry ${index + 1} is ${typeText(entry)}`));
     }
     notes.push(...checkSet(keys, set.entries.length, at));
     for (const key of keys) {
@@ -58,10 +58,10 @@ function readSet(observations: Observations): { entries: readonly unknown[]; not
   const { text, value, notes: found } = readJson(body, "JWK Set");
   const notes = [...found, ...checkPrivate(value ?? text, "JWK Set")];
   const only = (...more: Note[]) => ({ entries: [], notes: [...notes, ...more] });
-  if (value === undefined) return only(note("JWKS_NOT_JSON", `it begins with ${beginning(text)}`));
+  if (value === undefined) return only(note("JWKS_NOT_JSON", bodyText(text)));
   for (const member of new Set(duplicateMembers(text))) notes.push(note("JWKS_MEMBER_TWICE", shown(member)));
   const keys = isObject(value) ? value["keys"] : undefined;
-  if (keys === undefined) return only(note("JWKS_KEYS_MISSING", isObject(value) ? "no member keys" : shown(value)));
-  if (!Array.isArray(keys)) return only(note("JWKS_KEYS_NOT_LIST", `keys is ${shown(keys)}`));
+  if (keys === undefined) return only(note("JWKS_KEYS_MISSING", isObject(value) ? "no member keys" : typeText(value)));
+  if (!Array.isArray(keys)) return only(note("JWKS_KEYS_NOT_LIST", `keys is ${typeText(keys)}`));
   return keys.length === 0 ? only(note("JWKS_KEYS_EMPTY", "keys is []")) : { entries: keys, notes };
 }

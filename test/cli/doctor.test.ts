@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { createHash, createPrivateKey, generateKeyPairSync, sign } from "node:crypto";
+import { createHash, createPrivateKey, sign } from "node:crypto";
 import { readFile, writeFile } from "node:fs/promises";
 import { createServer } from "node:http";
 import { join } from "node:path";
@@ -26,6 +26,8 @@ async function fileOf(t: TestContext, content: unknown): Promise<string> {
   await writeFile(file, bytes(content));
   return file;
 }
+
+const base64 = (from: string): string => Buffer.from(from).toString("base64");
 
 const provider = (t: TestContext, keys: readonly unknown[], headers: Readonly<Record<string, string>> = {}) => {
   const body = bytes({ keys });
@@ -117,16 +119,18 @@ describe("jwksd doctor", () => {
     ]);
   });
 
-  test("a body that is no JSON is shown by its first characters, escaped, and of PEM only the label", async (t) => {
-    const shownOf = async (body: string): Promise<string> =>
-      (await runCli(t, ["doctor", await fileOf(t, body)])).stdout;
-    assert.match(await shownOf("\u001b[2J<!doctype html>"), /it begins with "\\u001b\[2J<!doctype html>"\n/);
-    const { privateKey } = generateKeyPairSync("ec", { namedCurve: "P-256" });
-    const pem = privateKey.export({ type: "pkcs8", format: "pem" }) as string;
-    const output = await shownOf(pem);
-    assert.match(output, /it begins with "-----BEGIN PRIVATE KEY-----…"/);
-    assert.match(output, /^broken {2}JWKS_PRIVATE_MEMBERS/m);
-    for (const secret of keyMaterial(pem.replaceAll(/-----.*-----/g, ""))) assert.ok(!output.includes(secret));
+  const unreadable: readonly (readonly [body: string, said: string])[] = [
+    ["", "it is empty"],
+    ["\u001b[2J<!doctype html><title>Log in</title>", "it is an HTML page of 40 characters"],
+    ['{"keys":[{"kty":"EC"', "it is JSON with a mistake in it, of 20 characters"],
+    ["-----BEGIN CERTIFICATE-----\nAQAB", "it is PEM of 32 characters"],
+    ["not found", "it is a text of 9 characters"],
+  ];
+  test("of a body that cannot be read, the kind and the length are told", async (t) => {
+    for (const [body, said] of unreadable) {
+      const { stdout } = await runCli(t, ["doctor", await fileOf(t, body), "--only", "JWKS_NOT_JSON"]);
+      assert.ok(stdout.includes(`  seen    ${said}\n`), stdout);
+    }
   });
 
   test("--html writes a page without script: the findings, and the documents without their private keys", async (t) => {
@@ -288,14 +292,58 @@ describe("jwksd doctor", () => {
     assert.doesNotMatch(refused.stderr, obeyed);
   });
 
-  test("a leaked key is named, and nothing of it is printed", async (t) => {
-    const key = rsaKey();
-    const file = await fileOf(t, { keys: [{ ...key, kid: "leaked", alg: "RS256", use: "sig" }] });
-    for (const flags of [[], ["--json"]]) {
-      const { stdout } = await runCli(t, ["doctor", file, ...flags]);
-      assert.match(stdout, /leaked/);
-      for (const secret of keyMaterial(key)) assert.ok(!stdout.includes(secret));
-    }
+  const leaked = rsaKey();
+  const ec = ecKey("leaked");
+  const text = JSON.stringify(ec);
+  const { n: _, ...halves } = leaked;
+  const secrets = keyMaterial(halves);
+  const pem = createPrivateKey({ key: { ...ec }, format: "jwk" }).export({ type: "pkcs8", format: "pem" }) as string;
+  const leaks: Readonly<Record<string, unknown>> = {
+    "an entry": { keys: [{ ...leaked, kid: "leaked", alg: "RS256", use: "sig" }] },
+    "a JWK as a text": { keys: [sound], backup: text },
+    "a JWK as a text in a text": { keys: [sound], backup: JSON.stringify({ of: JSON.stringify({ is: text }) }) },
+    "a JWK in base64": { keys: [{ ...sound, backup: base64(text) }] },
+    "PEM in base64": { keys: [sound], backup: base64(pem) },
+    "numbers with padding": { keys: [sound], backup: { d: `+/${ec.d}==` } },
+    "keys that is a text": { keys: text },
+    "an entry that is a text": { keys: [sound, text] },
+    "a set that is a text": JSON.stringify(text),
+    "a kid": { keys: [{ ...sound, kid: text }] },
+    "a kid of PEM": { keys: [{ ...sound, kid: pem }] },
+    "the name of a member, twice": `{"keys":[],${JSON.stringify(text)}:1,${JSON.stringify(text)}:1}`,
+    PEM: pem,
+    "PEM after a comment": `# ours\n${pem}`,
+    "JSON that is cut off": `{"keys":[${text}`,
+    JSONP: `callback({"keys":[${text}]})`,
+    "a symmetric key as a text": { keys: [sound], backup: `{"kty":"oct","k":"${ec.d}"}` },
+  };
+  for (const [about, document] of Object.entries(leaks)) {
+    test(`a private key is found, and nothing of it is told: ${about}`, async (t) => {
+      const page = join(await temporaryFolder(t), "findings.html");
+      const file = await fileOf(t, document);
+      const { stdout } = await runCli(t, ["doctor", file, "--html", page]);
+      assert.match(stdout, /^broken {2}JWKS_PRIVATE_MEMBERS/m);
+      const { stdout: json } = await runCli(t, ["doctor", file, "--json"]);
+      const told = [stdout, json, await readFile(page, "utf8")].join("\n");
+      for (const secret of [ec.d, ...secrets, base64(text).slice(8, 60), pem.slice(30, 60)])
+        assert.ok(!told.includes(secret), told);
+    });
+  }
+
+  test("a key in the place of a short text is told by its length, and what it says by an address without its query", async (t) => {
+    const odd = { ...sound, alg: ec.d, use: ec.d, x5u: `data:application/json,${text}` };
+    const url = await serveHttp(t, (request, response) => {
+      if (request.url === "/jwks?token=secret")
+        return response.writeHead(302, { location: `/a/${ec.d}?token=secret`, "set-cookie": "a=secret" }).end();
+      return response.writeHead(200, { "x-of": text, "set-cookie": "a=secret" }).end(bytes({ keys: [odd] }));
+    });
+    const page = join(await temporaryFolder(t), "findings.html");
+    const { stdout } = await runCli(t, ["doctor", `${url}/jwks?token=secret`, insecure, "--html", page]);
+    assert.match(stdout, /has alg \(a text of 43 characters\)/);
+    assert.match(stdout, /JWKS_X5U_HTTP[^]*: data:…/);
+    const whole = stdout + (await readFile(page, "utf8")).replace(/<title>.*|<h1>.*/g, "");
+    const documents = whole.replaceAll(/&quot;(alg|use)&quot;: .*/g, "");
+    for (const secret of [ec.d, "a=secret"]) assert.ok(!documents.includes(secret), documents);
   });
 });
 

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { type Exchange, type Observations, codes, examine } from "../../src/doctor/index.ts";
 import { breaksOf } from "../../src/doctor/verifiers/breaks.ts";
-import { shown } from "../../src/doctor/format.ts";
+import { quoted, shown } from "../../src/doctor/format.ts";
 import { rsaKey, withoutPrivate } from "../support/keys.ts";
 import { authorityCertificate, certificate } from "./certificates.ts";
 import { at, bytes, observed, published, response, sound } from "./observed.ts";
@@ -56,6 +56,13 @@ describe("what is not what it looks like", () => {
     assert.deepEqual(await rsaSet({ x5c }), []);
   });
 
+  test("a private member without a value is none, as serializers write it", async () => {
+    for (const empty of [{ d: null }, { d: "" }, { d: null, p: "", oth: [], k: undefined }])
+      assert.deepEqual(await codesOf(observed({ keys: [{ ...sound, ...empty }] })), []);
+    for (const full of [{ d: 7 }, { oth: [{}] }, { k: "secret" }])
+      assert.deepEqual(await codesOf(observed({ keys: [{ ...sound, ...full }] })), ["JWKS_PRIVATE_MEMBERS"]);
+  });
+
   test("a set of encryption keys alone is told as such", async () => {
     const key = { ...withoutPrivate(rsaKey()), kid: "enc", use: "enc", alg: "RSA-OAEP-256" };
     assert.deepEqual(await codesOf(observed({ keys: [key] })), ["JWKS_NO_SIGNING_KEY", "JWKS_ENCRYPTION_KEY"]);
@@ -84,9 +91,11 @@ describe("a value at its bound is on the good side", () => {
     assert.deepEqual(await withExponent("AQAAAAE"), ["JWKS_RSA_EXPONENT_LARGE"]);
   });
 
-  test("a text of 60 characters is shown whole, of a longer one its first 60", () => {
-    assert.equal(shown("x".repeat(60)), `"${"x".repeat(60)}"`);
-    assert.equal(shown("x".repeat(61)), `"${"x".repeat(60)}…"`);
+  test("a kid of 60 characters is quoted whole, of a longer one its first 60, and no name of 40", () => {
+    assert.equal(quoted("x".repeat(60)), `"${"x".repeat(60)}"`);
+    assert.equal(quoted("x".repeat(61)), `"${"x".repeat(60)}…"`);
+    assert.equal(shown("x".repeat(39)), `"${"x".repeat(39)}"`);
+    assert.equal(shown("x".repeat(40)), "(a text of 40 characters)");
   });
 
   test("the same keys in another order are no difference between IPv4 and IPv6, and what is no set is one", async () => {

@@ -6,6 +6,7 @@ import { importJWK } from "jose/key/import";
 import { isPublicKeyAlgorithm } from "../../keys/crypto/algorithms.ts";
 import { decodeKey } from "../../doctor/key.ts";
 import { isObject } from "../../doctor/document.ts";
+import { isPrivateText } from "../../doctor/secrets.ts";
 import { entriesOf, verificationKeys } from "../../keys/jwk/verification-keys.ts";
 import { checkSignature } from "../../library/token/verify.ts";
 import { relativeText, timeText } from "../../rotation/rules/format.ts";
@@ -132,5 +133,6 @@ export function shown(value: unknown, missing = "missing"): string {
   if (value === undefined) return missing;
   if (Array.isArray(value)) return "(a list)";
   if (typeof value === "object" && value !== null) return "(an object)";
-  return typeof value === "string" && value !== "" ? value : JSON.stringify(value);
+  if (typeof value !== "string" || value === "") return JSON.stringify(value);
+  return isPrivateText(value) ? "(a private key)" : value;
 }

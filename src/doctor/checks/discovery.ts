@@ -4,7 +4,7 @@ import { isPrivate, wellKnown } from "../exchange.ts";
 import { type Note, note } from "../finding.ts";
 import type { Key } from "../key.ts";
 import type { Exchange, Failure, Observations } from "../observations.ts";
-import { beginning, shown, urlText } from "../format.ts";
+import { bodyText, quoted, shown, typeText, urlText } from "../format.ts";
 import { checkMediaType } from "./http.ts";
 import { checkPrivate } from "./private.ts";
 
@@ -22,7 +22,7 @@ export function checkDiscovery(
   if (status !== undefined && status !== 200) return [note("DISCOVERY_STATUS", `status ${status}`)];
   if (body === undefined) return [];
   const { text, value, notes } = readJson(body, "discovery document");
-  if (!isObject(value)) return [...notes, note("DISCOVERY_NOT_JSON", `it begins with ${beginning(text)}`)];
+  if (!isObject(value)) return [...notes, note("DISCOVERY_NOT_JSON", bodyText(text))];
   return [
     ...notes,
     ...checkPrivate(value, "discovery document"),
@@ -36,12 +36,12 @@ export function checkDiscovery(
 }
 
 function checkIssuer(said: unknown, configured: string | undefined, url: string | undefined): Note[] {
-  if (typeof said !== "string" || said === "") return [note("DISCOVERY_ISSUER_MISSING", shown(said))];
+  if (typeof said !== "string" || said === "") return [note("DISCOVERY_ISSUER_MISSING", typeText(said))];
   // The URL of the document does not say whether the issuer ends with a slash.
   const expected = configured ?? (url === undefined ? said : url.replace(wellKnown, ""));
-  const hasMore = URL.canParse(said) && /[?#]/.test(said) ? [note("DISCOVERY_ISSUER_QUERY", shown(said))] : [];
+  const hasMore = URL.canParse(said) && /[?#]/.test(said) ? [note("DISCOVERY_ISSUER_QUERY", quoted(said))] : [];
   if (said === expected || (configured === undefined && withoutSlash(said) === withoutSlash(expected))) return hasMore;
-  return [...hasMore, note(issuerDifference(said, expected), `${shown(said)} instead of ${shown(expected)}`)];
+  return [...hasMore, note(issuerDifference(said, expected), `${quoted(said)} instead of ${quoted(expected)}`)];
 }
 
 /** Each of these URLs has to answer with metadata of the same issuer. */

@@ -8,7 +8,7 @@ import {
 import { type Note, note } from "../finding.ts";
 import { type Key, isTooLong, requiredOf } from "../key.ts";
 import { counted, shown } from "../format.ts";
-import { privateMembers } from "./private.ts";
+import { privateIn } from "../secrets.ts";
 
 const operationsFor = {
   sig: ["sign", "verify"],
@@ -22,16 +22,16 @@ export function checkMembers(key: Key): Note[] {
   if (jwk["kty"] === "oct") {
     // Without it, no secret is there.
     return [
-      jwk["k"] === undefined
-        ? note("JWKS_MEMBER_MISSING", `${name} has no "k"`)
-        : note("JWKS_OCT", withThumbprint(key)),
+      privateIn(jwk).includes("k")
+        ? note("JWKS_OCT", withThumbprint(key))
+        : note("JWKS_MEMBER_MISSING", `${name} has no "k"`),
     ];
   }
   return [...checkPrivateMembers(key), ...checkRequired(key), ...checkAlg(key), ...checkUse(jwk, name)];
 }
 
 function checkPrivateMembers(key: Key): Note[] {
-  const found = privateMembers.filter((member) => key.jwk[member] !== undefined);
+  const found = privateIn(key.jwk);
   return found.length === 0 ? [] : [note("JWKS_PRIVATE_MEMBERS", `${withThumbprint(key)} has ${found.join(", ")}`)];
 }
 
@@ -90,7 +90,7 @@ function checkOperations(jwk: Key["jwk"], name: string): Note[] {
   if (operations.some((operation) => other.includes(operation))) {
     const said = operations.map(shown).join(", ");
     notes.push(note("JWKS_USE_KEY_OPS_CONTRADICT", `${name} has use ${shown(use)} and key_ops ${said}`));
-  } else if (!privateMembers.some((member) => jwk[member] !== undefined)) {
+  } else if (privateIn(jwk).length === 0) {
     const found = operations.filter((operation) => privateOperations.has(operation));
     if (found.length > 0) notes.push(note("JWKS_KEY_OPS_PRIVATE", `${name} has key_ops ${found.join(", ")}`));
     else if (!operations.includes("verify") && isMeantToVerify(jwk, operations)) {
