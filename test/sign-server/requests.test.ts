@@ -133,6 +133,16 @@ describe("a sign socket", () => {
         400,
         "ERR_CLAIMS_INVALID",
       ],
+      "a claim that is there twice": [
+        signText('{"claims":{"aud":"api","aud":"admin"},"lifetimeSeconds":60}'),
+        400,
+        "ERR_CLAIMS_INVALID",
+      ],
+      "a lifetime that is there twice": [
+        signText('{"claims":{},"lifetimeSeconds":60,"lifetimeSeconds":3600}'),
+        400,
+        "ERR_CLAIMS_INVALID",
+      ],
       "claims too large for a token": [
         signText({ claims: { x: "x".repeat(20_000) }, ...hour }),
         400,

@@ -11,7 +11,7 @@ export interface SigningKey {
   readonly publicJwk: Jwk;
   /**
    * Signs the signing input of a JWT: header and payload in base64url, and a dot between them. The header must name this key and `ES256`,
-   * and the claims must be ones that `provider.sign` would sign. Gives 64 bytes: r, then s. The signer is guarded, and the signature
+   * and the claims must be ones that `provider.sign` would sign; neither may have a member twice. Gives 64 bytes: r, then s. The signer is guarded, and the signature
    * counted, as by `provider.sign`. A key that a manager has replaced may sign for 30 s more.
    *
    * @throws TokenError `ERR_CLAIMS_INVALID`

@@ -2,7 +2,7 @@ import * as base64url from "jose/base64url";
 import { invalidClaims } from "../../base/errors.ts";
 import { jsonOf } from "../../base/json.ts";
 import { object } from "../../base/options.ts";
-import { checkHeaderNames } from "./names.ts";
+import { checkHeaderNames, checkMembersOnce } from "./names.ts";
 import { checkClaims } from "./claims.ts";
 import { type ActiveKey, signParts } from "./sign.ts";
 import { checkLifetime, timesOf } from "./times.ts";
@@ -67,12 +67,18 @@ function partsOf(input: Uint8Array): readonly [header: string, payload: string] 
 }
 
 function jsonIn(part: string, name: string): Json {
-  let value: unknown;
+  const text = textOf(part);
+  const value = text === undefined ? undefined : jsonOf(text);
+  if (text === undefined || !object.holds(value)) throw invalidClaims(`the ${name} is no JSON object`);
+  checkMembersOnce(text, `the ${name}`);
+  return value as Json;
+}
+
+/** `undefined` for what is not base64url of UTF-8. */
+function textOf(part: string): string | undefined {
   try {
-    value = jsonOf(decoder.decode(base64url.decode(part)));
+    return decoder.decode(base64url.decode(part));
   } catch {
-    // No base64url, or no UTF-8.
+    return undefined;
   }
-  if (object.holds(value)) return value as Json;
-  throw invalidClaims(`the ${name} is no JSON object`);
 }
