@@ -243,9 +243,17 @@ test("what was signed is counted in the log, without a claim", async (t) => {
   const service = await startService(t, ["--data", join(folder, "data"), "--sign-socket", path]);
   const claims = { sub: "secret-subject" };
   for (const body of [{ claims, ...hour }, { claims, ...hour }, { claims }]) await askSocket(path, signText(body));
+  // One that gives up amid its request.
+  const { socket } = await openSocket(path);
+  await new Promise((resolve) => socket.write(signText({ claims }).slice(0, -5), resolve));
+  socket.destroy();
   await service.stop();
   const line = await service.logged(({ msg }) => msg === "tokens signed");
-  assert.deepEqual([line["socket"], line["signed"], line["refused"]], [path, 2, { ERR_CLAIMS_INVALID: 1 }]);
+  assert.deepEqual([line["socket"], line["signed"], line["refused"]], [
+    path,
+    2,
+    { ERR_CLAIMS_INVALID: 1, ERR_SIGNER_ABORTED: 1 },
+  ]);
   assert.ok(!JSON.stringify(service.log).includes("secret-subject"));
 });
 
