@@ -1,4 +1,5 @@
 import assert from "node:assert/strict";
+import { generateKeyPairSync } from "node:crypto";
 import { once } from "node:events";
 import { readdir, writeFile } from "node:fs/promises";
 import { join } from "node:path";
@@ -249,11 +250,10 @@ test("what was signed is counted in the log, without a claim", async (t) => {
   socket.destroy();
   await service.stop();
   const line = await service.logged(({ msg }) => msg === "tokens signed");
-  assert.deepEqual([line["socket"], line["signed"], line["refused"]], [
-    path,
-    2,
-    { ERR_CLAIMS_INVALID: 1, ERR_SIGNER_ABORTED: 1 },
-  ]);
+  assert.deepEqual(
+    [line["socket"], line["signed"], line["refused"]],
+    [path, 2, { ERR_CLAIMS_INVALID: 1, ERR_SIGNER_ABORTED: 1 }],
+  );
   assert.ok(!JSON.stringify(service.log).includes("secret-subject"));
 });
 
@@ -297,7 +297,7 @@ describe("is refused at the start:", () => {
     "former keys without Kubernetes": [{ "s.sock": { formerKeys: ["sa.pub"] } }, /are for "kubernetes"/],
     "a former key that is none": [
       { "s.sock": { protocol: "kubernetes", formerKeys: [import.meta.filename] } },
-      /is no public key in PEM/,
+      /holds public keys in PEM .*, and nothing else/,
     ],
     "a former key that is not there": [
       { "s.sock": { protocol: "kubernetes", formerKeys: ["/no/sa.pub"] } },
@@ -309,6 +309,15 @@ describe("is refused at the start:", () => {
   for (const [name, [members, message]] of Object.entries(rows)) {
     test(name, async (t) => assert.match(await refusal(t, members), message));
   }
+
+  test("a former key beside another kind of block, which may be a key as well", async (t) => {
+    const file = join(await temporaryFolder(t), "sa.pem");
+    const { publicKey } = generateKeyPairSync("rsa", { modulusLength: 2048 });
+    const blocks = (["spki", "pkcs1"] as const).map((type) => publicKey.export({ type, format: "pem" }));
+    await writeFile(file, blocks.join(""));
+    const members = { "s.sock": { protocol: "kubernetes", formerKeys: [file] } };
+    assert.match(await refusal(t, members), /holds public keys in PEM .*, and nothing else/);
+  });
 
   test("sockets for keys of files, which this service only publishes", async (t) => {
     assert.match(await refusal(t, {}, "--keys", "k"), /--keys and --sign-config exclude each other/);
