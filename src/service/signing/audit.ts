@@ -34,7 +34,7 @@ export function createAudit(clock: Clock, report: (counts: SignCounts) => void) 
       cancel ??= clock.setTimer(tell, everyMs);
     },
     /** Reports the rest. What comes later is not counted. */
-    end(): void {
+    end(this: void): void {
       tell();
       hasEnded = true;
     },
