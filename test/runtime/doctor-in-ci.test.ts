@@ -90,11 +90,8 @@ describe("the doctor in a pipeline", () => {
 
   test("what a provider says is no command for the runner", async (t) => {
     const filler = "x".repeat(50);
-    const keys = ["::error::", "##[error]a"].map((command) => ({
-      ...published("a"),
-      alg: 1,
-      kid: `${filler} ${command}`,
-    }));
+    const keyOf = (command: string) => ({ ...published("a"), alg: 1, kid: `${filler} ${command}` });
+    const keys = [keyOf("::error::"), keyOf("##[error]a")];
     const server = createServer((_, response) => response.end(bytes({ keys })));
     const url = `http://127.0.0.1:${await listening(t, server)}/jwks`;
     const { stdout } = await act(t, { url, "allow-insecure": "true" });
