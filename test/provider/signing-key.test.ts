@@ -133,6 +133,14 @@ describe("what provider.sign would not sign is not signed", () => {
   }
 });
 
+test("an option that there is not is refused", async () => {
+  const provider = await provide();
+  const unknown = { name: "ConfigError", code: "ERR_OPTION_UNKNOWN" };
+  const { sign } = provider.signingKey();
+  await assert.rejects(sign(good(), { lifetimeSeconds, expiresIn: 60 } as SignInputOptions), unknown);
+  assert.throws(() => provider.signingKey({ clientID: "app" } as { clientId?: string }), unknown);
+});
+
 describe("the signer is guarded, as that of provider.sign", () => {
   const hanging: Signer = { publicKey: withoutPrivate(ecKey("a")), sign: () => new Promise(() => {}) };
   const keyset = [{ kid: "a", signer: hanging }];

@@ -15,6 +15,7 @@ export interface SigningKey {
    * counted, as by `provider.sign`. A key that a manager has replaced may sign for 30 s more.
    *
    * @throws TokenError `ERR_CLAIMS_INVALID`
+   * @throws ConfigError `ERR_OPTION_UNKNOWN`
    * @throws SignerError `ERR_SIGNER_FENCED` where this process may not sign with this key, now or when the signature is there; and those of
    * `provider.sign`
    * @see RFC 7515 section 5.1
