@@ -284,6 +284,7 @@ describe("is refused at the start:", () => {
       /(maxTokenLifetimeSeconds|--max-token-lifetime-seconds) 3600/,
     ],
     "a path that is too long": [{ [`/${"s".repeat(107)}`]: {} }, /a path of at most 107 bytes/],
+    "an abstract socket, which has no mode": [{ "@jwksd": {} }, /a path .*; an abstract socket \(@name\) is open to/],
     "no object": [{ "s.sock": true }, /must be an object/],
     "an unknown protocol": [{ "s.sock": { protocol: "grpc" } }, /"protocol" must be http or kubernetes(?: \[|$)/],
     "a typ for Kubernetes": [
