@@ -34,6 +34,7 @@ export async function examine(observations: Observations): Promise<readonly Find
   const notes: Note[] = [...checkHttp(observations), ...checkTls(observations)];
   const set = readSet(observations);
   const keys: Key[] = [];
+  const isOfIssuer = observations.discovery !== undefined;
   if (set !== undefined) {
     notes.push(...set.notes);
     for (const [index, entry] of set.entries.slice(0, maxKeys).entries()) {
@@ -42,10 +43,14 @@ export async function examine(observations: Observations): Promise<readonly Find
     }
     notes.push(...checkSet(keys, set.entries.length, at));
     for (const key of keys) {
-      notes.push(...checkMembers(key), ...checkEc(key), ...checkOkp(key));
+      notes.push(...checkMembers(key, isOfIssuer), ...checkEc(key), ...checkOkp(key));
       notes.push(...(await checkKnown(key, blocklist)), ...(await checkX5c(key, observations)));
     }
-    notes.push(...checkRsaKeys(keys), ...checkSharedPrimes(keys, blocklist), ...checkPurpose(keys, set.entries.length));
+    notes.push(
+      ...checkRsaKeys(keys),
+      ...checkSharedPrimes(keys, blocklist),
+      ...checkPurpose(keys, set.entries.length, isOfIssuer),
+    );
   }
   notes.push(...checkDiscovery(observations, set === undefined ? undefined : keys));
   notes.push(...checkWatch(await sequence(observations), tokens));

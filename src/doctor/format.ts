@@ -9,6 +9,14 @@ const longestName = 39;
 export const counted = (count: number, noun: string): string =>
   count === 1 ? `one ${noun}` : `${count.toLocaleString("en")} ${noun}s`;
 
+/** `90 s`, `2 hours`, `14 days`: the largest unit that is exact, or days. */
+export function durationText(seconds: number): string {
+  const whole = Math.round(seconds);
+  if (whole >= 172_800) return counted(Math.round(whole / 86_400), "day");
+  if (whole >= 3600 && whole % 3600 === 0) return counted(whole / 3600, "hour");
+  return `${whole.toLocaleString("en")} s`;
+}
+
 /** The type of a value that is not what it should be. It is not quoted, because it may be a key. */
 export function typeText(value: unknown): string {
   if (value === undefined) return "missing";
@@ -31,17 +39,21 @@ export function quoted(value: unknown): string {
 /** What a body is that cannot be read. It is not quoted, because it may be a key. */
 export function bodyText(text: string): string {
   if (text === "") return "it is empty";
-  return `it is ${kindOf(text)} of ${counted(text.length, "character")}`;
+  return `it is ${kindText(text)} of ${counted(text.length, "character")}`;
 }
 
-function kindOf(text: string): string {
-  if (isHtml(text)) return "an HTML page";
+/** The kind of a body that is no JSON. */
+export function kindText(text: string): string {
+  if (isHtml(text)) return isLogin(text) ? "a login page in HTML" : "an HTML page";
   if (text.includes("-----BEGIN ")) return "PEM";
   return /^\s*[{[]/.test(text) ? "JSON with a mistake in it," : "a text";
 }
 
 /** Whether a body is a web page. */
 export const isHtml = (text: string): boolean => /<(!doctype html|html|head|body)\b/i.test(text.slice(0, 1000));
+
+const isLogin = (html: string): boolean =>
+  /type\s*=\s*["']?password\b/i.test(html) || /<title>[^<]{0,100}\b(log|sign)[ -]?(in|on)\b/i.test(html);
 
 /** A URL for a message, without parts that may be secret: query, user, and long parts of the path. */
 export function urlText(url: string): string {

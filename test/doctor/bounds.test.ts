@@ -5,7 +5,7 @@ import { breaksOf } from "../../src/doctor/verifiers/breaks.ts";
 import { quoted, shown } from "../../src/doctor/format.ts";
 import { rsaKey, withoutPrivate } from "../support/keys.ts";
 import { authorityCertificate, certificate } from "./certificates.ts";
-import { at, bytes, observed, published, response, sound } from "./observed.ts";
+import { asSet, at, bytes, issuer, observed, published, response, sound } from "./observed.ts";
 
 const codesOf = async (observations: Observations): Promise<string[]> =>
   (await examine(observations)).map(({ code }) => code);
@@ -38,7 +38,9 @@ describe("what is not what it looks like", () => {
   test("of a bundle of SPIFFE, only keys of tokens need a kid", async () => {
     const { kid: _, ...nameless } = published("svid");
     assert.deepEqual(await codesOf(observed({ keys: [sound, { ...nameless, use: "x509-svid" }] })), []);
-    assert.deepEqual(await codesOf(observed({ keys: [{ ...nameless, use: "jwt-svid" }] })), ["JWKS_KID_MISSING"]);
+    assert.deepEqual(await codesOf(asSet(observed({ keys: [{ ...nameless, use: "jwt-svid" }] }))), [
+      "JWKS_KID_MISSING",
+    ]);
     assert.deepEqual(await codesOf(observed({ keys: [{ ...nameless, use: "x509-svid" }] })), []);
   });
 
@@ -54,6 +56,29 @@ describe("what is not what it looks like", () => {
     const { x5c } = certificate(rsaKey());
     assert.deepEqual(await rsaSet({ x5c: [...x5c, authorityCertificate()] }), []);
     assert.deepEqual(await rsaSet({ x5c }), []);
+  });
+
+  test("metadata of an authorization server has the members of RFC 8414 section 2, and not those of OpenID Connect", async () => {
+    const openId = ["subject_types_supported", "id_token_signing_alg_values_supported"];
+    const login = {
+      authorization_endpoint: `${issuer}/a`,
+      token_endpoint: `${issuer}/t`,
+      response_types_supported: ["code"],
+    };
+    const at = async (name: string, more: object): Promise<unknown> => {
+      const document = { ...login, id_token_signing_alg_values_supported: undefined, ...more };
+      const found = await examine(observed({ document, discovery: { url: `${issuer}/.well-known/${name}` } }));
+      return found.find(({ code }) => code === "DISCOVERY_MEMBERS_MISSING")?.seen[0];
+    };
+    assert.equal(await at("openid-configuration", {}), openId.join(", "));
+    assert.equal(await at("oauth-authorization-server", {}), undefined);
+    assert.equal(
+      await at("oauth-authorization-server", { response_types_supported: undefined }),
+      "response_types_supported",
+    );
+    const direct = { authorization_endpoint: undefined, grant_types_supported: ["client_credentials"] };
+    assert.equal(await at("oauth-authorization-server", direct), undefined);
+    assert.match(String(await at("openid-configuration", direct)), /^authorization_endpoint, /);
   });
 
   test("a private member without a value is none, as serializers write it", async () => {

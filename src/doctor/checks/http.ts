@@ -1,4 +1,4 @@
-import { field, isLocal, probeOrigin, sameBytes } from "../exchange.ts";
+import { failureText, field, isLocal, probeOrigin, sameBytes, statusText, wayOf } from "../exchange.ts";
 import { type Note, note } from "../finding.ts";
 import type { Exchange, Observations, Probes } from "../observations.ts";
 import { counted, quoted, urlText } from "../format.ts";
@@ -30,10 +30,10 @@ function checkWay(exchange: Exchange | undefined): Note[] {
   const notes = [];
   if (redirects.length > 0) {
     const limit = failure?.kind === "redirects" ? `, and ${failure.detail}` : "";
-    notes.push(note("HTTP_REDIRECT", `${redirects.map(urlText).join(" → ")}${limit}`));
+    notes.push(note("HTTP_REDIRECT", `${wayOf(exchange ?? {})}${limit}`));
   }
   if (failure?.kind === "tls" && url !== undefined)
-    notes.push(note("TLS_INVALID", `${urlText(url)}: ${failure.detail}`));
+    notes.push(note("TLS_INVALID", `${urlText(url)}: ${failureText(failure)}`));
   if (failure?.kind === "incomplete" && url !== undefined)
     notes.push(note("HTTP_INCOMPLETE", `${urlText(url)}: ${failure.detail}`));
   return notes;
@@ -54,14 +54,14 @@ const isTurnedAway = (exchange: Exchange | undefined): boolean => exchange?.stat
 function checkAgents(set: Exchange, { noAgent, browser }: Probes): Note[] {
   const { status } = set;
   if (isTurnedAway(set) && browser?.status === 200) {
-    return [note("HTTP_USER_AGENT", `status ${status}, and 200 for a browser`)];
+    return [note("HTTP_USER_AGENT", `${statusText(set)}, and 200 for a browser`)];
   }
   if (status === 200 && isTurnedAway(noAgent)) {
     return [note("HTTP_NO_USER_AGENT", `status ${noAgent?.status}`)];
   }
   if (status === undefined || status === 200) return [];
   const retry = field(set, "retry-after");
-  return [note("HTTP_STATUS", `status ${status}${retry === undefined ? "" : `, Retry-After: ${quoted(retry)}`}`)];
+  return [note("HTTP_STATUS", `${statusText(set)}${retry === undefined ? "" : `, Retry-After: ${quoted(retry)}`}`)];
 }
 
 /** Checks the Content-Type of a response. */

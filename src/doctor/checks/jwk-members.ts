@@ -1,10 +1,4 @@
-import {
-  encryptionAlgorithms,
-  isForEncryption,
-  isForSignatures,
-  signatureAlgorithms,
-  spiffeUses,
-} from "../algorithms.ts";
+import { encryptionAlgorithms, isForEncryption, isForSignatures, signatureAlgorithms } from "../algorithms.ts";
 import { type Note, note } from "../finding.ts";
 import { type Key, isTooLong, requiredOf } from "../key.ts";
 import { counted, shown } from "../format.ts";
@@ -16,8 +10,8 @@ const operationsFor = {
 };
 const privateOperations = new Set(["sign", "decrypt", "unwrapKey"]);
 
-/** Checks the members of a key that do not depend on its type. */
-export function checkMembers(key: Key): Note[] {
+/** Checks the members of a key that do not depend on its type. @param isOfIssuer whether it is at the `jwks_uri` of an issuer */
+export function checkMembers(key: Key, isOfIssuer: boolean): Note[] {
   const { jwk, name } = key;
   if (jwk["kty"] === "oct") {
     // Without it, no secret is there.
@@ -27,7 +21,7 @@ export function checkMembers(key: Key): Note[] {
         : note("JWKS_MEMBER_MISSING", `${name} has no "k"`),
     ];
   }
-  return [...checkPrivateMembers(key), ...checkRequired(key), ...checkAlg(key), ...checkUse(jwk, name)];
+  return [...checkPrivateMembers(key), ...checkRequired(key), ...checkAlg(key), ...checkUse(jwk, name, isOfIssuer)];
 }
 
 function checkPrivateMembers(key: Key): Note[] {
@@ -72,12 +66,11 @@ function checkAlg({ jwk, name }: Key): Note[] {
   return isContradicted ? [note("JWKS_USE_ALG_CONTRADICT", `${name} has use ${shown(use)} and alg ${shown(alg)}`)] : [];
 }
 
-function checkUse(jwk: Key["jwk"], name: string): Note[] {
+function checkUse(jwk: Key["jwk"], name: string, isOfIssuer: boolean): Note[] {
   const { use } = jwk;
   const notes = isEncryptionKey(jwk) ? [note("JWKS_ENCRYPTION_KEY", name)] : [];
-  if (use !== undefined && use !== "sig" && use !== "enc" && !spiffeUses.includes(use)) {
-    notes.push(note("JWKS_USE_UNKNOWN", `${name} has use ${shown(use)}`));
-  }
+  const known: readonly unknown[] = [undefined, "sig", "enc", "x509-svid", isOfIssuer ? "sig" : "jwt-svid"];
+  if (!known.includes(use)) notes.push(note("JWKS_USE_UNKNOWN", `${name} has use ${shown(use)}`));
   return [...notes, ...checkOperations(jwk, name)];
 }
 
