@@ -63,7 +63,7 @@ export function doctorCommand(io: Io): Command {
       "with --watch: shell command that prints a new token; it runs at each look (or --token - reads one token per line)",
     )
     .option("--json", "print the findings as JSON")
-    .option("--html <file>", "also write the findings to this file, as a page to send to whoever runs the provider")
+    .option("--html <file>", "also write the findings to this file, as a page to send to the operator of the provider")
     .addHelpText(
       "after",
       `
@@ -113,7 +113,7 @@ async function doctor(io: Io, target: string, flags: Flags): Promise<void> {
   } else {
     const terminal = terminalOf(io.stdout, io.environment);
     if (timeline.length > 0) print(io, "");
-    // Whoever gives a token asks about it first.
+    // The token comes first, because the user asked about it.
     if (explanation !== undefined)
       print(io, `The token:\n${explanationText(explanation, explanation.advice, terminal)}\n`);
     const refused = explanation?.verified === false ? " The token is refused." : "";

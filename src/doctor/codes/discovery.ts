@@ -97,7 +97,7 @@ export const discovery = {
   DISCOVERY_JWKS_URI_SITE: {
     severity: "advice",
     title: "`jwks_uri` is on another site than the issuer",
-    why: "That is allowed. Whoever controls the other site controls the logins of this one.",
+    why: "That is allowed. The operator of the other site controls the logins of this one.",
     rule: `${openidDiscovery} 3`,
     remedy: "Serve the JWK Set under the host of the issuer, if that other site is not as well guarded.",
   },
