@@ -18,3 +18,22 @@ export async function loadPackage<T>(packageName: string, load: () => Promise<T>
     );
   }
 }
+
+/**
+ * What to throw where `import()` of an optional package failed.
+ *
+ * Write the import with a literal, directly in a `try` block. So bundlers include the package where it is installed, and build without it
+ * where it is not: `try { sdk = await import("pg"); } catch (error) { throw importFailure("pg", error); }`
+ */
+export function importFailure(packageName: string, error: unknown): unknown {
+  const { code, message } = error as NodeJS.ErrnoException;
+  // Webpack and Turbopack write the second code. The package may be installed and lack a dependency of its own.
+  const isMissing =
+    (code === "ERR_MODULE_NOT_FOUND" || code === "MODULE_NOT_FOUND") &&
+    [`'${packageName}'`, `'${packageName}/`].some((name) => message.includes(name));
+  if (!isMissing) return error;
+  return new ConfigError(
+    "ERR_PACKAGE_MISSING",
+    `the package ${packageName} is needed and not installed; install it with: npm install ${packageName}`,
+  );
+}

@@ -156,7 +156,7 @@ describe("issuers that a function allows", () => {
     const { origin, status, token } = guardOf(routed(all), {
       issuer: (name) => {
         seen.push(name);
-        return name.startsWith("https://login.example/");
+        return new URL(name).host === "login.example";
       },
     });
     assert.equal(await status(token({ iss: tenant(1) })), 200);
@@ -395,6 +395,8 @@ describe("proofs", () => {
     const [hash, expiresAt] = asked[0] ?? ["", 0];
     assert.equal(hash.length, 43);
     assert.ok(expiresAt > clock.now() + 60_000 && expiresAt <= clock.now() + 62_000);
+    await prove({ iat: Math.floor(clock.now() / 1000) - 0.7 });
+    assert.equal(asked.map(([, milliseconds]) => milliseconds % 1_000).join(), "0,0", "stores of whole seconds");
     const failing = await dpopGuard({ replay: () => Promise.reject(new Error("no store")) });
     assert.equal(challengeOf(await failing.prove()), "503");
   });
@@ -416,7 +418,7 @@ describe("proofs", () => {
     ]);
     const told = await one.prove();
     assert.ok(told instanceof Response);
-    assert.match(challengeOf(told), /^DPoP error="use_dpop_nonce"/);
+    assert.match(challengeOf(told), /^DPoP .*error="use_dpop_nonce"/);
     const nonce = told.headers.get("dpop-nonce");
     assert.equal(await one.prove({ nonce }), "let through");
     assert.equal(await other.prove({ nonce }), "let through");
@@ -472,16 +474,25 @@ describe("how long ago the user signed in", () => {
 });
 
 describe("certificates", () => {
-  const der = Buffer.from("a certificate");
-  const pem = `-----BEGIN CERTIFICATE-----\n${der.toString("base64")}\n-----END CERTIFICATE-----`;
+  const der = Buffer.from("0: a certificate, as far as its first byte tells ÿÿÿ");
+  const base64 = der.toString("base64");
+  const pem = `-----BEGIN CERTIFICATE-----\n${base64}\n-----END CERTIFICATE-----`;
+  const escaped = encodeURIComponent(pem);
   for (const [name, certificate, expected] of [
     ["DER", () => der, 200],
     ["PEM", () => pem, 200],
     ["a promise", async () => pem, 200],
+    ["what nginx escapes", () => escaped, 200],
+    ["what the load balancer of AWS escapes", () => encodeURI(pem), 200],
+    ["the header field Client-Cert of RFC 9440", () => `:${base64}:`, 200],
+    ["a header field that continues with tabs", () => pem.replaceAll("\n", "\n\t"), 200],
     ["none", () => undefined, 401],
-    ["a PEM that is bent", () => pem.replace("Y", "Y="), 401],
+    ["no field", () => "", 401],
+    ["a PEM that is bent", () => pem.replace("M", "M="), 503],
+    ["an escape that is bent", () => `${escaped}%E`, 503],
+    ["a PEM as bytes", () => Buffer.from(pem), 503],
     ["a failure", () => Promise.reject(new Error("no header")), 503],
-    ["what is no certificate, so that nothing is decided", () => ({ subject: {} }) as unknown as string, 503],
+    ["another object", () => ({ subject: {} }) as unknown as string, 503],
   ] as const) {
     test(`the function gives ${name}: ${expected}`, async () => {
       const x5t = createHash("sha256").update(der).digest("base64url");
@@ -494,9 +505,13 @@ describe("certificates", () => {
 test("a token that is bound to no bytes is refused, whatever the function gives", async () => {
   const x5t = createHash("sha256").update("").digest("base64url");
   const empty = "-----BEGIN CERTIFICATE-----\n\n-----END CERTIFICATE-----";
-  for (const none of [new Uint8Array(), "", empty]) {
+  for (const [none, expected] of [
+    [new Uint8Array(), 401],
+    ["", 401],
+    [empty, 503],
+  ] as const) {
     const { status, token } = guardOf(undefined, { certificate: () => none });
-    assert.equal(await status(token({ cnf: { "x5t#S256": x5t } })), 401);
+    assert.equal(await status(token({ cnf: { "x5t#S256": x5t } })), expected);
   }
 });
 
@@ -541,7 +556,7 @@ describe("options", () => {
   test("so is a face that is not called: the framework calls it with a request", () => {
     const bearer = createBearer(good);
     const withRequest = [{ headers: {}, _events: {} }, {}, () => {}];
-    for (const name of ["express", "fastify", "hono"] as const) {
+    for (const name of ["express", "fastify", "hono", "nest"] as const) {
       const face = bearer[name] as (...args: readonly unknown[]) => unknown;
       assert.throws(() => face(...withRequest), { message: new RegExp(`call bearer\\.${name}\\(\\)`) });
     }
@@ -566,7 +581,7 @@ describe("options", () => {
       { scope: " " },
       { maxAgeSeconds: -1 },
     ]) {
-      for (const face of ["express", "fastify", "hono"] as const)
+      for (const face of ["express", "fastify", "hono", "nest"] as const)
         assert.throws(() => bearer[face](requirements as object), { name: "ConfigError" }, inspect(requirements));
       await assert.rejects(bearer.check(new Request(audience), requirements as object), { name: "ConfigError" });
     }
@@ -633,6 +648,17 @@ describe("the event of a refusal says what helps, and the client is not told", (
       assert.equal(told.includes("Authorization: "), error === undefined);
     });
   }
+});
+
+test("what goes wrong in an answer goes to next", async () => {
+  const error = new Error("a middleware that replaced setHeader");
+  const fail = (): never => {
+    throw error;
+  };
+  const response = { headersSent: false, setHeader: fail, writeHead: fail, end: fail };
+  const { promise, resolve } = Promise.withResolvers<unknown>();
+  await createBearer({ issuer, audience }).express()({ headers: {} }, response, resolve);
+  assert.equal(await promise, error);
 });
 
 test("events and answers hold no token", async () => {

@@ -56,7 +56,7 @@ export function createProofCheck(settings: BearerSettings) {
       return { status: 401, error: "use_dpop_nonce", description, nonce: await nonces.current() };
     }
     // Last, so that a refused proof does not count as used.
-    const expiresAt = (nowSeconds - age + proofMaxAgeSeconds + clockToleranceSeconds + 1) * 1000;
+    const expiresAt = Math.ceil(nowSeconds - age + proofMaxAgeSeconds + clockToleranceSeconds + 1) * 1000;
     const isNew = await replay(await textHash(JSON.stringify([jkt, claims.jti])), expiresAt, jkt);
     return isNew ? undefined : invalidProof("the proof was used before (jti)");
   };

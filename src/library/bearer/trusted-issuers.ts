@@ -93,8 +93,8 @@ const likeness = (issuer: string): string =>
 const nameOf = (each: TrustedIssuer): string => (typeof each === "string" ? each : each.issuer);
 
 /**
- * Whether a text from a token is an issuer in its one spelling. A function that looks at the end of a text, or at its beginning, is then not
- * deceived by a query, a user name or a backslash.
+ * Whether a text from a token is an issuer in its one spelling, without query, user name and backslash. The path is whatever the token says, so
+ * a function must compare the host.
  *
  * @see OpenID Connect Discovery 1.0 section 4.1
  */
