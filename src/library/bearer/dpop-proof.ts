@@ -58,7 +58,9 @@ export function createProofCheck(settings: BearerSettings) {
     // Last, so that a refused proof does not count as used.
     const expiresAt = Math.ceil(nowSeconds - age + proofMaxAgeSeconds + clockToleranceSeconds + 1) * 1000;
     const isNew = await replay(await textHash(JSON.stringify([jkt, claims.jti])), expiresAt, jkt);
-    return isNew ? undefined : invalidProof("the proof was used before (jti)");
+    if (!isNew) return invalidProof("the proof was used before (jti)");
+    // If the proof got too old while the store was asked, the store may have forgotten its first use.
+    return clock.now() < expiresAt ? undefined : invalidProof("the proof is too old (iat)");
   };
 }
 

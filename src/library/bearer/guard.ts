@@ -6,7 +6,7 @@ import { verifyAccessToken } from "./access-token.ts";
 import { type Credentials, credentialsOf } from "./authorization.ts";
 import { createConfirmation } from "./confirmation.ts";
 import { metadataUrl } from "./metadata.ts";
-import { type ChallengeTerms, type Refusal, refusalOf, replyTo } from "./refusal.ts";
+import { type ChallengeTerms, type Refusal, invalidToken, refusalOf, replyTo } from "./refusal.ts";
 import { type Requirements, scopesOf, unmet } from "./requirements.ts";
 import type { BearerSettings } from "./settings.ts";
 import { type KeysOf, createTrustedIssuers } from "./trusted-issuers.ts";
@@ -47,7 +47,7 @@ const schemesOf = { none: ["Bearer"], optional: ["Bearer", "DPoP"], required: ["
 
 /** Decides about requests, for all faces. */
 export function createGuard(settings: BearerSettings) {
-  const { dpop, resource, onEvent, verification } = settings;
+  const { dpop, resource, onEvent, clock, verification } = settings;
   const keysOf = createTrustedIssuers(settings);
   const confirm = createConfirmation(settings);
   /** The tokens whose proofs were confirmed, by request. A route may have the guard twice, but a proof is valid once. */
@@ -84,9 +84,14 @@ export function createGuard(settings: BearerSettings) {
       const unconfirmed = await confirm(auth.claims, credentials, request);
       if (unconfirmed !== undefined) return unconfirmed;
       confirmed.set(request.source, token);
+      if (hasExpired(auth)) return invalidToken("the token has expired");
     }
     return unmet(requirements, auth.claims, auth.scopes, settings) ?? auth;
   }
+
+  /** A token may expire while a store or a function of the application confirms its sender. */
+  const hasExpired = ({ expiresAt }: Auth): boolean =>
+    expiresAt + verification.clockToleranceSeconds <= Math.floor(clock.now() / 1000);
 
   /** @throws TokenError, FetchError */
   const verify = (token: string): Promise<Auth> => authOfToken(token, keysOf, settings);
