@@ -10,19 +10,22 @@ import {
   createBearer,
   memoryReplayStore,
 } from "../../src/library/bearer/index.ts";
+import { heapUsed } from "../support/heap.ts";
 import { ecKey, withoutPrivate } from "../support/keys.ts";
 import {
   type Script,
+  delayed,
   hanging,
   reply,
   routed,
   scriptedOrigin,
   served,
+  servedSet,
   settled,
   simulatedClock,
   unreachable,
 } from "../support/simulated.ts";
-import { compact, signature } from "../token/compact.ts";
+import { compact, noSignature, signature } from "../token/compact.ts";
 
 // What the guard does beside its answers: requests to providers, memory, stores, nonces, events. Time is simulated.
 
@@ -74,6 +77,13 @@ describe("requests for keys", () => {
     assert.equal(origin.requests.length, 2);
   });
 
+  test("a token that expires while its keys are fetched is refused", async () => {
+    const { status, token, clock } = guardOf(delayed(4_000, routed(provider(issuer))));
+    const asked = [5, 10].map((seconds) => status(token({ exp: clock.now() / 1000 + seconds })));
+    await clock.advance(8_000);
+    assert.deepEqual(await Promise.all(asked), [401, 200]);
+  });
+
   test("none for a token that is refused without a key", async () => {
     const { origin, status, token } = guardOf();
     const bent = [
@@ -99,7 +109,7 @@ describe("requests for keys", () => {
         answers.add(await status(token({}, `made-up-${second}-${each}`, forged)));
       await clock.advance(1_000);
     }
-    assert.deepEqual(answers, new Set([401, 503]), "unknown, or not known yet");
+    assert.deepEqual(answers, new Set([401]), "a 503 would take this host out of the load balancer");
     assert.ok(origin.requests.length <= 12, `${origin.requests.length} requests`);
     origin.script = routed(provider(issuer, ["a", "b"]));
     await clock.advance(10_000);
@@ -143,6 +153,12 @@ describe("requests for keys", () => {
   }
 });
 
+/** A token of an issuer with a long name, which anybody could make. */
+function forgedBy(number: number): string {
+  const iss = `https://login.example/${"x".repeat(900)}${number}`;
+  return compact({ alg: "ES256", kid: "a", typ: "at+jwt" }, { iss }, noSignature);
+}
+
 const tenant = (number: number): string => `https://login.example/tenant-${number}`;
 
 describe("issuers that a function allows", () => {
@@ -176,6 +192,57 @@ describe("issuers that a function allows", () => {
     assert.equal(await status(token({ iss: "https://evil.example" })), 401);
     assert.deepEqual(seen, [tenant(1), "https://evil.example"]);
     assert.equal(origin.requests.length, asked);
+  });
+
+  test("are asked for no more often where their servers make up keys", async () => {
+    let sets = 0;
+    const fresh = ecKey("fresh", "P-521");
+    const madeUp: Script = (...request) => {
+      sets += 1;
+      const keys = Array.from({ length: 63 }, (_, index) => ({ ...withoutPrivate(fresh), kid: `${sets} ${index}` }));
+      return servedSet([...keys, { ...withoutPrivate(ecKey("a")), kid: "a" }])(...request);
+    };
+    const { origin, status, token, clock } = guardOf(
+      routed({ ...provider(tenant(1)), [`${tenant(1)}/jwks`]: madeUp }),
+      { issuer: () => true },
+    );
+    assert.equal(await status(token({ iss: tenant(1) })), 200);
+    for (let tenths = 0; tenths < 100; tenths += 1) {
+      await status(token({ iss: tenant(1) }, `forged ${tenths}`));
+      await clock.advance(100);
+    }
+    assert.ok(origin.requests.length <= 9, `${origin.requests.length} requests in 10 s`);
+  });
+
+  test("may have 64 keys; one that is no key verifies nothing, and is no outage", async () => {
+    const [good] = [{ ...withoutPrivate(ecKey("a")), kid: "a" }];
+    const bent = { ...good, y: withoutPrivate(ecKey("b"))["y"], kid: "bent" };
+    const rows: [others: number, kid: string, expected: number][] = [
+      [62, "a", 200],
+      [62, "bent", 401],
+      [63, "a", 503],
+    ];
+    for (const [others, kid, expected] of rows) {
+      const unusable = Array.from({ length: others }, () => ({ kty: "oct" }));
+      const script = { ...provider(issuer), [`${issuer}/jwks`]: servedSet([good, bent, ...unusable]) };
+      const { status, token } = guardOf(routed(script), { issuer: () => true });
+      assert.equal(await status(token({}, kid, ecKey("a"))), expected, `${others} others, ${kid}`);
+    }
+  });
+
+  test("are remembered within bounds: many forged names cost few requests and little memory", async () => {
+    const { origin, status, clock } = guardOf(reply(404), { issuer: () => true, maxIssuers: 50, onEvent: null });
+    const floodMinute = async (minute: number): Promise<void> => {
+      origin.requests.length = 0;
+      for (let number = 0; number < 500; number += 1) assert.equal(await status(forgedBy(minute * 500 + number)), 503);
+      assert.ok(origin.requests.length <= 50, `${origin.requests.length} requests in a minute`);
+      await clock.advance(60_000);
+    };
+    for (let minute = 0; minute < 2; minute += 1) await floodMinute(minute);
+    const before = heapUsed();
+    for (let minute = 2; minute < 6; minute += 1) await floodMinute(minute);
+    const grown = heapUsed() - before;
+    assert.ok(grown < 400_000, `${grown} bytes`);
   });
 
   test("are kept up to a number; forged tokens of many push no used one out, and their requests are paced", async () => {
@@ -364,6 +431,23 @@ describe("proofs", () => {
     await clock.advance(8_000_000);
     const again = await check(request);
     assert.ok(again instanceof Response && again.status === 401);
+  });
+
+  test("a proof, or its token, that gets too old while the store is asked is refused", async () => {
+    for (const [seconds, lifetime, refused] of [
+      [60, 60, /too old/],
+      [10, 5, /expired/],
+      [10, 20, /^let through$/],
+    ] as const) {
+      const replay = (): boolean => {
+        clock.setBy(seconds * 1_000 + 1_000);
+        return true;
+      };
+      const { prove, token, clock } = await dpopGuard({ replay });
+      const exp = clock.now() / 1000 + lifetime;
+      const answer = await prove({}, token({ exp, cnf: { jkt: await calculateJwkThumbprint(jwk) } }));
+      assert.match(challengeOf(answer), refused);
+    }
   });
 
   test("one of two requests with one proof, at the same time", async () => {

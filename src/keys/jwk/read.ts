@@ -1,6 +1,7 @@
 import type { CryptoKey, JWK } from "jose";
 import { exportJWK } from "jose/key/export";
 import { keyError } from "../../base/errors.ts";
+import { isGiven } from "../../base/json.ts";
 import { readPem } from "./pem.ts";
 import { type PublicJwk, checkSize, publicMembers } from "./public.ts";
 
@@ -132,7 +133,7 @@ function readJwk(jwk: Readonly<Record<string, unknown>>, name: string): KeyMater
   const publicJwk = publicMembers(jwk, shownName);
   return {
     publicJwk,
-    ...(jwk["d"] !== undefined && { privateKey: privateMembers(jwk, publicJwk, shownName) }),
+    ...(isGiven(jwk["d"]) && { privateKey: privateMembers(jwk, publicJwk, shownName) }),
     ...(typeof kid === "string" && { kid }),
     ...(typeof alg === "string" && { alg }),
     ...(typeof use === "string" && { use }),

@@ -14,7 +14,7 @@ import {
 import type { SkippedKey } from "../../keys/jwk/verification-keys.ts";
 import type { Fetch } from "./fetch-json.ts";
 import type { KeySetState } from "./stored.ts";
-import { checkSecureUrl } from "./urls.ts";
+import { checkIssuer, checkSecureUrl } from "./urls.ts";
 
 /** What happened to a key set. */
 export type KeySetEvent =
@@ -96,7 +96,10 @@ export function resolveOptions(options: RemoteKeySetOptions) {
   if ((issuer === undefined) === (jwksUri === undefined)) {
     throw invalidOption("give either issuer or jwksUri");
   }
-  if (issuer !== undefined) checkSecureUrl(issuer, "issuer", allowInsecure);
+  if (issuer !== undefined) {
+    checkSecureUrl(issuer, "issuer", allowInsecure);
+    checkIssuer(issuer);
+  }
   if (jwksUri !== undefined) checkSecureUrl(jwksUri, "jwksUri", allowInsecure);
   const bounds = { minFreshSeconds, maxFreshSeconds, defaultFreshSeconds, outageToleranceSeconds };
   return { issuer, jwksUri, allowInsecure, fetch, clock, timeoutMs, maxBytes, maxWaitMs, bounds, onEvent, state };
