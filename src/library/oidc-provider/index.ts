@@ -20,6 +20,8 @@ export type { OidcKeys } from "./keys.ts";
 /** The part of an instance of oidc-provider that jwksd uses. */
 export interface OidcInstance {
   readonly issuer: string;
+  /** Whether it reads `X-Forwarded-Proto`. */
+  readonly proxy?: boolean;
   use(middleware: never): unknown;
   callback(): (request: never, response: never) => unknown;
 }
@@ -85,9 +87,19 @@ export async function withJwksd<Given extends object, Instance extends OidcInsta
       }),
   });
 
+  let hasWarned = !manager.issuer.startsWith("https:");
+  /** The URLs that oidc-provider publishes begin as its requests seem to. */
+  function warnOfPlainUrls({ socket }: NodeRequest & { readonly socket?: { readonly encrypted?: boolean } }): void {
+    if (hasWarned || current.instance.proxy === true || socket?.encrypted === true) return;
+    hasWarned = true;
+    const message = `the issuer is ${manager.issuer}, and requests come without TLS, so oidc-provider publishes http URLs; set provider.proxy = true behind a proxy that ends TLS and sets X-Forwarded-Proto (docs/oidc-provider.md)`;
+    process.emitWarning(message, "JwksdWarning");
+  }
+
   const mountPath = new URL(manager.issuer).pathname.replace(/\/$/, "");
   return {
     handler(request, response) {
+      warnOfPlainUrls(request);
       publish(request, response, () => current.answer(withoutMountPath(request, mountPath), response));
     },
     get provider() {
