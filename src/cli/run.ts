@@ -2,7 +2,7 @@ import { fileURLToPath } from "node:url";
 import { Command, CommanderError } from "commander";
 import packageJson from "../../package.json" with { type: "json" };
 import { JwksdError } from "../base/errors.ts";
-import { errorText } from "./error-text.ts";
+import { errorText, withAdvice } from "./error-text.ts";
 import { helpColumns, helpCommand, optionLine } from "./help.ts";
 import { type Io, tell } from "./io.ts";
 import { indented } from "./terminal.ts";
@@ -98,7 +98,7 @@ async function report(io: Io, argv: readonly string[], error: JwksdError): Promi
   if (!jsonLogs) return tell(io, errorText(error));
   const { createCommandLog, createLog } = await import("../service/config/log.ts");
   const create = argv[0] === "serve" ? createLog : createCommandLog;
-  create("error", true, io).error({ code: error.code }, errorText(error));
+  create("error", true, io).error({ code: error.code }, withAdvice(error));
 }
 
 /** The commit that the one executable was made of; its build defines this. */
