@@ -1,25 +1,6 @@
 import { ConfigError } from "./errors.ts";
 
 /**
- * Loads an optional package when it is needed.
- *
- * @throws ConfigError `ERR_PACKAGE_MISSING`
- */
-export async function loadPackage<T>(packageName: string, load: () => Promise<T>): Promise<T> {
-  try {
-    return await load();
-  } catch (error) {
-    // The package may be installed and lack a dependency of its own.
-    const { code, message } = error as NodeJS.ErrnoException;
-    if (code !== "ERR_MODULE_NOT_FOUND" || !message.includes(`'${packageName}'`)) throw error;
-    throw new ConfigError(
-      "ERR_PACKAGE_MISSING",
-      `the package ${packageName} is needed and not installed; install it with: npm install ${packageName}`,
-    );
-  }
-}
-
-/**
  * What to throw where `import()` of an optional package failed.
  *
  * Write the import with a literal, directly in a `try` block. So bundlers include the package where it is installed, and build without it
@@ -36,4 +17,13 @@ export function importFailure(packageName: string, error: unknown): unknown {
     "ERR_PACKAGE_MISSING",
     `the package ${packageName} is needed and not installed; install it with: npm install ${packageName}`,
   );
+}
+
+/** Loads an optional package in code that nobody bundles. @throws ConfigError `ERR_PACKAGE_MISSING` */
+export async function loadPackage<T>(packageName: string, load: () => Promise<T>): Promise<T> {
+  try {
+    return await load();
+  } catch (error) {
+    throw importFailure(packageName, error);
+  }
 }
