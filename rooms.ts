@@ -42,7 +42,7 @@ export const rooms: Readonly<Record<string, Room>> = {
       "library/relying-party",
       "library/token",
     ],
-    packages: ["jose", "#crypto", "@modelcontextprotocol/sdk"],
+    packages: ["jose", "#crypto", "@modelcontextprotocol/sdk", "@nestjs/common"],
   },
   "library/provider": {
     rooms: ["keys/crypto", "keys/keyset", "keys/signer", "library/http", "library/token"],

@@ -36,7 +36,7 @@ const calls: Readonly<Record<string, Readonly<Record<string, string>>>> = {
   "jwksd/testing": { checkSigner: "CheckSignerOptions" },
   "jwksd/bearer": {
     createBearer: "BearerOptions",
-    "bearer.express, fastify, hono, check": "Requirements",
+    "bearer.express, fastify, hono, nest, check": "Requirements",
   },
   "jwksd/relying-party": { createRemoteKeySet: "RemoteKeySetOptions" },
   "jwksd/node": { createGuardedFetch: "GuardedFetchOptions" },

@@ -52,7 +52,7 @@ describe("the samples of the documents", () => {
       ".listen(3001)": ".listen(0, function () { process.send(this.address().port) })",
       "keyset: next.entries });": "keyset: next.entries }); process.send('updated');",
     });
-    const [, command = ""] = /^npx jwksd (keygen .+)$/m.exec(textOf("docs/provider.md")) ?? [];
+    const [, command = ""] = /^npx --no-install jwksd (keygen .+)$/m.exec(textOf("docs/provider.md")) ?? [];
     const makeKey = (name: string) => {
       const file = join(dirname(path), "keys", name);
       return runCli(t, command.replace("keys/2026-11-01", file).split(" "));
@@ -86,7 +86,7 @@ describe("the samples of the documents", () => {
     assert.deepEqual([good.status, await good.json()], [200, { of: "alice" }]);
     assert.equal((await fetch(orders, { headers: { Connection: "close" } })).status, 401);
     // What the page says works beside it.
-    const [, command = ""] = /npx jwksd (plan [^`]*)`/.exec(textOf("docs/provider.md")) ?? [];
+    const [, command = ""] = /npx --no-install jwksd (plan [^`]*)`/.exec(textOf("docs/provider.md")) ?? [];
     const args = command.replace("sqlite:", `sqlite:${dirname(providerPath)}/`).split(" ");
     const { code, stderr } = await runCli(t, args, { JWKSD_WRAPPING_KEYS: wrappingKey });
     assert.deepEqual([code, stderr], [0, ""]);

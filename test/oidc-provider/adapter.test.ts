@@ -332,6 +332,36 @@ describe("keys change", () => {
   });
 });
 
+describe("a provider with an https issuer that gets plain requests says what to set", () => {
+  const rows = [
+    { name: "behind a proxy that it does not trust", proxy: false, tls: false, warnings: 1 },
+    { name: "behind a proxy that it trusts", proxy: true, tls: false, warnings: 0 },
+    { name: "that ends TLS itself", proxy: false, tls: true, warnings: 0 },
+  ];
+  for (const { name, proxy, tls, warnings } of rows) {
+    const create = (given: object): Provider => Object.assign(new Provider(issuer, given), { proxy });
+    test(name, async (t) => {
+      const heard: Error[] = [];
+      const hear = (warning: Error): void => void heard.push(warning);
+      process.on("warning", hear);
+      t.after(() => process.off("warning", hear));
+      const world = new World();
+      const replica = await world.start({ issuer });
+      t.after(() => world.stop(replica));
+      const { handler } = await world.until(withJwksd(replica.manager, configuration, create));
+      const certificate = certificateFor("localhost");
+      const server = tls ? createTlsServer(certificate, handler) : createServer(handler);
+      const { port } = new URL(await listen(t, server));
+      const request = tls ? createGuardedFetch({ resolve, isAllowed: () => true, ca: certificate.cert }) : fetch;
+      const metadata = `http${tls ? "s" : ""}://localhost:${port}/.well-known/openid-configuration`;
+      for (let count = 0; count < 2; count += 1) await (await request(metadata, {})).text();
+      const own = heard.filter((warning) => warning.name === "JwksdWarning" && warning.message.includes("proxy"));
+      assert.equal(own.length, warnings);
+      for (const { message } of own) assert.match(message, /set provider\.proxy = true/);
+    });
+  }
+});
+
 const resolve = async () => [{ address: "127.0.0.1", family: 4 as const }];
 
 test("keys of clients are fetched by the guarded fetch, and from public addresses only", async (t) => {

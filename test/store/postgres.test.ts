@@ -11,6 +11,7 @@ import { inspect, isDeepStrictEqual } from "node:util";
 import { JwksdError } from "../../src/base/errors.ts";
 import { rights } from "../../src/rotation/store/postgres/schema.ts";
 import { type PostgresPool, type PostgresStores, postgresStores } from "../../src/rotation/store/postgres/postgres.ts";
+import { faultOfUrl, hasPassword } from "../../src/rotation/store/postgres/url.ts";
 import type { KeyStore } from "../../src/rotation/store/store.ts";
 import { type Cuttable, cuttable } from "../support/cuttable.ts";
 import { part, skipWithout } from "../support/parts.ts";
@@ -315,6 +316,27 @@ describe("the store in PostgreSQL", { skip }, () => {
       const stores = await opened(t, "postgres://");
       assert.equal(await stores.store(issuerOf()).commit(0, [], []), 1);
       assert.equal(server.sql("SELECT count(*) FROM jwksd.issuers", name)[0], "1");
+    });
+
+    test("a Unix socket, and a URL with a user and no host", async (t) => {
+      const [name, folder] = [database(), encodeURIComponent(server.folder)];
+      server.sql(`CREATE ROLE "a+b&c" SUPERUSER LOGIN`);
+      for (const rest of [
+        `postgres@/${name}?host=${folder}&port=${server.port}`,
+        `postgres:secret@:${server.port}/${name}?host=${folder}`,
+        `a+b&c@:${server.port}/${name}?host=${folder}`,
+        `:${server.port}/${name}?host=${folder}&user=postgres`,
+      ]) {
+        const stores = await opened(t, at(rest));
+        assert.equal(await stores.store(issuerOf()).commit(0, [], []), 1, rest);
+      }
+      assert.deepEqual(
+        ["u:p@/d?host=/run", "u@/d?host=/run&password=p", "u@/d?host=/run", ":5432/d"].map((rest) =>
+          hasPassword(at(rest)),
+        ),
+        [true, true, false, false],
+      );
+      for (const rest of ["u%zz@/d", "@:x/d"]) assert.match(faultOfUrl(at(rest)) ?? "", /^a URL in the form/);
     });
 
     test("a user without the right to make the schema, until somebody with it has", async (t) => {

@@ -1,6 +1,5 @@
 import { createPublicKey } from "node:crypto";
 import type { JWK } from "jose";
-import { ExternalSigningKey } from "oidc-provider";
 import type { PublicJwk } from "../../keys/jwk/public.ts";
 import type { ManagedKeys } from "../provider/managed-keys.ts";
 import type { SigningKey } from "../provider/signing-key.ts";
@@ -18,29 +17,31 @@ export interface OidcKeys extends ManagedKeys {
   exportDecryptionKey(kid: string): Promise<JWK>;
 }
 
+/** `ExternalSigningKey` of oidc-provider, which is loaded when it is needed. */
+type KeyClass = new () => object;
+type Sign = (data: Uint8Array) => Promise<Uint8Array>;
+
 /** A key that verifies, and signs if it is given how. */
-class Key extends ExternalSigningKey {
-  readonly #publicJwk: PublicJwk;
-
-  constructor(kid: string, publicJwk: PublicJwk, sign?: ExternalSigningKey["sign"]) {
-    super();
-    this.kid = kid;
-    this.alg = "ES256";
-    this.#publicJwk = publicJwk;
-    if (sign !== undefined) this.sign = sign;
-  }
-
-  override keyObject = () => createPublicKey({ key: { ...this.#publicJwk }, format: "jwk" });
+function keyOf(Key: KeyClass, kid: string, publicJwk: PublicJwk, sign?: Sign): object {
+  const keyObject = () => createPublicKey({ key: { ...publicJwk }, format: "jwk" });
+  return Object.assign(new Key(), { kid, alg: "ES256", keyObject, ...(sign !== undefined && { sign }) });
 }
 
 /**
  * The signing keys of an instance of oidc-provider, which signs with the first one. Those that were removed are among them: their ID tokens may
  * still be an `id_token_hint`.
  */
-export function signingKeys({ records, maxTokenLifetimeSeconds }: OidcKeys, active: SigningKey): object[] {
+export function signingKeys(
+  Key: KeyClass,
+  { records, maxTokenLifetimeSeconds }: OidcKeys,
+  active: SigningKey,
+): object[] {
   const others = records.filter(({ kid, use, state }) => use === "sig" && kid !== active.kid && state !== "revoked");
   const sign = (data: Uint8Array) => active.sign(data, { lifetimeSeconds: maxTokenLifetimeSeconds });
-  return [new Key(active.kid, active.publicJwk, sign), ...others.map(({ kid, publicJwk }) => new Key(kid, publicJwk))];
+  return [
+    keyOf(Key, active.kid, active.publicJwk, sign),
+    ...others.map(({ kid, publicJwk }) => keyOf(Key, kid, publicJwk)),
+  ];
 }
 
 /** The encryption keys, private, because oidc-provider decrypts request objects itself. */

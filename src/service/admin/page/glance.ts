@@ -89,7 +89,9 @@ function storeText({ source, store, now }: Status): Html {
   const { lastSuccessAt, lastError } = store;
   const isOut = lastError !== undefined && lastError.at > (lastSuccessAt ?? 0);
   const reached =
-    lastSuccessAt === undefined ? html`never reached` : html`last reached ${relative(lastSuccessAt, now)}`;
+    lastSuccessAt === undefined
+      ? html`never reached`
+      : html`last reached ${relative(Math.min(lastSuccessAt, now), now)}`;
   return isOut
     ? html`<span class="wrong">out of reach</span> <span class="quiet">${reached}, ${lastError.code}</span>`
     : reached;
