@@ -209,7 +209,7 @@ row<RotationPolicyOptions>(
     maxTokenLifetimeSeconds: null,
     clockSkewSeconds: null,
     cacheSlackSeconds: null,
-    leaseSeconds: null,
+    maxStaleSeconds: null,
   },
   async (options) => rotationPolicy(options),
 );

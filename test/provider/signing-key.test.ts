@@ -195,10 +195,10 @@ describe("a key signs only while it may", () => {
     await sign(good("a"), { lifetimeSeconds });
   });
 
-  test("with a manager, whose lease names it (test/manager/drain.test.ts): also when the signature is there", async () => {
+  test("with a manager: while it permits that (test/manager/permits.test.ts), also when the signature is there", async () => {
     let mayNot = false;
-    const checkMaySign = (): void => {
-      if (mayNot) throw new SignerError("ERR_SIGNER_STALE", "no lease names the key");
+    const permit = () => () => {
+      if (mayNot) throw new SignerError("ERR_SIGNER_STALE", "the key was revoked");
     };
     const local = await localSigner(ecKey("a"));
     const signing = Promise.withResolvers<void>();
@@ -206,7 +206,7 @@ describe("a key signs only while it may", () => {
       publicKey: withoutPrivate(ecKey("a")),
       sign: async (input) => signing.promise.then(() => local.sign(input)),
     };
-    const provider = await provide({ keyset: [{ kid: "a", signer: slow }], checkMaySign });
+    const provider = await provide({ keyset: [{ kid: "a", signer: slow }], permit });
     const under = provider.signingKey().sign(undated("a"), { lifetimeSeconds });
     const dated = provider.sign({}, { lifetimeSeconds });
     mayNot = true;
