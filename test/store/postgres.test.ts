@@ -19,7 +19,7 @@ import { type PostgresServer, startPostgres, startStandby } from "../support/pos
 import { eventually, freePort, temporaryFolder } from "../support/service.ts";
 import { soak } from "../support/soak.ts";
 import { endChild, startChild } from "./processes.ts";
-import { countIn, textAt, writeNext } from "./steps.ts";
+import { countIn, textAt } from "./steps.ts";
 
 const skip = skipWithout("initdb", "openssl");
 
@@ -54,7 +54,7 @@ async function refusal(attempt: Promise<unknown> | undefined, code: string, says
 /** A write that may have been written. */
 async function unknown(attempt: Promise<unknown>): Promise<void> {
   const error = await attempt.then(
-    (result) => assert.fail(`it said ${result}`),
+    (result) => assert.fail(`it said ${String(result)}`),
     (thrown: unknown) => thrown,
   );
   assert.ok(error instanceof Error && !(error instanceof JwksdError), inspect(error));
@@ -343,9 +343,10 @@ describe("the store in PostgreSQL", { skip }, () => {
       own.sql("CREATE DATABASE crashes");
       const store = await opened(t, own.url("crashes"), { timeoutMs: 1_000 });
       const seen = await watched(t, store);
-      let [count, isOver] = [0, false];
+      const over = new AbortController();
+      let count = 0;
       const writing = (async () => {
-        while (!isOver) {
+        while (!over.signal.aborted) {
           const { version } = await insist(() => store.read());
           // The same write under the same condition, until it is known to be there.
           await insist(() => store.write(textAt(count + 1), version));
@@ -357,14 +358,14 @@ describe("the store in PostgreSQL", { skip }, () => {
         for (let restart = 0; restart < restarts; restart += 1) {
           const before = count;
           await eventually("it writes", () => count > before + 2);
-          for (const change of [own.kill, own.start]) {
+          for (const change of [() => own.kill(), () => own.start()]) {
             const { calls } = seen;
             await change();
             await eventually("who watches hears of it", () => seen.calls > calls);
           }
         }
       })();
-      await Promise.race([writing, restarting]).finally(() => (isOver = true));
+      await Promise.race([writing, restarting]).finally(() => over.abort());
       await writing;
     });
 
