@@ -12,6 +12,7 @@ import pg from "pg";
 import { JwksdError } from "../../src/base/errors.ts";
 import { type PostgresStoreOptions, postgresStore } from "../../src/rotation/store/postgres/postgres.ts";
 import { readingRights, rights, schema } from "../../src/rotation/store/postgres/schema.ts";
+import { makeTables } from "../../src/rotation/store/postgres/tables.ts";
 import type { Register } from "../../src/rotation/store/register.ts";
 import { cuttable } from "../support/cuttable.ts";
 import { part, skipWithout } from "../support/parts.ts";
@@ -49,6 +50,14 @@ async function refusal(attempt: Promise<unknown> | undefined, code: string, says
   assert.equal(error.code, code, error.message);
   assert.match(error.message, says);
   return error;
+}
+
+async function refusals(
+  attempts: readonly (Promise<unknown> | undefined)[],
+  code: string,
+  says: RegExp,
+): Promise<void> {
+  await Promise.all(attempts.map((attempt) => refusal(attempt, code, says)));
 }
 
 /** A write that may have been written. */
@@ -124,9 +133,11 @@ describe("the store in PostgreSQL", { skip }, () => {
     let { calls } = seen;
     network.silence();
     await unknown(store.write("b", version));
-    for (const call of [store.read(), store.read(undefined, { confirmed: true }), store.presence?.all()]) {
-      await refusal(call, "ERR_STORE_UNAVAILABLE", /no answer in time/);
-    }
+    await refusals(
+      [store.read(), store.read(undefined, { confirmed: true }), store.presence?.all()],
+      "ERR_STORE_UNAVAILABLE",
+      /no answer in time/,
+    );
     await eventually("who watches hears of it", () => seen.calls > calls);
     ({ calls } = seen);
     network.mend();
@@ -220,13 +231,11 @@ describe("the store in PostgreSQL", { skip }, () => {
       await refusal(
         humble.write("a", undefined),
         "ERR_STORE_UNAVAILABLE",
-        /\(42501\): the user lacks a right; see "Rights"/,
+        /\(42501\): the user lacks a right; see the SQL of: jwksd store migrate/,
       );
 
-      server.sql(
-        `${schema}${rights.replaceAll(":user", "humble")}${readingRights.replaceAll(":user", "reader")}`,
-        name,
-      );
+      for (let time = 0; time < 2; time += 1) await makeTables(server.url(name));
+      server.sql(`${rights.replaceAll(":user", "humble")}${readingRights.replaceAll(":user", "reader")}`, name);
       assert.equal(await humble.write("a", undefined, { due: 1.5 }), true);
       const { version } = await humble.read();
       assert.equal(await humble.write("b", version), true);
@@ -237,13 +246,17 @@ describe("the store in PostgreSQL", { skip }, () => {
       const { calls } = seen;
       await humble.write("c", (await humble.read()).version);
       await eventually("who reads hears of it", () => seen.calls > calls);
-      for (const attempt of [reader.write("d", version), reader.write("d", undefined), reader.presence?.put("a", "")]) {
-        await refusal(attempt, "ERR_STORE_READ_ONLY", /\(42501\)/);
-      }
+      await refusals(
+        [reader.write("d", version), reader.write("d", undefined), reader.presence?.put("a", "")],
+        "ERR_STORE_READ_ONLY",
+        /\(42501\)/,
+      );
       await humble.presence?.drop("id");
-      for (const attempt of [stranger.read(), stranger.read("a", { confirmed: true }), stranger.presence?.all()]) {
-        await refusal(attempt, "ERR_STORE_UNAVAILABLE", /\(42501\)/);
-      }
+      await refusals(
+        [stranger.read(), stranger.read("a", { confirmed: true }), stranger.presence?.all()],
+        "ERR_STORE_UNAVAILABLE",
+        /\(42501\)/,
+      );
     });
 
     test("a database of which the default is to write nothing", async (t) => {
@@ -273,9 +286,7 @@ describe("the store in PostgreSQL", { skip }, () => {
       const name = database();
       server.sql("CREATE SCHEMA jwksd; CREATE TABLE jwksd.documents (id text)", name);
       const store = await opened(t, server.url(name));
-      for (const attempt of [store.read(), store.write("a", undefined)]) {
-        await refusal(attempt, "ERR_STORE_FORMAT", /another program/);
-      }
+      await refusals([store.read(), store.write("a", undefined)], "ERR_STORE_FORMAT", /another program/);
     });
   });
 
