@@ -59,7 +59,7 @@ export const rooms: Readonly<Record<string, Room>> = {
     packages: ["jose", "node:", "ipaddr.js"],
   },
 
-  "rotation/store": { rooms: ["keys/jwk"], packages: [] },
+  "rotation/store": { rooms: [], packages: [] },
   "rotation/store/sqlite": { rooms: ["rotation/store"], packages: ["node:"] },
   "rotation/store/postgres": { rooms: ["rotation/store"], packages: ["node:", "pg"] },
   "rotation/rules": { rooms: ["keys/crypto", "keys/jwk", "rotation/store"], packages: [] },
