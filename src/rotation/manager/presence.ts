@@ -1,6 +1,6 @@
 import { jsonOf } from "../../base/json.ts";
 import type { StoreDocument } from "../custody/document.ts";
-import { longestStaleSeconds } from "../rules/waits.ts";
+import { longestStale } from "../rules/waits.ts";
 
 /** What a living process says of itself. Anybody who can write the store can write a line, so it decides nothing. */
 export interface ProcessLine {
@@ -61,7 +61,7 @@ export function livingLines(
   now: number,
   { records, policy }: Pick<StoreDocument, "records" | "policy">,
 ): ProcessLine[] {
-  const staleMs = longestStaleSeconds(records, policy) * 1000;
+  const staleMs = longestStale(records, policy).maxStaleSeconds * 1000;
   return lines.filter(({ at }) => now - at < staleMs);
 }
 

@@ -1,6 +1,5 @@
 import { type RotationPolicy, cachedForSeconds } from "./policy.ts";
 import { type KeyRecord, type LiveRecord, liveRecords } from "./records.ts";
-import { longestStaleSeconds } from "./waits.ts";
 import { longestStale } from "./waits.ts";
 
 /** From `from` until just before `to`, in epoch milliseconds; without `to`, it has not ended. */
@@ -53,7 +52,7 @@ export function rotatingSince(records: readonly KeyRecord[], at: number): number
  */
 export function cachedSeconds(records: readonly KeyRecord[], at: number, policy: RotationPolicy): number {
   const onForMs = at - (rotatingSince(records, at) ?? Infinity);
-  const isShort = onForMs >= (longestStaleSeconds(records, policy) + cachedForSeconds.long) * 1000;
+  const isShort = onForMs >= (policy.maxStaleSeconds + cachedForSeconds.long) * 1000;
   return isShort ? cachedForSeconds.rotation : cachedForSeconds.long;
 }
 
@@ -65,7 +64,7 @@ export function cachedSeconds(records: readonly KeyRecord[], at: number, policy:
  */
 export function trustedUntil(records: readonly KeyRecord[], now: number, given: RotationPolicy): number {
   const policy = longestStale(records, given);
-  return now + (longestStaleSeconds(records, policy) + cachedSeconds(records, now, policy)) * 1000;
+  return now + (policy.maxStaleSeconds + cachedSeconds(records, now, policy)) * 1000;
 }
 
 function span(from: number, to: number | undefined): Interval {

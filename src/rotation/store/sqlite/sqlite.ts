@@ -11,7 +11,7 @@ import { systemClock } from "../../../base/clock.ts";
 import { StoreError } from "../../../base/errors.ts";
 import { checkRuntime } from "../../../base/runtime.ts";
 import { poll } from "../poll.ts";
-import type { Register, StoreCall } from "../register.ts";
+import type { OpenRegister, StoreCall } from "../register.ts";
 import { isBusy, storeError } from "./errors.ts";
 import { change, createFile, openFile, setUp } from "./file.ts";
 import { nodeSqlite } from "./node-sqlite.ts";
