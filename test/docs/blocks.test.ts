@@ -462,7 +462,7 @@ const elsewhere: Readonly<Record<string, Readonly<Record<string, string>>>> = {
     Compose: "test/ops/install.test.ts",
     Kubernetes: "test/ops/install.test.ts",
   },
-  "docs/model/README.md": { "The barrier between replicas, checked by a machine": "test/model" },
+  "docs/model/README.md": { "The one rule, checked by a machine": "test/model" },
   "docs/oidc-provider.md": { "The keys you have": "test/docs/oidc-provider.test.ts" },
 };
 
