@@ -253,7 +253,7 @@ describe("the store in PostgreSQL", { skip }, () => {
       await refusal(
         humble.write("a", undefined),
         "ERR_STORE_UNAVAILABLE",
-        /\(42501\): the user lacks a right; see the SQL of: jwksd store migrate/,
+        /\(42501\): the user lacks a right; jwksd store sql prints the rights/,
       );
 
       for (let time = 0; time < 2; time += 1) await makeTables(server.url(name));

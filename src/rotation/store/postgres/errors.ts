@@ -9,7 +9,7 @@ const advice = new Map([
     "3D000",
     'there is no such database; check its name; for a first start, make it with createdb; if it is lost, see "The store is lost" in docs/operations.md',
   ],
-  ["42501", "the user lacks a right; see the SQL of: jwksd store migrate --dry-run"],
+  ["42501", "the user lacks a right; jwksd store sql prints the rights"],
   ["25006", "it can only be read, as a standby; name the primary"],
   ["53100", "its disk is full; make room"],
   ["53300", "it takes no more connections; end others, or put PgBouncer before it"],
