@@ -5,7 +5,7 @@ import { StoreError } from "../../src/base/errors.ts";
 import { follow, followedLines } from "../../src/cli/keys/follow.ts";
 import type { Io } from "../../src/cli/io.ts";
 import type { StoreDocument } from "../../src/rotation/custody/document.ts";
-import { type ProcessLine, lineText } from "../../src/rotation/manager/presence.ts";
+import { type ProcessLine, lineText } from "../../src/rotation/custody/presence.ts";
 import type { Changed, StoreAccess } from "../../src/rotation/manager/store-access.ts";
 import { start } from "../rotation/key-records.ts";
 import { processLine, storeDocument } from "../support/store-view.ts";

@@ -12,7 +12,7 @@ import {
 } from "node:fs/promises";
 import { join } from "node:path";
 import { after, before, describe, test } from "node:test";
-import { readLines } from "../../src/rotation/manager/presence.ts";
+import { readLines } from "../../src/rotation/custody/presence.ts";
 import { sqliteStore } from "../../src/rotation/store/sqlite/sqlite.ts";
 import { commandStore, documentOf, keyFor, newWrappingKey, wrappingKeyOf } from "../support/managed.ts";
 import { Client, assertWhole, getOnce, kidsIn, requestsNotAccepted, startLoad } from "../support/load.ts";

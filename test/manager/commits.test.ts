@@ -127,9 +127,33 @@ describe("after an answer that is no answer, the process looks for its commit, o
     ["lost, and it was written", [[true, "lost"]], "written", 1],
     ["lost, and it was not written", [[false, "lost"]], "written", 1],
     ["no answer for 10 s, and it was written", [[true, "never"]], "written", 1],
-    ["lost twice, and never written", [[false, "lost"], [false, "lost"]], "ERR_COMMIT_UNKNOWN", 0],
-    ["lost twice, and written", [[true, "lost"], [false, "lost"]], "ERR_COMMIT_UNKNOWN", 1],
-    ["lost, and then certainly not written, which says nothing of the first", [[true, "lost"], [false, "full"]], "ERR_COMMIT_UNKNOWN", 1],
+    [
+      "lost twice, and never written",
+      [
+        [false, "lost"],
+        [false, "lost"],
+      ],
+      "ERR_COMMIT_UNKNOWN",
+      0,
+    ],
+    [
+      "lost twice, and written",
+      [
+        [true, "lost"],
+        [false, "lost"],
+      ],
+      "ERR_COMMIT_UNKNOWN",
+      1,
+    ],
+    [
+      "lost, and then certainly not written, which says nothing of the first",
+      [
+        [true, "lost"],
+        [false, "full"],
+      ],
+      "ERR_COMMIT_UNKNOWN",
+      1,
+    ],
     ["certainly not written", [[false, "full"]], "ERR_STORE_UNAVAILABLE", 0],
   ];
   for (const [name, writes, expected, revision] of rows) {

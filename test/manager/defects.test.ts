@@ -1,7 +1,7 @@
 // What went wrong while replicas held leases, and one of them in trouble held up or stopped the others.
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { revisionsBehind } from "../../src/rotation/manager/presence.ts";
+import { revisionsBehind } from "../../src/rotation/custody/presence.ts";
 import { minute, second } from "../rotation/key-records.ts";
 import { Module } from "./module.ts";
 import { World, seen, shortCache, typesOf, writtenWorld } from "./world.ts";

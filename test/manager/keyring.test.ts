@@ -46,7 +46,9 @@ async function externalSigner(uri: string, breaks = false): Promise<ExternalSign
 
 async function makeFirst({ keyring, custody }: Awaited<ReturnType<typeof keyringOf>>) {
   const key = await makeLocalKey("sig", "ES256", custody);
-  return keyring.change(({ document: { records }, now }) => announce({ records, events: [] }, key, now, "it is the first"));
+  return keyring.change(({ document: { records }, now }) =>
+    announce({ records, events: [] }, key, now, "it is the first"),
+  );
 }
 
 const code = (expected: string) => (error: unknown) => error instanceof JwksdError && error.code === expected;

@@ -61,7 +61,9 @@ describe("a handle", () => {
       const { world, replica, handle } = await start();
       const other = await world.start();
       await world.until(other.manager.rotate({ now: true }));
-      await world.until(replica.manager.subscribe({ update: () => Promise.reject(new Error("broken")) }).catch(() => {}));
+      await world.until(
+        replica.manager.subscribe({ update: () => Promise.reject(new Error("broken")) }).catch(() => {}),
+      );
       assert.equal(await use(handle), "signed");
       await end(world, other, handle.kid);
       await world.idle();

@@ -162,7 +162,12 @@ describe("a private half that cannot be unwrapped", () => {
     const header = { alg: "dir", enc: "A256GCM", kid: "elsewhere", iss: issuer, sub: kid };
     return { jwe: `${jose.base64url.encode(JSON.stringify(header))}..AAAA.AAAA.AAAA` };
   };
-  const rows: readonly [name: string, halfOf: (active: LiveRecord, kid: string) => LiveRecord["privateHalf"], code: string, says: RegExp][] = [
+  const rows: readonly [
+    name: string,
+    halfOf: (active: LiveRecord, kid: string) => LiveRecord["privateHalf"],
+    code: string,
+    says: RegExp,
+  ][] = [
     ["that of another key", ({ privateHalf }) => privateHalf, "ERR_WRAPPED_KEY", /its private half is that of kid/],
     [
       "under a wrapping key that was not given",

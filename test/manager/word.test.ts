@@ -176,7 +176,10 @@ test("lines that are none are ignored, and no line decides anything", async () =
   const [line] = await world.lines();
   const others = ["", "null", "[]", "{", "5", '{"at":"x"}', JSON.stringify({ ...line, at: null }), "x".repeat(10_000)];
   for (const [index, text] of others.entries()) await presence?.put(`${index}`, text);
-  await presence?.put("years ahead", JSON.stringify({ ...line, id: "forged", at: world.clock.now() + 1e15, revision: 0 }));
+  await presence?.put(
+    "years ahead",
+    JSON.stringify({ ...line, id: "forged", at: world.clock.now() + 1e15, revision: 0 }),
+  );
   assert.deepEqual(
     (await replica.manager.processes()).map(({ id }) => id),
     [replica.manager.process.id, "years ahead"],

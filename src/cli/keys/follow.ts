@@ -2,7 +2,7 @@ import { sleep } from "../../base/async.ts";
 import { systemClock } from "../../base/clock.ts";
 import type { JwksdError } from "../../base/errors.ts";
 import { printable } from "../../base/printable.ts";
-import { type ProcessLine, livingLines, readLines, revisionsBehind } from "../../rotation/manager/presence.ts";
+import { type ProcessLine, livingLines, readLines, revisionsBehind } from "../../rotation/custody/presence.ts";
 import type { Changed } from "../../rotation/manager/store-access.ts";
 import { type StoreView, followText, hasFollowed, lateText } from "../../service/admin/replicas.ts";
 import { type Io, tell } from "../io.ts";
