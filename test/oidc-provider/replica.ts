@@ -59,7 +59,7 @@ const policy = {
   announceForSeconds: 14_400,
   clockSkewSeconds: 3_400,
   cacheSlackSeconds: 0,
-  leaseSeconds: 43_200,
+  maxStaleSeconds: 3_600,
 };
 
 const config = JSON.parse(process.argv[2] ?? "") as Config;

@@ -5,12 +5,12 @@ import { createInterface } from "node:readline";
 import { setTimeout as wait } from "node:timers/promises";
 import { decodeProtectedHeader } from "jose";
 import type { Clock } from "../../src/base/clock.ts";
-import { codeOf } from "../../src/base/errors.ts";
 import { createProvider } from "../../src/library/provider/provider.ts";
 import type { KeySubscriber } from "../../src/library/provider/managed-keys.ts";
 import type { ManagerEvent } from "../../src/rotation/manager/types.ts";
 import { createKeyManager } from "../../src/rotation/manager/manager.ts";
-import type { KeyStore } from "../../src/rotation/store/store.ts";
+import type { Register } from "../../src/rotation/store/register.ts";
+import { documentOf } from "../support/managed.ts";
 import { sqliteStore } from "../../src/rotation/store/sqlite/sqlite.ts";
 import { soak } from "../support/soak.ts";
 
@@ -20,8 +20,8 @@ const issuer = "https://op.example";
 // Synchronous: what was said before a SIGKILL has been said.
 const say = (line: unknown): void => void writeSync(1, `${JSON.stringify(line)}\n`);
 
-// Each renewal of a lease is a turn, so leases are long.
-const policy = command === "rotate" ? { rotateEveryDays: 2, leaseSeconds: 43_200 } : { leaseSeconds: 36_500 * 86_400 };
+// Each word with the store is a turn, so there are few.
+const policy = { rotateEveryDays: command === "rotate" ? 2 : 90, maxStaleSeconds: 43_200 };
 let now = Number(start);
 const timers = new Set<{ readonly at: number; readonly isPause: boolean; readonly callback: () => void }>();
 const clock: Clock = {
@@ -54,26 +54,22 @@ function endPause(): void {
 }
 
 async function startManager(onEvent: (event: ManagerEvent) => void = () => {}) {
-  const store = await sqliteStore(path, { clock });
+  const store = await sqliteStore(path);
   const counted = { conflicts: 0 };
   let underWay = 0;
-  const watched = new Proxy(store, {
-    get(target, name: keyof KeyStore) {
-      const call = target[name] as (...args: unknown[]) => unknown;
-      if (name === "watch") return call;
-      return async (...args: unknown[]) => {
-        underWay += 1;
-        try {
-          return await call(...args);
-        } catch (error) {
-          if (name === "commit" && codeOf(error) === "ERR_STORE_CONFLICT") counted.conflicts += 1;
-          throw error;
-        } finally {
-          underWay -= 1;
-        }
-      };
+  const call = async <T>(work: Promise<T>): Promise<T> => {
+    underWay += 1;
+    return work.finally(() => (underWay -= 1));
+  };
+  const watched: Register = {
+    ...store,
+    read: (...args) => call(store.read(...args)),
+    async write(...args) {
+      const isWritten = await call(store.write(...args));
+      if (!isWritten) counted.conflicts += 1;
+      return isWritten;
     },
-  });
+  };
   const manager = await pumped(
     createKeyManager({ issuer, store: watched, wrappingKeys: [wrappingKey], clock, policy, onEvent }),
   );
@@ -183,7 +179,7 @@ const commands: Readonly<Record<string, () => Promise<void>>> = {
     say({ more: told.slice(from) });
     await manager.close();
     const store = await sqliteStore(path);
-    say({ memory: manager.records, stored: (await store.load()).records });
+    say({ memory: manager.records, stored: (await documentOf(store)).records });
     process.exit(0);
   },
 };
