@@ -140,7 +140,8 @@ describe("keys in an HSM or key service", () => {
     let [writes, isFull] = [0, false];
     world.store.hook = async (operation, go) => {
       // That this process makes the key is written, and the key is not.
-      if (operation === "write" && isFull && (writes += 1) % 2 === 0) throw new StoreError("ERR_STORE_UNAVAILABLE", "full");
+      if (operation === "write" && isFull && (writes += 1) % 2 === 0)
+        throw new StoreError("ERR_STORE_UNAVAILABLE", "full");
       return go();
     };
     const destroyed: string[] = [];

@@ -228,7 +228,9 @@ describe("wrapping keys change under a MAC", () => {
     await world.stop(await world.start({ wrappingKeys: [one] }));
 
     const custody = await custodyOf(store, [two, one], { issuer, isChosen: true }, { movesToFirst: true });
-    await accessTo(custody).change(async ({ document, now }) => rewrap(document.records, custody, now, "an operator did"));
+    await accessTo(custody).change(async ({ document, now }) =>
+      rewrap(document.records, custody, now, "an operator did"),
+    );
     assert.equal(macUnder(), await idOf(two));
     await world.idle();
     assert.deepEqual(failures(old.told), []);
@@ -252,7 +254,9 @@ describe("wrapping keys change under a MAC", () => {
     const rewrapped = async (): Promise<void> => {
       const keys = [fresh, world.wrappingKey];
       const custody = await custodyOf(store, keys, { issuer, isChosen: true }, { movesToFirst: true });
-      await accessTo(custody).change(async ({ document, now }) => rewrap(document.records, custody, now, "an operator did"));
+      await accessTo(custody).change(async ({ document, now }) =>
+        rewrap(document.records, custody, now, "an operator did"),
+      );
     };
     await rewrapped();
     await world.stop(await world.start(choice));

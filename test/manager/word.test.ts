@@ -105,10 +105,10 @@ describe("nobody is ready without a word", () => {
       const line = world.store.line();
       cut(line, true);
       const refused = assert.rejects(world.start({ store: line }), { code: "ERR_STORE_UNAVAILABLE" });
-      let isRefused = false;
-      const done = refused.finally(() => (isRefused = true));
+      const start = { isOver: false };
+      const done = refused.finally(() => (start.isOver = true));
       // It gives up its line, too, for which it waits as long.
-      while (!isRefused) {
+      while (!start.isOver) {
         await world.pass(second);
         await new Promise(setImmediate);
       }
@@ -176,7 +176,10 @@ test("lines that are none are ignored, and no line decides anything", async () =
   const [line] = await world.lines();
   const others = ["", "null", "[]", "{", "5", '{"at":"x"}', JSON.stringify({ ...line, at: null }), "x".repeat(10_000)];
   for (const [index, text] of others.entries()) await presence?.put(`${index}`, text);
-  await presence?.put("years ahead", JSON.stringify({ ...line, id: "forged", at: world.clock.now() + 1e15, revision: 0 }));
+  await presence?.put(
+    "years ahead",
+    JSON.stringify({ ...line, id: "forged", at: world.clock.now() + 1e15, revision: 0 }),
+  );
   assert.deepEqual(
     (await replica.manager.processes()).map(({ id }) => id),
     [replica.manager.process.id, "years ahead"],

@@ -21,7 +21,7 @@ const issuer = "https://op.example";
 const say = (line: unknown): void => void writeSync(1, `${JSON.stringify(line)}\n`);
 
 // Each word with the store is a turn, so there are few.
-const policy = { rotateEveryDays: command === "rotate" ? 2 : 90, maxStaleSeconds: 43_200 };
+const policy = { rotateEveryDays: 2.1, maxStaleSeconds: 71_700 };
 let now = Number(start);
 const timers = new Set<{ readonly at: number; readonly isPause: boolean; readonly callback: () => void }>();
 const clock: Clock = {
@@ -129,6 +129,7 @@ const commands: Readonly<Record<string, () => Promise<void>>> = {
   async race() {
     let done: unknown[] = [];
     const { manager, counted, idle } = await startManager((event) => {
+      if (event.type === "changed" && event.by === "another") return;
       if (event.type === "changed") done.push(...event.events.map(({ type, kid }) => `${type} ${kid}`));
       else say({ unexpected: event.type, ...("error" in event && { error: event.error?.message }) });
     });
@@ -149,7 +150,7 @@ const commands: Readonly<Record<string, () => Promise<void>>> = {
     process.exit(0);
   },
 
-  /** Rotates until the disk is full, goes on for a while, makes room, and goes on. */
+  /** Rotates, fills the disk, goes on for a while, makes room, and goes on. */
   async disk() {
     const ballast = `${path}.ballast`;
     writeFileSync(ballast, new Uint8Array(100_000));
@@ -163,9 +164,10 @@ const commands: Readonly<Record<string, () => Promise<void>>> = {
       await idle();
       say({ signed: await sign(), at: now, states: manager.records.map(({ state }) => state) });
     };
+    for (let steps = 0; steps < 30; steps += 1) await step();
+    fill(ballast);
     while (told.length === 0) await step();
     say({ fullAt: now, code: told[0] });
-    fill(ballast);
     // Within its file the store may find room for one more commit.
     while (told.length < 10 || told.slice(-10).includes("recovered")) await step();
     told.length = 0;
