@@ -142,7 +142,7 @@ const recordOf = (publicJwk: PublicJwk, members: Partial<LiveRecord> = {}): Live
   ...members,
 });
 const publicJwkOf = (name: string): PublicJwk => withoutPrivate(ecKey(name)) as unknown as PublicJwk;
-const thumbprintOf = ({ crv, kty, x, y }: Readonly<Record<string, unknown>>): string =>
+const thumbprintOf = ({ crv, kty, x, y }: { readonly [Name in "crv" | "kty" | "x" | "y"]?: unknown }): string =>
   createHash("sha256").update(JSON.stringify({ crv, kty, x, y })).digest("base64url");
 
 async function closing(key: PublicJwk) {

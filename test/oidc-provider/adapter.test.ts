@@ -12,6 +12,7 @@ import { createGuardedFetch, guardedFetch } from "../../src/library/node/index.t
 import { type OidcWithKeys, withJwksd } from "../../src/library/oidc-provider/index.ts";
 import { certificateFor } from "../client/certificate.ts";
 import { World, issuer } from "../manager/world.ts";
+import { liveRecords } from "../../src/rotation/rules/records.ts";
 import { day, hour, second } from "../rotation/key-records.ts";
 import { named } from "../support/keys.ts";
 import { keysOf } from "./face.ts";
@@ -290,7 +291,7 @@ describe("keys change", () => {
     const { url, world, manager } = await start(t, { features: encryption });
     /** What oidc-provider says of a request whose signature is none, once it has decrypted it. */
     const request = async (kid: string): Promise<string | null> => {
-      const { publicJwk, alg } = manager.records.find((record) => record.kid === kid) ?? assert.fail(kid);
+      const { publicJwk, alg } = liveRecords(manager.records).find((record) => record.kid === kid) ?? assert.fail(kid);
       const claims = JSON.stringify({ scope: "openid", response_type: "code", client_id: "app", prompt: "none" });
       const jwt = `${btoa('{"alg":"none"}')}.${btoa(claims)}.`.replaceAll("=", "");
       const jwe = await new CompactEncrypt(new TextEncoder().encode(jwt))

@@ -116,7 +116,7 @@ async function managed({ store, wrappingKey, hsm }: ManagedKeys) {
     }));
   const { manager } = await world.start({
     issuer,
-    store: await sqliteStore(store, { clock: world.clock, pollMs: 5 }),
+    store: await sqliteStore(store),
     wrappingKeys: [wrappingKey],
     replicaName: config.name,
     policy,
