@@ -90,7 +90,7 @@ row<ProviderOptions>(
     onWarning: null,
     onEvent: null,
     maxTokenLifetimeSeconds: null,
-    checkMaySign: null,
+    permit: null,
     retiredKid: null,
     signerLimits: null,
     clock: null,
