@@ -218,10 +218,11 @@ describe("a store that never answers counts as gone after 10 s, and nothing is l
   }
 });
 
+const refused = async ({ document: { records, policy }, now }: Seen) =>
+  applyCommand(records, { type: "remove", kid: "none" }, { policy, now });
+
 test("nothing is written where the decision is a refusal, or the process ends", async () => {
   const { store, closing, access, code } = await start();
-  const refused = async ({ document: { records, policy }, now }: Seen) =>
-    applyCommand(records, { type: "remove", kid: "none" }, { policy, now });
   assert.equal(await code(access.change(refused)), "ERR_KID_UNMANAGED");
   const ending = access.change(async (seen) => {
     closing.abort(new StoreError("ERR_CLOSED", "closed"));

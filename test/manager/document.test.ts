@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { FlattenedSign, type JWSHeaderParameters, decodeProtectedHeader } from "jose";
-import { StoreError } from "../../src/base/errors.ts";
+import type { StoreError } from "../../src/base/errors.ts";
 import { type StoreDocument, emptyDocument, nextDocument, parseDocument } from "../../src/rotation/custody/document.ts";
 import { sealed, unsealed, verifySeal } from "../../src/rotation/custody/mac.ts";
 import { newWrappingKey, readWrappingKeys } from "../../src/rotation/custody/wrapping.ts";
@@ -28,7 +28,7 @@ async function rewritten(
 ): Promise<void> {
   const custody = await world.custody();
   const document = await custody.open(store.text);
-  store.put(await custody.seal({ ...document, ...change(document) } as StoreDocument));
+  store.put(await custody.seal({ ...document, ...change(document) }));
 }
 
 describe("for later versions", () => {

@@ -8,7 +8,7 @@ import { sealed, unsealed } from "../../src/rotation/custody/mac.ts";
 import { rewrap } from "../../src/rotation/custody/rewrap.ts";
 import type { ManagerEvent } from "../../src/rotation/manager/types.ts";
 import type { KeyRecord, LiveRecord } from "../../src/rotation/rules/records.ts";
-import { day, minute, second } from "../rotation/key-records.ts";
+import { day, second } from "../rotation/key-records.ts";
 import { ecKey, withoutPrivate } from "../support/keys.ts";
 import { accessTo, custodyOf, newWrappingKey } from "../support/managed.ts";
 import { WrittenStore } from "../support/written-store.ts";

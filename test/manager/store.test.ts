@@ -157,11 +157,13 @@ describe("records that are not used: the last good ones stay, loudly, until they
   }
 });
 
+/** A private half under a wrapping key that nobody has. */
+const elsewhere = (kid: string): LiveRecord["privateHalf"] => {
+  const header = { alg: "dir", enc: "A256GCM", kid: "elsewhere", iss: issuer, sub: kid };
+  return { jwe: `${jose.base64url.encode(JSON.stringify(header))}..AAAA.AAAA.AAAA` };
+};
+
 describe("a private half that cannot be unwrapped", () => {
-  const elsewhere = (kid: string): LiveRecord["privateHalf"] => {
-    const header = { alg: "dir", enc: "A256GCM", kid: "elsewhere", iss: issuer, sub: kid };
-    return { jwe: `${jose.base64url.encode(JSON.stringify(header))}..AAAA.AAAA.AAAA` };
-  };
   const rows: readonly [
     name: string,
     halfOf: (active: LiveRecord, kid: string) => LiveRecord["privateHalf"],
