@@ -116,15 +116,6 @@ describe("the page of the admin address", () => {
     assert.match(await textOf(await ask(admin)), /1 error\.[^]*The key files were refused[^]*kill -HUP \d+/);
   });
 
-  test("is served by the first process where workers publish", { skip: process.platform !== "linux" }, async (t) => {
-    const data = await temporaryFolder(t);
-    const port = await freePort();
-    const { admin } = await startAdmin(t, ["--data", data, "--workers", "2", "--port", String(port)]);
-    const text = await textOf(await ask(admin));
-    assert.match(text, /All is well\./);
-    assert.match(text, /200 OK\nContent-Type: application\/jwk-set\+json/);
-  });
-
   test("refuses names of other machines, and other web sites; probes by address are answered", async (t) => {
     const data = await temporaryFolder(t);
     const { admin } = await startAdmin(t, ["--data", data]);

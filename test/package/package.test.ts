@@ -147,17 +147,9 @@ test("without prom-client, all is served but the metrics, and /metrics says what
   assert.match(text, /^200 200 501 no metrics: .* npm install prom-client/, text);
 });
 
-test("jwksd serve starts what runs as processes of their own", async () => {
+test("jwksd has what runs as processes of their own beside its command", () => {
   const command = join(installed, packageJson.bin.jwksd);
   for (const name of ["child.js", "watchdog.js"]) assert.ok(existsSync(join(dirname(command), name)), name);
-  const args = ["serve", "--port", "0", "--admin", "off", "--data", "workers", "--workers", "2", "--json-logs"];
-  const child = spawn(process.execPath, [command, ...args], { cwd: project, env: withoutSettings(process.env) });
-  let log = "";
-  for await (const chunk of child.stdout) {
-    log += chunk;
-    if (log.includes('"started"')) child.kill();
-  }
-  assert.match(log, /"workers":2.*"started"/, log);
 });
 
 test("a command keeps what Node compiled in the package, and does without where it cannot", async () => {
