@@ -23,8 +23,7 @@ const calls: Readonly<Record<string, Readonly<Record<string, string>>>> = {
     "manager.activate, retire, remove": "ForceOptions",
   },
   "jwksd/store": { memoryStore: "MemoryStoreOptions" },
-  "jwksd/store/sqlite": { sqliteStore: "SqliteStoreOptions" },
-  "jwksd/store/postgres": { postgresStores: "PostgresStoresOptions" },
+  "jwksd/store/postgres": { postgresStore: "PostgresStoreOptions" },
   "jwksd/signer": {
     openSigner: "BackendOptions",
     "openSigner: pkcs11": "Pkcs11Options",

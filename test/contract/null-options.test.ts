@@ -249,11 +249,7 @@ row<ForceOptions>("activate", {}, { force: null }, async (options) => {
   await assert.rejects(made.activate(kid, options), { code: "ERR_TOO_EARLY" });
   await made.close();
 });
-row<MemoryStoreOptions>("memoryStore", {}, { clock: null }, (options) =>
-  memoryStore(options)
-    .load()
-    .then(({ records }) => records),
-);
+row<MemoryStoreOptions>("memoryStore", {}, { clock: null }, (options) => memoryStore(options).read());
 row<SignClientOptions>(
   "createSignClient",
   { socket: "/run/none" },

@@ -124,6 +124,8 @@ const acts: readonly Act[] = [
       PID() { cat "$STATE/first.pid"; }
       @ Routine rotation
       grep '</svg>' plan.svg
+      @ Change the policy
+      jwksd policy --json | grep '"rotateEveryDays": 30'
       @ Replicas
       @ The wrong store with the right wrapping key
       @ JwksdDown
@@ -183,7 +185,7 @@ const acts: readonly Act[] = [
     script: String.raw`
       jwksd serve
       end-service
-      sqlite3 .jwksd/keys.db "UPDATE keys SET record = json_set(record, '$.activatedAt', record->>'activatedAt' - 1)"
+      sqlite3 .jwksd/keys.db "UPDATE document SET text = replace(text, 'the store was empty', 'somebody was here')"
       code=ERR_STORE_NOT_AUTHENTIC
       refused jwksd serve
       # What only looks ends with 1, because nothing was verified.

@@ -6,14 +6,7 @@ import { join } from "node:path";
 import { describe, test } from "node:test";
 import { type LiveRecord, liveRecords } from "../../src/rotation/rules/records.ts";
 import { commandStore, keyFor, readStore, unwrapAll, wrappingKeyOf } from "../support/managed.ts";
-import {
-  type RunningService,
-  eventually,
-  freePort,
-  keySetText,
-  startService,
-  temporaryFolder,
-} from "../support/service.ts";
+import { type RunningService, eventually, keySetText, startService, temporaryFolder } from "../support/service.ts";
 
 type Scope = { after(fn: () => Promise<void>): void };
 

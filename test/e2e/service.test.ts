@@ -32,6 +32,11 @@ const firstStart = [
   partial,
   "started",
 ];
+/** The kids that are served on a port, by whichever process answers. */
+async function servedAt(port: number): Promise<Set<string>> {
+  const replies = await Promise.all(Array.from({ length: 40 }, () => getOnce(port)));
+  return new Set(replies.flatMap(kidsIn));
+}
 const messagesOf = ({ log }: RunningService): string[] => log.map(({ msg }) => msg);
 const isOfSqlite = (name: string): boolean => /-(wal|shm)$/.test(name);
 const modeOf = async (path: string): Promise<string> => ((await stat(path)).mode & 0o777).toString(8);
@@ -260,15 +265,11 @@ test(
       await writeFile(keys, keySetText(kid), { mode: 0o600 });
       return startServiceProcess(t, ["--keys", keys, "--reuse-port", "--port", String(port)]);
     };
-    const answersOf = async (port: number): Promise<Set<string>> => {
-      const replies = await Promise.all(Array.from({ length: 40 }, () => getOnce(port)));
-      return new Set(replies.flatMap(kidsIn));
-    };
     const one = await startAt(0, "one");
     const load = startLoad(one.port, { kept: 8, fresh: 8 });
     await load.answers(200);
     const two = await startAt(one.port, "two");
-    await eventually("both answer", async () => (await answersOf(one.port)).size === 2);
+    await eventually("both answer", async () => (await servedAt(one.port)).size === 2);
 
     const waiting = await requestsNotAccepted(one.port, [one.pid, two.pid]);
     one.process.kill("SIGTERM");
@@ -278,7 +279,7 @@ test(
     await load.answers(200);
     const { refused, cut, answered } = await load.stop();
     assert.deepEqual({ refused, cut }, { refused: 0, cut: [] });
-    assert.deepEqual(await answersOf(two.port), new Set(["two"]));
+    assert.deepEqual(await servedAt(two.port), new Set(["two"]));
     t.diagnostic(`${answered} requests answered`);
   },
 );

@@ -225,8 +225,8 @@ describe("a mistake ends the start with code 1 and one line", { timeout, concurr
     },
     {
       name: "wrong variable",
-      env: { JWKSD_PORT: "65536" },
-      says: /JWKSD_PORT must be a whole number from 0 to 65535 \[ERR_OPTION_INVALID\]/,
+      env: { JWKSD_REUSE_PORT: "2" },
+      says: /JWKSD_REUSE_PORT must be true or false \[ERR_OPTION_INVALID\]/,
     },
     {
       name: "keys that are not there",

@@ -231,7 +231,7 @@ describe("jwksd token and the keys that a service manages", { timeout, concurren
     assert.deepEqual({ code: tooLong.code, stdout: tooLong.stdout }, { code: 1, stdout: "" });
     assert.match(
       tooLong.stderr,
-      /3601, and may be 3600 at most, .*raise --max-token-lifetime-seconds \[ERR_CLAIMS_INVALID\]\n$/,
+      /3601, and may be 3600 at most, .*raise --max-token-lifetime-seconds \(of managed keys: jwksd policy\) \[ERR_CLAIMS_INVALID\]\n$/,
     );
     const policy = await runCli(t, ["policy", "--data", data, "--max-token-lifetime-seconds", "7200"]);
     assert.equal(policy.code, 0, policy.stderr);

@@ -147,7 +147,7 @@ export class World {
   /** Starts a manager that publishes a copy, in the place of a provider. */
   async startCopy(copy: Copy, choice: ManagerChoice = {}): Promise<ServiceManager> {
     const store = choice.store ?? this.store;
-    const custody = await custodyOf(store, [this.wrappingKey], { issuer, isChosen: true });
+    const custody = await custodyOf(store, [this.wrappingKey], { issuer: choice.issuer ?? issuer, isChosen: true });
     const policy = policyOf(choice);
     const manager = await this.until(manageKeys(custody, { clock: this.clock, ...choice, policy, copy }));
     this.#managers.set(manager, hungOf(store));

@@ -55,6 +55,10 @@ const count = ({ samples }: Scrape, name: string): number =>
 const failing = (seen: Scrape): boolean => count(seen, "jwksd_failure") > 0;
 const behind = ({ samples }: Scrape): number => samples['jwksd_replicas{state="behind"}'] ?? 0;
 
+/** Whether the wait of an announced key has begun. */
+const waits = ({ samples }: Scrape): boolean =>
+  Object.keys(samples).some((name) => /^jwksd_step_timestamp_seconds.*activate/.test(name));
+
 /** Scrapes until this holds. */
 async function until(what: string, service: RunningService, holds: (seen: Scrape) => boolean): Promise<void> {
   await eventually(what, async () => holds(await scrape(service)));
@@ -128,9 +132,7 @@ describe("each fault has its alert, and no other", { skip: skipWithout("promtool
     const other = await startServiceProcess(t, ["--data", data, "--replica-name", "other"]);
     other.process.kill("SIGSTOP");
     await run("rotate", "--wait", "0");
-    const activation = (seen: Scrape): boolean =>
-      Object.keys(seen.samples).some((name) => /^jwksd_step_timestamp_seconds.*activate/.test(name));
-    await until("the wait has begun without it", service, (seen) => behind(seen) === 1 && activation(seen));
+    await until("the wait has begun without it", service, (seen) => behind(seen) === 1 && waits(seen));
     wall.set(2 * minute);
     const says = /REPLICA_BEHIND[^]*other[^]*jwksd replicas --data/;
     await look("a replica does not follow", service, { name: "JwksdReplicaBehind", says });

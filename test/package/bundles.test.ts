@@ -17,10 +17,8 @@ import { isSoak } from "../support/soak.ts";
 const modules = resolve(import.meta.dirname, "../../node_modules");
 const run = promisify(execFile);
 
-/** Their import of a peer is not yet what `importFailure` asks for. */
-const pending = new Set(["./store/postgres"]);
 const entries = Object.keys(packageJson.exports)
-  .filter((path) => path !== "./package.json" && !pending.has(path))
+  .filter((path) => path !== "./package.json")
   .map((path) => path.replace(".", "jwksd"));
 
 /** Gives how many names each entry point exports, and what calls that need a peer say. */

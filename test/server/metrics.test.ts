@@ -2,16 +2,8 @@ import assert from "node:assert/strict";
 import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { describe, test } from "node:test";
-import { getOnce } from "../support/load.ts";
 import { adminArgs, scrape } from "../support/scrape.ts";
-import {
-  type RunningService,
-  eventually,
-  keySetText,
-  startService,
-  startServiceProcess,
-  temporaryFolder,
-} from "../support/service.ts";
+import { keySetText, startService, temporaryFolder } from "../support/service.ts";
 import { exchange } from "../support/wire.ts";
 
 type Scope = Parameters<typeof temporaryFolder>[0];

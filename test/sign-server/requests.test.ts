@@ -257,8 +257,8 @@ test("what was signed is counted in the log, without a claim", async (t) => {
   assert.ok(!JSON.stringify(service.log).includes("secret-subject"));
 });
 
-/** What a service says that does not start with these sockets. It must leave no key behind, which would be the active one. */
-async function refusal(t: TestContext, members: unknown, ...more: string[]): Promise<string> {
+/** What a service says that does not start with these sockets, and what it leaves in the folder. */
+async function refused(t: TestContext, members: unknown, ...more: string[]) {
   const folder = await temporaryFolder(t);
   const file = join(folder, "sockets.json");
   await writeFile(file, JSON.stringify(members));
@@ -267,7 +267,13 @@ async function refusal(t: TestContext, members: unknown, ...more: string[]): Pro
     () => assert.fail("it has started"),
     (error: Error) => error,
   );
-  assert.deepEqual(await readdir(folder), ["sockets.json"]);
+  return { message, left: await readdir(folder) };
+}
+
+/** It must leave no key behind, which would be the active one. */
+async function refusal(t: TestContext, members: unknown, ...more: string[]): Promise<string> {
+  const { message, left } = await refused(t, members, ...more);
+  assert.deepEqual(left, ["sockets.json"]);
   return message;
 }
 
@@ -279,10 +285,6 @@ describe("is refused at the start:", () => {
     ],
     "a policy of the wrong type": [{ "s.sock": { audiences: "a" } }, /"audiences" must be an array of strings/],
     "a mode for everybody": [{ "s.sock": { mode: "0666" } }, /"mode" must be the string "0600" or "0660"(?: \[|$)/],
-    "a lifetime that no key outlives": [
-      { "s.sock": { maxLifetimeSeconds: 3601 } },
-      /(maxTokenLifetimeSeconds|--max-token-lifetime-seconds) 3600/,
-    ],
     "a path that is too long": [{ [`/${"s".repeat(107)}`]: {} }, /a path of at most 107 bytes/],
     "an abstract socket, which has no mode": [{ "@jwksd": {} }, /a path .*; an abstract socket \(@name\) is open to/],
     "no object": [{ "s.sock": true }, /must be an object/],
@@ -290,10 +292,6 @@ describe("is refused at the start:", () => {
     "a typ for Kubernetes": [
       { "s.sock": { protocol: "kubernetes", typ: ["at+jwt"] } },
       /each typ is JWT; leave it out/,
-    ],
-    "a lifetime too short for Kubernetes": [
-      { "s.sock": { protocol: "kubernetes", maxLifetimeSeconds: 599 } },
-      /live for 599 s, and Kubernetes needs 600 or more/,
     ],
     "former keys without Kubernetes": [{ "s.sock": { formerKeys: ["sa.pub"] } }, /are for "kubernetes"/],
     "a former key that is none": [
@@ -319,6 +317,21 @@ describe("is refused at the start:", () => {
     const members = { "s.sock": { protocol: "kubernetes", formerKeys: [file] } };
     assert.match(await refusal(t, members), /holds public keys in PEM .*, and nothing else/);
   });
+
+  // The store says what its policy is, so it is opened first.
+  const lifetimes: Readonly<Record<string, readonly [members: unknown, message: RegExp]>> = {
+    "that no key outlives": [
+      { "s.sock": { maxLifetimeSeconds: 3601 } },
+      /(maxTokenLifetimeSeconds|--max-token-lifetime-seconds) 3600/,
+    ],
+    "too short for Kubernetes": [
+      { "s.sock": { protocol: "kubernetes", maxLifetimeSeconds: 599 } },
+      /live for 599 s, and Kubernetes needs 600 or more/,
+    ],
+  };
+  for (const [name, [members, message]] of Object.entries(lifetimes)) {
+    test(`a lifetime ${name}`, async (t) => assert.match((await refused(t, members)).message, message));
+  }
 
   test("sockets for keys of files, which this service only publishes", async (t) => {
     assert.match(await refusal(t, {}, "--keys", "k"), /--keys and --sign-config exclude each other/);

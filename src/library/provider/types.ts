@@ -40,8 +40,8 @@ export interface Provider {
   sign(this: void, claims: Claims, options: SignOptions): Promise<string>;
   /**
    * The active key, for a library that writes the header of a token itself and takes the signature alone. Take it anew for each request:
-   * once another key is active, it signs no more; with a key manager, it signs for 30 s more, so that requests end which began with it. Where
-   * you can, use `sign`, which takes key and claims at one moment.
+   * once another key is active, it signs no more; with a key manager, it signs for `maxStaleSeconds` at most, so that requests can end which
+   * began with it. Where you can, use `sign`, which takes key and claims at one moment.
    *
    * @param options with a `clientId`, the keys are those of a client: `iss` is then that id, in the place of the issuer
    */

@@ -208,7 +208,7 @@ export async function manageKeys(custody: Custody, options: ManageOptions): Prom
     async processes() {
       const lines = readLines(await access.lines());
       const now = access.last === undefined ? clock.now() : storeNow(access.last, clock);
-      return livingLines(lines, now, documentInUse().policy.maxStaleSeconds);
+      return livingLines(lines, now, documentInUse());
     },
     async noteIssuer(issuer) {
       await access.change(async ({ document }) => {

@@ -1,5 +1,6 @@
 import { jsonOf } from "../../base/json.ts";
 import type { StoreDocument } from "../custody/document.ts";
+import { longestStale } from "../rules/waits.ts";
 
 /** What a living process says of itself. Anybody who can write the store can write a line, so it decides nothing. */
 export interface ProcessLine {
@@ -55,8 +56,13 @@ export const deadLines = (lines: readonly ProcessLine[], now: number): ProcessLi
   lines.filter(({ at }) => now - at > keptMs);
 
 /** The processes that may serve or sign now: whoever says nothing for `maxStaleSeconds` does neither. */
-export function livingLines(lines: readonly ProcessLine[], now: number, maxStaleSeconds: number): ProcessLine[] {
-  return lines.filter(({ at }) => now - at < maxStaleSeconds * 1000);
+export function livingLines(
+  lines: readonly ProcessLine[],
+  now: number,
+  { records, policy }: Pick<StoreDocument, "records" | "policy">,
+): ProcessLine[] {
+  const staleMs = longestStale(records, policy).maxStaleSeconds * 1000;
+  return lines.filter(({ at }) => now - at < staleMs);
 }
 
 /**

@@ -14,6 +14,12 @@ export interface Remedy {
 /** Where the section of a remedy is: a machine that has only the executable has no `docs/`. */
 export const guideUrl = (guide: string): string => `https://github.com/jwksd/jwksd/blob/main/docs/${guide}`;
 
+/** A remedy with the command that lists replicas and copies. */
+export function listing(remedy: string): Remedy {
+  const guide = "operations.md#replicas";
+  return { remedy: `${remedy} This command lists replicas and copies:`, command: "jwksd replicas", guide };
+}
+
 const outage: Remedy = {
   remedy:
     "Make the store reachable again; jwksd tries it again by itself. This command tells whether it can be reached:",
@@ -42,17 +48,10 @@ const changedStore: Remedy = {
   guide: "operations.md#a-store-that-is-not-authentic",
 };
 
-const readOnly: Remedy = {
-  remedy:
-    "This process may only read the store. Let one run that may write, and it takes the step. This command lists those that run:",
-  command: "jwksd replicas",
-  guide: "operations.md#replicas",
-};
-
 const remedies: Readonly<Record<string, Remedy>> = {
   ERR_STORE_UNAVAILABLE: outage,
   ERR_COMMIT_UNKNOWN: outage,
-  ERR_STORE_READ_ONLY: readOnly,
+  ERR_STORE_READ_ONLY: listing("Let a process run that may write the store; it takes the step."),
   ERR_STORE_NOT_AUTHENTIC: changedStore,
   ERR_STORE_EMPTY: lostStore,
   ERR_RECORDS_INVALID: lostStore,
