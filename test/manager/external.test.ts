@@ -1,9 +1,9 @@
 // Keys in an HSM or key service: who makes, opens, tries and destroys them.
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
-import * as jose from "jose";
+import type * as jose from "jose";
 import { type JwksdError, SignerError, StoreError } from "../../src/base/errors.ts";
-import { type KeyRecord, uriOf } from "../../src/rotation/rules/records.ts";
+import { type KeyRecord, liveRecords, uriOf } from "../../src/rotation/rules/records.ts";
 import { day, hour, minute, second } from "../rotation/key-records.ts";
 import { eventually } from "../support/service.ts";
 import { Module } from "./module.ts";
@@ -37,7 +37,7 @@ describe("keys in an HSM or key service", () => {
       await world.pass(2 * second);
       assert.equal(module.keys.size, round + 1);
       assert.equal((await agreed(replicas)).kids.length, 2);
-      const announcedAt = replicas[0]?.manager.records.at(-1)?.announcedAt as number;
+      const [{ announcedAt } = assert.fail()] = liveRecords(replicas[0]?.manager.records ?? []).slice(-1);
       await world.pass(announcedAt + day - world.clock.now() + second);
       assert.equal((await agreed(replicas)).signs, replicas[0]?.manager.records.at(-1)?.kid);
       await world.pass(retireMs + second);
@@ -140,7 +140,8 @@ describe("keys in an HSM or key service", () => {
     let [writes, isFull] = [0, false];
     world.store.hook = async (operation, go) => {
       // That this process makes the key is written, and the key is not.
-      if (operation === "write" && isFull && (writes += 1) % 2 === 0) throw new StoreError("ERR_STORE_UNAVAILABLE", "full");
+      if (operation === "write" && isFull && (writes += 1) % 2 === 0)
+        throw new StoreError("ERR_STORE_UNAVAILABLE", "full");
       return go();
     };
     const destroyed: string[] = [];

@@ -8,7 +8,7 @@ import { sealed, unsealed } from "../../src/rotation/custody/mac.ts";
 import { rewrap } from "../../src/rotation/custody/rewrap.ts";
 import type { ManagerEvent } from "../../src/rotation/manager/types.ts";
 import type { KeyRecord, LiveRecord } from "../../src/rotation/rules/records.ts";
-import { day, minute, second } from "../rotation/key-records.ts";
+import { day, second } from "../rotation/key-records.ts";
 import { ecKey, withoutPrivate } from "../support/keys.ts";
 import { accessTo, custodyOf, newWrappingKey } from "../support/managed.ts";
 import { WrittenStore } from "../support/written-store.ts";
@@ -228,7 +228,9 @@ describe("wrapping keys change under a MAC", () => {
     await world.stop(await world.start({ wrappingKeys: [one] }));
 
     const custody = await custodyOf(store, [two, one], { issuer, isChosen: true }, { movesToFirst: true });
-    await accessTo(custody).change(async ({ document, now }) => rewrap(document.records, custody, now, "an operator did"));
+    await accessTo(custody).change(async ({ document, now }) =>
+      rewrap(document.records, custody, now, "an operator did"),
+    );
     assert.equal(macUnder(), await idOf(two));
     await world.idle();
     assert.deepEqual(failures(old.told), []);
@@ -252,7 +254,9 @@ describe("wrapping keys change under a MAC", () => {
     const rewrapped = async (): Promise<void> => {
       const keys = [fresh, world.wrappingKey];
       const custody = await custodyOf(store, keys, { issuer, isChosen: true }, { movesToFirst: true });
-      await accessTo(custody).change(async ({ document, now }) => rewrap(document.records, custody, now, "an operator did"));
+      await accessTo(custody).change(async ({ document, now }) =>
+        rewrap(document.records, custody, now, "an operator did"),
+      );
     };
     await rewrapped();
     await world.stop(await world.start(choice));

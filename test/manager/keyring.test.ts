@@ -46,7 +46,9 @@ async function externalSigner(uri: string, breaks = false): Promise<ExternalSign
 
 async function makeFirst({ keyring, custody }: Awaited<ReturnType<typeof keyringOf>>) {
   const key = await makeLocalKey("sig", "ES256", custody);
-  return keyring.change(({ document: { records }, now }) => announce({ records, events: [] }, key, now, "it is the first"));
+  return keyring.change(({ document: { records }, now }) =>
+    announce({ records, events: [] }, key, now, "it is the first"),
+  );
 }
 
 const code = (expected: string) => (error: unknown) => error instanceof JwksdError && error.code === expected;
@@ -89,6 +91,9 @@ describe("a call of an HSM or key service that never ends is given up after a mi
   }
 });
 
+const activate = ({ document: { records, policy }, now }: Seen) =>
+  applyCommand(records, { type: "activate", kid: "x", force: true }, { policy, now });
+
 describe("a change makes the same checks, whoever asks for it", () => {
   for (const [what, options, expected] of [
     ["cannot be opened", { openSigner: () => Promise.reject(new Error("gone")) }, Error],
@@ -117,8 +122,6 @@ describe("a change makes the same checks, whoever asks for it", () => {
     );
     breaks = true;
     const { keyring } = await keyringOf({ openSigner: (uri) => externalSigner(uri, breaks) }, opened.store);
-    const activate = ({ document: { records, policy }, now }: Seen) =>
-      applyCommand(records, { type: "activate", kid: "x", force: true }, { policy, now });
     await assert.rejects(keyring.change(activate), (error) => error instanceof CannotSign && error.kid === "x");
     breaks = false;
     const last = await keyringOf({ openSigner: (uri) => externalSigner(uri) }, opened.store);
@@ -139,7 +142,7 @@ const recordOf = (publicJwk: PublicJwk, members: Partial<LiveRecord> = {}): Live
   ...members,
 });
 const publicJwkOf = (name: string): PublicJwk => withoutPrivate(ecKey(name)) as unknown as PublicJwk;
-const thumbprintOf = ({ crv, kty, x, y }: Readonly<Record<string, unknown>>): string =>
+const thumbprintOf = ({ crv, kty, x, y }: { readonly [Name in "crv" | "kty" | "x" | "y"]?: unknown }): string =>
   createHash("sha256").update(JSON.stringify({ crv, kty, x, y })).digest("base64url");
 
 async function closing(key: PublicJwk) {

@@ -64,7 +64,9 @@ describe("metrics of a manager", () => {
     const replica = await world.start({ policy: { maxStaleSeconds: 3600 } });
     const read = (name: string): number | undefined => valuesOf(replica, name)[""];
     assert.deepEqual(
-      ["published", "stored"].map((name) => read(`jwksd_revision_${name}`)).concat(read("jwksd_ready"), read("jwksd_stale_in_seconds")),
+      ["published", "stored"]
+        .map((name) => read(`jwksd_revision_${name}`))
+        .concat(read("jwksd_ready"), read("jwksd_stale_in_seconds")),
       [1, 1, 1, 3564],
     );
     const before = read("jwksd_store_success_timestamp_seconds");

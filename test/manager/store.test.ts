@@ -157,12 +157,19 @@ describe("records that are not used: the last good ones stay, loudly, until they
   }
 });
 
+/** A private half under a wrapping key that nobody has. */
+const elsewhere = (kid: string): LiveRecord["privateHalf"] => {
+  const header = { alg: "dir", enc: "A256GCM", kid: "elsewhere", iss: issuer, sub: kid };
+  return { jwe: `${jose.base64url.encode(JSON.stringify(header))}..AAAA.AAAA.AAAA` };
+};
+
 describe("a private half that cannot be unwrapped", () => {
-  const elsewhere = (kid: string): LiveRecord["privateHalf"] => {
-    const header = { alg: "dir", enc: "A256GCM", kid: "elsewhere", iss: issuer, sub: kid };
-    return { jwe: `${jose.base64url.encode(JSON.stringify(header))}..AAAA.AAAA.AAAA` };
-  };
-  const rows: readonly [name: string, halfOf: (active: LiveRecord, kid: string) => LiveRecord["privateHalf"], code: string, says: RegExp][] = [
+  const rows: readonly [
+    name: string,
+    halfOf: (active: LiveRecord, kid: string) => LiveRecord["privateHalf"],
+    code: string,
+    says: RegExp,
+  ][] = [
     ["that of another key", ({ privateHalf }) => privateHalf, "ERR_WRAPPED_KEY", /its private half is that of kid/],
     [
       "under a wrapping key that was not given",

@@ -101,10 +101,17 @@ describe("a wait that is missed", () => {
   test("is over at once by the clock of the store, however seldom a process runs", async () => {
     const world = new World();
     await world.stop(await world.start({ policy: { rotateEveryDays: 90 } }));
-    for (const states of [["active", "announced"], ["retiring", "active"], ["removed", "active"]]) {
+    for (const states of [
+      ["active", "announced"],
+      ["retiring", "active"],
+      ["removed", "active"],
+    ]) {
       await world.passTo(Math.max(world.elapsedMs + 3 * day, 89 * day));
       await world.stop(await world.start());
-      assert.deepEqual((await recordsOf(world)).map(({ state }) => state), states);
+      assert.deepEqual(
+        (await recordsOf(world)).map(({ state }) => state),
+        states,
+      );
     }
     assert.ok(!(await eventsOf(world)).includes("restarted"));
   });
@@ -115,7 +122,10 @@ describe("a wait that is missed", () => {
     const first = await world.start();
     await world.until(first.manager.rotate());
     await world.stop(first);
-    for (const [restarts, state] of [[1, "announced"], [1, "active"]] as const) {
+    for (const [restarts, state] of [
+      [1, "announced"],
+      [1, "active"],
+    ] as const) {
       await world.pass(3 * day);
       await world.stop(await world.start());
       assert.equal((await eventsOf(world)).filter((type) => type === "restarted").length, restarts);
@@ -125,7 +135,11 @@ describe("a wait that is missed", () => {
 });
 
 describe("a clock that is set while a key is announced", () => {
-  for (const [name, setMs] of [["ahead by a day", day], ["ahead by 20 hours", 20 * hour], ["back by a day", -day]] as const) {
+  for (const [name, setMs] of [
+    ["ahead by a day", day],
+    ["ahead by 20 hours", 20 * hour],
+    ["back by a day", -day],
+  ] as const) {
     test(`${name}, and the store has none of its own: the monotonic clock counts`, async () => {
       const world = new World(() => memoryStore());
       const replica = await world.start();

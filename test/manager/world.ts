@@ -276,7 +276,8 @@ interface Timer {
 }
 
 const never = new Promise<never>(() => {});
-const hungOf = (store: Register): Pick<CountedStore, "hung"> => ("hung" in store ? (store as CountedStore) : { hung: () => never });
+const hungOf = (store: Register): Pick<CountedStore, "hung"> =>
+  "hung" in store ? (store as CountedStore) : { hung: () => never };
 
 /** A world over a store that somebody else can write as well. */
 export interface WrittenWorld {

@@ -56,12 +56,20 @@ export async function withJwksd<Given extends object, Instance extends OidcInsta
 
   async function newInstance() {
     const states = statesOf(manager);
-    const signing = signingKeys(Key, manager, keys.signingKey());
+    let handle = keys.signingKey();
+    /** Goes by what was read last, until another key takes the place of this one. */
+    const renewed = () => {
+      const next = keys.signingKey();
+      if (next.kid === handle.kid) handle = next;
+      return handle;
+    };
+    const signing = signingKeys(Key, manager, renewed);
     const encryption = given.features?.encryption?.enabled === true ? await encryptionKeys(manager) : [];
     const instance = create(configurationWith(given, [...signing, ...encryption]));
     checkIssuer(instance.issuer, manager.issuer);
     instance.use(hideOwnSet as never);
-    return { states, instance, answer: instance.callback() as (...exchange: unknown[]) => unknown };
+    const answer = instance.callback() as (...exchange: unknown[]) => unknown;
+    return { states, instance, renewed, answer };
   }
 
   /** oidc-provider would answer other spellings of the path, such as `/JWKS`, with keys that are not published. */
@@ -100,7 +108,10 @@ export async function withJwksd<Given extends object, Instance extends OidcInsta
   return {
     handler(request, response) {
       warnOfPlainUrls(request);
-      publish(request, response, () => current.answer(withoutMountPath(request, mountPath), response));
+      publish(request, response, () => {
+        current.renewed();
+        current.answer(withoutMountPath(request, mountPath), response);
+      });
     },
     get provider() {
       return current.instance;
