@@ -7,7 +7,7 @@ import type { Io } from "../../src/cli/io.ts";
 import type { StoreDocument } from "../../src/rotation/custody/document.ts";
 import { type ProcessLine, lineText } from "../../src/rotation/custody/presence.ts";
 import type { Changed, StoreAccess } from "../../src/rotation/manager/store-access.ts";
-import { start } from "../rotation/key-records.ts";
+import { record, second, start, tombstone } from "../rotation/key-records.ts";
 import { processLine, storeDocument } from "../support/store-view.ts";
 
 const change = { document: { revision: 5 }, events: [{}] } as unknown as Changed;
@@ -98,5 +98,23 @@ describe("waiting for the replicas", () => {
     const [count, why = ""] = followedLines(told);
     assert.equal(count, "1 of 2 follow.");
     assert.match(why, /^Replica "r".* publishes revision 6, which the store no longer has\. It refuses an older copy/);
+  });
+
+  test("names the copies that lack a step or a revocation, and are served", async () => {
+    const copy = { name: "s3://bucket", revision: 3, at: start };
+    const next = { ...record("b", "announced", { announcedAt: start }), stateRevision: 5 };
+    const gone = (endedAt: number) => tombstone("t", "revoked", { endedAt });
+    const rows: [name: string, document: StoreDocument, lacks: boolean][] = [
+      ["a step", storeDocument([next], { copies: [copy] }), true],
+      ["a step that it has", storeDocument([next], { copies: [{ ...copy, revision: 5 }] }), false],
+      ["a step, and nobody reads it yet", storeDocument([next], { copies: [{ ...copy, revision: 0 }] }), false],
+      ["a revocation", storeDocument([gone(start + second)], { copies: [copy] }), true],
+      ["a revocation that it has", storeDocument([gone(start - second)], { copies: [copy] }), false],
+    ];
+    for (const [name, document, lacks] of rows) {
+      const { keys, io } = command([followed], { document });
+      const told = await follow(keys, change, 0.001);
+      assert.deepEqual([io.exitCode, followedLines(told ?? assert.fail()).length], lacks ? [3, 2] : [0, 1], name);
+    }
   });
 });
