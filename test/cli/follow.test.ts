@@ -32,6 +32,8 @@ function command(
   return { io, keys: { io, access }, written: () => written };
 }
 
+const gone = (endedAt: number) => tombstone("t", "revoked", { endedAt });
+
 const behind = [processLine("r", { name: "late\u{202e}", revision: 4 })];
 const followed = [processLine("r")];
 
@@ -103,7 +105,6 @@ describe("waiting for the replicas", () => {
   test("names the copies that lack a step or a revocation, and are served", async () => {
     const copy = { name: "s3://bucket", revision: 3, at: start };
     const next = { ...record("b", "announced", { announcedAt: start }), stateRevision: 5 };
-    const gone = (endedAt: number) => tombstone("t", "revoked", { endedAt });
     const rows: [name: string, document: StoreDocument, lacks: boolean][] = [
       ["a step", storeDocument([next], { copies: [copy] }), true],
       ["a step that it has", storeDocument([next], { copies: [{ ...copy, revision: 5 }] }), false],

@@ -1,11 +1,9 @@
 import { Command } from "commander";
-import { systemClock } from "../../base/clock.ts";
-import { StateError, StoreError } from "../../base/errors.ts";
+import { StoreError } from "../../base/errors.ts";
 import type { CustodyOptions } from "../../rotation/custody/custody.ts";
 import type { Changed } from "../../rotation/manager/store-access.ts";
 import type { NewKey } from "../../rotation/rules/commands.ts";
 import { timeText } from "../../rotation/rules/format.ts";
-import type { RotationPolicy } from "../../rotation/rules/policy.ts";
 import { type KeyUse, activeKey, announcedKey, recordOf } from "../../rotation/rules/records.ts";
 import { errorText } from "../error-text.ts";
 import { type Io, tell } from "../io.ts";
