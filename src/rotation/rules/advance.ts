@@ -142,12 +142,11 @@ export function end(change: Change, kid: string, state: EndState, { policy, now 
 }
 
 function withNewestHalves(records: readonly KeyRecord[]): readonly KeyRecord[] {
-  const kept = records
-    .filter((record): record is Tombstone => !isLive(record) && record.publicJwk !== undefined)
-    .toSorted((a, b) => b.endedAt - a.endedAt)
-    .slice(0, keptHalves);
+  const withHalf = records.filter((record): record is Tombstone => !isLive(record) && record.publicJwk !== undefined);
+  const newest = withHalf.toSorted((a, b) => b.endedAt - a.endedAt).slice(0, keptHalves);
+  const kept = new Set<KeyRecord>(newest);
   return records.map((record) => {
-    if (isLive(record) || record.publicJwk === undefined || kept.includes(record)) return record;
+    if (isLive(record) || record.publicJwk === undefined || kept.has(record)) return record;
     const { publicJwk: _, ...rest } = record;
     return rest;
   });
