@@ -1,0 +1,61 @@
+import assert from "node:assert/strict";
+import { randomUUID } from "node:crypto";
+import { after, test } from "node:test";
+import { type EtcdStoreOptions, etcdStore } from "../../src/rotation/store/databases/etcd.ts";
+import { type RegisterUnderTest, checkRegister } from "../../src/testing/register.ts";
+import { type Cuttable, cuttable } from "../support/cuttable.ts";
+import { startEtcd } from "../support/etcd.ts";
+import { networkFaults } from "../support/faults.ts";
+import { skipWithout } from "../support/parts.ts";
+import { eventually } from "../support/service.ts";
+
+if (skipWithout("etcd") === false) {
+  const members = await startEtcd({ after });
+  const urlOf = (port: number): string => `http://127.0.0.1:${port}`;
+  const urls = members.map(({ port }) => urlOf(port));
+  const [one, ...others] = members as [(typeof members)[0], ...typeof members];
+  const op = (more: Partial<EtcdStoreOptions> = {}): EtcdStoreOptions => ({ issuer: `https://op.example/${randomUUID()}`, ...more });
+  const ready = etcdStore(urls, op());
+  await eventually("etcd has a leader", () => ready.read().then(() => true, () => false));
+
+  interface Under extends RegisterUnderTest {
+    readonly network: Cuttable;
+  }
+  const open = async (): Promise<Under> => {
+    const network = await cuttable(one.port);
+    const run = randomUUID();
+    return {
+      network,
+      handle: async (issuer) => etcdStore([urlOf(network.port), ...urls.slice(1)], { issuer: `${issuer}#${run}`, timeoutMs: 3_000 }),
+      end: () => network.close(),
+    };
+  };
+  const during = Buffer.from("during").toString("base64");
+  checkRegister("etcd with three members", open, {
+    faults: {
+      ...networkFaults(during),
+      "a member dies": async ({ network }) => {
+        network.cutAt(during, "after the server has answered", () => void one.kill());
+        return () => one.start();
+      },
+      "a member is cut off": async () => {
+        one.peers.silence();
+        return async () => one.peers.mend();
+      },
+    },
+  });
+
+  test("with one member stopped, the two others go on; with two stopped, no read is believed", async (t) => {
+    const all = etcdStore(urls, op({ timeoutMs: 3_000 }));
+    await one.kill();
+    t.after(async () => {
+      for (const member of members) await member.kill();
+      await Promise.all(members.map((member) => member.start()));
+    });
+    await eventually("a write", () => all.write("text", undefined).catch(() => false));
+    assert.equal((await all.read()).text, "text");
+    await others[0]?.kill();
+    const error = await all.read(undefined, { confirmed: true }).then(assert.fail, (error: unknown) => error);
+    assert.equal((error as { code?: string }).code, "ERR_STORE_UNAVAILABLE");
+  });
+}

@@ -1,0 +1,83 @@
+import assert from "node:assert/strict";
+import { randomUUID } from "node:crypto";
+import { after, test } from "node:test";
+import { createPool as callbackPool } from "mysql2";
+import { createConnection, createPool } from "mysql2/promise";
+import { mysqlStore } from "../../src/rotation/store/databases/mysql.ts";
+import { type RegisterUnderTest, checkRegister } from "../../src/testing/register.ts";
+import { type Cuttable, cuttable } from "../support/cuttable.ts";
+import { networkFaults } from "../support/faults.ts";
+import { startMariadb } from "../support/mariadb.ts";
+import { skipWithout } from "../support/parts.ts";
+
+if (skipWithout("mariadbd", "mariadb-install-db") === false) {
+  const server = await startMariadb({ after });
+  const url = (port = server.port): string => `mysql://jwksd:s3cret@127.0.0.1:${port}/jwksd`;
+  const sql = async (text: string): Promise<void> => {
+    const root = await createConnection({ host: "127.0.0.1", port: server.port, user: "root" });
+    await root.query(text);
+    await root.end();
+  };
+
+  interface Under extends RegisterUnderTest {
+    readonly network: Cuttable;
+  }
+  type Way = { readonly database: Parameters<typeof mysqlStore>[0]; readonly end?: () => void };
+  const ways: Record<string, (uri: string) => Way> = {
+    "by URL": (uri) => ({ database: uri }),
+    "a pool with promises, of another character set": (uri) => {
+      const pool = createPool({ uri, charset: "latin1_swedish_ci" });
+      return { database: pool, end: () => void pool.end().catch(() => {}) };
+    },
+    "a pool with callbacks": (uri) => {
+      const pool = callbackPool({ uri });
+      return { database: pool, end: () => pool.end(() => {}) };
+    },
+  };
+  for (const [name, way] of Object.entries(ways)) {
+    const open = async (): Promise<Under> => {
+      const network = await cuttable(server.port);
+      const run = randomUUID();
+      const opened: Way[] = [];
+      return {
+        network,
+        async handle(issuer) {
+          const through = way(url(network.port));
+          opened.push(through);
+          return mysqlStore(through.database, { issuer: `${issuer}#${run}`, timeoutMs: 3_000 });
+        },
+        async end() {
+          for (const { end } of opened) end?.();
+          await network.close();
+        },
+      };
+    };
+    const restart = async ({ network }: Under): Promise<() => Promise<void>> => {
+      network.cutAt("during", "after the server has answered", () => void server.kill());
+      return () => server.start();
+    };
+    checkRegister(`MariaDB, ${name}`, open, {
+      faults: { ...networkFaults("during"), ...(name === "by URL" && { "the server dies": restart }) },
+    });
+  }
+
+  test("a server that is read-only, or takes no such user, is refused, and its words show no password", async (t) => {
+    const refusal = async (register: ReturnType<typeof mysqlStore>, isWrite: boolean): Promise<string> => {
+      const opened = await register;
+      t.after(() => opened.close?.());
+      const call = isWrite ? opened.write("text", undefined) : opened.read();
+      const { code, message } = (await call.then(assert.fail, (error: unknown) => error)) as Error & { code: string };
+      assert.doesNotMatch(message, /s3cret|wrong/);
+      return `${code} ${message}`;
+    };
+    const options = { issuer: "https://op.example" };
+    const wrong = url().replace("s3cret", "wrong");
+    assert.match(await refusal(mysqlStore(wrong, options), true), /^ERR_STORE_UNAVAILABLE .*ER_ACCESS_DENIED/);
+    assert.match(await refusal(mysqlStore(url(1), options), true), /^ERR_STORE_UNAVAILABLE .*ECONNREFUSED/);
+    await (await mysqlStore(url(), options)).read();
+    await sql("SET GLOBAL read_only = 1");
+    t.after(() => sql("SET GLOBAL read_only = 0"));
+    assert.match(await refusal(mysqlStore(url(), options), true), /^ERR_STORE_READ_ONLY /);
+    assert.match(await refusal(mysqlStore(url(), options), false), /^ERR_STORE_UNAVAILABLE .*name the primary/);
+  });
+}

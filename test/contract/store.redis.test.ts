@@ -1,0 +1,96 @@
+import assert from "node:assert/strict";
+import { randomUUID } from "node:crypto";
+import { join } from "node:path";
+import { after, test } from "node:test";
+import { Redis } from "ioredis";
+import { createClient } from "redis";
+import { redisStore } from "../../src/rotation/store/databases/redis.ts";
+import { type RegisterUnderTest, checkRegister } from "../../src/testing/register.ts";
+import { type Cuttable, cuttable } from "../support/cuttable.ts";
+import { startDaemon } from "../support/daemon.ts";
+import { networkFaults } from "../support/faults.ts";
+import { skipWithout } from "../support/parts.ts";
+import { freePort, temporaryFolder } from "../support/service.ts";
+
+if (skipWithout("redis-server") === false) {
+  const folder = await temporaryFolder({ after });
+  const start = async (name: string, ...settings: string[]) => {
+    const port = await freePort();
+    const own = ["--bind", "127.0.0.1", "--port", `${port}`, "--dir", folder, "--dbfilename", `${name}.rdb`];
+    const durable = ["--appendonly", "yes", "--appendfsync", "always", "--appenddirname", name];
+    const daemon = await startDaemon("redis-server", [...own, ...durable, ...settings], port);
+    after(() => daemon.kill());
+    return daemon;
+  };
+  const server = await start("primary", "--requirepass", "s3cret", "--masterauth", "s3cret");
+  const url = (port: number): string => `redis://:s3cret@127.0.0.1:${port}/2`;
+
+  interface Under extends RegisterUnderTest {
+    readonly network: Cuttable;
+  }
+  type Way = { readonly database: Parameters<typeof redisStore>[0]; readonly end: () => void };
+  const ways: Record<string, (url: string) => Promise<Way>> = {
+    "by URL": async (url) => ({ database: url, end() {} }),
+    "a client of the package redis": async (url) => {
+      const client = createClient({ url, pingInterval: 500, socket: { socketTimeout: 1_000 } }).on("error", () => {});
+      await client.connect();
+      return { database: client, end: () => client.destroy() };
+    },
+    "a client of the package ioredis": async (url) => {
+      const client = new Redis(url, { socketTimeout: 1_000 }).on("error", () => {});
+      return { database: client, end: () => client.disconnect() };
+    },
+  };
+  for (const [name, way] of Object.entries(ways)) {
+    const open = async (): Promise<Under> => {
+      const network = await cuttable(server.port);
+      const run = randomUUID();
+      const opened: Way[] = [];
+      return {
+        network,
+        async handle(issuer) {
+          const through = await way(url(network.port));
+          opened.push(through);
+          return redisStore(through.database, { issuer: `${issuer}#${run}`, timeoutMs: 3_000 });
+        },
+        async end() {
+          for (const { end } of opened) end();
+          await network.close();
+        },
+      };
+    };
+    const restart = async ({ network }: Under): Promise<() => Promise<void>> => {
+      network.cutAt("during", "after the server has answered", () => void server.kill());
+      return () => server.start();
+    };
+    const stop = async ({ network }: Under): Promise<() => Promise<void>> => {
+      network.cutAt("during", "after the server has answered", () => server.pause());
+      return async () => server.resume();
+    };
+    const faults = { "the server dies": restart, "the server is stopped for a while": stop };
+    checkRegister(`Redis, ${name}`, open, { faults: { ...networkFaults("during"), ...(name === "by URL" && faults) } });
+  }
+
+  test("a server that refuses is named with its words, without a password", async (t) => {
+    const refusal = async (url: string, call: "read" | "confirmed read" | "write"): Promise<string> => {
+      const register = await redisStore(url, { issuer: "https://op.example" });
+      t.after(() => register.close?.());
+      const calling = call === "write" ? register.write("text", undefined) : register.read("", { confirmed: call !== "read" });
+      const { code, message } = (await calling.then(assert.fail, (error: unknown) => error)) as Error & { code: string };
+      assert.doesNotMatch(message, /s3cret|wr0ng/);
+      return `${code} ${message}`;
+    };
+    assert.match(await refusal(url(server.port).replace("s3cret", "wr0ng"), "write"), /^ERR_STORE_UNAVAILABLE .*WRONGPASS/);
+    assert.match(await refusal(url(1), "write"), /^ERR_STORE_UNAVAILABLE .*ECONNREFUSED/);
+    const standby = await start("standby", "--replicaof", `127.0.0.1 ${server.port}`, "--masterauth", "s3cret", "--requirepass", "s3cret");
+    assert.match(await refusal(url(standby.port), "write"), /^ERR_STORE_READ_ONLY /);
+    // A primary that was cut off: a plain read shows what it has.
+    const alone = await start("alone", "--min-replicas-to-write", "1", "--requirepass", "s3cret");
+    const register = await redisStore(url(alone.port), { issuer: "https://op.example" });
+    t.after(() => register.close?.());
+    assert.equal((await register.read()).version, undefined);
+    for (const call of ["confirmed read", "write"] as const) {
+      assert.match(await refusal(url(alone.port), call), /^ERR_STORE_UNAVAILABLE .*NOREPLICAS/);
+    }
+  });
+}
