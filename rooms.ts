@@ -62,6 +62,7 @@ export const rooms: Readonly<Record<string, Room>> = {
   "rotation/store": { rooms: ["keys/jwk"], packages: [] },
   "rotation/store/sqlite": { rooms: ["rotation/store"], packages: ["node:"] },
   "rotation/store/postgres": { rooms: ["rotation/store"], packages: ["node:", "pg"] },
+  "rotation/store/databases": { rooms: ["rotation/store"], packages: ["@libsql/client", "mysql2", "redis"] },
   "rotation/rules": { rooms: ["keys/crypto", "keys/jwk", "rotation/store"], packages: [] },
   "rotation/custody": { rooms: ["keys/crypto", "keys/jwk", "rotation/rules", "rotation/store"], packages: ["jose"] },
   "rotation/manager": {

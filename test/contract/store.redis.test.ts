@@ -32,7 +32,7 @@ if (skipWithout("redis-server") === false) {
   const ways: Record<string, (url: string) => Promise<Way>> = {
     "by URL": async (url) => ({ database: url, end() {} }),
     "a client of the package redis": async (url) => {
-      const client = createClient({ url, pingInterval: 500, socket: { socketTimeout: 1_000 } }).on("error", () => {});
+      const client = createClient({ url }).on("error", () => {});
       await client.connect();
       return { database: client, end: () => client.destroy() };
     },
@@ -67,8 +67,13 @@ if (skipWithout("redis-server") === false) {
       network.cutAt("during", "after the server has answered", () => server.pause());
       return async () => server.resume();
     };
-    const faults = { "the server dies": restart, "the server is stopped for a while": stop };
-    checkRegister(`Redis, ${name}`, open, { faults: { ...networkFaults("during"), ...(name === "by URL" && faults) } });
+    const { "the network falls silent": silent, ...broken } = networkFaults("during");
+    const more = { "the server dies": restart, "the server is stopped for a while": stop };
+    const faults = { ...broken, ...(name === "by URL" && more) };
+    // A client of the package redis does not notice, until the system ends its connection.
+    checkRegister(`Redis, ${name}`, open, {
+      faults: { ...faults, ...(!name.endsWith("redis") && silent && { "the network falls silent": silent }) },
+    });
   }
 
   test("a server that refuses is named with its words, without a password", async (t) => {

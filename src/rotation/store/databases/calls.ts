@@ -44,6 +44,9 @@ export interface Calls {
 /** Nothing was sent. */
 export class NotSent extends Error {}
 
+/** The time is over. */
+export class NoAnswer extends Error {}
+
 /** Codes of Node.js where there is no connection yet. */
 const unconnected = new Set(["ECONNREFUSED", "ENOENT", "ENOTFOUND", "EAI_AGAIN"]);
 
@@ -71,7 +74,7 @@ export function callsTo(name: string, timeoutMs: number, faultOf: (error: unknow
     async run(action, { signal, writes }) {
       signal?.throwIfAborted();
       if (isClosed) throw new StoreError("ERR_STORE_UNAVAILABLE", `the store ${name} was closed; open it again`);
-      const expired = (): Error => new Error("no answer in time");
+      const expired = (): Error => new NoAnswer("no answer in time");
       try {
         return await withDeadline(action, { clock: systemClock, timeoutMs, signal, expired });
       } catch (error) {

@@ -62,7 +62,7 @@ export async function mysqlStore(
   const { issuer, timeoutMs = 5_000 } = checkOptions(options, databaseRules);
   const whose = { issuer: requiredIssuer(issuer), timeoutMs };
   const { pool, name, end } = await poolOf(database, timeoutMs);
-  const register = sqlRegister({ name, dialect, faultOf, transact: (...call) => transact(pool, ...call) }, whose, true);
+  const register = sqlRegister({ name, dialect, faultOf, transact: (...call) => transact(pool, ...call) }, whose);
   return {
     ...register,
     async close() {

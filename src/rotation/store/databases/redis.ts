@@ -9,7 +9,7 @@ import { loadPackage } from "../../../base/optional-package.ts";
 import { checkOptions } from "../../../base/options.ts";
 import { issuerKey, requiredIssuer } from "../issuer.ts";
 import type { Register } from "../register.ts";
-import { type CallOptions, type DatabaseStoreOptions, type Fault, NotSent, callsTo, databaseRules, networkFault } from "./calls.ts";
+import { type CallOptions, type DatabaseStoreOptions, type Fault, NoAnswer, NotSent, callsTo, databaseRules, networkFault } from "./calls.ts";
 
 export type { DatabaseStoreOptions } from "./calls.ts";
 
@@ -26,7 +26,7 @@ export interface IoredisClient {
 /** How commands reach the server. */
 interface Connection {
   readonly name: string;
-  send(command: string[]): Promise<unknown>;
+  send(command: string[], signal: AbortSignal): Promise<unknown>;
   end(): void;
 }
 
@@ -64,7 +64,7 @@ export async function redisStore(
   const { name, send, end } = await connectionTo(database, timeoutMs);
   const calls = callsTo(name, timeoutMs, faultOf);
   const run = (options: CallOptions, script: string, ...values: string[]): Promise<unknown> =>
-    calls.run(() => send(["EVAL", script, "3", ...keys(key), ...values]), options);
+    calls.run((signal) => send(["EVAL", script, "3", ...keys(key), ...values], signal), options);
 
   return {
     name,
@@ -122,29 +122,33 @@ async function urlConnection(url: string, timeoutMs: number): Promise<Connection
   const { createClient } = await loadPackage("redis", () => import("redis"));
   const { protocol, host, pathname } = new URL(url);
   type Client = ReturnType<typeof newClient>;
-  // Pings, so that only a connection that is silent is idle for long.
-  const pingInterval = timeoutMs / 2;
-  const socket = { connectTimeout: timeoutMs, socketTimeout: timeoutMs, reconnectStrategy: false } as const;
-  const newClient = () => createClient({ url, pingInterval, socket });
+  const newClient = () => createClient({ url, socket: { connectTimeout: timeoutMs, reconnectStrategy: false } });
   let connecting: Promise<Client> | undefined;
 
+  /** The next call connects anew. */
+  const leave = (client: Client): void => {
+    connecting = undefined;
+    if (client.isOpen) client.destroy();
+  };
   function connect(): Promise<Client> {
     const client = newClient();
-    // After this it can no longer be used.
-    client.on("error", () => {
-      connecting = undefined;
-      client.destroy();
-    });
+    client.on("error", () => leave(client));
     return client.connect().catch((cause: unknown) => {
-      connecting = undefined;
+      leave(client);
       throw new NotSent("", { cause });
     });
   }
 
   return {
     name: `${protocol}//${host}${pathname}`,
-    send: async (command) => (await (connecting ??= connect())).sendCommand(command),
-    end: () => void connecting?.then((client) => client.destroy(), () => {}),
+    async send(command, signal) {
+      const client = await (connecting ??= connect());
+      // A network that is silent is not noticed by itself.
+      const late = (): void => void (signal.reason instanceof NoAnswer && leave(client));
+      signal.addEventListener("abort", late, { once: true });
+      return client.sendCommand(command).finally(() => signal.removeEventListener("abort", late));
+    },
+    end: () => void connecting?.then(leave, () => {}),
   };
 }
 

@@ -2,7 +2,7 @@ import { sleep } from "../../../base/async.ts";
 import { systemClock } from "../../../base/clock.ts";
 import { StoreError } from "../../../base/errors.ts";
 import { issuerKey } from "../issuer.ts";
-import type { Register } from "../register.ts";
+import type { Presence, Register } from "../register.ts";
 import { type CallOptions, type Fault, callsTo } from "./calls.ts";
 
 /** Placeholders are question marks. */
@@ -40,24 +40,18 @@ export interface Dialect {
   readonly maxBytes?: number | undefined;
 }
 
-/** Of SQLite, and of what is made of it. */
-export const sqliteSchema = [
-  "CREATE TABLE IF NOT EXISTS jwksd_documents (issuer TEXT PRIMARY KEY, version TEXT NOT NULL, text TEXT NOT NULL, due INTEGER)",
-  "CREATE INDEX IF NOT EXISTS jwksd_documents_due ON jwksd_documents (due)",
-  "CREATE TABLE IF NOT EXISTS jwksd_presence (issuer TEXT, id TEXT, line TEXT NOT NULL, PRIMARY KEY (issuer, id))",
-];
-
-/** By the clock of the server. */
-export const sqliteNow = "CAST(unixepoch('subsec') * 1000 AS INTEGER) AS now";
-
 const maxAttempts = 20;
 
-/** @param hasPresence whether processes live that use it */
+/** A register with all that it can have. */
+export interface SqlRegister extends Register {
+  readonly presence: Presence;
+  close(): Promise<void>;
+}
+
 export function sqlRegister(
   { name, dialect, transact, faultOf }: SqlDatabase,
   { issuer, timeoutMs = 5_000 }: { readonly issuer: string; readonly timeoutMs?: number | undefined },
-  hasPresence: boolean,
-): Register & { close(): Promise<void> } {
+): SqlRegister {
   const calls = callsTo(name, timeoutMs, faultOf);
 
   /** Again where others were quicker, and with tables where there are none. */
@@ -115,8 +109,7 @@ export function sqlRegister(
       return changes > 0;
     },
 
-    ...(hasPresence && {
-      presence: {
+    presence: {
         async put(id, line, { signal } = {}) {
           const sql = "REPLACE INTO jwksd_presence (issuer, id, line) VALUES (?, ?, ?)";
           await run({ signal, writes: true }, (key) => [sql, key, id, line]);
@@ -130,8 +123,7 @@ export function sqlRegister(
           const sql = "DELETE FROM jwksd_presence WHERE issuer = ? AND id = ?";
           await run({ signal, writes: true }, (key) => [sql, key, id]);
         },
-      },
-    }),
+    },
 
     close: async () => calls.close(),
   };

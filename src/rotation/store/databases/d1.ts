@@ -1,0 +1,63 @@
+/**
+ * A store in Cloudflare D1.
+ *
+ * @module jwksd/store/d1
+ */
+
+import { checkOptions } from "../../../base/options.ts";
+import { requiredIssuer } from "../issuer.ts";
+import type { Register } from "../register.ts";
+import { type DatabaseStoreOptions, databaseRules } from "./calls.ts";
+import { type Dialect, sqlRegister } from "./sql.ts";
+import { sqliteDialect, sqliteFault } from "./sqlite-dialect.ts";
+
+export type { DatabaseStoreOptions } from "./calls.ts";
+
+/** The part of a binding of D1 that is used here. */
+export interface D1Binding {
+  withSession(constraint: "first-primary"): D1Session;
+}
+
+export interface D1Session {
+  prepare(sql: string): D1Statement;
+  batch(statements: D1Statement[]): Promise<readonly D1Answer[]>;
+}
+
+export interface D1Statement {
+  bind(...values: unknown[]): D1Statement;
+}
+
+export interface D1Answer {
+  readonly results: readonly unknown[];
+  readonly meta: { readonly changes?: number };
+}
+
+/** D1 limits the size of a row. @see https://developers.cloudflare.com/d1/platform/limits/ */
+const dialect: Dialect = { ...sqliteDialect, maxBytes: 1_900_000 };
+
+/**
+ * The store of one issuer in a database of D1, which any number of Workers and issuers may share. Tables are made by the first call.
+ *
+ * @param binding of the database, such as `env.DB`
+ * @throws ConfigError `ERR_OPTION_INVALID`
+ */
+export function d1Store(binding: D1Binding, options: DatabaseStoreOptions): Register {
+  const { issuer, timeoutMs } = checkOptions(options, databaseRules);
+  // No process lives, and nothing is to be closed.
+  const { presence: _, close: __, ...register } = sqlRegister(
+    {
+      name: "in D1",
+      dialect,
+      faultOf: sqliteFault,
+      async transact(statements) {
+        // Of this call alone: later calls of a session may be answered by replicas.
+        const session = binding.withSession("first-primary");
+        const batch = statements.map(([sql, ...values]) => session.prepare(sql).bind(...values));
+        const answers = await session.batch(batch);
+        return answers.map(({ results, meta }) => ({ rows: results as Record<string, unknown>[], changes: meta.changes ?? 0 }));
+      },
+    },
+    { issuer: requiredIssuer(issuer), timeoutMs },
+  );
+  return register;
+}
