@@ -14,9 +14,17 @@ if (skipWithout("etcd") === false) {
   const urlOf = (port: number): string => `http://127.0.0.1:${port}`;
   const urls = members.map(({ port }) => urlOf(port));
   const [one, ...others] = members as [(typeof members)[0], ...typeof members];
-  const op = (more: Partial<EtcdStoreOptions> = {}): EtcdStoreOptions => ({ issuer: `https://op.example/${randomUUID()}`, ...more });
+  const op = (more: Partial<EtcdStoreOptions> = {}): EtcdStoreOptions => ({
+    issuer: `https://op.example/${randomUUID()}`,
+    ...more,
+  });
   const ready = etcdStore(urls, op());
-  await eventually("etcd has a leader", () => ready.read().then(() => true, () => false));
+  await eventually("etcd has a leader", () =>
+    ready.read().then(
+      () => true,
+      () => false,
+    ),
+  );
 
   interface Under extends RegisterUnderTest {
     readonly network: Cuttable;
@@ -26,7 +34,8 @@ if (skipWithout("etcd") === false) {
     const run = randomUUID();
     return {
       network,
-      handle: async (issuer) => etcdStore([urlOf(network.port), ...urls.slice(1)], { issuer: `${issuer}#${run}`, timeoutMs: 3_000 }),
+      handle: async (issuer) =>
+        etcdStore([urlOf(network.port), ...urls.slice(1)], { issuer: `${issuer}#${run}`, timeoutMs: 3_000 }),
       end: () => network.close(),
     };
   };
@@ -55,7 +64,10 @@ if (skipWithout("etcd") === false) {
     await eventually("a write", () => all.write("text", undefined).catch(() => false));
     assert.equal((await all.read()).text, "text");
     await others[0]?.kill();
-    const error = await all.read(undefined, { confirmed: true }).then(assert.fail, (error: unknown) => error);
+    const error = await all.read(undefined, { confirmed: true }).then(
+      () => assert.fail("it did not refuse"),
+      (error: unknown) => error,
+    );
     assert.equal((error as { code?: string }).code, "ERR_STORE_UNAVAILABLE");
   });
 }

@@ -66,7 +66,10 @@ if (skipWithout("mariadbd", "mariadb-install-db") === false) {
       const opened = await register;
       t.after(() => opened.close?.());
       const call = isWrite ? opened.write("text", undefined) : opened.read();
-      const { code, message } = (await call.then(assert.fail, (error: unknown) => error)) as Error & { code: string };
+      const { code, message } = (await (call as Promise<unknown>).then(
+        () => assert.fail("it did not refuse"),
+        (error: unknown) => error,
+      )) as Error & { code: string };
       assert.doesNotMatch(message, /s3cret|wrong/);
       return `${code} ${message}`;
     };

@@ -80,14 +80,31 @@ if (skipWithout("redis-server") === false) {
     const refusal = async (url: string, call: "read" | "confirmed read" | "write"): Promise<string> => {
       const register = await redisStore(url, { issuer: "https://op.example" });
       t.after(() => register.close?.());
-      const calling = call === "write" ? register.write("text", undefined) : register.read("", { confirmed: call !== "read" });
-      const { code, message } = (await calling.then(assert.fail, (error: unknown) => error)) as Error & { code: string };
+      const calling =
+        call === "write" ? register.write("text", undefined) : register.read("", { confirmed: call !== "read" });
+      const { code, message } = (await (calling as Promise<unknown>).then(
+        () => assert.fail("it did not refuse"),
+        (error: unknown) => error,
+      )) as Error & {
+        code: string;
+      };
       assert.doesNotMatch(message, /s3cret|wr0ng/);
       return `${code} ${message}`;
     };
-    assert.match(await refusal(url(server.port).replace("s3cret", "wr0ng"), "write"), /^ERR_STORE_UNAVAILABLE .*WRONGPASS/);
+    assert.match(
+      await refusal(url(server.port).replace("s3cret", "wr0ng"), "write"),
+      /^ERR_STORE_UNAVAILABLE .*WRONGPASS/,
+    );
     assert.match(await refusal(url(1), "write"), /^ERR_STORE_UNAVAILABLE .*ECONNREFUSED/);
-    const standby = await start("standby", "--replicaof", `127.0.0.1 ${server.port}`, "--masterauth", "s3cret", "--requirepass", "s3cret");
+    const standby = await start(
+      "standby",
+      "--replicaof",
+      `127.0.0.1 ${server.port}`,
+      "--masterauth",
+      "s3cret",
+      "--requirepass",
+      "s3cret",
+    );
     assert.match(await refusal(url(standby.port), "write"), /^ERR_STORE_READ_ONLY /);
     // A primary that was cut off: a plain read shows what it has.
     const alone = await start("alone", "--min-replicas-to-write", "1", "--requirepass", "s3cret");

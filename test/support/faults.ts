@@ -7,7 +7,9 @@ const cuts: Readonly<Record<string, Cut>> = {
 };
 
 /** Faults for `checkRegister`, at the moment at which a client says a word that only writes have. */
-export const networkFaults = (word: string): Record<string, (under: { readonly network: Cuttable }) => Promise<() => Promise<void>>> =>
+export const networkFaults = (
+  word: string,
+): Record<string, (under: { readonly network: Cuttable }) => Promise<() => Promise<void>>> =>
   Object.fromEntries(
     Object.entries(cuts).map(([name, cut]) => [
       name,

@@ -64,7 +64,10 @@ export function callsTo(name: string, timeoutMs: number, faultOf: (error: unknow
   function inTerms(error: unknown, writes: boolean): Error {
     if (error instanceof JwksdError) return error;
     const { word, text, isCertain, isReadOnly = false } = faultOf(error);
-    const why = text === undefined ? "check that it runs and that its address is right" : `it says ${JSON.stringify(printable(text))}`;
+    const why =
+      text === undefined
+        ? "check that it runs and that its address is right"
+        : `it says ${JSON.stringify(printable(text))}`;
     const message = `cannot use the store ${name} (${word}): ${why}; try again`;
     if (writes && isReadOnly) return new StoreError("ERR_STORE_READ_ONLY", message);
     return writes && !isCertain ? new Error(message) : new StoreError("ERR_STORE_UNAVAILABLE", message);

@@ -44,7 +44,11 @@ const dialect: Dialect = { ...sqliteDialect, maxBytes: 1_900_000 };
 export function d1Store(binding: D1Binding, options: DatabaseStoreOptions): Register {
   const { issuer, timeoutMs } = checkOptions(options, databaseRules);
   // No process lives, and nothing is to be closed.
-  const { presence: _, close: __, ...register } = sqlRegister(
+  const {
+    presence: _,
+    close: __,
+    ...register
+  } = sqlRegister(
     {
       name: "in D1",
       dialect,
@@ -54,7 +58,10 @@ export function d1Store(binding: D1Binding, options: DatabaseStoreOptions): Regi
         const session = binding.withSession("first-primary");
         const batch = statements.map(([sql, ...values]) => session.prepare(sql).bind(...values));
         const answers = await session.batch(batch);
-        return answers.map(({ results, meta }) => ({ rows: results as Record<string, unknown>[], changes: meta.changes ?? 0 }));
+        return answers.map(({ results, meta }) => ({
+          rows: results as Record<string, unknown>[],
+          changes: meta.changes ?? 0,
+        }));
       },
     },
     { issuer: requiredIssuer(issuer), timeoutMs },

@@ -33,7 +33,13 @@ export interface DurableObjectState {
 /** What is asked of an object. */
 type Asked = { readonly issuer: string } & (
   | { readonly read: { readonly known: string | undefined; readonly confirmed: boolean | undefined } }
-  | { readonly write: { readonly text: string; readonly ifVersion: string | undefined; readonly due: number | undefined } }
+  | {
+      readonly write: {
+        readonly text: string;
+        readonly ifVersion: string | undefined;
+        readonly due: number | undefined;
+      };
+    }
 );
 
 type Told = { readonly value: unknown } | { readonly code: "ERR_STORE_UNAVAILABLE"; readonly message: string };
@@ -68,9 +74,10 @@ export class KeysObject {
         ),
     };
     const register = sqlRegister(database, { issuer: asked.issuer });
-    const call = "read" in asked
-      ? register.read(asked.read.known, { confirmed: asked.read.confirmed })
-      : register.write(asked.write.text, asked.write.ifVersion, { due: asked.write.due });
+    const call =
+      "read" in asked
+        ? register.read(asked.read.known, { confirmed: asked.read.confirmed })
+        : register.write(asked.write.text, asked.write.ifVersion, { due: asked.write.due });
     const told: Told = await call.then(
       (value) => ({ value }),
       (error: unknown) => {

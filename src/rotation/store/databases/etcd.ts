@@ -8,7 +8,15 @@ import { invalidOption } from "../../../base/errors.ts";
 import { callback, checkOptions } from "../../../base/options.ts";
 import { issuerKey, requiredIssuer } from "../issuer.ts";
 import type { Register } from "../register.ts";
-import { type CallOptions, type DatabaseStoreOptions, type Fault, NotSent, callsTo, databaseRules, networkFault } from "./calls.ts";
+import {
+  type CallOptions,
+  type DatabaseStoreOptions,
+  type Fault,
+  NotSent,
+  callsTo,
+  databaseRules,
+  networkFault,
+} from "./calls.ts";
 
 export interface EtcdStoreOptions extends DatabaseStoreOptions {
   /** Such as one that has a certificate of a client. Default: the global `fetch`. */
@@ -45,7 +53,11 @@ class Refused extends Error {
  * @throws ConfigError `ERR_OPTION_INVALID`
  */
 export function etcdStore(urls: string | readonly string[], options: EtcdStoreOptions): Register {
-  const { issuer: given, timeoutMs = 5_000, fetch = globalThis.fetch } = checkOptions(options, { ...databaseRules, fetch: callback });
+  const {
+    issuer: given,
+    timeoutMs = 5_000,
+    fetch = globalThis.fetch,
+  } = checkOptions(options, { ...databaseRules, fetch: callback });
   const issuer = requiredIssuer(given);
   const members = [urls].flat().map(memberOf);
   const name = members.map(({ base }) => base).join(",");
@@ -169,7 +181,11 @@ function memberOf(text: string): Member {
   return { base: origin, login: { name: decodeURIComponent(username), password: decodeURIComponent(password) } };
 }
 
-const versionIs = (prefix: string, version: string) => ({ key: base64(`${prefix}version`), target: "VALUE", value: base64(version) });
+const versionIs = (prefix: string, version: string) => ({
+  key: base64(`${prefix}version`),
+  target: "VALUE",
+  value: base64(version),
+});
 const put = (key: string, value: string) => ({ key: base64(key), value: base64(value) });
 
 function base64(text: string): string {
@@ -179,7 +195,9 @@ function base64(text: string): string {
 }
 
 const textOf = (value = ""): string =>
-  new TextDecoder("utf-8", { ignoreBOM: true }).decode(Uint8Array.from(atob(value), (character) => character.charCodeAt(0)));
+  new TextDecoder("utf-8", { ignoreBOM: true }).decode(
+    Uint8Array.from(atob(value), (character) => character.charCodeAt(0)),
+  );
 
 /** Of requests that certainly changed nothing: wrong, not allowed, or too much. @see https://grpc.io/docs/guides/status-codes/ */
 const refusals = new Set([400, 401, 403, 404, 429]);

@@ -51,7 +51,10 @@ export async function libsqlStore(database: string | LibsqlClient, options: Data
           statements.map(([sql, ...args]) => ({ sql, args })),
           "write",
         );
-        return answers.map(({ rows, rowsAffected }) => ({ rows: rows as Record<string, unknown>[], changes: rowsAffected }));
+        return answers.map(({ rows, rowsAffected }) => ({
+          rows: rows as Record<string, unknown>[],
+          changes: rowsAffected,
+        }));
       },
     },
     whose,
@@ -72,6 +75,8 @@ async function open(url: string): Promise<LibsqlClient> {
     return createClient({ url });
   } catch {
     // Its words show the URL.
-    throw invalidOption("the URL of the database must be one that @libsql/client takes, such as libsql://HOST or file:PATH");
+    throw invalidOption(
+      "the URL of the database must be one that @libsql/client takes, such as libsql://HOST or file:PATH",
+    );
   }
 }

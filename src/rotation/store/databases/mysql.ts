@@ -98,7 +98,8 @@ async function transact(pool: MysqlPool, statements: readonly Statement[], signa
     if (signal.aborted) throw new NotSent();
     const answers: Answer[] = [];
     if (statements.length > 1) await connection.query("START TRANSACTION");
-    for (const [sql, ...values] of statements) answers.push(answerOf(await connection.execute(sql, values.map(toBytes))));
+    for (const [sql, ...values] of statements)
+      answers.push(answerOf(await connection.execute(sql, values.map(toBytes))));
     if (statements.length > 1) await connection.query("COMMIT");
     connection.release();
     return answers;
@@ -137,8 +138,12 @@ const numbers = {
 };
 
 function faultOf(error: unknown): SqlFault {
-  const { errno, sqlState, code, sqlMessage } = (error instanceof NotSent ? error.cause : error) as Record<string, unknown>;
-  if (typeof errno !== "number" || typeof sqlState !== "string" || typeof sqlMessage !== "string") return networkFault(error);
+  const { errno, sqlState, code, sqlMessage } = (error instanceof NotSent ? error.cause : error) as Record<
+    string,
+    unknown
+  >;
+  if (typeof errno !== "number" || typeof sqlState !== "string" || typeof sqlMessage !== "string")
+    return networkFault(error);
   const is = (kind: keyof typeof numbers): boolean => numbers[kind].includes(errno);
   return {
     word: String(code),

@@ -9,7 +9,16 @@ import { loadPackage } from "../../../base/optional-package.ts";
 import { checkOptions } from "../../../base/options.ts";
 import { issuerKey, requiredIssuer } from "../issuer.ts";
 import type { Register } from "../register.ts";
-import { type CallOptions, type DatabaseStoreOptions, type Fault, NoAnswer, NotSent, callsTo, databaseRules, networkFault } from "./calls.ts";
+import {
+  type CallOptions,
+  type DatabaseStoreOptions,
+  type Fault,
+  NoAnswer,
+  NotSent,
+  callsTo,
+  databaseRules,
+  networkFault,
+} from "./calls.ts";
 
 export type { DatabaseStoreOptions } from "./calls.ts";
 
@@ -90,7 +99,12 @@ export async function redisStore(
       },
       async all({ signal } = {}) {
         const answer = ((await run({ signal, writes: false }, allScript)) as unknown[]).map(String);
-        return new Map(Array.from({ length: answer.length / 2 }, (_, index) => [answer[2 * index] ?? "", answer[2 * index + 1] ?? ""]));
+        return new Map(
+          Array.from({ length: answer.length / 2 }, (_, index) => [
+            answer[2 * index] ?? "",
+            answer[2 * index + 1] ?? "",
+          ]),
+        );
       },
       async drop(id, { signal } = {}) {
         await run({ signal, writes: true }, dropScript, id);
@@ -108,9 +122,10 @@ export async function redisStore(
 async function connectionTo(database: string | RedisClient | IoredisClient, timeoutMs: number): Promise<Connection> {
   if (typeof database === "string") return urlConnection(database, timeoutMs);
   // A client of ioredis has a sendCommand, too, which takes something else.
-  const send = "call" in database
-    ? ([command = "", ...values]: string[]) => database.call(command, ...values)
-    : (command: string[]) => database.sendCommand(command);
+  const send =
+    "call" in database
+      ? ([command = "", ...values]: string[]) => database.call(command, ...values)
+      : (command: string[]) => database.sendCommand(command);
   return { name: "in Redis", send, end: () => {} };
 }
 

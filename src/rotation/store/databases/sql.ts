@@ -62,7 +62,11 @@ export function sqlRegister(
       } catch (error) {
         const { isRace, isNoTable } = faultOf(error);
         if (!(isRace || isNoTable) || count === maxAttempts) throw error;
-        if (isNoTable) await attempt(dialect.schema.map((sql) => [sql] as const), signal);
+        if (isNoTable)
+          await attempt(
+            dialect.schema.map((sql) => [sql] as const),
+            signal,
+          );
         else await sleep(Math.random() * Math.min(2 ** count, 500), systemClock, signal);
       }
     }
@@ -80,7 +84,10 @@ export function sqlRegister(
     }, options);
 
   /** Something that only the primary can write, in the transaction of a read. */
-  const word = (): Statement => ["REPLACE INTO jwksd_presence (issuer, id, line) VALUES ('', '', ?)", crypto.randomUUID()];
+  const word = (): Statement => [
+    "REPLACE INTO jwksd_presence (issuer, id, line) VALUES ('', '', ?)",
+    crypto.randomUUID(),
+  ];
 
   return {
     name,
@@ -89,9 +96,14 @@ export function sqlRegister(
     async read(known, { signal, confirmed = false } = {}) {
       const query = `SELECT ${dialect.asked}, version, CASE WHEN version = ? THEN NULL ELSE text END AS text
         FROM (SELECT 1 AS one) AS asked LEFT JOIN jwksd_documents ON issuer = ?`;
-      const { rows } = await run({ signal, writes: false }, ...(confirmed ? [word] : []), (key) => [query, known ?? null, key]);
+      const { rows } = await run({ signal, writes: false }, ...(confirmed ? [word] : []), (key) => [
+        query,
+        known ?? null,
+        key,
+      ]);
       const { version, text, now, standby } = rows[0] ?? {};
-      if (Number(standby) === 1) throw new StoreError("ERR_STORE_UNAVAILABLE", `the store ${name} is read-only; name the primary`);
+      if (Number(standby) === 1)
+        throw new StoreError("ERR_STORE_UNAVAILABLE", `the store ${name} is read-only; name the primary`);
       return {
         ...(typeof version === "string" && { version }),
         ...(typeof text === "string" && { text }),
@@ -110,19 +122,19 @@ export function sqlRegister(
     },
 
     presence: {
-        async put(id, line, { signal } = {}) {
-          const sql = "REPLACE INTO jwksd_presence (issuer, id, line) VALUES (?, ?, ?)";
-          await run({ signal, writes: true }, (key) => [sql, key, id, line]);
-        },
-        async all({ signal } = {}) {
-          const sql = "SELECT id, line FROM jwksd_presence WHERE issuer = ?";
-          const { rows } = await run({ signal, writes: false }, (key) => [sql, key]);
-          return new Map(rows.map(({ id, line }) => [id as string, line as string]));
-        },
-        async drop(id, { signal } = {}) {
-          const sql = "DELETE FROM jwksd_presence WHERE issuer = ? AND id = ?";
-          await run({ signal, writes: true }, (key) => [sql, key, id]);
-        },
+      async put(id, line, { signal } = {}) {
+        const sql = "REPLACE INTO jwksd_presence (issuer, id, line) VALUES (?, ?, ?)";
+        await run({ signal, writes: true }, (key) => [sql, key, id, line]);
+      },
+      async all({ signal } = {}) {
+        const sql = "SELECT id, line FROM jwksd_presence WHERE issuer = ?";
+        const { rows } = await run({ signal, writes: false }, (key) => [sql, key]);
+        return new Map(rows.map(({ id, line }) => [id as string, line as string]));
+      },
+      async drop(id, { signal } = {}) {
+        const sql = "DELETE FROM jwksd_presence WHERE issuer = ? AND id = ?";
+        await run({ signal, writes: true }, (key) => [sql, key, id]);
+      },
     },
 
     close: async () => calls.close(),
