@@ -9,15 +9,16 @@ import { networkFaults } from "../support/faults.ts";
 import { skipWithout } from "../support/parts.ts";
 import { eventually } from "../support/service.ts";
 
+const urlOf = (port: number): string => `http://127.0.0.1:${port}`;
+const op = (more: Partial<EtcdStoreOptions> = {}): EtcdStoreOptions => ({
+  issuer: `https://op.example/${randomUUID()}`,
+  ...more,
+});
+
 if (skipWithout("etcd") === false) {
   const members = await startEtcd({ after });
-  const urlOf = (port: number): string => `http://127.0.0.1:${port}`;
-  const urls = members.map(({ port }) => urlOf(port));
+  const urls = members.map(({ daemon }) => urlOf(daemon.port));
   const [one, ...others] = members as [(typeof members)[0], ...typeof members];
-  const op = (more: Partial<EtcdStoreOptions> = {}): EtcdStoreOptions => ({
-    issuer: `https://op.example/${randomUUID()}`,
-    ...more,
-  });
   const ready = etcdStore(urls, op());
   await eventually("etcd has a leader", () =>
     ready.read().then(
@@ -30,7 +31,7 @@ if (skipWithout("etcd") === false) {
     readonly network: Cuttable;
   }
   const open = async (): Promise<Under> => {
-    const network = await cuttable(one.port);
+    const network = await cuttable(one.daemon.port);
     const run = randomUUID();
     return {
       network,
@@ -44,8 +45,8 @@ if (skipWithout("etcd") === false) {
     faults: {
       ...networkFaults(during),
       "a member dies": async ({ network }) => {
-        network.cutAt(during, "after the server has answered", () => void one.kill());
-        return () => one.start();
+        network.cutAt(during, "after the server has answered", () => void one.daemon.kill());
+        return () => one.daemon.start();
       },
       "a member is cut off": async () => {
         one.peers.silence();
@@ -56,14 +57,14 @@ if (skipWithout("etcd") === false) {
 
   test("with one member stopped, the two others go on; with two stopped, no read is believed", async (t) => {
     const all = etcdStore(urls, op({ timeoutMs: 3_000 }));
-    await one.kill();
+    await one.daemon.kill();
     t.after(async () => {
-      for (const member of members) await member.kill();
-      await Promise.all(members.map((member) => member.start()));
+      for (const { daemon } of members) await daemon.kill();
+      await Promise.all(members.map(({ daemon }) => daemon.start()));
     });
     await eventually("a write", () => all.write("text", undefined).catch(() => false));
     assert.equal((await all.read()).text, "text");
-    await others[0]?.kill();
+    await others[0]?.daemon.kill();
     const error = await all.read(undefined, { confirmed: true }).then(
       () => assert.fail("it did not refuse"),
       (error: unknown) => error,

@@ -1,6 +1,5 @@
 import assert from "node:assert/strict";
 import { randomUUID } from "node:crypto";
-import { join } from "node:path";
 import { after, test } from "node:test";
 import { Redis } from "ioredis";
 import { createClient } from "redis";
@@ -11,6 +10,8 @@ import { startDaemon } from "../support/daemon.ts";
 import { networkFaults } from "../support/faults.ts";
 import { skipWithout } from "../support/parts.ts";
 import { freePort, temporaryFolder } from "../support/service.ts";
+
+const url = (port: number): string => `redis://:s3cret@127.0.0.1:${port}/2`;
 
 if (skipWithout("redis-server") === false) {
   const folder = await temporaryFolder({ after });
@@ -23,7 +24,6 @@ if (skipWithout("redis-server") === false) {
     return daemon;
   };
   const server = await start("primary", "--requirepass", "s3cret", "--masterauth", "s3cret");
-  const url = (port: number): string => `redis://:s3cret@127.0.0.1:${port}/2`;
 
   interface Under extends RegisterUnderTest {
     readonly network: Cuttable;

@@ -3,10 +3,13 @@ import { type Cuttable, cuttable } from "./cuttable.ts";
 import { type Daemon, startDaemon } from "./daemon.ts";
 import { type Scope, freePort, temporaryFolder } from "./service.ts";
 
-/** One of three. Others reach it by a network of its own, which a test can cut; what it says itself goes by those of others. */
-export interface Member extends Daemon {
+/** One of three. The others reach it by a network of its own, which a test can cut. */
+export interface Member {
+  readonly daemon: Daemon;
   readonly peers: Cuttable;
 }
+
+const url = (port: number): string => `http://127.0.0.1:${port}`;
 
 /** Three members of an etcd. */
 export async function startEtcd(t: Scope): Promise<readonly Member[]> {
@@ -22,14 +25,13 @@ export async function startEtcd(t: Scope): Promise<readonly Member[]> {
   const cluster = plans.map(({ name, peers }) => `${name}=http://127.0.0.1:${peers.port}`).join();
   return Promise.all(
     plans.map(async ({ name, port, peerPort, peers }) => {
-      const url = (port: number): string => `http://127.0.0.1:${port}`;
       const own = ["--name", name, "--data-dir", join(folder, name), "--initial-cluster", cluster];
       const clients = ["--listen-client-urls", url(port), "--advertise-client-urls", url(port)];
       const others = ["--listen-peer-urls", url(peerPort), "--initial-advertise-peer-urls", url(peers.port)];
       const quick = ["--heartbeat-interval=200", "--election-timeout=2000", "--log-level=error"];
       const daemon = await startDaemon("etcd", [...own, ...clients, ...others, ...quick], port);
       t.after(() => daemon.kill());
-      return { ...daemon, peers };
+      return { daemon, peers };
     }),
   );
 }

@@ -46,6 +46,7 @@ export class NotSent extends Error {}
 
 /** The time is over. */
 export class NoAnswer extends Error {}
+const noAnswer = (): Error => new NoAnswer("no answer in time");
 
 /** Codes of Node.js where there is no connection yet. */
 const unconnected = new Set(["ECONNREFUSED", "ENOENT", "ENOTFOUND", "EAI_AGAIN"]);
@@ -77,9 +78,8 @@ export function callsTo(name: string, timeoutMs: number, faultOf: (error: unknow
     async run(action, { signal, writes }) {
       signal?.throwIfAborted();
       if (isClosed) throw new StoreError("ERR_STORE_UNAVAILABLE", `the store ${name} was closed; open it again`);
-      const expired = (): Error => new NoAnswer("no answer in time");
       try {
-        return await withDeadline(action, { clock: systemClock, timeoutMs, signal, expired });
+        return await withDeadline(action, { clock: systemClock, timeoutMs, signal, expired: noAnswer });
       } catch (error) {
         throw signal?.aborted === true ? signal.reason : inTerms(error, writes);
       }

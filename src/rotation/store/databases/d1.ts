@@ -8,7 +8,7 @@ import { checkOptions } from "../../../base/options.ts";
 import { requiredIssuer } from "../issuer.ts";
 import type { Register } from "../register.ts";
 import { type DatabaseStoreOptions, databaseRules } from "./calls.ts";
-import { type Dialect, sqlRegister } from "./sql.ts";
+import { type Answer, type Dialect, type SqlDatabase, sqlRegister } from "./sql.ts";
 import { sqliteDialect, sqliteFault } from "./sqlite-dialect.ts";
 
 export type { DatabaseStoreOptions } from "./calls.ts";
@@ -43,28 +43,14 @@ const dialect: Dialect = { ...sqliteDialect, maxBytes: 1_900_000 };
  */
 export function d1Store(binding: D1Binding, options: DatabaseStoreOptions): Register {
   const { issuer, timeoutMs } = checkOptions(options, databaseRules);
-  // No process lives, and nothing is to be closed.
-  const {
-    presence: _,
-    close: __,
-    ...register
-  } = sqlRegister(
-    {
-      name: "in D1",
-      dialect,
-      faultOf: sqliteFault,
-      async transact(statements) {
-        // Of this call alone: later calls of a session may be answered by replicas.
-        const session = binding.withSession("first-primary");
-        const batch = statements.map(([sql, ...values]) => session.prepare(sql).bind(...values));
-        const answers = await session.batch(batch);
-        return answers.map(({ results, meta }) => ({
-          rows: results as Record<string, unknown>[],
-          changes: meta.changes ?? 0,
-        }));
-      },
-    },
-    { issuer: requiredIssuer(issuer), timeoutMs },
-  );
-  return register;
+  const transact: SqlDatabase["transact"] = async (statements) => {
+    // Of this call alone: later calls of a session may be answered by replicas.
+    const session = binding.withSession("first-primary");
+    const batch = statements.map(([sql, ...values]) => session.prepare(sql).bind(...values));
+    const answers = await session.batch(batch);
+    return answers.map(({ results, meta: { changes = 0 } }) => ({ rows: results as Answer["rows"], changes }));
+  };
+  const database = { name: "in D1", dialect, faultOf: sqliteFault, transact };
+  // No process lives that could be listed.
+  return { ...sqlRegister(database, { issuer: requiredIssuer(issuer), timeoutMs }), presence: undefined };
 }

@@ -35,8 +35,8 @@ export interface IoredisClient {
 /** How commands reach the server. */
 interface Connection {
   readonly name: string;
-  send(command: string[], signal: AbortSignal): Promise<unknown>;
-  end(): void;
+  readonly send: (command: string[], signal: AbortSignal) => Promise<unknown>;
+  readonly end: () => void;
 }
 
 // The document is one hash, because its parts are one key. Braces: all keys of an issuer are on one node of a cluster.

@@ -26,8 +26,8 @@ export interface SqlDatabase {
   readonly name: string;
   readonly dialect: Dialect;
   /** Runs all in one transaction, on the primary. */
-  transact(statements: readonly Statement[], signal: AbortSignal): Promise<readonly Answer[]>;
-  faultOf(error: unknown): SqlFault;
+  readonly transact: (statements: readonly Statement[], signal: AbortSignal) => Promise<readonly Answer[]>;
+  readonly faultOf: (error: unknown) => SqlFault;
 }
 
 export interface Dialect {
@@ -41,6 +41,12 @@ export interface Dialect {
 }
 
 const maxAttempts = 20;
+
+/** Something that only the primary can write, in the transaction of a read. */
+const word = (): Statement => [
+  "REPLACE INTO jwksd_presence (issuer, id, line) VALUES ('', '', ?)",
+  crypto.randomUUID(),
+];
 
 /** A register with all that it can have. */
 export interface SqlRegister extends Register {
@@ -82,12 +88,6 @@ export function sqlRegister(
       );
       return answers.at(-1) as Answer;
     }, options);
-
-  /** Something that only the primary can write, in the transaction of a read. */
-  const word = (): Statement => [
-    "REPLACE INTO jwksd_presence (issuer, id, line) VALUES ('', '', ?)",
-    crypto.randomUUID(),
-  ];
 
   return {
     name,

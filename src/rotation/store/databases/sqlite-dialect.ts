@@ -14,8 +14,8 @@ export const sqliteDialect: Dialect = {
 
 /** The text of SQLite is what all of them give, beside or in a text of their own. A statement that fails is rolled back with its transaction. */
 export function sqliteFault(error: unknown): SqlFault {
-  const { message } = error as Error;
-  const [word] = /\bSQLITE_[A-Z_]+/.exec(`${message} ${(error as { readonly code?: unknown }).code}`) ?? [];
+  const { message, code = "" } = error as Error & { readonly code?: string };
+  const [word] = /\bSQLITE_[A-Z_]+/.exec(`${message} ${code}`) ?? [];
   const isNoTable = message.includes("no such table");
   if (word === undefined && !isNoTable) return networkFault(error);
   return {
