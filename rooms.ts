@@ -15,8 +15,8 @@ export const rooms: Readonly<Record<string, Room>> = {
   base: { rooms: [], packages: [] },
 
   "keys/crypto": { rooms: [], packages: ["jose", "#crypto", "node:"] },
-  "keys/jwk": { rooms: ["keys/crypto"], packages: ["jose", "#crypto"] },
-  "keys/signer": { rooms: ["keys/crypto", "keys/jwk"], packages: ["jose", "#crypto"] },
+  "keys/jwk": { rooms: [], packages: ["jose", "#crypto"] },
+  "keys/signer": { rooms: ["keys/jwk"], packages: ["jose", "#crypto"] },
   "keys/keyset": { rooms: ["keys/jwk", "keys/signer"], packages: ["jose", "#crypto"] },
   "keys/kms": {
     rooms: ["keys/crypto", "keys/jwk", "keys/signer"],
@@ -42,10 +42,10 @@ export const rooms: Readonly<Record<string, Room>> = {
       "library/relying-party",
       "library/token",
     ],
-    packages: ["jose", "#crypto", "@modelcontextprotocol/sdk"],
+    packages: ["jose", "#crypto", "@modelcontextprotocol/sdk", "@nestjs/common"],
   },
   "library/provider": {
-    rooms: ["keys/crypto", "keys/keyset", "keys/signer", "library/http", "library/token"],
+    rooms: ["keys/keyset", "keys/signer", "library/http", "library/token"],
     packages: ["jose"],
   },
   "library/oidc-provider": {
@@ -59,12 +59,12 @@ export const rooms: Readonly<Record<string, Room>> = {
     packages: ["jose", "node:", "ipaddr.js"],
   },
 
-  "rotation/store": { rooms: ["keys/jwk"], packages: [] },
+  "rotation/store": { rooms: [], packages: [] },
   "rotation/store/sqlite": { rooms: ["rotation/store"], packages: ["node:"] },
   "rotation/store/postgres": { rooms: ["rotation/store"], packages: ["node:", "pg"] },
   "rotation/store/databases": { rooms: ["rotation/store"], packages: ["@libsql/client", "mysql2", "redis"] },
-  "rotation/rules": { rooms: ["keys/crypto", "keys/jwk", "rotation/store"], packages: [] },
-  "rotation/custody": { rooms: ["keys/crypto", "keys/jwk", "rotation/rules", "rotation/store"], packages: ["jose"] },
+  "rotation/rules": { rooms: ["keys/jwk"], packages: [] },
+  "rotation/custody": { rooms: ["keys/jwk", "rotation/rules", "rotation/store"], packages: ["jose"] },
   "rotation/manager": {
     rooms: [
       "keys/jwk",
@@ -87,7 +87,7 @@ export const rooms: Readonly<Record<string, Room>> = {
   "doctor/node": { rooms: ["doctor", "library/node"], packages: ["jose", "node:"] },
 
   "service/signing": {
-    rooms: ["keys/keyset", "library/http", "library/provider", "library/token", "rotation/rules", "rotation/store"],
+    rooms: ["keys/keyset", "library/http", "library/provider", "library/token", "rotation/rules"],
     packages: ["node:"],
   },
   "service/kubernetes": { rooms: ["library/token", "service/signing"], packages: ["node:"] },
@@ -129,7 +129,6 @@ export const rooms: Readonly<Record<string, Room>> = {
       "keys/crypto",
       "keys/jwk",
       "keys/keyset",
-      "keys/signer",
       "library/node",
       "library/provider",
       "library/token",

@@ -23,8 +23,7 @@ const calls: Readonly<Record<string, Readonly<Record<string, string>>>> = {
     "manager.activate, retire, remove": "ForceOptions",
   },
   "jwksd/store": { memoryStore: "MemoryStoreOptions" },
-  "jwksd/store/sqlite": { sqliteStore: "SqliteStoreOptions" },
-  "jwksd/store/postgres": { postgresStores: "PostgresStoresOptions" },
+  "jwksd/store/postgres": { postgresStore: "PostgresStoreOptions" },
   "jwksd/signer": {
     openSigner: "BackendOptions",
     "openSigner: pkcs11": "Pkcs11Options",
@@ -36,7 +35,7 @@ const calls: Readonly<Record<string, Readonly<Record<string, string>>>> = {
   "jwksd/testing": { checkSigner: "CheckSignerOptions" },
   "jwksd/bearer": {
     createBearer: "BearerOptions",
-    "bearer.express, fastify, hono, check": "Requirements",
+    "bearer.express, fastify, hono, nest, check": "Requirements",
   },
   "jwksd/relying-party": { createRemoteKeySet: "RemoteKeySetOptions" },
   "jwksd/node": { createGuardedFetch: "GuardedFetchOptions" },

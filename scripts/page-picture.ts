@@ -6,92 +6,84 @@ import { chromium } from "playwright-core";
 import { page } from "../src/service/admin/page/page.ts";
 import { rotationPolicy } from "../src/rotation/rules/policy.ts";
 import type { Known } from "../src/service/admin/known.ts";
+import type { StoredEvent } from "../src/rotation/custody/document.ts";
 import { statusOf } from "../src/service/admin/status.ts";
-import type { KeyRecord, Lease } from "../src/rotation/store/store.ts";
+import type { LiveRecord } from "../src/rotation/rules/records.ts";
+import type { ProcessLine } from "../src/rotation/manager/presence.ts";
 
 const [file = "page.png"] = process.argv.slice(2);
 const now = Date.parse("2026-11-20T12:00:00Z");
 const minute = 60_000;
 const day = 1_440 * minute;
-const policy = rotationPolicy();
 const publicJwk = { kty: "EC", crv: "P-256", x: "x", y: "y" } as const;
-const common = { use: "sig", alg: "ES256", publicJwk, privateHalf: { jwe: "" } } as const;
+const common = { use: "sig", alg: "ES256", thumbprint: "", publicJwk, privateHalf: { jwe: "" } } as const;
 
-const active: KeyRecord = {
+const active: LiveRecord = {
   ...common,
   kid: "bEoAsYhH2QvSUYvXnqhGUSQyRDcV3TiMTmCoEBvFKYk",
   state: "active",
   announcedAt: now - 90 * day,
   activatedAt: now - 89 * day - 300 * minute,
 };
-const next: KeyRecord = {
+const next: LiveRecord = {
   ...common,
   kid: "q0Zf6eVYlmzRcXwQk9nA3bGdyS1uTgH8PjI5rLoD2_E",
   state: "announced",
   announcedAt: now - 301 * minute,
   publishedAt: now - 300 * minute,
 };
-const lease = (name: string, heardMinutes: number): Lease => ({
+const line = (name: string, heardMinutes: number): ProcessLine => ({
   id: name,
   name,
-  publishes: 12,
-  signsWith: [active.kid],
-  serial: 1,
-  forMs: policy.leaseSeconds * 1_000,
-  until: now - heardMinutes * minute + policy.leaseSeconds * 1_000,
+  revision: 12,
+  kid: active.kid,
+  signs: true,
+  wrappingKeys: [],
+  at: now - heardMinutes * minute,
 });
-const leases = [lease("login-1", 2), lease("login-2", 7), lease("login-3", 4)];
+function event(
+  number: number,
+  at: number,
+  type: StoredEvent["type"],
+  { kid, use }: LiveRecord,
+  reason: string,
+): StoredEvent {
+  return { number, at, type, kid, use, reason };
+}
+
 const known: Known = {
   now,
   phase: "running",
   issuer: "https://login.example.com",
   jwksUri: "https://login.example.com/jwks",
   pid: 42,
+  commandFlags: "",
   isShortBySetting: false,
   isShort: true,
   published: [],
   manager: {
-    policy,
-    records: [active, next],
+    document: {
+      revision: 12,
+      policy: rotationPolicy(),
+      records: [active, next],
+      copies: [],
+      commits: [],
+      events: [
+        event(1, now - 90 * day, "announced", active, "it is time for the next key"),
+        event(2, now - 89 * day - 300 * minute, "activated", active, "every process has published it for 86400 s"),
+        event(3, now - 301 * minute, "announced", next, "it is time for the next key"),
+      ],
+    },
+    policyGiven: {},
     health: {
       heldBack: {},
       unopened: {},
       undestroyed: {},
-      store: {
-        lastAttemptAt: now,
-        lastSuccessAt: now,
-        revision: 12,
-        revisionSince: now - 300 * minute,
-        loaded: { leases, now, at: now },
-      },
+      store: { lastAttemptAt: now, lastSuccessAt: now, revision: 12, revisionSince: now - 300 * minute },
     },
-    lease: { id: "login-1", publishes: 12, signsWith: [active.kid] },
-    audit: [
-      {
-        number: 3,
-        at: now - 301 * minute,
-        type: "announced",
-        kid: next.kid,
-        use: "sig",
-        reason: "it is time for the next key",
-      },
-      {
-        number: 2,
-        at: now - 89 * day - 300 * minute,
-        type: "activated",
-        kid: active.kid,
-        use: "sig",
-        reason: "every replica has published it for 86400 s",
-      },
-      {
-        number: 1,
-        at: now - 90 * day,
-        type: "announced",
-        kid: active.kid,
-        use: "sig",
-        reason: "it is time for the next key",
-      },
-    ],
+    processes: [line("login-1", 2), line("login-2", 7), line("login-3", 4)],
+    id: "login-1",
+    clockAheadMs: 0,
   },
   events: [],
 };

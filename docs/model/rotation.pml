@@ -1,359 +1,142 @@
-/* The barrier between replicas; README.md beside this file tells how to run it, and why it may leave out what it does.
+/*
+ * A process is a cache of the store: it publishes as ready, and signs, only with what it has read after a confirmed word with the store
+ * that is less than F old. One rotation from key 1 to key 2. Beside it: a failover that leaves the old primary running, policies that
+ * change F, or a revocation. README.md beside this file tells how to run it, and why it may leave out what it does.
  *
- * Key A signs. B is announced, published by all, activated. A retires, is used by nobody, is removed.
- * Then B takes A's name, and the next rotation begins: the search covers any number of rotations.
- *
- * Each option of the loop at the end may be taken at any time, or never. So a call that is not answered, a cut
- * network, a paused process, a lag and a store that is away are all the same here: nothing happens for a while.
+ * Time passes in ticks. Nobody ever has to act: a process that is frozen, cut off or dead does nothing, and only gets older.
  */
-
-/* Durations in ticks. Each wait has its exact bound: one tick less is found wrong. */
-#ifndef LEASE
-#define LEASE 3         /* leaseSeconds, by the monotonic clock of whoever takes a step */
+#ifndef PROCESSES
+#define PROCESSES 2
 #endif
-#ifndef REPLICAS
-#define REPLICAS 3      /* or 2, for a look that is short */
-#endif
-#define DRIFT 1         /* what the slowest clock of a replica loses in one lease */
-#define MARGIN 1        /* a replica ends its lease so much before the others do */
-#define CACHE 2         /* life of a cached copy of the set */
-#define TOKEN 1         /* longest life of a token */
-#define SKEW 1          /* most that a clock of a signer or a verifier is off */
-#define UNLEASED 1      /* who signs without a lease does so within this time of the read */
-#define LIFE (TOKEN + 2 * SKEW)
+#define LONG_STALE 2   /* the larger F of the policies */
+#define SHORT_STALE 1
+#define CACHE 2        /* for how long caches keep a set of the long mode */
+#define SHORT 1        /* and one of the rotation mode */
+#define TOKEN 2        /* how long a token lives */
 #ifndef ANNOUNCE
-#define ANNOUNCE CACHE  /* announceFor, counted from publishedAt */
+#define ANNOUNCE (longestStale + CACHE)
 #endif
 #ifndef RETIRE
-#define RETIRE (LIFE + UNLEASED)  /* retireFor, counted from unusedAt */
+#define RETIRE (longestStale + TOKEN)
+#endif
+#ifndef MODE_ON
+#define MODE_ON (noted + CACHE)   /* for how long the rotation mode is on when every copy is one of it */
 #endif
 
-/* Changed models: -DCHANGE=NAME breaks one rule of the protocol. */
-#define ACKNOWLEDGES_BEFORE_PUBLISHING 1
-#define COMMITS_WITHOUT_CHECK 2         /* the leases were read at some time before */
-#define LEASE_IS_LONGER_AT_REPLICA 3    /* no margin for a slow clock */
-#define COUNTS_FROM_CONFIRMATION 4      /* instead of from sending */
-#define SIGNS_BEFORE_LEASE 5            /* with the key that is active, before its lease names the key */
-#define RENEWS_ENDED_LEASE 6
-#define REMOVAL_COUNTS_FROM_ACTIVATION 7
-#define ANNOUNCEMENT_COUNTS_FROM_COMMIT 8
-#define READY_BEFORE_LOADING 9          /* with the set that it has kept */
-#define LOADS_BEFORE_JOINING 10
-#define ACTIVATES_BY_PLAN 11            /* without the store */
-#define REMOVES_BY_PLAN 12              /* without the store */
-#define NO_FENCE 13                     /* signs when its lease has ended */
-#define ADDS_KEY_AT_ANY_REVISION 14     /* to its lease, although the store has moved on */
-#define RENEWALS_OVERTAKE 15            /* one that was given up arrives after a later one */
-#define LEASES_VANISH 16                /* a failover loses them, or a clock ends them that was set */
-#define ENDS_RENEWED_LEASE 17           /* counts from when a lease was first seen, not from its last renewal */
-#define LEAVES_BEFORE_IT_STOPS 18       /* ends its lease, and goes on until it hears that */
-#define DRAINS_WITHOUT_LEASE 19         /* ends what it had begun with A, and its lease names A no more */
+/* What may happen beside the rotation. Each is searched alone, which keeps the search short. */
+#define FAILOVER 1
+#define POLICY 2
+#define REVOCATION 3
+
+/* Changed models, of which each is found wrong: -DCHANGE=... */
+#define SIGNS_WHILE_STALE 1
+#define PUBLISHES_WHILE_STALE 2
+#define COUNTS_FROM_ANSWER 3
+#define TOKEN_COUNTS_FROM_ANSWER 4
+#define WAIT_COUNTS_FROM_EARLIER_READ 5
+#define PLAIN_READ_IS_A_WORD 6
+#define WAIT_COUNTS_NEW_POLICY 7
 #define NOTHING 0
 #ifndef CHANGE
 #define CHANGE NOTHING
 #endif
-#define CHANGED(name) (CHANGE == name)
 
-/* Steps of the rotation. */
-#define STEADY 0        /* {A}     A signs */
-#define ANNOUNCED 1     /* {A, B}  A signs */
-#define PUBLISHED 2     /* {A, B}  A signs; publishedAt is set */
-#define ACTIVATED 3     /* {A, B}  B signs */
-#define UNUSED 4        /* {A, B}  B signs; unusedAt is set */
-#define REMOVED 5       /* {B}     B signs */
-
-/* What a replica has loaded and publishes. To load and to publish is one step: until all its workers and targets have
- * the new set, a replica counts as one that has not loaded it. */
-#define SET_A 0         /* {A}     A signs */
-#define SET_AB 1        /* {A, B}  A signs */
-#define SET_BA 2        /* {A, B}  B signs */
-#define SET_B 3         /* {B}     B signs */
-#define STORED (step == STEADY -> SET_A : (step <= PUBLISHED -> SET_AB : (step <= UNUSED -> SET_BA : SET_B)))
-
-#define NONE 0
-#define A 1
-#define B 2
-#define ACTIVE(set) (set <= SET_AB -> A : B)
-
-#define OUT 0           /* no process, or one that has not joined */
-#define JOINED 1        /* has a lease, has not loaded */
-#define LOADED 2        /* publishes, is not ready */
-#define READY 3         /* the store has confirmed what it publishes; while its lease lasts it is ready, and signs */
-
-typedef Replica {
-  /* The process. */
-  unsigned state : 2;
-  unsigned set : 2;
-  unsigned kid : 2;     /* signs with this key */
-  bit drains;           /* and with A, for requests that began with it */
-  unsigned own : 3;     /* ticks until it stops, by its own clocks */
-  bit asked;            /* the store has renewed the lease; the answer is under way, or lost */
-  unsigned late : 2;    /* RENEWALS_OVERTAKE: a renewal under way, 1 + its kid */
-  /* Its lease in the store. */
-  unsigned until : 3;   /* ticks until somebody may have seen it without a renewal for as long as it lasts */
-  bit publishes;        /* a revision that has B */
-  bit signsA;
-  bit signsB
-};
-
-Replica r[REPLICAS];
-unsigned step : 3;
-unsigned wait : 3;      /* ticks until activateAt or removeAt */
-bit sawAllPublish, sawNoneSignsA;        /* COMMITS_WITHOUT_CHECK: what was read */
-
-/* What is out in the world, for the laws alone. Whoever may sign does so all the time. */
-unsigned tokenA : 3;    /* ticks that the youngest token of A lives */
-unsigned withoutB : 2;  /* ticks that the youngest copy without B lives */
-unsigned readA : 2;     /* ticks that somebody without a lease may sign with A, who has read that A is active */
-bit tokenB;             /* there are tokens of B */
-
-#if REPLICAS == 3
-#define ANY(is) (is(0) || is(1) || is(2))
-#define SORTED SORT(0, 1) SORT(1, 2) SORT(0, 1)
-#define ANY_N n = 0 :: DIFFER(0, 1) -> n = 1 :: DIFFER(1, 2) -> n = 2
-#else
-#define ANY(is) (is(0) || is(1))
-#define SORTED SORT(0, 1)
-#define ANY_N n = 0 :: DIFFER(0, 1) -> n = 1
-#endif
-#define LIVE(n) (r[n].until > 0)
-#define IS_READY(n) (r[n].state == READY && r[n].own > 0)
-#define LACKS_A(n) (IS_READY(n) && r[n].set == SET_B)
-#define LACKS_B(n) (IS_READY(n) && r[n].set == SET_A)
-#define MAY_SIGN(n) (r[n].own > 0 || CHANGED(NO_FENCE))
-#define SIGNS_A(n) ((r[n].kid == A || r[n].drains) && MAY_SIGN(n))
-#define SIGNS_B(n) (r[n].kid == B && MAY_SIGN(n))
-#define SOMEBODY_SIGNS_A (ANY(SIGNS_A) || readA > 0)
-#define SOMEBODY_SIGNS_B (ANY(SIGNS_B) || step >= ACTIVATED)
-#define NOT_ACKNOWLEDGED(n) (LIVE(n) && !r[n].publishes)
-#define LEASE_WITH_A(n) (LIVE(n) && r[n].signsA)
-
-/* States that must be met, else the model is right because nothing happens: -DNEVER=NAME is found wrong. */
+/* States that matter, to see that the search meets them: -DNEVER=... */
 #define A_ROTATION_ENDS (step == REMOVED)
-#define FENCED(n) (r[n].state == READY && r[n].kid != NONE && r[n].own == 0)
-#define A_REPLICA_IS_FENCED ANY(FENCED)
-#define DEAD(n) (r[n].state == OUT && LEASE_WITH_A(n))
-#define A_DEAD_REPLICA_DELAYS_A_STEP (step == ACTIVATED && ANY(DEAD))
-#define BOTH_KEYS_SIGN (ANY(SIGNS_A) && ANY(SIGNS_B))
-#define DRAINS(n) (r[n].drains && MAY_SIGN(n) && step == ACTIVATED)
-#define A_REPLICA_DRAINS ANY(DRAINS)
-#define LAGS(n) (IS_READY(n) && r[n].set == SET_AB)
-#define A_READY_REPLICA_LAGS_TO_THE_END (step == REMOVED && ANY(LAGS))
+#define AN_OLD_PRIMARY_IS_BELIEVED (failedOver && isFresh(0) && doc[0] < step)
+#define AN_EARLIER_POLICY_IS_FOLLOWED (isFresh(0) && mine[0] > stale)
+#define A_REVOCATION_IS_SHORT (step == REVOKED && cached == SHORT)
 #ifndef NEVER
 #define NEVER false
 #endif
 
-/* The two promises, after every step. */
-inline laws() {
-  if :: step < ACTIVATED -> readA = UNLEASED :: else fi;
-  if :: SOMEBODY_SIGNS_A -> tokenA = LIFE :: else fi;
-  if :: SOMEBODY_SIGNS_B -> tokenB = 1 :: else fi;
-  if :: ANY(LACKS_B) -> withoutB = CACHE :: else fi;
-  assert(tokenA == 0 || !ANY(LACKS_A));         /* 1: every ready replica publishes a key that signs, */
-  assert(!tokenB || withoutB == 0);             /*    and so do the copies that they have served */
-  assert(tokenA == 0 || step != REMOVED);       /* 2: no key is removed that signs, or has a token */
+#define FAR 5          /* as good as for ever; more than any wait */
+#define NEW 0          /* the steps: key 1 signs */
+#define ANNOUNCED 1    /* key 2 is published, too */
+#define RETIRING 2     /* key 2 signs */
+#define REMOVED 3      /* key 1 is not published any more */
+#define REVOKED 4      /* no key is published */
+#define has(doc, key) ((key == 1 && doc < REMOVED) || (key == 2 && doc > NEW && doc < REVOKED))
+#define signer(doc) (doc < RETIRING -> 1 : 2)
+#define rotates(doc) (doc == ANNOUNCED || doc == RETIRING)
+#define older(x) x = (x < FAR -> x + 1 : x)
+#define less(x) x = (x > 0 -> x - 1 : 0)
+
+byte with;                              /* what happens beside the rotation */
+/* The store: its last step, whether a read has seen it, and how long that is ago. */
+byte step = NEW, since = FAR; bool seen;
+byte stale, noted;                      /* F by the policy, and the largest F of any policy in the life of a key */
+byte modeSince; bool modeSeen;          /* how long ago a read first saw the rotation mode on */
+byte revokedSince = FAR;                /* how long ago the keys were revoked */
+byte followed, cached;                  /* how long ago the last ready process read that, and how long copies live then */
+bool failedOver; byte oldStep;          /* the old primary goes on with what it has, and takes no write */
+/* Each process: what it has read and the F of that; how old its last word is. */
+byte doc[PROCESSES], mine[PROCESSES], age[PROCESSES];
+byte asking[PROCESSES], signing[PROCESSES];   /* only of two changed models: an answer or a signature that is under way */
+byte copy, copyLeft;                    /* what a cache has, and for how long it keeps that */
+byte token, tokenLeft;                  /* the key of a token, and for how long that lives */
+
+#define isFresh(i) (age[i] <= mine[i])
+#define maySign(i) (doc[i] < REVOKED && age[i] < FAR && (CHANGE == SIGNS_WHILE_STALE || isFresh(i)))
+#define mayPublish(i) (age[i] < FAR && (CHANGE == PUBLISHES_WHILE_STALE || isFresh(i)))
+#define isBehind(i) (mayPublish(i) && doc[i] < REVOKED)
+#define longestStale (CHANGE == WAIT_COUNTS_NEW_POLICY -> stale : noted)
+#define isConnected(i) (!(failedOver && i == 0))     /* process 0 stays with the old primary */
+#define mayWrite(i) (isConnected(i) && age[i] < FAR && doc[i] == step)   /* compare-and-set, however long after the read */
+
+inline take(next) {
+  step = next; seen = false; since = FAR;
+  if :: CHANGE == WAIT_COUNTS_FROM_EARLIER_READ -> seen = true; since = age[i] :: else fi
+}
+
+inline check() {
   assert(!(NEVER));
-  forget_and_sort()
+  if
+  :: step < REVOKED ->   /* whoever gets a token gets its key */
+    assert(tokenLeft == 0 || copyLeft == 0 || has(copy, token));
+    j = 0; do :: j < PROCESSES -> assert(tokenLeft == 0 || !mayPublish(j) || has(doc[j], token)); j++ :: else -> break od
+  :: else ->   /* whoever may still trust a revoked key was counted */
+    assert(followed < cached || copyLeft == 0 || copy == REVOKED);
+    j = 0; do :: j < PROCESSES -> assert(revokedSince <= noted || !isBehind(j)); j++ :: else -> break od
+  fi; j = 0
 }
 
-/* What nobody can use any more is forgotten. Replicas are alike: of their orders one is kept. */
-inline forget_and_sort() {
-  for (i : 0 .. REPLICAS - 1) {
+active proctype World() {
+  byte i = 0, j = 0;
+  d_step { do :: i < PROCESSES -> age[i] = FAR; i++ :: else -> break od; i = 0 }
+  if :: with = FAILOVER :: with = REVOCATION :: with = POLICY fi;
+  stale = (with == POLICY -> SHORT_STALE : LONG_STALE); noted = stale;
+  do
+  :: d_step {   /* a tick */
+    older(since); older(revokedSince); older(followed); less(copyLeft); less(tokenLeft);
+    if :: modeSeen -> older(modeSince) :: else fi;
+    do :: j < PROCESSES -> older(age[j]); if :: step < REVOKED || isBehind(j) -> followed = 0 :: else fi; j++
+    :: else -> break od; j = 0;
+    check() }
+  :: with == FAILOVER && !failedOver -> d_step { failedOver = true; oldStep = step }
+  :: d_step { with == POLICY -> stale = SHORT_STALE + LONG_STALE - stale; noted = (noted > stale -> noted : stale) }
+  :: d_step { with == REVOCATION && step < REVOKED ->   /* somebody revokes both keys, after any read */
+    cached = (rotates(step) && modeSince >= MODE_ON -> SHORT : CACHE); step = REVOKED; revokedSince = 0 }
+  :: atomic { i = 0; do :: i < PROCESSES - 1 -> i++ :: break od;
     if
-    :: !LIVE(i) ->
-      r[i].publishes = 0; r[i].signsA = 0; r[i].signsB = 0;
-      if :: r[i].own == 0 && !CHANGED(RENEWS_ENDED_LEASE) && !CHANGED(NO_FENCE) -> ends(i) :: else fi
+    :: d_step { isConnected(i) && CHANGE != COUNTS_FROM_ANSWER -> doc[i] = step; mine[i] = stale; age[i] = 0; check() }
+    :: d_step { CHANGE == COUNTS_FROM_ANSWER && isConnected(i) && !asking[i] -> asking[i] = step + 1 }
+    :: d_step { CHANGE == COUNTS_FROM_ANSWER && asking[i] ->
+      doc[i] = asking[i] - 1; mine[i] = stale; age[i] = 0; asking[i] = 0; check() }
+    /* A plain read of the old primary: what it says is used, and is no word. */
+    :: d_step { !isConnected(i) && oldStep >= doc[i] && age[i] < FAR ->
+      doc[i] = oldStep; if :: CHANGE == PLAIN_READ_IS_A_WORD -> age[i] = 0 :: else fi; check() }
+    :: d_step { maySign(i) && CHANGE != TOKEN_COUNTS_FROM_ANSWER -> token = signer(doc[i]); tokenLeft = TOKEN; check() }
+    :: d_step { CHANGE == TOKEN_COUNTS_FROM_ANSWER && maySign(i) && !signing[i] -> signing[i] = signer(doc[i]) }
+    :: d_step { signing[i] > 0 -> token = signing[i]; tokenLeft = TOKEN; signing[i] = 0; check() }
+    :: d_step { mayPublish(i) -> copy = doc[i]; copyLeft = (rotates(doc[i]) -> SHORT : CACHE); check() }
+    /* A read that has seen the step begins its wait, at the time of that read, whenever this is written. */
+    :: d_step { mayWrite(i) && !seen && rotates(step) -> seen = true; since = age[i];
+      if :: with == REVOCATION && step == ANNOUNCED -> modeSeen = true; modeSince = age[i] :: else fi }
+    :: d_step { mayWrite(i) && step == NEW -> take(ANNOUNCED) }
+    :: d_step { mayWrite(i) && step == ANNOUNCED && seen && since >= ANNOUNCE -> take(RETIRING) }
+    :: d_step { mayWrite(i) && step == RETIRING && seen && since >= RETIRE -> take(REMOVED) }
     :: else
-    fi
-  }
-  c_code {
-#define SORT(x, y) \
-    if (memcmp(&now.r[x], &now.r[y], sizeof now.r[x]) > 0) { \
-      struct Replica other = now.r[x]; now.r[x] = now.r[y]; now.r[y] = other; }
-    SORTED
-  }
-  for (i : 0 .. REPLICAS - 1) {
-    printf("    %d: state %d set %d kid %d own %d | until %d publishes %d signsA %d signsB %d\n", i, r[i].state, r[i].set,
-           r[i].kid, r[i].own, r[i].until, r[i].publishes, r[i].signsA, r[i].signsB)
-  }
-  i = 0
-}
-
-inline ends(n) {
-  r[n].state = OUT; r[n].kid = NONE; r[n].drains = 0; r[n].own = 0; r[n].asked = 0; r[n].late = 0;
-  r[n].set = (CHANGED(READY_BEFORE_LOADING) || CHANGED(LOADS_BEFORE_JOINING) -> r[n].set : SET_A)
-}
-
-/* The process is gone; its lease stays until it ends. */
-inline dies(n) {
-  r[n].state != OUT -> ends(n)
-}
-
-/* The same in order: it ends its lease itself. */
-inline leaves(n) {
-  r[n].state != OUT ->
-  if :: !CHANGED(LEAVES_BEFORE_IT_STOPS) -> ends(n) :: else fi;
-  r[n].until = 0
-}
-
-/* A new process, or one that has stopped signing, makes a new lease. */
-inline joins(n) {
-  r[n].own == 0 ->
-  ends(n);
-  r[n].state = (CHANGED(READY_BEFORE_LOADING) -> READY : (CHANGED(LOADS_BEFORE_JOINING) -> LOADED : JOINED));
-  r[n].own = LEASE - MARGIN + DRIFT;
-  r[n].until = LEASE; r[n].publishes = 0; r[n].signsA = 0; r[n].signsB = 0
-}
-
-inline loads(n) {
-  (r[n].state == JOINED || r[n].set != STORED) && (r[n].own > 0 || CHANGED(LOADS_BEFORE_JOINING)) ->
-  r[n].set = STORED;
-  r[n].state = (r[n].state == JOINED -> LOADED : r[n].state);
-  r[n].kid = (CHANGED(SIGNS_BEFORE_LEASE) -> ACTIVE(r[n].set) : r[n].kid)
-}
-
-/* The store renews the lease. A request takes no time: one that takes long leaves its replica less of the lease.
- * The replica adds the key that it wants to sign with, if the store's revision is the one that it publishes. */
-#define ADDS(n, key) (ACTIVE(r[n].set) == key && (r[n].set == STORED || CHANGED(ADDS_KEY_AT_ANY_REVISION)))
-inline renews(n) {
-  r[n].state >= LOADED && (LIVE(n) || CHANGED(RENEWS_ENDED_LEASE)) ->
-  r[n].asked = 1;
-  r[n].until = (CHANGED(ENDS_RENEWED_LEASE) -> r[n].until : LEASE);
-  r[n].own = (CHANGED(ENDS_RENEWED_LEASE) -> LEASE - MARGIN + DRIFT : r[n].own);
-  r[n].publishes = ((CHANGED(ACKNOWLEDGES_BEFORE_PUBLISHING) -> STORED : r[n].set) >= SET_AB);
-  r[n].signsA = (r[n].kid == A || r[n].drains && !CHANGED(DRAINS_WITHOUT_LEASE) || ADDS(n, A));
-  r[n].signsB = (r[n].kid == B || ADDS(n, B))
-}
-
-/* The answer comes, after any time. The replica counts by its own clock, which may be slow. */
-inline hears(n, drift) {
-  r[n].asked ->
-  r[n].asked = 0;
-  left = (CHANGED(COUNTS_FROM_CONFIRMATION) -> LEASE : r[n].until);
-  left = left + drift - (CHANGED(LEASE_IS_LONGER_AT_REPLICA) -> 0 : MARGIN);
-  r[n].own = (left > r[n].own -> left : r[n].own);
-  r[n].state = READY;
-  r[n].drains = (r[n].drains || r[n].kid == A && r[n].signsB);
-  r[n].kid = (r[n].signsB -> B : (r[n].signsA -> A : r[n].kid));
-  left = 0
-}
-
-/* The drain is over after any time: until the next renewal, the lease still names A. */
-inline stops_draining(n) {
-  r[n].drains -> r[n].drains = 0
-}
-
-/* A step of the rotation: by anybody, under compare-and-set. */
-#define ALL_PUBLISH (CHANGED(COMMITS_WITHOUT_CHECK) -> sawAllPublish : \
-                     !ANY(NOT_ACKNOWLEDGED) || CHANGED(ANNOUNCEMENT_COUNTS_FROM_COMMIT))
-#define NONE_SIGNS_A (CHANGED(COMMITS_WITHOUT_CHECK) -> sawNoneSignsA : \
-                      !ANY(LEASE_WITH_A) || CHANGED(REMOVAL_COUNTS_FROM_ACTIVATION))
-#define MAY_STEP (step == STEADY || step == ANNOUNCED && ALL_PUBLISH || step == PUBLISHED && wait == 0 || \
-                  step == ACTIVATED && NONE_SIGNS_A || step == UNUSED && wait == 0)
-inline takes_step() {
-  MAY_STEP ->
-  step++;
-  wait = (step == PUBLISHED || step == ANNOUNCED && CHANGED(ACTIVATES_BY_PLAN) -> ANNOUNCE :
-          (step == UNUSED || step == ACTIVATED && CHANGED(REMOVES_BY_PLAN) -> RETIRE : 0))
-}
-
-inline next_rotation() {
-  step == REMOVED ->
-  step = STEADY; tokenB = 0; sawAllPublish = 0; sawNoneSignsA = 0;
-  for (i : 0 .. REPLICAS - 1) {
-    r[i].set = SET_A;
-    r[i].kid = (r[i].kid == B -> A : NONE);
-    r[i].drains = 0;
-    r[i].late = (r[i].late > 1 -> r[i].late - 1 : r[i].late);
-    r[i].publishes = 0; r[i].signsA = r[i].signsB; r[i].signsB = 0
-  }
-}
-
-/* Signatures and replies happen up to the very end of a tick. */
-#define LESS(ticks) (ticks > 0 -> ticks - 1 : 0)
-inline time_passes() {
-  tokenA = (SOMEBODY_SIGNS_A -> tokenA : LESS(tokenA));
-  withoutB = (ANY(LACKS_B) -> withoutB : LESS(withoutB));
-  readA = LESS(readA);
-  wait = LESS(wait);
-  for (i : 0 .. REPLICAS - 1) { r[i].own = LESS(r[i].own); r[i].until = LESS(r[i].until) }
-}
-
-/* What only changed models do. */
-inline reads_leases() {
-  CHANGED(COMMITS_WITHOUT_CHECK) ->
-  sawAllPublish = !ANY(NOT_ACKNOWLEDGED); sawNoneSignsA = !ANY(LEASE_WITH_A)
-}
-
-inline acts_by_plan(n) {
-  wait == 0 && IS_READY(n) &&
-    (CHANGED(ACTIVATES_BY_PLAN) && step == ANNOUNCED && r[n].set == SET_AB && r[n].kid == A ||
-     CHANGED(REMOVES_BY_PLAN) && step == ACTIVATED && r[n].set == SET_BA) ->
-  if :: r[n].set == SET_AB -> r[n].kid = B :: else -> r[n].set = SET_B fi
-}
-
-inline renews_late(n) {
-  CHANGED(RENEWALS_OVERTAKE) && r[n].state >= LOADED && r[n].own > 0 && r[n].late == 0 -> r[n].late = 1 + r[n].kid
-}
-
-inline late_renewal_arrives(n) {
-  r[n].late > 0 && LIVE(n) ->
-  r[n].until = LEASE; r[n].publishes = 0; r[n].signsA = (r[n].late == 1 + A); r[n].signsB = (r[n].late == 1 + B);
-  r[n].late = 0
-}
-
-inline leases_vanish() {
-  CHANGED(LEASES_VANISH) -> for (i : 0 .. REPLICAS - 1) { r[i].until = 0 }
-}
-
-/* Whatever the state was in which all replicas have died: a step waits for the rest of their leases and no longer. */
-#define LIVES(n) (r[n].state != OUT)
-#define ALL_OUT (!ANY(LIVES))
-inline all_have_died() {
-  left = 0;
-  do
-  :: step == REMOVED -> break
-  :: MAY_STEP -> takes_step(); laws()
-  :: else -> left++; time_passes(); laws()
-  od;
-  assert(left <= LEASE + ANNOUNCE + RETIRE)
-}
-
-#define DIFFER(x, y) (r[x].state != r[y].state || r[x].set != r[y].set || r[x].kid != r[y].kid || r[x].drains != r[y].drains || r[x].own != r[y].own || \
-                      r[x].asked != r[y].asked || r[x].late != r[y].late || r[x].until != r[y].until || \
-                      r[x].publishes != r[y].publishes || r[x].signsA != r[y].signsA || r[x].signsB != r[y].signsB)
-#define OPTION(action) :: d_step { action; printf(#action); printf(", n = %d\n", n); n = 0 }
-
-active proctype rotation() {
-  byte n, i;
-  short left;
-  do
-  :: atomic {
-    if
-    OPTION(takes_step())
-    OPTION(next_rotation())
-    OPTION(time_passes())
-    OPTION(reads_leases())
-    OPTION(leases_vanish())
-    :: true ->
-      /* Of replicas that are the same, one acts. */
-      if :: ANY_N fi;
-      if
-      OPTION(joins(n))
-      OPTION(loads(n))
-      OPTION(renews(n))
-      OPTION(hears(n, 0))
-      OPTION(hears(n, DRIFT))
-      OPTION(stops_draining(n))
-      OPTION(dies(n))
-      OPTION(leaves(n))
-      OPTION(acts_by_plan(n))
-      OPTION(renews_late(n))
-      OPTION(late_renewal_arrives(n))
-      fi
-    fi;
-    d_step { laws() }
-  }
-  :: d_step { CHANGED(NOTHING) && ALL_OUT -> all_have_died() } -> break
+    fi; i = 0 }
   od
 }

@@ -5,5 +5,5 @@ const bearer = createBearer({ issuer: "https://login.example.com", audience: "ht
 
 const app = fastify();
 const onRequest = bearer.fastify({ scope: "orders:read" });
-app.get("/orders", { onRequest }, ({ auth }) => ({ of: auth.claims.sub }));
+app.get("/orders", { onRequest }, (request) => ({ of: bearer.authOf(request)?.claims.sub }));
 await app.listen({ port: 3001 });

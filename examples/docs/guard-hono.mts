@@ -4,5 +4,5 @@ import { createBearer } from "jwksd/bearer";
 const bearer = createBearer({ issuer: "https://login.example.com", audience: "https://api.example.com" });
 
 const app = new Hono();
-app.get("/orders", bearer.hono({ scope: "orders:read" }), (c) => c.json({ of: c.get("auth").claims.sub }));
+app.get("/orders", bearer.hono({ scope: "orders:read" }), (c) => c.json({ of: bearer.authOf(c)?.claims.sub }));
 export default app;

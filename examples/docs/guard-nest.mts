@@ -1,9 +1,13 @@
-import type { INestApplication } from "@nestjs/common";
+import { Controller, Get, Req, UseGuards } from "@nestjs/common";
 import { createBearer } from "jwksd/bearer";
 
 const bearer = createBearer({ issuer: "https://login.example.com", audience: "https://api.example.com" });
 
-/** To be called in main.ts, after NestFactory.create(). */
-export function guard(app: INestApplication): void {
-  app.use("/orders", bearer.express({ scope: "orders:read" }));
+@Controller("orders")
+@UseGuards(bearer.nest({ scope: "orders:read" }))
+export class Orders {
+  @Get()
+  list(@Req() request: object) {
+    return { of: bearer.authOf(request)?.claims.sub };
+  }
 }

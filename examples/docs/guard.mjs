@@ -5,5 +5,7 @@ import { createBearer } from "jwksd/bearer";
 const bearer = createBearer({ issuer: "http://localhost:3000", audience: "https://api.example.com" });
 
 const app = express();
-app.get("/orders", bearer.express({ scope: "orders:read" }), (req, res) => res.json({ of: req.auth.claims.sub }));
+app.get("/orders", bearer.express({ scope: "orders:read" }), (req, res) =>
+  res.json({ of: bearer.authOf(req)?.claims.sub }),
+);
 app.listen(3001);

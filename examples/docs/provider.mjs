@@ -21,7 +21,7 @@ console.log(await provider.sign(claims, { typ: "at+jwt", lifetimeSeconds: 300 })
 
 const stop = () =>
   server.close(async () => {
-    await manager.close(); // no step of another process waits for this one
+    await manager.close(); // ends its timers; jwksd replicas lists it no more
     await store.close();
   });
 process.once("SIGTERM", stop).once("SIGINT", stop);

@@ -234,7 +234,7 @@ export const errorTable = {
   },
   FetchError: {
     ERR_KEYS_LATER: {
-      when: "no request for keys is allowed yet, after a failure or too many unknown kids; `cause` has the failure",
+      when: "no request for keys is allowed yet, after a failure or too many unknown kids or new issuers; `cause` has the failure",
       remedy: "answer 503 with `Retry-After`, or try again",
       retryable: true,
     },
@@ -261,7 +261,7 @@ export const errorTable = {
       retryable: true,
     },
     ERR_FETCH_BODY: {
-      when: "the body is not the expected JSON, or the set of a client has the wrong media type",
+      when: "the body is not the expected JSON, the set has no key that can be used, or the set of a client has the wrong media type",
       remedy: "check the URL",
       retryable: true,
     },
@@ -269,7 +269,10 @@ export const errorTable = {
       when: "the discovery document names another issuer",
       remedy: "configure the issuer exactly as the provider does",
     },
-    ERR_URL_INSECURE: { when: "a URL is malformed, or not https", remedy: "use https; `allowInsecure` is for tests" },
+    ERR_URL_INSECURE: {
+      when: "a URL is malformed, too long, or not https",
+      remedy: "use https; `allowInsecure` is for tests",
+    },
     ERR_ADDRESS_FORBIDDEN: {
       when: "the host of a client's URL has an address that is not public",
       remedy: "refuse the client's registration",

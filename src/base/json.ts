@@ -7,6 +7,11 @@ export function jsonOf(text: string): unknown {
   }
 }
 
+/** Whether a member of an object is there. Some serializers write `null`, `""` or `[]` for one that is not. */
+export function isGiven(value: unknown): boolean {
+  return value !== undefined && value !== null && value !== "" && !(Array.isArray(value) && value.length === 0);
+}
+
 /** One text for one value, whatever the order of its members. @see RFC 8785 */
 export function canonicalJson(value: unknown): string {
   // JSON text may hold numbers that are too large for one; they must not pass for null.

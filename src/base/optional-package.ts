@@ -1,20 +1,29 @@
 import { ConfigError } from "./errors.ts";
 
 /**
- * Loads an optional package when it is needed.
+ * What to throw where `import()` of an optional package failed.
  *
- * @throws ConfigError `ERR_PACKAGE_MISSING`
+ * Write the import with a literal, directly in a `try` block. So bundlers include the package where it is installed, and build without it
+ * where it is not: `try { sdk = await import("pg"); } catch (error) { throw importFailure("pg", error); }`
  */
+export function importFailure(packageName: string, error: unknown): unknown {
+  const { code, message } = error as NodeJS.ErrnoException;
+  // Webpack and Turbopack write the second code. The package may be installed and lack a dependency of its own.
+  const isMissing =
+    (code === "ERR_MODULE_NOT_FOUND" || code === "MODULE_NOT_FOUND") &&
+    [`'${packageName}'`, `'${packageName}/`].some((name) => message.includes(name));
+  if (!isMissing) return error;
+  return new ConfigError(
+    "ERR_PACKAGE_MISSING",
+    `the package ${packageName} is needed and not installed; install it with: npm install ${packageName}`,
+  );
+}
+
+/** Loads an optional package in code that nobody bundles. @throws ConfigError `ERR_PACKAGE_MISSING` */
 export async function loadPackage<T>(packageName: string, load: () => Promise<T>): Promise<T> {
   try {
     return await load();
   } catch (error) {
-    // The package may be installed and lack a dependency of its own.
-    const { code, message } = error as NodeJS.ErrnoException;
-    if (code !== "ERR_MODULE_NOT_FOUND" || !message.includes(`'${packageName}'`)) throw error;
-    throw new ConfigError(
-      "ERR_PACKAGE_MISSING",
-      `the package ${packageName} is needed and not installed; install it with: npm install ${packageName}`,
-    );
+    throw importFailure(packageName, error);
   }
 }

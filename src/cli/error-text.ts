@@ -8,7 +8,10 @@ const advice: { readonly [Code in ErrorCode]?: string } = {
 };
 
 /** An error of the library as the command line says it. */
-export function errorText({ message, code }: JwksdError): string {
+export const errorText = (error: JwksdError): string => `${withAdvice(error)} [${error.code}]`;
+
+/** The same without the code, for a log that has it beside the message. */
+export function withAdvice({ message, code }: JwksdError): string {
   const hint = message.includes("--") ? undefined : advice[code];
-  return `${withFlags(message)}${hint === undefined ? "" : `; ${hint}`} [${code}]`;
+  return `${withFlags(message)}${hint === undefined ? "" : `; ${hint}`}`;
 }

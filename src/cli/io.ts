@@ -9,6 +9,8 @@ export interface Io {
   readonly environment: Readonly<Record<string, string | undefined>>;
   /** 1 if the command reports a failure beside its result, else 0. */
   exitCode: number;
+  /** Whether the log is JSON, once all settings have been read. */
+  jsonLogs?: boolean;
 }
 
 /** Prints a result. */

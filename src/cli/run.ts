@@ -2,7 +2,7 @@ import { fileURLToPath } from "node:url";
 import { Command, CommanderError } from "commander";
 import packageJson from "../../package.json" with { type: "json" };
 import { JwksdError } from "../base/errors.ts";
-import { errorText } from "./error-text.ts";
+import { errorText, withAdvice } from "./error-text.ts";
 import { helpColumns, helpCommand, optionLine } from "./help.ts";
 import { type Io, tell } from "./io.ts";
 import { indented } from "./terminal.ts";
@@ -90,9 +90,19 @@ export async function run(argv: readonly string[], io: Io): Promise<number> {
     // The parser has printed the error, or the help.
     if (error instanceof CommanderError) return error.exitCode === 0 ? 0 : failure;
     if (!(error instanceof JwksdError)) throw error;
-    tell(io, errorText(error));
+    await report(io, argv, error);
     return failure;
   }
+}
+
+/** An error that ends a command is one more line of its log where that is JSON. */
+async function report(io: Io, argv: readonly string[], error: JwksdError): Promise<void> {
+  // Settings that are wrong are not read to their end.
+  const { jsonLogs = argv.includes("--json-logs") || /^(1|true)$/.test(io.environment["JWKSD_JSON_LOGS"] ?? "") } = io;
+  if (!jsonLogs) return tell(io, errorText(error));
+  const { createCommandLog, createLog } = await import("../service/config/log.ts");
+  const create = argv[0] === "serve" ? createLog : createCommandLog;
+  create("error", true, io).error({ code: error.code }, withAdvice(error));
 }
 
 /** The commit that the one executable was made of; its build defines this. */

@@ -72,15 +72,17 @@ export function addSettings(
 }
 
 /** Resolves settings from parsed flags, the environment and the configuration file. */
-export function settingsFrom(
-  { environment }: Pick<Io, "environment">,
+export async function settingsFrom(
+  io: Pick<Io, "environment" | "jsonLogs">,
   { config, ...options }: Record<string, unknown>,
 ): Promise<Settings> {
-  return resolveSettings({
+  const settings = await resolveSettings({
     flags: Object.fromEntries(settingNames.map((name) => [name, flagIn(options, name)])),
-    environment,
+    environment: io.environment,
     configFile: config as string | undefined,
   });
+  io.jsonLogs = settings.jsonLogs;
+  return settings;
 }
 
 /** The value of a flag. The parser turns --no-cors into `cors: false`, and its absence into `cors: true`. */

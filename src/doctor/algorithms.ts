@@ -35,10 +35,7 @@ export function isForEncryption(jwk: Members): boolean {
   return use === "enc" || (typeof alg === "string" && encryptionAlgorithms(jwk).includes(alg));
 }
 
-/** What SPIFFE bundles say instead of `sig`. @see SPIFFE Trust Domain and Bundle section 4.2.2 */
-export const spiffeUses: readonly unknown[] = ["x509-svid", "jwt-svid"];
-
-/** Whether tokens may be verified with a key. */
+/** Whether tokens may be verified with a key; `use` may be that of SPIFFE. @see SPIFFE Trust Domain and Bundle section 4.2.2 */
 export function isForSignatures(jwk: Members): boolean {
   const { key_ops: operations, use } = jwk;
   if (isForEncryption(jwk) || use === "x509-svid" || signatureAlgorithms(jwk).length === 0) return false;

@@ -16,8 +16,8 @@ import { type Key, decodeKey, maxKeys } from "./key.ts";
 import { setResponse } from "./exchange.ts";
 import type { Observations } from "./observations.ts";
 import { sequence } from "./sequence.ts";
-import { beginning, shown } from "./format.ts";
-import { duplicateMembers } from "./duplicates.ts";
+import { bodyText, shown, typeText } from "./format.ts";
+import { duplicateMembers } from "../base/duplicate-members.ts";
 
 /**
  * Finds what is wrong with the discovery document and the JWK Set of an issuer, and which verifiers fail. Needs observations only, so it runs
@@ -34,18 +34,23 @@ export async function examine(observations: Observations): Promise<readonly Find
   const notes: Note[] = [...checkHttp(observations), ...checkTls(observations)];
   const set = readSet(observations);
   const keys: Key[] = [];
+  const isOfIssuer = observations.discovery !== undefined;
   if (set !== undefined) {
     notes.push(...set.notes);
     for (const [index, entry] of set.entries.slice(0, maxKeys).entries()) {
       if (isObject(entry)) keys.push(await decodeKey(entry, index));
-      else notes.push(note("JWKS_MEMBER_NOT_OBJECT", `entry ${index + 1} is ${shown(entry)}`));
+      else notes.push(note("JWKS_MEMBER_NOT_OBJECT", `entry ${index + 1} is ${typeText(entry)}`));
     }
     notes.push(...checkSet(keys, set.entries.length, at));
     for (const key of keys) {
-      notes.push(...checkMembers(key), ...checkEc(key), ...checkOkp(key));
+      notes.push(...checkMembers(key, isOfIssuer), ...checkEc(key), ...checkOkp(key));
       notes.push(...(await checkKnown(key, blocklist)), ...(await checkX5c(key, observations)));
     }
-    notes.push(...checkRsaKeys(keys), ...checkSharedPrimes(keys, blocklist), ...checkPurpose(keys, set.entries.length));
+    notes.push(
+      ...checkRsaKeys(keys),
+      ...checkSharedPrimes(keys, blocklist),
+      ...checkPurpose(keys, set.entries.length, isOfIssuer),
+    );
   }
   notes.push(...checkDiscovery(observations, set === undefined ? undefined : keys));
   notes.push(...checkWatch(await sequence(observations), tokens));
@@ -58,10 +63,10 @@ function readSet(observations: Observations): { entries: readonly unknown[]; not
   const { text, value, notes: found } = readJson(body, "JWK Set");
   const notes = [...found, ...checkPrivate(value ?? text, "JWK Set")];
   const only = (...more: Note[]) => ({ entries: [], notes: [...notes, ...more] });
-  if (value === undefined) return only(note("JWKS_NOT_JSON", `it begins with ${beginning(text)}`));
+  if (value === undefined) return only(note("JWKS_NOT_JSON", bodyText(text)));
   for (const member of new Set(duplicateMembers(text))) notes.push(note("JWKS_MEMBER_TWICE", shown(member)));
   const keys = isObject(value) ? value["keys"] : undefined;
-  if (keys === undefined) return only(note("JWKS_KEYS_MISSING", isObject(value) ? "no member keys" : shown(value)));
-  if (!Array.isArray(keys)) return only(note("JWKS_KEYS_NOT_LIST", `keys is ${shown(keys)}`));
+  if (keys === undefined) return only(note("JWKS_KEYS_MISSING", isObject(value) ? "no member keys" : typeText(value)));
+  if (!Array.isArray(keys)) return only(note("JWKS_KEYS_NOT_LIST", `keys is ${typeText(keys)}`));
   return keys.length === 0 ? only(note("JWKS_KEYS_EMPTY", "keys is []")) : { entries: keys, notes };
 }

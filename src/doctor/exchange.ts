@@ -1,5 +1,6 @@
 import { isLoopback } from "../base/urls.ts";
-import type { Exchange, Observations } from "./observations.ts";
+import { isHtml, kindText, urlText } from "./format.ts";
+import type { Exchange, Failure, Observations } from "./observations.ts";
 
 /** The response with the set: the first one, or the one for a browser. */
 export function setResponse({ set, probes }: Pick<Observations, "set" | "probes">): Exchange | undefined {
@@ -11,6 +12,23 @@ export function field({ headers = [] }: Exchange, name: string): string | undefi
   const lines = headers.filter(([other]) => other === name).map(([, value]) => value);
   return lines.length === 0 ? undefined : lines.join(", ");
 }
+
+/** The URLs of an exchange, from the first to that which answered. */
+export const wayOf = ({ redirects = [], url = "" }: Exchange): string => [...redirects, url].map(urlText).join(" → ");
+
+/** The status of a response, and whether a web page came with it. */
+export function statusText({ status, body }: Exchange): string {
+  const text = new TextDecoder().decode(body);
+  return `status ${status}${isHtml(text) ? `, with ${kindText(text)}` : ""}`;
+}
+
+const unknownAuthority = /^(UNABLE_TO_|SELF_SIGNED_|DEPTH_ZERO_)/;
+
+/** Why there is no complete response, and what helps where it is a certificate of an own authority. */
+export const failureText = ({ kind, detail }: Failure): string =>
+  kind === "tls" && unknownAuthority.test(detail)
+    ? `${detail}; if the authority is your own, name the file of its certificate in NODE_EXTRA_CA_CERTS`
+    : detail;
 
 /** The origin of the page that a probe pretends to be of. */
 export const probeOrigin = "https://relying-party.example";

@@ -1,7 +1,7 @@
 import * as base64url from "jose/base64url";
 import { textHash } from "../keys/crypto/text-hash.ts";
 import { type Decoded, decode } from "./base64url.ts";
-import { shown } from "./format.ts";
+import { quoted } from "./format.ts";
 
 type Members = Readonly<Record<string, unknown>>;
 
@@ -45,7 +45,7 @@ export async function decodeKey(jwk: Members, index: number): Promise<Key> {
   }
   return {
     jwk,
-    name: `key ${index + 1} (${kid === undefined ? "no kid" : `kid ${shown(kid)}`})`,
+    name: `key ${index + 1} (${kid === undefined ? "no kid" : `kid ${quoted(kid)}`})`,
     thumbprint: await thumbprint(jwk, members, values),
     values,
   };

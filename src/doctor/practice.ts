@@ -2,7 +2,7 @@ import { isForSignatures } from "./algorithms.ts";
 import { lifetimeOf } from "./cache-control.ts";
 import { isObject, readJson } from "./document.ts";
 import { field, setResponse } from "./exchange.ts";
-import { counted, shown } from "./format.ts";
+import { counted, durationText, quoted } from "./format.ts";
 import type { Observations, SeenToken } from "./observations.ts";
 import { type State, sequence } from "./sequence.ts";
 
@@ -40,8 +40,8 @@ function signingKeys(body: Uint8Array | undefined): string[] {
 function lifetime({ noStore, servedSeconds }: ReturnType<typeof lifetimeOf>, control: string | undefined): string {
   if (noStore) return "Caches may not keep the set, so a new key may sign as soon as every server publishes it.";
   if (servedSeconds === undefined) return "No lifetime is stated: each verifier keeps the set for as long as it likes.";
-  const by = control === undefined ? "Expires" : shown(control);
-  return `Caches may keep the set for ${duration(servedSeconds)} (${by}): a new key has to be published for longer than that before it signs, and a withdrawn key is trusted for as long.`;
+  const by = control === undefined ? "Expires" : quoted(control);
+  return `Caches may keep the set for ${durationText(servedSeconds)} (${by}): a new key has to be published for longer than that before it signs, and a withdrawn key is trusted for as long.`;
 }
 
 function movement(states: readonly State[]): string {
@@ -53,7 +53,7 @@ function movement(states: readonly State[]): string {
     withdrawn += [...before.keys()].filter((kid) => !keys.has(kid)).length;
   }
   const seconds = ((states.at(-1)?.at ?? 0) - (states[0]?.at ?? 0)) / 1000;
-  return `In ${duration(seconds)}, ${counted(added, "key")} came and ${counted(withdrawn, "key")} went.`;
+  return `In ${durationText(seconds)}, ${counted(added, "key")} came and ${counted(withdrawn, "key")} went.`;
 }
 
 /** Since when the keys of tokens are published, and whether they still are. */
@@ -64,29 +64,21 @@ function signers(states: readonly State[], tokens: readonly SeenToken[]): string
     const appeared = states.find(({ keys }) => keys?.has(kid) === true);
     if (appeared === undefined) {
       return [
-        `kid ${shown(kid)} signs and is not published: its key was withdrawn too early, or never published under this kid.`,
+        `kid ${quoted(kid)} signs and is not published: its key was withdrawn too early, or never published under this kid.`,
       ];
     }
     const lines: string[] = [];
     if (appeared.at > first.at) {
       const begins = Math.min(...own.map(({ at, issuedAt = at }) => issuedAt));
       const seconds = (begins - appeared.at) / 1000;
-      const when = seconds < 0 ? "before it was published" : `${duration(seconds)} after it was published`;
-      lines.push(`kid ${shown(kid)} began to sign ${when}.`);
+      const when = seconds < 0 ? "before it was published" : `${durationText(seconds)} after it was published`;
+      lines.push(`kid ${quoted(kid)} began to sign ${when}.`);
     }
     if (last.keys?.has(kid) === true) return lines;
     const gone = states[states.findLastIndex(({ keys }) => keys?.has(kid) === true) + 1] as State;
     const left = (Math.max(...own.map(({ expiresAt = 0 }) => expiresAt)) - gone.at) / 1000;
-    const end = left > 0 ? `while a token was valid for ${duration(left)} more` : "after its tokens had expired";
-    lines.push(`kid ${shown(kid)} was withdrawn ${end}.`);
+    const end = left > 0 ? `while a token was valid for ${durationText(left)} more` : "after its tokens had expired";
+    lines.push(`kid ${quoted(kid)} was withdrawn ${end}.`);
     return lines;
   });
-}
-
-/** `90 s`, `2 hours`, `14 days`: the largest unit that is exact, or days. */
-function duration(seconds: number): string {
-  const whole = Math.round(seconds);
-  if (whole >= 172_800) return counted(Math.round(whole / 86_400), "day");
-  if (whole >= 3600 && whole % 3600 === 0) return counted(whole / 3600, "hour");
-  return `${whole.toLocaleString("en")} s`;
 }

@@ -1,5 +1,5 @@
 import type { State } from "./sequence.ts";
-import { counted, shown } from "./format.ts";
+import { counted, quoted } from "./format.ts";
 
 /** One line of a timeline. */
 export interface Happening {
@@ -16,10 +16,10 @@ export function changes(before: State | undefined, after: State): string[] {
   if (before === undefined) return [`${counted(after.keys.size, "key")}: ${kidsOf(after.keys)}`, lifetimeOf(after)];
   if (before.keys === undefined) return [`the set is back, with ${counted(after.keys.size, "key")}`];
   const lines: string[] = [];
-  for (const kid of after.keys.keys()) if (!before.keys.has(kid)) lines.push(`key added: kid ${shown(kid)}`);
+  for (const kid of after.keys.keys()) if (!before.keys.has(kid)) lines.push(`key added: kid ${quoted(kid)}`);
   for (const [kid, thumbprint] of before.keys) {
-    if (!after.keys.has(kid)) lines.push(`key withdrawn: kid ${shown(kid)}`);
-    else if (after.keys.get(kid) !== thumbprint) lines.push(`kid ${shown(kid)} names another key`);
+    if (!after.keys.has(kid)) lines.push(`key withdrawn: kid ${quoted(kid)}`);
+    else if (after.keys.get(kid) !== thumbprint) lines.push(`kid ${quoted(kid)} names another key`);
   }
   if (lines.length === 0 && before.content !== after.content)
     lines.push("the text of the set has changed, its keys have not");
@@ -34,6 +34,6 @@ const lifetimeOf = ({ servedSeconds }: State): string => `caches may serve this 
 const maxKids = 10;
 
 function kidsOf(keys: NonNullable<State["keys"]>): string {
-  const kids = [...keys.keys()].slice(0, maxKids).map(shown);
+  const kids = [...keys.keys()].slice(0, maxKids).map(quoted);
   return [...kids, ...(keys.size > maxKids ? ["…"] : [])].join(", ");
 }

@@ -6,4 +6,4 @@
 export type { Register } from "../rotation/store/register.ts";
 export type { Signer } from "../keys/signer/signer.ts";
 export { type CheckSignerOptions, type SignerUnderTest, checkSigner } from "./signer.ts";
-export { type CheckRegisterOptions, type RegisterUnderTest, checkRegister } from "./register.ts";
+export { type Faults, type RegisterUnderTest, checkRegister } from "./register.ts";

@@ -12,10 +12,10 @@ export interface RegisterUnderTest {
   readonly end?: () => Promise<void>;
 }
 
-export interface CheckRegisterOptions<Under extends RegisterUnderTest> {
-  /** What may go wrong between a process and the register, by name. Each begins it, and returns what ends it. Default: nothing. */
-  readonly faults?: Readonly<Record<string, (under: Under) => Promise<() => Promise<void>>>> | undefined;
-}
+/** What may go wrong between a process and a register, by name. Each begins it, and returns what ends it. */
+export type Faults<Under extends RegisterUnderTest> = Readonly<
+  Record<string, (under: Under) => Promise<() => Promise<void>>>
+>;
 
 type Handle = (issuer?: string) => Promise<Register>;
 
@@ -23,7 +23,7 @@ type Handle = (issuer?: string) => Promise<Register>;
 export function checkRegister<Under extends RegisterUnderTest>(
   name: string,
   open: () => Promise<Under>,
-  { faults = {} }: CheckRegisterOptions<Under> = {},
+  faults: Faults<Under> = {},
 ): void {
   const check = (title: string, body: (register: Register, handle: Handle, under: Under) => Promise<void>): void =>
     void test(title, async () => {

@@ -1,11 +1,15 @@
 import assert from "node:assert/strict";
+import type { ServerResponse } from "node:http";
 import { type TestContext, test } from "node:test";
-import { resource } from "./guards.ts";
+import { setImmediate } from "node:timers/promises";
+import { createBearer } from "../../src/library/bearer/index.ts";
+import { applications } from "./answered-first.ts";
+import { audience, resource } from "./guards.ts";
 import { nodeFaces } from "./node-faces.ts";
 import { otherRuntimes } from "./other-runtimes.ts";
 import { startProviders } from "./provider.ts";
 import { check, send } from "./replies.ts";
-import { rows } from "./requests.ts";
+import { accessToken, rows } from "./requests.ts";
 
 // Every request of the table goes through every face, on the wire, and each face must give the same status, header fields and body.
 
@@ -37,7 +41,49 @@ for (const [name, start] of Object.entries({ ...nodeFaces, ...otherRuntimes })) 
   test(`${name}: ${rows.length} requests`, async (t: TestContext) => {
     const setup = await startProviders(t);
     const port = await start(t, setup);
-    for (const row of rows) await t.test(`${name}: ${row.name} (${row.source})`, () => check(port, row, setup));
+    const charset = name.startsWith("NestJS") ? "; charset=utf-8" : "";
+    for (const row of rows)
+      await t.test(`${name}: ${row.name} (${row.source})`, () => check(port, row, setup, charset));
     await t.test(`${name}: the metadata of the resource (RFC 9728)`, () => checkMetadata(port, setup));
+  });
+}
+
+for (const [name, start] of Object.entries(applications)) {
+  test(`${name}: where the application answers while the guard waits, the guard adds nothing and lets nobody through`, async (t) => {
+    const setup = await startProviders(t);
+    const happened: unknown[] = [];
+    const failed = (error: unknown): unknown => happened.push(error);
+    process.on("unhandledRejection", failed);
+    t.after(() => process.off("unhandledRejection", failed));
+    let answer: (() => unknown) | undefined;
+    let isLate = false;
+    const issuer = (name: string): boolean => {
+      if (isLate) answer?.();
+      return name === setup.issuer;
+    };
+    const bearer = createBearer({ issuer, audience, resource });
+    const began = (response: ServerResponse): void => {
+      answer = async () => {
+        response.writeHead(200, { "Content-Length": "5" }).write("fir");
+        // NestJS ends a response that has begun.
+        for (let turn = 0; turn < 20 && !name.startsWith("NestJS"); turn += 1) await setImmediate();
+        response.end("st");
+      };
+    };
+    const port = await start(t, bearer, began, () => `handled ${happened.push("handled")}`);
+    const ask = (iss: string) => {
+      const token = accessToken({ issuer: iss });
+      return send(port, { target: "/", headers: [["Authorization", `Bearer ${token}`]] });
+    };
+    // From here on, the keys are known.
+    await ask(setup.issuer);
+    happened.length = 0;
+    isLate = true;
+    for (const iss of [setup.issuer, "https://forged.example"]) {
+      const { status, body } = await ask(iss);
+      assert.deepEqual([status, body], [200, "first"]);
+    }
+    for (let turn = 0; turn < 50; turn += 1) await setImmediate();
+    assert.deepEqual(happened, []);
   });
 }

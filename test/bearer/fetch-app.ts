@@ -8,7 +8,7 @@ export function fetchApp(setup: Setup, face: "check" | "hono"): (request: Reques
   const app = new Hono();
   for (const [path, { bearer, requirements }] of Object.entries(guards)) {
     app.all(path, bearer.hono(requirements), (context) =>
-      context.body(JSON.stringify({ sub: context.get("auth").claims.sub })),
+      context.body(JSON.stringify({ sub: bearer.authOf(context)?.claims.sub })),
     );
   }
   app.all("/.well-known/*", (context) => metadata.fetch(context.req.raw));

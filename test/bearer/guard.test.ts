@@ -10,19 +10,22 @@ import {
   createBearer,
   memoryReplayStore,
 } from "../../src/library/bearer/index.ts";
+import { heapUsed } from "../support/heap.ts";
 import { ecKey, withoutPrivate } from "../support/keys.ts";
 import {
   type Script,
+  delayed,
   hanging,
   reply,
   routed,
   scriptedOrigin,
   served,
+  servedSet,
   settled,
   simulatedClock,
   unreachable,
 } from "../support/simulated.ts";
-import { compact, signature } from "../token/compact.ts";
+import { compact, noSignature, signature } from "../token/compact.ts";
 
 // What the guard does beside its answers: requests to providers, memory, stores, nonces, events. Time is simulated.
 
@@ -74,6 +77,13 @@ describe("requests for keys", () => {
     assert.equal(origin.requests.length, 2);
   });
 
+  test("a token that expires while its keys are fetched is refused", async () => {
+    const { status, token, clock } = guardOf(delayed(4_000, routed(provider(issuer))));
+    const asked = [5, 10].map((seconds) => status(token({ exp: clock.now() / 1000 + seconds })));
+    await clock.advance(8_000);
+    assert.deepEqual(await Promise.all(asked), [401, 200]);
+  });
+
   test("none for a token that is refused without a key", async () => {
     const { origin, status, token } = guardOf();
     const bent = [
@@ -99,7 +109,7 @@ describe("requests for keys", () => {
         answers.add(await status(token({}, `made-up-${second}-${each}`, forged)));
       await clock.advance(1_000);
     }
-    assert.deepEqual(answers, new Set([401, 503]), "unknown, or not known yet");
+    assert.deepEqual(answers, new Set([401]), "a 503 would take this host out of the load balancer");
     assert.ok(origin.requests.length <= 12, `${origin.requests.length} requests`);
     origin.script = routed(provider(issuer, ["a", "b"]));
     await clock.advance(10_000);
@@ -143,6 +153,12 @@ describe("requests for keys", () => {
   }
 });
 
+/** A token of an issuer with a long name, which anybody could make. */
+function forgedBy(number: number): string {
+  const iss = `https://login.example/${"x".repeat(900)}${number}`;
+  return compact({ alg: "ES256", kid: "a", typ: "at+jwt" }, { iss }, noSignature);
+}
+
 const tenant = (number: number): string => `https://login.example/tenant-${number}`;
 
 describe("issuers that a function allows", () => {
@@ -156,7 +172,7 @@ describe("issuers that a function allows", () => {
     const { origin, status, token } = guardOf(routed(all), {
       issuer: (name) => {
         seen.push(name);
-        return name.startsWith("https://login.example/");
+        return new URL(name).host === "login.example";
       },
     });
     assert.equal(await status(token({ iss: tenant(1) })), 200);
@@ -176,6 +192,57 @@ describe("issuers that a function allows", () => {
     assert.equal(await status(token({ iss: "https://evil.example" })), 401);
     assert.deepEqual(seen, [tenant(1), "https://evil.example"]);
     assert.equal(origin.requests.length, asked);
+  });
+
+  test("are asked for no more often where their servers make up keys", async () => {
+    let sets = 0;
+    const fresh = ecKey("fresh", "P-521");
+    const madeUp: Script = (...request) => {
+      sets += 1;
+      const keys = Array.from({ length: 63 }, (_, index) => ({ ...withoutPrivate(fresh), kid: `${sets} ${index}` }));
+      return servedSet([...keys, { ...withoutPrivate(ecKey("a")), kid: "a" }])(...request);
+    };
+    const { origin, status, token, clock } = guardOf(
+      routed({ ...provider(tenant(1)), [`${tenant(1)}/jwks`]: madeUp }),
+      { issuer: () => true },
+    );
+    assert.equal(await status(token({ iss: tenant(1) })), 200);
+    for (let tenths = 0; tenths < 100; tenths += 1) {
+      await status(token({ iss: tenant(1) }, `forged ${tenths}`));
+      await clock.advance(100);
+    }
+    assert.ok(origin.requests.length <= 9, `${origin.requests.length} requests in 10 s`);
+  });
+
+  test("may have 64 keys; one that is no key verifies nothing, and is no outage", async () => {
+    const [good] = [{ ...withoutPrivate(ecKey("a")), kid: "a" }];
+    const bent = { ...good, y: withoutPrivate(ecKey("b"))["y"], kid: "bent" };
+    const rows: [others: number, kid: string, expected: number][] = [
+      [62, "a", 200],
+      [62, "bent", 401],
+      [63, "a", 503],
+    ];
+    for (const [others, kid, expected] of rows) {
+      const unusable = Array.from({ length: others }, () => ({ kty: "oct" }));
+      const script = { ...provider(issuer), [`${issuer}/jwks`]: servedSet([good, bent, ...unusable]) };
+      const { status, token } = guardOf(routed(script), { issuer: () => true });
+      assert.equal(await status(token({}, kid, ecKey("a"))), expected, `${others} others, ${kid}`);
+    }
+  });
+
+  test("are remembered within bounds: many forged names cost few requests and little memory", async () => {
+    const { origin, status, clock } = guardOf(reply(404), { issuer: () => true, maxIssuers: 50, onEvent: null });
+    const floodMinute = async (minute: number): Promise<void> => {
+      origin.requests.length = 0;
+      for (let number = 0; number < 500; number += 1) assert.equal(await status(forgedBy(minute * 500 + number)), 503);
+      assert.ok(origin.requests.length <= 50, `${origin.requests.length} requests in a minute`);
+      await clock.advance(60_000);
+    };
+    for (let minute = 0; minute < 2; minute += 1) await floodMinute(minute);
+    const before = heapUsed();
+    for (let minute = 2; minute < 6; minute += 1) await floodMinute(minute);
+    const grown = heapUsed() - before;
+    assert.ok(grown < 400_000, `${grown} bytes`);
   });
 
   test("are kept up to a number; forged tokens of many push no used one out, and their requests are paced", async () => {
@@ -366,6 +433,23 @@ describe("proofs", () => {
     assert.ok(again instanceof Response && again.status === 401);
   });
 
+  test("a proof, or its token, that gets too old while the store is asked is refused", async () => {
+    for (const [seconds, lifetime, refused] of [
+      [60, 60, /too old/],
+      [10, 5, /expired/],
+      [10, 20, /^let through$/],
+    ] as const) {
+      const replay = (): boolean => {
+        clock.setBy(seconds * 1_000 + 1_000);
+        return true;
+      };
+      const { prove, token, clock } = await dpopGuard({ replay });
+      const exp = clock.now() / 1000 + lifetime;
+      const answer = await prove({}, token({ exp, cnf: { jkt: await calculateJwkThumbprint(jwk) } }));
+      assert.match(challengeOf(answer), refused);
+    }
+  });
+
   test("one of two requests with one proof, at the same time", async () => {
     const { prove, token } = await dpopGuard({ replay: undefined });
     const same = token({ cnf: { jkt: await calculateJwkThumbprint(jwk) } });
@@ -395,6 +479,8 @@ describe("proofs", () => {
     const [hash, expiresAt] = asked[0] ?? ["", 0];
     assert.equal(hash.length, 43);
     assert.ok(expiresAt > clock.now() + 60_000 && expiresAt <= clock.now() + 62_000);
+    await prove({ iat: Math.floor(clock.now() / 1000) - 0.7 });
+    assert.equal(asked.map(([, milliseconds]) => milliseconds % 1_000).join(), "0,0", "stores of whole seconds");
     const failing = await dpopGuard({ replay: () => Promise.reject(new Error("no store")) });
     assert.equal(challengeOf(await failing.prove()), "503");
   });
@@ -416,7 +502,7 @@ describe("proofs", () => {
     ]);
     const told = await one.prove();
     assert.ok(told instanceof Response);
-    assert.match(challengeOf(told), /^DPoP error="use_dpop_nonce"/);
+    assert.match(challengeOf(told), /^DPoP .*error="use_dpop_nonce"/);
     const nonce = told.headers.get("dpop-nonce");
     assert.equal(await one.prove({ nonce }), "let through");
     assert.equal(await other.prove({ nonce }), "let through");
@@ -472,16 +558,25 @@ describe("how long ago the user signed in", () => {
 });
 
 describe("certificates", () => {
-  const der = Buffer.from("a certificate");
-  const pem = `-----BEGIN CERTIFICATE-----\n${der.toString("base64")}\n-----END CERTIFICATE-----`;
+  const der = Buffer.from("0: a certificate, as far as its first byte tells ÿÿÿ");
+  const base64 = der.toString("base64");
+  const pem = `-----BEGIN CERTIFICATE-----\n${base64}\n-----END CERTIFICATE-----`;
+  const escaped = encodeURIComponent(pem);
   for (const [name, certificate, expected] of [
     ["DER", () => der, 200],
     ["PEM", () => pem, 200],
     ["a promise", async () => pem, 200],
+    ["what nginx escapes", () => escaped, 200],
+    ["what the load balancer of AWS escapes", () => encodeURI(pem), 200],
+    ["the header field Client-Cert of RFC 9440", () => `:${base64}:`, 200],
+    ["a header field that continues with tabs", () => pem.replaceAll("\n", "\n\t"), 200],
     ["none", () => undefined, 401],
-    ["a PEM that is bent", () => pem.replace("Y", "Y="), 401],
+    ["no field", () => "", 401],
+    ["a PEM that is bent", () => pem.replace("M", "M="), 503],
+    ["an escape that is bent", () => `${escaped}%E`, 503],
+    ["a PEM as bytes", () => Buffer.from(pem), 503],
     ["a failure", () => Promise.reject(new Error("no header")), 503],
-    ["what is no certificate, so that nothing is decided", () => ({ subject: {} }) as unknown as string, 503],
+    ["another object", () => ({ subject: {} }) as unknown as string, 503],
   ] as const) {
     test(`the function gives ${name}: ${expected}`, async () => {
       const x5t = createHash("sha256").update(der).digest("base64url");
@@ -494,9 +589,13 @@ describe("certificates", () => {
 test("a token that is bound to no bytes is refused, whatever the function gives", async () => {
   const x5t = createHash("sha256").update("").digest("base64url");
   const empty = "-----BEGIN CERTIFICATE-----\n\n-----END CERTIFICATE-----";
-  for (const none of [new Uint8Array(), "", empty]) {
+  for (const [none, expected] of [
+    [new Uint8Array(), 401],
+    ["", 401],
+    [empty, 503],
+  ] as const) {
     const { status, token } = guardOf(undefined, { certificate: () => none });
-    assert.equal(await status(token({ cnf: { "x5t#S256": x5t } })), 401);
+    assert.equal(await status(token({ cnf: { "x5t#S256": x5t } })), expected);
   }
 });
 
@@ -541,7 +640,7 @@ describe("options", () => {
   test("so is a face that is not called: the framework calls it with a request", () => {
     const bearer = createBearer(good);
     const withRequest = [{ headers: {}, _events: {} }, {}, () => {}];
-    for (const name of ["express", "fastify", "hono"] as const) {
+    for (const name of ["express", "fastify", "hono", "nest"] as const) {
       const face = bearer[name] as (...args: readonly unknown[]) => unknown;
       assert.throws(() => face(...withRequest), { message: new RegExp(`call bearer\\.${name}\\(\\)`) });
     }
@@ -566,7 +665,7 @@ describe("options", () => {
       { scope: " " },
       { maxAgeSeconds: -1 },
     ]) {
-      for (const face of ["express", "fastify", "hono"] as const)
+      for (const face of ["express", "fastify", "hono", "nest"] as const)
         assert.throws(() => bearer[face](requirements as object), { name: "ConfigError" }, inspect(requirements));
       await assert.rejects(bearer.check(new Request(audience), requirements as object), { name: "ConfigError" });
     }
@@ -633,6 +732,17 @@ describe("the event of a refusal says what helps, and the client is not told", (
       assert.equal(told.includes("Authorization: "), error === undefined);
     });
   }
+});
+
+test("what goes wrong in an answer goes to next", async () => {
+  const error = new Error("a middleware that replaced setHeader");
+  const fail = (): never => {
+    throw error;
+  };
+  const response = { headersSent: false, setHeader: fail, writeHead: fail, end: fail };
+  const { promise, resolve } = Promise.withResolvers<unknown>();
+  await createBearer({ issuer, audience }).express()({ headers: {} }, response, resolve);
+  assert.equal(await promise, error);
 });
 
 test("events and answers hold no token", async () => {

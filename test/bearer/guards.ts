@@ -35,7 +35,7 @@ export function guardsOf({ issuer, other, down }: Setup): Readonly<Record<string
     "/jwt": guarded(guard({ typ: "JWT" })),
     "/required-claims": guarded(guard({ requiredClaims: ["sub", "cnf"] })),
     "/several": guarded(guard({ issuer: [issuer, { issuer: other, jwksUri: `${other}/jwks` }] })),
-    "/function": guarded(guard({ issuer: async (name) => name.startsWith(issuer) })),
+    "/function": guarded(guard({ issuer: async (name) => new URL(name).host === new URL(issuer).host })),
     "/down": guarded(guard({ issuer: [issuer, down] })),
     "/down/several": guarded(guard({ issuer: [issuer, down] })),
     "/resource": guarded(guard({ resource }), { scope: "orders:read" }),
@@ -51,7 +51,7 @@ export function guardsOf({ issuer, other, down }: Setup): Readonly<Record<string
 function certificateOf(request: object): string | undefined {
   const { headers } = (request as { req?: { raw?: Request } }).req?.raw ?? (request as Request);
   const field = typeof headers.get === "function" ? headers.get("client-cert") : Reflect.get(headers, "client-cert");
-  return typeof field === "string" ? decodeURIComponent(field) : undefined;
+  return typeof field === "string" ? field : undefined;
 }
 
 /** The metadata of a resource is served beside the guards. */

@@ -2,9 +2,9 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { McpServer } from "@modelcontextprotocol/sdk/server/mcp.js";
 import { StreamableHTTPServerTransport } from "@modelcontextprotocol/sdk/server/streamableHttp.js";
-import express, { type RequestHandler } from "express";
-import type { TokenVerifier } from "../../src/library/bearer/index.ts";
-import { guardsOf } from "./guards.ts";
+import { requireBearerAuth } from "@modelcontextprotocol/sdk/server/auth/middleware/bearerAuth.js";
+import express from "express";
+import { audience, guardsOf } from "./guards.ts";
 import { listen } from "./node-faces.ts";
 import { startProviders } from "./provider.ts";
 import { check, send } from "./replies.ts";
@@ -43,17 +43,12 @@ const paths = ["/plain", "/jwt", "/several", "/function", "/down"];
 
 test("requireBearerAuth of the MCP SDK with mcp() tells the same of a token", async (t) => {
   const setup = await startProviders(t);
-  // Its types say of every request of Express that its auth may be missing, so they are not read here.
-  const name = "@modelcontextprotocol/sdk/server/auth/middleware/bearerAuth.js";
-  const { requireBearerAuth } = (await import(name)) as {
-    requireBearerAuth: (options: { verifier: TokenVerifier }) => RequestHandler;
-  };
   const app = express();
   const guards = guardsOf(setup);
   for (const path of paths) {
     const verifier = (guards[path] ?? assert.fail()).bearer.mcp();
-    app.get(path, requireBearerAuth({ verifier }), ({ auth }, response) => {
-      response.end(JSON.stringify({ sub: auth.claims.sub }));
+    app.get(path, requireBearerAuth({ verifier, expectedResource: new URL(audience) }), ({ auth }, response) => {
+      response.end(JSON.stringify(auth));
     });
   }
   const port = await listen(t, app);
@@ -68,10 +63,10 @@ test("requireBearerAuth of the MCP SDK with mcp() tells the same of a token", as
       // The SDK knows no 503, and no valid token gets 401.
       assert.equal(status, expected.status === 503 ? 500 : expected.status);
       if (expected.status !== 401) return;
-      const described = /^(.*error_description="[^"]*")/.exec(expected.challenge)?.[1] ?? "";
+      const [described = ""] = /error=.*error_description="[^"]*"/.exec(expected.challenge) ?? [];
       const isBound = described.includes("bound");
-      const told = 'Bearer error="invalid_token", error_description="the token is bound to a key or a certificate"';
-      assert.equal(headers["www-authenticate"], isBound ? told : described);
+      const told = 'error="invalid_token", error_description="the token is bound to a key or a certificate"';
+      assert.equal(headers["www-authenticate"], `Bearer ${isBound ? told : described}`);
     });
   }
 });

@@ -2,14 +2,17 @@ import { type RequestListener, createServer } from "node:http";
 import type { AddressInfo } from "node:net";
 import type { TestContext } from "node:test";
 import { getRequestListener } from "@hono/node-server";
+import type { AbstractHttpAdapter } from "@nestjs/core";
+import { ExpressAdapter } from "@nestjs/platform-express";
+import { FastifyAdapter } from "@nestjs/platform-fastify";
 import express5 from "express";
 // @ts-expect-error There are no types for it under this name.
 import express4 from "express4";
 import fastify5 from "fastify";
 import fastify4 from "fastify4";
-import type { ExpressMiddleware } from "../../src/library/bearer/index.ts";
 import { fetchApp } from "./fetch-app.ts";
 import { type Setup, guardsOf, metadataOf } from "./guards.ts";
+import { nestApp } from "./nest-app.ts";
 import { listening } from "../support/listening.ts";
 
 /** Starts an API; gives its port. */
@@ -26,7 +29,7 @@ const expressFace =
     app.use(metadataOf(setup).node);
     for (const [path, { bearer, requirements }] of Object.entries(guardsOf(setup))) {
       app.all(path, bearer.express(requirements), (request, response) => {
-        response.end(JSON.stringify({ sub: request.auth.claims.sub }));
+        response.end(JSON.stringify({ sub: bearer.authOf(request)?.claims.sub }));
       });
     }
     return listen(t, app);
@@ -39,8 +42,8 @@ const fastifyFace =
     const app = fastify();
     t.after(() => app.close());
     for (const [path, { bearer, requirements }] of Object.entries(guardsOf(setup))) {
-      app.all(path, { preHandler: bearer.fastify(requirements) }, ({ auth }) =>
-        JSON.stringify({ sub: auth.claims.sub }),
+      app.all(path, { preHandler: bearer.fastify(requirements) }, (request) =>
+        JSON.stringify({ sub: bearer.authOf(request)?.claims.sub }),
       );
     }
     const { node } = metadataOf(setup);
@@ -54,20 +57,29 @@ const fastifyFace =
 
 const nodeFace: StartFace = (t, setup) => {
   const metadata = metadataOf(setup);
-  const guards = Object.entries(guardsOf(setup)).map(([path, { bearer, requirements }]) => [
-    path,
-    bearer.express(requirements),
-  ]);
-  const byPath = Object.fromEntries(guards) as Readonly<Record<string, ExpressMiddleware>>;
+  const guards = guardsOf(setup);
   return listen(t, (request, response) => {
-    const guard = byPath[new URL(request.url ?? "/", "http://localhost").pathname];
-    if (guard === undefined) return metadata.node(request, response);
-    return void guard(request, response, () => {
-      const { auth } = request as unknown as Express.Request;
-      response.end(JSON.stringify({ sub: auth.claims.sub }));
-    });
+    const guarded = guards[new URL(request.url ?? "/", "http://localhost").pathname];
+    if (guarded === undefined) return metadata.node(request, response);
+    const { bearer, requirements } = guarded;
+    return bearer.express(requirements)(request, response, () =>
+      response.end(JSON.stringify({ sub: bearer.authOf(request)?.claims.sub })),
+    );
   });
 };
+
+/** Of NestJS, which adds a charset to the type of an exception. */
+const nestFace =
+  (adapter: () => AbstractHttpAdapter): StartFace =>
+  (t, setup) => {
+    const routes = Object.entries(guardsOf(setup)).map(([path, { bearer, requirements }]) => {
+      const handler = (request: object): string => JSON.stringify({ sub: bearer.authOf(request)?.claims.sub });
+      return [path, { guard: bearer.nest(requirements), handler }] as const;
+    });
+    return nestApp(t, adapter(), Object.fromEntries(routes), metadataOf(setup).node);
+  };
+
+const nestExpress = (): AbstractHttpAdapter => new ExpressAdapter(express5().disable("x-powered-by").disable("etag"));
 
 const honoFace =
   (face: "check" | "hono"): StartFace =>
@@ -81,6 +93,8 @@ export const nodeFaces: Readonly<Record<string, StartFace>> = {
   "Fastify 5": fastifyFace(fastify5),
   "Fastify 4": fastifyFace(fastify4 as unknown as typeof fastify5),
   "node:http": nodeFace,
+  "NestJS on Express": nestFace(nestExpress),
+  "NestJS on Fastify": nestFace(() => new FastifyAdapter()),
   "Hono on Node": honoFace("hono"),
   "check() on Node": honoFace("check"),
 };

@@ -2,6 +2,7 @@ import { getRequestListener } from "@hono/node-server";
 import fastifyJwt from "@fastify/jwt";
 import express, { type ErrorRequestHandler, type RequestHandler } from "express";
 import { type GetVerificationKey, expressjwt } from "express-jwt";
+import { auth, requiredScopes } from "express-oauth2-jwt-bearer";
 import fastify from "fastify";
 import getJwks from "get-jwks";
 import { Hono } from "hono";
@@ -26,12 +27,6 @@ function expressApp(guards: Readonly<Record<string, readonly RequestHandler[]>>)
 }
 
 const oauth2JwtBearer: StartFace = async (t, setup) => {
-  // Its types say of every request of Express that its auth may be missing, so they are not read here.
-  const name = "express-oauth2-jwt-bearer";
-  const { auth, requiredScopes } = (await import(name)) as Record<
-    "auth" | "requiredScopes",
-    (options: unknown) => RequestHandler
-  >;
   const { issuer, other, down } = setup;
   const of = (options: object = {}): RequestHandler =>
     auth({ issuerBaseURL: issuer, audience, strict: true, clockTolerance: 0, dpop: { enabled: false }, ...options });

@@ -8,7 +8,7 @@ import type { Expected, Row } from "./requests.ts";
 const titles = { 400: "Bad Request", 401: "Unauthorized", 403: "Forbidden", 503: "Service Unavailable" } as const;
 
 /** The whole reply, as it must be. */
-export function replyOf(expected: Expected, method: string): Pick<WireReply, "status" | "headers" | "body"> {
+function replyOf(expected: Expected, method: string, charset: string): Pick<WireReply, "status" | "headers" | "body"> {
   if (expected.status === 200) return { status: 200, headers: {}, body: method === "HEAD" ? "" : '{"sub":"alice"}' };
   const { status } = expected;
   const challenge = "challenge" in expected ? expected.challenge : "";
@@ -20,7 +20,7 @@ export function replyOf(expected: Expected, method: string): Pick<WireReply, "st
   return {
     status,
     headers: {
-      "content-type": "application/problem+json",
+      "content-type": `application/problem+json${charset}`,
       "content-length": String(body.length),
       "cache-control": "no-store",
       "x-content-type-options": "nosniff",
@@ -40,13 +40,22 @@ export async function send(port: number, request: WireRequest): Promise<WireRepl
   return { ...reply, headers };
 }
 
-/** Sends the request of a row and holds the reply against it. */
-export async function check(port: number, { request, expected, again }: Row, setup: Setup): Promise<void> {
+/**
+ * Sends the request of a row and holds the reply against it.
+ *
+ * @param charset what the framework adds to the type
+ */
+export async function check(
+  port: number,
+  { request, expected, again }: Row,
+  setup: Setup,
+  charset = "",
+): Promise<void> {
   const sent = request(setup);
   if (again === true) await send(port, sent);
   const { headers, ...reply } = await send(port, sent);
   const { "dpop-nonce": nonce, ...others } = headers;
-  const whole = replyOf(expected, sent.method ?? "GET");
+  const whole = replyOf(expected, sent.method ?? "GET", charset);
   // What the API itself answers has the header fields of its framework.
   assert.deepEqual({ ...reply, headers: expected.status === 200 ? {} : others }, whole);
   assert.equal(typeof nonce, "nonce" in expected ? "string" : "undefined");

@@ -16,8 +16,10 @@ export const otherKeys = { "ec-1": { alg: "ES256", jwk: ecKey("bearer other") } 
 const clientKey = ecKey("bearer client");
 const strangerKey = ecKey("bearer stranger");
 
-export const certificatePem = `-----BEGIN CERTIFICATE-----\n${Buffer.from("a certificate of the client").toString("base64")}\n-----END CERTIFICATE-----\n`;
-const x5t = createHash("sha256").update("a certificate of the client").digest("base64url");
+/** All that a DER has of a certificate here is how it begins. */
+const certificateDer = "0: a certificate of the client";
+export const certificatePem = `-----BEGIN CERTIFICATE-----\n${Buffer.from(certificateDer).toString("base64")}\n-----END CERTIFICATE-----\n`;
+const x5t = createHash("sha256").update(certificateDer).digest("base64url");
 
 /** Claims and header of a token, and who signs it. Members that are undefined are left out. */
 interface TokenParts {
@@ -101,19 +103,21 @@ const dpop = (path: string, token: string, proof: string): WireRequest => ({
 
 const algs = 'algs="ES256 ES384 ES512 RS256 RS384 RS512 PS256 PS384 PS512 EdDSA Ed25519"';
 const ok: Expected = { status: 200 };
-const none: Expected = { status: 401, challenge: "Bearer" };
+/** Of all challenges. */
+const realm = `realm="${audience}"`;
+const none: Expected = { status: 401, challenge: `Bearer ${realm}` };
 const badRequest = (description: string): Expected => ({
   status: 400,
-  challenge: `Bearer error="invalid_request", error_description="${description}"`,
+  challenge: `Bearer ${realm}, error="invalid_request", error_description="${description}"`,
 });
 const badToken = (description: string): Expected => ({
   status: 401,
-  challenge: `Bearer error="invalid_token", error_description="${description}"`,
+  challenge: `Bearer ${realm}, error="invalid_token", error_description="${description}"`,
 });
-const noDpop: Expected = { status: 401, challenge: `Bearer, DPoP ${algs}` };
+const noDpop: Expected = { status: 401, challenge: `Bearer ${realm}, DPoP ${realm}, ${algs}` };
 const badDpop = (error: string, description: string): Expected => ({
   status: 401,
-  challenge: `Bearer, DPoP error="${error}", error_description="${description}", ${algs}`,
+  challenge: `Bearer ${realm}, DPoP ${realm}, error="${error}", error_description="${description}", ${algs}`,
 });
 const badProof = (description: string): Expected => badDpop("invalid_dpop_proof", description);
 
@@ -390,11 +394,11 @@ function claimsOf({ issuer }: Setup): object {
 const silver = "urn:mace:incommon:iap:silver";
 const tooLittle = (path: string, scope: string): Expected => ({
   status: 403,
-  challenge: `Bearer error="insufficient_scope", error_description="the token has too little scope", scope="${scope}"`,
+  challenge: `Bearer ${realm}, error="insufficient_scope", error_description="the token has too little scope", scope="${scope}"`,
 });
 const stepUp = (description: string, parameters: string): Expected => ({
   status: 401,
-  challenge: `Bearer error="insufficient_user_authentication", error_description="${description}", ${parameters}`,
+  challenge: `Bearer ${realm}, error="insufficient_user_authentication", error_description="${description}", ${parameters}`,
 });
 const otherWay = stepUp("the user must sign in in another way", `acr_values="${silver} phr"`);
 const longAgo = stepUp("the user signed in too long ago", 'max_age="60"');
@@ -407,6 +411,20 @@ const signedInNow = {
   },
 };
 const requirements: readonly Row[] = [
+  formRow("no token for a route with scopes", sent(undefined, "/scope"), {
+    status: 401,
+    challenge: `Bearer ${realm}, scope="${needed}"`,
+  }),
+  tokenRow(
+    "RFC 6750 section 3",
+    "an expired token for a route with scopes",
+    { claims: { exp: ago(1) } },
+    {
+      status: 401,
+      challenge: `Bearer ${realm}, error="invalid_token", error_description="the token has expired", scope="${needed}"`,
+    },
+    "/scope",
+  ),
   tokenRow("RFC 6750 section 3.1", "all scopes and more", { claims: { scope: `openid ${needed}` } }, ok, "/scope"),
   tokenRow("RFC 6750 section 3.1", "scopes as the list scp", { claims: { scp: needed.split(" ") } }, ok, "/scope"),
   tokenRow(
@@ -443,7 +461,7 @@ const requirements: readonly Row[] = [
     "RFC 9470 section 3",
     "sign-in before scope",
     {},
-    stepUp("the user must sign in in another way", 'acr_values="phr", max_age="60"'),
+    stepUp("the user must sign in in another way", 'acr_values="phr", max_age="60", scope="orders:write"'),
     "/step-up",
   ),
   tokenRow(
@@ -510,7 +528,7 @@ const resourceRows: readonly Row[] = [
   formRow(
     "no token",
     sent(undefined, "/resource"),
-    { status: 401, challenge: `Bearer ${metadata}` },
+    { status: 401, challenge: `Bearer ${realm}, scope="orders:read", ${metadata}` },
     "RFC 9728 section 5.1",
   ),
   {
@@ -519,7 +537,7 @@ const resourceRows: readonly Row[] = [
     request: (setup) => bearer("/resource", accessToken(setup)),
     expected: {
       status: 403,
-      challenge: `Bearer error="insufficient_scope", error_description="the token has too little scope", scope="orders:read", ${metadata}`,
+      challenge: `Bearer ${realm}, error="insufficient_scope", error_description="the token has too little scope", scope="orders:read", ${metadata}`,
     },
   },
 ];
@@ -531,7 +549,7 @@ const dpopRows: readonly Row[] = [
   formRow(
     "no token where proofs are required",
     sent(undefined, "/dpop-required"),
-    { status: 401, challenge: `DPoP ${algs}, ${metadata}` },
+    { status: 401, challenge: `DPoP ${realm}, ${algs}, ${metadata}` },
     "RFC 9449 section 7.1",
   ),
   tokenRow("RFC 9449 section 7.2", "an unbound token where proofs are optional", {}, ok, "/dpop"),
@@ -539,8 +557,17 @@ const dpopRows: readonly Row[] = [
     "RFC 9449 section 7.2",
     "an unbound token where proofs are required",
     {},
-    { status: 401, challenge: `DPoP ${algs}, ${metadata}` },
+    {
+      status: 401,
+      challenge: `DPoP ${realm}, error="invalid_token", error_description="a token needs a proof here; send it as DPoP", ${algs}, ${metadata}`,
+    },
     "/dpop-required",
+  ),
+  formRow(
+    "Bearer without a token where proofs are required",
+    sent("Bearer", "/dpop-required"),
+    { status: 401, challenge: `DPoP ${realm}, ${algs}, ${metadata}` },
+    "RFC 9449 section 7.1",
   ),
   {
     source: "RFC 9449 section 7.2",
@@ -548,7 +575,7 @@ const dpopRows: readonly Row[] = [
     request: (setup) => bearer("/dpop", bound(setup)),
     expected: {
       status: 401,
-      challenge: `Bearer error="invalid_token", error_description="the token is bound to a key, so send it as DPoP, with a proof", DPoP ${algs}`,
+      challenge: `Bearer ${realm}, error="invalid_token", error_description="the token is bound to a key, so send it as DPoP, with a proof", DPoP ${realm}, ${algs}`,
     },
   },
   optional({
@@ -660,7 +687,7 @@ const dpopRows: readonly Row[] = [
     request: (setup) => proven(setup, "/dpop/scope"),
     expected: {
       status: 403,
-      challenge: `Bearer, DPoP error="insufficient_scope", error_description="the token has too little scope", scope="orders:read", ${algs}`,
+      challenge: `Bearer ${realm}, scope="orders:read", DPoP ${realm}, error="insufficient_scope", error_description="the token has too little scope", scope="orders:read", ${algs}`,
     },
   },
 ];
@@ -685,9 +712,8 @@ const certificateRow = (
 });
 const certificates: readonly Row[] = [
   certificateRow("the certificate of the token", x5t, certificatePem, ok),
-  certificateRow("another certificate", x5t, certificatePem.replace("YSB", "YSC"), otherCertificate),
+  certificateRow("another certificate", x5t, certificatePem.replace("MDog", "MDoh"), otherCertificate),
   certificateRow("no certificate", x5t, undefined, otherCertificate),
-  certificateRow("a text that is no certificate", x5t, "abc", otherCertificate),
   optional(
     certificateRow("a bound token where there are no certificates", x5t, certificatePem, otherCertificate, "/plain"),
   ),

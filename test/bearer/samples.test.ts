@@ -1,15 +1,17 @@
 import assert from "node:assert/strict";
-import { readdir } from "node:fs/promises";
+import { readFile, readdir, writeFile } from "node:fs/promises";
 import { type IncomingMessage, type ServerResponse, createServer } from "node:http";
+import { text } from "node:stream/consumers";
 import { type TestContext, describe, test } from "node:test";
 import { format, inspect } from "node:util";
 import "reflect-metadata";
-import { Controller, Get, type INestApplication, Module } from "@nestjs/common";
+import { Controller, Get, Module, VersioningType } from "@nestjs/common";
 import { NestFactory } from "@nestjs/core";
 import { ClientCredentialsProvider } from "@modelcontextprotocol/sdk/client/auth-extensions.js";
 import { Client } from "@modelcontextprotocol/sdk/client/index.js";
 import { StreamableHTTPClientTransport } from "@modelcontextprotocol/sdk/client/streamableHttp.js";
-import type { Bearer } from "../../src/library/bearer/index.ts";
+import { ModuleKind, ScriptTarget, transpileModule } from "typescript-5.9";
+import { type Bearer, createBearer } from "../../src/library/bearer/index.ts";
 import { startWorkers } from "./other-runtimes.ts";
 import { listening } from "../support/listening.ts";
 import { runSample, sample } from "../support/samples.ts";
@@ -93,35 +95,52 @@ describe("the guard", { concurrency: 3 }, () => {
       assert.match(lines.join("\n"), part);
   });
 
-  test("in NestJS", async (t) => {
+  test("in NestJS, with a prefix, versions and a guard for all routes", async (t) => {
     const setup = await startProviders(t);
-    const path = await sample(t, "examples/docs/guard-nest.mts", { [named]: setup.issuer });
-    const { guard } = (await import(path)) as { guard: (app: INestApplication) => void };
-    // What decorators do, in plain calls: the sources of the tests run without a compiler.
-    class Orders {
+    const path = await sample(t, "examples/docs/guard-nest.mts", {
+      [named]: setup.issuer,
+      "const bearer": "export const bearer",
+    });
+    const compilerOptions = { module: ModuleKind.ESNext, target: ScriptTarget.ES2022, experimentalDecorators: true };
+    const { outputText } = transpileModule(await readFile(path, "utf8"), { compilerOptions });
+    await writeFile(`${path}.mjs`, outputText);
+    const { bearer, Orders } = (await import(`${path}.mjs`)) as { bearer: Bearer; Orders: new () => object };
+    class Other {
       list(): string {
-        return "orders";
+        return "all";
       }
     }
+    const list = Object.getOwnPropertyDescriptor(Other.prototype, "list") as PropertyDescriptor;
+    Get()(Other.prototype, "list", list);
+    Controller("other")(Other);
     class App {
       readonly name = "app";
     }
-    Get()(Orders.prototype, "list", Object.getOwnPropertyDescriptor(Orders.prototype, "list") as PropertyDescriptor);
-    Controller("orders")(Orders);
-    Module({ controllers: [Orders] })(App);
+    Module({ controllers: [Orders, Other] })(App);
     const app = await NestFactory.create(App, { logger: false });
     t.after(() => app.close());
-    guard(app);
+    app.setGlobalPrefix("api").enableVersioning({ type: VersioningType.URI, defaultVersion: "1" });
+    app.useGlobalGuards(bearer.nest());
     await app.listen(0, "127.0.0.1");
-    const url = `${await app.getUrl()}/orders`;
-    assert.equal(await (await fetch(url, asking(goodToken(setup)))).text(), "orders");
-    assert.deepEqual(
-      [
-        (await fetch(url, asking(undefined))).status,
-        (await fetch(url, asking(goodToken(setup, { scope: "" })))).status,
-      ],
-      [401, 403],
-    );
+    const ask = async (path: string, token?: string) => {
+      const reply = await fetch(`${await app.getUrl()}${path}`, asking(token));
+      return [reply.status, await reply.text()] as const;
+    };
+    assert.deepEqual(await ask("/api/v1/orders", goodToken(setup)), [200, '{"of":"alice"}']);
+    assert.deepEqual(await ask("/api/v1/other", goodToken(setup, { scope: "" })), [200, "all"]);
+    for (const [path, token, status] of [
+      ["/api/v1/orders", undefined, 401],
+      ["/api/v1/ORDERS/", undefined, 401],
+      ["/api/v1/orders", goodToken(setup, { scope: "" }), 403],
+      ["/api/v1/other", undefined, 401],
+    ] as const)
+      assert.equal((await ask(path, token))[0], status, path);
+  });
+
+  test("in NestJS, a handler of anything but HTTP is not called", async () => {
+    const { nest } = createBearer({ issuer: named, audience: "https://api.example.com" });
+    const context = { getType: () => "graphql", switchToHttp: () => assert.fail() };
+    await assert.rejects(nest().canActivate(context), { code: "ERR_OPTION_INVALID", message: /HTTP.*graphql/ });
   });
 });
 
@@ -161,11 +180,11 @@ describe("a cold start", { concurrency: 2 }, () => {
   });
 });
 
-/** A token endpoint and what a client has to find, before a provider of the tests. */
-async function startAuthorizationServer(t: TestContext, resource: string) {
+/** A token endpoint and what a client has to find, before a provider of the tests. Tokens are for the resource that the client names. */
+async function startAuthorizationServer(t: TestContext) {
   const setup = await startProviders(t);
   const seen: string[] = [];
-  const server = createServer((request: IncomingMessage, response: ServerResponse) => {
+  const server = createServer(async (request: IncomingMessage, response: ServerResponse) => {
     seen.push(request.url ?? "");
     const metadata = {
       issuer,
@@ -178,7 +197,8 @@ async function startAuthorizationServer(t: TestContext, resource: string) {
       grant_types_supported: ["client_credentials"],
       token_endpoint_auth_methods_supported: ["client_secret_basic"],
     };
-    const claims = { aud: resource, scope: "tools", client_id: "mcp-client" };
+    const aud = new URLSearchParams(await text(request)).get("resource");
+    const claims = { aud, scope: "tools", client_id: "mcp-client" };
     const token = { access_token: accessToken({ issuer }, { claims }), token_type: "Bearer", expires_in: 300 };
     const body = request.url === "/token" ? token : metadata;
     response.writeHead(request.url === "/token" || request.url?.includes("openid") ? 200 : 404, {
@@ -190,32 +210,37 @@ async function startAuthorizationServer(t: TestContext, resource: string) {
   return { issuer, seen };
 }
 
-test("a client of the MCP SDK finds the provider of a server through its metadata, and calls a tool", async (t) => {
-  const port = await freePort();
-  const resource = `http://localhost:${port}/mcp`;
-  const provider = await startAuthorizationServer(t, resource);
-  const path = await sample(t, "examples/docs/guard-mcp.mts", {
-    "https://mcp.example.com/mcp": resource,
-    [named]: provider.issuer,
-    ".listen(3001)": `.listen(${port}, () => process.send("listens"))`,
-  });
-  assert.equal(await runSample(t, path, { NODE_ENV: "test" }).next(), "listens");
-  const refused = await fetch(resource, { method: "POST", body: "{}", headers: { Connection: "close" } });
-  const metadata = `http://localhost:${port}/.well-known/oauth-protected-resource/mcp`;
-  assert.equal(refused.headers.get("www-authenticate"), `Bearer resource_metadata="${metadata}"`);
+for (const path of ["/mcp", ""])
+  test(`a client of the MCP SDK finds the provider of a server at "${path}" through its metadata, and calls a tool`, async (t) => {
+    const port = await freePort();
+    const resource = `http://localhost:${port}${path}`;
+    const provider = await startAuthorizationServer(t);
+    const file = await sample(t, "examples/docs/guard-mcp.mts", {
+      "https://mcp.example.com/mcp": resource,
+      'app.post("/mcp"': `app.post("${path}/"`,
+      [named]: provider.issuer,
+      ".listen(3001)": `.listen(${port}, () => process.send("listens"))`,
+    });
+    assert.equal(await runSample(t, file, { NODE_ENV: "test" }).next(), "listens");
+    const refused = await fetch(resource, { method: "POST", body: "{}", headers: { Connection: "close" } });
+    const metadata = `http://localhost:${port}/.well-known/oauth-protected-resource${path}`;
+    assert.equal(
+      refused.headers.get("www-authenticate"),
+      `Bearer realm="${resource}", scope="tools", resource_metadata="${metadata}"`,
+    );
 
-  const authProvider = new ClientCredentialsProvider({
-    clientId: "mcp-client",
-    clientSecret: "secret",
-    expectedIssuer: provider.issuer,
+    const authProvider = new ClientCredentialsProvider({
+      clientId: "mcp-client",
+      clientSecret: "secret",
+      expectedIssuer: provider.issuer,
+    });
+    const client = new Client({ name: "test", version: "1.0.0" });
+    await client.connect(new StreamableHTTPClientTransport(new URL(resource), { authProvider }));
+    const { content } = await client.callTool({ name: "client", arguments: {} });
+    assert.deepEqual(content, [{ type: "text", text: "You are mcp-client." }]);
+    assert.ok(provider.seen.includes("/token"));
+    await client.close();
   });
-  const client = new Client({ name: "test", version: "1.0.0" });
-  await client.connect(new StreamableHTTPClientTransport(new URL(resource), { authProvider }));
-  const { content } = await client.callTool({ name: "client", arguments: {} });
-  assert.deepEqual(content, [{ type: "text", text: "You are mcp-client." }]);
-  assert.ok(provider.seen.includes("/token"));
-  await client.close();
-});
 
 describe("who stays with", { concurrency: 3 }, () => {
   // In an outage: express-jwt hands the error on, so that its status holds; passport-jwt makes each error of a key a 401.

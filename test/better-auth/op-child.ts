@@ -9,7 +9,8 @@ import { createProvider } from "../../src/index.ts";
 import { jwtOptions } from "../../src/library/better-auth/index.ts";
 import { createKeyManager } from "../../src/rotation/manager/index.ts";
 import { advance } from "../../src/rotation/rules/advance.ts";
-import { postgresStores } from "../../src/rotation/store/postgres/postgres.ts";
+import { liveRecords } from "../../src/rotation/rules/records.ts";
+import { postgresStore } from "../../src/rotation/store/postgres/postgres.ts";
 import type { Asked, Said, Settings } from "./op.ts";
 import { toNodeHandler } from "better-auth/node";
 
@@ -32,16 +33,16 @@ const clock = {
   },
 };
 
-const stores = await postgresStores(databases.jwksd);
 const issuer = `${origin}/api/auth`;
+const store = await postgresStore(databases.jwksd, { issuer });
 const manager = await createKeyManager({
   issuer,
-  store: stores.store(issuer),
+  store,
   wrappingKeys: [createHash("sha256").update("wrapping").digest("base64url")],
   policy: settings.policy,
   clock,
   onEvent: (event) => {
-    if (event.type === "fenced" || event.type === "failed") say({ type: "trouble", what: String(event.error) });
+    if (event.type === "stale" || event.type === "failed") say({ type: "trouble", what: String(event.error) });
   },
 });
 const provider = await createProvider({ keys: manager }, { discovery: false, clock });
@@ -80,7 +81,7 @@ async function goTo(ms: number): Promise<void> {
 }
 
 /** The first key in this state. */
-const keyIn = (state: string) => manager.records.find((record) => record.state === state);
+const keyIn = (state: string) => liveRecords(manager.records).find((record) => record.state === state);
 
 const answers: { readonly [Type in Asked["type"]]: (asked: Asked & { type: Type }) => Promise<void> } = {
   time: ({ now }) => goTo(now),
@@ -88,7 +89,7 @@ const answers: { readonly [Type in Asked["type"]]: (asked: Asked & { type: Type 
   async stop() {
     await new Promise((resolve) => server.close(resolve));
     await manager.close();
-    await stores.close();
+    await store.close?.();
   },
 };
 process.on("message", async (asked: Asked) => {

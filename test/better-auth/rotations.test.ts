@@ -17,12 +17,12 @@ const rotations = soak(8, 1);
 /** Less than the clocks may differ, because the processes go on one after the other, and than a token lives. */
 const stepMs = 3_300_000;
 const policy = {
-  rotateEveryDays: 28_210 / 86_400,
-  announceForSeconds: 10_600,
+  rotateEveryDays: 28_200 / 86_400,
+  announceForSeconds: 14_200,
   clockSkewSeconds: 3_400,
   cacheSlackSeconds: 0,
   maxTokenLifetimeSeconds: 3_600,
-  leaseSeconds: 7_200,
+  maxStaleSeconds: 3_600,
 };
 const skip = skipWithout("initdb");
 /** Whose keys: those of jwksd, or those of better-auth itself. */

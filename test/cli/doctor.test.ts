@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
-import { createHash, createPrivateKey, generateKeyPairSync, sign } from "node:crypto";
+import { createHash, createPrivateKey, sign } from "node:crypto";
 import { readFile, writeFile } from "node:fs/promises";
-import { createServer } from "node:http";
+import { type RequestListener, createServer } from "node:http";
 import { join } from "node:path";
 import { Readable } from "node:stream";
 import { type TestContext, describe, test } from "node:test";
@@ -26,6 +26,8 @@ async function fileOf(t: TestContext, content: unknown): Promise<string> {
   await writeFile(file, bytes(content));
   return file;
 }
+
+const base64 = (from: string): string => Buffer.from(from).toString("base64");
 
 const provider = (t: TestContext, keys: readonly unknown[], headers: Readonly<Record<string, string>> = {}) => {
   const body = bytes({ keys });
@@ -117,16 +119,19 @@ describe("jwksd doctor", () => {
     ]);
   });
 
-  test("a body that is no JSON is shown by its first characters, escaped, and of PEM only the label", async (t) => {
-    const shownOf = async (body: string): Promise<string> =>
-      (await runCli(t, ["doctor", await fileOf(t, body)])).stdout;
-    assert.match(await shownOf("\u001b[2J<!doctype html>"), /it begins with "\\u001b\[2J<!doctype html>"\n/);
-    const { privateKey } = generateKeyPairSync("ec", { namedCurve: "P-256" });
-    const pem = privateKey.export({ type: "pkcs8", format: "pem" }) as string;
-    const output = await shownOf(pem);
-    assert.match(output, /it begins with "-----BEGIN PRIVATE KEY-----…"/);
-    assert.match(output, /^broken {2}JWKS_PRIVATE_MEMBERS/m);
-    for (const secret of keyMaterial(pem.replaceAll(/-----.*-----/g, ""))) assert.ok(!output.includes(secret));
+  const unreadable: readonly (readonly [body: string, said: string])[] = [
+    ["", "it is empty"],
+    ["\u001b[2J<!doctype html><title>Log in</title>", "it is a login page in HTML of 40 characters"],
+    ["<html><p>404", "it is an HTML page of 12 characters"],
+    ['{"keys":[{"kty":"EC"', "it is JSON with a mistake in it, of 20 characters"],
+    ["-----BEGIN CERTIFICATE-----\nAQAB", "it is PEM of 32 characters"],
+    ["not found", "it is a text of 9 characters"],
+  ];
+  test("of a body that cannot be read, the kind and the length are told", async (t) => {
+    for (const [body, said] of unreadable) {
+      const { stdout } = await runCli(t, ["doctor", await fileOf(t, body), "--only", "JWKS_NOT_JSON"]);
+      assert.ok(stdout.includes(`  seen    ${said}\n`), stdout);
+    }
   });
 
   test("--html writes a page without script: the findings, and the documents without their private keys", async (t) => {
@@ -213,7 +218,7 @@ describe("jwksd doctor", () => {
     const url = await serveTls(t, certificateFor("localhost"), () => {});
     const { code, stdout } = await runCli(t, ["doctor", url, insecure]);
     assert.equal(code, 1);
-    assert.match(stdout, /TLS_INVALID[^]*DEPTH_ZERO_SELF_SIGNED_CERT/);
+    assert.match(stdout, /TLS_INVALID[^]*DEPTH_ZERO_SELF_SIGNED_CERT; if[^]*in\s+NODE_EXTRA_CA_CERTS\n/);
   });
 
   test("- reads standard input, as far as a set can be long", async () => {
@@ -288,14 +293,59 @@ describe("jwksd doctor", () => {
     assert.doesNotMatch(refused.stderr, obeyed);
   });
 
-  test("a leaked key is named, and nothing of it is printed", async (t) => {
-    const key = rsaKey();
-    const file = await fileOf(t, { keys: [{ ...key, kid: "leaked", alg: "RS256", use: "sig" }] });
-    for (const flags of [[], ["--json"]]) {
-      const { stdout } = await runCli(t, ["doctor", file, ...flags]);
-      assert.match(stdout, /leaked/);
-      for (const secret of keyMaterial(key)) assert.ok(!stdout.includes(secret));
-    }
+  const leaked = rsaKey();
+  const ec = ecKey("leaked");
+  const text = JSON.stringify(ec);
+  const { n: _, ...halves } = leaked;
+  const secrets = keyMaterial(halves);
+  const pem = createPrivateKey({ key: { ...ec }, format: "jwk" }).export({ type: "pkcs8", format: "pem" }) as string;
+  const leaks: Readonly<Record<string, unknown>> = {
+    "an entry": { keys: [{ ...leaked, kid: "leaked", alg: "RS256", use: "sig" }] },
+    "a JWK as a text": { keys: [sound], backup: text },
+    "a JWK as a text in a text": { keys: [sound], backup: JSON.stringify({ of: JSON.stringify({ is: text }) }) },
+    "a JWK in base64": { keys: [{ ...sound, backup: base64(text) }] },
+    "PEM in base64": { keys: [sound], backup: base64(pem) },
+    "numbers with padding": { keys: [sound], backup: { d: `+/${ec.d}==` } },
+    "keys that is a text": { keys: text },
+    "an entry that is a text": { keys: [sound, text] },
+    "a set that is a text": JSON.stringify(text),
+    "a kid": { keys: [{ ...sound, kid: text }] },
+    "a kid of PEM": { keys: [{ ...sound, kid: pem }] },
+    "the name of a member, twice": `{"keys":[],${JSON.stringify(text)}:1,${JSON.stringify(text)}:1}`,
+    PEM: pem,
+    "PEM after a comment": `# ours\n${pem}`,
+    "JSON that is cut off": `{"keys":[${text}`,
+    JSONP: `callback({"keys":[${text}]})`,
+    "a symmetric key as a text": { keys: [sound], backup: `{"kty":"oct","k":"${ec.d}"}` },
+  };
+  for (const [about, document] of Object.entries(leaks)) {
+    test(`a private key is found, and nothing of it is told: ${about}`, async (t) => {
+      const page = join(await temporaryFolder(t), "findings.html");
+      const file = await fileOf(t, document);
+      const { stdout } = await runCli(t, ["doctor", file, "--html", page]);
+      assert.match(stdout, /^broken {2}JWKS_PRIVATE_MEMBERS/m);
+      const { stdout: json } = await runCli(t, ["doctor", file, "--json"]);
+      const told = [stdout, json, await readFile(page, "utf8")].join("\n");
+      for (const secret of [ec.d, ...secrets, base64(text).slice(8, 60), pem.slice(30, 60)])
+        assert.ok(!told.includes(secret), told);
+    });
+  }
+
+  test("a key in the place of a short text is told by its length, and what it says by an address without its query", async (t) => {
+    const odd = { ...sound, alg: ec.d, use: ec.d, x5u: `data:application/json,${text}` };
+    const url = await serveHttp(t, (request, response) => {
+      if (request.url === "/jwks?token=secret")
+        return response.writeHead(302, { location: `/a/${ec.d}?token=secret`, "set-cookie": "a=secret" }).end();
+      return response.writeHead(200, { "x-of": text, "set-cookie": "a=secret" }).end(bytes({ keys: [odd] }));
+    });
+    const page = join(await temporaryFolder(t), "findings.html");
+    const { stdout } = await runCli(t, ["doctor", `${url}/jwks?token=secret`, insecure, "--html", page]);
+    assert.match(stdout, /has alg \(a text of 43 characters\)/);
+    assert.match(stdout, /JWKS_X5U_HTTP[^]*: data:…/);
+    assert.match(stdout, /HTTP_REDIRECT[^]*\/jwks →\s+http\S+\/a\/…\n/);
+    const whole = stdout + (await readFile(page, "utf8")).replace(/<title>.*|<h1>.*/g, "");
+    const documents = whole.replaceAll(/&quot;(alg|use)&quot;: .*/g, "");
+    for (const secret of [ec.d, "a=secret"]) assert.ok(!documents.includes(secret), documents);
   });
 });
 
@@ -331,6 +381,13 @@ describe("--token", () => {
     ["another issuer", () => signed({}, { iss: "https://other.example" }), "claims", "ERR_TOKEN_CLAIM", "iss"],
     ["an issuer with a slash more", (iss) => signed({}, { iss: `${iss}/` }), "claims", "ERR_TOKEN_CLAIM", "iss"],
     ["no kid", (iss) => signed({ kid: undefined }, { iss }), "key", "ERR_TOKEN_KID_MISSING", "other key"],
+    [
+      "an empty kid",
+      (iss) => signed({ kid: "" }, { iss }, ecKey("empty")),
+      "key",
+      "ERR_TOKEN_KID_UNKNOWN",
+      "unusable key",
+    ],
     ["a kid of nobody", (iss) => signed({ kid: "next" }, { iss }, ecKey("next")), "key", "ERR_TOKEN_KID_UNKNOWN"],
     [
       "a kid that is not published",
@@ -364,12 +421,17 @@ describe("--token", () => {
     ["an exp that has passed", (iss) => signed({}, { iss, exp: 1 }), "claims", "ERR_TOKEN_EXPIRED"],
     ["a nbf that has not come", (iss) => signed({}, { iss, nbf: exp }), "claims", "ERR_TOKEN_CLAIM", "nbf"],
     ["no audience", (iss) => signed({}, { iss, aud: undefined }), "claims", "ERR_TOKEN_CLAIM", "aud"],
-    ["no token at all", () => "nonsense", "token", "ERR_TOKEN_MALFORMED"],
+    ["an opaque token", () => "ya29.a0AfH6SMB", "token", "ERR_TOKEN_MALFORMED", "opaque"],
+    ["an encrypted token", () => "e30.YQ.YQ.YQ.YQ", "token", "ERR_TOKEN_MALFORMED", "encrypted"],
+    ["three parts that are no JWT", () => "a.b.c", "token", "ERR_TOKEN_MALFORMED"],
+    ["HS256", (iss) => signed({ alg: "HS256", kid: undefined }, { iss }), "key", "ERR_TOKEN_ALG", "shared secret"],
+    ["alg none", (iss) => signed({ alg: "none", kid: undefined }, { iss }), "key", "ERR_TOKEN_ALG", "unsigned"],
   ];
   for (const [about, token, step, failure, cause] of rows) {
     test(`${about}: it is refused, with exit code 1, a cause if there is one, and what to do`, async (t) => {
       const nameless = { ...published("nameless"), kid: undefined };
-      const url = await provider(t, [nameless, sound, { ...published("leaked"), d: ecKey("leaked").d }]);
+      const leakedKey = { ...published("leaked"), d: ecKey("leaked").d };
+      const url = await provider(t, [nameless, sound, leakedKey, { ...published("empty"), kid: "" }]);
       const flags = [insecure, "--json", "--skip", "JWKS", "--token", token(url)];
       const { code, stdout } = await runCli(t, ["doctor", url, ...flags]);
       const { token: explanation } = JSON.parse(stdout) as {
@@ -409,14 +471,75 @@ describe("--token", () => {
     assert.match(both.stderr, /standard input cannot be both/);
   });
 
-  test("without keys it is refused, and it says so", async (t) => {
-    const file = await fileOf(t, { keys: "none" });
-    const { code, stdout } = await runCli(t, ["doctor", file, "--token", signed({}, { iss: "a" })]);
-    assert.equal(code, 1);
+  const away: readonly (readonly [about: string, jwks: RequestListener, said: string])[] = [
+    [
+      "a status",
+      (_, response) => response.writeHead(503).end(),
+      "URL/jwks (its jwks_uri): status 503 [ERR_FETCH_STATUS]",
+    ],
+    [
+      "a firewall",
+      (_, response) => response.writeHead(403).end("<!doctype html>no"),
+      "URL/jwks (its jwks_uri): status 403, with an HTML page [ERR_FETCH_STATUS]",
+    ],
+    [
+      "a redirect to a login",
+      (_, response) => response.writeHead(302, { location: "/login?state=a" }).end(),
+      "URL/jwks → URL/login (its jwks_uri): it is a login page in HTML of 46 characters [ERR_FETCH_REDIRECT]",
+    ],
+    [
+      "a page",
+      (_, response) => response.end("<html>"),
+      "URL/jwks (its jwks_uri): it is an HTML page of 6 characters [ERR_FETCH_BODY]",
+    ],
+    [
+      "no keys",
+      (_, response) => response.end("{}"),
+      'a JWK Set has an array "keys" (RFC 7517 section 5) [ERR_KEY_FORMAT]',
+    ],
+  ];
+  for (const [about, jwks, said] of away) {
+    test(`where the keys cannot be had, it is told which URL was asked and what came: ${about}`, async (t) => {
+      const url = await serveHttp(t, (request, response) =>
+        request.url?.startsWith("/login") === true
+          ? response.end('<!doctype html><input name=p type="password"/>')
+          : providing(jwks)(request, response),
+      );
+      const { code, stdout } = await runCli(t, ["doctor", url, insecure, "--token", signed({}, { iss: url })], {
+        COLUMNS: "500",
+      });
+      assert.equal(code, 1);
+      const [, detail] =
+        /^FAIL {2}jwks {7}(.*)\n\nWhat to do: (?=The keys .*: the findings say what is wrong\.\n)/m.exec(stdout) ?? [];
+      assert.equal(detail?.replaceAll(url, "URL"), said, stdout);
+    });
+  }
+
+  test("where there is no jwks_uri, and where a file has no keys", async (t) => {
+    const token = signed({}, { iss: "a" });
+    const url = await serveHttp(
+      t,
+      providing(
+        () => {},
+        (issuer) => ({ issuer }),
+      ),
+    );
+    const { stdout } = await runCli(t, ["doctor", url, insecure, "--token", token], { COLUMNS: "500" });
     assert.match(
       stdout,
-      /^The token:\nok .*\nFAIL {2}jwks {7}there is no JWK Set.*\n\nWhat to do: The keys could not be had/,
+      /^FAIL {2}jwks {7}http\S+openid-configuration \(the discovery document\): it has no jwks_uri/m,
     );
+    const file = await runCli(t, ["doctor", await fileOf(t, "no set"), "--token", token], { COLUMNS: "500" });
+    assert.match(file.stdout, /^FAIL {2}jwks {7}the file: it is a text of 6 characters \[ERR_FETCH_BODY\]$/m);
+  });
+
+  test("a good token may meet an older set, for as long as caches keep one", async (t) => {
+    const says = async (maxAge: number): Promise<string> => {
+      const url = await provider(t, [sound], { "cache-control": `max-age=${maxAge}` });
+      return (await runCli(t, ["doctor", url, insecure, "--token", signed({}, { iss: url })])).stdout;
+    };
+    assert.match(await says(31_536_000), /The token is good\.\n\nWhat to do: If your API refuses[^]*up to 365\sdays/);
+    assert.doesNotMatch(await says(86_400), /What to do/);
   });
 });
 

@@ -1,12 +1,12 @@
 import assert from "node:assert/strict";
-import { createPrivateKey, generateKeyPairSync } from "node:crypto";
+import { createPrivateKey, createPublicKey, generateKeyPairSync } from "node:crypto";
 import { readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { describe, test } from "node:test";
 import * as jose from "jose";
 import type { ErrorCode } from "../../src/base/errors.ts";
 import { type ImportOptions, readImport } from "../../src/cli/keys/read-import.ts";
-import { ecKey, named, rsaKey } from "../support/keys.ts";
+import { ecKey, named, rsaKey, spellingsOf } from "../support/keys.ts";
 import { temporaryFolder } from "../support/service.ts";
 import { assertSilent, refusal } from "../support/refusal.ts";
 
@@ -18,10 +18,21 @@ const pem = (key: object, type: "pkcs8" | "sec1" | "pkcs1"): string =>
     .export({ format: "pem", type })
     .toString();
 
+const publicPem = (key: object): string =>
+  createPublicKey({ key: key as jose.JWK, format: "jwk" })
+    .export({ format: "pem", type: "spki" })
+    .toString();
+
 describe("private keys are read whole, in every form, with what they are for", () => {
-  const rows: readonly [name: string, text: string, options: ImportOptions, key: object, use: string, alg: string][] = [
+  type Row = readonly [name: string, text: string, options: ImportOptions, key: object, use: string, alg: string];
+  const rows: readonly Row[] = [
     ["EC, PKCS#8", pem(ec, "pkcs8"), {}, ec, "sig", "ES256"],
     ["EC, SEC1", pem(ec, "sec1"), {}, ec, "sig", "ES256"],
+    ...spellingsOf(pem(ec, "pkcs8")).map(([how, text]) => [`EC, PKCS#8 ${how}`, text, {}, ec, "sig", "ES256"] as const),
+    ...spellingsOf(pem(rsa, "pkcs8")).map(
+      ([how, text]) => [`RSA, PKCS#8 ${how}`, text, { use: "enc" }, rsa, "enc", "RSA-OAEP-256"] as const,
+    ),
+    ["EC after its public key", publicPem(ec) + pem(ec, "pkcs8"), {}, ec, "sig", "ES256"],
     ["EC on P-256, for encryption", pem(ec, "pkcs8"), { use: "enc" }, ec, "enc", "ECDH-ES"],
     ["EC on P-384", pem(p384, "pkcs8"), { use: "enc" }, p384, "enc", "ECDH-ES"],
     ["RSA, PKCS#8", pem(rsa, "pkcs8"), { use: "enc" }, rsa, "enc", "RSA-OAEP-256"],
@@ -58,11 +69,8 @@ test("the kid of a JWK is its kid, and no other may be given to it", async (t) =
 });
 
 describe("what cannot be imported is refused without a word of it", () => {
-  const publicPem = generateKeyPairSync("ec", { namedCurve: "P-256" })
-    .publicKey.export({ format: "pem", type: "spki" })
-    .toString();
   const rows: readonly [name: string, text: string, options: ImportOptions, code: ErrorCode][] = [
-    ["a public key", publicPem, {}, "ERR_PRIVATE_KEY_MISSING"],
+    ["a public key", publicPem(ec), {}, "ERR_PRIVATE_KEY_MISSING"],
     ["a set without keys", '{"keys":{}}', {}, "ERR_KEY_FORMAT"],
     ["a set that holds null", '{"keys":[null]}', {}, "ERR_KEY_FORMAT"],
     ["an empty set", '{"keys":[]}', {}, "ERR_KEY_FORMAT"],
@@ -86,6 +94,7 @@ describe("what cannot be imported is refused without a word of it", () => {
 
 describe("signing keys of other algorithms are refused with the way to move, and nothing leads to making them encryption keys", () => {
   const edwards = generateKeyPairSync("ed25519").privateKey;
+  const koblitz = generateKeyPairSync("ec", { namedCurve: "secp256k1" }).privateKey;
   const ed25519 = edwards.export({ format: "jwk" });
   const rows: readonly [name: string, text: string, options: ImportOptions, type: string][] = [
     ["RSA, PKCS#8, and nothing says what for", pem(rsa, "pkcs8"), {}, "RSA"],
@@ -94,6 +103,7 @@ describe("signing keys of other algorithms are refused with the way to move, and
     ["an RSA JWK with use", JSON.stringify({ ...rsa, use: "sig" }), {}, "RSA"],
     ["an RSA JWK with alg", JSON.stringify({ ...rsa, alg: "RS256" }), {}, "RSA"],
     ["P-384", JSON.stringify({ ...p384, alg: "ES384" }), {}, "P-384"],
+    ["secp256k1, PKCS#8", koblitz.export({ format: "pem", type: "pkcs8" }).toString(), {}, "secp256k1"],
     ["Ed25519, PKCS#8", edwards.export({ format: "pem", type: "pkcs8" }).toString(), {}, "Ed25519"],
     ["an Ed25519 JWK", JSON.stringify({ ...ed25519, alg: "EdDSA" }), {}, "Ed25519"],
     ["an Ed25519 JWK, whatever is asked for", JSON.stringify(ed25519), { use: "enc" }, "Ed25519"],

@@ -82,8 +82,10 @@ test("a reply gets through as it is: status, header fields, body", async (t) => 
   assert.equal(response.headers.get("etag"), '"x"');
   assert.equal(response.headers.get("cache-control"), "no-cache, max-age=5");
   assert.equal(await response.text(), "ü");
-  const { accept, "if-none-match": tag } = requests[0]?.headers ?? {};
-  assert.deepEqual([accept, tag], ["application/json", '"x"']);
+  const { accept, "if-none-match": tag, "user-agent": agent } = requests[0]?.headers ?? {};
+  assert.deepEqual([accept, tag, agent], ["application/json", '"x"', "jwksd"]);
+  await guarded()(url, { headers: { "User-Agent": "orders" } });
+  assert.equal(requests[1]?.headers["user-agent"], "orders");
 });
 
 for (const status of [204, 304]) {

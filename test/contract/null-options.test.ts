@@ -38,6 +38,7 @@ import {
   createKeyManager,
 } from "../../src/rotation/manager/index.ts";
 import { rotationPolicy } from "../../src/rotation/rules/policy.ts";
+import { liveRecords } from "../../src/rotation/rules/records.ts";
 import { type MemoryStoreOptions, memoryStore } from "../../src/rotation/store/index.ts";
 import { ecKey } from "../support/keys.ts";
 import { newWrappingKey } from "../support/managed.ts";
@@ -89,7 +90,7 @@ row<ProviderOptions>(
     onWarning: null,
     onEvent: null,
     maxTokenLifetimeSeconds: null,
-    checkMaySign: null,
+    permit: null,
     retiredKid: null,
     signerLimits: null,
     clock: null,
@@ -209,7 +210,7 @@ row<RotationPolicyOptions>(
     maxTokenLifetimeSeconds: null,
     clockSkewSeconds: null,
     cacheSlackSeconds: null,
-    leaseSeconds: null,
+    maxStaleSeconds: null,
   },
   async (options) => rotationPolicy(options),
 );
@@ -240,7 +241,7 @@ row<RotateOptions>("rotate", {}, { use: null, alg: null, now: null }, async (opt
   const made = await createKeyManager(manager());
   const { records } = await made.rotate(options);
   await made.close();
-  return records.map(({ use, alg, state }) => [use, alg, state]);
+  return liveRecords(records).map(({ use, alg, state }) => [use, alg, state]);
 });
 row<ForceOptions>("activate", {}, { force: null }, async (options) => {
   const made = await createKeyManager(manager());
@@ -249,11 +250,7 @@ row<ForceOptions>("activate", {}, { force: null }, async (options) => {
   await assert.rejects(made.activate(kid, options), { code: "ERR_TOO_EARLY" });
   await made.close();
 });
-row<MemoryStoreOptions>("memoryStore", {}, { clock: null }, (options) =>
-  memoryStore(options)
-    .load()
-    .then(({ records }) => records),
-);
+row<MemoryStoreOptions>("memoryStore", {}, { clock: null }, (options) => memoryStore(options).read());
 row<SignClientOptions>(
   "createSignClient",
   { socket: "/run/none" },

@@ -91,7 +91,7 @@ if (skip === false) {
       };
     };
     // How a package tells of them, and not where the server is.
-    checkRegister(name, open, database === "postgres" && !name.includes("PgBouncer") ? { faults } : {});
+    checkRegister(name, open, database === "postgres" && !name.includes("PgBouncer") ? faults : {});
   }
 
   test("the store of docs/store-postgres.md", async (t) => {

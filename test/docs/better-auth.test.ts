@@ -58,7 +58,7 @@ test("docs/better-auth.md takes over the present keys with their kids, and token
   const { stdout, stderr } = await keys();
   assert.doesNotMatch(stderr, /^made/m);
   await writeFile(files["jwks.json"], stdout, { mode: 0o600 });
-  const [, command = ""] = /^npx jwksd (keys import .+)$/m.exec(textOf("docs/better-auth.md")) ?? [];
+  const [, command = ""] = /^npx --no-install jwksd (keys import .+)$/m.exec(textOf("docs/better-auth.md")) ?? [];
   const args = command
     .replaceAll("http://localhost:3000", origin)
     .replaceAll(/jwks\.json|keys\.db/g, (name) => files[name as keyof typeof files])

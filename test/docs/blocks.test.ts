@@ -124,11 +124,12 @@ const acts: readonly Act[] = [
       PID() { cat "$STATE/first.pid"; }
       @ Routine rotation
       grep '</svg>' plan.svg
+      @ Change the policy
+      jwksd policy --json | grep '"rotateEveryDays": 30'
       @ Replicas
       @ The wrong store with the right wrapping key
       @ JwksdDown
       @ JwksdStoreUnreachable
-      @ JwksdReplicaFenced
       @ JwksdNotReady
       @ JwksdKeysUnmanaged
       @ JwksdReplicaBehind
@@ -184,7 +185,7 @@ const acts: readonly Act[] = [
     script: String.raw`
       jwksd serve
       end-service
-      sqlite3 .jwksd/keys.db "UPDATE keys SET record = json_set(record, '$.activatedAt', record->>'activatedAt' - 1)"
+      sqlite3 .jwksd/keys.db "UPDATE document SET text = replace(text, 'the store was empty', 'somebody was here')"
       code=ERR_STORE_NOT_AUTHENTIC
       refused jwksd serve
       # What only looks ends with 1, because nothing was verified.
@@ -463,7 +464,7 @@ const elsewhere: Readonly<Record<string, Readonly<Record<string, string>>>> = {
     Compose: "test/ops/install.test.ts",
     Kubernetes: "test/ops/install.test.ts",
   },
-  "docs/model/README.md": { "The barrier between replicas, checked by a machine": "test/model" },
+  "docs/model/README.md": { "The one rule, checked by a machine": "test/model" },
   "docs/oidc-provider.md": { "The keys you have": "test/docs/oidc-provider.test.ts" },
 };
 

@@ -18,7 +18,7 @@ import { type Scope, temporaryFolder } from "../support/service.ts";
 /** A shell in which `jwksd` writes down its arguments, and nothing else is a program. */
 const recorder = `
   jwksd() { printf '%s\\0' "$@" >&3; printf '\\36' >&3; }
-  npx() { [ "$1" != jwksd ] || { shift; jwksd "$@"; }; }
+  npx() { [ "$1 $2" != "--no-install jwksd" ] || { shift 2; jwksd "$@"; }; }
   npm() { [ "$1 $2 $3" != "run jwksd --" ] || { shift 3; jwksd "$@"; }; }
   command_not_found_handle() { :; }
   exec 3>record
@@ -66,7 +66,9 @@ describe("commands that are shown are commands that there are", { skip: skipWith
       const text = textOf(page);
       const blocks = [...text.matchAll(fence)].filter(([, , language]) => language === "sh");
       assert.deepEqual(await refusals(t, blocks.map(([, , , block]) => block).join("\n")), []);
-      const spans = [...text.replaceAll(fence, "").matchAll(/`((?:npx )?jwksd [^`]+)`/g)].map(([, span = ""]) => span);
+      const spans = [...text.replaceAll(fence, "").matchAll(/`((?:npx --no-install )?jwksd [^`]+)`/g)].map(
+        ([, span = ""]) => span,
+      );
       const commands = new Set(spans.filter((span) => !noCommands.has(span)));
       // A sentence may name a command without what it needs.
       const unknown = (await refusals(t, [...commands].join("\n"))).filter(
@@ -74,6 +76,15 @@ describe("commands that are shown are commands that there are", { skip: skipWith
       );
       assert.deepEqual(unknown, []);
     });
+
+  test("no machine fetches jwksd by its name, which anybody could take: it is not in the registry of npm yet", () => {
+    for (const file of [...pages, "ops/doctor-action/action.yml", "examples/doctor-in-ci/workflow.yml"])
+      assert.doesNotMatch(
+        textOf(file),
+        /\b(?:npx (?!--no-install )(?:-\S+ )*|npm (?:i|install|add|exec)\b[^\n`#]* )["']?jwksd(?![\w-])/,
+        file,
+      );
+  });
 
   test("the examples in the help of each command", async (t) => {
     let text = "";

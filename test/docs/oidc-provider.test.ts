@@ -20,7 +20,10 @@ test("docs/oidc-provider.md takes over the keys of oidc-provider with their kids
   await writeFile(join(folder, "jwks.json"), JSON.stringify(jwks), { mode: 0o600 });
 
   const page = textOf("docs/oidc-provider.md");
-  const commands = Array.from(page.matchAll(/^npx jwksd (keys import .+)$/gm), ([, command = ""]) => command);
+  const commands = Array.from(
+    page.matchAll(/^npx --no-install jwksd (keys import .+)$/gm),
+    ([, command = ""]) => command,
+  );
   assert.equal(commands.length, 2, "one of them with --dry-run");
   for (const command of commands) {
     const args = command.replace("jwks.json", join(folder, "jwks.json")).replace("--data .", `--data ${folder}`);

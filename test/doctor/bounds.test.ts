@@ -2,10 +2,10 @@ import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { type Exchange, type Observations, codes, examine } from "../../src/doctor/index.ts";
 import { breaksOf } from "../../src/doctor/verifiers/breaks.ts";
-import { shown } from "../../src/doctor/format.ts";
+import { quoted, shown } from "../../src/doctor/format.ts";
 import { rsaKey, withoutPrivate } from "../support/keys.ts";
 import { authorityCertificate, certificate } from "./certificates.ts";
-import { at, bytes, observed, published, response, sound } from "./observed.ts";
+import { asSet, at, bytes, issuer, observed, published, response, sound } from "./observed.ts";
 
 const codesOf = async (observations: Observations): Promise<string[]> =>
   (await examine(observations)).map(({ code }) => code);
@@ -38,7 +38,9 @@ describe("what is not what it looks like", () => {
   test("of a bundle of SPIFFE, only keys of tokens need a kid", async () => {
     const { kid: _, ...nameless } = published("svid");
     assert.deepEqual(await codesOf(observed({ keys: [sound, { ...nameless, use: "x509-svid" }] })), []);
-    assert.deepEqual(await codesOf(observed({ keys: [{ ...nameless, use: "jwt-svid" }] })), ["JWKS_KID_MISSING"]);
+    assert.deepEqual(await codesOf(asSet(observed({ keys: [{ ...nameless, use: "jwt-svid" }] }))), [
+      "JWKS_KID_MISSING",
+    ]);
     assert.deepEqual(await codesOf(observed({ keys: [{ ...nameless, use: "x509-svid" }] })), []);
   });
 
@@ -54,6 +56,36 @@ describe("what is not what it looks like", () => {
     const { x5c } = certificate(rsaKey());
     assert.deepEqual(await rsaSet({ x5c: [...x5c, authorityCertificate()] }), []);
     assert.deepEqual(await rsaSet({ x5c }), []);
+  });
+
+  test("metadata of an authorization server has the members of RFC 8414 section 2, and not those of OpenID Connect", async () => {
+    const openId = ["subject_types_supported", "id_token_signing_alg_values_supported"];
+    const login = {
+      authorization_endpoint: `${issuer}/a`,
+      token_endpoint: `${issuer}/t`,
+      response_types_supported: ["code"],
+    };
+    const at = async (name: string, more: object): Promise<unknown> => {
+      const document = { ...login, id_token_signing_alg_values_supported: undefined, ...more };
+      const found = await examine(observed({ document, discovery: { url: `${issuer}/.well-known/${name}` } }));
+      return found.find(({ code }) => code === "DISCOVERY_MEMBERS_MISSING")?.seen[0];
+    };
+    assert.equal(await at("openid-configuration", {}), openId.join(", "));
+    assert.equal(await at("oauth-authorization-server", {}), undefined);
+    assert.equal(
+      await at("oauth-authorization-server", { response_types_supported: undefined }),
+      "response_types_supported",
+    );
+    const direct = { authorization_endpoint: undefined, grant_types_supported: ["client_credentials"] };
+    assert.equal(await at("oauth-authorization-server", direct), undefined);
+    assert.match(String(await at("openid-configuration", direct)), /^authorization_endpoint, /);
+  });
+
+  test("a private member without a value is none, as serializers write it", async () => {
+    for (const empty of [{ d: null }, { d: "" }, { d: null, p: "", oth: [], k: undefined }])
+      assert.deepEqual(await codesOf(observed({ keys: [{ ...sound, ...empty }] })), []);
+    for (const full of [{ d: 7 }, { oth: [{}] }, { k: "secret" }])
+      assert.deepEqual(await codesOf(observed({ keys: [{ ...sound, ...full }] })), ["JWKS_PRIVATE_MEMBERS"]);
   });
 
   test("a set of encryption keys alone is told as such", async () => {
@@ -84,9 +116,11 @@ describe("a value at its bound is on the good side", () => {
     assert.deepEqual(await withExponent("AQAAAAE"), ["JWKS_RSA_EXPONENT_LARGE"]);
   });
 
-  test("a text of 60 characters is shown whole, of a longer one its first 60", () => {
-    assert.equal(shown("x".repeat(60)), `"${"x".repeat(60)}"`);
-    assert.equal(shown("x".repeat(61)), `"${"x".repeat(60)}…"`);
+  test("a kid of 60 characters is quoted whole, of a longer one its first 60, and no name of 40", () => {
+    assert.equal(quoted("x".repeat(60)), `"${"x".repeat(60)}"`);
+    assert.equal(quoted("x".repeat(61)), `"${"x".repeat(60)}…"`);
+    assert.equal(shown("x".repeat(39)), `"${"x".repeat(39)}"`);
+    assert.equal(shown("x".repeat(40)), "(a text of 40 characters)");
   });
 
   test("the same keys in another order are no difference between IPv4 and IPv6, and what is no set is one", async () => {

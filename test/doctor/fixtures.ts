@@ -187,6 +187,7 @@ const keys: readonly Fixture[] = [
   withKey("JWKS_USE_UNKNOWN", { ...publicEc, use: "signature" }, signsEc, "a word"),
   withKey("JWKS_USE_UNKNOWN", { ...publicEc, use: "SIG" }, signsEc, "upper case"),
   withKey("JWKS_USE_UNKNOWN", { ...publicEc, use: ["sig"] }, signsEc, "a list"),
+  withKey("JWKS_USE_UNKNOWN", { ...publicEc, use: "jwt-svid" }, signsEc, "of SPIFFE, at an issuer"),
   withKey("JWKS_KEY_OPS_NO_VERIFY", { ...publicEc, key_ops: [], use: undefined }, signsEc, "empty"),
   withKey("JWKS_KEY_OPS_NO_VERIFY", { ...publicRsa, key_ops: ["encrypt"], use: undefined }, signsRsa, "encrypt"),
   withKey("JWKS_ENCRYPTION_KEY", { ...publicRsa, use: "enc", alg: "RSA-OAEP" }),
@@ -317,6 +318,7 @@ const sets: readonly Fixture[] = [
   set("JWKS_MEMBER_NOT_OBJECT", { keys: [null, sound] }, "null"),
   set("JWKS_KEYS_MANY", { keys: [sound, ...Array.from({ length: 100 }, (_, index) => published(`kid ${index}`))] }),
   { ...set("JWKS_KID_MISSING", { keys: [sound, { ...publicEc, use: "sig" }] }), signs: { ...signsEc, kid: undefined } },
+  { ...set("JWKS_KID_EMPTY", { keys: [sound, { ...published("odd"), kid: "" }] }), signs: { ...signsEc, kid: "" } },
   set("JWKS_ONE_KEY_NO_KID", { keys: [{ ...sound, kid: undefined }] }),
   {
     ...set("JWKS_KID_DUPLICATE", {

@@ -117,6 +117,12 @@ export function observed(changes: Changes = {}): Observations {
   };
 }
 
+/** The same of a set at a URL of its own, such as a bundle of SPIFFE. */
+export function asSet(observations: Observations): Observations {
+  const { discovery: _discovery, issuer: _issuer, ...rest } = observations;
+  return rest;
+}
+
 function parsed(body: Uint8Array): unknown {
   try {
     return JSON.parse(Buffer.from(body).toString());

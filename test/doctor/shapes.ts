@@ -2,7 +2,7 @@ import { createHash } from "node:crypto";
 import type { Code, Observations } from "../../src/doctor/index.ts";
 import { ecKey, rsaKey, withoutPrivate } from "../support/keys.ts";
 import { certificate } from "./certificates.ts";
-import { observed } from "./observed.ts";
+import { asSet, observed } from "./observed.ts";
 
 type Jwk = Readonly<Record<string, unknown>>;
 
@@ -24,6 +24,8 @@ interface Shape {
   readonly keys: readonly Jwk[];
   /** What discovery says; default: RS256, and an authorization endpoint. */
   readonly document?: Jwk;
+  /** Whether the set is at a URL of its own, and not at the `jwks_uri` of an issuer. */
+  readonly isBundle?: true;
   readonly headers?: Readonly<Record<string, string | undefined>>;
   /** What is more than advice, and with cause. */
   readonly found?: readonly Code[];
@@ -155,7 +157,7 @@ export const shapes: readonly Shape[] = [
       { use: "x509-svid", kty: "RSA", ...one, x5c: ownCertificate },
       { use: "jwt-svid", kty: "EC", kid: "C6vs25welZOx6WksNYfbMfiw9l96pMnD", ...ec("spiffe jwt") },
     ],
-    document: { ...noLogin, id_token_signing_alg_values_supported: ["ES256"] },
+    isBundle: true,
     headers: { ...json, "cache-control": undefined, etag: undefined },
   },
   {
@@ -268,10 +270,11 @@ export const shapes: readonly Shape[] = [
 ];
 
 /** A provider of this shape, looked at from outside. */
-export function observedShape({ keys, document = {}, headers = {} }: Shape): Observations {
-  return observed({
+export function observedShape({ keys, document = {}, isBundle, headers = {} }: Shape): Observations {
+  const all = observed({
     keys,
     headers,
     document: { ...login, id_token_signing_alg_values_supported: rs256, ...document },
   });
+  return isBundle === true ? asSet(all) : all;
 }

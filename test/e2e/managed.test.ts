@@ -260,7 +260,7 @@ describe("the store", { timeout, concurrency: 2 }, () => {
     const rows = [
       ["file/keys.db", /cannot make the data folder .*\[ERR_FILE_UNWRITABLE\]/],
       ["file", /is not a store of jwksd; .*\[ERR_STORE_FORMAT\]/],
-      [".", /is not a regular file; .*\[ERR_STORE_FORMAT\]/],
+      [".", /it cannot be opened; .*\[ERR_STORE_UNAVAILABLE\]/],
     ] as const;
     for (const [name, says] of rows) {
       const args = ["--store", `sqlite:${join(folder, name)}`, "--port", "0", "--admin", "off"];
@@ -287,7 +287,7 @@ describe("the store", { timeout, concurrency: 2 }, () => {
       await rename(path, `${path}.away`);
       await lose(path);
       const failure = await service.logged(({ level }) => level === 50, from);
-      assert.match(failure.msg, /^keys cannot be managed, the last good ones stay: ./);
+      assert.match(failure.msg, /^keys cannot be managed, and the last good ones are used until \d{4}-.*: ./);
       assert.equal(typeof failure["retryInMs"], "number");
       assert.match(String(failure["code"]), /^ERR_(STORE_UNAVAILABLE|STORE_FORMAT|RECORDS_INVALID)$/);
       assert.deepEqual(await served(service), before);

@@ -2,10 +2,11 @@ import assert from "node:assert/strict";
 import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { after, before, describe, test } from "node:test";
-import { postgresStores } from "../../src/rotation/store/postgres/postgres.ts";
+import { postgresStore } from "../../src/rotation/store/postgres/postgres.ts";
 import { sqliteStore } from "../../src/rotation/store/sqlite/sqlite.ts";
-import type { KeyStore } from "../../src/rotation/store/store.ts";
-import { newWrappingKey } from "../support/managed.ts";
+import type { Register } from "../../src/rotation/store/register.ts";
+import { liveRecords } from "../../src/rotation/rules/records.ts";
+import { documentOf, newWrappingKey, readStore } from "../support/managed.ts";
 import { skipWithout } from "../support/parts.ts";
 import { type PostgresServer, startPostgres } from "../support/postgres.ts";
 import { checkCompose } from "./compose.ts";
@@ -29,12 +30,12 @@ async function kidsOf(port: number): Promise<string[]> {
   return keys.map(({ kid }) => kid);
 }
 
-async function withStore<T>(url: string, use: (store: KeyStore) => Promise<T>): Promise<T> {
-  const stores = await postgresStores(url);
+async function withStore<T>(url: string, use: (store: Register) => Promise<T>): Promise<T> {
+  const store = await postgresStore(url, { issuer });
   try {
-    return await use(stores.store(issuer));
+    return await use(store);
   } finally {
-    await stores.close();
+    await store.close?.();
   }
 }
 
@@ -81,7 +82,7 @@ describe("keys in PostgreSQL", { skip }, () => {
     const service = await startService(t, args, environment);
     const rotated = await runCli(t, ["rotate", ...args], environment);
     assert.equal(rotated.code, 0, rotated.stderr);
-    const next = () => withStore(url, async (store) => (await store.load()).records.at(-1));
+    const next = () => withStore(url, async (store) => liveRecords((await documentOf(store)).records).at(-1));
     await eventually("the announcement has begun", async () => (await next())?.publishedAt !== undefined);
     const { kid = "" } = (await next()) ?? {};
     // The announcement is over by that clock.
@@ -131,15 +132,12 @@ describe("keys in PostgreSQL", { skip }, () => {
     const wrapping = { JWKSD_WRAPPING_KEYS: newWrappingKey() };
     const secret = url.replace("postgres@", "postgres:sesame@");
     const rows: [args: string[], environment: Record<string, string>, says: RegExp][] = [
-      [["keys", "--store", url], wrapping, /say with --issuer which is meant \[ERR_OPTION_INVALID\]/],
-      [["keys", "--store", url, "--issuer", issuer], wrapping, /no store in the database.*\[ERR_STORE_UNAVAILABLE\]/],
-      [["rotate", "--store", url, "--issuer", issuer], wrapping, /no store in the database.*\[ERR_STORE_UNAVAILABLE\]/],
+      [["keys", "--store", url], wrapping, /say which issuer is meant \[ERR_OPTION_INVALID\]/],
+      [["rotate", "--store", url, "--issuer", issuer], wrapping, /the store holds no keys of .*\[ERR_STORE_EMPTY\]/],
       [["keys", "--store", secret], wrapping, /--store must hold no password.*PGPASSWORD.*\[ERR_OPTION_INVALID\]/],
-      [["store", "copy", "--from", secret, "--to", url], wrapping, /--from must hold no password/],
+      [["store", "migrate", "--from", secret, "--to", url], wrapping, /--from must hold no password/],
       [["keys", "--store", `${url}?password=sesame`], wrapping, /--store must hold no password/],
-      [["store", "copy", "--from", "sesame", "--to", url], wrapping, /--from must be sqlite:PATH/],
-      [["store", "migrate", "--store", "sqlite:a"], {}, /--store must name a PostgreSQL database/],
-      [["store", "migrate"], {}, /--store must name a PostgreSQL database/],
+      [["store", "migrate", "--from", "sesame", "--to", url], wrapping, /--from must be sqlite:PATH/],
     ];
     for (const [args, environment, says] of rows) {
       const { code, stdout, stderr } = await runCli(t, args, environment);
@@ -148,8 +146,11 @@ describe("keys in PostgreSQL", { skip }, () => {
       assert.ok(!stderr.includes("sesame"), stderr);
     }
     const made = "SELECT 1 FROM pg_namespace WHERE nspname = 'jwksd'";
+    assert.match(
+      (await runCli(t, ["keys", "--store", url, "--issuer", issuer], wrapping)).stdout,
+      /^There are no keys/,
+    );
     assert.deepEqual(server.sql(made, new URL(url).pathname.slice(1)), [], "commands that only read make no schema");
-    assert.equal((await runCli(t, ["store", "migrate", "--store", url])).code, 0);
     const args = ["rotate", "--store", url, "--issuer", issuer];
     assert.match((await runCli(t, args)).stderr, /need the same wrapping key.*\[ERR_WRAPPING_KEY_MISSING\]/);
     const data = await temporaryFolder(t);
@@ -160,55 +161,51 @@ describe("keys in PostgreSQL", { skip }, () => {
     );
   });
 
-  test("migrate prints what it would do, and what it printed is what it does", async (t) => {
+  test("a user who may make nothing has what is needed with the SQL that is printed", async (t) => {
     const url = database();
-    const dry = await runCli(t, ["store", "migrate", "--store", url, "--dry-run"]);
-    assert.equal(dry.code, 0, dry.stderr);
-    assert.match(dry.stdout, /^CREATE SCHEMA jwksd;/);
-    assert.deepEqual(
-      server.sql("SELECT 1 FROM pg_namespace WHERE nspname = 'jwksd'", new URL(url).pathname.slice(1)),
-      [],
-    );
-    server.sql(dry.stdout.replaceAll(":user", "locked"), new URL(url).pathname.slice(1));
-    const there = await runCli(t, ["store", "migrate", "--store", url]);
-    assert.match(there.stdout, /^The schema of postgres:\/\/127\.0\.0\.1:\d+\/e2e_\d+ is the newest already\.$/m);
-    assert.match(
-      (await runCli(t, ["store", "migrate", "--store", url, "--dry-run"])).stdout,
-      /^-- The schema is the newest/,
-    );
-    await withStore(url, async (store) => assert.equal(await store.commit(0, [], []), 1));
-    assert.match((await runCli(t, ["store", "migrate", "--store", database()])).stdout, /^Updated postgres:/);
+    const { stdout } = await runCli(t, ["store", "sql"]);
+    server.sql(stdout.replaceAll(":user", "locked"), new URL(url).pathname.slice(1));
+    const args = [
+      "--store",
+      url.replace("postgres@", "locked@"),
+      "--issuer",
+      issuer,
+      "--data",
+      await temporaryFolder(t),
+    ];
+    const environment = { JWKSD_WRAPPING_KEYS: newWrappingKey() };
+    // Settings of libpq are those of the process.
+    process.env["PGPASSWORD"] = "right";
+    t.after(() => delete process.env["PGPASSWORD"]);
+    const service = await startService(t, args, environment);
+    assert.equal((await kidsOf(service.port)).length, 1);
+    await service.stop();
   });
 
-  describe("copy", () => {
-    test("takes the keys and the log of a SQLite store over, and what it wrote is served", async (t) => {
+  describe("migrate", () => {
+    test("takes a SQLite store over as it is, and what it wrote is served", async (t) => {
       const folder = await temporaryFolder(t);
       const old = await startService(t, ["--data", folder, "--issuer", issuer]);
       const kids = await kidsOf(old.port);
       await runCli(t, ["rotate", "--data", folder]);
       await old.stop();
       const url = database();
-      const copy = ["store", "copy", "--from", `sqlite:${folder}/keys.db`, "--to", url, "--issuer", issuer];
+      const copy = ["store", "migrate", "--from", `sqlite:${folder}/keys.db`, "--to", url, "--issuer", issuer];
       const { code, stdout, stderr } = await runCli(t, copy);
       assert.equal(code, 0, stderr);
-      assert.match(stdout, /^Copied 2 keys and \d+ events, and compared them\.$/m);
-      const file = await sqliteStore(join(folder, "keys.db"));
-      t.after(() => file.close());
-      await withStore(url, async (store) => {
-        assert.deepEqual((await store.load()).records, (await file.load()).records);
-        assert.deepEqual(await store.events(), await file.events());
-      });
+      assert.match(stdout, /^Copied 2 keys, and compared them\.$/m);
+      const copied = await withStore(url, documentOf);
+      assert.deepEqual(copied, await readStore(join(folder, "keys.db")));
       const args = ["--store", url, "--issuer", issuer, "--wrapping-key-file", join(folder, "wrapping.key")];
       const service = await startService(t, [...args, "--data", folder]);
       assert.deepEqual((await kidsOf(service.port)).slice(0, 1), kids);
 
       const again = await runCli(t, copy);
       assert.match(again.stderr, /the store to fill is in use already; nothing was written \[ERR_TRANSITION\]/);
-      await file.join({ id: "a", name: "replica a" }, 60_000);
-      assert.match((await runCli(t, copy)).stderr, /the replica replica a runs on the store to copy; stop it/);
-      await file.leave("a");
-      const { revision, records } = await file.load();
-      await file.commit(revision, records, [], { mac: "forged" });
+      const file = await sqliteStore(join(folder, "keys.db"));
+      const { text, version } = await file.read();
+      await file.write(`${text} `, version);
+      await file.close?.();
       assert.match((await runCli(t, copy)).stderr, /\[ERR_STORE_NOT_AUTHENTIC\]/);
       await service.stop();
     });
@@ -218,7 +215,7 @@ describe("keys in PostgreSQL", { skip }, () => {
       const service = await startService(t, ["--data", folder]);
       await service.stop();
       const url = database();
-      const from = ["store", "copy", "--from", `sqlite:${folder}/keys.db`, "--to", url];
+      const from = ["store", "migrate", "--from", `sqlite:${folder}/keys.db`, "--to", url];
       await writeFile(join(folder, "other.key"), newWrappingKey(), { mode: 0o600 });
       const rows: [args: string[], says: RegExp][] = [
         [[...from, "--issuer", issuer], /of no issuer yet.*jwksd serve --issuer.*\[ERR_STORE_ISSUER\]/],
@@ -226,15 +223,15 @@ describe("keys in PostgreSQL", { skip }, () => {
           [...from, "--issuer", issuer, "--wrapping-key-file", join(folder, "other.key")],
           /\[ERR_WRAPPING_KEY_MISSING\]/,
         ],
-        [["store", "copy", "--from", `sqlite:${folder}/none.db`, "--to", url], /there is no store at .*none\.db/],
-        [["store", "copy", "--from", url, "--to", `sqlite:${folder}/new.db`, "--issuer", issuer], /holds no keys/],
+        [["store", "migrate", "--from", `sqlite:${folder}/none.db`, "--to", url], /there is no store at .*none\.db/],
+        [["store", "migrate", "--from", url, "--to", `sqlite:${folder}/new.db`, "--issuer", issuer], /holds no keys/],
       ];
       for (const [args, says] of rows) {
         const { code, stderr } = await runCli(t, args);
         assert.equal(code, 1);
         assert.match(stderr, says);
       }
-      await withStore(url, async (store) => assert.equal((await store.load()).revision, 0));
+      await withStore(url, async (store) => assert.equal((await store.read()).version, undefined));
     });
   });
 });

@@ -16,7 +16,7 @@ export function checkRotation(browser: () => Browser, swaps: number): void {
       async (t) => {
         const op = await startProvider(t);
         const report = await rotate(op, pageVerifier(t, browser(), op, verifierScript), swaps);
-        const sets = assertLivedThrough(op, swaps, report, false);
+        const sets = assertLivedThrough(op, swaps, report);
         t.diagnostic(`${report.verified} verifications, ${sets} requests for ${swaps} swaps`);
         for (const { headers } of op.requests) {
           assert.equal(headers["sec-fetch-mode"], "cors");

@@ -127,6 +127,48 @@ describe("what it says", { timeout, concurrency: 4 }, () => {
     assert.equal(service.errors(), "");
   });
 
+  describe("an error that ends a command is a line of the log where the log is JSON", () => {
+    const keys = ["--keys", "no/such/file", "--issuer", "https://op.example"];
+    const serve = ["serve", "--port", "0", "--admin", "off"];
+    type Row = readonly [
+      name: string,
+      args: readonly string[],
+      env: Readonly<Record<string, string>>,
+      to: "stdout" | "stderr",
+    ];
+    const rows: readonly Row[] = [
+      ["serve, by a flag", [...serve, ...keys, "--json-logs"], {}, "stdout"],
+      ["serve, by a variable", [...serve, ...keys], { JWKSD_JSON_LOGS: "true" }, "stdout"],
+      ["serve, with a setting that is wrong", ["serve", "--port", "x"], { JWKSD_JSON_LOGS: "1" }, "stdout"],
+      ["publish", ["publish", "folder", ...keys], { JWKSD_JSON_LOGS: "true" }, "stderr"],
+    ];
+    for (const [name, args, env, to] of rows) {
+      test(name, async (t) => {
+        const { code, stdout, stderr } = await runCli(t, args, env);
+        const [line, other] = to === "stdout" ? [stdout, stderr] : [stderr, stdout];
+        const { level, msg, code: error } = JSON.parse(line) as Record<string, unknown>;
+        assert.deepEqual([code, level], [1, 50]);
+        assert.match(
+          `${String(error)}: ${String(msg)}`,
+          /^(ERR_FILE_UNREADABLE: cannot read no\/such\/file \(ENOENT\)|ERR_OPTION_INVALID: --port must be .*\d)$/,
+        );
+        assert.equal(other, "");
+      });
+    }
+
+    test("by the --config file", async (t) => {
+      const file = join(await temporaryFolder(t), "jwksd.json");
+      await writeFile(file, JSON.stringify({ jsonLogs: true, keys: "no/such/file" }));
+      const { stdout } = await runCli(t, [...serve, "--config", file]);
+      assert.equal((JSON.parse(stdout) as Record<string, unknown>)["code"], "ERR_FILE_UNREADABLE");
+    });
+
+    test("and else it is text", async (t) => {
+      const { stdout, stderr } = await runCli(t, [...serve, ...keys]);
+      assert.deepEqual([stdout, stderr], ["", "jwksd: cannot read no/such/file (ENOENT) [ERR_FILE_UNREADABLE]\n"]);
+    });
+  });
+
   for (const [name, args, output] of [
     ["JSON lines", ["--json-logs"], "stdout"],
     ["lines for eyes", [], "stderr"],

@@ -5,7 +5,7 @@ import { join } from "node:path";
 import { type TestContext, describe, test } from "node:test";
 import * as jose from "jose";
 import { ecKey, named, withoutPrivate } from "../support/keys.ts";
-import { newWrappingKey, readStore } from "../support/managed.ts";
+import { newWrappingKey } from "../support/managed.ts";
 import { type Finished, runCli, startService, temporaryFolder } from "../support/service.ts";
 import { type StoreDocument, parseDocument } from "../../src/rotation/custody/document.ts";
 import { unsealed } from "../../src/rotation/custody/mac.ts";
@@ -27,11 +27,11 @@ async function setUp(t: TestContext, ...flags: readonly string[]) {
     return finished;
   };
   const refused = async (code: string, ...args: string[]): Promise<string> => {
-    const before = await readStore(path);
+    const before = await textIn(path);
     const { code: exit, stdout, stderr } = await run(...args);
     assert.deepEqual([exit, stdout], [1, ""], stderr);
     assert.match(stderr, new RegExp(`\\[${code}\\]\\n$`));
-    assert.deepEqual(await readStore(path), before, "a refusal changes nothing");
+    assert.deepEqual(await textIn(path), before, "a refusal changes nothing");
     return stderr;
   };
   const file = join(folder, "first.json");
@@ -156,6 +156,24 @@ describe("a store that somebody else has written", { timeout }, () => {
 });
 
 describe("what is shown without being verified says so", { timeout }, () => {
+  test("and what cannot be shown is refused", async (t) => {
+    const { data, path, refused } = await setUp(t);
+    await rename(join(data, "wrapping.key"), join(data, "away"));
+    const event = { number: 1, at: 0, type: "removed", reason: "" } as const;
+    const changes: readonly object[] = [
+      { events: [{ ...event, at: "then" }] },
+      { events: [{ ...event, reason: undefined }] },
+      { events: [{ ...event, kid: 1 }] },
+      { copies: [{ name: "a", revision: 1, at: 1e300 }] },
+      { copies: [{ name: 1, revision: 1, at: 0 }] },
+    ];
+    for (const change of changes) {
+      const good = await attack(path, () => change);
+      for (const command of ["events", "replicas"]) await refused("ERR_RECORDS_INVALID", command);
+      await write(path, good);
+    }
+  });
+
   test("where no wrapping key is there", async (t) => {
     const { data, run, ok } = await setUp(t);
     for (const args of [["keys"], ["plan"]]) {

@@ -156,7 +156,7 @@ describe("jwksd verify shows what the token has and what is expected", { timeout
     {
       name: "an alg that nothing accepts",
       header: { alg: "none" },
-      says: /; alg is none, expected: ES256 \[ERR_TOKEN_ALG/,
+      says: /no published key can verify none; .* \[ERR_TOKEN_ALG/,
     },
   ];
   for (const { name, header, claims, inSeconds = {}, flags = [], says } of differences) {

@@ -127,9 +127,33 @@ describe("after an answer that is no answer, the process looks for its commit, o
     ["lost, and it was written", [[true, "lost"]], "written", 1],
     ["lost, and it was not written", [[false, "lost"]], "written", 1],
     ["no answer for 10 s, and it was written", [[true, "never"]], "written", 1],
-    ["lost twice, and never written", [[false, "lost"], [false, "lost"]], "ERR_COMMIT_UNKNOWN", 0],
-    ["lost twice, and written", [[true, "lost"], [false, "lost"]], "ERR_COMMIT_UNKNOWN", 1],
-    ["lost, and then certainly not written, which says nothing of the first", [[true, "lost"], [false, "full"]], "ERR_COMMIT_UNKNOWN", 1],
+    [
+      "lost twice, and never written",
+      [
+        [false, "lost"],
+        [false, "lost"],
+      ],
+      "ERR_COMMIT_UNKNOWN",
+      0,
+    ],
+    [
+      "lost twice, and written",
+      [
+        [true, "lost"],
+        [false, "lost"],
+      ],
+      "ERR_COMMIT_UNKNOWN",
+      1,
+    ],
+    [
+      "lost, and then certainly not written, which says nothing of the first",
+      [
+        [true, "lost"],
+        [false, "full"],
+      ],
+      "ERR_COMMIT_UNKNOWN",
+      1,
+    ],
     ["certainly not written", [[false, "full"]], "ERR_STORE_UNAVAILABLE", 0],
   ];
   for (const [name, writes, expected, revision] of rows) {
@@ -194,10 +218,11 @@ describe("a store that never answers counts as gone after 10 s, and nothing is l
   }
 });
 
+const refused = async ({ document: { records, policy }, now }: Seen) =>
+  applyCommand(records, { type: "remove", kid: "none" }, { policy, now });
+
 test("nothing is written where the decision is a refusal, or the process ends", async () => {
   const { store, closing, access, code } = await start();
-  const refused = async ({ document: { records, policy }, now }: Seen) =>
-    applyCommand(records, { type: "remove", kid: "none" }, { policy, now });
   assert.equal(await code(access.change(refused)), "ERR_KID_UNMANAGED");
   const ending = access.change(async (seen) => {
     closing.abort(new StoreError("ERR_CLOSED", "closed"));

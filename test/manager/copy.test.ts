@@ -1,28 +1,25 @@
-// A copy of the documents is served without the process that writes it: what that means for rotations.
+// A copy of the documents is served without the process that writes it, and has no clock: what that means for rotations.
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
-import { StoreError } from "../../src/base/errors.ts";
-import type { KeyStore } from "../../src/rotation/store/store.ts";
-import { permanentMs } from "../../src/rotation/rules/permanent-lease.ts";
-import type { Copy, ServiceManager } from "../../src/rotation/manager/manager.ts";
-import { createSubscribers } from "../../src/rotation/manager/subscribers.ts";
 import type { KeySubscriber, Keysets } from "../../src/library/provider/managed-keys.ts";
+import type { Copy } from "../../src/rotation/manager/copies.ts";
+import type { ServiceManager } from "../../src/rotation/manager/manager.ts";
+import { createSubscribers } from "../../src/rotation/manager/subscribers.ts";
 import { activeKey, announcedKey } from "../../src/rotation/rules/records.ts";
-import { hour, second } from "../rotation/key-records.ts";
+import { hour, minute, second } from "../rotation/key-records.ts";
 import { isSoak, soak } from "../support/soak.ts";
 import { type ManagerChoice, type Replica, World, seen } from "./world.ts";
 
-const minute = 60 * second;
+const staleMs = hour;
 const cachedMs = 7200 * second;
-const announceMs = cachedMs + minute;
-const leaseMs = hour;
-// As short as caches allow. While a step waits, managers look at the store every minute.
+const announceMs = staleMs + cachedMs + minute;
+// As short as caches allow.
 const policy = {
   announceForSeconds: announceMs / second,
   cacheSlackSeconds: 0,
   clockSkewSeconds: 60,
   maxTokenLifetimeSeconds: 60,
-  leaseSeconds: leaseMs / second,
+  maxStaleSeconds: staleMs / second,
 };
 
 /** A bucket: what it holds stays, whoever lives. */
@@ -51,145 +48,106 @@ async function start() {
   const one = await world.start({ policy });
   const publish = (choice: ManagerChoice = {}): Promise<ServiceManager> =>
     world.startCopy(bucket, { policy, ...choice });
-  return { world, bucket, one, publish };
+  const entry = async () => (await world.document()).copies.find(({ name }) => name === bucket.name);
+  return { world, bucket, one, publish, entry };
 }
-
-const leaseOf = async (world: World, { name }: Copy) =>
-  (await world.store.load()).leases.find((lease) => lease.name === name);
 
 const rotate = async (world: World, { manager }: Replica): Promise<string> => {
   const key = await manager.makeKey("sig");
   await world.run({ manager }, { type: "rotate", use: "sig", key });
-  await world.idle();
   return key.kid;
 };
 
-describe("the copy of a publisher", () => {
-  test("keeps its lease, though a renewal of before it was read back arrives late", async () => {
-    const { world, bucket, one, publish } = await start();
-    const store = world.store.line();
-    const late = Promise.withResolvers<void>();
-    let arrived: Promise<unknown> | undefined;
-    const line: KeyStore = {
-      ...store,
-      renew(lease, forMs, options) {
-        if (arrived !== undefined || lease.publishes > 0) return store.renew(lease, forMs, options);
-        arrived = late.promise.then(() => store.renew(lease, forMs, { ...options, signal: undefined }));
-        return Promise.reject(new StoreError("ERR_STORE_UNAVAILABLE", "no answer in time"));
-      },
-    };
-    bucket.fails = true;
-    const starting = publish({ store: line });
-    const publisher = await starting;
-    bucket.fails = false;
-    await world.pass(2 * minute);
-    assert.ok(publisher.isAcknowledged);
-    late.resolve();
-    await assert.rejects(arrived ?? assert.fail("no renewal was given up"), { code: "ERR_LEASE_ENDED" });
-    assert.ok(((await leaseOf(world, bucket))?.forMs ?? 0) >= permanentMs);
-    await world.stop({ manager: publisher });
-    await world.stop(one);
-  });
+/** No process signs with a key before this moment, and all do from then on. */
+async function signsFrom(world: World, replica: Replica, kid: string, at: number): Promise<void> {
+  // Pauses between two attempts take some milliseconds.
+  await world.passTo(at - second);
+  assert.notEqual((await seen(replica)).signs, kid);
+  await world.pass(31 * second);
+  assert.equal((await seen(replica)).signs, kid);
+}
 
-  test("holds up a rotation for as long as its publisher is dead, however long that is", async () => {
-    const { world, bucket, one, publish } = await start();
+describe("a copy", () => {
+  test("holds up a rotation while its publisher is dead: the wait begins when it was read back with the step", async () => {
+    const { world, bucket, one, publish, entry } = await start();
     const publisher = await publish();
-    assert.ok(publisher.isAcknowledged);
+    assert.deepEqual([publisher.isPublished, (await entry())?.revision], [true, 2]);
     await world.stop({ manager: publisher });
-    const before = await seen(one);
     const next = await rotate(world, one);
-    await world.pass(3 * leaseMs);
-    assert.equal((await seen(one)).signs, before.signs);
-    assert.equal(bucket.since.has(next), false);
+    await world.pass(2 * announceMs);
+    assert.deepEqual([bucket.since.has(next), (await seen(one)).kids.length], [false, 2]);
 
     const again = await publish();
-    await world.pass(announceMs - 10 * minute);
-    assert.equal((await seen(one)).signs, before.signs);
-    await world.pass(11 * minute);
-    assert.equal((await seen(one)).signs, next);
-    assert.ok((bucket.since.get(next) ?? Infinity) <= world.clock.now() - announceMs);
-    for (const manager of [again, one.manager]) await world.stop({ manager });
+    const begun = world.elapsedMs;
+    assert.ok((bucket.since.get(next) ?? 0) > world.clock.now() - second);
+    await signsFrom(world, one, next, begun + announceMs);
+    await world.stop(one, { manager: again });
   });
 
-  test("that cannot be written delays a rotation by as long as that is so, and no token fails", async () => {
-    const { world, bucket, one, publish } = await start();
+  test("that cannot be written delays a rotation by as long as that is so", async () => {
+    const { world, bucket, one, publish, entry } = await start();
     const publisher = await publish();
     bucket.fails = true;
     const next = await rotate(world, one);
-    await world.pass(leaseMs / 2);
-    assert.notEqual((await seen(one)).signs, next);
-    assert.equal(publisher.isAcknowledged, false);
+    const { revision } = await world.document();
+    await world.pass(hour);
+    assert.deepEqual([publisher.isPublished, (await entry())?.revision], [false, 2]);
+    assert.equal((await world.document()).revision, revision, "nothing is begun anew that was read back before");
     bucket.fails = false;
-    await world.pass(announceMs - 10 * minute);
-    assert.notEqual((await seen(one)).signs, next);
-    await world.pass(15 * minute);
-    assert.equal((await seen(one)).signs, next);
-    for (const manager of [publisher, one.manager]) await world.stop({ manager });
+    await world.pass(30 * second);
+    assert.ok(publisher.isPublished);
+    await signsFrom(world, one, next, (bucket.since.get(next) ?? 0) - world.clock.now() + world.elapsedMs + announceMs);
+    await world.stop(one, { manager: publisher });
   });
 
-  test("is not acknowledged by a publisher that has just started and has not written it yet", async () => {
-    const { world, bucket, one, publish } = await start();
-    await world.stop({ manager: await publish() });
-    const { publishes: before } = (await leaseOf(world, bucket)) ?? assert.fail("no lease");
-    const next = await rotate(world, one);
-    bucket.fails = true;
-    const publisher = await publish();
-    await world.pass(leaseMs / 2);
-    assert.equal((await leaseOf(world, bucket))?.publishes, before);
-    assert.notEqual((await seen(one)).signs, next);
-    for (const manager of [publisher, one.manager]) await world.stop({ manager });
-  });
-
-  test("has one lease, whoever writes it, which is renewed and never ends by itself", async () => {
-    const { world, bucket, one, publish } = await start();
-    const ids = new Set<string>();
-    for (let round = 0; round < 3; round += 1) {
+  test("is named once, whoever writes it, and noted where a step waits for it", async () => {
+    const { world, bucket, one, publish, entry } = await start();
+    for (let round = 0; round < 2; round += 1) {
       const publishers = [await publish(), await publish()];
-      await world.pass(2 * leaseMs);
-      const leases = (await world.store.load()).leases.filter(({ name }) => name === bucket.name);
-      assert.deepEqual([leases.length, leases[0]?.forMs], [1, permanentMs]);
-      ids.add(leases[0]?.id ?? "");
+      await world.pass(2 * staleMs);
+      assert.deepEqual([(await world.document()).copies.length, (await world.document()).revision], [1, 3]);
       for (const manager of publishers) await world.stop({ manager });
     }
-    assert.equal(ids.size, 1);
-    await world.stop(one);
-  });
-
-  test("that an operator has ended holds up nothing, and a publisher that runs makes a new lease", async () => {
-    const { world, bucket, one, publish } = await start();
     const publisher = await publish();
-    const { id } = (await leaseOf(world, bucket)) ?? assert.fail("no lease");
-    await world.store.leave(id);
-    await world.pass(leaseMs);
-    const again = (await leaseOf(world, bucket)) ?? assert.fail("no lease");
-    assert.notEqual(again.id, id);
-    assert.ok(again.publishes > 0);
+    await rotate(world, one);
+    await world.idle();
+    const { revision } = await world.document();
+    assert.ok(((await entry())?.revision ?? 0) >= revision - 2 && bucket.since.size === 2);
+    await world.pass(staleMs);
+    assert.equal((await world.document()).revision, revision);
+    await world.stop(one, { manager: publisher });
+  });
+
+  test("that was ended holds up nothing, and a publisher that runs names it again", async () => {
+    const { world, one, publish, entry } = await start();
+    const publisher = await publish();
+    await world.change(() => ({ copies: [] }));
+    await world.pass(staleMs);
+    assert.ok(((await entry())?.revision ?? 0) > 0);
     await world.stop({ manager: publisher });
-    await world.store.leave(again.id);
+    await world.change(() => ({ copies: [] }));
     const next = await rotate(world, one);
-    await world.pass(announceMs + 5 * minute);
-    assert.equal((await seen(one)).signs, next);
+    await signsFrom(world, one, next, world.elapsedMs + announceMs);
     await world.stop(one);
   });
 
-  for (const [how, end] of [
-    ["stops in order", async (world: World, manager: ServiceManager) => world.stop({ manager })],
-    ["cannot reach the store any more", async () => {}],
-  ] as const) {
-    test(`that was never read back holds up nothing after its publisher ${how}`, async () => {
-      const { world, bucket, one, publish } = await start();
-      bucket.fails = true;
-      const store = world.store.line();
-      const publisher = await publish({ store });
-      await end(world, publisher);
-      store.isGone = true;
-      const next = await rotate(world, one);
-      await world.pass(leaseMs + announceMs + 30 * minute);
-      assert.equal((await seen(one)).signs, next);
-      await world.stop({ manager: publisher });
-      await world.stop(one);
-    });
-  }
+  test("that was begun and never written holds up a rotation for F after its publisher is gone", async () => {
+    const { world, bucket, one, publish, entry } = await start();
+    bucket.fails = true;
+    const publisher = await publish();
+    assert.equal((await entry())?.revision, 0);
+    const next = await rotate(world, one);
+    await world.pass(3 * staleMs);
+    assert.ok(((await entry())?.at ?? 0) >= world.clock.now() - staleMs / 6 - 30 * second, "it is begun again");
+    const [record] = (await world.document()).records.slice(-1);
+    assert.ok(record !== undefined && !("publishedAt" in record));
+    await world.stop({ manager: publisher });
+    await world.pass(staleMs + staleMs / 6 + second);
+    const { publishedAt = 0 } = (await world.document()).records.at(-1) as { publishedAt?: number };
+    assert.ok(publishedAt >= ((await entry())?.at ?? Infinity) + staleMs);
+    await signsFrom(world, one, next, publishedAt - world.clock.now() + world.elapsedMs + announceMs);
+    await world.stop(one);
+  });
 
   test("that hangs is given up after two minutes, and is behind", async () => {
     const delays: number[] = [];
@@ -201,7 +159,7 @@ describe("the copy of a publisher", () => {
     const copy: KeySubscriber = { update: () => new Promise<void>(() => {}) };
     const subscribers = createSubscribers({ now: () => 0, setTimer }, new AbortController().signal, copy);
     const keys = { signers: new Map(), decryptionKeys: new Map(), unopened: new Map() };
-    await subscribers.giveAll({ records: [], keys, isRotating: false });
+    await subscribers.giveAll({ records: [], keys, isRotating: false, maxTokenLifetimeSeconds: 60 });
     assert.deepEqual([subscribers.isBehind, delays], [true, [2 * minute]]);
     assert.throws(() => subscribers.check(), { code: "ERR_UPDATE" });
   });
@@ -230,7 +188,7 @@ test("whatever happens to publishers, no token bears a key that the copy, or a c
       const { signs } = await seen(one);
       if (signs === first) return;
       const since = bucket.since.get(signs) ?? Infinity;
-      assert.ok(since <= world.clock.now() - cachedMs, `seed ${seed}, ${step}: ${signs} is new to the copy`);
+      assert.ok(since <= world.clock.now() - announceMs, `seed ${seed}, ${step}: ${signs} is new to the copy`);
       assert.equal(activeKey(one.manager.records, "sig")?.kid, signs);
     };
     for (let step = 0; step < (isSoak ? 30 : 15); step += 1) {
@@ -247,7 +205,7 @@ test("whatever happens to publishers, no token bears a key that the copy, or a c
     bucket.fails = false;
     if (publishers.length === 0) publishers.push(await publish());
     if (!isAnnounced()) await rotate(world, one);
-    await world.pass(announceMs + 5 * minute);
+    await world.pass(staleMs + announceMs + 5 * minute);
     await check("the end");
     assert.notEqual((await seen(one)).signs, first, "in the end it goes on");
     for (const manager of [...publishers, one.manager]) await world.stop({ manager });

@@ -97,7 +97,8 @@ export function countedStore(register: Register, total = { calls: 0 }): CountedS
         if (store.isReadOnly) throw readOnly();
         return call("word", options, async () => register.presence?.put(id, line, options));
       },
-      all: async (options = {}) => call("read", options, async () => (await register.presence?.all(options)) ?? new Map()),
+      all: async (options = {}) =>
+        call("read", options, async () => (await register.presence?.all(options)) ?? new Map()),
       drop: async (id, options = {}) => call("word", options, async () => register.presence?.drop(id, options)),
     },
     watch(onChange, options) {

@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { FlattenedSign, type JWSHeaderParameters, decodeProtectedHeader } from "jose";
-import { StoreError } from "../../src/base/errors.ts";
+import type { StoreError } from "../../src/base/errors.ts";
 import { type StoreDocument, emptyDocument, nextDocument, parseDocument } from "../../src/rotation/custody/document.ts";
 import { sealed, unsealed, verifySeal } from "../../src/rotation/custody/mac.ts";
 import { newWrappingKey, readWrappingKeys } from "../../src/rotation/custody/wrapping.ts";
@@ -21,10 +21,14 @@ const empty = emptyDocument(owner, rotationPolicy());
 const code = (code: StoreError["code"], message = /./) => ({ name: "StoreError", code, message });
 
 /** A document with this member, under the MAC of its store. */
-async function rewritten(world: World, store: WrittenStore, change: (document: StoreDocument) => object): Promise<void> {
+async function rewritten(
+  world: World,
+  store: WrittenStore,
+  change: (document: StoreDocument) => object,
+): Promise<void> {
   const custody = await world.custody();
   const document = await custody.open(store.text);
-  store.put(await custody.seal({ ...document, ...change(document) } as StoreDocument));
+  store.put(await custody.seal({ ...document, ...change(document) }));
 }
 
 describe("for later versions", () => {
@@ -89,8 +93,14 @@ describe("a document is bounded", () => {
       document = nextDocument(document, { events: [{ at: index, type: "policy", reason }] }, `commit ${index}`);
     }
     const { events, commits, revision } = document;
-    assert.deepEqual([events.at(-1)?.number, commits.length, commits[0], commits.at(-1), revision], [300, 32, "commit 269", "commit 300", 300]);
-    assert.deepEqual(events.map(({ number }) => number), events.map((_, index) => 300 - events.length + 1 + index));
+    assert.deepEqual(
+      [events.at(-1)?.number, commits.length, commits[0], commits.at(-1), revision],
+      [300, 32, "commit 269", "commit 300", 300],
+    );
+    assert.deepEqual(
+      events.map(({ number }) => number),
+      events.map((_, index) => 300 - events.length + 1 + index),
+    );
     const bytes = Buffer.byteLength(JSON.stringify(events));
     assert.ok(bytes > 15_000 && bytes <= 16_384 + 2 * events.length, `${bytes}`);
   });
@@ -120,7 +130,9 @@ describe("a document is bounded", () => {
   test("a thousand tombstones, and a step still works", async () => {
     const world = new World();
     const replica = await world.start();
-    const ended = Array.from({ length: 1_000 }, (_, index) => tombstone(`kid of a key that has ended ${index}`, "removed"));
+    const ended = Array.from({ length: 1_000 }, (_, index) =>
+      tombstone(`kid of a key that has ended ${index}`, "removed"),
+    );
     await world.change(({ records }) => ({ records: [...ended, ...records] }));
     await world.until(replica.manager.rotate());
     await world.passTo(day);
@@ -133,10 +145,23 @@ describe("a document is bounded", () => {
 
 test("an event tells of a commit, and each state has the revision in which it began", () => {
   const { policy } = empty;
-  const key = { kid: "a", use: "sig", alg: "ES256", thumbprint: "a", publicJwk: { kty: "EC", crv: "P-256", x: "x", y: "y" }, privateHalf: { uri: "x:y" } } as const;
+  const key = {
+    kid: "a",
+    use: "sig",
+    alg: "ES256",
+    thumbprint: "a",
+    publicJwk: { kty: "EC", crv: "P-256", x: "x", y: "y" },
+    privateHalf: { uri: "x:y" },
+  } as const;
   const change = applyCommand([], { type: "announce", key }, { policy, now: start });
   const first = nextDocument({ ...empty, revision: 7 }, change, "one");
-  assert.deepEqual(first.events.map(({ number, type }) => [number, type]), [[1, "announced"], [2, "activated"]]);
+  assert.deepEqual(
+    first.events.map(({ number, type }) => [number, type]),
+    [
+      [1, "announced"],
+      [2, "activated"],
+    ],
+  );
   const second = nextDocument(first, {}, "two");
   assert.deepEqual([second.revision, liveRecords(second.records)[0]?.stateRevision], [9, 8]);
 });

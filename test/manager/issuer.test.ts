@@ -12,7 +12,8 @@ import { manageKeys } from "../../src/rotation/manager/manager.ts";
 import { createCustody, type Custody } from "../../src/rotation/custody/custody.ts";
 import { readWrappingKeys } from "../../src/rotation/custody/wrapping.ts";
 import { memoryStore } from "../../src/rotation/store/memory.ts";
-import type { KeyStore } from "../../src/rotation/store/store.ts";
+import type { Register } from "../../src/rotation/store/register.ts";
+import { accessTo, documentOf } from "../support/managed.ts";
 import { World } from "./world.ts";
 
 const a: Owner = { issuer: "https://a.example", isChosen: true };
@@ -65,9 +66,9 @@ describe("whose keys they are to be", () => {
 });
 
 /** A manager as `jwksd serve` has one, for this issuer. */
-async function serving(world: World, store: KeyStore, owner: Owner) {
+async function serving(world: World, store: Register, owner: Owner) {
   const custody = createCustody({
-    store,
+    register: store,
     keys: await readWrappingKeys([world.wrappingKey]),
     issuerCheck: servedBy(owner),
   });
@@ -76,13 +77,13 @@ async function serving(world: World, store: KeyStore, owner: Owner) {
 }
 
 /** What a command without an issuer finds. */
-async function found(world: World, store: KeyStore): Promise<Custody> {
+async function found(world: World, store: Register): Promise<Custody> {
   const custody = createCustody({
-    store,
+    register: store,
     keys: await readWrappingKeys([world.wrappingKey]),
     issuerCheck: commandedBy(there),
   });
-  await custody.store.load();
+  await accessTo(custody).read();
   return custody;
 }
 
@@ -91,11 +92,11 @@ describe("a store that was made without an issuer", () => {
     const world = new World();
     const store = memoryStore({ clock: world.clock });
     const first = await serving(world, store, there);
-    await first.custody.noteIssuer(here.issuer);
+    await first.manager.noteIssuer(here.issuer);
     assert.deepEqual((await found(world, store)).owner, here);
-    const { revision } = await store.load();
-    await first.custody.noteIssuer(here.issuer);
-    assert.equal((await store.load()).revision, revision, "what is known already is not written");
+    const { revision } = await documentOf(store);
+    await first.manager.noteIssuer(here.issuer);
+    assert.equal((await documentOf(store)).revision, revision, "what is known already is not written");
     for (const use of ["enc", "sig"] as const) {
       await first.manager.execute({ type: "announce", key: await first.manager.makeKey(use) });
     }
@@ -107,9 +108,9 @@ describe("a store that was made without an issuer", () => {
       kids,
     );
     assert.deepEqual((await found(world, store)).owner, a);
-    const events = (await store.events()).filter(({ type }) => type === "rewrapped");
+    const events = (await documentOf(store)).events.filter(({ type }) => type === "rewrapped");
     assert.deepEqual(
-      events.map(({ kid, reason }) => [kid, reason]).toReversed(),
+      events.map(({ kid, reason }) => [kid, reason]),
       kids.map((kid) => [kid, 'the issuer "https://a.example" was chosen']),
     );
     await assert.rejects(world.start({ store, issuer: b.issuer }), { code: "ERR_STORE_ISSUER" });
@@ -129,8 +130,7 @@ describe("a store that was made without an issuer", () => {
     const first = await serving(world, store, here);
     await first.manager.execute({ type: "announce", key: await first.manager.makeKey("sig") });
     await first.manager.close();
-    const announced = first.manager.records[1]?.announcedAt ?? 0;
-    world.setBy(announced + 86_400_000 - world.clock.now());
+    await world.pass(86_400_000);
     const replica = await world.start({ store, issuer: a.issuer });
     assert.equal(replica.manager.records[1]?.state, "active");
     assert.ok(!replica.told.some(({ type }) => type === "held-back"));
@@ -141,9 +141,9 @@ describe("a store that was made without an issuer", () => {
     const world = new World();
     const store = memoryStore({ clock: world.clock });
     const { manager, custody } = await serving(world, store, here);
-    const { revision, records } = await custody.store.load();
-    const external = records.map((record) => Object.assign({}, record, { privateHalf: { uri: "module:a" } }));
-    await custody.store.commit(revision, external, []);
+    await accessTo(custody).change(async ({ document: { records } }) => ({
+      records: records.map((record) => Object.assign({}, record, { privateHalf: { uri: "module:a" } })),
+    }));
     await manager.close();
     const replica = await world.start({
       store,

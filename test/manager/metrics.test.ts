@@ -2,6 +2,7 @@ import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { SignerError } from "../../src/base/errors.ts";
 import { localSigner } from "../../src/keys/signer/local.ts";
+import { liveRecords } from "../../src/rotation/rules/records.ts";
 import { day, hour, second } from "../rotation/key-records.ts";
 import { ecKey } from "../support/keys.ts";
 import { samplesOf } from "../support/scrape.ts";
@@ -24,12 +25,12 @@ describe("metrics of a manager", () => {
       [`{${key},use="sig",alg="ES256",state="active",private_half="store"}`]: 1,
     });
     assert.deepEqual(valuesOf(replica, "jwksd_step_timestamp_seconds"), {
-      [`{${key},use="sig",step="announce"}`]: t0 + (89 * day) / 1000,
+      [`{${key},use="sig",step="announce"}`]: t0 + (3 * day) / 1000,
     });
 
-    await world.pass(89 * day + second);
+    await world.pass(3 * day + second);
     const next = replica.manager.records.at(-1)?.kid;
-    const announcedAt = (replica.manager.records.at(-1)?.announcedAt ?? 0) / 1000;
+    const announcedAt = (liveRecords(replica.manager.records).at(-1)?.announcedAt ?? 0) / 1000;
     assert.deepEqual(valuesOf(replica, "jwksd_step_timestamp_seconds"), {
       [`{kid="${next}",use="sig",step="activate"}`]: announcedAt + day / 1000,
     });
@@ -42,38 +43,40 @@ describe("metrics of a manager", () => {
     assert.equal(retired, announcedAt + day / 1000);
   });
 
-  test("a step that waits for a replica is not due, and they tell since when it waits", async () => {
+  test("a step that waits for a copy is not due, and they tell since when it waits", async () => {
     const world = new World();
-    const line = world.store.line();
-    const [replica] = [await world.start(), await world.start({ store: line })];
-    await world.pass(89 * day - second);
-    line.isGone = true;
-    await world.pass(2 * second);
+    const replica = await world.start();
+    await world.change(() => ({ copies: [{ name: "s3://bucket", revision: 1, at: 1 }] }));
+    await world.until(replica.manager.rotate());
+    await world.idle();
     const held = Object.entries(valuesOf(replica, "jwksd_step_held_up_timestamp_seconds"));
-    const { kid, announcedAt = 0 } = replica.manager.records.at(-1) ?? {};
-    assert.deepEqual(held, [[`{kid="${kid}",use="sig",step="activate"}`, announcedAt / 1000]]);
+    const record = liveRecords(replica.manager.records).at(-1);
+    assert.deepEqual(held, [[`{kid="${record?.kid}",use="sig",step="activate"}`, (record?.announcedAt ?? 0) / 1000]]);
     assert.deepEqual(valuesOf(replica, "jwksd_step_timestamp_seconds"), {});
-    line.isGone = false;
-    await world.pass(5 * 60 * second);
+    await world.change(() => ({ copies: [] }));
+    await world.idle();
     assert.deepEqual(valuesOf(replica, "jwksd_step_held_up_timestamp_seconds"), {});
+    await world.stop(replica);
   });
 
   test("calls of the store by result, an outage while it lasts, and both revisions", async () => {
     const world = new World();
-    const replica = await world.start({ policy: { leaseSeconds: 3600 } });
+    const replica = await world.start({ policy: { maxStaleSeconds: 3600 } });
     const read = (name: string): number | undefined => valuesOf(replica, name)[""];
     assert.deepEqual(
-      [read("jwksd_revision_published"), read("jwksd_revision_stored"), read("jwksd_replica_ready")],
-      [1, 1, 1],
+      ["published", "stored"]
+        .map((name) => read(`jwksd_revision_${name}`))
+        .concat(read("jwksd_ready"), read("jwksd_stale_in_seconds")),
+      [1, 1, 1, 3564],
     );
     const before = read("jwksd_store_success_timestamp_seconds");
     world.store.isGone = true;
     await world.pass(2 * hour);
-    assert.equal(read("jwksd_replica_ready"), 0);
+    assert.deepEqual([read("jwksd_ready"), read("jwksd_stale_in_seconds")], [0, 0]);
     assert.deepEqual(valuesOf(replica, "jwksd_failure"), { '{code="ERR_STORE_UNAVAILABLE"}': 1 });
     const calls = valuesOf(replica, "jwksd_store_calls_total");
-    assert.equal(calls['{call="commit",result="ok"}'], 1);
-    assert.ok((calls['{call="renew",result="ERR_STORE_UNAVAILABLE"}'] ?? 0) > 0);
+    assert.equal(calls['{call="write",result="ok"}'], 1);
+    assert.ok((calls['{call="presence",result="ERR_STORE_UNAVAILABLE"}'] ?? 0) > 0);
     assert.ok((valuesOf(replica, "jwksd_failures_total")['{code="ERR_STORE_UNAVAILABLE"}'] ?? 0) > 100);
     const attempt = read("jwksd_store_attempt_timestamp_seconds") ?? 0;
     assert.equal(read("jwksd_store_success_timestamp_seconds"), before);
@@ -82,17 +85,8 @@ describe("metrics of a manager", () => {
     world.store.isGone = false;
     await world.pass(60 * second);
     assert.deepEqual(valuesOf(replica, "jwksd_failure"), {});
-    assert.equal(read("jwksd_replica_ready"), 1);
+    assert.equal(read("jwksd_ready"), 1);
     assert.equal(read("jwksd_store_success_timestamp_seconds"), read("jwksd_store_attempt_timestamp_seconds"));
-  });
-
-  test("a conflict is a call of the store with that result", async () => {
-    const world = new World();
-    const replicas = await world.until(Promise.all([world.start(), world.start()]));
-    const counts = replicas.map(
-      (replica) => valuesOf(replica, "jwksd_store_calls_total")['{call="commit",result="ERR_STORE_CONFLICT"}'] ?? 0,
-    );
-    assert.equal((counts[0] ?? 0) + (counts[1] ?? 0), 1, "of two first keys one is committed");
   });
 
   test("the next key cannot sign: until it has signed", async () => {
@@ -114,7 +108,7 @@ describe("metrics of a manager", () => {
       createSigner: async () => external,
     });
     await world.stop(replica);
-    await world.pass(89 * day + second);
+    await world.pass(3 * day + second);
     const { kid } = outside.manager.records.at(-1) ?? {};
     assert.equal(
       Object.keys(valuesOf(outside, "jwksd_key_info")).some((labels) => labels.includes('private_half="external"')),

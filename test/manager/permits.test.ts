@@ -61,7 +61,9 @@ describe("a handle", () => {
       const { world, replica, handle } = await start();
       const other = await world.start();
       await world.until(other.manager.rotate({ now: true }));
-      await world.until(replica.manager.subscribe({ update: () => Promise.reject(new Error("broken")) }).catch(() => {}));
+      await world.until(
+        replica.manager.subscribe({ update: () => Promise.reject(new Error("broken")) }).catch(() => {}),
+      );
       assert.equal(await use(handle), "signed");
       await end(world, other, handle.kid);
       await world.idle();
@@ -89,21 +91,21 @@ describe("a handle", () => {
   });
 });
 
-describe("a signer that is slow", () => {
-  /** A replica whose signatures are there when that is called. */
-  async function slow() {
-    const world = new World();
-    const module = new Module();
-    const choice = module.choice();
-    let held: Promise<void> | undefined;
-    const openSigner: typeof choice.openSigner = async (uri, ...rest) => {
-      const signer = await choice.openSigner(uri, ...rest);
-      return { ...signer, sign: async (input, ...rest) => (await held, signer.sign(input, ...rest)) };
-    };
-    const replica = await world.start({ ...choice, openSigner, policy: { maxStaleSeconds: 1_800 } });
-    return { world, replica, hold: (until: Promise<void>) => (held = until) };
-  }
+/** A replica whose signatures are there when that is called. */
+async function slow() {
+  const world = new World();
+  const module = new Module();
+  const choice = module.choice();
+  let held: Promise<void> | undefined;
+  const openSigner: typeof choice.openSigner = async (uri, ...rest) => {
+    const signer = await choice.openSigner(uri, ...rest);
+    return { ...signer, sign: async (input, ...rest) => (await held, signer.sign(input, ...rest)) };
+  };
+  const replica = await world.start({ ...choice, openSigner, policy: { maxStaleSeconds: 1_800 } });
+  return { world, replica, hold: (until: Promise<void>) => (held = until) };
+}
 
+describe("a signer that is slow", () => {
   for (const [name, ms, expected] of [
     ["before", -1, "signed"],
     ["after", 0, stale],

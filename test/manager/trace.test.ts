@@ -42,7 +42,7 @@ function record(): Ended[] {
   return ended;
 }
 
-const renew = (): Promise<never> => Promise.reject(new StoreError("ERR_STORE_UNAVAILABLE", "secret message"));
+const write = (): Promise<never> => Promise.reject(new StoreError("ERR_STORE_UNAVAILABLE", "secret message"));
 const issuer = "https://op.example";
 
 test("fetches, calls of the store and signatures of external signers are spans, and where nobody traces there are none", async (t) => {
@@ -62,9 +62,8 @@ test("fetches, calls of the store and signatures of external signers are spans, 
     fetch: async () => new Response(null, { status: 500 }),
   });
   await assert.rejects(keys.refresh(), { code: "ERR_FETCH_STATUS" });
-  const store = memoryStore();
-  const gone = { ...bound(store), renew };
-  const manager = await createKeyManager({ issuer, store: gone, wrappingKeys: [newWrappingKey()] }).catch(() => {});
+  const store = { ...memoryStore(), write };
+  const manager = await createKeyManager({ issuer, store, wrappingKeys: [newWrappingKey()] }).catch(() => {});
   await manager?.close();
   trace.disable();
   await provider.sign(...claims);
@@ -76,25 +75,11 @@ test("fetches, calls of the store and signatures of external signers are spans, 
   assert.deepEqual(
     calls.slice(0, 2).map(({ name, status }) => [name, status]),
     [
-      ["jwksd store join", undefined],
-      ["jwksd store load", undefined],
+      ["jwksd store presence", undefined],
+      ["jwksd store read", undefined],
     ],
   );
-  const renewal = calls.find(({ name }) => name === "jwksd store renew");
-  assert.deepEqual(renewal?.status, { code: SpanStatusCode.ERROR, message: "ERR_STORE_UNAVAILABLE" });
+  const written = calls.find(({ name }) => name === "jwksd store write");
+  assert.deepEqual(written?.status, { code: SpanStatusCode.ERROR, message: "ERR_STORE_UNAVAILABLE" });
   assert.ok(!/secret/.test(JSON.stringify(ended)), JSON.stringify(ended));
 });
-
-/** The methods of a store as functions of their own. */
-function bound(store: ReturnType<typeof memoryStore>): ReturnType<typeof memoryStore> {
-  return {
-    load: (...args) => store.load(...args),
-    commit: (...args) => store.commit(...args),
-    join: (...args) => store.join(...args),
-    renew: (...args) => store.renew(...args),
-    leave: (...args) => store.leave(...args),
-    events: (...args) => store.events(...args),
-    watch: (...args) => store.watch(...args),
-    close: () => store.close(),
-  };
-}

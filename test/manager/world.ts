@@ -7,6 +7,7 @@ import type { KeySubscriber } from "../../src/library/provider/managed-keys.ts";
 import { createProvider } from "../../src/library/provider/provider.ts";
 import type { Provider } from "../../src/library/provider/types.ts";
 import type { Custody } from "../../src/rotation/custody/custody.ts";
+import { unsealed } from "../../src/rotation/custody/mac.ts";
 import type { DocumentChange, StoreDocument } from "../../src/rotation/custody/document.ts";
 import type { Copy } from "../../src/rotation/manager/copies.ts";
 import { type ServiceManager, manageKeys } from "../../src/rotation/manager/manager.ts";
@@ -28,6 +29,9 @@ export const staleMs = 12 * hour;
 export const usableMs = staleMs * 0.99;
 /** How long it takes until a signing key is removed that was replaced, with the other defaults. */
 export const retireMs = staleMs + (3600 + 2 * 300) * second;
+
+/** How managers under test rotate: often. */
+const policyOf = ({ policy }: ManagerChoice) => ({ rotateEveryDays: 4, maxStaleSeconds: staleMs / second, ...policy });
 
 /** What a manager under test is given, beyond what it needs to be one. */
 export type ManagerChoice = Partial<Given<KeyManagerOptions>>;
@@ -132,7 +136,7 @@ export class World {
       clock: this.clock,
       onEvent: (event: ManagerEvent) => void told.push(event),
     };
-    const policy = { maxStaleSeconds: staleMs / second, ...choice.policy };
+    const policy = policyOf(choice);
     const manager = await this.until(createServiceManager({ ...options, ...choice, policy }));
     this.#managers.set(manager, hungOf(choice.store ?? this.store));
     const provider = await this.until(createProvider({ keys: manager }, { clock: options.clock }));
@@ -143,8 +147,8 @@ export class World {
   /** Starts a manager that publishes a copy, in the place of a provider. */
   async startCopy(copy: Copy, choice: ManagerChoice = {}): Promise<ServiceManager> {
     const store = choice.store ?? this.store;
-    const custody = await custodyOf(store, [this.wrappingKey], { issuer, isChosen: true });
-    const policy = { maxStaleSeconds: staleMs / second, ...choice.policy };
+    const custody = await custodyOf(store, [this.wrappingKey], { issuer: choice.issuer ?? issuer, isChosen: true });
+    const policy = policyOf(choice);
     const manager = await this.until(manageKeys(custody, { clock: this.clock, ...choice, policy, copy }));
     this.#managers.set(manager, hungOf(store));
     await this.idle();
@@ -160,9 +164,23 @@ export class World {
     await accessTo(await this.custody()).change(async ({ document }) => decide(document));
   }
 
+  /** Writes members of the document, whatever is in the store, as its next revision. */
+  async put(members: Partial<StoreDocument>): Promise<void> {
+    const document = await this.document();
+    const commit = crypto.randomUUID();
+    const next = { ...document, ...members, revision: document.revision + 1, commits: [...document.commits, commit] };
+    const custody = await this.custody();
+    const { version, text = "" } = await this.store.register.read();
+    // The custody goes on under the wrapping key that it finds.
+    await custody.open(text).catch(() => {});
+    assert.ok(await this.store.register.write(await custody.seal(next), version));
+  }
+
   /** What the store holds. */
-  document(): Promise<StoreDocument> {
-    return documentOf(this.store.register);
+  async document(): Promise<StoreDocument> {
+    const { text } = await this.store.register.read();
+    if (text === undefined) return documentOf(this.store.register);
+    return JSON.parse(unsealed(text)) as StoreDocument;
   }
 
   /** The lines of processes, oldest first. */
@@ -258,7 +276,8 @@ interface Timer {
 }
 
 const never = new Promise<never>(() => {});
-const hungOf = (store: Register): Pick<CountedStore, "hung"> => ("hung" in store ? (store as CountedStore) : { hung: () => never });
+const hungOf = (store: Register): Pick<CountedStore, "hung"> =>
+  "hung" in store ? (store as CountedStore) : { hung: () => never };
 
 /** A world over a store that somebody else can write as well. */
 export interface WrittenWorld {

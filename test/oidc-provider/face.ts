@@ -18,7 +18,7 @@ export async function keysOf({
     keysets: { keyset, encryptionKeyset },
     isRotating: rotation,
     maxTokenLifetimeSeconds: 3600,
-    checkMaySign() {},
+    permit: () => () => {},
     endOf: () => undefined,
     subscribe: (subscriber) => subscriber.update({ keyset, encryptionKeyset }, { isRotating: rotation }),
     records: [],

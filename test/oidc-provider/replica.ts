@@ -59,7 +59,7 @@ const policy = {
   announceForSeconds: 14_400,
   clockSkewSeconds: 3_400,
   cacheSlackSeconds: 0,
-  leaseSeconds: 43_200,
+  maxStaleSeconds: 3_600,
 };
 
 const config = JSON.parse(process.argv[2] ?? "") as Config;
@@ -116,7 +116,7 @@ async function managed({ store, wrappingKey, hsm }: ManagedKeys) {
     }));
   const { manager } = await world.start({
     issuer,
-    store: await sqliteStore(store, { clock: world.clock, pollMs: 5 }),
+    store: await sqliteStore(store),
     wrappingKeys: [wrappingKey],
     replicaName: config.name,
     policy,

@@ -9,7 +9,7 @@ import { type IdToken, type Tally, User } from "./user.ts";
 
 /*
  * Real users of a real client log in all the time at a real oidc-provider, while its keys rotate. Time is told, to all processes alike: between two
- * steps of a rotation it jumps, in leaps that leases and clocks bear, and users wait; a second before each step it goes on, and so do they.
+ * steps of a rotation it jumps, in leaps that clocks bear, and users wait; a second before each step it goes on, and so do they.
  */
 
 export const hour = 3_600_000;

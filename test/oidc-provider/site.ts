@@ -68,7 +68,7 @@ export class Site {
     this.replicas.push(await startReplica(this.#t, config));
   }
 
-  /** Ends a replica in good order: no new requests, then those that it has, then its lease. */
+  /** Ends a replica in good order: no new requests, then those that it has, then its line in the store. */
   async retire(): Promise<void> {
     const replica = this.replicas.shift() as Replica;
     while (replica.underWay > 0) await new Promise((resolve) => setTimeout(resolve, 2));

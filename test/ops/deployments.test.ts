@@ -6,6 +6,7 @@ import { type TestContext, describe, test } from "node:test";
 import { promisify } from "node:util";
 import { parse, parseAllDocuments } from "yaml";
 import { resolveSettings } from "../../src/service/config/settings.ts";
+import { hostAndPort } from "../../src/service/signing/sockets.ts";
 import { part, skipWithout } from "../support/parts.ts";
 import { temporaryFolder } from "../support/service.ts";
 
@@ -18,6 +19,9 @@ interface Spec {
   readonly replicas: number;
   readonly selector: Selector;
   readonly podSelector: Selector;
+  readonly ipFamilyPolicy?: string;
+  readonly strategy: { readonly rollingUpdate: object };
+  readonly egress: readonly { readonly to?: readonly { readonly ipBlock?: { readonly cidr: string } }[] }[];
   readonly template: {
     readonly metadata: { readonly labels: object };
     readonly spec: { readonly containers: readonly [{ readonly env: readonly { name: string; value: string }[] }] };
@@ -122,11 +126,20 @@ describe("ops/kubernetes", { timeout: 60_000 }, () => {
     const literals = configMapGenerator[0].literals.map((literal) => literal.split(/=(.*)/s, 2) as [string, string]);
     const env = template.spec.containers[0].env.map(({ name, value }) => [name, value] as const);
     const environment = Object.fromEntries([...literals, ...env]);
-    const { issuer, store, requireStore, admin: address } = await resolveSettings({ flags: {}, environment });
+    const { issuer, store, requireStore, host, admin: address } = await resolveSettings({ flags: {}, environment });
     assert.deepEqual(
-      [issuer, store, requireStore, address],
-      ["https://login.example.com", "postgres://jwksd@postgresql/jwksd", false, "0.0.0.0:9901"],
+      [issuer, store, requireStore],
+      ["https://login.example.com", "postgres://jwksd@postgresql/jwksd?sslmode=verify-full", false],
     );
+    // Every address of the pod, of both families.
+    assert.deepEqual([host, hostAndPort(address)], ["::", { host: "::", port: 9901 }]);
+    for (const name of ["jwksd", "jwksd-admin"])
+      assert.equal(resourceOf("Service", name).spec.ipFamilyPolicy, "PreferDualStack");
+    // An update starts a pod before it stops one.
+    assert.deepEqual(specOf("Deployment").strategy.rollingUpdate, { maxUnavailable: 0, maxSurge: 1 });
+    // The cache of DNS on each node has no labels.
+    const [dns] = specOf("NetworkPolicy").egress;
+    assert.ok(dns?.to?.some(({ ipBlock }) => ipBlock?.cidr === "169.254.20.10/32"));
   });
 });
 

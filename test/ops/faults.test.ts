@@ -4,9 +4,9 @@ import { join } from "node:path";
 import { type TestContext, describe, test } from "node:test";
 import { systemClock } from "../../src/base/clock.ts";
 import { rewrap } from "../../src/rotation/custody/rewrap.ts";
-import { compareAndSet } from "../../src/rotation/manager/compare-and-set.ts";
+import { createStoreAccess } from "../../src/rotation/manager/store-access.ts";
+import { rotationPolicy } from "../../src/rotation/rules/policy.ts";
 import { sqliteStore } from "../../src/rotation/store/sqlite/sqlite.ts";
-import type { Snapshot } from "../../src/rotation/store/store.ts";
 import { custodyOf, newWrappingKey, wrappingKeyOf } from "../support/managed.ts";
 import { skipWithout } from "../support/parts.ts";
 import { startPostgres } from "../support/postgres.ts";
@@ -55,6 +55,10 @@ const count = ({ samples }: Scrape, name: string): number =>
 const failing = (seen: Scrape): boolean => count(seen, "jwksd_failure") > 0;
 const behind = ({ samples }: Scrape): number => samples['jwksd_replicas{state="behind"}'] ?? 0;
 
+/** Whether the wait of an announced key has begun. */
+const waits = ({ samples }: Scrape): boolean =>
+  Object.keys(samples).some((name) => /^jwksd_step_timestamp_seconds.*activate/.test(name));
+
 /** Scrapes until this holds. */
 async function until(what: string, service: RunningService, holds: (seen: Scrape) => boolean): Promise<void> {
   await eventually(what, async () => holds(await scrape(service)));
@@ -62,7 +66,7 @@ async function until(what: string, service: RunningService, holds: (seen: Scrape
 
 /** What is known of the store is up to two seconds old. */
 async function settled(service: RunningService): Promise<void> {
-  await until("it is at rest", service, (seen) => behind(seen) === 0 && seen.samples["jwksd_replica_ready"] !== 0);
+  await until("it is at rest", service, (seen) => behind(seen) === 0 && seen.samples["jwksd_ready"] !== 0);
 }
 
 async function managed(t: TestContext, ...args: readonly string[]) {
@@ -99,7 +103,7 @@ describe("each fault has its alert, and no other", { skip: skipWithout("promtool
     return seen;
   }
 
-  test("the store is gone, first for minutes, then for longer than the lease", async (t) => {
+  test("the store is gone, first for minutes, then for longer than maxStaleSeconds", async (t) => {
     const wall = new Wall(t);
     const { data, start, run } = await managed(t);
     const service = await start();
@@ -111,9 +115,9 @@ describe("each fault has its alert, and no other", { skip: skipWithout("promtool
       says: /Keys cannot be managed, so no step is taken, and the last good keys stay in use/,
     });
     wall.pass(130 * minute);
-    await look("the store is gone, and the lease has ended", service, {
-      name: "JwksdReplicaFenced",
-      says: /This replica may not sign/,
+    await look("the store is gone, and the process is stale", service, {
+      name: "JwksdNotReady",
+      says: /Stale, and not ready/,
     });
     await rename(`${data}-gone`, data);
     // A commit wakes it before it tries again by itself.
@@ -128,14 +132,12 @@ describe("each fault has its alert, and no other", { skip: skipWithout("promtool
     const other = await startServiceProcess(t, ["--data", data, "--replica-name", "other"]);
     other.process.kill("SIGSTOP");
     await run("rotate", "--wait", "0");
-    await until("a step waits for it", service, (seen) => count(seen, "jwksd_step_held_up_replicas") === 1);
+    await until("the wait has begun without it", service, (seen) => behind(seen) === 1 && waits(seen));
     wall.set(2 * minute);
-    const says = /STEP_WAITS[^]*other[^]*jwksd replicas/;
+    const says = /REPLICA_BEHIND[^]*other[^]*jwksd replicas --data/;
     await look("a replica does not follow", service, { name: "JwksdReplicaBehind", says });
     wall.set(0);
     other.process.kill("SIGCONT");
-    const heldUp = "jwksd_step_held_up_timestamp_seconds";
-    await until("the step waits for nobody", service, (seen) => count(seen, heldUp) === 0);
     await look("the replica follows", service);
   });
 
@@ -203,8 +205,9 @@ describe("each fault has its alert, and no other", { skip: skipWithout("promtool
     const rewrapped = async (...keys: readonly string[]): Promise<void> => {
       const store = await sqliteStore(join(data, "keys.db"));
       const custody = await custodyOf(store, keys, undefined, { movesToFirst: true });
-      const decide = ({ records, now }: Snapshot) => rewrap(records, custody, now, "somebody did it");
-      await compareAndSet(custody.store, decide, { clock: systemClock }).finally(() => custody.store.close());
+      const { signal } = new AbortController();
+      const access = createStoreAccess(custody, { policy: rotationPolicy(), clock: systemClock, signal });
+      await access.change(({ document, now }) => rewrap(document.records, custody, now, "somebody did it"));
     };
     await rewrapped(other, own);
     await until("it is noticed", service, failing);

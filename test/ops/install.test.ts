@@ -79,7 +79,8 @@ describe("the blocks of docs/install.md work as they stand", { skip }, () => {
   });
 
   test("Kubernetes: the secret has its files, and the second start requires the store", async (t) => {
-    const { state } = await run(t, "Kubernetes");
+    const { state, stdout } = await run(t, "Kubernetes", "stat -c %a wrapping.key database-password");
+    assert.match(stdout, /600\n600\n$/);
     assert.match(await readFile(join(state, "secret-wrapping.key"), "utf8"), /^[\w-]{43}=\n$/);
     assert.equal(await readFile(join(state, "secret-database-password"), "utf8"), "PASSWORD");
     for (const [folder, expected] of [

@@ -157,6 +157,13 @@ describe("the page", () => {
     assert.match(replicas, /this one<\/span>[^]*?badge stale/);
   });
 
+  test("speaks of the past of what has happened, by whichever clock", () => {
+    const known = knownWith("name");
+    const health = { ...known.manager?.health, store: { lastSuccessAt: start + 19_000 } };
+    const ahead = { ...known, manager: { ...known.manager, health } } as Known;
+    assert.match(pageParts(statusOf(ahead), answer).glance, /last reached <time[^>]*>now<\/time>/);
+  });
+
   test("holds no private half, wrapped or not", () => {
     assert.doesNotMatch(plain, /wrapped name|\bjwe\b/);
   });

@@ -150,6 +150,44 @@ describe("keys in SoftHSM", { skip: skipWithoutPkcs11() }, () => {
     await again.close();
   });
 
+  test("pairs that share an id are told apart by their labels", async (t) => {
+    const { token, backend } = await setUp(t);
+    const generate = (label: string, id: string): void =>
+      void token.pkcs11Tool("--keypairgen", "--key-type", "EC:prime256v1", "--label", label, "--id", id);
+    const uriOf = (label: string): string => `${token.uri};object=${label}`;
+    const publicKeyOf = async (label: string): Promise<string> => {
+      const signer = await backend.open(uriOf(label));
+      await signer.close();
+      return thumbprint(signer);
+    };
+    const publicLabels = (): string[] =>
+      [...token.pkcs11Tool("--list-objects", "--type", "pubkey").matchAll(/label: +(.+)/g)].map(
+        ([, label = ""]) => label,
+      );
+    const labels = ["a", "b", "c"];
+    for (const label of labels) generate(label, "01");
+    const keys = await Promise.all(labels.map(publicKeyOf));
+    assert.equal(new Set(keys).size, 3);
+    await backend.destroy(uriOf("a"));
+    assert.deepEqual(publicLabels().toSorted(), ["b", "c"]);
+    assert.deepEqual(await Promise.all(["b", "c"].map(publicKeyOf)), keys.slice(1));
+    // One without a public object has none, whatever else the id names.
+    token.pkcs11Tool("--delete-object", "--type", "pubkey", "--label", "b");
+    await assert.rejects(backend.open(uriOf("b")), { code: "ERR_KEY_FORMAT" });
+    await backend.destroy(uriOf("b"));
+    assert.deepEqual(publicLabels(), ["c"]);
+    // Some tokens label the halves of a pair differently.
+    token.inSession((module, session) => {
+      module.C_FindObjectsInit(session, [{ type: CKA.CLASS, value: CKO.PUBLIC_KEY }]);
+      const [half] = module.C_FindObjects(session, 1);
+      module.C_FindObjectsFinal(session);
+      module.C_SetAttributeValue(session, half as Handle, [{ type: CKA.LABEL, value: "c, public" }]);
+    });
+    assert.equal(await publicKeyOf("c"), keys[2]);
+    await backend.destroy(uriOf("c"));
+    assert.deepEqual(publicLabels(), []);
+  });
+
   test("keys that cannot sign for a provider are refused", async (t) => {
     const { token, backend } = await setUp(t);
     // It keeps the process of the token.

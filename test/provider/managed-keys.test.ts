@@ -20,7 +20,7 @@ describe("what managed keys bring", () => {
     encryptionKeyset: [{ kid: "e", publicKey: withoutPrivate(ecKey("e")) }],
     jwksRotationActive: () => true,
     maxTokenLifetimeSeconds: 60,
-    checkMaySign: () => {},
+    permit: () => () => {},
     retiredKid: () => undefined,
   };
 
@@ -94,6 +94,6 @@ test("providers follow each change: keys, mode, signing, longest lifetime, and h
   const tooLong = { lifetimeSeconds: keys.maxTokenLifetimeSeconds + 1 };
   await refusal(() => one.sign({ sub: "a", aud: "b" }, tooLong), "ERR_CLAIMS_INVALID");
   await keys.close();
-  // Whoever has given its lease up may not sign.
+  // A manager that is closed reads its store no more.
   await assert.rejects(one.sign({ sub: "a", aud: "b" }, { lifetimeSeconds: 60 }));
 });

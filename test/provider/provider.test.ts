@@ -168,6 +168,7 @@ function viaNode(provider: Provider, request: { url: string; originalUrl?: strin
   const written: unknown[] = [];
   let nexts = 0;
   const response = {
+    headersSent: false,
     setHeader: () => {},
     writeHead: (status: number) => written.push(status),
     end: () => written.push("end"),

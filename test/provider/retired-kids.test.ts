@@ -46,7 +46,7 @@ describe("a token with the kid of a key that is no longer published is refused a
     const world = new World();
     const replica = await world.start();
     const [removed = ""] = replica.manager.records.map(({ kid }) => kid);
-    await world.passTo(90 * day + 12 * hour);
+    await world.passTo(4 * day + 14 * hour);
     const revoked = replica.manager.records.find(({ state }) => state === "active")?.kid ?? "";
     const replacement = await replica.manager.makeKey("sig");
     await world.run(replica, { type: "revoke", kid: revoked, replacement });

@@ -42,6 +42,7 @@ function nodeStatus(provider: Provider, [url, init]: Sent): number {
   let status = 0;
   const headers = Object.fromEntries(new Headers(init?.headers));
   class Written {
+    readonly headersSent = false;
     setHeader(): void {}
     writeHead(written: number): void {
       status = written;

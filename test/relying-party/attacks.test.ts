@@ -2,8 +2,21 @@ import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import type { KeySetState } from "../../src/library/relying-party/index.ts";
 import { type VerifyOptions, verify } from "../../src/library/token/verify.ts";
-import { ecKey, named, rsaKey } from "../support/keys.ts";
-import { type Script, entry, entryOf, reply, routed, served, servedSet } from "../support/simulated.ts";
+import { verificationKeysOnDemand } from "../../src/keys/jwk/verification-keys.ts";
+import { createKeySet } from "../../src/library/relying-party/remote-key-set.ts";
+import { heapUsed } from "../support/heap.ts";
+import { ecKey, named, rsaKey, withoutPrivate } from "../support/keys.ts";
+import {
+  type Script,
+  entry,
+  entryOf,
+  reply,
+  routed,
+  served,
+  servedSet,
+  settled,
+  simulatedClock,
+} from "../support/simulated.ts";
 import { compact, signature } from "../token/compact.ts";
 import { type Verifier, jwksUri, outcome, verifierOf, warmVerifier } from "./setup.ts";
 
@@ -85,4 +98,36 @@ describe("cache poisoning across issuers: two key sets, two issuers, one kid", (
     assert.equal(await check(copied, forged), "ERR_DISCOVERY_ISSUER");
     assert.equal(copied.origin.requests.length, 1);
   });
+});
+
+test("of a server that makes up keys, with long kids, little is remembered", async () => {
+  const jwk = withoutPrivate(ecKey("a"));
+  let fetches = 0;
+  const madeUp: Script = (...request) => {
+    fetches += 1;
+    const keys = Array.from({ length: 64 }, (_, key) => ({ ...jwk, kid: `${fetches} ${key} `.padEnd(1_000, "x") }));
+    return servedSet(keys)(...request);
+  };
+  // One of a provider, and ten that anybody hosts.
+  for (const [count, maxRemoved] of [
+    [1, 1_000],
+    [10, 64],
+  ] as const) {
+    const parts = { readKeys: verificationKeysOnDemand, maxRemoved };
+    const sets = Array.from({ length: count }, () =>
+      createKeySet({ jwksUri, fetch: async (url, init) => madeUp({ url, init, atMs: 0, headers: {} }, clock) }, parts),
+    );
+    const clock = simulatedClock();
+    const refresh = async (times: number): Promise<void> => {
+      for (let time = 0; time < times; time += 1) {
+        for (const set of sets) await set.refresh();
+        await settled();
+      }
+    };
+    await refresh(1);
+    const before = heapUsed();
+    await refresh(17);
+    const grown = heapUsed() - before;
+    assert.ok(grown < 800_000, `${grown} bytes`);
+  }
 });

@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
+import { createBearer } from "../../src/library/bearer/index.ts";
 import { createRemoteKeySet } from "../../src/library/relying-party/index.ts";
 import { type Script, delayed, reply, routed, served, unreachable } from "../support/simulated.ts";
 import { type Verifier, type VerifierOptions, outcome, verifierOf } from "./setup.ts";
@@ -372,6 +373,8 @@ describe("URLs", () => {
     ["data:application/json,{}", secure, { allowInsecure: true }],
     ["op.example/jwks", secure],
     ["//op.example/jwks", secure],
+    [`https://op.example/${"a".repeat(2_029)}`, "accepted"],
+    [`https://op.example/${"a".repeat(2_030)}`, secure],
     ["", secure],
   ];
   for (const [url, expect, options] of rows) {
@@ -381,4 +384,16 @@ describe("URLs", () => {
       }
     });
   }
+
+  test("of issuers have no query and no fragment (Discovery 3)", async () => {
+    for (const end of ["?", "?a=b", "#", "/#a"]) {
+      const url = `https://op.example${end}`;
+      assert.equal(await outcome(() => createRemoteKeySet({ issuer: url })), "ERR_OPTION_INVALID", url);
+      for (const each of [url, { issuer: url, jwksUri: jwks }]) {
+        const guard = () => createBearer({ issuer: each, audience: "a" });
+        assert.equal(await outcome(guard), "ERR_OPTION_INVALID", url);
+      }
+      assert.equal(await outcome(() => createRemoteKeySet({ jwksUri: url }) && "accepted"), "accepted");
+    }
+  });
 });

@@ -154,6 +154,24 @@ const rows: readonly Row[] = [
     expect: /holds a private key/,
   })),
   { source: "8037 2", name: "a private Ed25519 key", input: { ...ed25519, d: "AAAA" }, expect: /holds a private key/ },
+  ...[
+    ["P-256", ec("P-256"), es256],
+    ["RSA", rsaEntry(2048), everyRsaAlg],
+    ["Ed25519", ed25519, bothEdAlgs],
+  ].flatMap(([name, key, expect]) =>
+    [{ d: null }, { d: "" }, { oth: [] }, { p: null, q: "" }].map((empty) => ({
+      source: "7517 4",
+      name: `${name as string} with ${JSON.stringify(empty)}, as some serializers write what is not there`,
+      input: { ...(key as object), ...empty },
+      expect: expect as readonly string[],
+    })),
+  ),
+  ...[0, false, {}, [""]].map((d) => ({
+    source: "7518 6.2.2",
+    name: `a private member that is ${JSON.stringify(d)}`,
+    input: { ...ec("P-256"), d },
+    expect: /holds a private key/,
+  })),
 ];
 
 const tokenAlgs = [
@@ -197,20 +215,25 @@ describe("an entry beside a good one", () => {
 });
 
 describe("entries without a name, and what is no entry", () => {
-  const rows: [name: string, input: unknown][] = [
+  const rows: [name: string, input: unknown, reason?: string][] = [
     ["no kid", withoutPrivate(ecKey("k"))],
     ["an empty kid", entryOf(named("", ecKey("k")))],
     ["a kid that is a number", { ...entry("k"), kid: 7 }],
+    [
+      "a kid of 1,025 characters",
+      entryOf(named("k".repeat(1_025), ecKey("k"))),
+      "its kid has more than 1024 characters",
+    ],
     ["null", null],
     ["a number", 7],
     ["text", "k"],
     ["a list", []],
   ];
-  for (const [name, input] of rows) {
+  for (const [name, input, reason = "it has no kid"] of rows) {
     test(`7517 5: ${name}`, async () => {
       const { ask, events } = verifierOf(servedSet([entry("a"), input]));
       assert.equal(await ask("a"), "a");
-      const skipped: SkippedKey = { index: 1, kid: undefined, reason: "it has no kid" };
+      const skipped: SkippedKey = { index: 1, kid: undefined, reason };
       assert.deepEqual(
         events.find(({ type }) => type === "skipped"),
         { type: "skipped", keys: [skipped] },

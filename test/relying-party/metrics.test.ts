@@ -8,7 +8,7 @@ const of = (name: string, result = ""): string => `jwksd_remote_set_${name}{set=
 
 describe("metrics of a key set", () => {
   test("tell each fetch by its result, and when the set is from", async () => {
-    const { keys, clock, origin } = verifierOf();
+    const { keys, ask, clock, origin } = verifierOf();
     const now = (): Record<string, number> => samplesOf(keys.metrics());
     const fetched = (result: string): string => of("fetches_total", `,result="${result}"`);
     assert.equal(now()[of("bytes_total")], 0);
@@ -17,8 +17,8 @@ describe("metrics of a key set", () => {
     await keys.refresh();
     const bytes = keys.state()?.body.length;
     const requestedAt = clock.now() / 1000;
-    await clock.advance(10_000);
-    await keys.refresh();
+    await clock.advance(300_000);
+    assert.equal(await ask("a"), "a");
     origin.script = unreachable;
     await clock.advance(10_000);
     await assert.rejects(keys.refresh());
@@ -28,7 +28,7 @@ describe("metrics of a key set", () => {
 
     const values = now();
     assert.equal(values[of("bytes_total")], bytes);
-    assert.equal(values[of("requested_timestamp_seconds")], requestedAt + 10, "that of the 304");
+    assert.equal(values[of("requested_timestamp_seconds")], requestedAt + 300, "that of the 304");
     assert.deepEqual(
       Object.keys(values).filter((name) => name.includes("fetches")),
       ["200", "304", "ERR_FETCH_FAILED", "ERR_FETCH_STATUS"].map(fetched),
@@ -36,10 +36,13 @@ describe("metrics of a key set", () => {
   });
 
   test("tell refused tokens, and no kid of theirs", async () => {
-    const { keys, ask, events } = verifierOf(served(["a"]), { maxWaitMs: 0 });
+    const { keys, ask, events, clock, origin } = verifierOf(served(["a"]), { maxWaitMs: 0 });
     await keys.refresh();
     const kids = ["forged-1", "forged-1", "forged-2", "forged-3", "forged-4", "forged-5"];
     const outcomes: string[] = [];
+    for (const kid of kids) outcomes.push(await ask(kid));
+    origin.script = unreachable;
+    await clock.advance(86_400_000);
     for (const kid of kids) outcomes.push(await ask(kid));
     const values = samplesOf(keys.metrics());
     const count = (code: string): number => outcomes.filter((outcome) => outcome === code).length;

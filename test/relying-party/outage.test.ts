@@ -57,10 +57,71 @@ describe("in an outage", () => {
     assert.equal(await asked, "ERR_TOKEN_KID_UNKNOWN");
   });
 
+  test("of a server that does not answer, a quiet API waits for a second and not for the timeouts, each time", async () => {
+    const { ask, clock, origin } = await warmVerifier(served(["a"], minute));
+    origin.script = hanging;
+    for (let request = 0; request < 5; request += 1) {
+      await clock.advance(90_000);
+      const asked = [ask("a"), ask("a")];
+      await clock.advance(999);
+      assert.ok(await isPending(asked[0] as Promise<string>));
+      await clock.advance(1);
+      assert.deepEqual(await Promise.all(asked), ["a", "a"]);
+      // Who comes now does not wait for a second of their own.
+      const next = ask("a");
+      await settled();
+      assert.ok(!(await isPending(next)));
+    }
+  });
+
+  test("that is none, because the answer comes late, its keys are taken", async () => {
+    const { ask, clock, origin } = await warmVerifier(served(["a"], minute));
+    origin.script = delayed(3_000, served(["b"], minute));
+    await clock.advance(60_000);
+    const asked = ask("a");
+    await clock.advance(1_000);
+    assert.equal(await asked, "a");
+    await clock.advance(2_000);
+    assert.equal(await ask("b"), "b");
+    assert.equal(origin.requests.length, 1);
+  });
+
+  test("whose set may be used no longer, the caller waits for the answer", async () => {
+    const { ask, clock, origin } = await warmVerifier(served(["a"], { "Cache-Control": "no-cache" }));
+    origin.script = delayed(3_000, served(["b"]));
+    await clock.advance(5_000);
+    const asked = ask("b");
+    await clock.advance(3_000);
+    assert.equal(await asked, "b");
+  });
+
+  for (const [name, keys] of [
+    ["no key", []],
+    ["no key that can be used", [{ ...entryOf(named("a", ecKey("a"))), use: "enc" }]],
+  ] as const) {
+    test(`a set with ${name} is one: the old set is used within its bounds, and then nobody can tell`, async () => {
+      const { ask, keys: set, clock, origin, events } = await warmVerifier(served(["a"], minute), { maxWaitMs: 0 });
+      origin.script = servedSet(keys);
+      const error = await failure<FetchError>(set.refresh);
+      assert.deepEqual([error.code, error.status], ["ERR_FETCH_BODY", 503]);
+      assert.match(error.message, /has no key that can be used(: its "use" is not "sig")?$/);
+      assert.equal(await ask("a"), "a");
+      assert.match(await ask("b"), /^ERR_(FETCH_BODY|KEYS_LATER)$/);
+      await clock.advance(3_600_000);
+      assert.equal(await ask("a"), "a");
+      await clock.advance(60_000);
+      assert.match(await ask("a"), /^ERR_(FETCH_BODY|KEYS_LATER)$/);
+      assert.deepEqual(new Set(events.map(({ type }) => type)), new Set(["failed", "exhausted"]));
+      const first = verifierOf(servedSet(keys));
+      assert.equal(await first.ask("a"), "ERR_FETCH_BODY");
+    });
+  }
+
   test("an unknown kid is not called unknown", async () => {
     const { ask, clock, origin } = await warmVerifier(served(["a"], minute), { maxWaitMs: 0 });
     origin.script = reply(429);
     await clock.advance(60_000);
+    assert.equal(await ask("b"), "ERR_FETCH_STATUS");
     assert.equal(await ask("b"), "ERR_KEYS_LATER");
     await clock.advance(1_000);
     assert.equal(await ask("b"), "ERR_FETCH_STATUS");

@@ -49,7 +49,7 @@ test("discovery, revalidation and bypass as they are on the wire", async (t) => 
     [
       ["/.well-known/openid-configuration", undefined, undefined, undefined],
       ["/jwks", undefined, undefined, undefined],
-      ["/jwks", '"1"', "no-cache", undefined],
+      ["/jwks", undefined, "no-cache", undefined],
     ],
   );
   for (const { headers } of origin.seen) {
@@ -140,6 +140,26 @@ describe("a connection that fails", () => {
     const error = await failure<FetchError>(() => keys(header));
     assert.deepEqual([error.code, error.retryable], ["ERR_FETCH_FAILED", true]);
     assert.match(error.message, /ECONNREFUSED/);
+  });
+
+  test("and was kept, closed by its server just when it is used: a new one is tried, once", async (t) => {
+    const used = new WeakSet<object>();
+    let isDown = false;
+    const { url, seen } = await startOrigin(t, ({ socket }, response) => {
+      if (isDown || used.has(socket)) socket.destroy();
+      else response.writeHead(200, { "Cache-Control": "no-cache" }).end(set);
+      used.add(socket);
+    });
+    const clock = simulatedClock();
+    const keys = createRemoteKeySet({ jwksUri: `${url}/jwks`, clock });
+    for (const count of [1, 3]) {
+      assert.equal(await outcome(async () => (await keys(header)) && "a"), "a");
+      assert.equal(seen.length, count);
+      await clock.advance(5_000);
+    }
+    isDown = true;
+    assert.equal(await outcome(() => keys(header)), "ERR_FETCH_FAILED");
+    assert.equal(seen.length, 5);
   });
 
   const broken: [name: string, listener: RequestListener][] = [

@@ -194,6 +194,8 @@ export class Simulation {
 
   /** Ends at a violation: what comes after it tells no more, and a rule that is broken may rotate keys every few seconds. */
   async runTo(end: number): Promise<void> {
+    // Processes that have just been started begin.
+    await quiet();
     while (this.oracle.violations.length === 0) {
       let next: Step | undefined;
       for (const step of this.#steps) if (next === undefined || step.at < next.at) next = step;

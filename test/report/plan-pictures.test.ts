@@ -5,7 +5,7 @@ import { rotationPolicy } from "../../src/rotation/rules/policy.ts";
 import { planPicture } from "../../src/cli/keys/plan-picture.ts";
 import { planSvg } from "../../src/cli/keys/plan-svg.ts";
 import { terminalOf } from "../../src/cli/terminal.ts";
-import { day, hour, record, start } from "../rotation/key-records.ts";
+import { day, hour, record, start, tombstone } from "../rotation/key-records.ts";
 
 const policy = rotationPolicy();
 const minute = 60_000;
@@ -23,12 +23,7 @@ const encryption = record("enc-1", "active", {
   announcedAt: start - 60 * day,
   activatedAt: start - 60 * day,
 });
-const revoked = record("leaked", "revoked", {
-  announcedAt: start - 99 * day,
-  activatedAt: start - 90 * day,
-  retiredAt: start - hour,
-  endedAt: start - hour,
-});
+const revoked = tombstone("leaked", "revoked", { endedAt: start - hour, trustedUntil: start + 2 * hour });
 
 const quiet = plan([active], policy, start);
 const busy = plan([retiring, active, announced, encryption, revoked], policy, start);
@@ -36,12 +31,12 @@ const busy = plan([retiring, active, announced, encryption, revoked], policy, st
 // Each of these was read by a person before it was written down here.
 const pictures = {
   quiet: `
-                                          now               1          2     3
-sig 9Lk2bM3Zq_…RkZ2sXc7E █████████████████│████████████████████████████▒▒▒▒▒▒
-sig (next)                                │                 ╍╍╍╍╍╍╍╍╍╍╍████████▶
-rotation mode                             │                 ▀▀▀▀▀▀▀▀▀▀▀▀▀▀▀▀▀
-                         ┼───── 39 d ─────┼───── 50 d ──────┼── 1 d ───┼─1 h─┼──
-                         10-12          11-20             01-09      01-10 13:10
+                                          now              1          2      3
+sig 9Lk2bM3Zq_…RkZ2sXc7E █████████████████│███████████████████████████▒▒▒▒▒▒▒
+sig (next)                                │                ╍╍╍╍╍╍╍╍╍╍╍█████████▶
+rotation mode                             │                ▀▀▀▀▀▀▀▀▀▀▀▀▀▀▀▀▀▀
+                         ┼───── 39 d ─────┼───── 50 d ─────┼── 1 d ───┼─2 h──┼──
+                         10-12          11-20            01-09      01-10  14:10
 
 █ active   ╍ announced   ▒ retiring   ▀ rotation mode: cached for 5 min
 (next) is a key that does not exist yet. Not to scale: the axis has the
@@ -54,43 +49,43 @@ durations. All times are UTC.
      became active, less announceForSeconds 86400]
 2  2027-01-10 12:00:00 UTC, in 51 d
    retire sig 9Lk2bM3Zq_x1h8V0TtqVJQp5bG4Yw1nH6oRkZ2sXc7E
-     the next key takes its place; requests that began with this one may end
-     with it, for 30 s [the moment at which the next key becomes active]
+     the next key takes its place [the moment at which the next key becomes
+     active]
    activate sig (next)
-     it has been published for 1 d, so every cache knows it [announceForSeconds
-     86400, at least 14700 = 7200 s in caches + cacheSlackSeconds 7200 +
-     clockSkewSeconds 300]
-3  2027-01-10 13:10:35 UTC, in 51 d 1 h
+     every process has published it for 1 d, so every cache knows it
+     [announceForSeconds 86400, at least 18300 = maxStaleSeconds 3600 + 7200 s
+     in caches + cacheSlackSeconds 7200 + clockSkewSeconds 300]
+3  2027-01-10 14:10:00 UTC, in 51 d 2 h
    remove sig 9Lk2bM3Zq_x1h8V0TtqVJQp5bG4Yw1nH6oRkZ2sXc7E
-     the last token that it signed has expired for every verifier [4205 s after
-     its last signature = maxTokenLifetimeSeconds 3600 + 2 * clockSkewSeconds
-     300 + 5 s between reading the store and signing]
+     the last token that it signed has expired for every verifier [7800 s after
+     the next key took its place = maxStaleSeconds 3600 +
+     maxTokenLifetimeSeconds 3600 + 2 * clockSkewSeconds 300]
 `,
   busy: `
-                                           now 1        2    3      4     5    6       7     8   9
+                                           now 1         2   3       4    5    6       7     8   9
 sig 2026-08                    ◀████████▒▒▒│▒▒▒
-sig leaked                     ◀████xxxxxxx│xxxxxxx
-sig 9Lk2bM3Zq_x1h…H6oRkZ2sXc7E ◀███████████│████████████▒▒▒▒▒
-sig Xw1nH6oRkZ2sX…0TtqVJQp5bG4 ╍╍╍╍╍╍╍╍╍╍╍╍│╍╍╍╍╍╍╍╍╍╍╍╍█████████████████████████████████████▒▒▒▒
+sig 9Lk2bM3Zq_x1h…H6oRkZ2sXc7E ◀███████████│█████████████▒▒▒▒
+sig Xw1nH6oRkZ2sX…0TtqVJQp5bG4 ╍╍╍╍╍╍╍╍╍╍╍╍│╍╍╍╍╍╍╍╍╍╍╍╍╍████████████████████████████████████▒▒▒▒
+sig leaked                          xxxxxxx│xxxxxxxx
 sig (next)                                 │                                           ╍╍╍╍╍╍██████▶
 enc enc-1                      ◀███████████│██████████████████████████████▒▒▒▒▒
-enc (next)                                 │                        ╍╍╍╍╍╍█████████████████████████▶
-rotation mode                  ▀▀▀▀▀▀▀▀▀▀▀▀▀▀▀▀▀▀▀▀▀▀▀▀▀▀▀▀▀▀       ▀▀▀▀▀▀▀▀▀▀▀        ▀▀▀▀▀▀▀▀▀▀
-                               ┼4 h─┼───┼──┼───┼───┼17 h┼1 h─┼─28 d─┼ 1 d ┼5 h─┼─59 d──┼ 1 d ┼1 h┼──
-                               11-20     12:00        11-21       12-19 12-20        02-18 02-19
+enc (next)                                 │                         ╍╍╍╍╍█████████████████████████▶
+rotation mode                  ▀▀▀▀▀▀▀▀▀▀▀▀▀▀▀▀▀▀▀▀▀▀▀▀▀▀▀▀▀▀        ▀▀▀▀▀▀▀▀▀▀        ▀▀▀▀▀▀▀▀▀▀
+                               ┼4 h─┼───┼──┼1 h┼2 h─┼15 h┼2 h┼─28 d──┼1 d─┼6 h─┼─59 d──┼ 1 d ┼2 h┼──
+                               11-20     12:00         11-21       12-19     18:10   02-18 02-19
 `,
   narrow: `
-                  now  2   4 5 6  7 8
+                  now  2 3 4 5 6  7  9
 sig 2026-08   <##=|=
-sig leaked    <#xx|xx
-sig 9Lk2~Xc7E <###|####=
-sig Xw1n~5bG4 ....|....#############=
-sig (next)        |               ..###>
+sig 9Lk2~Xc7E <###|####==
+sig Xw1n~5bG4 ....|....############==
+sig leaked      xx|xx
+sig (next)        |               .####>
 enc enc-1     <###|##########==
 enc (next)        |        ..##########>
-rotation mode ~~~~~~~~~~   ~~~~   ~~~
-              +-+++-++-++--+-+-+--+-++--
-              11-20  11-21 12-20  02-19
+rotation mode ~~~~~~~~~~~  ~~~~   ~~~
+              +-+++-++-+-+-+-+-+--++-+--
+              11-20  11-21 12-20 02-19
 
 # active   . announced   = retiring
 x revoked, but caches may trust it
@@ -99,12 +94,12 @@ x revoked, but caches may trust it
 Not to scale: the axis has the
 `,
   first: `
-              now                   2             3      4
-sig (next 1)  │███████████████████████████████████▒▒▒▒▒▒▒
-sig (next 2)  │                     ╍╍╍╍╍╍╍╍╍╍╍╍╍╍█████████▶
+              now                   2            3       4
+sig (next 1)  │██████████████████████████████████▒▒▒▒▒▒▒▒
+sig (next 2)  │                     ╍╍╍╍╍╍╍╍╍╍╍╍╍██████████▶
 rotation mode │                     ▀▀▀▀▀▀▀▀▀▀▀▀▀▀▀▀▀▀▀▀▀
-              ┼─────── 89 d ────────┼──── 1 d ────┼─1 h──┼──
-              11-20               02-17         02-18  13:10
+              ┼─────── 89 d ────────┼─── 1 d ────┼──2 h──┼──
+              11-20               02-17        02-18   14:10
 `,
 };
 

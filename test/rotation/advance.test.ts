@@ -311,6 +311,8 @@ test("the first key of its use takes nobody's place", () => {
   );
 });
 
+const copies = (revision: number): View => ({ copies: [{ name: "bucket", revision, at: start }] });
+
 describe("a wait counts from a read that saw its step, never from the step", () => {
   const given = frozen([active, announced, enc(active), enc(announced)]);
 
@@ -333,16 +335,15 @@ describe("a wait counts from a read that saw its step, never from the step", () 
 
   test("a copy that lacks the step holds the wait up", () => {
     const records = frozen([active, { ...waiting(announced), stateRevision: 7 }]);
-    const copies = (revision: number) => ({ copies: [{ name: "bucket", revision, at: start }] });
     assert.equal(advance(records, policy, start, copies(6)).records, records);
     assert.equal(advance(records, policy, start, copies(7)).wakeAt, start + announcement);
   });
 });
 
-describe("a process whose store has no clock of its own adds what it knows of time", () => {
-  const left = (ms: number): View => ({ leftMs: () => ms });
-  const byClock = (now: number): View => ({ leftMs: (_, { since, forMs }) => since + forMs - now });
+const left = (ms: number): View => ({ leftMs: () => ms });
+const byClock = (now: number): View => ({ leftMs: (_, { since, forMs }) => since + forMs - now });
 
+describe("a process whose store has no clock of its own adds what it knows of time", () => {
   test("a step that is due by the time is not taken while it says that the wait is not over", () => {
     const { records, wakeAt } = advance(frozen([active, announced, retiring]), policy, start + announcement, left(5));
     assert.equal(states(records), "a active, b announced, r retiring");
@@ -351,8 +352,7 @@ describe("a process whose store has no clock of its own adds what it knows of ti
 
   test("a wait that has not begun is not over, whatever it says", () => {
     const unread = frozen([active, { ...waiting(announced), stateRevision: 7 }]);
-    const copies = [{ name: "bucket", revision: 6, at: start }];
-    assert.equal(states(advance(unread, policy, start, { ...left(0), copies }).records), "a active, b announced");
+    assert.equal(states(advance(unread, policy, start, { ...left(0), ...copies(6) }).records), "a active, b announced");
   });
 
   test("an end that was missed by more than an hour begins again, once: its clock may have been set", () => {

@@ -19,6 +19,9 @@ export const policies = [
   rotationPolicy({ rotateEveryDays: 45, maxTokenLifetimeSeconds: 30 * 86_400, maxStaleSeconds: 600 }),
 ];
 
+/** For longer than the short announcement of another policy. */
+const longStale = rotationPolicy({ maxStaleSeconds: 40_000 });
+
 export type Deed =
   | { readonly type: "wait"; readonly ms: number }
   | { readonly type: "advance" }
@@ -39,7 +42,7 @@ export interface History {
 
 export const newPolicy: fc.Arbitrary<Deed> = fc.record({
   type: fc.constant<"policy">("policy"),
-  policy: fc.constantFrom(...policies, rotationPolicy({ maxStaleSeconds: 7_200 })),
+  policy: fc.constantFrom(...policies, longStale),
 });
 
 /** What a restless operator does, and what passes between. */

@@ -6,6 +6,7 @@ import { type Command, applyCommand } from "../../src/rotation/rules/commands.ts
 import { aftermath, impactOf } from "../../src/rotation/rules/impact.ts";
 import { rotationPolicy } from "../../src/rotation/rules/policy.ts";
 import type { KeyRecord, LiveRecord } from "../../src/rotation/rules/records.ts";
+import { noteBounds } from "../../src/rotation/rules/waits.ts";
 import { day, hour, newKey, record, second, start, waiting } from "./key-records.ts";
 
 const policy = rotationPolicy();
@@ -284,6 +285,7 @@ describe("what the past still does", () => {
   const encRevoked = after([a, enc], { type: "revoke", kid: "e", replacement: newKey("f", "enc") });
   const first = after([], { type: "import", key: newKey("a"), state: "active" });
   const whole = after(first, { type: "import", key: newKey("o"), state: "retiring" });
+  const byEarlier = noteBounds(forced, { ...policy, maxStaleSeconds: 7_200 });
   const bUnknown = /^Signing key "b" .* until 2026-11-20 17:00:00 UTC/;
   const aTrusted =
     /^Signing key "a" is revoked. Caches may trust it until .* 15:00:00 UTC. Caches that ignore .* 17:00:00 UTC/;
@@ -291,6 +293,12 @@ describe("what the past still does", () => {
   const rows: readonly [name: string, records: readonly KeyRecord[], at: number, says: readonly RegExp[]][] = [
     ["a forced key, while a cache may not know it", forced, at - 1, [bUnknown]],
     ["a forced key, when every cache knows it", forced, at, []],
+    [
+      "a forced key, which a process by an earlier policy may not know",
+      byEarlier,
+      at + hour - 1,
+      [/^Signing key "b" .* 18:00/],
+    ],
     ["a revocation, while a cache may not know of it", revoked, at - 1, [aTrusted, bUnknown]],
     ["a revocation, when every cache knows of it", revoked, at, []],
     ["a revoked encryption key, and the one in its place, which signs nothing", encRevoked, now, [eKnown]],

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { execFile } from "node:child_process";
-import { chmod, mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
+import { mkdtemp, readFile, rm } from "node:fs/promises";
 import { createServer } from "node:http";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -28,12 +28,9 @@ const action = parse(await read("ops/doctor-action/action.yml")) as Action;
 async function ended(t: TestContext, script: string, environment: Readonly<Record<string, string>>) {
   const folder = await mkdtemp(join(tmpdir(), "jwksd-doctor-ci-"));
   t.after(() => rm(folder, { recursive: true }));
-  // The registry has another version than these sources.
-  await writeFile(join(folder, "npx"), `#!/bin/sh\nshift 2\nexec ${cliCommand.join(" ")} "$@"\n`);
-  await chmod(join(folder, "npx"), 0o755);
   const env = {
     ...process.env,
-    PATH: `${folder}:${process.env["PATH"]}`,
+    GITHUB_ACTION_PATH: file("ops/doctor-action"),
     GITHUB_STEP_SUMMARY: join(folder, "summary"),
     ...environment,
   };
@@ -53,6 +50,18 @@ function act(t: TestContext, inputs: Readonly<Record<string, string>>) {
     return [name, inputs[input] ?? action.inputs[input]?.default ?? ""];
   });
   return ended(t, step?.run ?? "", Object.fromEntries(environment) as Record<string, string>);
+}
+
+/** The lines that a runner of GitHub obeys, but for those about `stop-commands`. */
+function commandsIn(output: string): string[] {
+  let end: string | undefined;
+  return output.split("\n").filter((line) => {
+    const isOver = end === undefined || line === end;
+    const [, token] = (isOver && /^::stop-commands::(.+)$/.exec(line)) || [];
+    const isCommand = isOver && line !== end && token === undefined && /^\s*::|##\[/.test(line);
+    end = token === undefined ? (isOver ? undefined : end) : `::${token}::`;
+    return isCommand;
+  });
 }
 
 describe("the doctor in a pipeline", () => {
@@ -79,8 +88,18 @@ describe("the doctor in a pipeline", () => {
     await assert.rejects(readFile(join(folder, "owned")));
   });
 
-  test("the version of the action is that of the package", async () => {
-    assert.equal(action.inputs["version"]?.default, packageJson.version);
+  test("what a provider says is no command for the runner", async (t) => {
+    const filler = "x".repeat(50);
+    const keyOf = (command: string) => ({ ...published("a"), alg: 1, kid: `${filler} ${command}` });
+    const keys = [keyOf("::error::"), keyOf("##[error]a")];
+    const server = createServer((_, response) => response.end(bytes({ keys })));
+    const url = `http://127.0.0.1:${await listening(t, server)}/jwks`;
+    const { stdout } = await act(t, { url, "allow-insecure": "true" });
+    assert.match(stdout, /^ +::error::[^]*^ +##\[error\]/m);
+    assert.deepEqual(commandsIn(`${stdout}::notice::a`), ["::notice::a"]);
+  });
+
+  test("the workflow uses the action of this version", async () => {
     assert.match(
       await read("examples/doctor-in-ci/workflow.yml"),
       new RegExp(`ops/doctor-action@v${packageJson.version}`),

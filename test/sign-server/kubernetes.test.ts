@@ -113,14 +113,17 @@ async function callsTo(scope: Scope, socket: string): Promise<Call> {
 describe("the external signer of Kubernetes", { skip }, () => {
   const ends: (() => Promise<void>)[] = [];
   const scope = { after: (fn: () => Promise<void>) => void ends.unshift(fn) };
-  const former = generateKeyPairSync("rsa", { modulusLength: 2048 }).publicKey;
+  const former = [
+    generateKeyPairSync("rsa", { modulusLength: 2048 }).publicKey,
+    generateKeyPairSync("ec", { namedCurve: "P-256" }).publicKey,
+  ];
   let service: RunningService;
   let call: Call;
 
   before(async () => {
     const folder = await temporaryFolder(scope);
     const [socket, sockets, pub] = [join(folder, "s"), join(folder, "sockets.json"), join(folder, "sa.pub")];
-    await writeFile(pub, former.export({ type: "spki", format: "pem" }));
+    await writeFile(pub, former.map((key) => key.export({ type: "spki", format: "pem" })).join(""));
     const members = { protocol: "kubernetes", maxLifetimeSeconds: 7200, formerKeys: [pub] };
     await writeFile(sockets, JSON.stringify({ [socket]: members }));
     const args = ["--issuer", issuer, "--data", join(folder, "data"), "--max-token-lifetime-seconds", "86400"];
@@ -140,8 +143,8 @@ describe("the external signer of Kubernetes", { skip }, () => {
     >;
     assert.deepEqual([alg, typ, more], ["ES256", "JWT", {}]);
     const { keys, dataTimestamp, refreshHintSeconds } = await call("FetchKeys");
-    const [own, old, ...others] = keys;
-    assert.deepEqual([own?.keyId, own?.excludeFromOidcDiscovery ?? false, others], [kid, false, []]);
+    const [own, ...old] = keys;
+    assert.deepEqual([own?.keyId, own?.excludeFromOidcDiscovery ?? false], [kid, false]);
     const key = createPublicKey({ key: Buffer.from(own?.key ?? "", "base64"), format: "der", type: "spki" });
     const signed = Buffer.from(`${header}.${claims}`);
     const options = { key, dsaEncoding: "ieee-p1363" } as const;
@@ -149,9 +152,12 @@ describe("the external signer of Kubernetes", { skip }, () => {
     assert.ok(Number(refreshHintSeconds) > 0);
     assert.ok(Math.abs(Number(dataTimestamp.seconds) - Date.now() / 1000) < 60);
     // As the API server itself computes the kid of a key.
-    const spki = former.export({ type: "spki", format: "der" });
-    const oldKid = createHash("sha256").update(spki).digest("base64url");
-    assert.deepEqual(old, { keyId: oldKid, key: spki.toString("base64"), excludeFromOidcDiscovery: true });
+    const expected = former.map((key) => {
+      const spki = key.export({ type: "spki", format: "der" });
+      const keyId = createHash("sha256").update(spki).digest("base64url");
+      return { keyId, key: spki.toString("base64"), excludeFromOidcDiscovery: true };
+    });
+    assert.deepEqual(old, expected);
     const published = (await (await fetch(`http://127.0.0.1:${service.port}/jwks`)).json()) as {
       keys: { kid: string }[];
     };
@@ -183,7 +189,7 @@ describe("the external signer of Kubernetes", { skip }, () => {
   test("its caller gives up at its own deadline, and asks again", async () => {
     // One in the past, because a reply can be faster than the timer of the caller.
     assert.equal((await call("FetchKeys", {}, -1)).code, "DEADLINE_EXCEEDED");
-    assert.equal((await call("FetchKeys")).keys.length, 2);
+    assert.equal((await call("FetchKeys")).keys.length, 3);
   });
 
   test("counts what it signs", async () => {

@@ -1,4 +1,5 @@
 import assert from "node:assert/strict";
+import { generateKeyPairSync } from "node:crypto";
 import { once } from "node:events";
 import { readdir, writeFile } from "node:fs/promises";
 import { join } from "node:path";
@@ -133,6 +134,16 @@ describe("a sign socket", () => {
         400,
         "ERR_CLAIMS_INVALID",
       ],
+      "a claim that is there twice": [
+        signText('{"claims":{"aud":"api","aud":"admin"},"lifetimeSeconds":60}'),
+        400,
+        "ERR_CLAIMS_INVALID",
+      ],
+      "a lifetime that is there twice": [
+        signText('{"claims":{},"lifetimeSeconds":60,"lifetimeSeconds":3600}'),
+        400,
+        "ERR_CLAIMS_INVALID",
+      ],
       "claims too large for a token": [
         signText({ claims: { x: "x".repeat(20_000) }, ...hour }),
         400,
@@ -233,14 +244,21 @@ test("what was signed is counted in the log, without a claim", async (t) => {
   const service = await startService(t, ["--data", join(folder, "data"), "--sign-socket", path]);
   const claims = { sub: "secret-subject" };
   for (const body of [{ claims, ...hour }, { claims, ...hour }, { claims }]) await askSocket(path, signText(body));
+  // One that gives up amid its request.
+  const { socket } = await openSocket(path);
+  await new Promise((resolve) => socket.write(signText({ claims }).slice(0, -5), resolve));
+  socket.destroy();
   await service.stop();
   const line = await service.logged(({ msg }) => msg === "tokens signed");
-  assert.deepEqual([line["socket"], line["signed"], line["refused"]], [path, 2, { ERR_CLAIMS_INVALID: 1 }]);
+  assert.deepEqual(
+    [line["socket"], line["signed"], line["refused"]],
+    [path, 2, { ERR_CLAIMS_INVALID: 1, ERR_SIGNER_ABORTED: 1 }],
+  );
   assert.ok(!JSON.stringify(service.log).includes("secret-subject"));
 });
 
-/** What a service says that does not start with these sockets. It must leave no key behind, which would be the active one. */
-async function refusal(t: TestContext, members: unknown, ...more: string[]): Promise<string> {
+/** What a service says that does not start with these sockets, and what it leaves in the folder. */
+async function refused(t: TestContext, members: unknown, ...more: string[]) {
   const folder = await temporaryFolder(t);
   const file = join(folder, "sockets.json");
   await writeFile(file, JSON.stringify(members));
@@ -249,7 +267,13 @@ async function refusal(t: TestContext, members: unknown, ...more: string[]): Pro
     () => assert.fail("it has started"),
     (error: Error) => error,
   );
-  assert.deepEqual(await readdir(folder), ["sockets.json"]);
+  return { message, left: await readdir(folder) };
+}
+
+/** It must leave no key behind, which would be the active one. */
+async function refusal(t: TestContext, members: unknown, ...more: string[]): Promise<string> {
+  const { message, left } = await refused(t, members, ...more);
+  assert.deepEqual(left, ["sockets.json"]);
   return message;
 }
 
@@ -261,25 +285,18 @@ describe("is refused at the start:", () => {
     ],
     "a policy of the wrong type": [{ "s.sock": { audiences: "a" } }, /"audiences" must be an array of strings/],
     "a mode for everybody": [{ "s.sock": { mode: "0666" } }, /"mode" must be the string "0600" or "0660"(?: \[|$)/],
-    "a lifetime that no key outlives": [
-      { "s.sock": { maxLifetimeSeconds: 3601 } },
-      /(maxTokenLifetimeSeconds|--max-token-lifetime-seconds) 3600/,
-    ],
     "a path that is too long": [{ [`/${"s".repeat(107)}`]: {} }, /a path of at most 107 bytes/],
+    "an abstract socket, which has no mode": [{ "@jwksd": {} }, /a path .*; an abstract socket \(@name\) is open to/],
     "no object": [{ "s.sock": true }, /must be an object/],
     "an unknown protocol": [{ "s.sock": { protocol: "grpc" } }, /"protocol" must be http or kubernetes(?: \[|$)/],
     "a typ for Kubernetes": [
       { "s.sock": { protocol: "kubernetes", typ: ["at+jwt"] } },
       /each typ is JWT; leave it out/,
     ],
-    "a lifetime too short for Kubernetes": [
-      { "s.sock": { protocol: "kubernetes", maxLifetimeSeconds: 599 } },
-      /live for 599 s, and Kubernetes needs 600 or more/,
-    ],
     "former keys without Kubernetes": [{ "s.sock": { formerKeys: ["sa.pub"] } }, /are for "kubernetes"/],
     "a former key that is none": [
       { "s.sock": { protocol: "kubernetes", formerKeys: [import.meta.filename] } },
-      /is no public key in PEM/,
+      /holds public keys in PEM .*, and nothing else/,
     ],
     "a former key that is not there": [
       { "s.sock": { protocol: "kubernetes", formerKeys: ["/no/sa.pub"] } },
@@ -290,6 +307,30 @@ describe("is refused at the start:", () => {
   };
   for (const [name, [members, message]] of Object.entries(rows)) {
     test(name, async (t) => assert.match(await refusal(t, members), message));
+  }
+
+  test("a former key beside another kind of block, which may be a key as well", async (t) => {
+    const file = join(await temporaryFolder(t), "sa.pem");
+    const { publicKey } = generateKeyPairSync("rsa", { modulusLength: 2048 });
+    const blocks = (["spki", "pkcs1"] as const).map((type) => publicKey.export({ type, format: "pem" }));
+    await writeFile(file, blocks.join(""));
+    const members = { "s.sock": { protocol: "kubernetes", formerKeys: [file] } };
+    assert.match(await refusal(t, members), /holds public keys in PEM .*, and nothing else/);
+  });
+
+  // The store says what its policy is, so it is opened first.
+  const lifetimes: Readonly<Record<string, readonly [members: unknown, message: RegExp]>> = {
+    "that no key outlives": [
+      { "s.sock": { maxLifetimeSeconds: 3601 } },
+      /(maxTokenLifetimeSeconds|--max-token-lifetime-seconds) 3600/,
+    ],
+    "too short for Kubernetes": [
+      { "s.sock": { protocol: "kubernetes", maxLifetimeSeconds: 599 } },
+      /live for 599 s, and Kubernetes needs 600 or more/,
+    ],
+  };
+  for (const [name, [members, message]] of Object.entries(lifetimes)) {
+    test(`a lifetime ${name}`, async (t) => assert.match((await refused(t, members)).message, message));
   }
 
   test("sockets for keys of files, which this service only publishes", async (t) => {

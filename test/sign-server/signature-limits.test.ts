@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { createAudit } from "../../src/service/signing/audit.ts";
+import { type SignCounts, createAudit } from "../../src/service/signing/audit.ts";
 import { limitSignatures } from "../../src/service/signing/signature-limits.ts";
 import { simulatedClock } from "../support/simulated.ts";
 
@@ -30,4 +30,18 @@ test("a signature that fails makes room as well", async () => {
   const failing = Array.from({ length: 64 }, () => limited(failure, () => Promise.reject(failure)));
   for (const { status } of await Promise.allSettled(failing)) assert.equal(status, "rejected");
   await limited(failure, async () => {});
+});
+
+test("a request that outlives its socket sets no timer, which would keep the process", async () => {
+  const clock = simulatedClock();
+  const reports: SignCounts[] = [];
+  const audit = createAudit(clock, (counts) => reports.push(counts));
+  const limited = limitSignatures(audit);
+  const cut = Promise.withResolvers<void>();
+  const underWay = limited({}, () => cut.promise);
+  await limited({}, async () => {});
+  audit.end();
+  cut.resolve();
+  await underWay;
+  assert.deepEqual([clock.timers, reports], [0, [{ signed: 1, refused: {} }]]);
 });

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { createHash, createPrivateKey, createPublicKey, generateKeyPairSync, verify, webcrypto } from "node:crypto";
 import { describe, test } from "node:test";
 import { type ErrorCode, type KeyInput, localSigner } from "../../src/index.ts";
-import { type EcPrivateJwk, ecKey, keyMaterial, rsaKey, withoutPrivate } from "../support/keys.ts";
+import { type EcPrivateJwk, ecKey, keyMaterial, rsaKey, spellingsOf, withoutPrivate } from "../support/keys.ts";
 import { assertSilent, refusal } from "../support/refusal.ts";
 
 const [a, b] = [ecKey("a"), ecKey("b")];
@@ -11,6 +11,8 @@ const [leadingZeroX, leadingZeroY] = [ecKey("leading-zero-50"), ecKey("leading-z
 const keyObject = (jwk: object) => createPrivateKey({ key: { ...jwk }, format: "jwk" });
 const pem = (jwk: object, type: "pkcs8" | "sec1" | "pkcs1"): string =>
   keyObject(jwk).export({ type, format: "pem" }).toString();
+const spki = (jwk: object): string =>
+  createPublicKey(keyObject(jwk)).export({ type: "spki", format: "pem" }).toString();
 const encrypted = (type: "pkcs8" | "sec1"): string =>
   keyObject(a).export({ type, format: "pem", cipher: "aes-256-cbc", passphrase: "secret" }).toString();
 
@@ -35,8 +37,11 @@ const accepted: [name: string, key: EcPrivateJwk, input: unknown][] = [
   ["PKCS#8", a, pem(a, "pkcs8")],
   ["PKCS#8, leading zero in x", leadingZeroX, pem(leadingZeroX, "pkcs8")],
   ["PKCS#8, leading zero in y", leadingZeroY, pem(leadingZeroY, "pkcs8")],
-  ["PKCS#8 with CRLF", a, pem(a, "pkcs8").replaceAll("\n", "\r\n")],
-  ["PKCS#8 among other text", a, `Bag Attributes\n    friendlyName: x\n${pem(a, "pkcs8")}the end\n`],
+  ...(["pkcs8", "sec1"] as const).flatMap((type) =>
+    spellingsOf(pem(a, type)).map(([how, text]): [string, EcPrivateJwk, string] => [`${type} ${how}`, a, text]),
+  ),
+  ["PKCS#8 after its public key", a, spki(a) + pem(a, "pkcs8")],
+  ["SEC1 before its public key", a, pem(a, "sec1") + spki(a)],
   ["SEC1", a, pem(a, "sec1")],
   ["SEC1 after EC PARAMETERS", a, ecParameters + pem(a, "sec1")],
   ["KeyObject", a, keyObject(a)],
@@ -95,9 +100,29 @@ const refused: [code: ErrorCode, name: string, input: unknown, says?: RegExp][] 
   ["ERR_KEY_FORMAT", "encrypted PKCS#8", encrypted("pkcs8"), /encrypted.*openssl pkcs8 -topk8 -nocrypt/s],
   ["ERR_KEY_FORMAT", "encrypted SEC1", encrypted("sec1"), /encrypted.*openssl pkcs8 -topk8 -nocrypt/s],
   ["ERR_KEY_FORMAT", "a certificate", certificate, /certificate.*openssl x509 -pubkey -noout/s],
-  ["ERR_KEY_FORMAT", "PEM without a key", "-----BEGIN X509 CRL-----\n", /no private or public key/],
+  [
+    "ERR_KEY_FORMAT",
+    "PEM without a key",
+    "-----BEGIN X509 CRL-----\n-----END X509 CRL-----\n",
+    /no private or public key/,
+  ],
   ["ERR_KEY_FORMAT", "PEM of two keys", pem(a, "pkcs8") + pem(b, "sec1"), /several private keys/],
-  ["ERR_KEY_FORMAT", "PEM that is cut off", pem(a, "pkcs8").slice(0, 120)],
+  ["ERR_KEY_FORMAT", "PEM of two public keys", spki(a) + spki(b), /several public keys/],
+  ["ERR_KEY_MISMATCH", "PEM of a private key and another public one", pem(a, "pkcs8") + spki(b)],
+  ["ERR_KEY_FORMAT", "PEM that is cut off", pem(a, "pkcs8").slice(0, 120), /cut off/],
+  [
+    "ERR_KEY_FORMAT",
+    "PEM that ends as something else",
+    pem(a, "pkcs8").replace("END PRIVATE", "END PUBLIC"),
+    /cut off/,
+  ],
+  [
+    "ERR_KEY_FORMAT",
+    "PEM with \\n as two characters",
+    pem(a, "pkcs8").replaceAll("\n", "\\n"),
+    /the two characters \\ and n .*text\.replaceAll\("\\\\n", "\\n"\)/,
+  ],
+  ["ERR_KEY_FORMAT", "PEM as a string of JSON", JSON.stringify(pem(a, "sec1")), /the two characters \\ and n/],
   ["ERR_KEY_FORMAT", "PEM of something else", "-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n"],
   ["ERR_KEY_FORMAT", "SEC1 of something else", "-----BEGIN EC PRIVATE KEY-----\nAAAA\n-----END EC PRIVATE KEY-----\n"],
   ["ERR_KEY_FORMAT", "text that is neither PEM nor JSON", `{"kty":"EC","d":"${a.d}"`, /neither PEM nor JSON/],
@@ -128,7 +153,7 @@ const refused: [code: ErrorCode, name: string, input: unknown, says?: RegExp][] 
   ["ERR_KEY_NOT_P256", "RSA in PKCS#8", pem(rsaKey(), "pkcs8"), /RSA/],
   ["ERR_KEY_NOT_P256", "RSA in PKCS#1", pem(rsaKey(), "pkcs1"), /RSA/],
   ["ERR_PRIVATE_KEY_MISSING", "a public JWK", withoutPrivate(a)],
-  ["ERR_PRIVATE_KEY_MISSING", "SPKI", createPublicKey(keyObject(a)).export({ type: "spki", format: "pem" })],
+  ["ERR_PRIVATE_KEY_MISSING", "SPKI", spki(a)],
   ["ERR_PRIVATE_KEY_MISSING", "a public KeyObject", createPublicKey(keyObject(a))],
   ["ERR_PRIVATE_KEY_MISSING", "a public CryptoKey", await cryptoKey(withoutPrivate(a), true, "verify")],
   ["ERR_KEY_PURPOSE", "use enc", { ...a, use: "enc" }, /"use" is "enc"/],

@@ -5,12 +5,12 @@ import { createInterface } from "node:readline";
 import { setTimeout as wait } from "node:timers/promises";
 import { decodeProtectedHeader } from "jose";
 import type { Clock } from "../../src/base/clock.ts";
-import { codeOf } from "../../src/base/errors.ts";
 import { createProvider } from "../../src/library/provider/provider.ts";
 import type { KeySubscriber } from "../../src/library/provider/managed-keys.ts";
 import type { ManagerEvent } from "../../src/rotation/manager/types.ts";
 import { createKeyManager } from "../../src/rotation/manager/manager.ts";
-import type { KeyStore } from "../../src/rotation/store/store.ts";
+import type { Register } from "../../src/rotation/store/register.ts";
+import { documentOf } from "../support/managed.ts";
 import { sqliteStore } from "../../src/rotation/store/sqlite/sqlite.ts";
 import { soak } from "../support/soak.ts";
 
@@ -20,8 +20,8 @@ const issuer = "https://op.example";
 // Synchronous: what was said before a SIGKILL has been said.
 const say = (line: unknown): void => void writeSync(1, `${JSON.stringify(line)}\n`);
 
-// Each renewal of a lease is a turn, so leases are long.
-const policy = command === "rotate" ? { rotateEveryDays: 2, leaseSeconds: 43_200 } : { leaseSeconds: 36_500 * 86_400 };
+// Each word with the store is a turn, so there are few.
+const policy = { rotateEveryDays: 2.1, maxStaleSeconds: 71_700 };
 let now = Number(start);
 const timers = new Set<{ readonly at: number; readonly isPause: boolean; readonly callback: () => void }>();
 const clock: Clock = {
@@ -54,26 +54,22 @@ function endPause(): void {
 }
 
 async function startManager(onEvent: (event: ManagerEvent) => void = () => {}) {
-  const store = await sqliteStore(path, { clock });
+  const store = await sqliteStore(path);
   const counted = { conflicts: 0 };
   let underWay = 0;
-  const watched = new Proxy(store, {
-    get(target, name: keyof KeyStore) {
-      const call = target[name] as (...args: unknown[]) => unknown;
-      if (name === "watch") return call;
-      return async (...args: unknown[]) => {
-        underWay += 1;
-        try {
-          return await call(...args);
-        } catch (error) {
-          if (name === "commit" && codeOf(error) === "ERR_STORE_CONFLICT") counted.conflicts += 1;
-          throw error;
-        } finally {
-          underWay -= 1;
-        }
-      };
+  const call = async <T>(work: Promise<T>): Promise<T> => {
+    underWay += 1;
+    return work.finally(() => (underWay -= 1));
+  };
+  const watched: Register = {
+    ...store,
+    read: (...args) => call(store.read(...args)),
+    async write(...args) {
+      const isWritten = await call(store.write(...args));
+      if (!isWritten) counted.conflicts += 1;
+      return isWritten;
     },
-  });
+  };
   const manager = await pumped(
     createKeyManager({ issuer, store: watched, wrappingKeys: [wrappingKey], clock, policy, onEvent }),
   );
@@ -133,6 +129,7 @@ const commands: Readonly<Record<string, () => Promise<void>>> = {
   async race() {
     let done: unknown[] = [];
     const { manager, counted, idle } = await startManager((event) => {
+      if (event.type === "changed" && event.by === "another") return;
       if (event.type === "changed") done.push(...event.events.map(({ type, kid }) => `${type} ${kid}`));
       else say({ unexpected: event.type, ...("error" in event && { error: event.error?.message }) });
     });
@@ -153,7 +150,7 @@ const commands: Readonly<Record<string, () => Promise<void>>> = {
     process.exit(0);
   },
 
-  /** Rotates until the disk is full, goes on for a while, makes room, and goes on. */
+  /** Rotates, fills the disk, goes on for a while, makes room, and goes on. */
   async disk() {
     const ballast = `${path}.ballast`;
     writeFileSync(ballast, new Uint8Array(100_000));
@@ -167,9 +164,10 @@ const commands: Readonly<Record<string, () => Promise<void>>> = {
       await idle();
       say({ signed: await sign(), at: now, states: manager.records.map(({ state }) => state) });
     };
+    for (let steps = 0; steps < 30; steps += 1) await step();
+    fill(ballast);
     while (told.length === 0) await step();
     say({ fullAt: now, code: told[0] });
-    fill(ballast);
     // Within its file the store may find room for one more commit.
     while (told.length < 10 || told.slice(-10).includes("recovered")) await step();
     told.length = 0;
@@ -183,7 +181,7 @@ const commands: Readonly<Record<string, () => Promise<void>>> = {
     say({ more: told.slice(from) });
     await manager.close();
     const store = await sqliteStore(path);
-    say({ memory: manager.records, stored: (await store.load()).records });
+    say({ memory: manager.records, stored: (await documentOf(store)).records });
     process.exit(0);
   },
 };

@@ -141,8 +141,8 @@ class Simulation {
     const manager = await createServiceManager({
       issuer,
       store: memoryStore({ clock }),
-      // Each renewal of a lease is a turn, so there are few.
-      policy: { leaseSeconds: 10 * 86_400, ...policy },
+      // Each word with the store is a turn, so there are few.
+      policy: { maxStaleSeconds: 36_000, ...policy },
       wrappingKeys: [wrappingKey],
       clock,
     });

@@ -2,7 +2,9 @@ import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
 import { readFile } from "node:fs/promises";
 import { test } from "node:test";
-import { guideUrl, remedyOf, shellWord } from "../../src/service/admin/remedies.ts";
+import { commandFlags, guideUrl, remedyOf, shellWord } from "../../src/service/admin/remedies.ts";
+import { variableName } from "../../src/service/config/setting-definitions.ts";
+import { resolveSettings } from "../../src/service/config/settings.ts";
 
 test("a shell takes a word as it is, whatever is in it", () => {
   const texts = [
@@ -48,5 +50,18 @@ test("each section that a fault leads to is there", async () => {
     );
     assert.ok(section === undefined || headings.includes(section), guide);
     assert.ok(URL.canParse(guideUrl(guide)));
+  }
+});
+
+test("a command finds the store of the service, and no password is on its command line", async () => {
+  const rows = [
+    [{ data: "/srv/my keys" }, "--data '/srv/my keys'"],
+    [{ store: "sqlite:/srv/k.db", wrappingKeyFile: "/w" }, "--store sqlite:/srv/k.db --wrapping-key-file /w"],
+    [{ store: "postgres://u@h/d", issuer: "https://a.example" }, "--store postgres://u@h/d --issuer https://a.example"],
+    [{ store: "postgres://u:secret@h/d", issuer: "https://a.example" }, "--issuer https://a.example"],
+  ] as const;
+  for (const [given, said] of rows) {
+    const environment = Object.fromEntries(Object.entries(given).map(([name, value]) => [variableName(name), value]));
+    assert.equal(commandFlags(await resolveSettings({ flags: {}, environment })), said);
   }
 });

@@ -203,14 +203,14 @@ describe("the status", () => {
     const hsm = { ...active, kid: "hsm", use: "enc", privateHalf: { uri: "pkcs11:id=%01" } } as const;
     const { keys, next: nextStep } = statusOf(managed({ records: [active, next, hsm] }));
     assert.deepEqual(
-      keys.map(({ kid, state, privateHalf, uri, next }) => [kid, state, privateHalf, uri, next?.kind]),
+      keys.map(({ kid, state, privateHalf, uri, next }) => [kid, state, privateHalf, uri, next?.action]),
       [
         ["now", "active", "wrapped in the store", undefined, "retired"],
         ["next", "announced", "wrapped in the store", undefined, "activated"],
         ["hsm", "active", "external", "pkcs11:id=%01", "retired"],
       ],
     );
-    assert.deepEqual([nextStep?.kind, nextStep?.kid, nextStep?.at], ["activated", "next", start + 23 * hour]);
+    assert.deepEqual([nextStep?.action, nextStep?.kid, nextStep?.at], ["activated", "next", start + 23 * hour]);
     assert.deepEqual(keys[1]?.times, { announcedAt: start - hour, publishedAt: start - hour });
   });
 

@@ -252,8 +252,8 @@ test("a backup is not mixed with what a process leaves that dies while it writes
   const running = await filled(dead, "running");
   dieWhileWriting(path, dead, true);
   copyFileSync(`${path}.backup`, dead);
-  for (const attempt of [sqliteStore(dead), running.read(), running.write("x", undefined)]) {
-    const error = await refusal(attempt, "ERR_STORE_FORMAT", dead);
+  for (const attempt of [() => sqliteStore(dead), () => running.read(), () => running.write("x", undefined)]) {
+    const error = await refusal(attempt(), "ERR_STORE_FORMAT", dead);
     assert.match(error.message, /unfinished write into another file.*delete .*store\.db\.dead-journal$/);
   }
   rmSync(`${dead}-journal`);

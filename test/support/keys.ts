@@ -103,3 +103,14 @@ export function keyMaterial(input: unknown): string[] {
   if (typeof input === "string") return input.match(/[\w+/-]{20,}/g)?.filter((run) => !run.startsWith("-----")) ?? [];
   return typeof input === "object" && input !== null ? Object.values(input).flatMap(keyMaterial) : [];
 }
+
+/** Ways in which people and programs write a PEM text. */
+export const spellingsOf = (pem: string): readonly (readonly [name: string, text: string])[] => [
+  ["with CRLF", pem.replaceAll("\n", "\r\n")],
+  ["with CR only", pem.replaceAll("\n", "\r")],
+  ["in one line", pem.replaceAll("\n", " ").trim()],
+  ["without any white space", pem.replaceAll("\n", "")],
+  ["with its base64 in one line", pem.replace(/(?<=[^-])\n(?=[^-])/g, "")],
+  ["indented", pem.replaceAll(/^/gm, "    ")],
+  ["among other text", `Bag Attributes\n    friendlyName: x\n${pem}the end\n`],
+];

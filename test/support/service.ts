@@ -262,7 +262,7 @@ class ServiceLog {
   }
 
   #failure(errors = ""): Error {
-    const [, code] = /\[(ERR_\w+)\]\n$/.exec(errors) ?? [];
+    const code = this.lines.at(-1)?.["code"];
     return Object.assign(new Error(`the service ended: ${errors}${JSON.stringify(this.lines)}`), { code });
   }
 

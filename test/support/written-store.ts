@@ -28,7 +28,9 @@ export class WrittenStore implements Register {
 
   read: Register["read"] = async (known) => {
     const now = this.#clock && { now: this.#clock.now() };
-    return this.#held !== undefined && this.#held.version === known ? { version: known, ...now } : { ...this.#held, ...now };
+    return this.#held !== undefined && this.#held.version === known
+      ? { version: known, ...now }
+      : { ...this.#held, ...now };
   };
 
   write: Register["write"] = async (text, ifVersion) => {

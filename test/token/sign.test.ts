@@ -217,6 +217,30 @@ describe("what cannot be signed is refused", () => {
   }
 });
 
+describe("an option that there is not is refused, with the one to use", () => {
+  const rows: readonly [options: object, message: RegExp][] = [
+    [{ expiresIn: 300 }, /^there is no option "expiresIn"; use "lifetimeSeconds", in whole seconds$/],
+    [{ audience: "api" }, /^there is no option "audience"; set the claim "aud"$/],
+    [{ aud: "api" }, /^there is no option "aud"; set the claim "aud"$/],
+    [{ subject: "alice" }, /; set the claim "sub"$/],
+    [{ notBefore: 5 }, /; set the claim "nbf"$/],
+    [{ jwtid: "x" }, /; set the claim "jti"$/],
+    [{ issuer }, /; the provider sets the claim "iss"$/],
+    [{ algorithm: "RS256" }, /; the provider sets the header "alg"$/],
+    [{ keyid: "b" }, /; the provider sets the header "kid"$/],
+    [{ headers: { cty: "x" } }, /^there is no option "headers"; did you mean "header"\?$/],
+    [{ lifetime: 60 }, /; did you mean "lifetimeSeconds"\?$/],
+    [{ noTimestamp: true }, /; there is: lifetimeSeconds, typ, header, signal$/],
+    [{ expiresIn: undefined }, /"expiresIn"/],
+  ];
+  for (const [options, message] of rows) {
+    test(inspect(options), async () => {
+      const signing = (await provide()).sign({ sub: "x" }, { lifetimeSeconds: 60, ...options });
+      await assert.rejects(signing, { name: "ConfigError", code: "ERR_OPTION_UNKNOWN", message });
+    });
+  }
+});
+
 test("a token is signed if verify takes one of its length, and refused if not", async () => {
   const provider = await provide();
   const sign = (length: number): Promise<string> =>

@@ -50,7 +50,7 @@ describe("times outside of it are refused, by name", () => {
   const rows: [claims: object, message: RegExp, options?: SignOptions][] = [
     [
       { exp: now + 3601 },
-      / is 3601 seconds ahead, and may be 3600 at most, .*raise maxTokenLifetimeSeconds; "exp" is in seconds/,
+      / is 3601 seconds ahead, and may be 3600 at most, .*raise maxTokenLifetimeSeconds \(of managed keys: jwksd policy\); "exp" is in seconds/,
     ],
     [{}, /^lifetimeSeconds is 3601, and may be 3600 at most/, { lifetimeSeconds: 3601 }],
     [{ exp: 1e300 }, /^claim "exp" is .* ahead/],

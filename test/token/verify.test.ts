@@ -393,6 +393,17 @@ describe("claims (RFC 7519 section 4.1), with clocks that agree", () => {
     })),
   );
 
+  test("of a token that expires while its keys are fetched: ERR_TOKEN_EXPIRED", async () => {
+    const clock = simulatedClock();
+    const slow: KeySource = (header) => {
+      clock.setBy(120_000);
+      return keys(header);
+    };
+    const token = compact(header, { ...claims, exp: clock.now() / 1000 + 60 }, es256);
+    assert.equal(await verdict(verify(token, { ...options, clock })), "accepted");
+    assert.equal(await verdict(verify(token, { ...options, clock, keys: slow })), "ERR_TOKEN_EXPIRED");
+  });
+
   // JSON.stringify has no such number, but JSON does: JSON.parse gives Infinity.
   for (const [name, number] of [
     ["exp", "1e400"],

@@ -1,11 +1,28 @@
+import { durationText } from "../../doctor/format.ts";
 import type { Explanation } from "./explain.ts";
 
-/** What to do after a verification; `undefined` where there is nothing to do. @param doctor the command that looks at the provider */
-export function adviceFor({ verified, steps }: Explanation, issuer: string, doctor: string): string | undefined {
+interface Context {
+  readonly issuer: string;
+  /** The command that looks at the provider. */
+  readonly doctor: string;
+  /** Whether that command is this one, so its findings are beside the advice. */
+  readonly isDoctor?: true;
+  /** How long caches may keep the set, if that was looked at. */
+  readonly keptSeconds?: number | undefined;
+}
+
+const daySeconds = 86_400;
+
+/** What to do after a verification; `undefined` where there is nothing to do. */
+export function adviceFor({ verified, steps }: Explanation, context: Context): string | undefined {
+  const { issuer, doctor, isDoctor, keptSeconds = 0 } = context;
   const watch = `${doctor} --watch 10m`;
+  const looked = isDoctor === true ? "the findings say" : `${doctor} says`;
   if (verified) {
-    return steps.some(({ cause }) => cause === "next answer")
-      ? `If the key is not new, servers of the provider disagree, and other tokens fail by chance: ${watch}`
+    if (steps.some(({ cause }) => cause === "next answer"))
+      return `If the key is not new, servers of the provider disagree, and other tokens fail by chance: ${watch}`;
+    return keptSeconds > daySeconds
+      ? `If your API refuses the token, it may have an older set: caches may keep one for up to ${durationText(keptSeconds)}. Restart the API, or let it fetch the set again.`
       : undefined;
   }
   const { code, cause } = steps.at(-1) ?? {};
@@ -14,12 +31,20 @@ export function adviceFor({ verified, steps }: Explanation, issuer: string, doct
       return "Get a token of the expected issuer; verifiers compare every character. If the provider writes the one into its discovery document and the other into its tokens, let it write the same into both.";
     case "aud":
       return "If the token is meant for this verifier, let the verifier expect its audience (jwksd verify: --aud); else ask the provider for one that is.";
+    case "opaque":
+      return "Ask the provider about the token (RFC 7662), or let it issue JWTs (RFC 9068) for your API; many providers do so only for a client that names the API. If it was a JWT, give the whole token: what follows Bearer in the Authorization header.";
+    case "encrypted":
+      return "Decrypt the token where its private key is. If your API has no such key, let the provider encrypt no tokens for it.";
+    case "unsigned":
+      return "Refuse such tokens everywhere, and let the provider sign them.";
+    case "shared secret":
+      return "Let the provider sign with a key that it publishes; often that is a setting of the client or of the API. A verifier that has the secret needs no JWK Set.";
     case "nbf":
       return "Set the clocks of the provider and of this machine: the token begins to be valid later. If both are right, the provider issues tokens for later, or writes local time as UTC.";
     case "two issuers":
       return "Let the provider name itself in one way: verifiers compare every character, so with two issuers they refuse the document or the tokens.";
     case "unusable key":
-      return `Let the provider publish the key in a form that verifiers can read: ${doctor} explains each defect.`;
+      return `Let the provider publish the key in a form that verifiers can read: ${looked} what is wrong with it.`;
     case "other key":
       return "Let the provider write into tokens the kid under which it publishes the key that signs, and give each published key a kid.";
     case "der":
@@ -48,7 +73,7 @@ export function adviceFor({ verified, steps }: Explanation, issuer: string, doct
     case "ERR_DISCOVERY_ISSUER":
       return "Give --issuer exactly as the discovery document has it, if that is the right provider.";
     default:
-      return `The keys could not be had, so the token was not checked: ${doctor} says what is wrong.`;
+      return `The keys could not be had, so the token was not checked: ${looked} what is wrong.`;
   }
 }
 

@@ -6,6 +6,8 @@ import { importJWK } from "jose/key/import";
 import { isPublicKeyAlgorithm } from "../../keys/crypto/algorithms.ts";
 import { decodeKey } from "../../doctor/key.ts";
 import { isObject } from "../../doctor/document.ts";
+import { counted } from "../../doctor/format.ts";
+import { isPrivateText } from "../../doctor/secrets.ts";
 import { entriesOf, verificationKeys } from "../../keys/jwk/verification-keys.ts";
 import { checkSignature } from "../../library/token/verify.ts";
 import { relativeText, timeText } from "../../rotation/rules/format.ts";
@@ -13,10 +15,14 @@ import type { Expected } from "./explain.ts";
 
 /**
  * What was found out beside an error code. A claim is not the expected one: `iss`, `aud`, `nbf`. `two issuers`: the discovery document
- * names another one than the token. `unusable key`: that of the kid. `other key`: the one of another kid made the signature. `der`: the
+ * names another one than the token. `opaque`: it is no JWT. `encrypted`: it is a JWE. `unsigned`: its alg is none. `shared secret`: its alg is
+ * HMAC. `unusable key`: that of the kid. `other key`: the one of another kid made the signature. `der`: the
  * signature has this form. `next answer`: the key was only in the second answer.
  */
-export type Cause = "iss" | "aud" | "nbf" | "two issuers" | "unusable key" | "other key" | "der" | "next answer";
+export type Cause =
+  | ("iss" | "aud" | "nbf" | "two issuers")
+  | ("opaque" | "encrypted" | "unsigned" | "shared secret")
+  | ("unusable key" | "other key" | "der" | "next answer");
 
 export interface Diagnosis {
   readonly cause?: Cause | undefined;
@@ -37,12 +43,18 @@ export async function diagnose(
   jwkSet: unknown,
 ): Promise<Diagnosis> {
   switch (code) {
+    case "ERR_TOKEN_MALFORMED":
+      return ofParts(token.split(".").length);
     case "ERR_TOKEN_KID_UNKNOWN":
     case "ERR_TOKEN_KID_MISSING":
     case "ERR_TOKEN_SIGNATURE":
       return jwkSet === undefined ? none : ofKeys(token, code, jwkSet);
     case "ERR_TOKEN_ALG": {
       const { alg } = decodeProtectedHeader(token);
+      if (/^none$/i.test(shown(alg)))
+        return { cause: "unsigned", details: ["it has no signature, so anybody can write it"] };
+      if (/^HS\d/i.test(shown(alg)))
+        return { cause: "shared secret", details: ["it is made with a secret that provider and verifier share"] };
       if (algorithms.includes(alg ?? "")) return none;
       const remedy = isPublicKeyAlgorithm(alg) ? [`to accept it, add --alg ${alg}`] : [];
       return { details: [has("alg", alg, algorithms), ...remedy] };
@@ -60,6 +72,13 @@ export async function diagnose(
     default:
       return none;
   }
+}
+
+/** @see RFC 7515 section 7.1, RFC 7516 section 7.1 */
+function ofParts(parts: number): Diagnosis {
+  if (parts === 5) return { cause: "encrypted", details: ["it has five parts, so it is encrypted (JWE, RFC 7516)"] };
+  if (parts === 3) return none;
+  return { cause: "opaque", details: [`it has ${counted(parts, "part")}, so it is an opaque token`] };
 }
 
 function ofClaims(token: string, issuer: string, audience: readonly string[]): Diagnosis {
@@ -90,6 +109,9 @@ async function ofKeys(token: string, code: string, jwkSet: unknown): Promise<Dia
     const form = isObject(jwk) ? await formOf(token, jwk, alg) : undefined;
     if (!isObject(jwk) || form === undefined) continue;
     const { name } = await decodeKey(jwk, index);
+    // The verifier takes it for none, as others do.
+    if (kid === "" && jwk["kid"] === "")
+      return { cause: "unusable key", details: [`${name} verifies the signature, but its kid is empty`] };
     return form === "der"
       ? { cause: "der", details: [`${name} verifies it when it is read as DER`] }
       : { cause: "other key", details: [`${name} verifies the signature`] };
@@ -132,5 +154,6 @@ export function shown(value: unknown, missing = "missing"): string {
   if (value === undefined) return missing;
   if (Array.isArray(value)) return "(a list)";
   if (typeof value === "object" && value !== null) return "(an object)";
-  return typeof value === "string" && value !== "" ? value : JSON.stringify(value);
+  if (typeof value !== "string" || value === "") return JSON.stringify(value);
+  return isPrivateText(value) ? "(a private key)" : value;
 }

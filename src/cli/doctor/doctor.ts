@@ -8,7 +8,6 @@ import { seenToken } from "../../doctor/node/watch.ts";
 import { ConfigError, ServiceError } from "../../base/errors.ts";
 import { terminalOf } from "../terminal.ts";
 import { collect } from "../arguments.ts";
-import { adviceFor, doctorCommandFor } from "./advice.ts";
 import { explainToken } from "./token.ts";
 import { findingsPage } from "./page.ts";
 import { explanationText, happeningLine, report, rotationText, scope } from "./report.ts";
@@ -64,7 +63,7 @@ export function doctorCommand(io: Io): Command {
       "with --watch: shell command that prints a new token; it runs at each look (or --token - reads one token per line)",
     )
     .option("--json", "print the findings as JSON")
-    .option("--html <file>", "also write the findings to this file, as a page to send to whoever runs the provider")
+    .option("--html <file>", "also write the findings to this file, as a page to send to the operator of the provider")
     .addHelpText(
       "after",
       `
@@ -100,7 +99,10 @@ async function doctor(io: Io, target: string, flags: Flags): Promise<void> {
   };
   const observations = watch === undefined ? first : await watchOn(io, first, { ...flags, watch }, options, happened);
   const findings = (await examine(observations)).filter(({ code }) => isWanted(code, flags));
-  const explanation = token === undefined ? undefined : await adviseOn(token, observations, target, flags);
+  const explanation =
+    token === undefined
+      ? undefined
+      : await explainToken(token, observations, { target, allowInsecure: flags.allowInsecure });
   const rotation = await practice(withToken(observations, token));
   if (flags.html !== undefined)
     await writePage(flags.html, findingsPage(target, observations, { findings, rotation, explanation }));
@@ -111,7 +113,7 @@ async function doctor(io: Io, target: string, flags: Flags): Promise<void> {
   } else {
     const terminal = terminalOf(io.stdout, io.environment);
     if (timeline.length > 0) print(io, "");
-    // Whoever gives a token asks about it first.
+    // The token comes first, because the user asked about it.
     if (explanation !== undefined)
       print(io, `The token:\n${explanationText(explanation, explanation.advice, terminal)}\n`);
     const refused = explanation?.verified === false ? " The token is refused." : "";
@@ -120,12 +122,6 @@ async function doctor(io: Io, target: string, flags: Flags): Promise<void> {
   }
   const isRefused = explanation?.verified === false;
   if (isRefused || findings.some(({ severity }) => atLeast(severity, flags.failOn))) io.exitCode = 1;
-}
-
-/** How the token of `--token` is verified, and what to do. */
-async function adviseOn(token: string, observations: Observations, target: string, { allowInsecure }: Flags) {
-  const explanation = await explainToken(token, observations);
-  return { ...explanation, advice: adviceFor(explanation, target, doctorCommandFor(target, allowInsecure)) };
 }
 
 /** Adds the token that was given with `--token`. */

@@ -48,6 +48,9 @@ interface ExplainOptions extends Expected {
 /** Errors that `verify` throws only after the signature was verified. */
 const aboutClaims: ReadonlySet<string> = new Set(["ERR_TOKEN_CLAIM", "ERR_TOKEN_EXPIRED", "ERR_TOKEN_TYP"]);
 
+/** Algorithms of shared secrets, and of tokens without a signature. */
+const withoutKeyPair = /^(HS\d+|none)$/i;
+
 const goodSignature: Step = { step: "signature", ok: true, detail: "is that of the published key" };
 
 /**
@@ -88,6 +91,10 @@ export async function explain(token: string, expected: Expected, source: KeySour
     const header = headerOf(token);
     const [alg, kid, typ] = [header.alg, header.kid, header.typ].map((value) => shown(value));
     done(`${token.length} bytes, alg ${alg}, kid ${kid}, typ ${typ}`);
+    if (withoutKeyPair.test(alg ?? "")) {
+      step = "key";
+      throw new TokenError("ERR_TOKEN_ALG", `no published key can verify ${alg}`);
+    }
 
     ({ step } = source);
     const { where, body } = await source.load();

@@ -1,11 +1,11 @@
-import { beginning } from "../../doctor/format.ts";
+import { bodyText, urlText } from "../../doctor/format.ts";
 import { setResponse } from "../../doctor/exchange.ts";
 import { timeText } from "../../rotation/rules/format.ts";
 import type { Explanation } from "./explain.ts";
 import type { Exchange, Finding, Observations } from "../../doctor/index.ts";
 import { jsonOf } from "../../base/json.ts";
 import { type Html, html, lines } from "../../service/admin/page/html.ts";
-import { removed } from "../../doctor/removed.ts";
+import { isPrivateText, removed } from "../../doctor/secrets.ts";
 import { counts, scopeText, whom } from "./report.ts";
 
 const maxCharacters = 100_000;
@@ -113,17 +113,23 @@ function section(finding: Finding): Html {
 function document(name: string, exchange: Exchange | undefined): Html | undefined {
   if (exchange === undefined) return undefined;
   const { url, status, headers = [], body } = exchange;
-  const head = [...(status === undefined ? [] : [`status ${status}`]), ...headers.map((field) => field.join(": "))];
+  const head = [...(status === undefined ? [] : [`status ${status}`]), ...headers.map(headerText)];
   return html`<h2>${name}</h2>
-    <p>${url}</p>
+    <p>${url === undefined ? undefined : urlText(url)}</p>
     ${head.length === 0 ? undefined : html`<pre>${lines(head.join("\n"))}</pre>`}
     <pre>${lines(body === undefined ? "There is no body." : textOf(body))}</pre> `;
+}
+
+/** A header field for others: a cookie, a key or a query of a redirect is not for them. */
+function headerText([name, value]: readonly [name: string, value: string]): string {
+  if (name === "location") return `${name}: ${urlText(value)}`;
+  return `${name}: ${name === "set-cookie" || isPrivateText(value) ? "(removed)" : value}`;
 }
 
 function textOf(body: Uint8Array): string {
   const text = new TextDecoder().decode(body);
   const value = jsonOf(text);
-  if (value === undefined) return `It begins with ${beginning(text)}`;
+  if (value === undefined) return `Not JSON: ${bodyText(text)}.`;
   const whole = removed(value);
   return whole.length > maxCharacters ? `${whole.slice(0, maxCharacters)}\n…` : whole;
 }

@@ -1,18 +1,33 @@
 import type { JWTPayload } from "jose";
 import { decodeJwt } from "jose/jwt/decode";
 import { publicKeyAlgorithms } from "../../keys/crypto/algorithms.ts";
-import { setResponse } from "../../doctor/exchange.ts";
+import { lifetimeOf } from "../../doctor/cache-control.ts";
+import { setResponse, wayOf } from "../../doctor/exchange.ts";
 import type { Observations } from "../../doctor/index.ts";
-import { FetchError, TokenError } from "../../base/errors.ts";
+import { TokenError } from "../../base/errors.ts";
 import { jsonOf } from "../../base/json.ts";
-import { verificationKeys } from "../../keys/jwk/verification-keys.ts";
+import { type VerificationKeys, verificationKeys } from "../../keys/jwk/verification-keys.ts";
+import { adviceFor, doctorCommandFor } from "./advice.ts";
 import { type Explanation, explain } from "./explain.ts";
+import { noKeys } from "./no-keys.ts";
 
 /** The expected audience of a token that has none. */
 const nobody = "(the audience of this token)";
 
-/** Verifies a token with the observed keys, for any audience, and explains each step. */
-export async function explainToken(token: string, observations: Observations): Promise<Explanation> {
+/** Verifies a token with the observed keys, for any audience, explains each step, and says what to do. */
+export async function explainToken(
+  token: string,
+  observations: Observations,
+  { target, allowInsecure }: { readonly target: string; readonly allowInsecure: boolean | undefined },
+): Promise<Explanation & { readonly advice: string | undefined }> {
+  const explanation = await explained(token, observations);
+  const set = setResponse(observations);
+  const keptSeconds = set && lifetimeOf(set).servedSeconds;
+  const doctor = doctorCommandFor(target, allowInsecure);
+  return { ...explanation, advice: adviceFor(explanation, { issuer: target, doctor, isDoctor: true, keptSeconds }) };
+}
+
+async function explained(token: string, observations: Observations): Promise<Explanation> {
   const claims = claimsOf(token);
   const audiences = [claims.aud].flat().filter((aud): aud is string => typeof aud === "string" && aud !== "");
   const expected = {
@@ -22,12 +37,18 @@ export async function explainToken(token: string, observations: Observations): P
   };
   const response = setResponse(observations);
   const body = response?.body === undefined ? undefined : new TextDecoder().decode(response.body);
-  const keys = body === undefined ? undefined : await verificationKeys(jsonOf(body)).catch(() => undefined);
+  let keys: VerificationKeys | undefined;
+  let cause: unknown;
+  try {
+    if (body !== undefined) keys = await verificationKeys(jsonOf(body));
+  } catch (error) {
+    cause = error;
+  }
   return explain(token, expected, {
     step: "jwks",
     load: async () => {
-      if (body === undefined || keys === undefined) throw new FetchError("ERR_FETCH_BODY", "there is no JWK Set");
-      return { where: response?.url ?? "the file", body };
+      if (response === undefined || body === undefined || keys === undefined) throw noKeys(observations, cause);
+      return { where: response.url === undefined ? "the file" : wayOf(response), body };
     },
     getKey: async ({ kid, alg = "" }) => {
       if (kid === undefined) throw new TokenError("ERR_TOKEN_KID_MISSING", "its header has no kid");

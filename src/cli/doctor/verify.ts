@@ -42,15 +42,16 @@ Examples:
       --typ at+jwt --json`,
     )
     .action(async (token: string, flags: VerifyFlags) => {
+      const { issuer, allowInsecure } = flags;
       const explanation = await explainVerification(await readToken(io, token), {
-        issuer: flags.issuer,
+        issuer,
         jwksUri: flags.jwksUri,
         audience: flags.aud,
         algorithms: flags.alg ?? ["ES256"],
         typ: flags.typ,
-        allowInsecure: flags.allowInsecure,
+        allowInsecure,
       });
-      const advice = adviceFor(explanation, flags.issuer, doctorCommandFor(flags.issuer, flags.allowInsecure));
+      const advice = adviceFor(explanation, { issuer, doctor: doctorCommandFor(issuer, allowInsecure) });
       if (flags.json === true) printJson(io, { ...explanation, advice });
       else print(io, explanationText(explanation, advice, terminalOf(io.stdout, io.environment)));
       if (!explanation.verified) io.exitCode = 1;

@@ -63,7 +63,7 @@ export async function viewOf(access: CommandKeys["access"]): Promise<StoreView> 
   // In this order, no line is newer than the store.
   const lines = readLines(await access.lines());
   const { document, now } = await access.read();
-  return { document, processes: livingLines(lines, now, document.policy.maxStaleSeconds), now };
+  return { document, processes: livingLines(lines, now, document), now };
 }
 
 /** One line on a terminal that changes. */

@@ -100,7 +100,7 @@ export async function look(io: Io, flags: Flags): Promise<StoreContent> {
     const { text, now = systemClock.now() } = await register.read();
     const found = await opened(text);
     const lines = readLines((await register.presence?.all()) ?? new Map());
-    return { ...found, processes: livingLines(lines, now, found.document.policy.maxStaleSeconds), now };
+    return { ...found, processes: livingLines(lines, now, found.document), now };
   });
 
   async function opened(text: string | undefined): Promise<Pick<StoreContent, "document" | "isVerified" | "owner">> {

@@ -1,10 +1,9 @@
-import { createPrivateKey } from "node:crypto";
 import { readFile } from "node:fs/promises";
 import type { JWK } from "jose";
 import { calculateJwkThumbprint } from "jose/jwk/thumbprint";
 import { ConfigError, keyError } from "../../base/errors.ts";
 import { jsonOf } from "../../base/json.ts";
-import { type KeyMaterial, isKeySet, readKey, readKeySet } from "../../keys/jwk/read.ts";
+import { type KeyMaterial, isKeySet, readKey, readKeySet, readKeyText } from "../../keys/jwk/read.ts";
 import { type EncryptionAlg, checkEncryption } from "../../keys/keyset/keyset.ts";
 import { checkDecrypts } from "../../rotation/manager/make-key.ts";
 import { reading } from "../../library/node/key-files.ts";
@@ -41,13 +40,13 @@ export async function readImport(
   options: ImportOptions = {},
 ): Promise<{ readonly isSet: boolean; readonly keys: readonly ImportedKey[] }> {
   const text = await reading(file, () => readFile(file, "utf8"));
-  // PEM and what is malformed hold no set; readKey reports the latter.
+  // PEM and what is malformed hold no set; readKeyText reports the latter.
   const value = jsonOf(text);
   const set = isKeySet(value) ? (value as { readonly keys: readonly (JWK | null)[] }) : undefined;
   if (set === undefined) {
-    const raw = privateMembersOf(text);
+    const raw = await readKeyText(text, file);
     checkSignsEs256(raw, file, options);
-    return { isSet: false, keys: [await importedKey(await readKey(text, file), raw, file, options)] };
+    return { isSet: false, keys: [await importedKey(await readKey({ ...raw }, file), raw, file, options)] };
   }
   if (!Array.isArray(set.keys)) readKeySet(set, file);
   const { kid } = options;
@@ -129,20 +128,7 @@ function decrypts({ alg }: { readonly alg?: unknown }): boolean {
   return typeof alg === "string" && /^(RSA-OAEP|ECDH-ES)/.test(alg);
 }
 
-/**
- * All members of a key, because readKey leaves the private members of RSA keys out. Empty if they cannot be read.
- */
-function privateMembersOf(text: string): JWK {
-  try {
-    return text.includes("-----BEGIN ")
-      ? createPrivateKey(text).export({ format: "jwk" })
-      : ((JSON.parse(text) as JWK | null) ?? {});
-  } catch {
-    // readKey reports the reason, and a public key is refused later.
-    return {};
-  }
-}
-
+/** The private members of a key, because readKey leaves those of RSA keys out. */
 function pick(raw: JWK): JWK {
   const names = ["d", "p", "q", "dp", "dq", "qi"] as const;
   return Object.fromEntries(names.flatMap((name) => (typeof raw[name] === "string" ? [[name, raw[name]]] : [])));

@@ -107,7 +107,7 @@ async function migrated(
   const custody = createCustody({ register: source, keys, issuerCheck: commandedBy(ownerOf(settings)) });
   const document = await custody.open(text);
   const lines = readLines((await source.presence?.all()) ?? new Map());
-  const processes = livingLines(lines, now, document.policy.maxStaleSeconds);
+  const processes = livingLines(lines, now, document);
   const [line] = processes;
   if (line !== undefined) {
     const seen = lastWordText(line, { document, processes, now });

@@ -1,7 +1,7 @@
 import { lifetimeOf } from "../cache-control.ts";
 import { field, sameBytes } from "../exchange.ts";
 import { type Note, note } from "../finding.ts";
-import { counted, shown } from "../format.ts";
+import { counted, quoted } from "../format.ts";
 import type { Exchange, Probes } from "../observations.ts";
 
 const week = 7 * 24 * 3600;
@@ -14,7 +14,7 @@ export function checkCaching(set: Exchange, probes: Probes): Note[] {
 function checkLifetime(set: Exchange): Note[] {
   const { noStore, freshSeconds, servedSeconds = 0 } = lifetimeOf(set);
   const control = field(set, "cache-control");
-  const said = control === undefined ? "neither Cache-Control nor Expires" : `Cache-Control: ${shown(control)}`;
+  const said = control === undefined ? "neither Cache-Control nor Expires" : `Cache-Control: ${quoted(control)}`;
   if (noStore) return [note("HTTP_NO_STORE", said)];
   if (freshSeconds === undefined) return [note("HTTP_NO_LIFETIME", said)];
   const notes: Note[] = [];
@@ -37,7 +37,7 @@ function checkReach(set: Exchange): Note[] {
   const { noStore } = lifetimeOf(set);
   const isPrivate = /(^|[\s,])private\s*($|[,=])/i.test(field(set, "cache-control") ?? "");
   const notes =
-    isPrivate && !noStore ? [note("HTTP_PRIVATE", `Cache-Control: ${shown(field(set, "cache-control"))}`)] : [];
+    isPrivate && !noStore ? [note("HTTP_PRIVATE", `Cache-Control: ${quoted(field(set, "cache-control"))}`)] : [];
   const varies = field(set, "vary");
   return varies?.split(",").some((name) => name.trim() === "*") === true
     ? [...notes, note("HTTP_VARY_ANY", "Vary: *")]
@@ -48,13 +48,13 @@ function checkValidators(set: Exchange, { again, revalidate, weak, foreign }: Pr
   const notes: Note[] = [];
   const etag = field(set, "etag");
   if (etag === undefined) return notes;
-  if (!/^(W\/)?"[^"]*"$/.test(etag)) notes.push(note("HTTP_ETAG_UNQUOTED", shown(etag)));
-  else if (etag.startsWith("W/")) notes.push(note("HTTP_ETAG_WEAK", shown(etag)));
+  if (!/^(W\/)?"[^"]*"$/.test(etag)) notes.push(note("HTTP_ETAG_UNQUOTED", quoted(etag)));
+  else if (etag.startsWith("W/")) notes.push(note("HTTP_ETAG_WEAK", quoted(etag)));
   const nextTag = again === undefined ? undefined : field(again, "etag");
   if (nextTag !== undefined && nextTag !== etag && sameBytes(again?.body, set.body)) {
-    notes.push(note("HTTP_ETAG_CHANGES", `${shown(etag)}, then ${shown(nextTag)}`));
+    notes.push(note("HTTP_ETAG_CHANGES", `${quoted(etag)}, then ${quoted(nextTag)}`));
   } else if (revalidate?.status === 200 && field(revalidate, "etag") === etag) {
-    notes.push(note("HTTP_NO_304", `status 200 for If-None-Match: ${shown(etag)}`));
+    notes.push(note("HTTP_NO_304", `status 200 for If-None-Match: ${quoted(etag)}`));
   }
   if (revalidate?.status === 304) notes.push(...check304(set, revalidate));
   if (foreign?.status === 304) notes.push(note("HTTP_304_FOREIGN", "status 304 for an ETag that was made up"));
@@ -74,5 +74,5 @@ function check304(set: Exchange, revalidate: Exchange): Note[] {
   const other = field(revalidate, "etag");
   const notes = lacking.length === 0 ? [] : [note("HTTP_304_HEADERS", `no ${lacking.join(", no ")}`)];
   if (other === undefined || other === field(set, "etag")) return notes;
-  return [...notes, note("HTTP_304_HEADERS", `ETag ${shown(other)} instead of ${shown(field(set, "etag"))}`)];
+  return [...notes, note("HTTP_304_HEADERS", `ETag ${quoted(other)} instead of ${quoted(field(set, "etag"))}`)];
 }

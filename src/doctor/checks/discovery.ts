@@ -1,10 +1,10 @@
 import { isForSignatures, verifiesUnder } from "../algorithms.ts";
 import { isObject, readJson } from "../document.ts";
-import { isPrivate, wellKnown } from "../exchange.ts";
+import { isPrivate, statusText, wellKnown } from "../exchange.ts";
 import { type Note, note } from "../finding.ts";
 import type { Key } from "../key.ts";
 import type { Exchange, Failure, Observations } from "../observations.ts";
-import { beginning, shown, urlText } from "../format.ts";
+import { bodyText, quoted, shown, typeText, urlText } from "../format.ts";
 import { checkMediaType } from "./http.ts";
 import { checkPrivate } from "./private.ts";
 
@@ -19,14 +19,14 @@ export function checkDiscovery(
   if (discovery === undefined) return [];
   const { status, body, url, failure } = discovery;
   if (failure !== undefined && endless.has(failure.kind)) return [note("DISCOVERY_STATUS", failure.detail)];
-  if (status !== undefined && status !== 200) return [note("DISCOVERY_STATUS", `status ${status}`)];
+  if (status !== undefined && status !== 200) return [note("DISCOVERY_STATUS", statusText(discovery))];
   if (body === undefined) return [];
   const { text, value, notes } = readJson(body, "discovery document");
-  if (!isObject(value)) return [...notes, note("DISCOVERY_NOT_JSON", `it begins with ${beginning(text)}`)];
+  if (!isObject(value)) return [...notes, note("DISCOVERY_NOT_JSON", bodyText(text))];
   return [
     ...notes,
     ...checkPrivate(value, "discovery document"),
-    ...checkRequired(value),
+    ...checkRequired(value, url?.includes("/.well-known/oauth-authorization-server") !== true),
     ...(discovery.status === undefined ? [] : checkMediaType(discovery, ["application/json"], "DISCOVERY_MEDIA_TYPE")),
     ...checkIssuer(value["issuer"], issuer, url),
     ...checkJwksUri(value["jwks_uri"], value["issuer"], set),
@@ -36,12 +36,12 @@ export function checkDiscovery(
 }
 
 function checkIssuer(said: unknown, configured: string | undefined, url: string | undefined): Note[] {
-  if (typeof said !== "string" || said === "") return [note("DISCOVERY_ISSUER_MISSING", shown(said))];
+  if (typeof said !== "string" || said === "") return [note("DISCOVERY_ISSUER_MISSING", typeText(said))];
   // The URL of the document does not say whether the issuer ends with a slash.
   const expected = configured ?? (url === undefined ? said : url.replace(wellKnown, ""));
-  const hasMore = URL.canParse(said) && /[?#]/.test(said) ? [note("DISCOVERY_ISSUER_QUERY", shown(said))] : [];
+  const hasMore = URL.canParse(said) && /[?#]/.test(said) ? [note("DISCOVERY_ISSUER_QUERY", quoted(said))] : [];
   if (said === expected || (configured === undefined && withoutSlash(said) === withoutSlash(expected))) return hasMore;
-  return [...hasMore, note(issuerDifference(said, expected), `${shown(said)} instead of ${shown(expected)}`)];
+  return [...hasMore, note(issuerDifference(said, expected), `${quoted(said)} instead of ${quoted(expected)}`)];
 }
 
 /** Each of these URLs has to answer with metadata of the same issuer. */
@@ -59,21 +59,30 @@ const entraHost =
   /^(login\.microsoftonline\.(com|us)|login\.partner\.microsoftonline\.cn|sts\.windows\.net|.+\.(b2clogin|ciamlogin)\.com)$/;
 const isOfEntra = (text: string): boolean => URL.canParse(text) && entraHost.test(new URL(text).hostname);
 
-/** Members that an OpenID provider must have. A document without endpoints for logins is of an issuer of other tokens. */
-function checkRequired(document: Readonly<Record<string, unknown>>): Note[] {
+/**
+ * Members that an OpenID provider must have, or an authorization server. A document without endpoints for logins is of an issuer of other
+ * tokens.
+ *
+ * @see OpenID Connect Discovery 1.0 section 3, RFC 8414 section 2
+ */
+function checkRequired(document: Readonly<Record<string, unknown>>, isOpenId: boolean): Note[] {
   const endpoints = ["authorization_endpoint", "token_endpoint", "userinfo_endpoint"];
   if (!endpoints.some((name) => document[name] !== undefined)) return [];
   const responses = document["response_types_supported"];
   const isImplicit = Array.isArray(responses) && responses.every((type) => !String(type).split(" ").includes("code"));
+  const grants = document["grant_types_supported"];
+  const isDirect = !isOpenId && Array.isArray(grants) && !grants.some((grant) => withAuthorization.has(grant));
   const missing = [
-    "authorization_endpoint",
+    ...(isDirect ? [] : ["authorization_endpoint"]),
     ...(isImplicit ? [] : ["token_endpoint"]),
     "response_types_supported",
-    "subject_types_supported",
-    "id_token_signing_alg_values_supported",
+    ...(isOpenId ? ["subject_types_supported", "id_token_signing_alg_values_supported"] : []),
   ].filter((name) => document[name] === undefined);
   return missing.length === 0 ? [] : [note("DISCOVERY_MEMBERS_MISSING", missing.join(", "))];
 }
+
+/** Grants that begin at the authorization endpoint. */
+const withAuthorization: ReadonlySet<unknown> = new Set(["authorization_code", "implicit"]);
 
 function issuerDifference(one: string, other: string) {
   const [a, b] = [withoutSlash(one), withoutSlash(other)];

@@ -1,7 +1,7 @@
-import { field, isLocal, probeOrigin, sameBytes } from "../exchange.ts";
+import { failureText, field, isLocal, probeOrigin, sameBytes, statusText, wayOf } from "../exchange.ts";
 import { type Note, note } from "../finding.ts";
 import type { Exchange, Observations, Probes } from "../observations.ts";
-import { counted, shown, urlText } from "../format.ts";
+import { counted, quoted, urlText } from "../format.ts";
 import { checkCaching } from "./caching.ts";
 
 const maxBytes = 51_200;
@@ -30,10 +30,10 @@ function checkWay(exchange: Exchange | undefined): Note[] {
   const notes = [];
   if (redirects.length > 0) {
     const limit = failure?.kind === "redirects" ? `, and ${failure.detail}` : "";
-    notes.push(note("HTTP_REDIRECT", `${redirects.map(urlText).join(" → ")}${limit}`));
+    notes.push(note("HTTP_REDIRECT", `${wayOf(exchange ?? {})}${limit}`));
   }
   if (failure?.kind === "tls" && url !== undefined)
-    notes.push(note("TLS_INVALID", `${urlText(url)}: ${failure.detail}`));
+    notes.push(note("TLS_INVALID", `${urlText(url)}: ${failureText(failure)}`));
   if (failure?.kind === "incomplete" && url !== undefined)
     notes.push(note("HTTP_INCOMPLETE", `${urlText(url)}: ${failure.detail}`));
   return notes;
@@ -54,14 +54,14 @@ const isTurnedAway = (exchange: Exchange | undefined): boolean => exchange?.stat
 function checkAgents(set: Exchange, { noAgent, browser }: Probes): Note[] {
   const { status } = set;
   if (isTurnedAway(set) && browser?.status === 200) {
-    return [note("HTTP_USER_AGENT", `status ${status}, and 200 for a browser`)];
+    return [note("HTTP_USER_AGENT", `${statusText(set)}, and 200 for a browser`)];
   }
   if (status === 200 && isTurnedAway(noAgent)) {
     return [note("HTTP_NO_USER_AGENT", `status ${noAgent?.status}`)];
   }
   if (status === undefined || status === 200) return [];
   const retry = field(set, "retry-after");
-  return [note("HTTP_STATUS", `status ${status}${retry === undefined ? "" : `, Retry-After: ${shown(retry)}`}`)];
+  return [note("HTTP_STATUS", `${statusText(set)}${retry === undefined ? "" : `, Retry-After: ${quoted(retry)}`}`)];
 }
 
 /** Checks the Content-Type of a response. */
@@ -72,7 +72,7 @@ export function checkMediaType(
 ): Note[] {
   const type = field(exchange, "content-type");
   if (accepted.includes(type?.split(";")[0]?.trim().toLowerCase() ?? "")) return [];
-  return [note(code, type === undefined ? "no Content-Type" : shown(type))];
+  return [note(code, type === undefined ? "no Content-Type" : quoted(type))];
 }
 
 function checkBody(set: Exchange): Note[] {
@@ -80,7 +80,7 @@ function checkBody(set: Exchange): Note[] {
   const bytes = set.body?.length ?? 0;
   if (bytes > maxBytes) notes.push(note("HTTP_TOO_LARGE", counted(bytes, "byte")));
   const encoding = field(set, "content-encoding") ?? "identity";
-  if (encoding !== "identity") notes.push(note("HTTP_GZIP_UNASKED", `Content-Encoding: ${shown(encoding)}`));
+  if (encoding !== "identity") notes.push(note("HTTP_GZIP_UNASKED", `Content-Encoding: ${quoted(encoding)}`));
   if (field(set, "content-length") === undefined) notes.push(note("HTTP_CHUNKED", "no Content-Length"));
   if (field(set, "set-cookie") !== undefined) notes.push(note("HTTP_SET_COOKIE", "Set-Cookie"));
   return notes;
@@ -105,7 +105,7 @@ function checkProbes(set: Exchange, probes: Probes): Note[] {
   if (gzip !== undefined && (field(gzip, "content-encoding") ?? "identity") !== "identity") {
     const varies = (field(gzip, "vary") ?? "").toLowerCase();
     if (!/(^|[\s,])(accept-encoding|\*)($|[\s,])/.test(varies)) {
-      notes.push(note("HTTP_COMPRESSED_NO_VARY", `Content-Encoding: ${shown(field(gzip, "content-encoding"))}`));
+      notes.push(note("HTTP_COMPRESSED_NO_VARY", `Content-Encoding: ${quoted(field(gzip, "content-encoding"))}`));
     }
   }
   if (ipv4 !== undefined && ipv6 !== undefined) notes.push(...checkFamilies(ipv4, ipv6));
@@ -125,7 +125,7 @@ function checkCors(answer: Exchange): Note[] {
   const allowed = field(answer, "access-control-allow-origin");
   if (allowed === undefined) return [note("HTTP_NO_CORS", "no Access-Control-Allow-Origin")];
   if (allowed === "*" || allowed === probeOrigin) return [];
-  return [note("HTTP_CORS_ONE_ORIGIN", `Access-Control-Allow-Origin: ${shown(allowed)}`)];
+  return [note("HTTP_CORS_ONE_ORIGIN", `Access-Control-Allow-Origin: ${quoted(allowed)}`)];
 }
 
 const isSameHead = (set: Exchange, head: Exchange): boolean =>

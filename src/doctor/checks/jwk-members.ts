@@ -1,14 +1,8 @@
-import {
-  encryptionAlgorithms,
-  isForEncryption,
-  isForSignatures,
-  signatureAlgorithms,
-  spiffeUses,
-} from "../algorithms.ts";
+import { encryptionAlgorithms, isForEncryption, isForSignatures, signatureAlgorithms } from "../algorithms.ts";
 import { type Note, note } from "../finding.ts";
 import { type Key, isTooLong, requiredOf } from "../key.ts";
 import { counted, shown } from "../format.ts";
-import { privateMembers } from "./private.ts";
+import { privateIn } from "../secrets.ts";
 
 const operationsFor = {
   sig: ["sign", "verify"],
@@ -16,22 +10,22 @@ const operationsFor = {
 };
 const privateOperations = new Set(["sign", "decrypt", "unwrapKey"]);
 
-/** Checks the members of a key that do not depend on its type. */
-export function checkMembers(key: Key): Note[] {
+/** Checks the members of a key that do not depend on its type. @param isOfIssuer whether it is at the `jwks_uri` of an issuer */
+export function checkMembers(key: Key, isOfIssuer: boolean): Note[] {
   const { jwk, name } = key;
   if (jwk["kty"] === "oct") {
     // Without it, no secret is there.
     return [
-      jwk["k"] === undefined
-        ? note("JWKS_MEMBER_MISSING", `${name} has no "k"`)
-        : note("JWKS_OCT", withThumbprint(key)),
+      privateIn(jwk).includes("k")
+        ? note("JWKS_OCT", withThumbprint(key))
+        : note("JWKS_MEMBER_MISSING", `${name} has no "k"`),
     ];
   }
-  return [...checkPrivateMembers(key), ...checkRequired(key), ...checkAlg(key), ...checkUse(jwk, name)];
+  return [...checkPrivateMembers(key), ...checkRequired(key), ...checkAlg(key), ...checkUse(jwk, name, isOfIssuer)];
 }
 
 function checkPrivateMembers(key: Key): Note[] {
-  const found = privateMembers.filter((member) => key.jwk[member] !== undefined);
+  const found = privateIn(key.jwk);
   return found.length === 0 ? [] : [note("JWKS_PRIVATE_MEMBERS", `${withThumbprint(key)} has ${found.join(", ")}`)];
 }
 
@@ -72,12 +66,11 @@ function checkAlg({ jwk, name }: Key): Note[] {
   return isContradicted ? [note("JWKS_USE_ALG_CONTRADICT", `${name} has use ${shown(use)} and alg ${shown(alg)}`)] : [];
 }
 
-function checkUse(jwk: Key["jwk"], name: string): Note[] {
+function checkUse(jwk: Key["jwk"], name: string, isOfIssuer: boolean): Note[] {
   const { use } = jwk;
   const notes = isEncryptionKey(jwk) ? [note("JWKS_ENCRYPTION_KEY", name)] : [];
-  if (use !== undefined && use !== "sig" && use !== "enc" && !spiffeUses.includes(use)) {
-    notes.push(note("JWKS_USE_UNKNOWN", `${name} has use ${shown(use)}`));
-  }
+  const known: readonly unknown[] = [undefined, "sig", "enc", "x509-svid", isOfIssuer ? "sig" : "jwt-svid"];
+  if (!known.includes(use)) notes.push(note("JWKS_USE_UNKNOWN", `${name} has use ${shown(use)}`));
   return [...notes, ...checkOperations(jwk, name)];
 }
 
@@ -90,7 +83,7 @@ function checkOperations(jwk: Key["jwk"], name: string): Note[] {
   if (operations.some((operation) => other.includes(operation))) {
     const said = operations.map(shown).join(", ");
     notes.push(note("JWKS_USE_KEY_OPS_CONTRADICT", `${name} has use ${shown(use)} and key_ops ${said}`));
-  } else if (!privateMembers.some((member) => jwk[member] !== undefined)) {
+  } else if (privateIn(jwk).length === 0) {
     const found = operations.filter((operation) => privateOperations.has(operation));
     if (found.length > 0) notes.push(note("JWKS_KEY_OPS_PRIVATE", `${name} has key_ops ${found.join(", ")}`));
     else if (!operations.includes("verify") && isMeantToVerify(jwk, operations)) {

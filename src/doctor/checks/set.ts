@@ -13,14 +13,18 @@ export function checkSet(keys: readonly Key[], count: number, at: number): Note[
   return [...many, ...checkKids(keys), ...checkConfusable(keys), ...checkTwins(keys), ...checkAge(keys, at)];
 }
 
-/** Finds a set by which nothing can be verified. @param count of entries, which may be no keys */
-export function checkPurpose(keys: readonly Key[], count: number): Note[] {
+/**
+ * Finds a set by which nothing can be verified.
+ *
+ * @param count of entries, which may be no keys
+ * @param isOfIssuer whether it is at the `jwks_uri` of an issuer, and so no bundle of SPIFFE
+ */
+export function checkPurpose(keys: readonly Key[], count: number, isOfIssuer: boolean): Note[] {
   const isOfUse = keys.some(({ jwk, thumbprint }) => {
     const { use } = jwk;
     if (use === "x509-svid") return true;
-    return (
-      isForSignatures(jwk) && thumbprint !== undefined && (use === undefined || use === "sig" || use === "jwt-svid")
-    );
+    const isMeant = use === undefined || use === "sig" || (use === "jwt-svid" && !isOfIssuer);
+    return isMeant && isForSignatures(jwk) && thumbprint !== undefined;
   });
   if (count === 0 || isOfUse) return [];
   const encrypting = keys.filter(({ jwk }) => isForEncryption(jwk)).length;
@@ -32,7 +36,8 @@ function checkKids(keys: readonly Key[]): Note[] {
   return keys.flatMap(({ jwk, name }) => {
     const { kid, use } = jwk;
     if (kid !== undefined && typeof kid !== "string") return [note("JWKS_KID_TYPE", name)];
-    if (kid !== undefined && kid !== "") return [];
+    if (kid === "") return [note("JWKS_KID_EMPTY", name)];
+    if (kid !== undefined) return [];
     // A bundle of SPIFFE has authorities of certificates, which no kid names; each key of its tokens has one.
     if (use === "x509-svid") return [];
     const isNeeded = use === "jwt-svid" || keys.length > 1;
@@ -43,7 +48,7 @@ function checkKids(keys: readonly Key[]): Note[] {
 /** Kids that a reader, or software that trims, folds or normalizes, takes for the same. */
 function checkConfusable(keys: readonly Key[]): Note[] {
   const byForm = Map.groupBy(
-    keys.filter(({ jwk }) => typeof jwk["kid"] === "string" && jwk["kid"] !== ""),
+    keys.filter(({ jwk }) => typeof jwk["kid"] === "string"),
     ({ jwk }) => (jwk["kid"] as string).normalize("NFKC").replaceAll(/\s/g, "").toLowerCase(),
   );
   return [...byForm.values()].flatMap(([first, ...others]) =>
@@ -60,7 +65,7 @@ function checkTwins(keys: readonly Key[]): Note[] {
   for (const key of keys) {
     const { jwk, name, thumbprint } = key;
     const { kid, alg } = jwk;
-    const namesake = typeof kid === "string" && kid !== "" ? byKid.get(kid) : undefined;
+    const namesake = typeof kid === "string" ? byKid.get(kid) : undefined;
     if (namesake !== undefined && namesake.thumbprint !== thumbprint) {
       notes.push(note("JWKS_KID_DUPLICATE", `${namesake.name} and ${name}`));
     }

@@ -1,7 +1,7 @@
 import { type Note, note } from "../finding.ts";
 import type { SeenToken } from "../observations.ts";
 import type { State } from "../sequence.ts";
-import { counted, shown } from "../format.ts";
+import { counted, quoted } from "../format.ts";
 
 type WithKeys = State & { readonly keys: NonNullable<State["keys"]> };
 
@@ -19,7 +19,7 @@ export function checkWatch(states: readonly State[], tokens: readonly SeenToken[
     const kids = new Set(shownSets.flatMap(({ keys }) => [...keys.keys()]));
     const changing = [...kids].filter((kid) => !shownSets.every(({ keys }) => keys.has(kid)));
     const which =
-      changing.length === 0 ? "" : `; in some answers only: kid ${changing.slice(0, 5).map(shown).join(", ")}`;
+      changing.length === 0 ? "" : `; in some answers only: kid ${changing.slice(0, 5).map(quoted).join(", ")}`;
     const seen = `${counted(returns, "time")} an earlier set came back${which}`;
     // If nodes disagree, the times at which keys came and went are unknown.
     return [...notes, note("WATCH_NODES_DISAGREE", seen)];
@@ -44,7 +44,7 @@ function checkEtags(states: readonly WithKeys[]): Note[] {
   for (const [before, after] of pairs(states)) {
     if (before.at === after.at || before.content !== after.content) continue;
     if (before.etag !== undefined && after.etag !== undefined && before.etag !== after.etag) {
-      return [note("HTTP_ETAG_CHANGES", `${shown(before.etag)}, then ${shown(after.etag)}`)];
+      return [note("HTTP_ETAG_CHANGES", `${quoted(before.etag)}, then ${quoted(after.etag)}`)];
     }
   }
   return [];
@@ -59,7 +59,7 @@ function checkReuse(states: readonly WithKeys[]): Note[] {
       else first.set(kid, thumbprint);
     }
   }
-  return [...reused].map((kid) => note("WATCH_KID_REUSED", `kid ${shown(kid)}`));
+  return [...reused].map((kid) => note("WATCH_KID_REUSED", `kid ${quoted(kid)}`));
 }
 
 /** How often an earlier set came back. */
@@ -82,7 +82,7 @@ function checkWithdrawals(states: readonly WithKeys[], tokens: readonly SeenToke
       const lasts = Math.max(...tokens.filter((token) => token.kid === kid).map(({ expiresAt = 0 }) => expiresAt));
       if (lasts <= after.at) continue;
       const seconds = Math.round((lasts - after.at) / 1000);
-      notes.set(kid, note("WATCH_KEY_WITHDRAWN", `kid ${shown(kid)}: a token of it is valid for ${seconds} s more`));
+      notes.set(kid, note("WATCH_KEY_WITHDRAWN", `kid ${quoted(kid)}: a token of it is valid for ${seconds} s more`));
     }
   }
   return [...notes.values()];
@@ -103,7 +103,7 @@ function checkAnnouncements(states: readonly WithKeys[], tokens: readonly SeenTo
     const since = publishedFor <= 0 ? "before it was published" : `at most ${Math.round(publishedFor)} s after`;
     notes.set(
       kid,
-      note("WATCH_SIGNS_UNANNOUNCED", `kid ${shown(kid)} signed ${since}; caches keep sets for ${served} s`),
+      note("WATCH_SIGNS_UNANNOUNCED", `kid ${quoted(kid)} signed ${since}; caches keep sets for ${served} s`),
     );
   }
   return [...notes.values()];
@@ -138,7 +138,7 @@ function checkRotationAtAll(states: readonly WithKeys[]): Note[] {
   const [first, last] = [states[0], states.at(-1)];
   if (first === undefined || last === undefined || last.at - first.at <= yearMs) return [];
   const kids = new Set(states.flatMap(({ keys }) => [...keys.keys()]));
-  return kids.size === 1 ? [note("JWKS_ONE_OLD_KEY", `kid ${shown([...kids][0])}: watched for more than a year`)] : [];
+  return kids.size === 1 ? [note("JWKS_ONE_OLD_KEY", `kid ${quoted([...kids][0])}: watched for more than a year`)] : [];
 }
 
 const pairs = <T>(items: readonly T[]): (readonly [T, T])[] =>

@@ -54,7 +54,7 @@ export const certificate = {
   JWKS_X5U_HTTP: {
     severity: "risk",
     title: "`x5u` is not an https URL",
-    why: "Whoever is on the network can replace the certificates, and verifiers refuse to fetch them.",
+    why: "Anybody on the network can replace the certificates, and verifiers refuse to fetch them.",
     rule: "RFC 7517 section 4.6",
     remedy: "Leave out `x5u`, or write an https URL.",
   },

@@ -97,7 +97,7 @@ export const discovery = {
   DISCOVERY_JWKS_URI_SITE: {
     severity: "advice",
     title: "`jwks_uri` is on another site than the issuer",
-    why: "That is allowed. Whoever controls the other site controls the logins of this one.",
+    why: "That is allowed. The operator of the other site controls the logins of this one.",
     rule: `${openidDiscovery} 3`,
     remedy: "Serve the JWK Set under the host of the issuer, if that other site is not as well guarded.",
   },
@@ -120,7 +120,8 @@ export const discovery = {
     title: "RS256 is not among the advertised algorithms",
     why: "An OpenID provider must support it; relying parties may rely on that.",
     rule: `${openidDiscovery} 3`,
-    remedy: "Add RS256, or configure another algorithm in each relying party that expects RS256.",
+    remedy:
+      "Configure the algorithm of this provider in each relying party that expects RS256. jwksd signs with ES256 only; another provider may offer RS256, too.",
   },
   DISCOVERY_ISSUER_ENTRA: {
     severity: "risk",
@@ -138,7 +139,7 @@ export const discovery = {
   },
   DISCOVERY_MEMBERS_MISSING: {
     severity: "risk",
-    title: "The discovery document of a login provider lacks required members",
+    title: "The metadata of a provider lacks required members",
     why: "Relying parties that read the document strictly refuse it; others fall back to defaults that may not fit.",
     rule: `${openidDiscovery} 3`,
     remedy: "Add the members.",

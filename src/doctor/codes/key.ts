@@ -5,7 +5,7 @@ export const key = {
   JWKS_PRIVATE_MEMBERS: {
     severity: "broken",
     title: "A private key is published",
-    why: "Whoever has read the set can sign tokens as this issuer, for as long as any cache trusts the key.",
+    why: "Anybody who has read the set can sign tokens as this issuer, for as long as any cache trusts the key.",
     rule: "RFC 7517 section 9.2",
     remedy:
       "Treat the key as compromised: stop signing with it, remove it from the set, publish a new one, and look for forged tokens.",

@@ -96,7 +96,7 @@ export const rsa = {
   JWKS_RSA_MODULUS_TWICE: {
     severity: "risk",
     title: "Two RSA keys have one modulus and two exponents",
-    why: "Whoever holds one of the private keys can compute the other, so a leak of one is a leak of both.",
+    why: "Anybody who holds one of the private keys can compute the other, so a leak of one is a leak of both.",
     rule: "RFC 8725 section 3.5",
     remedy: "Make a key of its own for each `kid`.",
   },

@@ -58,6 +58,14 @@ export const set = {
     rule: "RFC 7517 section 4.5",
     remedy: "Give the key a `kid`, such as its RFC 7638 thumbprint, and put it into the header of the tokens.",
   },
+  JWKS_KID_EMPTY: {
+    severity: "broken",
+    title: "A `kid` is empty",
+    why: "An empty text is a `kid`, but software that asks whether there is one often says no.",
+    rule: "RFC 7517 section 4.5",
+    remedy:
+      "Give the key a `kid` with characters, such as its RFC 7638 thumbprint, and put it into the header of the tokens.",
+  },
   JWKS_KID_TYPE: {
     severity: "broken",
     title: "A `kid` is not a string",

@@ -8,7 +8,7 @@ import type { Exchange, Look, Observations, SeenToken } from "../observations.ts
 import { type ParsedSets, type State, stateOf } from "../sequence.ts";
 import { type Happening, changes } from "../timeline.ts";
 import { asking } from "./observe.ts";
-import { shown } from "../format.ts";
+import { quoted } from "../format.ts";
 
 /** Options of {@link watch}. */
 export interface WatchOptions {
@@ -74,7 +74,7 @@ export async function watch(observations: Observations, options: WatchOptions): 
     for (const token of (await given.tokens?.()) ?? []) {
       const read = seenToken(token, clock.now());
       if (read === undefined) continue;
-      if (!signers.has(read.kid)) tell(read.at, [`first token of kid ${shown(read.kid)}`]);
+      if (!signers.has(read.kid)) tell(read.at, [`first token of kid ${quoted(read.kid)}`]);
       signers.add(read.kid);
       if (tokens.length < maxTokens) tokens.push(read);
     }

@@ -3,7 +3,7 @@ import type { Row } from "./row.ts";
 // Written by `node test/doctor/table.ts`, which runs the verifiers. A test runs them again and compares.
 
 /** The day of the run. */
-export const date = "2026-11-23";
+export const date = "2026-11-27";
 
 /** The verifiers that were run, with their versions. Each is a column of the table. */
 export const versions: Readonly<Record<string, string>> = {
@@ -53,6 +53,7 @@ export const rows: readonly Row[] = [
   { code: "JWKS_USE_UNKNOWN", form: "a word", outcomes: "ii.iiiii...." },
   { code: "JWKS_USE_UNKNOWN", form: "upper case", outcomes: "ii.iiiii...." },
   { code: "JWKS_USE_UNKNOWN", form: "a list", outcomes: "ii.aiiii.aa." },
+  { code: "JWKS_USE_UNKNOWN", form: "of SPIFFE, at an issuer", outcomes: "ii.iiiii...." },
   { code: "JWKS_KEY_OPS_NO_VERIFY", form: "empty", outcomes: "i...i.i....." },
   { code: "JWKS_KEY_OPS_NO_VERIFY", form: "encrypt", outcomes: "ii..i.ii...." },
   { code: "JWKS_ENCRYPTION_KEY", form: "", outcomes: "............" },
@@ -104,6 +105,7 @@ export const rows: readonly Row[] = [
   { code: "JWKS_MEMBER_NOT_OBJECT", form: "null", outcomes: "aaaaaaaaaaaa" },
   { code: "JWKS_KEYS_MANY", form: "", outcomes: "............" },
   { code: "JWKS_KID_MISSING", form: "", outcomes: "ii.iii..ii.i" },
+  { code: "JWKS_KID_EMPTY", form: "", outcomes: ".i...i...i.." },
   { code: "JWKS_ONE_KEY_NO_KID", form: "", outcomes: "aaaaaaaaaaaa" },
   { code: "JWKS_KID_DUPLICATE", form: "", outcomes: "iiiiiiiiii.i" },
   { code: "JWKS_KEY_TWICE", form: "", outcomes: "i...i......." },

@@ -51,4 +51,4 @@ export const toBase64url: Primitives["toBase64url"] = (input) => {
   return bytes.toString("base64url");
 };
 
-export const readSec1OrPkcs1: Primitives["readSec1OrPkcs1"] = (pem) => createPrivateKey(pem).export({ format: "jwk" });
+export const readPrivatePem: Primitives["readPrivatePem"] = (pem) => createPrivateKey(pem).export({ format: "jwk" });

@@ -34,6 +34,6 @@ export interface Primitives {
   importPublicKey(this: void, publicJwk: JWK, alg: string): Promise<CryptoKey>;
   /** Text (as UTF-8) or bytes in base64url, without padding. @see RFC 7515 section 2 */
   toBase64url(this: void, input: string | Bytes): string;
-  /** Reads a private key from SEC1 or PKCS#1 PEM as a JWK; `undefined` on runtimes that read PKCS#8 only. */
-  readonly readSec1OrPkcs1: ((pem: string) => Readonly<Record<string, unknown>>) | undefined;
+  /** Reads a private key in PEM as a JWK: PKCS#8, SEC1 or PKCS#1; `undefined` on runtimes that read PKCS#8 only. */
+  readonly readPrivatePem: ((pem: string) => Readonly<Record<string, unknown>>) | undefined;
 }

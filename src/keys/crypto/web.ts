@@ -22,4 +22,4 @@ export const importPublicKey: Primitives["importPublicKey"] = (publicJwk, alg) =
 
 export const toBase64url: Primitives["toBase64url"] = (input) => encode(input);
 
-export const readSec1OrPkcs1: Primitives["readSec1OrPkcs1"] = undefined;
+export const readPrivatePem: Primitives["readPrivatePem"] = undefined;

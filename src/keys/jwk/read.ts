@@ -1,8 +1,8 @@
-import { readSec1OrPkcs1 } from "#crypto";
 import type { CryptoKey, JWK } from "jose";
 import { exportJWK } from "jose/key/export";
-import { importPKCS8, importSPKI } from "jose/key/import";
 import { keyError } from "../../base/errors.ts";
+import { isGiven } from "../../base/json.ts";
+import { readPem } from "./pem.ts";
 import { type PublicJwk, checkSize, publicMembers } from "./public.ts";
 
 /** A key pair of Web Crypto. */
@@ -48,10 +48,10 @@ export interface KeyMaterial {
  * Reads one key in any format of {@link KeyInput}. No message quotes the input.
  *
  * @param name how messages name the key, such as `kid "2026-11"` or a file name
- * @throws KeyMaterialError `ERR_KEY_FORMAT`, `ERR_KEY_UNSUPPORTED`
+ * @throws KeyMaterialError `ERR_KEY_FORMAT`, `ERR_KEY_UNSUPPORTED`, `ERR_KEY_MISMATCH`
  */
 export async function readKey(input: KeyInput, name: string): Promise<KeyMaterial> {
-  if (typeof input === "string") return readText(input, name);
+  if (typeof input === "string") return readJwk({ ...(await readKeyText(input, name)) }, name);
   if (typeof input !== "object" || input === null) {
     throw keyError("ERR_KEY_FORMAT", name, `a key is a JWK, PEM text, a KeyObject or a CryptoKey, not ${typeof input}`);
   }
@@ -75,6 +75,19 @@ export async function readKey(input: KeyInput, name: string): Promise<KeyMateria
     return readJwk(await exported(() => exportJWK(input as Parameters<typeof exportJWK>[0]), name), name);
   }
   return readJwk(input, name);
+}
+
+/**
+ * The one key of a text, JSON or PEM, as a JWK with all its members. Its members are not checked.
+ *
+ * @throws KeyMaterialError `ERR_KEY_FORMAT`, `ERR_KEY_MISMATCH`
+ */
+export async function readKeyText(text: string, name: string): Promise<JWK> {
+  if (text.includes("-----BEGIN ")) return readPem(text, name);
+  const value = parseJson(text, name);
+  if (isKeySet(value)) throw keyError("ERR_KEY_FORMAT", name, "this is a JWK Set where one key is expected");
+  if (typeof value !== "object" || value === null) throw keyError("ERR_KEY_FORMAT", name, "not a JWK (a JSON object)");
+  return value;
 }
 
 /**
@@ -120,7 +133,7 @@ function readJwk(jwk: Readonly<Record<string, unknown>>, name: string): KeyMater
   const publicJwk = publicMembers(jwk, shownName);
   return {
     publicJwk,
-    ...(jwk["d"] !== undefined && { privateKey: privateMembers(jwk, publicJwk, shownName) }),
+    ...(isGiven(jwk["d"]) && { privateKey: privateMembers(jwk, publicJwk, shownName) }),
     ...(typeof kid === "string" && { kid }),
     ...(typeof alg === "string" && { alg }),
     ...(typeof use === "string" && { use }),
@@ -136,56 +149,6 @@ function privateMembers(jwk: Readonly<Record<string, unknown>>, publicJwk: Publi
   return { ...publicJwk, d: jwk["d"] as string };
 }
 
-async function readText(text: string, name: string): Promise<KeyMaterial> {
-  if (!text.includes("-----BEGIN ")) {
-    const value = parseJson(text, name);
-    if (isKeySet(value)) {
-      throw keyError("ERR_KEY_FORMAT", name, "this is a JWK Set where one key is expected");
-    }
-    if (typeof value !== "object" || value === null)
-      throw keyError("ERR_KEY_FORMAT", name, "not a JWK (a JSON object)");
-    return readJwk(value as Record<string, unknown>, name);
-  }
-  // `openssl ecparam -genkey` writes a block "EC PARAMETERS" first, which is ignored.
-  if ((text.match(/-----BEGIN (EC |RSA |ENCRYPTED )?PRIVATE KEY-----/g) ?? []).length > 1) {
-    throw keyError("ERR_KEY_FORMAT", name, "this PEM holds several private keys; put each into a file of its own");
-  }
-  const [, label] = /-----BEGIN ((?:EC |RSA |ENCRYPTED )?PRIVATE KEY|PUBLIC KEY)-----/.exec(text) ?? [];
-  if (label === "PRIVATE KEY")
-    return readPem((alg) => importPKCS8(block(text, label), alg, { extractable: true }), name);
-  if (label === "PUBLIC KEY") return readPem((alg) => importSPKI(block(text, label), alg, { extractable: true }), name);
-  if ((label === "EC PRIVATE KEY" || label === "RSA PRIVATE KEY") && !text.includes("ENCRYPTED")) {
-    return readTraditionalPem(block(text, label), name);
-  }
-  const problem =
-    label !== undefined
-      ? "is encrypted; make a PKCS#8 key of it with: openssl pkcs8 -topk8 -nocrypt -in FILE"
-      : text.includes("-----BEGIN CERTIFICATE-----")
-        ? "is a certificate; take the public key out of it with: openssl x509 -pubkey -noout -in FILE"
-        : "holds no private or public key";
-  throw keyError("ERR_KEY_FORMAT", name, `this PEM ${problem}`);
-}
-
-/** jose needs an algorithm to read a key, and the PEM names none: tries one of each type. */
-async function readPem(read: (alg: string) => Promise<CryptoKey>, name: string): Promise<KeyMaterial> {
-  const readAs = (...algs: readonly string[]) => Promise.any(algs.map(read));
-  // Ed25519 is read too, so that the message can name the type that is refused.
-  const key = await exported(() => readAs("ECDH-ES", "RSA-OAEP-256", "Ed25519"), name);
-  return readJwk(await exportJWK(key), name);
-}
-
-async function readTraditionalPem(pem: string, name: string): Promise<KeyMaterial> {
-  const read = readSec1OrPkcs1;
-  if (read === undefined) {
-    throw keyError(
-      "ERR_KEY_FORMAT",
-      name,
-      "this runtime reads PKCS#8 only; convert with: openssl pkcs8 -topk8 -nocrypt -in FILE",
-    );
-  }
-  return readJwk(await exported(async () => read(pem), name), name);
-}
-
 /** Runs a parser, and replaces its error, which might quote the key. */
 async function exported<T>(parse: () => Promise<T>, name: string): Promise<T> {
   try {
@@ -193,12 +156,6 @@ async function exported<T>(parse: () => Promise<T>, name: string): Promise<T> {
   } catch {
     throw keyError("ERR_KEY_FORMAT", name, "not a readable EC or RSA key");
   }
-}
-
-function block(text: string, label: string): string {
-  const end = `-----END ${label}-----`;
-  const start = text.indexOf(`-----BEGIN ${label}-----`);
-  return text.slice(start, text.indexOf(end, start) + end.length);
 }
 
 function parseJson(text: string, name: string): unknown {

@@ -1,13 +1,14 @@
 import { importPublicKey } from "#crypto";
 import type { CryptoKey } from "jose";
 import { KeyMaterialError, TokenError } from "../../base/errors.ts";
+import { isGiven } from "../../base/json.ts";
 import { type OkpPublicJwk, type PublicJwk, ed25519Members, keyIdentity, publicMembers, rsaBits } from "./public.ts";
 
 /** An entry of a JWK Set that is not used. The other entries are. */
 export interface SkippedKey {
   /** Its place in the set, from 0. */
   readonly index: number;
-  /** Its kid, if it has one. */
+  /** Its kid, if it has one of at most 1,024 characters. */
   readonly kid: string | undefined;
   /** Why it is not used, as a sentence without key material. */
   readonly reason: string;
@@ -42,12 +43,14 @@ const edAlgs = ["EdDSA", "Ed25519"];
 const privateMembers = ["d", "p", "q", "dp", "dq", "qi", "oth"];
 const maxRsaBits = { modulus: 4096, exponent: 32 } as const;
 const maxKeys = 256;
-/** Of a client: its set comes from anybody. Entries that cannot be used count, because they are read as well. */
-export const maxClientKeys = 64;
+/** Kids are kept and compared; no honest one is as long. */
+export const maxKidLength = 1_024;
+/** Of a set that may come from anybody. Entries that cannot be used count, because they are read as well. */
+export const maxUntrustedKeys = 64;
 
 /**
- * Reads a JWK Set for verification and imports its keys. Skips an entry that has no kid, is not for signatures, holds a private key, is
- * malformed, or is of an unknown type, curve or size (RSA: modulus of 2048 to 4096 bits, exponent of at most 32 bits). Where two
+ * Reads a JWK Set for verification and imports its keys. Skips an entry that has no kid or one of more than 1,024 characters, is not for
+ * signatures, holds a private key, is malformed, or is of an unknown type, curve or size (RSA: modulus of 2048 to 4096 bits, exponent of at most 32 bits). Where two
  * different keys share a kid and an alg, skips both for that alg.
  *
  * @throws KeyMaterialError `ERR_KEY_FORMAT` when it is no JWK Set, or one of more than 256 keys
@@ -68,13 +71,13 @@ export async function verificationKeys(jwkSet: unknown): Promise<VerificationKey
 }
 
 /**
- * Reads a JWK Set of an untrusted client. Importing costs CPU time, so each key is imported when it is first asked for. `find` then
+ * Reads a JWK Set that may come from anybody. Importing costs CPU time, so each key is imported when it is first asked for. `find` then
  * rejects with KeyMaterialError `ERR_KEY_FORMAT` if the key is not valid, such as a point that is not on its curve.
  *
  * @throws KeyMaterialError `ERR_KEY_FORMAT` when it is no JWK Set, or one of more than 64 keys
  */
 export function verificationKeysOnDemand(jwkSet: unknown): VerificationKeys {
-  const { candidates, skipped } = candidatesOf(entriesOf(jwkSet, maxClientKeys));
+  const { candidates, skipped } = candidatesOf(entriesOf(jwkSet, maxUntrustedKeys));
   return keysOf(candidates, skipped);
 }
 
@@ -93,9 +96,13 @@ function candidatesOf(entries: readonly unknown[]): { candidates: Candidate[]; s
   const skipped: SkippedKey[] = [];
   for (const [index, entry] of entries.entries()) {
     const kid = (entry as { kid?: unknown } | null)?.kid;
-    const named = typeof kid === "string" && kid !== "" ? kid : undefined;
+    const isNamed = typeof kid === "string" && kid !== "";
+    const named = isNamed && kid.length <= maxKidLength ? kid : undefined;
     try {
-      if (named === undefined) throw new KeyMaterialError("ERR_KID_INVALID", "it has no kid");
+      if (named === undefined) {
+        const reason = isNamed ? `its kid has more than ${maxKidLength} characters` : "it has no kid";
+        throw new KeyMaterialError("ERR_KID_INVALID", reason);
+      }
       candidates.push({ index, kid: named, ...publicKeyOf(entry as Record<string, unknown>) });
     } catch (error) {
       const reason = error instanceof KeyMaterialError ? error.message : "it is not a valid key";
@@ -141,7 +148,7 @@ function apart(sharing: readonly Candidate[]): { used: readonly Candidate[]; amb
 
 function publicKeyOf(entry: Readonly<Record<string, unknown>>): Pick<Candidate, "jwk" | "algs"> {
   const { kty, use, alg, key_ops: keyOps } = entry;
-  if (privateMembers.some((member) => entry[member] !== undefined))
+  if (privateMembers.some((member) => isGiven(entry[member])))
     throw new KeyMaterialError("ERR_KEY_PURPOSE", "it holds a private key, so whoever reads the set can sign with it");
   if (use !== undefined && use !== "sig") throw new KeyMaterialError("ERR_KEY_PURPOSE", 'its "use" is not "sig"');
   if (keyOps !== undefined && !(Array.isArray(keyOps) && keyOps.includes("verify"))) {

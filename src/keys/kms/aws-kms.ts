@@ -5,7 +5,7 @@ import { backendRules, checkBackendOptions, httpUrl, needsOption, onlyFromCode }
 import { es256FromDer } from "../crypto/der.ts";
 import { notP256, wrongPurpose } from "../signer/external.ts";
 import type { SignerBackend } from "../signer/signer.ts";
-import { loadPackage } from "../../base/optional-package.ts";
+import { importFailure } from "../../base/optional-package.ts";
 import {
   type FailureCode,
   type KeyService,
@@ -92,7 +92,7 @@ export function awsKmsBackend(options: AwsKmsOptions = {}): SignerBackend {
     },
 
     async connect(key) {
-      const sdk = await loadPackage("@aws-sdk/client-kms", () => import("@aws-sdk/client-kms"));
+      const sdk = await loadSdk();
       const place = key === undefined ? region : key.region;
       const kms = new sdk.KMSClient({
         ...(place !== undefined && { region: place }),
@@ -199,4 +199,12 @@ function failureOf(error: unknown): readonly [FailureCode, string] {
   // Without a response, `code` is that of the system, such as ECONNREFUSED.
   const detail = word(status === undefined ? (code ?? name) : name) ?? "no connection";
   return [codes.get(name) ?? (status === undefined ? "ERR_SIGNER_UNAVAILABLE" : codeOfStatus(status)), detail];
+}
+
+async function loadSdk() {
+  try {
+    return await import("@aws-sdk/client-kms");
+  } catch (error) {
+    throw importFailure("@aws-sdk/client-kms", error);
+  }
 }

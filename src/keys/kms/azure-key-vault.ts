@@ -6,7 +6,7 @@ import { type Rules, oneOf, textThat, withMethods } from "../../base/options.ts"
 import { backendRules, checkBackendOptions, needsOption, onlyFromCode } from "../signer/backend-options.ts";
 import { notP256, wrongPurpose } from "../signer/external.ts";
 import type { SignerBackend } from "../signer/signer.ts";
-import { loadPackage } from "../../base/optional-package.ts";
+import { importFailure } from "../../base/optional-package.ts";
 import {
   type FailureCode,
   type KeyService,
@@ -101,7 +101,7 @@ export function azureKeyVaultBackend(options: AzureKeyVaultOptions = {}): Signer
       if (vaultUrl === undefined) {
         throw needsOption("Azure Key Vault", "vault", "azureKeyVault", "https://NAME.vault.azure.net");
       }
-      const sdk = await loadPackage("@azure/keyvault-keys", () => import("@azure/keyvault-keys"));
+      const sdk = await loadSdk();
       const credential = given.credential ?? (await defaultCredential());
       return {
         keys: new sdk.KeyClient(vaultUrl, credential, pipeline),
@@ -154,9 +154,22 @@ export function azureKeyVaultBackend(options: AzureKeyVaultOptions = {}): Signer
   return keyServiceBackend(service, given);
 }
 
+async function loadSdk() {
+  try {
+    return await import("@azure/keyvault-keys");
+  } catch (error) {
+    throw importFailure("@azure/keyvault-keys", error);
+  }
+}
+
 async function defaultCredential(): Promise<AzureCredential> {
-  const { DefaultAzureCredential } = await loadPackage("@azure/identity", () => import("@azure/identity"));
-  return new DefaultAzureCredential();
+  let identity;
+  try {
+    identity = await import("@azure/identity");
+  } catch (error) {
+    throw importFailure("@azure/identity", error);
+  }
+  return new identity.DefaultAzureCredential();
 }
 
 const tagsOf = (issuer: string): Record<string, string> => ({ "jwksd-issuer": issuer.slice(0, 256) });

@@ -1,5 +1,5 @@
 import type { KeyManagementServiceClient } from "@google-cloud/kms";
-import { loadPackage } from "../../base/optional-package.ts";
+import { importFailure } from "../../base/optional-package.ts";
 import type { FailureCode, ServiceCall } from "./key-service.ts";
 
 // Making a client costs half a second of CPU time, and a client in REST mode need not be closed.
@@ -17,9 +17,14 @@ export function clientFor(endpoint: string | undefined): Promise<KeyManagementSe
 }
 
 async function connect(endpoint: string | undefined): Promise<KeyManagementServiceClient> {
-  const { KeyManagementServiceClient } = await loadPackage("@google-cloud/kms", () => import("@google-cloud/kms"));
+  let sdk;
+  try {
+    sdk = await import("@google-cloud/kms");
+  } catch (error) {
+    throw importFailure("@google-cloud/kms", error);
+  }
   const url = endpoint === undefined ? undefined : new URL(endpoint);
-  const client = new KeyManagementServiceClient({
+  const client = new sdk.KeyManagementServiceClient({
     fallback: true,
     ...(url !== undefined && {
       apiEndpoint: url.hostname,

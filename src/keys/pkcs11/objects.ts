@@ -24,10 +24,17 @@ export function findPair(session: OpenSession, selector: KeySelector): KeyPair {
   if (another !== undefined) {
     throw new TokenFailure("ambiguous", `the token holds several private keys with ${name}; name one by its id`);
   }
+  return { privateKey, publicKey: publicHalf(session, privateKey) };
+}
+
+/** The public object of the same id and label. Some tokens label the halves differently, so the id is enough where one private key has it. */
+function publicHalf(session: OpenSession, privateKey: Handle): Handle | undefined {
+  const label = labelOf(session, privateKey);
   const id = bytesOf(session, privateKey, CKA.ID);
-  // Both halves share the id; labels may differ.
-  const by: KeySelector = id === undefined ? { label: labelOf(session, privateKey) } : { id };
-  return { privateKey, publicKey: findObjects(session, CKO.PUBLIC_KEY, by)[0] };
+  if (id === undefined) return findObjects(session, CKO.PUBLIC_KEY, { label })[0];
+  const [named] = findObjects(session, CKO.PUBLIC_KEY, { id, label });
+  if (named !== undefined || findObjects(session, CKO.PRIVATE_KEY, { id }).length > 1) return named;
+  return findObjects(session, CKO.PUBLIC_KEY, { id })[0];
 }
 
 export function describePair(session: OpenSession, { privateKey, publicKey }: KeyPair): Omit<FoundKey, "key"> {

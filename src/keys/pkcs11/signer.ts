@@ -74,7 +74,7 @@ export function pkcs11Signer(connection: Connection, key: TokenKey): ExternalSig
 function publicKeyOf({ isEc, params, point }: FoundKey, name: string): EcPublicJwk {
   if (!isEc) throw notP256(name);
   if (params === undefined || point === undefined) {
-    throw keyError("ERR_KEY_FORMAT", name, "the token holds no public key with the same id beside it");
+    throw keyError("ERR_KEY_FORMAT", name, "the token holds no public key of the same id and label");
   }
   if (!isP256(params)) throw notP256(name, "on another curve");
   const plain = point.length === 67 && point[0] === 0x04 && point[1] === 65 ? point.subarray(2) : point;

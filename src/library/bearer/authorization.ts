@@ -1,4 +1,4 @@
-import { type Refusal, invalidRequest } from "./refusal.ts";
+import { type Refusal, invalidRequest, invalidToken } from "./refusal.ts";
 
 export type Scheme = "Bearer" | "DPoP";
 
@@ -21,7 +21,11 @@ export function credentialsOf(
   const [, name = "", token] = form.exec(authorization ?? "") ?? [];
   const known = schemes[(name === "" ? (/^\w*/.exec(authorization ?? "")?.[0] ?? "") : name).toLowerCase()];
   // Without a token for one of its schemes, a request lacks authentication and is told no error. RFC 6750 section 3
-  if (known === undefined || !offered.includes(known)) return { status: 401, hint: lackOf(authorization, offered) };
+  if (known === undefined || !offered.includes(known)) {
+    // A token that needs no proof is an error where proofs are required, so the client does not send it again.
+    if (known === "Bearer" && token !== undefined) return invalidToken("a token needs a proof here; send it as DPoP");
+    return { status: 401, hint: lackOf(authorization, offered) };
+  }
   if (token === undefined) return invalidRequest("the header Authorization is a scheme, a space and one token");
   if (hasQueryToken(target)) return invalidRequest("a token in the query is refused; send one token, in the header");
   return { scheme: known, token };

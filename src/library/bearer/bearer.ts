@@ -6,20 +6,25 @@ import { type Auth, createGuard } from "./guard.ts";
 import { type HonoMiddleware, honoFace } from "./hono.ts";
 import { type TokenVerifier, mcpFace } from "./mcp.ts";
 import { type ResourceMetadata, createMetadata } from "./metadata.ts";
+import { type NestGuard, nestFace } from "./nest.ts";
 import type { BearerOptions } from "./options.ts";
 import { type Requirements, checkRequirements } from "./requirements.ts";
 import { resolveBearerOptions } from "./settings.ts";
 
 /** A guard for an API: lets requests with a good access token through, and answers the others. */
 export interface Bearer {
-  /** Middleware for Express 4 and 5, connect and `node:http`, which sets `auth` of the request. */
+  /** Middleware for Express 4 and 5, connect and `node:http`. It also sets `auth` of the request, where the MCP SDK looks. */
   express(this: void, requirements?: Requirements): ExpressMiddleware;
-  /** A hook for Fastify 4 and 5, which sets `auth` of the request. */
+  /** A hook for Fastify 4 and 5. */
   fastify(this: void, requirements?: Requirements): FastifyHook;
-  /** Middleware for Hono, which sets the variable `auth` of the context. */
+  /** Middleware for Hono. */
   hono(this: void, requirements?: Requirements): HonoMiddleware;
+  /** A guard of NestJS, on Express and Fastify, for `@UseGuards` and `useGlobalGuards`. */
+  nest(this: void, requirements?: Requirements): NestGuard;
   /** The auth of a `Request`, or the `Response` to send. */
   check(this: void, request: Request, requirements?: Requirements): Promise<Auth | Response>;
+  /** Who sent a request that this guard let through: that of Express, Fastify or NestJS, the context of Hono, the `Request` of `check`. */
+  authOf(this: void, request: object): Auth | undefined;
   /**
    * The `verifier` of `requireBearerAuth` of the MCP SDK.
    *
@@ -37,7 +42,7 @@ export interface Bearer {
  * @example
  * ```ts
  * const bearer = createBearer({ issuer: "https://login.example.com", audience: "https://api.example.com" });
- * app.get("/orders", bearer.express({ scope: "orders:read" }), (req, res) => res.json(req.auth.claims.sub));
+ * app.get("/orders", bearer.express({ scope: "orders:read" }), (req, res) => res.json(bearer.authOf(req)?.claims.sub));
  * ```
  *
  * @throws ConfigError `ERR_OPTION_UNKNOWN`, `ERR_OPTION_INVALID`
@@ -52,6 +57,8 @@ export function createBearer(options: BearerOptions): Bearer {
     express: faceOf("express", (requirements) => expressFace(guard, requirements)),
     fastify: faceOf("fastify", (requirements) => fastifyFace(guard, requirements)),
     hono: faceOf("hono", (requirements) => honoFace(guard, requirements)),
+    nest: faceOf("nest", (requirements) => nestFace(guard, requirements)),
+    authOf: guard.authOf,
     check: async (request, requirements = {}) => check(request, checkRequirements(requirements)),
     mcp: () => mcpFace(guard, settings),
     metadata: createMetadata(settings),

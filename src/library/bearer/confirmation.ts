@@ -44,17 +44,31 @@ export function createConfirmation(settings: BearerSettings) {
  * @see RFC 8705 section 3.1
  */
 async function thumbprint(certificate: string | Uint8Array | null | undefined): Promise<string | undefined> {
-  const der = typeof certificate === "string" ? derOf(certificate) : (certificate ?? undefined);
-  if (der !== undefined && !(der instanceof Uint8Array))
-    throw invalidOption('"certificate" gave no certificate as PEM or DER');
-  return der === undefined || der.length === 0 ? undefined : toBase64url(await sha256(Uint8Array.from(der)));
+  if (certificate === undefined || certificate === null || certificate.length === 0) return undefined;
+  const der = typeof certificate === "string" ? derOf(certificate) : certificate;
+  // DER of a certificate is a SEQUENCE.
+  if (!(der instanceof Uint8Array) || der[0] !== 0x30)
+    throw invalidOption(
+      '"certificate" gave no certificate as DER, PEM, PEM with %20 for spaces, or :base64: of RFC 9440',
+    );
+  return toBase64url(await sha256(Uint8Array.from(der)));
 }
 
-/** The first certificate of a PEM; `undefined` for what is none. @see RFC 7468 section 5 */
-function derOf(pem: string): Uint8Array | undefined {
-  const [, text = ""] = /-----BEGIN CERTIFICATE-----([\sA-Za-z0-9+/=]+)-----END CERTIFICATE-----/.exec(pem) ?? [];
+/** As programs give certificates, and as proxies write them into a header field. */
+const forms = [
+  // The first one of a PEM. RFC 7468 section 5
+  /-----BEGIN CERTIFICATE-----([\s\w+/=]+)-----END CERTIFICATE-----/,
+  // RFC 9440 section 2.2
+  /^:([\w+/=]+):$/,
+];
+
+/** `undefined` for what is no certificate. */
+function derOf(text: string): Uint8Array | undefined {
   try {
-    return text === "" ? undefined : Uint8Array.from(atob(text), (character) => character.charCodeAt(0));
+    // nginx and the load balancer of AWS escape a PEM.
+    const plain = text.includes("%") ? decodeURIComponent(text) : text;
+    const base64 = forms.map((form) => form.exec(plain)?.[1]).find((found) => found !== undefined);
+    return base64 === undefined ? undefined : Uint8Array.from(atob(base64), (character) => character.charCodeAt(0));
   } catch {
     return undefined;
   }

@@ -56,9 +56,11 @@ export function createProofCheck(settings: BearerSettings) {
       return { status: 401, error: "use_dpop_nonce", description, nonce: await nonces.current() };
     }
     // Last, so that a refused proof does not count as used.
-    const expiresAt = (nowSeconds - age + proofMaxAgeSeconds + clockToleranceSeconds + 1) * 1000;
+    const expiresAt = Math.ceil(nowSeconds - age + proofMaxAgeSeconds + clockToleranceSeconds + 1) * 1000;
     const isNew = await replay(await textHash(JSON.stringify([jkt, claims.jti])), expiresAt, jkt);
-    return isNew ? undefined : invalidProof("the proof was used before (jti)");
+    if (!isNew) return invalidProof("the proof was used before (jti)");
+    // If the proof got too old while the store was asked, the store may have forgotten its first use.
+    return clock.now() < expiresAt ? undefined : invalidProof("the proof is too old (iat)");
   };
 }
 

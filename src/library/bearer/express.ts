@@ -2,17 +2,6 @@ import { type NodeResponse, writeReply } from "../http/node.ts";
 import type { Auth, Guard, GuardedRequest } from "./guard.ts";
 import type { Requirements } from "./requirements.ts";
 
-declare global {
-  // What @types/express makes of a request.
-  // oxlint-disable-next-line typescript/no-namespace
-  namespace Express {
-    interface Request {
-      /** Of a route that `bearer.express()` guards. */
-      auth: Auth;
-    }
-  }
-}
-
 /** The part of a request of `node:http`, Express and connect that a guard uses. */
 export interface NodeGuardedRequest {
   readonly method?: string | undefined;
@@ -30,23 +19,34 @@ export type ExpressMiddleware = (
   next: (error?: unknown) => void,
 ) => Promise<void>;
 
-/** Sets `auth` of the request and calls `next`, or answers. */
+/** Sets `auth` of the request, which the MCP SDK reads, and calls `next`, or answers. The promise never rejects. */
 export const expressFace =
   ({ decide }: Guard, requirements: Requirements): ExpressMiddleware =>
   async (request, response, next) => {
-    const decision = await decide(nodeRequest(request, request), requirements);
-    if ("reply" in decision) return writeReply(response, decision.reply);
-    (request as { auth?: Auth }).auth = decision.auth;
-    next();
+    try {
+      const decision = await decide(nodeRequest(request, request), requirements);
+      // The application has answered meanwhile, such as with a time-out.
+      if (response.headersSent) return;
+      if ("reply" in decision) return writeReply(response, decision.reply);
+      (request as { auth?: Auth }).auth = decision.auth;
+      // What a handler throws is then an exception, as without a guard, and not an unhandled rejection.
+      queueMicrotask(() => next());
+    } catch (error) {
+      queueMicrotask(() => next(error));
+    }
   };
 
 /** @param source what the function `certificate` gets */
-export function nodeRequest(request: NodeGuardedRequest, source: object): GuardedRequest {
-  const { method = "GET", originalUrl, url = "/", headers } = request;
+export function nodeRequest(
+  request: NodeGuardedRequest,
+  source: object,
+  target = request.originalUrl ?? request.url ?? "/",
+): GuardedRequest {
+  const { method = "GET", headers } = request;
   const { dpop } = headers;
   return {
     method,
-    target: originalUrl ?? url,
+    target,
     authorization: authorizationOf(request),
     proof: Array.isArray(dpop) ? dpop.join(", ") : dpop,
     source,

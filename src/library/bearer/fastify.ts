@@ -1,17 +1,11 @@
-import type { Auth, Guard } from "./guard.ts";
+import type { Guard } from "./guard.ts";
 import { type NodeGuardedRequest, nodeRequest } from "./express.ts";
 import type { Requirements } from "./requirements.ts";
 
-/** @ts-ignore There is no Fastify where another framework is used. */
-declare module "fastify" {
-  interface FastifyRequest {
-    /** Of a route that `bearer.fastify()` guards. */
-    auth: Auth;
-  }
-}
-
 /** The part of a reply of Fastify that a guard uses. */
 export interface FastifyReplyLike {
+  readonly raw: { readonly headersSent: boolean };
+  hijack(): unknown;
   code(status: number): unknown;
   header(name: string, value: string): unknown;
   send(body: unknown): unknown;
@@ -23,24 +17,17 @@ export type FastifyHook = (
   reply: FastifyReplyLike,
 ) => Promise<unknown>;
 
-/** Sets `auth` of the request, or answers. */
+/** Lets the request through, or answers. */
 export const fastifyFace =
   ({ decide }: Guard, requirements: Requirements): FastifyHook =>
   async (request, reply) => {
-    const { originalUrl } = request;
-    const decision = await decide(nodeRequest({ ...pick(request.raw), originalUrl }, request), requirements);
-    if ("auth" in decision) return void ((request as { auth?: Auth }).auth = decision.auth);
+    const decision = await decide(nodeRequest(request.raw, request, request.originalUrl), requirements);
+    // The application has answered meanwhile. Fastify must neither answer as well nor call the handler.
+    if (reply.raw.headersSent) return reply.hijack();
+    if ("auth" in decision) return undefined;
     const { status, headers, body } = decision.reply;
     reply.code(status);
     for (let i = 0; i + 1 < headers.length; i += 2) reply.header(headers[i] as string, headers[i + 1] as string);
     // To the type of a string, Fastify would add a charset.
     return reply.send(new TextEncoder().encode(body ?? ""));
   };
-
-/** Members of a message are getters, which a spread would not copy. */
-const pick = ({ method, url, headers, rawHeaders }: NodeGuardedRequest): NodeGuardedRequest => ({
-  method,
-  url,
-  headers,
-  rawHeaders,
-});

@@ -3,11 +3,10 @@ import { notify } from "../../base/async.ts";
 import { publicKeyAlgorithms } from "../../keys/crypto/algorithms.ts";
 import type { Reply } from "../http/respond.ts";
 import { verifyAccessToken } from "./access-token.ts";
-import { type Scheme, credentialsOf } from "./authorization.ts";
-import { type ChallengeTerms, replyTo } from "./challenge.ts";
+import { type Credentials, credentialsOf } from "./authorization.ts";
 import { createConfirmation } from "./confirmation.ts";
 import { metadataUrl } from "./metadata.ts";
-import { type Refusal, refusalOf } from "./refusal.ts";
+import { type ChallengeTerms, type Refusal, invalidToken, refusalOf, replyTo } from "./refusal.ts";
 import { type Requirements, scopesOf, unmet } from "./requirements.ts";
 import type { BearerSettings } from "./settings.ts";
 import { type KeysOf, createTrustedIssuers } from "./trusted-issuers.ts";
@@ -48,45 +47,61 @@ const schemesOf = { none: ["Bearer"], optional: ["Bearer", "DPoP"], required: ["
 
 /** Decides about requests, for all faces. */
 export function createGuard(settings: BearerSettings) {
-  const { dpop, resource, onEvent } = settings;
+  const { dpop, resource, onEvent, clock, verification } = settings;
   const keysOf = createTrustedIssuers(settings);
   const confirm = createConfirmation(settings);
   /** The tokens whose proofs were confirmed, by request. A route may have the guard twice, but a proof is valid once. */
   const confirmed = new WeakMap<object, string>();
+  /** Who sent the requests that were let through. */
+  const admitted = new WeakMap<object, Auth>();
   const terms: ChallengeTerms = {
     schemes: schemesOf[dpop ?? "none"],
     algorithms: publicKeyAlgorithms,
     resourceMetadata: resource && metadataUrl(resource),
+    realm: [verification.audience].flat()[0] ?? "",
   };
 
   async function decide(request: GuardedRequest, requirements: Requirements): Promise<AccessDecision> {
     const credentials = credentialsOf(request.authorization, request.target, terms.schemes);
-    if (!("token" in credentials)) return refuse(credentials, undefined);
-    try {
-      const auth = await authOf(credentials.token);
-      if (confirmed.get(request.source) !== credentials.token) {
-        const unconfirmed = await confirm(auth.claims, credentials, request);
-        if (unconfirmed !== undefined) return refuse(unconfirmed, credentials.scheme);
-        confirmed.set(request.source, credentials.token);
-      }
-      const lacking = unmet(requirements, auth.claims, auth.scopes, settings);
-      return lacking === undefined ? { auth } : refuse(lacking, credentials.scheme);
-    } catch (error) {
-      return refuse(refusalOf(error), credentials.scheme);
+    const hasToken = "token" in credentials;
+    const outcome = hasToken ? await admit(credentials, request, requirements).catch(refusalOf) : credentials;
+    if ("claims" in outcome) {
+      admitted.set(request.source, outcome);
+      return { auth: outcome };
     }
+    tell(outcome);
+    return { reply: replyTo(outcome, hasToken ? credentials.scheme : undefined, terms, requirements.scope) };
   }
+
+  async function admit(
+    credentials: Credentials,
+    request: GuardedRequest,
+    requirements: Requirements,
+  ): Promise<Auth | Refusal> {
+    const { token } = credentials;
+    const auth = await verify(token);
+    if (confirmed.get(request.source) !== token) {
+      const unconfirmed = await confirm(auth.claims, credentials, request);
+      if (unconfirmed !== undefined) return unconfirmed;
+      confirmed.set(request.source, token);
+      if (hasExpired(auth)) return invalidToken("the token has expired");
+    }
+    return unmet(requirements, auth.claims, auth.scopes, settings) ?? auth;
+  }
+
+  /** A token may expire while a store or a function of the application confirms its sender. */
+  const hasExpired = ({ expiresAt }: Auth): boolean =>
+    expiresAt + verification.clockToleranceSeconds <= Math.floor(clock.now() / 1000);
 
   /** @throws TokenError, FetchError */
-  const authOf = (token: string): Promise<Auth> => authOfToken(token, keysOf, settings);
+  const verify = (token: string): Promise<Auth> => authOfToken(token, keysOf, settings);
 
-  function refuse(refusal: Refusal, scheme: Scheme | undefined): AccessDecision {
-    const { status, error, description, hint, code, cause } = refusal;
+  function tell({ status, error, description, hint, code, cause }: Refusal): void {
     const reason = [description, hint].filter((text) => text !== undefined).join(": ");
     notify(onEvent, code === undefined ? { type: "refused", status, error, reason } : { type: "failed", code, cause });
-    return { reply: replyTo(refusal, scheme, terms) };
   }
 
-  return { decide, authOf };
+  return { decide, verify, authOf: (source: object): Auth | undefined => admitted.get(source) };
 }
 
 export type Guard = ReturnType<typeof createGuard>;

@@ -1,5 +1,5 @@
 /**
- * A guard for APIs that take access tokens, for Express, Fastify, Hono, `fetch` and MCP.
+ * A guard for APIs that take access tokens, for Express, Fastify, Hono, NestJS, `fetch` and MCP.
  *
  * @module jwksd/bearer
  */
@@ -16,5 +16,6 @@ export type { Auth } from "./guard.ts";
 export type { HonoContextLike, HonoMiddleware } from "./hono.ts";
 export type { TokenVerifier } from "./mcp.ts";
 export type { ResourceMetadata } from "./metadata.ts";
+export type { NestContextLike, NestGuard } from "./nest.ts";
 export type { BearerEvent, BearerOptions, StateStore, TrustedIssuer } from "./options.ts";
 export type { Requirements } from "./requirements.ts";

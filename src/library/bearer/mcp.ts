@@ -1,17 +1,13 @@
-import type * as SdkErrors from "@modelcontextprotocol/sdk/server/auth/errors.js";
 import { TokenError, invalidOption } from "../../base/errors.ts";
-import { loadPackage } from "../../base/optional-package.ts";
+import { importFailure } from "../../base/optional-package.ts";
 import type { Auth, Guard } from "./guard.ts";
 import type { BearerSettings } from "./settings.ts";
 
 /** What `requireBearerAuth` of `@modelcontextprotocol/sdk` takes as `verifier`. */
 export interface TokenVerifier {
-  verifyAccessToken(this: void, token: string): Promise<Auth>;
+  /** `resource` is the audience of the token, which the SDK compares with its `expectedResource`. */
+  verifyAccessToken(this: void, token: string): Promise<Auth & { resource?: URL }>;
 }
-
-// No literal in the import, because bundlers would look for a package that most do not have.
-const sdk = "@modelcontextprotocol/sdk";
-const errorsModule: string = `${sdk}/server/auth/errors.js`;
 
 /**
  * The face for the middleware of the MCP SDK, which knows a token and nothing else of the request: a token that is bound to a key or a
@@ -19,20 +15,38 @@ const errorsModule: string = `${sdk}/server/auth/errors.js`;
  *
  * @throws ConfigError `ERR_OPTION_INVALID` when proofs are required
  */
-export function mcpFace({ authOf }: Guard, { dpop }: BearerSettings): TokenVerifier {
+export function mcpFace({ verify }: Guard, { dpop, resource, verification }: BearerSettings): TokenVerifier {
   if (dpop === "required") throw invalidOption('mcp() sees no proofs, and "dpop" is "required"; use express()');
+  const accepted = [verification.audience].flat();
+
+  /** The audience by which the guard took the token, where it is a URL: the one of the option `resource` before others. */
+  function resourceOf({ aud }: Auth["claims"]): { resource?: URL } {
+    const taken = accepted.filter((name) => [aud].flat().includes(name) && URL.canParse(name));
+    const named = taken.find((name) => name === resource) ?? taken[0];
+    return named === undefined ? {} : { resource: new URL(named) };
+  }
+
   return {
     async verifyAccessToken(token) {
       try {
-        const auth = await authOf(token);
-        if (auth.claims["cnf"] === undefined) return auth;
+        const auth = await verify(token);
+        if (auth.claims["cnf"] === undefined) return { ...auth, ...resourceOf(auth.claims) };
         throw new TokenError("ERR_TOKEN_CLAIM", "the token is bound to a key or a certificate");
       } catch (error) {
         if (!(error instanceof TokenError) || error.retryable) throw error;
-        // The SDK answers 401 to its own errors only.
-        const { InvalidTokenError } = await loadPackage(sdk, () => import(errorsModule) as Promise<typeof SdkErrors>);
-        throw new InvalidTokenError(error.message.replaceAll('"', "'"));
+        throw await invalidTokenError(error.message.replaceAll('"', "'"));
       }
     },
   };
+}
+
+/** The SDK answers 401 to its own errors only. @throws ConfigError `ERR_PACKAGE_MISSING` */
+async function invalidTokenError(message: string): Promise<Error> {
+  let sdk;
+  try {
+    sdk = await import("@modelcontextprotocol/sdk/server/auth/errors.js");
+  } catch (error) {
+    throw importFailure("@modelcontextprotocol/sdk", error);
+  }
+  return new sdk.InvalidTokenError(message);
 }

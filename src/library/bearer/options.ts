@@ -31,7 +31,10 @@ export type BearerEvent =
 
 /** Options of `createBearer`. `issuer` and `audience` are required. */
 export interface BearerOptions {
-  /** The issuer, several of them, or a function that says whether tokens of an issuer are taken. */
+  /**
+   * The issuer, several of them, or a function that says whether tokens of an issuer are taken. Compare `new URL(issuer).host`: anybody can make
+   * an issuer that begins or ends as yours does.
+   */
   readonly issuer: TrustedIssuer | readonly TrustedIssuer[] | ((issuer: string) => boolean | Promise<boolean>);
   /** `aud` of a token must be or hold this, or one of these. */
   readonly audience: string | readonly string[];

@@ -1,4 +1,6 @@
 import { type ErrorCode, FetchError, TokenError, codeOf } from "../../base/errors.ts";
+import { type Reply, problem } from "../http/respond.ts";
+import type { Scheme } from "./authorization.ts";
 
 /** Error codes of challenges. @see RFC 6750 section 3.1; RFC 9449 section 12.2; RFC 9470 section 3 */
 export type ChallengeError =
@@ -52,4 +54,71 @@ export function refusalOf(error: unknown): Refusal {
     code: codeOf(error),
     cause: error,
   };
+}
+
+/** The part that all challenges of a guard have in common. */
+export interface ChallengeTerms {
+  readonly schemes: readonly Scheme[];
+  /** Algorithms of DPoP proofs. */
+  readonly algorithms: readonly string[];
+  /** The audience of the API, because a challenge needs a parameter. @see RFC 6750 section 3 */
+  readonly realm: string;
+  /** Where the metadata of the resource is. @see RFC 9728 section 5.1 */
+  readonly resourceMetadata: string | undefined;
+}
+
+const titles = { 400: "Bad Request", 401: "Unauthorized", 403: "Forbidden", 503: "Service Unavailable" } as const;
+
+/**
+ * The response to a request that is refused.
+ *
+ * @param scope what the route asks for
+ * @see RFC 6750 section 3; RFC 9457
+ */
+export function replyTo(
+  refusal: Refusal,
+  scheme: Scheme | undefined,
+  terms: ChallengeTerms,
+  scope: string | undefined,
+): Reply {
+  const { status, description = needed(terms), retryAfterSeconds, nonce } = refusal;
+  const headers: string[] = [];
+  if (retryAfterSeconds !== undefined) headers.push("Retry-After", String(retryAfterSeconds));
+  else headers.push("WWW-Authenticate", challengesOf(refusal, scheme, terms, status === 400 ? undefined : scope));
+  if (nonce !== undefined) headers.push("DPoP-Nonce", nonce);
+  return problem(status, titles[status], quotable(description), headers).get;
+}
+
+const needed = ({ schemes: [scheme] }: ChallengeTerms): string =>
+  `This needs an access token, sent as 'Authorization: ${scheme} TOKEN'.`;
+
+/** One challenge for each scheme. The error is told under the scheme that was used. @see RFC 9449 section 7.2 */
+function challengesOf(
+  refusal: Refusal,
+  used: Scheme | undefined,
+  { schemes, algorithms, realm, resourceMetadata }: ChallengeTerms,
+  scope: string | undefined,
+): string {
+  const told = used ?? schemes[0];
+  return schemes
+    .map((scheme) => {
+      const { error, description, parameters } = scheme === told ? refusal : {};
+      const all = {
+        realm,
+        error,
+        error_description: description,
+        ...parameters,
+        scope,
+        algs: scheme === "DPoP" ? algorithms.join(" ") : undefined,
+        resource_metadata: resourceMetadata,
+      };
+      const given = Object.entries(all).filter((entry): entry is [string, string] => entry[1] !== undefined);
+      return `${scheme} ${given.map(([name, value]) => `${name}="${quotable(value)}"`).join(", ")}`;
+    })
+    .join(", ");
+}
+
+/** Without what a quoted-string would have to escape. @see RFC 6750 section 3 */
+export function quotable(text: string): string {
+  return text.replaceAll('"', "'").replace(/[^ !#-[\]-~]/g, "?");
 }

@@ -1,7 +1,6 @@
 import type { JWTPayload } from "jose";
 import { type Rules, checkOptions, number, textThat, texts } from "../../base/options.ts";
-import { quotable } from "./challenge.ts";
-import type { Refusal } from "./refusal.ts";
+import { type Refusal, quotable } from "./refusal.ts";
 import type { BearerSettings } from "./settings.ts";
 
 /** What a route asks of a token. */
@@ -64,12 +63,7 @@ export function unmet(
     };
   }
   if (scope === undefined || scope.split(" ").every((name) => name === "" || scopes.includes(name))) return undefined;
-  return {
-    status: 403,
-    error: "insufficient_scope",
-    description: "the token has too little scope",
-    parameters: { scope },
-  };
+  return { status: 403, error: "insufficient_scope", description: "the token has too little scope" };
 }
 
 /** What is wrong with the age of a sign-in, in whole seconds, as `auth_time` has them. A time in milliseconds would never get old. */

@@ -19,7 +19,7 @@ import { publicKeyAlgorithms } from "../../keys/crypto/algorithms.ts";
 import { futureSeconds } from "../client/claims.ts";
 import { resolveOptions } from "../relying-party/options.ts";
 import { checkVerifyOptions } from "../token/verify.ts";
-import { quotable } from "./challenge.ts";
+import { quotable } from "./refusal.ts";
 import type { BearerOptions } from "./options.ts";
 
 const url: Rule = textThat("an https URL without query and fragment", (value) => {
@@ -93,7 +93,7 @@ export function resolveBearerOptions(options: BearerOptions) {
     issuers: isFunction ? issuer : issuers,
     /** By which the times of a proof and of a sign-in may lie ahead. */
     aheadSeconds: Math.max(clockToleranceSeconds, futureSeconds.accepted),
-    verification: { audience, algorithms, clockToleranceSeconds, requiredClaims },
+    verification: { audience: spelled(audience, resource), algorithms, clockToleranceSeconds, requiredClaims },
     typ: given.typ ?? "at+jwt",
     maxIssuers: given.maxIssuers ?? 100,
     resource,
@@ -109,6 +109,15 @@ export function resolveBearerOptions(options: BearerOptions) {
     clock: given.clock ?? systemClock,
     onEvent: given.onEvent,
   };
+}
+
+/** A resource without a path has two spellings, and clients ask for either. @see RFC 3986 section 6.2.3; RFC 8707 section 2 */
+function spelled(audience: BearerOptions["audience"], resource: string | undefined): readonly string[] {
+  const given = [audience].flat();
+  if (resource === undefined || new URL(resource).pathname !== "/") return given;
+  const bare = resource.replace(/\/$/, "");
+  const isNamed = given.some((name) => name === bare || name === `${bare}/`);
+  return isNamed ? [...new Set([...given, bare, `${bare}/`])] : given;
 }
 
 export type BearerSettings = ReturnType<typeof resolveBearerOptions>;

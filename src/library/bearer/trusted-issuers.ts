@@ -1,10 +1,13 @@
 import { notify } from "../../base/async.ts";
-import { InternalError, TokenError } from "../../base/errors.ts";
+import { InternalError, KeyMaterialError, TokenError } from "../../base/errors.ts";
 import { isLoopback } from "../../base/urls.ts";
+import { verificationKeysOnDemand } from "../../keys/jwk/verification-keys.ts";
 import { createRemoteSets } from "../client/remote-sets.ts";
 import { createBudget } from "../relying-party/budget.ts";
 import type { KeySetEvent } from "../relying-party/options.ts";
-import { type GetKey, type RemoteKeySet, createKeySet } from "../relying-party/remote-key-set.ts";
+import { type GetKey, type KeySetParts, type RemoteKeySet, createKeySet } from "../relying-party/remote-key-set.ts";
+import { withKeys } from "../relying-party/stored.ts";
+import { checkIssuer } from "../relying-party/urls.ts";
 import type { StateStore, TrustedIssuer } from "./options.ts";
 import type { BearerSettings } from "./settings.ts";
 
@@ -33,7 +36,7 @@ export function createTrustedIssuers(settings: BearerSettings): KeysOf {
       notify(onEvent, { type: "key-set", issuer, event: { type: "failed", error } }),
     );
   }
-  const partsOf = (issuer: string) =>
+  const partsOf = (issuer: string): KeySetParts =>
     state === undefined ? {} : { loadState: async () => (await asked("get", () => state.get(issuer))) ?? undefined };
 
   if (typeof issuers !== "function") {
@@ -44,6 +47,7 @@ export function createTrustedIssuers(settings: BearerSettings): KeysOf {
 
   function open(each: TrustedIssuer): Trusted {
     const issuer = nameOf(each);
+    checkIssuer(issuer);
     const where = typeof each === "string" ? { issuer } : { jwksUri: each.jwksUri };
     const keys: RemoteKeySet = createKeySet(
       { ...keySet, ...where, clock, onEvent: (event) => onKeySetEvent(issuer, keys, event) },
@@ -59,14 +63,15 @@ export function createTrustedIssuers(settings: BearerSettings): KeysOf {
     maxKeySets: maxIssuers,
     meanBytes,
     optionsOf: (issuer) => ({ ...keySet, issuer }),
-    partsOf,
+    // Anybody may be an issuer here, and importing a key costs more than reading it.
+    partsOf: (issuer) => ({ ...partsOf(issuer), readKeys: withKeys(verificationKeysOnDemand) }),
     newBudget: () => createBudget(),
     emit: ({ name, keys }, event) => onKeySetEvent(name, keys, event),
   });
   return async (issuer) => {
     if (!isIssuer(issuer, allowInsecure) || !(await issuers(issuer))) return untrusted();
     const set = sets.use(issuer);
-    return { keys: set.keys, prove: () => sets.prove(set) };
+    return { keys: (header) => set.keys(header).catch(unusable), prove: () => sets.prove(set) };
   };
 }
 
@@ -77,6 +82,12 @@ async function asked<T>(method: keyof StateStore, ask: () => T | Promise<T>): Pr
   } catch (cause) {
     throw new InternalError("ERR_INTERNAL", `state.${method} failed; see the cause`, { cause });
   }
+}
+
+/** A key that is imported when a token asks for it may turn out to be none. */
+function unusable(error: unknown): never {
+  if (!(error instanceof KeyMaterialError)) throw error;
+  throw new TokenError("ERR_TOKEN_KID_UNKNOWN", "the kid of the token names no usable key of the provider");
 }
 
 /** @param alike an issuer that is trusted */
@@ -93,8 +104,8 @@ const likeness = (issuer: string): string =>
 const nameOf = (each: TrustedIssuer): string => (typeof each === "string" ? each : each.issuer);
 
 /**
- * Whether a text from a token is an issuer in its one spelling. A function that looks at the end of a text, or at its beginning, is then not
- * deceived by a query, a user name or a backslash.
+ * Whether a text from a token is an issuer in its one spelling, without query, user name and backslash. The path is whatever the token says, so
+ * a function must compare the host.
  *
  * @see OpenID Connect Discovery 1.0 section 4.1
  */

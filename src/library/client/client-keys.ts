@@ -3,10 +3,10 @@ import { KeyMaterialError, TokenError, invalidOption } from "../../base/errors.t
 import {
   type VerificationKeys,
   entriesOf,
-  maxClientKeys,
+  maxUntrustedKeys,
   verificationKeysOnDemand,
 } from "../../keys/jwk/verification-keys.ts";
-import { type Budget, createBudget } from "../relying-party/budget.ts";
+import { createBudget } from "../relying-party/budget.ts";
 import type { Fetch } from "../relying-party/fetch-json.ts";
 import { textHash } from "../../keys/crypto/text-hash.ts";
 import type { KeySource } from "../token/verify.ts";
@@ -23,9 +23,6 @@ const mediaTypes = ["application/jwk-set+json", "application/json"];
 const maxFreshSeconds = 300;
 /** Between two fetches of one URL that succeed, of each kind: its set is made or stale, or lacks a kid. */
 const leastSeconds = 20;
-
-/** Whatever the server answers: one that makes up a new key each time would otherwise be asked for each token. */
-const evenBudget = (): Budget => ({ ...createBudget(1, [leastSeconds * 1000]), reset() {} });
 
 /** A client as the provider registered it: its id, and its keys by value or by URL. @see RFC 7591 section 2 */
 export interface Client {
@@ -64,7 +61,7 @@ export function createClientKeys({ fetch, clock, maxKeySets, emit }: ClientKeysO
       meanBytes,
       optionsOf: (jwksUri) => ({ jwksUri, maxBytes, timeoutMs, minFreshSeconds: leastSeconds, maxFreshSeconds }),
       partsOf: () => ({ readKeys: verificationKeysOnDemand, mediaTypes, maxStaleSeconds: 0 }),
-      newBudget: evenBudget,
+      newBudget: () => createBudget(1, [leastSeconds * 1000]),
       emit({ name }, event) {
         const ofClients = keySetEvent(name, event);
         if (ofClients !== undefined) emit(ofClients);
@@ -74,7 +71,7 @@ export function createClientKeys({ fetch, clock, maxKeySets, emit }: ClientKeysO
   function local(clientId: string, jwks: object): ClientKeys {
     return {
       async find({ kid = "", alg = "" }) {
-        const named = [...entriesOf(jwks, maxClientKeys).entries()].filter(
+        const named = [...entriesOf(jwks, maxUntrustedKeys).entries()].filter(
           ([, entry]) => (entry as { kid?: unknown } | null)?.kid === kid,
         );
         const key = named.length > 0 && (await keysOf(clientId, named)).find(kid, alg);

@@ -1,24 +1,28 @@
 import type { Clock } from "../../base/clock.ts";
 import { FetchError } from "../../base/errors.ts";
+import { maxUntrustedKeys } from "../../keys/jwk/verification-keys.ts";
 import type { Budget } from "../relying-party/budget.ts";
 import type { Fetch } from "../relying-party/fetch-json.ts";
 import type { KeySetEvent, RemoteKeySetOptions } from "../relying-party/options.ts";
 import { type KeySetParts, type RemoteKeySet, createKeySet, keysLater } from "../relying-party/remote-key-set.ts";
+import type { KeySetState } from "../relying-party/stored.ts";
 import { createUnknownKids } from "../relying-party/unknown-kids.ts";
 
 const maxUnknownKids = 10_000;
 /** Requests under way. Sets that never verified a token get half of them. */
 const maxRequests = 500;
+const trialMs = 60_000;
 
 export interface RemoteSetsOptions {
   readonly fetch: Fetch;
   readonly clock: Clock;
   readonly maxKeySets: number;
-  /** All bodies together may have this many bytes for each set that may be kept. */
+  /** All responses together may have this many characters for each set that may be kept. */
   readonly meanBytes: number;
   /** Where the set of a name is, and its other options. */
   readonly optionsOf: (name: string) => RemoteKeySetOptions;
   readonly partsOf: (name: string) => KeySetParts;
+  /** The budget of a set. No answer of its server makes it whole. */
   readonly newBudget: () => Budget;
   readonly emit: (set: RemoteSet, event: KeySetEvent) => void;
 }
@@ -30,8 +34,8 @@ export interface RemoteSet {
   readonly keys: RemoteKeySet;
   /** The budgets that limit the requests for this set. They outlive the set. */
   readonly budgets: Budgets;
-  /** Length of the body, in characters. */
-  bytes: number;
+  /** Length of what is stored of its response, in characters. */
+  size: number;
   /** Whether the set has verified a token. */
   isProven: boolean;
 }
@@ -50,17 +54,19 @@ export function createRemoteSets(options: RemoteSetsOptions) {
   const { fetch, clock, maxKeySets, meanBytes, optionsOf, partsOf, newBudget, emit } = options;
   /** The least recently used first. */
   const sets = new Map<string, RemoteSet>();
-  /** Budgets of sets that were dropped within the last minute or so. */
+  /** Budgets of sets that were dropped within the last minute or so; at most as many as there are sets. */
   const dropped = new Map<string, Budgets>();
+  /** When sets were made that have not verified a token since; at most as many as there are sets. */
+  const trials = new Map<string, number>();
   const unknownKids = createUnknownKids(maxUnknownKids);
-  let bytes = 0;
+  let size = 0;
   let requests = 0;
 
   /** @throws FetchError `ERR_KEYS_LATER`, `ERR_URL_INSECURE` */
   function create(name: string): RemoteSet {
     const now = clock.now();
-    const budgets = dropped.get(name) ?? { create: newBudget(), refetch: newBudget() };
-    const pauseMs = budgets.create.waitMs(now);
+    const budgets = dropped.get(name) ?? { create: evenBudget(), refetch: evenBudget() };
+    const pauseMs = Math.max(budgets.create.waitMs(now), trialPauseMs(now));
     if (pauseMs > 0) throw keysLater(pauseMs);
     const keys = createKeySet(
       {
@@ -72,11 +78,28 @@ export function createRemoteSets(options: RemoteSetsOptions) {
           emit(set, event);
         },
       },
-      { ...partsOf(name), budget: budgets.refetch, unknown: unknownKids() },
+      { ...partsOf(name), budget: budgets.refetch, unknown: unknownKids(), maxRemoved: maxUntrustedKeys },
     );
-    const set: RemoteSet = { name, keys, budgets, bytes: 0, isProven: false };
+    const set: RemoteSet = { name, keys, budgets, size: 0, isProven: false };
     budgets.create.spend(now);
+    trials.delete(name);
+    trials.set(name, now);
     return set;
+  }
+
+  /** Milliseconds until one more set may be made. Anybody can think of names, so all that are not proven share the trials of a minute. */
+  function trialPauseMs(now: number): number {
+    for (const [name, madeAt] of trials) {
+      const leftMs = madeAt + trialMs - now;
+      if (0 < leftMs && leftMs <= trialMs) return trials.size < maxKeySets ? 0 : leftMs;
+      trials.delete(name);
+    }
+    return 0;
+  }
+
+  /** Whatever the server answers: one that makes up a new key each time would otherwise be asked for each token. */
+  function evenBudget(): Budget {
+    return { ...newBudget(), reset() {} };
   }
 
   /** @throws FetchError `ERR_FETCH_BUSY` */
@@ -94,7 +117,7 @@ export function createRemoteSets(options: RemoteSetsOptions) {
   function keep(set: RemoteSet): void {
     if (!sets.delete(set.name)) {
       dropped.delete(set.name);
-      bytes += set.bytes;
+      size += set.size;
     }
     sets.set(set.name, set);
     if (sets.size > maxKeySets) {
@@ -105,23 +128,23 @@ export function createRemoteSets(options: RemoteSetsOptions) {
 
   function drop(set: RemoteSet): void {
     sets.delete(set.name);
-    bytes -= set.bytes;
+    size -= set.size;
     dropped.set(set.name, set.budgets);
     const now = clock.now();
     for (const [name, { create, refetch }] of dropped) {
-      if (!create.isWhole(now) || !refetch.isWhole(now)) break;
+      if (dropped.size <= maxKeySets && !(create.isWhole(now) && refetch.isWhole(now))) break;
       dropped.delete(name);
     }
   }
 
   /** Drops the largest sets while all together are too large. */
   function weigh(set: RemoteSet): void {
-    const before = set.bytes;
-    set.bytes = set.keys.state()?.body.length ?? 0;
+    const before = set.size;
+    set.size = sizeOf(set.keys.state());
     if (sets.get(set.name) !== set) return;
-    bytes += set.bytes - before;
-    while (bytes > maxKeySets * meanBytes)
-      drop([...sets.values()].reduce((one, other) => (other.bytes > one.bytes ? other : one)));
+    size += set.size - before;
+    while (size > maxKeySets * meanBytes)
+      drop([...sets.values()].reduce((one, other) => (other.size > one.size ? other : one)));
   }
 
   return {
@@ -136,7 +159,15 @@ export function createRemoteSets(options: RemoteSetsOptions) {
     prove(set: RemoteSet): void {
       const kept = sets.get(set.name) ?? set;
       kept.isProven = true;
+      trials.delete(set.name);
       keep(kept);
     },
   };
+}
+
+/** A server chooses each of these lengths. */
+function sizeOf(state: KeySetState | undefined): number {
+  if (state === undefined) return 0;
+  const { jwksUri, body, etag = "", headers } = state;
+  return [jwksUri, body, etag, ...Object.values(headers)].reduce((sum, text = "") => sum + text.length, 0);
 }

@@ -14,6 +14,7 @@ export interface NodeRequest {
 
 /** The part of `http.ServerResponse` that jwksd uses. */
 export interface NodeResponse {
+  readonly headersSent: boolean;
   /** Used only if middleware replaced `writeHead`. */
   setHeader(name: string, value: string): unknown;
   /** Headers are name, value, name, value. */
@@ -29,8 +30,9 @@ const bufferFromLength = 8192;
 
 const buffers = new WeakMap<Reply, Buffer>();
 
-/** Writes a reply. Node writes headers and a Latin-1 string to the socket together, but a Buffer separately. */
+/** Writes a reply, unless the application has answered meanwhile. Node writes headers and a Latin-1 string to the socket together, but a Buffer separately. */
 export function writeReply(response: NodeResponse, reply: Reply): void {
+  if (response.headersSent) return;
   if (Object.hasOwn(response, "writeHead")) writeHeadInSteps(response, reply);
   else response.writeHead(reply.status, reply.headers as string[]);
   if (reply.body === null) response.end();

@@ -92,7 +92,8 @@ function send(url: string, init: RequestInit, connection: RequestOptions): Promi
       ...connection,
       // A pooled connection may lead to an unchecked address.
       agent: false,
-      headers: { ...headers, "accept-encoding": "identity" },
+      // Some firewalls turn requests without a name away.
+      headers: { "user-agent": "jwksd", ...headers, "accept-encoding": "identity" },
       ...(init.signal && { signal: init.signal }),
     });
     limitInformational(outgoing, (status) => {

@@ -4,6 +4,7 @@
  * @module jwksd/node
  */
 
+export { isPublicAddress } from "./addresses.ts";
 export type { Address } from "./host-addresses.ts";
 export { type GuardedFetchOptions, createGuardedFetch, guardedFetch } from "./guarded-fetch.ts";
 export { type Loaded, readEncryptionKeyset, readKeyset } from "./key-files.ts";

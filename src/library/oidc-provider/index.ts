@@ -7,19 +7,21 @@
 import type { Context } from "oidc-provider";
 import { serial } from "../../base/async.ts";
 import { ConfigError } from "../../base/errors.ts";
-import { loadPackage } from "../../base/optional-package.ts";
+import { importFailure } from "../../base/optional-package.ts";
 import type { NodeRequest, NodeResponse } from "../http/node.ts";
 import { optionsOf } from "../provider/managed-keys.ts";
 import { createProvider } from "../provider/provider.ts";
 import type { Provider } from "../provider/types.ts";
 import { type Configuration, checkConfiguration, configurationWith } from "./configuration.ts";
-import type { OidcKeys } from "./keys.ts";
+import { type OidcKeys, encryptionKeys, signingKeys } from "./keys.ts";
 
 export type { OidcKeys } from "./keys.ts";
 
 /** The part of an instance of oidc-provider that jwksd uses. */
 export interface OidcInstance {
   readonly issuer: string;
+  /** Whether it reads `X-Forwarded-Proto`. */
+  readonly proxy?: boolean;
   use(middleware: never): unknown;
   callback(): (request: never, response: never) => unknown;
 }
@@ -49,17 +51,25 @@ export async function withJwksd<Given extends object, Instance extends OidcInsta
 ): Promise<OidcWithKeys<Instance>> {
   const given: Given & Configuration = configuration;
   checkConfiguration(given, manager.maxTokenLifetimeSeconds);
-  const { signingKeys, encryptionKeys } = await loadPackage("oidc-provider", () => import("./keys.ts"));
+  const Key = await externalSigningKey();
   const keys = await createProvider(optionsOf(manager, { discovery: false, endpoints: { jwks: given.routes?.jwks } }));
 
   async function newInstance() {
     const states = statesOf(manager);
-    const signing = signingKeys(manager, keys.signingKey());
+    let handle = keys.signingKey();
+    /** Goes by what was read last, until another key takes the place of this one. */
+    const renewed = () => {
+      const next = keys.signingKey();
+      if (next.kid === handle.kid) handle = next;
+      return handle;
+    };
+    const signing = signingKeys(Key, manager, renewed);
     const encryption = given.features?.encryption?.enabled === true ? await encryptionKeys(manager) : [];
     const instance = create(configurationWith(given, [...signing, ...encryption]));
     checkIssuer(instance.issuer, manager.issuer);
     instance.use(hideOwnSet as never);
-    return { states, instance, answer: instance.callback() as (...exchange: unknown[]) => unknown };
+    const answer = instance.callback() as (...exchange: unknown[]) => unknown;
+    return { states, instance, renewed, answer };
   }
 
   /** oidc-provider would answer other spellings of the path, such as `/JWKS`, with keys that are not published. */
@@ -85,16 +95,38 @@ export async function withJwksd<Given extends object, Instance extends OidcInsta
       }),
   });
 
+  let hasWarned = !manager.issuer.startsWith("https:");
+  /** The URLs that oidc-provider publishes begin as its requests seem to. */
+  function warnOfPlainUrls({ socket }: NodeRequest & { readonly socket?: { readonly encrypted?: boolean } }): void {
+    if (hasWarned || current.instance.proxy === true || socket?.encrypted === true) return;
+    hasWarned = true;
+    const message = `the issuer is ${manager.issuer}, and requests come without TLS, so oidc-provider publishes http URLs; set provider.proxy = true behind a proxy that ends TLS and sets X-Forwarded-Proto (docs/oidc-provider.md)`;
+    process.emitWarning(message, "JwksdWarning");
+  }
+
   const mountPath = new URL(manager.issuer).pathname.replace(/\/$/, "");
   return {
     handler(request, response) {
-      publish(request, response, () => current.answer(withoutMountPath(request, mountPath), response));
+      warnOfPlainUrls(request);
+      publish(request, response, () => {
+        current.renewed();
+        current.answer(withoutMountPath(request, mountPath), response);
+      });
     },
     get provider() {
       return current.instance;
     },
     keys,
   };
+}
+
+/** @throws ConfigError `ERR_PACKAGE_MISSING` */
+async function externalSigningKey() {
+  try {
+    return (await import("oidc-provider")).ExternalSigningKey;
+  } catch (error) {
+    throw importFailure("oidc-provider", error);
+  }
 }
 
 /** All of the keys that an instance depends on. */

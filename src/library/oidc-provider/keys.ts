@@ -1,46 +1,44 @@
 import { createPublicKey } from "node:crypto";
 import type { JWK } from "jose";
-import { ExternalSigningKey } from "oidc-provider";
 import type { PublicJwk } from "../../keys/jwk/public.ts";
 import type { ManagedKeys } from "../provider/managed-keys.ts";
 import type { SigningKey } from "../provider/signing-key.ts";
 
-/** Managed keys, with those that have ended; a key manager has them. */
+/** Managed keys; a key manager has them. Those that have ended have no public half. */
 export interface OidcKeys extends ManagedKeys {
   readonly records: readonly {
     readonly kid: string;
     readonly use: "sig" | "enc";
-    readonly alg: string;
+    readonly alg?: string;
     readonly state: "announced" | "active" | "retiring" | "removed" | "revoked";
-    readonly publicJwk: PublicJwk;
+    readonly publicJwk?: PublicJwk;
   }[];
   /** The private half of an encryption key. */
   exportDecryptionKey(kid: string): Promise<JWK>;
 }
 
+/** `ExternalSigningKey` of oidc-provider, which is loaded when it is needed. */
+type KeyClass = new () => object;
+type Sign = (data: Uint8Array) => Promise<Uint8Array>;
+
 /** A key that verifies, and signs if it is given how. */
-class Key extends ExternalSigningKey {
-  readonly #publicJwk: PublicJwk;
-
-  constructor(kid: string, publicJwk: PublicJwk, sign?: ExternalSigningKey["sign"]) {
-    super();
-    this.kid = kid;
-    this.alg = "ES256";
-    this.#publicJwk = publicJwk;
-    if (sign !== undefined) this.sign = sign;
-  }
-
-  override keyObject = () => createPublicKey({ key: { ...this.#publicJwk }, format: "jwk" });
+function keyOf(Key: KeyClass, kid: string, publicJwk: PublicJwk, sign?: Sign): object {
+  const keyObject = () => createPublicKey({ key: { ...publicJwk }, format: "jwk" });
+  return Object.assign(new Key(), { kid, alg: "ES256", keyObject, ...(sign !== undefined && { sign }) });
 }
 
 /**
- * The signing keys of an instance of oidc-provider, which signs with the first one. Those that were removed are among them: their ID tokens may
- * still be an `id_token_hint`.
+ * The signing keys of an instance of oidc-provider, which signs with the first one.
+ *
+ * @param renewed takes that key anew, because a handle may be used for a while only
  */
-export function signingKeys({ records, maxTokenLifetimeSeconds }: OidcKeys, active: SigningKey): object[] {
-  const others = records.filter(({ kid, use, state }) => use === "sig" && kid !== active.kid && state !== "revoked");
-  const sign = (data: Uint8Array) => active.sign(data, { lifetimeSeconds: maxTokenLifetimeSeconds });
-  return [new Key(active.kid, active.publicJwk, sign), ...others.map(({ kid, publicJwk }) => new Key(kid, publicJwk))];
+export function signingKeys(Key: KeyClass, keys: OidcKeys, renewed: () => SigningKey): object[] {
+  const active = renewed();
+  const others = keys.records.flatMap(({ kid, use, publicJwk }) =>
+    use === "sig" && kid !== active.kid && publicJwk !== undefined ? [keyOf(Key, kid, publicJwk)] : [],
+  );
+  const sign = (data: Uint8Array) => renewed().sign(data, { lifetimeSeconds: keys.maxTokenLifetimeSeconds });
+  return [keyOf(Key, active.kid, active.publicJwk, sign), ...others];
 }
 
 /** The encryption keys, private, because oidc-provider decrypts request objects itself. */

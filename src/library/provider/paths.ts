@@ -81,10 +81,10 @@ function checkIssuer(issuer: string | undefined): { text: string; path: string }
   if (url.protocol !== "https:" && !(url.protocol === "http:" && isLoopback(url.hostname)))
     throw invalid("is not an https URL (http is accepted for loopback hosts only)");
   if (/[?#]/.test(issuer)) throw invalid("has a query or fragment (OpenID Connect Discovery 1.0 section 3)");
+  if (url.pathname !== "/") checkPath("the path of the issuer", url.pathname.replace(/(?<=[^/])\/$/, ""));
   // Relying parties compare issuers as strings, so there must be one spelling: that of URL parsers.
   const canonical = url.pathname === "/" && !issuer.endsWith("/") ? url.origin : url.href;
   if (issuer !== canonical) throw invalid(`is not in canonical form; write "${canonical}"`);
-  if (url.pathname !== "/") checkPath("the path of the issuer", url.pathname.replace(/(?<=[^/])\/$/, ""));
   return { text: issuer, path: url.pathname };
 }
 

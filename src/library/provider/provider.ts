@@ -17,7 +17,7 @@ import { type KeySource, verify } from "../token/verify.ts";
 import { createActiveKeys } from "./active-keys.ts";
 import { createHandlers } from "./handlers.ts";
 import { discoveryDocument } from "./discovery.ts";
-import { type Rules, array, checkOptions, string } from "../../base/options.ts";
+import { type Rules, array, checkOptions, string, text } from "../../base/options.ts";
 import { type ProviderEvent, type ProviderOptions, mergeOptions } from "./options.ts";
 import { locate } from "./paths.ts";
 import { optionsOf } from "./managed-keys.ts";
@@ -186,7 +186,8 @@ export async function createPayloadProvider(
 
     signPayload: (payload) => withActive((active) => signPayload(active, payload)),
 
-    signingKey: ({ clientId = issuer } = {}) => {
+    signingKey(options = {}) {
+      const { clientId = issuer } = checkOptions(options, { clientId: text });
       const { active, keysets } = state;
       const check = permit(active.kid);
       return signingKey({ active, publicJwk: keysets.signing[0].jwk, issuer: clientId, check, clock });

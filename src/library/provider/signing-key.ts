@@ -11,11 +11,12 @@ export interface SigningKey {
   readonly publicJwk: Jwk;
   /**
    * Signs the signing input of a JWT: header and payload in base64url, and a dot between them. The header must name this key and `ES256`,
-   * and the claims must be ones that `provider.sign` would sign. Gives 64 bytes: r, then s. The signer is guarded, and the signature
-   * counted, as by `provider.sign`. A
-   * handle of managed keys may be used for `maxStaleSeconds` at most, and not once its key is revoked: take it anew for each request.
+   * and the claims must be ones that `provider.sign` would sign; neither may have a member twice. Gives 64 bytes: r, then s. The signer is
+   * guarded, and the signature counted, as by `provider.sign`. A handle of managed keys may be used for `maxStaleSeconds` at most, and not
+   * once its key is revoked: take it anew for each request.
    *
    * @throws TokenError `ERR_CLAIMS_INVALID`
+   * @throws ConfigError `ERR_OPTION_UNKNOWN`
    * @throws SignerError `ERR_SIGNER_STALE` where this process may not sign with this key, now or when the signature is there; and those of
    * `provider.sign`
    * @see RFC 7515 section 5.1

@@ -33,14 +33,15 @@ export interface Provider {
    * Signs claims with the active key, always ES256, and sets `iss`, `iat` and `exp` where they are not given.
    *
    * @throws TokenError `ERR_CLAIMS_INVALID`
+   * @throws ConfigError `ERR_OPTION_UNKNOWN`
    * @throws SignerError `ERR_SIGNER_THROTTLED`, `ERR_SIGNER_UNAVAILABLE`, `ERR_SIGNER_TIMEOUT`, `ERR_SIGNER_BUSY` (all `retryable`),
    * `ERR_SIGNER_UNAUTHORIZED`, `ERR_SIGNER_KEY_STATE`, `ERR_SIGNER_ABORTED`, `ERR_SIGNER_BAD_SIGNATURE`, `ERR_SIGNER_PUBLISH_ONLY`
    */
   sign(this: void, claims: Claims, options: SignOptions): Promise<string>;
   /**
    * The active key, for a library that writes the header of a token itself and takes the signature alone. Take it anew for each request:
-   * once another key is active, it signs no more; with a key manager, it signs for 30 s more, so that requests end which began with it. Where
-   * you can, use `sign`, which takes key and claims at one moment.
+   * once another key is active, it signs no more; with a key manager, it signs for `maxStaleSeconds` at most, so that requests can end which
+   * began with it. Where you can, use `sign`, which takes key and claims at one moment.
    *
    * @param options with a `clientId`, the keys are those of a client: `iss` is then that id, in the place of the issuer
    */

@@ -68,7 +68,12 @@ async function fetchUntraced(url: string, options: FetchOptions): Promise<Fetche
 }
 
 async function request(url: string, options: FetchOptions, signal: AbortSignal): Promise<Fetched> {
-  const response = await options.fetch(url, requestInit(options, signal));
+  const init = requestInit(options, signal);
+  // Nothing was received, and a new connection may work.
+  const response = await options.fetch(url, init).catch((error: unknown) => {
+    if (!isDeadConnection(error) || signal.aborted) throw error;
+    return options.fetch(url, init);
+  });
   const reader = response.body?.getReader();
   // A fetch of the caller may ignore its signal, and give its response after the abort.
   const leave = (): void => void reader?.cancel().catch(() => {});
@@ -144,6 +149,12 @@ async function readText(url: string, reader: ReadableStreamDefaultReader<Uint8Ar
   } catch {
     throw new FetchError("ERR_FETCH_BODY", `${shownUrl(url)}: the body is not UTF-8`);
   }
+}
+
+/** Whether a kept connection was closed by its server just when `fetch` of Node used it. Other runtimes try again by themselves. */
+function isDeadConnection(error: unknown): boolean {
+  const { cause } = Object(error) as { cause?: { code?: unknown } };
+  return ["UND_ERR_SOCKET", "ECONNRESET", "EPIPE"].includes(cause?.code as string);
 }
 
 /** The system error code: `fetch` of Node has it in `cause`, `node:https` in the error. Only a single word is shown. */

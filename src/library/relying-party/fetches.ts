@@ -35,9 +35,10 @@ export function createFetches({ clock, timeoutMs, signal, load, take, emit }: Fe
   /** After the first failure, each fetch has to wait. */
   const failures = createBudget(1);
 
+  const lastedMs = ({ startedAt }: SetFetch): number => msBetween(startedAt, monotonicNow(clock));
+
   /** Until its own timeouts have ended a fetch, in milliseconds. */
-  const leftMs = ({ startedAt }: SetFetch): number =>
-    Math.max(2 * timeoutMs + slackMs - msBetween(startedAt, monotonicNow(clock)), 0);
+  const leftMs = (fetch: SetFetch): number => Math.max(2 * timeoutMs + slackMs - lastedMs(fetch), 0);
 
   /** The fetch under way. workerd drops a fetch silently with the request that started it, so an overdue one is forgotten. */
   function current(): SetFetch | undefined {
@@ -87,9 +88,13 @@ export function createFetches({ clock, timeoutMs, signal, load, take, emit }: Fe
     take(fetched, bypassCaches);
   }
 
-  /** Waits by a timer of the caller's own: in workerd, the timers of another request may have ended with that request. */
+  /**
+   * Waits until a fetch has lasted for `maxMs`, by a timer of the caller's own: in workerd, the timers of another request may have ended with
+   * that request.
+   */
   async function wait(fetch: SetFetch, maxMs = Infinity): Promise<void> {
-    const timeoutMs = Math.min(leftMs(fetch), maxMs);
+    const timeoutMs = Math.min(leftMs(fetch), maxMs - lastedMs(fetch));
+    if (timeoutMs <= 0) throw late();
     await withDeadline(() => fetch.done, { clock, timeoutMs, expired: late });
     signal.throwIfAborted();
   }
@@ -99,6 +104,7 @@ export function createFetches({ clock, timeoutMs, signal, load, take, emit }: Fe
     if (pending !== abandoned) return;
     pending = undefined;
     failures.spend(clock.now());
+    lastError = late();
   }
 
   return {

@@ -2,7 +2,6 @@ import { withDeadline } from "../../base/async.ts";
 import { type Instant, epochMs, instantNow, longestSince } from "../../base/clock.ts";
 import { type JwksdError, asJwksdError, invalidOption } from "../../base/errors.ts";
 import type { Given } from "../../base/options.ts";
-import type { VerificationKeys } from "../../keys/jwk/verification-keys.ts";
 import { type Freshness, type FreshnessBounds, type Until, freshness, mayUse } from "./freshness.ts";
 import type { KeySetEvent, RemoteKeySetOptions } from "./options.ts";
 import type { FetchedSet, SourceOptions } from "./source.ts";
@@ -14,6 +13,8 @@ export interface KeptSetOptions
     Pick<SourceOptions, "issuer" | "jwksUri" | "allowInsecure" | "readKeys" | "clock" | "signal">,
     Pick<Given<RemoteKeySetOptions>, "state"> {
   readonly bounds: FreshnessBounds;
+  /** How many removed keys are remembered. */
+  readonly maxRemoved: number;
   readonly emit: (event: KeySetEvent) => void;
   /** Finds a state where an earlier process put it. Asked once, when the first key is. */
   readonly loadState?: (() => Promise<KeySetState | undefined>) | undefined;
@@ -24,17 +25,17 @@ export interface KeptSetOptions
 /** A set, and until when it may be used. */
 export type KeptSet = StoredSet & Freshness;
 
-const maxSeen = 1_000;
 const loadTimeoutMs = 1_000;
 
 /** Keeps the newest set. */
-export function createKeptSet({ signal, clock, bounds, emit, onNewKeys, state, loadState, ...source }: KeptSetOptions) {
+export function createKeptSet(options: KeptSetOptions) {
+  const { signal, clock, bounds, maxRemoved, emit, onNewKeys, state, loadState, ...source } = options;
   const strictBounds = { ...bounds, maxStaleSeconds: 0, outageToleranceSeconds: 0 };
   let kept: KeptSet | undefined;
   /** When the set was taken. */
   let taken: Instant | undefined;
-  /** Keys of this set and of earlier ones. */
-  const seen = new Set<string>();
+  /** Hashes of keys that earlier sets had and this one has not; the first to go is the one that was removed first. */
+  const gone = new Set<string>();
   let unrestored = state;
   let restoring: Promise<void> | undefined;
   let loading: Promise<void> | undefined;
@@ -48,27 +49,20 @@ export function createKeptSet({ signal, clock, bounds, emit, onNewKeys, state, l
   function replace(next: StoredSet): void {
     signal.throwIfAborted();
     const before = kept;
-    const { added, removed } = difference(before?.keys, next.keys);
-    const known = added.filter((kid) => seen.has(identityOf(next.keys, kid)));
-    remember(next.keys);
-    // A removed key is back, perhaps from a replica with an old set. It may have been revoked, so the set is used only while it is fresh.
-    const comesBack = known.length > 0;
-    kept = { ...next, ...freshness(next.headers, next.requestedAt, comesBack ? strictBounds : bounds) };
+    const { added, removed } = difference(before, next);
+    // Removed keys may come back from a replica with an old set, and may have been revoked. So such a set is used only while it is fresh.
+    const back = added.filter((kid) => gone.delete(next.hashes.get(kid) as string));
+    for (const kid of removed) {
+      gone.add(before?.hashes.get(kid) as string);
+      if (gone.size > maxRemoved) gone.delete(gone.values().next().value as string);
+    }
+    kept = { ...next, ...freshness(next.headers, next.requestedAt, back.length > 0 ? strictBounds : bounds) };
     taken = instantNow(clock);
     if (before?.keys !== next.keys && next.keys.skipped.length > 0) emit({ type: "skipped", keys: next.keys.skipped });
     if (added.length + removed.length === 0) return;
     // The keys of the first set are not new: the caller may have had them before it passed an older `state`.
-    if (before !== undefined && known.length < added.length) onNewKeys();
+    if (before !== undefined && back.length < added.length) onNewKeys();
     emit({ type: "changed", added, removed });
-  }
-
-  function remember(keys: VerificationKeys): void {
-    for (const kid of keys.identities.keys()) {
-      const name = identityOf(keys, kid);
-      seen.delete(name);
-      seen.add(name);
-      if (seen.size > maxSeen) seen.delete(seen.values().next().value as string);
-    }
   }
 
   async function takeState(state: KeySetState): Promise<void> {
@@ -131,8 +125,3 @@ export function createKeptSet({ signal, clock, bounds, emit, onNewKeys, state, l
 
 /** The error of a state that comes too late; callers go on without it. */
 const late = (): Error => new Error("a state was not found in time");
-
-/** A text that is the same only for the same key under the same kid. */
-function identityOf(keys: VerificationKeys, kid: string): string {
-  return `${keys.identities.get(kid)} ${kid}`;
-}

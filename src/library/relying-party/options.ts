@@ -14,7 +14,7 @@ import {
 import type { SkippedKey } from "../../keys/jwk/verification-keys.ts";
 import type { Fetch } from "./fetch-json.ts";
 import type { KeySetState } from "./stored.ts";
-import { checkSecureUrl } from "./urls.ts";
+import { checkIssuer, checkSecureUrl } from "./urls.ts";
 
 /** What happened to a key set. */
 export type KeySetEvent =
@@ -49,7 +49,10 @@ export interface RemoteKeySetOptions {
   readonly timeoutMs?: number | null | undefined;
   /** Largest decoded body, in bytes. Default: 262144. */
   readonly maxBytes?: number | null | undefined;
-  /** Shortest time for which a set is fresh, whatever its server says, in seconds. Default: 5. */
+  /**
+   * Shortest time for which a set is fresh, whatever its server says, in seconds. A longer time bridges restarts of a provider that sends
+   * `no-cache`, such as Keycloak, and a revoked key is trusted for as long. Default: 5.
+   */
   readonly minFreshSeconds?: number | null | undefined;
   /** Longest time for which a set is fresh, in seconds. Default: 86400. */
   readonly maxFreshSeconds?: number | null | undefined;
@@ -59,7 +62,7 @@ export interface RemoteKeySetOptions {
    * `no-store` of the server forbid that use, and `stale-if-error` may shorten it. Default: 3600.
    */
   readonly outageToleranceSeconds?: number | null | undefined;
-  /** How long a call waits until the next request is allowed, in milliseconds. Default: 1000. */
+  /** How long a call waits until the next request is allowed, and for its answer while the old keys may be used, in milliseconds. Default: 1000. */
   readonly maxWaitMs?: number | null | undefined;
   /** Gets each fetch, change, failure and refused token. Default: nobody listens. */
   readonly onEvent?: ((event: KeySetEvent) => void) | null | undefined;
@@ -96,7 +99,10 @@ export function resolveOptions(options: RemoteKeySetOptions) {
   if ((issuer === undefined) === (jwksUri === undefined)) {
     throw invalidOption("give either issuer or jwksUri");
   }
-  if (issuer !== undefined) checkSecureUrl(issuer, "issuer", allowInsecure);
+  if (issuer !== undefined) {
+    checkSecureUrl(issuer, "issuer", allowInsecure);
+    checkIssuer(issuer);
+  }
   if (jwksUri !== undefined) checkSecureUrl(jwksUri, "jwksUri", allowInsecure);
   const bounds = { minFreshSeconds, maxFreshSeconds, defaultFreshSeconds, outageToleranceSeconds };
   return { issuer, jwksUri, allowInsecure, fetch, clock, timeoutMs, maxBytes, maxWaitMs, bounds, onEvent, state };

@@ -2,7 +2,7 @@ import { notify, sleep } from "../../base/async.ts";
 import type { CryptoKey } from "jose";
 import { FetchError, TokenError } from "../../base/errors.ts";
 import type { Metric } from "../../base/metrics.ts";
-import { verificationKeys } from "../../keys/jwk/verification-keys.ts";
+import { maxKidLength, verificationKeys } from "../../keys/jwk/verification-keys.ts";
 import { type Budget, createBudget } from "./budget.ts";
 import { inWorkerd } from "./fetch-json.ts";
 import { createFetches, withPause } from "./fetches.ts";
@@ -10,7 +10,7 @@ import { type KeptSet, createKeptSet } from "./kept-set.ts";
 import { createKeySetMetrics } from "./metrics.ts";
 import { type KeySetEvent, type RemoteKeySetOptions, resolveOptions } from "./options.ts";
 import { createSource, isOutage } from "./source.ts";
-import type { KeySetState, ReadKeys } from "./stored.ts";
+import { type KeySetState, type ReadKeys, withKeys } from "./stored.ts";
 import { type UnknownKids, createUnknownKids } from "./unknown-kids.ts";
 
 /** The members of a header that choose a key; others are not looked at. */
@@ -91,8 +91,10 @@ export function createRemoteKeySet(options: RemoteKeySetOptions): RemoteKeySet {
 export interface KeySetParts {
   readonly budget?: Budget;
   readonly unknown?: UnknownKids;
-  /** Reads a JWK Set. Default: imports each key at once. */
+  /** Reads a JWK Set. Default: imports each key at once, and refuses a set without a key that can be used. */
   readonly readKeys?: ReadKeys;
+  /** How many removed keys are remembered. Default: 1000. */
+  readonly maxRemoved?: number;
   /** Finds the option `state` when the first key is asked for. */
   readonly loadState?: () => Promise<KeySetState | undefined>;
   /** The media types that a JWK Set may have. Default: not looked at. */
@@ -107,7 +109,8 @@ export function createKeySet(
   {
     budget = createBudget(),
     unknown = createUnknownKids()(),
-    readKeys = verificationKeys,
+    readKeys = withKeys(verificationKeys),
+    maxRemoved = 1_000,
     loadState,
     mediaTypes,
     maxStaleSeconds = 86_400,
@@ -122,7 +125,7 @@ export function createKeySet(
   const anyCallers: CallerGroup = { budget, unknown, waiting: 0 };
   const tokenEndpointCallers: CallerGroup = { budget: createBudget(), unknown: createUnknownKids()(), waiting: 0 };
   const source = createSource({ ...settings, signal, readKeys, mediaTypes });
-  const kept = createKeptSet({ ...settings, bounds, signal, readKeys, loadState, emit, onNewKeys });
+  const kept = createKeptSet({ ...settings, bounds, maxRemoved, signal, readKeys, loadState, emit, onNewKeys });
   const { usable } = kept;
   const fetches = createFetches({
     ...settings,
@@ -138,6 +141,7 @@ export function createKeySet(
       if (typeof kid !== "string" || kid === "") {
         throw new TokenError("ERR_TOKEN_KID_MISSING", "the token names no key: its header has no kid");
       }
+      if (kid.length > maxKidLength) throw unknownKid();
       const now = clock.now();
       const set = usable("freshUntil", now);
       const key = set?.keys.find(kid, alg);
@@ -174,12 +178,16 @@ export function createKeySet(
       // Another call may have fetched the set meanwhile.
       return usableSet(call);
     }
+    const fetch = fetches.join(false);
     try {
-      await fetches.wait(fetches.join(false));
+      // While an old set may be used, a server that does not answer holds no caller up for longer than that.
+      await fetches.wait(fetch, usable("outageUntil") === undefined ? Infinity : maxWaitMs);
     } catch (error) {
       const old = usableInOutage(error);
-      if (old !== undefined) return old;
-      throw error;
+      if (old === undefined) throw error;
+      // workerd ends the fetch with the request that gets the old key.
+      if (inWorkerd) fetches.giveUp(fetch);
+      return old;
     }
     return kept.current() as KeptSet;
   }
@@ -226,10 +234,16 @@ export function createKeySet(
     }
   }
 
-  /** Waits if the pause is short and not too many calls wait. @throws FetchError `ERR_KEYS_LATER` */
+  /**
+   * Waits if the pause is short and not too many calls wait. Otherwise, a kid that a fresh set lacks is unknown: its provider has said for how
+   * long it keeps to the set, and a flood of forged kids must not look like an outage of this verifier.
+   *
+   * @throws FetchError `ERR_KEYS_LATER`, TokenError `ERR_TOKEN_KID_UNKNOWN`
+   */
   async function pause(pauseMs: number, call: Call): Promise<void> {
     const { group } = call;
     if (pauseMs > call.patienceMs || group.waiting >= maxWaiting) {
+      if (fetches.waitMs(clock.now()) === 0 && usable("freshUntil") !== undefined) throw unknownKid();
       emit({ type: "exhausted" });
       throw keysLater(pauseMs, fetches.lastError());
     }

@@ -71,7 +71,8 @@ export function createSource({ issuer, jwksUri: fixedUri, allowInsecure, readKey
     const requestedAt = fetchOptions.clock.now();
     const { text, bytes, etag, headers } = await fetchJson(jwksUri, {
       ...fetchOptions,
-      etag: known?.etag,
+      // A server that makes its ETags of length and time may answer 304 for another set, and would do so again and again.
+      etag: bypassCaches ? undefined : known?.etag,
       bypassCaches,
     });
     const status = text === undefined ? 304 : 200;
@@ -104,7 +105,7 @@ export function createSource({ issuer, jwksUri: fixedUri, allowInsecure, readKey
       discovered = { jwksUri, ...freshness(headers, now, discoveryBounds) };
       return jwksUri;
     } catch (error) {
-      if (isOutage(error) && discovered !== undefined && mayUse(discovered, "outageUntil", now)) {
+      if (isOutage(error) && discovered !== undefined && mayUse(discovered, "outageUntil", fetchOptions.clock.now())) {
         return discovered.jwksUri;
       }
       // A wrong document is no outage, and no earlier one hides it.

@@ -1,4 +1,5 @@
-import { FetchError } from "../../base/errors.ts";
+import { FetchError, KeyMaterialError } from "../../base/errors.ts";
+import { textHash } from "../../keys/crypto/text-hash.ts";
 import type { VerificationKeys } from "../../keys/jwk/verification-keys.ts";
 import { type CachingHeaders, ageSeconds } from "./freshness.ts";
 import { shownUrl } from "../../base/urls.ts";
@@ -25,6 +26,8 @@ export interface KeySetState {
 /** A stored response and its keys. */
 export interface StoredSet extends KeySetState {
   readonly keys: VerificationKeys;
+  /** A hash of each kid and its key, by kid: keys of earlier sets are remembered, and their servers choose how long they are. */
+  readonly hashes: ReadonlyMap<string, string>;
 }
 
 /** Whether a value from outside has the form of a state. */
@@ -44,13 +47,30 @@ export function isKeySetState(state: KeySetState | null): state is KeySetState {
 /** Reads a JWK Set. @throws KeyMaterialError `ERR_KEY_FORMAT` */
 export type ReadKeys = (jwkSet: unknown) => VerificationKeys | Promise<VerificationKeys>;
 
-/** Reads the keys of a stored response. @throws FetchError `ERR_FETCH_BODY` when its body is no JWK Set */
+/** Reads the keys of a stored response. @throws FetchError `ERR_FETCH_BODY` when its body is no JWK Set, or one that `readKeys` refuses */
 export async function storedSet(state: KeySetState, readKeys: ReadKeys): Promise<StoredSet> {
   try {
-    return { ...state, keys: await readKeys(JSON.parse(state.body)) };
+    const keys = await readKeys(JSON.parse(state.body));
+    const hashing = [...keys.identities].map(async ([kid, key]) => [kid, await textHash(`${key} ${kid}`)] as const);
+    return { ...state, keys, hashes: new Map(await Promise.all(hashing)) };
   } catch (cause) {
-    throw new FetchError("ERR_FETCH_BODY", `${shownUrl(state.jwksUri)}: the body is not a JWK Set`, { cause });
+    const why = cause instanceof KeyMaterialError ? cause.message : "the body is not a JWK Set";
+    throw new FetchError("ERR_FETCH_BODY", `${shownUrl(state.jwksUri)}: ${why}`, { cause });
   }
+}
+
+/**
+ * Refuses a set in which no key can be used. Its provider could sign no token that this set verifies, so it is a fault of the provider, and
+ * not the end of all its keys.
+ */
+export function withKeys(read: ReadKeys): ReadKeys {
+  return async (jwkSet) => {
+    const keys = await read(jwkSet);
+    const [first] = keys.skipped;
+    if (keys.identities.size > 0) return keys;
+    const why = first === undefined ? "" : `: ${first.reason}`;
+    throw new KeyMaterialError("ERR_KEY_FORMAT", `the JWK Set has no key that can be used${why}`);
+  };
 }
 
 /** Whether a set differs from the stored one and left the origin before it, so that a cache on the way must have answered. */
@@ -65,9 +85,9 @@ function leftOrigin({ requestedAt, headers }: StoredSet): number {
 }
 
 /** Kids that came and went between two sets. A kid whose key was replaced is in both lists. */
-export function difference(before: VerificationKeys | undefined, after: VerificationKeys) {
-  const old = before?.identities ?? new Map<string, string>();
-  const added = [...after.identities].filter(([kid, identity]) => old.get(kid) !== identity).map(([kid]) => kid);
-  const removed = [...old].filter(([kid, identity]) => after.identities.get(kid) !== identity).map(([kid]) => kid);
+export function difference(before: StoredSet | undefined, after: StoredSet) {
+  const old = before?.hashes ?? new Map<string, string>();
+  const added = [...after.hashes.keys()].filter((kid) => old.get(kid) !== after.hashes.get(kid));
+  const removed = [...old.keys()].filter((kid) => after.hashes.get(kid) !== old.get(kid));
   return { added, removed };
 }

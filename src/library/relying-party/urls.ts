@@ -1,5 +1,8 @@
-import { FetchError } from "../../base/errors.ts";
+import { FetchError, invalidOption } from "../../base/errors.ts";
 import { isLoopback } from "../../base/urls.ts";
+
+/** Servers choose URLs, and each is kept. */
+const maxLength = 2_048;
 
 /**
  * Refuses a URL over which an attacker on the network could replace keys.
@@ -9,6 +12,8 @@ import { isLoopback } from "../../base/urls.ts";
 export function checkSecureUrl(url: unknown, what: string, allowInsecure: boolean): string {
   const parsed = typeof url === "string" && URL.canParse(url) ? new URL(url) : undefined;
   if (parsed === undefined) throw new FetchError("ERR_URL_INSECURE", `${what} is not a URL`);
+  if ((url as string).length > maxLength)
+    throw new FetchError("ERR_URL_INSECURE", `${what} has more than ${maxLength} characters`);
   const isHttp = parsed.protocol === "http:" && (allowInsecure || isLoopback(parsed.hostname));
   if (parsed.protocol !== "https:" && !isHttp) {
     throw new FetchError(
@@ -19,6 +24,11 @@ export function checkSecureUrl(url: unknown, what: string, allowInsecure: boolea
   if (parsed.username !== "" || parsed.password !== "")
     throw new FetchError("ERR_URL_INSECURE", `${what} holds a password`);
   return url as string;
+}
+
+/** Refuses an issuer that no provider may have. @throws ConfigError `ERR_OPTION_INVALID` @see OpenID Connect Discovery 1.0 section 3 */
+export function checkIssuer(issuer: string): void {
+  if (/[?#]/.test(issuer)) throw invalidOption(`issuer ${shownIssuer(issuer)} has a query or fragment`);
 }
 
 /** An issuer for a message, in its own spelling: encoded, cut at 256 characters, and without a query. */

@@ -1,3 +1,4 @@
+import { duplicateMembers } from "../../base/duplicate-members.ts";
 import { invalidClaims } from "../../base/errors.ts";
 
 /** @see RFC 7519 section 4.1 */
@@ -38,4 +39,15 @@ export function checkHeaderNames(header: object): void {
   if (reserved === undefined) return;
   const hint = reserved === "typ" ? "; set typ beside header" : "";
   throw invalidClaims(`header ${JSON.stringify(reserved)} is not for callers to set${hint}`);
+}
+
+/**
+ * Refuses JSON with a member that is there twice: readers differ in which of the two they take.
+ *
+ * @param text valid JSON
+ * @throws TokenError `ERR_CLAIMS_INVALID`
+ * @see RFC 8259 section 4
+ */
+export function checkMembersOnce(text: string, what: string): void {
+  if (duplicateMembers(text).length > 0) throw invalidClaims(`a member of ${what} is there twice`);
 }

@@ -1,16 +1,38 @@
-import { invalidClaims } from "../../base/errors.ts";
+import { ConfigError, invalidClaims } from "../../base/errors.ts";
+import { type Rules, anything, checkOptions } from "../../base/options.ts";
 import type { Claims, SignOptions } from "./sign.ts";
+
+/** The values are checked below, because what is wrong about a token is a TokenError. */
+const rules: Rules<SignOptions> = { lifetimeSeconds: anything, typ: anything, header: anything, signal: anything };
+
+/** What to use instead of the options of other libraries. */
+const instead: Readonly<Record<string, string>> = {
+  expiresIn: 'use "lifetimeSeconds", in whole seconds',
+  audience: 'set the claim "aud"',
+  aud: 'set the claim "aud"',
+  subject: 'set the claim "sub"',
+  sub: 'set the claim "sub"',
+  jwtid: 'set the claim "jti"',
+  jti: 'set the claim "jti"',
+  notBefore: 'set the claim "nbf"',
+  issuer: 'the provider sets the claim "iss"',
+  algorithm: 'the provider sets the header "alg"',
+  alg: 'the provider sets the header "alg"',
+  keyid: 'the provider sets the header "kid"',
+  kid: 'the provider sets the header "kid"',
+};
 
 /**
  * The options of a token, with their defaults. Checks also that the claims are plain.
  *
- * @throws TokenError `ERR_CLAIMS_INVALID`: whatever is wrong about a token is a TokenError
+ * @throws TokenError `ERR_CLAIMS_INVALID`
+ * @throws ConfigError `ERR_OPTION_UNKNOWN`
  */
 export function checkedOptions(claims: Claims, options: SignOptions | undefined) {
-  const typ = options?.typ ?? "JWT";
-  const header = options?.header ?? {};
-  const lifetimeSeconds = options?.lifetimeSeconds ?? undefined;
-  const signal = options?.signal ?? undefined;
+  const foreign = Object.keys(options ?? {}).find((name) => Object.hasOwn(instead, name));
+  if (foreign !== undefined)
+    throw new ConfigError("ERR_OPTION_UNKNOWN", `there is no option "${foreign}"; ${instead[foreign]}`);
+  const { typ = "JWT", header = {}, lifetimeSeconds, signal } = checkOptions<SignOptions>(options ?? {}, rules);
   for (const [name, value] of Object.entries({ claims, header })) checkPlain(name, value);
   if (typeof typ !== "string" || typ === "") throw invalidClaims("typ must be a string that is not empty");
   if (signal !== undefined && typeof signal?.addEventListener !== "function")

@@ -52,7 +52,7 @@ const encoder = new TextEncoder();
  * Signs claims as a compact JWS with ES256.
  *
  * @throws TokenError `ERR_CLAIMS_INVALID`
- * @throws ConfigError `ERR_OPTION_INVALID` when the clock gives no time
+ * @throws ConfigError `ERR_OPTION_UNKNOWN`; `ERR_OPTION_INVALID` when the clock gives no time
  * @throws SignerError see `guardSigner`
  * @see RFC 7515 section 7.1; RFC 7519 section 4.1
  */

@@ -1,8 +1,8 @@
 import * as base64url from "jose/base64url";
 import { invalidClaims } from "../../base/errors.ts";
 import { jsonOf } from "../../base/json.ts";
-import { object } from "../../base/options.ts";
-import { checkHeaderNames } from "./names.ts";
+import { type Rules, anything, checkOptions, object } from "../../base/options.ts";
+import { checkHeaderNames, checkMembersOnce } from "./names.ts";
 import { checkClaims } from "./claims.ts";
 import { type ActiveKey, signParts } from "./sign.ts";
 import { checkLifetime, timesOf } from "./times.ts";
@@ -15,6 +15,8 @@ export interface SignInputOptions {
   readonly signal?: AbortSignal | null | undefined;
 }
 
+const rules: Rules<SignInputOptions> = { lifetimeSeconds: anything, signal: anything };
+
 type Json = Readonly<Record<string, unknown>>;
 
 const decoder = new TextDecoder("utf-8", { fatal: true });
@@ -24,6 +26,7 @@ const decoder = new TextDecoder("utf-8", { fatal: true });
  * must name this key. Anything else is not signed: a signature over bytes of somebody's choice could be a token of any kind.
  *
  * @throws TokenError `ERR_CLAIMS_INVALID`
+ * @throws ConfigError `ERR_OPTION_UNKNOWN`
  * @throws SignerError see `guardSigner`
  * @see RFC 7515 section 5.1
  */
@@ -34,7 +37,7 @@ export async function signInput(
   options: SignInputOptions,
   nowMs: number,
 ): Promise<Uint8Array> {
-  const { lifetimeSeconds, signal } = options ?? {};
+  const { lifetimeSeconds, signal } = checkOptions(options ?? ({} as SignInputOptions), rules);
   const { maxLifetimeSeconds } = active;
   checkLifetime(lifetimeSeconds, maxLifetimeSeconds);
   const [header, payload] = partsOf(input);
@@ -53,7 +56,7 @@ export async function signInput(
   });
   if (exp > Math.floor(nowMs / 1000) + lifetimeSeconds)
     throw invalidClaims(`claim "exp" is further ahead than the ${lifetimeSeconds} seconds of lifetimeSeconds`);
-  return signParts(active, `${header}.${payload}`, signal ?? undefined);
+  return signParts(active, `${header}.${payload}`, signal);
 }
 
 /** Header and payload in base64url. */
@@ -67,12 +70,18 @@ function partsOf(input: Uint8Array): readonly [header: string, payload: string] 
 }
 
 function jsonIn(part: string, name: string): Json {
-  let value: unknown;
+  const text = textOf(part);
+  const value = text === undefined ? undefined : jsonOf(text);
+  if (text === undefined || !object.holds(value)) throw invalidClaims(`the ${name} is no JSON object`);
+  checkMembersOnce(text, `the ${name}`);
+  return value as Json;
+}
+
+/** `undefined` for what is not base64url of UTF-8. */
+function textOf(part: string): string | undefined {
   try {
-    value = jsonOf(decoder.decode(base64url.decode(part)));
+    return decoder.decode(base64url.decode(part));
   } catch {
-    // No base64url, or no UTF-8.
+    return undefined;
   }
-  if (object.holds(value)) return value as Json;
-  throw invalidClaims(`the ${name} is no JSON object`);
 }

@@ -58,4 +58,4 @@ export function checkLifetime(lifetimeSeconds: number | undefined, maxLifetimeSe
 }
 
 const tooLong = (maxLifetimeSeconds: number): string =>
-  `, and may be ${maxLifetimeSeconds} at most, because the key may be removed before such a token expires; for longer tokens, raise maxTokenLifetimeSeconds`;
+  `, and may be ${maxLifetimeSeconds} at most, because the key may be removed before such a token expires; for longer tokens, raise maxTokenLifetimeSeconds (of managed keys: jwksd policy)`;

@@ -110,18 +110,19 @@ export async function verifyRead(
   given: Given<VerifyOptions>,
 ): Promise<VerifiedToken> {
   const { keys, issuer, audience, typ, clockToleranceSeconds = 0, requiredClaims = [] } = given;
+  if (typeof header.kid !== "string" || header.kid === "") {
+    throw new TokenError("ERR_TOKEN_KID_MISSING", "the token names no key: its header has no kid");
+  }
+  await checkSignature(token, header.alg, publicKey(await keys(header)));
   const expected = {
     issuer: issuer as string | string[],
     audience: audience as string | string[],
     clockTolerance: clockToleranceSeconds,
     requiredClaims: ["exp", ...requiredClaims],
+    // Read last: a token may expire while its key is fetched.
     currentDate: dateOf(given.clock ?? systemClock),
     ...(typ !== undefined && { typ }),
   };
-  if (typeof header.kid !== "string" || header.kid === "") {
-    throw new TokenError("ERR_TOKEN_KID_MISSING", "the token names no key: its header has no kid");
-  }
-  await checkSignature(token, header.alg, publicKey(await keys(header)));
   return { header, claims: claimsOf(token, header, expected) };
 }
 

@@ -1,7 +1,7 @@
 import { StoreError } from "../../base/errors.ts";
 import { jsonOf } from "../../base/json.ts";
 import { type RotationPolicy, policyDefaults, policyNames } from "../rules/policy.ts";
-import { type KeyEvent, type KeyRecord, type LiveRecord, checkRecords, mapLive } from "../rules/records.ts";
+import { type KeyEvent, type KeyRecord, type LiveRecord, checkRecords, isDate, mapLive } from "../rules/records.ts";
 import type { CopyRecord } from "../rules/waits.ts";
 import type { Owner } from "./issuer-check.ts";
 
@@ -92,6 +92,7 @@ export function parseDocument(text: string): StoreDocument {
     const isWhole = Number.isSafeInteger(document.revision) && lists.every((list) => Array.isArray(list));
     if (!isWhole || typeof document.owner.issuer !== "string") throw damaged();
     checkRecords(document.records);
+    if (![...document.events, ...document.copies].every(canBeShown)) throw damaged();
     // A later version may have other bounds, and another member.
     const policy = { ...policyDefaults, ...document.policy };
     if (!policyNames.every((name) => Number.isFinite(policy[name]))) throw damaged();
@@ -99,6 +100,13 @@ export function parseDocument(text: string): StoreDocument {
   } catch (error) {
     throw error instanceof StoreError ? error : damaged();
   }
+}
+
+/** Whether people can be shown an event or a copy: it has texts and a time. */
+function canBeShown(entry: StoredEvent | CopyRecord): boolean {
+  const texts: readonly unknown[] =
+    "name" in entry ? [entry.name] : [entry.type, entry.reason, entry.kid ?? "", entry.use ?? ""];
+  return isDate(entry.at) && texts.every((text) => typeof text === "string");
 }
 
 const damaged = (): StoreError =>

@@ -1,3 +1,4 @@
+import type { CryptoKey } from "jose";
 import { notify } from "../../base/async.ts";
 import { systemClock } from "../../base/clock.ts";
 import { ConfigError, SignerError, StoreError } from "../../base/errors.ts";
@@ -117,10 +118,14 @@ export async function manageKeys(custody: Custody, options: ManageOptions): Prom
 
   const decryptionKey: KeyManager["decryptionKey"] = async ({ kid = "" }) => {
     signal.throwIfAborted();
-    if (!inUse.state.keys.decryptionKeys.has(kid)) {
-      await rounds.ask();
-    }
-    const key = inUse.state.keys.decryptionKeys.get(kid);
+    const keyOf = (): CryptoKey | undefined => inUse.state.keys.decryptionKeys.get(kid);
+    const known = keyOf();
+    if (known !== undefined) return known;
+    // What was read is in use, even if the rest of the round has failed.
+    await rounds.ask().catch((error: unknown) => {
+      if (keyOf() === undefined) throw error;
+    });
+    const key = keyOf();
     if (key !== undefined) return key;
     throw new SignerError("ERR_SIGNER_KEY_STATE", `no encryption key with the kid ${JSON.stringify(kid)} is kept`);
   };
@@ -203,7 +208,7 @@ export async function manageKeys(custody: Custody, options: ManageOptions): Prom
     async processes() {
       const lines = readLines(await access.lines());
       const now = access.last === undefined ? clock.now() : storeNow(access.last, clock);
-      return livingLines(lines, now, documentInUse().policy.maxStaleSeconds);
+      return livingLines(lines, now, documentInUse());
     },
     async noteIssuer(issuer) {
       await access.change(async ({ document }) => {

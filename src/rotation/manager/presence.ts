@@ -1,5 +1,6 @@
 import { jsonOf } from "../../base/json.ts";
 import type { StoreDocument } from "../custody/document.ts";
+import { longestStale } from "../rules/waits.ts";
 
 /** What a living process says of itself. Anybody who can write the store can write a line, so it decides nothing. */
 export interface ProcessLine {
@@ -22,6 +23,9 @@ export interface ProcessLine {
   /** When it wrote the line, in epoch milliseconds by the clock of the store. */
   readonly at: number;
 }
+
+/** For how long people may want to know of a process that has ended. */
+const keptMs = 86_400_000;
 
 export const lineText = ({ id: _id, ...line }: ProcessLine): string => JSON.stringify(line);
 
@@ -47,9 +51,18 @@ function isLine(line: Partial<ProcessLine> | null | undefined): line is ProcessL
   );
 }
 
+/** Lines of processes that ended long ago, as where one is killed and started again and again. */
+export const deadLines = (lines: readonly ProcessLine[], now: number): ProcessLine[] =>
+  lines.filter(({ at }) => now - at > keptMs);
+
 /** The processes that may serve or sign now: whoever says nothing for `maxStaleSeconds` does neither. */
-export function livingLines(lines: readonly ProcessLine[], now: number, maxStaleSeconds: number): ProcessLine[] {
-  return lines.filter(({ at }) => now - at < maxStaleSeconds * 1000);
+export function livingLines(
+  lines: readonly ProcessLine[],
+  now: number,
+  { records, policy }: Pick<StoreDocument, "records" | "policy">,
+): ProcessLine[] {
+  const staleMs = longestStale(records, policy).maxStaleSeconds * 1000;
+  return lines.filter(({ at }) => now - at < staleMs);
 }
 
 /**

@@ -3,7 +3,7 @@ import { StoreError } from "../../base/errors.ts";
 import type { Custody } from "../custody/custody.ts";
 import { activeKey } from "../rules/records.ts";
 import type { KeysInUse } from "./keys-in-use.ts";
-import { lineText } from "./presence.ts";
+import { deadLines, lineText, readLines } from "./presence.ts";
 import type { StoreAccess } from "./store-access.ts";
 
 /** How many confirmed words a process has with its store within `maxStaleSeconds`. */
@@ -68,6 +68,11 @@ export function createWord({ custody, access, inUse, process, signs, clock, stor
     told = JSON.stringify(next);
   }
 
+  async function sweep(): Promise<void> {
+    const lines = readLines(await access.lines());
+    for (const { id } of deadLines(lines, storeNow())) await access.leave(id);
+  }
+
   return {
     get sent() {
       return sent;
@@ -81,6 +86,8 @@ export function createWord({ custody, access, inUse, process, signs, clock, stor
       const next = instantNow(clock);
       await write();
       await access.read({ confirmed: true });
+      // Only people look at lines, so this may fail.
+      if (sent === undefined) await sweep().catch(() => {});
       sent = next;
     },
     async tell() {

@@ -271,7 +271,7 @@ function checkRecord(record: KeyRecord): void {
 }
 
 /** Whether a time can be written as a date. */
-function isDate(epochMs: unknown): boolean {
+export function isDate(epochMs: unknown): boolean {
   return typeof epochMs === "number" && Math.abs(epochMs) <= 8.64e15;
 }
 

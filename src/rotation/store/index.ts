@@ -5,4 +5,4 @@
  */
 
 export { type MemoryStoreOptions, memoryStore } from "./memory.ts";
-export type { Presence, Reading, ReadOptions, Register, StoreCall, WriteOptions } from "./register.ts";
+export type { OpenRegister, Presence, Reading, ReadOptions, Register, StoreCall, WriteOptions } from "./register.ts";

@@ -1,7 +1,7 @@
 import type { Clock } from "../../base/clock.ts";
 import { StoreError } from "../../base/errors.ts";
 import { checkOptions, clock as clockRule } from "../../base/options.ts";
-import type { Register } from "./register.ts";
+import type { OpenRegister } from "./register.ts";
 
 export interface MemoryStoreOptions {
   /** The clock of the store. Default: none, as for all stores that one machine uses. */
@@ -9,7 +9,7 @@ export interface MemoryStoreOptions {
 }
 
 /** A store that lives as long as its process: for tests, and for keys that need not outlive it. Runs anywhere. */
-export function memoryStore(options: MemoryStoreOptions = {}): Register {
+export function memoryStore(options: MemoryStoreOptions = {}): OpenRegister {
   const { clock } = checkOptions(options, { clock: clockRule });
   const lines = new Map<string, string>();
   const watchers = new Set<() => void>();

@@ -72,3 +72,8 @@ export interface Register {
   /** May be called again. Afterwards nobody is called back, and every other method throws `ERR_STORE_UNAVAILABLE`. */
   close?(): Promise<void>;
 }
+
+/** A register that has something to close. */
+export interface OpenRegister extends Register {
+  close(): Promise<void>;
+}

@@ -6,7 +6,7 @@ import { durationText, kidText, relativeText, timeText } from "../../rotation/ru
 import type { KeyRecord } from "../../rotation/rules/records.ts";
 import type { KnownError } from "../../rotation/manager/health.ts";
 import type { Known, KnownManager, KnownWithoutStore } from "./known.ts";
-import { type Remedy, remedyOf, shellWord } from "./remedies.ts";
+import { type Remedy, listing, remedyOf, shellWord } from "./remedies.ts";
 
 /** Something that is wrong, in words. */
 export interface Fault extends Remedy {
@@ -107,8 +107,7 @@ function notReady(why: string): Fault {
     severity: "error",
     code: "NOT_READY",
     text: `This service is not ready: ${ended(why)}`,
-    remedy: "This command lists the replicas, and what waits for them:",
-    command: "jwksd replicas",
+    ...listing("Look at the log."),
     guide: "operations.md#jwksdnotready",
   };
 }
@@ -120,9 +119,7 @@ function staleProcess({ health: { stale } }: KnownManager): Fault | undefined {
     code: stale.code,
     text: `Stale, and not ready: ${ended(stale.message)}`,
     since: stale.at,
-    remedy: "It signs again by itself when the cause is gone. This command lists the replicas:",
-    command: "jwksd replicas",
-    guide: "operations.md#replicas",
+    ...listing("It signs again by itself when the cause is gone."),
   };
 }
 
@@ -214,9 +211,7 @@ function waiting(view: StoreView): Fault[] {
       text,
       kid,
       since,
-      remedy: "Publish the copy again. This command lists replicas and copies:",
-      command: "jwksd replicas",
-      guide: "operations.md#replicas",
+      ...listing("Publish the copy again."),
     }));
 }
 
@@ -230,9 +225,7 @@ function behind({ health }: KnownManager, view: StoreView): Fault[] {
       severity: "warning",
       code: "REPLICA_BEHIND",
       text: lateText(line, view),
-      remedy: "Look at the log of that replica. This command lists the replicas:",
-      command: "jwksd replicas",
-      guide: "operations.md#replicas",
+      ...listing("Look at the log of that replica."),
     }));
 }
 

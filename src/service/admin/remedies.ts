@@ -1,5 +1,7 @@
 import { uriOf } from "../../rotation/rules/records.ts";
 import type { KeyRecord } from "../../rotation/rules/records.ts";
+import type { Settings } from "../config/setting-definitions.ts";
+import { storeFlags } from "../config/store-path.ts";
 
 /** What to do about a fault, in words, and the command for it or to look further. */
 export interface Remedy {
@@ -11,6 +13,12 @@ export interface Remedy {
 
 /** Where the section of a remedy is: a machine that has only the executable has no `docs/`. */
 export const guideUrl = (guide: string): string => `https://github.com/jwksd/jwksd/blob/main/docs/${guide}`;
+
+/** A remedy with the command that lists replicas and copies. */
+export function listing(remedy: string): Remedy {
+  const guide = "operations.md#replicas";
+  return { remedy: `${remedy} This command lists replicas and copies:`, command: "jwksd replicas", guide };
+}
 
 const outage: Remedy = {
   remedy:
@@ -40,17 +48,10 @@ const changedStore: Remedy = {
   guide: "operations.md#a-store-that-is-not-authentic",
 };
 
-const readOnly: Remedy = {
-  remedy:
-    "This process may only read the store. Let one run that may write, and it takes the step. This command lists those that run:",
-  command: "jwksd replicas",
-  guide: "operations.md#replicas",
-};
-
 const remedies: Readonly<Record<string, Remedy>> = {
   ERR_STORE_UNAVAILABLE: outage,
   ERR_COMMIT_UNKNOWN: outage,
-  ERR_STORE_READ_ONLY: readOnly,
+  ERR_STORE_READ_ONLY: listing("Let a process run that may write the store; it takes the step."),
   ERR_STORE_NOT_AUTHENTIC: changedStore,
   ERR_STORE_EMPTY: lostStore,
   ERR_RECORDS_INVALID: lostStore,
@@ -80,4 +81,11 @@ export function shellWord(text: string): string {
   if (/^[ -~]*$/.test(text)) return `'${text.replaceAll("'", `'\\''`)}'`;
   const octets = [...new TextEncoder().encode(text)].map((octet) => `\\${octet.toString(8).padStart(3, "0")}`);
   return `"$(printf '${octets.join("")}')"`;
+}
+
+/** The flags by which a command on this machine finds the store of a service, as words of a shell. */
+export function commandFlags(settings: Settings): string {
+  return storeFlags(settings)
+    .map(([flag, value]) => `${flag} ${shellWord(value)}`)
+    .join(" ");
 }

@@ -7,7 +7,6 @@ import {
   replicaStatus,
   waitsOf,
 } from "./replicas.ts";
-import { planVerbs } from "./plan-scale.ts";
 import { type PlanStep, type RotationPlan, plan } from "../../rotation/rules/plan.ts";
 import { rotatingSince } from "../../rotation/rules/mode-intervals.ts";
 import {
@@ -36,20 +35,7 @@ export interface KeyStatus extends PublishedKey {
   readonly privateHalf: "wrapped in the store" | "external" | "not in jwksd";
   /** URI of an external key. */
   readonly uri?: string | undefined;
-  readonly next?: StepStatus | undefined;
-}
-
-/** A step ahead. */
-export interface StepStatus {
-  readonly at: number;
-  readonly kind: PlanStep["action"];
-  /** The step in one word: "announce". */
-  readonly verb: string;
-  readonly use: "sig" | "enc";
-  /** `undefined` for a key that is still to be made. */
-  readonly kid?: string | undefined;
-  readonly reason: string;
-  readonly bound: string;
+  readonly next?: PlanStep | undefined;
 }
 
 /** A process, as this one sees it. */
@@ -71,7 +57,7 @@ export interface Status extends Pick<
   /** Live keys, signing keys first. */
   readonly keys: readonly KeyStatus[];
   /** The next step; of several at one moment, the step that makes a key active. */
-  readonly next?: StepStatus | undefined;
+  readonly next?: PlanStep | undefined;
   /** The plan of managed keys. */
   readonly plan?: RotationPlan | undefined;
   readonly replicas: readonly SeenReplica[];
@@ -127,7 +113,7 @@ export function statusOf(known: Known): Status {
   const { document, processes, health } = manager;
   const { records, policy, copies, events: log } = document;
   const ahead = plan(records, policy, now);
-  const steps = ahead.steps.map(stepOf);
+  const { steps } = ahead;
   const view = { document, processes, now };
   const { lastAttemptAt, lastSuccessAt, lastError, revision = document.revision } = health.store;
   const managed = new Set(records.map(({ kid }) => kid));
@@ -136,7 +122,7 @@ export function statusOf(known: Known): Status {
     ...told,
     source: "store",
     keys: [...managedKeys(records, steps), ...fromFiles.map((key) => keyOfFile(key, "published"))],
-    next: steps.find(({ at, kind }) => at === steps[0]?.at && kind === "activated") ?? steps[0],
+    next: steps.find(({ at, action }) => at === steps[0]?.at && action === "activated") ?? steps[0],
     plan: ahead,
     replicas: replicasOf(manager, view),
     copies: copies.map((copy) => copyStatus(copy, view)),
@@ -154,7 +140,7 @@ function rotationModeOf({ isShort, isShortBySetting, manager }: Known, now: numb
   return isShort ? { isOn: true, because: "outage" } : { isOn: false };
 }
 
-function managedKeys(records: readonly KeyRecord[], steps: readonly StepStatus[]): KeyStatus[] {
+function managedKeys(records: readonly KeyRecord[], steps: readonly PlanStep[]): KeyStatus[] {
   const live = keyUses.flatMap((use) => liveRecords(records).filter((record) => record.use === use));
   return live.map((record) => {
     const { kid, use, alg, state } = record;
@@ -183,10 +169,6 @@ function publishedKeys({ published }: Known): KeyStatus[] {
 
 function keyOfFile(key: PublishedKey, state: "active" | "published"): KeyStatus {
   return { ...key, state, times: {}, privateHalf: "not in jwksd" };
-}
-
-function stepOf({ at, action, use, kid, reason, bound }: PlanStep): StepStatus {
-  return { at, kind: action, verb: planVerbs[action], use, kid, reason, bound };
 }
 
 function replicasOf({ health, id }: KnownManager, view: StoreView): SeenReplica[] {

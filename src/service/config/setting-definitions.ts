@@ -242,7 +242,7 @@ export const settingDefinitions = {
     help: "least level that is logged",
     more: "silent logs nothing.",
   },
-  jsonLogs: toggle("log JSON lines for machines", "Each line is one object."),
+  jsonLogs: toggle("log JSON lines for machines", "Each line is one object. So is an error that ends the command."),
 } as const;
 
 /** Settings that several commands take, by their heading in the help. The others are of `serve` alone. */

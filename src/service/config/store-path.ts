@@ -2,7 +2,7 @@ import { stat } from "node:fs/promises";
 import { dirname, join, resolve } from "node:path";
 import { ServiceError } from "../../base/errors.ts";
 import { hasPassword } from "../../rotation/store/postgres/url.ts";
-import type { Settings } from "./setting-definitions.ts";
+import { type Settings, flagName } from "./setting-definitions.ts";
 
 /** The absolute path of the store; `undefined` where it is in a database server. */
 export function storePath({ store, data }: Settings): string | undefined {
@@ -36,14 +36,15 @@ export async function exists(path: string): Promise<boolean> {
  * The flags by which a command on this machine finds the same store and issuer, and their values. A URL with a password is left out: it is in
  * JWKSD_STORE.
  */
-export function storeFlags(settings: Settings): string[] {
+export function storeFlags(settings: Settings): (readonly [flag: string, value: string])[] {
   const { store, data, issuer, wrappingKeyFile } = settings;
   const path = storePath(settings);
-  const place = path === undefined ? store : `sqlite:${path}`;
-  return [
-    ...(store === undefined ? ["--data", resolve(data)] : []),
-    ...(store === undefined || place === undefined || hasPassword(place) ? [] : ["--store", place]),
-    ...(issuer === undefined ? [] : ["--issuer", issuer]),
-    ...(wrappingKeyFile === undefined ? [] : ["--wrapping-key-file", resolve(wrappingKeyFile)]),
-  ];
+  const url = store !== undefined && path !== undefined ? `sqlite:${path}` : store;
+  const flags = {
+    data: store === undefined ? resolve(data) : undefined,
+    store: url === undefined || hasPassword(url) ? undefined : url,
+    issuer,
+    wrappingKeyFile: wrappingKeyFile && resolve(wrappingKeyFile),
+  };
+  return Object.entries(flags).flatMap(([name, value]) => (value === undefined ? [] : [[flagName(name), value]]));
 }

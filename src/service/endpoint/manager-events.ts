@@ -42,11 +42,13 @@ export function createManagerLog(settings: Settings, log: Logger, clock: Clock):
 
   return {
     note(event) {
-      if (event.type === "changed") {
-        for (const step of event.events) logStep(step, event.by, log);
-        if (isFirstKey(event) && settings.issuer !== undefined) warnOfNewKeys(settings, log);
-        noteMode(event.records);
-      } else logEvent(event, log, clock.now());
+      if (event.type !== "changed") {
+        const [level, fields, message] = lineOf(event, clock.now());
+        return log[level](fields, message);
+      }
+      for (const step of event.events) logStep(step, event.by, log);
+      if (isFirstKey(event) && settings.issuer !== undefined) warnOfNewKeys(settings, log);
+      noteMode(event.records);
     },
     started: noteMode,
   };
@@ -59,58 +61,45 @@ function logStep({ type, kid, use, reason }: KeyEvent, by: "this" | "another", l
   log[level](fields, type === "policy" ? "policy changed" : `key ${type}`);
 }
 
-function logEvent(event: Exclude<ManagerEvent, { readonly type: "changed" }>, log: Logger, now: number): void {
+type Line = readonly [level: "info" | "warn" | "error", fields: object, message: string];
+
+function lineOf(event: Exclude<ManagerEvent, { readonly type: "changed" }>, now: number): Line {
+  const { code, message } =
+    "error" in event && event.error !== undefined ? event.error : { code: undefined, message: "" };
+  const why = withFlags(message);
   switch (event.type) {
     case "failed": {
-      const { code, message } = event.error;
       const until = event.staleAt > now ? `are used until ${timeText(event.staleAt)}` : "are not used to sign";
-      log.error(
-        { code, retryInMs: event.retryInMs },
-        `keys cannot be managed, and the last good ones ${until}: ${withFlags(message)}`,
-      );
-      break;
+      const { retryInMs } = event;
+      return ["error", { code, retryInMs }, `keys cannot be managed, and the last good ones ${until}: ${why}`];
     }
     case "stale":
-      log.error(
-        { code: event.error.code },
-        `${withFlags(event.error.message)}; /readyz says 503 until then; /jwks is answered all the same`,
-      );
-      break;
+      return ["error", { code }, `${why}; /readyz says 503 until then; /jwks is answered all the same`];
     case "fresh":
-      log.info("this process may sign again");
-      break;
+      return ["info", {}, "this process may sign again"];
     case "policy-differs": {
       const { text, flags } = policyDifference(event.given, event.stored);
-      log.warn(`${text}; leave these settings out, or write them into the store: jwksd policy ${flags}`);
-      break;
+      const remedy = `leave these settings out, or write them into the store: jwksd policy ${flags}`;
+      return ["warn", {}, `${text}; ${remedy}`];
     }
     case "held-back":
-      log.error(
-        { kid: event.kid, code: event.error.code },
-        `the next key cannot sign, the active one stays: ${withFlags(event.error.message)}`,
-      );
-      break;
-    case "unopened":
-      log.error(
-        { kid: event.kid, code: event.error.code },
-        `the active key cannot be opened here, and is published all the same: ${withFlags(event.error.message)}`,
-      );
-      break;
-    case "destroyed":
-      if (event.error === undefined) log.info({ kid: event.kid, uri: event.uri }, "key destroyed where it was made");
-      else {
-        log.error(
-          { kid: event.kid, uri: event.uri, code: event.error.code },
-          `a key that is gone could not be destroyed where it was made: ${withFlags(event.error.message)}`,
-        );
-      }
-      break;
-    case "orphaned":
-      if (event.isDestroyed) log.info({ uri: event.uri }, "a key was made that was not needed, and destroyed again");
-      else log.warn({ uri: event.uri }, "a key was made that could not be recorded or was not needed; nothing uses it");
-      break;
+      return ["error", { kid: event.kid, code }, `the next key cannot sign, the active one stays: ${why}`];
+    case "unopened": {
+      const what = "the active key cannot be opened here, and is published all the same";
+      return ["error", { kid: event.kid, code }, `${what}: ${why}`];
+    }
+    case "destroyed": {
+      const { kid, uri, error } = event;
+      if (error === undefined) return ["info", { kid, uri }, "key destroyed where it was made"];
+      return ["error", { kid, uri, code }, `a key that is gone could not be destroyed where it was made: ${why}`];
+    }
+    case "orphaned": {
+      const { uri, isDestroyed } = event;
+      if (isDestroyed) return ["info", { uri }, "a key was made that was not needed, and destroyed again"];
+      return ["warn", { uri }, "a key was made that could not be recorded or was not needed; nothing uses it"];
+    }
     case "recovered":
-      log.info("keys are managed again");
+      return ["info", {}, "keys are managed again"];
   }
 }
 

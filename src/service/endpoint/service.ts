@@ -15,11 +15,10 @@ import { serviceMetrics } from "../admin/service-metrics.ts";
 import { type HostAndPort, hostAndPort } from "../signing/sockets.ts";
 import { checkFilesOf, wantedBy, readSockets, startSignSockets } from "./sign-sockets.ts";
 import { createStatusPage } from "../admin/page/status-page.ts";
-import { storeFlags } from "../config/store-path.ts";
 import { type ServiceParts, startManager } from "./run-manager.ts";
 import { recentEvents } from "./recent-events.ts";
 import { type KnownError, knownError } from "../../rotation/manager/health.ts";
-import { shellWord } from "../admin/remedies.ts";
+import { commandFlags } from "../admin/remedies.ts";
 import { type Status, statusOf } from "../admin/status.ts";
 import { type PublicKeys, keyPathsOf, listedKeys, loadPublicKeys, together } from "./public-keys.ts";
 import type { Settings } from "../config/setting-definitions.ts";
@@ -114,7 +113,7 @@ export async function startService(settings: Settings, givenLog: Logger, parts: 
       issuer: issuerOf(settings, endpoint.port),
       jwksUri: endpoint.jwksUri,
       pid: process.pid,
-      commandFlags: storeFlags(settings).map(shellWord).join(" "),
+      commandFlags: commandFlags(settings),
       notReady: notReady(),
       isShortBySetting: rotationMode,
       isShort: keys.isRotating,

@@ -1,6 +1,7 @@
 import { createHash, createPublicKey } from "node:crypto";
 import { systemClock } from "../../base/clock.ts";
-import { KeyMaterialError, invalidOption } from "../../base/errors.ts";
+import { type KeyMaterialError, invalidOption, keyError } from "../../base/errors.ts";
+import { pemBlocks } from "../../keys/jwk/pem.ts";
 import { createAudit } from "../signing/audit.ts";
 import { type SignOf, signHandler } from "../signing/handler.ts";
 import { type FormerKey, createKubernetesSigner } from "../kubernetes/kubernetes.ts";
@@ -150,21 +151,33 @@ async function startKubernetes(
   return () => stop().finally(sign.audit.end);
 }
 
-/** The kid is that of Kubernetes: the SHA-256 of the key in base64url. */
-function readFormerKeys(files: readonly string[]): Promise<FormerKey[]> {
-  return Promise.all(
+/** All keys of all files. The kid is that of Kubernetes: the SHA-256 of the key in base64url. */
+async function readFormerKeys(files: readonly string[]): Promise<FormerKey[]> {
+  const keys = await Promise.all(
     files.map(async (file) => {
-      const text = await readText(file);
-      if (!text.includes("-----BEGIN PUBLIC KEY-----")) throw noPublicKey(file);
-      try {
-        const spki = createPublicKey(text).export({ type: "spki", format: "der" });
+      const blocks = pemBlocks(await readText(file), file);
+      // A block that is passed over could be a key whose tokens are still in use.
+      if (blocks.length === 0 || blocks.some(({ label }) => label !== "PUBLIC KEY")) throw noPublicKey(file);
+      return blocks.map(({ text }) => {
+        const spki = spkiOf(text, file);
         return { kid: createHash("sha256").update(spki).digest("base64url"), spki };
-      } catch {
-        throw noPublicKey(file);
-      }
+      });
     }),
   );
+  return keys.flat();
+}
+
+function spkiOf(pem: string, file: string): Uint8Array {
+  try {
+    return createPublicKey(pem).export({ type: "spki", format: "der" });
+  } catch {
+    throw noPublicKey(file);
+  }
 }
 
 const noPublicKey = (file: string): KeyMaterialError =>
-  new KeyMaterialError("ERR_KEY_FORMAT", `${file} is no public key in PEM ("BEGIN PUBLIC KEY")`);
+  keyError(
+    "ERR_KEY_FORMAT",
+    file,
+    'a file of former keys holds public keys in PEM ("BEGIN PUBLIC KEY"), and nothing else',
+  );

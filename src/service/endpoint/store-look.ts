@@ -15,20 +15,21 @@ const limits = {
 export interface StoreLook {
   /** As of the last look. */
   readonly processes: readonly ProcessLine[];
-  /** Asks the store, unless it was asked a moment ago. The caller does not wait longer for a slow store than `waitMs`. */
+  /** Asks the store, unless it was asked a moment ago at this revision. The caller does not wait longer for a slow store than `waitMs`. */
   look(): Promise<void>;
 }
 
-export function createStoreLook(manager: Pick<ServiceManager, "processes">, clock: Clock): StoreLook {
+export function createStoreLook(manager: Pick<ServiceManager, "processes" | "document">, clock: Clock): StoreLook {
   let processes: readonly ProcessLine[] = [];
-  let lookedAt: Moment<"monotonic"> | undefined;
+  let last: { readonly at: Moment<"monotonic">; readonly revision: number } | undefined;
   let looking: Promise<void> | undefined;
 
   async function lookNow(): Promise<void> {
     const at = monotonicNow(clock);
+    const { revision } = manager.document;
     // An outage is in the health of the manager.
     processes = await manager.processes().catch(() => processes);
-    [lookedAt, looking] = [at, undefined];
+    [last, looking] = [{ at, revision }, undefined];
   }
 
   return {
@@ -36,7 +37,8 @@ export function createStoreLook(manager: Pick<ServiceManager, "processes">, cloc
       return processes;
     },
     async look() {
-      const isNew = lookedAt !== undefined && msBetween(lookedAt, monotonicNow(clock)) < limits.oldMs;
+      const isNew =
+        last?.revision === manager.document.revision && msBetween(last.at, monotonicNow(clock)) < limits.oldMs;
       if (isNew) return;
       looking ??= lookNow();
       const enough = new AbortController();

@@ -14,6 +14,7 @@ export function createAudit(clock: Clock, report: (counts: SignCounts) => void) 
   let signed = 0;
   let refused: Record<string, number> = {};
   let cancel: (() => void) | undefined;
+  let hasEnded = false;
 
   function tell(): void {
     cancel?.();
@@ -26,12 +27,17 @@ export function createAudit(clock: Clock, report: (counts: SignCounts) => void) 
   return {
     /** @param code of the error; `undefined` where a token was signed */
     count(code?: string): void {
+      // The connections were cut by then, so nobody got a reply.
+      if (hasEnded) return;
       if (code === undefined) signed += 1;
       else refused[code] = (refused[code] ?? 0) + 1;
       cancel ??= clock.setTimer(tell, everyMs);
     },
-    /** Reports the rest. */
-    end: tell,
+    /** Reports the rest. What comes later is not counted. */
+    end(this: void): void {
+      tell();
+      hasEnded = true;
+    },
   };
 }
 

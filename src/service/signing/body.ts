@@ -1,5 +1,5 @@
 import type { IncomingMessage } from "node:http";
-import { TokenError } from "../../base/errors.ts";
+import { SignerError, TokenError } from "../../base/errors.ts";
 
 /** A token has at most 16 KiB. Escapes can make its claims longer on the way. */
 const maxBytes = 65_536;
@@ -11,7 +11,7 @@ export class TooLong extends TokenError {
   }
 }
 
-/** Reads the body of a request. Rejects with {@link TooLong}, or when the connection ends. */
+/** Reads the body of a request. Rejects with {@link TooLong}, or `ERR_SIGNER_ABORTED` when the connection ends. */
 export async function readBody(request: IncomingMessage): Promise<Uint8Array> {
   const { socket } = request;
   let left: (() => void) | undefined;
@@ -24,9 +24,9 @@ export async function readBody(request: IncomingMessage): Promise<Uint8Array> {
         request.resume();
         reject(new TooLong());
       };
-      const leave = (): void => reject(new Error("the connection has ended"));
+      const leave = (): void => reject(new SignerError("ERR_SIGNER_ABORTED", "the caller left amid its request"));
       left = leave;
-      request.once("error", reject);
+      request.once("error", leave);
       // Bun does not always tell the request of a peer that leaves early.
       socket.once("close", leave);
       if (socket.destroyed) leave();

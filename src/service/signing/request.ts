@@ -1,5 +1,6 @@
 import { invalidClaims } from "../../base/errors.ts";
 import { type Given, type Rules, anything, checkOptions, object } from "../../base/options.ts";
+import { checkMembersOnce } from "../../library/token/names.ts";
 import type { Claims, SignOptions } from "../../library/token/sign.ts";
 
 /** The body of `POST /sign`: claims, beside the options of `provider.sign`. */
@@ -37,13 +38,14 @@ export function readSignRequest(body: Uint8Array): SignRequest {
 /**
  * Reads an object of JSON.
  *
- * @throws TokenError `ERR_CLAIMS_INVALID` also where a number would not be signed as it was sent
- * @see RFC 8259 sections 6 and 8.1
+ * @throws TokenError `ERR_CLAIMS_INVALID` also where a member is there twice, or a number would not be signed as it was sent
+ * @see RFC 8259 sections 4, 6 and 8.1
  */
 export function readJson(bytes: Uint8Array, what: string): Readonly<Record<string, unknown>> {
   if (bytes.length === 0) throw invalidClaims(`${what} is empty, and must be a JSON object`);
   const text = tried(() => decoder.decode(bytes), `${what} is not UTF-8`);
   const value = tried((): unknown => JSON.parse(text), `${what} is not JSON`);
+  checkMembersOnce(text, what);
   if (isDeeper(value, maxDepth))
     throw invalidClaims(`${what} has more than ${maxDepth} objects and arrays inside each other`);
   // A reviver is slow, and most requests have no such number.

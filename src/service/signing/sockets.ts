@@ -47,8 +47,8 @@ const rules: Rules<SocketMembers> = {
 const maxPathBytes = 107;
 
 export const socketPath: Rule<string> = textThat(
-  `a path of at most ${maxPathBytes} bytes`,
-  (value) => !value.includes("\0") && new TextEncoder().encode(value).length <= maxPathBytes,
+  `a path of at most ${maxPathBytes} bytes; an abstract socket (@name) is open to every user`,
+  (value) => !/^@|\0/.test(value) && new TextEncoder().encode(value).length <= maxPathBytes,
 );
 
 export interface HostAndPort {

@@ -9,7 +9,7 @@ const advice = new Map([
     "3D000",
     'there is no such database; check its name; for a first start, make it with createdb; if it is lost, see "The store is lost" in docs/operations.md',
   ],
-  ["42501", 'the user lacks a right; see "Rights" in docs/store-postgres.md'],
+  ["42501", "the user lacks a right; jwksd store sql prints the rights"],
   ["25006", "it can only be read, as a standby; name the primary"],
   ["53100", "its disk is full; make room"],
   ["53300", "it takes no more connections; end others, or put PgBouncer before it"],
@@ -54,13 +54,17 @@ export function writeError(error: unknown, name: string): Error {
 /**
  * What went wrong, in terms of the store.
  *
- * @returns StoreError `ERR_STORE_UNAVAILABLE`; an error of jwksd as it is
+ * @returns StoreError `ERR_STORE_UNAVAILABLE`, `ERR_STORE_FORMAT`; an error of jwksd as it is
  */
 export function postgresError(error: unknown, name: string): JwksdError {
   if (error instanceof JwksdError) return error;
   const thrown = error instanceof NotSent ? error.cause : error;
   const { code, message } = thrown as { readonly code?: unknown; readonly message: string };
   const state = sqlState(thrown);
+  // undefined_column
+  if (state === "42703") {
+    return new StoreError("ERR_STORE_FORMAT", `the schema jwksd of ${name} is another program's; use another database`);
+  }
   const word = typeof code === "string" ? code : "no answer in time, or the connection broke";
   const why =
     (state === undefined ? network.get(word) : (advice.get(state) ?? advice.get(state.slice(0, 2)))) ??

@@ -1,15 +1,25 @@
 import { Socket } from "node:net";
 import type pgPackage from "pg";
 import { invalidOption } from "../../../base/errors.ts";
-import { loadPackage } from "../../../base/optional-package.ts";
+import { importFailure } from "../../../base/optional-package.ts";
 import type { Driver } from "./driver.ts";
 import { type PostgresClient, type PostgresPool, pgDriver } from "./pg.ts";
 import { connectionStrings, faultOfUrl } from "./url.ts";
 
 type Pg = typeof pgPackage;
 
+async function loadPg(): Promise<Pg> {
+  try {
+    return (await import("pg")).default;
+  } catch (error) {
+    throw importFailure("pg", error);
+  }
+}
+
 /** Some for calls, and one that hears of writes. */
 const max = 10;
+
+export const defaultTimeoutMs = 5_000;
 
 /**
  * Over the package `pg`, by a URL. Connects when it is first used.
@@ -19,7 +29,7 @@ const max = 10;
 export async function urlDriver(url: string, timeoutMs: number): Promise<Driver> {
   const fault = faultOfUrl(url);
   if (fault !== undefined) throw invalidOption(`the URL of the database must be ${fault}`);
-  const { default: pg } = await loadPackage("pg", () => import("pg"));
+  const pg = await loadPg();
   const [first, ...others] = connectionStrings(url);
   let pool = newPool(pg, first, timeoutMs);
 

@@ -10,12 +10,12 @@ import { systemClock } from "../../../base/clock.ts";
 import { StoreError, invalidOption } from "../../../base/errors.ts";
 import { checkOptions, textThat, timeout } from "../../../base/options.ts";
 import { poll } from "../poll.ts";
-import type { Register } from "../register.ts";
+import type { OpenRegister } from "../register.ts";
 import type { Driver, Row } from "./driver.ts";
 import { isNoTable, isSerialization, postgresError, writeError } from "./errors.ts";
 import { type PostgresPool, pgDriver } from "./pg.ts";
 import { type PostgresSql, postgresJsDriver } from "./postgres-js.ts";
-import { urlDriver } from "./pool.ts";
+import { defaultTimeoutMs, urlDriver } from "./pool.ts";
 import {
   confirmedEmptyQuery,
   confirmedQuery,
@@ -29,7 +29,7 @@ import {
   readQuery,
   versionQuery,
 } from "./queries.ts";
-import { makeTables } from "./schema.ts";
+import { making } from "./schema.ts";
 
 export type { PostgresClient, PostgresPool } from "./pg.ts";
 export type { PostgresSql } from "./postgres-js.ts";
@@ -64,9 +64,9 @@ const issuerRule = textThat(
 export async function postgresStore(
   database: string | PostgresPool | PostgresSql,
   options: PostgresStoreOptions = {},
-): Promise<Register> {
-  const checked = checkOptions(options, { issuer: issuerRule, timeoutMs: timeout });
-  const { issuer, timeoutMs = 5_000 } = checked;
+): Promise<OpenRegister> {
+  const rules = { issuer: issuerRule, timeoutMs: timeout };
+  const { issuer, timeoutMs = defaultTimeoutMs } = checkOptions(options, rules);
   const driver = await driverOf(database, timeoutMs);
   try {
     return registerOf(driver, issuer === undefined ? await soleIssuer(driver) : hashOf(issuer), timeoutMs);
@@ -103,7 +103,7 @@ async function soleIssuer(driver: Driver): Promise<string> {
   throw invalidOption(`the store ${driver.name} holds ${what}, so say which issuer is meant`);
 }
 
-function registerOf(driver: Driver, issuer: string, timeoutMs: number): Register {
+function registerOf(driver: Driver, issuer: string, timeoutMs: number): OpenRegister {
   const { name } = driver;
   const limit = `${Math.ceil(timeoutMs)}ms`;
   /** Of this process: {@link confirmedQuery}. */
@@ -144,7 +144,7 @@ function registerOf(driver: Driver, issuer: string, timeoutMs: number): Register
       return await run(text, values, signal).catch(async (error: unknown) => {
         if (!isNoTable(error)) throw error;
         // Not refused as what this process may not write: nobody could.
-        await run(makeTables, [], signal).catch((error: unknown) => {
+        await run(making, [], signal).catch((error: unknown) => {
           throw postgresError(error, name);
         });
         return run(text, values, signal);

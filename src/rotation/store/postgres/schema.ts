@@ -30,5 +30,5 @@ GRANT SELECT ON jwksd.documents, jwksd.presence TO :user;`;
 const lock = "459061457764";
 
 /** One message, which the server takes as one transaction. Quiet, because some drivers print notices. */
-export const makeTables = `SELECT set_config('client_min_messages', 'warning', true), pg_advisory_xact_lock(${lock});
+export const making = `SELECT set_config('client_min_messages', 'warning', true), pg_advisory_xact_lock(${lock});
 ${schema}`;

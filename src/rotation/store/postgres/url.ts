@@ -1,14 +1,31 @@
 /** Why a text is no URL of a database, as the end of the sentence "it must be …"; `undefined` if it is one. Never shows the text. */
 export function faultOfUrl(text: string): string | undefined {
-  const isUrl = URL.canParse(text) && ["postgres:", "postgresql:"].includes(new URL(text).protocol);
-  return isUrl ? undefined : "a URL in the form postgres://USER@HOST:PORT/DATABASE";
+  return ["postgres:", "postgresql:"].includes(urlOf(text)?.protocol ?? "")
+    ? undefined
+    : "a URL in the form postgres://USER@HOST:PORT/DATABASE";
 }
 
 /** Whether everybody who sees the command line would see a password. */
 export function hasPassword(text: string): boolean {
-  if (!URL.canParse(text)) return false;
-  const { password, searchParams } = new URL(text);
-  return password !== "" || searchParams.has("password");
+  const url = urlOf(text);
+  return url !== undefined && (url.password !== "" || url.searchParams.has("password"));
+}
+
+/** A URL. Without a host, as libpq takes it for a Unix socket, `URL` takes no user and no port, so they become parameters. */
+function urlOf(text: string): URL | undefined {
+  const [, scheme = "", user = "", port, rest = ""] =
+    /^(postgres(?:ql)?:\/\/)(?:([^@/?#]*)@)?(?::(\d+))?((?:[/?#].*)?)$/s.exec(text) ?? [];
+  if (scheme === "") return URL.parse(text) ?? undefined;
+  const url = new URL(`${scheme}${rest}`);
+  const { username, password } = new URL(`${scheme}${user}@host`);
+  try {
+    for (const [name, value] of Object.entries({ user: username, password, port: port ?? "" }))
+      if (value !== "") url.searchParams.set(name, decodeURIComponent(value));
+    return url;
+  } catch {
+    // A "%" that encodes nothing.
+    return undefined;
+  }
 }
 
 /** What `pg` reads from URLs alone, and libpq from the environment as well. */
@@ -21,7 +38,7 @@ const tlsParameters = ["sslmode", "sslrootcert", "sslcert", "sslkey"];
  * @see https://www.postgresql.org/docs/current/libpq-ssl.html
  */
 export function connectionStrings(text: string): readonly [string, ...string[]] {
-  const url = new URL(text);
+  const url = urlOf(text) ?? new URL(text);
   for (const name of tlsParameters) {
     const value = url.searchParams.get(name) ?? process.env[`PG${name.toUpperCase()}`];
     if (value !== undefined) url.searchParams.set(name, value);

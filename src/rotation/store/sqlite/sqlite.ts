@@ -9,8 +9,9 @@ import type { DatabaseSync } from "node:sqlite";
 import { sleep } from "../../../base/async.ts";
 import { systemClock } from "../../../base/clock.ts";
 import { StoreError } from "../../../base/errors.ts";
+import { checkRuntime } from "../../../base/runtime.ts";
 import { poll } from "../poll.ts";
-import type { Register, StoreCall } from "../register.ts";
+import type { OpenRegister, StoreCall } from "../register.ts";
 import { isBusy, storeError } from "./errors.ts";
 import { change, createFile, openFile, setUp } from "./file.ts";
 import { nodeSqlite } from "./node-sqlite.ts";
@@ -27,10 +28,11 @@ const maxLockRetries = 250;
  * @throws StoreError `ERR_STORE_UNAVAILABLE`, `ERR_STORE_FORMAT`
  * @throws ConfigError `ERR_PACKAGE_MISSING`
  */
-export async function sqliteStore(path: string): Promise<Register> {
+export async function sqliteStore(path: string): Promise<OpenRegister> {
   // Absolute: a later change of directory leads nowhere else, and names that SQLite treats specially are names of files.
   const file = resolve(path);
   // Before a file is made that nothing could open.
+  checkRuntime();
   nodeSqlite();
   createFile(file);
   const closing = new AbortController();

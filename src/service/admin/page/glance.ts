@@ -1,6 +1,8 @@
 import { kidText } from "../../../rotation/rules/format.ts";
+import type { PlanStep } from "../../../rotation/rules/plan.ts";
 import { followText } from "../replicas.ts";
-import type { Status, StepStatus } from "../status.ts";
+import { planVerbs } from "../plan-scale.ts";
+import type { Status } from "../status.ts";
 import { type Html, html } from "./html.ts";
 import { moment, plural, relative } from "./words.ts";
 
@@ -59,8 +61,8 @@ function nothingNext(source: Status["source"]): Html {
     : html`<span class="quiet">none until the store is reached</span>`;
 }
 
-function stepText({ verb, use, kid }: StepStatus): Html {
-  return html`${verb} ${use} ${kid === undefined ? "(next)" : html`<code>${kidText(kid)}</code>`}`;
+function stepText({ action, use, kid }: PlanStep): Html {
+  return html`${planVerbs[action]} ${use} ${kid === undefined ? "(next)" : html`<code>${kidText(kid)}</code>`}`;
 }
 
 function modeText({ rotationMode: { isOn, because, since } }: Status): Html {
@@ -89,7 +91,9 @@ function storeText({ source, store, now }: Status): Html {
   const { lastSuccessAt, lastError } = store;
   const isOut = lastError !== undefined && lastError.at > (lastSuccessAt ?? 0);
   const reached =
-    lastSuccessAt === undefined ? html`never reached` : html`last reached ${relative(lastSuccessAt, now)}`;
+    lastSuccessAt === undefined
+      ? html`never reached`
+      : html`last reached ${relative(Math.min(lastSuccessAt, now), now)}`;
   return isOut
     ? html`<span class="wrong">out of reach</span> <span class="quiet">${reached}, ${lastError.code}</span>`
     : reached;

@@ -2,6 +2,7 @@ import { kidText } from "../../../rotation/rules/format.ts";
 import type { LogEvent } from "../known.ts";
 import type { KeyStatus, SeenReplica, Status } from "../status.ts";
 import { type Html, html } from "./html.ts";
+import { planVerbs } from "../plan-scale.ts";
 import { publishesText, unlistedText, unsignedTexts } from "../replicas.ts";
 import { badge, moment, relative } from "./words.ts";
 
@@ -55,7 +56,7 @@ function placeOf({ privateHalf, uri }: KeyStatus): Html {
 }
 
 function nextOf({ next, notAfter }: KeyStatus, now: number): Html {
-  if (next !== undefined) return html`<span class="verb">${next.verb}</span> ${moment(next.at, now)}`;
+  if (next !== undefined) return html`<span class="verb">${planVerbs[next.action]}</span> ${moment(next.at, now)}`;
   if (notAfter !== undefined) return html`leaves the set ${moment(notAfter, now)}`;
   return html`<span class="quiet">none</span>`;
 }

@@ -1,0 +1,99 @@
+import { readPrivatePem } from "#crypto";
+import type { CryptoKey, JWK } from "jose";
+import { exportJWK } from "jose/key/export";
+import { importPKCS8, importSPKI } from "jose/key/import";
+import { keyError } from "../../base/errors.ts";
+
+/** One block of a PEM text. */
+export interface PemBlock {
+  readonly label: string;
+  /** The block in lines of 64 characters, as every parser takes it. @see RFC 7468 section 2 */
+  readonly text: string;
+}
+
+/**
+ * The blocks of a PEM text. They may be indented or in one line, and may end their lines with CR only.
+ *
+ * @throws KeyMaterialError `ERR_KEY_FORMAT`
+ */
+export function pemBlocks(text: string, name: string): PemBlock[] {
+  const found = [...text.matchAll(/-----BEGIN ([A-Z0-9 ]+)-----([^]*?)-----END \1-----/g)];
+  if (found.length < text.split("-----BEGIN ").length - 1)
+    throw keyError("ERR_KEY_FORMAT", name, "this PEM is cut off: a BEGIN has no END of its name");
+  return found.map(([, label = "", body = ""]) => {
+    if (body.includes("\\n")) {
+      throw keyError(
+        "ERR_KEY_FORMAT",
+        name,
+        String.raw`this PEM has the two characters \ and n where a line should end, as environment variables often do; replace them, in JavaScript with text.replaceAll("\\n", "\n")`,
+      );
+    }
+    const lines = body.replace(/\s+/g, "").replace(/.{1,64}/g, "$&\n");
+    return { label, text: `-----BEGIN ${label}-----\n${lines}-----END ${label}-----\n` };
+  });
+}
+
+/**
+ * The one key of a PEM text, as a JWK with all its members. Beside a private key, its public one may be there.
+ *
+ * @throws KeyMaterialError `ERR_KEY_FORMAT`, `ERR_KEY_MISMATCH`
+ */
+export async function readPem(text: string, name: string): Promise<JWK> {
+  const blocks = pemBlocks(text, name);
+  const privates = blocks.filter(({ label }) => /^(EC |RSA |ENCRYPTED )?PRIVATE KEY$/.test(label));
+  const publics = blocks.filter(({ label }) => label === "PUBLIC KEY");
+  const [block, another] = privates.length > 0 ? privates : publics;
+  if (block === undefined) {
+    const isCertificate = blocks.some(({ label }) => label === "CERTIFICATE");
+    const problem = isCertificate
+      ? "is a certificate; take the public key out of it with: openssl x509 -pubkey -noout -in FILE"
+      : "holds no private or public key";
+    throw keyError("ERR_KEY_FORMAT", name, `this PEM ${problem}`);
+  }
+  if (another !== undefined) {
+    const kind = block.label === "PUBLIC KEY" ? "public" : "private";
+    throw keyError("ERR_KEY_FORMAT", name, `this PEM holds several ${kind} keys; put each into a file of its own`);
+  }
+  if (block.label === "PUBLIC KEY") return readPublic(block, name);
+  const jwk = await readPrivate(block, name);
+  for (const other of publics) {
+    if (isSameKey(await readPublic(other, name), jwk)) continue;
+    throw keyError("ERR_KEY_MISMATCH", name, "its private and its public key do not belong together");
+  }
+  return jwk;
+}
+
+/** jose needs an algorithm to read a key, and PEM names none. With Ed25519, the message can name the type that is refused. */
+const algs = ["ECDH-ES", "RSA-OAEP-256", "Ed25519"] as const;
+
+function readPublic({ text }: PemBlock, name: string): Promise<JWK> {
+  return firstOf(
+    algs.map((alg) => asJwk(importSPKI(text, alg, { extractable: true }))),
+    name,
+  );
+}
+
+async function readPrivate({ label, text }: PemBlock, name: string): Promise<JWK> {
+  if (text.includes("ENCRYPTED")) throw keyError("ERR_KEY_FORMAT", name, `this PEM is encrypted; ${toPkcs8}`);
+  const isPkcs8 = label === "PRIVATE KEY";
+  if (!isPkcs8 && readPrivatePem === undefined)
+    throw keyError("ERR_KEY_FORMAT", name, `this runtime reads PKCS#8 only; ${toPkcs8}`);
+  const ways = isPkcs8 ? algs.map((alg) => asJwk(importPKCS8(text, alg, { extractable: true }))) : [];
+  return firstOf([...ways, (async () => readPrivatePem?.(text) ?? Promise.reject(new Error("PKCS#8 only")))()], name);
+}
+
+const toPkcs8 = "make a PKCS#8 key of it with: openssl pkcs8 -topk8 -nocrypt -in FILE";
+
+const asJwk = async (key: Promise<CryptoKey>): Promise<JWK> => exportJWK(await key);
+
+/** What the first way gives that can read the key. Their errors might quote the key. */
+async function firstOf(ways: readonly Promise<JWK>[], name: string): Promise<JWK> {
+  try {
+    return await Promise.any(ways);
+  } catch {
+    throw keyError("ERR_KEY_FORMAT", name, "not a readable EC or RSA key");
+  }
+}
+
+const isSameKey = (a: JWK, b: JWK): boolean =>
+  (["kty", "crv", "x", "y", "n", "e"] as const).every((member) => a[member] === b[member]);

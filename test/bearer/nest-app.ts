@@ -1,0 +1,38 @@
+import "reflect-metadata";
+import type { TestContext } from "node:test";
+import { All, Controller, HttpCode, Module, Req, UseGuards } from "@nestjs/common";
+import { type AbstractHttpAdapter, NestFactory } from "@nestjs/core";
+import type { NestGuard } from "../../src/library/bearer/index.ts";
+
+/** A handler behind its guard. */
+interface Route {
+  readonly guard: NestGuard;
+  readonly handler: (request: object) => string;
+}
+
+/** An application of NestJS. What decorators do is done in plain calls, because Node does not run decorators. */
+export async function nestApp(
+  t: TestContext,
+  adapter: AbstractHttpAdapter,
+  routes: Readonly<Record<string, Route>>,
+  middleware: unknown,
+): Promise<number> {
+  class Routes {
+    readonly name = "routes";
+  }
+  class App {
+    readonly name = "app";
+  }
+  for (const [path, { guard, handler: value }] of Object.entries(routes)) {
+    Object.defineProperty(Routes.prototype, path, { value });
+    Req()(Routes.prototype, path, 0);
+    for (const decorate of [All(path), HttpCode(200), UseGuards(guard)]) decorate(Routes.prototype, path, { value });
+  }
+  Controller()(Routes);
+  Module({ controllers: [Routes] })(App);
+  const app = await NestFactory.create(App, adapter, { logger: false });
+  t.after(() => app.close());
+  app.use(middleware);
+  await app.listen(0, "127.0.0.1");
+  return Number(new URL(await app.getUrl()).port);
+}

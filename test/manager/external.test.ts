@@ -1,0 +1,381 @@
+// Keys in an HSM or key service: who makes, opens, tries and destroys them.
+import assert from "node:assert/strict";
+import { describe, test } from "node:test";
+import type * as jose from "jose";
+import { type JwksdError, SignerError, StoreError } from "../../src/base/errors.ts";
+import { type KeyRecord, liveRecords, uriOf } from "../../src/rotation/rules/records.ts";
+import { day, hour, minute, second } from "../rotation/key-records.ts";
+import { eventually } from "../support/service.ts";
+import { Module } from "./module.ts";
+import { type ManagerChoice, type Replica, World, retireMs, seen, typesOf } from "./world.ts";
+
+const code = (expected: string) => ({ code: expected });
+
+/** What all of them show, which is the same. */
+async function agreed(replicas: readonly Replica[]) {
+  const [first, ...others] = await Promise.all(replicas.map(seen));
+  for (const other of others) assert.deepEqual(other, first);
+  return first ?? assert.fail();
+}
+
+const uris = (records: readonly KeyRecord[]): (string | undefined)[] => records.map(uriOf);
+
+const start = async (world: World, module: Module, count: number): Promise<Replica[]> => {
+  const replicas: Replica[] = [];
+  for (let index = 0; index < count; index += 1) replicas.push(await world.start(module.choice()));
+  return replicas;
+};
+
+describe("keys in an HSM or key service", () => {
+  test("one key is made for each rotation of three managers, by the one that says so first; all sign with it", async () => {
+    const world = new World();
+    const module = new Module();
+    const replicas = await start(world, module, 3);
+    for (let round = 1; round <= 3; round += 1) {
+      assert.equal(module.keys.size, round);
+      await world.passTo(round * 4 * day - day);
+      await world.pass(2 * second);
+      assert.equal(module.keys.size, round + 1);
+      assert.equal((await agreed(replicas)).kids.length, 2);
+      const [{ announcedAt } = assert.fail()] = liveRecords(replicas[0]?.manager.records ?? []).slice(-1);
+      await world.pass(announcedAt + day - world.clock.now() + second);
+      assert.equal((await agreed(replicas)).signs, replicas[0]?.manager.records.at(-1)?.kid);
+      await world.pass(retireMs + second);
+      assert.equal((await agreed(replicas)).kids.length, 1);
+    }
+    const { records } = await world.document();
+    assert.deepEqual(uris(records), [...module.keys.keys()], "the URI of a key that is removed stays");
+    assert.ok(records.every(({ ...record }) => record.state === "active" || !("nextMadeBy" in record)));
+    assert.ok(replicas.every(({ told }) => !typesOf(told).includes("orphaned") && !typesOf(told).includes("failed")));
+    for (const replica of replicas) await world.stop(replica);
+  });
+
+  test("first starts at one instant agree on one key; the others are reported, and nothing is announced", async () => {
+    const world = new World();
+    const module = new Module();
+    const replicas = await world.until(Promise.all([1, 2, 3].map(() => world.start(module.choice()))));
+    await world.pass(10 * second);
+    assert.equal((await agreed(replicas)).kids.length, 1);
+    const { records } = await world.document();
+    const [used] = uris(records);
+    const orphans = replicas.flatMap(({ told }) =>
+      told.flatMap((event) => (event.type === "orphaned" ? [event.uri] : [])),
+    );
+    assert.deepEqual(
+      [records.length, new Set([used, ...orphans]), orphans.length],
+      [1, new Set(module.keys.keys()), 2],
+    );
+    for (const replica of replicas) await world.stop(replica);
+  });
+
+  test("a key that was made while an operator announced another is one too many: it is reported, and nothing fails", async () => {
+    const world = new World();
+    const module = new Module();
+    const choice = module.choice();
+    const held = Promise.withResolvers<void>();
+    let isSlow = false;
+    const createSigner: typeof choice.createSigner = async (request) => {
+      if (isSlow) await world.store.hanging(held.promise);
+      return choice.createSigner(request);
+    };
+    const late = await world.start({ ...choice, createSigner });
+    await world.passTo(3 * day - hour);
+    isSlow = true;
+    await world.pass(hour + second);
+    const [record] = (await world.document()).records;
+    assert.ok(record !== undefined && "nextMadeBy" in record);
+    assert.equal(record.nextMadeBy?.until, world.clock.now() - second + minute);
+    const other = await world.start({ ...choice, store: world.store.line() });
+    assert.equal(module.keys.size, 1, "it is left to the other one");
+    await world.until(other.manager.rotate());
+    held.resolve();
+    await eventually("it is told", () => typesOf(late.told).includes("orphaned"));
+    await world.idle();
+    assert.deepEqual([(await seen(late)).kids, module.keys.size], [(await seen(other)).kids, 3]);
+    assert.ok(typesOf(late.told).every((type) => type === "changed" || type === "orphaned"));
+    await world.stop(late, other);
+  });
+
+  test("where none can be made it is tried again when it is left to nobody any more, and that is no recovery", async () => {
+    const world = new World();
+    const module = new Module();
+    const [replica] = await start(world, module, 1);
+    assert.ok(replica !== undefined);
+    const before = await seen(replica);
+    module.broken.add("create");
+    await world.passTo(3 * day);
+    await world.pass(5 * 60 * second);
+    assert.deepEqual(await seen(replica), before);
+    const types = typesOf(replica.told).filter((type) => type !== "changed");
+    assert.ok(types.length >= 5 && types.length <= 8 && types.every((type) => type === "failed"), types.join());
+    module.broken.delete("create");
+    await world.pass(61 * second);
+    assert.equal((await seen(replica)).kids.length, 2);
+    assert.equal(typesOf(replica.told).at(-1), "recovered");
+    await world.stop(replica);
+  });
+
+  test("a restart does not need the next key to be made, only the active one to be opened", async () => {
+    const world = new World();
+    const module = new Module();
+    const [replica] = await start(world, module, 1);
+    assert.ok(replica !== undefined);
+    const { signs } = await seen(replica);
+    await world.stop(replica);
+    await world.passTo(3 * day);
+    module.broken.add("create");
+    const [restarted] = await start(world, module, 1);
+    assert.ok(restarted !== undefined);
+    assert.equal((await seen(restarted)).signs, signs);
+    assert.deepEqual(typesOf(restarted.told), ["failed"]);
+    await world.stop(restarted);
+    module.broken.add("open");
+    await assert.rejects(start(world, module, 1), code("ERR_SIGNER_UNAVAILABLE"));
+    assert.equal(world.timers, 0);
+  });
+
+  test("a key that the store did not take is reported as orphaned; one that it took never is", async () => {
+    const world = new World();
+    const module = new Module();
+    let [writes, isFull] = [0, false];
+    world.store.hook = async (operation, go) => {
+      // That this process makes the key is written, and the key is not.
+      if (operation === "write" && isFull && (writes += 1) % 2 === 0)
+        throw new StoreError("ERR_STORE_UNAVAILABLE", "full");
+      return go();
+    };
+    const destroyed: string[] = [];
+    const destroySigner = async (uri: string): Promise<void> => void destroyed.push(uri);
+    const replica = await world.start({ ...module.choice(), destroySigner });
+    [writes, isFull] = [0, true];
+    await world.passTo(3 * day);
+    const orphans = replica.told.flatMap((event) => (event.type === "orphaned" ? [event.uri] : []));
+    assert.deepEqual(orphans, ["module:key/2"]);
+    assert.deepEqual(destroyed, [], "a store that fails may have taken it");
+    assert.equal((await seen(replica)).kids.length, 1);
+    isFull = false;
+    const target = { isBroken: true };
+    await world.until(
+      replica.manager.subscribe({
+        update: async ({ keyset }) => {
+          if (target.isBroken && keyset.length > 1) throw new Error("broken");
+        },
+      }),
+    );
+    await world.pass(61 * second);
+    assert.equal((await world.document()).records.length, 2);
+    assert.deepEqual(
+      replica.told.flatMap((event) => (event.type === "orphaned" ? [event.uri] : [])),
+      orphans,
+      "its provider failed, but the key is recorded",
+    );
+    target.isBroken = false;
+    await world.stop(replica);
+  });
+
+  test("a key that cannot sign is held back, the active one stays, and it takes over when it can", async () => {
+    const world = new World();
+    const module = new Module();
+    const replicas = await start(world, module, 2);
+    await world.passTo(4 * day - hour);
+    const before = await agreed(replicas);
+    module.broken.add("open").add("sign");
+    await world.pass(hour - 1 + hour);
+    const [active, next] = before.kids;
+    for (const { told, manager } of replicas) {
+      const held = told.filter((event) => event.type === "held-back");
+      assert.ok(held.length >= 55 && held.length <= 65, `once a minute, not ${held.length} times an hour`);
+      assert.ok(held.every((event) => event.kid === next && event.error.code === "ERR_SIGNER_UNAVAILABLE"));
+      assert.equal(manager.keysets.keyset[0]?.kid, active);
+      assert.deepEqual(
+        manager.keysets.keyset.map(({ kid }) => kid),
+        before.kids,
+      );
+    }
+    module.broken.clear();
+    await world.pass(61 * second);
+    assert.equal((await agreed(replicas)).signs, next);
+    for (const replica of replicas) await world.stop(replica);
+  });
+
+  for (const failure of ["ERR_STORE_CONFLICT", "ERR_STORE_UNAVAILABLE"] as const) {
+    test(`after hours in which it could not sign, ${failure} does not make it wait again`, async () => {
+      const world = new World();
+      const module = new Module();
+      let failsOnce = false;
+      world.store.hook = async (operation, go) => {
+        if (operation !== "write" || !failsOnce) return go();
+        failsOnce = false;
+        throw new StoreError(failure, "once");
+      };
+      const replica = await world.start({ ...module.choice() });
+      await world.passTo(4 * day - hour);
+      const [, next] = (await seen(replica)).kids;
+      module.broken.add("open").add("sign");
+      await world.pass(4 * hour);
+      module.broken.clear();
+      failsOnce = true;
+      await world.pass(61 * second);
+      assert.equal(failsOnce, false);
+      assert.equal((await seen(replica)).signs, next);
+      await world.stop(replica);
+    });
+  }
+
+  test("an announced key that cannot be opened is published, and told of at once", async () => {
+    const world = new World();
+    const module = new Module();
+    const [first] = await start(world, module, 1);
+    assert.ok(first !== undefined);
+    await world.passTo(3 * day + hour);
+    assert.ok(first.told.every(({ type }) => type !== "held-back"));
+    const [active, next] = (await seen(first)).kids;
+    // This one has the active key, and not the module of the next one.
+    const { openSigner } = module.choice();
+    const second = await world.start({
+      openSigner: async (uri, options) => {
+        if (uri !== "module:key/1") throw new SignerError("ERR_SIGNER_UNAVAILABLE", "another module");
+        return (openSigner as NonNullable<ManagerChoice["openSigner"]>)(uri, options);
+      },
+    });
+    const held = second.told.flatMap((event) => (event.type === "held-back" ? [[event.kid, event.error.message]] : []));
+    assert.deepEqual(held, [[next, `kid "${next}": another module`]]);
+    assert.deepEqual((await seen(second)).kids, [active, next]);
+    await world.stop(second);
+    await world.stop(first);
+  });
+
+  test("no command makes a key active that cannot sign", async () => {
+    const world = new World();
+    const module = new Module();
+    const [replica] = await start(world, module, 1);
+    assert.ok(replica !== undefined);
+    await world.passTo(3 * day);
+    const stored = await world.document();
+    const [active = "", next = ""] = (await seen(replica)).kids;
+    module.broken.add("open").add("sign");
+    for (const command of [
+      { type: "activate", kid: next, force: true },
+      { type: "rotate", use: "sig", now: true },
+      { type: "revoke", kid: active },
+    ] as const) {
+      await assert.rejects(world.until(replica.manager.execute(command)), code("ERR_SIGNER_UNAVAILABLE"));
+    }
+    assert.deepEqual(await world.document(), stored);
+    module.broken.clear();
+    await world.until(replica.manager.execute({ type: "activate", kid: next, force: true }));
+    assert.equal((await seen(replica)).signs, next);
+    await world.stop(replica);
+  });
+
+  test("signers are closed when their keys are gone, and at the end", async () => {
+    const world = new World();
+    const module = new Module();
+    const replica = await world.start(module.choice());
+    await world.until(replica.manager.rotate());
+    // Each was tried before it was recorded.
+    assert.deepEqual(module.closed.splice(0), ["module:key/1", "module:key/2"]);
+    await world.passTo(day + retireMs - second);
+    assert.deepEqual(module.closed, [], "a signature may be under way");
+    await world.pass(2 * second);
+    assert.deepEqual(module.closed.splice(0), ["module:key/1"]);
+    await world.stop(replica);
+    assert.deepEqual(module.closed, ["module:key/2"]);
+  });
+
+  test("a removed key is destroyed once, by the manager that removed it, when the store knows; what fails is told", async () => {
+    const world = new World();
+    const module = new Module();
+    const destroyed: string[] = [];
+    const destroySigner = async (uri: string): Promise<void> => {
+      const { records } = await world.document();
+      assert.ok(records.some((record) => record.state === "removed" && uris([record])[0] === uri));
+      destroyed.push(uri);
+    };
+    const choice = { ...module.choice(), destroySigner };
+    const replicas = [await world.start(choice), await world.start(choice)];
+    await world.passTo(4 * day + 14 * hour);
+    await eventually("it is destroyed", () => destroyed.length > 0);
+    assert.deepEqual(destroyed.splice(0), ["module:key/1"]);
+    const told = replicas.flatMap((replica) => replica.told.filter(({ type }) => type === "destroyed"));
+    assert.deepEqual(told, [{ type: "destroyed", kid: replicas[0]?.manager.records[0]?.kid, uri: "module:key/1" }]);
+    await world.passTo(8 * day + 2 * hour);
+    world.store.isGone = true;
+    await world.passTo(8 * day + 16 * hour);
+    assert.equal((await agreed(replicas)).kids.length, 2);
+    const toldOf = (): number =>
+      replicas.flatMap((replica) => replica.told.filter(({ type }) => type === "destroyed")).length;
+    assert.deepEqual([destroyed, toldOf()], [[], 1], "nor was it tried");
+    world.store.isGone = false;
+    await world.pass(31 * second);
+    await eventually("it is destroyed then", () => toldOf() > 1);
+    assert.deepEqual([destroyed, toldOf()], [["module:key/2"], 2]);
+    for (const replica of replicas) await world.stop(replica);
+
+    const failing = await world.start({
+      ...module.choice(),
+      destroySigner() {
+        throw new Error("the module does not destroy");
+      },
+    });
+    await world.passTo(12 * day + 31 * hour);
+    const failuresOf = (): (JwksdError | undefined)[] =>
+      failing.told.flatMap((event) => (event.type === "destroyed" ? [event.error] : []));
+    await eventually("it was tried", () => failuresOf().length > 0);
+    assert.deepEqual(
+      failuresOf().map((error) => (error === undefined ? "" : (error.cause as Error).message)),
+      ["the module does not destroy"],
+    );
+    assert.ok(!typesOf(failing.told).includes("failed"));
+    await world.stop(failing);
+  });
+
+  test("a URI that has come to name another key is not destroyed", async () => {
+    const world = new World();
+    const module = new Module();
+    const destroyed: string[] = [];
+    const destroySigner = async (uri: string): Promise<void> => void destroyed.push(uri);
+    const { manager, told } = await world.start({ ...module.choice(), destroySigner });
+    await world.passTo(4 * day);
+    const [first] = manager.records;
+    module.keys.set("module:key/1", module.keys.get("module:key/2") as jose.JWK);
+    await world.passTo(4 * day + 14 * hour);
+    const outcomes = (): unknown[] =>
+      told.flatMap((event) => (event.type === "destroyed" ? [[event.kid, event.error?.code]] : []));
+    await eventually("it was looked at", () => outcomes().length > 0);
+    assert.deepEqual(outcomes(), [[first?.kid, "ERR_KEY_MISMATCH"]]);
+    assert.deepEqual(destroyed, []);
+    await world.stop({ manager });
+  });
+
+  test("keys that replicas make at once for an empty store are destroyed again, but for one, where that may be done", async () => {
+    const world = new World();
+    const module = new Module();
+    const destroyed: string[] = [];
+    const destroySigner = async (uri: string): Promise<void> => void destroyed.push(uri);
+    const choice = { ...module.choice(), destroySigner };
+    const replicas = await Promise.all([1, 2, 3].map(() => world.start(choice)));
+    const [used] = uris(replicas[0]?.manager.records ?? []);
+    const left = [...module.keys.keys()].filter((uri) => uri !== used).toSorted();
+    assert.deepEqual(destroyed.toSorted(), left);
+    const told = replicas.flatMap((replica) => replica.told.filter(({ type }) => type === "orphaned"));
+    assert.deepEqual(
+      told.map((event) => event.type === "orphaned" && event.isDestroyed),
+      left.map(() => true),
+    );
+    assert.ok(left.length > 0);
+    for (const replica of replicas) await world.stop(replica);
+  });
+
+  for (const [name, options] of Object.entries({
+    "to make keys without to open them": { createSigner: new Module().choice().createSigner },
+    "to destroy keys without to open them": { destroySigner: async () => {} },
+    "what is no function": { openSigner: "x" as never },
+  })) {
+    test(`is refused before anything is made: ${name}`, async () => {
+      const world = new World();
+      await assert.rejects(world.start(options), code("ERR_OPTION_INVALID"));
+      assert.equal((await world.document()).records.length, 0);
+    });
+  }
+});

@@ -1,0 +1,164 @@
+import assert from "node:assert/strict";
+import { execFile, spawn } from "node:child_process";
+import { once } from "node:events";
+import { mkdir, mkdtemp, rm, symlink, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { dirname, join, resolve } from "node:path";
+import { after, before, describe, test } from "node:test";
+import { promisify } from "node:util";
+import packageJson from "../../package.json" with { type: "json" };
+import { builtClone } from "../support/build.ts";
+import { binary } from "../support/bundle.ts";
+import { eventually } from "../support/service.ts";
+import { isSoak } from "../support/soak.ts";
+
+// A program with all entry points, by each bundler, with the optional peers and without. It runs where no package is installed.
+
+const modules = resolve(import.meta.dirname, "../../node_modules");
+const run = promisify(execFile);
+
+const entries = Object.keys(packageJson.exports)
+  .filter((path) => path !== "./package.json")
+  .map((path) => path.replace(".", "jwksd"));
+
+/** Gives how many names each entry point exports, and what calls that need a peer say. */
+const program = `
+${entries.map((entry, index) => `import * as m${index} from "${entry}";`).join("\n")}
+const { createBearer, openSigner, withJwksd } = Object.assign({}, ${entries.map((_, index) => `m${index}`).join(", ")});
+const headers = { header: () => {} };
+const http = { getRequest: () => ({ headers: {} }), getResponse: () => headers };
+const context = { getType: () => "http", switchToHttp: () => http };
+export async function answers(hasPeers) {
+  const bearer = createBearer({ issuer: "https://op.example", audience: "api" });
+  const calls = [
+    () => bearer.mcp().verifyAccessToken("no token"),
+    () => bearer.nest().canActivate(context),
+    ...(hasPeers ? [] : [
+      () => openSigner("aws-kms:arn:aws:kms:eu-central-1:111122223333:key/1234abcd-12ab-34cd-56ef-1234567890ab"),
+      () => openSigner("azure-kv:https://login.vault.azure.net/keys/signing/" + "0".repeat(32)),
+      () => openSigner("gcp-kms:projects/p/locations/l/keyRings/r/cryptoKeys/k/cryptoKeyVersions/1"),
+      () => withJwksd({ maxTokenLifetimeSeconds: 86_400 }, { adapter: class {} }, () => {}),
+    ]),
+  ];
+  const failures = await Promise.allSettled(calls.map((call) => call()));
+  const said = failures.map(({ reason }) => /npm install (.*)$/.exec(reason.message)?.[1] ?? reason.errorCode ?? reason.getStatus?.() ?? reason.message);
+  return { empty: [${entries.map((_, index) => `m${index}`).join(", ")}].filter((m) => Object.keys(m).length === 0).length, said };
+}`;
+
+const expected = {
+  without: [
+    "@modelcontextprotocol/sdk",
+    "@nestjs/common",
+    "@aws-sdk/client-kms",
+    "@azure/keyvault-keys",
+    "@google-cloud/kms",
+    "oidc-provider",
+  ],
+  with: ["invalid_token", 401],
+} as const;
+type Peers = keyof typeof expected;
+
+/** A project with the package, its dependencies, and others. */
+async function projectWith(packages: readonly string[], folder: string, tarball: string): Promise<void> {
+  const installed = join(folder, "node_modules/jwksd");
+  await mkdir(installed, { recursive: true });
+  await run("tar", ["xzf", tarball, "--strip-components", "1", "-C", installed]);
+  for (const name of packages) {
+    await mkdir(dirname(join(folder, "node_modules", name)), { recursive: true });
+    await symlink(join(modules, name), join(folder, "node_modules", name));
+  }
+  await writeFile(join(folder, "program.mjs"), program);
+}
+
+/** What builds a program in a project; gives the path of its module in the folder `out`. */
+type Bundler = (project: string, out: string) => Promise<string>;
+
+const bundlers: Readonly<Record<string, Bundler>> = {
+  async esbuild(project, out) {
+    const { build } = await import("esbuild");
+    const entryPoints = [join(project, "program.mjs")];
+    const outfile = join(out, "program.mjs");
+    await build({ entryPoints, outfile, bundle: true, platform: "node", format: "esm", logLevel: "silent" });
+    return outfile;
+  },
+  async rolldown(project, out) {
+    const { build } = await import("rolldown");
+    const output = { dir: out, entryFileNames: "program.mjs", chunkFileNames: "[name]-[hash].mjs" };
+    await build({ input: join(project, "program.mjs"), platform: "node", output, logLevel: "silent" });
+    return join(out, "program.mjs");
+  },
+  async bun(project, out) {
+    await run(binary("bun"), ["build", "--target=node", join(project, "program.mjs"), `--outdir=${out}`]);
+    return join(out, "program.js");
+  },
+  async webpack(project, out) {
+    const { default: webpack } = await import("webpack");
+    const output = { path: out, filename: "program.cjs", library: { type: "commonjs" } } as const;
+    const compiler = webpack({ entry: join(project, "program.mjs"), mode: "none", target: "node22", output });
+    const errors = await new Promise((done) => {
+      compiler.run((error, stats) => done(error ?? stats?.toString({ all: false, errors: true })));
+    });
+    assert.equal(errors, "");
+    return join(out, "program.cjs");
+  },
+};
+
+let root: string;
+before(async () => {
+  root = await mkdtemp(join(tmpdir(), "jwksd-bundles-"));
+  const tarball = join(await builtClone(), `jwksd-${packageJson.version}.tgz`);
+  const needed = [...Object.keys(packageJson.dependencies), "next", "react", "react-dom"];
+  await projectWith(needed, join(root, "without"), tarball);
+  await projectWith([...needed, ...Object.keys(packageJson.peerDependencies)], join(root, "with"), tarball);
+});
+after(() => rm(root, { recursive: true }));
+
+describe("all entry points in one program", () => {
+  for (const peers of ["without", "with"] as const) {
+    for (const [name, bundle] of Object.entries(bundlers)) {
+      // The SDKs of the clouds are large.
+      if (peers === "with" && name !== "bun" && !isSoak) continue;
+      test(`${name}, ${peers} the optional peers`, async () => {
+        const path = await bundle(join(root, peers), join(root, "out", name, peers));
+        const print = `import(${JSON.stringify(path)}).then(async (m) => console.log(JSON.stringify(await (m.answers ?? m.default.answers)(${peers === "with"}))))`;
+        const { stdout } = await run(process.execPath, ["--eval", print], { cwd: dirname(path) });
+        assert.deepEqual(JSON.parse(stdout), { empty: 0, said: expected[peers] });
+      });
+    }
+
+    if (isSoak) test(`Turbopack, ${peers} the optional peers`, () => checkNext(join(root, peers), peers));
+  }
+});
+
+/** Builds a route of Next.js, which takes its packages from outside of the project here, and asks it. */
+async function checkNext(project: string, peers: Peers): Promise<void> {
+  await mkdir(join(project, "app/all"), { recursive: true });
+  await writeFile(join(project, "package.json"), '{ "type": "module" }');
+  await writeFile(
+    join(project, "app/layout.js"),
+    "export default ({ children }) => <html><body>{children}</body></html>;",
+  );
+  const route = `import { answers } from "../../program.mjs";
+export const dynamic = "force-dynamic";
+export const GET = async () => Response.json(await answers(${peers === "with"}));`;
+  await writeFile(join(project, "app/all/route.js"), route);
+  await writeFile(
+    join(project, "next.config.mjs"),
+    'export default { turbopack: { root: "/" }, outputFileTracingRoot: "/" };',
+  );
+  const next = join(modules, "next/dist/bin/next");
+  const options = { cwd: project, env: { ...process.env, NEXT_TELEMETRY_DISABLED: "1" } };
+  await run(process.execPath, [next, "build"], options);
+  const server = spawn(process.execPath, [next, "start", "--port", "0", "--hostname", "127.0.0.1"], options);
+  try {
+    let log = "";
+    server.stdout.on("data", (chunk) => (log += chunk));
+    const address = (): string | undefined => /http:\/\/127\.0\.0\.1:\d+/.exec(log)?.[0];
+    await eventually("an address", () => address() !== undefined);
+    assert.deepEqual(await (await fetch(`${address()}/all`)).json(), { empty: 0, said: expected[peers] });
+  } finally {
+    const ended = once(server, "exit");
+    server.kill();
+    await ended;
+  }
+}

@@ -1,0 +1,13 @@
+import express from "express";
+import fastify from "fastify";
+import { Hono } from "hono";
+import { createBearer } from "jwksd/bearer";
+
+const bearer = createBearer({ issuer: "https://login.example.com", audience: "https://api.example.com" });
+
+// @ts-expect-error The request may be one that no guard let through.
+express().get("/", (request, response) => response.json(bearer.authOf(request).claims.sub));
+// @ts-expect-error
+fastify().get("/", (request) => bearer.authOf(request).claims.sub);
+// @ts-expect-error
+new Hono().get("/", (context) => context.json(bearer.authOf(context).claims.sub));
