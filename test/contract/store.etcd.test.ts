@@ -42,17 +42,29 @@ if (skipWithout("etcd") === false) {
   };
   const during = Buffer.from("during").toString("base64");
   checkRegister("etcd with three members", open, {
-    faults: {
-      ...networkFaults(during),
-      "a member dies": async ({ network }) => {
-        network.cutAt(during, "after the server has answered", () => void one.daemon.kill());
-        return () => one.daemon.start();
-      },
-      "a member is cut off": async () => {
-        one.peers.silence();
-        return async () => one.peers.mend();
-      },
+    ...networkFaults(during),
+    "a member dies": async ({ network }) => {
+      network.cutAt(during, "after the server has answered", () => void one.daemon.kill());
+      return () => one.daemon.start();
     },
+    "a member is cut off": async () => {
+      one.peers.silence();
+      return async () => one.peers.mend();
+    },
+  });
+
+  test("members that do not hear each other answer no read, the one that led neither", async () => {
+    const alone = urls.map((url) => etcdStore(url, op({ timeoutMs: 2_000 })));
+    for (const { peers } of members) peers.silence();
+    const outcomes = await Promise.allSettled(alone.map((register) => register.read()));
+    for (const { peers } of members) peers.mend();
+    for (const outcome of outcomes) assert.ok(outcome.status === "rejected");
+    await eventually("etcd has a leader again", () =>
+      Promise.all(alone.map((register) => register.read())).then(
+        () => true,
+        () => false,
+      ),
+    );
   });
 
   test("with one member stopped, the two others go on; with two stopped, no read is believed", async (t) => {

@@ -57,7 +57,8 @@ if (skipWithout("mariadbd", "mariadb-install-db") === false) {
       return () => server.start();
     };
     checkRegister(`MariaDB, ${name}`, open, {
-      faults: { ...networkFaults("during"), ...(name === "by URL" && { "the server dies": restart }) },
+      ...networkFaults("during"),
+      ...(name === "by URL" && { "the server dies": restart }),
     });
   }
 

@@ -116,5 +116,5 @@ for (const kind of ["d1", "durable-object"] as const) {
     };
   };
   const faults = { "workerd dies": dies, ...(kind === "d1" && { "the answer of D1 is lost": loses }) };
-  checkRegister(`${kind} in workerd`, open, { faults });
+  checkRegister(`${kind} in workerd`, open, faults);
 }

@@ -6,7 +6,7 @@
 
 import { checkOptions } from "../../../base/options.ts";
 import { requiredIssuer } from "../issuer.ts";
-import type { Register } from "../register.ts";
+import type { OpenRegister } from "../register.ts";
 import { type DatabaseStoreOptions, databaseRules } from "./calls.ts";
 import { type Answer, type Dialect, type SqlDatabase, sqlRegister } from "./sql.ts";
 import { sqliteDialect, sqliteFault } from "./sqlite-dialect.ts";
@@ -41,7 +41,7 @@ const dialect: Dialect = { ...sqliteDialect, maxBytes: 1_900_000 };
  * @param binding of the database, such as `env.DB`
  * @throws ConfigError `ERR_OPTION_INVALID`
  */
-export function d1Store(binding: D1Binding, options: DatabaseStoreOptions): Register {
+export function d1Store(binding: D1Binding, options: DatabaseStoreOptions): OpenRegister {
   const { issuer, timeoutMs } = checkOptions(options, databaseRules);
   const transact: SqlDatabase["transact"] = async (statements) => {
     // Of this call alone: later calls of a session may be answered by replicas.

@@ -7,7 +7,7 @@
 import { invalidOption } from "../../../base/errors.ts";
 import { callback, checkOptions } from "../../../base/options.ts";
 import { issuerKey, requiredIssuer } from "../issuer.ts";
-import type { Register } from "../register.ts";
+import type { OpenRegister } from "../register.ts";
 import {
   type CallOptions,
   type DatabaseStoreOptions,
@@ -52,7 +52,7 @@ class Refused extends Error {
  * @param urls `https://HOST:PORT`, with user and password where etcd wants them; of several members, the next one is asked where one does not answer
  * @throws ConfigError `ERR_OPTION_INVALID`
  */
-export function etcdStore(urls: string | readonly string[], options: EtcdStoreOptions): Register {
+export function etcdStore(urls: string | readonly string[], options: EtcdStoreOptions): OpenRegister {
   const {
     issuer: given,
     timeoutMs = 5_000,

@@ -8,7 +8,7 @@ import { invalidOption } from "../../../base/errors.ts";
 import { loadPackage } from "../../../base/optional-package.ts";
 import { checkOptions } from "../../../base/options.ts";
 import { requiredIssuer } from "../issuer.ts";
-import type { Register } from "../register.ts";
+import type { OpenRegister } from "../register.ts";
 import { type DatabaseStoreOptions, databaseRules } from "./calls.ts";
 import { sqlRegister } from "./sql.ts";
 import { sqliteDialect, sqliteFault } from "./sqlite-dialect.ts";
@@ -34,7 +34,10 @@ export interface LibsqlClient {
  *   of its clients, which the caller closes
  * @throws ConfigError `ERR_OPTION_INVALID`, `ERR_PACKAGE_MISSING`
  */
-export async function libsqlStore(database: string | LibsqlClient, options: DatabaseStoreOptions): Promise<Register> {
+export async function libsqlStore(
+  database: string | LibsqlClient,
+  options: DatabaseStoreOptions,
+): Promise<OpenRegister> {
   const { issuer, timeoutMs } = checkOptions(options, databaseRules);
   const whose = { issuer: requiredIssuer(issuer), timeoutMs };
   const client = typeof database === "string" ? await open(database) : database;

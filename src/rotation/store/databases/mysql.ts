@@ -8,7 +8,7 @@ import { invalidOption } from "../../../base/errors.ts";
 import { loadPackage } from "../../../base/optional-package.ts";
 import { checkOptions } from "../../../base/options.ts";
 import { requiredIssuer } from "../issuer.ts";
-import type { Register } from "../register.ts";
+import type { OpenRegister } from "../register.ts";
 import { type DatabaseStoreOptions, NotSent, databaseRules, networkFault } from "./calls.ts";
 import { type Answer, type Dialect, type SqlFault, type Statement, sqlRegister } from "./sql.ts";
 
@@ -58,7 +58,7 @@ const dialect: Dialect = {
 export async function mysqlStore(
   database: string | MysqlPool | MysqlCallbackPool,
   options: DatabaseStoreOptions,
-): Promise<Register> {
+): Promise<OpenRegister> {
   const { issuer, timeoutMs = 5_000 } = checkOptions(options, databaseRules);
   const whose = { issuer: requiredIssuer(issuer), timeoutMs };
   const { pool, name, end } = await poolOf(database, timeoutMs);

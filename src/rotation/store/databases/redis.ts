@@ -8,7 +8,7 @@ import { invalidOption } from "../../../base/errors.ts";
 import { loadPackage } from "../../../base/optional-package.ts";
 import { checkOptions } from "../../../base/options.ts";
 import { issuerKey, requiredIssuer } from "../issuer.ts";
-import type { Register } from "../register.ts";
+import type { OpenRegister } from "../register.ts";
 import {
   type CallOptions,
   type DatabaseStoreOptions,
@@ -67,7 +67,7 @@ const dropScript = "redis.call('HDEL', KEYS[2], ARGV[1])";
 export async function redisStore(
   database: string | RedisClient | IoredisClient,
   options: DatabaseStoreOptions,
-): Promise<Register> {
+): Promise<OpenRegister> {
   const { issuer, timeoutMs = 5_000 } = checkOptions(options, databaseRules);
   const key = await issuerKey(requiredIssuer(issuer));
   const { name, send, end } = await connectionTo(database, timeoutMs);

@@ -2,7 +2,7 @@ import { sleep } from "../../../base/async.ts";
 import { systemClock } from "../../../base/clock.ts";
 import { StoreError } from "../../../base/errors.ts";
 import { issuerKey } from "../issuer.ts";
-import type { Presence, Register } from "../register.ts";
+import type { OpenRegister, Presence } from "../register.ts";
 import { type CallOptions, type Fault, callsTo } from "./calls.ts";
 
 /** Placeholders are question marks. */
@@ -49,9 +49,8 @@ const word = (): Statement => [
 ];
 
 /** A register with all that it can have. */
-export interface SqlRegister extends Register {
+export interface SqlRegister extends OpenRegister {
   readonly presence: Presence;
-  close(): Promise<void>;
 }
 
 export function sqlRegister(
