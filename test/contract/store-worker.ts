@@ -1,13 +1,15 @@
 import { env } from "cloudflare:workers";
 import { JwksdError } from "../../src/base/errors.ts";
-import { type D1Binding, d1Store } from "../../src/rotation/store/databases/d1.ts";
-import { type DurableObjectNamespace, durableObjectStore } from "../../src/rotation/store/databases/durable-object.ts";
+import { storeOf as d1 } from "../../examples/docs/store-d1.mts";
+import { storeOf as durableObject } from "../../examples/docs/store-durable-object.mts";
+import type { D1Binding } from "../../src/rotation/store/databases/d1.ts";
+import type { DurableObjectNamespace } from "../../src/rotation/store/databases/durable-object.ts";
 
-export { KeysObject } from "../../src/rotation/store/databases/durable-object.ts";
+export { KeysObject } from "../../examples/docs/store-durable-object.mts";
 
 // Registers of workerd for a test in Node.js, which asks for each call.
 
-const { DB, KEYS } = env as unknown as { readonly DB: D1Binding; readonly KEYS: DurableObjectNamespace };
+const bindings = env as unknown as { readonly DB: D1Binding; readonly KEYS: DurableObjectNamespace };
 
 /** What is asked: a method of a register, and what it takes. */
 export type Call = { readonly kind: "d1" | "durable-object"; readonly issuer: string } & (
@@ -19,7 +21,7 @@ export default {
   async fetch(request: Request): Promise<Response> {
     const call = (await request.json()) as Call;
     const { kind, issuer } = call;
-    const register = kind === "d1" ? d1Store(DB, { issuer }) : durableObjectStore(KEYS, { issuer });
+    const register = kind === "d1" ? d1(bindings, issuer) : durableObject(bindings, issuer);
     try {
       const value =
         "read" in call

@@ -4,11 +4,13 @@ import { after, test } from "node:test";
 import { createPool as callbackPool } from "mysql2";
 import { createConnection, createPool } from "mysql2/promise";
 import { mysqlStore } from "../../src/rotation/store/databases/mysql.ts";
+import type { OpenRegister } from "../../src/rotation/store/register.ts";
 import { type RegisterUnderTest, checkRegister } from "../../src/testing/register.ts";
 import { type Cuttable, cuttable } from "../support/cuttable.ts";
 import { networkFaults } from "../support/faults.ts";
 import { startMariadb } from "../support/mariadb.ts";
 import { skipWithout } from "../support/parts.ts";
+import { sample } from "../support/samples.ts";
 
 if (skipWithout("mariadbd", "mariadb-install-db") === false) {
   const server = await startMariadb({ after });
@@ -83,5 +85,42 @@ if (skipWithout("mariadbd", "mariadb-install-db") === false) {
     t.after(() => sql("SET GLOBAL read_only = 0"));
     assert.match(await refusal(mysqlStore(url(), options), true), /^ERR_STORE_READ_ONLY /);
     assert.match(await refusal(mysqlStore(url(), options), false), /^ERR_STORE_UNAVAILABLE .*name the primary/);
+  });
+
+  test("a primary that no replica follows any more confirms nothing, where it is to wait for one", async (t) => {
+    const issuer = "https://cut-off.example";
+    const register = await mysqlStore(url(), { issuer, timeoutMs: 2_000 });
+    t.after(() => register.close());
+    assert.equal(await register.write("text", undefined), true);
+    await sql("SET GLOBAL rpl_semi_sync_master_timeout = 3600000");
+    await sql("SET GLOBAL rpl_semi_sync_master_enabled = 1");
+    t.after(() => sql("SET GLOBAL rpl_semi_sync_master_enabled = 0"));
+    assert.equal((await register.read()).text, "text");
+    await assert.rejects(register.read(undefined, { confirmed: true }), { code: "ERR_STORE_UNAVAILABLE" });
+    const { version } = await register.read();
+    const error = await register.write("unknown", version).catch((error: unknown) => error);
+    assert.ok(error instanceof Error && !("code" in error), "it may be written");
+  });
+
+  test("a user who may only read the documents confirms what it reads, and is refused to write", async (t) => {
+    const options = { issuer: "https://reader.example" };
+    const writer = await mysqlStore(url(), options);
+    t.after(() => writer.close());
+    assert.equal(await writer.write("text", undefined), true);
+    await sql("CREATE USER reader IDENTIFIED BY 's3cret'");
+    await sql("GRANT SELECT ON jwksd.* TO reader");
+    await sql("GRANT INSERT, UPDATE, DELETE ON jwksd.jwksd_presence TO reader");
+    const reader = await mysqlStore(url().replace("jwksd:", "reader:"), options);
+    t.after(() => reader.close());
+    const { version, text } = await reader.read(undefined, { confirmed: true });
+    assert.equal(text, "text");
+    await assert.rejects(reader.write("more", version), { code: "ERR_STORE_READ_ONLY" });
+  });
+
+  test("the store of docs/stores.md", async (t) => {
+    const path = await sample(t, "examples/docs/store-mysql.mts", { "mysql://jwksd@db.example/jwksd": url() });
+    const { store } = (await import(path)) as { store: OpenRegister };
+    t.after(() => store.close());
+    assert.equal((await store.read()).version, undefined);
   });
 }

@@ -1,14 +1,17 @@
 import assert from "node:assert/strict";
 import { randomUUID } from "node:crypto";
+import { readFileSync } from "node:fs";
 import { after, test } from "node:test";
 import { Redis } from "ioredis";
 import { createClient } from "redis";
 import { redisStore } from "../../src/rotation/store/databases/redis.ts";
+import type { OpenRegister } from "../../src/rotation/store/register.ts";
 import { type RegisterUnderTest, checkRegister } from "../../src/testing/register.ts";
 import { type Cuttable, cuttable } from "../support/cuttable.ts";
 import { startDaemon } from "../support/daemon.ts";
 import { networkFaults } from "../support/faults.ts";
 import { skipWithout } from "../support/parts.ts";
+import { sample } from "../support/samples.ts";
 import { freePort, temporaryFolder } from "../support/service.ts";
 
 const url = (port: number): string => `redis://:s3cret@127.0.0.1:${port}/2`;
@@ -115,5 +118,28 @@ if (skipWithout("redis-server") === false) {
     for (const call of ["confirmed read", "write"] as const) {
       assert.match(await refusal(url(alone.port), call), /^ERR_STORE_UNAVAILABLE .*NOREPLICAS/);
     }
+  });
+
+  test("a user with the rights of docs/stores.md can do all", async (t) => {
+    const [, rights = ""] = /`(~jwksd:\* [^`]+)`/.exec(readFileSync("docs/stores.md", "utf8")) ?? [];
+    const root = createClient({ url: url(server.port) });
+    await root.connect();
+    t.after(() => root.destroy());
+    await root.sendCommand(["ACL", "SETUSER", "limited", "on", ">s3cret", ...rights.split(" ")]);
+    const limited = url(server.port).replace(":s3cret", "limited:s3cret").replace("/2", "");
+    const register = await redisStore(limited, { issuer: "https://limited.example" });
+    t.after(() => register.close());
+    assert.equal(await register.write("text", undefined), true);
+    assert.equal((await register.read(undefined, { confirmed: true })).text, "text");
+    await register.presence?.put("id", "line");
+    assert.deepEqual(await register.presence?.all(), new Map([["id", "line"]]));
+    await register.presence?.drop("id");
+  });
+
+  test("the store of docs/stores.md", async (t) => {
+    const path = await sample(t, "examples/docs/store-redis.mts", { "redis://jwksd@db.example/0": url(server.port) });
+    const { store } = (await import(path)) as { store: OpenRegister };
+    t.after(() => store.close());
+    assert.equal((await store.read()).version, undefined);
   });
 }

@@ -6,7 +6,7 @@ import { printable } from "../../../base/printable.ts";
 import { issuerRule } from "../issuer.ts";
 
 export interface DatabaseStoreOptions {
-  /** Whose keys are meant: any number of issuers may share the database. Required. */
+  /** Whose keys are meant: any number of issuers may share the database. */
   readonly issuer: string;
   /** Time for one call, in milliseconds. Default: 5,000. */
   readonly timeoutMs?: number | null | undefined;

@@ -19,7 +19,7 @@ import {
 } from "./calls.ts";
 
 export interface EtcdStoreOptions extends DatabaseStoreOptions {
-  /** Such as one that has a certificate of a client. Default: the global `fetch`. */
+  /** What asks the members, such as one that has a certificate of a client. Default: the global `fetch`. */
   readonly fetch?: typeof fetch | null | undefined;
 }
 
