@@ -5,12 +5,13 @@ import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { after } from "node:test";
 import { text } from "node:stream/consumers";
-import { httpStore } from "../../examples/docs/store-own.mts";
 import { memoryStore } from "../../src/rotation/store/memory.ts";
 import type { Register } from "../../src/rotation/store/register.ts";
 import { sqliteStore } from "../../src/rotation/store/sqlite/sqlite.ts";
 import { checkRegister } from "../../src/testing/register.ts";
+import { sample } from "../support/samples.ts";
 
 checkRegister("memory", async () => {
   const registers = new Map<string, Register>();
@@ -31,6 +32,8 @@ checkRegister("sqlite", async () => {
   };
 });
 
+const own = await sample({ after }, "examples/docs/store-own.mts");
+const { httpStore } = (await import(own)) as { httpStore: (url: string) => Register };
 checkRegister("one's own, of docs/stores.md", async () => {
   const held = new Map<string, string>();
   const tagOf = (body: string): string => `"${createHash("sha256").update(body).digest("hex")}"`;

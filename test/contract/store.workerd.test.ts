@@ -9,16 +9,24 @@ import type { Reading, Register } from "../../src/rotation/store/register.ts";
 import { type RegisterUnderTest, checkRegister } from "../../src/testing/register.ts";
 import { binary, bundledText } from "../support/bundle.ts";
 import { type Cuttable, cuttable } from "../support/cuttable.ts";
+import { sample } from "../support/samples.ts";
 import { eventually, freePort, isListening, temporaryFolder } from "../support/service.ts";
-import type { Call } from "./store-worker.ts";
 
 const here = (file: string): string => fileURLToPath(new URL(file, import.meta.url));
 const folder = await temporaryFolder({ after });
 await mkdir(join(folder, "disk"));
+const d1 = await sample({ after }, "examples/docs/store-d1.mts");
+const durableObject = await sample({ after }, "examples/docs/store-durable-object.mts");
+const entry = join(folder, "entry.ts");
 await writeFile(
-  join(folder, "worker.js"),
-  await bundledText(here("store-worker.ts"), "--external", "cloudflare:workers"),
+  entry,
+  `import { storeOf as d1 } from "${d1}";
+import { storeOf as durableObject } from "${durableObject}";
+import { worker } from "${here("store-worker.ts")}";
+export { KeysObject } from "${durableObject}";
+export default worker({ d1, "durable-object": durableObject });`,
 );
+await writeFile(join(folder, "worker.js"), await bundledText(entry));
 await writeFile(join(folder, "d1.js"), await bundledText(here("store-d1.ts")));
 const [port, controlPort] = [await freePort(), await freePort()];
 await writeFile(
@@ -73,7 +81,7 @@ let end = await start();
 after(() => end());
 
 /** A register in workerd, as one in this process. */
-function remote(kind: Call["kind"], issuer: string, port: number): Register {
+function remote(kind: string, issuer: string, port: number): Register {
   async function ask(call: object, signal: AbortSignal | undefined): Promise<unknown> {
     const init = { method: "POST", body: JSON.stringify({ kind, issuer, ...call }), signal: signal ?? null };
     const response = await fetch(`http://127.0.0.1:${port}`, init);

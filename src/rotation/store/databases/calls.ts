@@ -27,7 +27,7 @@ export interface Fault {
 }
 
 /** How a call is made. */
-export interface CallOptions {
+export interface Call {
   readonly signal?: AbortSignal | undefined;
   /** Whether something is to be written. */
   readonly writes: boolean;
@@ -36,7 +36,7 @@ export interface CallOptions {
 /** Calls of one register. */
 export interface Calls {
   /** Rejects in terms of the store. @see Register */
-  run<T>(action: (signal: AbortSignal) => Promise<T>, options: CallOptions): Promise<T>;
+  run<T>(action: (signal: AbortSignal) => Promise<T>, options: Call): Promise<T>;
   /** Makes all later calls reject. */
   close(): void;
 }

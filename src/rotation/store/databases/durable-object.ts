@@ -8,7 +8,7 @@ import { JwksdError, StoreError } from "../../../base/errors.ts";
 import { checkOptions } from "../../../base/options.ts";
 import { issuerKey, requiredIssuer } from "../issuer.ts";
 import type { Reading, Register } from "../register.ts";
-import { type CallOptions, type DatabaseStoreOptions, callsTo, databaseRules, networkFault } from "./calls.ts";
+import { type Call, type DatabaseStoreOptions, callsTo, databaseRules, networkFault } from "./calls.ts";
 import { type Dialect, type SqlDatabase, sqlRegister } from "./sql.ts";
 import { sqliteDialect, sqliteFault } from "./sqlite-dialect.ts";
 
@@ -101,7 +101,7 @@ export function durableObjectStore(namespace: DurableObjectNamespace, options: D
   const name = "in a Durable Object";
   const calls = callsTo(name, timeoutMs, networkFault);
 
-  const ask = (asked: Asked, options: CallOptions): Promise<unknown> =>
+  const ask = (asked: Asked, options: Call): Promise<unknown> =>
     calls.run(async (signal) => {
       const object = namespace.get(namespace.idFromName(await issuerKey(issuer)) as never);
       const response = await object.fetch("https://jwksd/", { method: "POST", body: JSON.stringify(asked), signal });

@@ -9,7 +9,7 @@ import { callback, checkOptions } from "../../../base/options.ts";
 import { issuerKey, requiredIssuer } from "../issuer.ts";
 import type { OpenRegister } from "../register.ts";
 import {
-  type CallOptions,
+  type Call,
   type DatabaseStoreOptions,
   type Fault,
   NotSent,
@@ -98,7 +98,7 @@ export function etcdStore(urls: string | readonly string[], options: EtcdStoreOp
     });
   }
 
-  const run = (options: CallOptions, request: (prefix: string) => readonly [path: string, body: object]) =>
+  const run = (options: Call, request: (prefix: string) => readonly [path: string, body: object]) =>
     calls.run(async (signal) => {
       const [path, body] = request(`jwksd/${await issuerKey(issuer)}/`);
       for (let tried = 1; ; tried += 1) {

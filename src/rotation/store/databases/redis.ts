@@ -10,7 +10,7 @@ import { checkOptions } from "../../../base/options.ts";
 import { issuerKey, requiredIssuer } from "../issuer.ts";
 import type { OpenRegister } from "../register.ts";
 import {
-  type CallOptions,
+  type Call,
   type DatabaseStoreOptions,
   type Fault,
   NoAnswer,
@@ -72,7 +72,7 @@ export async function redisStore(
   const key = await issuerKey(requiredIssuer(issuer));
   const { name, send, end } = await connectionTo(database, timeoutMs);
   const calls = callsTo(name, timeoutMs, faultOf);
-  const run = (options: CallOptions, script: string, ...values: string[]): Promise<unknown> =>
+  const run = (options: Call, script: string, ...values: string[]): Promise<unknown> =>
     calls.run((signal) => send(["EVAL", script, "3", ...keys(key), ...values], signal), options);
 
   return {

@@ -3,7 +3,7 @@ import { systemClock } from "../../../base/clock.ts";
 import { StoreError } from "../../../base/errors.ts";
 import { issuerKey } from "../issuer.ts";
 import type { OpenRegister, Presence } from "../register.ts";
-import { type CallOptions, type Fault, callsTo } from "./calls.ts";
+import { type Call, type Fault, callsTo } from "./calls.ts";
 
 /** Placeholders are question marks. */
 export type Statement = readonly [sql: string, ...values: (string | number | null)[]];
@@ -78,7 +78,7 @@ export function sqlRegister(
   }
 
   /** The answer to the last of the statements. */
-  const run = (options: CallOptions, ...statements: ((key: string) => Statement)[]): Promise<Answer> =>
+  const run = (options: Call, ...statements: ((key: string) => Statement)[]): Promise<Answer> =>
     calls.run(async (signal) => {
       const key = await issuerKey(issuer);
       const answers = await attempt(
