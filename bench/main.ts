@@ -18,7 +18,6 @@ import { rotation } from "./rotation.ts";
 import { signSocket } from "./sign-socket.ts";
 import { signers } from "./signers.ts";
 import { signing, verification } from "./tokens.ts";
-import { workers } from "./workers.ts";
 
 const sections: Readonly<Record<string, (plan: Plan) => Promise<Section>>> = {
   servers,
@@ -26,7 +25,6 @@ const sections: Readonly<Record<string, (plan: Plan) => Promise<Section>>> = {
   bun: (plan) => runtime("Bun", plan),
   deno: (plan) => runtime("Deno", plan),
   memory,
-  workers,
   verification,
   signing,
   guard,

@@ -7,7 +7,7 @@ import { promisify } from "node:util";
 
 /** A server program that is listening. */
 export interface Server {
-  /** The process and its workers. */
+  /** The process and its children. */
   readonly pids: readonly number[];
   readonly url: string;
   /** Memory in use after a garbage collection; of Node programs that run with `--expose-gc`. */

@@ -9,7 +9,7 @@ import type { Known } from "../src/service/admin/known.ts";
 import type { StoredEvent } from "../src/rotation/custody/document.ts";
 import { statusOf } from "../src/service/admin/status.ts";
 import type { LiveRecord } from "../src/rotation/rules/records.ts";
-import type { ProcessLine } from "../src/rotation/manager/presence.ts";
+import type { ProcessLine } from "../src/rotation/custody/presence.ts";
 
 const [file = "page.png"] = process.argv.slice(2);
 const now = Date.parse("2026-11-20T12:00:00Z");

@@ -1,12 +1,5 @@
-// The entry of the one executable. It is its own child processes too: `fork` starts it with the path of a module, as it would start Node.
+// The entry of the one executable. It is also the process that loads a PKCS#11 module: `fork` starts it with the path of `child.js`, as it would start Node.
 import { fileURLToPath } from "node:url";
 
-/** The modules that run as processes of their own, by their names beside this one. */
-const processes: Readonly<Record<string, () => Promise<unknown>>> = {
-  "worker.js": () => import("./service/endpoint/worker.ts"),
-  "child.js": () => import("./keys/pkcs11/child.ts"),
-};
-
-const [, runs] =
-  Object.entries(processes).find(([name]) => process.argv[2] === fileURLToPath(new URL(name, import.meta.url))) ?? [];
-await (runs === undefined ? import("./cli/command-line.ts") : runs());
+const isChild = process.argv[2] === fileURLToPath(new URL("child.js", import.meta.url));
+await (isChild ? import("./keys/pkcs11/child.ts") : import("./cli/command-line.ts"));

@@ -300,7 +300,6 @@ export const errorTable = {
       retryable: true,
     },
     ERR_LISTEN: { when: "the service cannot listen on the address", remedy: "see the message" },
-    ERR_WORKER: { when: "a worker process did not start", remedy: "see the message" },
   },
   JwksdError: {
     ERR_PREDICATE: {

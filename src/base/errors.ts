@@ -155,5 +155,5 @@ export class FetchError extends CodedError<"FetchError"> {
   }
 }
 
-/** The service cannot do what it was asked to: read a file, listen, or start a worker. */
+/** The service cannot do what it was asked to: read a file, or listen. */
 export class ServiceError extends CodedError<"ServiceError"> {}

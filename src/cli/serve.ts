@@ -25,7 +25,7 @@ Examples:
       --wrapping-key-file /etc/jwksd/wrapping.key --require-store
   $ jwksd serve --issuer https://login.example.com --keys /etc/jwksd/keys
   $ jwksd serve --issuer https://example.com --mount-prefix /oidc
-  $ JWKSD_PORT=8080 JWKSD_HOST=0.0.0.0 jwksd serve --json-logs --workers 2
+  $ JWKSD_PORT=8080 JWKSD_HOST=0.0.0.0 jwksd serve --json-logs
   $ jwksd serve --config jwksd.json    such as {"port": 8080, "jsonLogs": true}`,
     )
     .action((options: Record<string, unknown>) => serve(io, options));

@@ -5,9 +5,9 @@ import { StoreError } from "../../src/base/errors.ts";
 import { follow, followedLines } from "../../src/cli/keys/follow.ts";
 import type { Io } from "../../src/cli/io.ts";
 import type { StoreDocument } from "../../src/rotation/custody/document.ts";
-import { type ProcessLine, lineText } from "../../src/rotation/manager/presence.ts";
+import { type ProcessLine, lineText } from "../../src/rotation/custody/presence.ts";
 import type { Changed, StoreAccess } from "../../src/rotation/manager/store-access.ts";
-import { start } from "../rotation/key-records.ts";
+import { record, second, start, tombstone } from "../rotation/key-records.ts";
 import { processLine, storeDocument } from "../support/store-view.ts";
 
 const change = { document: { revision: 5 }, events: [{}] } as unknown as Changed;
@@ -31,6 +31,8 @@ function command(
   const io: Io = { stdin: Readable.from([]), stdout: stderr, stderr, environment: {}, exitCode: 0 };
   return { io, keys: { io, access }, written: () => written };
 }
+
+const gone = (endedAt: number) => tombstone("t", "revoked", { endedAt });
 
 const behind = [processLine("r", { name: "late\u{202e}", revision: 4 })];
 const followed = [processLine("r")];
@@ -98,5 +100,22 @@ describe("waiting for the replicas", () => {
     const [count, why = ""] = followedLines(told);
     assert.equal(count, "1 of 2 follow.");
     assert.match(why, /^Replica "r".* publishes revision 6, which the store no longer has\. It refuses an older copy/);
+  });
+
+  test("names the copies that lack a step or a revocation, and are served", async () => {
+    const copy = { name: "s3://bucket", revision: 3, at: start };
+    const next = { ...record("b", "announced", { announcedAt: start }), stateRevision: 5 };
+    const rows: [name: string, document: StoreDocument, lacks: boolean][] = [
+      ["a step", storeDocument([next], { copies: [copy] }), true],
+      ["a step that it has", storeDocument([next], { copies: [{ ...copy, revision: 5 }] }), false],
+      ["a step, and nobody reads it yet", storeDocument([next], { copies: [{ ...copy, revision: 0 }] }), false],
+      ["a revocation", storeDocument([gone(start + second)], { copies: [copy] }), true],
+      ["a revocation that it has", storeDocument([gone(start - second)], { copies: [copy] }), false],
+    ];
+    for (const [name, document, lacks] of rows) {
+      const { keys, io } = command([followed], { document });
+      const told = await follow(keys, change, 0.001);
+      assert.deepEqual([io.exitCode, followedLines(told ?? assert.fail()).length], lacks ? [3, 2] : [0, 1], name);
+    }
   });
 });

@@ -68,16 +68,16 @@ test("the key that is active when it is asked for signs", async () => {
   assert.equal(read(await createClientAssertion(keys, usual)).header["kid"], "b");
 });
 
-test("the policy and the fence of the keys hold", async () => {
+test("the policy of the keys holds, and whether this process may sign", async () => {
   const short = await provide({ maxTokenLifetimeSeconds: 30 });
   assert.equal(await verdict(createClientAssertion(short, usual)), "ERR_CLAIMS_INVALID");
   assert.equal(await verdict(createClientAssertion(short, { ...usual, lifetimeSeconds: 30 })), "accepted");
-  const fenced = await provide({
-    checkMaySign: () => {
-      throw new Error("fenced");
+  const stale = await provide({
+    permit: () => () => {
+      throw new Error("stale");
     },
   });
-  await assert.rejects(createClientAssertion(fenced, usual), /fenced/);
+  await assert.rejects(createClientAssertion(stale, usual), /stale/);
 });
 
 test("a key of a provider signs for a client only where that is said", async () => {

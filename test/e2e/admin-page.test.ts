@@ -6,14 +6,7 @@ import { join } from "node:path";
 import { describe, test } from "node:test";
 import { type LiveRecord, liveRecords } from "../../src/rotation/rules/records.ts";
 import { commandStore, keyFor, readStore, unwrapAll, wrappingKeyOf } from "../support/managed.ts";
-import {
-  type RunningService,
-  eventually,
-  freePort,
-  keySetText,
-  startService,
-  temporaryFolder,
-} from "../support/service.ts";
+import { type RunningService, eventually, keySetText, startService, temporaryFolder } from "../support/service.ts";
 
 type Scope = { after(fn: () => Promise<void>): void };
 
@@ -114,15 +107,6 @@ describe("the page of the admin address", () => {
     await writeFile(keys, "{");
     await service.logged(({ msg }) => msg.startsWith("new keys refused"));
     assert.match(await textOf(await ask(admin)), /1 error\.[^]*The key files were refused[^]*kill -HUP \d+/);
-  });
-
-  test("is served by the first process where workers publish", { skip: process.platform !== "linux" }, async (t) => {
-    const data = await temporaryFolder(t);
-    const port = await freePort();
-    const { admin } = await startAdmin(t, ["--data", data, "--workers", "2", "--port", String(port)]);
-    const text = await textOf(await ask(admin));
-    assert.match(text, /All is well\./);
-    assert.match(text, /200 OK\nContent-Type: application\/jwk-set\+json/);
   });
 
   test("refuses names of other machines, and other web sites; probes by address are answered", async (t) => {

@@ -77,7 +77,7 @@ describe("mistakes", { timeout, concurrency: 4 }, () => {
     { args: ["serv"], says: ["unknown command 'serv'", "serve"] },
     { args: ["keygn"], says: ["unknown command 'keygn'", "keygen"] },
     { args: ["serve", "--isuer", "https://op.example"], says: ["unknown option '--isuer'", "--issuer"] },
-    { args: ["serve", "--worker", "2"], says: ["unknown option '--worker'", "--workers"] },
+    { args: ["serve", "--reuseport"], says: ["unknown option '--reuseport'", "--reuse-port"] },
     { args: ["serve", "--port"], says: ["'--port <port>' argument missing"] },
     { args: ["serve", "keys"], says: ["too many arguments"] },
     { args: ["keygen", "--formt", "pem"], says: ["unknown option '--formt'", "--format"] },

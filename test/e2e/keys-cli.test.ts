@@ -6,7 +6,7 @@ import type * as jose from "jose";
 import type { StoreDocument } from "../../src/rotation/custody/document.ts";
 import { jweOf, liveRecords } from "../../src/rotation/rules/records.ts";
 import { type NamedKey, named, privateMembers, rsaKey } from "../support/keys.ts";
-import { lineText } from "../../src/rotation/manager/presence.ts";
+import { lineText } from "../../src/rotation/custody/presence.ts";
 import { sqliteStore } from "../../src/rotation/store/sqlite/sqlite.ts";
 import { readStore } from "../support/managed.ts";
 import { processLine } from "../support/store-view.ts";

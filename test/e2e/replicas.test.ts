@@ -4,7 +4,7 @@ import { hostname } from "node:os";
 import { join } from "node:path";
 import { type TestContext, describe, test } from "node:test";
 import { systemClock } from "../../src/base/clock.ts";
-import { type ProcessLine, lineText } from "../../src/rotation/manager/presence.ts";
+import { type ProcessLine, lineText } from "../../src/rotation/custody/presence.ts";
 import { createStoreAccess } from "../../src/rotation/manager/store-access.ts";
 import { rotationPolicy } from "../../src/rotation/rules/policy.ts";
 import { recordOf } from "../../src/rotation/rules/records.ts";

@@ -19,6 +19,7 @@ import {
 } from "../support/service.ts";
 
 const timeout = 180_000;
+const sharesPorts = process.platform === "linux";
 const halfARequest = "GET /jwks HTTP/1.1\r\nHost: op.exa";
 const theOtherHalf = "mple\r\n\r\n";
 
@@ -31,6 +32,11 @@ const firstStart = [
   partial,
   "started",
 ];
+/** The kids that are served on a port, by whichever process answers. */
+async function servedAt(port: number): Promise<Set<string>> {
+  const replies = await Promise.all(Array.from({ length: 40 }, () => getOnce(port)));
+  return new Set(replies.flatMap(kidsIn));
+}
 const messagesOf = ({ log }: RunningService): string[] => log.map(({ msg }) => msg);
 const isOfSqlite = (name: string): boolean => /-(wal|shm)$/.test(name);
 const modeOf = async (path: string): Promise<string> => ((await stat(path)).mode & 0o777).toString(8);
@@ -222,36 +228,61 @@ describe("the admin address", { timeout, concurrency: 4 }, () => {
 });
 
 describe("an address in use ends the start with code 1, and nothing stays behind", { timeout, concurrency: 4 }, () => {
-  // Sharing a port between processes needs Linux.
-  const counts = process.platform === "linux" ? ["1", "2"] : ["1"];
-  for (const others of counts) {
-    test(`port, against --workers ${others}`, async (t) => {
+  for (const [name, first, second] of [
+    ["port", [], []],
+    ["port, with --reuse-port", [], ["--reuse-port"]],
+    ["port of a process with --reuse-port", ["--reuse-port"], []],
+  ] as const) {
+    test(name, { skip: !sharesPorts }, async (t) => {
       const folder = await temporaryFolder(t);
-      const { port } = await startService(t, ["--data", folder, "--workers", others]);
-      for (const workers of counts) {
-        const args = ["serve", "--data", folder, "--admin", "off", "--workers", workers, "--port", String(port)];
-        const { code, stderr } = await runCli(t, args);
-        assert.equal(code, 1);
-        assert.match(stderr, new RegExp(`127.0.0.1:${port}: it is in use, .* \\[ERR_LISTEN\\]\\n$`));
-        assertWhole(await getOnce(port));
-      }
-    });
-  }
-  for (const workers of counts) {
-    test(`admin port, --workers ${workers}`, async (t) => {
-      const folder = await temporaryFolder(t);
-      const other = await startService(t, ["--data", folder]);
-      const port = await freePort();
-      const admin = `127.0.0.1:${other.port}`;
-      const args = ["serve", "--data", folder, "--workers", workers, "--port", String(port), "--admin", admin];
-      // That it ends at all shows that no worker is left: a worker would keep its standard output open.
+      const { port } = await startService(t, ["--data", folder, ...first]);
+      const args = ["serve", "--data", folder, "--admin", "off", ...second, "--port", String(port)];
       const { code, stderr } = await runCli(t, args);
       assert.equal(code, 1);
-      assert.match(stderr, new RegExp(`${admin}: it is in use, .* \\[ERR_LISTEN\\]\\n$`));
-      assert.ok(await isRefused(port));
+      assert.match(stderr, new RegExp(`127.0.0.1:${port}: it is in use, .* \\[ERR_LISTEN\\]\\n$`));
+      assertWhole(await getOnce(port));
     });
   }
+  test("admin port", async (t) => {
+    const folder = await temporaryFolder(t);
+    const other = await startService(t, ["--data", folder]);
+    const port = await freePort();
+    const admin = `127.0.0.1:${other.port}`;
+    const { code, stderr } = await runCli(t, ["serve", "--data", folder, "--port", String(port), "--admin", admin]);
+    assert.equal(code, 1);
+    assert.match(stderr, new RegExp(`${admin}: it is in use, .* \\[ERR_LISTEN\\]\\n$`));
+    assert.ok(await isRefused(port));
+  });
 });
+
+test(
+  "processes with --reuse-port share a port, and start and stop without a failed request",
+  { timeout, skip: !sharesPorts },
+  async (t) => {
+    const folder = await temporaryFolder(t);
+    const startAt = async (port: number, kid: string): Promise<ServiceProcess> => {
+      const keys = join(folder, `${kid}.json`);
+      await writeFile(keys, keySetText(kid), { mode: 0o600 });
+      return startServiceProcess(t, ["--keys", keys, "--reuse-port", "--port", String(port)]);
+    };
+    const one = await startAt(0, "one");
+    const load = startLoad(one.port, { kept: 8, fresh: 8 });
+    await load.answers(200);
+    const two = await startAt(one.port, "two");
+    await eventually("both answer", async () => (await servedAt(one.port)).size === 2);
+
+    const waiting = await requestsNotAccepted(one.port, [one.pid, two.pid]);
+    one.process.kill("SIGTERM");
+    for (const { process } of [one, two]) process.kill("SIGCONT");
+    for (const reply of await Promise.all(waiting)) assertWhole(reply);
+    assert.deepEqual(await one.exited, { code: 0, signal: null });
+    await load.answers(200);
+    const { refused, cut, answered } = await load.stop();
+    assert.deepEqual({ refused, cut }, { refused: 0, cut: [] });
+    assert.deepEqual(await servedAt(two.port), new Set(["two"]));
+    t.diagnostic(`${answered} requests answered`);
+  },
+);
 
 describe("a stop", { timeout }, () => {
   test("under load cuts no request that was sent", async (t) => {

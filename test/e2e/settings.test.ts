@@ -66,7 +66,7 @@ const samples: Readonly<Record<SettingName, Sample>> = {
   signers: textSample,
   destroyExternal: switchSample,
   rotationMode: switchSample,
-  workers: { flag: ["1", 1], variable: ["256", 256], member: 4 },
+  reusePort: switchSample,
   metadata: textSample,
   noDiscovery: switchSample,
   noCors: switchSample,
@@ -128,7 +128,6 @@ describe("a wrong value is refused by a message that names its source and the ru
   const notEmpty = "must be a string that is not empty";
   const host = "must be an IP address, without brackets, or a host name";
   const port = "must be a whole number from 0 to 65535";
-  const workers = "must be a whole number from 1 to 256";
   const seconds = "must be a whole number from 0 to 1000000000";
   const trueOrFalse = "must be true or false";
   const address = 'must be HOST:PORT or "off"';
@@ -147,7 +146,7 @@ describe("a wrong value is refused by a message that names its source and the ru
     ["maxStaleSeconds", seconds, ["1h"], [true]],
     ["data", notEmpty, [""], [""]],
     ["rotationMode", trueOrFalse, ["", "yes", "TRUE", "constructor"], ["true", 1]],
-    ["workers", workers, ["0", "257", "two"], [0, "2"]],
+    ["reusePort", trueOrFalse, ["2"], [1]],
     ["noCors", trueOrFalse, ["no"], ["no"]],
     ["admin", address, ["127.0.0.1", "9901", ":9901", "127.0.0.1:65536", "127.0.0.1:x", "on"], ["OFF"]],
     ["logLevel", level, ["", "trace", "INFO"], ["fatal", 30]],
@@ -226,8 +225,8 @@ describe("a mistake ends the start with code 1 and one line", { timeout, concurr
     },
     {
       name: "wrong variable",
-      env: { JWKSD_WORKERS: "0" },
-      says: /JWKSD_WORKERS must be a whole number from 1 to 256 \[ERR_OPTION_INVALID\]/,
+      env: { JWKSD_REUSE_PORT: "2" },
+      says: /JWKSD_REUSE_PORT must be true or false \[ERR_OPTION_INVALID\]/,
     },
     {
       name: "keys that are not there",
@@ -286,7 +285,7 @@ const all = (folder: string) => ({
   keys: join(folder, "keys.json"),
   encryptionKeys: join(folder, "encryption.json"),
   rotationMode: true,
-  workers: 2,
+  reusePort: true,
   noCors: true,
   admin: "127.0.0.3:2",
   logLevel: "debug",
@@ -336,7 +335,7 @@ describe("each way of giving the settings reaches the service", { timeout, concu
         assert.deepEqual(await settingsOf(await give(values, folder)), await settingsOf(await flags(values, folder)));
     });
   }
-  // Other loopback addresses, and workers, need Linux.
+  // Other loopback addresses, and a shared port, need Linux.
   test("flags: all that shows", { skip: process.platform !== "linux" }, async (t) => {
     const folder = await temporaryFolder(t);
     const { keys, encryptionKeys, host, issuer, ...others } = all(folder);
@@ -349,7 +348,6 @@ describe("each way of giving the settings reaches the service", { timeout, concu
     const service = await followService(spawnCli(t, ["serve", ...args], env));
 
     assert.equal(service.jwksUri, "https://login.example.com/tenant/oidc/certs");
-    assert.equal(service.log.filter(({ msg }) => msg === "worker started").length, 2);
     const client = await Client.open(port, { host });
     const reply = await client.request(`GET /tenant/oidc/certs HTTP/1.1\r\nHost: login.example.com\r\n\r\n`);
     assert.deepEqual(kidsIn(reply), ["active", "retiring", "encryption"]);

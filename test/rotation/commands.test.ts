@@ -519,3 +519,37 @@ test("what the plan announces is checked as what an operator does", async () => 
   assert.deepEqual(change.events, [{ at: start, type: "announced", kid: "new", use: "sig", reason: "it is time" }]);
   await refusal(() => announce(change, newKey("again"), start, "it is time"), "ERR_TRANSITION");
 });
+
+describe("while clocks differ", () => {
+  const at = { policy, now: start + year, areClocksOff: true };
+  const long = { ...announced, publishedAt: start - year };
+
+  test("a step that waits is refused, although its wait seems over, unless it is forced", async () => {
+    const given = [active, long, { ...retiring, replacedAt: start - year }];
+    for (const command of ["activate b", "retire a", "remove r"]) {
+      const refused = (): unknown => applyCommand(given, on(command), at);
+      assert.throws(refused, { code: "ERR_TOO_EARLY", allowedAt: undefined, message: /the clocks .* differ/ }, command);
+      assert.notDeepEqual(applyCommand(given, on(`${command} force`), at).events, [], command);
+    }
+  });
+
+  test("a revocation is done, and no wait begins again", () => {
+    const ahead = { ...announced, publishedAt: start + 3 * year };
+    const { records, events } = applyCommand([active, ahead], revoke("a"), at);
+    assert.deepEqual(
+      events.map(({ type, kid }) => `${type} ${kid}`),
+      ["retired a", "activated b", "revoked a"],
+    );
+    assert.equal(records.length, 2);
+  });
+});
+
+test("the key that takes the place of a revoked one notes the longest time for which a process may be stale", () => {
+  const given = [
+    { ...active, maxStaleSeconds: 7200 },
+    { ...announced, maxStaleSeconds: 3600 },
+  ];
+  const { records } = applyCommand(given, revoke("a"), { policy, now: start });
+  const next = records.find(({ kid }) => kid === "b");
+  assert.equal(next !== undefined && "maxStaleSeconds" in next ? next.maxStaleSeconds : undefined, 7200);
+});

@@ -2,12 +2,9 @@ import assert from "node:assert/strict";
 import { once } from "node:events";
 import type { ServerResponse } from "node:http";
 import { type TestContext, describe, test } from "node:test";
-import type { PublicJwk } from "../../src/keys/jwk/public.ts";
 import type { Overload } from "../../src/service/listen/connections.ts";
 import type { Handler } from "../../src/service/listen/gate.ts";
 import { startHttpServer } from "../../src/service/listen/http-server.ts";
-import { startWorkers } from "../../src/service/endpoint/workers.ts";
-import { ecKey } from "../support/keys.ts";
 import { Client } from "../support/load.ts";
 import { type SimulatedClock, simulatedClock } from "../support/simulated.ts";
 
@@ -149,25 +146,4 @@ describe("a overload is told of", { timeout: 20_000 }, () => {
     assert.deepEqual(server.overloads, [{ closed: 1, refused: 0 }]);
     assert.equal(server.clock.timers, 0);
   });
-});
-
-test("the overload of a worker is in the log of the service", { timeout: 60_000 }, async (t) => {
-  const warned = Promise.withResolvers<readonly [object, string]>();
-  const log = { info: () => {}, warn: (...line: unknown[]) => warned.resolve(line as [object, string]) };
-  const { kty, crv, x, y } = ecKey("a");
-  const publicKey = { kty, crv, x, y } as PublicJwk;
-  const keys = { keyset: [{ kid: "a", publicKey }], encryptionKeyset: [], isRotating: false };
-  const options = { host: "127.0.0.1", port: 0, rotationMode: false, cors: true, discovery: true, maxConnections: 1 };
-  const { port, stop } = await startWorkers(1, options, keys, log);
-  t.after(stop);
-  for (let count = 0; count < 3; count += 1) {
-    const client = await Client.open(port);
-    t.after(() => client.close());
-    assert.equal((await client.request()).status, 200);
-  }
-  const [fields, message] = await warned.promise;
-  assert.match(message, /^too many connections: idle connections were closed/);
-  const { pid, ...counts } = fields as { pid: number };
-  assert.ok(pid > 0);
-  assert.deepEqual(counts, { closed: 2, refused: 0 });
 });

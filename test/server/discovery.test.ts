@@ -56,14 +56,12 @@ describe("jwksd serve", { timeout: 60_000 }, () => {
     assert.deepEqual([reply.status, JSON.parse(reply.body)], [200, own]);
   });
 
-  for (const workers of process.platform === "linux" ? ["1", "2"] : ["1"]) {
-    test(`--metadata adds the members of a file, and a whole document needs no word; --workers ${workers}`, async (t) => {
-      const metadata = await metadataFile(t, JSON.stringify({ ...whole, claims_supported: ["sub"] }));
-      const service = await start(t, "--metadata", metadata, "--workers", workers);
-      assert.deepEqual(await service.discovery(), [200, { ...own, ...whole, claims_supported: ["sub"] }]);
-      assert.deepEqual(partial(service), []);
-    });
-  }
+  test("--metadata adds the members of a file, and a whole document needs no word", async (t) => {
+    const metadata = await metadataFile(t, JSON.stringify({ ...whole, claims_supported: ["sub"] }));
+    const service = await start(t, "--metadata", metadata);
+    assert.deepEqual(await service.discovery(), [200, { ...own, ...whole, claims_supported: ["sub"] }]);
+    assert.deepEqual(partial(service), []);
+  });
 
   test("--no-discovery leaves its paths to others, and says nothing of it", async (t) => {
     const service = await start(t, "--no-discovery");

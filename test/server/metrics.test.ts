@@ -2,16 +2,8 @@ import assert from "node:assert/strict";
 import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { describe, test } from "node:test";
-import { getOnce } from "../support/load.ts";
 import { adminArgs, scrape } from "../support/scrape.ts";
-import {
-  type RunningService,
-  eventually,
-  keySetText,
-  startService,
-  startServiceProcess,
-  temporaryFolder,
-} from "../support/service.ts";
+import { keySetText, startService, temporaryFolder } from "../support/service.ts";
 import { exchange } from "../support/wire.ts";
 
 type Scope = Parameters<typeof temporaryFolder>[0];
@@ -24,10 +16,6 @@ async function withKeys(t: Scope, ...args: readonly string[]): Promise<readonly 
 
 const responses = (document: string, code: number): string =>
   `jwksd_responses_total{document="${document}",code="${code}"}`;
-
-async function count(service: RunningService): Promise<number> {
-  return (await scrape(service)).samples[responses("jwks", 200)] ?? 0;
-}
 
 describe("GET /metrics", () => {
   test("escapes what a terminal would obey in the kid of a key file", async (t) => {
@@ -96,28 +84,5 @@ describe("GET /metrics", () => {
     assert.equal((await fetch(`${admin}/toString`)).status, 404);
     const head = await fetch(`${admin}/metrics`, { method: "HEAD" });
     assert.deepEqual([head.status, await head.text()], [200, ""]);
-  });
-
-  test("sums the workers, and no count goes back when one dies", async (t) => {
-    if (process.platform !== "linux") return t.skip("workers share a port on Linux");
-    const service = await startServiceProcess(t, await withKeys(t, "--workers", "2"));
-    const asked = 40;
-    for (let sent = 0; sent < asked; sent += 1) await getOnce(service.port);
-    // A worker that is slow to answer a scrape is counted in the next one.
-    await eventually("all are counted", async () => (await count(service)) === asked);
-    const { samples } = await scrape(service);
-    assert.equal(samples["jwksd_workers"], 2);
-    assert.equal(samples["jwksd_rotation_mode"], 0);
-
-    const pids = service.log.filter(({ msg }) => msg === "worker started").map(({ pid }) => pid as number);
-    process.kill(pids[0] as number, "SIGKILL");
-    await service.logged(({ msg }) => msg === "a worker died and is replaced");
-    assert.equal(await count(service), asked);
-    await eventually(
-      "its place is taken",
-      () => service.log.filter(({ msg }) => msg === "worker started").length === 3,
-    );
-    await getOnce(service.port);
-    await eventually("the next one is counted", async () => (await count(service)) === asked + 1);
   });
 });

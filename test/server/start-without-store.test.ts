@@ -107,7 +107,7 @@ describe("until the store is back", () => {
     const { clock, lines, managed } = begin(async () => managedKeys(told));
     const isTaken = [false, true];
     await managed.follow(issuer, async () => {
-      if (isTaken.shift() === false) throw new Error("a worker hangs");
+      if (isTaken.shift() === false) throw new Error("keys that clash");
     });
     await clock.advance(1_000);
     assert.deepEqual(told, ["stopped"]);
@@ -115,7 +115,7 @@ describe("until the store is back", () => {
     await clock.advance(2_000);
     assert.equal(managed.notReady(), undefined);
     assert.deepEqual(lines, [
-      "keys cannot be managed, the saved set stays: a worker hangs",
+      "keys cannot be managed, the saved set stays: keys that clash",
       "the store is back, and its keys are published",
     ]);
     await managed.stop();

@@ -60,7 +60,7 @@ function serviceParts(): readonly (readonly Metric[])[] {
   const managed = { ...known, manager };
   const kept = { ...known, withoutStore: { savedAt: start, outage: failure } };
   return [managed, kept].map((known) =>
-    serviceMetrics({ status: statusOf(known), now: start, version: "1", workers: 1, isRefused: false }),
+    serviceMetrics({ status: statusOf(known), now: start, version: "1", isRefused: false }),
   );
 }
 

@@ -64,13 +64,6 @@ export interface ServiceProcess extends RunningService {
   readonly exited: Promise<Exit>;
 }
 
-export interface StartOptions {
-  /** Leads a process group, as a terminal's foreground process does. */
-  readonly ownGroup?: boolean;
-  /** Runs in place of the first of {@link cliCommand}. */
-  readonly program?: string;
-}
-
 /** A folder that the test's end takes away. */
 export async function temporaryFolder(t: Scope, parent: string = tmpdir()): Promise<string> {
   const folder = await mkdtemp(join(parent, "jwksd-test-"));
@@ -121,12 +114,11 @@ export async function eventually(what: string, test: () => boolean | Promise<boo
 }
 
 /** Starts the command line; whatever it has become, it is gone when the test ends. */
-export function spawnCli(t: Scope, args: readonly string[], env: Environment = {}, options: StartOptions = {}) {
+export function spawnCli(t: Scope, args: readonly string[], env: Environment = {}) {
   const [program, ...first] = cliCommand;
-  const child = spawn(options.program ?? program, [...first, ...args], {
+  const child = spawn(program, [...first, ...args], {
     env: { ...withoutSettings(process.env), ...env },
     stdio: ["ignore", "pipe", "pipe"],
-    detached: options.ownGroup === true,
   });
   const exited = once(child, "exit").then(([code, signal]): Exit => ({ code, signal }));
   t.after(async () => {
@@ -203,9 +195,8 @@ export async function startServiceProcess(
   t: Scope,
   args: readonly string[],
   env: Environment = {},
-  options: StartOptions = {},
 ): Promise<ServiceProcess> {
-  return followService(spawnCli(t, ["serve", ...serveArgs, ...args], env, options));
+  return followService(spawnCli(t, ["serve", ...serveArgs, ...args], env));
 }
 
 /** Waits until a service that logs JSON has started. */

@@ -1,5 +1,5 @@
 import type { StoreDocument } from "../../src/rotation/custody/document.ts";
-import type { ProcessLine } from "../../src/rotation/manager/presence.ts";
+import type { ProcessLine } from "../../src/rotation/custody/presence.ts";
 import { rotationPolicy } from "../../src/rotation/rules/policy.ts";
 import type { KeyRecord } from "../../src/rotation/rules/records.ts";
 import { start } from "../rotation/key-records.ts";

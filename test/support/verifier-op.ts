@@ -70,13 +70,12 @@ export async function startProvider(t: TestContext): Promise<RotatingOp> {
 }
 
 export interface ServeOptions {
-  readonly args: readonly string[];
   /** How long an answer is on its way. */
   readonly latencyMs: number;
 }
 
 /** `jwksd serve`, whose keyset is swapped as its operator does it: a file takes the place of another, and a SIGHUP. */
-export async function startServe(t: TestContext, { args, latencyMs }: ServeOptions): Promise<RotatingOp> {
+export async function startServe(t: TestContext, { latencyMs }: ServeOptions): Promise<RotatingOp> {
   const server = await startRecording(t, async (incoming, response) => {
     const { url, method, headers } = incoming;
     const forwarded = request({ host: "127.0.0.1", port: service.port, path: url, method, headers }).end();
@@ -91,7 +90,7 @@ export async function startServe(t: TestContext, { args, latencyMs }: ServeOptio
     await rename(`${file}.new`, file);
   };
   await put(0);
-  const service = await startService(t, ["--keys", file, "--issuer", server.issuer, ...args]);
+  const service = await startService(t, ["--keys", file, "--issuer", server.issuer]);
   return {
     ...server,
     async publish(swap) {

@@ -1,7 +1,8 @@
 import type { Command } from "commander";
 import { ConfigError, StoreError } from "../../base/errors.ts";
 import { CannotSign } from "../../rotation/manager/keyring.ts";
-import type { Changed, Decision, Seen } from "../../rotation/manager/store-access.ts";
+import { systemClock } from "../../base/clock.ts";
+import { type Changed, type Decision, type Seen, atOf } from "../../rotation/manager/store-access.ts";
 import { type Command as KeyCommand, type NewKey, applyCommand } from "../../rotation/rules/commands.ts";
 import { kidText } from "../../rotation/rules/format.ts";
 import { type KeyUse, uriOf } from "../../rotation/rules/records.ts";
@@ -41,8 +42,8 @@ export type DecideWithKey = (seen: Seen, key: NewKey | undefined) => Decision | 
 /** Decides as a command of the rules does, by the policy of the store. */
 export const byCommand =
   (command: (key: NewKey | undefined) => KeyCommand): DecideWithKey =>
-  ({ document, now }, key) =>
-    applyCommand(document.records, command(key), { policy: document.policy, now });
+  (seen, key) =>
+    applyCommand(seen.document.records, command(key), atOf(seen, systemClock));
 
 /** Gives a command the flags of every change. */
 export function addChangeFlags(command: Command, { force = false, yes = false } = {}): Command {

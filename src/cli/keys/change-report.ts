@@ -43,7 +43,7 @@ export function printChange(io: Io, report: Report, flags: Pick<ChangeFlags, "js
 
 /** Prints who follows a change, if there is anybody. */
 export function printFollowed(io: Io, followed: Followed): void {
-  if (followed.view.processes.length === 0) return;
+  if (followed.view.processes.length + followed.copies.length === 0) return;
   const { columns } = terminalOf(io.stdout, io.environment);
   print(io, section("Replicas", followedLines(followed), columns).join("\n"));
 }

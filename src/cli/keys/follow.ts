@@ -2,8 +2,10 @@ import { sleep } from "../../base/async.ts";
 import { systemClock } from "../../base/clock.ts";
 import type { JwksdError } from "../../base/errors.ts";
 import { printable } from "../../base/printable.ts";
-import { type ProcessLine, livingLines, readLines, revisionsBehind } from "../../rotation/manager/presence.ts";
+import { type ProcessLine, livingLines, readLines, revisionsBehind } from "../../rotation/custody/presence.ts";
+import { lateCopies } from "../../rotation/manager/copies.ts";
 import type { Changed } from "../../rotation/manager/store-access.ts";
+import type { CopyRecord } from "../../rotation/rules/waits.ts";
 import { type StoreView, followText, hasFollowed, lateText } from "../../service/admin/replicas.ts";
 import { type Io, tell } from "../io.ts";
 import type { CommandKeys } from "./open-keys.ts";
@@ -18,6 +20,8 @@ export interface Followed {
   readonly view: StoreView;
   /** The processes that do not publish the change yet. */
   readonly late: readonly ProcessLine[];
+  /** The copies that were not written since. */
+  readonly copies: readonly CopyRecord[];
 }
 
 /**
@@ -39,13 +43,16 @@ export async function follow(
       const view = await viewOf(access);
       const late = view.processes.filter((line) => !hasFollowed(line, revision, view));
       const awaited = late.filter((line) => revisionsBehind(line, view.document) !== undefined);
+      const copies = lateCopies(view.document);
       const leftMs = end - performance.now();
-      if (awaited.length === 0 || leftMs <= 0) {
+      if (awaited.length + copies.length === 0 || leftMs <= 0) {
         if (waitSeconds === 0 && awaited.length === late.length) return undefined;
-        if (late.length > 0) io.exitCode = notFollowed;
-        return { view, late };
+        if (late.length + copies.length > 0) io.exitCode = notFollowed;
+        return { view, late, copies };
       }
-      show(`waiting for ${awaited.map(({ name }) => printable(name)).join(", ")} (${Math.ceil(leftMs / 1000)} s)`);
+      show(
+        `waiting for ${[...awaited, ...copies].map(({ name }) => printable(name)).join(", ")} (${Math.ceil(leftMs / 1000)} s)`,
+      );
       await sleep(Math.min(pollMs, leftMs), systemClock);
     }
   } catch (error) {
@@ -78,13 +85,24 @@ function progress({ stderr }: Io): (text: string) => void {
 }
 
 /** Who follows, and what operators should expect of those who do not. */
-export function followedLines({ view, late }: Followed): string[] {
+export function followedLines({ view, late, copies }: Followed): string[] {
   const { length } = view.processes;
-  return [`${followText(length - late.length, length)}.`, ...late.map((line) => lateText(line, view))];
+  return [
+    `${followText(length - late.length, length)}.`,
+    ...late.map((line) => lateText(line, view)),
+    ...copies.map(
+      ({ name }) =>
+        `The copy ${printable(name)} lacks the change, and serves the previous keys until jwksd publish writes it.`,
+    ),
+  ];
 }
 
 export function followedJson(followed: Followed | undefined): object | null {
   if (followed === undefined) return null;
-  const { view, late } = followed;
-  return { count: view.processes.length, late: late.map((line) => replicaJson(line, view)) };
+  const { view, late, copies } = followed;
+  return {
+    count: view.processes.length,
+    late: late.map((line) => replicaJson(line, view)),
+    lateCopies: copies.map(({ name }) => name),
+  };
 }

@@ -1,7 +1,8 @@
 import { Command, Option } from "commander";
 import { ConfigError, StateError } from "../../base/errors.ts";
 import type { Change } from "../../rotation/rules/advance.ts";
-import type { Changed } from "../../rotation/manager/store-access.ts";
+import { systemClock } from "../../base/clock.ts";
+import { type Changed, atOf } from "../../rotation/manager/store-access.ts";
 import { type Command as KeyCommand, type NewKey, applyCommand } from "../../rotation/rules/commands.ts";
 import { wrapKey } from "../../rotation/manager/make-key.ts";
 import { kidText } from "../../rotation/rules/format.ts";
@@ -88,10 +89,10 @@ async function importKeys(io: Io, file: string | undefined, flags: ImportFlags):
     const force = flags.force === true;
     const commands = importCommands(found, before, flags);
     const remarks = (change: Changed): string[] => remarksOf(commands, change);
-    await changeKeys(open, { flags, breaks: force, remarks }, ({ document: { records, policy }, now }) => {
-      let change: Change = { records, events: [] };
+    await changeKeys(open, { flags, breaks: force, remarks }, (seen) => {
+      let change: Change = { records: seen.document.records, events: [] };
       for (const command of commands) {
-        const next = applyCommand(change.records, command, { policy, now });
+        const next = applyCommand(change.records, command, atOf(seen, systemClock));
         change = { records: next.records, events: [...change.events, ...next.events] };
       }
       return change;

@@ -1,11 +1,9 @@
 import { Command } from "commander";
-import { systemClock } from "../../base/clock.ts";
-import { StateError, StoreError } from "../../base/errors.ts";
+import { StoreError } from "../../base/errors.ts";
 import type { CustodyOptions } from "../../rotation/custody/custody.ts";
-import { type Changed, clocksDiffer } from "../../rotation/manager/store-access.ts";
+import type { Changed } from "../../rotation/manager/store-access.ts";
 import type { NewKey } from "../../rotation/rules/commands.ts";
 import { timeText } from "../../rotation/rules/format.ts";
-import type { RotationPolicy } from "../../rotation/rules/policy.ts";
 import { type KeyUse, activeKey, announcedKey, recordOf } from "../../rotation/rules/records.ts";
 import { errorText } from "../error-text.ts";
 import { type Io, tell } from "../io.ts";
@@ -115,23 +113,13 @@ Examples:
       withKeys(io, flags, {}, (open) => {
         const kid = meantKid(open.document.records, given);
         const force = flags.force === true;
-        const decide = byCommand(() => ({ type, kid, force }));
-        return changeKeys(open, { flags, breaks: force }, async (seen, key) => {
-          const decision = await decide(seen, key);
-          const { policy } = seen.document;
-          if (!force && clocksDiffer(seen, systemClock, policy.clockSkewSeconds * 1000)) throw uncertain(policy);
-          return decision;
-        });
+        return changeKeys(
+          open,
+          { flags, breaks: force },
+          byCommand(() => ({ type, kid, force })),
+        );
       }),
     );
-}
-
-/** A process that has just begun knows no other clock that could tell which of the two is wrong. */
-function uncertain({ clockSkewSeconds }: RotationPolicy): StateError {
-  return new StateError(
-    "ERR_TOO_EARLY",
-    `nothing was changed, because the step may be too early: the clocks of this machine and of the store differ by more than clockSkewSeconds ${clockSkewSeconds}; set them, or leave the step to jwksd serve, or take it now with --force --yes`,
-  );
 }
 
 function revokeCommand(io: Io): Command {

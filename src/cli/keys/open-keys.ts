@@ -8,7 +8,7 @@ import { type Owner, commandedBy } from "../../rotation/custody/issuer-check.ts"
 import { unsealed } from "../../rotation/custody/mac.ts";
 import { newWrappingKey, readWrappingKeys } from "../../rotation/custody/wrapping.ts";
 import { type Keyring, createKeyring } from "../../rotation/manager/keyring.ts";
-import { livingLines, readLines } from "../../rotation/manager/presence.ts";
+import { livingLines, readLines } from "../../rotation/custody/presence.ts";
 import { type StoreAccess, createStoreAccess } from "../../rotation/manager/store-access.ts";
 import { policyNames, rotationPolicy } from "../../rotation/rules/policy.ts";
 import { memoryStore } from "../../rotation/store/memory.ts";

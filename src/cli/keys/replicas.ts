@@ -1,7 +1,7 @@
 import { Command } from "commander";
 import { ConfigError, StateError } from "../../base/errors.ts";
 import { printable } from "../../base/printable.ts";
-import type { ProcessLine } from "../../rotation/manager/presence.ts";
+import type { ProcessLine } from "../../rotation/custody/presence.ts";
 import { durationText, kidText } from "../../rotation/rules/format.ts";
 import {
   type CopyStatus,

@@ -6,7 +6,7 @@ import { createCustody } from "../../rotation/custody/custody.ts";
 import type { StoreDocument } from "../../rotation/custody/document.ts";
 import { commandedBy } from "../../rotation/custody/issuer-check.ts";
 import type { WrappingKeys } from "../../rotation/custody/wrapping.ts";
-import { livingLines, readLines } from "../../rotation/manager/presence.ts";
+import { livingLines, readLines } from "../../rotation/custody/presence.ts";
 import { readingRights, rights, schema } from "../../rotation/store/postgres/schema.ts";
 import type { Register } from "../../rotation/store/register.ts";
 import { lastWordText } from "../../service/admin/replicas.ts";

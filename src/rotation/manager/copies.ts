@@ -1,5 +1,5 @@
 import type { CopyRecord } from "../rules/waits.ts";
-import { liveRecords } from "../rules/records.ts";
+import { type KeyRecord, liveRecords } from "../rules/records.ts";
 import type { StoreDocument } from "../custody/document.ts";
 import type { KeySubscriber } from "../../library/provider/managed-keys.ts";
 
@@ -9,7 +9,9 @@ export interface Copy extends KeySubscriber {
   readonly name: string;
 }
 
-const entryOf = ({ copies }: StoreDocument, name: string): CopyRecord | undefined =>
+type Held = Pick<StoreDocument, "copies" | "records">;
+
+const entryOf = ({ copies }: Pick<StoreDocument, "copies">, name: string): CopyRecord | undefined =>
   copies.find((copy) => copy.name === name);
 
 /** The copies with this one, which has the keys of a revision. */
@@ -24,11 +26,20 @@ export function begunCopy(document: StoreDocument, name: string, now: number): r
   return isDue ? withCopy(document, { name, revision: 0, at: now }) : document.copies;
 }
 
-/** Whether a step waits until the store knows that a copy has it. */
-export function isAwaited(document: StoreDocument, name: string): boolean {
-  const { revision = 0 } = entryOf(document, name) ?? {};
-  return revision === 0 || liveRecords(document.records).some(({ stateRevision = 0 }) => stateRevision > revision);
+/** Whether the store should know that a copy has a step: one that waits for the copy, or a revocation, which people wait for. */
+export function isAwaited(document: Held, name: string): boolean {
+  const { revision = 0, at = 0 } = entryOf(document, name) ?? {};
+  const isRevoked = (record: KeyRecord): boolean => record.state === "revoked" && record.endedAt >= at;
+  return (
+    revision === 0 ||
+    liveRecords(document.records).some(({ stateRevision = 0 }) => stateRevision > revision) ||
+    document.records.some(isRevoked)
+  );
 }
+
+/** The copies that are served and lack a step. */
+export const lateCopies = (document: Held): readonly CopyRecord[] =>
+  document.copies.filter(({ name, revision }) => revision > 0 && isAwaited(document, name));
 
 /** Notes in the store the revision that was read back from a copy. */
 export function writtenCopy(

@@ -81,9 +81,17 @@ export function createFreshness({ inUse, seen, signs, clock, signal, emit }: Fre
         const isPublished = inUse.records.some((record) => record.kid === kid && isLive(record));
         if (!isPublished)
           throw stale(`kid ${JSON.stringify(kid)} was revoked or removed; take the key anew for each request`);
+        const cause = signs ? inUse.state.keys.unopened.get(kid) : undefined;
+        if (cause !== undefined) throw unavailable(kid, cause);
       };
     },
   };
+}
+
+function unavailable(kid: string, cause: unknown): SignerError {
+  return new SignerError("ERR_SIGNER_UNAVAILABLE", `kid ${JSON.stringify(kid)} cannot be opened by this process`, {
+    cause,
+  });
 }
 
 export function stale(why: string): SignerError {

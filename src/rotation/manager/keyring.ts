@@ -67,6 +67,8 @@ export interface Keyring {
    */
   change(decide: Decide): Promise<Changed>;
   open(records: readonly KeyRecord[]): Promise<OpenKeys>;
+  /** What is open now. */
+  opened(records: readonly KeyRecord[]): OpenKeys;
   closeUnused(records: readonly KeyRecord[]): void;
   close(): Promise<void>;
   /** Makes a key that is in no store yet: a signing key in the HSM or key service, if one is configured. */
@@ -154,6 +156,7 @@ export function createKeyring(custody: Custody, access: StoreAccess, options: Ke
         return decision;
       }),
     open: (records) => opener.open(records),
+    opened: (records) => opener.opened(records),
     closeUnused: (records) => opener.closeUnused(records),
 
     async close() {

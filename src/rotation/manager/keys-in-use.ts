@@ -1,4 +1,4 @@
-import type { Instant } from "../../base/clock.ts";
+import type { Clock, Instant } from "../../base/clock.ts";
 import { asJwksdError } from "../../base/errors.ts";
 import type { StoredEvent, StoreDocument } from "../custody/document.ts";
 import { type KeyEvent, type KeyRecord, type LiveRecord, activeKey, isLive, isRotating } from "../rules/records.ts";
@@ -51,12 +51,16 @@ export interface KeysInUseOptions {
   readonly subscribers: Subscribers;
   /** Whether this process signs while it may. */
   readonly signs: boolean;
+  readonly clock: Clock;
   readonly emit: (event: ManagerEvent) => void;
 }
 
+/** How long keys that are gone stay published while others are opened. */
+const soonMs = 1_000;
+
 const nothing: OpenKeys = { signers: new Map(), decryptionKeys: new Map(), unopened: new Map() };
 
-export function createKeysInUse({ keyring, subscribers, signs, emit }: KeysInUseOptions): KeysInUse {
+export function createKeysInUse({ keyring, subscribers, signs, clock, emit }: KeysInUseOptions): KeysInUse {
   let state: InUse = { document: undefined, keys: nothing, published: undefined };
   let isShort = false;
 
@@ -75,6 +79,25 @@ export function createKeysInUse({ keyring, subscribers, signs, emit }: KeysInUse
     isShort ||= isRotating;
     await subscribers.giveAll(given(isRotating));
     if (!subscribers.isBehind) isShort = isRotating;
+  }
+
+  async function publish(document: StoreDocument, keys: OpenKeys, confirmed: Instant): Promise<void> {
+    state = { ...state, document, keys };
+    await updateSubscribers(isRotating(document.records) || unopened() !== undefined);
+    if (subscribers.isBehind) return;
+    state = { ...state, published: { document, confirmed } };
+    keyring.closeUnused(document.records);
+  }
+
+  /** Whether something is done within a second. */
+  async function isSoon(done: Promise<unknown>): Promise<boolean> {
+    const { promise: late, resolve } = Promise.withResolvers<boolean>();
+    const cancel = clock.setTimer(() => resolve(false), soonMs);
+    const settled = done.then(
+      () => true,
+      () => true,
+    );
+    return Promise.race([settled, late]).finally(cancel);
   }
 
   function emitUnopened(kid: string, error: unknown): void {
@@ -118,13 +141,11 @@ export function createKeysInUse({ keyring, subscribers, signs, emit }: KeysInUse
       const { document } = change;
       const { document: before, keys: former } = state;
       const isNew = before?.commits.at(-1) !== document.commits.at(-1) || before === undefined;
-      const keys = isNew || former.unopened.size > 0 ? await keyring.open(document.records) : former;
-      state = { ...state, document, keys };
-      await updateSubscribers(isRotating(document.records) || unopened() !== undefined);
-      if (!subscribers.isBehind) {
-        state = { ...state, published: { document, confirmed } };
-        keyring.closeUnused(document.records);
-      }
+      const opening = isNew || former.unopened.size > 0 ? keyring.open(document.records) : Promise.resolve(former);
+      // An HSM that hangs keeps no revoked key in the set, and no process from taking over what others did.
+      if (!(await isSoon(opening))) await publish(document, keyring.opened(document.records), confirmed);
+      const keys = await opening;
+      await publish(document, keys, confirmed);
       if (!isNew) return;
       emitChange(before, change);
       // An operator has time to mend the key before it has to sign.

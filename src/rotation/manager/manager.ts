@@ -18,7 +18,7 @@ import { CannotSign, createKeyring } from "./keyring.ts";
 import { createKeysInUse } from "./keys-in-use.ts";
 import { managerMetrics } from "./metrics.ts";
 import { checkManagerOptions } from "./options.ts";
-import { type ProcessLine, livingLines, readLines } from "./presence.ts";
+import { type ProcessLine, livingLines, readLines } from "../custody/presence.ts";
 import { keysetsOf } from "./private-keys.ts";
 import { createRounds } from "./rounds.ts";
 import { clockAheadMs, createStoreAccess, storeNow } from "./store-access.ts";
@@ -96,7 +96,7 @@ export async function manageKeys(custody: Custody, options: ManageOptions): Prom
   const access = createStoreAccess(custody, { policy, clock, signal, onCall, onRevision });
   const keyring = createKeyring(custody, access, { ...options, clock, signal });
   const subscribers = createSubscribers(clock, signal, copy);
-  const inUse = createKeysInUse({ keyring, subscribers, signs, emit });
+  const inUse = createKeysInUse({ keyring, subscribers, signs, clock, emit });
   const { version } = options;
   const process = { id: crypto.randomUUID(), name: copy?.name ?? options.replicaName ?? "jwksd", version };
   const common = { custody, access, keyring, inUse, subscribers, clock, signal, emit };
@@ -107,7 +107,7 @@ export async function manageKeys(custody: Custody, options: ManageOptions): Prom
   const execute = (command: Command): Promise<Change> =>
     rounds.run(async () => {
       const { records, events } = await keyring
-        .change(({ document, now }) => applyCommand(document.records, command, { policy: document.policy, now }))
+        .change((seen) => applyCommand(seen.document.records, command, rounds.at(seen)))
         .catch((error: unknown) => {
           throw error instanceof CannotSign ? error.cause : error;
         });

@@ -92,6 +92,8 @@ interface OpenerOptions {
 
 export interface KeyOpener {
   open(records: readonly KeyRecord[]): Promise<OpenKeys>;
+  /** What is open now. */
+  opened(records: readonly KeyRecord[]): OpenKeys;
   closeUnused(records: readonly KeyRecord[]): void;
   probe(record: LiveRecord): Promise<void>;
   close(): void;
@@ -144,6 +146,15 @@ export function createKeyOpener(
     }
   }
 
+  function opened(records: readonly KeyRecord[]): OpenKeys {
+    const live = liveRecords(records);
+    return {
+      signers: new Map([...signers].filter(([kid]) => live.some((key) => key.kid === kid && maySign(key)))),
+      decryptionKeys: new Map([...decryptionKeys].filter(([kid]) => live.some((key) => key.kid === kid))),
+      unopened: new Map(),
+    };
+  }
+
   function closeAll(but: ReadonlySet<string>): void {
     for (const [kid, signer] of signers) {
       if (but.has(kid)) continue;
@@ -157,17 +168,15 @@ export function createKeyOpener(
      * Opens the keys that are not open yet. A key that cannot be opened is published all the same: what others have removed or revoked leaves
      * the set at once, whatever becomes of its successor.
      */
-    async open(records: readonly KeyRecord[]): Promise<OpenKeys> {
-      const live = liveRecords(records);
+    async open(records) {
       const unopened = new Map<string, unknown>();
-      for (const record of live) await openOne(record).catch((error: unknown) => unopened.set(record.kid, error));
+      for (const record of liveRecords(records))
+        await openOne(record).catch((error: unknown) => unopened.set(record.kid, error));
       signal.throwIfAborted();
-      return {
-        signers: new Map([...signers].filter(([kid]) => live.some((key) => key.kid === kid && maySign(key)))),
-        decryptionKeys: new Map([...decryptionKeys].filter(([kid]) => live.some((key) => key.kid === kid))),
-        unopened,
-      };
+      return { ...opened(records), unopened };
     },
+
+    opened,
 
     /** Closes the signers of keys that are gone. A signature that has begun with a key may end while that key retires. */
     closeUnused(records: readonly KeyRecord[]): void {

@@ -2,8 +2,9 @@ import { type Clock, type Moment, monotonicNow, msBetween } from "../../base/clo
 import { type JwksdError, asJwksdError, codeOf } from "../../base/errors.ts";
 import type { Custody } from "../custody/custody.ts";
 import type { StoreDocument } from "../custody/document.ts";
-import { type Advance, type View, advance } from "../rules/advance.ts";
-import { type KeyRecord, activeKey, announcedKey } from "../rules/records.ts";
+import { type Advance, type At, type View, advance } from "../rules/advance.ts";
+import { type KeyRecord, type LiveRecord, activeKey, announcedKey, liveRecords } from "../rules/records.ts";
+import { waitOf } from "../rules/waits.ts";
 import { type Copy, begunCopy, writtenCopy } from "./copies.ts";
 import { type Freshness, createFreshness } from "./freshness.ts";
 import { unanswered } from "./health.ts";
@@ -11,7 +12,7 @@ import type { Keyring } from "./keyring.ts";
 import type { KeysInUse } from "./keys-in-use.ts";
 import { type RoundResult, createLoop } from "./loop.ts";
 import { step } from "./step.ts";
-import { type Changed, type Seen, type StoreAccess, clocksDiffer, storeNow } from "./store-access.ts";
+import { type Changed, type Seen, type StoreAccess, atOf, clocksDiffer, storeNow } from "./store-access.ts";
 import type { Subscribers } from "./subscribers.ts";
 import type { ManagerEvent } from "./types.ts";
 import { createWaitClock } from "./wait-clock.ts";
@@ -37,6 +38,8 @@ export interface RoundsOptions {
 }
 
 export interface Rounds {
+  /** By which rules, and when, a command is judged that found this in the store. */
+  at(seen: Seen): At;
   readonly freshness: Freshness;
   /** Runs an action between two rounds. */
   run<T>(action: () => Promise<T>): Promise<T>;
@@ -117,11 +120,23 @@ export function createRounds(options: RoundsOptions): Rounds {
     if (last === undefined) return 0;
     const { document } = last;
     const polls = custody.register.watch === undefined ? pollMs : Infinity;
-    if (clocksDiffer(last, clock, document.policy.clockSkewSeconds * 1000)) return Math.min(polls, againMs);
+    if (clocksDiffer(last, clock, document.policy.clockSkewSeconds * 1000))
+      return Math.min(polls, againMs, word.dueInMs);
     const ahead = planAt(document.records, last, now());
     if (ahead.due.length > 0 || ahead.records !== document.records) return 0;
     const retries = [...heldBack.values()].map(againInMs).filter((ms) => ms > 0);
     return Math.max(Math.min(ahead.wakeAt - now(), word.dueInMs, polls, ...retries), 0);
+  }
+
+  function at(seen: Seen): At {
+    const { records, policy } = seen.document;
+    const { now, areClocksOff = false } = atOf(seen, clock);
+    // By the wall clock a wait may seem over that the monotonic clock has not seen end.
+    const seemsOver = (record: LiveRecord): boolean => {
+      const { since, forMs = 0 } = waitOf(record, policy) ?? {};
+      return since !== undefined && since + forMs <= now && waitClock.leftMs(record, { since, forMs }, now) > 0;
+    };
+    return { policy, now, areClocksOff: areClocksOff || (!seen.hasClock && liveRecords(records).some(seemsOver)) };
   }
 
   async function publish(change: Changed): Promise<void> {
@@ -154,6 +169,7 @@ export function createRounds(options: RoundsOptions): Rounds {
   }
 
   return {
+    at,
     freshness,
     run: (action) => loop.run(action),
     now: () => loop.ended(round()),

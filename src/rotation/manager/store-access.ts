@@ -4,6 +4,7 @@ import { StoreError } from "../../base/errors.ts";
 import { traced } from "../../base/trace.ts";
 import type { Custody } from "../custody/custody.ts";
 import { type DocumentChange, type StoreDocument, emptyDocument, nextDocument } from "../custody/document.ts";
+import type { At } from "../rules/advance.ts";
 import type { RotationPolicy } from "../rules/policy.ts";
 import type { KeyEvent, KeyRecord } from "../rules/records.ts";
 import { checkNotRolledBack } from "../rules/rollback.ts";
@@ -14,6 +15,8 @@ const maxAttempts = 20;
 const maxPauseMs = 1_000;
 /** How long one call of the store may take. */
 const storeMs = 10_000;
+/** How long a process that ends waits for its line to be removed: without that, it is listed until it would be stale. */
+const leaveMs = 2_000;
 
 /** What was read of a store, and when it was asked and had answered by the clocks of this machine. */
 export interface Seen {
@@ -195,7 +198,7 @@ export function createStoreAccess(custody: Custody, options: StoreAccessOptions)
       const { presence } = register;
       // Not under the signal of the manager, which has aborted by then.
       const drop = async (signal: AbortSignal): Promise<void> => presence?.drop(id, { signal });
-      await withDeadline(drop, { clock, timeoutMs: storeMs, expired: () => new Error("no answer") });
+      await withDeadline(drop, { clock, timeoutMs: leaveMs, expired: () => new Error("no answer") });
     },
 
     async lines() {
@@ -261,6 +264,12 @@ export function clocksDiffer({ now, hasClock, asked, answered }: Seen, clock: Cl
 /** How far the clock of the store is ahead of that of this machine, in milliseconds, which may have been set since the store was read. */
 export function clockAheadMs({ now, hasClock, answered }: Seen, clock: Clock): number {
   return hasClock ? now - epochMs(answered.wall) - setSince(answered, clock) : 0;
+}
+
+/** By which rules, and when, a command is judged that found this in the store. */
+export function atOf(seen: Seen, clock: Clock): At {
+  const { policy } = seen.document;
+  return { policy, now: seen.now, areClocksOff: clocksDiffer(seen, clock, policy.clockSkewSeconds * 1000) };
 }
 
 /** The time of the store now. */

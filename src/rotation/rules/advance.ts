@@ -29,6 +29,8 @@ export interface At {
   readonly policy: RotationPolicy;
   /** Epoch milliseconds. */
   readonly now: number;
+  /** Whether the clocks of this machine and of the store differ, so that nobody knows which one is right. Default: `false`. */
+  readonly areClocksOff?: boolean;
 }
 
 /** A wait that has begun. */

@@ -12,6 +12,7 @@ import {
   checkRecords,
   isLive,
   keyUses,
+  mapLive,
   recordOf,
 } from "./records.ts";
 
@@ -52,11 +53,13 @@ export type Command =
  * Does what a command asks for, or refuses it and changes nothing.
  *
  * @throws ConfigError `ERR_POLICY_INVALID`
- * @throws StateError `ERR_KID_USED`, `ERR_KID_UNMANAGED`, `ERR_TRANSITION`, `ERR_TOO_EARLY` (`allowedAt` says when it is allowed)
+ * @throws StateError `ERR_KID_USED`, `ERR_KID_UNMANAGED`, `ERR_TRANSITION`, `ERR_TOO_EARLY` (`allowedAt` says when it is allowed; absent
+ * while clocks differ)
  */
 export function applyCommand(records: readonly KeyRecord[], command: Command, at: At): Change {
-  // A wait from a wrong clock begins again, for commands as for planned steps.
-  const change = apply(restartWaits({ records, events: [] }, at), command, at);
+  const before: Change = { records, events: [] };
+  // A wait from a wrong clock begins again, for commands as for planned steps; but not by a clock that may be wrong itself.
+  const change = apply(at.areClocksOff === true ? before : restartWaits(before, at), command, at);
   checkRecords(change.records);
   return change;
 }
@@ -104,6 +107,7 @@ function activate(change: Change, key: KeyRecord, force: boolean, at: At): Chang
   if (!isLive(key) || key.state !== "announced")
     throw refused(key, `is ${key.state}; only an announced key can become active`);
   const { policy, now } = at;
+  if (!force && at.areClocksOff === true) throw uncertain(at);
   if (now >= earliestEndOfWait(key, policy, now)) return activateKey(change, key, now, "an operator activated it");
   if (!force) {
     throw tooEarly(key, at, {
@@ -131,6 +135,7 @@ function remove(change: Change, key: KeyRecord, force: boolean, at: At): Change 
     return replace(change, withdrawn, now, "retired", "an operator withdrew it; somebody may have encrypted to it");
   }
   if (key.state !== "retiring") throw refused(key, `is ${key.state}; only a retiring or announced key can be removed`);
+  if (!force && at.areClocksOff === true) throw uncertain(at);
   if (now >= earliestEndOfWait(key, policy, now)) return end(change, key.kid, "removed", at, "an operator removed it");
   if (!force) {
     throw tooEarly(key, at, {
@@ -143,6 +148,19 @@ function remove(change: Change, key: KeyRecord, force: boolean, at: At): Change 
 
 function revoke(change: Change, key: KeyRecord, replacement: NewKey | undefined, at: At): Change {
   if (!isLive(key)) throw refused(key, `is ${key.state} already`);
+  return withNoteOf(key, revokeLive(change, key, replacement, at));
+}
+
+/** A process that cannot read goes by the policies in the life of a revoked key, so the keys that stay note the longest of them. */
+function withNoteOf({ maxStaleSeconds = 0 }: LiveRecord, change: Change): Change {
+  const noted = (record: LiveRecord): LiveRecord =>
+    record.state !== "active" || (record.maxStaleSeconds ?? 0) >= maxStaleSeconds
+      ? record
+      : { ...record, maxStaleSeconds };
+  return { ...change, records: mapLive(change.records, noted) };
+}
+
+function revokeLive(change: Change, key: LiveRecord, replacement: NewKey | undefined, at: At): Change {
   const reason = "an operator revoked it";
   if (key.state !== "active") return end(change, key.kid, "revoked", at, reason);
   const replaced = replaceActive(change, key.use, replacement, at);
@@ -258,6 +276,13 @@ function checkNew({ records }: Change, key: NewKey, use: KeyUse = key.use): void
 
 function refused({ kid }: Pick<KeyRecord, "kid">, rule: string): StateError {
   return new StateError("ERR_TRANSITION", `kid ${JSON.stringify(kid)} ${rule}`);
+}
+
+function uncertain({ policy: { clockSkewSeconds } }: At): StateError {
+  return new StateError(
+    "ERR_TOO_EARLY",
+    `nothing was changed, because the step may be too early: the clocks of this machine and of the store differ by more than clockSkewSeconds ${clockSkewSeconds}, or one of them was set; set them, or take the step now with force (--force --yes)`,
+  );
 }
 
 /** @param rules what is broken before the wait has begun, and while it goes on */

@@ -10,7 +10,6 @@ interface PromClientModule {
     metrics(): Promise<string>;
     getMetricsAsJSON(): Promise<object[]>;
   };
-  readonly AggregatorRegistry: { aggregate(all: readonly object[]): { getMetricsAsJSON(): Promise<object[]> } };
   readonly collectDefaultMetrics: (options: { readonly register: object }) => void;
   readonly prometheusContentType: string;
   readonly openMetricsContentType: string;
@@ -44,12 +43,6 @@ export async function processMetrics(): Promise<Metric[]> {
   const metrics = (await (await defaults).getMetricsAsJSON()) as Metric[];
   // Three of its gauges are named as counters are.
   return metrics.filter(({ name, type }) => type === "counter" || !name.endsWith("_total"));
-}
-
-/** The process metrics of several processes as one: sums, and of the event loop averages, the least and the greatest. */
-export async function aggregated(all: readonly (readonly Metric[])[]): Promise<Metric[]> {
-  const { AggregatorRegistry } = await promClient();
-  return (await AggregatorRegistry.aggregate(all).getMetricsAsJSON()) as Metric[];
 }
 
 /**

@@ -205,14 +205,7 @@ function noSuccessor(manager: KnownManager, now: number): Fault[] {
 function waiting(view: StoreView): Fault[] {
   return waitsOf(view)
     .filter(({ since }) => view.now > since + graceMs)
-    .map(({ kid, since, text }) => ({
-      severity: "warning",
-      code: "STEP_WAITS",
-      text,
-      kid,
-      since,
-      ...listing("Publish the copy again."),
-    }));
+    .map(({ text, kid, since }) => warningOf("STEP_WAITS", text, "Publish the copy again.", { kid, since }));
 }
 
 /** Processes that do not publish the newest revision, although it has been there for a while. */
@@ -221,12 +214,11 @@ function behind({ health }: KnownManager, view: StoreView): Fault[] {
   if (view.now <= revisionSince + graceMs) return [];
   return view.processes
     .filter((line) => !hasFollowed(line, view.document.revision, view))
-    .map((line) => ({
-      severity: "warning",
-      code: "REPLICA_BEHIND",
-      text: lateText(line, view),
-      ...listing("Look at the log of that replica."),
-    }));
+    .map((line) => warningOf("REPLICA_BEHIND", lateText(line, view), "Look at the log of that replica."));
+}
+
+function warningOf(code: string, text: string, remedy: string, more: Pick<Fault, "kid" | "since"> = {}): Fault {
+  return { severity: "warning", code, text, ...listing(remedy), ...more };
 }
 
 const useText = (use: string): string => (use === "sig" ? "signing key" : "encryption key");

@@ -1,6 +1,6 @@
 import type { KnownError, ManagerHealth } from "../../rotation/manager/health.ts";
 import type { StoreDocument } from "../../rotation/custody/document.ts";
-import type { ProcessLine } from "../../rotation/manager/presence.ts";
+import type { ProcessLine } from "../../rotation/custody/presence.ts";
 import type { RotationPolicyOptions } from "../../rotation/rules/policy.ts";
 
 // What a running service knows, from which its status is made. All times are epoch milliseconds.

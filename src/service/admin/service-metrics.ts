@@ -8,20 +8,18 @@ export interface ServiceFacts {
   /** By the clock of this machine, in epoch milliseconds. */
   readonly now: number;
   readonly version: string;
-  readonly workers: number;
   /** Whether the key files were refused at the last reading. */
   readonly isRefused: boolean;
 }
 
 /** Metrics of a service, from its status. */
-export function serviceMetrics({ status, now, version, workers, isRefused }: ServiceFacts): Metric[] {
+export function serviceMetrics({ status, now, version, isRefused }: ServiceFacts): Metric[] {
   const { store } = status;
   return [
     gauge(
       ["jwksd_build_info", "The version of jwksd and of Node."],
       [{ labels: { version, node: process.versions.node }, value: 1 }],
     ),
-    gauge(["jwksd_workers", "How many processes are to serve the public endpoint."], plain(workers)),
     gauge(definitions.ready, plain(status.notReady === undefined)),
     gauge(["jwksd_update_refused", "Whether the key files were refused when they were last read."], plain(isRefused)),
     gauge(

@@ -63,13 +63,10 @@ export const settingDefinitions = {
     help: "port to listen on",
     more: "0 means a free port.",
   },
-  workers: {
-    rule: wholeNumber(1, 256),
-    fallback: 1,
-    value: "<n>",
-    help: "processes that share the port",
-    more: "On Linux. They hold public keys only.",
-  },
+  reusePort: toggle(
+    "share the port with other processes",
+    "Each process on the port needs it, and must serve the same issuer. On Linux and some BSDs.",
+  ),
   admin: {
     rule: textThat('HOST:PORT or "off"', isAddressOrOff),
     fallback: "127.0.0.1:9901",

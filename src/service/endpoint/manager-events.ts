@@ -98,7 +98,7 @@ function lineOf(event: Exclude<ManagerEvent, { readonly type: "changed" }>, now:
       if (isDestroyed) return ["info", { uri }, "a key was made that was not needed, and destroyed again"];
       return ["warn", { uri }, "a key was made that could not be recorded or was not needed; nothing uses it"];
     }
-    case "recovered":
+    default:
       return ["info", {}, "keys are managed again"];
   }
 }

@@ -1,7 +1,6 @@
 import { type Metric, counter, createTally, sumMetrics } from "../../base/metrics.ts";
 import { type OpenSite, providerAt } from "../copies/documents.ts";
 import type { Overload } from "../listen/connections.ts";
-import { processMetrics } from "../admin/exposition.ts";
 import type { Handler } from "../listen/gate.ts";
 import { startHttpServer } from "../listen/http-server.ts";
 import { issuerOf } from "../config/issuer.ts";
@@ -12,29 +11,26 @@ export interface PublicEndpointOptions extends OpenSite {
   readonly host: string;
   /** 0 takes a free port. */
   readonly port: number;
+  /** Whether other processes may listen on the port. */
+  readonly reusePort: boolean;
   readonly rotationMode: boolean;
-  /** See `startHttpServer`. */
-  readonly maxConnections?: number | undefined;
 }
 
-/** The public endpoint, in this process or in several. */
+/** The public endpoint of a service. */
 export interface PublicEndpoint {
   readonly port: number;
   readonly jwksUri: string;
   update(this: void, keys: PublicKeys): Promise<void>;
   /** Counts of responses since the start. */
-  metrics(this: void): Promise<readonly Metric[]>;
-  /** What prom-client tells of the processes. @throws ConfigError `ERR_PACKAGE_MISSING` */
-  processMetrics(this: void): Promise<readonly Metric[]>;
+  metrics(this: void): readonly Metric[];
   stop(this: void): Promise<void>;
 }
 
-/** Serves the public endpoint in this process. */
+/** Serves the public endpoint. */
 export async function startPublicEndpoint(
   options: PublicEndpointOptions,
   keys: PublicKeys,
   onOverload: (overload: Overload) => void,
-  { reusePort = false } = {},
 ): Promise<PublicEndpoint> {
   let { isRotating } = keys;
   const make = (port: number) => {
@@ -47,10 +43,9 @@ export async function startPublicEndpoint(
     if (port !== options.port) provider = await make(port);
     return provider.node;
   };
-  const address = { host: options.host, port: options.port, reusePort };
+  const { host, port, reusePort } = options;
   const refusals = createTally();
-  const server = await startHttpServer(address, handler, {
-    maxConnections: options.maxConnections,
+  const server = await startHttpServer({ host, port, reusePort }, handler, {
     onOverload,
     onRefusal: (status) => refusals.add(String(status)),
   });
@@ -64,11 +59,10 @@ export async function startPublicEndpoint(
       await provider.update({ keyset, encryptionKeyset });
       isRotating = next.isRotating;
     },
-    async metrics() {
+    metrics() {
       const values = refusals.values("code", { document: "none" });
       return sumMetrics([provider.metrics(), [counter(["jwksd_responses_total", ""], values)]]);
     },
-    processMetrics,
     stop: server.stop,
   };
 }

@@ -7,7 +7,7 @@ import type { PublishedKey } from "../admin/known.ts";
 import type { Logger } from "../config/logger.ts";
 import type { Settings } from "../config/setting-definitions.ts";
 
-/** Both keysets without private parts, for a process that only publishes, such as a worker. Plain JSON, but for dates. */
+/** Both keysets without private parts, as they are published. */
 export interface PublicKeys {
   readonly keyset: readonly { readonly kid: string; readonly publicKey: PublicJwk }[];
   readonly encryptionKeyset: readonly EncryptionEntry[];

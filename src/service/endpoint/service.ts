@@ -1,29 +1,23 @@
-import { serial } from "../../base/async.ts";
 import { systemClock } from "../../base/clock.ts";
 import { missingMembers } from "../../library/provider/discovery.ts";
 import { locate } from "../../library/provider/paths.ts";
-import { sumMetrics } from "../../base/metrics.ts";
-import packageJson from "../../../package.json" with { type: "json" };
-import { type AdminPaths, healthPage, metricsPage, startAdmin } from "../admin/admin.ts";
-import { type Overload, logOverload } from "../listen/connections.ts";
-import { checkFree } from "../listen/http-server.ts";
-import type { Logger } from "../config/logger.ts";
+import type { OpenSite } from "../copies/documents.ts";
+import type { Status } from "../admin/status.ts";
+import { logOverload } from "../listen/connections.ts";
+import { type Wanted, checkFree } from "../listen/http-server.ts";
 import { issuerOf, urlHost } from "../config/issuer.ts";
-import { readSite } from "./site.ts";
-import { type PublicEndpoint, startPublicEndpoint } from "./public-endpoint.ts";
-import { serviceMetrics } from "../admin/service-metrics.ts";
-import { type HostAndPort, hostAndPort } from "../signing/sockets.ts";
-import { checkFilesOf, wantedBy, readSockets, startSignSockets } from "./sign-sockets.ts";
-import { createStatusPage } from "../admin/page/status-page.ts";
-import { type ServiceParts, startManager } from "./run-manager.ts";
-import { recentEvents } from "./recent-events.ts";
-import { type KnownError, knownError } from "../../rotation/manager/health.ts";
-import { commandFlags } from "../admin/remedies.ts";
-import { type Status, statusOf } from "../admin/status.ts";
-import { type PublicKeys, keyPathsOf, listedKeys, loadPublicKeys, together } from "./public-keys.ts";
+import type { Logger } from "../config/logger.ts";
 import type { Settings } from "../config/setting-definitions.ts";
 import { fingerprint, watchPaths } from "../config/watch.ts";
-import { startWorkers } from "./workers.ts";
+import { type SignSocket, hostAndPort } from "../signing/sockets.ts";
+import { startPublicEndpoint } from "./public-endpoint.ts";
+import { keyPathsOf, loadPublicKeys, together } from "./public-keys.ts";
+import { createPublishedKeys } from "./published-keys.ts";
+import { recentEvents } from "./recent-events.ts";
+import { createReport, startReportAt } from "./report.ts";
+import { type RunningManager, type ServiceParts, startManager } from "./run-manager.ts";
+import { checkFilesOf, readSockets, startSignSockets, wantedBy } from "./sign-sockets.ts";
+import { readSite } from "./site.ts";
 
 /** A running `jwksd serve`. */
 export interface Service {
@@ -45,21 +39,98 @@ export interface Service {
   stop(signal?: NodeJS.Signals): Promise<void>;
 }
 
+/** What has started, in the order in which it stops. */
+type Stops = (() => Promise<void>)[];
+
 /**
  * Starts the service. The caller handles signals.
  *
- * @throws ServiceError `ERR_FILE_UNREADABLE`, `ERR_FILE_UNWRITABLE`, `ERR_NO_KEY_FILES`, `ERR_LISTEN`, `ERR_WORKER`
+ * @throws ServiceError `ERR_FILE_UNREADABLE`, `ERR_FILE_UNWRITABLE`, `ERR_NO_KEY_FILES`, `ERR_LISTEN`
  * @throws ConfigError, KeyMaterialError see `createProvider`
  * @throws ConfigError `ERR_CONFIG_FORMAT`, `ERR_METADATA_RESERVED` for the metadata file
  * @throws ConfigError `ERR_CONFIG_FORMAT`, `ERR_OPTION_UNKNOWN`, `ERR_OPTION_INVALID` for the file of sign sockets
  * @throws ConfigError, StoreError see `createKeyManager`
  */
-export async function startService(settings: Settings, givenLog: Logger, parts: ServiceParts = {}): Promise<Service> {
+export async function startService(settings: Settings, log: Logger, parts: ServiceParts = {}): Promise<Service> {
+  const stops: Stops = [];
+  try {
+    return await start(settings, log, parts, stops);
+  } catch (error) {
+    await stopAll(stops);
+    throw error;
+  }
+}
+
+async function start(settings: Settings, givenLog: Logger, parts: ServiceParts, stops: Stops): Promise<Service> {
   const { clock = systemClock } = parts;
   const recent = recentEvents(givenLog, clock);
   const { log } = recent;
   // First, so that a wrong setting leaves no files behind.
-  const { host, port, rotationMode, mountPrefix, jwksPath } = settings;
+  const { site, sockets } = await check(settings, log);
+  const paths = keyPathsOf(settings);
+  // Before the files are read, so that no change is missed.
+  const baseline = await fingerprint(paths);
+  const files = await loadPublicKeys(settings, log);
+
+  const managed = settings.keys === undefined ? await startManager(settings, log, parts) : undefined;
+  if (managed !== undefined) stops.push(() => managed.stop());
+
+  const { host, port, reusePort, rotationMode } = settings;
+  const options = { ...site, host, port, reusePort, rotationMode };
+  const endpoint = await startPublicEndpoint(options, together(managed?.keys, files), (overload) =>
+    logOverload(log, overload),
+  );
+  stops.push(endpoint.stop);
+  const url = `http://${urlHost(host)}:${endpoint.port}${new URL(endpoint.jwksUri).pathname}`;
+  const issuer = issuerOf(settings, endpoint.port);
+  const load = (): ReturnType<typeof loadPublicKeys> => loadPublicKeys(settings, log);
+  const keys = createPublishedKeys({ managed: managed?.keys, files }, { load, publish: endpoint.update, log, clock });
+
+  let phase: Status["phase"] = "starting";
+  const { events } = recent;
+  const report = createReport({ settings, clock, endpoint, managed, keys, events, phase: () => phase });
+  const admin = await startReportAt(settings, report, url, log);
+  if (admin !== undefined) {
+    stops.push(admin.stop);
+    recent.watch(admin.touch);
+  }
+
+  await managed?.follow(issuer, keys.takeManaged);
+  if (managed?.signing !== undefined) {
+    stops.unshift(await startSignSockets(sockets, { issuer, signing: managed.signing, log }));
+  }
+  const watch = watchPaths(paths, baseline, keys.reload);
+  phase = "running";
+
+  noteMissing(site, log);
+  const { jwksUri } = endpoint;
+  log.info({ jwksUri, port: endpoint.port, admin: admin?.url, kids: keys.kids, pid: process.pid }, "started");
+  return {
+    url,
+    jwksUri,
+    get kids() {
+      return keys.kids;
+    },
+    get stateText() {
+      return stateText(managed, keys.kids[0]);
+    },
+    adminUrl: admin?.url,
+    status: report.status,
+    reload: keys.reload,
+    async stop(signal) {
+      phase = "stopping";
+      log.info({ signal }, "stopping");
+      watch.stop();
+      await keys.settled();
+      await stopAll(stops);
+      log.info("stopped");
+    },
+  };
+}
+
+/** Checks what can be checked before anything is made, and reads what the settings name. */
+async function check(settings: Settings, log: Logger): Promise<{ site: OpenSite; sockets: readonly SignSocket[] }> {
+  const { host, port, mountPrefix, jwksPath } = settings;
   locate(issuerOf(settings, port), mountPrefix, jwksPath, { discovery: !settings.noDiscovery });
   const sockets = await readSockets(settings);
   const site = await readSite(settings);
@@ -68,158 +139,35 @@ export async function startService(settings: Settings, givenLog: Logger, parts: 
       "no issuer is set, so the discovery document names localhost, which only this machine can use; set --issuer",
     );
   }
-  const adminAddress = hostAndPort(settings.admin);
-  await checkFree([
-    [settings, "--port"],
-    ...(adminAddress === undefined ? [] : [[adminAddress, "--admin"] as const]),
-    ...wantedBy(sockets, settings),
-  ]);
+  await checkFree(addressesOf(settings, sockets));
   await checkFilesOf(sockets);
-  const paths = keyPathsOf(settings);
-  // Before the files are read, so that no change is missed.
-  const baseline = await fingerprint(paths);
-  let files = await loadPublicKeys(settings, log);
-  /** What has started, in the order in which it stops. */
-  const stops: (() => Promise<void> | void)[] = [];
-  const stopAll = async (): Promise<void> => {
-    for (const stop of stops) await stop();
-  };
-  const orStop = <T>(start: Promise<T>): Promise<T> =>
-    start.catch(async (error: unknown) => {
-      await stopAll();
-      throw error;
-    });
-
-  const managed = settings.keys === undefined ? await startManager(settings, log, parts) : undefined;
-  if (managed !== undefined) stops.push(() => managed.stop());
-  let managedKeys = managed?.keys;
-  let keys = together(managedKeys, files);
-  // No more than these, because workers get them, and have no secrets.
-  const options = { ...site, host, port, rotationMode };
-  const endpoint: PublicEndpoint = await orStop(
-    settings.workers === 1
-      ? startPublicEndpoint(options, keys, (overload) => logOverload(log, overload))
-      : startWorkers(settings.workers, options, keys, log),
-  );
-  stops.push(endpoint.stop);
-  let refused: KnownError | undefined;
-  let phase: "starting" | "running" | "stopping" = "starting";
-  const notReady = (): string | undefined => (phase === "running" ? managed?.notReady() : `it is ${phase}`);
-  const status = async (): Promise<Status> => {
-    await managed?.look();
-    return statusOf({
-      now: clock.now(),
-      phase,
-      issuer: issuerOf(settings, endpoint.port),
-      jwksUri: endpoint.jwksUri,
-      pid: process.pid,
-      commandFlags: commandFlags(settings),
-      notReady: notReady(),
-      isShortBySetting: rotationMode,
-      isShort: keys.isRotating,
-      published: listedKeys(keys),
-      ...managed?.known(),
-      refused,
-      events: recent.events(),
-    });
-  };
-
-  const metrics = metricsPage(async () => {
-    const facts = { version: packageJson.version, workers: settings.workers, isRefused: refused !== undefined };
-    const own = serviceMetrics({ ...facts, status: await status(), now: clock.now() });
-    const all = sumMetrics([own, managed?.metrics() ?? [], await endpoint.metrics()]);
-    return [...all, ...(await endpoint.processMetrics())];
-  });
-  const url = `http://${urlHost(host)}:${endpoint.port}${new URL(endpoint.jwksUri).pathname}`;
-  const { page, live } = createStatusPage(status, url);
-  const health = { "/livez": healthPage(() => undefined), "/readyz": healthPage(notReady) };
-  const served = { pages: { "/": page, "/metrics": metrics, ...health }, streams: { "/events": live.open } };
-  const admin = await orStop(
-    startAdminAt(adminAddress, served, (overload) => logOverload(log, overload, { admin: settings.admin })),
-  );
-  stops.push(live.close);
-  if (admin !== undefined) stops.push(admin.stop);
-  recent.watch(live.touch);
-
-  const kids = (): string[] => keys.keyset.map(({ kid }) => kid);
-  // One change after the other, so that none undoes a newer one.
-  const inTurn = serial();
-  const change = async (nextManaged: PublicKeys | undefined, nextFiles: PublicKeys): Promise<void> => {
-    const all = together(nextManaged, nextFiles);
-    await endpoint.update(all);
-    [managedKeys, files, keys] = [nextManaged, nextFiles, all];
-  };
-  const reload = (): Promise<boolean> =>
-    inTurn(async () => {
-      try {
-        await change(managedKeys, await loadPublicKeys(settings, log));
-        refused = undefined;
-        log.info({ kids: kids(), encryptionKeys: keys.encryptionKeyset.length }, "keys reloaded");
-        return true;
-      } catch (error) {
-        refused = knownError(error, clock.now());
-        log.error({ code: refused.code }, `new keys refused, the old ones stay in use: ${refused.message}`);
-        return false;
-      }
-    });
-  const issuer = issuerOf(settings, endpoint.port);
-  if (managed !== undefined) await orStop(managed.follow(issuer, (next) => inTurn(() => change(next, files))));
-  if (managed?.signing !== undefined) {
-    const common = { issuer, signing: managed.signing, log };
-    stops.unshift(await orStop(startSignSockets(sockets, common)));
-  }
-  const watch = watchPaths(paths, baseline, reload);
-  phase = "running";
-
-  const missing = site.discovery ? missingMembers(site.metadata ?? {}) : [];
-  if (missing.length > 0) {
-    log.info(
-      { missing },
-      "the discovery document lacks members that clients need (verifiers do not): add them with --metadata FILE, or let your provider serve its own with --no-discovery",
-    );
-  }
-  log.info(
-    {
-      jwksUri: endpoint.jwksUri,
-      port: endpoint.port,
-      admin: admin?.url,
-      kids: kids(),
-      workers: settings.workers,
-      pid: process.pid,
-    },
-    "started",
-  );
-  return {
-    url,
-    jwksUri: endpoint.jwksUri,
-    get kids() {
-      return kids();
-    },
-    get stateText() {
-      const { withoutStore, manager } = managed?.known() ?? {};
-      if (withoutStore !== undefined) return "of the saved set; nothing signs until the store is back";
-      return manager?.health.unopened[kids()[0] ?? ""] === undefined ? "active" : "active, but cannot be opened here";
-    },
-    adminUrl: admin?.url,
-    status,
-    reload,
-    async stop(signal) {
-      phase = "stopping";
-      log.info({ signal }, "stopping");
-      watch.stop();
-      await inTurn(async () => {});
-      await stopAll();
-      log.info("stopped");
-    },
-  };
+  return { site, sockets };
 }
 
-async function startAdminAt(
-  address: HostAndPort | undefined,
-  paths: AdminPaths,
-  onOverload: (overload: Overload) => void,
-) {
-  if (address === undefined) return undefined;
-  const server = await startAdmin(address, paths, onOverload);
-  return { url: `http://${urlHost(address.host)}:${server.port}`, stop: server.stop };
+/** Where the service is to listen alone: a look at a shared port would take connections of the processes that share it. */
+function addressesOf(settings: Settings, sockets: readonly SignSocket[]): Wanted[] {
+  const wanted = wantedBy(sockets, settings);
+  const admin = hostAndPort(settings.admin);
+  if (admin !== undefined) wanted.unshift([admin, "--admin"]);
+  if (!settings.reusePort) wanted.unshift([settings, "--port"]);
+  return wanted;
+}
+
+function noteMissing({ discovery, metadata = {} }: OpenSite, log: Logger): void {
+  const missing = discovery ? missingMembers(metadata) : [];
+  if (missing.length === 0) return;
+  log.info(
+    { missing },
+    "the discovery document lacks members that clients need (verifiers do not): add them with --metadata FILE, or let your provider serve its own with --no-discovery",
+  );
+}
+
+function stateText(managed: RunningManager | undefined, kid: string = ""): string {
+  const { withoutStore, manager } = managed?.known() ?? {};
+  if (withoutStore !== undefined) return "of the saved set; nothing signs until the store is back";
+  return manager?.health.unopened[kid] === undefined ? "active" : "active, but cannot be opened here";
+}
+
+async function stopAll(stops: Stops): Promise<void> {
+  for (const stop of stops) await stop();
 }

@@ -1,7 +1,7 @@
 import { sleep } from "../../base/async.ts";
 import { type Clock, type Moment, monotonicNow, msBetween } from "../../base/clock.ts";
 import type { ServiceManager } from "../../rotation/manager/manager.ts";
-import type { ProcessLine } from "../../rotation/manager/presence.ts";
+import type { ProcessLine } from "../../rotation/custody/presence.ts";
 
 /** Bounds of looks at the store, in milliseconds. */
 const limits = {

@@ -16,7 +16,7 @@ export function logOverload(
   log: { warn(fields: object, message: string): void },
   { closed, refused }: Overload,
   more: object = {},
-  remedy: string = "a proxy in front can hold them, and --workers N adds room",
+  remedy: string = "a proxy in front can hold them, and a second process with --reuse-port adds room",
 ): void {
   const what =
     refused === 0

@@ -51,9 +51,8 @@ export async function drain(
   listener.close();
   const isIdle = (socket: Socket): boolean =>
     listens ? socket.bytesRead === 0 : connections.replyUnderWay(socket) === undefined;
+  gate.open(answerLast);
   const timers = [
-    // A little later: answered peers open new connections, while other workers may be closing the port.
-    setTimeout(() => gate.open(answerLast), limits.quietMs),
     setTimeout(() => connections.destroy(isIdle), limits.idleMs),
     setTimeout(() => connections.destroy(() => true), limits.drainMs),
   ];

@@ -182,7 +182,7 @@ const listenHints: Readonly<Record<string, string>> = {
   EACCES: "ports below 1024 need a privilege; choose another port",
   EADDRNOTAVAIL: "no interface of this machine has that address (EADDRNOTAVAIL); choose another address",
   ENOTFOUND: "that name has no address (ENOTFOUND); choose another address",
-  ENOTSUP: "this system cannot share a port between processes; use --workers 1",
+  ENOTSUP: "this system cannot share a port between processes; start without --reuse-port",
 };
 
 /** A hint, and the setting of what is to be another one. */
@@ -196,8 +196,7 @@ function hintText(code: string, setting: string | undefined): string {
 export type Wanted = readonly [address: Pick<TcpAddress, "host" | "port"> | SocketAddress, setting: string];
 
 /**
- * Refuses addresses that are taken, or wanted twice, before anything is done for a service that could not start. With workers, listening on a
- * port of another service would succeed, and each would get some of the connections.
+ * Refuses addresses that are taken, or wanted twice, before anything is done for a service that could not start.
  *
  * @throws ServiceError `ERR_LISTEN`
  */

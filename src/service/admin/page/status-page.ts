@@ -36,7 +36,7 @@ export function createStatusPage(statusOf: () => Promise<Status>, jwksUrl: strin
   };
 }
 
-/** Gets the JWK Set from the public endpoint of this service, from any of its workers. Never rejects. */
+/** Gets the JWK Set from the public endpoint of this service. Never rejects. */
 function servedAt(url: string): Promise<ServedSet> {
   return new Promise((resolve) => {
     const fail = ({ code, message }: NodeJS.ErrnoException): void =>

@@ -1,5 +1,5 @@
 import { jsonOf } from "../../base/json.ts";
-import type { StoreDocument } from "../custody/document.ts";
+import type { StoreDocument } from "./document.ts";
 import { longestStale } from "../rules/waits.ts";
 
 /** What a living process says of itself. Anybody who can write the store can write a line, so it decides nothing. */

@@ -1,0 +1,102 @@
+import type { Clock } from "../../base/clock.ts";
+import { type Metric, sumMetrics } from "../../base/metrics.ts";
+import packageJson from "../../../package.json" with { type: "json" };
+import { healthPage, metricsPage, startAdmin } from "../admin/admin.ts";
+import { processMetrics } from "../admin/exposition.ts";
+import type { LogEvent } from "../admin/known.ts";
+import { createStatusPage } from "../admin/page/status-page.ts";
+import { commandFlags } from "../admin/remedies.ts";
+import { serviceMetrics } from "../admin/service-metrics.ts";
+import { type Status, statusOf } from "../admin/status.ts";
+import { issuerOf, urlHost } from "../config/issuer.ts";
+import type { Logger } from "../config/logger.ts";
+import type { Settings } from "../config/setting-definitions.ts";
+import { logOverload } from "../listen/connections.ts";
+import { hostAndPort } from "../signing/sockets.ts";
+import type { PublicEndpoint } from "./public-endpoint.ts";
+import { listedKeys } from "./public-keys.ts";
+import type { PublishedKeys } from "./published-keys.ts";
+import type { RunningManager } from "./run-manager.ts";
+
+/** What a report tells of. */
+interface Reported {
+  readonly settings: Settings;
+  readonly clock: Clock;
+  readonly endpoint: PublicEndpoint;
+  readonly managed: RunningManager | undefined;
+  readonly keys: PublishedKeys;
+  readonly phase: () => Status["phase"];
+  readonly events: () => readonly LogEvent[];
+}
+
+/** What a running service says of itself. */
+export interface Report {
+  /** Why this process should get no requests; `undefined` while it is ready. */
+  notReady(this: void): string | undefined;
+  /** Looks at the store first, unless that was done within 2 s. */
+  status(this: void): Promise<Status>;
+  metrics(this: void): Promise<readonly Metric[]>;
+}
+
+export function createReport({ settings, clock, endpoint, managed, keys, phase, events }: Reported): Report {
+  const notReady = (): string | undefined => (phase() === "running" ? managed?.notReady() : `it is ${phase()}`);
+  const status = async (): Promise<Status> => {
+    await managed?.look();
+    return statusOf({
+      now: clock.now(),
+      phase: phase(),
+      issuer: issuerOf(settings, endpoint.port),
+      jwksUri: endpoint.jwksUri,
+      pid: process.pid,
+      commandFlags: commandFlags(settings),
+      notReady: notReady(),
+      isShortBySetting: settings.rotationMode,
+      isShort: keys.current.isRotating,
+      published: listedKeys(keys.current),
+      ...managed?.known(),
+      refused: keys.refused,
+      events: events(),
+    });
+  };
+  const metrics = async (): Promise<readonly Metric[]> => {
+    const isRefused = keys.refused !== undefined;
+    const facts = { version: packageJson.version, isRefused, status: await status(), now: clock.now() };
+    const all = sumMetrics([serviceMetrics(facts), managed?.metrics() ?? [], endpoint.metrics()]);
+    return [...all, ...(await processMetrics())];
+  };
+  return { notReady, status, metrics };
+}
+
+/** A running admin address. */
+interface AdminAddress {
+  readonly url: string;
+  /** To be called when something has happened: open pages then show it. */
+  touch(this: void): void;
+  stop(this: void): Promise<void>;
+}
+
+/** Shows a report at the admin address; `undefined` where that is off. @param jwksUrl of the JWK Set on this machine */
+export async function startReportAt(
+  { admin }: Pick<Settings, "admin">,
+  { notReady, status, metrics }: Report,
+  jwksUrl: string,
+  log: Logger,
+): Promise<AdminAddress | undefined> {
+  const address = hostAndPort(admin);
+  if (address === undefined) return undefined;
+  const { page, live } = createStatusPage(status, jwksUrl);
+  const health = { "/livez": healthPage(() => undefined), "/readyz": healthPage(notReady) };
+  const paths = {
+    pages: { "/": page, "/metrics": metricsPage(metrics), ...health },
+    streams: { "/events": live.open },
+  };
+  const server = await startAdmin(address, paths, (overload) => logOverload(log, overload, { admin }));
+  return {
+    url: `http://${urlHost(address.host)}:${server.port}`,
+    touch: live.touch,
+    async stop() {
+      live.close();
+      await server.stop();
+    },
+  };
+}
