@@ -106,6 +106,7 @@ export const rooms: Readonly<Record<string, Room>> = {
       "rotation/custody",
       "rotation/rules",
       "rotation/store",
+      "rotation/store/databases",
       "rotation/store/postgres",
       "rotation/store/sqlite",
       "service/signing",
