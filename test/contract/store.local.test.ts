@@ -36,12 +36,11 @@ const own = await sample({ after }, "examples/docs/store-own.mts");
 const { httpStore } = (await import(own)) as { httpStore: (url: string) => Register };
 checkRegister("one's own, of docs/stores.md", async () => {
   const held = new Map<string, string>();
-  const tagOf = (body: string): string => `"${createHash("sha256").update(body).digest("hex")}"`;
   const server = createServer(async (request, response) => {
     const { url = "", method, headers } = request;
     const body = method === "PUT" ? await text(request) : "";
     const found = held.get(url);
-    const tag = found === undefined ? undefined : tagOf(found);
+    const tag = found === undefined ? undefined : `"${createHash("sha256").update(found).digest("hex")}"`;
     if (method === "PUT") {
       const isAsked = headers["if-none-match"] === "*" ? tag === undefined : tag === headers["if-match"];
       if (isAsked) held.set(url, body);

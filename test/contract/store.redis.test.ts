@@ -8,25 +8,15 @@ import { redisStore } from "../../src/rotation/store/databases/redis.ts";
 import type { OpenRegister } from "../../src/rotation/store/register.ts";
 import { type RegisterUnderTest, checkRegister } from "../../src/testing/register.ts";
 import { type Cuttable, cuttable } from "../support/cuttable.ts";
-import { startDaemon } from "../support/daemon.ts";
 import { networkFaults } from "../support/faults.ts";
 import { skipWithout } from "../support/parts.ts";
+import { startRedis } from "../support/redis.ts";
 import { sample } from "../support/samples.ts";
-import { freePort, temporaryFolder } from "../support/service.ts";
 
 const url = (port: number): string => `redis://:s3cret@127.0.0.1:${port}/2`;
 
 if (skipWithout("redis-server") === false) {
-  const folder = await temporaryFolder({ after });
-  const start = async (name: string, ...settings: string[]) => {
-    const port = await freePort();
-    const own = ["--bind", "127.0.0.1", "--port", `${port}`, "--dir", folder, "--dbfilename", `${name}.rdb`];
-    const durable = ["--appendonly", "yes", "--appendfsync", "always", "--appenddirname", name];
-    const daemon = await startDaemon("redis-server", [...own, ...durable, ...settings], port);
-    after(() => daemon.kill());
-    return daemon;
-  };
-  const server = await start("primary", "--requirepass", "s3cret", "--masterauth", "s3cret");
+  const server = await startRedis({ after });
 
   interface Under extends RegisterUnderTest {
     readonly network: Cuttable;
@@ -100,18 +90,10 @@ if (skipWithout("redis-server") === false) {
       /^ERR_STORE_UNAVAILABLE .*WRONGPASS/,
     );
     assert.match(await refusal(url(1), "write"), /^ERR_STORE_UNAVAILABLE .*ECONNREFUSED/);
-    const standby = await start(
-      "standby",
-      "--replicaof",
-      `127.0.0.1 ${server.port}`,
-      "--masterauth",
-      "s3cret",
-      "--requirepass",
-      "s3cret",
-    );
+    const standby = await startRedis(t, "--replicaof", `127.0.0.1 ${server.port}`, "--masterauth", "s3cret");
     assert.match(await refusal(url(standby.port), "write"), /^ERR_STORE_READ_ONLY /);
     // A primary that was cut off: a plain read shows what it has.
-    const alone = await start("alone", "--min-replicas-to-write", "1", "--requirepass", "s3cret");
+    const alone = await startRedis(t, "--min-replicas-to-write", "1");
     const register = await redisStore(url(alone.port), { issuer: "https://op.example" });
     t.after(() => register.close?.());
     assert.equal((await register.read()).version, undefined);
