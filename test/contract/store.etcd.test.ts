@@ -69,6 +69,51 @@ if (skipWithout("etcd") === false) {
     );
   });
 
+  test("a user with a password is who may, also when the token has been lost", async (t) => {
+    const { port } = one.daemon;
+    let token = "";
+    const admin = async (path: string, body: object): Promise<string> => {
+      const init = {
+        method: "POST",
+        headers: token === "" ? {} : { Authorization: token },
+        body: JSON.stringify(body),
+      };
+      const response = await fetch(`${urlOf(port)}/v3/auth/${path}`, init);
+      assert.ok(response.ok, `${path}: ${await response.clone().text()}`);
+      return ((await response.json()) as { token?: string }).token ?? "";
+    };
+    const bytes = (text: string): string => Buffer.from(text).toString("base64");
+    for (const name of ["root", "jwksd"]) await admin("user/add", { name, password: "s3cret:@" });
+    await admin("role/add", { name: "root" });
+    await admin("role/add", { name: "jwksd" });
+    const perm = { permType: "READWRITE", key: bytes("jwksd/"), range_end: bytes("jwksd0") };
+    await admin("role/grant", { name: "jwksd", perm });
+    for (const name of ["root", "jwksd"]) await admin("user/grant", { user: name, role: name });
+    await admin("enable", {});
+    token = await admin("authenticate", { name: "root", password: "s3cret:@" });
+    t.after(async () => {
+      token = await admin("authenticate", { name: "root", password: "s3cret:@" });
+      await admin("disable", {});
+    });
+    const refused = etcdStore(urls, op());
+    await assert.rejects(refused.write("text", undefined), { code: "ERR_STORE_UNAVAILABLE" });
+    const wrong = etcdStore(urlOf(port).replace("//", "//jwksd:wr0ng@"), op());
+    const error = await wrong.read().catch((error: unknown) => error);
+    assert.match(String(error), /authentication failed/);
+    assert.doesNotMatch(String(error), /wr0ng/);
+    const store = etcdStore(urlOf(port).replace("//", `//jwksd:${encodeURIComponent("s3cret:@")}@`), op());
+    assert.equal(await store.write("text", undefined), true);
+    // Tokens are in memory.
+    await one.daemon.kill();
+    await one.daemon.start();
+    await eventually("a read", () =>
+      store.read().then(
+        ({ text }) => text === "text",
+        () => false,
+      ),
+    );
+  });
+
   test("with one member stopped, the two others go on; with two stopped, no read is believed", async (t) => {
     const all = etcdStore(urls, op({ timeoutMs: 3_000 }));
     await one.daemon.kill();
