@@ -7,7 +7,7 @@ import { mysqlStore } from "../../src/rotation/store/databases/mysql.ts";
 import type { OpenRegister } from "../../src/rotation/store/register.ts";
 import { type RegisterUnderTest, checkRegister } from "../../src/testing/register.ts";
 import { type Cuttable, cuttable } from "../support/cuttable.ts";
-import { networkFaults } from "../support/faults.ts";
+import { networkFaults, serverFaults } from "../support/faults.ts";
 import { startMariadb } from "../support/mariadb.ts";
 import { skipWithout } from "../support/parts.ts";
 import { sample } from "../support/samples.ts";
@@ -54,13 +54,9 @@ if (skipWithout("mariadbd", "mariadb-install-db") === false) {
         },
       };
     };
-    const restart = async ({ network }: Under): Promise<() => Promise<void>> => {
-      network.cutAt("during", "after the server has answered", () => void server.kill());
-      return () => server.start();
-    };
     checkRegister(`MariaDB, ${name}`, open, {
       ...networkFaults("during"),
-      ...(name === "by URL" && { "the server dies": restart }),
+      ...(name === "by URL" && serverFaults("during", server)),
     });
   }
 

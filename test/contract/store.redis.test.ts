@@ -8,7 +8,7 @@ import { redisStore } from "../../src/rotation/store/databases/redis.ts";
 import type { OpenRegister } from "../../src/rotation/store/register.ts";
 import { type RegisterUnderTest, checkRegister } from "../../src/testing/register.ts";
 import { type Cuttable, cuttable } from "../support/cuttable.ts";
-import { networkFaults } from "../support/faults.ts";
+import { networkFaults, serverFaults } from "../support/faults.ts";
 import { skipWithout } from "../support/parts.ts";
 import { startRedis } from "../support/redis.ts";
 import { sample } from "../support/samples.ts";
@@ -52,17 +52,8 @@ if (skipWithout("redis-server") === false) {
         },
       };
     };
-    const restart = async ({ network }: Under): Promise<() => Promise<void>> => {
-      network.cutAt("during", "after the server has answered", () => void server.kill());
-      return () => server.start();
-    };
-    const stop = async ({ network }: Under): Promise<() => Promise<void>> => {
-      network.cutAt("during", "after the server has answered", () => server.pause());
-      return async () => server.resume();
-    };
     const { "the network falls silent": silent, ...broken } = networkFaults("during");
-    const more = { "the server dies": restart, "the server is stopped for a while": stop };
-    const faults = { ...broken, ...(name === "by URL" && more) };
+    const faults = { ...broken, ...(name === "by URL" && serverFaults("during", server)) };
     // A client of the package redis does not notice, until the system ends its connection.
     checkRegister(`Redis, ${name}`, open, {
       ...faults,

@@ -43,8 +43,9 @@ for (const [name, parts, start] of databases) {
       assert.equal(replicas.stdout.match(/ the newest /g)?.length, 2, replicas.stdout);
       const anybodys = await runCli(t, ["keys"], environment);
       assert.match(anybodys.stderr, /--issuer .*\[ERR_OPTION_INVALID\]/);
-      const onTheLine = url.includes("s3cret") ? await runCli(t, ["keys", "--store", url], environment) : anybodys;
-      if (url.includes("s3cret")) assert.match(onTheLine.stderr, /--store must hold no password/);
+      const secret = url.includes("s3cret") ? url : url.replace("//", "//jwksd:s3cret@");
+      const onTheLine = await runCli(t, ["keys", "--store", secret], environment);
+      assert.match(onTheLine.stderr, /--store must hold no password/);
       const said = [rotated, replicas, anybodys, onTheLine].map(({ stdout, stderr }) => stdout + stderr).join("\n");
       assert.doesNotMatch(said + services.map(({ log }) => JSON.stringify(log)).join("\n"), /s3cret/);
     });

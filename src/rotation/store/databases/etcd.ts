@@ -92,7 +92,7 @@ export function etcdStore(urls: string | readonly string[], options: EtcdStoreOp
     };
     if (token === undefined) await renew();
     return post(path, body, signal).catch(async (error: unknown) => {
-      if (!(error instanceof Refused && error.status === 401)) throw error;
+      if (!/invalid auth token|auth store is old/.test(String(error))) throw error;
       await renew();
       return post(path, body, signal);
     });
