@@ -48,8 +48,7 @@ export function createTally() {
 }
 
 /**
- * The same metrics of several processes, or of several parts of one, as one: counters and histograms are added up, and of a gauge the
- * first value stands.
+ * The same metrics of several parts of a process as one: counters and histograms are added up, and of a gauge the first value stands.
  */
 export function sumMetrics(all: readonly (readonly Metric[])[]): Metric[] {
   const sums = new Map<string, { metric: Metric; values: Map<string, MetricValue> }>();

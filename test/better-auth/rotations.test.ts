@@ -17,7 +17,7 @@ const rotations = soak(8, 1);
 /** Less than the clocks may differ, because the processes go on one after the other, and than a token lives. */
 const stepMs = 3_300_000;
 const policy = {
-  rotateEveryDays: 28_200 / 86_400,
+  rotateEveryDays: 35_500 / 86_400,
   announceForSeconds: 14_200,
   clockSkewSeconds: 3_400,
   cacheSlackSeconds: 0,

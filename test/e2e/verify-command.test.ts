@@ -95,7 +95,7 @@ test("jwksd verify: whatever is in a token or a set, the steps are told", { time
 
 test("jwksd verify: a key that only the next answer has is told of, with what to do", { timeout }, async (t) => {
   const { issuer, set } = await publish(t);
-  set('{"keys":[]}', JSON.stringify({ keys: [goodKey] }));
+  set(JSON.stringify({ keys: [withoutPrivate(named("b"))] }), JSON.stringify({ keys: [goodKey] }));
   const token = compact(good, ownClaims(issuer), es256);
   const { code, stdout } = await runCli(t, ["verify", token, "--issuer", issuer, "--aud", "me"]);
   assert.equal(code, 0);

@@ -264,7 +264,7 @@ describe("a key that is made is wrapped, and its kid is its thumbprint", () => {
       const privateJwk = await privateHalf(made);
       assert.deepEqual(
         { ...made, privateHalf: 0 },
-        { kid: made.kid, use, alg, publicJwk: withoutPrivate(privateJwk), privateHalf: 0 },
+        { kid: made.kid, use, alg, thumbprint: made.kid, publicJwk: withoutPrivate(privateJwk), privateHalf: 0 },
       );
       assert.equal(made.kid, await jose.calculateJwkThumbprint(privateJwk));
       assert.equal(typeof privateJwk.d, "string");

@@ -78,7 +78,7 @@ test("the image serves, rotates, stops, and goes on with its volume", { skip, ti
   assert.match(seen, /: nothing is wrong\./);
   const kids = kidsIn(await getOnce(port));
   await first.run("/usr/bin/jwksd", "rotate");
-  await service.logged(({ msg }) => msg === "key announced, by another process");
+  await service.logged(({ msg }) => msg === "key announced");
   const rotated = kidsIn(await getOnce(port));
   assert.equal(rotated.length, 2);
   assert.equal(rotated[0], kids[0]);

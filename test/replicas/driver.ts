@@ -320,16 +320,14 @@ export class Simulation {
     const wait = (ms: number): Promise<void> => new Promise((resolve) => void this.at(ms, resolve, process));
     const subscriber = {
       update: (given: Keysets, { isRotating }: { readonly isRotating: boolean }): Promise<void> => {
-        const isSlow = this.now < process.slowUntil;
-        const [before, after] = isSlow
-          ? [this.random.upTo(15 * second), this.random.upTo(15 * second)]
-          : [this.random.upTo(20), 1];
-        const fails = isSlow && (process.isStuck || this.random.chance(0.3));
         const taking = last.then(async () => {
-          await wait(before);
+          const isSlow = this.now < process.slowUntil;
+          const takesMs = (): number => (isSlow ? this.random.upTo(15 * second) : this.random.upTo(20));
+          const fails = isSlow && (process.isStuck || this.random.chance(0.3));
+          await wait(takesMs());
           if (fails && (process.isStuck || this.random.chance(0.5))) throw new Error("not taken");
           put(given, isRotating);
-          await wait(after);
+          await wait(takesMs());
           if (fails) throw new Error("taken, and the answer is lost");
         });
         last = taking.catch(() => {});

@@ -291,10 +291,10 @@ test("each step writes its time, and what it was for", () => {
   ]);
 });
 
-test("what stays of a key is its kid, its thumbprint, when it ended, and the URI where it may still be", () => {
+test("what stays of a key is its kid, its thumbprint, when it ended, the URI where it may still be, and of the newest ones the public half", () => {
   const now = start + retirement;
-  const { kid, use, thumbprint } = retiring;
-  const removed = { kid, use, state: "removed", thumbprint, endedAt: now };
+  const { kid, use, thumbprint, publicJwk } = retiring;
+  const removed = { kid, use, state: "removed", thumbprint, endedAt: now, publicJwk };
   assert.deepEqual(advance(frozen([active, retiring]), policy, now).records[1], removed);
   const uri = "pkcs11:id=1";
   const external = frozen({ ...retiring, privateHalf: { uri } });

@@ -70,7 +70,7 @@ for (const { type, start } of services) {
 
     const first = await signed();
     assert.equal(keys(), 1);
-    const changed = service.logged(({ msg }) => msg === "key active, by another process", service.log.length);
+    const changed = service.logged(({ msg }) => msg === "key activated", service.log.length);
     await run("rotate", "--now", "--yes");
     await changed;
     const second = await signed();

@@ -1,5 +1,5 @@
 import { type ChildProcess, fork } from "node:child_process";
-import { childEnvironment } from "../../base/child-environment.ts";
+import { childEnvironment } from "./child-environment.ts";
 
 const childModule = new URL(`./child${import.meta.url.endsWith(".ts") ? ".ts" : ".js"}`, import.meta.url);
 

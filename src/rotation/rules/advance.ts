@@ -6,8 +6,10 @@ import {
   type KeyRecord,
   type KeyUse,
   type LiveRecord,
+  type Tombstone,
   activeKey,
   announcedKey,
+  isLive,
   keyUses,
   liveRecords,
   mapLive,
@@ -122,14 +124,33 @@ export function activate(change: Change, next: LiveRecord, now: number, reason: 
   return replace(retired, activated, now, "activated", reason);
 }
 
+/** How many removed signing keys keep their public halves: two years of rotations, by default. */
+const keptHalves = 8;
+
 /** Turns a key into a tombstone. The URI of an external key stays, because the key may still exist there. */
 export function end(change: Change, kid: string, state: EndState, { policy, now }: At, reason: string): Change {
   const record = liveRecords(change.records).find((record) => record.kid === kid) as LiveRecord;
-  const { use, thumbprint } = record;
+  const { use, thumbprint, publicJwk } = record;
   const uri = uriOf(record);
-  const trusted = state === "revoked" ? { trustedUntil: trustedUntil(change.records, now, policy) } : {};
-  const tombstone = { kid, use, state, thumbprint, endedAt: now, ...(uri !== undefined && { uri }), ...trusted };
-  return replace(change, tombstone, now, state, reason);
+  const more =
+    state === "revoked"
+      ? { trustedUntil: trustedUntil(change.records, now, policy) }
+      : { ...(use === "sig" && record.state === "retiring" && { publicJwk }) };
+  const tombstone = { kid, use, state, thumbprint, endedAt: now, ...(uri !== undefined && { uri }), ...more };
+  const { records, events } = replace(change, tombstone, now, state, reason);
+  return { ...change, records: withNewestHalves(records), events };
+}
+
+function withNewestHalves(records: readonly KeyRecord[]): readonly KeyRecord[] {
+  const kept = records
+    .filter((record): record is Tombstone => !isLive(record) && record.publicJwk !== undefined)
+    .toSorted((a, b) => b.endedAt - a.endedAt)
+    .slice(0, keptHalves);
+  return records.map((record) => {
+    if (isLive(record) || record.publicJwk === undefined || kept.includes(record)) return record;
+    const { publicJwk: _, ...rest } = record;
+    return rest;
+  });
 }
 
 /** Puts a record in the place of the live one with its kid. */

@@ -71,6 +71,12 @@ export interface Tombstone {
   readonly endedAt: number;
   /** Of a key in an HSM or a key service, where it may still exist. */
   readonly uri?: string;
+  /**
+   * Of the newest removed signing keys: an ID token may be a hint long after it has expired. A revoked key has none.
+   *
+   * @see OpenID Connect Core 1.0 section 3.1.2.1 (`id_token_hint`)
+   */
+  readonly publicJwk?: PublicJwk;
   /** Of a revoked key: until when caches that keep to `Cache-Control` may trust it, in epoch milliseconds. */
   readonly trustedUntil?: number;
 }

@@ -76,15 +76,18 @@ async function start(settings: Settings, givenLog: Logger, parts: ServiceParts, 
   if (managed !== undefined) stops.push(() => managed.stop());
 
   const { host, port, reusePort, rotationMode } = settings;
-  const options = { ...site, host, port, reusePort, rotationMode };
-  const endpoint = await startPublicEndpoint(options, together(managed?.keys, files), (overload) =>
-    logOverload(log, overload),
+  const endpoint = await startPublicEndpoint(
+    { ...site, host, port, reusePort, rotationMode },
+    together(managed?.keys, files),
+    (overload) => logOverload(log, overload),
   );
   stops.push(endpoint.stop);
   const url = `http://${urlHost(host)}:${endpoint.port}${new URL(endpoint.jwksUri).pathname}`;
   const issuer = issuerOf(settings, endpoint.port);
-  const load = (): ReturnType<typeof loadPublicKeys> => loadPublicKeys(settings, log);
-  const keys = createPublishedKeys({ managed: managed?.keys, files }, { load, publish: endpoint.update, log, clock });
+  const keys = createPublishedKeys(
+    { managed: managed?.keys, files },
+    { load: () => loadPublicKeys(settings, log), publish: endpoint.update, log, clock },
+  );
 
   let phase: Status["phase"] = "starting";
   const { events } = recent;

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { childEnvironment } from "../../src/base/child-environment.ts";
+import { childEnvironment } from "../../src/keys/pkcs11/child-environment.ts";
 
 const secrets = {
   JWKSD_WRAPPING_KEYS: "s",
