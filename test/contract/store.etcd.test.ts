@@ -12,6 +12,7 @@ import { sample } from "../support/samples.ts";
 import { eventually } from "../support/service.ts";
 
 const urlOf = (port: number): string => `http://127.0.0.1:${port}`;
+const base64 = (text: string): string => Buffer.from(text).toString("base64");
 const op = (more: Partial<EtcdStoreOptions> = {}): EtcdStoreOptions => ({
   issuer: `https://op.example/${randomUUID()}`,
   ...more,
@@ -42,7 +43,7 @@ if (skipWithout("etcd") === false) {
       end: () => network.close(),
     };
   };
-  const during = Buffer.from("during").toString("base64");
+  const during = base64("during");
   checkRegister("etcd with three members", open, {
     ...networkFaults(during),
     ...serverFaults(during, one.daemon),
@@ -79,11 +80,10 @@ if (skipWithout("etcd") === false) {
       assert.ok(response.ok, `${path}: ${await response.clone().text()}`);
       return ((await response.json()) as { token?: string }).token ?? "";
     };
-    const bytes = (text: string): string => Buffer.from(text).toString("base64");
     for (const name of ["root", "jwksd"]) await admin("user/add", { name, password: "s3cret:@" });
     await admin("role/add", { name: "root" });
     await admin("role/add", { name: "jwksd" });
-    const perm = { permType: "READWRITE", key: bytes("jwksd/"), range_end: bytes("jwksd0") };
+    const perm = { permType: "READWRITE", key: base64("jwksd/"), range_end: base64("jwksd0") };
     await admin("role/grant", { name: "jwksd", perm });
     for (const name of ["root", "jwksd"]) await admin("user/grant", { user: name, role: name });
     await admin("enable", {});
