@@ -62,6 +62,7 @@ export const rooms: Readonly<Record<string, Room>> = {
   "rotation/store": { rooms: [], packages: [] },
   "rotation/store/sqlite": { rooms: ["rotation/store"], packages: ["node:"] },
   "rotation/store/postgres": { rooms: ["rotation/store"], packages: ["node:", "pg"] },
+  "rotation/store/databases": { rooms: ["rotation/store"], packages: ["@libsql/client", "mysql2", "redis"] },
   "rotation/rules": { rooms: ["keys/jwk"], packages: [] },
   "rotation/custody": { rooms: ["keys/jwk", "rotation/rules", "rotation/store"], packages: ["jose"] },
   "rotation/manager": {
@@ -105,6 +106,7 @@ export const rooms: Readonly<Record<string, Room>> = {
       "rotation/custody",
       "rotation/rules",
       "rotation/store",
+      "rotation/store/databases",
       "rotation/store/postgres",
       "rotation/store/sqlite",
       "service/signing",

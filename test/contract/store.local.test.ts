@@ -1,10 +1,17 @@
+import { createHash } from "node:crypto";
+import { once } from "node:events";
 import { mkdtemp, rm } from "node:fs/promises";
+import { createServer } from "node:http";
+import type { AddressInfo } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { after } from "node:test";
+import { text } from "node:stream/consumers";
 import { memoryStore } from "../../src/rotation/store/memory.ts";
 import type { Register } from "../../src/rotation/store/register.ts";
 import { sqliteStore } from "../../src/rotation/store/sqlite/sqlite.ts";
 import { checkRegister } from "../../src/testing/register.ts";
+import { sample } from "../support/samples.ts";
 
 checkRegister("memory", async () => {
   const registers = new Map<string, Register>();
@@ -22,5 +29,34 @@ checkRegister("sqlite", async () => {
   return {
     handle: (issuer) => sqliteStore(join(folder, encodeURIComponent(issuer))),
     end: () => rm(folder, { recursive: true }),
+  };
+});
+
+const own = await sample({ after }, "examples/docs/store-own.mts");
+const { httpStore } = (await import(own)) as { httpStore: (url: string) => Register };
+checkRegister("one's own, of docs/stores.md", async () => {
+  const held = new Map<string, string>();
+  const server = createServer(async (request, response) => {
+    const { url = "", method, headers } = request;
+    const body = method === "PUT" ? await text(request) : "";
+    const found = held.get(url);
+    const tag = found === undefined ? undefined : `"${createHash("sha256").update(found).digest("hex")}"`;
+    if (method === "PUT") {
+      const isAsked = headers["if-none-match"] === "*" ? tag === undefined : tag === headers["if-match"];
+      if (isAsked) held.set(url, body);
+      response.writeHead(isAsked ? 204 : 412).end();
+    } else if (tag === undefined) response.writeHead(404).end();
+    else if (headers["if-none-match"] === tag) response.writeHead(304).end();
+    else response.writeHead(200, { ETag: tag }).end(found);
+  });
+  server.listen(0, "127.0.0.1");
+  await once(server, "listening");
+  return {
+    handle: async (issuer) =>
+      httpStore(`http://127.0.0.1:${(server.address() as AddressInfo).port}/${encodeURIComponent(issuer)}`),
+    async end() {
+      server.closeAllConnections();
+      server.close();
+    },
   };
 });

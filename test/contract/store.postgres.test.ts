@@ -6,7 +6,8 @@ import pg from "pg";
 import { type PostgresPool, type PostgresSql, postgresStore } from "../../src/rotation/store/postgres/postgres.ts";
 import type { Register } from "../../src/rotation/store/index.ts";
 import { type RegisterUnderTest, checkRegister } from "../../src/testing/register.ts";
-import { type Cut, type Cuttable, cuttable } from "../support/cuttable.ts";
+import { type Cuttable, cuttable } from "../support/cuttable.ts";
+import { networkFaults } from "../support/faults.ts";
 import { skipWithout } from "../support/parts.ts";
 import { type PostgresServer, startPgBouncer, startPostgres } from "../support/postgres.ts";
 import { sample } from "../support/samples.ts";
@@ -47,20 +48,7 @@ if (skip === false) {
     readonly network: Cuttable;
   }
 
-  const cuts: Readonly<Record<string, Cut>> = {
-    "the connection breaks before the server hears of it": "before the server hears it",
-    "the connection breaks before its answer": "after the server has answered",
-    "the network falls silent": "silent from then on",
-  };
-  const faults = Object.fromEntries(
-    Object.entries(cuts).map(([name, cut]) => [
-      name,
-      async ({ network }: Under) => {
-        network.cutAt("UPDATE", cut);
-        return async () => network.mend();
-      },
-    ]),
-  );
+  const faults = networkFaults("UPDATE");
 
   const places: [name: string, way: (url: string) => Way, port: () => number, database: string][] = [
     ["postgres", byUrl, () => server.port, "postgres"],

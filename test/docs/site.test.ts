@@ -58,7 +58,7 @@ describe("the site", { skip: skipWithoutSite() || skipWithout("chromium-headless
 
   /** What somebody types, and what the first result has to be: a guide, unless it is a whole name. */
   const guide =
-    /^\.\/(?:index|pages\/(?:provider|clients|relying-party|sign-socket|service|operations|publish|workload-identity|replicas|store-postgres|signers|doctor|faq|install|migrate))\.html/;
+    /^\.\/(?:index|pages\/(?:provider|clients|relying-party|sign-socket|service|operations|publish|workload-identity|replicas|stores|store-postgres|signers|doctor|faq|install|migrate))\.html/;
   const searches: Readonly<Record<string, RegExp>> = {
     rotate: guide,
     "rotate now": guide,

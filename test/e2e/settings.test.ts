@@ -417,7 +417,12 @@ describe("a value in which a secret may be is refused without being repeated", (
     ["wrappingKeyFile", path, contents, contents],
     ["store", store, [`sqlite:postgres://u:${secret}@db`], []],
     ["signers", "must be a path, and not the content of a file", [""], [""]],
-    ["store", store, ["keys.db", `mysql://u:${secret}@db`, "SQLITE:keys.db"], ["/keys.db"]],
+    [
+      "store",
+      store,
+      ["keys.db", `mongodb://u:${secret}@db`, `etcd://u:${secret}@a:1,b:x`, "SQLITE:keys.db"],
+      ["/keys.db"],
+    ],
     ["store", store, [], [object]],
     ["store", store, [""], [""]],
     ["keys", "must be a path, and not the content of a file", [], [object, [secret], Number(secret)]],

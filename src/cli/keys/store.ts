@@ -22,7 +22,7 @@ import { type Flags, closing } from "./open-keys.ts";
 export function storeCommand(io: Io): Command {
   const migrate = new Command("migrate")
     .description("Copy the managed keys into another store, which holds none yet.")
-    .requiredOption("--from <url>", "the store to copy: sqlite:PATH or postgres://USER@HOST:PORT/DATABASE")
+    .requiredOption("--from <url>", "the store to copy, in the forms of --store")
     .requiredOption("--to <url>", "the store to fill, in the same forms");
   addSettings(migrate, ["issuer", "wrappingKeyFile"])
     .addHelpText(

@@ -8,9 +8,9 @@ import { type IssuerCheck, type Owner, commandedBy } from "../../rotation/custod
 import { unsealed } from "../../rotation/custody/mac.ts";
 import type { WrappingKeys } from "../../rotation/custody/wrapping.ts";
 import { type RotationPolicyOptions, policyNames, rotationPolicy } from "../../rotation/rules/policy.ts";
-import { postgresStore } from "../../rotation/store/postgres/postgres.ts";
 import type { Register } from "../../rotation/store/register.ts";
 import { sqliteStore } from "../../rotation/store/sqlite/sqlite.ts";
+import { openDatabase } from "./database-url.ts";
 import { issuerOf } from "./issuer.ts";
 import type { Logger } from "./logger.ts";
 import type { Settings } from "./setting-definitions.ts";
@@ -115,7 +115,7 @@ async function holdsNoKeys(
 export async function openStore(settings: Settings, log: Log, { create = false } = {}): Promise<Register> {
   const { store: url = "", issuer } = settings;
   const path = storePath(settings);
-  if (path === undefined) return postgresStore(url, { issuer });
+  if (path === undefined) return openDatabase(url, issuer);
   if (!create && !(await exists(path))) {
     throw new StoreError(
       "ERR_STORE_UNAVAILABLE",

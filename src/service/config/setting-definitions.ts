@@ -4,7 +4,7 @@ import { type Rule, boolean, oneOf, text, textThat, wholeNumber } from "../../ba
 import { printable } from "../../base/printable.ts";
 import { type RotationPolicy, policyDefaults, policyNames } from "../../rotation/rules/policy.ts";
 import { socketPath } from "../signing/sockets.ts";
-import { faultOfUrl } from "../../rotation/store/postgres/url.ts";
+import { isDatabaseUrl } from "./database-url.ts";
 
 /** Whether a value looks like a JWK, a PEM or a wrapping key instead of the path of a file. */
 export function looksLikeSecret(value: string): boolean {
@@ -127,12 +127,12 @@ export const settingDefinitions = {
     more: "serve makes it at the first start.",
   },
   store: optional(
-    textThat("sqlite:PATH, without //, or postgres://USER@HOST:PORT/DATABASE", (value) =>
-      value.startsWith("sqlite:") ? !value.includes("://") : faultOfUrl(value) === undefined,
+    textThat("sqlite:PATH, without //, or the URL of a database, such as postgres://USER@HOST:PORT/DATABASE", (value) =>
+      value.startsWith("sqlite:") ? !value.includes("://") : isDatabaseUrl(value),
     ),
     "<url>",
     "database of the keys that jwksd manages",
-    "sqlite:PATH, or postgres://USER@HOST:PORT/DATABASE, which replicas share. Without it, sqlite:DATA/keys.db, where DATA is the folder of --data.",
+    "sqlite:PATH, or a database which replicas share: postgres://USER@HOST:PORT/DATABASE, mysql://, redis://, libsql:// or etcd://HOST:PORT,HOST:PORT, as in docs/stores.md. Without it, sqlite:DATA/keys.db, where DATA is the folder of --data.",
   ),
   wrappingKeyFile: optional(
     path,

@@ -1,7 +1,7 @@
 import { ConfigError } from "../../base/errors.ts";
 import { type Rule, boolean } from "../../base/options.ts";
 import { locate } from "../../library/provider/paths.ts";
-import { hasPassword } from "../../rotation/store/postgres/url.ts";
+import { hasPassword } from "./database-url.ts";
 import { readJsonObject } from "./json-file.ts";
 import { nearest } from "../../base/nearest.ts";
 import {
@@ -148,6 +148,6 @@ export function checkStore(store: string, flag: string): void {
   if (!hasPassword(store)) return;
   throw new ConfigError(
     "ERR_OPTION_INVALID",
-    `${flag} must hold no password, which every process could read; put it into PGPASSWORD or ~/.pgpass`,
+    `${flag} must hold no password, which every process could read; put the URL into JWKSD_STORE, or a password of PostgreSQL into PGPASSWORD or ~/.pgpass`,
   );
 }

@@ -1,7 +1,7 @@
 import { stat } from "node:fs/promises";
 import { dirname, join, resolve } from "node:path";
 import { ServiceError } from "../../base/errors.ts";
-import { hasPassword } from "../../rotation/store/postgres/url.ts";
+import { hasPassword } from "./database-url.ts";
 import { type Settings, flagName } from "./setting-definitions.ts";
 
 /** The absolute path of the store; `undefined` where it is in a database server. */

@@ -4,11 +4,11 @@
  * @module jwksd/store/postgres
  */
 
-import { createHash } from "node:crypto";
 import { sleep } from "../../../base/async.ts";
 import { systemClock } from "../../../base/clock.ts";
 import { StoreError, invalidOption } from "../../../base/errors.ts";
-import { checkOptions, textThat, timeout } from "../../../base/options.ts";
+import { checkOptions, timeout } from "../../../base/options.ts";
+import { issuerKey, issuerRule } from "../issuer.ts";
 import { poll } from "../poll.ts";
 import type { OpenRegister } from "../register.ts";
 import type { Driver, Row } from "./driver.ts";
@@ -46,11 +46,6 @@ type Values = readonly (string | null)[];
 const pollMs = 1_000;
 const maxAttempts = 20;
 
-const issuerRule = textThat(
-  "a string of 1 to 2,048 characters",
-  (value) => value.length <= 2_048 && value.isWellFormed(),
-);
-
 /**
  * The store of one issuer in a PostgreSQL database, which any number of processes and issuers may share. Tables are made by the first write.
  *
@@ -69,7 +64,7 @@ export async function postgresStore(
   const { issuer, timeoutMs = defaultTimeoutMs } = checkOptions(options, rules);
   const driver = await driverOf(database, timeoutMs);
   try {
-    return registerOf(driver, issuer === undefined ? await soleIssuer(driver) : hashOf(issuer), timeoutMs);
+    return registerOf(driver, issuer === undefined ? await soleIssuer(driver) : await issuerKey(issuer), timeoutMs);
   } catch (error) {
     await driver.end();
     throw error;
@@ -88,8 +83,6 @@ const isSql = (value: unknown): value is PostgresSql =>
   typeof (value as Partial<PostgresSql> | null)?.unsafe === "function";
 const isPool = (value: unknown): value is PostgresPool =>
   typeof (value as Partial<PostgresPool> | null)?.connect === "function";
-
-const hashOf = (issuer: string): string => createHash("sha256").update(issuer).digest("hex");
 
 /** @throws ConfigError `ERR_OPTION_INVALID`: there are several, or there is none */
 async function soleIssuer(driver: Driver): Promise<string> {

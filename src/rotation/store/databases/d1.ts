@@ -1,0 +1,56 @@
+/**
+ * A store in Cloudflare D1.
+ *
+ * @module jwksd/store/d1
+ */
+
+import { checkOptions } from "../../../base/options.ts";
+import { requiredIssuer } from "../issuer.ts";
+import type { OpenRegister } from "../register.ts";
+import { type DatabaseStoreOptions, databaseRules } from "./calls.ts";
+import { type Answer, type Dialect, type SqlDatabase, sqlRegister } from "./sql.ts";
+import { sqliteDialect, sqliteFault } from "./sqlite-dialect.ts";
+
+export type { DatabaseStoreOptions } from "./calls.ts";
+
+/** The part of a binding of D1 that is used here. */
+export interface D1Binding {
+  withSession(constraint: "first-primary"): D1Session;
+}
+
+export interface D1Session {
+  prepare(sql: string): D1Statement;
+  batch(statements: D1Statement[]): Promise<readonly D1Answer[]>;
+}
+
+export interface D1Statement {
+  bind(...values: unknown[]): D1Statement;
+}
+
+export interface D1Answer {
+  readonly results: readonly unknown[];
+  readonly meta: { readonly changes?: number };
+}
+
+/** D1 limits the size of a row. @see https://developers.cloudflare.com/d1/platform/limits/ */
+const dialect: Dialect = { ...sqliteDialect, maxBytes: 1_900_000 };
+
+/**
+ * The store of one issuer in a database of D1, which any number of Workers and issuers may share. Tables are made by the first call.
+ *
+ * @param binding of the database, such as `env.DB`
+ * @throws ConfigError `ERR_OPTION_INVALID`
+ */
+export function d1Store(binding: D1Binding, options: DatabaseStoreOptions): OpenRegister {
+  const { issuer, timeoutMs } = checkOptions(options, databaseRules);
+  const transact: SqlDatabase["transact"] = async (statements) => {
+    // Of this call alone: later calls of a session may be answered by replicas.
+    const session = binding.withSession("first-primary");
+    const batch = statements.map(([sql, ...values]) => session.prepare(sql).bind(...values));
+    const answers = await session.batch(batch);
+    return answers.map(({ results, meta: { changes = 0 } }) => ({ rows: results as Answer["rows"], changes }));
+  };
+  const database = { name: "in D1", dialect, faultOf: sqliteFault, transact };
+  // No process lives that could be listed.
+  return { ...sqlRegister(database, { issuer: requiredIssuer(issuer), timeoutMs }), presence: undefined };
+}

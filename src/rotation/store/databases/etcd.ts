@@ -1,0 +1,209 @@
+/**
+ * A store in etcd, by its JSON gateway.
+ *
+ * @module jwksd/store/etcd
+ */
+
+import { invalidOption } from "../../../base/errors.ts";
+import { callback, checkOptions } from "../../../base/options.ts";
+import { issuerKey, requiredIssuer } from "../issuer.ts";
+import type { OpenRegister } from "../register.ts";
+import {
+  type Call,
+  type DatabaseStoreOptions,
+  type Fault,
+  NotSent,
+  callsTo,
+  databaseRules,
+  networkFault,
+} from "./calls.ts";
+
+export interface EtcdStoreOptions extends DatabaseStoreOptions {
+  /** What asks the members, such as one that has a certificate of a client. Default: the global `fetch`. */
+  readonly fetch?: typeof fetch | null | undefined;
+}
+
+interface KeyValue {
+  readonly key: string;
+  /** Missing where it is empty. */
+  readonly value?: string;
+}
+
+interface Answer {
+  readonly succeeded?: boolean;
+  readonly kvs?: readonly KeyValue[];
+  readonly responses?: readonly { readonly response_range?: { readonly kvs?: readonly KeyValue[] } }[];
+  readonly token?: string;
+}
+
+/** Etcd has answered that it does not do it. */
+class Refused extends Error {
+  readonly status: number;
+  constructor(status: number, message: string) {
+    super(message);
+    this.status = status;
+  }
+}
+
+/**
+ * The store of one issuer in etcd 3.4 or later, which any number of processes and issuers may share. Its time is that of the member that
+ * answers, in whole seconds.
+ *
+ * @param urls `https://HOST:PORT`, with user and password where etcd wants them; of several members, the next one is asked where one does not answer
+ * @throws ConfigError `ERR_OPTION_INVALID`
+ */
+export function etcdStore(urls: string | readonly string[], options: EtcdStoreOptions): OpenRegister {
+  const {
+    issuer: given,
+    timeoutMs = 5_000,
+    fetch = globalThis.fetch,
+  } = checkOptions(options, { ...databaseRules, fetch: callback });
+  const issuer = requiredIssuer(given);
+  const members = [urls].flat().map(memberOf);
+  const name = members.map(({ base }) => base).join(",");
+  // Each member has its turn.
+  const calls = callsTo(name, timeoutMs * members.length, faultOf);
+  let current = 0;
+  let token: string | undefined;
+
+  async function post(path: string, body: object, outer: AbortSignal): Promise<readonly [Answer, now: number]> {
+    const { base } = members[current] as Member;
+    const signal = AbortSignal.any([outer, AbortSignal.timeout(timeoutMs)]);
+    const headers = { "Content-Type": "application/json", ...(token !== undefined && { Authorization: token }) };
+    const init: RequestInit = { method: "POST", headers, body: JSON.stringify(body), signal, redirect: "error" };
+    const response = await fetch(`${base}/v3/${path}`, init).catch((error: unknown) => {
+      const { cause } = error as { readonly cause?: unknown };
+      throw networkFault(cause).isCertain ? new NotSent("", { cause }) : error;
+    });
+    const answer = (await response.json()) as Answer & { readonly error?: string };
+    if (!response.ok) throw new Refused(response.status, String(answer.error));
+    const now = Date.parse(response.headers.get("Date") ?? "");
+    if (Number.isNaN(now)) throw new Refused(502, "an answer without the time");
+    return [answer, now];
+  }
+
+  /** Asks a member, with a token where there are a user and a password. A token lasts for some minutes. */
+  async function ask(path: string, body: object, signal: AbortSignal): Promise<readonly [Answer, now: number]> {
+    const { login } = members[current] as Member;
+    if (login === undefined) return post(path, body, signal);
+    const renew = async (): Promise<void> => {
+      token = undefined;
+      token = (await post("auth/authenticate", login, signal))[0].token;
+    };
+    if (token === undefined) await renew();
+    return post(path, body, signal).catch(async (error: unknown) => {
+      if (!/invalid auth token|auth store is old/.test(String(error))) throw error;
+      await renew();
+      return post(path, body, signal);
+    });
+  }
+
+  const run = (options: Call, request: (prefix: string) => readonly [path: string, body: object]) =>
+    calls.run(async (signal) => {
+      const [path, body] = request(`jwksd/${await issuerKey(issuer)}/`);
+      for (let tried = 1; ; tried += 1) {
+        try {
+          return await ask(path, body, signal);
+        } catch (error) {
+          current = (current + 1) % members.length;
+          // Where it may have been written, the caller has to look.
+          const isSafe = !options.writes || faultOf(error).isCertain;
+          if (tried === members.length || !isSafe || signal.aborted) throw error;
+        }
+      }
+    }, options);
+
+  return {
+    name,
+    // Of a request, 1.5 MB by default.
+    maxBytes: 2 ** 20,
+
+    // Every read is linearizable, so it is confirmed: a majority has to agree on who leads.
+    async read(known = "", { signal } = {}) {
+      const [{ responses = [] }, now] = await run({ signal, writes: false }, (prefix) => {
+        const version = { request_range: { key: base64(`${prefix}version`) } };
+        const text = { request_range: { key: base64(`${prefix}text`) } };
+        return ["kv/txn", { compare: [versionIs(prefix, known)], success: [version], failure: [version, text] }];
+      });
+      const [version, text] = responses.map(({ response_range }) => response_range?.kvs?.[0]);
+      return {
+        ...(version !== undefined && { version: textOf(version.value) }),
+        ...(text !== undefined && { text: textOf(text.value) }),
+        now,
+      };
+    },
+
+    async write(text, ifVersion, { signal } = {}) {
+      const [{ succeeded = false }] = await run({ signal, writes: true }, (prefix) => {
+        const isNew = { key: base64(`${prefix}version`), target: "CREATE", create_revision: "0" };
+        const compare = [ifVersion === undefined ? isNew : versionIs(prefix, ifVersion)];
+        const puts = [put(`${prefix}version`, crypto.randomUUID()), put(`${prefix}text`, text)];
+        return ["kv/txn", { compare, success: puts.map((request_put) => ({ request_put })) }];
+      });
+      return succeeded;
+    },
+
+    presence: {
+      async put(id, line, { signal } = {}) {
+        await run({ signal, writes: true }, (prefix) => ["kv/put", put(`${prefix}presence/${id}`, line)]);
+      },
+      async all({ signal } = {}) {
+        let start = "";
+        const [{ kvs = [] }] = await run({ signal, writes: false }, (prefix) => {
+          start = `${prefix}presence/`;
+          // The next text after all that begin with this one.
+          return ["kv/range", { key: base64(start), range_end: base64(`${prefix}presence0`) }];
+        });
+        return new Map(kvs.map(({ key, value }) => [textOf(key).slice(start.length), textOf(value)]));
+      },
+      async drop(id, { signal } = {}) {
+        await run({ signal, writes: true }, (prefix) => ["kv/deleterange", { key: base64(`${prefix}presence/${id}`) }]);
+      },
+    },
+
+    close: async () => calls.close(),
+  };
+}
+
+interface Member {
+  /** Without user and password, and without a slash at the end. */
+  readonly base: string;
+  readonly login?: { readonly name: string; readonly password: string };
+}
+
+/** @throws ConfigError `ERR_OPTION_INVALID` */
+function memberOf(text: string): Member {
+  if (!URL.canParse(text) || !/^https?:$/.test(new URL(text).protocol)) {
+    throw invalidOption("the URL of etcd must be in the form https://HOST:PORT");
+  }
+  const { origin, username, password } = new URL(text);
+  if (username === "") return { base: origin };
+  return { base: origin, login: { name: decodeURIComponent(username), password: decodeURIComponent(password) } };
+}
+
+const versionIs = (prefix: string, version: string) => ({
+  key: base64(`${prefix}version`),
+  target: "VALUE",
+  value: base64(version),
+});
+const put = (key: string, value: string) => ({ key: base64(key), value: base64(value) });
+
+function base64(text: string): string {
+  const bytes = new TextEncoder().encode(text);
+  // An argument for each byte would be too many.
+  return btoa(Array.from(bytes, (byte) => String.fromCharCode(byte)).join(""));
+}
+
+const textOf = (value = ""): string =>
+  new TextDecoder("utf-8", { ignoreBOM: true }).decode(
+    Uint8Array.from(atob(value), (character) => character.charCodeAt(0)),
+  );
+
+/** Of requests that certainly changed nothing: wrong, not allowed, or too much. @see https://grpc.io/docs/guides/status-codes/ */
+const refusals = new Set([400, 401, 403, 404, 429]);
+
+function faultOf(error: unknown): Fault {
+  if (!(error instanceof Refused)) return networkFault(error);
+  const { status, message } = error;
+  return { word: `${status}`, text: message, isCertain: refusals.has(status), isReadOnly: status === 403 };
+}

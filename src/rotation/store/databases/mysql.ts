@@ -1,0 +1,156 @@
+/**
+ * A store in MySQL or MariaDB.
+ *
+ * @module jwksd/store/mysql
+ */
+
+import { invalidOption } from "../../../base/errors.ts";
+import { loadPackage } from "../../../base/optional-package.ts";
+import { checkOptions } from "../../../base/options.ts";
+import { requiredIssuer } from "../issuer.ts";
+import type { OpenRegister } from "../register.ts";
+import { type DatabaseStoreOptions, NotSent, databaseRules, networkFault } from "./calls.ts";
+import { type Answer, type Dialect, type SqlFault, type Statement, sqlRegister } from "./sql.ts";
+
+export type { DatabaseStoreOptions } from "./calls.ts";
+
+/** The part of a pool of `mysql2/promise` that is used here. */
+export interface MysqlPool {
+  getConnection(): Promise<MysqlConnection>;
+}
+
+/** A connection of a {@link MysqlPool}. */
+export interface MysqlConnection {
+  query(sql: string): Promise<unknown>;
+  execute(sql: string, values: (Uint8Array | number | null)[]): Promise<readonly [unknown, ...unknown[]]>;
+  release(): void;
+  destroy(): void;
+}
+
+/** A pool of `mysql2`, which has another one with promises. */
+export interface MysqlCallbackPool {
+  promise(): MysqlPool;
+}
+
+/** All is bytes, so no character set and no collation of server or connection changes or compares it. */
+const dialect: Dialect = {
+  insert: "INSERT IGNORE",
+  // Not UNIX_TIMESTAMP, which takes the hour that summer time repeats for one hour.
+  asked: "TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)) DIV 1000 AS now, @@global.read_only AS standby",
+  schema: [
+    `CREATE TABLE IF NOT EXISTS jwksd_documents (issuer VARBINARY(64) PRIMARY KEY, version VARBINARY(36) NOT NULL,
+      text LONGBLOB NOT NULL, due BIGINT, KEY due (due)) ENGINE = InnoDB`,
+    `CREATE TABLE IF NOT EXISTS jwksd_presence (issuer VARBINARY(64), id VARBINARY(512), line BLOB NOT NULL,
+      PRIMARY KEY (issuer, id)) ENGINE = InnoDB`,
+  ],
+  // The default of max_allowed_packet is 16 MB in MariaDB.
+  maxBytes: 15_000_000,
+};
+
+/**
+ * The store of one issuer in a MySQL or MariaDB database, which any number of processes and issuers may share. Tables are made by the first
+ * call.
+ *
+ * @param database `mysql://USER:PASSWORD@HOST:PORT/DATABASE`, which needs the package `mysql2` and is read as by it; or a pool of `mysql2`, which the
+ *   caller ends
+ * @throws ConfigError `ERR_OPTION_INVALID`, `ERR_PACKAGE_MISSING`
+ */
+export async function mysqlStore(
+  database: string | MysqlPool | MysqlCallbackPool,
+  options: DatabaseStoreOptions,
+): Promise<OpenRegister> {
+  const { issuer, timeoutMs = 5_000 } = checkOptions(options, databaseRules);
+  const whose = { issuer: requiredIssuer(issuer), timeoutMs };
+  const { pool, name, end } = await poolOf(database, timeoutMs);
+  const register = sqlRegister({ name, dialect, faultOf, transact: (...call) => transact(pool, ...call) }, whose);
+  return {
+    ...register,
+    async close() {
+      await register.close();
+      await end();
+    },
+  };
+}
+
+/** @throws ConfigError `ERR_OPTION_INVALID`, `ERR_PACKAGE_MISSING` */
+async function poolOf(database: string | MysqlPool | MysqlCallbackPool, connectTimeout: number) {
+  if (typeof database !== "string") {
+    const pool = "promise" in database ? database.promise() : database;
+    return { pool, name: "in MySQL", end: async () => {} };
+  }
+  if (!URL.canParse(database) || !/^(mysql|mariadb):$/.test(new URL(database).protocol)) {
+    throw invalidOption("the URL of the database must be in the form mysql://USER@HOST:PORT/DATABASE");
+  }
+  const { createPool } = await loadPackage("mysql2", () => import("mysql2/promise"));
+  const { host, pathname } = new URL(database);
+  const pool = createPool({ uri: database, connectTimeout, connectionLimit: 5, enableKeepAlive: true });
+  return { pool: pool as MysqlPool, name: `mysql://${host}${pathname}`, end: async () => pool.end().catch(() => {}) };
+}
+
+async function transact(pool: MysqlPool, statements: readonly Statement[], signal: AbortSignal): Promise<Answer[]> {
+  const connection = await pool.getConnection().catch((cause: unknown) => {
+    throw new NotSent("", { cause });
+  });
+  // Nobody waits any more, and the connection may still be at it.
+  const destroy = (): void => connection.destroy();
+  signal.addEventListener("abort", destroy, { once: true });
+  try {
+    if (signal.aborted) throw new NotSent();
+    const answers: Answer[] = [];
+    if (statements.length > 1) await connection.query("START TRANSACTION");
+    for (const [sql, ...values] of statements)
+      answers.push(answerOf(await connection.execute(sql, values.map(toBytes))));
+    if (statements.length > 1) await connection.query("COMMIT");
+    connection.release();
+    return answers;
+  } catch (error) {
+    // A transaction that is open ends with its connection.
+    if (statements.length > 1 || !faultOf(error).isCertain) connection.destroy();
+    else connection.release();
+    throw error;
+  } finally {
+    signal.removeEventListener("abort", destroy);
+  }
+}
+
+const toBytes = (value: string | number | null): Uint8Array | number | null =>
+  typeof value === "string" ? Buffer.from(value) : value;
+
+function answerOf([result]: readonly [unknown, ...unknown[]]): Answer {
+  if (!Array.isArray(result)) return { rows: [], changes: (result as { readonly affectedRows: number }).affectedRows };
+  const rows = (result as Record<string, unknown>[]).map((row) =>
+    Object.fromEntries(Object.entries(row).map(([name, value]) => [name, textOf(value)])),
+  );
+  return { rows, changes: 0 };
+}
+
+const textOf = (value: unknown): unknown => (Buffer.isBuffer(value) ? value.toString() : value);
+
+/** Error numbers of the server. @see https://dev.mysql.com/doc/mysql-errors/8.4/en/server-error-reference.html */
+const numbers = {
+  noTable: [1146],
+  /** Deadlock, lock wait time-out. */
+  races: [1213, 1205],
+  /** A right is missing, or the server is read-only. */
+  readOnly: [1142, 1143, 1044, 1290, 1792, 1836],
+  /** It ends, or was told to stop, and may have written before: also where it waits for a replica. */
+  uncertain: [1053, 1077, 1180, 1317, 1927, 1969, 3024],
+};
+
+function faultOf(error: unknown): SqlFault {
+  const { errno, sqlState, code, sqlMessage } = (error instanceof NotSent ? error.cause : error) as Record<
+    string,
+    unknown
+  >;
+  if (typeof errno !== "number" || typeof sqlState !== "string" || typeof sqlMessage !== "string")
+    return networkFault(error);
+  const is = (kind: keyof typeof numbers): boolean => numbers[kind].includes(errno);
+  return {
+    word: String(code),
+    text: sqlMessage,
+    isCertain: error instanceof NotSent || !is("uncertain"),
+    isReadOnly: is("readOnly"),
+    isRace: is("races"),
+    isNoTable: is("noTable"),
+  };
+}

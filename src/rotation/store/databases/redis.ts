@@ -1,0 +1,176 @@
+/**
+ * A store in Redis or Valkey.
+ *
+ * @module jwksd/store/redis
+ */
+
+import { invalidOption } from "../../../base/errors.ts";
+import { loadPackage } from "../../../base/optional-package.ts";
+import { checkOptions } from "../../../base/options.ts";
+import { issuerKey, requiredIssuer } from "../issuer.ts";
+import type { OpenRegister } from "../register.ts";
+import {
+  type Call,
+  type DatabaseStoreOptions,
+  type Fault,
+  NoAnswer,
+  NotSent,
+  callsTo,
+  databaseRules,
+  networkFault,
+} from "./calls.ts";
+
+export type { DatabaseStoreOptions } from "./calls.ts";
+
+/** The part of a client of the package `redis` that is used here. */
+export interface RedisClient {
+  sendCommand(command: string[]): Promise<unknown>;
+}
+
+/** The part of a client of the package `ioredis` that is used here. */
+export interface IoredisClient {
+  call(command: string, ...values: string[]): Promise<unknown>;
+}
+
+/** How commands reach the server. */
+interface Connection {
+  readonly name: string;
+  readonly send: (command: string[], signal: AbortSignal) => Promise<unknown>;
+  readonly end: () => void;
+}
+
+// The document is one hash, because its parts are one key. Braces: all keys of an issuer are on one node of a cluster.
+const keys = (key: string): string[] => [`jwksd:{${key}}`, `jwksd:{${key}}:presence`, `jwksd:{${key}}:word`];
+
+/** With a value, writes first: a primary without the replicas that it must have refuses that. */
+const readScript = `if ARGV[2] ~= '' then redis.call('SET', KEYS[3], ARGV[2]) end
+local time = redis.call('TIME')
+local version = redis.call('HGET', KEYS[1], 'version')
+if not version then return { time[1], time[2] } end
+if version == ARGV[1] then return { time[1], time[2], version } end
+return { time[1], time[2], version, redis.call('HGET', KEYS[1], 'text') }`;
+const writeScript = `if (redis.call('HGET', KEYS[1], 'version') or '') ~= ARGV[1] then return 0 end
+redis.call('HSET', KEYS[1], 'version', ARGV[2], 'text', ARGV[3], 'due', ARGV[4])
+return 1`;
+// Scripts, because they answer the same whatever protocol the client speaks.
+const putScript = "redis.call('HSET', KEYS[2], ARGV[1], ARGV[2])";
+const allScript = "return redis.call('HGETALL', KEYS[2])";
+const dropScript = "redis.call('HDEL', KEYS[2], ARGV[1])";
+
+/**
+ * The store of one issuer in Redis or Valkey, which any number of processes and issuers may share.
+ *
+ * @param database `redis://USER:PASSWORD@HOST:PORT/NUMBER`, which needs the package `redis` and is read as by it; or a client of `redis` that is
+ *   connected, or one of `ioredis`, which the caller ends
+ * @throws ConfigError `ERR_OPTION_INVALID`, `ERR_PACKAGE_MISSING`
+ */
+export async function redisStore(
+  database: string | RedisClient | IoredisClient,
+  options: DatabaseStoreOptions,
+): Promise<OpenRegister> {
+  const { issuer, timeoutMs = 5_000 } = checkOptions(options, databaseRules);
+  const key = await issuerKey(requiredIssuer(issuer));
+  const { name, send, end } = await connectionTo(database, timeoutMs);
+  const calls = callsTo(name, timeoutMs, faultOf);
+  const run = (options: Call, script: string, ...values: string[]): Promise<unknown> =>
+    calls.run((signal) => send(["EVAL", script, "3", ...keys(key), ...values], signal), options);
+
+  return {
+    name,
+
+    async read(known = "", { signal, confirmed = false } = {}) {
+      const answer = await run({ signal, writes: false }, readScript, known, confirmed ? crypto.randomUUID() : "");
+      const [seconds, microseconds, version, text] = (answer as unknown[]).map(String);
+      return {
+        ...(version !== undefined && { version }),
+        ...(text !== undefined && { text }),
+        now: Number(seconds) * 1_000 + Math.floor(Number(microseconds) / 1_000),
+      };
+    },
+
+    async write(text, ifVersion = "", { signal, due = "" } = {}) {
+      const values = [ifVersion, crypto.randomUUID(), text, `${due}`];
+      return (await run({ signal, writes: true }, writeScript, ...values)) === 1;
+    },
+
+    presence: {
+      async put(id, line, { signal } = {}) {
+        await run({ signal, writes: true }, putScript, id, line);
+      },
+      async all({ signal } = {}) {
+        const answer = ((await run({ signal, writes: false }, allScript)) as unknown[]).map(String);
+        return new Map(
+          Array.from({ length: answer.length / 2 }, (_, index) => [
+            answer[2 * index] ?? "",
+            answer[2 * index + 1] ?? "",
+          ]),
+        );
+      },
+      async drop(id, { signal } = {}) {
+        await run({ signal, writes: true }, dropScript, id);
+      },
+    },
+
+    async close() {
+      calls.close();
+      end();
+    },
+  };
+}
+
+/** @throws ConfigError `ERR_OPTION_INVALID`, `ERR_PACKAGE_MISSING` */
+async function connectionTo(database: string | RedisClient | IoredisClient, timeoutMs: number): Promise<Connection> {
+  if (typeof database === "string") return urlConnection(database, timeoutMs);
+  // A client of ioredis has a sendCommand, too, which takes something else.
+  const send =
+    "call" in database
+      ? ([command = "", ...values]: string[]) => database.call(command, ...values)
+      : (command: string[]) => database.sendCommand(command);
+  return { name: "in Redis", send, end: () => {} };
+}
+
+/** Connects when it is first used, and anew after a failure. */
+async function urlConnection(url: string, timeoutMs: number): Promise<Connection> {
+  if (!URL.canParse(url) || !/^rediss?:$/.test(new URL(url).protocol)) {
+    throw invalidOption("the URL of the database must be in the form redis://USER@HOST:PORT/NUMBER");
+  }
+  const { createClient } = await loadPackage("redis", () => import("redis"));
+  const { protocol, host, pathname } = new URL(url);
+  type Client = ReturnType<typeof newClient>;
+  const newClient = () => createClient({ url, socket: { connectTimeout: timeoutMs, reconnectStrategy: false } });
+  let connecting: Promise<Client> | undefined;
+
+  /** The next call connects anew. */
+  const leave = (client: Client): void => {
+    connecting = undefined;
+    if (client.isOpen) client.destroy();
+  };
+  function connect(): Promise<Client> {
+    const client = newClient();
+    client.on("error", () => leave(client));
+    return client.connect().catch((cause: unknown) => {
+      leave(client);
+      throw new NotSent("", { cause });
+    });
+  }
+
+  return {
+    name: `${protocol}//${host}${pathname}`,
+    async send(command, signal) {
+      const client = await (connecting ??= connect());
+      // A network that is silent is not noticed by itself.
+      const late = (): void => void (signal.reason instanceof NoAnswer && leave(client));
+      signal.addEventListener("abort", late, { once: true });
+      return client.sendCommand(command).finally(() => signal.removeEventListener("abort", late));
+    },
+    end: () => void connecting?.then(leave, () => {}),
+  };
+}
+
+/** An error that the server sent begins with a word in capitals. Scripts write in the end, so after an error nothing was written. */
+function faultOf(error: unknown): Fault {
+  const { message } = (error instanceof NotSent ? error.cause : error) as Error;
+  const [, word] = /^([A-Z]{2,}) /.exec(message) ?? [];
+  if (word === undefined) return networkFault(error);
+  return { word, text: message, isCertain: true, isReadOnly: /READONLY|NOPERM/.test(message) };
+}

@@ -1,0 +1,28 @@
+import { JwksdError } from "../../src/base/errors.ts";
+import type { Register } from "../../src/rotation/store/register.ts";
+
+// Registers of workerd for a test in Node.js, which asks for each call.
+
+/** What is asked: a method of a register, and what it takes. */
+type Call = { readonly kind: string; readonly issuer: string } & (
+  | { readonly read: { readonly known?: string | undefined; readonly confirmed?: boolean | undefined } }
+  | { readonly write: { readonly text: string; readonly ifVersion?: string | undefined } }
+);
+
+/** A Worker of registers, which are made for each request from its bindings. */
+export const worker = <Env>(stores: Readonly<Record<string, (env: Env, issuer: string) => Register>>) => ({
+  async fetch(request: Request, env: Env): Promise<Response> {
+    const call = (await request.json()) as Call;
+    const register = stores[call.kind]?.(env, call.issuer);
+    try {
+      const value =
+        "read" in call
+          ? await register?.read(call.read.known, { confirmed: call.read.confirmed })
+          : await register?.write(call.write.text, call.write.ifVersion);
+      return Response.json({ value });
+    } catch (error) {
+      if (error instanceof JwksdError) return Response.json({ code: error.code, message: error.message });
+      return Response.json({ message: (error as Error).message });
+    }
+  },
+});

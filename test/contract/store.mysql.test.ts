@@ -1,0 +1,122 @@
+import assert from "node:assert/strict";
+import { randomUUID } from "node:crypto";
+import { after, test } from "node:test";
+import { createPool as callbackPool } from "mysql2";
+import { createConnection, createPool } from "mysql2/promise";
+import { mysqlStore } from "../../src/rotation/store/databases/mysql.ts";
+import type { OpenRegister } from "../../src/rotation/store/register.ts";
+import { type RegisterUnderTest, checkRegister } from "../../src/testing/register.ts";
+import { type Cuttable, cuttable } from "../support/cuttable.ts";
+import { networkFaults, serverFaults } from "../support/faults.ts";
+import { startMariadb } from "../support/mariadb.ts";
+import { skipWithout } from "../support/parts.ts";
+import { sample } from "../support/samples.ts";
+
+if (skipWithout("mariadbd", "mariadb-install-db") === false) {
+  const server = await startMariadb({ after });
+  const url = (port = server.port): string => `mysql://jwksd:s3cret@127.0.0.1:${port}/jwksd`;
+  const sql = async (text: string): Promise<void> => {
+    const root = await createConnection({ host: "127.0.0.1", port: server.port, user: "root" });
+    await root.query(text);
+    await root.end();
+  };
+
+  interface Under extends RegisterUnderTest {
+    readonly network: Cuttable;
+  }
+  type Way = { readonly database: Parameters<typeof mysqlStore>[0]; readonly end?: () => void };
+  const ways: Record<string, (uri: string) => Way> = {
+    "by URL": (uri) => ({ database: uri }),
+    "a pool with promises, of another character set": (uri) => {
+      const pool = createPool({ uri, charset: "latin1_swedish_ci" });
+      return { database: pool, end: () => void pool.end().catch(() => {}) };
+    },
+    "a pool with callbacks": (uri) => {
+      const pool = callbackPool({ uri });
+      return { database: pool, end: () => pool.end(() => {}) };
+    },
+  };
+  for (const [name, way] of Object.entries(ways)) {
+    const open = async (): Promise<Under> => {
+      const network = await cuttable(server.port);
+      const run = randomUUID();
+      const opened: Way[] = [];
+      return {
+        network,
+        async handle(issuer) {
+          const through = way(url(network.port));
+          opened.push(through);
+          return mysqlStore(through.database, { issuer: `${issuer}#${run}`, timeoutMs: 3_000 });
+        },
+        async end() {
+          for (const { end } of opened) end?.();
+          await network.close();
+        },
+      };
+    };
+    checkRegister(`MariaDB, ${name}`, open, {
+      ...networkFaults("during"),
+      ...(name === "by URL" && serverFaults("during", server)),
+    });
+  }
+
+  test("a server that is read-only, or takes no such user, is refused, and its words show no password", async (t) => {
+    const refusal = async (register: ReturnType<typeof mysqlStore>, isWrite: boolean): Promise<string> => {
+      const opened = await register;
+      t.after(() => opened.close?.());
+      const call = isWrite ? opened.write("text", undefined) : opened.read();
+      const { code, message } = (await (call as Promise<unknown>).then(
+        () => assert.fail("it did not refuse"),
+        (error: unknown) => error,
+      )) as Error & { code: string };
+      assert.doesNotMatch(message, /s3cret|wrong/);
+      return `${code} ${message}`;
+    };
+    const options = { issuer: "https://op.example" };
+    const wrong = url().replace("s3cret", "wrong");
+    assert.match(await refusal(mysqlStore(wrong, options), true), /^ERR_STORE_UNAVAILABLE .*ER_ACCESS_DENIED/);
+    assert.match(await refusal(mysqlStore(url(1), options), true), /^ERR_STORE_UNAVAILABLE .*ECONNREFUSED/);
+    await (await mysqlStore(url(), options)).read();
+    await sql("SET GLOBAL read_only = 1");
+    t.after(() => sql("SET GLOBAL read_only = 0"));
+    assert.match(await refusal(mysqlStore(url(), options), true), /^ERR_STORE_READ_ONLY /);
+    assert.match(await refusal(mysqlStore(url(), options), false), /^ERR_STORE_UNAVAILABLE .*name the primary/);
+  });
+
+  test("a primary that no replica follows any more confirms nothing, where it is to wait for one", async (t) => {
+    const issuer = "https://cut-off.example";
+    const register = await mysqlStore(url(), { issuer, timeoutMs: 2_000 });
+    t.after(() => register.close());
+    assert.equal(await register.write("text", undefined), true);
+    await sql("SET GLOBAL rpl_semi_sync_master_timeout = 3600000");
+    await sql("SET GLOBAL rpl_semi_sync_master_enabled = 1");
+    t.after(() => sql("SET GLOBAL rpl_semi_sync_master_enabled = 0"));
+    assert.equal((await register.read()).text, "text");
+    await assert.rejects(register.read(undefined, { confirmed: true }), { code: "ERR_STORE_UNAVAILABLE" });
+    const { version } = await register.read();
+    const error = await register.write("unknown", version).catch((error: unknown) => error);
+    assert.ok(error instanceof Error && !("code" in error), "it may be written");
+  });
+
+  test("a user who may only read the documents confirms what it reads, and is refused to write", async (t) => {
+    const options = { issuer: "https://reader.example" };
+    const writer = await mysqlStore(url(), options);
+    t.after(() => writer.close());
+    assert.equal(await writer.write("text", undefined), true);
+    await sql("CREATE USER reader IDENTIFIED BY 's3cret'");
+    await sql("GRANT SELECT ON jwksd.* TO reader");
+    await sql("GRANT INSERT, UPDATE, DELETE ON jwksd.jwksd_presence TO reader");
+    const reader = await mysqlStore(url().replace("jwksd:", "reader:"), options);
+    t.after(() => reader.close());
+    const { version, text } = await reader.read(undefined, { confirmed: true });
+    assert.equal(text, "text");
+    await assert.rejects(reader.write("more", version), { code: "ERR_STORE_READ_ONLY" });
+  });
+
+  test("the store of docs/stores.md", async (t) => {
+    const path = await sample(t, "examples/docs/store-mysql.mts", { "mysql://jwksd@db.example/jwksd": url() });
+    const { store } = (await import(path)) as { store: OpenRegister };
+    t.after(() => store.close());
+    assert.equal((await store.read()).version, undefined);
+  });
+}

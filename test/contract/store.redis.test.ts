@@ -1,0 +1,118 @@
+import assert from "node:assert/strict";
+import { randomUUID } from "node:crypto";
+import { readFileSync } from "node:fs";
+import { after, test } from "node:test";
+import { Redis } from "ioredis";
+import { createClient } from "redis";
+import { redisStore } from "../../src/rotation/store/databases/redis.ts";
+import type { OpenRegister } from "../../src/rotation/store/register.ts";
+import { type RegisterUnderTest, checkRegister } from "../../src/testing/register.ts";
+import { type Cuttable, cuttable } from "../support/cuttable.ts";
+import { networkFaults, serverFaults } from "../support/faults.ts";
+import { skipWithout } from "../support/parts.ts";
+import { startRedis } from "../support/redis.ts";
+import { sample } from "../support/samples.ts";
+
+const url = (port: number): string => `redis://:s3cret@127.0.0.1:${port}/2`;
+
+if (skipWithout("redis-server") === false) {
+  const server = await startRedis({ after });
+
+  interface Under extends RegisterUnderTest {
+    readonly network: Cuttable;
+  }
+  type Way = { readonly database: Parameters<typeof redisStore>[0]; readonly end: () => void };
+  const ways: Record<string, (url: string) => Promise<Way>> = {
+    "by URL": async (url) => ({ database: url, end() {} }),
+    "a client of the package redis": async (url) => {
+      const client = createClient({ url }).on("error", () => {});
+      await client.connect();
+      return { database: client, end: () => client.destroy() };
+    },
+    "a client of the package ioredis": async (url) => {
+      const client = new Redis(url, { socketTimeout: 1_000 }).on("error", () => {});
+      return { database: client, end: () => client.disconnect() };
+    },
+  };
+  for (const [name, way] of Object.entries(ways)) {
+    const open = async (): Promise<Under> => {
+      const network = await cuttable(server.port);
+      const run = randomUUID();
+      const opened: Way[] = [];
+      return {
+        network,
+        async handle(issuer) {
+          const through = await way(url(network.port));
+          opened.push(through);
+          return redisStore(through.database, { issuer: `${issuer}#${run}`, timeoutMs: 3_000 });
+        },
+        async end() {
+          for (const { end } of opened) end();
+          await network.close();
+        },
+      };
+    };
+    const { "the network falls silent": silent, ...broken } = networkFaults("during");
+    const faults = { ...broken, ...(name === "by URL" && serverFaults("during", server)) };
+    // A client of the package redis does not notice, until the system ends its connection.
+    checkRegister(`Redis, ${name}`, open, {
+      ...faults,
+      ...(name !== "a client of the package redis" && silent && { "the network falls silent": silent }),
+    });
+  }
+
+  test("a server that refuses is named with its words, without a password", async (t) => {
+    const refusal = async (url: string, call: "read" | "confirmed read" | "write"): Promise<string> => {
+      const register = await redisStore(url, { issuer: "https://op.example" });
+      t.after(() => register.close?.());
+      const calling =
+        call === "write" ? register.write("text", undefined) : register.read("", { confirmed: call !== "read" });
+      const { code, message } = (await (calling as Promise<unknown>).then(
+        () => assert.fail("it did not refuse"),
+        (error: unknown) => error,
+      )) as Error & {
+        code: string;
+      };
+      assert.doesNotMatch(message, /s3cret|wr0ng/);
+      return `${code} ${message}`;
+    };
+    assert.match(
+      await refusal(url(server.port).replace("s3cret", "wr0ng"), "write"),
+      /^ERR_STORE_UNAVAILABLE .*WRONGPASS/,
+    );
+    assert.match(await refusal(url(1), "write"), /^ERR_STORE_UNAVAILABLE .*ECONNREFUSED/);
+    const standby = await startRedis(t, "--replicaof", `127.0.0.1 ${server.port}`, "--masterauth", "s3cret");
+    assert.match(await refusal(url(standby.port), "write"), /^ERR_STORE_READ_ONLY /);
+    // A primary that was cut off: a plain read shows what it has.
+    const alone = await startRedis(t, "--min-replicas-to-write", "1");
+    const register = await redisStore(url(alone.port), { issuer: "https://op.example" });
+    t.after(() => register.close?.());
+    assert.equal((await register.read()).version, undefined);
+    for (const call of ["confirmed read", "write"] as const) {
+      assert.match(await refusal(url(alone.port), call), /^ERR_STORE_UNAVAILABLE .*NOREPLICAS/);
+    }
+  });
+
+  test("a user with the rights of docs/stores.md can do all", async (t) => {
+    const [, rights = ""] = /`(~jwksd:\* [^`]+)`/.exec(readFileSync("docs/stores.md", "utf8")) ?? [];
+    const root = createClient({ url: url(server.port) });
+    await root.connect();
+    t.after(() => root.destroy());
+    await root.sendCommand(["ACL", "SETUSER", "limited", "on", ">s3cret", ...rights.split(" ")]);
+    const limited = url(server.port).replace(":s3cret", "limited:s3cret").replace("/2", "");
+    const register = await redisStore(limited, { issuer: "https://limited.example" });
+    t.after(() => register.close());
+    assert.equal(await register.write("text", undefined), true);
+    assert.equal((await register.read(undefined, { confirmed: true })).text, "text");
+    await register.presence?.put("id", "line");
+    assert.deepEqual(await register.presence?.all(), new Map([["id", "line"]]));
+    await register.presence?.drop("id");
+  });
+
+  test("the store of docs/stores.md", async (t) => {
+    const path = await sample(t, "examples/docs/store-redis.mts", { "redis://jwksd@db.example/0": url(server.port) });
+    const { store } = (await import(path)) as { store: OpenRegister };
+    t.after(() => store.close());
+    assert.equal((await store.read()).version, undefined);
+  });
+}
