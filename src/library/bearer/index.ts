@@ -16,6 +16,6 @@ export type { Auth } from "./guard.ts";
 export type { HonoContextLike, HonoMiddleware } from "./hono.ts";
 export type { TokenVerifier } from "./mcp.ts";
 export type { ResourceMetadata } from "./metadata.ts";
-export type { NestContextLike, NestGuard } from "./nest.ts";
+export type { NestContextLike, NestGuard, NestRequest, NestResponse } from "./nest.ts";
 export type { BearerEvent, BearerOptions, StateStore, TrustedIssuer } from "./options.ts";
 export type { Requirements } from "./requirements.ts";

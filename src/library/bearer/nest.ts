@@ -6,11 +6,11 @@ import type { Guard } from "./guard.ts";
 import type { Requirements } from "./requirements.ts";
 
 /** A request of Express, or of Fastify, which has that of Node in `raw`. */
-interface NestRequest extends NodeGuardedRequest {
+export interface NestRequest extends NodeGuardedRequest {
   readonly raw?: NodeGuardedRequest;
 }
 
-interface NestResponse {
+export interface NestResponse {
   readonly headersSent?: boolean;
   readonly raw?: { readonly headersSent: boolean };
   header(name: string, value: string): unknown;

@@ -6,8 +6,26 @@
 
 export type { Metric, MetricValue } from "../../base/metrics.ts";
 export type { Change } from "../rules/advance.ts";
+export type {
+  EndState,
+  KeyEvent,
+  KeyRecord,
+  KeyState,
+  KeyUse,
+  LiveRecord,
+  LiveState,
+  PrivateHalf,
+  Tombstone,
+} from "../rules/records.ts";
 export type { KnownError, ManagerHealth, StoreHealth } from "./health.ts";
 export type { KeySubscriber, Keysets, ManagedKeys } from "../../library/provider/managed-keys.ts";
-export type { ForceOptions, KeyManager, KeyManagerOptions, ManagerEvent, RotateOptions } from "./types.ts";
+export type {
+  ForceOptions,
+  KeyManager,
+  KeyManagerOptions,
+  ManagerEvent,
+  PublicRecord,
+  RotateOptions,
+} from "./types.ts";
 export { createKeyManager } from "./manager.ts";
 export type { RotationPolicy, RotationPolicyOptions } from "../rules/policy.ts";
