@@ -254,7 +254,8 @@ class ServiceLog {
 
   #failure(errors = ""): Error {
     const code = this.lines.at(-1)?.["code"];
-    return Object.assign(new Error(`the service ended: ${errors}${JSON.stringify(this.lines)}`), { code });
+    const said = this.lines.map(({ msg }) => msg);
+    return Object.assign(new Error(`the service ended: ${errors}${said.join("\n")}`), { code });
   }
 
   async started(): Promise<Pick<RunningService, "port" | "jwksUri">> {
