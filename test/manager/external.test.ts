@@ -3,9 +3,13 @@ import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import type * as jose from "jose";
 import { type JwksdError, SignerError, StoreError } from "../../src/base/errors.ts";
+import { localSigner } from "../../src/keys/signer/local.ts";
+import { probeSigner } from "../../src/rotation/manager/private-keys.ts";
 import { type KeyRecord, liveRecords, uriOf } from "../../src/rotation/rules/records.ts";
 import { day, hour, minute, second } from "../rotation/key-records.ts";
+import { ecKey } from "../support/keys.ts";
 import { eventually } from "../support/service.ts";
+import { simulatedClock } from "../support/simulated.ts";
 import { Module } from "./module.ts";
 import { type ManagerChoice, type Replica, World, retireMs, seen, typesOf } from "./world.ts";
 
@@ -378,4 +382,17 @@ describe("keys in an HSM or key service", () => {
       assert.equal((await world.document()).records.length, 0);
     });
   }
+});
+
+test("a key that is tried has five seconds, by the clock of the manager", async () => {
+  const clock = simulatedClock();
+  const { publicKey } = await localSigner(ecKey("hangs"));
+  const signer = { publicKey, sign: () => new Promise<never>(() => {}) };
+  const { kty, crv, x, y } = publicKey as { kty: "EC"; crv: "P-256"; x: string; y: string };
+  const tried = assert.rejects(probeSigner(signer, { kty, crv, x, y }, "kid", { clock }), {
+    code: "ERR_SIGNER_TIMEOUT",
+  });
+  await eventually("it signs", () => clock.timers > 0);
+  await clock.advance(5_000);
+  await tried;
 });

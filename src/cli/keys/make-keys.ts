@@ -1,4 +1,5 @@
 import { Option, type Command } from "commander";
+import { systemClock } from "../../base/clock.ts";
 import { ConfigError } from "../../base/errors.ts";
 import type { NewKey } from "../../rotation/rules/commands.ts";
 import { externalKey, makeLocalKey } from "../../rotation/manager/make-key.ts";
@@ -53,7 +54,7 @@ export async function openExternal({ openSigner }: Signers, uri: string, kid: st
   const signer = await openSigner(uri);
   try {
     const key = await externalKey(signer, kid);
-    await probeSigner(signer, key.publicJwk, uri);
+    await probeSigner(signer, key.publicJwk, uri, { clock: systemClock });
     return key;
   } finally {
     await signer.close();

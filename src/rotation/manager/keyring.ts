@@ -95,7 +95,7 @@ export function createKeyring(custody: Custody, access: StoreAccess, options: Ke
   const openSigner =
     open && (async (uri: string) => checkedSigner("openSigner", await limited((signal) => open(uri, { signal }))));
   const destroySigner = destroy && ((uri: string) => limited((signal) => destroy(uri, { signal })));
-  const opener = createKeyOpener(custody, openSigner, { signal, close });
+  const opener = createKeyOpener(custody, openSigner, { clock, signal, close });
   /** Signers that are being closed: nobody waits for that until the end. */
   const closing = new Set<Promise<void>>();
 
@@ -123,7 +123,7 @@ export function createKeyring(custody: Custody, access: StoreAccess, options: Ke
   /** A kid that was recorded is never free again. So a new key has to open and to sign, and a provider must accept it. */
   async function checkNewKeys(added: readonly LiveRecord[]): Promise<void> {
     if (added.length === 0) return;
-    const trial = createKeyOpener(custody, openSigner, { signal, close });
+    const trial = createKeyOpener(custody, openSigner, { clock, signal, close });
     try {
       const opened = await trial.open(added);
       for (const error of opened.unopened.values()) throw error;

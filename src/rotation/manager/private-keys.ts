@@ -36,9 +36,9 @@ export async function probeSigner(
   signer: Signer,
   publicJwk: PublicJwk,
   name: string,
-  signal?: AbortSignal,
+  { clock, signal }: { readonly clock: Clock; readonly signal?: AbortSignal | undefined },
 ): Promise<void> {
-  const sign = guardSigner(signer, await importJWK({ ...publicJwk }, "ES256"), name);
+  const sign = guardSigner(signer, await importJWK({ ...publicJwk }, "ES256"), name, {}, clock);
   await sign(new TextEncoder().encode("jwksd probe"), signal);
 }
 
@@ -85,6 +85,7 @@ async function isSameKey({ publicKey }: Signer, { thumbprint }: Pick<KeyRecord, 
 }
 
 interface OpenerOptions {
+  readonly clock: Clock;
   readonly signal: AbortSignal;
   /** Closes a signer, and lets nobody wait for that. */
   readonly close: (signer: Signer) => void;
@@ -102,7 +103,7 @@ export interface KeyOpener {
 export function createKeyOpener(
   wrapping: Wrapping,
   openExternal: OpenExternal | undefined,
-  { signal, close }: OpenerOptions,
+  { clock, signal, close }: OpenerOptions,
 ): KeyOpener {
   const signers = new Map<string, Signer>();
   const decryptionKeys = new Map<string, CryptoKey>();
@@ -187,7 +188,8 @@ export function createKeyOpener(
 
     /** Makes one signature with a key, and verifies it against what is published. */
     async probe(record: LiveRecord): Promise<void> {
-      await probeSigner(await openSigner(record), record.publicJwk, `kid ${JSON.stringify(record.kid)}`, signal);
+      const name = `kid ${JSON.stringify(record.kid)}`;
+      await probeSigner(await openSigner(record), record.publicJwk, name, { clock, signal });
     },
 
     close: (): void => closeAll(new Set()),
