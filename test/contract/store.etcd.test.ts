@@ -3,10 +3,9 @@ import { randomUUID } from "node:crypto";
 import { after, test } from "node:test";
 import { type EtcdStoreOptions, etcdStore } from "../../src/rotation/store/databases/etcd.ts";
 import type { OpenRegister } from "../../src/rotation/store/register.ts";
-import { type RegisterUnderTest, checkRegister } from "../../src/testing/register.ts";
-import { type Cuttable, cuttable } from "../support/cuttable.ts";
+import { checkRegister } from "../../src/testing/register.ts";
 import { startEtcd } from "../support/etcd.ts";
-import { networkFaults, serverFaults } from "../support/faults.ts";
+import { networkFaults, serverFaults, throughNetwork } from "../support/faults.ts";
 import { skipWithout } from "../support/parts.ts";
 import { sample } from "../support/samples.ts";
 import { eventually } from "../support/service.ts";
@@ -30,19 +29,7 @@ if (skipWithout("etcd") === false) {
     ),
   );
 
-  interface Under extends RegisterUnderTest {
-    readonly network: Cuttable;
-  }
-  const open = async (): Promise<Under> => {
-    const network = await cuttable(one.daemon.port);
-    const run = randomUUID();
-    return {
-      network,
-      handle: async (issuer) =>
-        etcdStore([urlOf(network.port), ...urls.slice(1)], { issuer: `${issuer}#${run}`, timeoutMs: 3_000 }),
-      end: () => network.close(),
-    };
-  };
+  const open = throughNetwork(one.daemon.port, (port, options) => etcdStore([urlOf(port), ...urls.slice(1)], options));
   const during = base64("during");
   checkRegister("etcd with three members", open, {
     ...networkFaults(during),

@@ -1,13 +1,11 @@
 import assert from "node:assert/strict";
-import { randomUUID } from "node:crypto";
 import { after, test } from "node:test";
 import { createPool as callbackPool } from "mysql2";
 import { createConnection, createPool } from "mysql2/promise";
 import { mysqlStore } from "../../src/rotation/store/databases/mysql.ts";
 import type { OpenRegister } from "../../src/rotation/store/register.ts";
-import { type RegisterUnderTest, checkRegister } from "../../src/testing/register.ts";
-import { type Cuttable, cuttable } from "../support/cuttable.ts";
-import { networkFaults, serverFaults } from "../support/faults.ts";
+import { checkRegister } from "../../src/testing/register.ts";
+import { type Open, networkFaults, serverFaults, throughNetwork } from "../support/faults.ts";
 import { startMariadb } from "../support/mariadb.ts";
 import { skipWithout } from "../support/parts.ts";
 import { sample } from "../support/samples.ts";
@@ -21,40 +19,21 @@ if (skipWithout("mariadbd", "mariadb-install-db") === false) {
     await root.end();
   };
 
-  interface Under extends RegisterUnderTest {
-    readonly network: Cuttable;
-  }
-  type Way = { readonly database: Parameters<typeof mysqlStore>[0]; readonly end?: () => void };
-  const ways: Record<string, (uri: string) => Way> = {
-    "by URL": (uri) => ({ database: uri }),
-    "a pool with promises, of another character set": (uri) => {
-      const pool = createPool({ uri, charset: "latin1_swedish_ci" });
-      return { database: pool, end: () => void pool.end().catch(() => {}) };
+  const ways: Record<string, Open> = {
+    "by URL": (port, options) => mysqlStore(url(port), options),
+    "a pool with promises, of another character set": (port, options, ends) => {
+      const pool = createPool({ uri: url(port), charset: "latin1_swedish_ci" });
+      ends.push(() => void pool.end().catch(() => {}));
+      return mysqlStore(pool, options);
     },
-    "a pool with callbacks": (uri) => {
-      const pool = callbackPool({ uri });
-      return { database: pool, end: () => pool.end(() => {}) };
+    "a pool with callbacks": (port, options, ends) => {
+      const pool = callbackPool({ uri: url(port) });
+      ends.push(() => pool.end(() => {}));
+      return mysqlStore(pool, options);
     },
   };
   for (const [name, way] of Object.entries(ways)) {
-    const open = async (): Promise<Under> => {
-      const network = await cuttable(server.port);
-      const run = randomUUID();
-      const opened: Way[] = [];
-      return {
-        network,
-        async handle(issuer) {
-          const through = way(url(network.port));
-          opened.push(through);
-          return mysqlStore(through.database, { issuer: `${issuer}#${run}`, timeoutMs: 3_000 });
-        },
-        async end() {
-          for (const { end } of opened) end?.();
-          await network.close();
-        },
-      };
-    };
-    checkRegister(`MariaDB, ${name}`, open, {
+    checkRegister(`MariaDB, ${name}`, throughNetwork(server.port, way), {
       ...networkFaults("during"),
       ...(name === "by URL" && serverFaults("during", server)),
     });

@@ -1,14 +1,12 @@
 import assert from "node:assert/strict";
-import { randomUUID } from "node:crypto";
 import { readFileSync } from "node:fs";
 import { after, test } from "node:test";
 import { Redis } from "ioredis";
 import { createClient } from "redis";
 import { redisStore } from "../../src/rotation/store/databases/redis.ts";
 import type { OpenRegister } from "../../src/rotation/store/register.ts";
-import { type RegisterUnderTest, checkRegister } from "../../src/testing/register.ts";
-import { type Cuttable, cuttable } from "../support/cuttable.ts";
-import { networkFaults, serverFaults } from "../support/faults.ts";
+import { checkRegister } from "../../src/testing/register.ts";
+import { type Open, networkFaults, serverFaults, throughNetwork } from "../support/faults.ts";
 import { skipWithout } from "../support/parts.ts";
 import { startRedis } from "../support/redis.ts";
 import { sample } from "../support/samples.ts";
@@ -18,44 +16,25 @@ const url = (port: number): string => `redis://:s3cret@127.0.0.1:${port}/2`;
 if (skipWithout("redis-server") === false) {
   const server = await startRedis({ after });
 
-  interface Under extends RegisterUnderTest {
-    readonly network: Cuttable;
-  }
-  type Way = { readonly database: Parameters<typeof redisStore>[0]; readonly end: () => void };
-  const ways: Record<string, (url: string) => Promise<Way>> = {
-    "by URL": async (url) => ({ database: url, end() {} }),
-    "a client of the package redis": async (url) => {
-      const client = createClient({ url }).on("error", () => {});
+  const ways: Record<string, Open> = {
+    "by URL": (port, options) => redisStore(url(port), options),
+    "a client of the package redis": async (port, options, ends) => {
+      const client = createClient({ url: url(port) }).on("error", () => {});
       await client.connect();
-      return { database: client, end: () => client.destroy() };
+      ends.push(() => client.destroy());
+      return redisStore(client, options);
     },
-    "a client of the package ioredis": async (url) => {
-      const client = new Redis(url, { socketTimeout: 1_000 }).on("error", () => {});
-      return { database: client, end: () => client.disconnect() };
+    "a client of the package ioredis": (port, options, ends) => {
+      const client = new Redis(url(port), { socketTimeout: 1_000 }).on("error", () => {});
+      ends.push(() => client.disconnect());
+      return redisStore(client, options);
     },
   };
   for (const [name, way] of Object.entries(ways)) {
-    const open = async (): Promise<Under> => {
-      const network = await cuttable(server.port);
-      const run = randomUUID();
-      const opened: Way[] = [];
-      return {
-        network,
-        async handle(issuer) {
-          const through = await way(url(network.port));
-          opened.push(through);
-          return redisStore(through.database, { issuer: `${issuer}#${run}`, timeoutMs: 3_000 });
-        },
-        async end() {
-          for (const { end } of opened) end();
-          await network.close();
-        },
-      };
-    };
     const { "the network falls silent": silent, ...broken } = networkFaults("during");
     const faults = { ...broken, ...(name === "by URL" && serverFaults("during", server)) };
     // A client of the package redis does not notice, until the system ends its connection.
-    checkRegister(`Redis, ${name}`, open, {
+    checkRegister(`Redis, ${name}`, throughNetwork(server.port, way), {
       ...faults,
       ...(name !== "a client of the package redis" && silent && { "the network falls silent": silent }),
     });

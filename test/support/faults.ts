@@ -1,5 +1,36 @@
-import type { Cut, Cuttable } from "./cuttable.ts";
+import { randomUUID } from "node:crypto";
+import type { Register } from "../../src/rotation/store/register.ts";
+import type { RegisterUnderTest } from "../../src/testing/register.ts";
+import { type Cut, type Cuttable, cuttable } from "./cuttable.ts";
 import type { Daemon } from "./daemon.ts";
+
+export interface Networked extends RegisterUnderTest {
+  readonly network: Cuttable;
+}
+
+/** What a client of the caller does at the end. */
+type Ends = (() => unknown)[];
+
+export type Open = (
+  port: number,
+  options: { issuer: string; timeoutMs: number },
+  ends: Ends,
+) => Register | Promise<Register>;
+
+/** For `checkRegister`: registers that reach the server on a port over lines that can be cut, with issuers of their own. */
+export const throughNetwork = (port: number, open: Open) => async (): Promise<Networked> => {
+  const network = await cuttable(port);
+  const run = randomUUID();
+  const ends: Ends = [];
+  return {
+    network,
+    handle: async (issuer) => open(network.port, { issuer: `${issuer}#${run}`, timeoutMs: 3_000 }, ends),
+    async end() {
+      for (const end of ends) await end();
+      await network.close();
+    },
+  };
+};
 
 const cuts: Readonly<Record<string, Cut>> = {
   "the connection breaks before the server hears of it": "before the server hears it",
@@ -7,7 +38,7 @@ const cuts: Readonly<Record<string, Cut>> = {
   "the network falls silent": "silent from then on",
 };
 
-type Faults = Record<string, (under: { readonly network: Cuttable }) => Promise<() => Promise<void>>>;
+type Faults = Record<string, (under: Networked) => Promise<() => Promise<void>>>;
 
 /** Faults for `checkRegister`, at the moment at which a client says a word that only writes have. */
 export const networkFaults = (word: string): Faults =>
