@@ -5,7 +5,7 @@
  */
 
 import { invalidOption } from "../../../base/errors.ts";
-import { loadPackage } from "../../../base/optional-package.ts";
+import { importFailure } from "../../../base/optional-package.ts";
 import { checkOptions } from "../../../base/options.ts";
 import { requiredIssuer } from "../issuer.ts";
 import type { OpenRegister } from "../register.ts";
@@ -71,9 +71,19 @@ export async function libsqlStore(
   };
 }
 
+/** @throws ConfigError `ERR_PACKAGE_MISSING` */
+async function loadDriver() {
+  try {
+    // webpack cannot take its native code, and the texts beside it, into a bundle.
+    return await import(/* webpackIgnore: true */ "@libsql/client");
+  } catch (error) {
+    throw importFailure("@libsql/client", error);
+  }
+}
+
 /** @throws ConfigError `ERR_OPTION_INVALID`, `ERR_PACKAGE_MISSING` */
 async function open(url: string): Promise<LibsqlClient> {
-  const { createClient } = await loadPackage("@libsql/client", () => import("@libsql/client"));
+  const { createClient } = await loadDriver();
   try {
     return createClient({ url });
   } catch {

@@ -5,7 +5,7 @@
  */
 
 import { invalidOption } from "../../../base/errors.ts";
-import { loadPackage } from "../../../base/optional-package.ts";
+import { importFailure } from "../../../base/optional-package.ts";
 import { checkOptions } from "../../../base/options.ts";
 import { requiredIssuer } from "../issuer.ts";
 import type { OpenRegister } from "../register.ts";
@@ -72,6 +72,15 @@ export async function mysqlStore(
   };
 }
 
+/** @throws ConfigError `ERR_PACKAGE_MISSING` */
+async function loadDriver() {
+  try {
+    return await import("mysql2/promise");
+  } catch (error) {
+    throw importFailure("mysql2", error);
+  }
+}
+
 /** @throws ConfigError `ERR_OPTION_INVALID`, `ERR_PACKAGE_MISSING` */
 async function poolOf(database: string | MysqlPool | MysqlCallbackPool, connectTimeout: number) {
   if (typeof database !== "string") {
@@ -81,7 +90,7 @@ async function poolOf(database: string | MysqlPool | MysqlCallbackPool, connectT
   if (!URL.canParse(database) || !/^(mysql|mariadb):$/.test(new URL(database).protocol)) {
     throw invalidOption("the URL of the database must be in the form mysql://USER@HOST:PORT/DATABASE");
   }
-  const { createPool } = await loadPackage("mysql2", () => import("mysql2/promise"));
+  const { createPool } = await loadDriver();
   const { host, pathname } = new URL(database);
   const pool = createPool({ uri: database, connectTimeout, connectionLimit: 5, enableKeepAlive: true });
   return { pool: pool as MysqlPool, name: `mysql://${host}${pathname}`, end: async () => pool.end().catch(() => {}) };

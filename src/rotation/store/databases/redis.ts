@@ -5,7 +5,7 @@
  */
 
 import { invalidOption } from "../../../base/errors.ts";
-import { loadPackage } from "../../../base/optional-package.ts";
+import { importFailure } from "../../../base/optional-package.ts";
 import { checkOptions } from "../../../base/options.ts";
 import { issuerKey, requiredIssuer } from "../issuer.ts";
 import type { OpenRegister } from "../register.ts";
@@ -129,12 +129,21 @@ async function connectionTo(database: string | RedisClient | IoredisClient, time
   return { name: "in Redis", send, end: () => {} };
 }
 
+/** @throws ConfigError `ERR_PACKAGE_MISSING` */
+async function loadDriver() {
+  try {
+    return await import("redis");
+  } catch (error) {
+    throw importFailure("redis", error);
+  }
+}
+
 /** Connects when it is first used, and anew after a failure. */
 async function urlConnection(url: string, timeoutMs: number): Promise<Connection> {
   if (!URL.canParse(url) || !/^rediss?:$/.test(new URL(url).protocol)) {
     throw invalidOption("the URL of the database must be in the form redis://USER@HOST:PORT/NUMBER");
   }
-  const { createClient } = await loadPackage("redis", () => import("redis"));
+  const { createClient } = await loadDriver();
   const { protocol, host, pathname } = new URL(url);
   type Client = ReturnType<typeof newClient>;
   const newClient = () => createClient({ url, socket: { connectTimeout: timeoutMs, reconnectStrategy: false } });
