@@ -466,6 +466,12 @@ const elsewhere: Readonly<Record<string, Readonly<Record<string, string>>>> = {
   },
   "docs/model/README.md": { "The one rule, checked by a machine": "test/model" },
   "docs/oidc-provider.md": { "The keys you have": "test/docs/oidc-provider.test.ts" },
+  "docs/stores.md": {
+    MySQL: "test/contract/store.mysql.test.ts",
+    Redis: "test/contract/store.redis.test.ts",
+    libSQL: "test/contract/store.libsql.test.ts",
+    D1: "it makes a database at Cloudflare",
+  },
 };
 
 const marker = /^ *@(\d*) (.+)$/gm;
