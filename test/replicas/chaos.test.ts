@@ -22,7 +22,7 @@ describe("replicas as processes over PostgreSQL", { skip: skipWithout("initdb", 
   after(() => stopCluster(cluster));
 
   // Five rotations go on for longer, until every kind of fault has been, and that is most of the time.
-  const [rotations, replicas, issuers] = isSoak ? [100, 3, 24] : [5, 2, 4];
+  const [rotations, replicas, issuers] = isSoak ? [100, 3, 10] : [5, 2, 4];
 
   test(`${rotations} rotations, while processes, lines, servers and commands do their worst: no token that a ready replica does not know`, async (t) => {
     const seed = Number(process.env["JWKSD_SEED"] ?? 12);
