@@ -124,7 +124,11 @@ const changes: Readonly<Record<string, { readonly mode: Mode; readonly edits: re
         "forMs: Math.max(announceForMs(policy), announceForSeconds * 1000) - policy.maxStaleSeconds * 1000",
       ],
       // A process that cannot reach its store sends the short Cache-Control, which hides this.
-      ["rotation/manager/rounds.ts", "if (unanswered.has(codeOf(error))) await inUse.shorten();", ""],
+      [
+        "rotation/manager/rounds.ts",
+        "if (unanswered.has(codeOf(error)) || freshness.error !== undefined) await inUse.shorten();",
+        "",
+      ],
     ],
   },
   "retires without the time for which a process may be stale": {
@@ -139,7 +143,7 @@ const changes: Readonly<Record<string, { readonly mode: Mode; readonly edits: re
   },
   "counts as published what a subscriber has not taken": {
     mode: { faults: ["slow targets"] },
-    edits: [["rotation/manager/keys-in-use.ts", "if (!subscribers.isBehind) {", "if (change !== undefined) {"]],
+    edits: [["rotation/manager/keys-in-use.ts", "if (subscribers.isBehind) return;", ""]],
   },
   "signs by a clock that is wrong": {
     mode: { faults: ["clock jump", "one clock off"] },
