@@ -83,8 +83,8 @@ export interface ProviderOptions {
   readonly maxTokenLifetimeSeconds?: number | null | undefined;
   /**
    * Called with the kid when a signature or a `signingKey` is asked for. Gives a check that is called before the signature, when `iat` is taken,
-   * and again after it. The check throws if this process may not sign with that key. Do not combine with `keys`. Default: throws for each key
-   * but the active one.
+   * and again after it. The check throws if this process may not sign with that key. Do not combine with `keys`. Default: only a `signingKey`
+   * throws, once its key is not the active one.
    */
   readonly permit?: ((kid: string) => () => void) | null | undefined;
   /**

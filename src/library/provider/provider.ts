@@ -73,7 +73,7 @@ export async function createPayloadProvider(
     discovery: hasDiscovery = true,
     clock = systemClock,
     maxTokenLifetimeSeconds = Infinity,
-    permit = (kid) => () => checkIsActive(kid),
+    permit,
   } = merged;
   checkOptions(endpoints, { jwks: string }, "endpoint");
   if (!hasDiscovery && merged.metadata !== undefined) {
@@ -142,13 +142,16 @@ export async function createPayloadProvider(
     return jwkSets.find(({ until }) => now < until);
   }
 
-  /** Signs with the active key. It is captured before any await, so that kid, signer and the times of the token belong together. */
+  /**
+   * Signs with the active key. It is captured before any await, so that kid, signer and the times of the token belong together. An update
+   * that takes effect meanwhile does not matter; whether a manager's key may still sign does.
+   */
   async function withActive<T>(sign: (active: ActiveKey) => Promise<T>): Promise<T> {
     const { active } = state;
-    const check = permit(active.kid);
-    check();
+    const check = permit?.(active.kid);
+    check?.();
     const signed = await sign(active);
-    check();
+    check?.();
     return signed;
   }
 
@@ -189,7 +192,7 @@ export async function createPayloadProvider(
     signingKey(options = {}) {
       const { clientId = issuer } = checkOptions(options, { clientId: text });
       const { active, keysets } = state;
-      const check = permit(active.kid);
+      const check = permit?.(active.kid) ?? (() => checkIsActive(active.kid));
       return signingKey({ active, publicJwk: keysets.signing[0].jwk, issuer: clientId, check, clock });
     },
 
