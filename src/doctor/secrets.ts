@@ -1,3 +1,4 @@
+import { isGiven } from "../base/json.ts";
 import { decode } from "./base64url.ts";
 
 /** @see RFC 7518 sections 6.2.2, 6.3.2 and 6.4, RFC 8037 section 2, RFC 9964 section 3 */
@@ -9,12 +10,9 @@ const telling = ["d", "dp", "dq", "qi", "priv"];
 const keyText = /^[\w+/-]{40,}=*$/;
 const pem = /-----BEGIN [A-Z ]*PRIVATE KEY( BLOCK)?-----/;
 
-/** The private members of an object. Serializers write `null`, `""` and `[]` for members that are not there. */
+/** The private members of an object. */
 export const privateIn = (jwk: Readonly<Record<string, unknown>>): string[] =>
-  privateMembers.filter((member) => isValue(jwk[member]));
-
-const isValue = (value: unknown): boolean =>
-  value !== undefined && value !== null && value !== "" && !(Array.isArray(value) && value.length === 0);
+  privateMembers.filter((member) => isGiven(jwk[member]));
 
 /** The members of an object that may be none of a JWK, but hold a private key. */
 export function secretsIn(object: Readonly<Record<string, unknown>>): string[] {
@@ -58,7 +56,7 @@ export function removed(document: unknown): string {
     const shown = JSON.stringify(
       document,
       (member, value: unknown) =>
-        (privateMembers.includes(member) && isValue(value)) || (typeof value === "string" && isPrivateText(value))
+        (privateMembers.includes(member) && isGiven(value)) || (typeof value === "string" && isPrivateText(value))
           ? "(removed)"
           : value,
       2,
