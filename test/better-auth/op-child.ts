@@ -70,12 +70,13 @@ const idle = (): Promise<void> => manager.subscribe(sink);
 async function goTo(ms: number): Promise<void> {
   mock.timers.setTime(ms);
   for (;;) {
+    // A round that began before the time went on sets its timer at its end.
+    await idle();
     const due = [...timers].filter(({ dueMs }) => dueMs <= ms);
     for (const timer of due) {
       timers.delete(timer);
       timer.callback();
     }
-    await idle();
     if (due.length === 0) return;
   }
 }
