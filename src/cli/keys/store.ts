@@ -57,7 +57,7 @@ Example:
 
 const sqlText = `${schema}
 
--- The rights of a user of jwksd serve and of commands; put the user in the place of :user.
+-- The rights of a user of jwksd serve and of commands; replace :user with its name.
 ${rights}
 
 -- The rights of a user who publishes and signs, and leaves every change to others.

@@ -149,7 +149,10 @@ function apart(sharing: readonly Candidate[]): { used: readonly Candidate[]; amb
 function publicKeyOf(entry: Readonly<Record<string, unknown>>): Pick<Candidate, "jwk" | "algs"> {
   const { kty, use, alg, key_ops: keyOps } = entry;
   if (privateMembers.some((member) => isGiven(entry[member])))
-    throw new KeyMaterialError("ERR_KEY_PURPOSE", "it holds a private key, so whoever reads the set can sign with it");
+    throw new KeyMaterialError(
+      "ERR_KEY_PURPOSE",
+      "it holds a private key, so anyone who reads the set can sign with it",
+    );
   if (use !== undefined && use !== "sig") throw new KeyMaterialError("ERR_KEY_PURPOSE", 'its "use" is not "sig"');
   if (keyOps !== undefined && !(Array.isArray(keyOps) && keyOps.includes("verify"))) {
     throw new KeyMaterialError("ERR_KEY_PURPOSE", 'its "key_ops" does not include "verify"');

@@ -18,7 +18,7 @@ export interface Refusal {
   readonly error?: ChallengeError;
   /** A sentence for the developer of the client. It quotes nothing that came with the request. */
   readonly description?: string;
-  /** More for whoever runs the API. */
+  /** More for the operator of the API. */
   readonly hint?: string | undefined;
   /** More parameters of the challenge. */
   readonly parameters?: Readonly<Record<string, string>>;

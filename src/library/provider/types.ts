@@ -43,7 +43,7 @@ export interface Provider {
    * once another key is active, it signs no more; with a key manager, it signs for `maxStaleSeconds` at most, so that requests can end which
    * began with it. Where you can, use `sign`, which takes key and claims at one moment.
    *
-   * @param options with a `clientId`, the keys are those of a client: `iss` is then that id, in the place of the issuer
+   * @param options with a `clientId`, the keys are those of a client: `iss` is then that id instead of the issuer
    */
   signingKey(this: void, options?: { readonly clientId?: string | undefined }): SigningKey;
   /**

@@ -127,7 +127,7 @@ function faultOf(text: unknown): string | undefined {
   if (text === "") return "is empty";
   if (/^[\w-]{43}=?$/.test(text)) return undefined;
   if (/^[\da-f]{64}$/i.test(text)) return "is in hexadecimal digits";
-  if (/^[A-Za-z\d+/]{43}=?$/.test(text)) return "is in base64, with + or / in the place of - and _";
+  if (/^[A-Za-z\d+/]{43}=?$/.test(text)) return "is in base64, with + or / instead of - and _";
   if (!/^[\w-]+=*$/.test(text)) return "has characters that base64url does not have";
   const count = text.replace(/=+$/, "").length;
   return count === 43 ? "ends in more than one =" : `has ${count} characters, not 43`;

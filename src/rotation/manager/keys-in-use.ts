@@ -111,7 +111,7 @@ export function createKeysInUse({ keyring, subscribers, signs, clock, emit }: Ke
     }
   }
 
-  /** Tells of the commits since the last time, whoever made them. Keys that were there before this process started are no change. */
+  /** Tells of the commits since the last time, no matter which process made them. Keys that were there before this process started are no change. */
   function emitChange(before: StoreDocument | undefined, { document, events: own }: Changed): void {
     const seen = before?.events.at(-1)?.number ?? 0;
     const events =

@@ -82,7 +82,7 @@ async function makeKey(file: string, log: Log): Promise<void> {
   }
   log.warn(
     { file },
-    "first start: made a wrapping key, which encrypts the private keys; whoever copies the folder has both, so keep it elsewhere: see --wrapping-key-file and JWKSD_WRAPPING_KEYS",
+    "first start: made a wrapping key, which encrypts the private keys; anyone who copies the folder has both, so keep it elsewhere: see --wrapping-key-file and JWKSD_WRAPPING_KEYS",
   );
 }
 

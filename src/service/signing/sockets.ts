@@ -72,7 +72,7 @@ export function checkAddress(address: string, name: string, tls: string | undefi
   if (port > 65_535) throw invalidOption(`${name} must be HOST:PORT, such as 127.0.0.1:9902`);
   if (!isLoopback(host.includes(":") ? `[${host}]` : host)) {
     throw invalidOption(
-      `${name} must be an address of this machine alone, such as 127.0.0.1: whoever reaches it and has a certificate gets tokens, so run jwksd beside each program`,
+      `${name} must be an address of this machine alone, such as 127.0.0.1: anyone who reaches it with a certificate gets tokens, so run jwksd beside each program`,
     );
   }
   if (tls === undefined) {
