@@ -1,310 +1,179 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
-import {
-  type Script,
-  delayed,
-  entry,
-  hanging,
-  reply,
-  served,
-  servedSet,
-  settled,
-  unreachable,
-} from "../support/simulated.ts";
-import { type Verifier, isPending, verifierOf, warmVerifier } from "./setup.ts";
+import { delayed, entry, reply, served, servedSet, settled } from "../support/simulated.ts";
+import { histories } from "./history.ts";
+import { isPending, warmVerifier } from "./setup.ts";
 
-interface Row {
-  readonly source: string;
-  readonly name: string;
-  /** When it is asked for again, in seconds. */
-  readonly at: number;
-  /** What the origin answers from then on. Default: the same as before. */
-  readonly later?: Script;
-  /** What comes of that. */
-  readonly expect: string;
-  /** Requests that this causes. */
-  readonly requests: number;
-}
+// The time of a set: how long it is used, when it is asked for again, and what a clock that jumps does to that.
 
-/** Asks, and lets time pass only as far as a request needs to time out. */
-async function askPatiently(verifier: Verifier, kid: string): Promise<string> {
-  const asked = verifier.ask(kid);
-  await settled();
-  if (await isPending(asked)) await verifier.clock.advance(5_000);
-  await settled();
-  return asked;
-}
-
-/** @param first Cache-Control of the first response, which holds the kid "a" */
-function table(title: string, first: string, rows: readonly Row[]): void {
-  describe(`${title}: ${first}`, () => {
-    for (const { source, name, at, later, expect, requests } of rows) {
-      test(`${source}: ${name}`, async () => {
-        const verifier = await warmVerifier(served(["a"], { "Cache-Control": first }));
-        const { clock, origin } = verifier;
-        await clock.advance(at * 1000);
-        origin.script = later ?? origin.script;
-        assert.equal(await askPatiently(verifier, "a"), expect);
-        assert.equal(origin.requests.length, requests);
-      });
-    }
-  });
-}
-
-const gone = served(["b"]);
-const unknown = "ERR_TOKEN_KID_UNKNOWN";
-
-// Of a kid that is gone, two: revalidation, then the one past all caches. In the last fifth of freshness, at most a minute, one ahead.
-table("a set", "max-age=60", [
-  { source: "9111 4.2", name: "fresh", at: 47.999, expect: "a", requests: 0 },
-  { source: "decision 15", name: "fresh, and asked for ahead", at: 48, expect: "a", requests: 1 },
-  { source: "9111 4.2.4", name: "stale", at: 60, expect: "a", requests: 1 },
-  { source: "contract 1.3", name: "fresh, and the kid is gone", at: 59.999, later: gone, expect: "a", requests: 1 },
-  { source: "contract 1.5", name: "stale, and the kid is gone", at: 60, later: gone, expect: unknown, requests: 2 },
-  { source: "5861 4", name: "up to the cap", at: 3_659.999, later: unreachable, expect: "a", requests: 1 },
-  { source: "5861 4", name: "no longer", at: 3_660, later: unreachable, expect: "ERR_FETCH_FAILED", requests: 1 },
-]);
-
-table("stale use", "max-age=60, stale-while-revalidate=30, stale-if-error=40", [
-  { source: "5861 3", name: "while revalidated", at: 60, expect: "a", requests: 1 },
-  { source: "5861 3", name: "to the end of that", at: 89.999, later: hanging, expect: "a", requests: 1 },
-  { source: "5861 3", name: "while that fails", at: 89.999, later: reply(404), expect: "a", requests: 1 },
-  { source: "5861 3", name: "no longer", at: 90, later: gone, expect: unknown, requests: 2 },
-  { source: "5861 4", name: "then only in an outage", at: 99.999, later: unreachable, expect: "a", requests: 1 },
-  { source: "5861 4", name: "no longer", at: 100, later: unreachable, expect: "ERR_FETCH_FAILED", requests: 1 },
-]);
-
-table("a cap on stale use", "max-age=60, stale-if-error=86400", [
-  { source: "5861 4", name: "within", at: 3_659.999, later: reply(503), expect: "a", requests: 1 },
-  { source: "5861 4", name: "beyond", at: 3_660, later: reply(503), expect: "ERR_FETCH_STATUS", requests: 1 },
-]);
-
-table("no stale use", "max-age=60, must-revalidate, stale-while-revalidate=60, stale-if-error=60", [
-  { source: "9111 5.2.2.2", name: "fresh", at: 59.999, later: unreachable, expect: "a", requests: 1 },
+// Of a kid that is gone, two requests: revalidation, then the one past all caches. In the last fifth of freshness, at most a minute, one ahead.
+histories(
+  "a set: max-age=60",
   {
-    source: "9111 5.2.2.2",
-    name: "no connection",
-    at: 60,
-    later: unreachable,
-    expect: "ERR_FETCH_FAILED",
-    requests: 1,
+    "9111 4.2: fresh": "+47.999s; a = a; asked 0",
+    "decision 15: fresh, and asked for ahead": "+48s; a = a; asked 1",
+    "9111 4.2.4: stale": "+60s; a = a; asked 1",
+    "contract 1.3: fresh, and the kid is gone": "serves b; +59.999s; a = a; asked 1",
+    "contract 1.5: stale, and the kid is gone": "serves b; +60s; a = unknown; asked 2",
+    "5861 4: up to the cap": "unreachable; +3659.999s; a = a; asked 1",
+    "5861 4: no longer": "unreachable; +3660s; a = failed; asked 1",
   },
-  { source: "9111 5.2.2.2", name: "5xx", at: 60, later: reply(503), expect: "ERR_FETCH_STATUS", requests: 1 },
-  { source: "9111 5.2.2.2", name: "the kid is gone", at: 60, later: gone, expect: unknown, requests: 2 },
-]);
-
-table("no reuse, but for the lower bound", "no-cache, max-age=60", [
-  { source: "9111 5.2.2.4", name: "within", at: 4.999, later: unreachable, expect: "a", requests: 1 },
-  { source: "9111 5.2.2.4", name: "beyond", at: 5, later: unreachable, expect: "ERR_FETCH_FAILED", requests: 1 },
-]);
-
-table("long mode", "public, max-age=3600, stale-while-revalidate=3600", [
-  { source: "contract 3", name: "for an hour", at: 3_539.999, later: gone, expect: "a", requests: 0 },
-  { source: "contract 3", name: "to its end", at: 3_599.999, later: gone, expect: "a", requests: 1 },
-  { source: "contract 3", name: "and another while revalidated", at: 7_199.999, later: gone, expect: "a", requests: 1 },
-  { source: "contract 3", name: "then no more", at: 7_200, later: gone, expect: unknown, requests: 2 },
-]);
-
-table("rotation mode", "public, max-age=300, must-revalidate", [
-  { source: "contract 3", name: "for five minutes", at: 239.999, later: gone, expect: "a", requests: 0 },
-  { source: "contract 3", name: "to their end", at: 299.999, later: gone, expect: "a", requests: 1 },
-  { source: "contract 3", name: "then no more", at: 300, later: gone, expect: unknown, requests: 2 },
+  "knows a | max-age=60",
+);
+histories(
+  "stale use: max-age=60, stale-while-revalidate=30, stale-if-error=40",
   {
-    source: "decision 15",
-    name: "not in an outage",
-    at: 300,
-    later: reply(429),
-    expect: "ERR_FETCH_STATUS",
-    requests: 1,
+    "5861 3: while revalidated": "+60s; a = a; asked 1",
+    "5861 3: to the end of that": "hanging; +89.999s; a = a; asked 1",
+    "5861 3: while that fails": "404; +89.999s; a = a; asked 1",
+    "5861 3: no longer": "serves b; +90s; a = unknown; asked 2",
+    "5861 4: then only in an outage": "unreachable; +99.999s; a = a; asked 1",
+    "5861 4: no longer": "unreachable; +100s; a = failed; asked 1",
   },
-]);
-
-const large = JSON.stringify({ keys: [entry("a")], x: " ".repeat(262_144) });
-const outages: readonly (readonly [name: string, later: Script])[] = [
-  ["no connection", unreachable],
-  ["no response", hanging],
-  ...[204, 206, 400, 401, 403, 404, 410, 429, 451, 500, 502, 503, 504, 599].map(
-    (status) => [`${status}`, reply(status)] as const,
-  ),
-  ...[301, 302, 303, 307, 308].map((status) => [`${status}`, reply(status)] as const),
-  ["the page of a firewall", reply(200, "<html>")],
-  ["no JWK Set", reply(200, "{}")],
-  ["no UTF-8", reply(200, new Uint8Array([0xff]))],
-  ["too large a body", reply(200, large)],
-];
-const source = "decision 15";
-
-table(
-  "in an outage, whatever it is, the stale set is used",
-  "max-age=60",
-  outages.map(([name, later]) => ({ source, name, at: 3_600, later, expect: "a", requests: 1 })),
+  "knows a | max-age=60, stale-while-revalidate=30, stale-if-error=40",
+);
+histories(
+  "a cap on stale use: max-age=60, stale-if-error=86400",
+  { "5861 4: within": "503; +3659.999s; a = a; asked 1", "5861 4: beyond": "503; +3660s; a = status; asked 1" },
+  "knows a | max-age=60, stale-if-error=86400",
+);
+histories(
+  "no stale use: max-age=60, must-revalidate, stale-while-revalidate=60, stale-if-error=60",
+  {
+    "9111 5.2.2.2: fresh": "unreachable; +59.999s; a = a; asked 1",
+    "9111 5.2.2.2: no connection": "unreachable; +60s; a = failed; asked 1",
+    "9111 5.2.2.2: 5xx": "503; +60s; a = status; asked 1",
+    "9111 5.2.2.2: the kid is gone": "serves b; +60s; a = unknown; asked 2",
+  },
+  "knows a | max-age=60, must-revalidate, stale-while-revalidate=60, stale-if-error=60",
+);
+histories(
+  "no reuse, but for the lower bound: no-cache, max-age=60",
+  {
+    "9111 5.2.2.4: within": "unreachable; +4.999s; a = a; asked 1",
+    "9111 5.2.2.4: beyond": "unreachable; +5s; a = failed; asked 1",
+  },
+  "knows a | no-cache, max-age=60",
+);
+histories(
+  "long mode (contract 3)",
+  {
+    "for an hour": "serves b; +3539.999s; a = a; asked 0",
+    "to its end": "serves b; +3599.999s; a = a; asked 1",
+    "and another while revalidated": "serves b; +7199.999s; a = a; asked 1",
+    "then no more": "serves b; +7200s; a = unknown; asked 2",
+  },
+  "knows a | public, max-age=3600, stale-while-revalidate=3600",
+);
+histories(
+  "rotation mode (contract 3)",
+  {
+    "for five minutes": "serves b; +239.999s; a = a; asked 0",
+    "to their end": "serves b; +299.999s; a = a; asked 1",
+    "then no more": "serves b; +300s; a = unknown; asked 2",
+    "decision 15: not in an outage": "429; +300s; a = status; asked 1",
+  },
+  "knows a | public, max-age=300, must-revalidate",
 );
 
-const swr = "max-age=60, stale-while-revalidate=30";
+const outages = [204, 206, 400, 401, 403, 404, 410, 429, 451, 500, 502, 503, 504, 599, 301, 302, 303, 307, 308];
+const others = ["unreachable", "html", "no set", "no UTF-8", "too large"];
+histories(
+  "in an outage, whatever it is, the stale set is used (decision 15)",
+  {
+    ...Object.fromEntries([...outages, ...others].map((does) => [does, `${does}; +1h; a = a; asked 1`])),
+    hanging: "hanging; +1h; a = waits; +5s; got a; asked 1",
+  },
+  "knows a | max-age=60",
+  {
+    "no UTF-8": reply(200, new Uint8Array([0xff])),
+    "too large": reply(200, JSON.stringify({ keys: [entry("a")], x: " ".repeat(262_144) })),
+  },
+);
 
-describe("revalidation", () => {
-  test("in the background is one request, however many ask", async () => {
-    const { ask, clock, origin } = await warmVerifier(served(["a"], { "Cache-Control": swr }));
-    origin.script = delayed(2_000, served(["a", "b"]));
-    await clock.advance(60_000);
-    const asked = await Promise.all(Array.from({ length: 100 }, () => ask("a")));
-    assert.deepEqual(new Set(asked), new Set(["a"]));
-    await clock.advance(1_000);
-    assert.equal(await ask("a"), "a");
-    await clock.advance(1_000);
-    assert.equal(await ask("b"), "b");
-    assert.equal(origin.requests.length, 1);
-  });
+const sameBody = JSON.stringify({ keys: [entry("a")] });
+histories(
+  "revalidation",
+  {
+    "in the background is one request, however many ask": `
+      knows a | max-age=60, stale-while-revalidate=30; slowly 2s serves a b; +60s
+      100 * a = a; +1s; a = a; +1s; b = b; asked 1`,
+    "in the background is paced when it fails": `
+      knows a | max-age=60, stale-while-revalidate=60; 404; +60s
+      each 500ms for 60s: a = a; asked at 60 61 63 67 75 85 95 105 115`,
+    "sends no condition to a server without ETags": "no ETag; a = a; +300s; a = a; asked plain plain",
+    "of a set under a new ETag sends that one": `
+      knows a | ETag: "1"; serves a b | ETag: "2"; +300s; a = a; serves a b | ETag: "3"; +300s; a = a; asked "1" "2"`,
+    "9111 4.2.3: the time on the way counts as age": `
+      with outageToleranceSeconds=0 maxWaitMs=0; slowly 3s serves a | max-age=60
+      a = waits; +3s; got a; unreachable; +56.999s; a = a; +1ms; a = later`,
+  },
+  "",
+  { "no ETag": reply(200, sameBody) },
+);
 
-  test("in the background is paced when it fails", async () => {
-    const { ask, clock, origin } = await warmVerifier(
-      served(["a"], { "Cache-Control": "max-age=60, stale-while-revalidate=60" }),
-    );
-    origin.script = reply(404);
-    const startMs = clock.now() + 60_000;
-    await clock.advance(60_000);
-    for (let second = 0; second < 60; second += 0.5) {
-      assert.equal(await ask("a"), "a");
-      await clock.advance(500);
-    }
-    assert.deepEqual(
-      origin.requests.map(({ atMs }) => (atMs - startMs) / 1000),
-      [0, 1, 3, 7, 15, 25, 35, 45, 55],
-    );
-  });
-
-  test("sends the ETag, and asks no cache to be passed by", async () => {
-    const { ask, clock, origin } = await warmVerifier(served(["a"], { "Cache-Control": "max-age=60", ETag: 'W/"1"' }));
-    await clock.advance(60_000);
-    await ask("a");
-    const [request] = origin.requests;
-    assert.equal(request?.headers["if-none-match"], 'W/"1"');
-    assert.equal(request?.headers["cache-control"], undefined);
-    assert.equal(request?.init.cache, undefined);
-    assert.equal(request?.init.redirect, "manual");
-    assert.equal(request?.headers["accept"], "application/jwk-set+json, application/json");
-  });
-
-  test("sends no condition to a server without ETags", async () => {
-    const { ask, clock, origin } = await warmVerifier(reply(200, JSON.stringify({ keys: [entry("a")] })));
-    await clock.advance(300_000);
-    assert.equal(await ask("a"), "a");
-    assert.equal(origin.requests[0]?.headers["if-none-match"], undefined);
-  });
-
-  test("of a set under a new ETag sends that one", async () => {
-    const { ask, clock, origin } = await warmVerifier(served(["a"], { ETag: '"1"' }));
-    for (const etag of ['"2"', '"3"']) {
-      origin.script = served(["a", "b"], { ETag: etag });
-      await clock.advance(300_000);
-      assert.equal(await ask("a"), "a");
-    }
-    assert.deepEqual(
-      origin.requests.map(({ headers }) => headers["if-none-match"]),
-      ['"1"', '"2"'],
-    );
-  });
-
-  const sameBody = JSON.stringify({ keys: [entry("a")] });
-  for (const [name, again] of [
-    ["304", reply(304)],
-    ["200 with the same bytes", reply(200, sameBody)],
-  ] as const) {
-    test(`by a ${name} keeps the imported keys, and begins a new time of freshness`, async () => {
-      const { keys, ask, clock, origin, happened } = await warmVerifier(
-        reply(200, sameBody, { ETag: '"1"', "Cache-Control": "max-age=60" }),
-      );
-      const before = await keys({ kid: "a", alg: "ES256" });
-      origin.script = (request, clock) => {
-        const response = again(request, clock) as Response;
-        response.headers.set("Cache-Control", "max-age=100");
-        return response;
-      };
-      await clock.advance(60_000);
-      assert.equal(await ask("a"), "a");
-      assert.equal(await keys({ kid: "a", alg: "ES256" }), before);
-      await clock.advance(79_000);
-      assert.equal(await keys({ kid: "a", alg: "ES256" }), before);
-      assert.equal(origin.requests.length, 1);
-      await clock.advance(1_000);
-      await ask("a");
-      await settled();
-      assert.equal(origin.requests.length, 2);
-      assert.deepEqual(happened(), ["refreshed", "refreshed"]);
-    });
-  }
+test("revalidation sends the ETag, and asks no cache to be passed by", async () => {
+  const { ask, clock, origin } = await warmVerifier(served(["a"], { "Cache-Control": "max-age=60", ETag: 'W/"1"' }));
+  await clock.advance(60_000);
+  await ask("a");
+  const { headers, init } = origin.requests[0] ?? assert.fail();
+  assert.deepEqual(headers, { accept: "application/jwk-set+json, application/json", "if-none-match": 'W/"1"' });
+  assert.deepEqual([init.cache, init.redirect], [undefined, "manual"]);
 });
 
-describe("a 304 updates what was stored, field by field (9111 3.2 and 4.3.4)", () => {
-  const anHour = { date: "Fri, 20 Nov 2026 12:01:00 GMT", expires: "Fri, 20 Nov 2026 13:01:00 GMT" };
-  const rows: readonly {
-    readonly name: string;
-    readonly first: Readonly<Record<string, string>>;
-    readonly later: Readonly<Record<string, string>>;
-    /** Seconds from the 304 until the set is stale. */
-    readonly freshSeconds: number;
-  }[] = [
-    { name: "Cache-Control is kept", first: { "Cache-Control": "max-age=60" }, later: {}, freshSeconds: 60 },
-    {
-      name: "Cache-Control is replaced",
-      first: { "Cache-Control": "max-age=60" },
-      later: { "Cache-Control": "max-age=10" },
-      freshSeconds: 10,
-    },
-    {
-      name: "Cache-Control is replaced whole",
-      first: { "Cache-Control": "max-age=60, no-cache" },
-      later: { "Cache-Control": "max-age=20" },
-      freshSeconds: 20,
-    },
-    { name: "Expires and Date are replaced", first: { Expires: "0" }, later: anHour, freshSeconds: 3_600 },
-    {
-      name: "Expires is kept",
-      first: { ...anHour, "Cache-Control": "max-age=60" },
-      later: { "Cache-Control": "private", date: anHour.date },
-      freshSeconds: 3_600,
-    },
-    { name: "an old Age is gone", first: { "Cache-Control": "max-age=60", Age: "50" }, later: {}, freshSeconds: 60 },
-    { name: "a new Age counts", first: { "Cache-Control": "max-age=60" }, later: { Age: "20" }, freshSeconds: 40 },
-  ];
-  for (const { name, first, later, freshSeconds } of rows) {
-    test(name, async () => {
-      const options = { outageToleranceSeconds: 0, maxWaitMs: 0 };
-      const { ask, clock, origin } = await warmVerifier(served(["a"], first), options);
-      await clock.advance(60_000);
-      origin.script = reply(304, null, later);
-      await ask("a");
-      origin.script = unreachable;
-      await clock.advance(freshSeconds * 1000 - 1);
-      assert.equal(await ask("a"), "a");
-      await clock.advance(1);
-      assert.equal(await ask("a"), "ERR_KEYS_LATER");
-    });
-  }
-
-  test("the ETag that it names is sent the next time", async () => {
-    const { ask, clock, origin } = await warmVerifier(served(["a"], { ETag: '"1"' }));
-    origin.script = reply(304, null, { ETag: 'W/"1"' });
-    for (let i = 0; i < 2; i += 1) {
-      await clock.advance(300_000);
-      assert.equal(await ask("a"), "a");
-    }
-    assert.deepEqual(
-      origin.requests.map(({ headers }) => headers["if-none-match"]),
-      ['"1"', 'W/"1"'],
+for (const [name, again] of [
+  ["304", reply(304, null, { "Cache-Control": "max-age=100" })],
+  ["200 with the same bytes", reply(200, sameBody, { "Cache-Control": "max-age=100" })],
+] as const) {
+  test(`revalidation by a ${name} keeps the imported keys, and begins a new time of freshness`, async () => {
+    const { keys, ask, clock, origin, happened } = await warmVerifier(
+      reply(200, sameBody, { ETag: '"1"', "Cache-Control": "max-age=60" }),
     );
+    const before = await keys({ kid: "a", alg: "ES256" });
+    origin.script = again;
+    for (const [passedMs, requests] of [
+      [60_000, 1],
+      [79_000, 1],
+      [1_000, 2],
+    ] as const) {
+      await clock.advance(passedMs);
+      assert.equal(await ask("a"), "a");
+      assert.equal(await keys({ kid: "a", alg: "ES256" }), before);
+      await settled();
+      assert.equal(origin.requests.length, requests);
+    }
+    assert.deepEqual(happened(), ["refreshed", "refreshed"]);
   });
+}
 
-  test("the ETag of another body is not taken for that of the stored one, and hides no rotation", async () => {
-    const { ask, keys, clock, origin } = await warmVerifier(served(["a"], { ETag: '"1"' }));
-    origin.script = reply(304, null, { ETag: '"2"' });
-    await clock.advance(300_000);
-    assert.equal(await ask("a"), "a");
-    assert.equal(keys.state()?.etag, '"1"');
-    origin.script = served(["a", "b"], { ETag: '"2"' });
-    assert.equal(await ask("b"), "b");
-    assert.equal(keys.state()?.etag, '"2"');
-  });
+const dated = "Date: Fri, 20 Nov 2026 12:01:00 GMT";
+const expires = "Expires: Fri, 20 Nov 2026 13:01:00 GMT";
+/** By the fields of the first response and of a 304 a minute later, until when the set is fresh then, in seconds. */
+const updates: readonly [name: string, first: string, later: string, freshSeconds: number][] = [
+  ["Cache-Control is kept", "max-age=60", "Age: 0", 60],
+  ["Cache-Control is replaced", "max-age=60", "max-age=10", 10],
+  ["Cache-Control is replaced whole", "max-age=60, no-cache", "max-age=20", 20],
+  ["Expires and Date are replaced", "Expires: 0", `${dated} | ${expires}`, 3_600],
+  ["Expires is kept", `max-age=60 | ${dated} | ${expires}`, `private | ${dated}`, 3_600],
+  ["an old Age is gone", "max-age=60 | Age: 50", "X: x", 60],
+  ["a new Age counts", "max-age=60", "Age: 20", 40],
+];
+histories(
+  "a 304 updates what was stored, field by field (9111 3.2 and 4.3.4)",
+  Object.fromEntries(
+    updates.map(([name, first, later, freshSeconds]) => [
+      name,
+      `with outageToleranceSeconds=0 maxWaitMs=0; knows a | ${first}; 304 | ${later}; +60s
+      1 * a = a; unreachable; +${freshSeconds * 1000 - 1}ms; a = a; +1ms; a = later`,
+    ]),
+  ),
+);
+histories("a 304 and its ETag", {
+  "the ETag that it names is sent the next time": `
+    knows a | ETag: "1"; 304 | ETag: W/"1"; +300s; a = a; +300s; a = a; asked "1" W/"1"`,
+  "the ETag of another body is not taken for that of the stored one, and hides no rotation": `
+    knows a | ETag: "1"; 304 | ETag: "2"; +300s; a = a; serves a b | ETag: "2"; b = b
+    +300s; a = a; asked "1" past "2"`,
 });
 
 describe("the set is replaced whole", () => {
@@ -312,15 +181,11 @@ describe("the set is replaced whole", () => {
     const { keys, ask, origin, events } = await warmVerifier(served(["a", "b"]));
     origin.script = served(["b", "c"]);
     // Asking for another kid is what finds it out.
-    assert.equal(await ask("c"), "c");
-    assert.equal(await ask("a"), "ERR_TOKEN_KID_UNKNOWN");
-    assert.equal(await ask("b"), "b");
-    assert.deepEqual(
-      events.find(({ type }) => type === "changed"),
-      { type: "changed", added: ["c"], removed: ["a"] },
-    );
+    for (const [kid, answer] of Object.entries({ c: "c", a: "ERR_TOKEN_KID_UNKNOWN", b: "b" }))
+      assert.equal(await ask(kid), answer);
     await keys.refresh();
-    assert.deepEqual(events.filter(({ type }) => type === "changed").length, 1);
+    const changes = events.filter(({ type }) => type === "changed");
+    assert.deepEqual(changes, [{ type: "changed", added: ["c"], removed: ["a"] }]);
   });
 
   test("a kid with another key is another key", async () => {
@@ -332,15 +197,68 @@ describe("the set is replaced whole", () => {
   });
 });
 
-test("the time on the way counts as age (9111 4.2.3)", async () => {
-  const { ask, clock, origin } = verifierOf(undefined, { outageToleranceSeconds: 0, maxWaitMs: 0 });
-  origin.script = delayed(3_000, served(["a"], { "Cache-Control": "max-age=60" }));
-  const asked = ask("a");
-  await clock.advance(3_000);
-  assert.equal(await asked, "a");
-  origin.script = unreachable;
-  await clock.advance(56_999);
-  assert.equal(await ask("a"), "a");
-  await clock.advance(1);
-  assert.equal(await ask("a"), "ERR_KEYS_LATER");
+describe("a set is asked for ahead of the end of its freshness", () => {
+  for (const [cacheControl, freshSeconds] of [
+    ["public, max-age=3600, stale-while-revalidate=3600", 3_600],
+    ["public, max-age=300, must-revalidate", 300],
+    ["max-age=60", 60],
+    ["no-cache", 5],
+  ] as const) {
+    test(`${cacheControl}: no caller waits, and no old key is given out`, async () => {
+      const { ask, clock, origin } = await warmVerifier(served(["a"], { "Cache-Control": cacheControl }));
+      origin.script = delayed(100, origin.script);
+      const stepMs = Math.min(freshSeconds / 5, 60) * 500;
+      for (let elapsedMs = 0; elapsedMs < freshSeconds * 3_000; elapsedMs += stepMs) {
+        const asked = ask("a");
+        await settled();
+        assert.ok(!(await isPending(asked)), `${elapsedMs} ms after the first request`);
+        assert.equal(await asked, "a");
+        await clock.advance(stepMs);
+        assert.ok(clock.now() - (origin.requests.at(-1)?.atMs ?? clock.now()) < freshSeconds * 1000);
+      }
+    });
+  }
+});
+histories(
+  "asking ahead",
+  {
+    "is one request, however many ask": "slowly 2s serves b; +240s; 100 * a = a; +2s; asked 1; b = b; asked 0",
+    "comes again, paced, if that fails; the set is used to its end, and no longer": `
+      unreachable; +240s; each 1s for 60s: a = a; a = later
+      asked at 240 241 243 247 255 265 275 285 295`,
+    "is not for a kid that is not in it: that costs one request, past all caches": "+299s; b = unknown; asked past",
+  },
+  "with maxWaitMs=0; knows a | max-age=300, must-revalidate",
+);
+
+histories("a clock", {
+  "set back by less than the age of a set makes the set no younger": `
+    knows a | max-age=3600, must-revalidate; unreachable; +3400s; a = a; clock -3300s; +300s; a = failed`,
+  ...Object.fromEntries(
+    ["max-age=3600", "max-age=3600, must-revalidate", "max-age=60, stale-while-revalidate=60"].map((fresh) => [
+      `set back by a year makes a set of ${fresh} one of unknown age: it is revalidated before it is used`,
+      `knows a | ${fresh}; serves b; clock -1y; a = unknown; b = b`,
+    ]),
+  ),
+  "set back by a year does not keep a set in use for that year while the server fails": `
+    knows a | max-age=3600; unreachable; clock -1y; a = failed; +30d; a = failed; serves a; +10s; a = a`,
+  "set back by a year does not lock the budget for that year": `
+    with maxWaitMs=0; knows a | max-age=86400; 3 new = unknown; +1s; 2 new = unknown; clock -1y; a = a
+    serves a b; asked 5; b = unknown; asked 0; +2s; b = b`,
+  "set back by a year does not lock requests after failures for that year": `
+    unreachable; a = failed; clock -1y; serves a; a = waits; +1s; got a`,
+  // The set has not changed, so nothing else forgets the kid.
+  "set back by a year does not keep a kid unknown for that year": `
+    knows a; b = unknown; clock -1y; a = a; +10s; serves a b; b = b`,
+  // Nor while its server fails.
+  "set back by a year does not keep the discovery document for that year": `
+    with issuer=https://op.example; names /old; @/old serves a; refresh = ok
+    names /new; @/old 404; @/new serves b; clock -1y; b = b; @config 503; clock -1y; b = status`,
+  "set forward by a year makes every set stale, at once": `
+    knows a | max-age=86400; clock +1y; unreachable; a = failed; serves a; +1s; a = a`,
+  "set forward by a year ends all waiting that has not begun": `
+    with maxWaitMs=0; knows a; 4 new = unknown; serves a b; b = unknown; clock +1y; b = b`,
+  "set during a request does not lend a set more time than it has": `
+    knows a | max-age=60, must-revalidate; slowly 1s serves a | max-age=60, must-revalidate; +60s
+    a = waits; +500ms; clock -1y; +500ms; got a; unreachable; a = failed`,
 });

@@ -2,7 +2,6 @@ import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import * as jose from "jose";
 import {
-  type FetchError,
   type JwksdError,
   type KeySetEvent,
   type KeySetState,
@@ -10,17 +9,8 @@ import {
   createRemoteKeySet,
 } from "../../src/library/relying-party/index.ts";
 import { named } from "../support/keys.ts";
-import {
-  delayed,
-  entry,
-  hanging,
-  reply,
-  routed,
-  served,
-  servedSet,
-  settled,
-  unreachable,
-} from "../support/simulated.ts";
+import { entry, hanging, reply, routed, served, servedSet, settled, unreachable } from "../support/simulated.ts";
+import { histories } from "./history.ts";
 import { failure, jwksUri, outcome, verifierOf, warmVerifier } from "./setup.ts";
 
 describe("options", () => {
@@ -73,101 +63,40 @@ describe("options", () => {
       assert.equal(await outcome(() => createRemoteKeySet(input as RemoteKeySetOptions) && "accepted"), expect);
     });
   }
-
-  test("nothing is requested before a key is asked for", async () => {
-    const { origin, clock } = verifierOf();
-    await clock.advance(86_400_000);
-    assert.equal(origin.requests.length, 0);
-  });
-
-  test("bounds of freshness are those of the options", async () => {
-    const { ask, clock, origin } = await warmVerifier(served(["a"], { "Cache-Control": "max-age=3600" }), {
-      minFreshSeconds: 0,
-      maxFreshSeconds: 20,
-      outageToleranceSeconds: 10,
-    });
-    await clock.advance(15_999);
-    assert.equal(await ask("a"), "a");
-    assert.equal(origin.requests.length, 0);
-    origin.script = unreachable;
-    await clock.advance(14_000);
-    assert.equal(await ask("a"), "a");
-    await clock.advance(1_000);
-    assert.equal(await ask("a"), "ERR_FETCH_FAILED");
-  });
-
-  test("without a lower bound a set that must not be reused serves who asked for it", async () => {
-    const { ask, origin } = await warmVerifier(served(["a"], { "Cache-Control": "no-store" }), { minFreshSeconds: 0 });
-    assert.deepEqual([await ask("a"), await ask("a")], ["a", "a"]);
-    assert.equal(await ask("b"), "ERR_TOKEN_KID_UNKNOWN");
-    assert.equal(origin.requests.length, 4);
-  });
 });
 
-describe("refresh", () => {
-  test("revalidates past all caches, also a fresh set", async () => {
-    const { keys, origin } = await warmVerifier();
-    await keys.refresh();
-    assert.equal(origin.requests[0]?.headers["cache-control"], "no-cache");
-  });
-
-  test("is not content with what was asked before it", async () => {
-    const { keys, ask, clock, origin } = await warmVerifier();
-    origin.script = delayed(100, served(["a"]));
-    const before = ask("b");
-    await clock.advance(50);
-    origin.script = served(["a", "b"]);
-    const refreshed = Promise.all([keys.refresh(), keys.refresh()]);
-    await clock.advance(50);
-    await Promise.all([before, refreshed]);
-    assert.equal(origin.requests.length, 2);
-    assert.equal(await ask("b"), "b");
-  });
-
-  test("says why it failed", async () => {
-    const { keys } = verifierOf(unreachable);
-    const error = await failure<FetchError>(keys.refresh);
-    assert.equal(error.code, "ERR_FETCH_FAILED");
-    assert.match(error.message, /ECONNREFUSED/);
-  });
+histories("a key set", {
+  "requests nothing before a key is asked for": "serves a; +1d; asked 0",
+  "has its bounds of freshness from its options": `
+    with minFreshSeconds=0 maxFreshSeconds=20 outageToleranceSeconds=10; knows a | max-age=3600
+    +15.999s; a = a; asked 0; unreachable; +14s; a = a; +1s; a = failed`,
+  "without a lower bound serves a set that must not be reused to who asked for it": `
+    with minFreshSeconds=0; knows a | no-store; 2 a = a; b = unknown; asked 4`,
+  "revalidates a fresh set, past all caches, when it is refreshed": "knows a; refresh = ok; asked past",
+  "is not content with what was asked before its refresh": `
+    knows a; slowly 100ms serves a; b = waits; +50ms; serves a b; 2 * refresh = waits; +50ms
+    got unknown|b; 2 * got ok; asked 2; b = b`,
+  "refuses every call after close, and asks for nothing": `
+    knows a; close; a = closed; b/token = closed; refresh = closed; close; asked 0; events`,
+  // Closing is no failure.
+  "ends a request that is under way when it is closed": `
+    hanging; a = waits; b/token = waits; refresh = waits; close; 3 * got closed; asked 1; timers 0; events`,
+  "ends all waiting when it is closed": `
+    unreachable; a = failed; a = waits; b = waits; close; 2 * got closed; timers 0; asked 1`,
+  "is not opened by a response that comes after close": `
+    slowly 100ms serves a; a = waits; close; +100ms; got closed; events`,
 });
 
 describe("close", () => {
-  test("refuses every call from then on, and asks for nothing", async () => {
-    const { keys, ask, origin, happened } = await warmVerifier();
-    keys.close();
-    assert.equal(await ask("a"), "ERR_CLOSED");
-    assert.equal(await ask("b", "fromTokenEndpoint"), "ERR_CLOSED");
-    assert.equal(await outcome(keys.refresh), "ERR_CLOSED");
-    assert.equal(keys.state(), undefined);
-    keys.close();
-    assert.equal(origin.requests.length, 0);
-    assert.deepEqual(happened(), []);
-  });
-
-  test("ends a request that is under way", async () => {
-    const { keys, ask, clock, origin, happened } = verifierOf(hanging);
-    const asked = [ask("a"), ask("b", "fromTokenEndpoint"), outcome(keys.refresh)];
+  test("aborts a request, and leaves no state", async () => {
+    const { keys, ask, origin } = await warmVerifier();
+    origin.script = hanging;
+    const asked = ask("b");
     await settled();
     keys.close();
-    assert.deepEqual(await Promise.all(asked), ["ERR_CLOSED", "ERR_CLOSED", "ERR_CLOSED"]);
-    assert.equal(origin.requests.length, 1);
+    assert.equal(await asked, "ERR_CLOSED");
     assert.equal(origin.requests[0]?.init.signal?.aborted, true);
-    assert.equal(clock.timers, 0);
-    // Closing is no failure.
-    assert.deepEqual(happened(), []);
-  });
-
-  test("ends all waiting", async () => {
-    const { keys, ask, clock, origin } = verifierOf(unreachable);
-    await ask("a");
-    const waiting = [ask("a"), ask("b")];
-    await settled();
-    assert.ok(clock.timers > 0);
-    keys.close();
-    assert.deepEqual(await Promise.all(waiting), ["ERR_CLOSED", "ERR_CLOSED"]);
-    assert.equal(clock.timers, 0);
-    assert.equal(origin.requests.length, 1);
+    assert.equal(keys.state(), undefined);
   });
 
   test("by a listener, in the middle of a request, does the same", async () => {
@@ -179,17 +108,6 @@ describe("close", () => {
       });
       assert.deepEqual(await Promise.all([verifier.ask("a"), verifier.ask("b")]), ["ERR_CLOSED", "ERR_CLOSED"]);
     }
-  });
-
-  test("is not undone by a response that comes later", async () => {
-    const { keys, ask, clock, happened } = verifierOf(delayed(100, served(["a"])));
-    const asked = ask("a");
-    await settled();
-    keys.close();
-    await clock.advance(100);
-    assert.equal(await asked, "ERR_CLOSED");
-    assert.equal(keys.state(), undefined);
-    assert.deepEqual(happened(), []);
   });
 });
 

@@ -1,211 +1,78 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import type { FetchError } from "../../src/library/relying-party/index.ts";
-import {
-  type Script,
-  delayed,
-  entryOf,
-  hanging,
-  reply,
-  routed,
-  served,
-  servedSet,
-  settled,
-  unreachable,
-} from "../support/simulated.ts";
+import { entryOf, reply, served, servedSet } from "../support/simulated.ts";
 import { ecKey, named } from "../support/keys.ts";
-import { failure, isPending, verifierOf, warmVerifier } from "./setup.ts";
+import { histories } from "./history.ts";
+import { failure, verifierOf, warmVerifier } from "./setup.ts";
 
 const minute = { "Cache-Control": "max-age=60" };
 const header = { kid: "a", alg: "ES256" };
 
-/** A cache that keeps the set of before, for who does not pass it by. */
-const behindCache = (now: Script, passesBy: boolean): Script => {
-  const copy = served(["a"], { ...minute, Age: "500" });
-  return (request, clock) => (passesBy && request.headers["cache-control"] === "no-cache" ? now : copy)(request, clock);
-};
-
-describe("in an outage", () => {
-  test("only the caller who finds it out waits; the next ones get the stale key at once", async () => {
-    const { ask, clock, origin } = await warmVerifier(served(["a"], minute));
-    origin.script = hanging;
-    await clock.advance(60_000);
-    const first = ask("a");
-    await clock.advance(5_000);
-    assert.equal(await first, "a");
-    await clock.advance(1_000);
-    for (let second = 0; second < 50; second += 1) {
-      const next = ask("a");
-      await settled();
-      assert.ok(!(await isPending(next)), `${second} s later`);
-      assert.equal(await next, "a");
-      await clock.advance(1_000);
-    }
-    // Each that is tried takes five seconds, then 1, 2, 4, 8, 10 seconds pass.
-    assert.equal(origin.requests.length, 6);
-  });
-
-  test("that may be over, because nobody has asked for a minute, the caller waits", async () => {
-    const { ask, clock, origin } = await warmVerifier(served(["a"], minute));
-    origin.script = unreachable;
-    await clock.advance(60_000);
-    assert.equal(await ask("a"), "a");
-    origin.script = delayed(100, served(["b"]));
-    await clock.advance(60_000);
-    const asked = ask("a");
-    await clock.advance(200);
-    assert.equal(await asked, "ERR_TOKEN_KID_UNKNOWN");
-  });
-
-  test("of a server that does not answer, a quiet API waits for a second and not for the timeouts, each time", async () => {
-    const { ask, clock, origin } = await warmVerifier(served(["a"], minute));
-    origin.script = hanging;
-    for (let request = 0; request < 5; request += 1) {
-      await clock.advance(90_000);
-      const asked = [ask("a"), ask("a")];
-      await clock.advance(999);
-      assert.ok(await isPending(asked[0] as Promise<string>));
-      await clock.advance(1);
-      assert.deepEqual(await Promise.all(asked), ["a", "a"]);
-      // Who comes now does not wait for a second of their own.
-      const next = ask("a");
-      await settled();
-      assert.ok(!(await isPending(next)));
-    }
-  });
-
-  test("that is none, because the answer comes late, its keys are taken", async () => {
-    const { ask, clock, origin } = await warmVerifier(served(["a"], minute));
-    origin.script = delayed(3_000, served(["b"], minute));
-    await clock.advance(60_000);
-    const asked = ask("a");
-    await clock.advance(1_000);
-    assert.equal(await asked, "a");
-    await clock.advance(2_000);
-    assert.equal(await ask("b"), "b");
-    assert.equal(origin.requests.length, 1);
-  });
-
-  test("whose set may be used no longer, the caller waits for the answer", async () => {
-    const { ask, clock, origin } = await warmVerifier(served(["a"], { "Cache-Control": "no-cache" }));
-    origin.script = delayed(3_000, served(["b"]));
-    await clock.advance(5_000);
-    const asked = ask("b");
-    await clock.advance(3_000);
-    assert.equal(await asked, "b");
-  });
-
-  for (const [name, keys] of [
-    ["no key", []],
-    ["no key that can be used", [{ ...entryOf(named("a", ecKey("a"))), use: "enc" }]],
-  ] as const) {
-    test(`a set with ${name} is one: the old set is used within its bounds, and then nobody can tell`, async () => {
-      const { ask, keys: set, clock, origin, events } = await warmVerifier(served(["a"], minute), { maxWaitMs: 0 });
-      origin.script = servedSet(keys);
-      const error = await failure<FetchError>(set.refresh);
-      assert.deepEqual([error.code, error.status], ["ERR_FETCH_BODY", 503]);
-      assert.match(error.message, /has no key that can be used(: its "use" is not "sig")?$/);
-      assert.equal(await ask("a"), "a");
-      assert.match(await ask("b"), /^ERR_(FETCH_BODY|KEYS_LATER)$/);
-      await clock.advance(3_600_000);
-      assert.equal(await ask("a"), "a");
-      await clock.advance(60_000);
-      assert.match(await ask("a"), /^ERR_(FETCH_BODY|KEYS_LATER)$/);
-      assert.deepEqual(new Set(events.map(({ type }) => type)), new Set(["failed", "exhausted"]));
-      const first = verifierOf(servedSet(keys));
-      assert.equal(await first.ask("a"), "ERR_FETCH_BODY");
-    });
-  }
-
-  test("an unknown kid is not called unknown", async () => {
-    const { ask, clock, origin } = await warmVerifier(served(["a"], minute), { maxWaitMs: 0 });
-    origin.script = reply(429);
-    await clock.advance(60_000);
-    assert.equal(await ask("b"), "ERR_FETCH_STATUS");
-    assert.equal(await ask("b"), "ERR_KEYS_LATER");
-    await clock.advance(1_000);
-    assert.equal(await ask("b"), "ERR_FETCH_STATUS");
-  });
-
-  test("none of 0 s is tolerated", async () => {
-    const { ask, clock, origin } = await warmVerifier(served(["a"], minute), { outageToleranceSeconds: 0 });
-    origin.script = unreachable;
-    await clock.advance(60_000);
-    assert.equal(await ask("a"), "ERR_FETCH_FAILED");
-  });
+histories("in an outage", {
+  // Each that is tried takes five seconds, then 1, 2, 4, 8, 10 seconds pass.
+  "only the caller who finds it out waits; the next ones get the stale key at once": `
+    knows a | max-age=60; hanging; +60s; a = waits; +5s; got a; +1s; each 1s for 50s: a = a
+    asked 6`,
+  "that may be over, because nobody has asked for a minute, the caller waits": `
+    knows a | max-age=60; unreachable; +60s; a = a; slowly 100ms serves b; +60s; a = waits; +200ms; got unknown`,
+  // Who comes while they wait does not wait for a second of their own.
+  "of a server that does not answer, a quiet API waits for a second and not for the timeouts, each time": `
+    knows a | max-age=60; hanging; +90s; 2 * a = waits; +999ms; still waits; +1ms; 2 * got a; a = a
+    +90s; 2 * a = waits; +999ms; still waits; +1ms; 2 * got a; a = a; +90s; a = waits; +1s; got a; a = a`,
+  "that is none, because the answer comes late, its keys are taken": `
+    knows a | max-age=60; slowly 3s serves b | max-age=60; +60s; a = waits; +1s; got a; +2s; b = b; asked 1`,
+  "whose set may be used no longer, the caller waits for the answer": `
+    knows a | no-cache; slowly 3s serves b; +5s; b = waits; +3s; got b`,
+  "an unknown kid is not called unknown": `
+    with maxWaitMs=0; knows a | max-age=60; 429; +60s; b = status; b = later; +1s; b = status`,
+  "none of 0 s is tolerated": "with outageToleranceSeconds=0; knows a | max-age=60; unreachable; +60s; a = failed",
 });
 
-describe("a key that a newer set no longer had", () => {
-  test("is not used in an outage; those that it had are", async () => {
-    const { ask, keys, clock, origin } = await warmVerifier(served(["a", "b"], minute), { maxWaitMs: 0 });
-    origin.script = served(["b"], minute);
-    await keys.refresh();
-    origin.script = reply(403);
-    for (const seconds of [0, 59, 60, 3_500]) {
-      await clock.advance(seconds * 1000);
-      assert.match(await ask("a"), /^ERR_/);
-    }
-    assert.equal(await ask("b"), "b");
-  });
-
-  test("and that comes back, by a replica that lags behind, is used while it is fresh, and no longer", async () => {
-    const { ask, keys, clock, origin } = await warmVerifier(served(["a", "b"], minute));
-    const before = origin.script;
-    for (const script of [served(["b"], minute), before]) {
-      origin.script = script;
-      await keys.refresh();
-    }
+for (const [name, keys] of [
+  ["no key", []],
+  ["no key that can be used", [{ ...entryOf(named("a", ecKey("a"))), use: "enc" }]],
+] as const) {
+  test(`a set with ${name} is an outage: the old set is used within its bounds, and then nobody can tell`, async () => {
+    const { ask, keys: set, clock, origin, events } = await warmVerifier(served(["a"], minute), { maxWaitMs: 0 });
+    origin.script = servedSet(keys);
+    const error = await failure<FetchError>(set.refresh);
+    assert.deepEqual([error.code, error.status], ["ERR_FETCH_BODY", 503]);
+    assert.match(error.message, /has no key that can be used(: its "use" is not "sig")?$/);
     assert.equal(await ask("a"), "a");
-    origin.script = unreachable;
+    assert.match(await ask("b"), /^ERR_(FETCH_BODY|KEYS_LATER)$/);
+    await clock.advance(3_600_000);
+    assert.equal(await ask("a"), "a");
     await clock.advance(60_000);
-    assert.equal(await ask("a"), "ERR_FETCH_FAILED");
+    assert.match(await ask("a"), /^ERR_(FETCH_BODY|KEYS_LATER)$/);
+    assert.deepEqual(new Set(events.map(({ type }) => type)), new Set(["failed", "exhausted"]));
+    assert.equal(await verifierOf(servedSet(keys)).ask("a"), "ERR_FETCH_BODY");
+  });
+}
+
+histories(
+  "a key that a newer set no longer had",
+  {
+    "is not used in an outage; those that it had are": `
+      with maxWaitMs=0; knows a b | max-age=60; serves b | max-age=60; refresh = ok; 403; a = status
+      +59s; a = status; +60s; a = status|later; +3500s; a = status|later; b = b`,
     // Once the server says the same again, it is a key like others.
-    origin.script = before;
-    await keys.refresh();
-    origin.script = unreachable;
-    await clock.advance(60_000);
-    assert.equal(await ask("a"), "a");
-  });
-
-  test("a kid under which another key came meanwhile is no longer that key", async () => {
-    const { ask, keys, clock, origin } = await warmVerifier(served(["a"], minute));
-    origin.script = servedSet([entryOf(named("a", ecKey("b")))], minute);
-    await keys.refresh();
-    origin.script = unreachable;
-    await clock.advance(60_000);
-    assert.equal(await ask("a"), "another key");
-  });
-
-  test("is not brought back by a cache that has an older set: it is passed by", async () => {
-    const { ask, keys, clock, origin } = await warmVerifier(served(["a"], minute));
-    origin.script = served(["b"], minute);
-    await keys.refresh();
-    origin.requests.length = 0;
-    origin.script = behindCache(origin.script, true);
-    await clock.advance(60_000);
-    assert.equal(await ask("a"), "ERR_TOKEN_KID_UNKNOWN");
-    assert.equal(await ask("b"), "b");
+    "and that comes back, by a replica that lags behind, is used while it is fresh, and no longer": `
+      knows a b | max-age=60; serves b | max-age=60; refresh = ok; serves a b | max-age=60; refresh = ok; a = a
+      unreachable; +60s; a = failed; serves a b | max-age=60; refresh = ok; unreachable; +60s; a = a`,
+    "under another key is no longer that key": `
+      knows a | max-age=60; another key; refresh = ok; unreachable; +60s; a = another key`,
     // The cache, past the cache, and past the cache for the kid that is unknown.
-    assert.deepEqual(
-      origin.requests.map(({ headers }) => headers["cache-control"]),
-      [undefined, "no-cache", "no-cache"],
-    );
-  });
-
-  test("is not brought back by one that cannot be passed by, while the newer set is fresh; it is asked once", async () => {
-    const { ask, keys, clock, origin } = await warmVerifier(served(["a"], minute));
-    origin.script = served(["b"], minute);
-    await keys.refresh();
-    origin.requests.length = 0;
-    origin.script = behindCache(origin.script, false);
-    await clock.advance(48_000);
-    for (let second = 48; second < 60; second += 1) {
-      assert.equal(await ask("b"), "b");
-      await clock.advance(1_000);
-    }
-    assert.equal(origin.requests.length, 2);
-  });
-});
+    "is not brought back by a cache that has an older set: it is passed by": `
+      knows a | max-age=60; serves b | max-age=60; refresh = ok; asked 1
+      serves a | max-age=60 | Age: 500 // serves b | max-age=60; +60s; a = unknown; b = b; asked /jwks past past`,
+    "is not brought back by one that cannot be passed by, while the newer set is fresh; it is asked once": `
+      knows a | max-age=60; serves b | max-age=60; refresh = ok; asked 1; serves a | max-age=60 | Age: 500; +48s
+      each 1s for 12s: b = b; asked 2`,
+  },
+  "",
+  { "another key": servedSet([entryOf(named("a", ecKey("b")))], minute) },
+);
 
 const later = (seconds: number): string => new Date(Date.parse("2026-11-20T12:00:00Z") + seconds * 1000).toUTCString();
 
@@ -242,95 +109,50 @@ describe("Retry-After", () => {
     }
   }
 
-  test("holds for the background, and for unknown kids", async () => {
-    const { ask, clock, origin } = await warmVerifier(
-      served(["a"], { "Cache-Control": "max-age=60, stale-while-revalidate=120" }),
-      { maxWaitMs: 0 },
-    );
-    const startMs = clock.now();
-    origin.script = reply(429, null, { "Retry-After": "20" });
-    for (let second = 0; second < 120; second += 1) {
-      assert.equal(await ask("a"), "a");
-      if (second >= 60) assert.match(await ask("b"), /^ERR_(KEYS_LATER|FETCH_STATUS)$/);
-      await clock.advance(1_000);
-    }
-    // From the last fifth of its freshness on.
-    assert.deepEqual(
-      origin.requests.map(({ atMs }) => (atMs - startMs) / 1000),
-      [48, 68, 88, 108],
-    );
-  });
-
   test("of the discovery document counts, too", async () => {
-    const issuer = "https://op.example";
-    const { keys } = verifierOf(reply(429, null, { "Retry-After": "20" }), { issuer });
+    const { keys } = verifierOf(reply(429, null, { "Retry-After": "20" }), { issuer: "https://op.example" });
     assert.equal((await failure<FetchError>(() => keys(header))).retryAfterSeconds, 20);
   });
-
-  test("does not keep refresh() waiting", async () => {
-    const { keys, ask, origin } = verifierOf(reply(429, null, { "Retry-After": "20" }));
-    await ask("a");
-    origin.script = served(["a"]);
-    await keys.refresh();
-    assert.equal(await ask("a"), "a");
-  });
-
-  test("is forgotten after a success", async () => {
-    const { keys, ask, origin } = verifierOf(reply(429, null, { "Retry-After": "20" }));
-    await ask("a");
-    origin.script = served(["a"]);
-    await keys.refresh();
-    origin.script = served(["b"]);
-    assert.equal(await ask("b"), "b");
-  });
+});
+histories("Retry-After of 20 s", {
+  // From the last fifth of its freshness on.
+  "holds for the background, and for unknown kids": `
+    with maxWaitMs=0; knows a | max-age=60, stale-while-revalidate=120; 429 | Retry-After: 20
+    each 1s for 60s: a = a; each 1s for 60s: a = a & b = later|status; asked at 48 68 88 108`,
+  "does not keep refresh() waiting, and is forgotten after a success": `
+    429 | Retry-After: 20; a = status; serves a; refresh = ok; a = a; serves b; b = b`,
 });
 
-const document = (metadata: object): Script => reply(200, JSON.stringify(metadata));
-
-describe("the discovery document in an outage", () => {
-  const issuer = "https://op.example";
-  const configuration = `${issuer}/.well-known/openid-configuration`;
-  const jwksUri = `${issuer}/jwks`;
-  const routes = {
-    [configuration]: document({ issuer, jwks_uri: jwksUri }),
-    [jwksUri]: served(["a"], { "Cache-Control": "max-age=10, must-revalidate" }),
-  };
-  for (const [name, script] of [
-    ["404", reply(404)],
-    ["429", reply(429)],
-    ["503", reply(503)],
-    ["a redirect", reply(302)],
-    ["the page of a firewall", reply(200, "<html>")],
-    ["no connection", unreachable],
-  ] as const) {
-    test(`${name}: the jwks_uri is used on, for a day; the document is asked for once a minute`, async () => {
-      const { ask, clock, origin } = await warmVerifier(routed(routes), { issuer });
-      origin.script = routed({ ...routes, [configuration]: script });
-      await clock.advance(3_600_000);
-      origin.requests.length = 0;
-      for (let second = 0; second < 120; second += 10) {
-        assert.equal(await ask("a"), "a");
-        await clock.advance(10_000);
-      }
-      assert.equal(origin.requests.filter(({ url }) => url === configuration).length, 2);
-      await clock.advance(86_400_000);
-      assert.match(await ask("a"), /^ERR_FETCH_/);
-    });
-  }
-
-  for (const [name, metadata, code] of [
-    ["another issuer", { issuer: "https://other.example", jwks_uri: jwksUri }, "ERR_DISCOVERY_ISSUER"],
-    ["no jwks_uri", { issuer }, "ERR_URL_INSECURE"],
-    ["an http jwks_uri", { issuer, jwks_uri: "http://op.example/jwks" }, "ERR_URL_INSECURE"],
-  ] as const) {
-    test(`a document of ${name} is none: neither the jwks_uri nor the stale set is used on`, async () => {
-      const lasting = { ...routes, [jwksUri]: served(["a"], { "Cache-Control": "max-age=3600" }) };
-      const { ask, keys, clock, origin } = await warmVerifier(routed(lasting), { issuer });
-      origin.script = routed({ ...lasting, [configuration]: document(metadata) });
-      await clock.advance(3_600_000);
-      assert.equal(await ask("a"), code);
-      const again = await failure<FetchError>(() => keys.refresh());
-      assert.deepEqual([again.code, again.retryable], [code, false]);
-    });
-  }
+const discovered = "with issuer=https://op.example; serves a | max-age=10, must-revalidate; a = a";
+histories(
+  "the discovery document in an outage: the jwks_uri is used on, for a day; the document is asked for once a minute",
+  Object.fromEntries(
+    ["404", "429", "503", "302", "html", "unreachable"].map((does) => [
+      does,
+      `${discovered}; @config ${does}; +1h; asked 2; each 10s for 120s: a = a
+      asked 14;      +1d; a = failed|status|redirect|body`,
+    ]),
+  ),
+);
+histories(
+  "a wrong discovery document is no outage: neither the jwks_uri nor the stale set is used on",
+  Object.fromEntries(
+    Object.entries({ "another issuer": "issuer", "no jwks_uri": "insecure", "an http jwks_uri": "insecure" }).map(
+      ([name, error]) => [
+        name,
+        `with issuer=https://op.example; knows a | max-age=3600; @config ${name}; +1h; a = ${error}; refresh = ${error}`,
+      ],
+    ),
+  ),
+  "",
+  {
+    "another issuer": reply(200, '{"issuer":"https://other.example","jwks_uri":"https://op.example/jwks"}'),
+    "no jwks_uri": reply(200, '{"issuer":"https://op.example"}'),
+    "an http jwks_uri": reply(200, '{"issuer":"https://op.example","jwks_uri":"http://op.example/jwks"}'),
+  },
+);
+test("a wrong discovery document is no reason to try again", async () => {
+  const { keys } = verifierOf(reply(200, "{}"), { issuer: "https://op.example" });
+  const { code, retryable } = await failure<FetchError>(keys.refresh);
+  assert.deepEqual([code, retryable], ["ERR_DISCOVERY_ISSUER", false]);
 });

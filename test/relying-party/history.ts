@@ -1,0 +1,203 @@
+import assert from "node:assert/strict";
+import { describe, test } from "node:test";
+import { type Script, delayed, hanging, reply, served, settled, unreachable } from "../support/simulated.ts";
+import { type KeyFunction, type VerifierOptions, isPending, outcome, verifierOf } from "./setup.ts";
+
+/*
+ * A history of a key set as text. A step is a line, or a part of one before a semicolon:
+ *
+ *   with maxWaitMs=0             options; may come first
+ *   knows a b | max-age=60       the origin serves these kids, with this Cache-Control, and the set has fetched them; may come next
+ *   serves a | max-age=60 | ETag: "1"        what the origin does from now on, with further fields
+ *   unreachable; hanging; 503 | Retry-After: 5; NAME      the same; NAME is one of the scripts of the table
+ *   slowly 2s serves a           the same; its answers take so long
+ *   serves a // serves b         a cache that answers, and the origin behind it, which answers to who passes caches by
+ *   @/other serves a; @config 404; names /other           the same at another path; at the discovery document; what that names
+ *   +60s; clock -1y              time passes; the clock is set
+ *   a = a; b/token = unknown     asks for a kid, for a token of the token endpoint: the kid whose key comes, or the error
+ *   3 new = unknown; 100 * a = a             three, one after the other, that were never asked for; a hundred at once; new/either: by both functions in turn
+ *   a = waits; still waits; got a            no answer yet; that of the oldest that waits
+ *   each 1s for 60s: a = a & b = later
+ *   refresh = ok; close
+ *   asked 2; asked 2 config; asked plain past "1"; asked at 0 1 3         requests since the last such step: how many; how many of one kind; plainly, past caches or with an ETag,
+ *                                or at which path; seconds after the beginning
+ *   events changed refreshed; timers 0
+ */
+
+const errors: Readonly<Record<string, string>> = {
+  unknown: "ERR_TOKEN_KID_UNKNOWN",
+  failed: "ERR_FETCH_FAILED",
+  timeout: "ERR_FETCH_TIMEOUT",
+  status: "ERR_FETCH_STATUS",
+  redirect: "ERR_FETCH_REDIRECT",
+  body: "ERR_FETCH_BODY",
+  large: "ERR_FETCH_TOO_LARGE",
+  later: "ERR_KEYS_LATER",
+  closed: "ERR_CLOSED",
+  issuer: "ERR_DISCOVERY_ISSUER",
+  insecure: "ERR_URL_INSECURE",
+};
+
+const units = { ms: 1, s: 1_000, m: 60_000, h: 3_600_000, d: 86_400_000, y: 365 * 86_400_000 } as const;
+
+function msOf(text: string): number {
+  const [, number, unit] = /^([+-]?[\d.]+)(ms|[smhdy])$/.exec(text) ?? assert.fail(`no time: ${text}`);
+  return Math.round(Number(number) * units[unit as keyof typeof units]);
+}
+
+/** One of several, where one cannot say which. */
+function expectOne(answer: string, expect: string, step: string): void {
+  const wanted = expect.split("|").map((one) => errors[one] ?? one);
+  assert.ok(wanted.includes(answer), `${step}: ${answer}`);
+}
+
+export type Scripts = Readonly<Record<string, Script>>;
+
+const plain: Scripts = { unreachable, hanging, html: reply(200, "<html>"), "no set": reply(200, "{}") };
+
+/** What an origin does, from its text. */
+function scriptOf(text: string, named: Scripts): Script | undefined {
+  const [, pause, rest] = /^slowly (\S+) (.+)$/.exec(text) ?? [];
+  if (pause !== undefined) return delayed(msOf(pause), scriptOf(rest as string, named) ?? assert.fail(text));
+  const [cache = "", origin] = text.split(" // ");
+  if (origin !== undefined) {
+    const [near, far] = [scriptOf(cache, named), scriptOf(origin, named)] as [Script, Script];
+    return (request, clock) => (request.headers["cache-control"] === "no-cache" ? far : near)(request, clock);
+  }
+  const [what = "", ...fields] = text.split(" | ");
+  const headers = Object.fromEntries(
+    fields.map((field) => {
+      const [, name = "Cache-Control", value] = /^(?:([A-Z][\w-]*): )?(.*)$/.exec(field) as string[];
+      return [name, value as string];
+    }),
+  );
+  const [, kids] = /^serves((?: \S+)*)$/.exec(what) ?? [];
+  if (kids !== undefined) return served(kids.split(" ").slice(1), headers);
+  return /^\d{3}$/.test(what) ? reply(Number(what), null, headers) : (named[what] ?? plain[what]);
+}
+
+/** A number where it is one. */
+const optionsOf = (text: string): VerifierOptions =>
+  Object.fromEntries(
+    Array.from(text.matchAll(/(\w+)=(\S+)/g), ([, name, value]) => [
+      name,
+      Number.isNaN(Number(value)) ? value : Number(value),
+    ]),
+  );
+
+const configuration = "/.well-known/openid-configuration";
+
+const pathOf = (url: string): string => new URL(url).pathname;
+
+async function live(text: string, named: Scripts): Promise<void> {
+  const steps = text.split(/[;\n]/).flatMap((step) => step.trim() || []);
+  const options = optionsOf(steps[0]?.startsWith("with ") ? (steps.shift() as string) : "");
+  const { issuer = "https://op.example" } = options;
+
+  const names = (path: string): Script =>
+    reply(200, JSON.stringify({ issuer, jwks_uri: `${issuer}${path}` }), { "Content-Type": "application/json" });
+  const routes = new Map<string, Script>([[configuration, names("/jwks")]]);
+  const verifier = verifierOf(
+    (request, clock) => (routes.get(pathOf(request.url)) ?? reply(404))(request, clock),
+    options,
+  );
+  const { keys, clock, origin, happened } = verifier;
+
+  let count = 0;
+  const waiting: Promise<string>[] = [];
+  const ask = (kid: string, via: KeyFunction): Promise<string> =>
+    verifier.ask(kid === "new" ? `made up ${(count += 1)}` : kid, via);
+
+  /** `[3 | 3 *] KID[/token] = EXPECT`, or `refresh = EXPECT`. */
+  async function expectAnswer(step: string): Promise<boolean> {
+    const [, times = "1", isAtOnce, kid = "", token, expect = ""] =
+      /^(?:(\d+) (\* )?)?([^\s/]+)(\/token|\/either)? = (.+)$/.exec(step) ?? [];
+    if (expect === "") return false;
+    const viaOf = (time: number): KeyFunction =>
+      token === "/token" || (token === "/either" && time % 2 === 1) ? "fromTokenEndpoint" : "getKey";
+    const once = (time: number): Promise<string> =>
+      kid === "refresh" ? outcome(() => keys.refresh().then(() => "ok")) : ask(kid, viaOf(time));
+    const asked: Promise<string>[] = [];
+    for (let time = 0; time < Number(times); time += 1) {
+      asked.push(once(time));
+      if (expect !== "waits" && isAtOnce === undefined) await asked.at(-1);
+    }
+    if (expect === "waits") {
+      await settled();
+      for (const each of asked) assert.ok(await isPending(each), step);
+      waiting.push(...asked);
+    } else for (const answer of await Promise.all(asked)) expectOne(answer, expect, step);
+    return true;
+  }
+
+  let startMs = clock.now();
+  async function take(step: string): Promise<void> {
+    const [word = "", ...rest] = step.split(" ");
+    const argument = rest.join(" ");
+    const [, path = "/jwks", does = ""] = /^(?:@(\S+) )?(.*)$/.exec(step) as string[];
+    const [, every, during, repeated = ""] = /^each (\S+) for (\S+): (.*)$/.exec(step) ?? [];
+    if (every !== undefined) {
+      for (let ms = 0; ms < msOf(during as string); ms += msOf(every)) {
+        for (const each of repeated.split(" & ")) await take(each);
+        await clock.advance(msOf(every));
+      }
+    } else if (await expectAnswer(step)) return;
+    else if (/^(\d+ \* )?got /.test(step)) {
+      const [, times = "1", expect = ""] = /^(?:(\d+) \* )?got (.+)$/.exec(step) ?? [];
+      for (const asked of waiting.splice(0, Number(times))) expectOne(await asked, expect, step);
+    } else if (step.startsWith("+")) await clock.advance(msOf(step));
+    else if (word === "clock") clock.setBy(msOf(argument));
+    else if (word === "knows") {
+      await take(step.replace("knows", "serves"));
+      await keys.refresh();
+      origin.requests.length = 0;
+      happened();
+      startMs = clock.now();
+    } else if (word === "names") routes.set(configuration, names(argument));
+    else if (word === "close") keys.close();
+    else if (step === "still waits") {
+      await settled();
+      assert.ok(await isPending(waiting[0] as Promise<string>), step);
+    } else if (word === "timers") {
+      await settled();
+      assert.equal(clock.timers, Number(argument));
+    } else if (word === "events") {
+      await settled();
+      assert.deepEqual(happened(), rest);
+    } else if (word === "asked") {
+      await settled();
+      const requests = origin.requests.splice(0);
+      if (rest[0] === "at") {
+        const at = requests.map(({ atMs }) => String((atMs - startMs) / 1000));
+        return assert.deepEqual(at, rest.slice(1));
+      }
+      const how = requests.map(({ url, headers }) => [
+        pathOf(url).replace(configuration, "config"),
+        headers["cache-control"] === "no-cache" ? "past" : (headers["if-none-match"] ?? "plain"),
+      ]);
+      const [, wanted, place] = /^(\d+) (\S+)$/.exec(argument) ?? [];
+      if (wanted !== undefined)
+        return assert.equal(how.filter((parts) => parts.includes(place as string)).length, Number(wanted), step);
+      if (/^\d+$/.test(argument)) return assert.equal(how.length, Number(argument), step);
+      const fit = how.map((parts, index) => (rest[index] ?? "").split("+").every((part) => parts.includes(part)));
+      assert.ok(how.length === rest.length && !fit.includes(false), `${step}: ${JSON.stringify(how)}`);
+    } else {
+      const script = scriptOf(does, named) ?? assert.fail(`no step: ${step}`);
+      routes.set(path === "config" ? configuration : path, script);
+    }
+  }
+  for (const step of steps) await take(step);
+  assert.equal(waiting.length, 0, "nobody looks at an answer");
+}
+
+/** A table of histories by their names. `first` begins each of them; `named` are scripts that have no words of their own. */
+export function histories(
+  title: string,
+  rows: Readonly<Record<string, string>>,
+  first = "",
+  named: Scripts = {},
+): void {
+  describe(title, () => {
+    for (const [name, text] of Object.entries(rows)) test(name, () => live(`${first}\n${text}`, named));
+  });
+}
