@@ -1,15 +1,12 @@
 import assert from "node:assert/strict";
-import type { ChildProcess } from "node:child_process";
-import { after, afterEach, before, describe, test } from "node:test";
+import { after, before, describe, test } from "node:test";
 import { createKeyManager } from "../../src/rotation/manager/manager.ts";
 import { postgresStore } from "../../src/rotation/store/postgres/postgres.ts";
 import { skipWithout } from "../support/parts.ts";
-import { liveRecords } from "../../src/rotation/rules/records.ts";
 import { cuttable } from "../support/cuttable.ts";
 import { eventually, runCli } from "../support/service.ts";
 import { isSoak, soak } from "../support/soak.ts";
 import { type Cluster, documentsIn, live, startCluster, startProcess, stopCluster } from "./chaos.ts";
-import type { Config } from "./replica-child.ts";
 
 const issuer = "https://op.example";
 const wrappingKeys = [Buffer.alloc(32, 7).toString("base64url")] as const;
@@ -21,8 +18,8 @@ describe("replicas as processes over PostgreSQL", { skip: skipWithout("initdb", 
   });
   after(() => stopCluster(cluster));
 
-  // Five rotations go on for longer, until every kind of fault has been, and that is most of the time.
-  const [rotations, replicas, issuers] = isSoak ? [100, 3, 10] : [5, 2, 4];
+  // One rotation goes on for longer, until every kind of fault has been.
+  const [rotations, replicas, issuers] = isSoak ? [100, 3, 10] : [1, 2, 2];
 
   test(`${rotations} rotations, while processes, lines, servers and commands do their worst: no token that a ready replica does not know`, async (t) => {
     const seed = Number(process.env["JWKSD_SEED"] ?? 12);
@@ -31,60 +28,12 @@ describe("replicas as processes over PostgreSQL", { skip: skipWithout("initdb", 
     t.diagnostic(`seed ${seed}: ${JSON.stringify(counts)}; ${broke.join(", ")}`);
     assert.deepEqual(misses.slice(0, 5), [], `seed ${seed}: ${broke.join(", ")}`);
     assert.deepEqual(ended, []);
-    assert.ok(counts.looks > rotations * 10);
-  });
-
-  if (isSoak) {
-    test("without the rule the same run finds misses", async (t) => {
-      const report = await live({ cluster, seed: 12, rotations, issuers: 6, replicas, rule: "off" });
-      t.diagnostic(`${report.misses.length} misses; ${report.broke.join(", ")}`);
-      assert.ok(report.misses.length > 0);
-    });
-  }
-
-  const started: ChildProcess[] = [];
-  afterEach(() => {
-    for (const child of started.splice(0)) child.kill("SIGKILL");
-  });
-  /** Replicas of a database, each a process that is ready. */
-  async function replicasOf(
-    database: string,
-    names: readonly string[],
-    config: Pick<Config, "issuers" | "maxStaleSeconds">,
-  ) {
-    cluster.primary.sql(`CREATE DATABASE ${database}`);
-    const url = cluster.primary.url(database);
-    const processes = names.map((name) => startProcess({ url, name, role: "replica", rule: "on", ...config }));
-    started.push(...processes.map(({ child }) => child));
-    await Promise.all(processes.map(({ ready }) => ready));
-    return { url, children: processes.map(({ child }) => child) };
-  }
-
-  const [processes, firstKeys] = isSoak ? [20, 2] : [2, 8];
-
-  test(`of ${processes} processes that start at once one makes the first key of each issuer, and none is left over`, async () => {
-    const issuers = Array.from({ length: firstKeys }, (_, index) => `https://${index}.example`);
-    const names = Array.from({ length: processes }, (_, index) => `replica ${index}`);
-    await replicasOf("starts", names, { issuers, maxStaleSeconds: 60 });
-    const documents = documentsIn(cluster, "starts");
-    // Every key but the first one is announced.
-    const firsts = documents.map(({ records }) =>
-      liveRecords(records).filter(({ unannounced }) => unannounced === true),
-    );
-    assert.deepEqual(
-      firsts.map(({ length }) => length),
-      issuers.map(() => 1),
-    );
-    const published = "SELECT count(*) FROM jwksd.presence WHERE (line::json->>'revision')::int > 0 GROUP BY issuer";
-    assert.deepEqual(
-      cluster.primary.sql(published, "starts"),
-      issuers.map(() => `${processes}`),
-    );
+    assert.ok(counts.looks > rotations * 10, `${counts.looks}`);
   });
 
   const starts = soak(20, 8);
 
-  test(`of ${starts} first starts at once within a process, too`, async () => {
+  test(`of ${starts} first starts at once one makes the key`, async () => {
     cluster.primary.sql("CREATE DATABASE within");
     const stores = await Promise.all(
       Array.from({ length: starts }, () => postgresStore(cluster.primary.url("within"), { issuer })),
@@ -99,6 +48,15 @@ describe("replicas as processes over PostgreSQL", { skip: skipWithout("initdb", 
     for (const store of stores) await store.close?.();
   });
 
+  if (!isSoak) return;
+
+  test("without the rule the same run finds misses", async (t) => {
+    const report = await live({ cluster, seed: 12, rotations, issuers: 6, replicas, rule: "off" });
+    t.diagnostic(`${report.misses.length} misses; ${report.broke.join(", ")}`);
+    assert.ok(report.misses.length > 0);
+  });
+
+  // In npm test, the driver has this: one process stays well, and the others do not.
   test("the others go on at once while one process is stopped until it is stale, one is killed, and one is cut off", async (t) => {
     const database = "others";
     cluster.primary.sql(`CREATE DATABASE ${database}`);
@@ -108,7 +66,7 @@ describe("replicas as processes over PostgreSQL", { skip: skipWithout("initdb", 
     const url = cluster.primary.url(database);
     const start = (name: string, at = url) => {
       const { child, ready } = startProcess({ ...common, name, url: at });
-      started.push(child);
+      t.after(() => child.kill("SIGKILL"));
       return ready.then(() => child);
     };
     await start("goes on");

@@ -45,7 +45,10 @@ const modes: Readonly<Record<string, Mode>> = {
 };
 
 /** How many runs there are of each mode, how long each is, and how many keys become active in them at least. */
-const [seeds, forMs, least] = isSoak ? [2, 14 * hour, 3] : [1, 8 * hour, 1];
+const [seeds, forMs, least] = isSoak ? [2, 14 * hour, 3] : [1, 6 * hour, 1];
+/** In `npm test`: most faults together, and what needs another world. */
+const short = new Set(["everything", "one machine, whose clock jumps"]);
+const chosen = Object.entries(modes).filter(([name]) => isSoak || short.has(name));
 
 const real = await codeWith("nothing");
 
@@ -55,7 +58,7 @@ function text(name: string, seed: number, { violations, broke }: Outcome): strin
 }
 
 describe("three managers over one store keep their promises in true time", () => {
-  for (const [name, mode] of Object.entries(modes)) {
+  for (const [name, mode] of chosen) {
     test(name, async (t) => {
       const total = { activated: 0, removed: 0, tokens: 0, late: 0, kills: 0 };
       for (let seed = 1; seed <= seeds; seed += 1) {
@@ -86,16 +89,15 @@ describe("three managers over one store keep their promises in true time", () =>
     assert.ok(activated >= least, "keys rotate all the same");
   });
 
-  test("a run is the same each time that it has the same seed", async () => {
-    const mode = modes["everything"] as Mode;
-    const [one, again, other] = [
-      await drive(real, mode, 7, 1 * hour),
-      await drive(real, mode, 7, 1 * hour),
-      await drive(real, mode, 8, 1 * hour),
-    ];
-    assert.equal(one.fingerprint, again.fingerprint);
-    assert.notEqual(one.fingerprint, other.fingerprint);
-  });
+  if (isSoak) {
+    test("a run is the same each time that it has the same seed", async () => {
+      const mode = modes["everything"] as Mode;
+      const run = async (seed: number) => (await drive(real, mode, seed, hour)).fingerprint;
+      const [one, again, other] = [await run(7), await run(7), await run(8)];
+      assert.equal(one, again);
+      assert.notEqual(one, other);
+    });
+  }
 });
 
 /** Each breaks one rule; in the mode in which that shows. The first ones show soonest. */
@@ -206,7 +208,7 @@ describe("a changed rule breaks a promise", () => {
       assert.equal(text.split(from).length, 2, `${file} has exactly once: ${from}`);
     }
   });
-  for (const [name, { mode, edits }] of all.slice(0, soak(all.length))) {
+  for (const [name, { mode, edits }] of all.slice(0, soak(all.length, 1))) {
     test(name, async (t) => {
       const code = await codeWith(name.replaceAll(/\W+/g, "-"), edits);
       for (let seed = 1; seed <= 60; seed += 1) {

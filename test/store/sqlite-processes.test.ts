@@ -9,10 +9,10 @@ import { setTimeout as delay } from "node:timers/promises";
 import { sqliteStore } from "../../src/rotation/store/sqlite/sqlite.ts";
 import { temporaryFolder } from "../support/service.ts";
 import { soak } from "../support/soak.ts";
-import { endChild, startChild } from "../store/processes.ts";
-import { countIn, writeNext } from "../store/steps.ts";
+import { endChild, startChild } from "./processes.ts";
+import { countIn, writeNext } from "./steps.ts";
 
-const rounds = soak(60, 20);
+const rounds = soak(60, 10);
 
 test(`of two processes that race on one file, exactly one wins each of ${rounds} rounds`, async (t) => {
   const path = join(await temporaryFolder(t), "store.db");
@@ -28,7 +28,7 @@ test(`of two processes that race on one file, exactly one wins each of ${rounds}
   assert.equal(await countIn(await sqliteStore(path)), rounds);
 });
 
-const [files, killsPerFile, lanes] = [soak(20, 6), 5, 2];
+const [files, killsPerFile, lanes] = [soak(20, 2), soak(5, 3), 2];
 const endure = async (): Promise<void> => {
   const folder = await mkdtemp(join(tmpdir(), "jwksd-test-"));
   const path = join(folder, "store.db");
@@ -60,7 +60,7 @@ test(`kill -9 at ${files * killsPerFile} random instants: what was written is th
   await Promise.all(Array.from({ length: lanes }, lane));
 });
 
-const kills = soak(20, 6);
+const kills = soak(20, 2);
 
 test(`kill -9 while a store is made, ${kills} times: it is made again, or is there`, async (t) => {
   const path = join(await temporaryFolder(t), "store.db");
