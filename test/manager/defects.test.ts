@@ -107,28 +107,6 @@ test("what this process has committed, and a failover has lost, is missed as wel
   await world.stop(replica);
 });
 
-test("a process that dies between its line and its first read, again and again, delays nothing", async () => {
-  const world = new World();
-  const replica = await world.start({ policy });
-  await world.until(replica.manager.rotate());
-  const next = replica.manager.records.at(-1)?.kid;
-  let deaths = 0;
-  while (world.elapsedMs < announceMs) {
-    const line = world.store.line();
-    line.hook = async (operation, go) => {
-      if (operation === "read" || line.counts.word > 1) throw new Error("it died");
-      return go();
-    };
-    await assert.rejects(world.start({ store: line, policy }), Error);
-    // It has no time to give up its line.
-    await world.store.register.presence?.put(`dead ${(deaths += 1)}`, JSON.stringify((await world.lines())[0]));
-    await world.passTo(Math.min(world.elapsedMs + 110 * second, announceMs));
-  }
-  assert.ok(deaths > 80);
-  assert.equal((await seen(replica)).signs, next);
-  await world.stop(replica);
-});
-
 test("a process that lacks a key publishes, drops what is revoked, does not sign, and signs when its HSM is back", async () => {
   const world = new World();
   const module = new Module();

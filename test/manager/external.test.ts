@@ -54,23 +54,30 @@ describe("keys in an HSM or key service", () => {
     for (const replica of replicas) await world.stop(replica);
   });
 
-  test("first starts at one instant agree on one key; the others are reported, and nothing is announced", async () => {
-    const world = new World();
-    const module = new Module();
-    const replicas = await world.until(Promise.all([1, 2, 3].map(() => world.start(module.choice()))));
-    await world.pass(10 * second);
-    assert.equal((await agreed(replicas)).kids.length, 1);
-    const { records } = await world.document();
-    const [used] = uris(records);
-    const orphans = replicas.flatMap(({ told }) =>
-      told.flatMap((event) => (event.type === "orphaned" ? [event.uri] : [])),
-    );
-    assert.deepEqual(
-      [records.length, new Set([used, ...orphans]), orphans.length],
-      [1, new Set(module.keys.keys()), 2],
-    );
-    for (const replica of replicas) await world.stop(replica);
-  });
+  for (const destroys of [false, true]) {
+    test(`first starts at one instant agree on one key; the others are told of${destroys ? ", and destroyed again" : ""}`, async () => {
+      const world = new World();
+      const module = new Module();
+      const destroyed: string[] = [];
+      const destroySigner = async (uri: string): Promise<void> => void destroyed.push(uri);
+      const choice = { ...module.choice(), ...(destroys && { destroySigner }) };
+      const replicas = await world.until(Promise.all([1, 2, 3].map(() => world.start(choice))));
+      await world.pass(10 * second);
+      assert.equal((await agreed(replicas)).kids.length, 1);
+      const [used, ...others] = uris((await world.document()).records);
+      const left = [...module.keys.keys()].filter((uri) => uri !== used).toSorted();
+      assert.deepEqual([others, left.length], [[], 2]);
+      const told = replicas.flatMap(({ told }) =>
+        told.flatMap((event) => (event.type === "orphaned" ? [`${event.uri} ${event.isDestroyed}`] : [])),
+      );
+      assert.deepEqual(
+        told.toSorted(),
+        left.map((uri) => `${uri} ${destroys}`),
+      );
+      assert.deepEqual(destroyed.toSorted(), destroys ? left : []);
+      for (const replica of replicas) await world.stop(replica);
+    });
+  }
 
   test("a key that was made while an operator announced another is one too many: it is reported, and nothing fails", async () => {
     const world = new World();
@@ -350,25 +357,6 @@ describe("keys in an HSM or key service", () => {
     assert.deepEqual(outcomes(), [[first?.kid, "ERR_KEY_MISMATCH"]]);
     assert.deepEqual(destroyed, []);
     await world.stop({ manager });
-  });
-
-  test("keys that replicas make at once for an empty store are destroyed again, but for one, where that may be done", async () => {
-    const world = new World();
-    const module = new Module();
-    const destroyed: string[] = [];
-    const destroySigner = async (uri: string): Promise<void> => void destroyed.push(uri);
-    const choice = { ...module.choice(), destroySigner };
-    const replicas = await Promise.all([1, 2, 3].map(() => world.start(choice)));
-    const [used] = uris(replicas[0]?.manager.records ?? []);
-    const left = [...module.keys.keys()].filter((uri) => uri !== used).toSorted();
-    assert.deepEqual(destroyed.toSorted(), left);
-    const told = replicas.flatMap((replica) => replica.told.filter(({ type }) => type === "orphaned"));
-    assert.deepEqual(
-      told.map((event) => event.type === "orphaned" && event.isDestroyed),
-      left.map(() => true),
-    );
-    assert.ok(left.length > 0);
-    for (const replica of replicas) await world.stop(replica);
   });
 
   for (const [name, options] of Object.entries({

@@ -9,7 +9,7 @@ import { checkRecords, liveRecords } from "../../src/rotation/rules/records.ts";
 import { createWrapping } from "../support/managed.ts";
 import { day, hour, second, year } from "../rotation/key-records.ts";
 import { eventually } from "../support/service.ts";
-import { type Replica, World, issuer, longCache, retireMs, seen, shortCache, staleMs, typesOf } from "./world.ts";
+import { type Replica, World, issuer, longCache, retireMs, seen, shortCache, typesOf } from "./world.ts";
 
 const code = (expected: string) => (error: unknown) => {
   assert.ok(error instanceof JwksdError, String(error));
@@ -65,53 +65,6 @@ describe("the life of a key, by the default policy", () => {
       ],
     );
     await world.stop(replica);
-  });
-
-  test("a manager that starts later finds the keys as they are, and tells of no change", async () => {
-    const world = new World();
-    const first = await world.start();
-    await world.passTo(3 * day + hour);
-    const expected = { ...(await seen(first)), cacheControl: shortCache };
-    await world.stop(first);
-    await world.passTo(3 * day + 2 * hour);
-    const before = (await world.document()).revision;
-    const second = await world.start();
-    assert.deepEqual(await seen(second), expected);
-    assert.deepEqual([second.told, (await world.document()).revision], [[], before]);
-    await world.passTo(4 * day);
-    assert.equal((await seen(second)).signs, second.manager.records.at(-1)?.kid);
-    await world.stop(second);
-  });
-
-  test("the options that a provider is made with follow the keys and the policy", async () => {
-    const world = new World();
-    const { manager } = await world.start({ policy: { maxTokenLifetimeSeconds: 600 } });
-    const early = manager;
-    assert.deepEqual([early.issuer, early.maxTokenLifetimeSeconds], [issuer, 600]);
-    assert.equal(early.isRotating, false);
-    await world.passTo(3 * day);
-    assert.equal(early.isRotating, true);
-    assert.equal(manager.keysets.keyset.length, 2);
-    await world.passTo(4 * day + staleMs + (600 + 2 * 300) * second);
-    assert.equal(early.isRotating, false);
-    await world.stop({ manager });
-  });
-});
-
-describe("commands", () => {
-  test("wait for their turn: ten at once are done one after the other", async () => {
-    const world = new World();
-    const { manager } = await world.start();
-    const wrapping = await createWrapping([world.wrappingKey], issuer);
-    const keys = await Promise.all(Array.from({ length: 10 }, () => makeLocalKey("sig", "ES256", wrapping)));
-    await world.until(Promise.all(keys.map((key) => manager.execute({ type: "rotate", use: "sig", key, now: true }))));
-    const { records } = await world.document();
-    checkRecords(records);
-    assert.deepEqual(
-      records.map(({ state }) => state),
-      [...Array.from({ length: 10 }, () => "retiring"), "active"],
-    );
-    await world.stop({ manager });
   });
 });
 
@@ -181,23 +134,6 @@ describe("a subscriber", () => {
     behind.isBroken = false;
     await world.pass(2 * second);
     assert.equal((await seen(replica)).cacheControl, longCache);
-    await world.stop(replica);
-  });
-
-  test("a listener that throws stops nothing", async () => {
-    const world = new World();
-    const replica = await world.start({
-      onEvent() {
-        throw new Error("the log is full");
-      },
-    });
-    await world.passTo(4 * day);
-    assert.equal((await seen(replica)).kids.length, 2);
-    world.store.isGone = true;
-    await world.passTo(4 * day + hour);
-    world.store.isGone = false;
-    await world.passTo(4 * day + hour + retireMs + 31 * second);
-    assert.equal((await seen(replica)).kids.length, 1);
     await world.stop(replica);
   });
 });

@@ -54,7 +54,7 @@ test("a process that is stopped between its read and its write shortens no wait"
 });
 
 describe("a process whose clock and that of the store differ by more than the skew takes no step, and does not sign", () => {
-  for (const offSeconds of [301, -301, 86_400, -31_536_000]) {
+  for (const offSeconds of [301, -31_536_000]) {
     test(`${offSeconds} s`, async () => {
       const world = new World();
       const machine = world.machine();
@@ -137,7 +137,6 @@ describe("a wait that is missed", () => {
 describe("a clock that is set while a key is announced", () => {
   for (const [name, setMs] of [
     ["ahead by a day", day],
-    ["ahead by 20 hours", 20 * hour],
     ["back by a day", -day],
   ] as const) {
     test(`${name}, and the store has none of its own: the monotonic clock counts`, async () => {

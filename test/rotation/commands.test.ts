@@ -58,23 +58,29 @@ function on(text: string): Command {
   return { type: type as "activate" | "retire" | "remove", kid, force: force !== undefined };
 }
 
+const announceKey: Command = { type: "announce", key };
+const announceEnc: Command = { type: "announce", key: encKey };
+const rotateNow: Command = { type: "rotate", use: "sig", now: true, key };
+const over = { given: [active, announced], at: announcedUntil };
+const early = "new";
+const [inNone, inOne, inQuiet] = [
+  { given: [], early },
+  { given: [active], early },
+  { given: quiet, early },
+];
+
 const revoke = (kid: string, replacement?: NewKey): Command => ({ type: "revoke", kid, replacement });
 
 /** What happens; and which key signs on purpose before caches know it. */
 type Allowed = readonly [name: string, command: Command, events: string, more?: Circumstances & { early?: string }];
 
 const allowed: readonly Allowed[] = [
-  [
-    "activate: an announcement is over",
-    on("activate b"),
-    "retired a, activated b",
-    { given: [active, announced], at: announcedUntil },
-  ],
+  ["activate: an announcement is over", on("activate b"), "retired a, activated b", over],
   [
     "activate: forced after an announcement, it was announced all the same",
     on("activate b force"),
     "retired a, activated b",
-    { given: [active, announced], at: announcedUntil },
+    over,
   ],
   ["activate: forced", on("activate b force"), "retired a, activated b", { early: "b" }],
   ["activate: the other use stays as it is", on("activate eb force"), "retired ea, activated eb", { early: "eb" }],
@@ -84,12 +90,7 @@ const allowed: readonly Allowed[] = [
     "activated eb",
     { given: [active, encAnnounced], early: "eb" },
   ],
-  [
-    "retire: the announced key takes over",
-    on("retire a"),
-    "retired a, activated b",
-    { given: [active, announced], at: announcedUntil },
-  ],
+  ["retire: the announced key takes over", on("retire a"), "retired a, activated b", over],
   ["retire: forced", on("retire a force"), "retired a, activated b", { early: "b" }],
   ["remove: nothing needs it any more", on("remove r"), "removed r", { at: neededUntil }],
   ["remove: forced", on("remove r force"), "removed r"],
@@ -110,41 +111,26 @@ const allowed: readonly Allowed[] = [
     "retired a, activated b, revoked a",
     { early: "b" },
   ],
-  [
-    "revoke: active, the announced key has waited long enough",
-    revoke("a"),
-    "retired a, activated b, revoked a",
-    { given: [active, announced], at: announcedUntil },
-  ],
+  ["revoke: active, the announced key has waited long enough", revoke("a"), "retired a, activated b, revoked a", over],
   [
     "revoke: active, with a replacement",
     revoke("a", key),
     "announced new, retired a, activated new, revoked a",
-    { given: quiet, early: "new" },
+    inQuiet,
   ],
   ["revoke: the active encryption key, with nothing in its place", revoke("ea"), "revoked ea", { given: quiet }],
   [
     "revoke: the active encryption key, with a replacement",
     revoke("ea", encKey),
     "announced new, retired ea, activated new, revoked ea",
-    { given: quiet, early: "new" },
+    inQuiet,
   ],
-  [
-    "announce: the first key of all signs at once",
-    { type: "announce", key },
-    "announced new, activated new",
-    { given: [], early: "new" },
-  ],
-  [
-    "announce: the first encryption key is in use at once",
-    { type: "announce", key: encKey },
-    "announced new, activated new",
-    { given: [active], early: "new" },
-  ],
-  ["announce: a next key", { type: "announce", key }, "announced new", { given: quiet }],
+  ["announce: the first key of all signs at once", announceKey, "announced new, activated new", inNone],
+  ["announce: the first encryption key is in use at once", announceEnc, "announced new, activated new", inOne],
+  ["announce: a next key", announceKey, "announced new", { given: quiet }],
   [
     "announce: while a key of the other use is announced",
-    { type: "announce", key },
+    announceKey,
     "announced new",
     { given: [active, encActive, encAnnounced] },
   ],
@@ -152,7 +138,7 @@ const allowed: readonly Allowed[] = [
   ["rotate: of encryption keys", { type: "rotate", use: "enc", key: encKey }, "announced new", { given: quiet }],
   [
     "rotate now: the announced key signs, the new one is not needed",
-    { type: "rotate", use: "sig", now: true, key },
+    rotateNow,
     "retired a, activated b",
     { early: "b" },
   ],
@@ -160,32 +146,22 @@ const allowed: readonly Allowed[] = [
     "rotate now: the announced key has waited long enough",
     { type: "rotate", use: "sig", now: true },
     "retired a, activated b",
-    { given: [active, announced], at: announcedUntil },
+    over,
   ],
-  [
-    "rotate now: a new key signs",
-    { type: "rotate", use: "sig", now: true, key },
-    "announced new, retired a, activated new",
-    { given: quiet, early: "new" },
-  ],
+  ["rotate now: a new key signs", rotateNow, "announced new, retired a, activated new", inQuiet],
   ["import: announced", { type: "import", key, state: "announced" }, "announced new", { given: quiet }],
   [
     "import: announced, as the first key",
     { type: "import", key, state: "announced" },
     "imported new, activated new",
-    { given: [], early: "new" },
+    inNone,
   ],
-  [
-    "import: active, as the first key",
-    { type: "import", key, state: "active" },
-    "imported new, activated new",
-    { given: [], early: "new" },
-  ],
+  ["import: active, as the first key", { type: "import", key, state: "active" }, "imported new, activated new", inNone],
   [
     "import: active, as the first encryption key",
     { type: "import", key: encKey, state: "active" },
     "imported new, activated new",
-    { given: [active], early: "new" },
+    inOne,
   ],
   [
     "import: active, forced",
@@ -328,12 +304,12 @@ const refusedCommands: readonly Refused[] = [
   ],
   [
     "announce: an encryption key before any signing key",
-    { type: "announce", key: encKey },
+    announceEnc,
     /^kid "new" is an encryption key, and the first key of a store is a signing key$/,
     { given: [] },
   ],
-  ["announce: a second signing key", { type: "announce", key }, /^kid "b" is announced already/],
-  ["announce: a second encryption key", { type: "announce", key: encKey }, /^kid "eb" is announced already/],
+  ["announce: a second signing key", announceKey, /^kid "b" is announced already/],
+  ["announce: a second encryption key", announceEnc, /^kid "eb" is announced already/],
   ...all.map(({ kid, state }): Refused => [
     `announce: the kid of a key that is ${state} (${kid})`,
     { type: "announce", key: newKey(kid) },
@@ -429,7 +405,7 @@ describe("a command that is refused says which rule it breaks, and changes nothi
 
 test("what broke a rule before is refused after a command, too", async () => {
   const two = [active, { ...retiring, state: "active" as const }];
-  await refusal(() => applyCommand(two, { type: "announce", key }, { policy, now: start }), "ERR_RECORDS_INVALID");
+  await refusal(() => applyCommand(two, announceKey, { policy, now: start }), "ERR_RECORDS_INVALID");
 });
 
 test("each command writes its times, and a key that is replaced loses the name of who makes the next one", () => {
@@ -447,8 +423,8 @@ test("a new key is recorded with all that it came with, and its times", () => {
   const added = (given: readonly KeyRecord[], command: Command) =>
     applyCommand(frozen(given), command, { policy, now }).records.at(-1);
   const times = { announcedAt: now, activatedAt: now };
-  assert.deepEqual(added([active], { type: "announce", key }), { ...key, state: "announced", announcedAt: now });
-  assert.deepEqual(added([], { type: "announce", key }), { ...key, state: "active", ...times, unannounced: true });
+  assert.deepEqual(added([active], announceKey), { ...key, state: "announced", announcedAt: now });
+  assert.deepEqual(added([], announceKey), { ...key, state: "active", ...times, unannounced: true });
   assert.deepEqual(added([active], { type: "import", key, state: "retiring" }), {
     ...key,
     state: "retiring",
