@@ -6,14 +6,15 @@ import { startMariadb } from "../support/mariadb.ts";
 import { skipWithout } from "../support/parts.ts";
 import { startRedis } from "../support/redis.ts";
 import { type Scope, eventually, runCli, startService, temporaryFolder } from "../support/service.ts";
+import { soak } from "../support/soak.ts";
 
 const issuer = "https://login.example.com";
 
 /** How a database is called, what it needs, and the URL by which its keys are found. */
 const databases: readonly (readonly [name: string, parts: readonly string[], start: (t: Scope) => Promise<string>])[] =
   [
-    ["MariaDB", ["mariadbd"], async (t) => `mysql://jwksd:s3cret@127.0.0.1:${(await startMariadb(t)).port}/jwksd`],
     ["Redis", ["redis-server"], async (t) => `redis://:s3cret@127.0.0.1:${(await startRedis(t)).port}`],
+    ["MariaDB", ["mariadbd"], async (t) => `mysql://jwksd:s3cret@127.0.0.1:${(await startMariadb(t)).port}/jwksd`],
     [
       "etcd",
       ["etcd"],
@@ -26,7 +27,8 @@ async function kidsOf(port: number): Promise<string[]> {
   return keys.map(({ kid }) => kid);
 }
 
-for (const [name, parts, start] of databases) {
+// What each of them does is in test/contract.
+for (const [name, parts, start] of databases.slice(0, soak(databases.length, 1))) {
   describe(`keys in ${name}`, { skip: skipWithout(...parts) }, () => {
     test("two services share them, commands act on them, and no message has a password", async (t) => {
       const url = await start(t);

@@ -2,6 +2,7 @@ import { after, before, describe } from "node:test";
 import type { Browser } from "playwright-core";
 import { startBrowser } from "../support/browser.ts";
 import { skipWithout } from "../support/parts.ts";
+import { soak } from "../support/soak.ts";
 import { checkPage } from "./page-chromium.ts";
 import { checkRotation } from "./rotation-chromium.ts";
 import { checkSite } from "./site-chromium.ts";
@@ -17,6 +18,6 @@ describe("in Chromium", { skip: skipWithout("chromium-headless-shell") }, () => 
 
   checkPage(() => browser);
   checkSite(() => browser);
-  checkRotation(() => browser, 8);
+  checkRotation(() => browser, soak(8, 4));
   checkTrust(() => browser);
 });

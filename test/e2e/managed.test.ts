@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { chmod, copyFile, mkdir, readFile, readdir, rename, rm, stat, writeFile } from "node:fs/promises";
+import { copyFile, readFile, readdir, rename, rm, stat, writeFile } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { type TestContext, describe, test } from "node:test";
 import { inspect } from "node:util";
@@ -58,52 +58,23 @@ describe("what another process commits is served within a second", { timeout, co
     const { service, path } = running;
     const a = await kidOf(service);
     assert.deepEqual(await served(service), { kids: [a], cacheControl: longCache });
-    const times: number[] = [];
-    let active = a;
-    for (let round = 0; round < 2; round += 1) {
-      const { kid, afterMs } = await announceNext(running);
-      times.push(afterMs);
-      assert.deepEqual(await served(service), { kids: [active, kid], cacheControl: shortCache });
-      for (const [command, expected] of [
-        [
-          { type: "activate", kid, force: true },
-          { kids: [kid, active], cacheControl: shortCache },
-        ],
-        [
-          { type: "revoke", kid: active },
-          { kids: [kid], cacheControl: longCache },
-        ],
-      ] as const) {
-        const { doneMs } = await commandStore(path, command);
-        await eventually(command.type, async () => (await served(service)).kids.join() === expected.kids.join());
-        times.push(performance.now() - doneMs);
-        assert.deepEqual(await served(service), expected);
-      }
-      active = kid;
+    const { kid, afterMs } = await announceNext(running);
+    assert.deepEqual(await served(service), { kids: [a, kid], cacheControl: shortCache });
+    const times = [afterMs];
+    for (const [command, kids, cacheControl] of [
+      [{ type: "activate", kid, force: true }, [kid, a], shortCache],
+      [{ type: "revoke", kid: a }, [kid], longCache],
+    ] as const) {
+      const { doneMs } = await commandStore(path, command);
+      await eventually(command.type, async () => (await served(service)).kids.join() === kids.join());
+      times.push(performance.now() - doneMs);
+      assert.deepEqual(await served(service), { kids, cacheControl });
     }
-    const [middle = Infinity] = times.toSorted((a, b) => a - b).slice(times.length / 2);
-    t.diagnostic(`median of ${times.length}: ${Math.round(middle)} ms, slowest: ${Math.round(Math.max(...times))} ms`);
+    t.diagnostic(`${times.map(Math.round).join()} ms`);
     // Not the slowest: a machine that is busy with other tests may be away for longer.
+    const [, middle = Infinity] = times.toSorted((a, b) => a - b);
     assert.ok(middle < 1000, `${times.map(Math.round).join()} ms`);
     assert.equal(await service.stop(), 0);
-  });
-
-  test("two services on one file serve the same, and so does each after a restart", async (t) => {
-    const running = await start(t);
-    const { data, path } = running;
-    const other = await startService(t, ["--data", data]);
-    const services = [running.service, other];
-    const a = await kidOf(other);
-    const { kid } = await announceNext(running);
-    await commandStore(path, { type: "activate", kid, force: true });
-    for (const service of services) {
-      await eventually("served", async () => (await served(service)).kids.join() === [kid, a].join());
-    }
-    assert.equal(await running.service.stop(), 0);
-    const restarted = await startService(t, ["--data", data]);
-    assert.deepEqual(await served(restarted), await served(other));
-    const token = await runCli(t, ["token", "--data", data, "--aud", "api"]);
-    assert.equal(jose.decodeProtectedHeader(token.stdout).kid, kid);
   });
 
   test("files of encryption keys and managed keys change at the same time, and neither undoes the other", async (t) => {
@@ -116,21 +87,17 @@ describe("what another process commits is served within a second", { timeout, co
     await write("e0");
     const running = await start(t, "--encryption-keys", file);
     const { service, path } = running;
-    let active = await kidOf(service);
-    for (let round = 1; round <= 2; round += 1) {
-      await write(`e${round}`);
-      service.reload();
-      const { kid } = await announceNext(running);
-      await Promise.all([commandStore(path, { type: "activate", kid, force: true }), (async () => service.reload())()]);
-      const expected = [kid, active, `e${round}`].join();
-      await eventually(expected, async () => (await served(service)).kids.join() === expected);
-      await commandStore(path, { type: "revoke", kid: active });
-      active = kid;
-    }
+    const first = await kidOf(service);
+    await write("e1");
+    service.reload();
+    const { kid } = await announceNext(running);
+    await Promise.all([commandStore(path, { type: "activate", kid, force: true }), (async () => service.reload())()]);
+    const expected = [kid, first, "e1"].join();
+    await eventually(expected, async () => (await served(service)).kids.join() === expected);
     // One kid in both: refused, whoever comes second, and what was good stays.
     const before = await served(service);
     const from = service.log.length;
-    await write(active);
+    await write(kid);
     await service.logged(({ code }) => code === "ERR_KID_DUPLICATE", from);
     assert.deepEqual((await served(service)).kids.slice(0, 1), before.kids.slice(0, 1));
     await write("e6");
@@ -155,19 +122,11 @@ describe("wrapping keys", { timeout, concurrency: 2 }, () => {
     const third = await startService(t, ["--data", data], { JWKSD_WRAPPING_KEYS: ` ${two} ${one} ` });
     assert.deepEqual((await served(third)).kids, kids);
     assert.deepEqual(
-      (await readdir(data)).filter((name) => !/-(wal|shm)$/.test(name)),
+      (await readdir(data)).filter((name) => !name.endsWith("-journal")),
       ["keys.db", "saved-set.json"],
     );
     const { records } = await readStore(join(data, "keys.db"));
     assert.equal((await unwrapAll(records, one)).length, 1);
-  });
-
-  test("a file that others can read gets a warning that says how to fix it", async (t) => {
-    const { data, service } = await start(t);
-    await service.stop();
-    await chmod(join(data, "wrapping.key"), 0o644);
-    const again = await startService(t, ["--data", data]);
-    assert.match(again.log.find(({ level }) => level === 40)?.msg ?? "", /wrapping\.key.*chmod 600 .*wrapping\.key$/);
   });
 
   test("that are lost or wrong end the start: the error names the key, nothing is made or changed, the right one starts again", async (t) => {
@@ -244,9 +203,7 @@ describe("the store", { timeout, concurrency: 2 }, () => {
 
   const losses: Readonly<Record<string, (path: string) => Promise<unknown>>> = {
     "was removed": async () => {},
-    "has become a folder": (path) => mkdir(path),
     "was overwritten with something else": (path) => writeFile(path, "this is no database at all, but it has a length"),
-    "is empty": (path) => writeFile(path, "", { mode: 0o600 }),
   };
   for (const [name, lose] of Object.entries(losses)) {
     test(`${name} while it serves: it goes on, says so, and takes over what is there when the store is back`, async (t) => {

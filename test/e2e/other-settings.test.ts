@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { type TestContext, test } from "node:test";
-import { calculateJwkThumbprint, decodeJwt } from "jose";
+import { calculateJwkThumbprint } from "jose";
 import { newWrappingKey, wrappingKeyOf } from "../support/managed.ts";
 import { runCli, startService, temporaryFolder } from "../support/service.ts";
 
@@ -48,17 +48,6 @@ test("plan and --dry-run go by the policy of the store, and serve warns of a fla
   const changed = await runCli(t, ["policy", "--rotate-every-days", "60", "--data", data]);
   assert.equal(changed.code, 0, changed.stderr);
   assert.deepEqual(await announcedInDays(t, ["--data", data]), [59, ""]);
-});
-
-test("a token lives as long as the service allows, unless it is told", async (t) => {
-  const data = await dataOf(t);
-  await startService(t, ["--data", data, "--max-token-lifetime-seconds", "1800"]);
-  const { code, stdout, stderr } = await runCli(t, ["token", "--data", data, "--aud", "api"]);
-  assert.equal(code, 0, stderr);
-  const { exp = 0, iat = 0 } = decodeJwt(stdout.trim());
-  assert.equal(exp - iat, 1800);
-  const told = await runCli(t, ["token", "--data", data, "--aud", "api", "--claim", `exp=${iat + 600}`]);
-  assert.equal(decodeJwt(told.stdout.trim()).exp, iat + 600, told.stderr);
 });
 
 test("rewrap refuses while a replica that runs lacks the wrapping key, and names both", async (t) => {

@@ -45,26 +45,6 @@ describe("keys in PostgreSQL", { skip }, () => {
   });
   after(() => server.stop());
 
-  test("two services share them, and commands act on them", async (t) => {
-    const url = database();
-    const environment = { JWKSD_WRAPPING_KEYS: newWrappingKey() };
-    const args = ["--store", url, "--issuer", issuer, "--data", await temporaryFolder(t)];
-    const services = [await startService(t, args, environment), await startService(t, args, environment)];
-    const [first, second] = await Promise.all(services.map((service) => kidsOf(service.port)));
-    assert.equal(first?.length, 1);
-    assert.deepEqual(second, first);
-    const rotated = await runCli(t, ["rotate", ...args], environment);
-    assert.equal(rotated.code, 0, rotated.stderr);
-    for (const service of services) {
-      await eventually("the next key", async () => (await kidsOf(service.port)).length === 2);
-    }
-    for (const command of [["keys"], ["events"], ["plan"], ["token", "--aud", "a"]]) {
-      const { code, stderr } = await runCli(t, [...command, ...args], environment);
-      assert.equal(code, 0, stderr);
-    }
-    for (const service of services) await service.stop();
-  });
-
   checkCompose(() => server);
 
   test("where the store's clock has jumped, no command takes a step that may be early, unless it is forced", async (t) => {
@@ -98,33 +78,6 @@ describe("keys in PostgreSQL", { skip }, () => {
     assert.equal(forced.code, 0, forced.stderr);
     assert.equal((await next())?.state, "active");
     await service.stop();
-  });
-
-  test("a start while the server is down publishes the saved set, and goes on when the server is back", async (t) => {
-    const environment = { JWKSD_WRAPPING_KEYS: newWrappingKey() };
-    const data = join(await temporaryFolder(t), "data");
-    const args = ["--store", database(), "--issuer", issuer, "--data", data, "--admin", "127.0.0.1:0"];
-    const first = await startService(t, args, environment);
-    const kids = await kidsOf(first.port);
-    await first.stop();
-    await server.kill();
-    let isDown = true;
-    try {
-      await assert.rejects(startService(t, [...args, "--data", `${data}-other`], environment), {
-        code: "ERR_STORE_UNAVAILABLE",
-      });
-      const service = await startService(t, args, environment);
-      const { admin } = await service.logged(({ msg }) => msg === "started");
-      const status = async (): Promise<number> => (await fetch(new URL("/readyz", admin as string))).status;
-      assert.deepEqual([await kidsOf(service.port), await status()], [kids, 503]);
-      await server.start();
-      isDown = false;
-      await service.logged(({ msg }) => msg === "the store is back, and its keys are published");
-      await eventually("it is ready", async () => (await status()) === 200);
-      assert.deepEqual(await kidsOf(service.port), kids);
-    } finally {
-      if (isDown) await server.start();
-    }
   });
 
   test("what has to be given is asked for", async (t) => {

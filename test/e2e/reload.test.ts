@@ -5,6 +5,7 @@ import { describe, test } from "node:test";
 import { ecKey, named, withoutPrivate } from "../support/keys.ts";
 import { getOnce, kidsIn, startLoad } from "../support/load.ts";
 import { type LogLine, type RunningService, keySetText, startService, temporaryFolder } from "../support/service.ts";
+import { soak } from "../support/soak.ts";
 import type { WireReply } from "../support/wire.ts";
 
 const timeout = 180_000;
@@ -155,12 +156,13 @@ describe("reload:", { timeout, concurrency: 4 }, () => {
     assert.equal(service.log.slice(from).some(isWarning), false);
   });
 
-  test("requests during 50 reloads see whole documents, each with its own ETag", async (t) => {
+  const reloads = soak(50, 10);
+  test(`requests during ${reloads} reloads see whole documents, each with its own ETag`, async (t) => {
     const { service, file } = await serveFile(t, keySetText("0"));
     let published: readonly string[] = ["0"];
     const check = (reply: WireReply): void => assert.ok(published.includes(kidsIn(reply).join()), reply.body);
     const load = startLoad(service.port, { kept: 4, fresh: 2, check });
-    for (let version = 1; version <= 50; version++) {
+    for (let version = 1; version <= reloads; version++) {
       const kids = Array.from({ length: 1 + (version % 7) }, (_, index) => String(version + index)).join();
       published = [...published.slice(-1), kids];
       const from = service.log.length;

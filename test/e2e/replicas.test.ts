@@ -301,7 +301,7 @@ describe("a start without the store", { timeout: 90_000, concurrency: true }, ()
     assert.equal(await service.stop(), 0);
   });
 
-  test("fails where the set is damaged, of another issuer or too old, or where it is switched off", async (t) => {
+  test("fails where the set is damaged, or switched off", async (t) => {
     const issuer = ["--issuer", "https://a.example"];
     const { data, keptFile } = await stopped(t, ...issuer);
     const refusedBy = async (says: RegExp, ...args: readonly string[]): Promise<void> => {
@@ -312,13 +312,10 @@ describe("a start without the store", { timeout: 90_000, concurrency: true }, ()
       });
     };
     const text = await readFile(keptFile, "utf8");
-    await Promise.all([
-      refusedBy(/saved-set\.json is not used: it is of issuer "https:\/\/a\.example"/, "--issuer", "https://b.example"),
-      refusedBy(/^(?!.*saved-set)/, ...issuer, "--max-saved-set-seconds", "0"),
-      // The store is waited for longer than that.
-      refusedBy(/and 1 s are allowed \(--max-saved-set-seconds\)/, ...issuer, "--max-saved-set-seconds", "1"),
-    ]);
     await writeFile(keptFile, text.replace(/"x": "...../, '"x": "AAAAA'));
-    await refusedBy(/saved-set\.json is not used: its keys are others than those of its MAC/, ...issuer);
+    await Promise.all([
+      refusedBy(/saved-set\.json is not used: its keys are others than those of its MAC/, ...issuer),
+      refusedBy(/^(?!.*saved-set)/, ...issuer, "--max-saved-set-seconds", "0"),
+    ]);
   });
 });

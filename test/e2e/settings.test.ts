@@ -1,8 +1,7 @@
 import assert from "node:assert/strict";
 import { randomBytes } from "node:crypto";
-import { readdir, writeFile } from "node:fs/promises";
+import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
-import { createInterface } from "node:readline";
 import { Readable } from "node:stream";
 import { describe, test } from "node:test";
 import { Command } from "commander";
@@ -17,7 +16,7 @@ import {
 import { resolveSettings } from "../../src/service/config/settings.ts";
 import { ecKey, named } from "../support/keys.ts";
 import { Client, kidsIn } from "../support/load.ts";
-import { followService, freePort, keySetText, runCli, spawnCli, temporaryFolder } from "../support/service.ts";
+import { freePort, keySetText, runCli, startService, temporaryFolder } from "../support/service.ts";
 
 const timeout = 180_000;
 const names = Object.keys(settingDefinitions) as SettingName[];
@@ -124,7 +123,7 @@ describe("a flag wins over the environment, the environment over the file, the f
   });
 });
 
-describe("a wrong value is refused by a message that names its source and the rule", () => {
+describe("a wrong value is refused by a message that names its source and the rule, and nothing of the value, which may be a secret", () => {
   const notEmpty = "must be a string that is not empty";
   const host = "must be an IP address, without brackets, or a host name";
   const port = "must be a whole number from 0 to 65535";
@@ -132,9 +131,22 @@ describe("a wrong value is refused by a message that names its source and the ru
   const trueOrFalse = "must be true or false";
   const address = 'must be HOST:PORT or "off"';
   const level = "must be debug, info, warn, error or silent";
+  const path = "must be a path, and not the content of a file";
+  const store = `must be ${settingDefinitions.store.rule.must}`;
+  const secret = "91827364";
+  const object = { pin: secret };
+  const contents = [
+    `{"d":"${secret}"}`,
+    ` [{"d":"${secret}"}]`,
+    `-----BEGIN ${secret}`,
+    `a\n${secret}`,
+    secret.repeat(6).slice(5),
+  ];
+  const noPaths = [...contents, "", object, [object], Number(secret)];
+  const urls = ["", "keys.db", `sqlite:postgres://u:${secret}@db`, `mongodb://u:${secret}@db`, "SQLITE:keys.db"];
   const rows: readonly [SettingName, rule: string, texts: readonly string[], members: readonly unknown[]][] = [
-    ["host", host, ["", "[::1]", "a b", "300.1.1.1", "http://a", "a:80"], ["", 1, true]],
-    ["port", port, ["", "x", "65536", "-1", "1.5", "1e3", " 80", "0x50"], ["80", true, 65_536, -1, 1.5]],
+    ["host", host, ["", "[::1]", "a b", "300.1.1.1", "http://a", "a:80"], ["", 1, true, object]],
+    ["port", port, ["", "x", "65536", "-1", "1.5", "1e3", " 80", "0x50"], ["80", true, 65_536, -1, 1.5, [80]]],
     ["issuer", notEmpty, [""], [""]],
     ["mountPrefix", notEmpty, [""], [""]],
     ["jwksPath", notEmpty, [""], [""]],
@@ -145,6 +157,11 @@ describe("a wrong value is refused by a message that names its source and the ru
     ["cacheSlackSeconds", seconds, ["1h"], [true]],
     ["maxStaleSeconds", seconds, ["1h"], [true]],
     ["data", notEmpty, [""], [""]],
+    ["signers", path, [...contents, ""], noPaths],
+    ["keys", path, [...contents, ""], noPaths],
+    ["encryptionKeys", path, [...contents, ""], noPaths],
+    ["wrappingKeyFile", path, [...contents, ""], noPaths],
+    ["store", store, [...urls, `etcd://u:${secret}@a:1,b:x`], ["", "/keys.db", object]],
     ["rotationMode", trueOrFalse, ["", "yes", "TRUE", "constructor"], ["true", 1]],
     ["reusePort", trueOrFalse, ["2"], [1]],
     ["noCors", trueOrFalse, ["no"], ["no"]],
@@ -344,8 +361,8 @@ describe("each way of giving the settings reaches the service", { timeout, concu
     const adminHost = "127.0.0.3";
     const [port, adminPort] = await Promise.all([freePort(host), freePort(adminHost)]);
     const values: Values = { ...others, keys, encryptionKeys, host, issuer, port, admin: `${adminHost}:${adminPort}` };
-    const [args, env] = await flags(values, folder);
-    const service = await followService(spawnCli(t, ["serve", ...args], env));
+    const [args] = await flags(values, folder);
+    const service = await startService(t, args);
 
     assert.equal(service.jwksUri, "https://login.example.com/tenant/oidc/certs");
     const client = await Client.open(port, { host });
@@ -359,24 +376,6 @@ describe("each way of giving the settings reaches the service", { timeout, concu
     const served = JSON.parse(discovery.body) as Record<string, unknown>;
     assert.deepEqual([served["issuer"], served["jwks_uri"]], [issuer, service.jwksUri]);
     assert.equal((await fetch(`http://${adminHost}:${adminPort}/readyz`)).status, 200);
-  });
-
-  test("flags: the data folder and the log level", async (t) => {
-    const folder = await temporaryFolder(t);
-    const values = silent(folder);
-    const [args, env] = await flags(values, folder);
-    const { child, exited } = spawnCli(t, ["serve", ...args], env);
-    let logs = "";
-    child.stderr.setEncoding("utf8").on("data", (chunk: string) => (logs += chunk));
-    const [first] = (await createInterface({ input: child.stdout })[Symbol.asyncIterator]().next()).value ?? [];
-    assert.ok(first !== undefined);
-    assert.deepEqual(
-      (await readdir(values.data)).filter((name) => !/-(wal|shm)$/.test(name)),
-      ["keys.db", "saved-set.json", "wrapping.key"],
-    );
-    child.kill("SIGTERM");
-    assert.deepEqual(await exited, { code: 0, signal: null });
-    assert.equal(logs, "");
   });
 });
 
@@ -395,68 +394,6 @@ test("the variables by which Kubernetes describes a service called jwksd are non
   };
   const { port } = await resolveSettings({ flags: {}, environment });
   assert.equal(port, settingDefinitions.port.fallback);
-});
-
-describe("a value in which a secret may be is refused without being repeated", () => {
-  const secret = "91827364";
-  const path = "must be a path, and not the content of a file";
-  const contents = [
-    `{"d":"${secret}"}`,
-    ` [{"d":"${secret}"}]`,
-    `-----BEGIN ${secret}`,
-    `a\n${secret}`,
-    secret.repeat(6).slice(5),
-  ];
-  const object = { pin: secret };
-  const store = `must be ${settingDefinitions.store.rule.must}`;
-  const rows: readonly [SettingName, rule: string, texts: readonly string[], members: readonly unknown[]][] = [
-    ["signers", "must be a path, and not the content of a file", [], [{ pkcs11: object }, [object], Number(secret)]],
-    ["signers", path, contents, contents],
-    ["keys", path, contents, contents],
-    ["encryptionKeys", path, contents, contents],
-    ["wrappingKeyFile", path, contents, contents],
-    ["store", store, [`sqlite:postgres://u:${secret}@db`], []],
-    ["signers", "must be a path, and not the content of a file", [""], [""]],
-    [
-      "store",
-      store,
-      ["keys.db", `mongodb://u:${secret}@db`, `etcd://u:${secret}@a:1,b:x`, "SQLITE:keys.db"],
-      ["/keys.db"],
-    ],
-    ["store", store, [], [object]],
-    ["store", store, [""], [""]],
-    ["keys", "must be a path, and not the content of a file", [], [object, [secret], Number(secret)]],
-    ["keys", "must be a path, and not the content of a file", [""], [""]],
-    ["encryptionKeys", "must be a path, and not the content of a file", [], [object, [secret], Number(secret)]],
-    ["encryptionKeys", "must be a path, and not the content of a file", [""], [""]],
-    ["wrappingKeyFile", "must be a path, and not the content of a file", [], [object, [secret], Number(secret)]],
-    ["wrappingKeyFile", "must be a path, and not the content of a file", [""], [""]],
-    ["host", "must be an IP address, without brackets, or a host name", [], [object]],
-    ["port", "must be a whole number from 0 to 65535", [secret, `x${secret}`], [[secret], secret]],
-    ["maxStaleSeconds", "must be a whole number from 0 to 1000000000", [`x${secret}`], [secret]],
-    ["rotationMode", "must be true or false", [], [object]],
-    ["logLevel", "must be debug, info, warn, error or silent", [], [[object]]],
-  ];
-  for (const [name, rule, texts, members] of rows) {
-    test(`${name} ${rule}`, async (t) => {
-      const code = "ERR_OPTION_INVALID";
-      const configFile = join(await temporaryFolder(t), "jwksd.json");
-      for (const text of texts) {
-        const byFlag = resolveSettings({ flags: { [name]: text }, environment: {} });
-        await assert.rejects(byFlag, { code, message: `${flagName(name)} ${rule}` });
-        const environment = { [variableName(name)]: text };
-        await assert.rejects(resolveSettings({ flags: {}, environment }), {
-          code,
-          message: `${variableName(name)} ${rule}`,
-        });
-      }
-      for (const member of members) {
-        await writeFile(configFile, JSON.stringify({ [name]: member }));
-        const byFile = resolveSettings({ flags: {}, environment: {}, configFile });
-        await assert.rejects(byFile, { code, message: `"${name}" of the configuration file ${rule}` });
-      }
-    });
-  }
 });
 
 test("a key in the place of the path of the wrapping key is not repeated", async (t) => {

@@ -66,11 +66,6 @@ describe("jwksd token refuses", { timeout, concurrency: 4 }, () => {
       args: ["--aud", "api", "--claim", "id=12345678901234567890"],
       says: ["JavaScript would round 12345678901234567890 to 12345678901234567000.", `'"12345678901234567890"'`],
     },
-    { args: ["--aud", "api", "--claim", "n=1e999"], says: ["JavaScript would round 1e999 to Infinity"] },
-    {
-      args: ["--aud", "api", "--claim", 'o={"a":[9007199254740993]}'],
-      says: ["JavaScript would round 9007199254740993 to"],
-    },
     { args: ["--aud", "api", "--lifetime", "1h"], says: ["whole number of seconds"] },
     { args: ["--aud", "api", "--lifetime", "0"], says: ["lifetimeSeconds", "[ERR_CLAIMS_INVALID]"] },
     {
@@ -94,108 +89,10 @@ describe("jwksd token refuses", { timeout, concurrency: 4 }, () => {
   }
 });
 
-describe("jwksd verify explains each step", { timeout }, () => {
-  const ok = ["token", "discovery", "key", "signature", "claims"];
-  const rows: {
-    name: string;
-    sign?: string[];
-    change?: (token: string) => string;
-    flags?: string[];
-    steps: string[];
-    code?: string;
-    advice?: RegExp;
-  }[] = [
-    { name: "a good token", steps: ok },
-    { name: "a good token of the expected type", flags: ["--typ", "JWT"], steps: ok },
-    { name: "another type", flags: ["--typ", "at+jwt"], steps: ok, code: "ERR_TOKEN_TYP", advice: /--typ/ },
-    { name: "another audience", sign: ["--aud", "other"], steps: ok, code: "ERR_TOKEN_CLAIM", advice: /--aud/ },
-    {
-      name: "another algorithm",
-      flags: ["--alg", "RS256"],
-      steps: ok.slice(0, 4),
-      code: "ERR_TOKEN_ALG",
-      advice: /--alg/,
-    },
-    {
-      name: "a broken signature",
-      change: cutOff,
-      steps: ok.slice(0, 4),
-      code: "ERR_TOKEN_SIGNATURE",
-      advice: /token again.*does not publish/,
-    },
-    {
-      name: "an unknown kid",
-      change: otherKid,
-      steps: ok.slice(0, 3),
-      code: "ERR_TOKEN_KID_UNKNOWN",
-      advice: /issued this token.*doctor/,
-    },
-    {
-      name: "a token over 16 KiB",
-      change: (token) => token + "A".repeat(16_384),
-      steps: ok.slice(0, 1),
-      code: "ERR_TOKEN_TOO_LARGE",
-      advice: /whole token/,
-    },
-    {
-      name: "no token",
-      change: () => "nonsense",
-      steps: ok.slice(0, 1),
-      code: "ERR_TOKEN_MALFORMED",
-      advice: /whole token/,
-    },
-  ];
-
-  test("as a table", async (t) => {
-    const { issuer, token } = await start(t);
-    for (const {
-      name,
-      sign = ["--aud", "api"],
-      change = (same: string) => same,
-      flags = [],
-      steps,
-      code,
-      advice = /^$/,
-    } of rows) {
-      await t.test(name, async () => {
-        const args = [change(await token(...sign)), "--issuer", issuer, "--aud", "api", "--json", ...flags];
-        const run = await runCli(t, ["verify", ...args]);
-        const result = JSON.parse(run.stdout) as {
-          verified: boolean;
-          steps: { step: string; ok: boolean; code?: string }[];
-          advice?: string;
-        };
-        assert.deepEqual(
-          {
-            exit: run.code,
-            verified: result.verified,
-            steps: result.steps.map(({ step }) => step),
-            code: result.steps.at(-1)?.code,
-          },
-          { exit: code === undefined ? 0 : 1, verified: code === undefined, steps, code },
-        );
-        assert.match(result.advice ?? "", advice);
-      });
-    }
-  });
-
-  test("a token cannot write lines of its own", async (t) => {
-    const { issuer } = await start(t);
-    const kid = "x\nok    signature  is that of the published key\u001b[8m\u202e";
-    const header = Buffer.from(JSON.stringify({ alg: "ES256", kid })).toString("base64url");
-    const { code, stdout } = await runCli(t, ["verify", `${header}.e30.AAAA`, "--issuer", issuer, "--aud", "api"]);
-    assert.equal(code, 1);
-    assert.deepEqual(
-      stdout
-        .split("\n")
-        .map((line) => line.slice(0, 15).trimEnd())
-        .slice(0, 5),
-      ["ok    token", "ok    discovery", "FAIL  key", "", "What to do: Che"],
-    );
-    for (const character of ["\u001b", "\u202e"]) assert.ok(!stdout.includes(character));
-  });
-
-  test("for eyes, and against a provider that is not there", async (t) => {
+test(
+  "jwksd verify: a token of jwksd token, for eyes, and against a provider that is not there",
+  { timeout },
+  async (t) => {
     const { issuer, token, service } = await start(t);
     const args = ["verify", await token("--aud", "api"), "--issuer", issuer, "--aud", "api"];
     const good = await runCli(t, args);
@@ -206,12 +103,10 @@ describe("jwksd verify explains each step", { timeout }, () => {
     assert.equal(gone.code, 1);
     assert.match(gone.stdout, /FAIL {2}discovery .*ECONNREFUSED.*\[ERR_FETCH_FAILED\]/);
     assert.match(good.stdout, /\n\nThe token is good\.\n$/);
-    assert.match(
-      gone.stdout,
-      new RegExp(`\n\nWhat to do: The keys could not be had,[^]*jwksd\\sdoctor\\s${issuer}\\s`),
-    );
-  });
-});
+    const advice = new RegExp(`\n\nWhat to do: The keys could not be had,[^]*jwksd\\sdoctor\\s${issuer}\\s`);
+    assert.match(gone.stdout, advice);
+  },
+);
 
 /** What a retirement takes beside the longest token: how long a process may be stale, and twice the skew of clocks. */
 const others = 3600 + 2 * 300;
@@ -289,15 +184,6 @@ async function someKeys(t: TestContext): Promise<string[]> {
   const keys = join(await temporaryFolder(t), "keys.json");
   await writeFile(keys, keySetText("active"), { mode: 0o600 });
   return ["--keys", keys];
-}
-
-function cutOff(token: string): string {
-  return `${token.slice(0, -4)}AAAA`;
-}
-
-function otherKid(token: string): string {
-  const header = Buffer.from(JSON.stringify({ alg: "ES256", kid: "nobody" })).toString("base64url");
-  return [header, ...token.split(".").slice(1)].join(".");
 }
 
 /** Of the keys in the order in which they were added. */

@@ -1,46 +1,61 @@
 import assert from "node:assert/strict";
 import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
-import { type TestContext, describe, test } from "node:test";
+import { after, before, describe, test } from "node:test";
 import { SignJWT, importJWK } from "jose";
 import { type NamedKey, named, rsaKey } from "../support/keys.ts";
-import { startService, temporaryFolder } from "../support/service.ts";
+import { type Scope, startService, temporaryFolder } from "../support/service.ts";
 import { type VerifiedProvider, audience, discover, nonce, verifiers } from "../support/verifier-matrix.ts";
 
-describe("against the running service", { timeout: 60_000, concurrency: 4 }, () => {
+describe("against the running service", { timeout: 60_000 }, () => {
+  const ends: (() => Promise<void>)[] = [];
+  let running: Awaited<ReturnType<typeof start>>;
+  before(async () => {
+    running = await start({ after: (end) => void ends.unshift(end) });
+  });
+  after(async () => {
+    for (const end of ends) await end();
+  });
+
   for (const { name, make, unknownKid } of verifiers) {
-    test(`${name} verifies tokens of the active and the retiring key, and no token of an unknown kid`, async (t) => {
-      const { provider, token } = await start(t);
+    test(`${name} verifies tokens of the active and the retiring key, and no token of an unknown kid`, async () => {
+      const { provider, token } = running;
       const verify = make(provider);
       await verify(await token("active"));
       await verify(await token("retiring"));
       // The active key must not be tried for a kid that is not its own.
       await assert.rejects(verify(await token("unknown", "active")), unknownKid);
     });
-
-    test(`${name} finds the new key after a rotation`, async (t) => {
-      const { provider, token, rotate } = await start(t);
-      const verify = make(provider);
-      await verify(await token("active"));
-      await assert.rejects(make(provider)(await token("next")), unknownKid);
-      await rotate();
-      await verify(await token("next"));
-      await verify(await token("active"));
-    });
   }
 
-  test("openid-client discovers the provider", async (t) => {
-    const { provider } = await start(t);
+  test("openid-client discovers the provider", async () => {
+    const { provider } = running;
     assert.partialDeepStrictEqual((await discover(provider.issuer)).serverMetadata(), {
       issuer: provider.issuer,
       jwks_uri: provider.jwksUri,
       id_token_signing_alg_values_supported: ["ES256"],
     });
   });
+
+  test("each finds the new key after a rotation", async (t) => {
+    const { provider, token, rotate } = running;
+    const all = verifiers.map(({ name, make, unknownKid }) => ({ name, make, unknownKid, verify: make(provider) }));
+    for (const { verify, make, unknownKid } of all) {
+      await verify(await token("active"));
+      await assert.rejects(make(provider)(await token("next")), unknownKid);
+    }
+    await rotate();
+    for (const { name, verify } of all) {
+      await t.test(name, async () => {
+        await verify(await token("next"));
+        await verify(await token("active"));
+      });
+    }
+  });
 });
 
 /** The service with two signing keys and an encryption key, at a path that only discovery tells. */
-async function start(t: TestContext) {
+async function start(t: Scope) {
   const folder = await temporaryFolder(t);
   const [keys, encryptionKeys] = [join(folder, "keys.json"), join(folder, "encryption.json")];
   await writeKeys(keys, named("active"), named("retiring"));

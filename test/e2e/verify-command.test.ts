@@ -1,14 +1,10 @@
 import assert from "node:assert/strict";
-import { spawn } from "node:child_process";
-import { once } from "node:events";
 import { createServer } from "node:http";
-import { Readable } from "node:stream";
-import { pipeline } from "node:stream/promises";
 import { type TestContext, describe, test } from "node:test";
 import { inspect } from "node:util";
 import { ecKey, named, rsaKey, withoutPrivate } from "../support/keys.ts";
 import { listening } from "../support/listening.ts";
-import { cliCommand, runCli } from "../support/service.ts";
+import { runCli } from "../support/service.ts";
 import { compact, encode, signature } from "../token/compact.ts";
 
 const timeout = 60_000;
@@ -125,8 +121,12 @@ describe("jwksd verify shows what the token has and what is expected", { timeout
     /** Times of the token, from now. */
     readonly inSeconds?: Readonly<Record<string, number>>;
     readonly flags?: readonly string[];
+    readonly change?: (token: string) => string;
     /** The end of the last step. */
     readonly says: RegExp;
+    /** Default: all five. */
+    readonly steps?: number;
+    readonly advice?: RegExp;
   }
   const differences: readonly Difference[] = [
     {
@@ -143,6 +143,28 @@ describe("jwksd verify shows what the token has and what is expected", { timeout
       says: /; aud is a, b, expected: me or us \[/,
     },
     { name: "both", claims: { iss: "x", aud: "you" }, says: /; iss is x, expected: .*; aud is you, expected: me \[/ },
+    {
+      name: "a broken signature",
+      change: (token) => `${token.slice(0, -4)}AAAA`,
+      says: /\[ERR_TOKEN_SIGNATURE\]/,
+      steps: 4,
+      advice: /token again[^]*does not publish/,
+    },
+    {
+      name: "an unknown kid",
+      change: (token) => [encode({ ...good, kid: "nobody" }), ...token.split(".").slice(1)].join("."),
+      says: /\[ERR_TOKEN_KID_UNKNOWN\]/,
+      steps: 3,
+      advice: /issued this token[^]*doctor/,
+    },
+    {
+      name: "a token over 16 KiB",
+      change: (token) => token + "A".repeat(16_384),
+      says: /\[ERR_TOKEN_TOO_LARGE\]/,
+      steps: 1,
+      advice: /whole\stoken/,
+    },
+    { name: "no token", change: () => "nonsense", says: /\[ERR_TOKEN_MALFORMED\]/, steps: 1, advice: /whole\stoken/ },
     { name: "exp", inSeconds: { exp: -600 }, says: /has expired; exp is \d{4}-.* UTC, 10 min (\d s )?ago \[/ },
     { name: "exp of long ago", claims: { exp: -1e300 }, says: /has expired; exp is -1e\+300 \[/ },
     { name: "nbf", inSeconds: { nbf: 7_230 }, says: /; nbf is \d{4}-.* UTC, in 2 h( \d+ min)? \[/ },
@@ -159,16 +181,28 @@ describe("jwksd verify shows what the token has and what is expected", { timeout
       says: /no published key can verify none; .* \[ERR_TOKEN_ALG/,
     },
   ];
-  for (const { name, header, claims, inSeconds = {}, flags = [], says } of differences) {
+  for (const row of differences) {
+    const {
+      name,
+      header,
+      claims,
+      inSeconds = {},
+      flags = [],
+      change = String,
+      says,
+      steps,
+      advice = /\]\n\nWhat to do: /,
+    } = row;
     test(name, async (t) => {
       const { issuer } = await publish(t);
       const now = Math.floor(Date.now() / 1000);
       const times = Object.fromEntries(Object.entries(inSeconds).map(([claim, seconds]) => [claim, now + seconds]));
       const token = compact({ ...good, ...header }, { ...ownClaims(issuer), ...claims, ...times }, es256);
-      const run = await runCli(t, ["verify", token, "--issuer", issuer, "--aud", "me", ...flags]);
+      const run = await runCli(t, ["verify", change(token), "--issuer", issuer, "--aud", "me", ...flags]);
       assert.equal(run.code, 1);
       assert.match(run.stdout, says);
-      assert.match(run.stdout, /\]\n\nWhat to do: /);
+      assert.match(run.stdout, advice);
+      if (steps !== undefined) assert.equal(run.stdout.match(/^(ok|FAIL) /gm)?.length, steps);
     });
   }
 
@@ -254,20 +288,8 @@ for (const payload of ["no JSON", "[]", "", Uint8Array.from([0x7b, 0xff, 0x7d])]
   });
 }
 
-/** Runs `jwksd verify -` with an input. */
-async function verifyInput(t: TestContext, chunks: Iterable<string>, issuer: string) {
-  const [program, ...first] = cliCommand;
-  const child = spawn(program, [...first, "verify", "-", "--issuer", issuer, "--aud", "me"]);
-  t.after(() => child.kill("SIGKILL"));
-  const output = { stdout: "", stderr: "" };
-  for (const name of ["stdout", "stderr"] as const)
-    child[name].setEncoding("utf8").on("data", (text: string) => (output[name] += text));
-  const closed = once(child, "close");
-  // A reader that has had enough closes the pipe.
-  await pipeline(Readable.from(chunks), child.stdin).catch(() => {});
-  const [code] = (await closed) as [number | null];
-  return { code, ...output };
-}
+const verifyInput = (t: TestContext, input: Iterable<string>, issuer: string) =>
+  runCli(t, ["verify", "-", "--issuer", issuer, "--aud", "me"], {}, input);
 
 describe("jwksd verify -", { timeout }, () => {
   test("takes a token with whitespace around it", async (t) => {

@@ -53,6 +53,8 @@ export interface RunningService {
   errors(): string;
   /** Has the key files read again. */
   reload(): void;
+  /** What its banner says of the active key; of a service inside this process. */
+  readonly stateText?: string;
   /** Ends it, and gives the exit code. */
   stop(): Promise<number | null>;
 }
@@ -131,7 +133,12 @@ export function spawnCli(t: Scope, args: readonly string[], env: Environment = {
 }
 
 /** Runs the command line inside this process, to its end; the executable as a process. */
-export async function runCli(t: Scope, args: readonly string[], environment: Environment = {}): Promise<Finished> {
+export async function runCli(
+  t: Scope,
+  args: readonly string[],
+  environment: Environment = {},
+  input: Iterable<string> = [],
+): Promise<Finished> {
   if (binary !== undefined) return runCliProcess(t, args, environment);
   const output = { stdout: "", stderr: "" };
   const to = (name: keyof typeof output) => ({
@@ -140,7 +147,8 @@ export async function runCli(t: Scope, args: readonly string[], environment: Env
       done?.();
     },
   });
-  const io = { stdin: Readable.from([]), stdout: to("stdout"), stderr: to("stderr"), environment, exitCode: 0 };
+  const stdin = Readable.from(input).map((text: string) => Buffer.from(text));
+  const io = { stdin, stdout: to("stdout"), stderr: to("stderr"), environment, exitCode: 0 };
   const code = await run(args, io);
   return { code, signal: null, ...output };
 }
@@ -185,6 +193,7 @@ export async function startService(
     log: log.lines,
     logged: (test, from) => log.next(test, from),
     errors: () => errors,
+    stateText: service.stateText,
     reload: () => void service.reload(),
     stop,
   };
