@@ -96,11 +96,6 @@ describe("a sign socket", () => {
       "an unknown member": [signText({ claims: {}, lifetime: 1 }), 400, "ERR_OPTION_UNKNOWN"],
       "no lifetime": [signText({ claims: {} }), 400, "ERR_CLAIMS_INVALID"],
       "a lifetime as text": [signText({ claims: {}, lifetimeSeconds: "60" }), 400, "ERR_CLAIMS_INVALID"],
-      "an exp in the place of a lifetime": [
-        signText({ claims: { exp: Math.floor(Date.now() / 1000) + 30 } }),
-        400,
-        "ERR_CLAIMS_INVALID",
-      ],
       "a lifetime beyond the policy": [signText({ claims: {}, lifetimeSeconds: 3601 }), 400, "ERR_CLAIMS_INVALID"],
       "a lifetime that is an object": [
         signText({ claims: {}, lifetimeSeconds: { toString: 1 } }),
@@ -109,26 +104,8 @@ describe("a sign socket", () => {
       ],
       "more depth than readers take": [nested(65), 400, "ERR_CLAIMS_INVALID"],
       "any depth": [nested(9_000), 400, "ERR_CLAIMS_INVALID"],
-      "an iat, even that of now": [
-        signText({ claims: { iat: Math.floor(Date.now() / 1000) }, ...hour }),
-        400,
-        "ERR_CLAIMS_INVALID",
-      ],
       "a time that is set here": [signText({ claims: { exp: 4e9 }, ...hour }), 400, "ERR_CLAIMS_INVALID"],
-      "a user id that is a number": [signText({ claims: { sub: 5 }, ...hour }), 400, "ERR_CLAIMS_INVALID"],
-      "another issuer": [signText({ claims: { iss: "https://evil.example" }, ...hour }), 400, "ERR_CLAIMS_INVALID"],
-      "an audience that some read for another": [
-        signText({ claims: { aud: "api", AUD: "admin" }, ...hour }),
-        400,
-        "ERR_CLAIMS_INVALID",
-      ],
-      "a typ that some read for another": [
-        signText({ claims: {}, ...hour, header: { Typ: "at+jwt" } }),
-        400,
-        "ERR_CLAIMS_INVALID",
-      ],
       "a key of the caller": [signText({ claims: {}, ...hour, header: { kid: "x" } }), 400, "ERR_CLAIMS_INVALID"],
-      "no algorithm": [signText({ claims: {}, ...hour, header: { alg: "none" } }), 400, "ERR_CLAIMS_INVALID"],
       "a number that would be rounded": [
         signText('{"claims":{"id":9007199254740993},"lifetimeSeconds":60}'),
         400,

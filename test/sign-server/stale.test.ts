@@ -1,0 +1,81 @@
+// A sign socket of a process that is stale, in simulated time.
+import assert from "node:assert/strict";
+import { once } from "node:events";
+import { createServer } from "node:http";
+import { join } from "node:path";
+import { type TestContext, test } from "node:test";
+import type { Keysets } from "../../src/library/provider/managed-keys.ts";
+import { status as grpcStatus } from "../../src/service/kubernetes/grpc.ts";
+import { createKubernetesSigner } from "../../src/service/kubernetes/kubernetes.ts";
+import { bytesField } from "../../src/service/kubernetes/protobuf.ts";
+import { createAudit } from "../../src/service/signing/audit.ts";
+import { signHandler } from "../../src/service/signing/handler.ts";
+import { createSigning } from "../../src/service/signing/signing.ts";
+import { type Replica, World, issuer } from "../manager/world.ts";
+import { hour, second } from "../rotation/key-records.ts";
+import { callGrpc, frame, openSession } from "../support/grpc.ts";
+import { temporaryFolder } from "../support/service.ts";
+import { askSocket, requestText, signText } from "../support/sign-socket.ts";
+
+const ask = signText({ claims: { sub: "a", aud: "a" }, lifetimeSeconds: 3600 });
+
+test("a stale server refuses, says when to try again, and signs when the store is back", async (t) => {
+  const world = new World();
+  const line = world.store.line();
+  const replica = await world.start({ store: line, policy: { maxStaleSeconds: 3600 } });
+  const { path, kubernetes } = await serveTokens(t, world, replica);
+  const session = openSession(t, kubernetes);
+  const signForKubernetes = async (): Promise<unknown> => {
+    const now = Math.floor(world.clock.now() / 1000);
+    const claims = { iss: issuer, sub: "system:serviceaccount:a:b", aud: ["a"], iat: now, exp: now + 60 };
+    const payload = Buffer.from(JSON.stringify(claims)).toString("base64url");
+    return (await callGrpc(session, "/v1.ExternalJWTSigner/Sign", frame(bytesField(1, payload)))).grpc;
+  };
+  assert.deepEqual([(await askSocket(path, ask)).status, await signForKubernetes()], [200, "0"]);
+  line.isGone = true;
+  await world.pass(2 * hour);
+  for (const text of [ask, requestText("GET", "/readyz")]) {
+    const { status, headers, body } = await askSocket(path, text);
+    const { code, retryable } = JSON.parse(body) as { code: string; retryable: boolean };
+    assert.deepEqual([status, headers["retry-after"], code, retryable], [503, "1", "ERR_SIGNER_STALE", true]);
+  }
+  assert.equal(await signForKubernetes(), String(grpcStatus.unavailable));
+  assert.equal((await askSocket(path, requestText("GET", "/livez"))).status, 200);
+  line.isGone = false;
+  await world.pass(60 * second);
+  assert.equal((await askSocket(path, ask)).status, 200);
+  await world.stop(replica);
+  assert.equal((await askSocket(path, ask)).status, 503);
+});
+
+/** Serves tokens of a replica in simulated time, as `jwksd serve` does: a key is published before it signs. Gives the path of the socket,
+ * and of another one for Kubernetes. */
+async function serveTokens(
+  t: TestContext,
+  world: World,
+  { manager, provider }: Replica,
+): Promise<{ path: string; kubernetes: string }> {
+  const { clock } = world;
+  const signing = await createSigning(issuer, manager, clock);
+  const update = async ({ keyset }: Keysets): Promise<void> => {
+    await provider.update({ keyset });
+    await signing.update(keyset);
+  };
+  await world.until(manager.subscribe({ update }));
+  const audit = createAudit(clock, () => {});
+  const sign = { signing, policy: {}, audit };
+  const server = createServer(signHandler(sign));
+  const signer = createKubernetesSigner(sign, { issuer, formerKeys: [], clock });
+  const folder = await temporaryFolder(t);
+  const [path, kubernetes] = [join(folder, "s"), join(folder, "k")];
+  server.listen(path);
+  signer.server.listen(kubernetes);
+  await once(server, "listening");
+  t.after(async () => {
+    await signer.stop();
+    server.closeAllConnections();
+    server.close();
+    audit.end();
+  });
+  return { path, kubernetes };
+}
