@@ -45,14 +45,14 @@ export const rooms: Readonly<Record<string, Room>> = {
     packages: ["jose", "#crypto", "@modelcontextprotocol/sdk", "@nestjs/common"],
   },
   "library/provider": {
-    rooms: ["keys/keyset", "keys/signer", "library/http", "library/token"],
+    rooms: ["keys/jwk", "keys/keyset", "keys/signer", "library/http", "library/token"],
     packages: ["jose"],
   },
   "library/oidc-provider": {
     rooms: ["keys/jwk", "library/http", "library/provider"],
     packages: ["jose", "node:", "oidc-provider"],
   },
-  "library/better-auth": { rooms: ["library/provider", "library/token"], packages: [] },
+  "library/better-auth": { rooms: ["keys/jwk", "library/provider", "library/token"], packages: [] },
   "library/sign-client": { rooms: ["library/token"], packages: ["node:"] },
   "library/node": {
     rooms: ["keys/jwk", "keys/keyset", "keys/signer", "library/relying-party"],
@@ -87,12 +87,12 @@ export const rooms: Readonly<Record<string, Room>> = {
   "doctor/node": { rooms: ["doctor", "library/node"], packages: ["jose", "node:"] },
 
   "service/signing": {
-    rooms: ["keys/keyset", "library/http", "library/provider", "library/token", "rotation/rules"],
+    rooms: ["keys/jwk", "keys/keyset", "library/http", "library/provider", "library/token", "rotation/rules"],
     packages: ["node:"],
   },
   "service/kubernetes": { rooms: ["library/token", "service/signing"], packages: ["node:"] },
   "service/copies": {
-    rooms: ["library/http", "library/provider", "rotation/rules", "rotation/store/sqlite"],
+    rooms: ["keys/keyset", "library/http", "library/provider", "rotation/rules", "rotation/store/sqlite"],
     packages: ["node:", "@aws-sdk/client-s3"],
   },
   "service/listen": { rooms: ["library/http"], packages: ["node:"] },
@@ -115,6 +115,7 @@ export const rooms: Readonly<Record<string, Room>> = {
   },
   "service/admin": {
     rooms: [
+      "keys/keyset",
       "library/http",
       "rotation/manager",
       "rotation/rules",
@@ -130,6 +131,7 @@ export const rooms: Readonly<Record<string, Room>> = {
       "keys/crypto",
       "keys/jwk",
       "keys/keyset",
+      "library/http",
       "library/node",
       "library/provider",
       "library/token",

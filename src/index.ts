@@ -34,17 +34,10 @@ export {
   StoreError,
   TokenError,
 } from "./base/errors.ts";
-export type { EcPublicJwk, PublicJwk, RsaPublicJwk } from "./keys/jwk/public.ts";
+export type { EcPublicJwk, Jwk, PublicJwk, RsaPublicJwk } from "./keys/jwk/public.ts";
 export type { CryptoKeyPair, KeyInput, KeyObjectLike } from "./keys/jwk/read.ts";
 export type { NodeRequest, NodeResponse } from "./library/http/node.ts";
-export type {
-  EncryptionAlg,
-  EncryptionEntry,
-  EncryptionKeyset,
-  Jwk,
-  Keyset,
-  SigningEntry,
-} from "./keys/keyset/keyset.ts";
+export type { EncryptionAlg, EncryptionEntry, EncryptionKeyset, Keyset, SigningEntry } from "./keys/keyset/keyset.ts";
 export {
   type Endpoints,
   type Metadata,
@@ -58,7 +51,7 @@ export {
 export { createProvider } from "./library/provider/provider.ts";
 export type { KeysetUpdate, Provider } from "./library/provider/types.ts";
 export type { KeyEnd } from "./library/provider/retired-kids.ts";
-export type { SigningKey } from "./library/provider/signing-key.ts";
+export type { SigningKey } from "./library/provider/token-signer.ts";
 export type { SignerLimits } from "./keys/signer/guard.ts";
 export { localSigner } from "./keys/signer/local.ts";
 export type { SignInput, Signer } from "./keys/signer/signer.ts";

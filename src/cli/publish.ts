@@ -160,21 +160,15 @@ function messageOf(error: unknown): string {
   return `${message} [${code}]`;
 }
 
-function kidsOf({ documentSet }: Published): string[] {
-  const [jwks] = documentSet.documents;
-  const { keys } = JSON.parse(Buffer.from(jwks?.body ?? []).toString()) as { keys: { kid: string }[] };
-  return keys.map(({ kid }) => kid);
-}
-
 function jsonOf(target: string, published: Published) {
   const { documentSet, written } = published;
   const documents = documentSet.documents.map(({ path, cacheControl }) => ({ path, cacheControl }));
-  return { target, written, documents, kids: kidsOf(published), mode: documentSet.isShort ? "rotation" : "long" };
+  return { target, written, documents, kids: documentSet.kids, mode: documentSet.isShort ? "rotation" : "long" };
 }
 
 function lineOf(target: string, published: Published): string {
-  const { written } = published;
+  const { documentSet, written } = published;
   const what = written.length === 0 ? "Nothing to write" : `Wrote ${written.join(", ")}`;
-  const kids = kidsOf(published).map((kid) => printable(kid));
+  const kids = documentSet.kids.map((kid) => printable(kid));
   return `${what}. ${target} has the keys ${kids.join(", ")}, and was read back.`;
 }

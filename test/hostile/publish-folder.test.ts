@@ -11,6 +11,7 @@ import { temporaryFolder } from "../support/service.ts";
 const site = { issuer: "https://a.example", cors: true, discovery: true };
 const documentSet: DocumentSet = {
   isShort: false,
+  kids: [],
   documents: ["jwks", ".well-known/openid-configuration"].map((path) => ({
     path,
     body: Buffer.from('{"keys":[]}'),

@@ -2,7 +2,8 @@ import assert from "node:assert/strict";
 import { createPrivateKey, createPublicKey, generateKeyPairSync, webcrypto } from "node:crypto";
 import { describe, test } from "node:test";
 import type { EncryptionEntry, ErrorCode, KeyInput, SigningEntry } from "../../src/index.ts";
-import { checkKeyset } from "../../src/keys/keyset/keyset.ts";
+import { entriesFor } from "../../src/keys/keyset/jwk-set.ts";
+import { checkKeysets } from "../../src/keys/keyset/keyset.ts";
 import { type EcPrivateJwk, type PrivateJwk, ecKey, rsaKey, withoutPrivate } from "../support/keys.ts";
 import { assertSilent, refusal } from "../support/refusal.ts";
 
@@ -157,7 +158,10 @@ function stray(text: string): string {
 describe("a keyset that breaks a rule is refused", () => {
   for (const [code, says, name, keyset, encryptionKeyset] of refused) {
     test(`${code}: ${name}`, async () => {
-      const error = await refusal(() => checkKeyset(keyset as never, encryptionKeyset as never), code);
+      const error = await refusal(
+        () => checkKeysets({ keyset, encryptionKeyset: encryptionKeyset ?? [] } as never),
+        code,
+      );
       assert.equal(error.name, "KeyMaterialError");
       assert.ok(error.message.includes(says), error.message);
       assertSilent(error, [keyset, encryptionKeyset, short, a, b, rsa]);
@@ -183,9 +187,9 @@ describe("a signing entry is published by allowlist, in one order", () => {
   ];
   for (const [name, publicKey] of inputs) {
     test(name, async () => {
-      const { signing: published } = await checkKeyset([signing("a", publicKey)]);
+      const { set } = await checkKeysets({ keyset: [signing("a", publicKey)], encryptionKeyset: [] });
       assert.deepEqual(
-        published.map(({ jwk }) => JSON.stringify(jwk)),
+        set.entries.map(({ jwk }) => JSON.stringify(jwk)),
         [expected],
       );
     });
@@ -249,9 +253,9 @@ describe("an encryption entry takes any form of key and publishes its public hal
   for (const [name, alg, key, input, given] of accepted) {
     test(name, async () => {
       const entry = encryption("e", input, given === undefined ? {} : { alg: given as never });
-      const { encryption: published } = await checkKeyset(good, [entry]);
+      const { set } = await checkKeysets({ keyset: good, encryptionKeyset: [entry] });
       assert.deepEqual(
-        published.map(({ jwk, notAfter }) => [JSON.stringify(jwk), notAfter]),
+        entriesFor("enc", set.entries).map(({ jwk, notAfter }) => [JSON.stringify(jwk), notAfter]),
         [[JSON.stringify(jwkOf(key, { kid: "e", alg, use: "enc" })), Infinity]],
       );
     });

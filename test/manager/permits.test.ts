@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { decodeJwt } from "jose";
 import type { JwksdError } from "../../src/base/errors.ts";
-import type { SigningKey } from "../../src/library/provider/signing-key.ts";
+import type { SigningKey } from "../../src/library/provider/token-signer.ts";
 import { hour, second } from "../rotation/key-records.ts";
 import { encode } from "../token/compact.ts";
 import { Module } from "./module.ts";

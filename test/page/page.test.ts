@@ -38,7 +38,9 @@ function knownWith(hostile: string): Known {
     notReady: hostile,
     isShortBySetting: false,
     isShort: false,
-    published: [{ kid: `${hostile}3`, use: "enc", alg: "RSA-OAEP" }],
+    published: [
+      { jwk: { kid: `${hostile}3`, use: "enc", alg: "RSA-OAEP", kty: "RSA", n: "", e: "" }, notAfter: Infinity },
+    ],
     manager: {
       id: "self",
       document: storeDocument([active, next], {

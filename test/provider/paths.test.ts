@@ -1,10 +1,11 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import type { ErrorCode } from "../../src/index.ts";
-import { locate } from "../../src/library/provider/paths.ts";
+import { type Place, locate } from "../../src/library/provider/paths.ts";
 import { refusal } from "../support/refusal.ts";
 
 type Input = [issuer: unknown, mountPrefix?: string | undefined, jwksPath?: string];
+const place = (...[issuer, mountPrefix, jwksPath]: Input): Place => ({ issuer, mountPrefix, jwksPath }) as Place;
 
 /** Where clients look for the metadata of an issuer with this path. @see OpenID Connect Discovery 1.0 section 4; RFC 8414 sections 3 and 5 */
 const metadataOf = (path: string): string[] => [
@@ -54,7 +55,7 @@ const located: [input: Input, jwksUri: string, jwksPaths: string[], discoveryPat
 describe("issuer, mount prefix and path give the public URL and the paths that are answered", () => {
   for (const [input, jwksUri, jwksPaths, discoveryPaths] of located) {
     test(JSON.stringify(input), () => {
-      const locations = locate(...(input as [string]));
+      const locations = locate(place(...input));
       assert.equal(locations.issuer, input[0]);
       assert.equal(locations.jwksUri, jwksUri);
       const paths = (route: string) => [...locations.routes].filter(([, to]) => to === route).map(([path]) => path);
@@ -149,7 +150,7 @@ const refused: [code: ErrorCode, ...input: Input][] = [
 describe("what breaks a rule is refused", () => {
   for (const [code, ...input] of refused) {
     test(`${code}: ${JSON.stringify(input)}`, async () => {
-      const error = await refusal(() => locate(...(input as [string])), code);
+      const error = await refusal(() => locate(place(...input)), code);
       assert.equal(error.name, "ConfigError");
       assert.ok(!error.message.includes("secret"), "a password in the message");
     });
@@ -157,11 +158,14 @@ describe("what breaks a rule is refused", () => {
 });
 
 test("an issuer that is no URL, without a password, is repeated, with an example of one", () => {
-  assert.throws(() => locate("login.example.com"), /issuer "login.example.com" is not a URL; write it like https:/);
+  assert.throws(
+    () => locate({ issuer: "login.example.com" }),
+    /issuer "login.example.com" is not a URL; write it like https:/,
+  );
 });
 
 test("without a discovery document its paths are those of others", () => {
-  const { routes } = locate(`${op}/tenant`, "/oidc", undefined, { discovery: false });
+  const { routes } = locate({ issuer: `${op}/tenant`, mountPrefix: "/oidc", discovery: false });
   assert.deepEqual([...new Set(routes.values())], ["jwks"]);
-  assert.equal(locate(op, undefined, clash, { discovery: false }).jwksUri, op + clash);
+  assert.equal(locate({ issuer: op, jwksPath: clash, discovery: false }).jwksUri, op + clash);
 });

@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { type TestContext, describe, test } from "node:test";
-import { readKeyset } from "../../src/library/node/key-files.ts";
+import { loadKeyFiles } from "../../src/service/endpoint/published-set.ts";
 import { bucketTarget, parseBucketUrl } from "../../src/service/copies/bucket.ts";
 import { type DocumentSet, type StaticDocument, documentSetOf } from "../../src/service/copies/documents.ts";
 import { named } from "../support/keys.ts";
@@ -22,6 +22,7 @@ const paths = ["jwks", ".well-known/openid-configuration", ".well-known/oauth-au
 
 const documentSet = (text: string, cacheControl = longCache): DocumentSet => ({
   isShort: false,
+  kids: [],
   documents: paths.map((path): StaticDocument => ({
     path,
     body: Buffer.from(path === "jwks" ? text : "{}"),
@@ -173,7 +174,13 @@ describe("a bucket", { timeout: 60_000 }, () => {
     const one = target();
     const site = { issuer: "https://a.example", cors: true, discovery: true };
     await one.open();
-    await one.put(await documentSetOf({ keyset: (await readKeyset(file)).entries, encryptionKeyset: [] }, site, false));
+    await one.put(
+      await documentSetOf(
+        await loadKeyFiles({ keys: file, encryptionKeys: undefined }, { warn: assert.fail }),
+        site,
+        false,
+      ),
+    );
     const object = stub.objects.get("a/b/jwks");
     assert.deepEqual(object?.body, Buffer.from(await served.arrayBuffer()));
     assert.equal(object?.cacheControl, served.headers.get("cache-control"));

@@ -238,6 +238,7 @@ describe("a bucket that somebody else changes", { timeout: 60_000 }, () => {
 const long = "public, max-age=3600, stale-while-revalidate=3600";
 const documentSet = (text: string): DocumentSet => ({
   isShort: false,
+  kids: [],
   documents: [{ path: "jwks", body: Buffer.from(text), contentType: "application/jwk-set+json", cacheControl: long }],
 });
 

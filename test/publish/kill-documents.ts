@@ -1,7 +1,7 @@
 import { cacheControl } from "../../src/library/http/respond.ts";
-import type { Site, DocumentSet } from "../../src/service/copies/documents.ts";
+import type { CopiedSite, DocumentSet } from "../../src/service/copies/documents.ts";
 
-export const site: Site = { issuer: "https://a.example", cors: true, discovery: true };
+export const site: CopiedSite = { issuer: "https://a.example", cors: true, discovery: true };
 /** The discovery document changes now and then, and always leads to the same JWK Set. */
 const discovery = (number: number): string =>
   JSON.stringify({ issuer: site.issuer, jwks_uri: `${site.issuer}/jwks`, changed: Math.floor(number / 5) });
@@ -16,6 +16,7 @@ export const documentSetAt = (number: number): DocumentSet => {
   });
   return {
     isShort,
+    kids: [],
     documents: [
       {
         path: "jwks",

@@ -12,7 +12,7 @@ import {
   readSavedSet,
   saveSet,
 } from "../../src/service/endpoint/saved-set.ts";
-import type { PublicKeys } from "../../src/service/endpoint/public-keys.ts";
+import { checkKeysets } from "../../src/keys/keyset/keyset.ts";
 import { createSetSaver } from "../../src/service/endpoint/set-saver.ts";
 import { entry, settled, simulatedClock } from "../support/simulated.ts";
 import { named, privateMembers } from "../support/keys.ts";
@@ -28,11 +28,10 @@ const publicOf = (kid: string) => {
   const { kid: _, alg: _alg, use: _use, ...publicKey } = entry(kid);
   return publicKey;
 };
-const keys = {
-  keyset: ["a", "b"].map((kid) => ({ kid, publicKey: publicOf(kid) })),
+const { set: savedKeys } = await checkKeysets({
+  keyset: ["a", "b"].map((kid) => ({ kid, publicKey: publicOf(kid) as never })),
   encryptionKeyset: [{ kid: "c", publicKey: { kty, crv, x, y }, alg: "ECDH-ES" }],
-  isRotating: true,
-} as unknown as PublicKeys;
+});
 const rule: SavedSetRule = {
   wanted: owner,
   wrappingKeys,
@@ -41,23 +40,28 @@ const rule: SavedSetRule = {
 };
 const policy = rotationPolicy({ clockSkewSeconds: 10 });
 
-async function saved(t: TestContext, { of = owner, by = wrappingKeys, set = keys } = {}): Promise<string> {
+async function saved(t: TestContext, { of = owner, by = wrappingKeys, set = savedKeys } = {}): Promise<string> {
   const file = join(await temporaryFolder(t), "saved-set.json");
-  await saveSet(file, { keys: set, at, policy }, of, by);
+  await saveSet(file, { set, at, policy }, of, by);
   return file;
 }
 
 describe("a saved set", () => {
   test("is read as it was written, for its owner only, and nothing else is left", async (t) => {
     const file = await saved(t);
-    assert.deepEqual(await readSavedSet(file, rule), { keys, at, policy });
+    const read = await readSavedSet(file, rule);
+    assert.deepEqual(read?.set.documents, savedKeys.documents);
+    assert.deepEqual({ at: read?.at, policy: read?.policy }, { at, policy });
     assert.equal((await stat(file)).mode & 0o777, 0o600);
-    await saveSet(file, { keys, at: at + 1, policy }, owner, wrappingKeys);
+    await saveSet(file, { set: savedKeys, at: at + 1, policy }, owner, wrappingKeys);
     assert.deepEqual(await readdir(join(file, "..")), ["saved-set.json"]);
   });
 
   test("has no private member, whatever it is given", async (t) => {
-    const set = { ...keys, keyset: [{ kid: "a", publicKey: named("a") }] } as unknown as PublicKeys;
+    const { set } = await checkKeysets({
+      keyset: [{ kid: "a", publicKey: named("a") as never }],
+      encryptionKeyset: [],
+    });
     const text = await readFile(await saved(t, { set }), "utf8");
     for (const member of privateMembers) assert.ok(!text.includes(`"${member}"`), member);
   });
@@ -150,11 +154,11 @@ describe("the saver of a set", () => {
     const write = async ({ at: when }: { readonly at: number }): Promise<void> =>
       void first.push((when - begin) / 1000);
     const saver = createSetSaver("/dev/null", write, () => isConfirmed, { log: { warn: assert.fail }, clock });
-    saver.save(keys);
+    saver.save(savedKeys);
     await clock.advance(150_000);
     isConfirmed = false;
     await clock.advance(150_000);
-    saver.save(keys);
+    saver.save(savedKeys);
     await settled();
     isConfirmed = true;
     await clock.advance(60_000);
@@ -174,7 +178,7 @@ describe("the saver of a set", () => {
     };
     const log = { warn: (...event: readonly unknown[]) => void warnings.push(String(event.at(-1))) };
     const saver = createSetSaver("/dev/null", write, () => true, { log, clock });
-    saver.save(keys);
+    saver.save(savedKeys);
     await clock.advance(120_000);
     assert.deepEqual(warnings, [
       "the set cannot be saved for a start without the store (--data, --max-saved-set-seconds): read-only file system",

@@ -3,14 +3,15 @@ import { describe, test } from "node:test";
 import { StoreError } from "../../src/base/errors.ts";
 import { rotationPolicy } from "../../src/rotation/rules/policy.ts";
 import { createLogger } from "../../src/service/config/logger.ts";
-import type { PublicKeys } from "../../src/service/endpoint/public-keys.ts";
+import { jwkSetOf } from "../../src/keys/keyset/jwk-set.ts";
+import type { PublishedSet } from "../../src/service/endpoint/published-set.ts";
 import type { RunningManager } from "../../src/service/endpoint/run-manager.ts";
 import { startWithoutStore } from "../../src/service/endpoint/start-without-store.ts";
 import type { Signing } from "../../src/service/signing/signing.ts";
 import { settled, simulatedClock } from "../support/simulated.ts";
 
-const none: PublicKeys = { keyset: [], encryptionKeyset: [], isRotating: true };
-const stored: PublicKeys = { ...none, isRotating: false };
+const none = await jwkSetOf([]);
+const stored: PublishedSet = { set: none, isRotating: false };
 const cause = { at: 0, code: "ERR_STORE_UNAVAILABLE", message: "no route to host" };
 const issuer = "https://op.example";
 const outage = (): Promise<never> => Promise.reject(new StoreError("ERR_STORE_UNAVAILABLE", "no route to host"));
@@ -18,7 +19,7 @@ const outage = (): Promise<never> => Promise.reject(new StoreError("ERR_STORE_UN
 /** What a manager does once the store is back, and what it was told. */
 function managedKeys(told: string[], notReady?: string): RunningManager {
   return {
-    keys: stored,
+    published: stored,
     notReady: () => notReady,
     metrics: () => [],
     signing: undefined,
@@ -36,7 +37,7 @@ function begin(start: () => Promise<RunningManager>) {
   const clock = simulatedClock();
   const lines: string[] = [];
   const log = createLogger("info", (line) => lines.push((JSON.parse(line) as { msg: string }).msg));
-  const managed = startWithoutStore({ keys: none, at: clock.now(), policy: rotationPolicy() }, start, {
+  const managed = startWithoutStore({ set: none, at: clock.now(), policy: rotationPolicy() }, start, {
     log,
     isReady: false,
     signs: true,
@@ -64,7 +65,7 @@ describe("until the store is back", () => {
   test("then its keys are taken, its manager says whether it is ready, and it learns where they are served", async () => {
     const told: string[] = [];
     const { clock, lines, managed } = begin(async () => managedKeys(told, "its clock is wrong"));
-    const taken: PublicKeys[] = [];
+    const taken: PublishedSet[] = [];
     await managed.follow(issuer, async (keys) => void taken.push(keys));
     assert.match(managed.notReady() ?? "", /^the store was not reached since the start; the set is of 2026-/);
     await clock.advance(1_000);

@@ -4,7 +4,7 @@ import { once } from "node:events";
 import { createServer } from "node:http";
 import { join } from "node:path";
 import { type TestContext, test } from "node:test";
-import type { Keysets } from "../../src/library/provider/managed-keys.ts";
+import { type Keysets, checkSigning } from "../../src/keys/keyset/keyset.ts";
 import { status as grpcStatus } from "../../src/service/kubernetes/grpc.ts";
 import { createKubernetesSigner } from "../../src/service/kubernetes/kubernetes.ts";
 import { bytesField } from "../../src/service/kubernetes/protobuf.ts";
@@ -56,10 +56,10 @@ async function serveTokens(
   { manager, provider }: Replica,
 ): Promise<{ path: string; kubernetes: string }> {
   const { clock } = world;
-  const signing = await createSigning(issuer, manager, clock);
+  const signing = createSigning(issuer, manager, await checkSigning(manager.keysets.keyset), clock);
   const update = async ({ keyset }: Keysets): Promise<void> => {
     await provider.update({ keyset });
-    await signing.update(keyset);
+    signing.take(await checkSigning(keyset));
   };
   await world.until(manager.subscribe({ update }));
   const audit = createAudit(clock, () => {});

@@ -254,10 +254,10 @@ describe("the status", () => {
 
   test("says of keys from files what is known of them", () => {
     const published = [
-      { kid: "b", use: "sig", alg: "ES256" },
-      { kid: "a", use: "sig", alg: "ES256" },
-      { kid: "e", use: "enc", alg: "ECDH-ES", notAfter: start },
-    ] as const;
+      { jwk: { kid: "b", use: "sig", alg: "ES256" }, notAfter: Infinity },
+      { jwk: { kid: "a", use: "sig", alg: "ES256" }, notAfter: Infinity },
+      { jwk: { kid: "e", use: "enc", alg: "ECDH-ES" }, notAfter: start },
+    ] as unknown as Known["published"];
     const { source, keys, plan } = statusOf(known({ published }));
     assert.deepEqual([source, plan], ["files", undefined]);
     assert.deepEqual(

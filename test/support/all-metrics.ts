@@ -49,7 +49,9 @@ function serviceParts(): readonly (readonly Metric[])[] {
     commandFlags: "",
     isShortBySetting: false,
     isShort: false,
-    published: [{ kid: "file", use: "enc", alg: "RSA-OAEP-256" }],
+    published: [
+      { jwk: { kid: "file", use: "enc", alg: "RSA-OAEP-256", kty: "RSA", n: "", e: "" }, notAfter: Infinity },
+    ],
     events: [],
   };
   const failure = { at: start, code: outage.code, message: outage.message };

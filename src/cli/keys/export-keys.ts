@@ -1,5 +1,6 @@
 import { Command } from "commander";
 import { ConfigError, StateError } from "../../base/errors.ts";
+import { publishedJwk } from "../../keys/jwk/public.ts";
 import { makeDocument } from "../../keys/keyset/document.ts";
 import { writeNewFile } from "../../library/node/generate.ts";
 import { privateJwkOf } from "../../rotation/custody/private-half.ts";
@@ -47,7 +48,7 @@ async function exportKeys(io: Io, kid: string | undefined, flags: ExportFlags): 
   if (flags.private === true) return exportPrivate(io, kid, flags);
   const records = await withKeys(io, flags, {}, async ({ document }) => document.records);
   const published = keyUses.flatMap((use) => publishedKeys(records, use));
-  const value = kid === undefined ? { keys: published.map(publicJwkOf) } : publicJwkOf(liveRecord(records, kid));
+  const value = kid === undefined ? { keys: published.map(publishedJwk) } : publishedJwk(liveRecord(records, kid));
   const { text } = await makeDocument(value);
   if (flags.out === undefined) return print(io, text);
   await writeNewFile(flags.out, `${text}\n`);
@@ -72,7 +73,7 @@ async function exportPrivate(io: Io, kid: string | undefined, flags: ExportFlags
       throw new StateError("ERR_TRANSITION", `${name} has no private key here: it is in ${uriOf(record)}`);
     }
     const privateJwk = await privateJwkOf(record, custody);
-    await writeNewFile(out, `${JSON.stringify({ ...privateJwk, ...publicJwkOf(record) }, undefined, 2)}\n`);
+    await writeNewFile(out, `${JSON.stringify({ ...privateJwk, ...publishedJwk(record) }, undefined, 2)}\n`);
     return record.kid;
   });
   print(io, `wrote ${out}, kid ${kidText(written)}`);
@@ -83,8 +84,4 @@ function liveRecord(records: readonly KeyRecord[], given: string): LiveRecord {
   const record = recordOf(records, meantKid(records, given));
   if (isLive(record)) return record;
   throw new StateError("ERR_TRANSITION", `kid ${JSON.stringify(record.kid)} is ${record.state}; its key is not kept`);
-}
-
-function publicJwkOf({ publicJwk, kid, alg, use }: LiveRecord): object {
-  return { ...publicJwk, kid, alg, use };
 }

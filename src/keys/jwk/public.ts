@@ -32,6 +32,19 @@ export interface OkpPublicJwk {
 
 export type PublicJwk = EcPublicJwk | RsaPublicJwk;
 
+/** A published key: public members, then `kid`, `alg`, `use`, in this order. */
+export type Jwk = PublicJwk & { readonly kid: string; readonly alg: string; readonly use: "sig" | "enc" };
+
+/** A key as it is published. @param key with the members of {@link publicMembers} */
+export function publishedJwk({
+  publicJwk,
+  kid,
+  alg,
+  use,
+}: Pick<Jwk, "kid" | "alg" | "use"> & { readonly publicJwk: PublicJwk }): Jwk {
+  return Object.freeze({ ...publicJwk, kid, alg, use });
+}
+
 const coordinateBytes = { "P-256": 32, "P-384": 48, "P-521": 66 } as const;
 const minRsaBits = 2048;
 

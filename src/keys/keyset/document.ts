@@ -1,6 +1,5 @@
 import { sha256 } from "#crypto";
 import { escapedUnit } from "../../base/printable.ts";
-import type { CheckedKeysets } from "./keyset.ts";
 
 /** A serialized JSON document and its ETag, made once per change. */
 export interface Document {
@@ -11,28 +10,12 @@ export interface Document {
   readonly text: string;
   /** Strong validator: the lowercase hex SHA-256 of the text, in double quotes. @see RFC 9110 section 8.8.3 */
   readonly etag: string;
-  /** When the next document replaces this one, in epoch milliseconds; `Infinity` for the last one. */
-  readonly until: number;
 }
 
 /** Serializes a JSON value. Equal values have equal bytes and ETags on every replica. */
-export async function makeDocument(value: unknown, until = Infinity): Promise<Document> {
+export async function makeDocument(value: unknown): Promise<Document> {
   const text = JSON.stringify(value).replace(/[\u0080-\uffff]/g, escapedUnit);
   const digest = await sha256(new TextEncoder().encode(text));
   const hex = Array.from(digest, (byte) => byte.toString(16).padStart(2, "0")).join("");
-  return Object.freeze({ text, etag: `"${hex}"`, until });
-}
-
-/**
- * The documents of a keyset in order of time: one, and one more for each `notAfter` of an encryption key. Signing keys come
- * first, then encryption keys, each in keyset order.
- */
-export async function makeDocuments({ signing, encryption }: CheckedKeysets): Promise<Document[]> {
-  const ends = [...new Set([...encryption.map(({ notAfter }) => notAfter), Infinity])].sort((a, b) => a - b);
-  return Promise.all(
-    ends.map((until) => {
-      const published = encryption.filter(({ notAfter }) => notAfter >= until);
-      return makeDocument({ keys: [...signing, ...published].map(({ jwk }) => jwk) }, until);
-    }),
-  );
+  return Object.freeze({ text, etag: `"${hex}"` });
 }

@@ -1,10 +1,10 @@
 import type { CryptoKey } from "jose";
 import { importJWK } from "jose/key/import";
 import { KeyMaterialError, keyError } from "../../base/errors.ts";
-import { type PublicJwk, keyIdentity, publicMembers } from "../jwk/public.ts";
+import { type PublicJwk, publicMembers, publishedJwk } from "../jwk/public.ts";
 import { type KeyInput, readKey } from "../jwk/read.ts";
-import { publishOnlySigner } from "../signer/local.ts";
 import type { Signer } from "../signer/signer.ts";
+import { type JwkSet, type JwkSetEntry, jwkSetOf } from "./jwk-set.ts";
 
 /** One signing key of a keyset: with its private half, or without, for a process that only publishes. */
 export interface SigningEntry {
@@ -40,37 +40,31 @@ export interface EncryptionEntry {
 /** Encryption keys, in the order in which they are published. */
 export type EncryptionKeyset = readonly EncryptionEntry[];
 
-/** A published entry: public members, then `kid`, `alg`, `use`, in this order. */
-export type Jwk = PublicJwk & { readonly kid: string; readonly alg: string; readonly use: "sig" | "enc" };
-
-interface CheckedSigningKey {
-  readonly jwk: Jwk;
-  readonly signer: Signer;
-  /** The published key, imported for verification. */
-  readonly publicKey: CryptoKey;
+/** Keysets, as they are given. */
+export interface Keysets {
+  /** The active signing key first. */
+  readonly keyset: Keyset;
+  readonly encryptionKeyset: EncryptionKeyset;
 }
 
-/** Checked signing keys, the active key first. */
-export type CheckedSigning = readonly [CheckedSigningKey, ...CheckedSigningKey[]];
-
-/** Checked encryption keys; `notAfter` in epoch milliseconds, `Infinity` for none. */
-export type CheckedEncryption = readonly { readonly jwk: Jwk; readonly notAfter: number }[];
-
-/** Both keysets, ready to be published. Only the signers are shared with the caller. */
-export interface CheckedKeysets {
-  readonly signing: CheckedSigning;
-  readonly encryption: CheckedEncryption;
+/** Signing keys that were checked: data, and the signer of the first one. */
+export interface CheckedSigning {
+  readonly entries: readonly [JwkSetEntry, ...JwkSetEntry[]];
+  /** `undefined` in a process that only publishes. */
+  readonly signer: Signer | undefined;
 }
 
 /**
- * Checks both keysets.
+ * Checks both keysets, and makes the set that publishes them.
  *
- * @throws KeyMaterialError see {@link checkSigning}, {@link checkEncryption} and {@link checkUnique}
+ * @throws KeyMaterialError see {@link checkSigning}, {@link checkEncryption} and {@link jwkSetOf}
  */
-export async function checkKeyset(keyset: Keyset, encryptionKeyset: EncryptionKeyset = []): Promise<CheckedKeysets> {
+export async function checkKeysets({
+  keyset,
+  encryptionKeyset,
+}: Keysets): Promise<{ readonly signing: CheckedSigning; readonly set: JwkSet }> {
   const [signing, encryption] = await Promise.all([checkSigning(keyset), checkEncryption(encryptionKeyset)]);
-  checkUnique({ signing, encryption });
-  return { signing, encryption };
+  return { signing, set: await jwkSetOf([...signing.entries, ...encryption]) };
 }
 
 /**
@@ -79,14 +73,15 @@ export async function checkKeyset(keyset: Keyset, encryptionKeyset: EncryptionKe
  * @throws KeyMaterialError `ERR_KEYSET_EMPTY`, `ERR_KID_INVALID`, `ERR_KEY_NOT_P256`, `ERR_KEY_FORMAT`, `ERR_PRIVATE_KEY_MISSING`
  */
 export async function checkSigning(keyset: Keyset): Promise<CheckedSigning> {
-  const [active, ...retiring] = await Promise.all(entriesOf(keyset).map(signingKey));
+  const given = entriesOf(keyset);
+  const [active, ...retiring] = await Promise.all(given.map(signingEntry));
   if (active === undefined) {
     throw new KeyMaterialError(
       "ERR_KEYSET_EMPTY",
       "the keyset has no entry; the first entry is the active key, so there must be one",
     );
   }
-  return [active, ...retiring];
+  return { entries: [active, ...retiring], signer: given[0]?.signer ?? undefined };
 }
 
 /**
@@ -95,36 +90,8 @@ export async function checkSigning(keyset: Keyset): Promise<CheckedSigning> {
  * @throws KeyMaterialError `ERR_KID_INVALID`, `ERR_KEY_FORMAT`, `ERR_KEY_UNSUPPORTED`, `ERR_KEY_PURPOSE`, `ERR_ALG_UNSUPPORTED`,
  * `ERR_NOT_AFTER_INVALID`
  */
-export async function checkEncryption(keyset: EncryptionKeyset): Promise<CheckedEncryption> {
-  return Promise.all(entriesOf(keyset).map(encryptionKey));
-}
-
-/**
- * Refuses one kid on two entries, and one key under two kids, in and across the keysets.
- *
- * @throws KeyMaterialError `ERR_KID_DUPLICATE`, `ERR_KEY_DUPLICATE`, `ERR_KEY_IN_BOTH_KEYSETS`
- */
-export function checkUnique({ signing, encryption }: CheckedKeysets): void {
-  const kids = new Set<string>();
-  const keys = new Map<string, Jwk>();
-  for (const { jwk } of [...signing, ...encryption]) {
-    const kid = JSON.stringify(jwk.kid);
-    const twin = keys.get(keyIdentity(jwk));
-    if (twin !== undefined && twin.use !== jwk.use) {
-      const kidsOf = twin.kid === jwk.kid ? `kid ${kid}` : `kid ${JSON.stringify(twin.kid)} and kid ${kid}`;
-      throw keyError("ERR_KEY_IN_BOTH_KEYSETS", kidsOf, "one key both to sign and to encrypt; make a second one");
-    }
-    if (kids.has(jwk.kid))
-      throw new KeyMaterialError("ERR_KID_DUPLICATE", `kid ${kid} is on two entries; every kid names one key`);
-    kids.add(jwk.kid);
-    if (twin !== undefined) {
-      throw new KeyMaterialError(
-        "ERR_KEY_DUPLICATE",
-        `kid ${JSON.stringify(twin.kid)} and kid ${kid} are one key; a key has one kid`,
-      );
-    }
-    keys.set(keyIdentity(jwk), jwk);
-  }
+export async function checkEncryption(keyset: EncryptionKeyset): Promise<JwkSetEntry[]> {
+  return Promise.all(entriesOf(keyset).map(encryptionEntry));
 }
 
 /** Copies of the entries, so that the caller cannot change them later. */
@@ -134,26 +101,27 @@ function entriesOf<Entry>(keyset: readonly Entry[]): readonly Entry[] {
   return Array.from(keyset as readonly Entry[], (entry) => ({ ...entry }));
 }
 
-async function signingKey(entry: SigningEntry, index: number): Promise<CheckedSigningKey> {
-  const name = entryName(entry, "signing", index);
-  const signer: Signer | undefined = entry.signer ?? (entry.publicKey ? publishOnlySigner(entry.publicKey) : undefined);
-  if (typeof signer?.publicKey !== "object" || signer.publicKey === null) {
+async function signingEntry({ kid, signer, publicKey: given }: SigningEntry, index: number): Promise<JwkSetEntry> {
+  const name = entryName(kid, "signing", index);
+  const jwk: unknown = signer ? signer.publicKey : given;
+  if (typeof jwk !== "object" || jwk === null) {
     throw keyError("ERR_KEY_FORMAT", name, "the signer has no public key in JWK form");
   }
-  if (typeof signer.sign !== "function") {
+  if (signer && typeof signer.sign !== "function") {
     throw keyError("ERR_PRIVATE_KEY_MISSING", name, "the signer has no sign operation");
   }
-  const { kty, crv } = signer.publicKey as Record<string, unknown>;
+  const { kty, crv } = jwk as Record<string, unknown>;
   if (kty !== "EC" || crv !== "P-256") {
     throw keyError("ERR_KEY_NOT_P256", name, "a signing key is an ECDSA key on P-256 (ES256)");
   }
-  const members = publicMembers(signer.publicKey as Record<string, unknown>, name);
-  const publicKey = await importable(members, "ES256", name);
-  return { jwk: Object.freeze({ ...members, kid: entry.kid, alg: "ES256", use: "sig" as const }), signer, publicKey };
+  const publicJwk = publicMembers(jwk as Record<string, unknown>, name);
+  const publicKey = await importable(publicJwk, "ES256", name);
+  return { jwk: publishedJwk({ publicJwk, kid, alg: "ES256", use: "sig" }), publicKey, notAfter: Infinity };
 }
 
-async function encryptionKey(entry: EncryptionEntry, index: number): Promise<CheckedEncryption[number]> {
-  const name = entryName(entry, "encryption", index);
+async function encryptionEntry(entry: EncryptionEntry, index: number): Promise<JwkSetEntry> {
+  const { kid } = entry;
+  const name = entryName(kid, "encryption", index);
   const material = await readKey(entry.publicKey, name);
   const { publicJwk, use, keyOps } = material;
   if (use !== undefined && use !== "enc") {
@@ -171,16 +139,15 @@ async function encryptionKey(entry: EncryptionEntry, index: number): Promise<Che
       `alg ${JSON.stringify(alg)} does not fit an ${publicJwk.kty} key; use one of ${algs.join(", ")}`,
     );
   }
-  await importable(publicJwk, alg, name);
+  const publicKey = await importable(publicJwk, alg, name);
   const notAfter = entry.notAfter ?? undefined;
   const until = notAfter === undefined ? Infinity : notAfter instanceof Date ? notAfter.getTime() : Number.NaN;
   if (Number.isNaN(until)) throw keyError("ERR_NOT_AFTER_INVALID", name, "notAfter is not a valid Date");
-  return { jwk: Object.freeze({ ...publicJwk, kid: entry.kid, alg, use: "enc" as const }), notAfter: until };
+  return { jwk: publishedJwk({ publicJwk, kid, alg, use: "enc" }), publicKey, notAfter: until };
 }
 
-function entryName(entry: SigningEntry | EncryptionEntry, keyset: string, index: number): string {
+function entryName(kid: unknown, keyset: string, index: number): string {
   const name = `entry ${index + 1} of the ${keyset} keyset`;
-  const kid: unknown = (entry as { kid?: unknown } | null)?.kid;
   if (typeof kid !== "string" || kid === "" || !kid.isWellFormed()) {
     throw keyError("ERR_KID_INVALID", name, "kid must be a string that is not empty, of well-formed Unicode");
   }

@@ -2,7 +2,7 @@ import { sign, verify } from "#crypto";
 import type { CryptoKey, JWK } from "jose";
 import { importJWK } from "jose/key/import";
 import type { Bytes } from "../../base/bytes.ts";
-import { KeyMaterialError, SignerError, keyError } from "../../base/errors.ts";
+import { KeyMaterialError, keyError } from "../../base/errors.ts";
 import type { PublicJwk } from "../jwk/public.ts";
 import { type KeyInput, type KeyMaterial, isCryptoKey, readKey } from "../jwk/read.ts";
 import { notP256 } from "./external.ts";
@@ -54,17 +54,6 @@ export async function signerFrom(material: KeyMaterial, name: string): Promise<S
   });
   localKeys.set(signer, key);
   return signer;
-}
-
-/** A signer for a process that only publishes the key. */
-export function publishOnlySigner(publicKey: PublicJwk): Signer {
-  return {
-    publicKey,
-    sign: () =>
-      Promise.reject(
-        new SignerError("ERR_SIGNER_PUBLISH_ONLY", "this process publishes public keys and holds no private key"),
-      ),
-  };
 }
 
 function checkPurpose({ use, alg, keyOps }: KeyMaterial, name: string): void {

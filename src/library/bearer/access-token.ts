@@ -1,8 +1,7 @@
-import type { JWTHeaderParameters, JWTPayload } from "jose";
-import { decodeJwt } from "jose/jwt/decode";
+import type { JWTHeaderParameters } from "jose";
 import { TokenError } from "../../base/errors.ts";
-import { checkTyp, mediaTypeOf } from "../client/claims.ts";
-import { headerOf, malformed } from "../token/compact-jws.ts";
+import { checkTyp } from "../client/claims.ts";
+import { mediaTypeOf, readClaims, readHeader } from "../token/compact-jws.ts";
 import { type VerifiedToken, verifyRead } from "../token/verify.ts";
 import type { BearerSettings } from "./settings.ts";
 import type { KeysOf } from "./trusted-issuers.ts";
@@ -22,11 +21,15 @@ export async function verifyAccessToken(
   keysOf: KeysOf,
   { verification, typ, clock }: BearerSettings,
 ): Promise<VerifiedToken> {
-  const header = headerOf(token, verification.algorithms);
+  const header = readHeader(token, verification.algorithms);
   checkType(header, typ);
-  const issuer = issuerOf(token);
+  const claims = readClaims(token);
+  // Not verified yet, the issuer only chooses the keys.
+  const { iss: issuer } = claims;
+  if (typeof issuer !== "string") throw new TokenError("ERR_TOKEN_CLAIM", 'claim "iss" is missing');
   const trusted = await keysOf(issuer);
-  const verified = await verifyRead(token, header, { ...verification, keys: trusted.keys, issuer, clock });
+  const read = { token, header, claims: () => claims };
+  const verified = await verifyRead(read, { ...verification, keys: trusted.keys, issuer, clock });
   if (typ === "JWT" && idTokenClaims.some((name) => Object.hasOwn(verified.claims, name)))
     throw new TokenError("ERR_TOKEN_TYP", "the token is an ID token; send an access token");
   trusted.prove();
@@ -40,16 +43,4 @@ function checkType(header: JWTHeaderParameters, typ: BearerSettings["typ"]): voi
     throw new TokenError("ERR_TOKEN_TYP", "the header typ is not at+jwt (RFC 9068); send an access token", {
       hint: 'if the provider gives its access tokens another typ, set the option typ to "JWT"',
     });
-}
-
-/** The issuer as the token has it, unverified: it only chooses the keys. */
-function issuerOf(token: string): string {
-  let claims: JWTPayload;
-  try {
-    claims = decodeJwt(token);
-  } catch {
-    throw malformed();
-  }
-  if (typeof claims.iss !== "string") throw new TokenError("ERR_TOKEN_CLAIM", 'claim "iss" is missing');
-  return claims.iss;
 }

@@ -1,13 +1,11 @@
 import type { JWTPayload } from "jose";
 import { calculateJwkThumbprint } from "jose/jwk/thumbprint";
-import { decodeJwt } from "jose/jwt/decode";
 import { targetPath } from "../../base/urls.ts";
 import { publicKeyAlgorithms } from "../../keys/crypto/algorithms.ts";
 import { textHash } from "../../keys/crypto/text-hash.ts";
 import { verificationKeysOnDemand } from "../../keys/jwk/verification-keys.ts";
-import { mediaTypeOf } from "../client/claims.ts";
 import { memoryReplayStore } from "../client/replay.ts";
-import { headerOf } from "../token/compact-jws.ts";
+import { mediaTypeOf, readClaims, readHeader } from "../token/compact-jws.ts";
 import { checkSignature } from "../token/verify.ts";
 import { createNonces } from "./dpop-nonces.ts";
 import type { BearerSettings } from "./settings.ts";
@@ -67,14 +65,14 @@ export function createProofCheck(settings: BearerSettings) {
 /** The claims of a proof and the thumbprint of its key; `undefined` for an invalid proof. Only a client can cause an error here. */
 async function readProof(proof: string): Promise<{ readonly claims: JWTPayload; readonly jkt: string } | undefined> {
   try {
-    const header = headerOf(proof, publicKeyAlgorithms);
+    const header = readHeader(proof, publicKeyAlgorithms);
     if (mediaTypeOf(header) !== "dpop+jwt") return undefined;
     const { jwk = {}, alg } = header;
     // The lookup refuses keys with private members, of an expensive size, or whose type does not fit the alg.
     const key = verificationKeysOnDemand({ keys: [{ ...jwk, kid: "proof" }] }).find("proof", alg);
     if (key === undefined) return undefined;
     await checkSignature(proof, alg, await key);
-    return { claims: decodeJwt(proof), jkt: await calculateJwkThumbprint(jwk) };
+    return { claims: readClaims(proof), jkt: await calculateJwkThumbprint(jwk) };
   } catch {
     return undefined;
   }

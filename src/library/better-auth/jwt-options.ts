@@ -1,4 +1,5 @@
 import { type ConfigError, invalidOption } from "../../base/errors.ts";
+import type { Jwk } from "../../keys/jwk/public.ts";
 import type { Provider } from "../provider/types.ts";
 import type { Claims } from "../token/sign.ts";
 
@@ -47,7 +48,7 @@ export interface JwtSettings {
  * jwt({ ...keys, jwt: { ...keys.jwt, audience: "https://api.example.com" } });
  * ```
  */
-export function jwtOptions(provider: Pick<Provider, "issuer" | "jwksUri" | "sign" | "fetch">): JwtSettings {
+export function jwtOptions(provider: Pick<Provider, "issuer" | "jwksUri" | "sign" | "jwkSet">): JwtSettings {
   return {
     jwks: { remoteUrl: provider.jwksUri, keyPairConfig: { alg: "ES256" } },
     jwt: {
@@ -60,22 +61,17 @@ export function jwtOptions(provider: Pick<Provider, "issuer" | "jwksUri" | "sign
       },
     },
     // verifyJWT of better-auth knows only keys that are stored, and so would verify no token.
-    adapter: { getJwks: async () => (await publishedKeys(provider)).map(storedKey) },
+    adapter: {
+      getJwks: async () =>
+        provider
+          .jwkSet()
+          .keys.filter(({ use }) => use === "sig")
+          .map(storedKey),
+    },
   };
 }
 
-interface PublishedKey {
-  readonly kid: string;
-  readonly use: string;
-}
-
-/** The signing keys, as relying parties get them. */
-async function publishedKeys({ jwksUri, fetch }: Pick<Provider, "jwksUri" | "fetch">): Promise<PublishedKey[]> {
-  const { keys } = (await fetch(new Request(jwksUri)).json()) as { readonly keys: readonly PublishedKey[] };
-  return keys.filter(({ use }) => use === "sig");
-}
-
-const storedKey = (key: PublishedKey): StoredKey => ({
+const storedKey = (key: Jwk): StoredKey => ({
   id: key.kid,
   alg: "ES256",
   crv: "P-256",

@@ -1,15 +1,9 @@
 import type { JWTHeaderParameters, JWTPayload } from "jose";
 import { TokenError } from "../../base/errors.ts";
+import { mediaTypeOf } from "../token/compact-jws.ts";
 
 /** Seconds by which `nbf` and `iat` may always lie ahead, and by which they may never. @see FAPI 2.0 Security Profile section 5.3.2.1 */
 export const futureSeconds = { accepted: 10, refused: 60 } as const;
-
-/** The header `typ` as a media type in its short form; `undefined` where there is none. @see RFC 7515 section 4.1.9 */
-export function mediaTypeOf({ typ }: JWTHeaderParameters): string | undefined {
-  const given: unknown = typ;
-  if (given === undefined) return undefined;
-  return typeof given === "string" ? given.toLowerCase().replace(/^application\/(?!.*\/)/, "") : "";
-}
 
 /**
  * Refuses a token that was signed for another use, such as `dpop+jwt` or `logout+jwt`. Without a typ, or with `JWT`, later checks of the
@@ -67,7 +61,7 @@ export function checkTimes(claims: JWTPayload, bounds: TimeBounds): void {
  * @throws TokenError `ERR_TOKEN_CLAIM`
  * @see FAPI 2.0 Message Signing section 5.3.1
  */
-export function checkLifetime({ nbf, exp = 0 }: JWTPayload, maxLifetimeSeconds: number): void {
+export function checkSpan({ nbf, exp = 0 }: JWTPayload, maxLifetimeSeconds: number): void {
   if (nbf !== undefined && exp - nbf > maxLifetimeSeconds)
     throw new TokenError("ERR_TOKEN_CLAIM", `claim "exp" is more than ${maxLifetimeSeconds} seconds after "nbf"`);
 }

@@ -5,7 +5,7 @@ import type { Fetch } from "../relying-party/fetch-json.ts";
 import { textHash } from "../../keys/crypto/text-hash.ts";
 import { clientAlgorithms } from "../token/client-algorithms.ts";
 import { type VerifiedToken, verify } from "../token/verify.ts";
-import { checkLifetime, checkSoleAudience, checkTimes, checkTyp, futureSeconds } from "./claims.ts";
+import { checkSpan, checkSoleAudience, checkTimes, checkTyp, futureSeconds } from "./claims.ts";
 import { type Client, createClientKeys } from "./client-keys.ts";
 import { type ClientEvent, type TokenKind, clientEvents } from "./events.ts";
 import { type SetIfAbsent, memoryReplayStore } from "./replay.ts";
@@ -154,7 +154,7 @@ export function createClientVerifier(options: ClientVerifierOptions): ClientVeri
             ? '"request" and "request_uri" do not belong into a request object (RFC 9101 section 4)'
             : undefined;
     if (broken !== undefined) throw new TokenError("ERR_TOKEN_CLAIM", `claim ${broken}`);
-    checkLifetime(claims, maxLifetimeSeconds);
+    checkSpan(claims, maxLifetimeSeconds);
     if (claims.jti !== undefined) await useOnce(verified, client);
     return verified;
   }

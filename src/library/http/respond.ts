@@ -26,6 +26,10 @@ export const cacheControl = {
 
 export type CacheMode = keyof typeof cacheControl;
 
+export const discoveryCacheControl = "public, max-age=3600";
+/** @see RFC 7517 section 8.5.2; OpenID Connect Discovery 1.0 section 4.2 */
+export const contentTypes = { jwks: "application/jwk-set+json", discovery: "application/json" } as const;
+
 /** Without `Age` and `Date`, a web page of another origin takes an old response for a new one. */
 const corsHeaders = ["Access-Control-Allow-Origin", "*", "Access-Control-Expose-Headers", "ETag, Age, Date"];
 

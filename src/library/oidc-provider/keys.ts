@@ -2,7 +2,7 @@ import { createPublicKey } from "node:crypto";
 import type { JWK } from "jose";
 import type { PublicJwk } from "../../keys/jwk/public.ts";
 import type { ManagedKeys } from "../provider/managed-keys.ts";
-import type { SigningKey } from "../provider/signing-key.ts";
+import type { SigningKey } from "../provider/token-signer.ts";
 
 /** Managed keys; a key manager has them. Those that have ended have no public half. */
 export interface OidcKeys extends ManagedKeys {

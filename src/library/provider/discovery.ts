@@ -1,6 +1,7 @@
 import { ConfigError, invalidOption } from "../../base/errors.ts";
 import { folded } from "../token/names.ts";
 import type { Metadata } from "./options.ts";
+import { type Place, locate } from "./paths.ts";
 
 /** Required members that jwksd does not set. @see OpenID Connect Discovery 1.0 section 3 */
 const required = ["authorization_endpoint", "token_endpoint", "response_types_supported", "subject_types_supported"];
@@ -14,11 +15,15 @@ const own = new Set(["issuer", "jwks_uri", "id_token_signing_alg_values_supporte
  * @throws ConfigError `ERR_METADATA_RESERVED`; `ERR_OPTION_INVALID` when the metadata is no plain data
  * @see OpenID Connect Discovery 1.0 section 3
  */
-export function discoveryDocument(issuer: string, jwksUri: string, metadata: Metadata): Record<string, unknown> {
+export function discoveryDocument(
+  place: Place & { readonly metadata?: Metadata | undefined },
+): Record<string, unknown> {
+  const { metadata = {} } = place;
   checkMetadata(metadata, "metadata");
   // toJSON() could replace the whole document.
   if (typeof metadata["toJSON"] === "function")
     throw invalidOption('option "metadata" must be plain data, without toJSON()');
+  const { issuer, jwksUri } = locate(place);
   const document = { issuer, jwks_uri: jwksUri, id_token_signing_alg_values_supported: ["ES256"], ...metadata };
   try {
     return JSON.parse(JSON.stringify(document)) as Record<string, unknown>;

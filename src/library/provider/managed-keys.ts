@@ -1,13 +1,6 @@
 import { invalidOption } from "../../base/errors.ts";
-import type { EncryptionEntry, Keyset } from "../../keys/keyset/keyset.ts";
+import type { Keysets } from "../../keys/keyset/keyset.ts";
 import type { ProviderOptions } from "./options.ts";
-
-/** What a provider publishes. */
-export interface Keysets {
-  /** The active signing key first. */
-  readonly keyset: Keyset;
-  readonly encryptionKeyset: readonly EncryptionEntry[];
-}
 
 /** Gets the keys after each change; a provider is one. `mode` is for providers without a predicate of their own. */
 export interface KeySubscriber {

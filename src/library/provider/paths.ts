@@ -4,6 +4,17 @@ import { isLoopback } from "../../base/urls.ts";
 /** The documents of a provider. */
 export type DocumentName = "jwks" | "discovery";
 
+/** From which the URLs of the documents follow. */
+export interface Place {
+  readonly issuer?: string | undefined;
+  /** Path between the issuer and the endpoints. Default: none. */
+  readonly mountPrefix?: string | undefined;
+  /** Default: `/jwks`. */
+  readonly jwksPath?: string | undefined;
+  /** Whether there is a discovery document. Default: `true`. */
+  readonly discovery?: boolean | undefined;
+}
+
 /** Where the documents are. */
 export interface Locations {
   readonly issuer: string;
@@ -28,12 +39,7 @@ const metadataPath = "/.well-known/oauth-authorization-server";
  * @throws ConfigError `ERR_ISSUER_INVALID`, `ERR_PATH_INVALID`, `ERR_PATH_CLASH`
  * @see OpenID Connect Discovery 1.0 section 4.1; RFC 8414 sections 3 and 5
  */
-export function locate(
-  issuer: string | undefined,
-  mountPrefix: string = "/",
-  jwksPath: string = "/jwks",
-  { discovery = true }: { readonly discovery?: boolean } = {},
-): Locations {
+export function locate({ issuer, mountPrefix = "/", jwksPath = "/jwks", discovery = true }: Place): Locations {
   const issuerUrl = checkIssuer(issuer);
   // Issuer and prefix may end in a slash; between two parts there is one.
   const base = issuerUrl.text.replace(/\/$/, "");

@@ -1,9 +1,10 @@
 import type { Metric } from "../../base/metrics.ts";
 import type { EncryptionKeyset, Keyset } from "../../keys/keyset/keyset.ts";
 import type { NodeRequest, NodeResponse } from "../http/node.ts";
-import type { Claims, SignOptions, SignedPayload } from "../token/sign.ts";
+import type { Jwk } from "../../keys/jwk/public.ts";
+import type { Claims, SignOptions } from "../token/sign.ts";
 import type { VerifiedToken, VerifyOptions } from "../token/verify.ts";
-import type { SigningKey } from "./signing-key.ts";
+import type { SigningKey } from "./token-signer.ts";
 
 /** Keysets for `provider.update`. A keyset that is not given stays as it is. */
 export interface KeysetUpdate {
@@ -19,6 +20,8 @@ export interface Provider {
   readonly issuer: string;
   /** Absolute URL of the JWK Set, for the discovery document. */
   readonly jwksUri: string;
+  /** The JWK Set as it is served now. */
+  jwkSet(this: void): { readonly keys: readonly Jwk[] };
   /** Answers a web-standard request; 404 for other paths. */
   fetch(this: void, request: Request): Response;
   /** Answers a request of `node:http`, Express or Connect. For other paths, calls `next` if it is given, else answers 404. */
@@ -59,10 +62,4 @@ export interface Provider {
   ): Promise<VerifiedToken>;
   /** Counts of responses and signatures, and the cache mode, made for each scrape. See docs/metrics.md. */
   metrics(this: void): readonly Metric[];
-}
-
-/** A provider for sign sockets, one of which gets payloads that somebody else has composed. */
-export interface PayloadProvider extends Provider {
-  /** Signs a payload as it is, under the `typ` JWT; its claims are the caller's to check. @throws TokenError, SignerError as `sign` does */
-  signPayload(this: void, payload: string): Promise<SignedPayload>;
 }

@@ -1,6 +1,8 @@
-import type { JWTHeaderParameters } from "jose";
+import type { JWTHeaderParameters, JWTPayload } from "jose";
+import * as base64 from "jose/base64url";
 import { decodeProtectedHeader } from "jose/decode/protected_header";
 import { TokenError } from "../../base/errors.ts";
+import { object } from "../../base/options.ts";
 
 /** Longer tokens are refused before they are parsed. */
 export const maxTokenBytes = 16_384;
@@ -18,7 +20,7 @@ const compactJws = new RegExp(`^${base64url}\\.${base64url}\\.${base64url}$`);
  * @throws TokenError `ERR_TOKEN_TOO_LARGE`, `ERR_TOKEN_MALFORMED`, `ERR_TOKEN_CRIT`, `ERR_TOKEN_ALG`
  * @see RFC 7515 section 5.2
  */
-export function headerOf(token: string, algorithms: readonly string[]): JWTHeaderParameters {
+export function readHeader(token: string, algorithms: readonly string[]): JWTHeaderParameters {
   if (typeof token !== "string") throw malformed("the token is not a string");
   if (token.length > maxTokenBytes) {
     throw new TokenError("ERR_TOKEN_TOO_LARGE", `the token is longer than ${maxTokenBytes} bytes`);
@@ -29,6 +31,27 @@ export function headerOf(token: string, algorithms: readonly string[]): JWTHeade
   if (typeof header.alg !== "string" || header.alg === "") throw malformed();
   if (!algorithms.includes(header.alg)) throw new TokenError("ERR_TOKEN_ALG", "the alg of the token is not allowed");
   return header;
+}
+
+const decoder = new TextDecoder("utf-8", { fatal: true });
+
+/** The claims of a token whose header was read. @throws TokenError `ERR_TOKEN_MALFORMED` @see RFC 7519 section 7.2 */
+export function readClaims(token: string): JWTPayload {
+  const payload = token.slice(token.indexOf(".") + 1, token.lastIndexOf("."));
+  let claims: unknown;
+  try {
+    claims = JSON.parse(decoder.decode(base64.decode(payload)));
+  } catch {
+    throw malformed();
+  }
+  if (!object.holds(claims)) throw malformed();
+  return claims as JWTPayload;
+}
+
+/** The header `typ` as a media type in its short form; `undefined` where there is none. @see RFC 7515 section 4.1.9 */
+export function mediaTypeOf({ typ }: { readonly typ?: unknown }): string | undefined {
+  if (typ === undefined) return undefined;
+  return typeof typ === "string" ? typ.toLowerCase().replace(/^application\/(?!.*\/)/, "") : "";
 }
 
 export function malformed(message: string = "the token is not a well-formed signed JWT"): TokenError {

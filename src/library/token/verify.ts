@@ -1,14 +1,6 @@
 import { verify as verifySignature } from "#crypto";
 import * as base64url from "jose/base64url";
-import * as errors from "jose/errors";
-import type {
-  CryptoKey,
-  JWSHeaderParameters,
-  JWTClaimVerificationOptions,
-  JWTHeaderParameters,
-  JWTPayload,
-} from "jose";
-import { UnsecuredJWT } from "jose/jwt/unsecured";
+import type { CryptoKey, JWSHeaderParameters, JWTHeaderParameters, JWTPayload } from "jose";
 import type { Bytes } from "../../base/bytes.ts";
 import {
   type Given,
@@ -25,7 +17,7 @@ import { type Clock, systemClock } from "../../base/clock.ts";
 import { isPublicKeyAlgorithm } from "../../keys/crypto/algorithms.ts";
 import { TokenError, invalidOption } from "../../base/errors.ts";
 import { isCryptoKey } from "../../keys/jwk/read.ts";
-import { headerOf, malformed } from "./compact-jws.ts";
+import { mediaTypeOf, readClaims, readHeader } from "./compact-jws.ts";
 
 /**
  * Finds the public key for the header of a token, such as a `createRemoteKeySet`. Throws or returns `undefined` for an unknown kid, and
@@ -62,7 +54,6 @@ export interface VerifiedToken {
 }
 
 const encoder = new TextEncoder();
-const unsecured = base64url.encode('{"alg":"none"}');
 const oneOrMoreTexts: Rule = {
   must: "a string, or an array of strings, none of them empty",
   holds: (value): value is unknown => text.holds(value) || (texts.holds(value) && value.length > 0),
@@ -100,30 +91,30 @@ const rules: Rules<VerifyOptions> = {
  */
 export async function verify(token: string, options: VerifyOptions): Promise<VerifiedToken> {
   const given = checkVerifyOptions(options);
-  return verifyRead(token, headerOf(token, given.algorithms), given);
+  const header = readHeader(token, given.algorithms);
+  return verifyRead({ token, header, claims: () => readClaims(token) }, given);
 }
 
-/** The same with checked options, for a token whose header was read by `headerOf`. */
-export async function verifyRead(
-  token: string,
-  header: JWTHeaderParameters,
-  given: Given<VerifyOptions>,
-): Promise<VerifiedToken> {
-  const { keys, issuer, audience, typ, clockToleranceSeconds = 0, requiredClaims = [] } = given;
+/** A token whose header was read, and nothing verified. */
+export interface ReadToken {
+  readonly token: string;
+  readonly header: JWTHeaderParameters;
+  readonly claims: () => JWTPayload;
+}
+
+/** The same with checked options. */
+export async function verifyRead(read: ReadToken, given: Given<VerifyOptions>): Promise<VerifiedToken> {
+  const { token, header } = read;
+  const { keys, clock = systemClock } = given;
   if (typeof header.kid !== "string" || header.kid === "") {
     throw new TokenError("ERR_TOKEN_KID_MISSING", "the token names no key: its header has no kid");
   }
   await checkSignature(token, header.alg, publicKey(await keys(header)));
-  const expected = {
-    issuer: issuer as string | string[],
-    audience: audience as string | string[],
-    clockTolerance: clockToleranceSeconds,
-    requiredClaims: ["exp", ...requiredClaims],
-    // Read last: a token may expire while its key is fetched.
-    currentDate: dateOf(given.clock ?? systemClock),
-    ...(typ !== undefined && { typ }),
-  };
-  return { header, claims: claimsOf(token, header, expected) };
+  const claims = read.claims();
+  checkTyp(header, given.typ);
+  // The time is read last: a token may expire while its key is fetched.
+  checkClaims(claims, given, secondsOf(clock));
+  return { header, claims };
 }
 
 /** Checks options before the first token. @throws ConfigError see `verify` */
@@ -148,11 +139,10 @@ function publicKey(key: CryptoKey | null | undefined): CryptoKey {
 }
 
 /** The time, which must be valid: with NaN, no token would ever expire. */
-function dateOf(clock: Pick<Clock, "now">): Date {
+function secondsOf(clock: Pick<Clock, "now">): number {
   const now: unknown = typeof clock.now === "function" ? clock.now() : undefined;
-  const date = new Date(typeof now === "number" ? now : Number.NaN);
-  if (Number.isNaN(date.getTime())) throw invalidOption('"clock" has no now() that gives the milliseconds since 1970');
-  return date;
+  if (typeof now === "number" && !Number.isNaN(new Date(now).getTime())) return Math.floor(now / 1000);
+  throw invalidOption('"clock" has no now() that gives the milliseconds since 1970');
 }
 
 /** @throws TokenError `ERR_TOKEN_SIGNATURE`, `ERR_TOKEN_ALG` */
@@ -171,41 +161,36 @@ export async function checkSignature(token: string, alg: string, key: CryptoKey)
     throw new TokenError("ERR_TOKEN_SIGNATURE", "the signature does not belong to the token and the key of its kid");
 }
 
-/** The claims of a token with a verified signature, after they are checked. @throws TokenError */
-function claimsOf(token: string, { typ }: JWTHeaderParameters, expected: JWTClaimVerificationOptions): JWTPayload {
-  // jose checks claims without a signature only in an unsecured JWT, so they get the header of one, with their typ.
-  const header = expected.typ === undefined ? unsecured : base64url.encode(JSON.stringify({ alg: "none", typ }));
-  const payload = token.slice(token.indexOf("."), token.lastIndexOf(".") + 1);
-  try {
-    const { payload: claims } = UnsecuredJWT.decode(header + payload, expected);
-    checkTimes(claims);
-    return claims;
-  } catch (error) {
-    throw tokenError(error, expected);
-  }
+/** @see RFC 8725 section 3.11; RFC 7515 section 4.1.9 */
+function checkTyp(header: JWTHeaderParameters, typ: string | undefined): void {
+  if (typ !== undefined && mediaTypeOf(header) !== mediaTypeOf({ typ }))
+    throw new TokenError("ERR_TOKEN_TYP", "the token is of another type (header typ)");
 }
 
-/** JSON.parse turns 1e400 into `Infinity`, and a token with this `exp` would never expire. */
-function checkTimes(claims: JWTPayload): void {
+/** Checks the claims of a token whose signature was verified. @see RFC 7519 section 4.1 */
+function checkClaims(claims: JWTPayload, given: Given<VerifyOptions>, now: number): void {
+  const { clockToleranceSeconds = 0, requiredClaims = [] } = given;
+  const expected = { iss: [given.issuer].flat(), aud: [given.audience].flat() };
+  for (const name of ["iss", "aud", ...requiredClaims, "exp"])
+    if (!Object.hasOwn(claims, name)) throw wrongClaim(name, "is missing", expected);
+  for (const name of ["iss", "aud"] as const) {
+    const values = name === "iss" ? [claims.iss] : [claims.aud].flat();
+    if (!values.some((value) => expected[name].includes(value as string)))
+      throw wrongClaim(name, "is not what is expected", expected);
+  }
   for (const name of ["exp", "nbf", "iat"]) {
-    if (claims[name] !== undefined && !Number.isFinite(claims[name]))
-      throw new TokenError("ERR_TOKEN_CLAIM", `claim "${name}" is no finite number`);
+    const value: unknown = claims[name] === undefined ? now : claims[name];
+    if (typeof value !== "number") throw wrongClaim(name, "is not what is expected");
+    // JSON.parse turns 1e400 into `Infinity`, and a token with this `exp` would never expire.
+    if (!Number.isFinite(value)) throw wrongClaim(name, "is no finite number");
   }
+  const { exp = now, nbf = now } = claims;
+  if (nbf > now + clockToleranceSeconds) throw wrongClaim("nbf", "is not what is expected");
+  if (exp <= now - clockToleranceSeconds) throw new TokenError("ERR_TOKEN_EXPIRED", "the token has expired");
 }
 
-function tokenError(error: unknown, { issuer, audience }: JWTClaimVerificationOptions): unknown {
-  if (error instanceof errors.JWTExpired) return new TokenError("ERR_TOKEN_EXPIRED", "the token has expired");
-  if (error instanceof errors.JWTClaimValidationFailed) {
-    if (error.claim === "typ") return new TokenError("ERR_TOKEN_TYP", "the token is of another type (header typ)");
-    const what = error.reason === "missing" ? "is missing" : "is not what is expected";
-    const names = error.claim === "iss" ? issuer : error.claim === "aud" ? audience : undefined;
-    const hint =
-      names &&
-      `expected is ${[names]
-        .flat()
-        .map((name) => JSON.stringify(name))
-        .join(" or ")}`;
-    return new TokenError("ERR_TOKEN_CLAIM", `claim "${error.claim}" ${what}`, { hint });
-  }
-  return error instanceof errors.JOSEError ? malformed() : error;
+function wrongClaim(name: string, what: string, expected: Record<string, readonly string[]> = {}): TokenError {
+  const names = Object.hasOwn(expected, name) ? expected[name] : undefined;
+  const hint = names && `expected is ${names.map((name) => JSON.stringify(name)).join(" or ")}`;
+  return new TokenError("ERR_TOKEN_CLAIM", `claim "${name}" ${what}`, { hint });
 }

@@ -45,7 +45,7 @@ export function checkManagerOptions(options: KeyManagerOptions): Given<KeyManage
   if ((given.createSigner ?? given.destroySigner) !== undefined && given.openSigner === undefined) {
     throw invalid("createSigner and destroySigner need openSigner, which opens a key by its URI again");
   }
-  locate(given.issuer);
+  locate(given);
   return given.requireStore === undefined ? { onEvent: warnOfFirstKey, ...given } : given;
 }
 

@@ -4,12 +4,11 @@ import { calculateJwkThumbprint } from "jose/jwk/thumbprint";
 import { withDeadline } from "../../base/async.ts";
 import { type Clock, systemClock } from "../../base/clock.ts";
 import { ConfigError, type JwksdError, KeyMaterialError, SignerError } from "../../base/errors.ts";
-import type { EncryptionEntry } from "../../keys/keyset/keyset.ts";
+import type { EncryptionEntry, Keysets } from "../../keys/keyset/keyset.ts";
 import { type PublicJwk, publicMembers } from "../../keys/jwk/public.ts";
 import { guardSigner } from "../../keys/signer/guard.ts";
 import { localSigner } from "../../keys/signer/local.ts";
 import type { ExternalSigner, Signer } from "../../keys/signer/signer.ts";
-import type { Keysets } from "../../library/provider/managed-keys.ts";
 import {
   type ExternalKey,
   type KeyRecord,

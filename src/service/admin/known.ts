@@ -1,3 +1,4 @@
+import type { JwkSetEntry } from "../../keys/keyset/jwk-set.ts";
 import type { KnownError, ManagerHealth } from "../../rotation/manager/health.ts";
 import type { StoreDocument } from "../../rotation/custody/document.ts";
 import type { ProcessLine } from "../../rotation/custody/presence.ts";
@@ -42,15 +43,6 @@ export interface KnownWithoutStore {
   readonly outage: KnownError;
 }
 
-/** A key as it is published. */
-export interface PublishedKey {
-  readonly kid: string;
-  readonly use: "sig" | "enc";
-  readonly alg: string;
-  /** Of an encryption key from a file: when it is no longer published. */
-  readonly notAfter?: number | undefined;
-}
-
 export interface Known extends KnownKeys {
   readonly now: number;
   readonly phase: "starting" | "running" | "stopping";
@@ -66,7 +58,7 @@ export interface Known extends KnownKeys {
   /** Whether the keys ask for the short cache. */
   readonly isShort: boolean;
   /** In the order of the JWK Set. */
-  readonly published: readonly PublishedKey[];
+  readonly published: readonly Pick<JwkSetEntry, "jwk" | "notAfter">[];
   /** Key files that were refused at the last reading. */
   readonly refused?: KnownError | undefined;
   /** Newest first. */

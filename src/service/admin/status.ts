@@ -22,10 +22,15 @@ import {
 import type { StoredEvent } from "../../rotation/custody/document.ts";
 import { type Fault, faultsOf } from "./faults.ts";
 import type { StoreHealth } from "../../rotation/manager/health.ts";
-import type { Known, KnownManager, PublishedKey } from "./known.ts";
+import type { Known, KnownManager } from "./known.ts";
 
 /** One key. */
-export interface KeyStatus extends PublishedKey {
+export interface KeyStatus {
+  readonly kid: string;
+  readonly use: "sig" | "enc";
+  readonly alg: string;
+  /** Of an encryption key from a file: when it is no longer published. */
+  readonly notAfter?: number | undefined;
   /** Of keys that jwksd does not manage, the first one is `active`, and the others are `published`. */
   readonly state: KeyState | "published";
   /** Since when. */
@@ -117,7 +122,7 @@ export function statusOf(known: Known): Status {
   const view = { document, processes, now };
   const { lastAttemptAt, lastSuccessAt, lastError, revision = document.revision } = health.store;
   const managed = new Set(records.map(({ kid }) => kid));
-  const fromFiles = known.published.filter(({ kid }) => !managed.has(kid));
+  const fromFiles = known.published.filter(({ jwk }) => !managed.has(jwk.kid));
   return {
     ...told,
     source: "store",
@@ -162,13 +167,15 @@ function managedKeys(records: readonly KeyRecord[], steps: readonly PlanStep[]):
 
 function publishedKeys({ published }: Known): KeyStatus[] {
   return published.map((key) => {
-    const isFirst = key === published.find(({ use }) => use === "sig");
+    const isFirst = key === published.find(({ jwk }) => jwk.use === "sig");
     return keyOfFile(key, isFirst ? "active" : "published");
   });
 }
 
-function keyOfFile(key: PublishedKey, state: "active" | "published"): KeyStatus {
-  return { ...key, state, times: {}, privateHalf: "not in jwksd" };
+function keyOfFile({ jwk, notAfter }: Known["published"][number], state: "active" | "published"): KeyStatus {
+  const { kid, use, alg } = jwk;
+  const ends = notAfter === Infinity ? undefined : notAfter;
+  return { kid, use, alg, notAfter: ends, state, times: {}, privateHalf: "not in jwksd" };
 }
 
 function replicasOf({ health, id }: KnownManager, view: StoreView): SeenReplica[] {

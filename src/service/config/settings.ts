@@ -79,7 +79,7 @@ export async function resolveSettings(sources: SettingSources): Promise<Settings
     }
   }
   // Here already, because commands show the issuer, and this check refuses one with a password.
-  if (settings.issuer !== undefined) locate(settings.issuer as string);
+  if (settings.issuer !== undefined) locate({ issuer: settings.issuer as string });
   return settings as Settings;
 }
 

@@ -1,9 +1,10 @@
-import { cacheControl } from "../../library/http/respond.ts";
-import type { Keysets } from "../../library/provider/managed-keys.ts";
-import type { Metadata } from "../../library/provider/options.ts";
+import { systemClock } from "../../base/clock.ts";
+import { type Document, makeDocument } from "../../keys/keyset/document.ts";
+import { type JwkSet, type JwkSetDocument, documentAt } from "../../keys/keyset/jwk-set.ts";
+import { cacheControl, contentTypes, discoveryCacheControl } from "../../library/http/respond.ts";
+import { discoveryDocument } from "../../library/provider/discovery.ts";
 import { locate } from "../../library/provider/paths.ts";
-import { createProvider } from "../../library/provider/provider.ts";
-import type { Provider } from "../../library/provider/types.ts";
+import type { Site } from "../../library/provider/publisher.ts";
 
 /** One document, byte for byte as `jwksd serve` answers it. */
 export interface StaticDocument {
@@ -17,27 +18,19 @@ export interface StaticDocument {
 /** What there is to publish: the JWK Set first, because the discovery document leads to it. */
 export interface DocumentSet {
   readonly documents: readonly StaticDocument[];
+  /** Of the JWK Set. */
+  readonly kids: readonly string[];
   /** Whether the short Cache-Control of the rotation mode is sent. */
   readonly isShort: boolean;
 }
 
-/** Where the documents are, and how they are sent. */
-export interface Site extends OpenSite {
+/** A site of a known issuer. */
+export interface CopiedSite extends Site {
   readonly issuer: string;
 }
 
-/** A site whose issuer may not be known yet. */
-export interface OpenSite {
-  readonly issuer?: string | undefined;
-  readonly mountPrefix?: string | undefined;
-  readonly jwksPath?: string | undefined;
-  readonly cors: boolean;
-  readonly discovery: boolean;
-  readonly metadata?: Metadata | undefined;
-}
-
 /** The paths of the documents below the issuer, in the order in which they are published. */
-export const pathsOf = (site: Site): readonly string[] => documentPaths(site).map(({ path }) => path);
+export const pathsOf = (site: CopiedSite): readonly string[] => documentPaths(site).map(({ path }) => path);
 
 /** The path of a document below the issuer, and the paths at which clients ask the host for it. */
 interface DocumentPath {
@@ -51,14 +44,9 @@ interface DocumentPath {
  *
  * @see RFC 8414 section 3.1
  */
-export function documentPaths({
-  issuer,
-  mountPrefix,
-  jwksPath,
-  discovery,
-}: Site): readonly [DocumentPath, ...DocumentPath[]] {
-  const { jwksUri, metadataPaths } = locate(issuer, mountPrefix, jwksPath, { discovery });
-  const base = new URL(baseOf(issuer)).pathname;
+export function documentPaths(site: CopiedSite): readonly [DocumentPath, ...DocumentPath[]] {
+  const { jwksUri, metadataPaths } = locate(site);
+  const base = new URL(baseOf(site.issuer)).pathname;
   const below = metadataPaths.filter((asked) => asked.startsWith(base));
   const beside = metadataPaths.filter((asked) => !asked.startsWith(base));
   const jwks = new URL(jwksUri).pathname;
@@ -71,34 +59,33 @@ export function documentPaths({
 /** The URL under which the documents are, with a slash at its end. */
 export const baseOf = (issuer: string): string => issuer.replace(/\/?$/, "/");
 
-/** Answers the documents of a site. @throws ConfigError, KeyMaterialError see `createProvider` */
-export function providerAt(
-  { issuer, mountPrefix, jwksPath, cors, discovery, metadata }: Site,
-  { keyset, encryptionKeyset }: Keysets,
-  jwksRotationActive: () => boolean,
-): Promise<Provider> {
-  const endpoints = { jwks: jwksPath };
-  const site = { issuer, mountPrefix, endpoints, jwksRotationActive, cors, discovery, metadata };
-  return createProvider(site, { keyset, encryptionKeyset });
+/** The documents of a set, as they are now. @throws ConfigError see `createPublisher` */
+export async function documentSetOf(set: JwkSet, site: CopiedSite, isShort: boolean): Promise<DocumentSet> {
+  const [jwksPath, ...discoveryPaths] = documentPaths(site).map(({ path }) => path);
+  const jwks = documentAt(set.documents, systemClock) as JwkSetDocument;
+  const mode = isShort ? "rotation" : "long";
+  const discovery = discoveryPaths.length === 0 ? undefined : await makeDocument(discoveryDocument(site));
+  return {
+    documents: [
+      fileOf(jwksPath as string, jwks, contentTypes.jwks, cacheControl[mode]),
+      ...(discovery === undefined
+        ? []
+        : discoveryPaths.map((path) => fileOf(path, discovery, contentTypes.discovery, discoveryCacheControl))),
+    ],
+    kids: jwks.keys.map(({ kid }) => kid),
+    isShort,
+  };
 }
 
-/** The documents of keysets. @throws see {@link providerAt} */
-export async function documentSetOf(keysets: Keysets, site: Site, isShort: boolean): Promise<DocumentSet> {
-  const provider = await providerAt(site, keysets, () => isShort);
-  const documents = pathsOf(site).map(async (path): Promise<StaticDocument> => {
-    const { headers, body } = provider.fetch(new Request(baseOf(site.issuer) + path));
-    return {
-      path,
-      body: new Uint8Array(await new Response(body).arrayBuffer()),
-      contentType: headers.get("content-type") ?? "",
-      cacheControl: headers.get("cache-control") ?? "",
-    };
-  });
-  return { documents: await Promise.all(documents), isShort };
-}
+const fileOf = (path: string, { text }: Document, contentType: string, cacheControl: string): StaticDocument => ({
+  path,
+  body: Buffer.from(text),
+  contentType,
+  cacheControl,
+});
 
 /** The header fields of a document in each mode, for the configuration of a server. */
-export function headersOf({ path, contentType, ...document }: StaticDocument, site: Site) {
+export function headersOf({ path, contentType, ...document }: StaticDocument, site: CopiedSite) {
   const hasModes = path === pathsOf(site)[0];
   return {
     contentType,

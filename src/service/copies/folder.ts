@@ -2,7 +2,7 @@ import { existsSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { ServiceError } from "../../base/errors.ts";
 import type { ChangedFile } from "./changed.ts";
-import type { Site, DocumentSet } from "./documents.ts";
+import type { CopiedSite, DocumentSet } from "./documents.ts";
 import {
   checkFile,
   checkOwnFolder,
@@ -28,7 +28,7 @@ export const rotationMarker = `${own}/rotation`;
  *
  * @param folder an absolute path
  */
-export function folderTarget(folder: string, name: string, site: Site): Target {
+export function folderTarget(folder: string, name: string, site: CopiedSite): Target {
   let unlock: (() => void) | undefined;
   const at = (path: string): string => join(folder, path);
 

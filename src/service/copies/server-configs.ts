@@ -1,5 +1,5 @@
 import { invalidOption } from "../../base/errors.ts";
-import { type Site, type StaticDocument, headersOf, documentPaths } from "./documents.ts";
+import { type CopiedSite, type StaticDocument, headersOf, documentPaths } from "./documents.ts";
 
 /**
  * Refuses names that a configuration cannot quote: nginx reads `$` in the name of a file as a variable, and Caddy reads `*` in a path as a
@@ -7,7 +7,7 @@ import { type Site, type StaticDocument, headersOf, documentPaths } from "./docu
  *
  * @throws ConfigError `ERR_OPTION_INVALID`
  */
-export function checkServable(folder: string, site: Site): void {
+export function checkServable(folder: string, site: CopiedSite): void {
   const asked = documentPaths(site).flatMap((document) => document.asked);
   const names = [["the folder", folder], ...asked.map((path) => ["the path", path])];
   for (const [what, name = ""] of names) {
@@ -19,7 +19,7 @@ export function checkServable(folder: string, site: Site): void {
 }
 
 /** What a `server` block of nginx includes. @see https://nginx.org/en/docs/http/ngx_http_core_module.html */
-export function nginxConfig(folder: string, documents: readonly StaticDocument[], site: Site): string {
+export function nginxConfig(folder: string, documents: readonly StaticDocument[], site: CopiedSite): string {
   const locations = askedFor(documents, site).map(([asked, document]) => {
     const { contentType, long, short, others } = headersOf(document, site);
     const mode =
@@ -49,7 +49,7 @@ ${locations.join("")}`;
 }
 
 /** What a site block of Caddy imports. @see https://caddyserver.com/docs/caddyfile/concepts */
-export function caddyConfig(folder: string, documents: readonly StaticDocument[], site: Site): string {
+export function caddyConfig(folder: string, documents: readonly StaticDocument[], site: CopiedSite): string {
   const handles = askedFor(documents, site).map(([asked, document]) => {
     const { contentType, long, short, others } = headersOf(document, site);
     const marker = `file {
@@ -88,7 +88,7 @@ ${handles.join("")}`;
 }
 
 /** Each path at which clients ask for a document, with that document. */
-function askedFor(documents: readonly StaticDocument[], site: Site): [asked: string, document: StaticDocument][] {
+function askedFor(documents: readonly StaticDocument[], site: CopiedSite): [asked: string, document: StaticDocument][] {
   return documentPaths(site).flatMap(({ path, asked }) =>
     documents
       .filter((document) => document.path === path)

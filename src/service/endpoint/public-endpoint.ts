@@ -1,13 +1,15 @@
 import { type Metric, counter, createTally, sumMetrics } from "../../base/metrics.ts";
-import { type OpenSite, providerAt } from "../copies/documents.ts";
+import { systemClock } from "../../base/clock.ts";
+import type { CacheMode } from "../../library/http/respond.ts";
+import { type Publisher, type Site, createPublisher } from "../../library/provider/publisher.ts";
 import type { Overload } from "../listen/connections.ts";
 import type { Handler } from "../listen/gate.ts";
 import { startHttpServer } from "../listen/http-server.ts";
 import { issuerOf } from "../config/issuer.ts";
-import type { PublicKeys } from "./public-keys.ts";
+import type { PublishedSet } from "./published-set.ts";
 
 /** Options of the public endpoint. The default of the issuer is `http://HOST:PORT`, which only this machine can use. */
-export interface PublicEndpointOptions extends OpenSite {
+export interface PublicEndpointOptions extends Site {
   readonly host: string;
   /** 0 takes a free port. */
   readonly port: number;
@@ -20,7 +22,7 @@ export interface PublicEndpointOptions extends OpenSite {
 export interface PublicEndpoint {
   readonly port: number;
   readonly jwksUri: string;
-  update(this: void, keys: PublicKeys): Promise<void>;
+  publish(this: void, next: PublishedSet): void;
   /** Counts of responses since the start. */
   metrics(this: void): readonly Metric[];
   stop(this: void): Promise<void>;
@@ -29,19 +31,24 @@ export interface PublicEndpoint {
 /** Serves the public endpoint. */
 export async function startPublicEndpoint(
   options: PublicEndpointOptions,
-  keys: PublicKeys,
+  first: PublishedSet,
   onOverload: (overload: Overload) => void,
 ): Promise<PublicEndpoint> {
-  let { isRotating } = keys;
-  const make = (port: number) => {
-    const site = { ...options, issuer: issuerOf(options, port) };
-    return providerAt(site, keys, () => isRotating || options.rotationMode);
+  let published = first;
+  const mode = (): CacheMode => (published.isRotating || options.rotationMode ? "rotation" : "long");
+  const make = async (port: number): Promise<Publisher> => {
+    const publisher = await createPublisher(
+      { ...options, issuer: issuerOf(options, port) },
+      { mode, clock: systemClock },
+    );
+    publisher.publish(first.set);
+    return publisher;
   };
   // Made before listening as well, to find bad options before a connection is accepted.
-  let provider = await make(options.port);
+  let publisher = await make(options.port);
   const handler = async (port: number): Promise<Handler> => {
-    if (port !== options.port) provider = await make(port);
-    return provider.node;
+    if (port !== options.port) publisher = await make(port);
+    return publisher.node;
   };
   const { host, port, reusePort } = options;
   const refusals = createTally();
@@ -51,17 +58,14 @@ export async function startPublicEndpoint(
   });
   return {
     port: server.port,
-    jwksUri: provider.jwksUri,
-    async update(next) {
-      // The short cache begins before the new document is out, and ends after it.
-      isRotating ||= next.isRotating;
-      const { keyset, encryptionKeyset } = next;
-      await provider.update({ keyset, encryptionKeyset });
-      isRotating = next.isRotating;
+    jwksUri: publisher.jwksUri,
+    publish(next) {
+      published = next;
+      publisher.publish(next.set);
     },
     metrics() {
       const values = refusals.values("code", { document: "none" });
-      return sumMetrics([provider.metrics(), [counter(["jwksd_responses_total", ""], values)]]);
+      return sumMetrics([publisher.metrics(), [counter(["jwksd_responses_total", ""], values)]]);
     },
     stop: server.stop,
   };

@@ -1,7 +1,7 @@
 import { resolve } from "node:path";
 import { invalidOption } from "../../base/errors.ts";
 import { bucketTarget, parseBucketUrl } from "../copies/bucket.ts";
-import { type Site, pathsOf } from "../copies/documents.ts";
+import { type CopiedSite, pathsOf } from "../copies/documents.ts";
 import { folderTarget } from "../copies/folder.ts";
 import { checkServable } from "../copies/server-configs.ts";
 import type { Target } from "../copies/target.ts";
@@ -15,7 +15,7 @@ import type { Settings } from "../config/setting-definitions.ts";
  *
  * @throws ConfigError `ERR_OPTION_INVALID`, `ERR_ISSUER_INVALID`, `ERR_PATH_INVALID`, `ERR_PATH_CLASH`, `ERR_CONFIG_FORMAT`
  */
-export async function siteOf(settings: Settings): Promise<Site> {
+export async function siteOf(settings: Settings): Promise<CopiedSite> {
   const { issuer } = settings;
   if (issuer === undefined) {
     throw invalidOption("the URL is missing at which relying parties find what is published; give it with --issuer");
@@ -33,7 +33,7 @@ export async function siteOf(settings: Settings): Promise<Site> {
  */
 export function targetOf(
   target: string,
-  site: Site,
+  site: CopiedSite,
   settings: Settings,
   { environment, signal }: Pick<PublishOptions, "environment" | "signal">,
 ): Target {

@@ -1,13 +1,15 @@
 import { serial } from "../../base/async.ts";
 import { ServiceError, StateError } from "../../base/errors.ts";
 import { systemClock } from "../../base/clock.ts";
+import type { JwkSet } from "../../keys/keyset/jwk-set.ts";
+import { checkKeysets } from "../../keys/keyset/keyset.ts";
 import type { Copy } from "../../rotation/manager/copies.ts";
 import { type ServiceManager, manageKeys } from "../../rotation/manager/manager.ts";
 import { servedBy } from "../../rotation/custody/issuer-check.ts";
 import type { KeySubscriber } from "../../library/provider/managed-keys.ts";
 import type { ManagerEvent } from "../../rotation/manager/types.ts";
 import { whyLeft } from "../copies/changed.ts";
-import { type DocumentSet, type Site, pathsOf, documentPaths, documentSetOf } from "../copies/documents.ts";
+import { type DocumentSet, type CopiedSite, pathsOf, documentPaths, documentSetOf } from "../copies/documents.ts";
 import { type Published, createCopyWriter } from "../copies/copy-writer.ts";
 import { purgeSeconds, runPurge } from "../copies/purge.ts";
 import type { KeyRecord } from "../../rotation/rules/records.ts";
@@ -15,7 +17,7 @@ import type { Logger } from "../config/logger.ts";
 import { createManagerLog } from "./manager-events.ts";
 import packageJson from "../../../package.json" with { type: "json" };
 import { openManaged } from "../config/open-store.ts";
-import { type PublicKeys, keyPathsOf, listedKeys, loadPublicKeys, publicHalves, together } from "./public-keys.ts";
+import { type PublishedSet, keyPathsOf, loadKeyFiles, together } from "./published-set.ts";
 import { siteOf, targetOf } from "./publish-target.ts";
 import { savedSetOf } from "./saved-set.ts";
 import type { Settings } from "../config/setting-definitions.ts";
@@ -43,7 +45,7 @@ export interface PublishOptions {
 export interface Publishing {
   /** The name of the target, also in the store. */
   readonly target: string;
-  readonly site: Site;
+  readonly site: CopiedSite;
   /** Whether the newest keys are published and were read back, and the store knows. */
   readonly isDone: boolean;
   /** Reads the key files again. */
@@ -74,14 +76,14 @@ export async function startPublishing(settings: Settings, options: PublishOption
   };
   const writeCopy = createCopyWriter({ target, verifyUrl, purge, onPublished, signal });
 
-  let managed: PublicKeys | undefined;
-  let files: PublicKeys;
+  let managed: PublishedSet | undefined;
+  let files: JwkSet;
   let done: DocumentSet | undefined;
   const inTurn = serial();
 
-  const newest = (): Promise<DocumentSet> => {
-    const keys = together(managed, files);
-    return documentSetOf(keys, site, keys.isRotating || settings.rotationMode);
+  const newest = async (): Promise<DocumentSet> => {
+    const { set, isRotating } = await together(managed, files);
+    return documentSetOf(set, site, isRotating || settings.rotationMode);
   };
   const publish = (): Promise<void> =>
     inTurn(async () => {
@@ -90,7 +92,7 @@ export async function startPublishing(settings: Settings, options: PublishOption
       done = documentSet;
     });
   const load = async (): Promise<void> => {
-    files = await loadPublicKeys(settings, log);
+    files = await loadKeyFiles(settings, log);
   };
 
   // Before the keys are read, so that an older set never takes the place of a newer one.
@@ -102,7 +104,7 @@ export async function startPublishing(settings: Settings, options: PublishOption
     await load();
     if (settings.keys === undefined) {
       const update: KeySubscriber["update"] = async (keysets, { isRotating }) => {
-        managed = publicHalves(keysets, isRotating);
+        managed = { set: (await checkKeysets(keysets)).set, isRotating };
         await publish();
       };
       const there = await target.content(pathsOf(site)[0] as string);
@@ -128,9 +130,9 @@ export async function startPublishing(settings: Settings, options: PublishOption
     await managing?.manager.look();
     await inTurn(async () => {
       if (!isSame(await newest(), documentSet)) return;
-      const known = new Set([...(managing?.manager.records ?? []), ...listedKeys(files)].map(({ kid }) => kid));
+      const known = [...(managing?.manager.records ?? []), ...files.entries.map(({ jwk }) => jwk)];
       for (const change of changed) {
-        const why = whyLeft(change, documentSet, (kid) => known.has(kid));
+        const why = whyLeft(change, documentSet, (kid) => known.some((key) => key.kid === kid));
         if (why !== undefined) {
           throw new ServiceError(
             "ERR_TARGET",

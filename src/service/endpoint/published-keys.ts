@@ -2,47 +2,52 @@ import { serial } from "../../base/async.ts";
 import type { Clock } from "../../base/clock.ts";
 import { type KnownError, knownError } from "../../rotation/manager/health.ts";
 import type { Logger } from "../config/logger.ts";
-import { type PublicKeys, together } from "./public-keys.ts";
+import type { Jwk } from "../../keys/jwk/public.ts";
+import { type JwkSet, entriesFor } from "../../keys/keyset/jwk-set.ts";
+import { type PublishedSet, together } from "./published-set.ts";
 
 /** Where the keys of a service come from: a manager, files, or both. */
 interface Sources {
-  readonly managed: PublicKeys | undefined;
-  readonly files: PublicKeys;
+  readonly managed: PublishedSet | undefined;
+  readonly files: JwkSet;
 }
 
 interface Options {
   /** Reads the files again. */
-  readonly load: () => Promise<PublicKeys>;
-  /** Refuses keys that clash. */
-  readonly publish: (keys: PublicKeys) => Promise<void>;
+  readonly load: () => Promise<JwkSet>;
+  readonly publish: (next: PublishedSet) => void;
   readonly log: Logger;
   readonly clock: Clock;
 }
 
 /** The keys that a service publishes. */
 export interface PublishedKeys {
-  readonly current: PublicKeys;
+  readonly current: PublishedSet;
   /** The active one first. */
   readonly kids: readonly string[];
   /** Why the files were refused at the last reading. */
   readonly refused: KnownError | undefined;
-  takeManaged(this: void, managed: PublicKeys): Promise<void>;
+  takeManaged(this: void, managed: PublishedSet): Promise<void>;
   /** Resolves to `false` if the files are bad: that is logged, and the old keys stay in use. */
   reload(this: void): Promise<boolean>;
   /** Resolves when no change is under way. */
   settled(this: void): Promise<void>;
 }
 
-/** Keeps what is published. @param sources are published already */
-export function createPublishedKeys(sources: Sources, { load, publish, log, clock }: Options): PublishedKeys {
+/** Keeps what is published. @param current is published already: the sources together */
+export function createPublishedKeys(
+  current: PublishedSet,
+  sources: Sources,
+  { load, publish, log, clock }: Options,
+): PublishedKeys {
   // One change after the other, so that none undoes a newer one.
   const inTurn = serial();
   let refused: KnownError | undefined;
-  const current = (): PublicKeys => together(sources.managed, sources.files);
-  const kids = (): string[] => current().keyset.map(({ kid }) => kid);
+  const kidsFor = (use: Jwk["use"]): string[] => entriesFor(use, current.set.entries).map(({ jwk }) => jwk.kid);
 
   async function change(next: Sources): Promise<void> {
-    await publish(together(next.managed, next.files));
+    current = await together(next.managed, next.files);
+    publish(current);
     sources = next;
   }
 
@@ -50,7 +55,7 @@ export function createPublishedKeys(sources: Sources, { load, publish, log, cloc
     try {
       await change({ ...sources, files: await load() });
       refused = undefined;
-      log.info({ kids: kids(), encryptionKeys: current().encryptionKeyset.length }, "keys reloaded");
+      log.info({ kids: kidsFor("sig"), encryptionKeys: kidsFor("enc").length }, "keys reloaded");
       return true;
     } catch (error) {
       refused = knownError(error, clock.now());
@@ -61,10 +66,10 @@ export function createPublishedKeys(sources: Sources, { load, publish, log, cloc
 
   return {
     get current() {
-      return current();
+      return current;
     },
     get kids() {
-      return kids();
+      return kidsFor("sig");
     },
     get refused() {
       return refused;

@@ -14,7 +14,6 @@ import type { Settings } from "../config/setting-definitions.ts";
 import { logOverload } from "../listen/connections.ts";
 import { hostAndPort } from "../signing/sockets.ts";
 import type { PublicEndpoint } from "./public-endpoint.ts";
-import { listedKeys } from "./public-keys.ts";
 import type { PublishedKeys } from "./published-keys.ts";
 import type { RunningManager } from "./run-manager.ts";
 
@@ -52,7 +51,7 @@ export function createReport({ settings, clock, endpoint, managed, keys, phase, 
       notReady: notReady(),
       isShortBySetting: settings.rotationMode,
       isShort: keys.current.isRotating,
-      published: listedKeys(keys.current),
+      published: keys.current.set.entries,
       ...managed?.known(),
       refused: keys.refused,
       events: events(),

@@ -23,7 +23,8 @@ import { type ManagedSigning, type Signing, createSigning } from "../signing/sig
 import { openManaged, ownerOf } from "../config/open-store.ts";
 import { wrappingKeysOf } from "../config/wrapping-keys.ts";
 import packageJson from "../../../package.json" with { type: "json" };
-import { type PublicKeys, publicHalves } from "./public-keys.ts";
+import { checkKeysets } from "../../keys/keyset/keyset.ts";
+import type { PublishedSet } from "./published-set.ts";
 import { createSetSaver } from "./set-saver.ts";
 import type { Settings } from "../config/setting-definitions.ts";
 import { signersOf } from "../config/signers.ts";
@@ -41,7 +42,7 @@ export interface ServiceParts {
 /** A manager as the service runs it: with a store, or with the saved set until the store is reached. */
 export interface RunningManager {
   /** As they were when it started. */
-  readonly keys: PublicKeys;
+  readonly published: PublishedSet;
   /** Why this process should get no requests; `undefined` while it is ready. */
   notReady(): string | undefined;
   /** See `KeyManager`; none before the store was reached. */
@@ -57,7 +58,7 @@ export interface RunningManager {
    *
    * @param issuer where they are served; remembered for commands that are given none
    */
-  follow(issuer: string, update: (keys: PublicKeys) => Promise<void>): Promise<void>;
+  follow(issuer: string, update: (next: PublishedSet) => Promise<void>): Promise<void>;
   stop(): Promise<void>;
 }
 
@@ -140,6 +141,7 @@ async function runManager(
     throw error;
   }
   managerLog.started(manager.records);
+  const { set, signing: firstKeys } = await checkKeysets(manager.keysets);
   const storeLook = createStoreLook(manager, systemClock);
   const file = savedSetPath(settings);
   const saver = createSetSaver(
@@ -150,7 +152,7 @@ async function runManager(
   );
   let signing: ManagedSigning | undefined;
   return {
-    keys: publicHalves(manager.keysets, manager.isRotating),
+    published: { set, isRotating: manager.isRotating },
     notReady() {
       if (manager.isReady || settings.readyWithoutStore) return undefined;
       const { stale, failure, unopened } = manager.health;
@@ -175,16 +177,14 @@ async function runManager(
     }),
     look: () => storeLook.look(),
     async follow(issuer, update) {
-      if (signs) {
-        signing = await createSigning(issuer, manager, systemClock);
-      }
+      if (signs) signing = createSigning(issuer, manager, firstKeys, systemClock);
       await manager.subscribe({
         async update(keysets, { isRotating }) {
-          const keys = publicHalves(keysets, isRotating);
-          await update(keys);
+          const checked = await checkKeysets(keysets);
+          await update({ set: checked.set, isRotating });
           // Nothing is signed with a key before it is published.
-          await signing?.update(keysets.keyset);
-          if (maxSavedSetSeconds(settings, manager.policy) > 0) saver.save(keys);
+          signing?.take(checked.signing);
+          if (maxSavedSetSeconds(settings, manager.policy) > 0) saver.save(checked.set);
         },
       });
       await saver.written();

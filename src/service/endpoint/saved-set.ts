@@ -6,8 +6,9 @@ import { decodeJwt } from "jose/jwt/decode";
 import { SignJWT } from "jose/jwt/sign";
 import { jwtVerify } from "jose/jwt/verify";
 import { canonicalJson, jsonOf } from "../../base/json.ts";
-import type { EncryptionEntry } from "../../keys/keyset/keyset.ts";
-import { type PublicJwk, publicMembers } from "../../keys/jwk/public.ts";
+import type { Jwk } from "../../keys/jwk/public.ts";
+import type { JwkSet } from "../../keys/keyset/jwk-set.ts";
+import { checkKeysets } from "../../keys/keyset/keyset.ts";
 import { type Owner, servedBy } from "../../rotation/custody/issuer-check.ts";
 import type { WrappingKeys } from "../../rotation/custody/wrapping.ts";
 import { makeFolder } from "../../library/node/folders.ts";
@@ -17,13 +18,12 @@ import { type RotationPolicy, cachedForSeconds, rotationPolicy } from "../../rot
 import { ownerOf } from "../config/open-store.ts";
 import { storePath } from "../config/store-path.ts";
 import type { Settings } from "../config/setting-definitions.ts";
-import type { PublicKeys } from "./public-keys.ts";
 
 const typ = "jwksd-saved-set+jwt";
 
 /** The last set of a store, for a start without it. */
 export interface SavedSet {
-  readonly keys: PublicKeys;
+  readonly set: JwkSet;
   /** When the store was last known to hold these keys, in epoch milliseconds. */
   readonly at: number;
   /** That of the store at that time. */
@@ -41,19 +41,19 @@ export class Unusable extends Error {}
  */
 export async function saveSet(
   file: string,
-  { keys, at, policy }: SavedSet,
+  { set, at, policy }: SavedSet,
   { issuer, isChosen }: Owner,
   [{ id, macKey }]: WrappingKeys,
 ): Promise<void> {
-  const jwks = jwksOf(keys);
-  const set = await textHash(canonicalJson(jwks));
-  const mac = await new SignJWT({ iss: issuer, chosen: isChosen, at, policy, set })
+  const keys = set.entries.map(({ jwk }) => jwk);
+  const hash = await textHash(canonicalJson(keys));
+  const mac = await new SignJWT({ iss: issuer, chosen: isChosen, at, policy, set: hash })
     .setProtectedHeader({ alg: "HS256", typ, kid: id })
     .sign(macKey);
   await makeFolder(dirname(file));
   const draft = `${file}.${randomUUID()}`;
   try {
-    await writeFile(draft, `${JSON.stringify({ keys: jwks, mac }, undefined, 2)}\n`, { mode: 0o600 });
+    await writeFile(draft, `${JSON.stringify({ keys, mac }, undefined, 2)}\n`, { mode: 0o600 });
     await rename(draft, file);
   } catch (error) {
     await rm(draft, { force: true });
@@ -100,7 +100,7 @@ export async function readSavedSet(file: string, rule: SavedSetRule): Promise<Sa
   checkOwner(ownerIn(claims), rule.wanted);
   const policy = rotationPolicy(claims["policy"] as RotationPolicy);
   checkAge(at, policy, rule);
-  return { keys: publicKeysOf(keys as readonly SavedJwk[]), at, policy };
+  return { set: await setOf(keys as readonly Jwk[]), at, policy };
 }
 
 /**
@@ -137,28 +137,11 @@ async function textOf(file: string): Promise<string | undefined> {
   });
 }
 
-type SavedJwk = PublicJwk & { readonly kid: string; readonly use: "sig" | "enc"; readonly alg: string };
-
-function jwksOf({ keyset, encryptionKeyset }: PublicKeys): SavedJwk[] {
-  const sig = keyset.map(({ kid, publicKey }) => saved(publicKey, kid, "sig", "ES256"));
-  const enc = encryptionKeyset.map(({ kid, publicKey, alg }) => saved(publicKey as object, kid, "enc", String(alg)));
-  return [...sig, ...enc];
-}
-
-function saved(publicKey: object, kid: string, use: "sig" | "enc", alg: string): SavedJwk {
-  return { ...publicMembers({ ...publicKey }, `kid ${JSON.stringify(kid)}`), kid, use, alg };
-}
-
-function publicKeysOf(jwks: readonly SavedJwk[]): PublicKeys {
-  const all = jwks.map(({ kid, use, alg, ...publicKey }) => ({ kid, use, alg, publicKey }));
-  return {
-    keyset: all.filter(({ use }) => use === "sig").map(({ kid, publicKey }) => ({ kid, publicKey })),
-    encryptionKeyset: all
-      .filter(({ use }) => use === "enc")
-      .map(({ kid, alg, publicKey }) => ({ kid, alg, publicKey }) as EncryptionEntry),
-    // It may be old.
-    isRotating: true,
-  };
+/** By its MAC, each key was checked before it was saved. */
+async function setOf(jwks: readonly Jwk[]): Promise<JwkSet> {
+  const keysetFor = (use: Jwk["use"]) =>
+    jwks.filter((jwk) => jwk.use === use).map((jwk) => ({ kid: jwk.kid, publicKey: { ...jwk } }));
+  return (await checkKeysets({ keyset: keysetFor("sig"), encryptionKeyset: keysetFor("enc") })).set;
 }
 
 function parse(text: string): { readonly keys: readonly unknown[]; readonly mac: string } {

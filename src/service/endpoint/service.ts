@@ -1,7 +1,7 @@
 import { systemClock } from "../../base/clock.ts";
 import { missingMembers } from "../../library/provider/discovery.ts";
 import { locate } from "../../library/provider/paths.ts";
-import type { OpenSite } from "../copies/documents.ts";
+import type { Site } from "../../library/provider/publisher.ts";
 import type { Status } from "../admin/status.ts";
 import { logOverload } from "../listen/connections.ts";
 import { type Wanted, checkFree } from "../listen/http-server.ts";
@@ -11,7 +11,7 @@ import type { Settings } from "../config/setting-definitions.ts";
 import { fingerprint, watchPaths } from "../config/watch.ts";
 import { type SignSocket, hostAndPort } from "../signing/sockets.ts";
 import { startPublicEndpoint } from "./public-endpoint.ts";
-import { keyPathsOf, loadPublicKeys, together } from "./public-keys.ts";
+import { keyPathsOf, loadKeyFiles, together } from "./published-set.ts";
 import { createPublishedKeys } from "./published-keys.ts";
 import { recentEvents } from "./recent-events.ts";
 import { createReport, startReportAt } from "./report.ts";
@@ -70,23 +70,23 @@ async function start(settings: Settings, givenLog: Logger, parts: ServiceParts, 
   const paths = keyPathsOf(settings);
   // Before the files are read, so that no change is missed.
   const baseline = await fingerprint(paths);
-  const files = await loadPublicKeys(settings, log);
+  const files = await loadKeyFiles(settings, log);
 
   const managed = settings.keys === undefined ? await startManager(settings, log, parts) : undefined;
   if (managed !== undefined) stops.push(() => managed.stop());
 
+  const first = await together(managed?.published, files);
   const { host, port, reusePort, rotationMode } = settings;
-  const endpoint = await startPublicEndpoint(
-    { ...site, host, port, reusePort, rotationMode },
-    together(managed?.keys, files),
-    (overload) => logOverload(log, overload),
+  const endpoint = await startPublicEndpoint({ ...site, host, port, reusePort, rotationMode }, first, (overload) =>
+    logOverload(log, overload),
   );
   stops.push(endpoint.stop);
   const url = `http://${urlHost(host)}:${endpoint.port}${new URL(endpoint.jwksUri).pathname}`;
   const issuer = issuerOf(settings, endpoint.port);
   const keys = createPublishedKeys(
-    { managed: managed?.keys, files },
-    { load: () => loadPublicKeys(settings, log), publish: endpoint.update, log, clock },
+    first,
+    { managed: managed?.published, files },
+    { load: () => loadKeyFiles(settings, log), publish: endpoint.publish, log, clock },
   );
 
   let phase: Status["phase"] = "starting";
@@ -132,9 +132,9 @@ async function start(settings: Settings, givenLog: Logger, parts: ServiceParts, 
 }
 
 /** Checks what can be checked before anything is made, and reads what the settings name. */
-async function check(settings: Settings, log: Logger): Promise<{ site: OpenSite; sockets: readonly SignSocket[] }> {
+async function check(settings: Settings, log: Logger): Promise<{ site: Site; sockets: readonly SignSocket[] }> {
   const { host, port, mountPrefix, jwksPath } = settings;
-  locate(issuerOf(settings, port), mountPrefix, jwksPath, { discovery: !settings.noDiscovery });
+  locate({ issuer: issuerOf(settings, port), mountPrefix, jwksPath, discovery: !settings.noDiscovery });
   const sockets = await readSockets(settings);
   const site = await readSite(settings);
   if (settings.issuer === undefined && /^(0\.0\.0\.0|::)$/.test(host)) {
@@ -156,7 +156,7 @@ function addressesOf(settings: Settings, sockets: readonly SignSocket[]): Wanted
   return wanted;
 }
 
-function noteMissing({ discovery, metadata = {} }: OpenSite, log: Logger): void {
+function noteMissing({ discovery, metadata = {} }: Site, log: Logger): void {
   const missing = discovery ? missingMembers(metadata) : [];
   if (missing.length === 0) return;
   log.info(

@@ -2,7 +2,7 @@ import { serial } from "../../base/async.ts";
 import { type Clock, systemClock } from "../../base/clock.ts";
 import type { SavedSet } from "./saved-set.ts";
 import type { Logger } from "../config/logger.ts";
-import type { PublicKeys } from "./public-keys.ts";
+import type { JwkSet } from "../../keys/keyset/jwk-set.ts";
 
 const everyMs = 60_000;
 
@@ -20,7 +20,7 @@ export function createSetSaver(
   { log, clock = systemClock }: { readonly log: Pick<Logger, "warn">; readonly clock?: Clock | undefined },
 ) {
   const inTurn = serial();
-  let newest: PublicKeys | undefined;
+  let newest: JwkSet | undefined;
   let isWarned = false;
   let cancelTimer: (() => void) | undefined;
 
@@ -29,7 +29,7 @@ export function createSetSaver(
     cancelTimer = clock.setTimer(wake, everyMs);
     if (newest === undefined || !isConfirmed()) return;
     try {
-      await write({ keys: newest, at: clock.now() });
+      await write({ set: newest, at: clock.now() });
       isWarned = false;
     } catch (error) {
       const { code, message } = error as { readonly code?: string; readonly message: string };
@@ -45,8 +45,8 @@ export function createSetSaver(
   const written = (): Promise<void> => inTurn(async () => {});
 
   return {
-    save(keys: PublicKeys): void {
-      newest = keys;
+    save(set: JwkSet): void {
+      newest = set;
       wake();
     },
     /** Resolves when what was to be saved has been written, or could not be. */

@@ -1,5 +1,5 @@
 import { checkMetadata } from "../../library/provider/discovery.ts";
-import type { OpenSite } from "../copies/documents.ts";
+import type { Site } from "../../library/provider/publisher.ts";
 import { readJsonObject } from "../config/json-file.ts";
 import type { Settings } from "../config/setting-definitions.ts";
 
@@ -8,7 +8,7 @@ import type { Settings } from "../config/setting-definitions.ts";
  *
  * @throws ConfigError `ERR_CONFIG_FORMAT`, `ERR_METADATA_RESERVED` for the metadata file
  */
-export async function readSite(settings: Settings): Promise<OpenSite> {
+export async function readSite(settings: Settings): Promise<Site> {
   const { issuer, mountPrefix, jwksPath, noCors, noDiscovery, metadata: file } = settings;
   const metadata = file === undefined ? undefined : await readJsonObject(file, "the metadata file");
   if (metadata !== undefined) checkMetadata(metadata, `the metadata file ${file}`);

@@ -27,7 +27,7 @@ interface Options {
  * @param start starts the manager; tried again and again
  */
 export function startWithoutStore(
-  { keys, at, policy }: SavedSet,
+  { set, at, policy }: SavedSet,
   start: () => Promise<RunningManager>,
   { log, isReady, signs, outage, clock = systemClock }: Options,
 ): RunningManager {
@@ -78,7 +78,8 @@ export function startWithoutStore(
   };
 
   return {
-    keys,
+    // The set may be old.
+    published: { set, isRotating: true },
     notReady() {
       if (managed !== undefined) return managed.notReady();
       return isReady ? undefined : `the store was not reached since the start; the set is of ${timeText(at)}`;

@@ -1,4 +1,5 @@
 import type { IncomingMessage, ServerResponse } from "node:http";
+import { publishedJwk } from "../../keys/jwk/public.ts";
 import type { Audit } from "./audit.ts";
 import { readBody } from "./body.ts";
 import { limitSignatures } from "./signature-limits.ts";
@@ -34,7 +35,7 @@ export function signHandler(sign: SignOf) {
     "/keys": () => ({
       status: 200,
       contentType: "application/json",
-      text: JSON.stringify({ keys: keysOf(sign.signing) }),
+      text: JSON.stringify({ keys: publishedKeys(sign.signing) }),
     }),
     "/livez": () => ok,
     "/readyz": () => readiness(sign.signing),
@@ -65,12 +66,8 @@ function tokenFor(body: Uint8Array, { policy, signing }: SignOf): Promise<string
   return signing.sign(claims, options);
 }
 
-const keysOf = ({ published }: Signing): readonly object[] =>
-  published().map(({ kid, state, publicJwk }) => ({
-    kid,
-    state,
-    jwk: { ...publicJwk, kid, alg: "ES256", use: "sig" },
-  }));
+const publishedKeys = ({ published }: Signing): readonly object[] =>
+  published().map((record) => ({ kid: record.kid, state: record.state, jwk: publishedJwk(record) }));
 
 const ok: SignReply = { status: 200, contentType: "text/plain; charset=utf-8", text: "ok\n" };
 
