@@ -69,14 +69,14 @@ describe("waiting for the replicas", () => {
     const dead = processLine("dead", { revision: 1, at: start - 3_600_000 });
     const rows: [name: string, line: ProcessLine, document: StoreDocument | undefined, waits: number, code: number][] =
       [
-        ["it publishes the change", processLine("r"), undefined, 9, 0],
-        ["it publishes a later one", processLine("r", { revision: 6 }), later, 9, 0],
+        ["it publishes the change", processLine("r"), undefined, 120, 0],
+        ["it publishes a later one", processLine("r", { revision: 6 }), later, 120, 0],
         ["it is late", processLine("r", { revision: 4 }), undefined, 0.001, 3],
         ["it has just started", processLine("r", { revision: 0, commit: undefined }), undefined, 0.001, 3],
         ["it is late, and nobody waits", processLine("r", { revision: 4 }), undefined, 0, 0],
         // After an older copy was restored. Nobody waits for them, and they are told in any case.
-        ["it is ahead of the store", processLine("r", { revision: 6 }), undefined, 9, 3],
-        ["it has another revision of this number", processLine("r", { commit: "other" }), undefined, 9, 3],
+        ["it is ahead of the store", processLine("r", { revision: 6 }), undefined, 120, 3],
+        ["it has another revision of this number", processLine("r", { commit: "other" }), undefined, 120, 3],
         ["it is ahead, and nobody waits", processLine("r", { revision: 6 }), undefined, 0, 3],
       ];
     const found = await Promise.all(
@@ -84,7 +84,7 @@ describe("waiting for the replicas", () => {
         const { keys, io } = command([[line, dead]], document && { document });
         const began = performance.now();
         const late = (await follow(keys, change, waits))?.late.length ?? 0;
-        return [name, io.exitCode, late > 0, performance.now() - began < 5_000];
+        return [name, io.exitCode, late > 0, performance.now() - began < 60_000];
       }),
     );
     assert.deepEqual(

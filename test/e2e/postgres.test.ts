@@ -114,6 +114,32 @@ describe("keys in PostgreSQL", { skip }, () => {
     );
   });
 
+  test("with --require-store, no schema is made, and no issuer; a command for a mistyped one makes no key", async (t) => {
+    const url = database();
+    const env = { JWKSD_WRAPPING_KEYS: newWrappingKey() };
+    const at = (issuer: string) => ["--store", url, "--issuer", issuer];
+    const data = ["--data", await temporaryFolder(t)];
+    const refused = async (args: readonly string[], says: RegExp): Promise<void> => {
+      const { code, stderr } = await runCli(t, args, env);
+      assert.equal(code, 1);
+      assert.match(stderr, says);
+    };
+    const serve = ["serve", "--port", "0", "--admin", "off", "--require-store", ...data];
+    await refused([...serve, ...at(issuer)], /the database of --store holds no keys of https:.*ERR_STORE_EMPTY/);
+    const schemas = "SELECT count(*) FROM pg_namespace WHERE nspname = 'jwksd'";
+    assert.deepEqual(server.sql(schemas, new URL(url).pathname.slice(1)), ["0"]);
+    await (await startService(t, [...at(issuer), ...data], env)).stop();
+
+    const mistyped = at("https://logn.example.com");
+    const none = /holds no keys of https:\/\/logn\..* nothing was changed; .*--issuer.*\[ERR_STORE_EMPTY\]/;
+    for (const command of [["rotate"], ["rotate", "--dry-run"], ["keys", "announce"]])
+      await refused([...command, ...mistyped], none);
+    const planned = await runCli(t, ["plan", ...mistyped], env);
+    assert.match(planned.stderr, /the store holds no keys of https:\/\/logn\.example\.com/);
+    await refused([...serve, ...mistyped], /no keys of https:\/\/logn.*ERR_STORE_EMPTY/);
+    await (await startService(t, [...at(issuer), ...data, "--require-store"], env)).stop();
+  });
+
   test("a user who may make nothing has what is needed with the SQL that is printed", async (t) => {
     const url = database();
     const { stdout } = await runCli(t, ["store", "sql"]);

@@ -2,6 +2,7 @@ import assert from "node:assert/strict";
 import { readFile, writeFile } from "node:fs/promises";
 import { hostname } from "node:os";
 import { join } from "node:path";
+import { DatabaseSync } from "node:sqlite";
 import { type TestContext, describe, test } from "node:test";
 import { systemClock } from "../../src/base/clock.ts";
 import { type ProcessLine, lineText } from "../../src/rotation/custody/presence.ts";
@@ -10,7 +11,6 @@ import { rotationPolicy } from "../../src/rotation/rules/policy.ts";
 import { recordOf } from "../../src/rotation/rules/records.ts";
 import { sqliteStore } from "../../src/rotation/store/sqlite/sqlite.ts";
 import { getOnce, kidsIn } from "../support/load.ts";
-import { lockStore } from "../support/locked.ts";
 import { custodyOf, documentOf, wrappingKeyOf } from "../support/managed.ts";
 import {
   type Finished,
@@ -22,6 +22,16 @@ import {
   temporaryFolder,
 } from "../support/service.ts";
 import { processLine } from "../support/store-view.ts";
+
+/** Keeps everybody else from writing to a SQLite store, until it is told to let go. */
+function lockStore(path: string): () => void {
+  const db = new DatabaseSync(path, { timeout: 5_000 });
+  db.exec("BEGIN IMMEDIATE");
+  return () => {
+    db.exec("ROLLBACK");
+    db.close();
+  };
+}
 
 interface Replica {
   readonly data: string;

@@ -7,9 +7,7 @@ import { type TestContext, describe, test } from "node:test";
 import { listening } from "../support/listening.ts";
 import { newWrappingKey } from "../support/managed.ts";
 import { mounted, skipWithoutMounts, toReadOnly } from "../support/mounts.ts";
-import { skipWithout } from "../support/parts.ts";
 import { vaultStub } from "../support/stubs/vault-transit.ts";
-import { startPostgres } from "../support/postgres.ts";
 import { getOnce, kidsIn } from "../support/load.ts";
 import {
   cliCommand,
@@ -130,39 +128,6 @@ describe("a store that holds no keys", () => {
     await rename(`${path}-gone`, path);
     await service.logged(({ msg }) => msg === "the store is back, and its keys are published");
   });
-
-  test(
-    "with --require-store, no schema is made in a database, and no issuer",
-    { skip: skipWithout("initdb") },
-    async (t) => {
-      const server = await startPostgres();
-      t.after(() => server.stop());
-      const env = { JWKSD_WRAPPING_KEYS: newWrappingKey() };
-      const args = ["--store", server.url(), ...issuer, "--data", await dataOf(t)];
-      assert.match(
-        await refused(t, [...args, "--require-store"], env),
-        /the database of --store holds no keys of https:.*ERR_STORE_EMPTY/,
-      );
-      assert.deepEqual(server.sql("SELECT count(*) FROM pg_namespace WHERE nspname = 'jwksd'"), ["0"]);
-      await (await startService(t, args, env)).stop();
-
-      // A mistyped issuer: a command makes no first key, and a plan says that there are none.
-      const mistyped = ["--store", server.url(), "--issuer", "https://logn.example.com"];
-      for (const command of [["rotate"], ["rotate", "--dry-run"], ["keys", "announce"]]) {
-        const { code, stderr } = await runCli(t, [...command, ...mistyped], env);
-        assert.equal(code, 1);
-        assert.match(
-          stderr,
-          /holds no keys of https:\/\/logn\..* nothing was changed; .*--issuer.*\[ERR_STORE_EMPTY\]/,
-        );
-      }
-      const planned = await runCli(t, ["plan", ...mistyped], env);
-      assert.match(planned.stderr, /the store holds no keys of https:\/\/logn\.example\.com/);
-      const other = ["--issuer", "https://mistyped.example.com", "--require-store"];
-      assert.match(await refused(t, [...args, ...other], env), /no keys of https:\/\/mistyped.*ERR_STORE_EMPTY/);
-      await startService(t, [...args, "--require-store"], env);
-    },
-  );
 });
 
 describe("a port that is taken", () => {

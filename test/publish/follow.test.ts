@@ -118,7 +118,7 @@ test("a purge command that hangs is told of, and ends with all it has started on
   const began = performance.now();
   child.kill("SIGTERM");
   assert.deepEqual(await exited, { code: 0, signal: null });
-  assert.ok(performance.now() - began < 8_000, "it ends within seconds");
+  assert.ok(performance.now() - began < 25_000, "sooner than the command does");
   assert.equal(isRunning(await pidIn(pidFile)), false);
   assert.doesNotMatch(errors, /ERR_PURGE/, "a stop is no failure");
 });

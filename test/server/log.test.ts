@@ -1,6 +1,15 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { createLog } from "../../src/service/config/log.ts";
+import { spawn } from "node:child_process";
+import { once } from "node:events";
+import { closeSync, existsSync, openSync, readFileSync } from "node:fs";
+import { join } from "node:path";
+import { text } from "node:stream/consumers";
+import { createLogger, fileWriter } from "../../src/service/config/logger.ts";
+import { temporaryFolder } from "../support/service.ts";
+import { recentEvents } from "../../src/service/endpoint/recent-events.ts";
+import { simulatedClock } from "../support/simulated.ts";
 
 // A new line, a clear screen, its one-character form, a change of direction, a line separator.
 const odd = "a\n12:00:00 error b\u001b[2J\u009b2J\u202e\u2028";
@@ -44,4 +53,129 @@ test("the log of JSON lines: the same, and what is parsed is what it was", () =>
   assert.match(text, /^[ -~]+\n$/);
   const { kids, msg } = JSON.parse(text) as { kids: string[]; msg: string };
   assert.deepEqual({ kids, msg }, { kids: [odd], msg: odd });
+});
+
+const source = import.meta.resolve("../../src/service/config/logger.ts");
+
+describe("a logger", () => {
+  test("writes a line of JSON with level, time, fields and message", () => {
+    const lines: string[] = [];
+    const log = createLogger("debug", (line) => lines.push(line));
+    log.info("started");
+    log.warn({ kid: "a\n" }, "100 % odd");
+    const before = Date.now();
+    log.error({ missing: undefined }, "");
+    const events = lines.map((line) => JSON.parse(line) as { time: number });
+    assert.deepEqual(
+      events.map(({ time: _time, ...event }) => event),
+      [
+        { level: 30, msg: "started" },
+        { level: 40, kid: "a\n", msg: "100 % odd" },
+        { level: 50, msg: "" },
+      ],
+    );
+    assert.ok((events[2]?.time ?? 0) >= before);
+    for (const line of lines) assert.match(line, /^[^\n]+$/);
+  });
+
+  for (const [level, written] of [
+    ["debug", ["info", "warn", "error"]],
+    ["info", ["info", "warn", "error"]],
+    ["warn", ["warn", "error"]],
+    ["error", ["error"]],
+    ["silent", []],
+  ] as const) {
+    test(`of level ${level} writes ${written.join(", ") || "nothing"}`, () => {
+      const lines: string[] = [];
+      const log = createLogger(level, (line) => lines.push((JSON.parse(line) as { msg: string }).msg));
+      for (const name of ["info", "warn", "error"] as const) log[name](name);
+      assert.deepEqual(lines, written);
+    });
+  }
+
+  for (const level of ["INFO", "trace", "", "constructor"]) {
+    test(`of level ${JSON.stringify(level)} is refused`, () => {
+      assert.throws(() => createLogger(level, () => {}), { code: "ERR_OPTION_INVALID" });
+    });
+  }
+});
+
+describe("texts for a file", () => {
+  test("are written before the call returns", async (t) => {
+    const path = join(await temporaryFolder(t), "log");
+    const fd = openSync(path, "w");
+    const write = fileWriter(fd);
+    for (const line of ["é\n", "", "2\n"]) write(line);
+    assert.equal(readFileSync(path, "utf8"), "é\n2\n");
+    closeSync(fd);
+  });
+
+  test("that cannot be written are lost, and no more", { skip: !existsSync("/dev/full") }, () => {
+    const fd = openSync("/dev/full", "w");
+    fileWriter(fd)("a line\n");
+    closeSync(fd);
+  });
+
+  test("wait for the reader of a pipe that is full", async () => {
+    // Standard output, once looked at, is a pipe that does not block.
+    const program = `
+      import { fileWriter } from ${JSON.stringify(source)};
+      const write = fileWriter(process.stdout.fd);
+      for (let line = 0; line < 500; line += 1) write("x".repeat(4000) + "\\n");`;
+    const child = spawn(process.execPath, ["--input-type=module", "-e", program], {
+      stdio: ["ignore", "pipe", "inherit"],
+    });
+    const exited = once(child, "exit");
+    assert.equal(await text(child.stdout), `${"x".repeat(4000)}\n`.repeat(500));
+    assert.deepEqual(await exited, [0, null]);
+  });
+
+  test("that nobody reads any more end nothing", async () => {
+    const program = `
+      import { fileWriter } from ${JSON.stringify(source)};
+      const write = fileWriter(process.stdout.fd);
+      process.once("message", () => { for (let line = 0; line < 9; line += 1) write("line\\n"); process.exit(7); });
+      process.send("ready");`;
+    const child = spawn(process.execPath, ["--input-type=module", "-e", program], {
+      stdio: ["ignore", "pipe", "inherit", "ipc"],
+    });
+    const exited = once(child, "exit");
+    await once(child, "message");
+    child.stdout?.destroy();
+    await once(child.stdout ?? child, "close");
+    child.send("go");
+    assert.deepEqual(await exited, [7, null]);
+  });
+});
+
+test("the newest 50 events are remembered, newest first, whatever the log leaves out", () => {
+  const lines: string[] = [];
+  const clock = simulatedClock();
+  const recent = recentEvents(
+    createLogger("error", (line) => lines.push(line)),
+    clock,
+  );
+  for (let number = 1; number <= 51; number += 1) recent.log.info(`event ${number}`);
+  recent.log.error({ code: "ERR_X", kids: ["a", "b"], pid: 7, admin: undefined }, "last");
+  assert.equal(recent.events().length, 50);
+  assert.equal(recent.events().at(-1)?.message, "event 3");
+  assert.deepEqual(recent.events()[0], {
+    at: clock.now(),
+    level: "error",
+    message: "last",
+    details: { code: "ERR_X", kids: '["a","b"]', pid: "7" },
+  });
+  assert.equal(lines.length, 1);
+});
+
+test("whoever watches is told of each event, which is remembered by then", () => {
+  const { log, events, watch } = recentEvents(
+    createLogger("silent", () => {}),
+    simulatedClock(),
+  );
+  const told: (string | undefined)[] = [];
+  watch(() => told.push(events()[0]?.message));
+  log.info("one");
+  log.warn("two");
+  assert.deepEqual(told, ["one", "two"]);
 });

@@ -324,16 +324,16 @@ describe("the store in PostgreSQL", { skip }, () => {
       });
     }
 
-    test("of two processes that race, one wins each round", async () => {
+    test("of two processes that race, one wins each round", async (t) => {
       const url = server.url(database());
       const racers = [1, 2].map(() => startChild("race", url));
+      t.after(() => racers.forEach((racer) => racer.process.kill("SIGKILL")));
       for (const racer of racers) assert.equal(await racer.next(), "ready");
       for (let round = 0; round < soak(30, 10); round += 1) {
         for (const racer of racers) racer.tell(`${round}`);
         const said = await Promise.all(racers.map((racer) => racer.next()));
         assert.equal(said.filter((won) => won === true).length, 1, `round ${round}: ${JSON.stringify(said)}`);
       }
-      for (const racer of racers) racer.process.kill("SIGKILL");
     });
 
     test("a process that is killed while it writes leaves whole writes", async (t) => {

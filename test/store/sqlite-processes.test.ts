@@ -17,6 +17,7 @@ const rounds = soak(60, 10);
 test(`of two processes that race on one file, exactly one wins each of ${rounds} rounds`, async (t) => {
   const path = join(await temporaryFolder(t), "store.db");
   const racers = [1, 2].map(() => startChild("race", path));
+  t.after(() => racers.forEach((racer) => racer.process.kill("SIGKILL")));
   // Both make the file, at once.
   for (const racer of racers) assert.equal(await racer.next(), "ready");
   for (let round = 0; round < rounds; round += 1) {
