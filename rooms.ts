@@ -78,7 +78,7 @@ export const rooms: Readonly<Record<string, Room>> = {
     packages: ["jose"],
   },
 
-  testing: { rooms: ["keys/signer", "rotation/store"], packages: ["jose", "node:"] },
+  testing: { rooms: ["keys/crypto", "keys/signer", "rotation/store"], packages: ["jose", "#crypto", "node:"] },
 
   doctor: { rooms: ["doctor/checks", "doctor/codes", "doctor/verifiers", "keys/crypto"], packages: ["jose"] },
   "doctor/codes": { rooms: [], packages: [] },
@@ -177,6 +177,7 @@ export const rooms: Readonly<Record<string, Room>> = {
       "library/token",
       "rotation/rules",
       "service/admin/page",
+      "testing",
     ],
     packages: ["jose", "node:", "commander"],
   },

@@ -36,7 +36,8 @@ const calls: Readonly<Record<string, Readonly<Record<string, string>>>> = {
     "openSigner: googleKms": "GoogleKmsOptions",
     "openSigner: vaultTransit": "VaultTransitOptions",
   },
-  "jwksd/testing": { checkSigner: "CheckSignerOptions" },
+  "jwksd/testing": { createTestIssuer: "TestIssuerOptions" },
+  "jwksd/testing/adapters": { checkSigner: "CheckSignerOptions" },
   "jwksd/bearer": {
     createBearer: "BearerOptions",
     "bearer.express, fastify, hono, nest, check": "Requirements",

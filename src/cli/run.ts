@@ -17,6 +17,10 @@ const commands: Readonly<Record<string, { description: string; load: (io: Io) =>
     description: "Watch a whole rotation in three minutes. Not for production.",
     load: async (io) => (await import("./demo.ts")).demoCommand(io),
   },
+  "test-issuer": {
+    description: "Be an issuer for the tests of an API. Not for production.",
+    load: async (io) => (await import("./doctor/test-issuer.ts")).testIssuerCommand(io),
+  },
   publish: {
     description: "Write the JWK Set to a folder or a bucket that others serve.",
     load: async (io) => (await import("./publish.ts")).publishCommand(io),

@@ -1,9 +1,11 @@
 /**
- * What every store and every signer must pass, as tests of `node:test`: for adapters outside of jwksd.
+ * An issuer for tests: it makes tokens, good and bad, and answers a verifier without the network.
  *
  * @module jwksd/testing
  */
-export type { Register } from "../rotation/store/register.ts";
-export type { Signer } from "../keys/signer/signer.ts";
-export { type CheckSignerOptions, type SignerUnderTest, checkSigner } from "./signer.ts";
-export { type Faults, type RegisterUnderTest, checkRegister } from "./register.ts";
+export { type ErrorCode, ConfigError } from "../base/errors.ts";
+export { type TestClient, type TestProof, createTestClient } from "./client.ts";
+export { type Claims, type TokenChanges, type TokenFault, tokenFaults } from "./faults.ts";
+export { type TestIssuer, type TestIssuerOptions, createTestIssuer } from "./issuer.ts";
+export type { TestAlgorithm } from "./keys.ts";
+export type { Listening } from "./listen.ts";

@@ -189,6 +189,7 @@ describe("packages", () => {
     "jwksd/store/redis": [],
     "jwksd/store/sqlite": [],
     "jwksd/testing": ["jose"],
+    "jwksd/testing/adapters": ["jose"],
     "jwksd/signer": [],
     [`${command} --version`]: ["commander"],
     [`${command} help`]: ["commander"],
@@ -261,7 +262,7 @@ const adapters: readonly (readonly [adapter: string, failing: string | undefined
 const tiny = `
 import { generateKeyPairSync, sign } from "node:crypto";
 import { memoryStore } from "jwksd/store";
-import { checkRegister, checkSigner } from "jwksd/testing";
+import { checkRegister, checkSigner } from "jwksd/testing/adapters";
 function tinySigner(dsaEncoding) {
   const { publicKey, privateKey: key } = generateKeyPairSync("ec", { namedCurve: "P-256" });
   const { kty, crv, x, y } = publicKey.export({ format: "jwk" });
@@ -274,7 +275,7 @@ function tinySigner(dsaEncoding) {
 }
 `;
 
-describe("jwksd/testing holds adapters of others against the contract", () => {
+describe("jwksd/testing/adapters holds adapters of others against the contract", () => {
   for (const [adapter, failing] of adapters) {
     test(`${adapter.split("(", 1)[0]}: ${failing ?? "all is well"}`, async () => {
       await writeFile(join(project, "adapter.test.mjs"), tiny + adapter);

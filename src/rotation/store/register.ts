@@ -45,7 +45,7 @@ export interface Presence {
  * StoreError where it is certain that nothing was written: `ERR_STORE_UNAVAILABLE` (`retryable`) where the database cannot be reached or
  * used, `ERR_STORE_READ_ONLY` where this process may read and not write. After any other error, a write may have been written, or may still be.
  *
- * `checkRegister` of `jwksd/testing` tests a register.
+ * `checkRegister` of `jwksd/testing/adapters` tests a register.
  */
 export interface Register {
   /** For messages: where the text is, without a password. */

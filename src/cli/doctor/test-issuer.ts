@@ -1,0 +1,125 @@
+import { Command } from "commander";
+import { type Html, html } from "../../service/admin/page/html.ts";
+import { faultPaths } from "../../testing/answer.ts";
+import { hostileNames } from "../../testing/hostile.ts";
+import { type TestIssuer, createTestIssuer } from "../../testing/issuer.ts";
+import { type TestAlgorithm, testAlgorithms } from "../../testing/keys.ts";
+import { listen } from "../../testing/listen.ts";
+import { wholeNumber } from "../arguments.ts";
+import { type Io, print } from "../io.ts";
+import { handleSignals } from "../signals.ts";
+
+export function testIssuerCommand(io: Io): Command {
+  const command = new Command("test-issuer")
+    .option("--port <port>", "port on 127.0.0.1", wholeNumber(/^[1-9]\d{0,4}$/, "Not a port."), 9400)
+    .option("--aud <audience>", "aud of the tokens", "https://api.example.com")
+    .option("--seed <text>", "the same text gives the same keys")
+    .option("--allow-production", "start although NODE_ENV is production");
+  return command
+    .addHelpText(
+      "after",
+      `
+An issuer for the tests of an API in any language. Its keys are in memory. Its
+page has a token for each fault, and buttons that rotate its keys and take it
+away. Below /hostile/CODE are issuers whose JWK Sets have one fault, by the
+codes of jwksd doctor.
+
+Examples:
+  $ jwksd test-issuer
+  $ curl 'http://127.0.0.1:9400/token?scope=orders:read&sub=bob'
+  $ curl 'http://127.0.0.1:9400/token?fault=expired'
+  $ curl -X POST http://127.0.0.1:9400/rotate`,
+    )
+    .action(async ({ port, aud, seed, allowProduction }: Options) => {
+      const url = `http://127.0.0.1:${port}`;
+      const all = { algorithms: testAlgorithms, allowProduction: allowProduction === true };
+      const issuer = await createTestIssuer({ issuer: url, audience: aud, seed, ...all });
+      const starting = listen(port, (request) => answer(issuer, request));
+      handleSignals(starting.then(({ close }) => ({ reload: async () => {}, stop: close })));
+      await starting;
+      print(
+        io,
+        `An issuer for tests, not for production: ${url}\n\n  see  ${url}/\n  try  curl ${url}/token\n\nCtrl-C ends it.`,
+      );
+    });
+}
+
+interface Options {
+  readonly port: number;
+  readonly aud: string;
+  readonly seed?: string;
+  readonly allowProduction?: true;
+}
+
+/** What the buttons do. */
+const actions: Readonly<Record<string, (issuer: TestIssuer) => unknown>> = {
+  "/rotate": ({ rotate }) => rotate(),
+  "/go-away": ({ goAway }) => goAway(),
+  "/come-back": ({ comeBack }) => comeBack(),
+};
+
+/** The page and its buttons answer while the issuer is away, too. */
+async function answer(issuer: TestIssuer, request: Request): Promise<Response | undefined> {
+  const { pathname } = new URL(request.url);
+  if (pathname === "/")
+    return new Response(pageOf(issuer).text, { headers: { "Content-Type": "text/html; charset=utf-8" } });
+  if (request.method === "POST" && Object.hasOwn(actions, pathname)) {
+    await actions[pathname]?.(issuer);
+    return new Response(null, { status: 303, headers: { Location: "/" } });
+  }
+  return issuer.fetch(request).catch(() => undefined);
+}
+
+const link = (path: string, text: string): Html => html`<li><a href="${path}">${text}</a></li>`;
+
+function pageOf({ issuer, audience }: TestIssuer): Html {
+  const algorithms = testAlgorithms.map((alg: TestAlgorithm) => link(`/token?alg=${alg}`, `signed with ${alg}`));
+  return html`<!doctype html>
+    <html lang="en">
+      <meta charset="utf-8" />
+      <meta name="viewport" content="width=device-width" />
+      <meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'" />
+      <title>An issuer for tests</title>
+      <style>
+        body {
+          font:
+            16px/1.5 system-ui,
+            sans-serif;
+          max-width: 50rem;
+          margin: 2rem auto;
+          padding: 0 1rem;
+        }
+      </style>
+      <h1>An issuer for tests</h1>
+      <p>
+        <code>iss</code> is <code>${issuer}</code>, <code>aud</code> is <code>${audience}</code>. Not for production.
+      </p>
+      <h2>Good tokens</h2>
+      <form action="/token">
+        <label>scope <input name="scope" value="orders:read" /></label> <button>a token</button>
+      </form>
+      <p>
+        Each parameter of <code>/token</code> is a claim, such as <code>/token?scope=orders:read&amp;sub=bob</code>.
+      </p>
+      <ul>
+        ${algorithms}
+      </ul>
+      <h2>Bad tokens</h2>
+      <ul>
+        ${faultPaths().map(([path, title]) => link(path, title))}
+      </ul>
+      <h2>What a provider does</h2>
+      ${Object.keys(actions).map(
+        (path) => html`<form action="${path}" method="post"><button>${path.slice(1).replace("-", " ")}</button></form>`,
+      )}
+      <h2>Documents</h2>
+      <ul>
+        ${["/.well-known/openid-configuration", "/jwks"].map((path) => link(path, path))}
+      </ul>
+      <h2>Issuers whose JWK Set has a fault</h2>
+      <p>The issuer is the address without <code>/jwks</code>; <code>/token</code> below it gives its tokens.</p>
+      <ul>
+        ${hostileNames.map((name) => link(`/hostile/${name}/jwks`, name))}
+      </ul>
+    </html>`;
+}

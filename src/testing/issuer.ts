@@ -1,0 +1,168 @@
+import { type Clock, systemClock } from "../base/clock.ts";
+import { invalidOption } from "../base/errors.ts";
+import { type Rules, boolean, checkOptions, object, string, text, withMethods } from "../base/options.ts";
+import { answerOf } from "./answer.ts";
+import { type Claims, type Draft, type TokenChanges, type TokenFault, tokenFaults, tokenOf } from "./faults.ts";
+import { type HostileName, hostileSet } from "./hostile.ts";
+import { type TestAlgorithm, type TestKey, makeTestKey, testAlgorithms } from "./keys.ts";
+import { type Listening, listen } from "./listen.ts";
+
+/** Options of `createTestIssuer`. */
+export interface TestIssuerOptions {
+  /** Its name: `iss` of its tokens, and where `fetch` answers. Default: `https://issuer.example`; after `listen`, its URL. */
+  readonly issuer?: string | null | undefined;
+  /** `aud` of its tokens. Default: `https://api.example.com`. */
+  readonly audience?: string | null | undefined;
+  /** A key is made for each: `ES256`, `RS256`, `PS256`, `EdDSA`. The first signs by default. Default: `["ES256"]`. */
+  readonly algorithms?: readonly TestAlgorithm[] | null | undefined;
+  /** Claims of each token, beside those of `token`. Default: none. */
+  readonly claims?: Claims | null | undefined;
+  /** The same seed gives the same keys, in other processes, too. Needs `node:crypto`. Default: new keys. */
+  readonly seed?: string | null | undefined;
+  /** Tells the time. Default: `Date.now()`, so that fake timers set it. */
+  readonly clock?: Pick<Clock, "now"> | null | undefined;
+  /** Lets it start where `NODE_ENV` is `production`. Default: `false`. */
+  readonly allowProduction?: boolean | null | undefined;
+}
+
+/** An issuer for tests. */
+export interface TestIssuer {
+  /** `iss` of its tokens. */
+  readonly issuer: string;
+  /** `aud` of its tokens. */
+  readonly audience: string;
+  /** Answers for the URLs of this issuer, without the network; other URLs fail. For the option `keySet.fetch`, or in place of the global `fetch`. */
+  fetch(this: void, input: string | URL | Request, init?: RequestInit): Promise<Response>;
+  /** Serves the same over HTTP, on 127.0.0.1. Unless the option `issuer` is given, the issuer is called by that URL from then on. */
+  listen(this: void, port?: number): Promise<Listening>;
+  /**
+   * An access token that is good for five minutes. `claims` are beside `iss`, `aud`, `sub`, `client_id`, `iat`, `exp`, `jti` and replace those;
+   * `undefined` leaves a claim out.
+   *
+   * @throws ConfigError `ERR_OPTION_INVALID` for an unknown fault or algorithm
+   */
+  token(this: void, claims?: Claims, changes?: TokenChanges): Promise<string>;
+  /** New keys sign. The ones before them stay published until the next rotation. */
+  rotate(this: void): Promise<void>;
+  /** From now on, no request is answered. */
+  goAway(this: void): void;
+  comeBack(this: void): void;
+}
+
+const rules: Rules<TestIssuerOptions> = {
+  issuer: text,
+  audience: text,
+  algorithms: {
+    must: `an array, not empty, of ${testAlgorithms.join(", ")}`,
+    holds: (value): value is unknown =>
+      Array.isArray(value) && value.length > 0 && value.every((alg) => testAlgorithms.includes(alg)),
+  },
+  claims: object,
+  seed: string,
+  clock: withMethods("now"),
+  allowProduction: boolean,
+};
+
+/**
+ * Makes an issuer for tests, with its keys in memory.
+ *
+ * @example
+ * ```ts
+ * const issuer = await createTestIssuer();
+ * const bearer = createBearer({ issuer: issuer.issuer, audience: issuer.audience, keySet: { fetch: issuer.fetch } });
+ * const token = await issuer.token({ scope: "orders:read" });
+ * ```
+ *
+ * @throws ConfigError `ERR_OPTION_UNKNOWN`, `ERR_OPTION_INVALID`, also where `NODE_ENV` is `production`
+ */
+export async function createTestIssuer(options: TestIssuerOptions = {}): Promise<TestIssuer> {
+  const given = checkOptions(options, rules);
+  const { audience = "https://api.example.com", algorithms = ["ES256"], seed, clock = systemClock } = given;
+  if (inProduction() && given.allowProduction !== true)
+    throw invalidOption("a test issuer does not start where NODE_ENV is production, unless allowProduction is true");
+  let issuer = given.issuer ?? "https://issuer.example";
+  if (!URL.canParse(issuer)) throw invalidOption('option "issuer" must be a URL');
+  const [preferred = "ES256"] = algorithms;
+  let made = 0;
+  let isAway = false;
+  const makeKeys = (): Promise<TestKey[]> => {
+    made += 1;
+    return Promise.all(algorithms.map((alg) => makeTestKey(alg, seed && `${alg} ${made} ${seed}`)));
+  };
+  /** The keys that sign; then those that did, the newest first. */
+  const generations = [await makeKeys()];
+  const published = (): readonly TestKey[] => generations.slice(0, 2).flat();
+  const keyAt = async (generation: number, alg: TestAlgorithm): Promise<TestKey> =>
+    generations[generation]?.find((key) => key.alg === alg) ?? makeTestKey(alg);
+
+  async function token(claims: Claims = {}, changes: TokenChanges = {}): Promise<string> {
+    const { alg = preferred, header, ...faults } = changes;
+    if (!algorithms.includes(alg)) throw invalidOption(`this issuer has no key of ${alg}; see option "algorithms"`);
+    const keys = { active: await keyAt(0, alg), removed: () => keyAt(2, alg), stranger: () => makeTestKey(alg) };
+    const now = Math.floor(clock.now() / 1000);
+    const usual = { iss: issuer, aud: audience, sub: "alice", client_id: "app", iat: now, exp: now + 300 };
+    const draft: Draft = {
+      header: { alg, kid: keys.active.kid, typ: "at+jwt", ...header },
+      claims: { ...usual, jti: crypto.randomUUID(), ...given.claims, ...claims },
+      sign: keys.active.sign,
+    };
+    for (const [name, isOn] of Object.entries(faults)) {
+      if (!Object.hasOwn(tokenFaults, name))
+        throw invalidOption(
+          `there is no fault ${JSON.stringify(name)}; there is: ${Object.keys(tokenFaults).join(", ")}`,
+        );
+      if (isOn) Object.assign(draft, await tokenFaults[name as TokenFault].change(draft, keys, now));
+    }
+    return tokenOf(draft);
+  }
+
+  const answer = (request: Request): Promise<Response> =>
+    answerOf(request, {
+      issuer,
+      algorithms,
+      token,
+      keys: () => published().map(({ jwk }) => jwk),
+      hostile: (name: HostileName) => hostileSet(name, generations[0]?.[0] as TestKey),
+    });
+
+  return Object.freeze({
+    get issuer() {
+      return issuer;
+    },
+    audience,
+    async fetch(input, init) {
+      const request = new Request(input, init);
+      request.signal.throwIfAborted();
+      const isOwn = request.url === issuer || request.url.startsWith(issuer.replace(/\/?$/, "/"));
+      if (isAway || !isOwn) {
+        const why = isAway ? "the test issuer is away" : `the test issuer answers for ${issuer} alone`;
+        throw new TypeError("fetch failed", { cause: new Error(why) });
+      }
+      return answer(request);
+    },
+    async listen(port = 0) {
+      const listening = await listen(port, async (request) => (isAway ? undefined : answer(request)));
+      if (given.issuer === undefined) issuer = listening.url;
+      return listening;
+    },
+    token,
+    async rotate() {
+      generations.unshift(await makeKeys());
+    },
+    goAway() {
+      isAway = true;
+    },
+    comeBack() {
+      isAway = false;
+    },
+  } satisfies TestIssuer);
+}
+
+function inProduction(): boolean {
+  try {
+    return globalThis.process?.env["NODE_ENV"] === "production";
+  } catch {
+    // Deno does not show it without --allow-env.
+    return false;
+  }
+}

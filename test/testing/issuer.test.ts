@@ -1,0 +1,279 @@
+import assert from "node:assert/strict";
+import { X509Certificate } from "node:crypto";
+import { readFile } from "node:fs/promises";
+import { once } from "node:events";
+import { createServer, request as send } from "node:https";
+import { type TestContext, describe, test } from "node:test";
+import type { TLSSocket } from "node:tls";
+import { examine } from "../../src/doctor/index.ts";
+import { verify } from "../../src/index.ts";
+import { type BearerOptions, createBearer } from "../../src/library/bearer/index.ts";
+import { createRemoteKeySet } from "../../src/library/relying-party/index.ts";
+import { hostileNames } from "../../src/testing/hostile.ts";
+import { type TestIssuer, createTestClient, createTestIssuer, tokenFaults } from "../../src/testing/index.ts";
+import { observed } from "../doctor/observed.ts";
+import { listening } from "../support/listening.ts";
+import { eventually, freePort, spawnCli } from "../support/service.ts";
+import { verdict } from "../token/compact.ts";
+import { refusalTable, refusalsOf } from "./refusals.ts";
+
+const algorithms = ["ES256", "RS256", "PS256", "EdDSA"] as const;
+
+const guardOf = ({ issuer, audience, fetch }: TestIssuer, more: Partial<BearerOptions> = {}) =>
+  createBearer({ issuer, audience, keySet: { fetch }, ...more });
+
+const peerOf = ({ socket }: { socket: TLSSocket }) => socket.getPeerCertificate().raw;
+
+/** The status that a guard gives. */
+async function statusOf(bearer: ReturnType<typeof createBearer>, token: string, headers: object = {}): Promise<number> {
+  const init = { headers: { Authorization: `Bearer ${token}`, ...headers } };
+  const auth = await bearer.check(new Request("https://api.example.com/orders", init));
+  return auth instanceof Response ? auth.status : 200;
+}
+
+/** What `verify` says. */
+const verdicts = ({ issuer, audience, fetch }: TestIssuer) => {
+  const keys = createRemoteKeySet({ issuer, fetch });
+  return async (token: Promise<string>) =>
+    verdict(verify(await token, { keys, issuer, audience, algorithms, typ: "at+jwt" }));
+};
+
+describe("a token", () => {
+  test("without a fault is good with each algorithm, and has the claims that are given", async () => {
+    const issuer = await createTestIssuer({ algorithms, claims: { tenant: "a", scope: "x" } });
+    const said = verdicts(issuer);
+    for (const alg of algorithms) assert.equal(await said(issuer.token({}, { alg })), "accepted", alg);
+    const token = await issuer.token({ scope: "orders:read", sub: undefined });
+    const auth = await guardOf(issuer).check(
+      new Request("https://api.example.com/", { headers: { Authorization: `Bearer ${token}` } }),
+    );
+    assert.ok(!(auth instanceof Response));
+    const { tenant, scope, sub } = auth.claims as Record<string, unknown>;
+    assert.deepEqual({ tenant, scope, sub }, { tenant: "a", scope: "orders:read", sub: undefined });
+  });
+
+  test("with a fault is refused with the code of the fault, and docs/testing.md has what others say", async (t) => {
+    const said = await refusalsOf(t);
+    assert.equal(new Set(Object.values(said.good)).size, 1, JSON.stringify(said.good));
+    const codes = Object.fromEntries(Object.entries(tokenFaults).map(([name, { code }]) => [name, code]));
+    const { good: _, ...rows } = said;
+    assert.deepEqual(Object.fromEntries(Object.entries(rows).map(([name, { jwksd }]) => [name, jwksd])), codes);
+    const page = await readFile(new URL("../../docs/testing.md", import.meta.url), "utf8");
+    const [, table] =
+      /<!-- table: node test\/testing\/refusals\.ts -->\n\n([^]*?)\n\n<!-- end of table -->/.exec(page) ?? [];
+    assert.equal(table, await refusalTable(t), "node test/testing/refusals.ts prints it");
+  });
+
+  test("with a fault is a 401 of the guard", async () => {
+    const issuer = await createTestIssuer();
+    const bearer = guardOf(issuer);
+    for (const fault of Object.keys(tokenFaults))
+      assert.equal(await statusOf(bearer, await issuer.token({}, { [fault]: true })), 401, fault);
+  });
+
+  test("may have two faults, and none that there is not", async () => {
+    const issuer = await createTestIssuer();
+    assert.equal(
+      await verdicts(issuer)(issuer.token({}, { expired: true, wrongSignature: true })),
+      "ERR_TOKEN_SIGNATURE",
+    );
+    assert.equal(await verdicts(issuer)(issuer.token({}, { expired: false })), "accepted");
+    await assert.rejects(issuer.token({}, { expird: true } as object), { code: "ERR_OPTION_INVALID" });
+    await assert.rejects(issuer.token({}, { alg: "RS256" }), { code: "ERR_OPTION_INVALID", message: /"algorithms"/ });
+  });
+});
+
+describe("an issuer", () => {
+  test("rotates: verifiers fetch the new key, and refuse the key before the last one", async () => {
+    const issuer = await createTestIssuer();
+    const said = verdicts(issuer);
+    const first = issuer.token();
+    assert.equal(await said(first), "accepted");
+    await issuer.rotate();
+    assert.deepEqual([await said(issuer.token()), await said(first)], ["accepted", "accepted"]);
+    await issuer.rotate();
+    assert.deepEqual([await said(issuer.token()), await said(first)], ["accepted", "ERR_TOKEN_KID_UNKNOWN"]);
+    assert.equal(await said(issuer.token({}, { removedKey: true })), "ERR_TOKEN_KID_UNKNOWN");
+  });
+
+  test("goes away and comes back: 503, then 200", async () => {
+    const issuer = await createTestIssuer();
+    const token = await issuer.token();
+    issuer.goAway();
+    assert.equal(await statusOf(guardOf(issuer), token), 503);
+    issuer.comeBack();
+    assert.equal(await statusOf(guardOf(issuer), token), 200);
+  });
+
+  test("answers for its own URLs alone, below a path, too", async () => {
+    const issuer = await createTestIssuer({ issuer: "https://login.example.com/realms/a" });
+    assert.equal(await statusOf(guardOf(issuer), await issuer.token()), 200);
+    const documents = ["https://login.example.com/realms/a/jwks", new URL("https://login.example.com/realms/a/jwks")];
+    for (const url of documents) assert.equal((await issuer.fetch(url)).status, 200);
+    for (const url of ["https://login.example.com/realms/ab/jwks", "https://other.example/jwks"])
+      await assert.rejects(issuer.fetch(url), { name: "TypeError" });
+    const signal = AbortSignal.abort(new Error("stopped"));
+    await assert.rejects(issuer.fetch(`${issuer.issuer}/jwks`, { signal }), { message: "stopped" });
+  });
+
+  test("of one seed has the same keys everywhere", async () => {
+    const algorithms = ["ES256", "RS256", "EdDSA"] as const;
+    const keysOf = async (seed: string): Promise<unknown> => {
+      const issuer = await createTestIssuer({ seed, algorithms });
+      await issuer.rotate();
+      return (await issuer.fetch("https://issuer.example/jwks")).json();
+    };
+    const [one, same, other] = [await keysOf("a"), await keysOf("a"), await keysOf("b")];
+    assert.deepEqual(one, same);
+    assert.notDeepEqual(one, other);
+    assert.equal((one as { keys: unknown[] }).keys.length, 2 * algorithms.length);
+    assert.equal((await createTestClient("a")).jkt, (await createTestClient("a")).jkt);
+    const issuer = await createTestIssuer({ seed: "a", algorithms });
+    for (const alg of algorithms) assert.equal(await verdicts(issuer)(issuer.token({}, { alg })), "accepted", alg);
+  });
+
+  test("tells the time by its clock", async () => {
+    let now = Date.now();
+    const issuer = await createTestIssuer({ clock: { now: () => now } });
+    const said = verdicts(issuer);
+    now -= 301_000;
+    assert.equal(await said(issuer.token()), "ERR_TOKEN_EXPIRED");
+  });
+
+  test("does not start in production, unless it may", async (t) => {
+    const { NODE_ENV = "test" } = process.env;
+    t.after(() => (process.env["NODE_ENV"] = NODE_ENV));
+    process.env["NODE_ENV"] = "production";
+    await assert.rejects(createTestIssuer(), { code: "ERR_OPTION_INVALID", message: /production/ });
+    await createTestIssuer({ allowProduction: true });
+  });
+
+  test("refuses wrong options", async () => {
+    for (const wrong of [{ algorithms: [] }, { algorithms: ["HS256"] }, { issuer: "no URL" }, { port: 1 }])
+      await assert.rejects(createTestIssuer(wrong as object), { name: "ConfigError" });
+  });
+});
+
+describe("over HTTP", () => {
+  test("it is called by its URL, and is a token endpoint", async (t) => {
+    const issuer = await createTestIssuer();
+    const { url, close } = await issuer.listen();
+    t.after(close);
+    assert.equal(issuer.issuer, url);
+    const bearer = createBearer({ issuer: url, audience: issuer.audience });
+    const body = new URLSearchParams({ grant_type: "client_credentials", scope: "orders:read", client_id: "me" });
+    const reply = await fetch(`${url}/token`, { method: "POST", body });
+    const { access_token: token } = (await reply.json()) as { access_token: string };
+    const auth = await bearer.check(new Request(url, { headers: { Authorization: `Bearer ${token}` } }));
+    assert.ok(!(auth instanceof Response));
+    assert.deepEqual([auth.scopes, auth.clientId], [["orders:read"], "me"]);
+    const text = async (path: string): Promise<string> => (await fetch(url + path)).text();
+    assert.equal(await statusOf(bearer, await text("/token?fault=expired")), 401);
+    assert.equal((await fetch(`${url}/token?fault=none`)).status, 400);
+    assert.equal((await fetch(`${url}/nothing`)).status, 404);
+    assert.equal((await fetch(`${url}/.well-known/oauth-authorization-server`)).status, 200);
+    issuer.goAway();
+    await assert.rejects(fetch(`${url}/jwks`));
+  });
+
+  test("with a name of its own, it keeps the name", async (t) => {
+    const issuer = await createTestIssuer({ issuer: "https://login.example.com" });
+    const { url, close } = await issuer.listen();
+    t.after(close);
+    assert.equal(issuer.issuer, "https://login.example.com");
+    const trusted = { issuer: issuer.issuer, jwksUri: `${url}/jwks` };
+    assert.equal(
+      await statusOf(createBearer({ issuer: trusted, audience: issuer.audience }), await issuer.token()),
+      200,
+    );
+  });
+
+  test("jwksd test-issuer has a page with tokens and buttons", async (t) => {
+    const port = await freePort();
+    const { child, exited } = spawnCli(t, ["test-issuer", "--port", String(port)]);
+    let stdout = "";
+    child.stdout.setEncoding("utf8").on("data", (text: string) => (stdout += text));
+    await eventually("it has started", () => stdout.includes("Ctrl-C ends it."));
+    const url = `http://127.0.0.1:${port}`;
+    const page = await (await fetch(url)).text();
+    const links = [...page.matchAll(/href="([^"]+)"/g)].map(([, path = ""]) => path.replaceAll("&amp;", "&"));
+    assert.ok(links.length > Object.keys(tokenFaults).length + hostileNames.length);
+    for (const path of links) assert.equal((await fetch(url + path)).status, 200, path);
+    const press = (path: string) => fetch(url + path, { method: "POST" });
+    const kids = async () => ((await (await fetch(`${url}/jwks`)).json()) as { keys: unknown[] }).keys.length;
+    const before = await kids();
+    assert.equal((await press("/rotate")).status, 200);
+    assert.equal(await kids(), 2 * before);
+    await press("/go-away");
+    await assert.rejects(kids());
+    await press("/come-back");
+    await kids();
+    child.kill("SIGINT");
+    await once(child, "close");
+    assert.deepEqual(await exited, { code: 0, signal: null });
+  });
+});
+
+describe("documents with a fault", () => {
+  test("the doctor finds the fault of each, and in the key beside it none that breaks", async () => {
+    const issuer = await createTestIssuer();
+    const misses: unknown[] = [];
+    for (const name of hostileNames) {
+      const body = new Uint8Array(await (await issuer.fetch(`${issuer.issuer}/hostile/${name}/jwks`)).arrayBuffer());
+      const found = await examine(observed({ body, rest: { certificates: {} } }));
+      const codes: string[] = found.map(({ code }) => code).filter((code) => !code.startsWith("DISCOVERY_"));
+      if (codes.join(" ") !== name) misses.push([name, codes]);
+    }
+    assert.deepEqual(misses, []);
+  });
+
+  test("a good token has its key beside an odd one, and the guard takes it", async () => {
+    const issuer = await createTestIssuer();
+    const whole = ["JWKS_NOT_JSON", "JWKS_KEYS_MISSING", "JWKS_KEYS_NOT_LIST", "JWKS_KEYS_EMPTY"];
+    const answers: Record<string, number> = {};
+    for (const name of hostileNames) {
+      const at = `${issuer.issuer}/hostile/${name}`;
+      const bearer = createBearer({ issuer: at, audience: issuer.audience, keySet: { fetch: issuer.fetch } });
+      answers[name] = await statusOf(bearer, await (await issuer.fetch(`${at}/token`)).text());
+    }
+    const refused = Object.keys(answers).filter((name) => answers[name] !== 200);
+    assert.deepEqual(refused, [...whole, "JWKS_KID_DUPLICATE"], JSON.stringify(answers));
+  });
+});
+
+describe("a client", () => {
+  test("has a key for proofs, and makes bad ones as well", async () => {
+    const issuer = await createTestIssuer();
+    const client = await createTestClient();
+    const bearer = guardOf(issuer, { dpop: "required", baseUrl: "https://api.example.com" });
+    const token = await issuer.token({ cnf: { jkt: client.jkt } });
+    const url = "https://api.example.com/orders";
+    const status = async (claims?: Record<string, unknown>): Promise<number> =>
+      statusOf(bearer, token, {
+        Authorization: `DPoP ${token}`,
+        DPoP: await client.proof({ token, url, ...(claims && { claims }) }),
+      });
+    assert.deepEqual([await status(), await status({ htm: "PUT" }), await status({ ath: undefined })], [200, 401, 401]);
+  });
+
+  test("has a certificate with which it connects, and by which the guard takes its token", async (t: TestContext) => {
+    const [issuer, client] = [await createTestIssuer(), await createTestClient("mtls")];
+    const certificate = new X509Certificate(client.certificate);
+    assert.ok(certificate.verify(certificate.publicKey));
+    const bearer = guardOf(issuer, { certificate: peerOf });
+    const pair = { key: client.privateKey, cert: client.certificate };
+    const server = createServer({ ...pair, requestCert: true, rejectUnauthorized: false }, (request, response) =>
+      bearer.express()(request, response, () => response.end()),
+    );
+    const port = await listening(t, server);
+    const status = async (x5t: string): Promise<number | undefined> => {
+      const token = await issuer.token({ cnf: { "x5t#S256": x5t } });
+      const sent = send({ port, ...pair, ca: pair.cert, checkServerIdentity: () => undefined, agent: false });
+      sent.setHeader("Authorization", `Bearer ${token}`).end();
+      const [reply] = (await once(sent, "response")) as [{ statusCode?: number; resume(): void }];
+      reply.resume();
+      return reply.statusCode;
+    };
+    assert.deepEqual([await status(client.x5t), await status((await createTestClient()).x5t)], [200, 401]);
+  });
+});
