@@ -1,5 +1,5 @@
 import { createKeyManager } from "../src/rotation/manager/manager.ts";
-import pg from "pg";
+import postgres from "postgres";
 import { postgresStore } from "../src/rotation/store/postgres/postgres.ts";
 
 // One process that manages the keys of many issuers in one database. Prints what that took, and then what a minute of nothing takes.
@@ -13,7 +13,8 @@ const memory = (): NodeJS.MemoryUsage => {
   return process.memoryUsage();
 };
 
-const pool = new pg.Pool({ connectionString: url, max: 20 });
+// This package shares one connection between all that listen; a pool of pg needs one for each issuer.
+const sql = postgres(url, { max: atOnce, fetch_types: false });
 const before = memory();
 const begunMs = performance.now();
 const waiting = issuers.values();
@@ -24,7 +25,7 @@ await Promise.all(
       managers.push(
         await createKeyManager({
           issuer,
-          store: await postgresStore(pool, { issuer }),
+          store: await postgresStore(sql, { issuer }),
           wrappingKeys: [wrappingKey],
           requireStore: false,
         }),

@@ -32,7 +32,7 @@ export async function replicas({ rounds }: Plan): Promise<Section> {
   const server = await startPostgres([
     "shared_preload_libraries = 'pg_stat_statements'",
     "pg_stat_statements.track_utility = on",
-    "max_connections = 200",
+    "max_connections = 600",
   ]);
   const folder = await mkdtemp(join(tmpdir(), "jwksd-bench-replicas-"));
   try {
@@ -152,16 +152,17 @@ async function together(server: PostgresServer, wrappingKey: string, seconds: nu
     const name = `together_${count}`;
     const url = database(server, name);
     const reset = (): void => void server.sql("SELECT pg_stat_statements_reset()", name);
+    const stores = await Promise.all(Array.from({ length: count }, () => postgresStore(url, { issuer })));
     const managers: ServiceManager[] = [];
     const startMs: number[] = [];
     await timed(startMs, async () => {
       const options = { issuer, wrappingKeys: [wrappingKey], requireStore: false };
-      const started = Array.from({ length: count }, async (_, index) => {
-        const store = await postgresStore(url, { issuer });
-        return createServiceManager({ ...options, store, replicaName: `${index}` });
-      });
+      const started = stores.map((store, index) =>
+        createServiceManager({ ...options, store, replicaName: `${index}` }),
+      );
       managers.push(...(await Promise.all(started)));
     });
+    const startQueries = callsOf(server, name);
     reset();
     await new Promise((resolve) => setTimeout(resolve, seconds * 1000));
     perMinute = (callsOf(server, name) * 60) / seconds / count;
@@ -172,23 +173,20 @@ async function together(server: PostgresServer, wrappingKey: string, seconds: nu
       while (managers.some(({ document }) => document.revision !== managers[0]?.document.revision))
         await new Promise((resolve) => setTimeout(resolve, 5));
     });
-    const writes = Number(
-      server.sql(
-        `SELECT coalesce(sum(calls), 0) ${statements(name)} AND query LIKE '%UPDATE jwksd.documents%'`,
-        name,
-      )[0],
+    const [texts, lines] = ["UPDATE jwksd.documents", "INTO jwksd.presence"].map((part) =>
+      callsOf(server, name, `AND query LIKE '%${part}%'`),
     );
     await Promise.all(managers.map((manager) => manager.close()));
+    await Promise.all(stores.map((store) => store.close()));
     const [started = 0, step = 0] = [startMs[0], stepMs[0]];
-    rows.push([`${count}`, perMinute.toFixed(0), started.toFixed(0), step.toFixed(0), `${writes}`]);
+    const times = [started, step].map((ms) => ms.toFixed(0)) as [string, string];
+    rows.push([`${count}`, perMinute.toFixed(0), times[0], `${startQueries}`, times[1], `${texts}`, `${lines}`]);
   }
-  const head = [
-    "processes",
-    "queries/min of each, idle",
-    "start of all, ms",
+  const head = ["processes", "queries/min of each, idle", "start of all, ms", "its queries"].concat([
     "a forced rotation to all, ms",
-    "its writes",
-  ];
+    "writes of the text",
+    "of lines",
+  ]);
   return {
     text: `Processes of one issuer that share a database; each has a pool of its own:\n\n${table(head, rows)}`,
     goals: [
@@ -204,8 +202,8 @@ async function together(server: PostgresServer, wrappingKey: string, seconds: nu
 const statements = (name: string): string =>
   `FROM pg_stat_statements WHERE dbid = (SELECT oid FROM pg_database WHERE datname = '${name}') AND query NOT LIKE '%pg_stat_statements%'`;
 
-const callsOf = (server: PostgresServer, name: string): number =>
-  Number(server.sql(`SELECT coalesce(sum(calls), 0) ${statements(name)}`, name)[0]);
+const callsOf = (server: PostgresServer, name: string, where = ""): number =>
+  Number(server.sql(`SELECT coalesce(sum(calls), 0) ${statements(name)} ${where}`, name)[0]);
 
 // ---- many of everything
 
@@ -243,7 +241,7 @@ async function issuers(server: PostgresServer, wrappingKey: string, most: number
     "queries/min, idle",
   ]);
   return {
-    text: `One process, with the issuers of the first column in one database; start and memory for each issuer, times in milliseconds:\n\n${table(head, rows)}`,
+    text: `One process, with a manager that lives for each issuer (first column) in one database; start and memory for each issuer, times in milliseconds:\n\n${table(head, rows)}`,
     goals: [
       {
         name: `${most.toLocaleString("en")} issuers: a poll within 10 ms`,
