@@ -156,6 +156,33 @@ describe("a clock that is set while a key is announced", () => {
     });
   }
 
+  test("ahead while a read is answered that was done before the wait began: the monotonic clock counts", async () => {
+    const world = new World(() => memoryStore());
+    const line = world.store.line();
+    const replicas = [await world.start(), await world.start({ store: line })] as const;
+    const later = Promise.withResolvers<void>();
+    let isUnderWay = false;
+    line.hook = (operation, go) => {
+      if (operation !== "read" || isUnderWay) return go();
+      isUnderWay = true;
+      const answer = go();
+      return line.hanging(later.promise.then(() => answer));
+    };
+    await world.pass(2 * hour);
+    assert.equal(isUnderWay, true);
+    await world.until(replicas[0].manager.rotate());
+    await world.idle();
+    const { kids } = await seen(replicas[0]);
+    world.setBy(day + minute);
+    later.resolve();
+    await world.pass(minute);
+    const active = async () => (await recordsOf(world)).find(({ state }) => state === "active")?.kid;
+    assert.equal(await active(), kids[0]);
+    await world.pass(2 * day);
+    assert.equal(await active(), kids[1]);
+    await world.stop(...replicas);
+  });
+
   for (const [name, store, signs] of [
     ["counts nothing where the store has a clock", undefined, 1],
     ["is waited for where it has none", () => memoryStore(), 0],

@@ -23,8 +23,9 @@ export function createWaitClock(clock: Clock): WaitClock {
     note(seen) {
       const { now, answered } = seen;
       const at = answered.monotonic;
-      // If the clock was set ahead since the last read, nobody knows whether a new wait began before that or after it.
-      const aheadMs = last === undefined ? 0 : Math.max(now - last.now - msBetween(last.answered.monotonic, at), 0);
+      // If the clock was set ahead since the last read was asked, nobody knows whether a new wait began before that or after it.
+      const { asked } = last ?? seen;
+      const aheadMs = Math.max(msBetween(asked.wall, answered.wall) - msBetween(asked.monotonic, at), 0);
       waits = new Map(
         liveRecords(seen.document.records).flatMap((record) => {
           const since = sinceOf(record);
