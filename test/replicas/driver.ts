@@ -621,8 +621,9 @@ export async function drive(code: Code, mode: Mode, seed: number, forMs: number,
     };
     const { faults: names, everyMs = 40 * minute, sparesFirst = false } = mode;
     let isHealed = false;
+    // Nothing more breaks while the rest ends: what is stopped then would be mended in the middle of it.
     const fault = (): void => {
-      if (isHealed) return;
+      if (world.now >= forMs) return;
       const said = faults[random.of(names)](world);
       if (said !== undefined) world.broke.push(`${at(world.now)} ${said}`);
       world.at(random.upTo(2 * everyMs), fault);
