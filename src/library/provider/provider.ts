@@ -48,13 +48,16 @@ export async function createProvider(...options: readonly (ProviderOptions | nul
   const site = { issuer: merged.issuer, mountPrefix, jwksPath: endpoints.jwks ?? undefined, discovery, metadata, cors };
   const onDemand = keys?.onDemand;
   const fresh = onDemand && (() => onDemand.fresh());
+  // Begins now, so that what the caller does with its keysets from here on has no effect.
+  const { keyset = [], encryptionKeyset = [] } = merged;
+  const checking = onDemand === undefined ? checkKeysets({ keyset, encryptionKeyset }) : undefined;
+  checking?.catch(() => {});
   const publisherOptions = { mode, clock, fresh };
   const { publish, metrics: responseMetrics, ...publisher } = await createPublisher(site, publisherOptions);
   const { issuer } = publisher;
 
-  const { keyset = [], encryptionKeyset = [] } = merged;
   /** `undefined` until keys were read for the first time. */
-  let checked = onDemand === undefined ? await checkKeysets({ keyset, encryptionKeyset }) : undefined;
+  let checked = await checking;
   if (checked !== undefined) publish(checked.set);
 
   const emit = (event: ProviderEvent): void => notify(onEvent, event);
