@@ -50,21 +50,20 @@ export async function withJwksd<Given extends object, Instance extends OidcInsta
   create: (configuration: Given) => Instance,
 ): Promise<OidcWithKeys<Instance>> {
   const given: Given & Configuration = configuration;
-  await manager.onDemand?.fresh();
   checkConfiguration(given, manager.maxTokenLifetimeSeconds);
   const Key = await externalSigningKey();
   const keys = await createProvider(optionsOf(manager, { discovery: false, endpoints: { jwks: given.routes?.jwks } }));
 
   async function newInstance() {
     const states = statesOf(manager);
-    let handle = await keys.signingKey();
+    let handle = keys.signingKey();
     /** Goes by what was read last, until another key takes the place of this one. */
-    const renewed = async () => {
-      const next = await keys.signingKey();
+    const renewed = () => {
+      const next = keys.signingKey();
       if (next.kid === handle.kid) handle = next;
       return handle;
     };
-    const signing = signingKeys(Key, manager, handle, renewed);
+    const signing = signingKeys(Key, manager, renewed);
     const encryption = given.features?.encryption?.enabled === true ? await encryptionKeys(manager) : [];
     const instance = create(configurationWith(given, [...signing, ...encryption]));
     checkIssuer(instance.issuer, manager.issuer);
@@ -110,11 +109,8 @@ export async function withJwksd<Given extends object, Instance extends OidcInsta
     handler(request, response) {
       warnOfPlainUrls(request);
       publish(request, response, () => {
-        // Where no key may sign, all is answered that needs no signature.
-        void Promise.resolve(manager.onDemand?.fresh())
-          .then(() => current.renewed())
-          .catch(() => {})
-          .then(() => current.answer(withoutMountPath(request, mountPath), response));
+        current.renewed();
+        current.answer(withoutMountPath(request, mountPath), response);
       });
     },
     get provider() {

@@ -7,7 +7,6 @@ import {
   callback,
   checkOptions,
   clock,
-  number,
   object,
   string,
   withMethods,
@@ -28,9 +27,6 @@ const rules: Rules<KeyManagerOptions> = {
   destroySigner: callback,
   signs: boolean,
   requireStore: boolean,
-  onDemand: boolean,
-  refreshSeconds: number(1),
-  waitUntil: callback,
   replicaName: string,
   onEvent: callback,
   clock,
@@ -50,7 +46,7 @@ export function checkManagerOptions(options: KeyManagerOptions): Given<KeyManage
     throw invalid("createSigner and destroySigner need openSigner, which opens a key by its URI again");
   }
   locate(given);
-  return given.requireStore === undefined && given.onDemand !== true ? { onEvent: warnOfFirstKey, ...given } : given;
+  return given.requireStore === undefined ? { onEvent: warnOfFirstKey, ...given } : given;
 }
 
 /** Whether this process has just made the first key of a store. */
