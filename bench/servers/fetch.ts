@@ -1,6 +1,6 @@
 import { listening, makeProvider, variant, wantedReply } from "./setup.ts";
 
-type Handler = (request: Request) => Response;
+type Handler = (request: Request) => Response | Promise<Response>;
 
 /** What is used of Bun and of Deno. */
 interface Runtimes {

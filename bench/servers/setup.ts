@@ -33,9 +33,9 @@ export async function makeProvider(): Promise<Provider> {
 
 export async function wantedReply(): Promise<Wanted> {
   const { fetch, jwksUri } = await makeProvider();
-  const full = fetch(new Request(jwksUri));
+  const full = await fetch(new Request(jwksUri));
   const etag = full.headers.get("etag") ?? "";
-  const notModified = fetch(new Request(jwksUri, { headers: { "if-none-match": etag } }));
+  const notModified = await fetch(new Request(jwksUri, { headers: { "if-none-match": etag } }));
   const text = await full.text();
   const { "Content-Length": _, ...headers } = named(full);
   return { text, etag, headers, contentLength: text.length, notModifiedHeaders: named(notModified) };

@@ -4,6 +4,12 @@ declare module "cloudflare:workers" {
     get<Value>(key: string, type: "json"): Promise<Value | null>;
     put(key: string, value: string): Promise<void>;
   }
-  export const env: { readonly KEYS: Namespace };
+  export const env: {
+    readonly KEYS: Namespace;
+    readonly DB: import("jwksd/store/d1").D1Binding;
+    readonly OBJECTS: import("jwksd/store/durable-object").DurableObjectNamespace;
+    readonly WRAPPING_KEYS: string;
+    readonly FIRST_START?: string;
+  };
   export function waitUntil(promise: Promise<unknown>): void;
 }

@@ -26,7 +26,7 @@ const provide = async (options: ProviderOptions = {}) =>
     ...options,
   });
 const own = await provide();
-const jwks = (await own.fetch(new Request(own.jwksUri)).json()) as { keys: object[] };
+const jwks = (await (await own.fetch(new Request(own.jwksUri))).json()) as { keys: object[] };
 const usual = { clientId, audience, clock };
 const parameters = { response_type: "code", redirect_uri: "https://client.example/cb", scope: "openid", max_age: 60 };
 
@@ -81,7 +81,7 @@ test("the policy of the keys holds, and whether this process may sign", async ()
 });
 
 test("a key of a provider signs for a client only where that is said", async () => {
-  const { kid, sign } = own.signingKey();
+  const { kid, sign } = await own.signingKey();
   const input = Buffer.from(`${encode({ alg: "ES256", kid })}.${encode({ iss: clientId })}`);
   await assert.rejects(sign(input, { lifetimeSeconds: 60 }), { code: "ERR_CLAIMS_INVALID", message: /^claim "iss"/ });
 });

@@ -48,7 +48,7 @@ const keyset = [{ kid: "a", signer: await localSigner(ecKey("a")) }];
 const provider = await createProvider({ issuer, keyset });
 const claims = { sub: "a", aud: "b" };
 const token = await provider.sign(claims, { lifetimeSeconds: 60 });
-const jwkSet = await provider.fetch(new Request(provider.jwksUri)).text();
+const jwkSet = await (await provider.fetch(new Request(provider.jwksUri))).text();
 const keys = createRemoteKeySet({ jwksUri: provider.jwksUri, fetch: async () => new Response(jwkSet) });
 
 /** What the provider serves. */
@@ -97,7 +97,7 @@ row<ProviderOptions>(
   },
   async (options) => {
     const made = await createProvider(options);
-    const response = made.fetch(new Request(made.jwksUri));
+    const response = await made.fetch(new Request(made.jwksUri));
     return [made.jwksUri, response.headers.get("cache-control"), await response.text()];
   },
 );
@@ -225,6 +225,9 @@ row<KeyManagerOptions>(
     destroySigner: null,
     signs: null,
     requireStore: null,
+    onDemand: null,
+    refreshSeconds: null,
+    waitUntil: null,
     replicaName: null,
     onEvent: null,
     clock: null,

@@ -12,7 +12,7 @@ import { keySetText, runCli, startService, temporaryFolder } from "../support/se
 
 const jwksUri = `${issuer}/jwks`;
 const ask = async (provider: Provider, url: string, init: RequestInit = {}): Promise<Exchange> => {
-  const { status, headers, body } = provider.fetch(new Request(url, init));
+  const { status, headers, body } = await provider.fetch(new Request(url, init));
   const content = body === null ? undefined : new Uint8Array(await new Response(body).arrayBuffer());
   return { url, status, headers: [...headers], waitMs: 1, ...(content !== undefined && { body: content }) };
 };

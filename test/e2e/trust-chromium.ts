@@ -59,7 +59,7 @@ export function checkTrust(browser: () => Browser): void {
         const { refusals, state } = await pageVerifier(t, browser(), op, page)(next);
         assert.deepEqual(refusals, ["trusted", "trusted", "ERR_TOKEN_KID_UNKNOWN"]);
         const { etag, headers } = state as KeySetState;
-        const response = op.provider.fetch(new Request(op.provider.jwksUri));
+        const response = await op.provider.fetch(new Request(op.provider.jwksUri));
         assert.equal(etag, response.headers.get("etag"));
         assert.equal(headers.age, age);
         assert.ok(!Number.isNaN(Date.parse(headers.date ?? "")), headers.date);

@@ -10,7 +10,7 @@ import { type WireReply, type WireRequest, pipeline } from "../support/wire.ts";
 
 // Enough keys that the body goes as a buffer.
 const provider = await providerOf({ keys: Array.from({ length: 100 }, (_, index) => named(`k${index}`)) });
-const etag = provider.fetch(new Request(provider.jwksUri)).headers.get("etag") ?? "";
+const etag = (await provider.fetch(new Request(provider.jwksUri))).headers.get("etag") ?? "";
 const requests: WireRequest[] = [
   { target: "/jwks" },
   { method: "HEAD", target: "/jwks" },

@@ -64,7 +64,7 @@ test("an encryption key is published until its notAfter, and not from it on", as
   const etags = new Set<string | null>();
   for (const [at, kids] of rows) {
     now = at;
-    const response = provider.fetch(new Request("https://op.example/jwks"));
+    const response = await provider.fetch(new Request("https://op.example/jwks"));
     const text = await response.text();
     assert.deepEqual(
       (JSON.parse(text) as { keys: { kid: string }[] }).keys.map(({ kid }) => kid),
@@ -90,6 +90,6 @@ test("several notAfter that passed since the last request are all taken into acc
     })),
   });
   now = 3;
-  const { keys } = (await provider.fetch(new Request("https://op.example/jwks")).json()) as { keys: unknown[] };
+  const { keys } = (await (await provider.fetch(new Request("https://op.example/jwks"))).json()) as { keys: unknown[] };
   assert.equal(keys.length, 1);
 });

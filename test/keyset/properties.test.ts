@@ -86,7 +86,7 @@ async function published({
   fetch,
   jwksUri,
 }: Provider): Promise<{ text: string; etag: string | null; keys: jose.JWK[] }> {
-  const response = fetch(new Request(jwksUri));
+  const response = await fetch(new Request(jwksUri));
   const text = await response.text();
   return { text, etag: response.headers.get("etag"), keys: (JSON.parse(text) as { keys: jose.JWK[] }).keys };
 }
@@ -142,7 +142,7 @@ describe("any valid keyset", () => {
         for (const url of urls) {
           for (const method of ["GET", "HEAD", "POST"]) {
             for (const headers of [{}, { "If-None-Match": "*" }]) {
-              const response = fetch(new Request(url, { method, headers }));
+              const response = await fetch(new Request(url, { method, headers }));
               const all = JSON.stringify([...response.headers]) + (await response.text());
               for (const secret of secrets) assert.ok(!all.includes(secret), `${method} ${url}`);
               for (const member of privateMembers)

@@ -287,7 +287,7 @@ const announceEnc = async (world: World, { manager }: Replica, alg = "ECDH-ES"):
   return key.kid;
 };
 const encrypt = async ({ provider }: Replica, kid: string): Promise<string> => {
-  const { keys } = (await provider.fetch(new Request(`${issuer}/jwks`)).json()) as { keys: jose.JWK[] };
+  const { keys } = (await (await provider.fetch(new Request(`${issuer}/jwks`))).json()) as { keys: jose.JWK[] };
   const jwk = keys.find((jwk) => jwk.kid === kid) as jose.JWK & { alg: string };
   return new jose.CompactEncrypt(new TextEncoder().encode("secret"))
     .setProtectedHeader({ alg: jwk.alg, enc: "A256GCM", kid })

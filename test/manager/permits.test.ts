@@ -22,7 +22,7 @@ async function start(policy = {}) {
   const world = new World();
   const replica = await world.start({ policy });
   await world.pass(hour);
-  return { world, replica, handle: replica.provider.signingKey() };
+  return { world, replica, handle: await replica.provider.signingKey() };
 }
 
 describe("a handle", () => {
@@ -33,7 +33,7 @@ describe("a handle", () => {
     await world.passTo(usableMs - 1);
     assert.equal(await use(handle), "signed");
     await world.pass(1);
-    assert.deepEqual([await use(handle), await use(replica.provider.signingKey())], [stale, "signed"]);
+    assert.deepEqual([await use(handle), await use(await replica.provider.signingKey())], [stale, "signed"]);
     await world.stop(replica);
   });
 
@@ -41,7 +41,7 @@ describe("a handle", () => {
     const { world, replica, handle } = await start();
     await world.run(replica, { type: "policy", policy: { maxStaleSeconds: 600 } });
     // The change of F makes a word due.
-    const next = replica.provider.signingKey();
+    const next = await replica.provider.signingKey();
     world.store.isGone = true;
     await world.pass(594 * second - 1);
     assert.equal(await use(next), "signed");
@@ -82,7 +82,7 @@ describe("a handle", () => {
     const world = new World();
     const machine = world.machine();
     const replica = await world.start({ clock: machine.clock });
-    const handle = replica.provider.signingKey();
+    const handle = await replica.provider.signingKey();
     machine.offMs = 301 * second;
     assert.equal(await use(handle), stale);
     machine.offMs = 0;
@@ -116,7 +116,7 @@ describe("a signer that is slow", () => {
       await world.passTo(1_782 * second - second);
       const { promise, resolve } = Promise.withResolvers<void>();
       hold(promise);
-      const signing = use(replica.provider.signingKey());
+      const signing = use(await replica.provider.signingKey());
       await world.passTo(1_782 * second + ms);
       resolve();
       assert.equal(await signing, expected);

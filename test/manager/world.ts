@@ -303,7 +303,7 @@ export const longCache = "public, max-age=3600, stale-while-revalidate=3600";
 export const shortCache = "public, max-age=300, must-revalidate";
 
 export async function seen({ provider }: Pick<Replica, "provider">): Promise<Seen> {
-  const response = provider.fetch(new Request(`${issuer}/jwks`));
+  const response = await provider.fetch(new Request(`${issuer}/jwks`));
   const { keys } = (await response.json()) as { keys: { kid: string }[] };
   const signs = await provider.sign({ sub: "a" }, { lifetimeSeconds: 60 }).then(
     (token) => decodeProtectedHeader(token).kid ?? "",

@@ -249,11 +249,11 @@ describe("keys change", () => {
       const slow = { ...features, resourceIndicators: { enabled: true, getResourceServerInfo } };
       const { url, world, op } = await start(t, { features: slow });
       await world.passTo(4 * day - second);
-      const { kid } = op.keys.signingKey();
+      const { kid } = await op.keys.signingKey();
       const reply = accessToken(url);
       await entered.promise;
       await world.pass(hours * hour);
-      assert.notEqual(op.keys.signingKey().kid, kid);
+      assert.notEqual((await op.keys.signingKey()).kid, kid);
       left.resolve();
       const { access_token: token = "", error } = await reply;
       if (error === undefined) {

@@ -61,7 +61,7 @@ function startLoad(provider: Provider, callers = 32) {
   let signed = 0;
   const stopping = new AbortController();
   const run = async (): Promise<void> => {
-    const set = (await provider.fetch(new Request(provider.jwksUri)).json()) as JSONWebKeySet;
+    const set = (await (await provider.fetch(new Request(provider.jwksUri))).json()) as JSONWebKeySet;
     const keys = createLocalJWKSet(set);
     while (!stopping.signal.aborted) {
       try {

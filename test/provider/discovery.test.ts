@@ -33,7 +33,7 @@ describe("the discovery document is what jwksd sets, and the provider's own meta
   for (const [name, metadata] of metadatas) {
     test(name, async () => {
       const { fetch } = await createProvider(base, { metadata });
-      const response = fetch(new Request(url));
+      const response = await fetch(new Request(url));
       const text = await response.text();
       const etag = `"${createHash("sha256").update(text).digest("hex")}"`;
       assert.deepEqual(JSON.parse(text), { ...own, ...metadata });
@@ -47,7 +47,7 @@ describe("the discovery document is what jwksd sets, and the provider's own meta
         "x-content-type-options": "nosniff",
       });
       for (const method of ["GET", "HEAD"])
-        assert.equal(fetch(new Request(url, { method, headers: { "If-None-Match": etag } })).status, 304);
+        assert.equal((await fetch(new Request(url, { method, headers: { "If-None-Match": etag } }))).status, 304);
     });
   }
 });
@@ -81,20 +81,23 @@ describe("a client finds the metadata wherever a specification puts it", () => {
       const provider = await createProvider({ ...base, issuer });
       const origin = `http://127.0.0.1:${await listening(t, createServer(provider.node))}`;
       for (const path of paths) {
-        for (const reply of [provider.fetch(new Request(`https://op.example${path}?x`)), await fetch(origin + path)]) {
+        for (const reply of [
+          await provider.fetch(new Request(`https://op.example${path}?x`)),
+          await fetch(origin + path),
+        ]) {
           assert.equal(reply.status, 200, path);
           assert.deepEqual(await reply.json(), { ...own, issuer, jwks_uri: provider.jwksUri });
         }
       }
       for (const path of mistaken)
-        assert.equal(provider.fetch(new Request(`https://op.example${path}`)).status, 404, path);
+        assert.equal((await provider.fetch(new Request(`https://op.example${path}`))).status, 404, path);
     });
   }
 
   test("none of it is there without discovery", async () => {
     const { fetch } = await createProvider({ ...base, issuer: "https://op.example/tenant1/a" }, { discovery: false });
     for (const path of issuers[2]?.[2] ?? [])
-      assert.equal(fetch(new Request(`https://op.example${path}`)).status, 404, path);
+      assert.equal((await fetch(new Request(`https://op.example${path}`))).status, 404, path);
   });
 });
 
@@ -117,9 +120,9 @@ describe("metadata cannot override", () => {
 describe("without a discovery document", () => {
   test("its paths are as unknown as any other, and the JWK Set is where it was", async () => {
     const provider = await createProvider(base, { discovery: false, jwksRotationActive: () => false });
-    assert.equal(provider.fetch(new Request(url)).status, 404);
-    assert.equal(provider.fetch(new Request(url, { method: "POST" })).status, 404);
-    assert.equal(provider.fetch(new Request(provider.jwksUri)).status, 200);
+    assert.equal((await provider.fetch(new Request(url))).status, 404);
+    assert.equal((await provider.fetch(new Request(url, { method: "POST" }))).status, 404);
+    assert.equal((await provider.fetch(new Request(provider.jwksUri))).status, 200);
     let passed = 0;
     const request = { method: "GET", url: "/.well-known/openid-configuration", headers: {} };
     const untouched = new Proxy({}, { get: () => assert.fail("the response is that of the next handler") });

@@ -64,7 +64,7 @@ test("providers follow each change: keys, mode, signing, longest lifetime, and h
   const [one, two] = [await createProvider({ keys, onEvent }), await createProvider({ keys, mountPrefix: "/two" })];
   const check = async (kids: readonly string[], cacheControl: string): Promise<string> => {
     for (const provider of [one, two]) {
-      const response = provider.fetch(new Request(provider.jwksUri));
+      const response = await provider.fetch(new Request(provider.jwksUri));
       const jwkSet = (await response.json()) as { keys: { kid: string }[] };
       assert.deepEqual(
         jwkSet.keys.map(({ kid }) => kid),

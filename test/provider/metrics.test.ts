@@ -27,7 +27,7 @@ describe("responses", () => {
   test("are counted by document and status code, and their bytes", async () => {
     const provider = await provide();
     const discovery = `${issuer}/.well-known/openid-configuration`;
-    const ask = (url: string, init?: RequestInit): Response => provider.fetch(new Request(url, init));
+    const ask = (url: string, init?: RequestInit) => provider.fetch(new Request(url, init)) as Response;
     const set = await ask(provider.jwksUri).text();
     const etag = ask(provider.jwksUri).headers.get("etag") ?? "";
     ask(provider.jwksUri, { headers: { "If-None-Match": etag } });

@@ -22,7 +22,7 @@ const base: ProviderOptions = { issuer, keyset };
 /** What an outsider sees of the options. */
 async function seen(options: readonly (ProviderOptions | null | undefined)[]) {
   const provider = await createProvider(...options);
-  const response = provider.fetch(new Request(provider.jwksUri));
+  const response = await provider.fetch(new Request(provider.jwksUri));
   const { keys } = (await response.json()) as { keys: { kid: string }[] };
   return {
     jwksUri: provider.jwksUri,

@@ -28,7 +28,7 @@ interface Served {
 }
 
 async function served({ fetch, jwksUri }: Provider): Promise<Served> {
-  const response = fetch(new Request(jwksUri));
+  const response = await fetch(new Request(jwksUri));
   const text = await response.text();
   assert.equal(response.headers.get("etag"), `"${createHash("sha256").update(text).digest("hex")}"`);
   const { keys } = JSON.parse(text) as { keys: { kid: string }[] };

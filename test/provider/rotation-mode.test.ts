@@ -34,7 +34,7 @@ function unhandledRejections(): () => Promise<unknown[]> {
 type Sent = [path: string, init?: RequestInit];
 
 function fetchFrom(provider: Provider, [path, init]: Sent): Response {
-  return provider.fetch(new Request(`https://op.example${path}`, init));
+  return provider.fetch(new Request(`https://op.example${path}`, init)) as Response;
 }
 
 /** Through the Node face, as far as it goes without a server. */

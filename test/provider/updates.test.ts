@@ -46,7 +46,7 @@ function next(model: Model, { signing, encryption, flaw }: Change): Model {
 }
 
 async function servedKids({ fetch, jwksUri }: Provider): Promise<Model> {
-  const { keys } = (await fetch(new Request(jwksUri)).json()) as { keys: { kid: string; use: string }[] };
+  const { keys } = (await (await fetch(new Request(jwksUri))).json()) as { keys: { kid: string; use: string }[] };
   const of = (use: string): string[] => keys.filter((key) => key.use === use).map(({ kid }) => kid);
   return { signing: of("sig"), encryption: of("enc") };
 }

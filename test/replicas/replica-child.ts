@@ -162,7 +162,7 @@ async function manage(): Promise<void> {
       return;
     }
     void (async () => {
-      const response = provider.fetch(requests.get(asked.issuer) as Request);
+      const response = await provider.fetch(requests.get(asked.issuer) as Request);
       const isReady = manager.isReady;
       const text = await response.text();
       const publishes = isReady ? text.includes(`"kid":"${asked.kid}"`) : undefined;

@@ -68,7 +68,7 @@ const fetchFace: Face = {
         const fields = new Headers();
         for (const [name, value] of headers) fields.append(name, value);
         const url = target.startsWith("/") ? `http://op.example${target}` : target;
-        const response = provider.fetch(new Request(url, { method, headers: fields }));
+        const response = await provider.fetch(new Request(url, { method, headers: fields }));
         const body = Buffer.from(await response.arrayBuffer()).toString("latin1");
         return { status: response.status, headers: Object.fromEntries(response.headers), body };
       },

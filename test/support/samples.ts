@@ -12,7 +12,7 @@ type Scope = { after(fn: () => Promise<void>): void };
 /** Makes a folder one in which `jwksd` is the package, from its sources. */
 export async function packageFromSources(folder: string): Promise<void> {
   const exports = JSON.stringify(packageJson.exports).replaceAll(/dist\/([^"]+?)(\.d\.ts|\.js)"/g, 'src/$1.ts"');
-  await writeFile(join(folder, "package.json"), `{"name": "jwksd", "exports": ${exports}}`);
+  await writeFile(join(folder, "package.json"), `{"name": "jwksd", "sideEffects": false, "exports": ${exports}}`);
   for (const name of ["src", "node_modules"]) await symlink(join(root, name), join(folder, name));
 }
 

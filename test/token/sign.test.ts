@@ -24,8 +24,8 @@ const entry = async (kid: string): Promise<SigningEntry> => ({ kid, signer: awai
 const provide = async (options?: ProviderOptions): Promise<Provider> =>
   createProvider({ issuer, keyset: [await entry("a")] }, options);
 
-const document = ({ fetch, jwksUri }: Provider): Promise<jose.JSONWebKeySet> =>
-  fetch(new Request(jwksUri)).json() as Promise<jose.JSONWebKeySet>;
+const document = async ({ fetch, jwksUri }: Provider): Promise<jose.JSONWebKeySet> =>
+  (await fetch(new Request(jwksUri))).json() as Promise<jose.JSONWebKeySet>;
 
 /** Verifies with jose and the published set alone, whatever the time. */
 async function verified(token: string, set: jose.JSONWebKeySet): Promise<jose.CompactVerifyResult> {

@@ -62,11 +62,7 @@ export function jwtOptions(provider: Pick<Provider, "issuer" | "jwksUri" | "sign
     },
     // verifyJWT of better-auth knows only keys that are stored, and so would verify no token.
     adapter: {
-      getJwks: async () =>
-        provider
-          .jwkSet()
-          .keys.filter(({ use }) => use === "sig")
-          .map(storedKey),
+      getJwks: async () => (await provider.jwkSet()).keys.filter(({ use }) => use === "sig").map(storedKey),
     },
   };
 }

@@ -20,10 +20,10 @@ export interface ClientSigner {
   signingKey(
     this: void,
     options: { readonly clientId: string },
-  ): {
+  ): Promise<{
     readonly kid: string;
     sign(this: void, input: Uint8Array, options: SignInputOptions): Promise<Uint8Array>;
-  };
+  }>;
 }
 
 /** Options of `createClientAssertion`. */
@@ -97,7 +97,7 @@ async function sign(
   typ: string,
   claims: Readonly<Record<string, unknown>>,
 ): Promise<string> {
-  const { kid, sign } = signer.signingKey({ clientId });
+  const { kid, sign } = await signer.signingKey({ clientId });
   const iat = Math.floor(clock.now() / 1000);
   const times = { iat, nbf: iat, exp: iat + lifetimeSeconds };
   const payload = { ...claims, iss: clientId, aud: audience, ...times, jti: crypto.randomUUID() };

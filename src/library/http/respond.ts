@@ -80,6 +80,8 @@ export function problem(status: number, title: string, detail: string, more: rea
 
 export const notFound = problem(404, "Not Found", "There is nothing at this path.");
 
+export const unavailable = problem(503, "Service Unavailable", "The keys cannot be read now.");
+
 /** @see RFC 9110 section 15.5.6 */
 export const methodNotAllowed = problem(405, "Method Not Allowed", "This document answers GET and HEAD.", [
   "Allow",

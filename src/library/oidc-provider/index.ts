@@ -50,20 +50,21 @@ export async function withJwksd<Given extends object, Instance extends OidcInsta
   create: (configuration: Given) => Instance,
 ): Promise<OidcWithKeys<Instance>> {
   const given: Given & Configuration = configuration;
+  await manager.onDemand?.fresh();
   checkConfiguration(given, manager.maxTokenLifetimeSeconds);
   const Key = await externalSigningKey();
   const keys = await createProvider(optionsOf(manager, { discovery: false, endpoints: { jwks: given.routes?.jwks } }));
 
   async function newInstance() {
     const states = statesOf(manager);
-    let handle = keys.signingKey();
+    let handle = await keys.signingKey();
     /** Goes by what was read last, until another key takes the place of this one. */
-    const renewed = () => {
-      const next = keys.signingKey();
+    const renewed = async () => {
+      const next = await keys.signingKey();
       if (next.kid === handle.kid) handle = next;
       return handle;
     };
-    const signing = signingKeys(Key, manager, renewed);
+    const signing = signingKeys(Key, manager, handle, renewed);
     const encryption = given.features?.encryption?.enabled === true ? await encryptionKeys(manager) : [];
     const instance = create(configurationWith(given, [...signing, ...encryption]));
     checkIssuer(instance.issuer, manager.issuer);
@@ -109,8 +110,11 @@ export async function withJwksd<Given extends object, Instance extends OidcInsta
     handler(request, response) {
       warnOfPlainUrls(request);
       publish(request, response, () => {
-        current.renewed();
-        current.answer(withoutMountPath(request, mountPath), response);
+        // Where no key may sign, all is answered that needs no signature.
+        void Promise.resolve(manager.onDemand?.fresh())
+          .then(() => current.renewed())
+          .catch(() => {})
+          .then(() => current.answer(withoutMountPath(request, mountPath), response));
       });
     },
     get provider() {

@@ -30,14 +30,20 @@ function keyOf(Key: KeyClass, kid: string, publicJwk: PublicJwk, sign?: Sign): o
 /**
  * The signing keys of an instance of oidc-provider, which signs with the first one.
  *
- * @param renewed takes that key anew, because a handle may be used for a while only
+ * @param active that key
+ * @param renewed takes it anew, because a handle may be used for a while only
  */
-export function signingKeys(Key: KeyClass, keys: OidcKeys, renewed: () => SigningKey): object[] {
-  const active = renewed();
+export function signingKeys(
+  Key: KeyClass,
+  keys: OidcKeys,
+  active: SigningKey,
+  renewed: () => Promise<SigningKey>,
+): object[] {
   const others = keys.records.flatMap(({ kid, use, publicJwk }) =>
     use === "sig" && kid !== active.kid && publicJwk !== undefined ? [keyOf(Key, kid, publicJwk)] : [],
   );
-  const sign = (data: Uint8Array) => renewed().sign(data, { lifetimeSeconds: keys.maxTokenLifetimeSeconds });
+  const sign = async (data: Uint8Array) =>
+    (await renewed()).sign(data, { lifetimeSeconds: keys.maxTokenLifetimeSeconds });
   return [keyOf(Key, active.kid, active.publicJwk, sign), ...others];
 }
 

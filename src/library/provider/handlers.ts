@@ -7,16 +7,22 @@ import {
   methodNotAllowed,
   notFound,
   respond,
+  unavailable,
   withoutBodyOnHead,
 } from "../http/respond.ts";
 import type { DocumentName } from "./paths.ts";
 import { createResponses, documents } from "./responses.ts";
 import type { Provider } from "./types.ts";
 
-/** The handlers of a provider: they answer requests for the documents, and count the responses. */
+/**
+ * The handlers of a provider: they answer requests for the documents, and count the responses.
+ *
+ * @param fresh is called before the JWK Set is given; `undefined` where that may be done now
+ */
 export function createHandlers(
   routes: ReadonlyMap<string, DocumentName>,
   representationOf: (document: DocumentName) => Representation | undefined,
+  fresh?: () => Promise<void> | undefined,
 ): Pick<Provider, "fetch" | "node" | "metrics"> {
   const responses = createResponses();
   let lastTarget: string | undefined;
@@ -35,9 +41,19 @@ export function createHandlers(
     const name = documentAt(target);
     const representation = name && representationOf(name);
     if (representation === undefined) return undefined;
-    const isRead = method === "GET" || method === "HEAD";
-    const reply = isRead ? respond(representation, method, ifNoneMatch) : methodNotAllowed.get;
+    const reply = isRead(method) ? respond(representation, method, ifNoneMatch) : methodNotAllowed.get;
     responses.count(name === "jwks" ? 0 : 1, reply);
+    return reply;
+  }
+
+  /** What a request has to wait for. */
+  function waitFor(method: string, target: string): Promise<void> | undefined {
+    return fresh !== undefined && isRead(method) && documentAt(target) === "jwks" ? fresh() : undefined;
+  }
+
+  function answerUnavailable(method: string): Reply {
+    const reply = withoutBodyOnHead(unavailable, method);
+    responses.count(0, reply);
     return reply;
   }
 
@@ -48,17 +64,29 @@ export function createHandlers(
   }
 
   return {
-    fetch: ({ method, url, headers }) =>
-      toResponse(answer(method, url, headers.get("if-none-match")) ?? answerNotFound(method)),
+    fetch({ method, url, headers }) {
+      const answered = (): Response =>
+        toResponse(answer(method, url, headers.get("if-none-match")) ?? answerNotFound(method));
+      const reading = waitFor(method, url);
+      return reading === undefined ? answered() : reading.then(answered, () => toResponse(answerUnavailable(method)));
+    },
 
     node(request, response, next) {
-      const method = request.method ?? "GET";
-      const reply = answer(method, request.originalUrl ?? request.url ?? "/", request.headers["if-none-match"]);
-      if (reply !== undefined) writeReply(response, reply);
-      else if (next !== undefined) next();
-      else writeReply(response, answerNotFound(method));
+      const { method = "GET" } = request;
+      const target = request.originalUrl ?? request.url ?? "/";
+      const answered = (): void => {
+        const reply = answer(method, target, request.headers["if-none-match"]);
+        if (reply !== undefined) writeReply(response, reply);
+        else if (next !== undefined) next();
+        else writeReply(response, answerNotFound(method));
+      };
+      const reading = waitFor(method, target);
+      if (reading === undefined) answered();
+      else void reading.then(answered, () => writeReply(response, answerUnavailable(method)));
     },
 
     metrics: () => responses.metrics(),
   };
 }
+
+const isRead = (method: string): boolean => method === "GET" || method === "HEAD";

@@ -22,6 +22,8 @@ export interface ManagedKeys {
    * when the signature is there. It throws SignerError `ERR_SIGNER_STALE`.
    */
   permit(kid: string): () => void;
+  /** Missing where the keys change by themselves. */
+  readonly onDemand?: KeysOnDemand | undefined;
   /** How a signing key ended; `undefined` where there was none, or it still lives. */
   endOf(kid: string): "removed" | "revoked" | undefined;
   /**
@@ -29,6 +31,14 @@ export interface ManagedKeys {
    * 10 s, it is tried again, and the other subscribers do not go without.
    */
   subscribe(subscriber: KeySubscriber): Promise<void>;
+}
+
+/** Keys that are read only when somebody asks for them. */
+export interface KeysOnDemand {
+  /** Is called before each use. `undefined` where the keys may be used now. Rejects with SignerError `ERR_SIGNER_STALE`. */
+  fresh(): Promise<void> | undefined;
+  /** Reads them for a kid that nobody knows: once a second at most. */
+  ask(): Promise<void>;
 }
 
 /** Options that managed keys bring with them. */

@@ -1,10 +1,10 @@
 import { notify, serial } from "../../base/async.ts";
 import { systemClock } from "../../base/clock.ts";
-import { JwksdError, TokenError, invalidOption } from "../../base/errors.ts";
+import { JwksdError, SignerError, TokenError, invalidOption } from "../../base/errors.ts";
 import { type Rules, array, checkOptions, string, text } from "../../base/options.ts";
 import { entriesFor, jwkSetOf } from "../../keys/keyset/jwk-set.ts";
 import { checkEncryption, checkKeysets, checkSigning } from "../../keys/keyset/keyset.ts";
-import { type KeySource, verify } from "../token/verify.ts";
+import { type KeySource, type VerifyOptions, verify } from "../token/verify.ts";
 import { optionsOf } from "./managed-keys.ts";
 import { type ProviderEvent, type ProviderOptions, mergeOptions } from "./options.ts";
 import { createPublisher } from "./publisher.ts";
@@ -46,12 +46,19 @@ export async function createProvider(...options: readonly (ProviderOptions | nul
   const mode = rotationMode(merged.jwksRotationActive, onWarning);
   const { mountPrefix } = merged;
   const site = { issuer: merged.issuer, mountPrefix, jwksPath: endpoints.jwks ?? undefined, discovery, metadata, cors };
-  const { publish, metrics: responseMetrics, ...publisher } = await createPublisher(site, { mode, clock });
+  const onDemand = keys?.onDemand;
+  const fresh = onDemand && (() => onDemand.fresh());
+  // Begins now, so that what the caller does with its keysets from here on has no effect.
+  const { keyset = [], encryptionKeyset = [] } = merged;
+  const checking = onDemand === undefined ? checkKeysets({ keyset, encryptionKeyset }) : undefined;
+  checking?.catch(() => {});
+  const publisherOptions = { mode, clock, fresh };
+  const { publish, metrics: responseMetrics, ...publisher } = await createPublisher(site, publisherOptions);
   const { issuer } = publisher;
 
-  const { keyset = [], encryptionKeyset = [] } = merged;
-  let checked = await checkKeysets({ keyset, encryptionKeyset });
-  publish(checked.set);
+  /** `undefined` until keys were read for the first time. */
+  let checked = await checking;
+  if (checked !== undefined) publish(checked.set);
 
   const emit = (event: ProviderEvent): void => notify(onEvent, event);
   const signer = createTokenSigner(
@@ -63,15 +70,22 @@ export async function createProvider(...options: readonly (ProviderOptions | nul
       signerLimits,
       onFailure: (kid, error) => emit({ type: "signature-failed", kid, error }),
     },
-    checked.signing,
+    checked?.signing,
   );
 
   const retiredKids = createRetiredKids(emit, merged.retiredKid);
   let publicKeys = keysByKid();
-  const inTurn = serial();
+  // On demand, an update may end with the request that began it, and no other one may wait for that.
+  const inTurn = onDemand === undefined ? serial() : <T>(action: () => Promise<T>) => action();
+  let [calls, lastCall] = [0, 0];
 
   function keysByKid() {
-    return new Map(checked.signing.entries.map(({ jwk, publicKey }) => [jwk.kid, publicKey]));
+    return new Map(checked?.signing.entries.map(({ jwk, publicKey }) => [jwk.kid, publicKey]));
+  }
+
+  function current() {
+    if (checked === undefined) throw new SignerError("ERR_SIGNER_STALE", "no keys have been read yet");
+    return checked;
   }
 
   const ownKeys: KeySource = ({ kid = "" }) => {
@@ -92,9 +106,13 @@ export async function createProvider(...options: readonly (ProviderOptions | nul
         encryptionKeyset ? checkEncryption(encryptionKeyset) : undefined,
       ]);
       checking.catch(() => {});
+      calls += 1;
+      const call = calls;
       const taken = inTurn(async () => {
-        const [signing = checked.signing, encryption = entriesFor("enc", checked.set.entries)] = await checking;
+        const [signing = current().signing, encryption = entriesFor("enc", current().set.entries)] = await checking;
         const set = await jwkSetOf([...signing.entries, ...encryption]);
+        if (call < lastCall) return;
+        lastCall = call;
         const before = [...publicKeys.keys()];
         // From here on in one step.
         checked = { signing, set };
@@ -111,14 +129,35 @@ export async function createProvider(...options: readonly (ProviderOptions | nul
       });
     },
 
-    sign: signer.sign,
+    sign:
+      fresh === undefined
+        ? signer.sign
+        : async (claims, options) => {
+            await fresh();
+            return signer.sign(claims, options);
+          },
 
-    signingKey(options = {}) {
+    async jwkSet() {
+      await fresh?.();
+      return publisher.jwkSet();
+    },
+
+    async signingKey(options = {}) {
       const { clientId = issuer } = checkOptions(options, { clientId: text });
+      await fresh?.();
       return signer.signingKey(clientId);
     },
 
-    verify: (token, options) => verify(token, { ...options, keys: ownKeys, issuer, algorithms: ["ES256"], clock }),
+    async verify(token, options) {
+      await fresh?.();
+      const given: VerifyOptions = { ...options, keys: ownKeys, issuer, algorithms: ["ES256"], clock };
+      if (onDemand === undefined) return verify(token, given);
+      return verify(token, given).catch(async (error: unknown) => {
+        if (!(error instanceof TokenError && error.code === "ERR_TOKEN_KID_UNKNOWN")) throw error;
+        await onDemand.ask();
+        return verify(token, given);
+      });
+    },
 
     metrics: () => [...responseMetrics(), ...signer.metrics(), retiredKids.metrics()],
   };

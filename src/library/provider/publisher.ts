@@ -1,6 +1,7 @@
 import type { Clock } from "../../base/clock.ts";
 import { gauge, plain } from "../../base/metrics.ts";
 import { makeDocument } from "../../keys/keyset/document.ts";
+import type { Jwk } from "../../keys/jwk/public.ts";
 import { type JwkSet, type JwkSetDocument, documentAt } from "../../keys/keyset/jwk-set.ts";
 import {
   type CacheMode,
@@ -24,31 +25,39 @@ export interface Site extends Place {
 }
 
 /** Serves a JWK Set, and the discovery document that leads to it. */
-export interface Publisher extends Pick<Provider, "issuer" | "jwksUri" | "fetch" | "node" | "jwkSet" | "metrics"> {
+export interface Publisher extends Pick<Provider, "issuer" | "jwksUri" | "fetch" | "node" | "metrics"> {
+  /** As it is served now. */
+  jwkSet(this: void): { readonly keys: readonly Jwk[] };
   /** Replaces the set in one step. */
   publish(this: void, set: JwkSet): void;
 }
 
 type Shown = JwkSetDocument & Readonly<Record<CacheMode, Representation>>;
 
+export interface PublisherOptions {
+  /** Asked for each request of the set. */
+  readonly mode: () => CacheMode;
+  readonly clock: Clock;
+  /** Called before the set is given; `undefined` where that may be done now. */
+  readonly fresh?: (() => Promise<void> | undefined) | undefined;
+}
+
 /**
  * Makes a publisher, which answers 404 for the set until one is published.
  *
- * @param mode asked for each request of the set
  * @throws ConfigError `ERR_ISSUER_INVALID`, `ERR_PATH_INVALID`, `ERR_PATH_CLASH`, `ERR_METADATA_RESERVED`, `ERR_OPTION_INVALID`
  */
-export async function createPublisher(
-  site: Site,
-  { mode, clock }: { readonly mode: () => CacheMode; readonly clock: Clock },
-): Promise<Publisher> {
+export async function createPublisher(site: Site, { mode, clock, fresh }: PublisherOptions): Promise<Publisher> {
   const { issuer, jwksUri, routes } = locate(site);
   const { cors } = site;
   const discoveryJson = site.discovery ? await makeDocument(discoveryDocument(site)) : undefined;
   const discovery = discoveryJson && represent(discoveryJson, contentTypes.discovery, discoveryCacheControl, cors);
   let shown: readonly Shown[] = [];
 
-  const { metrics, ...handlers } = createHandlers(routes, (name) =>
-    name === "jwks" ? documentAt(shown, clock)?.[mode()] : discovery,
+  const { metrics, ...handlers } = createHandlers(
+    routes,
+    (name) => (name === "jwks" ? documentAt(shown, clock)?.[mode()] : discovery),
+    fresh,
   );
   return {
     issuer,

@@ -3,7 +3,7 @@ import { type Metric, counter } from "../../base/metrics.ts";
 
 /** What a request asked for: one of the documents, or a path without one. */
 export const documents = ["jwks", "discovery", "none"] as const;
-const statuses = [200, 304, 404, 405] as const;
+const statuses = [200, 304, 404, 405, 503] as const;
 
 /** Counts responses: two additions to an array for each, because that is all that a response may cost. */
 export function createResponses() {
@@ -12,7 +12,8 @@ export function createResponses() {
   return {
     /** @param document index in {@link documents} */
     count(document: number, { status, body }: Reply): void {
-      const index = document * statuses.length + (status === 200 ? 0 : status === 304 ? 1 : status === 404 ? 2 : 3);
+      const index =
+        document * statuses.length + (status === 200 ? 0 : status === 304 ? 1 : statuses.indexOf(status as 503));
       counts[index] = (counts[index] as number) + 1;
       if (body !== null) bytes[document] = (bytes[document] as number) + body.length;
     },

@@ -45,7 +45,7 @@ export interface TokenSigner {
   sign(this: void, claims: Claims, options: SignOptions): Promise<string>;
   /** Signs a payload as it is, under the `typ` JWT; its claims are the caller's to check. @throws TokenError, SignerError as `sign` does */
   signPayload(this: void, payload: string): Promise<SignedPayload>;
-  /** See `Provider`. @param subject whose claims are signed: the issuer, or a client */
+  /** As `Provider` gives it. @param subject whose claims are signed: the issuer, or a client */
   signingKey(this: void, subject: string): SigningKey;
   metrics(this: void): readonly Metric[];
 }
@@ -68,11 +68,11 @@ interface Active {
   readonly key: ActiveKey | undefined;
 }
 
-export function createTokenSigner(options: TokenSignerOptions, first: CheckedSigning): TokenSigner {
+export function createTokenSigner(options: TokenSignerOptions, first?: CheckedSigning): TokenSigner {
   const { issuer, clock, maxTokenLifetimeSeconds, permit, signerLimits, onFailure = () => {} } = options;
   const signatures = createSignatures(clock, onFailure);
   const known = new WeakMap<Signer, ActiveKey>();
-  let active = activeOf(first);
+  let active = first && activeOf(first);
 
   /** Each signer is guarded once. */
   function activeOf({ entries: [{ jwk, publicKey }], signer }: CheckedSigning): Active {
@@ -93,11 +93,16 @@ export function createTokenSigner(options: TokenSignerOptions, first: CheckedSig
     return { jwk, key };
   }
 
-  const signNow = <T>(sign: (key: ActiveKey) => Promise<T>): Promise<T> =>
-    signWith(active, permit?.(active.jwk.kid), sign);
+  const signNow = async <T>(sign: (key: ActiveKey) => Promise<T>): Promise<T> =>
+    signWith(current(), permit?.(current().jwk.kid), sign);
+
+  function current(): Active {
+    if (active === undefined) throw new SignerError("ERR_SIGNER_STALE", "no keys have been read yet");
+    return active;
+  }
 
   function checkIsActive({ kid }: Jwk): void {
-    if (kid === active.jwk.kid) return;
+    if (kid === current().jwk.kid) return;
     const message = `kid ${JSON.stringify(kid)} is no longer active; take the key anew for each request, with signingKey()`;
     throw new SignerError("ERR_SIGNER_STALE", message);
   }
@@ -110,7 +115,7 @@ export function createTokenSigner(options: TokenSignerOptions, first: CheckedSig
     sign: (claims, options) => signNow((key) => signToken(key, issuer, claims, options, clock.now())),
     signPayload: (payload) => signNow((key) => signPayload(key, payload)),
     signingKey(subject) {
-      const { jwk, key } = active;
+      const { jwk, key } = current();
       const check = permit?.(jwk.kid) ?? (() => checkIsActive(jwk));
       return Object.freeze({
         kid: jwk.kid,

@@ -21,9 +21,9 @@ export interface Provider {
   /** Absolute URL of the JWK Set, for the discovery document. */
   readonly jwksUri: string;
   /** The JWK Set as it is served now. */
-  jwkSet(this: void): { readonly keys: readonly Jwk[] };
-  /** Answers a web-standard request; 404 for other paths. */
-  fetch(this: void, request: Request): Response;
+  jwkSet(this: void): Promise<{ readonly keys: readonly Jwk[] }>;
+  /** Answers a web-standard request; 404 for other paths. At once, unless keys are read on demand: then 503 where they cannot be read. */
+  fetch(this: void, request: Request): Response | Promise<Response>;
   /** Answers a request of `node:http`, Express or Connect. For other paths, calls `next` if it is given, else answers 404. */
   node(this: void, request: NodeRequest, response: NodeResponse, next?: () => void): void;
   /**
@@ -42,13 +42,13 @@ export interface Provider {
    */
   sign(this: void, claims: Claims, options: SignOptions): Promise<string>;
   /**
-   * The active key, for a library that writes the header of a token itself and takes the signature alone. Take it anew for each request:
+   * Gives the active key, for a library that writes the header of a token itself and takes the signature alone. Take it anew for each request:
    * once another key is active, it signs no more; with a key manager, it signs for `maxStaleSeconds` at most, so that requests can end which
    * began with it. Where you can, use `sign`, which takes key and claims at one moment.
    *
    * @param options with a `clientId`, the keys are those of a client: `iss` is then that id instead of the issuer
    */
-  signingKey(this: void, options?: { readonly clientId?: string | undefined }): SigningKey;
+  signingKey(this: void, options?: { readonly clientId?: string | undefined }): Promise<SigningKey>;
   /**
    * Verifies a token of this provider with the published key of its kid. An unknown kid is an error: no other key is tried. If a key had this
    * kid that was removed or revoked, an event tells.

@@ -1,5 +1,5 @@
 import { type Clock, longestSince } from "../../base/clock.ts";
-import { SignerError } from "../../base/errors.ts";
+import { SignerError, asJwksdError } from "../../base/errors.ts";
 import type { RotationPolicy } from "../rules/policy.ts";
 import { isLive } from "../rules/records.ts";
 import type { KeysInUse, Published } from "./keys-in-use.ts";
@@ -94,6 +94,9 @@ function unavailable(kid: string, cause: unknown): SignerError {
   });
 }
 
-export function stale(why: string): SignerError {
-  return new SignerError("ERR_SIGNER_STALE", `this process does not sign now: ${why}`);
+export function stale(why: string, cause?: unknown): SignerError {
+  return new SignerError("ERR_SIGNER_STALE", `this process does not sign now: ${why}`, { cause });
 }
+
+export const staleBecause = (cause: unknown): SignerError =>
+  stale(`its store could not be read: ${asJwksdError(cause).message}`, cause);

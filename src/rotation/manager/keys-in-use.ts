@@ -63,6 +63,8 @@ const nothing: OpenKeys = { signers: new Map(), decryptionKeys: new Map(), unope
 export function createKeysInUse({ keyring, subscribers, signs, clock, emit }: KeysInUseOptions): KeysInUse {
   let state: InUse = { document: undefined, keys: nothing, published: undefined };
   let isShort = false;
+  /** Whether all keys of the document were opened, as far as they can be: workerd may end a round before. */
+  let isOpen = true;
 
   const recordsInUse = (): readonly KeyRecord[] => state.document?.records ?? [];
   const unopened = (): unknown => {
@@ -82,6 +84,8 @@ export function createKeysInUse({ keyring, subscribers, signs, clock, emit }: Ke
   }
 
   async function publish(document: StoreDocument, keys: OpenKeys, confirmed: Instant): Promise<void> {
+    // Another round may have read a later one meanwhile, where no process lives on.
+    if ((state.document?.revision ?? 0) > document.revision) return;
     state = { ...state, document, keys };
     await updateSubscribers(isRotating(document.records) || unopened() !== undefined);
     if (subscribers.isBehind) return;
@@ -134,17 +138,23 @@ export function createKeysInUse({ keyring, subscribers, signs, clock, emit }: Ke
     get isShort() {
       return isShort;
     },
-    subscribe: (subscriber) => subscribers.give(subscriber, given(isShort)),
+    async subscribe(subscriber) {
+      if (state.document === undefined) subscribers.add(subscriber);
+      else await subscribers.give(subscriber, given(isShort));
+    },
     shorten: () => updateSubscribers(true),
 
     async adopt(change, confirmed) {
       const { document } = change;
       const { document: before, keys: former } = state;
       const isNew = before?.commits.at(-1) !== document.commits.at(-1) || before === undefined;
-      const opening = isNew || former.unopened.size > 0 ? keyring.open(document.records) : Promise.resolve(former);
+      const opening =
+        isNew || !isOpen || former.unopened.size > 0 ? keyring.open(document.records) : Promise.resolve(former);
       // An HSM that hangs keeps no revoked key in the set, and no process from taking over what others did.
+      isOpen = false;
       if (!(await isSoon(opening))) await publish(document, keyring.opened(document.records), confirmed);
       const keys = await opening;
+      isOpen = true;
       await publish(document, keys, confirmed);
       if (!isNew) return;
       emitChange(before, change);

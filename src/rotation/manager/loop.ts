@@ -11,7 +11,7 @@ export interface RoundResult {
   readonly isPending: boolean;
 }
 
-interface LoopOptions {
+export interface LoopOptions {
   readonly clock: Clock;
   readonly signal: AbortSignal;
   readonly onFailure: (error: unknown, retryInMs: number) => Promise<void>;

@@ -13,6 +13,7 @@ import { type RotationPolicy, type RotationPolicyOptions, policyNames, rotationP
 import { type KeyUse, endOf, isLive, nextAlg, recordOf } from "../rules/records.ts";
 import { createCommands } from "./commands.ts";
 import { type Copy, isAwaited } from "./copies.ts";
+import { stale } from "./freshness.ts";
 import { createHealth } from "./health.ts";
 import { CannotSign, createKeyring } from "./keyring.ts";
 import { createKeysInUse } from "./keys-in-use.ts";
@@ -20,9 +21,10 @@ import { managerMetrics } from "./metrics.ts";
 import { checkManagerOptions } from "./options.ts";
 import { type ProcessLine, livingLines, readLines } from "../custody/presence.ts";
 import { keysetsOf } from "./private-keys.ts";
-import { createRounds } from "./rounds.ts";
+import { type RoundsOptions, createRounds } from "./rounds.ts";
 import { clockAheadMs, createStoreAccess, storeNow } from "./store-access.ts";
 import { createSubscribers } from "./subscribers.ts";
+import type { Register } from "../store/register.ts";
 import type { KeyManager, KeyManagerOptions, ManagerEvent } from "./types.ts";
 import type { StoreDocument } from "../custody/document.ts";
 import type { ProcessName } from "./word.ts";
@@ -44,11 +46,34 @@ export async function createKeyManager(options: KeyManagerOptions): Promise<KeyM
   const given = checkManagerOptions(options);
   const { issuer, store } = given;
   const keys = await readWrappingKeys(given.wrappingKeys, (index) => `wrappingKeys[${index}]`);
-  return manageKeys(createCustody({ register: store, keys, issuerCheck: servedBy({ issuer, isChosen: true }) }), given);
+  const { onDemand = false, requireStore = onDemand, refreshSeconds = 30, waitUntil } = given;
+  const custody = createCustody({
+    register: onDemand ? withoutProcess(store) : store,
+    keys,
+    issuerCheck: servedBy({ issuer, isChosen: true }),
+  });
+  return manageKeys(custody, {
+    ...given,
+    requireStore,
+    demand: onDemand ? { refreshMs: refreshSeconds * 1000, waitUntil } : undefined,
+  });
 }
 
+/** No process lives that could be listed, or called back. */
+const withoutProcess = (store: Register): Register => ({
+  name: store.name,
+  maxBytes: store.maxBytes,
+  read: (known, options) => store.read(known, options),
+  write: (text, ifVersion, options) => store.write(text, ifVersion, options),
+});
+
 /** The issuer is that of the custody. */
-export interface ManageOptions extends Omit<Given<KeyManagerOptions>, "issuer" | "store" | "wrappingKeys"> {
+export interface ManageOptions extends Omit<
+  Given<KeyManagerOptions>,
+  "issuer" | "store" | "wrappingKeys" | "onDemand" | "refreshSeconds" | "waitUntil"
+> {
+  /** Rounds only when somebody asks. */
+  readonly demand?: RoundsOptions["demand"];
   /** A copy to publish. Such a manager signs nothing. */
   readonly copy?: Copy | undefined;
   /** The version of jwksd, for people who look at the processes of a store. */
@@ -69,8 +94,6 @@ export interface ServiceManager extends KeyManager {
   readonly isPublished: boolean;
   /** How far the clock of the store is ahead of that of this machine, in milliseconds. */
   readonly clockAheadMs: number;
-  /** Reads the store, and does what is due. @throws as a round does */
-  look(): Promise<void>;
   /** The processes that may serve or sign now, by their lines in the store. @throws StoreError */
   processes(): Promise<readonly ProcessLine[]>;
   /** Remembers in the store where keys are served for which no issuer was chosen. @throws StoreError */
@@ -98,11 +121,24 @@ export async function manageKeys(custody: Custody, options: ManageOptions): Prom
   const subscribers = createSubscribers(clock, signal, copy);
   const inUse = createKeysInUse({ keyring, subscribers, signs, clock, emit });
   const { version } = options;
-  const process = { id: crypto.randomUUID(), name: copy?.name ?? options.replicaName ?? "jwksd", version };
+  let id: string | undefined;
+  const process: ProcessName = {
+    // Workers have no random numbers before their first request.
+    get id() {
+      return (id ??= crypto.randomUUID());
+    },
+    name: copy?.name ?? options.replicaName ?? "jwksd",
+    version,
+  };
   const common = { custody, access, keyring, inUse, subscribers, clock, signal, emit };
-  const rounds = createRounds({ ...common, process, copy, signs });
-  const { freshness } = rounds;
-  const documentInUse = (): StoreDocument => inUse.state.document as StoreDocument;
+  const rounds = createRounds({ ...common, process, copy, signs, demand: options.demand });
+  const { freshness, fresh } = rounds;
+
+  function documentInUse(): StoreDocument {
+    const { document } = inUse.state;
+    if (document === undefined) throw stale("it has not read its store yet; await look()");
+    return document;
+  }
 
   const execute = (command: Command): Promise<Change> =>
     rounds.run(async () => {
@@ -118,6 +154,7 @@ export async function manageKeys(custody: Custody, options: ManageOptions): Prom
 
   const decryptionKey: KeyManager["decryptionKey"] = async ({ kid = "" }) => {
     signal.throwIfAborted();
+    await fresh?.();
     const keyOf = (): CryptoKey | undefined => inUse.state.keys.decryptionKeys.get(kid);
     const known = keyOf();
     if (known !== undefined) return known;
@@ -145,14 +182,16 @@ export async function manageKeys(custody: Custody, options: ManageOptions): Prom
 
   // Watching begins before the first read, so that no commit between both is missed.
   custody.register.watch?.(rounds.wake, { signal });
-  await rounds.look().catch(async (error: unknown) => {
-    if (inUse.state.document !== undefined && inUse.unopened === undefined) return;
-    await close();
-    throw error;
-  });
-  const stored = documentInUse().policy;
-  const given = options.policy ?? {};
-  if (differs(given, stored)) emit({ type: "policy-differs", given, stored });
+  if (fresh === undefined) {
+    await rounds.look().catch(async (error: unknown) => {
+      if (inUse.state.document !== undefined && inUse.unopened === undefined) return;
+      await close();
+      throw error;
+    });
+    const stored = documentInUse().policy;
+    const given = options.policy ?? {};
+    if (differs(given, stored)) emit({ type: "policy-differs", given, stored });
+  }
 
   return {
     process,
@@ -196,6 +235,7 @@ export async function manageKeys(custody: Custody, options: ManageOptions): Prom
       };
     },
     endOf: (kid) => endOf(inUse.records, kid),
+    onDemand: fresh && { fresh, ask: () => rounds.ask() },
     async subscribe(subscriber) {
       if (typeof subscriber?.update !== "function")
         throw new ConfigError("ERR_OPTION_INVALID", "a subscriber needs the method update");
@@ -230,13 +270,12 @@ export async function manageKeys(custody: Custody, options: ManageOptions): Prom
     get health() {
       return health.health;
     },
-    metrics: () =>
-      managerMetrics({
-        document: documentInUse(),
-        isReady: freshness.error === undefined,
-        staleInMs: freshness.leftMs,
-        health,
-      }),
+    metrics() {
+      const { document } = inUse.state;
+      if (document === undefined) return [];
+      const isReady = freshness.error === undefined;
+      return managerMetrics({ document, isReady, staleInMs: freshness.leftMs, health });
+    },
     close,
   };
 }

@@ -7,6 +7,7 @@ import {
   callback,
   checkOptions,
   clock,
+  number,
   object,
   string,
   withMethods,
@@ -27,6 +28,9 @@ const rules: Rules<KeyManagerOptions> = {
   destroySigner: callback,
   signs: boolean,
   requireStore: boolean,
+  onDemand: boolean,
+  refreshSeconds: number(1),
+  waitUntil: callback,
   replicaName: string,
   onEvent: callback,
   clock,
@@ -46,7 +50,7 @@ export function checkManagerOptions(options: KeyManagerOptions): Given<KeyManage
     throw invalid("createSigner and destroySigner need openSigner, which opens a key by its URI again");
   }
   locate(given);
-  return given.requireStore === undefined ? { onEvent: warnOfFirstKey, ...given } : given;
+  return given.requireStore === undefined && given.onDemand !== true ? { onEvent: warnOfFirstKey, ...given } : given;
 }
 
 /** Whether this process has just made the first key of a store. */

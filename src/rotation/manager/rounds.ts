@@ -1,4 +1,4 @@
-import { type Clock, type Moment, monotonicNow, msBetween } from "../../base/clock.ts";
+import { type Clock, type Instant, type Moment, monotonicNow, msBetween } from "../../base/clock.ts";
 import { type JwksdError, asJwksdError, codeOf } from "../../base/errors.ts";
 import type { Custody } from "../custody/custody.ts";
 import type { StoreDocument } from "../custody/document.ts";
@@ -6,11 +6,12 @@ import { type Advance, type At, type View, advance } from "../rules/advance.ts";
 import { type KeyRecord, type LiveRecord, activeKey, announcedKey, liveRecords } from "../rules/records.ts";
 import { waitOf } from "../rules/waits.ts";
 import { type Copy, begunCopy, writtenCopy } from "./copies.ts";
+import { type Demand, type DemandOptions, createDemand } from "./demand.ts";
 import { type Freshness, createFreshness } from "./freshness.ts";
 import { unanswered } from "./health.ts";
 import type { Keyring } from "./keyring.ts";
 import type { KeysInUse } from "./keys-in-use.ts";
-import { type RoundResult, createLoop } from "./loop.ts";
+import { type Loop, type RoundResult, createLoop } from "./loop.ts";
 import { step } from "./step.ts";
 import { type Changed, type Seen, type StoreAccess, atOf, clocksDiffer, storeNow } from "./store-access.ts";
 import type { Subscribers } from "./subscribers.ts";
@@ -31,6 +32,8 @@ export interface RoundsOptions {
   readonly subscribers: Subscribers;
   readonly process: ProcessName;
   readonly copy: Copy | undefined;
+  /** Rounds only when somebody asks. */
+  readonly demand?: Pick<DemandOptions, "refreshMs" | "waitUntil"> | undefined;
   readonly signs: boolean;
   readonly clock: Clock;
   readonly signal: AbortSignal;
@@ -51,13 +54,18 @@ export interface Rounds {
   wake(this: void): void;
   /** A round for somebody who waits: once a second at most, for all who ask together. */
   ask(this: void): Promise<void>;
+  /** Where rounds are made only when somebody asks. */
+  readonly fresh?: Demand["fresh"] | undefined;
   stop(): Promise<void>;
 }
 
 /** The rounds of a manager: in each it reads the store, does what is due, and takes over what others did. */
 export function createRounds(options: RoundsOptions): Rounds {
   const { custody, access, keyring, inUse, subscribers, process, copy, signs, clock, signal, emit } = options;
-  const loop = createLoop(round, { clock, signal, onFailure, onRecovery: () => emit({ type: "recovered" }) });
+  const ends = { clock, signal, onFailure, onRecovery: () => emit({ type: "recovered" }) };
+  const demand =
+    options.demand && createDemand(round, { ...ends, ...options.demand, isUsable: () => freshness.leftMs > 0 });
+  const loop: Loop = demand ?? createLoop(round, ends);
   const waitClock = createWaitClock(clock);
   /** Announced keys that could not sign when their wait was over, and when they were tried. */
   const heldBack = new Map<string, Moment<"monotonic">>();
@@ -67,13 +75,16 @@ export function createRounds(options: RoundsOptions): Rounds {
 
   /** Reads the store, does what is due, and takes over what others did. */
   async function round(): Promise<RoundResult> {
+    // Of this round: another one may be under way where no process lives on, and have a later word.
+    let { sent } = word;
     if (word.dueInMs === 0) {
-      await word.have().catch(async (error: unknown) => {
+      sent = await word.have().catch(async (error: unknown) => {
         // What others have changed is taken over, even if this process has no word with the store.
-        if (inUse.state.document !== undefined) await takeOver().catch(() => {});
+        if (inUse.state.document !== undefined) await takeOver(sent).catch(() => {});
         throw error;
       });
     }
+    const publish = (change: Changed): Promise<void> => adopt(change, sent);
     if (copy !== undefined) await noteCopy(({ document, now }) => begunCopy(document, copy.name, now));
     await step({ custody, keyring, process: process.id, caller: { plan, publish, holdBack, orphaned } });
     await word.tell();
@@ -90,11 +101,11 @@ export function createRounds(options: RoundsOptions): Rounds {
     await access.change(async (seen) => ({ copies: copiesAfter(seen) }));
   }
 
-  async function takeOver(): Promise<void> {
+  async function takeOver(sent: Instant | undefined): Promise<void> {
     const seen = await access.read();
     const { document } = seen;
     const { records } = document;
-    await publish({ seen, document, before: records, records, events: [] });
+    await adopt({ seen, document, before: records, records, events: [] }, sent);
   }
 
   /** Plans what is due; nothing where the clock of this machine and that of the store differ, because one of them is wrong. */
@@ -139,10 +150,10 @@ export function createRounds(options: RoundsOptions): Rounds {
     return { policy, now, areClocksOff: areClocksOff || (!seen.hasClock && liveRecords(records).some(seemsOver)) };
   }
 
-  async function publish(change: Changed): Promise<void> {
+  async function adopt(change: Changed, sent: Instant | undefined): Promise<void> {
     freshness.note();
-    if (word.sent === undefined) return;
-    await inUse.adopt(change, word.sent);
+    if (sent === undefined) return;
+    await inUse.adopt(change, sent);
     const announced = new Set(change.records.flatMap(({ kid, state }) => (state === "announced" ? [kid] : [])));
     for (const kid of heldBack.keys()) if (!announced.has(kid)) heldBack.delete(kid);
   }
@@ -176,6 +187,7 @@ export function createRounds(options: RoundsOptions): Rounds {
     look: () => loop.round(),
     wake: () => loop.wake(),
     ask: () => loop.ask(),
+    fresh: demand && (() => demand.fresh()),
     stop: () => loop.stop(),
   };
 }

@@ -25,6 +25,8 @@ export interface SubscriberUpdate {
 }
 
 export interface Subscribers {
+  /** Gives the keys to a new subscriber as soon as there are any. */
+  add(subscriber: KeySubscriber): void;
   /** Gives the keys to a new subscriber. @throws StateError `ERR_UPDATE`, and what a provider throws */
   give(subscriber: KeySubscriber, given: SubscriberUpdate): Promise<void>;
   /** Gives the keys to all subscribers that have not taken them yet, at the same time. */
@@ -61,6 +63,7 @@ export function createSubscribers(clock: Clock, signal: AbortSignal, copy?: KeyS
   }
 
   return {
+    add: (subscriber) => void taken.set(subscriber, ""),
     give,
     async giveAll(given) {
       const text = textOf(given);

@@ -93,10 +93,22 @@ export interface KeyManagerOptions {
   readonly signs?: boolean | null | undefined;
   /**
    * Refuses a store that holds no keys (`ERR_STORE_EMPTY`). Set it after the first start: a start on a mistyped path or a lost volume then
-   * fails. Otherwise it would make new keys, and every token that has not expired would fail. Default: `false`. If neither this option nor
-   * `onEvent` is given, the process warns when it makes a first key.
+   * fails. Otherwise it would make new keys, and every token that has not expired would fail. Default: that of `onDemand`. If neither this
+   * option nor `onEvent` is given, the process warns when it makes a first key.
    */
   readonly requireStore?: boolean | null | undefined;
+  /**
+   * Reads the store only when keys are asked for, or with `look`: for Workers, functions, and all else where no process lives between two
+   * requests. Needs `requireStore: false` for a first key. Default: `false`.
+   */
+  readonly onDemand?: boolean | null | undefined;
+  /**
+   * How old a read may be, in seconds, before `onDemand` makes another one, beside the answer. A request waits for a read that is due for as long
+   * again: for a second at most, while the keys are younger than `maxStaleSeconds`. After a failure nothing is read for this time. Default: 30.
+   */
+  readonly refreshSeconds?: number | null | undefined;
+  /** With `onDemand`, keeps the platform from ending a read with the request that began it: `waitUntil` of `cloudflare:workers`. Default: none. */
+  readonly waitUntil?: ((promise: Promise<unknown>) => unknown) | null | undefined;
   /** What people call this replica: 1 to 255 printable characters. Default: `jwksd`. */
   readonly replicaName?: string | null | undefined;
   /** Gets changes of keys, and failures. Default: nobody listens. */
@@ -153,6 +165,12 @@ export interface KeyManager extends ManagedKeys {
   decryptionKey(header: { readonly kid?: string | undefined }): Promise<CryptoKey>;
   /** The same key as a private JWK, for a library that takes nothing else. Keep it out of logs and replies. */
   exportDecryptionKey(kid: string): Promise<JWK>;
+  /**
+   * Reads the store, and does what is due. With `onDemand`, call it once an hour, for example, so that steps are in time without visitors.
+   *
+   * @throws StoreError, SignerError see `createKeyManager`
+   */
+  look(): Promise<void>;
   /** What is wrong, and what the store has answered. */
   readonly health: ManagerHealth;
   /** Metrics of the keys, their next steps and the store, made for each scrape. See docs/metrics.md. */

@@ -35,8 +35,11 @@ export interface Word {
   readonly sent: Instant | undefined;
   /** How long it is until the next one is due, in milliseconds. */
   readonly dueInMs: number;
-  /** Writes the line of this process, and then reads: both prove that the store is the primary, and not one that was replaced. */
-  have(): Promise<void>;
+  /**
+   * Writes the line of this process, and then reads: both prove that the store is the primary, and not one that was replaced. Gives when that
+   * was sent.
+   */
+  have(): Promise<Instant>;
   /** Writes the line of this process, if it says something new. */
   tell(): Promise<void>;
 }
@@ -89,6 +92,7 @@ export function createWord({ custody, access, inUse, process, signs, clock, stor
       // Only people look at lines, so this may fail.
       if (sent === undefined) await sweep().catch(() => {});
       sent = next;
+      return next;
     },
     async tell() {
       if (JSON.stringify(line()) !== told) await write();

@@ -1,0 +1,20 @@
+import { env, waitUntil } from "cloudflare:workers";
+import { createProvider } from "jwksd";
+import { createKeyManager } from "jwksd/rotation";
+import { d1Store } from "jwksd/store/d1";
+
+const issuer = "https://login.example.com";
+const keys = await createKeyManager({
+  issuer,
+  store: d1Store(env.DB, { issuer }),
+  wrappingKeys: env.WRAPPING_KEYS,
+  onDemand: true,
+  waitUntil,
+  requireStore: env.FIRST_START !== "yes",
+});
+const provider = await createProvider({ keys });
+
+export default {
+  fetch: (request: Request) => provider.fetch(request),
+  scheduled: () => keys.look(), // takes the steps that are due, also without visitors: crons = ["0 * * * *"]
+};

@@ -1,0 +1,77 @@
+import { env, waitUntil } from "cloudflare:workers";
+import { createProvider } from "../../src/library/provider/provider.ts";
+import { createKeyManager } from "../../src/rotation/manager/manager.ts";
+import { d1Store } from "../../src/rotation/store/databases/d1.ts";
+import {
+  type DurableObjectState,
+  KeysObject,
+  durableObjectStore,
+} from "../../src/rotation/store/databases/durable-object.ts";
+import { systemClock } from "../../src/base/clock.ts";
+import { createTestControl } from "./demand-clock.ts";
+
+// A Worker whose clock is that of the test, for an issuer in D1 or in an object.
+
+interface Settings {
+  readonly kind: "d1" | "durable-object";
+  readonly create: boolean;
+  readonly waits: boolean;
+}
+const { settings, ...bindings } = env as typeof env & { readonly settings: Settings };
+const issuer = "https://login.example.com";
+const store =
+  settings.kind === "d1" ? d1Store(bindings.DB, { issuer }) : durableObjectStore(bindings.OBJECTS, { issuer });
+
+let aheadMs = 0;
+const keys = await createKeyManager({
+  issuer,
+  store,
+  wrappingKeys: bindings.WRAPPING_KEYS,
+  onDemand: true,
+  requireStore: !settings.create,
+  waitUntil: settings.waits ? waitUntil : undefined,
+  policy: { rotateEveryDays: 4, announceForSeconds: 86_400 },
+  clock: { now: () => Date.now() + aheadMs, setTimer: (callback, delayMs) => systemClock.setTimer(callback, delayMs) },
+});
+const provider = await createProvider({ keys });
+
+/** An object whose clock is that of the test, and whose answers may be held back. */
+export class Keys extends KeysObject {
+  readonly #test: ReturnType<typeof createTestControl>;
+
+  constructor({ storage }: DurableObjectState) {
+    const test = createTestControl();
+    super({ storage: test.storage(storage) });
+    this.#test = test;
+  }
+
+  override async fetch(request: Request): Promise<Response> {
+    return (await this.#test.control(request)) ?? super.fetch(request);
+  }
+}
+
+async function controlObject(request: Request): Promise<Response> {
+  const digest = new Uint8Array(await crypto.subtle.digest("SHA-256", new TextEncoder().encode(issuer)));
+  const { OBJECTS } = bindings;
+  return OBJECTS.get(
+    OBJECTS.idFromName(Array.from(digest, (byte) => byte.toString(16).padStart(2, "0")).join("")) as never,
+  ).fetch(request.url, {
+    method: "PUT",
+    body: await request.text(),
+  });
+}
+
+export default {
+  async fetch(request: Request): Promise<Response> {
+    if (request.method === "PUT") return controlObject(request);
+    aheadMs = Number(request.headers.get("x-ahead-ms"));
+    const { pathname } = new URL(request.url);
+    if (pathname === "/nothing") return new Response("nothing");
+    if (pathname !== "/token") return provider.fetch(request);
+    try {
+      return new Response(await provider.sign({ sub: "a" }, { lifetimeSeconds: 60 }));
+    } catch (error) {
+      return new Response((error as Error).message, { status: 500 });
+    }
+  },
+};

@@ -1,0 +1,214 @@
+// Keys on demand in real workerd, which ends with a request all that the request has begun, over D1 and over Durable Objects.
+import assert from "node:assert/strict";
+import { type ChildProcess, spawn } from "node:child_process";
+import { mkdir, writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { type TestContext, describe, test } from "node:test";
+import { fileURLToPath } from "node:url";
+import { decodeProtectedHeader } from "jose";
+import { binary, bundledText } from "../support/bundle.ts";
+import { newWrappingKey } from "../support/managed.ts";
+import { eventually, freePort, isListening, temporaryFolder } from "../support/service.ts";
+import { soak } from "../support/soak.ts";
+
+const here = (file: string): string => fileURLToPath(new URL(file, import.meta.url));
+const [minute, hour] = [60_000, 3_600_000];
+const kinds = ["d1", "durable-object"] as const;
+
+interface Settings {
+  readonly kind: (typeof kinds)[number];
+  /** Whether the first key is made. Default: `true`. */
+  readonly create?: boolean;
+  /** Whether reads may go on after the answer. Default: `true`. */
+  readonly waits?: boolean;
+  readonly date?: string;
+}
+
+/** A Worker whose time and whose store the test controls. */
+interface Worker {
+  /** How far its time is ahead. */
+  aheadMs: number;
+  get(path: string, signal?: AbortSignal): Promise<Response>;
+  sign(): Promise<string>;
+  /** Holds answers of the store back, or no more; gives how many questions are on their way. */
+  control(asked: { readonly hold?: boolean }): Promise<number>;
+  /** Ends the process at once, and starts another one. */
+  restart(): Promise<void>;
+}
+
+async function startWorker(t: TestContext, settings: Settings): Promise<Worker> {
+  const { kind, create = true, waits = true, date = "2026-10-01" } = settings;
+  const folder = await temporaryFolder(t);
+  await mkdir(join(folder, "disk"));
+  await writeFile(
+    join(folder, "worker.js"),
+    await bundledText(here("demand-worker.ts"), "--external", "cloudflare:workers"),
+  );
+  await writeFile(join(folder, "d1.js"), await bundledText(here("demand-d1.ts")));
+  const [port, controlPort] = [await freePort(), await freePort()];
+  await writeFile(
+    join(folder, "config.capnp"),
+    `using Workerd = import "/workerd/workerd.capnp";
+const config :Workerd.Config = (
+  services = [
+    (name = "provider", worker = .provider), (name = "d1", worker = .d1),
+    (name = "disk", disk = (path = "${join(folder, "disk")}", writable = true)),
+    (name = "internet", network = (allow = ["local"])),
+  ],
+  sockets = [
+    (name = "http", address = "127.0.0.1:${port}", http = (), service = "provider"),
+    (name = "control", address = "127.0.0.1:${controlPort}", http = (), service = "d1"),
+  ],
+);
+const provider :Workerd.Worker = (
+  modules = [ (name = "worker", esModule = embed "worker.js") ],
+  bindings = [
+    (name = "OBJECTS", durableObjectNamespace = "Keys"),
+    (name = "WRAPPING_KEYS", text = "${newWrappingKey()}"),
+    (name = "settings", json = ${JSON.stringify(JSON.stringify({ kind, create, waits }))}),
+    (name = "DB", wrapped = (
+      moduleName = "cloudflare-internal:d1-api",
+      innerBindings = [ (name = "fetcher", service = "d1") ],
+    )),
+  ],
+  durableObjectNamespaces = [ (className = "Keys", uniqueKey = "keys", enableSql = true) ],
+  durableObjectStorage = (localDisk = "disk"),
+  compatibilityDate = "${date}",
+);
+const d1 :Workerd.Worker = (
+  modules = [ (name = "d1", esModule = embed "d1.js") ],
+  bindings = [ (name = "DATABASE", durableObjectNamespace = "Database") ],
+  durableObjectNamespaces = [ (className = "Database", uniqueKey = "d1", enableSql = true) ],
+  durableObjectStorage = (localDisk = "disk"),
+  compatibilityDate = "2026-10-01",
+);`,
+  );
+  const running = new Set<ChildProcess>();
+  const end = async (): Promise<void> => {
+    for (const child of running) {
+      const closed = new Promise((resolve) => child.once("close", resolve));
+      child.kill("SIGKILL");
+      await closed;
+      running.delete(child);
+    }
+  };
+  const start = async (): Promise<void> => {
+    const stdio = ["ignore", "inherit", "inherit"] as const;
+    running.add(spawn(binary("workerd"), ["serve", join(folder, "config.capnp")], { stdio: [...stdio] }));
+    await eventually("workerd listens", () => isListening(port));
+  };
+  t.after(end);
+  await start();
+
+  async function control(asked: object): Promise<number> {
+    const url = `http://127.0.0.1:${kind === "d1" ? controlPort : port}`;
+    const response = await fetch(url, { method: "PUT", body: JSON.stringify(asked) });
+    return ((await response.json()) as { waiting: number }).waiting;
+  }
+  let aheadMs = 0;
+  const worker: Worker = {
+    get aheadMs() {
+      return aheadMs;
+    },
+    set aheadMs(next) {
+      aheadMs = next;
+    },
+    async get(path, signal = t.signal) {
+      await control({ ahead: aheadMs });
+      return fetch(`http://127.0.0.1:${port}${path}`, { headers: { "x-ahead-ms": String(aheadMs) }, signal });
+    },
+    async sign() {
+      const response = await worker.get("/token");
+      assert.equal(response.status, 200, response.status === 200 ? "" : await response.text());
+      return decodeProtectedHeader(await response.text()).kid ?? "";
+    },
+    control,
+    async restart() {
+      await end();
+      await start();
+    },
+  };
+  return worker;
+}
+
+async function kidsOf(worker: Worker): Promise<string[]> {
+  const response = await worker.get("/jwks");
+  assert.equal(response.status, 200, response.status === 200 ? "" : await (await worker.get("/token")).text());
+  const { keys } = (await response.json()) as { keys: { kid: string }[] };
+  return keys.map(({ kid }) => kid);
+}
+
+/** A client that goes away when its question has reached the store. */
+async function goAway(worker: Worker, path: string): Promise<void> {
+  const away = new AbortController();
+  const gone = worker.get(path, away.signal).then(
+    (response) => response.status,
+    () => "gone",
+  );
+  await eventually("the store is asked", async () => (await worker.control({})) > 0);
+  away.abort();
+  assert.equal(await gone, "gone");
+}
+
+for (const kind of kinds) {
+  describe(`workerd with ${kind}`, () => {
+    test("makes no key in an empty store by itself", async (t) => {
+      const worker = await startWorker(t, { kind, create: false });
+      const response = await worker.get("/jwks");
+      assert.deepEqual([response.status, response.headers.get("cache-control")], [503, "no-store"]);
+      assert.equal((await worker.get("/token")).status, 500);
+      assert.equal((await worker.get("/nothing")).status, 200);
+    });
+
+    for (const date of ["2024-09-01", "2026-10-01"]) {
+      for (const waits of [true, false]) {
+        test(`the first client goes away: the next one is served (${date}, ${waits ? "with" : "without"} waitUntil)`, async (t) => {
+          const worker = await startWorker(t, { kind, waits, date });
+          for (const path of ["/jwks", "/token"]) {
+            await worker.control({ hold: true });
+            await goAway(worker, path);
+            await worker.control({ hold: false });
+            assert.deepEqual(await kidsOf(worker), [await worker.sign()]);
+            await worker.restart();
+          }
+          // What is old is renewed, and the client that waits for that goes away, too.
+          const kid = await worker.sign();
+          worker.aheadMs += 2 * minute;
+          await worker.control({ hold: true });
+          await goAway(worker, "/token");
+          const begun = performance.now();
+          assert.equal(await worker.sign(), kid);
+          await worker.control({ hold: false });
+          assert.ok(performance.now() - begun < 20_000, "no longer than a second, but for a busy machine");
+          worker.aheadMs += 2 * hour;
+          assert.equal(await worker.sign(), kid);
+        });
+      }
+    }
+
+    const rotations = soak(200, 3);
+    test(`${rotations} rotations, with clients that go away and processes that are killed: nobody is surprised`, async (t) => {
+      const worker = await startWorker(t, { kind });
+      const copies: { at: number; kids: string[] }[] = [];
+      const tokens: { at: number; kid: string }[] = [];
+      const active = new Set<string>();
+      for (let step = 0; active.size <= rotations; step += 1) {
+        const at = (worker.aheadMs += (1 + (step % 3)) * hour);
+        if (step % 7 === 3) {
+          await worker.control({ hold: true });
+          await goAway(worker, step % 2 === 0 ? "/jwks" : "/token");
+          await worker.control({ hold: false });
+        }
+        if (step % 61 === 60) await worker.restart();
+        while ((copies[0]?.at ?? at) < at - 2 * hour) copies.shift();
+        while ((tokens[0]?.at ?? at) < at - hour) tokens.shift();
+        const [kids, kid] = [await kidsOf(worker), await worker.sign()];
+        copies.push({ at, kids });
+        tokens.push({ at, kid });
+        for (const copy of copies) assert.ok(copy.kids.includes(kid), `a copy lacks a key at step ${step}`);
+        for (const token of tokens) assert.ok(kids.includes(token.kid), `a token has lost its key at step ${step}`);
+        active.add(kid);
+      }
+    });
+  });
+}
