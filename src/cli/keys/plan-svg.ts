@@ -1,18 +1,10 @@
 import type { RotationPlan } from "../../rotation/rules/plan.ts";
 import { relativeText, timeText } from "../../rotation/rules/format.ts";
-import {
-  chartLegend,
-  chartPatterns,
-  chartStyle,
-  escaped,
-  planChart,
-  text,
-  wideLayout,
-} from "../../service/admin/plan-chart.ts";
+import { chartLegend, chartPatterns, chartStyle, escaped, planChart, text } from "../../service/admin/plan-chart.ts";
 import { numberedSteps, shortened } from "../../service/admin/plan-scale.ts";
 import { indented } from "../terminal.ts";
 
-const { margin } = wideLayout;
+const margin = 28;
 /** Estimate for the text below the picture. */
 const characterWidth = 6.5;
 const lineHeight = 19;
@@ -26,7 +18,7 @@ const style = `${chartStyle}
  * States differ by pattern as well as by colour.
  */
 export function planSvg(plan: RotationPlan, title: string): string {
-  const { width, bottom, parts } = planChart(plan, wideLayout, 118);
+  const { width, bottom, parts } = planChart(plan, margin, 118);
   const steps = stepTexts(plan, width, bottom + 108);
   const height = steps.bottom + margin;
   const picture = [

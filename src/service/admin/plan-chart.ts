@@ -2,28 +2,17 @@ import { type RotationPlan, planKeyName } from "../../rotation/rules/plan.ts";
 import { durationText, timeText } from "../../rotation/rules/format.ts";
 import { type PlanScale, planScale, shortened } from "./plan-scale.ts";
 
-/** The measures of a chart. */
-export interface ChartLayout {
-  readonly margin: number;
-  /** Room for the names of keys beside their bars; 0 for names above them. */
-  readonly labelWidth: number;
-  /** Room for the number and date of a moment, and the time to the next one. */
-  readonly leastStretch: number;
-  readonly tail: number;
-  readonly leastWidth: number;
-}
-
-/** For whoever has a whole page. */
-export const wideLayout: ChartLayout = { margin: 28, labelWidth: 210, leastStretch: 84, tail: 40, leastWidth: 1000 };
-/** For telephones: no dates and durations, which the list of steps has. */
-export const narrowLayout: ChartLayout = { margin: 14, labelWidth: 0, leastStretch: 30, tail: 30, leastWidth: 328 };
-
+/** Room for the names of keys beside their bars. */
+const labelWidth = 210;
+/** Room for the number and date of a moment, and the time to the next one. */
+const leastStretch = 84;
+const tail = 40;
+const leastWidth = 1000;
 const rowHeight = 34;
-const narrowRowHeight = 46;
 const barHeight = 20;
 
-/** Height of an axis with dates, and of one without. */
-export const axisHeight = { wide: 58, narrow: 42 } as const;
+/** What the axis takes below the last bar. */
+export const axisHeight = 58;
 
 /** For everything in a chart. */
 export const chartStyle = `
@@ -31,7 +20,6 @@ export const chartStyle = `
   .title { font-size: 19px; font-weight: 600; }
   .kid { font-family: ui-monospace, "DejaVu Sans Mono", Menlo, Consolas, monospace; font-size: 12.5px; }
   .quiet { fill: #5a6675; font-size: 12px; }
-  .name { paint-order: stroke; stroke: #ffffff; stroke-width: 4px; }
   .bold { font-weight: 600; }
   .active { fill: #2f7d4f; stroke: #2f7d4f; }
   .announced { fill: #fff3cd; stroke: #a87400; stroke-dasharray: 4 3; }
@@ -52,7 +40,6 @@ export const chartStyle = `
   @media screen and (prefers-color-scheme: dark) {
     text { fill: #e6eaf0; }
     .quiet { fill: #9aa6b5; }
-    .name { stroke: #161b22; }
     .announced { fill: #4a3a10; stroke: #d9a520; }
     .retiring { stroke: #7fb0e6; }
     .stripe { stroke: #7fb0e6; }
@@ -88,34 +75,33 @@ export const chartPatterns =
   '<pattern id="crosses" width="8" height="8" patternUnits="userSpaceOnUse">' +
   '<path class="cross" d="M0 0L8 8M8 0L0 8" stroke-width="1.5"/></pattern></defs>';
 
-/** Draws keys as bars over an axis of time, as lines of SVG below `top`. States differ by pattern as well as by colour. */
-export function planChart(plan: RotationPlan, layout: ChartLayout, top: number) {
-  const { margin, labelWidth, leastStretch, tail, leastWidth } = layout;
+/**
+ * Draws keys as bars over an axis of time, as lines of SVG below `top`. States differ by pattern as well as by colour.
+ *
+ * @returns with where the last bar ends
+ */
+export function planChart(plan: RotationPlan, margin: number, top: number) {
   const stretches = planScale(plan, { width: 1, least: 0, tail: 0 }).moments.length - 1;
   const axisWidth = Math.max(leastWidth - 2 * margin - labelWidth, stretches * leastStretch + tail);
   const scale = planScale(plan, { width: axisWidth, least: leastStretch, tail });
   const left = margin + labelWidth;
-  const height = labelWidth === 0 ? narrowRowHeight : rowHeight;
-  const bottom = top + plan.keys.length * height;
-  const chart = { layout, scale, left, right: left + axisWidth, top, bottom };
+  const bottom = top + plan.keys.length * rowHeight;
+  const chart = { scale, left, right: left + axisWidth, top, bottom };
   return {
     width: axisWidth + labelWidth + 2 * margin,
-    /** Below the last bar; the axis takes {@link axisHeight} more. */
     bottom,
     parts: [
       ...modeShade(plan, chart),
       ...guides(plan, chart),
-      ...plan.keys.map((key, row) => bars(plan, key, chart, top + row * height)),
+      ...plan.keys.map((key, row) => bars(plan, key, chart, top + row * rowHeight)),
       ...axis(chart),
       ...nowLine(plan, chart),
-      // Above the line of now, which is to cross no name.
-      ...plan.keys.map((key, row) => keyName(plan, key, layout, top + row * height)),
+      ...plan.keys.map((key, row) => keyName(plan, key, margin, top + row * rowHeight)),
     ],
   };
 }
 
 interface Chart {
-  readonly layout: ChartLayout;
   readonly scale: PlanScale;
   readonly left: number;
   readonly right: number;
@@ -162,13 +148,12 @@ function guides({ now }: RotationPlan, { scale, left, top, bottom }: Chart): str
 
 type Key = RotationPlan["keys"][number];
 
-function keyName(plan: RotationPlan, key: Key, { margin, labelWidth }: ChartLayout, y: number): string {
-  const isAbove = labelWidth === 0;
+function keyName(plan: RotationPlan, key: Key, margin: number, y: number): string {
   const name = planKeyName(plan, key);
   return [
     `<g><title>${escaped(name)}</title>`,
-    text(margin, y + (isAbove ? 15 : 22), key.use, "quiet bold name"),
-    text(margin + 32, y + (isAbove ? 15 : 22), shortened(name, isAbove ? 34 : 22), "kid name"),
+    text(margin, y + 22, key.use, "quiet bold"),
+    text(margin + 32, y + 22, shortened(name, 22), "kid"),
     "</g>",
   ].join("");
 }
@@ -176,7 +161,6 @@ function keyName(plan: RotationPlan, key: Key, { margin, labelWidth }: ChartLayo
 function bars(plan: RotationPlan, key: Key, chart: Chart, y: number): string {
   const name = planKeyName(plan, key);
   const first = chart.scale.moments[0] ?? 0;
-  const barY = y + (chart.layout.labelWidth === 0 ? 21 : 7);
   return plan.segments
     .filter((segment) => segment.key === key.key && segment.state !== "removed" && (segment.to ?? Infinity) > first)
     .map(({ state, from, to }) => {
@@ -185,22 +169,21 @@ function bars(plan: RotationPlan, key: Key, chart: Chart, y: number): string {
       const hint = `${name}: ${state} from ${timeText(from)}${to === undefined ? "" : ` until ${timeText(to)}`}`;
       return (
         `<g><title>${escaped(hint)}</title>` +
-        `<rect class="${state}" x="${x}" y="${barY}" width="${width}" height="${barHeight}" rx="2"/>` +
-        `${label === undefined ? "" : text(label.x, barY + 14, state, state === "active" ? "on-active" : "on-light")}</g>`
+        `<rect class="${state}" x="${x}" y="${y + 7}" width="${width}" height="${barHeight}" rx="2"/>` +
+        `${label === undefined ? "" : text(label.x, y + 21, state, state === "active" ? "on-active" : "on-light")}</g>`
       );
     })
     .join("");
 }
 
-function axis({ layout, scale, left, right, bottom }: Chart): string[] {
+function axis({ scale, left, right, bottom }: Chart): string[] {
   const y = bottom + 14;
-  const isBare = layout.labelWidth === 0;
   const parts = [line("line", left, y, right, y)];
   scale.moments.forEach((moment, index) => {
     const x = left + scale.x(moment);
     const next = scale.moments[index + 1];
     parts.push(line("line", x, y - 5, x, y + 5));
-    if (!isBare) parts.push(text(x, y + 36, scale.labels[index] ?? "", "quiet", "middle"));
+    parts.push(text(x, y + 36, scale.labels[index] ?? "", "quiet", "middle"));
     const number = scale.numberOf(moment);
     if (number !== undefined) {
       parts.push(
@@ -208,7 +191,7 @@ function axis({ layout, scale, left, right, bottom }: Chart): string[] {
         text(x, y + 17, String(number), "number-text", "middle"),
       );
     }
-    if (next !== undefined && !isBare) {
+    if (next !== undefined) {
       const middle = (x + left + scale.x(next)) / 2;
       const exact = durationText(next - moment);
       const fits = exact.length * 6.8 < scale.x(next) - scale.x(moment) - 30;

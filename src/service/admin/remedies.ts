@@ -11,7 +11,7 @@ export interface Remedy {
   readonly guide?: string | undefined;
 }
 
-/** Where the section of a remedy is: a machine that has only the executable has no `docs/`. */
+/** Where the section of a remedy is. */
 export const guideUrl = (guide: string): string => `https://github.com/jwksd/jwksd/blob/main/docs/${guide}`;
 
 /** A remedy with the command that lists replicas and copies. */

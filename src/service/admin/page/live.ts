@@ -60,6 +60,8 @@ export function createLive(make: () => Promise<Parts>, clock: Clock) {
         "X-Content-Type-Options": "nosniff",
       });
       if (response.req.method === "HEAD") return void response.end();
+      // It may be silent, and what is unread is bounded.
+      response.setTimeout(0);
       response.write("retry: 1000\n\n");
       streams.set(response, new Map());
       response.once("close", () => {

@@ -57,10 +57,9 @@ pre { background: var(--code); border-radius: 6px; padding: 0.625rem 0.75rem; wh
 button { display: none; position: absolute; top: 0.375rem; right: 0.375rem; font: inherit; font-size: 0.8125rem; padding: 0.125rem 0.625rem; background: var(--paper); color: var(--ink); border: 1px solid var(--line); border-radius: 6px; cursor: pointer; }
 .scripted button { display: block; }
 .scripted pre { padding-right: 5.5rem; }
-svg.patterns { position: absolute; }
+.scroll { overflow-x: auto; }
 .chart { display: block; max-width: 100%; height: auto; margin: 0 auto; }
 .chart.wide { width: 100%; }
-.chart.narrow { display: none; }
 .chart.swatch { display: inline-block; vertical-align: -2px; margin: 0; }
 .legend { list-style: none; display: flex; flex-wrap: wrap; gap: 0.25rem 1.25rem; margin-top: 0.5rem; font-size: 0.8125rem; }
 .waits { border-left: 4px solid var(--doubt); padding-left: 0.875rem; margin-top: 0.75rem; }
@@ -84,8 +83,7 @@ svg.chart {${chartStyle}
   body { padding: 0.75rem; }
   section { padding: 0.75rem 0.875rem; }
   .columns { display: block; }
-  .chart.wide { display: none; }
-  .chart.narrow { display: block; }
+  .chart.wide { width: auto; max-width: none; }
   table, tbody, tr, th, td { display: block; }
   thead { position: absolute; width: 1px; height: 1px; overflow: hidden; clip-path: inset(50%); }
   tr { border-top: 1px solid var(--line); padding: 0.5rem 0; }

@@ -1,14 +1,6 @@
 import { kidText } from "../../../rotation/rules/format.ts";
 import { type RotationPlan, planKeyName } from "../../../rotation/rules/plan.ts";
-import {
-  type ChartLayout,
-  axisHeight,
-  chartLegend,
-  chartPatterns,
-  narrowLayout,
-  planChart,
-  wideLayout,
-} from "../plan-chart.ts";
+import { axisHeight, chartLegend, chartPatterns, planChart } from "../plan-chart.ts";
 import { numberedSteps, planVerbs } from "../plan-scale.ts";
 import type { Status } from "../status.ts";
 import { Html, html } from "./html.ts";
@@ -23,7 +15,7 @@ export function timelinePart({ plan, past, now, waits, source }: Status): Html {
         </p>`
       : html`<p class="quiet">The steps are in the store, which was not reached since the start.</p>`;
   }
-  return html`${charts(plan)} ${waits.map(({ text }) => html`<p class="waits">${text}</p>`)}
+  return html`${chart(plan)} ${waits.map(({ text }) => html`<p class="waits">${text}</p>`)}
     <div class="columns">
       <div>
         <h3>Planned</h3>
@@ -50,29 +42,24 @@ function pastSteps(past: Status["past"], now: number): Html {
   </ol>`;
 }
 
-function charts(plan: RotationPlan): Html {
+/** On a narrow screen, it scrolls: keys of the keyboard do that, too. */
+function chart(plan: RotationPlan): Html {
+  const { width, bottom, parts } = planChart(plan, 2, 50);
+  const height = bottom + axisHeight;
   const label = `Timeline of ${plural(plan.keys.length, "key")}; the steps are listed below`;
-  // Patterns in a picture that is not displayed would fill nothing.
-  return html`<svg class="chart patterns" width="0" height="0" aria-hidden="true">${new Html(chartPatterns)}</svg>
-    ${chart(plan, { ...wideLayout, margin: 2 }, axisHeight.wide, "wide", label)}
-    ${chart(plan, narrowLayout, axisHeight.narrow, "narrow", label)} ${legend(plan)}`;
-}
-
-const top = 50;
-
-function chart(plan: RotationPlan, layout: ChartLayout, below: number, name: string, label: string): Html {
-  const { width, bottom, parts } = planChart(plan, layout, top);
-  const height = bottom + below;
-  return html`<svg
-    class="chart ${name}"
-    viewBox="0 0 ${width} ${height}"
-    width="${width}"
-    height="${height}"
-    role="img"
-    aria-label="${label}"
-  >
-    ${new Html(parts.join("\n"))}
-  </svg>`;
+  return html`<div class="scroll" tabindex="0" role="group" aria-label="Timeline">
+      <svg
+        class="chart wide"
+        viewBox="0 0 ${width} ${height}"
+        width="${width}"
+        height="${height}"
+        role="img"
+        aria-label="${label}"
+      >
+        ${new Html(chartPatterns)} ${new Html(parts.join("\n"))}
+      </svg>
+    </div>
+    ${legend(plan)}`;
 }
 
 function legend(plan: RotationPlan): Html {
