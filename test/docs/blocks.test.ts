@@ -213,9 +213,7 @@ const acts: readonly Act[] = [
     page: "docs/publish.md",
     script: String.raw`
       jwksd serve --issuer https://login.example.com
-      # The first time writes what the server is configured with.
-      jwksd publish /srv/www --issuer https://login.example.com --wait 0 || test -e /srv/www/.jwksd/Caddyfile
-      on_https login.example.com 'import /srv/www/.jwksd/Caddyfile'
+      on_https login.example.com "$(sed -n '/^.\{3\}caddy$/,/^}$/p' "$ROOT/docs/publish.md" | sed '1,2d;$d')"
       @ Publishing without a server
       grep '"kid"' /srv/www/jwks
     `,
@@ -457,7 +455,7 @@ const elsewhere: Readonly<Record<string, Readonly<Record<string, string>>>> = {
   "docs/better-auth.md": { "Take over the present keys": "test/docs/better-auth.test.ts" },
   "docs/install.md": {
     npm: "test/package/package.test.ts",
-    "The executable": "test/package/executable.test.ts",
+    "The archive": "test/package/archive.test.ts",
     "Help and completion": "test/cli/completion.test.ts",
     "The image": "test/ops/install.test.ts",
     systemd: "test/ops/install.test.ts",

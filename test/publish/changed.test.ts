@@ -55,7 +55,7 @@ describe("a folder that somebody else changes is written again, with a warning",
     [
       "all is gone, with the lock",
       ({ folder }) => empty(folder),
-      /nginx\.conf, .*Caddyfile, .*rotation, jwks, .*configuration, .*authorization-server$/,
+      /: \.jwksd\/rotation, jwks, .*configuration, .*authorization-server$/,
     ],
     ["the marker of the rotation is gone", ({ folder }) => rm(join(folder, ".jwksd/rotation")), /: \.jwksd\/rotation$/],
     ["it is no JSON", ({ jwks }) => writeFile(jwks, "<html>"), /: jwks$/],

@@ -1,6 +1,6 @@
-// A folder of `jwksd publish` behind real web servers, compared with `jwksd serve` on the wire.
+// A folder of `jwksd publish` behind real web servers, set up as docs/publish.md says, compared with `jwksd serve` on the wire.
 import assert from "node:assert/strict";
-import { readdir, writeFile } from "node:fs/promises";
+import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { type TestContext, describe, test } from "node:test";
 import { type Answer, send } from "../support/caches.ts";
@@ -25,8 +25,8 @@ const essence = ({ status, headers, body }: Answer) => ({
 });
 
 for (const server of staticServers) {
-  describe(`a folder behind ${server.name}`, { skip: skipWithout(server.program), timeout: 60_000 }, () => {
-    test("answers as jwksd serve does, in both modes, below a path, without a reload, and shows nothing else", async (t) => {
+  describe(`a folder behind ${server.name}`, { skip: skipWithout(server.program), timeout: 180_000 }, () => {
+    test("answers as jwksd serve does, in both modes, without a reload, and shows nothing else", async (t) => {
       const { publish, paths, port, direct } = await start(t, server);
       for (const args of [[], ["--rotation-mode"], []]) {
         assert.deepEqual((await publish(args)).code, 0);
@@ -42,11 +42,10 @@ for (const server of staticServers) {
           assert.deepEqual([again.status, again.body], [304, ""]);
           assert.equal(again.headers["cache-control"], headers["cache-control"]);
           const other = await send(port, { path, method: "POST" });
-          assert.deepEqual([other.status, other.headers.allow], [405, "GET, HEAD"]);
-          assert.equal(other.headers["cache-control"], "no-store");
+          assert.match(`${other.status} ${other.headers["cache-control"]}`, /^40[45] undefined$/);
         }
       }
-      for (const path of ["/.jwksd/lock", "/oidc/.jwksd/nginx.conf", "/oidc/", "/oidc/jwks/"]) {
+      for (const path of ["/.jwksd/lock", "/.jwksd/rotation", "/", "/jwks/"]) {
         const { body, status } = await send(port, { path });
         assert.doesNotMatch(body, /jwksd/, `${path} ${status}`);
       }
@@ -54,52 +53,17 @@ for (const server of staticServers) {
   });
 }
 
-/** Each character that a path may have, but for those that no configuration can quote. */
-const oddPath = "/a;b'c(d)!e~f&g+h,i=j:k@l-m.n_o";
-
 async function start(t: TestContext, server: StaticServer) {
   const [folder, own, port] = [await temporaryFolder(t), await temporaryFolder(t), await freePort()];
   const keys = join(own, "keys.json");
   await writeFile(keys, JSON.stringify({ keys: [named("one"), named("two")] }));
-  const common = [
-    "--keys",
-    keys,
-    "--issuer",
-    `http://127.0.0.1:${port}/oidc`,
-    "--mount-prefix",
-    "/v1",
-    "--jwks-path",
-    oddPath,
-  ];
+  const common = ["--keys", keys, "--issuer", `http://127.0.0.1:${port}`];
   const publish = (args: readonly string[]) =>
     runCli(t, ["publish", folder, ...common, "--wait", "5", "--log-level", "silent", ...args]);
-  // The configuration is there before the server is.
+  // nginx looks for the folder when it starts.
   assert.equal((await runCli(t, ["publish", folder, ...common, "--wait", "0"])).code, 3);
   await server.start(t, { folder, port });
   const direct = async (args: readonly string[]) => (await startService(t, [...common, ...args])).port;
-  const metadata = ["/oidc/.well-known/openid-configuration", "/.well-known/openid-configuration/oidc"];
-  const paths = [`/oidc/v1${oddPath}`, ...metadata, "/.well-known/oauth-authorization-server/oidc"];
+  const paths = ["/jwks", "/.well-known/openid-configuration", "/.well-known/oauth-authorization-server"];
   return { publish, port, direct, paths };
-}
-
-for (const [name, setting] of [
-  ["$", ["--jwks-path", "/a$b"]],
-  ["*", ["--mount-prefix", "/a*"]],
-] as const) {
-  test(`a path with ${name} is refused, which a configuration would take for a variable or a pattern`, async (t) => {
-    const folder = await temporaryFolder(t);
-    const target = join(folder, "www");
-    const { code, stderr } = await runCli(t, [
-      "publish",
-      target,
-      "--issuer",
-      "https://a.example",
-      "--data",
-      folder,
-      ...setting,
-    ]);
-    assert.equal(code, 1);
-    assert.match(stderr, /has a character .*choose another one \[ERR_OPTION_INVALID\]/);
-    assert.deepEqual(await readdir(folder), []);
-  });
 }

@@ -1,14 +1,22 @@
-import { writeFile } from "node:fs/promises";
+import { readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import type { TestContext } from "node:test";
 import { startProgram } from "./caches.ts";
 import { temporaryFolder } from "./service.ts";
 
-/** A web server that shows a folder of `jwksd publish` by the configuration that is in it. */
+/** A web server that shows a folder of `jwksd publish` as docs/publish.md says. */
 export interface StaticServer {
   readonly name: "nginx" | "Caddy";
   readonly program: string;
   start(t: TestContext, options: { readonly folder: string; readonly port: number }): Promise<void>;
+}
+
+/** The block of a language in docs/publish.md, for another folder. */
+async function block(language: string, folder: string): Promise<string> {
+  const page = await readFile(join(import.meta.dirname, "../../docs/publish.md"), "utf8");
+  const [, text] = new RegExp("^```" + language + "\\n(.*?)^```$", "ms").exec(page) ?? [];
+  if (text === undefined) throw new Error(`docs/publish.md has no block of ${language}`);
+  return text.replaceAll("/srv/www", folder);
 }
 
 /**
@@ -37,8 +45,10 @@ http {
 const nginx: StaticServer = {
   name: "nginx",
   program: "nginx",
-  start: (t, { folder, port }) =>
-    startNginx(t, `server { listen 127.0.0.1:${port}; include "${folder}/.jwksd/nginx.conf"; }`, port),
+  async start(t, { folder, port }) {
+    const server = await block("nginx", folder);
+    await startNginx(t, server.replace("listen 443 ssl", `listen 127.0.0.1:${port}`), port);
+  },
 };
 
 const caddy: StaticServer = {
@@ -46,14 +56,12 @@ const caddy: StaticServer = {
   program: "caddy",
   async start(t, { folder, port }) {
     const own = await temporaryFolder(t);
+    const site = await block("caddy", folder);
     const config = `{
 	admin off
 	auto_https off
 }
-http://127.0.0.1:${port} {
-	import "${folder}/.jwksd/Caddyfile"
-}
-`;
+${site.replace("login.example.com", `http://127.0.0.1:${port}`)}`;
     await writeFile(join(own, "Caddyfile"), config);
     const env = { ...process.env, HOME: own, XDG_DATA_HOME: own, XDG_CONFIG_HOME: own };
     const args = ["run", "--config", join(own, "Caddyfile"), "--adapter", "caddyfile"];

@@ -29,31 +29,23 @@ export interface CopiedSite extends Site {
   readonly issuer: string;
 }
 
-/** The paths of the documents below the issuer, in the order in which they are published. */
-export const pathsOf = (site: CopiedSite): readonly string[] => documentPaths(site).map(({ path }) => path);
-
-/** The path of a document below the issuer, and the paths at which clients ask the host for it. */
-interface DocumentPath {
-  readonly path: string;
-  readonly asked: readonly string[];
-}
-
 /**
- * The metadata of an issuer with a path is also asked for at paths that are not below the issuer, which a server can answer with the same
- * document. Where the issuer has no path, each of its paths is below it, and is a document.
+ * The paths of the documents below the issuer, in the order in which they are published. The metadata of an issuer with a path is also asked
+ * for at paths that are not below the issuer; a server must answer them with the same document.
  *
  * @see RFC 8414 section 3.1
  */
-export function documentPaths(site: CopiedSite): readonly [DocumentPath, ...DocumentPath[]] {
+export function pathsOf(site: CopiedSite): readonly string[] {
   const { jwksUri, metadataPaths } = locate(site);
   const base = new URL(baseOf(site.issuer)).pathname;
   const below = metadataPaths.filter((asked) => asked.startsWith(base));
-  const beside = metadataPaths.filter((asked) => !asked.startsWith(base));
-  const jwks = new URL(jwksUri).pathname;
-  return [
-    { path: jwks.slice(base.length), asked: [jwks] },
-    ...below.map((asked) => ({ path: asked.slice(base.length), asked: [asked, ...beside] })),
-  ];
+  return [new URL(jwksUri).pathname, ...below].map((path) => path.slice(base.length));
+}
+
+/** All URLs at which clients ask for the documents. */
+export function urlsOf(site: CopiedSite): readonly string[] {
+  const { jwksUri, metadataPaths } = locate(site);
+  return [jwksUri, ...metadataPaths.map((path) => new URL(path, site.issuer).href)];
 }
 
 /** The URL under which the documents are, with a slash at its end. */
@@ -61,7 +53,7 @@ export const baseOf = (issuer: string): string => issuer.replace(/\/?$/, "/");
 
 /** The documents of a set, as they are now. @throws ConfigError see `createPublisher` */
 export async function documentSetOf(set: JwkSet, site: CopiedSite, isShort: boolean): Promise<DocumentSet> {
-  const [jwksPath, ...discoveryPaths] = documentPaths(site).map(({ path }) => path);
+  const [jwksPath, ...discoveryPaths] = pathsOf(site);
   const jwks = documentAt(set.documents, systemClock) as JwkSetDocument;
   const mode = isShort ? "rotation" : "long";
   const discovery = discoveryPaths.length === 0 ? undefined : await makeDocument(discoveryDocument(site));
@@ -83,18 +75,3 @@ const fileOf = (path: string, { text }: Document, contentType: string, cacheCont
   contentType,
   cacheControl,
 });
-
-/** The header fields of a document in each mode, for the configuration of a server. */
-export function headersOf({ path, contentType, ...document }: StaticDocument, site: CopiedSite) {
-  const hasModes = path === pathsOf(site)[0];
-  return {
-    contentType,
-    long: hasModes ? cacheControl.long : document.cacheControl,
-    short: hasModes ? cacheControl.rotation : undefined,
-    others: [
-      ...(site.cors ? [["Access-Control-Allow-Origin", "*"] as const] : []),
-      ...(site.cors ? [["Access-Control-Expose-Headers", "ETag, Age, Date"] as const] : []),
-      ["X-Content-Type-Options", "nosniff"] as const,
-    ],
-  };
-}

@@ -2,7 +2,7 @@ import { existsSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { ServiceError } from "../../base/errors.ts";
 import type { ChangedFile } from "./changed.ts";
-import type { CopiedSite, DocumentSet } from "./documents.ts";
+import type { DocumentSet } from "./documents.ts";
 import {
   checkFile,
   checkOwnFolder,
@@ -14,12 +14,11 @@ import {
   replaceFile,
 } from "./folder-files.ts";
 import { lockFile } from "./lock-file.ts";
-import { caddyConfig, nginxConfig } from "./server-configs.ts";
 import type { Target } from "./target.ts";
 
 /** The folder of files that are no documents. */
 const own = ".jwksd";
-/** Servers with a configuration of ours send the short Cache-Control while this file is there. */
+/** Servers that are set up as docs/publish.md says send the short Cache-Control while this file is there. */
 export const rotationMarker = `${own}/rotation`;
 
 /**
@@ -28,7 +27,7 @@ export const rotationMarker = `${own}/rotation`;
  *
  * @param folder an absolute path
  */
-export function folderTarget(folder: string, name: string, site: CopiedSite): Target {
+export function folderTarget(folder: string, name: string): Target {
   let unlock: (() => void) | undefined;
   const at = (path: string): string => join(folder, path);
 
@@ -45,8 +44,6 @@ export function folderTarget(folder: string, name: string, site: CopiedSite): Ta
   function filesOf({ documents, isShort }: DocumentSet): (readonly [path: string, content: Uint8Array | undefined])[] {
     const marker = [rotationMarker, isShort ? Buffer.from("The rotation mode is on.\n") : undefined] as const;
     return [
-      [`${own}/nginx.conf`, Buffer.from(nginxConfig(folder, documents, site))],
-      [`${own}/Caddyfile`, Buffer.from(caddyConfig(folder, documents, site))],
       // The short cache begins before the new document is out, and ends after it.
       ...(isShort ? [marker] : []),
       ...documents.map(({ path, body }) => [path, body] as const),
@@ -68,7 +65,7 @@ export function folderTarget(folder: string, name: string, site: CopiedSite): Ta
       const body = await contentOf(at(path));
       const isSame = body === undefined ? content === undefined : content !== undefined && body.equals(content);
       if (isSame) continue;
-      // Servers take the header fields from the configurations.
+      // Servers send the header fields that they are set up with.
       const sent = documentSet.documents.find((document) => document.path === path);
       changed.push({ path, there: body && { ...sent, body } });
     }

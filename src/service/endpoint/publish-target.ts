@@ -3,7 +3,6 @@ import { invalidOption } from "../../base/errors.ts";
 import { bucketTarget, parseBucketUrl } from "../copies/bucket.ts";
 import { type CopiedSite, pathsOf } from "../copies/documents.ts";
 import { folderTarget } from "../copies/folder.ts";
-import { checkServable } from "../copies/server-configs.ts";
 import type { Target } from "../copies/target.ts";
 import { hostName } from "./manager-events.ts";
 import { readSite } from "./site.ts";
@@ -45,6 +44,5 @@ export function targetOf(
     throw invalidOption(`${JSON.stringify(target)} is neither a folder nor s3://BUCKET/PREFIX`);
   }
   const folder = resolve(target);
-  checkServable(folder, site);
-  return folderTarget(folder, `${folder} on ${settings.replicaName ?? hostName()}`, site);
+  return folderTarget(folder, `${folder} on ${settings.replicaName ?? hostName()}`);
 }

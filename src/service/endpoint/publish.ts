@@ -9,7 +9,7 @@ import { servedBy } from "../../rotation/custody/issuer-check.ts";
 import type { KeySubscriber } from "../../library/provider/managed-keys.ts";
 import type { ManagerEvent } from "../../rotation/manager/types.ts";
 import { whyLeft } from "../copies/changed.ts";
-import { type DocumentSet, type CopiedSite, pathsOf, documentPaths, documentSetOf } from "../copies/documents.ts";
+import { type CopiedSite, type DocumentSet, documentSetOf, pathsOf, urlsOf } from "../copies/documents.ts";
 import { type Published, createCopyWriter } from "../copies/copy-writer.ts";
 import { purgeSeconds, runPurge } from "../copies/purge.ts";
 import type { KeyRecord } from "../../rotation/rules/records.ts";
@@ -67,7 +67,7 @@ export async function startPublishing(settings: Settings, options: PublishOption
   };
   const site = await siteOf(settings);
   const target = targetOf(options.target, site, settings, { environment, signal });
-  const urls = documentPaths(site).flatMap(({ asked }) => asked.map((path) => new URL(path, site.issuer).href));
+  const urls = urlsOf(site);
   const verifyUrl = options.verifyUrl ?? site.issuer;
   const purge = async (): Promise<void> => {
     if (purgeCommand === undefined) return;
