@@ -8,7 +8,7 @@ import { stopAll } from "./measure.ts";
 import { memory } from "./memory.ts";
 import { type Section, goalsTable, machine } from "./report.ts";
 import { doctor } from "./doctor.ts";
-import { executable, starts } from "./executable.ts";
+import { starts } from "./starts.ts";
 import { guard } from "./guard.ts";
 import { flood } from "./flood.ts";
 import { publishing } from "./publishing.ts";
@@ -36,7 +36,6 @@ const sections: Readonly<Record<string, (plan: Plan) => Promise<Section>>> = {
   rotation,
   replicas,
   doctor,
-  executable,
   start: starts,
 };
 const usage = `npm run bench -- [options]

@@ -1,5 +1,5 @@
-// Writes what the one executable is made of into its folder: the packages from which the bundler has taken a file, and Bun. As CycloneDX,
-// after the list of npm, and as the texts of their licenses.
+// Writes what the archive is made of beside it: the packages from which the bundler has taken a file, pkcs11js and Node. As CycloneDX, after the
+// list of npm, and as the texts of their licenses.
 import { execFileSync } from "node:child_process";
 import { createHash } from "node:crypto";
 import { readFileSync, readdirSync, rmSync, writeFileSync } from "node:fs";
@@ -13,14 +13,15 @@ interface Bom {
   dependencies: { readonly ref: string; dependsOn: readonly string[] }[];
 }
 
-const folder = "dist/bin";
+const folder = "dist/archive";
+const [, , archive = ""] = process.argv;
 /** Of the bundler. */
 const metafile = join(folder, "bundle.json");
 const json = (path: string): unknown => JSON.parse(readFileSync(path, "utf8"));
 
 const { inputs } = json(metafile) as { readonly inputs: object };
 rmSync(metafile);
-const folders = new Set(["node_modules/bun"]);
+const folders = new Set(["node_modules/node", "node_modules/pkcs11js"]);
 for (const path of Object.keys(inputs)) {
   const [, found] = /^(.*node_modules\/(?:@[^/]+\/)?[^/]+)\//.exec(path) ?? [];
   if (found !== undefined) folders.add(found);
@@ -45,7 +46,7 @@ bom.metadata.component = {
     {
       alg: "SHA-256",
       content: createHash("sha256")
-        .update(readFileSync(join(folder, "jwksd")))
+        .update(readFileSync(join(folder, archive)))
         .digest("hex"),
     },
   ],

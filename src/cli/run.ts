@@ -109,13 +109,9 @@ async function report(io: Io, argv: readonly string[], error: JwksdError): Promi
   create("error", true, io).error({ code: error.code }, withAdvice(error));
 }
 
-/** The commit that the one executable was made of; its build defines this. */
-declare const JWKSD_COMMIT: string;
-const commit = typeof JWKSD_COMMIT === "undefined" ? undefined : JWKSD_COMMIT;
-
-/** `docs/` is beside `src/` and `dist/`. The executable has none. */
-const folder = commit === undefined ? `in ${fileURLToPath(new URL("../../docs", import.meta.url))} and ` : "";
-const guides = `jwksd help OPTION explains an option; jwksd help --store, one with the name of a command. The guides of docs/ are ${folder}at ${packageJson.homepage}.`;
+/** `docs/` is beside `src/` and `dist/`. */
+const folder = fileURLToPath(new URL("../../docs", import.meta.url));
+const guides = `jwksd help OPTION explains an option; jwksd help --store, one with the name of a command. The guides of docs/ are in ${folder} and at ${packageJson.homepage}.`;
 
 /** Whether a command line asks for the options of all commands. */
 function asksForAll([first, second]: readonly string[]): boolean {
@@ -152,10 +148,8 @@ Start here:
 
 /** The versions for a bug report. */
 function versionText(): string {
-  const { bun, node, sqlite } = process.versions;
-  const runtime = bun === undefined ? `Node.js ${node}` : `Bun ${bun}`;
-  const facts = [runtime, `SQLite ${sqlite ?? "none"}`, `${process.platform}-${process.arch}`];
-  if (commit !== undefined) facts.unshift(`commit ${commit}`);
+  const { node, sqlite } = process.versions;
+  const facts = [`Node.js ${node}`, `SQLite ${sqlite ?? "none"}`, `${process.platform}-${process.arch}`];
   return `jwksd ${packageJson.version} (${facts.join(", ")})`;
 }
 

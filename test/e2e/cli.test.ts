@@ -11,7 +11,6 @@ import { readKeyset } from "../../src/library/node/index.ts";
 import { flagName, settingDefinitions } from "../../src/service/config/setting-definitions.ts";
 import { skipped } from "../support/parts.ts";
 import {
-  binary,
   cliCommand,
   eventually,
   keySetText,
@@ -23,7 +22,6 @@ import {
 import { soak } from "../support/soak.ts";
 
 const timeout = 180_000;
-const runsOn = binary === undefined ? [`Node.js ${process.versions.node}`] : ["commit ", "Bun "];
 const settings = [...Object.keys(settingDefinitions), "config"];
 
 describe("help", { timeout, concurrency: 4 }, () => {
@@ -34,7 +32,7 @@ describe("help", { timeout, concurrency: 4 }, () => {
       teaches: [...settings.map(flagName), "JWKSD_PORT", "SIGHUP", "SIGTERM", "Examples:"],
     },
     { args: ["help", "keygen"], teaches: ["--out", "--format", "(jwk, pem; default: jwk)", "RFC 7638", "Examples:"] },
-    { args: ["--version"], teaches: [`jwksd ${packageJson.version} (`, ...runsOn, "SQLite"] },
+    { args: ["--version"], teaches: [`jwksd ${packageJson.version} (`, `Node.js ${process.versions.node}`, "SQLite"] },
     { args: ["keys", "list", "--help"], teaches: ["--data", "--store", "the policy of the store: jwksd policy"] },
   ];
   for (const { args, teaches } of rows) {

@@ -9,7 +9,6 @@ import { type TestContext, after, describe, test } from "node:test";
 import { Client, assertWhole, getOnce } from "../support/load.ts";
 import {
   type ServiceProcess,
-  binary,
   eventually,
   keySetText,
   startServiceProcess,
@@ -24,8 +23,7 @@ const get = "GET /jwks HTTP/1.1\r\nHost: op.example\r\n\r\n";
 const skip = process.platform !== "linux";
 
 const requests = soak(30_000, 10_000);
-/** The heap of the executable takes no limit, and is collected later. */
-const mostMegabytes = binary === undefined ? { after: 12, unread: 150 } : { after: 48, unread: 350 };
+const mostMegabytes = { after: 12, unread: 150 };
 
 /** For tests that measure no memory. */
 const shared = await start({ after });
@@ -138,7 +136,7 @@ describe("robustness:", { concurrency: true }, () => {
         write();
         return peer;
       });
-      for (const { ended } of peers) assert.ok((await ended).tookMs < 16_000);
+      for (const { ended } of peers) assert.ok((await ended).tookMs < 40_000);
       t.diagnostic(`${sent} requests in ${peers.length} connections; ${memory.report()}`);
       assert.ok(sent > 10_000);
       assert.ok(memory.grownMegabytes() < mostMegabytes.unread);

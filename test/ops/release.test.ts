@@ -53,9 +53,9 @@ describe(name, () => {
       assert.ok(Object.hasOwn(packageJson.scripts, script), script);
     for (const [file] of commands.matchAll(/\b(?:scripts|test)\/[\w/.-]+/g))
       assert.ok(existsSync(join(root, file)), file);
-    const sums = /^sha256sum (.*) > (SHA256SUMS)$/m.exec(await read("scripts/build-binary")) ?? [];
-    const made = [...(sums[1]?.split(" ") ?? []), sums[2] ?? ""];
-    const released = Array.from(commands.matchAll(/dist\/bin\/([\w.]+)/g), ([, file = ""]) => file);
+    const sums = /^sha256sum "\$archive" (.*) > (SHA256SUMS)$/m.exec(await read("scripts/build-archive")) ?? [];
+    const made = ["jwksd-linux-x64.tar.gz", ...(sums[1]?.split(" ") ?? []), sums[2] ?? ""];
+    const released = Array.from(commands.matchAll(/dist\/archive\/([\w.-]+)/g), ([, file = ""]) => file);
     assert.deepEqual(released.toSorted(), made.toSorted());
   });
 
@@ -81,7 +81,7 @@ describe(name, () => {
     ]);
     // CI runs all tests, too; that of the image builds it.
     const ci = `${await read(".ci/run")}${await read("test/ops/image.test.ts")}`.replaceAll("npm run -s ", "npm run ");
-    const known = [...needForge, "Install", "Build the executable", "Test the executable", "Build the image"];
+    const known = [...needForge, "Install", "Build the archive", "Test the archive", "Build the image"];
     const named = steps.flatMap(({ name, run }) => (run === undefined ? [] : [name ?? run]));
     assert.deepEqual(named.toSorted(), known.toSorted());
     for (const { name = "", run = "" } of steps) {

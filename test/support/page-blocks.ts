@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { execFile } from "node:child_process";
 import { cp, mkdir, readFile, writeFile } from "node:fs/promises";
-import { join, resolve } from "node:path";
+import { dirname, join, resolve } from "node:path";
 import type { TestContext } from "node:test";
 import { promisify } from "node:util";
 import { mounted } from "./mounts.ts";
@@ -43,17 +43,18 @@ export async function runBlocks(
 ): Promise<{ readonly stdout: string; readonly state: string }> {
   const folder = await temporaryFolder(t);
   const [clone, state, etc] = [join(folder, "clone"), join(folder, "state"), join(folder, "etc")];
-  for (const made of [join(clone, "dist/bin"), join(clone, "scripts"), state, etc])
-    await mkdir(made, { recursive: true });
+  const app = join(clone, "dist/archive/jwksd");
+  for (const made of [app, join(clone, "scripts"), state, etc]) await mkdir(made, { recursive: true });
   for (const part of ["ops", "examples/docs"]) await cp(join(root, part), join(clone, part), { recursive: true });
   await packageFromSources(clone);
   const real = `#!/bin/sh\nexec ${cliCommand.join(" ")} "$@"\n`;
-  await writeFile(join(clone, "dist/bin/jwksd"), real, { mode: 0o755 });
-  const buildImage = "#!/bin/sh\ninstall -m 755 dist/bin/jwksd /usr/local/bin/jwksd\n";
+  await writeFile(join(app, "jwksd"), real, { mode: 0o755 });
+  await promisify(execFile)("tar", ["-czf", "jwksd-linux-x64.tar.gz", "jwksd"], { cwd: dirname(app) });
+  const buildImage = "#!/bin/sh\ninstall -m 755 dist/archive/jwksd/jwksd /usr/local/bin/jwksd\n";
   await writeFile(join(clone, "scripts/build-image"), buildImage, { mode: 0o755 });
   const own = [
     `cp -R /etc/. ${etc} 2>/dev/null || true; mount --bind ${etc} /etc`,
-    "for each in /usr/local/bin /var/lib /run /srv; do mount -t tmpfs tmpfs $each; done",
+    "for each in /usr/local/bin /var/lib /opt /run /srv; do mount -t tmpfs tmpfs $each; done",
     ...(isOnNetwork ? [] : ["ip link set lo up"]),
     `cd ${clone}`,
   ];

@@ -17,11 +17,9 @@ import { createLog } from "../../src/service/config/log.ts";
 import { startService as startServiceHere } from "../../src/service/endpoint/service.ts";
 import { named } from "./keys.ts";
 
-/** The one executable, to be tested in place of the sources. */
-export const binary: string | undefined = process.env["JWKSD_BIN"];
 const main = fileURLToPath(new URL("../../src/cli/main.ts", import.meta.url));
 /** The program and first arguments that run the command line as a process. */
-export const cliCommand: readonly [string, ...string[]] = binary === undefined ? [process.execPath, main] : [binary];
+export const cliCommand: readonly [string, string] = [process.execPath, main];
 
 type Environment = Readonly<Record<string, string>>;
 /** What has an end, when what was started for it is stopped. */
@@ -132,14 +130,13 @@ export function spawnCli(t: Scope, args: readonly string[], env: Environment = {
   return { child, exited };
 }
 
-/** Runs the command line inside this process, to its end; the executable as a process. */
+/** Runs the command line inside this process, to its end. */
 export async function runCli(
   t: Scope,
   args: readonly string[],
   environment: Environment = {},
   input: Iterable<string> = [],
 ): Promise<Finished> {
-  if (binary !== undefined) return runCliProcess(t, args, environment);
   const output = { stdout: "", stderr: "" };
   const to = (name: keyof typeof output) => ({
     write(text: string, done?: () => void) {
@@ -168,13 +165,12 @@ export async function runCliProcess(t: Scope, args: readonly string[], env: Envi
 
 const serveArgs = ["--port", "0", "--admin", "off", "--json-logs"];
 
-/** Starts the service inside this process, the executable as a process; it is stopped when the test ends. */
+/** Starts the service inside this process; it is stopped when the test ends. */
 export async function startService(
   t: Scope,
   args: readonly string[],
   environment: Environment = {},
 ): Promise<RunningService> {
-  if (binary !== undefined) return startServiceProcess(t, args, environment);
   const log = new ServiceLog();
   let errors = "";
   const stderr = { write: (text: string) => (errors += text) };

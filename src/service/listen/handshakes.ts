@@ -1,5 +1,5 @@
 import type { Socket } from "node:net";
-import type { Server } from "node:tls";
+import type { Server } from "node:https";
 
 /**
  * Limits the handshakes under way. One too many ends the oldest handshake, because honest peers need milliseconds, and silent peers wait
@@ -23,7 +23,8 @@ export function boundHandshakes(server: Server, most: number): void {
     }
   });
   server.on("secureConnection", (socket) => underWay.delete(peerOf(socket)));
-  // A handshake that fails, or takes too long.
+  // A handshake that fails, or takes too long. node:https would answer it as a broken request.
+  server.removeAllListeners("tlsClientError");
   server.on("tlsClientError", (_error, socket) => socket.destroy());
 }
 

@@ -1,16 +1,17 @@
 import { once } from "node:events";
 import type { IncomingMessage } from "node:http";
+import type { Server as HttpsServer, ServerOptions as HttpsOptions } from "node:https";
 import { type Server as NetServer, type Socket, createServer as createNetServer } from "node:net";
-import type { Server as TlsServer, TlsOptions } from "node:tls";
+import type { TlsOptions } from "node:tls";
 import { type Clock, systemClock } from "../../base/clock.ts";
 import { ServiceError } from "../../base/errors.ts";
 import { type NodeResponse, writeReply } from "../../library/http/node.ts";
 import { type Reply, methodNotAllowed, problem, withoutBodyOnHead } from "../../library/http/respond.ts";
-import { type ConnectionLimits, type Overload, boundConnections } from "./connections.ts";
+import { type Connections, type Overload, boundConnections, isUnderWay } from "./connections.ts";
 import { drain } from "./drain.ts";
 import { type Handler, closedGate } from "./gate.ts";
+import { boundHandshakes } from "./handshakes.ts";
 import { isHost } from "./host.ts";
-import { isBun, keepDeadlines, keepOpen, listenerOf } from "./http-of-bun.ts";
 import { type SocketAddress, listenOnSocket } from "./unix-socket.ts";
 
 // An import of node:http reads all of its exports, and with WebSocket it loads undici: a third of the time of a start.
@@ -25,8 +26,8 @@ const limits = {
   checkingIntervalMs: 1_000,
   maxHeaderBytes: 16_384,
   maxConnections: 10_000,
-  reportEveryMs: 60_000,
-  stallMs: 5_000,
+  /** How long neither side may send anything within a request, as where a peer does not read. */
+  timeoutMs: 10_000,
   /** How long to read from a refused peer, because an early close could reset the connection before the reply is read. */
   lingerMs: 1_000,
 } as const;
@@ -48,7 +49,7 @@ export interface HttpServerOptions {
   readonly maxConnections?: number | undefined;
   /** Tells the time. Default: the clock of the machine. */
   readonly clock?: Clock | undefined;
-  /** Called at most once a minute, with the connections that were lost. */
+  /** Called at most every ten seconds, with the connections that were lost. */
   readonly onOverload?: ((overload: Overload) => void) | undefined;
   /** Called with the status of each refusal of a request that reached no handler. */
   readonly onRefusal?: ((status: number) => void) | undefined;
@@ -77,7 +78,8 @@ export async function startHttpServer(
     onRefusal = () => {},
   }: HttpServerOptions = {},
 ) {
-  const server = createServer({
+  const tls = "tls" in address ? address.tls : undefined;
+  const options = {
     headersTimeout: limits.headersTimeoutMs,
     requestTimeout: limits.requestTimeoutMs,
     keepAliveTimeout: limits.keepAliveTimeoutMs,
@@ -87,8 +89,11 @@ export async function startHttpServer(
     requireHostHeader: false,
     // Joins two Host fields into one, which is invalid.
     joinDuplicateHeaders: true,
-  });
-  const connections = boundConnections(server, { ...limits, maxConnections, clock, onOverload });
+  };
+  const server = tls === undefined ? createServer(options) : createTlsServer({ ...options, ...tls }, maxConnections);
+  server.setTimeout(limits.timeoutMs);
+  const event = tls === undefined ? "connection" : "secureConnection";
+  const connections = boundConnections(server, event, { maxConnections, clock, onOverload });
   const refuse = (socket: Socket, reply: Reply): void => {
     if (refuseOnce(socket, reply, connections)) onRefusal(reply.status);
   };
@@ -104,12 +109,8 @@ export async function startHttpServer(
   const gate = closedGate();
   const handle: Handler = (request, response) => {
     connections.begin(request.socket, response);
-    keepOpen(request, response);
-    // node:http of Bun sends the head and the body apart.
-    response.cork();
     if (hasGoodHost(request)) gate.pass(request, response);
     else answerRefused(response, badHost);
-    response.uncork();
   };
   const answerRefused = (response: NodeResponse, reply: Reply): void => {
     onRefusal(reply.status);
@@ -124,11 +125,9 @@ export async function startHttpServer(
     answerRefused(response, expectationFailed);
   });
   let stopped: Promise<void> | undefined;
-  if (isBun) keepDeadlines(server, limits);
-  const listener = listenerOf(server, "tls" in address ? address.tls : undefined, maxConnections);
   let port = 0;
-  if ("path" in address) await listenOnSocket(listener, address);
-  else port = await listen(listener, address);
+  if ("path" in address) await listenOnSocket(server, address);
+  else port = await listen(server, address);
   const answer = await handler(port);
   gate.open(answer);
 
@@ -136,10 +135,16 @@ export async function startHttpServer(
     /** 0 for a Unix socket. */
     port,
     /** Takes other certificates for new connections. */
-    renew: (tls: TlsOptions): void => (listener as TlsServer).setSecureContext(tls),
+    renew: (tls: TlsOptions): void => (server as HttpsServer).setSecureContext(tls),
     /** Stops accepting, answers requests under way with `Connection: close`, and ends within 7 seconds. */
-    stop: (): Promise<void> => (stopped ??= drain(server, listener, connections, gate, answer)),
+    stop: (): Promise<void> => (stopped ??= drain(server, connections, gate, answer)),
   };
+}
+
+function createTlsServer(options: HttpsOptions, maxHandshakes: number): HttpsServer {
+  const server = process.getBuiltinModule("node:https").createServer(options);
+  boundHandshakes(server, maxHandshakes);
+  return server;
 }
 
 /** Whether a request has a valid Host field. @see RFC 9112 section 3.2 */
@@ -238,7 +243,7 @@ function listen(server: NetServer, address: TcpAddress, setting?: string): Promi
 const refusedSockets = new WeakSet<Socket>();
 
 /** Answers an invalid request, and closes its connection. Whether it was not done yet. */
-function refuseOnce(socket: Socket, reply: Reply, connections: ConnectionLimits): boolean {
+function refuseOnce(socket: Socket, reply: Reply, connections: Connections): boolean {
   // Further chunks of the same request cause the same error.
   if (refusedSockets.has(socket)) return false;
   refusedSockets.add(socket);
@@ -262,9 +267,8 @@ function refuseOnce(socket: Socket, reply: Reply, connections: ConnectionLimits)
     socket.once("close", () => clearTimeout(timer));
   };
   // Earlier requests on this connection get their replies first.
-  const before = connections.replyUnderWay(socket);
-  if (before === undefined) end();
-  else before.once("close", end);
+  if (isUnderWay(last)) last.once("close", end);
+  else end();
   return !isForLast;
 }
 

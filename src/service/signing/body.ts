@@ -12,33 +12,24 @@ export class TooLong extends TokenError {
 }
 
 /** Reads the body of a request. Rejects with {@link TooLong}, or `ERR_SIGNER_ABORTED` when the connection ends. */
-export async function readBody(request: IncomingMessage): Promise<Uint8Array> {
-  const { socket } = request;
-  let left: (() => void) | undefined;
-  try {
-    return await new Promise((resolve, reject) => {
-      const chunks: Buffer[] = [];
-      let length = 0;
-      const refuse = (): void => {
-        request.removeAllListeners("data");
-        request.resume();
-        reject(new TooLong());
-      };
-      const leave = (): void => reject(new SignerError("ERR_SIGNER_ABORTED", "the caller left amid its request"));
-      left = leave;
-      request.once("error", leave);
-      // Bun does not always tell the request of a peer that leaves early.
-      socket.once("close", leave);
-      if (socket.destroyed) leave();
-      if (Number(request.headers["content-length"] ?? 0) > maxBytes) return refuse();
-      request.on("data", (chunk: Buffer) => {
-        length += chunk.length;
-        if (length > maxBytes) return refuse();
-        chunks.push(chunk);
-      });
-      request.once("end", () => resolve(chunks.length === 1 ? (chunks[0] as Buffer) : Buffer.concat(chunks)));
+export function readBody(request: IncomingMessage): Promise<Uint8Array> {
+  return new Promise((resolve, reject) => {
+    const chunks: Buffer[] = [];
+    let length = 0;
+    const refuse = (): void => {
+      request.removeAllListeners("data");
+      request.resume();
+      reject(new TooLong());
+    };
+    const leave = (): void => reject(new SignerError("ERR_SIGNER_ABORTED", "the caller left amid its request"));
+    request.once("error", leave).once("close", leave);
+    if (request.destroyed) leave();
+    if (Number(request.headers["content-length"] ?? 0) > maxBytes) return refuse();
+    request.on("data", (chunk: Buffer) => {
+      length += chunk.length;
+      if (length > maxBytes) return refuse();
+      chunks.push(chunk);
     });
-  } finally {
-    if (left !== undefined) socket.off("close", left);
-  }
+    request.once("end", () => resolve(chunks.length === 1 ? (chunks[0] as Buffer) : Buffer.concat(chunks)));
+  });
 }

@@ -1,0 +1,79 @@
+import assert from "node:assert/strict";
+import { execFile } from "node:child_process";
+import { createHash } from "node:crypto";
+import { readFile, symlink, writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { describe, test } from "node:test";
+import { promisify } from "node:util";
+import packageJson from "../../package.json" with { type: "json" };
+import { archive, archiveFolder, skipWithoutArchive } from "../support/archive.ts";
+import { temporaryFolder } from "../support/service.ts";
+import { createSoftHsm, skipWithoutPkcs11 } from "../support/softhsm.ts";
+
+interface Bom {
+  readonly metadata: { readonly component: { readonly hashes: readonly { readonly content: string }[] } };
+  readonly components: readonly { readonly name: string }[];
+  readonly dependencies: readonly { readonly ref: string; readonly dependsOn: readonly string[] }[];
+}
+
+/** The optional peers that the command line loads. */
+const optional = [
+  "@aws-sdk/client-kms",
+  "@azure/identity",
+  "@azure/keyvault-keys",
+  "@google-cloud/kms",
+  "pg",
+  "pkcs11js",
+  "prom-client",
+];
+const run = promisify(execFile);
+const read = (file: string): Promise<string> => readFile(join(archiveFolder, file), "utf8");
+
+describe(
+  "the archive",
+  { skip: skipWithoutArchive("its checksums, its parts and its commands"), timeout: 120_000 },
+  () => {
+    test("has the checksums that stand beside it", async () => {
+      const files = [archive, "jwksd.cdx.json", "licenses.txt"];
+      const hashes = await Promise.all(
+        files.map(async (file) =>
+          createHash("sha256")
+            .update(await readFile(join(archiveFolder, file)))
+            .digest("hex"),
+        ),
+      );
+      assert.equal(await read("SHA256SUMS"), files.map((file, index) => `${hashes[index]}  ${file}\n`).join(""));
+      const { metadata } = JSON.parse(await read("jwksd.cdx.json")) as Bom;
+      assert.equal(metadata.component.hashes[0]?.content, hashes[0]);
+    });
+
+    test("holds the packages that jwksd needs, and those that it may need", async () => {
+      const { components, dependencies } = JSON.parse(await read("jwksd.cdx.json")) as Bom;
+      const names = new Set(components.map(({ name }) => name));
+      for (const name of ["node", ...Object.keys(packageJson.dependencies), ...optional])
+        assert.ok(names.has(name), name);
+      assert.ok(!names.has("typescript"));
+      const refs = new Set(dependencies.map(({ ref }) => ref));
+      for (const { dependsOn } of dependencies) for (const ref of dependsOn) assert.ok(refs.has(ref), ref);
+      const licenses = await read("licenses.txt");
+      for (const name of ["jose", "pg", "commander"]) assert.match(licenses, new RegExp(`^== ${name}@`, "m"));
+    });
+
+    test("runs from any folder, by a link too, and with a PKCS#11 module", { skip: skipWithoutPkcs11() }, async (t) => {
+      const cwd = await temporaryFolder(t);
+      await run("tar", ["-xzf", join(archiveFolder, archive), "-C", cwd]);
+      await symlink("jwksd/jwksd", join(cwd, "linked"));
+      const env = { PATH: "/usr/bin:/bin" };
+      const { stdout } = await run("./linked", ["--version"], { cwd, env });
+      assert.match(stdout, new RegExp(`^jwksd ${packageJson.version} \\(Node.js ${process.versions.node}, `));
+      const token = await createSoftHsm(t);
+      token.pkcs11Tool("--keypairgen", "--key-type", "EC:prime256v1", "--label", "k", "--id", "01");
+      const pkcs11 = { modulePath: token.modulePath, pin: { file: token.pinFile } };
+      await writeFile(join(cwd, "signers.json"), JSON.stringify({ pkcs11 }));
+      const uri = `${token.uri};object=k`;
+      const args = ["signer", "check", uri, "--signers", "signers.json", "--probes", "2"];
+      const withToken = { ...env, SOFTHSM2_CONF: process.env["SOFTHSM2_CONF"] };
+      assert.match((await run("./linked", args, { cwd, env: withToken })).stdout, /^ok +signatures 2, /m);
+    });
+  },
+);

@@ -1,0 +1,13 @@
+import { existsSync } from "node:fs";
+import { join, resolve } from "node:path";
+import { skipped } from "./parts.ts";
+
+/** Where `npm run build:archive` puts the archive, and what belongs to it. */
+export const archiveFolder = resolve(import.meta.dirname, "../../dist/archive");
+export const archive = `jwksd-${process.platform}-${process.arch}.tar.gz`;
+
+/** For the `skip` option of tests with the archive. Where `CI` is set nothing is skipped. */
+export function skipWithoutArchive(what: string): string | false {
+  if (existsSync(join(archiveFolder, "SHA256SUMS")) || process.env["CI"]) return false;
+  return skipped(`${what}: the archive is not built; build it with: npm run build:archive`);
+}
