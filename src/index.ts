@@ -57,7 +57,7 @@ export { localSigner } from "./keys/signer/local.ts";
 export type { SignInput, Signer } from "./keys/signer/signer.ts";
 export type { Metric, MetricValue } from "./base/metrics.ts";
 export { clientAlgorithms } from "./library/token/client-algorithms.ts";
-export type { Claims, SignOptions } from "./library/token/sign.ts";
+export type { Claims, SignOptions } from "./library/token/sign-options.ts";
 export type { SignInputOptions } from "./library/token/signing-input.ts";
 export { type KeySource, type VerifiedToken, type VerifyOptions, verify } from "./library/token/verify.ts";
 export { errorTable } from "./base/error-table.ts";

@@ -1,4 +1,5 @@
-import { type Break, breaksOf, triedOf } from "./verifiers/breaks.ts";
+import { breaksOf, triedOf } from "./verifiers/breaks.ts";
+import type { Break } from "./verifiers/cited.ts";
 import { type Code, type Severity, codes, ruleUrl } from "./codes.ts";
 
 /** The page with a paragraph about each code. */

@@ -4,7 +4,7 @@
  * @module jwksd/doctor
  */
 
-export { type Break } from "./verifiers/breaks.ts";
+export type { Break } from "./verifiers/cited.ts";
 export { type Code, type Severity, codes } from "./codes.ts";
 export { examine } from "./examine.ts";
 export { type Finding } from "./finding.ts";

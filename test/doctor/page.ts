@@ -1,5 +1,6 @@
 import { readFileSync, writeFileSync } from "node:fs";
-import { type Break, breaksOf } from "../../src/doctor/verifiers/breaks.ts";
+import { breaksOf } from "../../src/doctor/verifiers/breaks.ts";
+import type { Break } from "../../src/doctor/verifiers/cited.ts";
 import { type Code, codes } from "../../src/doctor/index.ts";
 import { ruleUrl } from "../../src/doctor/codes.ts";
 

@@ -8,7 +8,6 @@ import { folderTarget } from "../../src/service/copies/folder.ts";
 import type { DocumentSet } from "../../src/service/copies/documents.ts";
 import { temporaryFolder } from "../support/service.ts";
 
-const site = { issuer: "https://a.example", cors: true, discovery: true };
 const documentSet: DocumentSet = {
   isShort: false,
   kids: [],
@@ -37,7 +36,7 @@ async function prepare(t: TestContext): Promise<Paths> {
 }
 
 async function publish(t: TestContext, folder: string): Promise<readonly string[]> {
-  const target = folderTarget(folder, "a folder", site);
+  const target = folderTarget(folder, "a folder");
   t.after(() => target.close());
   const warnings = await target.open();
   for (const { path } of documentSet.documents) await target.content(path);

@@ -210,8 +210,7 @@ describe("jwksd publish FOLDER, of key files", () => {
 
 test("one process at a time writes to a folder", async (t) => {
   const folder = await temporaryFolder(t);
-  const site = { issuer: "https://a.example", cors: true, discovery: true };
-  const [one, other] = [folderTarget(folder, "one", site), folderTarget(folder, "other", site)];
+  const [one, other] = [folderTarget(folder, "one"), folderTarget(folder, "other")];
   await one.open();
   await one.open();
   await assert.rejects(other.open(), { code: "ERR_TARGET", message: /another jwksd publish writes to the folder/ });

@@ -1,7 +1,7 @@
 // Publishes one set after the other to a target, without an end. It is killed.
 import { bucketTarget } from "../../src/service/copies/bucket.ts";
 import { folderTarget } from "../../src/service/copies/folder.ts";
-import { site, documentSetAt } from "./kill-documents.ts";
+import { documentSetAt } from "./kill-documents.ts";
 
 const [where, text = "0"] = process.argv.slice(2);
 Object.assign(process.env, {
@@ -14,7 +14,7 @@ const target = where.startsWith("http:")
   ? bucketTarget({ bucket: "example-issuer", prefix: "" }, ["jwks", ".well-known/openid-configuration"], {
       endpoint: where,
     })
-  : folderTarget(where, "a folder", site);
+  : folderTarget(where, "a folder");
 await target.open();
 process.send?.("begun");
 for (let number = Number(text); ; number += 1) await target.put(documentSetAt(number));

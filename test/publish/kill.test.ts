@@ -76,7 +76,7 @@ test("a folder is whole at any instant, and after kill -9 at any instant", async
     newest = number;
   }
   assert.ok(newest > 0, "nothing was published");
-  const target = folderTarget(folder, "a folder", site);
+  const target = folderTarget(folder, "a folder");
   await target.open();
   await target.put(documentSetAt(newest + 1));
   assert.equal(look(true), newest + 1);

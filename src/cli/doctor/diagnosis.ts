@@ -9,9 +9,9 @@ import { isObject } from "../../doctor/document.ts";
 import { counted } from "../../doctor/format.ts";
 import { isPrivateText } from "../../doctor/secrets.ts";
 import { entriesOf, verificationKeys } from "../../keys/jwk/verification-keys.ts";
-import { checkSignature } from "../../library/token/verify.ts";
+import { type VerifyOptions, checkSignature } from "../../library/token/verify.ts";
 import { relativeText, timeText } from "../../rotation/rules/format.ts";
-import type { Expected } from "./explain.ts";
+import { isDate } from "../../rotation/rules/records.ts";
 
 /**
  * What was found out beside an error code. A claim is not the expected one: `iss`, `aud`, `nbf`. `two issuers`: the discovery document
@@ -30,10 +30,13 @@ export interface Diagnosis {
   readonly details: readonly string[];
 }
 
-const none: Diagnosis = { details: [] };
+/** The expected claims and header of a token; see `verify`. */
+export interface Expected extends Pick<VerifyOptions, "algorithms" | "typ"> {
+  readonly issuer: string;
+  readonly audience: readonly string[];
+}
 
-/** The latest time of a `Date`. */
-const longestMs = 8.64e15;
+const none: Diagnosis = { details: [] };
 
 /** Looks at a refused token again, for the cause. @param jwkSet the set of the provider, if it was read */
 export async function diagnose(
@@ -145,8 +148,7 @@ function has(name: string, value: unknown, expected: readonly string[]): string 
 
 function when(name: string, seconds = 0): string {
   const ms = seconds * 1000;
-  const isDate = Math.abs(ms) <= longestMs;
-  return `${name} is ${isDate ? `${timeText(ms)}, ${relativeText(ms, Date.now())}` : seconds}`;
+  return `${name} is ${isDate(ms) ? `${timeText(ms)}, ${relativeText(ms, Date.now())}` : seconds}`;
 }
 
 /** A value from outside: a text as it is, another value by its type. */

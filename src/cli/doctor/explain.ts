@@ -3,7 +3,7 @@ import { decodeJwt } from "jose/jwt/decode";
 import { decodeProtectedHeader } from "jose/decode/protected_header";
 import { JwksdError, TokenError } from "../../base/errors.ts";
 import { createRemoteKeySet } from "../../library/relying-party/remote-key-set.ts";
-import { type Cause, diagnose, shown } from "./diagnosis.ts";
+import { type Cause, type Expected, diagnose, shown } from "./diagnosis.ts";
 import { maxTokenBytes } from "../../library/token/compact-jws.ts";
 import { type VerifyOptions, checkVerifyOptions, verify } from "../../library/token/verify.ts";
 
@@ -31,12 +31,6 @@ interface KeySource {
   /** Reads the set: where it is, and its text. */
   readonly load: () => Promise<{ readonly where: string; readonly body: string }>;
   readonly getKey: VerifyOptions["keys"];
-}
-
-/** The expected claims and header of a token; see `verify`. */
-export interface Expected extends Pick<VerifyOptions, "algorithms" | "typ"> {
-  readonly issuer: string;
-  readonly audience: readonly string[];
 }
 
 interface ExplainOptions extends Expected {

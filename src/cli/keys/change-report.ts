@@ -14,7 +14,6 @@ import {
 import { planVerbs } from "../../service/admin/plan-scale.ts";
 import { type Io, iso, print } from "../io.ts";
 import { indented, terminalOf } from "../terminal.ts";
-import type { ChangeFlags } from "./change-keys.ts";
 import { type Followed, followedJson, followedLines } from "./follow.ts";
 
 export interface Report {
@@ -34,7 +33,7 @@ export function meaningOf({ change: { before, records, seen, document }, remarks
   return [...impactOf(before, records, document.policy, seen.now), ...remarks, ...external];
 }
 
-export function printChange(io: Io, report: Report, flags: Pick<ChangeFlags, "json">): void {
+export function printChange(io: Io, report: Report, flags: { readonly json?: true }): void {
   const { records, document, seen } = report.change;
   const meaning = meaningOf(report);
   const ahead = plan(records, document.policy, seen.now);

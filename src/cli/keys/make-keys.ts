@@ -1,6 +1,7 @@
 import { Option, type Command } from "commander";
 import { systemClock } from "../../base/clock.ts";
 import { ConfigError } from "../../base/errors.ts";
+import { encryptionAlgs } from "../../keys/keyset/keyset.ts";
 import type { NewKey } from "../../rotation/rules/commands.ts";
 import { externalKey, makeLocalKey } from "../../rotation/manager/make-key.ts";
 import { probeSigner } from "../../rotation/manager/private-keys.ts";
@@ -9,16 +10,7 @@ import type { Signers } from "../../service/config/signers.ts";
 import { tell } from "../io.ts";
 import { type CommandKeys, useOption } from "./open-keys.ts";
 
-const algs = [
-  "ES256",
-  "RSA-OAEP-256",
-  "RSA-OAEP-384",
-  "RSA-OAEP-512",
-  "RSA-OAEP",
-  "ECDH-ES",
-  "ECDH-ES+A128KW",
-  "ECDH-ES+A256KW",
-];
+const algs = ["ES256", ...encryptionAlgs];
 
 /** Flags of commands that make a key. */
 export function addNewKeyFlags(command: Command): Command {

@@ -1,20 +1,6 @@
-import { cited } from "./cited.ts";
+import { type Break, cited } from "./cited.ts";
 import type { Code } from "../codes.ts";
 import { rows, versions } from "./verified.ts";
-
-/** A verifier that fails. */
-export interface Break {
-  /** Its name. */
-  readonly client: string;
-  /** The version that was run, or that the source is of. */
-  readonly version: string;
-  /** `every token`: also tokens of good keys. `its tokens`: only tokens of the keys in the finding. */
-  readonly fails: "every token" | "its tokens";
-  /** Whether it fails at some forms of the finding only. */
-  readonly inSomeForms?: true;
-  /** URL of a public issue or a line of source; absent if the verifier was run. */
-  readonly source?: string;
-}
 
 /** Verifiers that fail, by code: those that were run, then those that are cited. */
 export function breaksOf(code: Code): readonly Break[] {

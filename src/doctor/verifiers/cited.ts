@@ -1,5 +1,18 @@
-import type { Break } from "./breaks.ts";
 import type { Code } from "../codes.ts";
+
+/** A verifier that fails. */
+export interface Break {
+  /** Its name. */
+  readonly client: string;
+  /** The version that was run, or that the source is of. */
+  readonly version: string;
+  /** `every token`: also tokens of good keys. `its tokens`: only tokens of the keys in the finding. */
+  readonly fails: "every token" | "its tokens";
+  /** Whether it fails at some forms of the finding only. */
+  readonly inSomeForms?: true;
+  /** URL of a public issue or a line of source; absent if the verifier was run. */
+  readonly source?: string;
+}
 
 /** By a public issue. */
 const issue = (client: string, version: string, fails: Break["fails"], thread: string): Break => {

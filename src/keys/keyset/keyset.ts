@@ -23,7 +23,8 @@ const rsaAlgs = ["RSA-OAEP-256", "RSA-OAEP-384", "RSA-OAEP-512", "RSA-OAEP"] as 
 const ecAlgs = ["ECDH-ES", "ECDH-ES+A128KW", "ECDH-ES+A256KW"] as const;
 
 /** Key management algorithms of encryption entries; the first of each family is its default. @see RFC 7518 section 4 */
-export type EncryptionAlg = (typeof rsaAlgs)[number] | (typeof ecAlgs)[number];
+export const encryptionAlgs = [...rsaAlgs, ...ecAlgs] as const;
+export type EncryptionAlg = (typeof encryptionAlgs)[number];
 
 /** One public key to which relying parties encrypt. */
 export interface EncryptionEntry {

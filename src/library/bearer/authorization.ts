@@ -1,6 +1,17 @@
-import { type Refusal, invalidRequest, invalidToken } from "./refusal.ts";
+import { type Refusal, type Scheme, invalidRequest, invalidToken } from "./refusal.ts";
 
-export type Scheme = "Bearer" | "DPoP";
+/** What a guard sees of a request. Header fields that came several times are joined by commas. */
+export interface GuardedRequest {
+  readonly method: string;
+  /** The request target: path and query. */
+  readonly target: string;
+  /** `Authorization`. */
+  readonly authorization: string | undefined;
+  /** `DPoP`. */
+  readonly proof: string | undefined;
+  /** The request as the face has it, for the function `certificate`. */
+  readonly source: object;
+}
 
 /** A token and the scheme under which it came. */
 export interface Credentials {

@@ -5,7 +5,7 @@ import type { Credentials } from "./authorization.ts";
 import { createProofCheck } from "./dpop-proof.ts";
 import type { BearerSettings } from "./settings.ts";
 import { type Refusal, invalidToken } from "./refusal.ts";
-import type { GuardedRequest } from "./guard.ts";
+import type { GuardedRequest } from "./authorization.ts";
 
 /**
  * Makes the check that the sender of a token has what the token is bound to (`cnf`). Every binding that is known must hold, and a token

@@ -1,5 +1,6 @@
 import { type NodeResponse, writeReply } from "../http/node.ts";
-import type { Auth, Guard, GuardedRequest } from "./guard.ts";
+import type { Auth, Guard } from "./guard.ts";
+import type { GuardedRequest } from "./authorization.ts";
 import type { Requirements } from "./requirements.ts";
 
 /** The part of a request of `node:http`, Express and connect that a guard uses. */

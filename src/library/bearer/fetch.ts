@@ -1,5 +1,6 @@
 import { toResponse } from "../http/fetch.ts";
-import type { Auth, Guard, GuardedRequest } from "./guard.ts";
+import type { Auth, Guard } from "./guard.ts";
+import type { GuardedRequest } from "./authorization.ts";
 import type { Requirements } from "./requirements.ts";
 
 /** The auth of a `Request`, or the `Response` to it. */

@@ -3,7 +3,7 @@ import { notify } from "../../base/async.ts";
 import { publicKeyAlgorithms } from "../../keys/crypto/algorithms.ts";
 import type { Reply } from "../http/respond.ts";
 import { verifyAccessToken } from "./access-token.ts";
-import { type Credentials, credentialsOf } from "./authorization.ts";
+import { type GuardedRequest, type Credentials, credentialsOf } from "./authorization.ts";
 import { createConfirmation } from "./confirmation.ts";
 import { metadataUrl } from "./metadata.ts";
 import { type ChallengeTerms, type Refusal, invalidToken, refusalOf, replyTo } from "./refusal.ts";
@@ -25,19 +25,6 @@ export interface Auth {
   readonly expiresAt: number;
   /** The token itself. It is a secret. */
   readonly token: string;
-}
-
-/** What a guard sees of a request. Header fields that came several times are joined by commas. */
-export interface GuardedRequest {
-  readonly method: string;
-  /** The request target: path and query. */
-  readonly target: string;
-  /** `Authorization`. */
-  readonly authorization: string | undefined;
-  /** `DPoP`. */
-  readonly proof: string | undefined;
-  /** The request as the face has it, for the function `certificate`. */
-  readonly source: object;
 }
 
 /** The decision about a request: who sent it, or what to answer. */

@@ -1,6 +1,7 @@
 import { type ErrorCode, FetchError, TokenError, codeOf } from "../../base/errors.ts";
 import { type Reply, problem } from "../http/respond.ts";
-import type { Scheme } from "./authorization.ts";
+
+export type Scheme = "Bearer" | "DPoP";
 
 /** Error codes of challenges. @see RFC 6750 section 3.1; RFC 9449 section 12.2; RFC 9470 section 3 */
 export type ChallengeError =

@@ -1,7 +1,7 @@
 import { type ConfigError, invalidOption } from "../../base/errors.ts";
 import type { Jwk } from "../../keys/jwk/public.ts";
 import type { Provider } from "../provider/types.ts";
-import type { Claims } from "../token/sign.ts";
+import type { Claims } from "../token/sign-options.ts";
 
 /** What better-auth asks of a signature beside the claims. */
 export interface SigningRequest {

@@ -5,14 +5,8 @@ import type { Jwk } from "../../keys/jwk/public.ts";
 import type { CheckedSigning } from "../../keys/keyset/keyset.ts";
 import { type SignerLimits, guardSigner } from "../../keys/signer/guard.ts";
 import type { Signer } from "../../keys/signer/signer.ts";
-import {
-  type ActiveKey,
-  type Claims,
-  type SignOptions,
-  type SignedPayload,
-  signPayload,
-  signToken,
-} from "../token/sign.ts";
+import { type ActiveKey, type SignedPayload, signPayload, signToken } from "../token/sign.ts";
+import type { Claims, SignOptions } from "../token/sign-options.ts";
 import { type SignInputOptions, signInput } from "../token/signing-input.ts";
 import { createSignatures } from "./signatures.ts";
 

@@ -2,7 +2,7 @@ import type { Metric } from "../../base/metrics.ts";
 import type { EncryptionKeyset, Keyset } from "../../keys/keyset/keyset.ts";
 import type { NodeRequest, NodeResponse } from "../http/node.ts";
 import type { Jwk } from "../../keys/jwk/public.ts";
-import type { Claims, SignOptions } from "../token/sign.ts";
+import type { Claims, SignOptions } from "../token/sign-options.ts";
 import type { VerifiedToken, VerifyOptions } from "../token/verify.ts";
 import type { SigningKey } from "./token-signer.ts";
 

@@ -5,7 +5,7 @@ import { systemClock } from "../../base/clock.ts";
 import { ConfigError, JwksdError, SignerError, TokenError, invalidClaims, invalidOption } from "../../base/errors.ts";
 import { jsonOf } from "../../base/json.ts";
 import { type Given, type Rules, checkOptions, number, text, textThat, timeout } from "../../base/options.ts";
-import type { Claims, SignOptions } from "../token/sign.ts";
+import type { Claims, SignOptions } from "../token/sign-options.ts";
 import { checkedOptions } from "../token/sign-options.ts";
 
 /** Options of `createSignClient`. */

@@ -1,6 +1,23 @@
 import { ConfigError, invalidClaims } from "../../base/errors.ts";
 import { type Rules, anything, checkOptions } from "../../base/options.ts";
-import type { Claims, SignOptions } from "./sign.ts";
+
+/** Options of `sign`. */
+export interface SignOptions {
+  /** Time from now to `exp`, in whole seconds. Required, unless the claims have `exp`. */
+  readonly lifetimeSeconds?: number | null | undefined;
+  /** Header `typ`: `at+jwt` for access tokens (RFC 9068 section 2.1). Default: `JWT`. */
+  readonly typ?: string | null | undefined;
+  /** More protected header parameters, without `alg`, `kid`, `typ`, keys and certificates. Default: none. */
+  readonly header?: Readonly<Record<string, unknown>> | null | undefined;
+  /** Aborts the signature. Default: none. */
+  readonly signal?: AbortSignal | null | undefined;
+}
+
+/**
+ * The claims of a token. `sign` sets `iss`, `iat` and `exp` where they are not given. `iss` may only be the issuer, `iat` at most a minute
+ * ahead, `exp` at most `maxTokenLifetimeSeconds` ahead, and `nbf` before `exp`. `sub`, `aud` and `jti` are strings, `auth_time` is a number.
+ */
+export type Claims = Readonly<Record<string, unknown>>;
 
 /** The values are checked below, because what is wrong about a token is a TokenError. */
 const rules: Rules<SignOptions> = { lifetimeSeconds: anything, typ: anything, header: anything, signal: anything };

@@ -5,20 +5,8 @@ import type { GuardedSign } from "../../keys/signer/guard.ts";
 import { checkClaims } from "./claims.ts";
 import { maxTokenBytes } from "./compact-jws.ts";
 import { checkHeaderNames } from "./names.ts";
-import { checkedOptions } from "./sign-options.ts";
+import { type Claims, type SignOptions, checkedOptions } from "./sign-options.ts";
 import { timesOf } from "./times.ts";
-
-/** Options of `sign`. */
-export interface SignOptions {
-  /** Time from now to `exp`, in whole seconds. Required, unless the claims have `exp`. */
-  readonly lifetimeSeconds?: number | null | undefined;
-  /** Header `typ`: `at+jwt` for access tokens (RFC 9068 section 2.1). Default: `JWT`. */
-  readonly typ?: string | null | undefined;
-  /** More protected header parameters, without `alg`, `kid`, `typ`, keys and certificates. Default: none. */
-  readonly header?: Readonly<Record<string, unknown>> | null | undefined;
-  /** Aborts the signature. Default: none. */
-  readonly signal?: AbortSignal | null | undefined;
-}
 
 /** The signing key. Kid and signer are one object, so that a rotation cannot mix them up. */
 export interface ActiveKey {
@@ -35,12 +23,6 @@ export interface SignedPayload {
   readonly header: string;
   readonly signature: string;
 }
-
-/**
- * The claims of a token. `sign` sets `iss`, `iat` and `exp` where they are not given. `iss` may only be the issuer, `iat` at most a minute
- * ahead, `exp` at most `maxTokenLifetimeSeconds` ahead, and `nbf` before `exp`. `sub`, `aud` and `jti` are strings, `auth_time` is a number.
- */
-export type Claims = Readonly<Record<string, unknown>>;
 
 /** Bounds the memory where a caller takes `typ` from outside. */
 const maxHeaders = 16;

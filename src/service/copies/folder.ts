@@ -21,6 +21,17 @@ const own = ".jwksd";
 /** Servers that are set up as docs/publish.md says send the short Cache-Control while this file is there. */
 export const rotationMarker = `${own}/rotation`;
 
+/** The files in the order in which they are written; `undefined` for a file that is to be removed. */
+function filesOf({ documents, isShort }: DocumentSet): (readonly [path: string, content: Uint8Array | undefined])[] {
+  const marker = [rotationMarker, isShort ? Buffer.from("The rotation mode is on.\n") : undefined] as const;
+  return [
+    // The short cache begins before the new document is out, and ends after it.
+    ...(isShort ? [marker] : []),
+    ...documents.map(({ path, body }) => [path, body] as const),
+    ...(isShort ? [] : [marker]),
+  ];
+}
+
 /**
  * A folder that a web server shows at the issuer's URL. Its documents appear whole: each is written beside its place, put on the disk, and
  * renamed. One process at a time writes to it.
@@ -38,17 +49,6 @@ export function folderTarget(folder: string, name: string): Target {
     await makeFolders(folder, dirname(path));
     await replaceFile(at(own), at(path), bytes);
     return true;
-  }
-
-  /** The files in the order in which they are written; `undefined` for a file that is to be removed. */
-  function filesOf({ documents, isShort }: DocumentSet): (readonly [path: string, content: Uint8Array | undefined])[] {
-    const marker = [rotationMarker, isShort ? Buffer.from("The rotation mode is on.\n") : undefined] as const;
-    return [
-      // The short cache begins before the new document is out, and ends after it.
-      ...(isShort ? [marker] : []),
-      ...documents.map(({ path, body }) => [path, body] as const),
-      ...(isShort ? [] : [marker]),
-    ];
   }
 
   async function putAll(documentSet: DocumentSet): Promise<string[]> {

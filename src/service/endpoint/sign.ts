@@ -10,7 +10,7 @@ import { unsealed } from "../../rotation/custody/mac.ts";
 import { rotationPolicy } from "../../rotation/rules/policy.ts";
 import { activeKey } from "../../rotation/rules/records.ts";
 import type { Owner } from "../../rotation/custody/issuer-check.ts";
-import type { Claims, SignOptions } from "../../library/token/sign.ts";
+import type { Claims, SignOptions } from "../../library/token/sign-options.ts";
 import type { Logger } from "../config/logger.ts";
 import { openManaged, openStore } from "../config/open-store.ts";
 import { storePath } from "../config/store-path.ts";
