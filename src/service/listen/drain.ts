@@ -10,9 +10,11 @@ const limits = {
   /** How long idle connections stay open for requests that are on their way. */
   idleMs: 250,
   lookMs: 10,
-  /** The port is closed once no connection has come for this long. */
+  /** The port is closed once no connection has come for this long; see {@link noConnectionComes}. */
   quietMs: 20,
   maxAcceptMs: 250,
+  giveUpMs: 1_000,
+  shortTurnMs: 0.05,
   drainMs: 5_000,
 } as const;
 
@@ -45,15 +47,23 @@ export async function drain(server: Server, connections: Connections, gate: Gate
   timers.forEach(clearTimeout);
 }
 
-/** Resolves after `quietMs` without a new connection, or after `maxAcceptMs`. */
+/**
+ * Resolves after `quietMs` without a new connection. If connections keep coming, resolves after `maxAcceptMs`, in a turn of the event loop
+ * without one.
+ */
 async function noConnectionComes(server: Server): Promise<void> {
   const begunMs = performance.now();
   let lastMs = begunMs;
   const note = (): void => void (lastMs = performance.now());
   server.on("connection", note);
-  for (let nowMs = begunMs; nowMs - lastMs < limits.quietMs && nowMs - begunMs < limits.maxAcceptMs;) {
+  for (let turnMs = begunMs; turnMs - begunMs < limits.giveUpMs;) {
     await new Promise(setImmediate);
-    nowMs = performance.now();
+    const nowMs = performance.now();
+    const foundNone = lastMs < turnMs;
+    // In a long turn, a connection may have come after the turn had polled for them.
+    const isShort = nowMs - turnMs < limits.shortTurnMs;
+    turnMs = nowMs;
+    if (foundNone && isShort && (nowMs - lastMs > limits.quietMs || nowMs - begunMs > limits.maxAcceptMs)) break;
   }
   server.off("connection", note);
 }
