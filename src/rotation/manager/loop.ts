@@ -1,5 +1,15 @@
-import { serial } from "../../base/async.ts";
-import { type Clock, type Moment, monotonicNow, msBetween } from "../../base/clock.ts";
+import { serial, withDeadline } from "../../base/async.ts";
+import {
+  type Clock,
+  type Instant,
+  type Moment,
+  instantNow,
+  longestSince,
+  monotonicNow,
+  msBetween,
+} from "../../base/clock.ts";
+import { StoreError } from "../../base/errors.ts";
+import { staleBecause } from "./freshness.ts";
 
 const retryMs = { first: 1_000, last: 30_000 } as const;
 
@@ -11,7 +21,7 @@ export interface RoundResult {
   readonly isPending: boolean;
 }
 
-export interface LoopOptions {
+interface LoopOptions {
   readonly clock: Clock;
   readonly signal: AbortSignal;
   readonly onFailure: (error: unknown, retryInMs: number) => Promise<void>;
@@ -98,5 +108,114 @@ export function createLoop(
       await run(async () => {});
       cancelTimer?.();
     },
+  };
+}
+
+/** How long a request waits for the store while what was read before may still be used. */
+const patienceMs = 1_000;
+
+/** workerd ends with a request all that the request has begun, so no other request may wait for that. */
+const outlivesRequests = globalThis.navigator?.userAgent !== "Cloudflare-Workers";
+
+export interface DemandOptions extends LoopOptions {
+  /** How old a read may be before another one is made. */
+  readonly refreshMs: number;
+  /** Keeps the platform from ending a promise with the request that has made it. */
+  readonly waitUntil?: ((promise: Promise<unknown>) => unknown) | undefined;
+  /** Whether what was read last may still be used. */
+  readonly isUsable: () => boolean;
+}
+
+/** Rounds only when somebody asks, where no process lives between two requests. */
+export interface Demand extends Loop {
+  /**
+   * `undefined` where the keys may be used now. A read that is older than `refreshMs` is renewed beside the answer; one that is twice as old, before
+   * it, for which a request waits a second at most. After a failure nothing is read for `refreshMs`.
+   *
+   * @throws SignerError `ERR_SIGNER_STALE` where nothing may be used
+   */
+  fresh(): Promise<void> | undefined;
+}
+
+const late = (): StoreError => new StoreError("ERR_STORE_UNAVAILABLE", "the store has not answered within a second");
+
+/** Nothing is left to a later request but what is known: no timer, no queue and, in workerd, no promise. */
+export function createDemand(round: () => Promise<RoundResult>, options: DemandOptions): Demand {
+  const { clock, signal, onFailure, onRecovery, refreshMs, waitUntil, isUsable } = options;
+  let attempts = 0;
+  /** When the last round began that went well. */
+  let read: Instant | undefined;
+  let begun: { readonly at: Instant; readonly done: Promise<void> } | undefined;
+  let failed: { readonly at: Instant; readonly error: unknown } | undefined;
+  let isFailing = false;
+
+  const isWithin = (ms: number, at: Instant | undefined): boolean => at !== undefined && longestSince(at, clock) < ms;
+
+  async function ended(outcome: Promise<RoundResult>): Promise<void> {
+    attempts += 1;
+    const [attempt, at] = [attempts, instantNow(clock)];
+    const isLast = (): boolean => attempt === attempts && !signal.aborted;
+    try {
+      const { isPending } = await outcome;
+      if (!isLast()) return;
+      [read, failed] = [at, undefined];
+      if (isFailing && !isPending) {
+        isFailing = false;
+        onRecovery();
+      }
+    } catch (error) {
+      if (isLast()) {
+        // From its beginning: the process may have been frozen meanwhile.
+        failed = { at, error };
+        isFailing = true;
+        await onFailure(error, refreshMs);
+      }
+      throw error;
+    }
+  }
+
+  function look(): Promise<void> {
+    const done = ended(round());
+    begun = { at: instantNow(clock), done };
+    const settled = done.catch(() => {});
+    waitUntil?.(settled);
+    return done;
+  }
+
+  /** The round under way, or else a new one. */
+  const joined = (): Promise<void> =>
+    outlivesRequests && begun !== undefined && isWithin(patienceMs, begun.at) ? begun.done : look();
+
+  async function patiently(done: Promise<void>): Promise<void> {
+    await withDeadline(() => done, { clock, timeoutMs: patienceMs, expired: late }).catch((error: unknown) => {
+      // The requests that come next do not wait for the same.
+      failed = { at: instantNow(clock), error };
+    });
+  }
+
+  return {
+    fresh() {
+      const usable = isUsable();
+      if (usable && isWithin(refreshMs, read)) return undefined;
+      if (failed !== undefined && isWithin(refreshMs, failed.at))
+        return usable ? undefined : Promise.reject(staleBecause(failed.error));
+      if (!usable)
+        return joined().catch((error: unknown) => {
+          // What was read is in use, even if the rest of the round has failed.
+          if (!isUsable()) throw staleBecause(error);
+        });
+      if (!isWithin(2 * refreshMs, read)) return patiently(joined());
+      if (!isWithin(refreshMs, begun?.at)) void look();
+      return undefined;
+    },
+    ended,
+    async ask() {
+      if (isWithin(patienceMs, begun?.at)) return outlivesRequests ? begun?.done : undefined;
+      if (!isWithin(refreshMs, failed?.at)) await look();
+    },
+    run: (action) => action(),
+    round: look,
+    wake() {},
+    async stop() {},
   };
 }
