@@ -1,9 +1,12 @@
 import assert from "node:assert/strict";
 import type { ServerResponse } from "node:http";
 import { type TestContext, test } from "node:test";
+import { readFile } from "node:fs/promises";
 import { setImmediate } from "node:timers/promises";
 import { createBearer } from "../../src/library/bearer/index.ts";
 import { applications } from "./answered-first.ts";
+import { compare } from "./comparison.ts";
+import { isSoak } from "../support/soak.ts";
 import { audience, resource } from "./guards.ts";
 import { nodeFaces } from "./node-faces.ts";
 import { otherRuntimes } from "./other-runtimes.ts";
@@ -42,9 +45,8 @@ for (const [name, start] of Object.entries({ ...nodeFaces, ...otherRuntimes })) 
     const setup = await startProviders(t);
     const port = await start(t, setup);
     const charset = name.startsWith("NestJS") ? "; charset=utf-8" : "";
-    for (const row of rows)
-      await t.test(`${name}: ${row.name} (${row.source})`, () => check(port, row, setup, charset));
-    await t.test(`${name}: the metadata of the resource (RFC 9728)`, () => checkMetadata(port, setup));
+    for (const row of rows) await check(port, row, setup, charset);
+    await checkMetadata(port, setup);
   });
 }
 
@@ -87,3 +89,11 @@ for (const [name, start] of Object.entries(applications)) {
     assert.deepEqual(happened, []);
   });
 }
+
+if (isSoak)
+  test("docs/comparison.md has the answers that the middlewares of others give", async (t) => {
+    const page = await readFile(new URL("../../docs/comparison.md", import.meta.url), "utf8");
+    const [, table] =
+      /<!-- table: node test\/bearer\/comparison\.ts -->\n\n([^]*?)\n\n<!-- end of table -->/.exec(page) ?? [];
+    assert.equal(table, await compare(t), "node test/bearer/comparison.ts prints it");
+  });

@@ -47,7 +47,7 @@ export async function send(port: number, request: WireRequest): Promise<WireRepl
  */
 export async function check(
   port: number,
-  { request, expected, again }: Row,
+  { source, name, request, expected, again }: Row,
   setup: Setup,
   charset = "",
 ): Promise<void> {
@@ -57,6 +57,9 @@ export async function check(
   const { "dpop-nonce": nonce, ...others } = headers;
   const whole = replyOf(expected, sent.method ?? "GET", charset);
   // What the API itself answers has the header fields of its framework.
-  assert.deepEqual({ ...reply, headers: expected.status === 200 ? {} : others }, whole);
-  assert.equal(typeof nonce, "nonce" in expected ? "string" : "undefined");
+  const got = { ...reply, headers: expected.status === 200 ? {} : others, hasNonce: nonce !== undefined };
+  assert.deepEqual(
+    { row: `${name} (${source})`, ...got },
+    { row: `${name} (${source})`, ...whole, hasNonce: "nonce" in expected },
+  );
 }

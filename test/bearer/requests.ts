@@ -75,6 +75,7 @@ export type Expected =
 
 /** One request, the sentence that it is about, and the answer. Earlier replies are for nonces. */
 export interface Row {
+  /** A section of an RFC, such as `6750 3`, or of OpenID Connect. */
   readonly source: string;
   readonly name: string;
   readonly request: (setup: Setup) => WireRequest;
@@ -110,7 +111,7 @@ const badRequest = (description: string): Expected => ({
   status: 400,
   challenge: `Bearer ${realm}, error="invalid_request", error_description="${description}"`,
 });
-const badToken = (description: string): Expected => ({
+const invalid = (description: string): Expected => ({
   status: 401,
   challenge: `Bearer ${realm}, error="invalid_token", error_description="${description}"`,
 });
@@ -123,9 +124,9 @@ const badProof = (description: string): Expected => badDpop("invalid_dpop_proof"
 
 const oneToken = badRequest("the header Authorization is a scheme, a space and one token");
 const queryToken = badRequest("a token in the query is refused; send one token, in the header");
-const malformed = badToken("the token is not a well-formed signed JWT");
-const otherType = badToken("the header typ is not at+jwt (RFC 9068); send an access token");
-const untrusted = badToken("the issuer of the token is not trusted here");
+const malformed = invalid("the token is not a well-formed signed JWT");
+const otherType = invalid("the header typ is not at+jwt (RFC 9068); send an access token");
+const untrusted = invalid("the issuer of the token is not trusted here");
 const noProof = badProof("the proof is not one JWT of typ dpop+jwt that its own jwk has signed");
 
 const bound = (setup: Setup, more: TokenParts = {}): string =>
@@ -134,30 +135,24 @@ const bound = (setup: Setup, more: TokenParts = {}): string =>
 /** The standard allows an API to take this token. */
 const optional = (row: Row): Row => ({ ...row, lenient: true });
 
+const row = (source: string, name: string, request: Row["request"], expected: Expected): Row => ({
+  source,
+  name,
+  request,
+  expected,
+});
 /** A token at a path. */
-const tokenRow = (source: string, name: string, parts: TokenParts, expected: Expected, path = "/plain"): Row => ({
-  source,
-  name,
-  request: (setup) => bearer(path, accessToken(setup, parts)),
-  expected,
-});
+const tokenRow = (source: string, name: string, parts: TokenParts, expected: Expected, path = "/plain"): Row =>
+  row(source, name, (setup) => bearer(path, accessToken(setup, parts)), expected);
 /** A request that needs no token that holds. */
-const formRow = (name: string, request: WireRequest, expected: Expected, source = "RFC 6750 section 3"): Row => ({
-  source,
-  name,
-  request: () => request,
-  expected,
-});
+const formRow = (name: string, request: WireRequest, expected: Expected, source = "6750 3"): Row =>
+  row(source, name, () => request, expected);
 /** A good token with a proof for a path, but for what is given. */
 function proven(setup: Setup, path: string, parts: TokenParts = {}, token: string = bound(setup)): WireRequest {
   return dpop(path, token, dpopProof(token, path, parts));
 }
-const proofRow = (name: string, parts: TokenParts, expected: Expected, path = "/dpop"): Row => ({
-  source: "RFC 9449 section 4.3",
-  name,
-  request: (setup) => proven(setup, path, parts),
-  expected,
-});
+const proofRow = (name: string, parts: TokenParts, expected: Expected, path = "/dpop"): Row =>
+  row("9449 4.3", name, (setup) => proven(setup, path, parts), expected);
 
 const forms: readonly Row[] = [
   formRow("no token", sent(undefined), none),
@@ -172,160 +167,143 @@ const forms: readonly Row[] = [
   formRow("a tab for a space", sent("Bearer\tabc"), oneToken),
   formRow("a token that is no JWT", sent("Bearer abc"), malformed),
   formRow("a token with padding", sent("Bearer YQ.YQ.YQ=="), malformed),
-  formRow("a token in the query", sent(undefined, "/plain?access_token=abc"), none, "RFC 6750 section 2.3"),
-  {
-    source: "RFC 6750 section 2",
-    name: "a token in the header, and one in the query",
-    request: (setup) => bearer(`/plain?a=1&access_token=${accessToken(setup)}`, accessToken(setup)),
-    expected: queryToken,
-  },
-  {
-    source: "RFC 6750 section 2",
-    name: "a token in the header, and one in the query, whose name is escaped",
-    request: (setup) => bearer("/plain?a=1&access%5Ftoken=abc", accessToken(setup)),
-    expected: queryToken,
-  },
-  {
-    source: "RFC 6750 section 2",
-    name: "two header fields Authorization, the good one first",
-    request: (setup) => bearer("/plain", accessToken(setup), [["Authorization", "Bearer abc"]]),
-    expected: oneToken,
-  },
-  {
-    source: "RFC 6750 section 2",
-    name: "two header fields Authorization, the good one last",
-    request: (setup) => ({
+  formRow("a token in the query", sent(undefined, "/plain?access_token=abc"), none, "6750 2.3"),
+  row(
+    "6750 2",
+    "a token in the header, and one in the query",
+    (setup) => bearer(`/plain?a=1&access_token=${accessToken(setup)}`, accessToken(setup)),
+    queryToken,
+  ),
+  row(
+    "6750 2",
+    "a token in the header, and one in the query, whose name is escaped",
+    (setup) => bearer("/plain?a=1&access%5Ftoken=abc", accessToken(setup)),
+    queryToken,
+  ),
+  row(
+    "6750 2",
+    "two header fields Authorization, the good one first",
+    (setup) => bearer("/plain", accessToken(setup), [["Authorization", "Bearer abc"]]),
+    oneToken,
+  ),
+  row(
+    "6750 2",
+    "two header fields Authorization, the good one last",
+    (setup) => ({
       target: "/plain",
       headers: [
         ["Authorization", "Basic YTpi"],
         ["Authorization", `Bearer ${accessToken(setup)}`],
       ],
     }),
-    // Joined, they are one of a scheme that is not offered.
-    expected: none,
-  },
-  {
-    source: "RFC 9110 section 11.1",
-    name: "a scheme in lower case",
-    request: (setup) => sent(`bearer ${accessToken(setup)}`),
-    expected: ok,
-  },
-  {
-    source: "RFC 9110 section 11.4",
-    name: "two spaces after the scheme",
-    request: (setup) => sent(`Bearer  ${accessToken(setup)}`),
-    expected: ok,
-  },
+    none,
+  ),
+  row("9110 11.1", "a scheme in lower case", (setup) => sent(`bearer ${accessToken(setup)}`), ok),
+  row("9110 11.4", "two spaces after the scheme", (setup) => sent(`Bearer  ${accessToken(setup)}`), ok),
   ...(["HEAD", "POST", "DELETE"] as const).flatMap((method): Row[] => [
-    {
-      source: "RFC 6750 section 2.1",
-      name: `${method} with a token`,
-      request: (setup) => ({ ...bearer("/plain", accessToken(setup), [["Content-Length", "0"]]), method }),
-      expected: ok,
-    },
-    {
-      source: "RFC 6750 section 3",
-      name: `${method} without a token`,
-      request: () => ({ method, target: "/plain", headers: [["Content-Length", "0"]] }),
-      expected: none,
-    },
+    row(
+      "6750 2.1",
+      `${method} with a token`,
+      (setup) => ({ ...bearer("/plain", accessToken(setup), [["Content-Length", "0"]]), method }),
+      ok,
+    ),
+    row(
+      "6750 3",
+      `${method} without a token`,
+      () => ({ method, target: "/plain", headers: [["Content-Length", "0"]] }),
+      none,
+    ),
   ]),
 ];
 
 const ago = (seconds: number): number => nowSeconds() - seconds;
 const tokens: readonly Row[] = [
-  tokenRow("RFC 9068 section 4", "a good token", {}, ok),
-  tokenRow("RFC 9068 section 4", "a good token of RS256", { kid: "rsa-1" }, ok),
-  tokenRow("RFC 7519 section 4.1.3", "one of several audiences", { claims: { aud: ["x", audience] } }, ok),
-  tokenRow("RFC 7515 section 4.1.9", "the whole media type", { header: { typ: "application/at+jwt" } }, ok),
-  tokenRow("RFC 7519 section 4.1.4", "expired", { claims: { exp: ago(1) } }, badToken("the token has expired")),
-  tokenRow("RFC 7519 section 4.1.4", "no exp", { claims: { exp: undefined } }, badToken("claim 'exp' is missing")),
+  tokenRow("9068 4", "a good token", {}, ok),
+  tokenRow("9068 4", "a good token of RS256", { kid: "rsa-1" }, ok),
+  tokenRow("7519 4.1.3", "one of several audiences", { claims: { aud: ["x", audience] } }, ok),
+  tokenRow("7515 4.1.9", "the whole media type", { header: { typ: "application/at+jwt" } }, ok),
+  tokenRow("7519 4.1.4", "expired", { claims: { exp: ago(1) } }, invalid("the token has expired")),
+  tokenRow("7519 4.1.4", "no exp", { claims: { exp: undefined } }, invalid("claim 'exp' is missing")),
   tokenRow(
-    "RFC 7519 section 2",
+    "7519 2",
     "exp is a string",
     { claims: { exp: "9999999999" } },
-    badToken("claim 'exp' is not what is expected"),
+    invalid("claim 'exp' is not what is expected"),
   ),
   tokenRow(
-    "RFC 7519 section 4.1.5",
+    "7519 4.1.5",
     "not yet valid",
     { claims: { nbf: ago(-3_600) } },
-    badToken("claim 'nbf' is not what is expected"),
+    invalid("claim 'nbf' is not what is expected"),
   ),
   tokenRow(
-    "RFC 7519 section 4.1.3",
+    "7519 4.1.3",
     "another audience",
     { claims: { aud: "https://other.example" } },
-    badToken("claim 'aud' is not what is expected"),
+    invalid("claim 'aud' is not what is expected"),
   ),
-  tokenRow("RFC 7519 section 4.1.3", "no audience", { claims: { aud: undefined } }, badToken("claim 'aud' is missing")),
-  tokenRow("RFC 9068 section 4", "another issuer", { claims: { iss: "https://evil.example" } }, untrusted),
-  tokenRow("RFC 9068 section 4", "no issuer", { claims: { iss: undefined } }, badToken("claim 'iss' is missing")),
-  tokenRow(
-    "RFC 9068 section 4",
-    "an issuer that is a list",
-    { claims: { iss: [] } },
-    badToken("claim 'iss' is missing"),
+  tokenRow("7519 4.1.3", "no audience", { claims: { aud: undefined } }, invalid("claim 'aud' is missing")),
+  tokenRow("9068 4", "another issuer", { claims: { iss: "https://evil.example" } }, untrusted),
+  tokenRow("9068 4", "no issuer", { claims: { iss: undefined } }, invalid("claim 'iss' is missing")),
+  tokenRow("9068 4", "an issuer that is a list", { claims: { iss: [] } }, invalid("claim 'iss' is missing")),
+  row(
+    "8725 3.8",
+    "the issuer with a slash more",
+    (setup) => bearer("/plain", accessToken({ issuer: `${setup.issuer}/` })),
+    untrusted,
   ),
-  {
-    source: "RFC 8725 section 3.8",
-    name: "the issuer with a slash more",
-    request: (setup) => bearer("/plain", accessToken({ issuer: `${setup.issuer}/` })),
-    expected: untrusted,
-  },
   tokenRow(
-    "RFC 7515 section 5.2",
+    "7515 5.2",
     "signed by another key",
     { key: strangerKey },
-    badToken("the signature does not belong to the token and the key of its kid"),
+    invalid("the signature does not belong to the token and the key of its kid"),
   ),
   tokenRow(
-    "OpenID Connect Core 1.0 section 10.1.1",
+    "OIDC Core 10.1.1",
     "an unknown kid",
     { kid: "ec-9" },
-    badToken("the kid of the token names no usable key of the provider"),
+    invalid("the kid of the token names no usable key of the provider"),
   ),
   tokenRow(
-    "RFC 7515 section 4.1.4",
+    "7515 4.1.4",
     "no kid",
     { header: { kid: undefined } },
-    badToken("the token names no key: its header has no kid"),
+    invalid("the token names no key: its header has no kid"),
   ),
   tokenRow(
-    "RFC 8725 section 3.1",
+    "8725 3.1",
     "alg that is not that of the key",
     { header: { alg: "ES384" } },
-    badToken("the alg of the token is not that of the key of its kid"),
+    invalid("the alg of the token is not that of the key of its kid"),
   ),
   tokenRow(
-    "RFC 8725 section 3.10",
+    "8725 3.10",
     "a key of its own in the header",
     { key: strangerKey, header: { jwk: withoutPrivate(strangerKey) } },
-    badToken("the signature does not belong to the token and the key of its kid"),
+    invalid("the signature does not belong to the token and the key of its kid"),
   ),
-  {
-    source: "RFC 8725 section 3.2",
-    name: "alg none",
-    request: (setup) =>
-      bearer("/plain", compact({ alg: "none", kid: "ec-1", typ: "at+jwt" }, claimsOf(setup), noSignature)),
-    expected: badToken("the alg of the token is not allowed"),
-  },
-  {
-    source: "RFC 8725 section 2.1",
-    name: "HS256 with the public key",
-    request: (setup) => {
+  row(
+    "8725 3.2",
+    "alg none",
+    (setup) => bearer("/plain", compact({ alg: "none", kid: "ec-1", typ: "at+jwt" }, claimsOf(setup), noSignature)),
+    invalid("the alg of the token is not allowed"),
+  ),
+  row(
+    "8725 2.1",
+    "HS256 with the public key",
+    (setup) => {
       const secret = JSON.stringify(withoutPrivate(providerKeys["ec-1"]?.jwk ?? {}));
       return bearer(
         "/plain",
         compact({ alg: "HS256", kid: "ec-1", typ: "at+jwt" }, claimsOf(setup), hmac("HS256", secret)),
       );
     },
-    expected: badToken("the alg of the token is not allowed"),
-  },
-  {
-    source: "RFC 7519 section 4.1.4",
-    name: "exp beyond the range of numbers",
-    request: (setup) => {
+    invalid("the alg of the token is not allowed"),
+  ),
+  row(
+    "7519 4.1.4",
+    "exp beyond the range of numbers",
+    (setup) => {
       const claims = JSON.stringify({ ...claimsOf(setup), exp: 0 }).replace('"exp":0', '"exp":1e400');
       return bearer(
         "/plain",
@@ -336,53 +314,53 @@ const tokens: readonly Row[] = [
         ),
       );
     },
-    expected: badToken("claim 'exp' is no finite number"),
-  },
+    invalid("claim 'exp' is no finite number"),
+  ),
   tokenRow(
-    "RFC 7515 section 4.1.11",
+    "7515 4.1.11",
     "crit that nobody knows",
     { header: { crit: ["x"], x: 1 } },
-    badToken("the token has critical header parameters that are not understood"),
+    invalid("the token has critical header parameters that are not understood"),
   ),
-  tokenRow("RFC 7797 section 7", "b64: false", { header: { crit: ["b64"], b64: false } }, malformed),
-  tokenRow("RFC 9068 section 4", "an ID token", { header: { typ: "JWT" }, claims: { nonce: "n" } }, otherType),
-  tokenRow("RFC 9068 section 4", "no typ", { header: { typ: undefined } }, otherType),
-  tokenRow("RFC 8725 section 3.11", "a logout token", { header: { typ: "logout+jwt" } }, otherType),
-  tokenRow("RFC 8725 section 3.11", "typ JWT where that is allowed", { header: { typ: "JWT" } }, ok, "/jwt"),
-  tokenRow("RFC 8725 section 3.11", "no typ where that is allowed", { header: { typ: undefined } }, ok, "/jwt"),
+  tokenRow("7797 7", "b64: false", { header: { crit: ["b64"], b64: false } }, malformed),
+  tokenRow("9068 4", "an ID token", { header: { typ: "JWT" }, claims: { nonce: "n" } }, otherType),
+  tokenRow("9068 4", "no typ", { header: { typ: undefined } }, otherType),
+  tokenRow("8725 3.11", "a logout token", { header: { typ: "logout+jwt" } }, otherType),
+  tokenRow("8725 3.11", "typ JWT where that is allowed", { header: { typ: "JWT" } }, ok, "/jwt"),
+  tokenRow("8725 3.11", "no typ where that is allowed", { header: { typ: undefined } }, ok, "/jwt"),
   tokenRow(
-    "RFC 8725 section 3.11",
+    "8725 3.11",
     "a logout token where JWT is allowed",
     { header: { typ: "logout+jwt" } },
-    badToken("the header typ is neither at+jwt nor JWT"),
+    invalid("the header typ is neither at+jwt nor JWT"),
     "/jwt",
   ),
   tokenRow(
-    "OpenID Connect Core 1.0 section 2",
+    "OIDC Core 2",
     "an ID token where JWT is allowed",
     { header: { typ: "JWT" }, claims: { nonce: "n" } },
-    badToken("the token is an ID token; send an access token"),
+    invalid("the token is an ID token; send an access token"),
     "/jwt",
   ),
   tokenRow(
-    "OpenID Connect Core 1.0 section 2",
+    "OIDC Core 2",
     "an ID token with at_hash",
     { header: { typ: "JWT" }, claims: { at_hash: "h" } },
-    badToken("the token is an ID token; send an access token"),
+    invalid("the token is an ID token; send an access token"),
     "/jwt",
   ),
   tokenRow(
-    "RFC 9068 section 2.2",
+    "9068 2.2",
     "a claim is missing that the API asks for",
     { claims: { sub: undefined, cnf: {} } },
-    badToken("claim 'sub' is missing"),
+    invalid("claim 'sub' is missing"),
     "/required-claims",
   ),
   tokenRow(
-    "RFC 8705 section 3",
+    "8705 3",
     "a token that is not bound where all must be",
     {},
-    badToken("claim 'cnf' is missing"),
+    invalid("claim 'cnf' is missing"),
     "/required-claims",
   ),
 ];
@@ -416,7 +394,7 @@ const requirements: readonly Row[] = [
     challenge: `Bearer ${realm}, scope="${needed}"`,
   }),
   tokenRow(
-    "RFC 6750 section 3",
+    "6750 3",
     "an expired token for a route with scopes",
     { claims: { exp: ago(1) } },
     {
@@ -425,47 +403,41 @@ const requirements: readonly Row[] = [
     },
     "/scope",
   ),
-  tokenRow("RFC 6750 section 3.1", "all scopes and more", { claims: { scope: `openid ${needed}` } }, ok, "/scope"),
-  tokenRow("RFC 6750 section 3.1", "scopes as the list scp", { claims: { scp: needed.split(" ") } }, ok, "/scope"),
+  tokenRow("6750 3.1", "all scopes and more", { claims: { scope: `openid ${needed}` } }, ok, "/scope"),
+  tokenRow("6750 3.1", "scopes as the list scp", { claims: { scp: needed.split(" ") } }, ok, "/scope"),
   tokenRow(
-    "RFC 6750 section 3.1",
+    "6750 3.1",
     "one of two scopes",
     { claims: { scope: "orders:read" } },
     tooLittle("/scope", needed),
     "/scope",
   ),
   tokenRow(
-    "RFC 6750 section 3.1",
+    "6750 3.1",
     "a scope that only begins alike",
     { claims: { scope: "orders:readonly orders:list" } },
     tooLittle("/scope", needed),
     "/scope",
   ),
-  tokenRow("RFC 6750 section 3.1", "no scope", {}, tooLittle("/scope", needed), "/scope"),
-  tokenRow("RFC 9470 section 3", "no acr", {}, otherWay, "/acr"),
-  tokenRow("RFC 9470 section 3", "another acr", { claims: { acr: "0" } }, otherWay, "/acr"),
-  tokenRow("RFC 9470 section 3", "one of the acr values", { claims: { acr: silver } }, ok, "/acr"),
-  tokenRow("RFC 9470 section 3", "no auth_time", {}, longAgo, "/max-age"),
-  tokenRow("RFC 9470 section 3", "signed in long ago", { claims: { auth_time: ago(3_600) } }, longAgo, "/max-age"),
-  tokenRow("RFC 9470 section 3", "auth_time is a string", { claims: { auth_time: "9999999999" } }, longAgo, "/max-age"),
-  tokenRow("RFC 9470 section 3", "signs in tomorrow", { claims: { auth_time: ago(-86_400) } }, future, "/max-age"),
+  tokenRow("6750 3.1", "no scope", {}, tooLittle("/scope", needed), "/scope"),
+  tokenRow("9470 3", "no acr", {}, otherWay, "/acr"),
+  tokenRow("9470 3", "another acr", { claims: { acr: "0" } }, otherWay, "/acr"),
+  tokenRow("9470 3", "one of the acr values", { claims: { acr: silver } }, ok, "/acr"),
+  tokenRow("9470 3", "no auth_time", {}, longAgo, "/max-age"),
+  tokenRow("9470 3", "signed in long ago", { claims: { auth_time: ago(3_600) } }, longAgo, "/max-age"),
+  tokenRow("9470 3", "auth_time is a string", { claims: { auth_time: "9999999999" } }, longAgo, "/max-age"),
+  tokenRow("9470 3", "signs in tomorrow", { claims: { auth_time: ago(-86_400) } }, future, "/max-age"),
+  tokenRow("9470 3", "auth_time in milliseconds", { claims: { auth_time: Date.now() } }, future, "/max-age"),
+  tokenRow("9470 3", "signed in just now", { claims: signedInNow }, ok, "/max-age"),
   tokenRow(
-    "RFC 9470 section 3",
-    "auth_time in milliseconds",
-    { claims: { auth_time: Date.now() } },
-    future,
-    "/max-age",
-  ),
-  tokenRow("RFC 9470 section 3", "signed in just now", { claims: signedInNow }, ok, "/max-age"),
-  tokenRow(
-    "RFC 9470 section 3",
+    "9470 3",
     "sign-in before scope",
     {},
     stepUp("the user must sign in in another way", 'acr_values="phr", max_age="60", scope="orders:write"'),
     "/step-up",
   ),
   tokenRow(
-    "RFC 9470 section 3",
+    "9470 3",
     "then scope",
     {
       claims: {
@@ -481,46 +453,44 @@ const requirements: readonly Row[] = [
 ];
 
 const issuers: readonly Row[] = [
-  {
-    source: "RFC 9068 section 4",
-    name: "a token of the second issuer",
-    request: ({ other }) => bearer("/several", accessToken({ issuer: other }, { key: otherKeys["ec-1"].jwk })),
-    expected: ok,
-  },
-  {
-    source: "RFC 8725 section 3.8",
-    name: "a token of one issuer, signed by the other",
-    request: ({ other }) => bearer("/several", accessToken({ issuer: other })),
-    expected: badToken("the signature does not belong to the token and the key of its kid"),
-  },
+  row(
+    "9068 4",
+    "a token of the second issuer",
+    ({ other }) => bearer("/several", accessToken({ issuer: other }, { key: otherKeys["ec-1"].jwk })),
+    ok,
+  ),
+  row(
+    "8725 3.8",
+    "a token of one issuer, signed by the other",
+    ({ other }) => bearer("/several", accessToken({ issuer: other })),
+    invalid("the signature does not belong to the token and the key of its kid"),
+  ),
   tokenRow(
-    "RFC 9068 section 4",
+    "9068 4",
     "an issuer that is not listed",
     { claims: { iss: "https://evil.example" } },
     untrusted,
     "/several",
   ),
-  tokenRow("RFC 9068 section 4", "an issuer that the function allows", {}, ok, "/function"),
+  tokenRow("9068 4", "an issuer that the function allows", {}, ok, "/function"),
   tokenRow(
-    "RFC 9068 section 4",
+    "9068 4",
     "an issuer that the function does not allow",
     { claims: { iss: "https://evil.example" } },
     untrusted,
     "/function",
   ),
-  {
-    source: "OpenID Connect Discovery 1.0 section 4.1",
-    name: "an issuer that only looks like one that the function allows",
-    request: ({ issuer }) => bearer("/function", accessToken({ issuer: `${issuer}@evil.example/` })),
-    expected: untrusted,
-  },
-  {
-    source: "RFC 9110 section 15.6.4",
-    name: "the keys cannot be fetched",
-    request: ({ down }) => bearer("/down", accessToken({ issuer: down })),
-    expected: { status: 503, retryAfter: "1" },
-  },
-  tokenRow("RFC 9110 section 15.6.4", "the keys of another issuer can be fetched", {}, ok, "/down/several"),
+  row(
+    "OIDC Discovery 4.1",
+    "an issuer that only looks like one that the function allows",
+    ({ issuer }) => bearer("/function", accessToken({ issuer: `${issuer}@evil.example/` })),
+    untrusted,
+  ),
+  row("9110 15.6.4", "the keys cannot be fetched", ({ down }) => bearer("/down", accessToken({ issuer: down })), {
+    status: 503,
+    retryAfter: "1",
+  }),
+  tokenRow("9110 15.6.4", "the keys of another issuer can be fetched", {}, ok, "/down/several"),
 ];
 
 const metadata = 'resource_metadata="https://api.example.com/.well-known/oauth-protected-resource/orders"';
@@ -529,32 +499,27 @@ const resourceRows: readonly Row[] = [
     "no token",
     sent(undefined, "/resource"),
     { status: 401, challenge: `Bearer ${realm}, scope="orders:read", ${metadata}` },
-    "RFC 9728 section 5.1",
+    "9728 5.1",
   ),
-  {
-    source: "RFC 9728 section 5.1",
-    name: "too little scope",
-    request: (setup) => bearer("/resource", accessToken(setup)),
-    expected: {
-      status: 403,
-      challenge: `Bearer ${realm}, error="insufficient_scope", error_description="the token has too little scope", scope="orders:read", ${metadata}`,
-    },
-  },
+  row("9728 5.1", "too little scope", (setup) => bearer("/resource", accessToken(setup)), {
+    status: 403,
+    challenge: `Bearer ${realm}, error="insufficient_scope", error_description="the token has too little scope", scope="orders:read", ${metadata}`,
+  }),
 ];
 
 const otherUrl = badProof("htu of the proof is not the URL of the request");
 const isPrivate = { header: { jwk: { ...clientKey } } };
 const dpopRows: readonly Row[] = [
-  formRow("no token where proofs are optional", sent(undefined, "/dpop"), noDpop, "RFC 9449 section 7.2"),
+  formRow("no token where proofs are optional", sent(undefined, "/dpop"), noDpop, "9449 7.2"),
   formRow(
     "no token where proofs are required",
     sent(undefined, "/dpop-required"),
     { status: 401, challenge: `DPoP ${realm}, ${algs}, ${metadata}` },
-    "RFC 9449 section 7.1",
+    "9449 7.1",
   ),
-  tokenRow("RFC 9449 section 7.2", "an unbound token where proofs are optional", {}, ok, "/dpop"),
+  tokenRow("9449 7.2", "an unbound token where proofs are optional", {}, ok, "/dpop"),
   tokenRow(
-    "RFC 9449 section 7.2",
+    "9449 7.2",
     "an unbound token where proofs are required",
     {},
     {
@@ -567,61 +532,53 @@ const dpopRows: readonly Row[] = [
     "Bearer without a token where proofs are required",
     sent("Bearer", "/dpop-required"),
     { status: 401, challenge: `DPoP ${realm}, ${algs}, ${metadata}` },
-    "RFC 9449 section 7.1",
+    "9449 7.1",
   ),
-  {
-    source: "RFC 9449 section 7.2",
-    name: "a bound token without its proof",
-    request: (setup) => bearer("/dpop", bound(setup)),
-    expected: {
-      status: 401,
-      challenge: `Bearer ${realm}, error="invalid_token", error_description="the token is bound to a key, so send it as DPoP, with a proof", DPoP ${realm}, ${algs}`,
-    },
-  },
-  optional({
-    source: "RFC 9449 section 7.2",
-    name: "a bound token where there is no DPoP",
-    request: (setup) => bearer("/plain", bound(setup)),
-    expected: badToken("the token is bound to a key, which is not supported here"),
+  row("9449 7.2", "a bound token without its proof", (setup) => bearer("/dpop", bound(setup)), {
+    status: 401,
+    challenge: `Bearer ${realm}, error="invalid_token", error_description="the token is bound to a key, so send it as DPoP, with a proof", DPoP ${realm}, ${algs}`,
   }),
   optional(
-    tokenRow(
-      "RFC 7800 section 3.1",
-      "a token that is bound in an unknown way",
-      { claims: { cnf: { kid: "k" } } },
-      badToken("the token is bound in a way that is not known here (cnf)"),
+    row(
+      "9449 7.2",
+      "a bound token where there is no DPoP",
+      (setup) => bearer("/plain", bound(setup)),
+      invalid("the token is bound to a key, which is not supported here"),
     ),
   ),
   optional(
     tokenRow(
-      "RFC 7800 section 3.1",
-      "a binding that is none",
-      { claims: { cnf: null } },
-      badToken("the token is bound in a way that is not known here (cnf)"),
+      "7800 3.1",
+      "a token that is bound in an unknown way",
+      { claims: { cnf: { kid: "k" } } },
+      invalid("the token is bound in a way that is not known here (cnf)"),
     ),
   ),
-  {
-    source: "RFC 9449 section 7.1",
-    name: "an unbound token under the scheme DPoP",
-    request: (setup) => proven(setup, "/dpop", {}, accessToken(setup)),
-    expected: badDpop("invalid_token", "the token is not bound to a key (cnf.jkt)"),
-  },
-  {
-    source: "RFC 9449 section 4.3",
-    name: "no proof",
-    request: (setup) => sent(`DPoP ${bound(setup)}`, "/dpop"),
-    expected: badProof("the header DPoP is missing"),
-  },
-  {
-    source: "RFC 9449 section 4.3",
-    name: "two proofs",
-    request: (setup) => {
+  optional(
+    tokenRow(
+      "7800 3.1",
+      "a binding that is none",
+      { claims: { cnf: null } },
+      invalid("the token is bound in a way that is not known here (cnf)"),
+    ),
+  ),
+  row(
+    "9449 7.1",
+    "an unbound token under the scheme DPoP",
+    (setup) => proven(setup, "/dpop", {}, accessToken(setup)),
+    badDpop("invalid_token", "the token is not bound to a key (cnf.jkt)"),
+  ),
+  row("9449 4.3", "no proof", (setup) => sent(`DPoP ${bound(setup)}`, "/dpop"), badProof("the header DPoP is missing")),
+  row(
+    "9449 4.3",
+    "two proofs",
+    (setup) => {
       const token = bound(setup);
       const { headers = [], ...one } = dpop("/dpop", token, dpopProof(token, "/dpop"));
       return { ...one, headers: [...headers, ["DPoP", dpopProof(token, "/dpop")]] };
     },
-    expected: noProof,
-  },
+    noProof,
+  ),
   proofRow("a good proof", {}, ok),
   proofRow("a good proof where proofs are required", {}, ok, "/dpop-required"),
   proofRow("a typ of another kind", { header: { typ: "JWT" } }, noProof),
@@ -666,50 +623,41 @@ const dpopRows: readonly Row[] = [
     badProof("the token is bound to another key than that of the proof"),
   ),
   {
-    source: "RFC 9449 section 11.1",
+    source: "9449 11.1",
     name: "a proof that was used before",
     request: (setup) => proven(setup, "/dpop"),
     again: true,
     expected: badProof("the proof was used before (jti)"),
   },
-  {
-    source: "RFC 9449 section 9",
-    name: "no nonce",
-    request: (setup) => proven(setup, "/dpop-nonce"),
-    expected: {
-      ...(badDpop("use_dpop_nonce", "the proof needs the nonce of the header DPoP-Nonce") as object),
-      nonce: true,
-    } as Expected,
-  },
-  {
-    source: "RFC 9449 section 7.1",
-    name: "too little scope, told under the scheme that was used",
-    request: (setup) => proven(setup, "/dpop/scope"),
-    expected: {
-      status: 403,
-      challenge: `Bearer ${realm}, scope="orders:read", DPoP ${realm}, error="insufficient_scope", error_description="the token has too little scope", scope="orders:read", ${algs}`,
-    },
-  },
+  row("9449 9", "no nonce", (setup) => proven(setup, "/dpop-nonce"), {
+    ...(badDpop("use_dpop_nonce", "the proof needs the nonce of the header DPoP-Nonce") as object),
+    nonce: true,
+  } as Expected),
+  row("9449 7.1", "too little scope, told under the scheme that was used", (setup) => proven(setup, "/dpop/scope"), {
+    status: 403,
+    challenge: `Bearer ${realm}, scope="orders:read", DPoP ${realm}, error="insufficient_scope", error_description="the token has too little scope", scope="orders:read", ${algs}`,
+  }),
 ];
 
-const otherCertificate = badToken("the token is bound to another certificate, or none was presented");
+const otherCertificate = invalid("the token is bound to another certificate, or none was presented");
 const certificateRow = (
   name: string,
   thumbprint: string,
   pem: string | undefined,
   expected: Expected,
   path = "/certificate",
-): Row => ({
-  source: "RFC 8705 section 3",
-  name,
-  request: (setup) =>
-    bearer(
-      path,
-      accessToken(setup, { claims: { cnf: { "x5t#S256": thumbprint } } }),
-      pem === undefined ? [] : [["Client-Cert", encodeURIComponent(pem)]],
-    ),
-  expected,
-});
+): Row =>
+  row(
+    "8705 3",
+    name,
+    (setup) =>
+      bearer(
+        path,
+        accessToken(setup, { claims: { cnf: { "x5t#S256": thumbprint } } }),
+        pem === undefined ? [] : [["Client-Cert", encodeURIComponent(pem)]],
+      ),
+    expected,
+  );
 const certificates: readonly Row[] = [
   certificateRow("the certificate of the token", x5t, certificatePem, ok),
   certificateRow("another certificate", x5t, certificatePem.replace("MDog", "MDoh"), otherCertificate),
@@ -717,7 +665,7 @@ const certificates: readonly Row[] = [
   optional(
     certificateRow("a bound token where there are no certificates", x5t, certificatePem, otherCertificate, "/plain"),
   ),
-  tokenRow("RFC 8705 section 3", "an unbound token", {}, ok, "/certificate"),
+  tokenRow("8705 3", "an unbound token", {}, ok, "/certificate"),
 ];
 
 /** The rows by topic. */

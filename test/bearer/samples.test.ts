@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { readFile, readdir, writeFile } from "node:fs/promises";
-import { type IncomingMessage, type ServerResponse, createServer } from "node:http";
+import { type IncomingMessage, type Server, type ServerResponse, createServer } from "node:http";
+import type { AddressInfo } from "node:net";
 import { text } from "node:stream/consumers";
 import { type TestContext, describe, test } from "node:test";
 import { format, inspect } from "node:util";
@@ -14,7 +15,7 @@ import { ModuleKind, ScriptTarget, transpileModule } from "typescript-5.9";
 import { type Bearer, createBearer } from "../../src/library/bearer/index.ts";
 import { startWorkers } from "./other-runtimes.ts";
 import { listening } from "../support/listening.ts";
-import { runSample, sample } from "../support/samples.ts";
+import { sample } from "../support/samples.ts";
 import { freePort, temporaryFolder } from "../support/service.ts";
 import { type TestProviders, startProviders } from "./provider.ts";
 import { accessToken } from "./requests.ts";
@@ -28,16 +29,38 @@ const asking = (token: string | undefined): RequestInit => ({
   headers: { Connection: "close", ...(token !== undefined && { Authorization: `Bearer ${token}` }) },
 });
 
-/** A sample that listens; gives the status for a token. */
-async function served(t: TestContext, file: string, issuer: string): Promise<(token?: string) => Promise<Response>> {
+/** A sample that listens, in this process; gives its port. */
+async function listens(
+  t: TestContext,
+  file: string,
+  changes: Readonly<Record<string, string>>,
+  port = 0,
+): Promise<number> {
   const isFastify = file.includes("fastify");
+  const told = Promise.withResolvers<Server>();
+  const name = `sample ${file} ${(samples += 1)}`;
+  Object.assign(globalThis, { [name]: told.resolve });
   const path = await sample(t, file, {
-    [named]: issuer,
+    ...changes,
     ...(isFastify
-      ? { "await app.listen({ port: 3001 });": "process.send(new URL(await app.listen({ port: 0 })).port);" }
-      : { ".listen(3001)": ".listen(0, function () { process.send(this.address().port) })" }),
+      ? { "await app.listen({ port: 3001 });": `await app.listen({ port: 0 }); globalThis["${name}"](app.server);` }
+      : { ".listen(3001)": `.listen(${port}, function () { globalThis["${name}"](this) })` }),
   });
-  const port = String(await runSample(t, path, { NODE_ENV: "test" }).next());
+  await import(path);
+  const server = await told.promise;
+  t.after(() => {
+    server.closeAllConnections();
+    server.close();
+  });
+  return (server.address() as AddressInfo).port;
+}
+let samples = 0;
+// Express prints errors otherwise.
+process.env["NODE_ENV"] = "test";
+
+/** Gives the reply for a token. */
+async function served(t: TestContext, file: string, issuer: string): Promise<(token?: string) => Promise<Response>> {
+  const port = await listens(t, file, { [named]: issuer });
   return (token) => fetch(`http://localhost:${port}/orders`, asking(token));
 }
 
@@ -215,13 +238,12 @@ for (const path of ["/mcp", ""])
     const port = await freePort();
     const resource = `http://localhost:${port}${path}`;
     const provider = await startAuthorizationServer(t);
-    const file = await sample(t, "examples/docs/guard-mcp.mts", {
+    const changes = {
       "https://mcp.example.com/mcp": resource,
       'app.post("/mcp"': `app.post("${path}/"`,
       [named]: provider.issuer,
-      ".listen(3001)": `.listen(${port}, () => process.send("listens"))`,
-    });
-    assert.equal(await runSample(t, file, { NODE_ENV: "test" }).next(), "listens");
+    };
+    await listens(t, "examples/docs/guard-mcp.mts", changes, port);
     const refused = await fetch(resource, { method: "POST", body: "{}", headers: { Connection: "close" } });
     const metadata = `http://localhost:${port}/.well-known/oauth-protected-resource${path}`;
     assert.equal(

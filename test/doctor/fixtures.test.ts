@@ -1,9 +1,31 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
-import { type Code, codes, examine } from "../../src/doctor/index.ts";
-import { keyMaterial, rsaKey } from "../support/keys.ts";
+import { type Code, codes, examine, type Exchange, type Observations, type Look } from "../../src/doctor/index.ts";
+import { keyMaterial, rsaKey, withoutPrivate } from "../support/keys.ts";
 import { fixtures } from "./fixtures.ts";
-import { at, observed, published, sound } from "./observed.ts";
+import { at, observed, published, sound, bytes, response, asSet, issuer } from "./observed.ts";
+import { page } from "./page.ts";
+import { practice } from "../../src/doctor/practice.ts";
+import { generatePrimeSync } from "node:crypto";
+import fc from "fast-check";
+import {
+  bitLength,
+  gcd,
+  hasCloseFactors,
+  hasRocaFingerprint,
+  sharedFactors,
+  smallFactor,
+  squareRoot,
+} from "../../src/doctor/integers.ts";
+import { observedShape, shapes } from "./shapes.ts";
+import { breaksOf } from "../../src/doctor/verifiers/breaks.ts";
+import { quoted, shown } from "../../src/doctor/format.ts";
+import { authorityCertificate, certificate } from "./certificates.ts";
+import { execFile } from "node:child_process";
+import { writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { promisify } from "node:util";
+import { temporaryFolder } from "../support/service.ts";
 
 const found = async (...args: Parameters<typeof examine>): Promise<string[]> =>
   (await examine(...args)).map(({ code }) => code);
@@ -67,4 +89,356 @@ describe("a finding", () => {
     const [finding] = await examine(observed({ keys }));
     assert.deepEqual([finding?.code, finding?.seen.length, finding?.count], ["JWKS_ALG_MISSING", 10, 50]);
   });
+});
+
+test("docs/doctor.md has a paragraph about every code (node test/doctor/page.ts writes it)", () => {
+  const { is, shouldBe } = page();
+  assert.equal(is, shouldBe);
+  assert.equal(new Set(is.match(/^### \w+$/gm)).size, is.match(/^### \w+$/gm)?.length);
+});
+
+const hour = 3_600_000;
+const setOf = (kids: readonly string[], control?: string): Exchange =>
+  response(
+    bytes({ keys: kids.map((kid) => published(kid)) }),
+    control === undefined ? {} : { "cache-control": control },
+  );
+const look = (hours: number, ...kids: readonly string[]): Look => ({ at: at + hours * hour, set: setOf(kids) });
+const oneLook = (kids: readonly string[], control?: string): Observations => ({ at, set: setOf(kids, control) });
+
+const rows: readonly (readonly [about: string, observations: Observations, says: RegExp])[] = [
+  ["one key", oneLook(["a"]), /^One signing key is published, so no next key is announced\./m],
+  ["two keys", oneLook(["a", "b"]), /^2 signing keys are published: one signs/m],
+  ["a lifetime of weeks", oneLook(["a"], "max-age=1209600, immutable"), /^Caches may keep the set for 14 days /m],
+  ["a lifetime of hours", oneLook(["a"]), /^Caches may keep the set for 2 hours /m],
+  ["no-store", oneLook(["a"], "no-store"), /^Caches may not keep the set/m],
+  ["no lifetime", oneLook(["a"], "public"), /^No lifetime is stated/m],
+  [
+    "servers that disagree, of which nothing else is known",
+    {
+      ...observed({ probes: { again: setOf(["elsewhere"]) } }),
+      tokens: [{ at, kid: "elsewhere", expiresAt: at + hour }],
+    },
+    /^5 answers of one look had 2 different sets of keys: servers disagree\.\nCaches may .*\.$/,
+  ],
+  ["servers that agree", observed(), /^5 answers of one look had the same keys\./m],
+  [
+    "a watch",
+    { ...oneLook(["a"]), looks: [look(1, "a", "b"), look(6, "b")] },
+    /^In 6 hours, one key came and one key went\./m,
+  ],
+  [
+    "a key that is announced, and one that outlives its tokens",
+    {
+      ...oneLook(["a"]),
+      looks: [look(1, "a", "b"), look(9, "b")],
+      tokens: [
+        { at: at + 2 * hour, kid: "a", issuedAt: at + 2 * hour, expiresAt: at + 3 * hour },
+        { at: at + 5 * hour, kid: "b", issuedAt: at + 4 * hour, expiresAt: at + 5 * hour },
+      ],
+    },
+    /^kid "a" was withdrawn after its tokens had expired\.\nkid "b" began to sign 3 hours after it was published\.$/m,
+  ],
+  [
+    "a key that is withdrawn early, and one that signs early",
+    {
+      ...oneLook(["a"]),
+      looks: [look(1, "a", "b"), look(2, "b")],
+      tokens: [
+        { at, kid: "a", issuedAt: at, expiresAt: at + 4 * hour },
+        { at, kid: "b", issuedAt: at, expiresAt: at + 4 * hour },
+      ],
+    },
+    /^kid "a" was withdrawn while a token was valid for 2 hours more\.\nkid "b" began to sign before it was published\.$/m,
+  ],
+  [
+    "a key that is not published",
+    { ...oneLook(["a"]), tokens: [{ at, kid: "z" }] },
+    /^kid "z" signs and is not published/m,
+  ],
+];
+
+describe("how keys are rotated", () => {
+  for (const [about, observations, says] of rows) {
+    test(about, async () => assert.match((await practice(observations)).join("\n"), says));
+  }
+
+  test("nothing is said of a file, or where no set came", async () => {
+    assert.deepEqual(await practice({ at, set: { body: bytes({ keys: [published("a")] }) } }), []);
+    assert.deepEqual(await practice({ at, set: { url: "https://a.example", status: 500, headers: [] } }), []);
+  });
+});
+
+const natural = fc.bigInt({ min: 0n, max: 2n ** 300n });
+const prime = (bits: number): bigint => generatePrimeSync(bits, { bigint: true });
+
+describe("integers", () => {
+  test("property: the square root is the greatest whose square is not above", () => {
+    fc.assert(
+      fc.property(natural, (value) => {
+        const root = squareRoot(value);
+        assert.ok(root * root <= value && (root + 1n) ** 2n > value);
+      }),
+    );
+  });
+
+  test("property: the length in bits is that of the binary form", () => {
+    fc.assert(
+      fc.property(natural, (value) => assert.equal(bitLength(value), value === 0n ? 0 : value.toString(2).length)),
+    );
+  });
+
+  test("property: what several numbers share is what each shares with the product of the others", () => {
+    fc.assert(
+      fc.property(fc.uniqueArray(fc.bigInt({ min: 2n, max: 10_000n }), { maxLength: 9 }), (values) => {
+        const expected = values.map((value, index) =>
+          gcd(
+            value,
+            values.reduce((product, other, place) => (place === index ? product : product * other), 1n),
+          ),
+        );
+        assert.deepEqual(sharedFactors(values), expected);
+      }),
+    );
+  });
+
+  test("property: the least factor below 65,536 is found, and no other", () => {
+    fc.assert(
+      fc.property(fc.integer({ min: 2, max: 60_000 }), (value) => {
+        const least = Array.from({ length: value - 1 }, (_, index) => index + 2).find((factor) => value % factor === 0);
+        assert.equal(smallFactor(BigInt(value) * largePrime), least);
+      }),
+      { numRuns: 20 },
+    );
+    assert.equal(smallFactor(largePrime), undefined);
+    assert.equal(smallFactor(65_521n * largePrime), 65_521);
+  });
+
+  test("close factors are found within their rounds, others are not, and neither is a fingerprint seen by chance", () => {
+    const p = prime(512);
+    const near = p + 2n ** 200n;
+    assert.equal(hasCloseFactors(p * p, 100), true);
+    assert.equal(hasCloseFactors(p * near, 100), true);
+    assert.equal(hasCloseFactors(p * prime(512), 100), false);
+    assert.equal(hasRocaFingerprint(p * near), false);
+    assert.equal(hasRocaFingerprint(65_537n ** 5n), true);
+  });
+});
+
+const largePrime = 2n ** 521n - 1n;
+
+describe("what well-known issuers publish", () => {
+  test("there are 18 shapes or more", () => assert.ok(shapes.length >= 18));
+
+  for (const shape of shapes) {
+    test(`${shape.name}: nothing is broken, and nothing at risk without cause`, async () => {
+      const found = (await examine(observedShape(shape))).filter(({ severity }) => severity !== "advice");
+      assert.deepEqual(
+        found.map(({ code }) => code),
+        shape.found ?? [],
+        JSON.stringify(found.map(({ seen }) => seen)),
+      );
+    });
+  }
+});
+
+const codesOf = async (observations: Observations): Promise<string[]> =>
+  (await examine(observations)).map(({ code }) => code);
+const day = 24 * 3600 * 1000;
+
+const withExponent = (e: string): Promise<string[]> => {
+  const rsa = { ...withoutPrivate(rsaKey()), e, kid: "rsa", alg: "RS256", use: "sig" };
+  const document = { id_token_signing_alg_values_supported: ["ES256", "RS256"] };
+  return codesOf(observed({ keys: [sound, rsa], document }));
+};
+
+const aged = (days: number): Promise<string[]> => {
+  const made = new Date(at - days * day).toISOString().slice(0, 10);
+  return codesOf(observed({ keys: [published(`key-${made}`)] }));
+};
+
+const rsaSet = (more: object, rest: Partial<Observations> = {}): Promise<string[]> => {
+  const rsa = { ...withoutPrivate(rsaKey()), kid: "rsa", alg: "RS256", use: "sig", ...more };
+  const document = { id_token_signing_alg_values_supported: ["ES256", "RS256"] };
+  return codesOf(observed({ keys: [sound, rsa], document, rest }));
+};
+const hexOf = (text: unknown): string => Buffer.from(text as string, "base64url").toString("hex");
+
+describe("what is not what it looks like", () => {
+  test("a modulus of 1, or of a few bits, is short, and has no fingerprint", async () => {
+    assert.deepEqual(await rsaSet({ n: "AQ" }), ["JWKS_RSA_SHORT"]);
+    assert.deepEqual(await rsaSet({ n: "Iw" }), ["JWKS_RSA_SHORT"]);
+  });
+
+  test("of a bundle of SPIFFE, only keys of tokens need a kid", async () => {
+    const { kid: _, ...nameless } = published("svid");
+    assert.deepEqual(await codesOf(observed({ keys: [sound, { ...nameless, use: "x509-svid" }] })), []);
+    assert.deepEqual(await codesOf(asSet(observed({ keys: [{ ...nameless, use: "jwt-svid" }] }))), [
+      "JWKS_KID_MISSING",
+    ]);
+    assert.deepEqual(await codesOf(observed({ keys: [{ ...nameless, use: "x509-svid" }] })), []);
+  });
+
+  test("a hex digest is told from one of another certificate, plain and encoded once more", async () => {
+    const digests = certificate(rsaKey());
+    const hex = hexOf(digests.x5t);
+    assert.deepEqual(await rsaSet({ ...digests, x5t: hex }), ["JWKS_X5T_HEX"]);
+    assert.deepEqual(await rsaSet({ ...digests, x5t: Buffer.from(hex).toString("base64url") }), ["JWKS_X5T_HEX"]);
+    assert.deepEqual(await rsaSet({ ...digests, x5t: digests["x5t#S256"] }), ["JWKS_X5T_SIZE"]);
+  });
+
+  test("a certificate of the next one's key chains, and one alone needs no other", async () => {
+    const { x5c } = certificate(rsaKey());
+    assert.deepEqual(await rsaSet({ x5c: [...x5c, authorityCertificate()] }), []);
+    assert.deepEqual(await rsaSet({ x5c }), []);
+  });
+
+  test("metadata of an authorization server has the members of RFC 8414 section 2, and not those of OpenID Connect", async () => {
+    const openId = ["subject_types_supported", "id_token_signing_alg_values_supported"];
+    const login = {
+      authorization_endpoint: `${issuer}/a`,
+      token_endpoint: `${issuer}/t`,
+      response_types_supported: ["code"],
+    };
+    const at = async (name: string, more: object): Promise<unknown> => {
+      const document = { ...login, id_token_signing_alg_values_supported: undefined, ...more };
+      const found = await examine(observed({ document, discovery: { url: `${issuer}/.well-known/${name}` } }));
+      return found.find(({ code }) => code === "DISCOVERY_MEMBERS_MISSING")?.seen[0];
+    };
+    assert.equal(await at("openid-configuration", {}), openId.join(", "));
+    assert.equal(await at("oauth-authorization-server", {}), undefined);
+    assert.equal(
+      await at("oauth-authorization-server", { response_types_supported: undefined }),
+      "response_types_supported",
+    );
+    const direct = { authorization_endpoint: undefined, grant_types_supported: ["client_credentials"] };
+    assert.equal(await at("oauth-authorization-server", direct), undefined);
+    assert.match(String(await at("openid-configuration", direct)), /^authorization_endpoint, /);
+  });
+
+  test("a private member without a value is none, as serializers write it", async () => {
+    for (const empty of [{ d: null }, { d: "" }, { d: null, p: "", oth: [], k: undefined }])
+      assert.deepEqual(await codesOf(observed({ keys: [{ ...sound, ...empty }] })), []);
+    for (const full of [{ d: 7 }, { oth: [{}] }, { k: "secret" }])
+      assert.deepEqual(await codesOf(observed({ keys: [{ ...sound, ...full }] })), ["JWKS_PRIVATE_MEMBERS"]);
+  });
+
+  test("a set of encryption keys alone is told as such", async () => {
+    const key = { ...withoutPrivate(rsaKey()), kid: "enc", use: "enc", alg: "RSA-OAEP-256" };
+    assert.deepEqual(await codesOf(observed({ keys: [key] })), ["JWKS_NO_SIGNING_KEY", "JWKS_ENCRYPTION_KEY"]);
+  });
+
+  test("a prime of the blocklist is found in a modulus, and a modulus of it is known", async () => {
+    const { p, n } = rsaKey();
+    assert.deepEqual(await rsaSet({}, { blocklist: new Set([hexOf(p)]) }), ["JWKS_RSA_SHARED_PRIME"]);
+    assert.deepEqual(await rsaSet({}, { blocklist: new Set([hexOf(n)]) }), ["JWKS_KEY_KNOWN"]);
+    assert.deepEqual(await rsaSet({}, { blocklist: new Set(["f".repeat(64)]) }), []);
+  });
+
+  test("a Content-Type of text, and a leading zero, break none of the verifiers that were run", () => {
+    for (const code of ["HTTP_MEDIA_TYPE", "DISCOVERY_MEDIA_TYPE", "JWKS_RSA_LEADING_ZERO"] as const) {
+      assert.notEqual(codes[code].severity, "broken");
+      assert.ok(breaksOf(code).every(({ source }) => source !== undefined));
+    }
+  });
+});
+
+const slow = (waitMs: number): Promise<string[]> => codesOf(observed({ set: { waitMs } }));
+
+describe("a value at its bound is on the good side", () => {
+  test("an RSA exponent of 32 bits is usual, one of 33 is not", async () => {
+    assert.deepEqual(await withExponent("_____w"), []);
+    assert.deepEqual(await withExponent("AQAAAAE"), ["JWKS_RSA_EXPONENT_LARGE"]);
+  });
+
+  test("a kid of 60 characters is quoted whole, of a longer one its first 60, and no name of 40", () => {
+    assert.equal(quoted("x".repeat(60)), `"${"x".repeat(60)}"`);
+    assert.equal(quoted("x".repeat(61)), `"${"x".repeat(60)}…"`);
+    assert.equal(shown("x".repeat(39)), `"${"x".repeat(39)}"`);
+    assert.equal(shown("x".repeat(40)), "(a text of 40 characters)");
+  });
+
+  test("the same keys in another order are no difference between IPv4 and IPv6, and what is no set is one", async () => {
+    const [a, b] = [published("a"), published("b")];
+    const over = (ipv4: unknown, ipv6: unknown): Promise<string[]> => {
+      const probes: Record<string, Exchange> = { ipv4: response(bytes(ipv4)), ipv6: response(bytes(ipv6)) };
+      return codesOf(observed({ keys: [a, b], probes }));
+    };
+    assert.deepEqual(await over({ keys: [a, b] }, { keys: [b, a] }), []);
+    assert.deepEqual(await over({ keys: [a, b] }, { keys: [b] }), ["HTTP_ADDRESSES_DIFFER"]);
+    assert.deepEqual(await over("no set", "no set either"), ["HTTP_ADDRESSES_DIFFER"]);
+  });
+
+  test("a median of 250 ms is not slow, and one of 500 ms is not the worse of the two", async () => {
+    assert.deepEqual(await slow(250), []);
+    assert.deepEqual(await slow(251), ["HTTP_SLOW_250"]);
+    assert.deepEqual(await slow(500), ["HTTP_SLOW_250"]);
+    assert.deepEqual(await slow(501), ["HTTP_SLOW_500"]);
+  });
+
+  test("a signing key whose kid is a date is old after a year, and not before", async () => {
+    assert.deepEqual(await aged(364), []);
+    assert.deepEqual(await aged(367), ["JWKS_ONE_OLD_KEY"]);
+  });
+});
+
+const maxMegabytes = 100;
+const maxSeconds = 10;
+
+/** Moduli that no check of one key factors. */
+function rsaKeys(count: number, bits: number): object[] {
+  const primes = Array.from({ length: 120 }, () => generatePrimeSync(64, { bigint: true }));
+  return Array.from({ length: count }, (_, index) => {
+    let n = 1n;
+    for (let factor = 0; factor <= bits / 64; factor += 1)
+      n *= primes[(index * 7 + factor * (index % 11) + factor) % 120] ?? 1n;
+    const hex = n.toString(16);
+    const text = Buffer.from(hex.padStart(hex.length + (hex.length % 2), "0"), "hex").toString("base64url");
+    return { kty: "RSA", n: text, e: "AQAB", kid: `k${index}`, alg: "RS256", use: "sig" };
+  });
+}
+
+const nested = `${"[".repeat(100_000)}${"]".repeat(100_000)}`;
+const proto = `{"__proto__":{"d":"x"},"keys":[{"__proto__":{"kty":"RSA"},"constructor":1,"kid":"__proto__","kty":"__proto__","x5c":["__proto__"]}]}`;
+
+const hostileRows: readonly (readonly [about: string, text: () => string, code: string])[] = [
+  ["1,000 RSA keys of 2048 bits", () => JSON.stringify({ keys: rsaKeys(1000, 2048) }), "JWKS_KEYS_MANY"],
+  ["680 RSA keys of 8192 bits", () => JSON.stringify({ keys: rsaKeys(680, 8064) }), "JWKS_KEYS_MANY"],
+  ["100,000 nested arrays", () => nested, "JWKS_KEYS_MISSING"],
+  ["100,000 nested arrays in keys, twice", () => `{"keys":[${nested},{"kty":${nested}}]}`, "JWKS_MEMBER_NOT_OBJECT"],
+  ["200,000 entries", () => `{"keys":[${Array.from({ length: 200_000 }, () => "{}").join(",")}]}`, "JWKS_KTY_MISSING"],
+  ["__proto__ wherever there is a name", () => proto, "JWKS_KTY_UNKNOWN"],
+  [
+    "a modulus of 7 million bits",
+    () => `{"keys":[{"kty":"RSA","e":"AQAB","n":"${"_".repeat(950_000)}"}]}`,
+    "JWKS_MEMBER_TOO_LONG",
+  ],
+];
+
+test("hostile documents are judged within 10 s of processor time each, and 100 MB", async (t) => {
+  const folder = await temporaryFolder(t);
+  const files = await Promise.all(
+    hostileRows.map(async ([, text], index) => {
+      const file = join(folder, `${index}.json`);
+      await writeFile(file, text());
+      return file;
+    }),
+  );
+  const script = join(import.meta.dirname, "measured.ts");
+  // A process keeps the memory that it has had, so the largest document has one of its own.
+  const groups = [files.slice(0, 4), files.slice(4, 5), files.slice(5)];
+  const outputs = await Promise.all(groups.map((group) => promisify(execFile)(process.execPath, [script, ...group])));
+  const stdout = outputs.map((output) => output.stdout).join("");
+  for (const [index, line] of stdout.trim().split("\n").entries()) {
+    const [about = "", , code = ""] = hostileRows[index] ?? [];
+    const { found, megabytes, seconds } = JSON.parse(line) as {
+      found: string[];
+      megabytes: number;
+      seconds: number;
+    };
+    t.diagnostic(`${about}: ${Math.round(megabytes)} MB, ${seconds.toFixed(1)} s`);
+    assert.ok(found.includes(code), `${about}: ${found.join(", ")}`);
+    assert.ok(megabytes < maxMegabytes && seconds < maxSeconds, `${about}: ${megabytes} MB, ${seconds} s`);
+  }
+  assert.equal(stdout.trim().split("\n").length, hostileRows.length);
 });

@@ -2,9 +2,15 @@ import { readFileSync } from "node:fs";
 import { examine } from "../../src/doctor/index.ts";
 import { observeBody } from "../../src/doctor/node/index.ts";
 
-// Examines the file of its argument, and prints what was found, the processor time, and by how much the process has grown for it.
+// Examines the files of its arguments, one after the other, and prints for each what was found, the processor time, and by how much the process
+// has grown until then.
 const baseKib = process.resourceUsage().maxRSS;
-const findings = await examine(observeBody(readFileSync(process.argv[2] ?? ""), Date.now()));
-const { maxRSS, userCPUTime } = process.resourceUsage();
-const found = findings.map(({ code }) => code);
-console.log(JSON.stringify({ found, megabytes: (maxRSS - baseKib) / 1024, seconds: userCPUTime / 1_000_000 }));
+for (const file of process.argv.slice(2)) {
+  const before = process.resourceUsage().userCPUTime;
+  const findings = await examine(observeBody(readFileSync(file), Date.now()));
+  const { maxRSS, userCPUTime } = process.resourceUsage();
+  const found = findings.map(({ code }) => code);
+  console.log(
+    JSON.stringify({ found, megabytes: (maxRSS - baseKib) / 1024, seconds: (userCPUTime - before) / 1_000_000 }),
+  );
+}

@@ -231,7 +231,7 @@ const endless = (_: IncomingMessage, response: ServerResponse): void => {
 
 const bomb = gzipSync(Buffer.alloc(10_000_000));
 
-describe("hostile servers: it ends within its limits, and says so", { timeout: 30_000 }, () => {
+describe("hostile servers: it ends within its limits, and says so", () => {
   const quick: ObserveOptions = { ...local, timeoutMs: 300, maxBytes: 100_000 };
   const rows: readonly (readonly [about: string, jwks: RequestListener, code: string])[] = [
     ["one that never answers", () => {}, "HTTP_TIMEOUT"],

@@ -22,7 +22,7 @@ const get = "GET /jwks HTTP/1.1\r\nHost: op.example\r\n\r\n";
 // How much memory a process has is read from /proc.
 const skip = process.platform !== "linux";
 
-const requests = soak(30_000, 10_000);
+const requests = soak(30_000, 3_000);
 const mostMegabytes = { after: 12, unread: 150 };
 
 /** For tests that measure no memory. */

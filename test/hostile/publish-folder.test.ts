@@ -1,12 +1,17 @@
-// A folder that somebody else can write, and has prepared for a publisher with more rights.
 import assert from "node:assert/strict";
 import { spawnSync } from "node:child_process";
-import { chmod, chown, mkdir, readFile, readdir, stat, symlink, writeFile } from "node:fs/promises";
+import { chmod, chown, mkdir, readFile, readdir, stat, symlink, writeFile, rename } from "node:fs/promises";
 import { join } from "node:path";
 import { type TestContext, describe, test } from "node:test";
 import { folderTarget } from "../../src/service/copies/folder.ts";
 import type { DocumentSet } from "../../src/service/copies/documents.ts";
-import { temporaryFolder } from "../support/service.ts";
+import { temporaryFolder, runCli } from "../support/service.ts";
+import { parseDocument } from "../../src/rotation/custody/document.ts";
+import { unsealed } from "../../src/rotation/custody/mac.ts";
+import { sqliteStore } from "../../src/rotation/store/sqlite/sqlite.ts";
+import { named } from "../support/keys.ts";
+
+// A folder that somebody else can write, and has prepared for a publisher with more rights.
 
 const documentSet: DocumentSet = {
   isShort: false,
@@ -80,7 +85,7 @@ const traps: readonly Trap[] = [
   ],
 ];
 
-describe("jwksd publish refuses a folder in which", { timeout: 20_000 }, () => {
+describe("jwksd publish refuses a folder in which", () => {
   for (const [what, lay, needs] of traps) {
     test(what, { skip: needs === "root" && !isRoot ? "needs root" : false }, async (t) => {
       const paths = await prepare(t);
@@ -115,3 +120,36 @@ test("a folder of another user is warned of", { skip: isRoot ? false : "needs ro
   await chown(paths.folder, nobody, nobody);
   assert.equal((await publish(t, paths.folder)).length, 1);
 });
+
+// Without the wrapping key nothing is verified, and whoever can write the store can write any event into it.
+
+const attack = "\u{1b}]52;c;Y3VybCBldmlsfHNo\u{7}\n9  2026-01-01 00:00:00 UTC  revoked sig forged\u{9b}31m\u{202e}";
+const event = { number: 1, at: 0, type: "announced", kid: "a", use: "sig", reason: "why" };
+const printed = (text: string): boolean => !/[^\n -~]/.test(text);
+
+async function start(t: TestContext, forged: object) {
+  const data = await temporaryFolder(t);
+  const cli = (...args: readonly string[]) => runCli(t, [...args, "--data", data]);
+  const file = join(data, "first.jwk");
+  await writeFile(file, JSON.stringify(named("first")), { mode: 0o600 });
+  assert.equal((await cli("keys", "import", file)).code, 0);
+  await rename(join(data, "wrapping.key"), join(data, "away"));
+  const store = await sqliteStore(join(data, "keys.db"));
+  const { text = "", version } = await store.read();
+  const document = { ...parseDocument(unsealed(text)), events: [forged] };
+  assert.ok(await store.write(`a.b.c\n${JSON.stringify(document)}`, version));
+  await store.close();
+  return cli;
+}
+
+for (const member of ["type", "kid", "use", "reason"] as const) {
+  test(`a terminal obeys nothing of the ${member} of an event, and no line is forged`, async (t) => {
+    const cli = await start(t, { ...event, [member]: attack });
+    const [text, json] = [await cli("events", "--limit", "1"), await cli("events", "--limit", "1", "--json")];
+    for (const { stderr } of [text, json]) assert.match(stderr, /not verified/);
+    assert.ok(printed(text.stdout), JSON.stringify(text.stdout));
+    assert.equal(text.stdout.split("\n").filter((line) => /^\s*\d+  /.test(line)).length, 1);
+    assert.ok(printed(json.stdout), JSON.stringify(json.stdout));
+    assert.equal((JSON.parse(json.stdout) as Record<string, string>[])[0]?.[member], attack);
+  });
+}

@@ -3,11 +3,12 @@ import { join } from "node:path";
 import { test } from "node:test";
 import { newWrappingKey } from "../support/managed.ts";
 import { memoryFolder } from "../support/service.ts";
-import { soak } from "../support/soak.ts";
+import { exportJWK, generateKeyPair } from "jose";
+import { isSoak, soak } from "../support/soak.ts";
 import { createSoftHsm, skipWithoutPkcs11 } from "../support/softhsm.ts";
 import { Run, hour } from "./run.ts";
 
-// Users of a real oidc-provider, whose keys are managed. What they meet without jwksd is in by-hand.test.ts.
+// Users of a real oidc-provider, whose keys are managed.
 
 const rotations = soak(8, 2);
 
@@ -54,3 +55,25 @@ async function revoke(run: Run): Promise<void> {
   assert.deepEqual(run.inState("revoked"), [kid]);
   run.forget(kid);
 }
+
+async function newKey(): Promise<object> {
+  const { privateKey } = await generateKeyPair("ES256", { extractable: true });
+  return { ...(await exportJWK(privateKey)), alg: "ES256", use: "sig" };
+}
+
+// Beside it, what users meet without jwksd.
+if (isSoak)
+  test("without jwksd, five keys put into jwks by hand and processes restarted: users notice", async (t) => {
+    let jwk = await newKey();
+    const run = await Run.start(t, () => ({ jwks: [jwk] }));
+    for (let count = 0; count < 5; count += 1) {
+      await run.step(6 * hour);
+      jwk = await newKey();
+      await run.restart();
+      await run.restart();
+      await run.step(hour);
+    }
+    const [failed, refused] = [run.failed.length, Object.values(run.refused).reduce((sum, count) => sum + count)];
+    t.diagnostic(`${failed} visits failed, ${refused} ID tokens were refused: ${run.report()}`);
+    assert.ok(failed > 0 && refused > 0);
+  });

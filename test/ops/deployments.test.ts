@@ -75,7 +75,7 @@ async function typeErrors(t: TestContext, files: Readonly<Record<string, readonl
   return stdout.trimEnd().split("\n");
 }
 
-describe("ops/kubernetes", { timeout: 60_000 }, () => {
+describe("ops/kubernetes", () => {
   test("every resource is one of the API, without a member that it does not know", async (t) => {
     const all = await resources();
     for (const resource of all) {

@@ -30,7 +30,7 @@ const skip =
   (process.getuid?.() !== 0 && skipped("the image; without root, buildah needs subordinate ids")) ||
   skipWithout("buildah");
 
-test("the image serves, rotates, stops, and goes on with its volume", { skip, timeout: 120_000 }, async (t) => {
+test("the image serves, rotates, stops, and goes on with its volume", { skip }, async (t) => {
   const folder = await temporaryFolder(t);
   const storage = { driver: "vfs", graphroot: join(folder, "graph"), runroot: join(folder, "run") };
   const lines = Object.entries(storage).map(([name, value]) => `${name} = "${value}"`);

@@ -1,12 +1,29 @@
 import assert from "node:assert/strict";
-import { readFile } from "node:fs/promises";
+import { readFile, rename, writeFile } from "node:fs/promises";
 import { join } from "node:path";
-import { describe, test } from "node:test";
+import { describe, test, type TestContext } from "node:test";
 import { fileURLToPath } from "node:url";
 import { skipWithout } from "../support/parts.ts";
-import { adminArgs, familiesOf, scrape } from "../support/scrape.ts";
-import { startService, temporaryFolder } from "../support/service.ts";
+import { adminArgs, familiesOf, scrape, type Scrape, pageOf } from "../support/scrape.ts";
+import {
+  startService,
+  temporaryFolder,
+  type RunningService,
+  eventually,
+  keySetText,
+  runCli,
+  startServiceProcess,
+} from "../support/service.ts";
 import { promtool } from "./promtool.ts";
+import { systemClock } from "../../src/base/clock.ts";
+import { rewrap } from "../../src/rotation/custody/rewrap.ts";
+import { createStoreAccess } from "../../src/rotation/manager/store-access.ts";
+import { rotationPolicy } from "../../src/rotation/rules/policy.ts";
+import { sqliteStore } from "../../src/rotation/store/sqlite/sqlite.ts";
+import { custodyOf, newWrappingKey, wrappingKeyOf } from "../support/managed.ts";
+import { startPostgres } from "../support/postgres.ts";
+import { vaultStub } from "../support/stubs/vault-transit.ts";
+import { type Moment, disagreements } from "./fired.ts";
 
 const root = fileURLToPath(new URL("../../", import.meta.url));
 const read = (file: string): Promise<string> => readFile(join(root, file), "utf8");
@@ -59,4 +76,247 @@ test("every metric that the alerts and the dashboard name is in a scrape", async
     assert.deepEqual(missing, [], file);
     assert.ok(named.size > 10, file);
   }
+});
+
+// Each fault is made for a real service, and looked at twice: while it is there, and when it has ended.
+
+const minute = 60_000;
+const realNow = Date.now.bind(Date);
+const realMonotonic = performance.now.bind(performance);
+
+/** The clock of this process, which also is that of SQLite stores. */
+class Wall {
+  readonly #t: TestContext;
+  constructor(t: TestContext) {
+    this.#t = t;
+  }
+  /** @param ms how far it is ahead */
+  set(ms: number): void {
+    this.#t.mock.restoreAll();
+    if (ms !== 0) this.#t.mock.method(Date, "now", () => realNow() + ms);
+  }
+  /** So much time has passed since the test began, by the monotonic clock, too. */
+  pass(ms: number): void {
+    this.set(ms);
+    this.#t.mock.method(performance, "now", () => realMonotonic() + ms);
+  }
+}
+
+const count = ({ samples }: Scrape, name: string): number =>
+  Object.entries(samples)
+    .filter(([sample]) => sample === name || sample.startsWith(`${name}{`))
+    .reduce((sum, [, value]) => sum + value, 0);
+
+const failing = (seen: Scrape): boolean => count(seen, "jwksd_failure") > 0;
+const behind = ({ samples }: Scrape): number => samples['jwksd_replicas{state="behind"}'] ?? 0;
+
+/** Whether the wait of an announced key has begun. */
+const waits = ({ samples }: Scrape): boolean =>
+  Object.keys(samples).some((name) => /^jwksd_step_timestamp_seconds.*activate/.test(name));
+
+/** Scrapes until this holds. */
+async function until(what: string, service: RunningService, holds: (seen: Scrape) => boolean): Promise<void> {
+  await eventually(what, async () => holds(await scrape(service)));
+}
+
+/** What is known of the store is up to two seconds old. */
+async function settled(service: RunningService): Promise<void> {
+  await until("it is at rest", service, (seen) => behind(seen) === 0 && seen.samples["jwksd_ready"] !== 0);
+}
+
+async function managed(t: TestContext, ...args: readonly string[]) {
+  const folder = await temporaryFolder(t);
+  const data = join(folder, "data");
+  const start = async () => {
+    const service = await startService(t, ["--data", data, ...adminArgs, ...args]);
+    await settled(service);
+    return service;
+  };
+  const run = async (...command: readonly string[]): Promise<void> => {
+    const { code, stdout, stderr } = await runCli(t, [...command, "--data", data]);
+    assert.equal(code, 0, stdout + stderr);
+  };
+  return { folder, data, start, run };
+}
+
+describe("each fault has its alert, and no other", { skip: skipWithout("promtool") }, () => {
+  const moments: Moment[] = [];
+
+  async function look(
+    name: string,
+    service: RunningService,
+    alert?: { readonly name: string; readonly says: RegExp },
+    now: () => number = Date.now,
+  ): Promise<Scrape> {
+    if (alert === undefined) await settled(service);
+    const says = alert?.says ?? /<main[^]*All is well\./;
+    // What a service knows of its store is up to two seconds old, on the page as in a scrape.
+    await eventually(`the page says ${says}`, async () => says.test(await pageOf(service)));
+    const seen = await scrape(service);
+    assert.equal(seen.status, 200, seen.text);
+    moments.push({ name, scrape: seen, at: now(), alert: alert?.name });
+    return seen;
+  }
+
+  test("the store is gone, first for minutes, then for longer than maxStaleSeconds", async (t) => {
+    const wall = new Wall(t);
+    const { data, start, run } = await managed(t);
+    const service = await start();
+    await look("all is well", service);
+    await rename(data, `${data}-gone`);
+    wall.pass(5 * minute);
+    await look("the store is gone", service, {
+      name: "JwksdStoreUnreachable",
+      says: /Keys cannot be managed, so no step is taken, and the last good keys stay in use/,
+    });
+    wall.pass(130 * minute);
+    await look("the store is gone, and the process is stale", service, {
+      name: "JwksdNotReady",
+      says: /Stale, and not ready/,
+    });
+    const jwks = await fetch(service.jwksUri);
+    assert.deepEqual([jwks.status, jwks.headers.get("cache-control")], [200, "public, max-age=300, must-revalidate"]);
+    const admin = service.log.find(({ msg }) => msg === "started")?.["admin"] as string;
+    const ready = await fetch(`${admin}/readyz`);
+    assert.equal(ready.status, 503);
+    assert.match(await ready.text(), /no word with its store for --max-stale-seconds; the last failure is ERR_STORE/);
+    await rename(`${data}-gone`, data);
+    // A commit wakes it before it tries again by itself.
+    await run("keys", "announce", "--use", "enc", "--wait", "0");
+    await look("the store is back", service);
+  });
+
+  test("a replica is stopped, and a key is announced", async (t) => {
+    const wall = new Wall(t);
+    const { data, start, run } = await managed(t);
+    const service = await start();
+    const other = await startServiceProcess(t, ["--data", data, "--replica-name", "other"]);
+    other.process.kill("SIGSTOP");
+    await run("rotate", "--wait", "0");
+    await until("the wait has begun without it", service, (seen) => behind(seen) === 1 && waits(seen));
+    wall.set(2 * minute);
+    const says = /REPLICA_BEHIND[^]*other[^]*jwksd replicas --data/;
+    await look("a replica does not follow", service, { name: "JwksdReplicaBehind", says });
+    wall.set(0);
+    other.process.kill("SIGCONT");
+    await look("the replica follows", service);
+  });
+
+  describe("with keys in a key service", () => {
+    const token = "hvs.only-for-this-test";
+
+    async function withVault(t: TestContext) {
+      const vault = await vaultStub(token);
+      t.after(() => vault.close());
+      const before = process.env["VAULT_TOKEN"];
+      process.env["VAULT_TOKEN"] = token;
+      t.after(() => {
+        if (before === undefined) delete process.env["VAULT_TOKEN"];
+        else process.env["VAULT_TOKEN"] = before;
+      });
+      const file = join(await temporaryFolder(t), "signers.json");
+      await writeFile(file, JSON.stringify({ vaultTransit: { mount: `${vault.url}/transit` } }));
+      return { vault, there: ["--signer-type", "vault-transit", "--signers", file] };
+    }
+
+    test("the next key cannot be opened", async (t) => {
+      const { vault, there } = await withVault(t);
+      const { start, run } = await managed(t, ...there);
+      await run("keys", "import", "--signer", vault.add("first"), "--kid", "first", ...there);
+      await run("rotate", ...there);
+      vault.fail("read", { status: 503, json: { errors: ["sealed"] } }, 1_000);
+      const service = await start();
+      const seen = await look("the keys cannot be opened", service, {
+        name: "JwksdSignerFailing",
+        says: /cannot be opened here/,
+      });
+      assert.equal(count(seen, "jwksd_key_unusable"), 2);
+      vault.recover();
+      await run("keys", "announce", "--use", "enc");
+      await until("they can be opened", service, (seen) => count(seen, "jwksd_key_unusable") === 0);
+      await look("the key service is back", service);
+    });
+
+    test("the next key cannot be made", async (t) => {
+      const wall = new Wall(t);
+      const { vault, there } = await withVault(t);
+      const { start, run } = await managed(t, ...there);
+      wall.set(-100 * 24 * 60 * minute);
+      await run("keys", "import", "--signer", vault.add("first"), "--kid", "first", ...there);
+      wall.set(0);
+      vault.fail("create", { status: 503, json: { errors: ["sealed"] } }, 1_000);
+      const service = await start();
+      const seen = await look("no successor", service, {
+        name: "JwksdNoSuccessor",
+        says: /should have been announced at/,
+      });
+      assert.equal(count(seen, "jwksd_failure"), 1);
+      vault.recover();
+      await run("rotate");
+      await until("it is announced", service, (seen) => count(seen, "jwksd_failure") === 0);
+      await look("a successor", service);
+    });
+  });
+
+  test("the wrapping key is not that of the store any more", async (t) => {
+    const { data, start } = await managed(t);
+    const service = await start();
+    const [own, other] = [await wrappingKeyOf(data), newWrappingKey()];
+    // The command refuses it, because the service does not have that key.
+    const rewrapped = async (...keys: readonly string[]): Promise<void> => {
+      const store = await sqliteStore(join(data, "keys.db"));
+      const custody = await custodyOf(store, keys, undefined, { movesToFirst: true });
+      const { signal } = new AbortController();
+      const access = createStoreAccess(custody, { policy: rotationPolicy(), clock: systemClock, signal });
+      await access.change(({ document, now }) => rewrap(document.records, custody, now, "somebody did it"));
+    };
+    await rewrapped(other, own);
+    await until("it is noticed", service, failing);
+    const { samples } = await look("the wrapping key is gone", service, {
+      name: "JwksdWrappingKeyMissing",
+      says: /<code>ERR_WRAPPING_KEY_MISSING<\/code>/,
+    });
+    assert.equal(samples['jwksd_failure{code="ERR_WRAPPING_KEY_MISSING"}'], 1);
+    await rewrapped(own, other);
+    await until("it is the old one again", service, (seen) => !failing(seen));
+    await look("the wrapping key is back", service);
+  });
+
+  test("the clock of the machine is off", { skip: skipWithout("initdb") }, async (t) => {
+    const wall = new Wall(t);
+    const server = await startPostgres();
+    t.after(() => server.stop());
+    const own = ["--data", await temporaryFolder(t)];
+    const args = ["--store", server.url(), "--issuer", "https://op.example", ...own, ...adminArgs];
+    const service = await startService(t, args, { JWKSD_WRAPPING_KEYS: newWrappingKey() });
+    wall.set(-10 * minute);
+    // On a busy machine, the way from the store takes up to seconds.
+    const says = /The clock of this machine is (?:9 min \d+ s|10 min(?: \d+ s)?) behind that of the store/;
+    await look("the clock is ten minutes behind", service, { name: "JwksdClockOff", says }, realNow);
+    wall.set(0);
+    await look("the clock is right", service);
+  });
+
+  test("an update of the key files is refused", async (t) => {
+    const keys = join(await temporaryFolder(t), "keys.json");
+    await writeFile(keys, keySetText("a"), { mode: 0o600 });
+    const service = await startService(t, ["--keys", keys, ...adminArgs]);
+    await look("key files", service);
+    await writeFile(keys, "{}");
+    service.reload();
+    await until("it is refused", service, ({ samples }) => samples["jwksd_update_refused"] === 1);
+    await look("the key files are refused", service, {
+      name: "JwksdUpdateRefused",
+      says: /The key files were refused, and the old keys stay in use/,
+    });
+    await writeFile(keys, keySetText("b"));
+    service.reload();
+    await until("it is taken", service, ({ samples }) => samples["jwksd_update_refused"] === 0);
+    await look("the key files are right", service);
+  });
+
+  test("as promtool evaluates what was scraped", async (t) => {
+    assert.ok(moments.length >= 15, `only ${moments.length} moments`);
+    assert.equal(await disagreements(await temporaryFolder(t), moments), "");
+  });
 });

@@ -39,7 +39,7 @@ const verifier = (): Promise<Verifier> => warmVerifier(servedSet([entry("a"), rs
 const sign = (header: object, key: object = ecKey("a"), more: object = {}): string =>
   compact({ alg: "ES256", kid: "a", ...header }, { ...claims, ...more }, signature("ES256", key));
 
-// What has no need of a key set, such as the alg none, is in test/token/verify.test.ts; hostile sets are in keys.test.ts.
+// What has no need of a key set, such as the alg none, is in test/token/verify.test.ts; hostile sets are in test/jwk/verification-keys.test.ts.
 
 test("what is not an attack is accepted", async () => {
   assert.equal(await check(await verifier(), sign({})), "s");

@@ -34,7 +34,7 @@ async function ended(t: TestContext, script: string, environment: Readonly<Recor
     GITHUB_STEP_SUMMARY: join(folder, "summary"),
     ...environment,
   };
-  const run = promisify(execFile)("bash", ["-c", script], { cwd: folder, env, timeout: 60_000 });
+  const run = promisify(execFile)("bash", ["-c", script], { cwd: folder, env });
   const { code = 0, stdout } = (await run.catch((error: { code: number; stdout: string }) => error)) as {
     code?: number;
     stdout: string;

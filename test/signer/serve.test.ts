@@ -1,12 +1,12 @@
 import assert from "node:assert/strict";
 import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
-import { test } from "node:test";
-import { createRemoteJWKSet, jwtVerify } from "jose";
+import { test, before, describe } from "node:test";
+import { createRemoteJWKSet, jwtVerify, calculateJwkThumbprint } from "jose";
 import { kmsStub } from "../support/stubs/aws-kms.ts";
 import type { StubServer } from "../support/stubs/stub-server.ts";
 import { vaultStub } from "../support/stubs/vault-transit.ts";
-import { runCli, startService, temporaryFolder } from "../support/service.ts";
+import { runCli, startService, temporaryFolder, runCliProcess } from "../support/service.ts";
 
 const credentials = { accessKeyId: "AKIDEXAMPLE", secretAccessKey: "a-secret" };
 // The SDKs look for credentials in the environment of the process.
@@ -40,7 +40,7 @@ const services: Service[] = [
 ];
 
 for (const { type, start } of services) {
-  test(`jwksd serves, signs and rotates with keys of ${type}`, { timeout: 60_000 }, async (t) => {
+  test(`jwksd serves, signs and rotates with keys of ${type}`, async (t) => {
     Object.assign(process.env, environment);
     const { stub, options, keys } = await start();
     t.after(() => stub.close());
@@ -85,3 +85,117 @@ for (const { type, start } of services) {
     assert.deepEqual(stub.refused, []);
   });
 }
+
+const timeout = 60_000;
+interface Printed {
+  readonly ok: boolean;
+  readonly kid: string;
+  readonly curve: string;
+  readonly backend: string;
+  readonly signatures: number;
+  readonly latencyMs: { readonly median: number; readonly p99: number; readonly max: number };
+}
+
+describe("jwksd signer check", { timeout, concurrency: 2 }, () => {
+  // Credentials of key services are those of the process.
+  before(() => {
+    process.env["VAULT_TOKEN"] = "a-token";
+  });
+
+  test("signs and verifies 100 probes, and prints what it learned", async (t) => {
+    const stub = await vaultStub("a-token");
+    t.after(() => stub.close());
+    const uri = stub.add("login");
+    const { code, stdout, stderr } = await runCli(t, ["signer", "check", uri]);
+    assert.deepEqual({ code, stderr }, { code: 0, stderr: "" });
+    const key = stub.keys.get("login")?.versions.get(1)?.publicJwk ?? {};
+    assert.match(stdout, new RegExp(`^ok +key +P-256, kid ${await calculateJwkThumbprint(key)}$`, "m"));
+    assert.match(stdout, /^ok +signatures 100, each verified with the public key$/m);
+    assert.match(stdout, /^ +latency +median [\d.]+ ms, p99 [\d.]+ ms, most [\d.]+ ms$/m);
+    assert.equal(stub.seen.get("sign"), 100);
+  });
+
+  test("prints JSON; settings come from flags and variables", async (t) => {
+    const stub = await vaultStub("a-token");
+    t.after(() => stub.close());
+    stub.namespace = "team";
+    const uri = stub.add("login");
+    const tokenFile = join(await temporaryFolder(t), "token");
+    await writeFile(tokenFile, "a-token\n");
+    const args = ["signer", "check", uri, "--json", "--probes", "3", "--vault-token-file", tokenFile];
+    for (const [more, env] of [
+      [["--vault-namespace", "team"], {}] as const,
+      [[], { VAULT_NAMESPACE: "team" }] as const,
+    ]) {
+      const { code, stdout, stderr } = await runCli(t, [...args, ...more], env);
+      assert.deepEqual({ code, stderr }, { code: 0, stderr: "" });
+      const { ok, curve, backend, signatures, latencyMs } = JSON.parse(stdout) as Printed;
+      const expected = { ok: true, curve: "P-256", backend: "vault-transit", signatures: 3 };
+      assert.deepEqual({ ok, curve, backend, signatures }, expected);
+      assert.ok(latencyMs.median <= latencyMs.p99 && latencyMs.p99 <= latencyMs.max);
+    }
+  });
+
+  test("reaches a key as serve does, by the same file", async (t) => {
+    const stub = await vaultStub("a-token");
+    t.after(() => stub.close());
+    stub.namespace = "team";
+    const folder = await temporaryFolder(t);
+    const [tokenFile, signers] = [join(folder, "token"), join(folder, "signers.json")];
+    await writeFile(tokenFile, "a-token");
+    await writeFile(signers, JSON.stringify({ vaultTransit: { tokenFile, namespace: "team" } }));
+    const args = ["signer", "check", stub.add("login"), "--probes", "2"];
+    for (const [more, env] of [
+      [["--signers", signers], {}],
+      [[], { JWKSD_SIGNERS: signers }],
+      [["--vault-token-file", tokenFile, "--vault-namespace", "team"], { JWKSD_SIGNERS: "nowhere" }],
+    ] as const) {
+      const { code, stdout, stderr } = await runCli(t, [...args, ...more], env);
+      assert.deepEqual({ code, stderr }, { code: 0, stderr: "" });
+      assert.match(stdout, /^ok +signatures 2, /m);
+    }
+    const both = await runCli(t, [...args, "--signers", signers, "--vault-namespace", "team"]);
+    assert.equal(both.code, 1);
+    assert.match(both.stderr, /cannot be used with/);
+    const pasted = await runCli(t, [...args, "--signers", '{ "pkcs11": { "pin": "a-secret" } }']);
+    assert.equal(pasted.code, 1);
+    assert.match(pasted.stdout, /--signers must be a path, and not the content of a file \[ERR_OPTION_INVALID\]/);
+    assert.doesNotMatch(pasted.stdout + pasted.stderr, /a-secret/);
+  });
+
+  test("AWS KMS, with all settings from variables of its SDK", async (t) => {
+    const credentials = { accessKeyId: "AKIDEXAMPLE", secretAccessKey: "a-secret" };
+    const stub = await kmsStub({ ...credentials, region: "eu-central-1", service: "kms" });
+    t.after(() => stub.close());
+    const env = {
+      AWS_ENDPOINT_URL_KMS: stub.url,
+      AWS_ACCESS_KEY_ID: credentials.accessKeyId,
+      AWS_SECRET_ACCESS_KEY: credentials.secretAccessKey,
+    };
+    const { code, stdout, stderr } = await runCliProcess(t, ["signer", "check", stub.add(), "--probes", "10"], env);
+    assert.deepEqual({ code, stderr }, { code: 0, stderr: "" });
+    assert.match(stdout, /^ok +signatures 10, /m);
+    assert.deepEqual(stub.refused, []);
+  });
+
+  test("fails with 1 on the first bad signature, on a key that cannot be opened, and on a URI of no known kind", async (t) => {
+    const stub = await vaultStub("a-token");
+    t.after(() => stub.close());
+    const uri = stub.add("login", {
+      tamper: (good, version) => `vault:v${version}:${Buffer.from(good.toReversed()).toString("base64url")}`,
+    });
+    const rows: [uri: string, says: RegExp][] = [
+      [uri, /^FAIL +signatures after 0 good ones: .*does not verify the signature \[ERR_SIGNER_BAD_SIGNATURE\]$/m],
+      [uri.replace("login", "absent"), /^FAIL +open .* \[ERR_SIGNER_KEY_STATE\]$/m],
+      ["login", /^FAIL +open .*aws-kms:.* \[ERR_SIGNER_URI\]$/m],
+    ];
+    for (const [wrong, says] of rows) {
+      const { code, stdout } = await runCli(t, ["signer", "check", wrong]);
+      assert.equal(code, 1);
+      assert.match(stdout, says);
+      const json = await runCli(t, ["signer", "check", wrong, "--json"]);
+      assert.equal(json.code, 1);
+      assert.equal((JSON.parse(json.stdout) as Printed).ok, false);
+    }
+  });
+});

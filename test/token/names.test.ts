@@ -80,19 +80,13 @@ const given = (names: readonly string[]) => Object.fromEntries(names.map((name) 
 const read = (members: object, names: readonly string[]): object =>
   Object.fromEntries(Object.entries(members).filter(([name]) => names.includes(name)));
 
-test("a verifier in Go takes the last of both, which is why", { skip }, async () => {
-  const pairs = [
-    ["aud", "AUD"],
-    ["exp", "Exp"],
-    ["sub", "\u017fub"],
-    ["kid", "\u212aid"],
-  ] as const;
-  const found = await readInGo(pairs.map(([name, other]) => JSON.stringify({ [name]: "checked", [other]: "not" })));
-  assert.deepEqual(
-    found,
-    pairs.map(([name]) => ({ [name]: "not" })),
-  );
-});
+// A verifier in Go takes the last of both, which is why.
+const pairs = [
+  ["aud", "AUD"],
+  ["exp", "Exp"],
+  ["sub", "\u017fub"],
+  ["kid", "\u212aid"],
+] as const;
 
 test("whatever is signed, a verifier in Go reads as it was meant", { skip }, async (t) => {
   const letters = Array.from("ſKİıßSUABIXPEDTYkdtyp\u0307");
@@ -118,11 +112,17 @@ test("whatever is signed, a verifier in Go reads as it was meant", { skip }, asy
       const [header = "", payload = ""] = token.split(".").map((part) => Buffer.from(part, "base64url").toString());
       signed.push({ text: header, names: headerNames }, { text: payload, names: claimNames });
     }),
-    { numRuns: soak(20_000) },
+    { numRuns: soak(20_000, 800) },
   );
   t.diagnostic(`${signed.length / 2} signed, ${refused} refused`);
-  assert.ok(signed.length > 500 && refused > 100);
-  const found = await readInGo(signed.map(({ text }) => text));
+  assert.ok(signed.length > 200 && refused > 40);
+  const both = pairs.map(([name, other]) => JSON.stringify({ [name]: "checked", [other]: "not" }));
+  const all = await readInGo([...both, ...signed.map(({ text }) => text)]);
+  const found = all.splice(both.length);
+  assert.deepEqual(
+    all,
+    pairs.map(([name]) => ({ [name]: "not" })),
+  );
   for (const [index, { text, names }] of signed.entries())
     assert.deepEqual(read(found[index] ?? {}, names), read(JSON.parse(text) as object, names), text);
 });

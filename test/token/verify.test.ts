@@ -14,10 +14,11 @@ import {
   createProvider,
   localSigner,
   verify,
+  type SignOptions,
 } from "../../src/index.ts";
 import { type PrivateJwk, ecKey, rsaKey, withoutPrivate } from "../support/keys.ts";
 import { simulatedClock } from "../support/simulated.ts";
-import { type Signature, compact, encode, hmac, noSignature, signature, verdict } from "./compact.ts";
+import { type Signature, compact, encode, hmac, noSignature, signature, verdict, read } from "./compact.ts";
 
 const issuer = "https://op.example";
 const audience = "https://rp.example";
@@ -569,4 +570,82 @@ describe("provider.verify", () => {
     assert.equal(await verdict(provider.verify(signed({}, "b"), { audience })), "accepted");
     assert.equal(await verdict(provider.verify(signed({}, "c"), { audience })), "ERR_TOKEN_KID_UNKNOWN");
   });
+});
+
+// Libraries of providers set the times of a token themselves. Nothing that they set may outlive the key (RFC 7519 section 4.1).
+
+const opOfTimes = "https://op.example";
+
+const clockOfTimes = simulatedClock();
+
+clockOfTimes.setBy(999);
+
+const nowOfTimes = Math.floor(clockOfTimes.now() / 1000);
+
+const provider = await createProvider({
+  issuer: opOfTimes,
+  keyset: [{ kid: "a", signer: await localSigner(ecKey("a")) }],
+  maxTokenLifetimeSeconds: 3600,
+  clock: clockOfTimes,
+});
+
+const sign = (claims: object, options: SignOptions = {}): Promise<string> =>
+  provider.sign({ aud: "api", ...claims }, options);
+
+describe("times that the claims have already are kept, within the policy", () => {
+  const rows: [source: string, claims: object, options?: SignOptions][] = [
+    ["4.1.4, 4.1.6", { iat: nowOfTimes, exp: nowOfTimes + 900 }],
+    ["4.1.4: as long as the policy allows", { exp: nowOfTimes + 3600 }],
+    ["4.1.4: a second", { exp: nowOfTimes + 1 }],
+    ["4.1.4: a part of a second", { exp: nowOfTimes + 1.5 }],
+    ["4.1.6: of a clock that is ahead", { iat: nowOfTimes + 60, exp: nowOfTimes + 900 }],
+    ["4.1.6: of a token that is issued again", { iat: nowOfTimes - 86_400, exp: nowOfTimes + 900 }],
+    ["4.1.6: with a lifetime", { iat: nowOfTimes - 5 }, { lifetimeSeconds: 60 }],
+    ["4.1.5", { nbf: nowOfTimes, exp: nowOfTimes + 900 }],
+    ["4.1.5: for later", { nbf: nowOfTimes + 899, exp: nowOfTimes + 900 }],
+    ["4.1.1", { iss: opOfTimes, iat: nowOfTimes, exp: nowOfTimes + 900 }],
+  ];
+  for (const [source, claims, options] of rows) {
+    test(`RFC 7519 section ${source}: ${inspect(claims)}`, async () => {
+      const token = await sign(claims, options);
+      const exp = nowOfTimes + (options?.lifetimeSeconds ?? 0);
+      assert.deepEqual(read(token).claims, { aud: "api", iss: opOfTimes, iat: nowOfTimes, exp, ...claims });
+      if (!source.startsWith("4.1.5: for later"))
+        assert.equal(await verdict(provider.verify(token, { audience: "api", clockToleranceSeconds: 60 })), "accepted");
+    });
+  }
+});
+
+describe("times outside of it are refused, by name", () => {
+  const rows: [claims: object, message: RegExp, options?: SignOptions][] = [
+    [
+      { exp: nowOfTimes + 3601 },
+      / is 3601 seconds ahead, and may be 3600 at most, .*raise maxTokenLifetimeSeconds \(of managed keys: jwksd policy\); "exp" is in seconds/,
+    ],
+    [{}, /^lifetimeSeconds is 3601, and may be 3600 at most/, { lifetimeSeconds: 3601 }],
+    [{ exp: 1e300 }, /^claim "exp" is .* ahead/],
+    [{ exp: nowOfTimes }, /^claim "exp" is 0 seconds ago/],
+    [{ exp: nowOfTimes - 1 }, /^claim "exp" is 1 seconds ago/],
+    [{ exp: nowOfTimes + 60 }, /^give either/, { lifetimeSeconds: 60 }],
+    [{ exp: nowOfTimes + 900, iat: nowOfTimes + 61 }, /^claim "iat" is 61 seconds ahead/],
+    [{ iat: nowOfTimes + 61 }, /^claim "iat" is 61 seconds ahead/, { lifetimeSeconds: 900 }],
+    [{ exp: nowOfTimes + 10, iat: nowOfTimes + 10 }, /^claim "iat" is not before "exp"/],
+    [{ exp: nowOfTimes + 10, nbf: nowOfTimes + 10 }, /^claim "nbf" is not before "exp"/],
+    [{ nbf: nowOfTimes + 60 }, /^claim "nbf" is not before "exp"/, { lifetimeSeconds: 60 }],
+    [{ exp: nowOfTimes + 900, iss: "https://other.example" }, /^claim "iss"/],
+    [{ iat: nowOfTimes }, /^lifetimeSeconds must be/],
+    ...["exp", "iat", "nbf"].flatMap((name) =>
+      [`${nowOfTimes + 60}`, null, Number.NaN, Infinity, new Date(), true, [nowOfTimes]].map(
+        (value): [object, RegExp] => [
+          { exp: nowOfTimes + 900, [name]: value },
+          new RegExp(`^claim "${name}" must be a number`),
+        ],
+      ),
+    ),
+  ];
+  for (const [claims, message, options] of rows) {
+    test(inspect(claims, { breakLength: Infinity }), async () => {
+      await assert.rejects(sign(claims, options), { name: "TokenError", code: "ERR_CLAIMS_INVALID", message });
+    });
+  }
 });
