@@ -19,7 +19,7 @@ export interface WireReply {
 }
 
 // Only a server that never answers or never closes meets it.
-const idleTimeoutMs = 10_000;
+const idleTimeoutMs = 60_000;
 
 /** Sends bytes on one connection and gives all that came back until the server closed it. */
 export function exchange(port: number, text: string): Promise<Buffer> {
