@@ -5,7 +5,7 @@ import packageJson from "./package.json" with { type: "json" };
 
 /** One folder of `src/`. */
 export interface Room {
-  /** Other rooms. Every room may also import `base`. */
+  /** Other rooms, at most eight. Every room may also import `base`. */
   readonly rooms: readonly string[];
   /** Packages; `node:` stands for all modules of Node, so a room without it runs anywhere. */
   readonly packages: readonly string[];
@@ -46,7 +46,7 @@ export const rooms: Readonly<Record<string, Room>> = {
   },
   "library/provider": {
     rooms: ["keys/jwk", "keys/keyset", "keys/signer", "library/http", "library/token"],
-    packages: ["jose"],
+    packages: [],
   },
   "library/oidc-provider": {
     rooms: ["keys/jwk", "library/http", "library/provider"],
@@ -86,16 +86,6 @@ export const rooms: Readonly<Record<string, Room>> = {
   "doctor/checks": { rooms: ["doctor"], packages: [] },
   "doctor/node": { rooms: ["doctor", "library/node"], packages: ["jose", "node:"] },
 
-  "service/signing": {
-    rooms: ["keys/jwk", "keys/keyset", "library/http", "library/provider", "library/token", "rotation/rules"],
-    packages: ["node:"],
-  },
-  "service/kubernetes": { rooms: ["library/token", "service/signing"], packages: ["node:"] },
-  "service/copies": {
-    rooms: ["keys/keyset", "library/http", "library/provider", "rotation/rules", "rotation/store/sqlite"],
-    packages: ["node:", "@aws-sdk/client-s3"],
-  },
-  "service/listen": { rooms: ["library/http"], packages: ["node:"] },
   "service/config": {
     rooms: [
       "keys",
@@ -105,22 +95,84 @@ export const rooms: Readonly<Record<string, Room>> = {
       "library/provider",
       "rotation/custody",
       "rotation/rules",
+      "rotation/store/postgres",
+    ],
+    packages: ["node:"],
+  },
+  "service/store": {
+    rooms: [
+      "library/node",
+      "rotation/custody",
+      "rotation/rules",
       "rotation/store",
       "rotation/store/databases",
       "rotation/store/postgres",
       "rotation/store/sqlite",
-      "service/signing",
+      "service/config",
     ],
     packages: ["node:"],
+  },
+  "service/listen": { rooms: ["library/http"], packages: ["node:"] },
+  "service/signing": {
+    rooms: [
+      "keys/jwk",
+      "keys/keyset",
+      "library/http",
+      "library/provider",
+      "library/token",
+      "rotation/rules",
+      "service/config",
+      "service/listen",
+    ],
+    packages: ["node:"],
+  },
+  "service/keys": {
+    rooms: [
+      "keys/keyset",
+      "library/node",
+      "rotation/custody",
+      "rotation/manager",
+      "rotation/rules",
+      "service/config",
+      "service/signing",
+      "service/store",
+    ],
+    packages: ["jose", "node:", "package.json"],
+  },
+  "service/copies": {
+    rooms: [
+      "keys/keyset",
+      "library/http",
+      "library/provider",
+      "rotation/rules",
+      "rotation/store/sqlite",
+      "service/config",
+      "service/keys",
+    ],
+    packages: ["node:", "@aws-sdk/client-s3"],
+  },
+  "service/token": {
+    rooms: [
+      "library/node",
+      "library/provider",
+      "library/token",
+      "rotation/custody",
+      "rotation/manager",
+      "rotation/rules",
+      "service/config",
+      "service/store",
+    ],
+    packages: [],
   },
   "service/admin": {
     rooms: [
       "keys/keyset",
       "library/http",
+      "rotation/custody",
       "rotation/manager",
       "rotation/rules",
-      "rotation/custody",
       "service/config",
+      "service/keys",
       "service/listen",
     ],
     packages: ["node:", "prom-client"],
@@ -128,43 +180,43 @@ export const rooms: Readonly<Record<string, Room>> = {
   "service/admin/page": { rooms: ["library/http", "rotation/rules", "service/admin"], packages: ["node:"] },
   "service/endpoint": {
     rooms: [
-      "keys/crypto",
-      "keys/jwk",
       "keys/keyset",
-      "library/http",
-      "library/node",
       "library/provider",
-      "library/token",
-      "rotation/custody",
-      "rotation/manager",
-      "rotation/rules",
-      "rotation/store",
       "service/admin",
       "service/admin/page",
       "service/config",
-      "service/copies",
-      "service/kubernetes",
+      "service/keys",
       "service/listen",
       "service/signing",
     ],
-    packages: ["jose", "node:", "package.json"],
+    packages: ["package.json"],
   },
 
   cli: {
     rooms: [
       "cli/doctor",
       "cli/keys",
+      "cli/serve",
+      "cli/store",
       "keys",
       "keys/signer",
       "library/node",
+      "service/config",
+    ],
+    packages: ["jose", "node:", "commander", "package.json"],
+  },
+  "cli/serve": {
+    rooms: [
+      "cli",
+      "cli/keys",
       "rotation/custody",
-      "rotation/rules",
       "rotation/store",
       "service/config",
       "service/copies",
       "service/endpoint",
+      "service/token",
     ],
-    packages: ["jose", "node:", "commander", "package.json"],
+    packages: ["commander"],
   },
   "cli/doctor": {
     rooms: [
@@ -175,28 +227,47 @@ export const rooms: Readonly<Record<string, Room>> = {
       "keys/jwk",
       "library/relying-party",
       "library/token",
-      "rotation/rules",
-      "service/admin/page",
       "testing",
+    ],
+    packages: ["jose", "node:", "commander"],
+  },
+  "cli/store": {
+    rooms: [
+      "cli",
+      "cli/keys",
+      "rotation/custody",
+      "rotation/store/postgres",
+      "service/admin",
+      "service/config",
+      "service/store",
+    ],
+    packages: ["commander"],
+  },
+  "cli/files": {
+    rooms: [
+      "cli",
+      "cli/keys",
+      "keys/jwk",
+      "keys/keyset",
+      "keys/signer",
+      "library/node",
+      "rotation/custody",
+      "rotation/rules",
     ],
     packages: ["jose", "node:", "commander"],
   },
   "cli/keys": {
     rooms: [
       "cli",
-      "keys/jwk",
-      "keys/keyset",
-      "keys/signer",
-      "library/node",
+      "cli/files",
       "rotation/custody",
       "rotation/manager",
       "rotation/rules",
-      "rotation/store",
-      "rotation/store/postgres",
       "service/admin",
       "service/config",
+      "service/store",
     ],
-    packages: ["jose", "node:", "commander"],
+    packages: ["node:", "commander"],
   },
 };
 

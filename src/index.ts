@@ -52,7 +52,7 @@ export { createProvider } from "./library/provider/provider.ts";
 export type { KeysetUpdate, Provider } from "./library/provider/types.ts";
 export type { KeyEnd } from "./library/provider/retired-kids.ts";
 export type { SigningKey } from "./library/provider/token-signer.ts";
-export type { SignerLimits } from "./keys/signer/guard.ts";
+export type { SignerLimits } from "./keys/signer/bounded.ts";
 export { localSigner } from "./keys/signer/local.ts";
 export type { SignInput, Signer } from "./keys/signer/signer.ts";
 export type { Metric, MetricValue } from "./base/metrics.ts";

@@ -11,11 +11,11 @@ import { indented } from "./terminal.ts";
 const commands: Readonly<Record<string, { description: string; load: (io: Io) => Promise<Command> }>> = {
   serve: {
     description: "Serve the JWK Set and the discovery document.",
-    load: async (io) => (await import("./serve.ts")).serveCommand(io),
+    load: async (io) => (await import("./serve/serve.ts")).serveCommand(io),
   },
   demo: {
     description: "Watch a whole rotation in three minutes. Not for production.",
-    load: async (io) => (await import("./demo.ts")).demoCommand(io),
+    load: async (io) => (await import("./serve/demo.ts")).demoCommand(io),
   },
   "test-issuer": {
     description: "Be an issuer for the tests of an API. Not for production.",
@@ -23,7 +23,7 @@ const commands: Readonly<Record<string, { description: string; load: (io: Io) =>
   },
   publish: {
     description: "Write the JWK Set to a folder or a bucket that others serve.",
-    load: async (io) => (await import("./publish.ts")).publishCommand(io),
+    load: async (io) => (await import("./serve/publish.ts")).publishCommand(io),
   },
   keys: {
     description: "List the managed keys, and change them one step at a time.",
@@ -59,11 +59,11 @@ const commands: Readonly<Record<string, { description: string; load: (io: Io) =>
   },
   store: {
     description: "Look after the database of the managed keys.",
-    load: async (io) => (await import("./keys/store.ts")).storeCommand(io),
+    load: async (io) => (await import("./store/store.ts")).storeCommand(io),
   },
   token: {
     description: "Print a token that the active key signs.",
-    load: async (io) => (await import("./token.ts")).tokenCommand(io),
+    load: async (io) => (await import("./serve/token.ts")).tokenCommand(io),
   },
   verify: {
     description: "Verify a token as a relying party does, and explain each step.",

@@ -4,7 +4,7 @@ import { calculateJwkThumbprint } from "jose/jwk/thumbprint";
 import { importJWK } from "jose/key/import";
 import { JwksdError } from "../base/errors.ts";
 import { signersOf } from "../service/config/signers.ts";
-import { guardSigner } from "../keys/signer/guard.ts";
+import { boundSigner } from "../keys/signer/bounded.ts";
 import { type BackendOptions, type ExternalSigner, openSigner } from "../keys/open.ts";
 import { wholeNumber } from "./arguments.ts";
 import { type Io, print } from "./io.ts";
@@ -90,8 +90,8 @@ async function check(io: Io, uri: string, flags: CheckFlags): Promise<Report> {
     const openMs = sinceMs(openedAt);
     report = { ...report, openMs, kid: await calculateJwkThumbprint(publicKey), curve };
 
-    // The guard verifies each signature with the public key, and limits its time.
-    const sign = guardSigner(signer, (await importJWK({ ...publicKey }, "ES256")) as CryptoKey, uri);
+    // A bounded signer verifies each signature with the public key, and limits its time.
+    const sign = boundSigner(signer, (await importJWK({ ...publicKey }, "ES256")) as CryptoKey, uri);
     const encoder = new TextEncoder();
     for (let probe = 0; probe < flags.probes; probe += 1) {
       const startedAt = performance.now();

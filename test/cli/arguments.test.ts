@@ -3,7 +3,7 @@ import { describe, test } from "node:test";
 import { InvalidArgumentError } from "commander";
 import fc from "fast-check";
 import { addClaim } from "../../src/cli/claim.ts";
-import { meantKid } from "../../src/cli/kid.ts";
+import { meantKid } from "../../src/cli/keys/kid.ts";
 import { record, start, tombstone } from "../rotation/key-records.ts";
 
 describe("a claim of the command line", () => {

@@ -4,7 +4,7 @@ import { readdir } from "node:fs/promises";
 import { describe, test } from "node:test";
 import { Readable } from "node:stream";
 import type { Io } from "../../src/cli/io.ts";
-import { fastClock, startDemo, timesAsFast } from "../../src/cli/demo.ts";
+import { fastClock, startDemo, timesAsFast } from "../../src/cli/serve/demo.ts";
 import { eventually, spawnCli, temporaryFolder } from "../support/service.ts";
 import { simulatedClock } from "../support/simulated.ts";
 

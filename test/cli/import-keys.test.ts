@@ -5,7 +5,7 @@ import { join } from "node:path";
 import { describe, test } from "node:test";
 import * as jose from "jose";
 import type { ErrorCode } from "../../src/base/errors.ts";
-import { type ImportOptions, readImport } from "../../src/cli/keys/read-import.ts";
+import { type ImportOptions, readImport } from "../../src/cli/files/read-import.ts";
 import { ecKey, named, rsaKey, spellingsOf } from "../support/keys.ts";
 import { temporaryFolder } from "../support/service.ts";
 import { assertSilent, refusal } from "../support/refusal.ts";

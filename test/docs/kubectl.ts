@@ -4,7 +4,7 @@ import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { parseArgs } from "node:util";
 import { SignJWT } from "jose";
-import { bytesField, readFields, textOf } from "../../src/service/kubernetes/protobuf.ts";
+import { bytesField, readFields, textOf } from "../../src/service/signing/protobuf.ts";
 import { callGrpc, frame, openSession } from "../support/grpc.ts";
 
 const { positionals, values } = parseArgs({ allowPositionals: true, options: { audience: { type: "string" } } });

@@ -98,6 +98,14 @@ describe("the linter holds the rooms apart", () => {
     );
   });
 
+  test("no room imports more than eight others", () => {
+    const many = Object.entries(rooms).filter(([, room]) => room.rooms.length > 8);
+    assert.deepEqual(
+      many.map(([name]) => name),
+      [],
+    );
+  });
+
   test("in the picture of CONTRIBUTING.md, a wing builds on its own line and those below", async () => {
     const [, picture = ""] =
       /^```text\n(cli.*?)^```$/ms.exec(await readFile(join(root, "CONTRIBUTING.md"), "utf8")) ?? [];

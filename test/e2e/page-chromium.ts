@@ -3,7 +3,7 @@ import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { after, before, describe, test } from "node:test";
 import type { Browser, Page } from "playwright-core";
-import { durationText } from "../../src/rotation/rules/format.ts";
+import { durationText } from "../../src/base/format.ts";
 import { brokenRules, openPage } from "../support/browser.ts";
 import { commandStore, keyFor, wrappingKeyOf } from "../support/managed.ts";
 import { type RunningService, eventually, keySetText, startService, temporaryFolder } from "../support/service.ts";

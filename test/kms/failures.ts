@@ -3,7 +3,7 @@ import { getEventListeners } from "node:events";
 import { after, before, describe, test } from "node:test";
 import * as jose from "jose";
 import type { ErrorCode, JwksdError } from "../../src/index.ts";
-import { guardSigner } from "../../src/keys/signer/guard.ts";
+import { boundSigner } from "../../src/keys/signer/bounded.ts";
 import type { ExternalSigner } from "../../src/keys/signer/signer.ts";
 import { failing as failingWith, inputOf } from "../../src/testing/signer.ts";
 import { type SimulatedClock, settled, simulatedClock } from "../support/simulated.ts";
@@ -44,7 +44,7 @@ export function checkFailures(
     const opened = await open(clock);
     const { stub, signer, secrets } = opened;
     const publicKey = (await jose.importJWK({ ...signer.publicKey }, "ES256")) as jose.CryptoKey;
-    const guarded = guardSigner(signer, publicKey, "this key", {}, clock);
+    const guarded = boundSigner(signer, publicKey, "this key", {}, clock);
     before(() => assert.equal(clock.timers, 0, "a timer is left"));
     after(() => stub.close());
 

@@ -3,7 +3,7 @@ import { describe, test } from "node:test";
 import { SignerError, StateError, StoreError } from "../../src/base/errors.ts";
 import type { StoreDocument } from "../../src/rotation/custody/document.ts";
 import { createHealth } from "../../src/rotation/manager/health.ts";
-import { createStoreLook } from "../../src/service/endpoint/store-look.ts";
+import { createProcessList } from "../../src/service/keys/process-list.ts";
 import { settled, simulatedClock } from "../support/simulated.ts";
 
 const unavailable = new StoreError("ERR_STORE_UNAVAILABLE", "no route to host");
@@ -63,58 +63,58 @@ test("a failure is as old as the first of several, and staleness is another thin
   assert.equal(health.health.stale, undefined);
 });
 
-function looker(processes: () => Promise<[]>) {
+function processList(processes: () => Promise<[]>) {
   const clock = simulatedClock();
   const document = { revision: 1 };
-  let looks = 0;
+  let asked = 0;
   const manager = {
     document: document as StoreDocument,
     processes: () => {
-      looks += 1;
+      asked += 1;
       return processes();
     },
   };
-  const look = createStoreLook(manager, clock);
-  return { clock, document, look: () => look.look(), looks: () => looks };
+  const list = createProcessList(manager, clock);
+  return { clock, document, refresh: () => list.refresh(), asked: () => asked };
 }
 
-describe("a look at the store, for people", () => {
-  test("is made once in two seconds, however many look, and again after a change", async () => {
-    const { clock, document, look, looks } = looker(async () => []);
-    await Promise.all([look(), look()]);
-    await look();
-    assert.equal(looks(), 1);
+describe("the list of processes, for people", () => {
+  test("is asked for once in two seconds, however many want it, and again after a change", async () => {
+    const { clock, document, refresh, asked } = processList(async () => []);
+    await Promise.all([refresh(), refresh()]);
+    await refresh();
+    assert.equal(asked(), 1);
     await clock.advance(2_000);
-    await look();
-    assert.equal(looks(), 2);
+    await refresh();
+    assert.equal(asked(), 2);
     document.revision += 1;
-    await look();
-    assert.equal(looks(), 3);
+    await refresh();
+    assert.equal(asked(), 3);
   });
 
   test("is not waited for where the store takes its time, and is made once until it answers", async () => {
     const answers: (() => void)[] = [];
-    const { clock, look, looks } = looker(() => new Promise((resolve) => answers.push(() => resolve([]))));
+    const { clock, refresh, asked } = processList(() => new Promise((resolve) => answers.push(() => resolve([]))));
     for (let call = 0; call < 2; call += 1) {
-      const looking = look();
+      const refreshing = refresh();
       await clock.advance(250);
-      await looking;
+      await refreshing;
     }
-    assert.equal(looks(), 1);
+    assert.equal(asked(), 1);
     answers[0]?.();
     await settled();
     await clock.advance(2_000);
-    const again = look();
+    const again = refresh();
     await clock.advance(250);
     await again;
-    assert.equal(looks(), 2);
+    assert.equal(asked(), 2);
   });
 
   test("is made again after an outage", async () => {
-    const { clock, look, looks } = looker(() => Promise.reject(unavailable));
-    await look();
+    const { clock, refresh, asked } = processList(() => Promise.reject(unavailable));
+    await refresh();
     await clock.advance(2_000);
-    await look();
-    assert.equal(looks(), 2);
+    await refresh();
+    assert.equal(asked(), 2);
   });
 });

@@ -6,7 +6,7 @@ import {
   type IssuerCheck,
   commandedBy,
   servedBy,
-  takenBy,
+  movedBy,
 } from "../../src/rotation/custody/issuer-check.ts";
 import { manageKeys } from "../../src/rotation/manager/manager.ts";
 import { createCustody, type Custody } from "../../src/rotation/custody/custody.ts";
@@ -53,9 +53,9 @@ describe("whose keys they are to be", () => {
     ["a command with the issuer of the discovery document", commandedBy(hereChosen), here, here],
     ["a command without an issuer, those of one", commandedBy(here), a, a],
     ["a command without an issuer, those of no issuer yet", commandedBy(here), there, there],
-    ["rewrap, those of no issuer yet", takenBy(a), here, a],
-    ["rewrap, another's", takenBy(b), a, /go on with/],
-    ["rewrap without an issuer, those of one", takenBy(here), a, a],
+    ["rewrap, those of no issuer yet", movedBy(a), here, a],
+    ["rewrap, another's", movedBy(b), a, /go on with/],
+    ["rewrap without an issuer, those of one", movedBy(here), a, a],
   ];
   for (const [name, rule, found, expected] of rows) {
     test(name, () => {

@@ -6,7 +6,7 @@ import { type TestContext, describe, test } from "node:test";
 import { promisify } from "node:util";
 import { parse, parseAllDocuments } from "yaml";
 import { resolveSettings } from "../../src/service/config/settings.ts";
-import { hostAndPort } from "../../src/service/signing/sockets.ts";
+import { hostAndPort } from "../../src/service/config/addresses.ts";
 import { part, skipWithout } from "../support/parts.ts";
 import { temporaryFolder } from "../support/service.ts";
 

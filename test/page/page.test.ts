@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import type { ServedSet } from "../../src/service/admin/page/served.ts";
-import { html, lines } from "../../src/service/admin/page/html.ts";
+import { html, lines } from "../../src/base/html.ts";
 import { page, pageParts, pagePolicy } from "../../src/service/admin/page/page.ts";
 import { script } from "../../src/service/admin/page/script.ts";
 import { style } from "../../src/service/admin/page/style.ts";

@@ -9,7 +9,7 @@ import { type TargetFile, whyLeft } from "../../src/service/copies/changed.ts";
 import { bucketTarget } from "../../src/service/copies/bucket.ts";
 import type { DocumentSet } from "../../src/service/copies/documents.ts";
 import { createLog } from "../../src/service/config/log.ts";
-import { startPublishing } from "../../src/service/endpoint/publish.ts";
+import { startPublishing } from "../../src/service/copies/publish.ts";
 import { serveFolder } from "../support/folder-server.ts";
 import { eventually, keySetText, runCli, temporaryFolder } from "../support/service.ts";
 import { s3Stub } from "../support/stubs/s3.ts";

@@ -7,7 +7,7 @@ import { type TestContext, test } from "node:test";
 import { settingsFrom } from "../../src/cli/settings-options.ts";
 import type { Published } from "../../src/service/copies/copy-writer.ts";
 import { createLog } from "../../src/service/config/log.ts";
-import { startPublishing } from "../../src/service/endpoint/publish.ts";
+import { startPublishing } from "../../src/service/copies/publish.ts";
 import { serveFolder } from "../support/folder-server.ts";
 import { named } from "../support/keys.ts";
 import { eventually, runCli, spawnCli, temporaryFolder } from "../support/service.ts";

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
-import { durationText, relativeText, timeText } from "../../src/rotation/rules/format.ts";
+import { durationText, relativeText, timeText } from "../../src/base/format.ts";
 
 const second = 1_000;
 const minute = 60 * second;

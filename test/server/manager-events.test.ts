@@ -5,12 +5,13 @@ import type { ManagerEvent } from "../../src/rotation/manager/types.ts";
 import { rotationPolicy } from "../../src/rotation/rules/policy.ts";
 import type { KeyEvent } from "../../src/rotation/rules/records.ts";
 import { createLogger } from "../../src/service/config/logger.ts";
+import { storeSettingsOf } from "../../src/service/config/store-settings.ts";
 import { resolveSettings } from "../../src/service/config/settings.ts";
-import { createManagerLog } from "../../src/service/endpoint/manager-events.ts";
+import { createManagerLog } from "../../src/service/keys/manager-events.ts";
 import { day, hour, record, start, tombstone } from "../rotation/key-records.ts";
 import { simulatedClock } from "../support/simulated.ts";
 
-const settings = await resolveSettings({ flags: {}, environment: {} });
+const settings = storeSettingsOf(await resolveSettings({ flags: {}, environment: {} }));
 const active = record("a", "active", { announcedAt: start - day, activatedAt: start - day });
 const next = record("b", "announced", { announcedAt: start });
 const step = (type: KeyEvent["type"], kid = "b"): KeyEvent => ({ at: start, type, kid, use: "sig", reason: "why" });

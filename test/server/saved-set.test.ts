@@ -11,9 +11,9 @@ import {
   maxSavedSetSeconds,
   readSavedSet,
   saveSet,
-} from "../../src/service/endpoint/saved-set.ts";
+} from "../../src/service/keys/saved-set.ts";
 import { checkKeysets } from "../../src/keys/keyset/keyset.ts";
-import { createSetSaver } from "../../src/service/endpoint/set-saver.ts";
+import { createSetSaver } from "../../src/service/keys/set-saver.ts";
 import { entry, settled, simulatedClock } from "../support/simulated.ts";
 import { named, privateMembers } from "../support/keys.ts";
 import { newWrappingKey } from "../support/managed.ts";

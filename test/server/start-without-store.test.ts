@@ -4,9 +4,9 @@ import { StoreError } from "../../src/base/errors.ts";
 import { rotationPolicy } from "../../src/rotation/rules/policy.ts";
 import { createLogger } from "../../src/service/config/logger.ts";
 import { jwkSetOf } from "../../src/keys/keyset/jwk-set.ts";
-import type { PublishedSet } from "../../src/service/endpoint/published-set.ts";
-import type { RunningManager } from "../../src/service/endpoint/run-manager.ts";
-import { startWithoutStore } from "../../src/service/endpoint/start-without-store.ts";
+import type { PublishedSet } from "../../src/service/keys/published-set.ts";
+import type { RunningManager } from "../../src/service/keys/run-manager.ts";
+import { startWithoutStore } from "../../src/service/keys/start-without-store.ts";
 import type { Signing } from "../../src/service/signing/signing.ts";
 import { settled, simulatedClock } from "../support/simulated.ts";
 
@@ -24,7 +24,7 @@ function managedKeys(told: string[], notReady?: string): RunningManager {
     metrics: () => [],
     signing: undefined,
     known: () => ({}),
-    look: async () => {},
+    refresh: async () => {},
     async follow(issuer, update) {
       await update(stored);
       told.push(`served as ${issuer}`);

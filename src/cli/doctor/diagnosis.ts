@@ -10,8 +10,7 @@ import { counted } from "../../doctor/format.ts";
 import { isPrivateText } from "../../doctor/secrets.ts";
 import { entriesOf, verificationKeys } from "../../keys/jwk/verification-keys.ts";
 import { type VerifyOptions, checkSignature } from "../../library/token/verify.ts";
-import { relativeText, timeText } from "../../rotation/rules/format.ts";
-import { isDate } from "../../rotation/rules/records.ts";
+import { isDate, relativeText, timeText } from "../../base/format.ts";
 
 /**
  * What was found out beside an error code. A claim is not the expected one: `iss`, `aud`, `nbf`. `two issuers`: the discovery document

@@ -82,7 +82,7 @@ export async function explain(token: string, expected: Expected, source: KeySour
   let jwkSet: { readonly keys: readonly ({ kid?: unknown } | null)[] } | undefined;
   const done = (detail: string, cause?: Cause): number => steps.push({ step, ok: true, detail, cause });
   try {
-    const header = headerOf(token);
+    const header = shownHeader(token);
     const [alg, kid, typ] = [header.alg, header.kid, header.typ].map((value) => shown(value));
     done(`${token.length} bytes, alg ${alg}, kid ${kid}, typ ${typ}`);
     if (withoutKeyPair.test(alg ?? "")) {
@@ -123,7 +123,7 @@ export async function explain(token: string, expected: Expected, source: KeySour
   }
 }
 
-function headerOf(token: string): JWSHeaderParameters {
+function shownHeader(token: string): JWSHeaderParameters {
   if (token.length > maxTokenBytes) {
     throw new TokenError("ERR_TOKEN_TOO_LARGE", `the token is longer than ${maxTokenBytes} bytes`);
   }

@@ -1,10 +1,10 @@
 import { bodyText, urlText } from "../../doctor/format.ts";
 import { setResponse } from "../../doctor/exchange.ts";
-import { timeText } from "../../rotation/rules/format.ts";
+import { timeText } from "../../base/format.ts";
 import type { Explanation } from "./explain.ts";
 import type { Exchange, Finding, Observations } from "../../doctor/index.ts";
 import { jsonOf } from "../../base/json.ts";
-import { type Html, html, lines } from "../../service/admin/page/html.ts";
+import { type Html, html, lines } from "../../base/html.ts";
 import { isPrivateText, removed } from "../../doctor/secrets.ts";
 import { counts, scopeText, whom } from "./report.ts";
 

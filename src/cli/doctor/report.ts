@@ -3,7 +3,7 @@ import { severities } from "../../doctor/finding.ts";
 import type { Happening } from "../../doctor/node/index.ts";
 import type { Break, Exchange, Finding, Observations, Severity } from "../../doctor/index.ts";
 import { jsonOf } from "../../base/json.ts";
-import { timeText } from "../../rotation/rules/format.ts";
+import { timeText } from "../../base/format.ts";
 import { printable } from "../../base/printable.ts";
 import type { Explanation } from "./explain.ts";
 import { type Color, type Terminal, indented, painted } from "../terminal.ts";

@@ -1,5 +1,5 @@
 import { Command } from "commander";
-import { type Html, html } from "../../service/admin/page/html.ts";
+import { type Html, html } from "../../base/html.ts";
 import { faultPaths } from "../../testing/answer.ts";
 import { hostileNames } from "../../testing/hostile.ts";
 import { type TestIssuer, createTestIssuer } from "../../testing/issuer.ts";

@@ -4,7 +4,7 @@ import { CannotSign } from "../../rotation/manager/keyring.ts";
 import { systemClock } from "../../base/clock.ts";
 import { type Changed, type Decision, type Seen, atOf } from "../../rotation/manager/store-access.ts";
 import { type Command as KeyCommand, type NewKey, applyCommand } from "../../rotation/rules/commands.ts";
-import { kidText } from "../../rotation/rules/format.ts";
+import { kidText } from "../../base/format.ts";
 import { type KeyUse, uriOf } from "../../rotation/rules/records.ts";
 import { waitSeconds } from "../arguments.ts";
 import { tell } from "../io.ts";

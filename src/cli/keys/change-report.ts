@@ -1,6 +1,6 @@
 // What a command prints of a change.
 import type { Changed } from "../../rotation/manager/store-access.ts";
-import { kidText, relativeText, timeText } from "../../rotation/rules/format.ts";
+import { kidText, relativeText, timeText } from "../../base/format.ts";
 import { impactOf } from "../../rotation/rules/impact.ts";
 import { type RotationPlan, plan, planKeyName } from "../../rotation/rules/plan.ts";
 import {

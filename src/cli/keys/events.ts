@@ -1,17 +1,17 @@
 import { Command } from "commander";
 import { printable } from "../../base/printable.ts";
-import { timeText } from "../../rotation/rules/format.ts";
+import { timeText } from "../../base/format.ts";
 import { count } from "../arguments.ts";
 import { type Io, iso, print, printJson } from "../io.ts";
 import { indented, terminalOf } from "../terminal.ts";
 import { eventText } from "./change-report.ts";
-import { type Flags, addLookSettings, look } from "./open-keys.ts";
+import { type Flags, addReadSettings, readStore } from "./open-keys.ts";
 
 type EventsFlags = Flags & { readonly limit: number };
 
 export function eventsCommand(io: Io): Command {
   const command = new Command("events").option("--limit <count>", "how many events to print", count, 20);
-  return addLookSettings(command)
+  return addReadSettings(command)
     .addHelpText(
       "after",
       `
@@ -26,7 +26,7 @@ Examples:
 }
 
 async function events(io: Io, flags: EventsFlags): Promise<void> {
-  const { document } = await look(io, flags);
+  const { document } = await readStore(io, flags);
   const found = document.events.slice(-flags.limit).toReversed();
   if (flags["json"] === true) {
     return printJson(

@@ -5,7 +5,7 @@ import type { Keyring } from "../../rotation/manager/keyring.ts";
 import { destroyExternal } from "../../rotation/manager/private-keys.ts";
 import type { Change } from "../../rotation/rules/advance.ts";
 import type { NewKey } from "../../rotation/rules/commands.ts";
-import { kidText } from "../../rotation/rules/format.ts";
+import { kidText } from "../../base/format.ts";
 import {
   type ExternalKey,
   type KeyRecord,
@@ -19,8 +19,8 @@ import {
 import type { Settings } from "../../service/config/setting-definitions.ts";
 import { type Signers, signersOf } from "../../service/config/signers.ts";
 import { type Io, print, tell } from "../io.ts";
-import { meantKid } from "../kid.ts";
-import { type CommandKeys, type Flags, addLookSettings, takesKid, withKeys } from "./open-keys.ts";
+import { meantKid } from "./kid.ts";
+import { type CommandKeys, type Flags, addReadSettings, takesKid, withKeys } from "./open-keys.ts";
 
 const cannotBeUndone = "That cannot be undone, unless its service keeps deleted keys for a while.";
 
@@ -102,7 +102,7 @@ export function destroyCommand(io: Io): Command {
   )
     .option("--yes", "confirm that the key is destroyed for good")
     .option("--dry-run", "print what would be destroyed, and change nothing");
-  return addLookSettings(command, ["signers"])
+  return addReadSettings(command, ["signers"])
     .addHelpText(
       "after",
       `

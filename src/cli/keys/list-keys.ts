@@ -3,23 +3,23 @@ import { aftermath } from "../../rotation/rules/impact.ts";
 import { rotatingSince } from "../../rotation/rules/mode-intervals.ts";
 import { type PlanStep, plan } from "../../rotation/rules/plan.ts";
 import { type KeyRecord, isLive, isRotating, keyUses, stateSince, uriOf } from "../../rotation/rules/records.ts";
-import { kidText, relativeText, timeText } from "../../rotation/rules/format.ts";
+import { kidText, relativeText, timeText } from "../../base/format.ts";
 import { planVerbs } from "../../service/admin/plan-scale.ts";
 import { aligned, indented, terminalOf } from "../terminal.ts";
 import { publicRecord } from "./change-report.ts";
 import { type Io, iso, print, printJson } from "../io.ts";
-import { type Flags, addLookSettings, look } from "./open-keys.ts";
+import { type Flags, addReadSettings, readStore } from "./open-keys.ts";
 import { printWaits, waitsJson } from "./replicas.ts";
 
 type ListFlags = Flags & { readonly all?: true; readonly json?: true };
 
 export function addListFlags(command: Command): Command {
-  return addLookSettings(command.option("--all", "list removed and revoked keys too"));
+  return addReadSettings(command.option("--all", "list removed and revoked keys too"));
 }
 
 /** Prints the keys: the state of each, since when, and its next step. */
 export async function listKeys(io: Io, flags: ListFlags): Promise<void> {
-  const found = await look(io, flags);
+  const found = await readStore(io, flags);
   const { document, isVerified, now } = found;
   const { records, policy } = document;
   const ahead = plan(records, policy, now);

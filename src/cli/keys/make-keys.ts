@@ -1,21 +1,18 @@
 import { Option, type Command } from "commander";
 import { systemClock } from "../../base/clock.ts";
 import { ConfigError } from "../../base/errors.ts";
-import { encryptionAlgs } from "../../keys/keyset/keyset.ts";
 import type { NewKey } from "../../rotation/rules/commands.ts";
-import { externalKey, makeLocalKey } from "../../rotation/manager/make-key.ts";
+import { keyAlgs, externalKey, makeLocalKey } from "../../rotation/manager/make-key.ts";
 import { probeSigner } from "../../rotation/manager/private-keys.ts";
 import { type KeyUse, nextAlg } from "../../rotation/rules/records.ts";
 import type { Signers } from "../../service/config/signers.ts";
 import { tell } from "../io.ts";
 import { type CommandKeys, useOption } from "./open-keys.ts";
 
-const algs = ["ES256", ...encryptionAlgs];
-
 /** Flags of commands that make a key. */
 export function addNewKeyFlags(command: Command): Command {
   const help = "algorithm of a new encryption key; signing keys are ES256 (default: that of the active key)";
-  return command.addOption(useOption().default("sig")).addOption(new Option("--alg <alg>", help).choices(algs));
+  return command.addOption(useOption().default("sig")).addOption(new Option("--alg <alg>", help).choices(keyAlgs));
 }
 
 /** A key in memory, with the alg that was asked for, else with that of the active one. */

@@ -6,20 +6,17 @@ import { type Custody, createCustody } from "../../rotation/custody/custody.ts";
 import { type StoreDocument, emptyDocument, parseDocument } from "../../rotation/custody/document.ts";
 import { type Owner, commandedBy } from "../../rotation/custody/issuer-check.ts";
 import { unsealed } from "../../rotation/custody/mac.ts";
-import { newWrappingKey, readWrappingKeys } from "../../rotation/custody/wrapping.ts";
 import { type Keyring, createKeyring } from "../../rotation/manager/keyring.ts";
 import { livingLines, readLines } from "../../rotation/custody/presence.ts";
 import { type StoreAccess, createStoreAccess } from "../../rotation/manager/store-access.ts";
 import { policyNames, rotationPolicy } from "../../rotation/rules/policy.ts";
-import { memoryStore } from "../../rotation/store/memory.ts";
-import type { Register } from "../../rotation/store/register.ts";
 import type { StoreView } from "../../service/admin/replicas.ts";
 import { createCommandLog } from "../../service/config/log.ts";
-import { type OpenOptions, openManaged, openStore, ownerOf, policyOf } from "../../service/config/open-store.ts";
 import type { SettingName, Settings } from "../../service/config/setting-definitions.ts";
 import { type Signers, signersOf } from "../../service/config/signers.ts";
-import { exists, storePath } from "../../service/config/store-path.ts";
-import { isUnreadable, neededKeys, wrappingKeysOf } from "../../service/config/wrapping-keys.ts";
+import { storeSettingsOf } from "../../service/config/store-settings.ts";
+import { type OpenOptions, emptyCustody, openManaged, openStore } from "../../service/store/open-store.ts";
+import { exists, isUnreadable, neededKeys, wrappingKeysOf } from "../../service/store/wrapping-keys.ts";
 import { errorText } from "../error-text.ts";
 import { type Io, tell } from "../io.ts";
 import { addSettings, settingsFrom, storeSettings } from "../settings-options.ts";
@@ -52,7 +49,7 @@ export function addStoreSettings(command: Command): Command {
 }
 
 /** The same for a command that reads the store. Its help lists the few that it needs. */
-export function addLookSettings(command: Command, more: readonly SettingName[] = []): Command {
+export function addReadSettings(command: Command, more: readonly SettingName[] = []): Command {
   return addSettings(withJson(command), ofStore, ["issuer", "data", "store", "wrappingKeyFile", ...more]);
 }
 
@@ -88,14 +85,15 @@ export interface StoreContent extends StoreView {
 }
 
 /**
- * Looks at the store. That needs no wrapping key; what cannot be verified is shown all the same, and it is told that it is not.
+ * Reads the store. That needs no wrapping key; what cannot be verified is shown all the same, and it is told that it is not.
  *
  * @throws see `openStore`
  */
-export async function look(io: Io, flags: Flags): Promise<StoreContent> {
+export async function readStore(io: Io, flags: Flags): Promise<StoreContent> {
   const settings = await managedSettings(io, flags);
   const log = createCommandLog(settings.logLevel, settings.jsonLogs, io);
-  const register = await openStore(settings, log);
+  const store = storeSettingsOf(settings);
+  const register = await openStore(store, log);
   return closing(register, async () => {
     const { text, now = systemClock.now() } = await register.read();
     const found = await opened(text);
@@ -104,12 +102,10 @@ export async function look(io: Io, flags: Flags): Promise<StoreContent> {
   });
 
   async function opened(text: string | undefined): Promise<Pick<StoreContent, "document" | "isVerified" | "owner">> {
-    const owner = ownerOf(settings);
-    if (text === undefined) {
-      return { document: emptyDocument(owner, rotationPolicy(policyOf(settings))), isVerified: true, owner };
-    }
+    const { owner, policy } = store;
+    if (text === undefined) return { document: emptyDocument(owner, rotationPolicy(policy)), isVerified: true, owner };
     let why = "the wrapping key is missing (--wrapping-key-file, JWKSD_WRAPPING_KEYS)";
-    const keys = await wrappingKeysOf(settings, log).catch((error: unknown) => {
+    const keys = await wrappingKeysOf(store, log).catch((error: unknown) => {
       if (!isUnreadable(error)) throw error;
       why = error.message;
       io.exitCode = 1;
@@ -154,18 +150,16 @@ export async function withKeys<T>(
   const settings = await managedSettings(io, flags);
   const signers = await signersOf(settings);
   await prepare?.(signers);
-  const path = storePath(settings);
-  if (options.create === true && dryRun && path !== undefined && !(await exists(path))) {
-    const keys = await readWrappingKeys([newWrappingKey()]);
-    return run(createCustody({ register: memoryStore(), keys, issuerCheck: commandedBy(ownerOf(settings)) }));
-  }
+  const store = storeSettingsOf(settings);
+  if (options.create === true && dryRun && store.path !== undefined && !(await exists(store.path)))
+    return run(await emptyCustody(store));
   const log = createCommandLog(settings.logLevel, settings.jsonLogs, io);
-  const { custody } = await openManaged(settings, log, options);
+  const { custody } = await openManaged(store, log, options);
   return closing(custody.register, () => run(custody));
 
   async function run(custody: Custody): Promise<T> {
     const { signal } = new AbortController();
-    const policy = rotationPolicy(policyOf(settings));
+    const policy = rotationPolicy(store.policy);
     const access = createStoreAccess(custody, { policy, clock: systemClock, signal });
     const keyring = createKeyring(custody, access, { ...signers, clock: systemClock, signal });
     try {
@@ -186,7 +180,7 @@ async function managedSettings(io: Io, flags: Flags): Promise<Settings> {
   );
 }
 
-export async function closing<T>(register: Register, action: () => Promise<T>): Promise<T> {
+export async function closing<T>(register: Custody["register"], action: () => Promise<T>): Promise<T> {
   try {
     return await action();
   } finally {

@@ -1,6 +1,6 @@
 import type { KeyState } from "../../rotation/rules/records.ts";
 import { type RotationPlan, planKeyName } from "../../rotation/rules/plan.ts";
-import { durationText, relativeText, timeText } from "../../rotation/rules/format.ts";
+import { durationText, relativeText, timeText } from "../../base/format.ts";
 import { type PlanScale, numberedSteps, planScale, shortened } from "../../service/admin/plan-scale.ts";
 import { type Color, type Terminal, indented, painted } from "../terminal.ts";
 

@@ -1,5 +1,5 @@
 import type { RotationPlan } from "../../rotation/rules/plan.ts";
-import { relativeText, timeText } from "../../rotation/rules/format.ts";
+import { relativeText, timeText } from "../../base/format.ts";
 import { chartLegend, chartPatterns, chartStyle, escaped, planChart, text } from "../../service/admin/plan-chart.ts";
 import { numberedSteps, shortened } from "../../service/admin/plan-scale.ts";
 import { indented } from "../terminal.ts";

@@ -9,7 +9,7 @@ import { planSvg } from "./plan-svg.ts";
 import { indented, terminalOf } from "../terminal.ts";
 import { count } from "../arguments.ts";
 import { type Io, iso, print, printJson, tell } from "../io.ts";
-import { type Flags, addLookSettings, look } from "./open-keys.ts";
+import { type Flags, addReadSettings, readStore } from "./open-keys.ts";
 import { printWaits, waitsJson } from "./replicas.ts";
 
 type PlanFlags = Flags & { readonly svg?: string; readonly days?: number; readonly json?: true };
@@ -22,7 +22,7 @@ export function planCommand(io: Io): Command {
       count,
     )
     .option("--svg <file>", "also write the picture to this file; replaces an existing picture");
-  return addLookSettings(command)
+  return addReadSettings(command)
     .addHelpText(
       "after",
       `
@@ -40,7 +40,7 @@ Examples:
 }
 
 async function showPlan(io: Io, flags: PlanFlags): Promise<void> {
-  const found = await look(io, flags);
+  const found = await readStore(io, flags);
   const { document, owner, isVerified, now } = found;
   const { records, policy } = document;
   const until = flags.days === undefined ? undefined : now + flags.days * 86_400_000;

@@ -1,6 +1,6 @@
 import { Command } from "commander";
 import type { Changed } from "../../rotation/manager/store-access.ts";
-import { durationText, kidText } from "../../rotation/rules/format.ts";
+import { durationText, kidText } from "../../base/format.ts";
 import {
   type RotationPolicy,
   type RotationPolicyOptions,
@@ -16,11 +16,11 @@ import { type Io, print, printJson } from "../io.ts";
 import { settingsFrom } from "../settings-options.ts";
 import { aligned, indented, terminalOf } from "../terminal.ts";
 import { type ChangeFlags, addWaitFlags, byCommand, changeKeys, checkHasKeys } from "./change-keys.ts";
-import { addLookSettings, look, withKeys } from "./open-keys.ts";
+import { addReadSettings, readStore, withKeys } from "./open-keys.ts";
 
 export function policyCommand(io: Io): Command {
   const command = addWaitFlags(new Command("policy"));
-  return addLookSettings(command, policyNames)
+  return addReadSettings(command, policyNames)
     .addHelpText(
       "after",
       `
@@ -53,7 +53,7 @@ async function policy(io: Io, flags: ChangeFlags): Promise<void> {
 }
 
 async function showPolicy(io: Io, flags: ChangeFlags): Promise<void> {
-  const { document, isVerified, owner } = await look(io, flags);
+  const { document, isVerified, owner } = await readStore(io, flags);
   const { records, policy } = document;
   const effects = [...meaningOf(policy), ...longerWaits(liveRecords(records), policy)];
   if (flags.json === true) return printJson(io, { verified: isVerified, policy, effects });

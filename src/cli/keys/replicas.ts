@@ -2,7 +2,7 @@ import { Command } from "commander";
 import { ConfigError, StateError } from "../../base/errors.ts";
 import { printable } from "../../base/printable.ts";
 import type { ProcessLine } from "../../rotation/custody/presence.ts";
-import { durationText, kidText } from "../../rotation/rules/format.ts";
+import { durationText, kidText } from "../../base/format.ts";
 import {
   type CopyStatus,
   type StoreView,
@@ -16,12 +16,12 @@ import {
 } from "../../service/admin/replicas.ts";
 import { type Io, iso, print, printJson } from "../io.ts";
 import { aligned, indented, terminalOf } from "../terminal.ts";
-import { type CommandKeys, type Flags, addLookSettings, look, withKeys } from "./open-keys.ts";
+import { type CommandKeys, type Flags, addReadSettings, readStore, withKeys } from "./open-keys.ts";
 
 export function replicasCommand(io: Io): Command {
   const command = new Command("replicas");
   // This command and its subcommand have the same flags.
-  return addLookSettings(command.enablePositionalOptions().addCommand(endCopyCommand(io)))
+  return addReadSettings(command.enablePositionalOptions().addCommand(endCopyCommand(io)))
     .addHelpText(
       "after",
       `
@@ -40,7 +40,7 @@ Examples:
 }
 
 async function replicas(io: Io, flags: Flags): Promise<void> {
-  const found = await look(io, flags);
+  const found = await readStore(io, flags);
   const { document, processes, isVerified } = found;
   const copies = document.copies.map((copy) => copyStatus(copy, found));
   if (flags["json"] === true) {
@@ -113,7 +113,7 @@ function endCopyCommand(io: Io): Command {
     .description("Stop waiting for a copy that jwksd publish wrote, because nobody reads it any more.")
     .argument("<name>", "jwksd replicas lists the copies")
     .option("--yes", "confirm that nobody reads the copy");
-  return addLookSettings(command)
+  return addReadSettings(command)
     .addHelpText(
       "after",
       `

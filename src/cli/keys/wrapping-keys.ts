@@ -2,25 +2,26 @@ import { Command } from "commander";
 import { ConfigError, StateError, StoreError } from "../../base/errors.ts";
 import { printable } from "../../base/printable.ts";
 import type { CustodyOptions } from "../../rotation/custody/custody.ts";
-import { takenBy } from "../../rotation/custody/issuer-check.ts";
+import { movedBy } from "../../rotation/custody/issuer-check.ts";
 import { rewrap } from "../../rotation/custody/rewrap.ts";
-import { kidText, timeText } from "../../rotation/rules/format.ts";
+import { kidText, timeText } from "../../base/format.ts";
 import { isLive, uriOf } from "../../rotation/rules/records.ts";
 import { type StoreView, lastWordText, replicaStatus } from "../../service/admin/replicas.ts";
 import { createCommandLog } from "../../service/config/log.ts";
-import { wrappingKeysOf } from "../../service/config/wrapping-keys.ts";
+import { storeSettingsOf } from "../../service/config/store-settings.ts";
+import { wrappingKeysOf } from "../../service/store/wrapping-keys.ts";
 import { type Io, print, printJson, tell } from "../io.ts";
 import { settingsFrom } from "../settings-options.ts";
 import { type ChangeFlags, addChangeFlags, changeKeys } from "./change-keys.ts";
 import { viewOf } from "./follow.ts";
-import { type Flags, addLookSettings, withKeys } from "./open-keys.ts";
+import { type Flags, addReadSettings, withKeys } from "./open-keys.ts";
 
 /** Messages name wrapping keys by their ids. */
 export function wrappingKeysCommand(io: Io): Command {
   const command = new Command("wrapping-keys").description(
     "Print the ids of the given wrapping keys, the one that encrypts first. Needs no store.",
   );
-  return addLookSettings(command)
+  return addReadSettings(command)
     .addHelpText(
       "after",
       `
@@ -29,7 +30,10 @@ Examples:
     )
     .action(async (flags: Flags) => {
       const settings = await settingsFrom(io, { ...flags });
-      const keys = await wrappingKeysOf(settings, createCommandLog(settings.logLevel, settings.jsonLogs, io));
+      const keys = await wrappingKeysOf(
+        storeSettingsOf(settings),
+        createCommandLog(settings.logLevel, settings.jsonLogs, io),
+      );
       if (keys === undefined) {
         throw new StoreError(
           "ERR_WRAPPING_KEY_MISSING",
@@ -65,7 +69,7 @@ Examples:
   $ jwksd keys rewrap --issuer https://login.example.com`,
     )
     .action((flags: ChangeFlags) =>
-      withKeys(io, flags, { issuerCheck: takenBy, movesToFirst: true, accepts: vouching(io, flags) }, (open) => {
+      withKeys(io, flags, { issuerCheck: movedBy, movesToFirst: true, accepts: vouching(io, flags) }, (open) => {
         const [first] = open.custody.wrappingKeys;
         const unchanged = `The wrapping key ${first} encrypts all private keys, and makes the MAC.`;
         return changeKeys(open, { flags, breaks: false, unchanged }, async ({ document, now }) => {

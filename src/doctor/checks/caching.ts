@@ -8,10 +8,10 @@ const week = 7 * 24 * 3600;
 
 /** Checks for how long caches keep the set, and how they revalidate it. */
 export function checkCaching(set: Exchange, probes: Probes): Note[] {
-  return [...checkLifetime(set), ...checkReach(set), ...checkValidators(set, probes)];
+  return [...checkFreshness(set), ...checkReach(set), ...checkValidators(set, probes)];
 }
 
-function checkLifetime(set: Exchange): Note[] {
+function checkFreshness(set: Exchange): Note[] {
   const { noStore, freshSeconds, servedSeconds = 0 } = lifetimeOf(set);
   const control = field(set, "cache-control");
   const said = control === undefined ? "neither Cache-Control nor Expires" : `Cache-Control: ${quoted(control)}`;

@@ -28,7 +28,7 @@ export function checkWatch(states: readonly State[], tokens: readonly SeenToken[
     ...notes,
     ...checkWithdrawals(shownSets, tokens),
     ...checkAnnouncements(shownSets, tokens),
-    ...checkLifetime(shownSets),
+    ...checkPace(shownSets),
     ...checkGrowth(shownSets),
     ...checkRotationAtAll(shownSets),
   ];
@@ -109,7 +109,7 @@ function checkAnnouncements(states: readonly WithKeys[], tokens: readonly SeenTo
   return [...notes.values()];
 }
 
-function checkLifetime(states: readonly WithKeys[]): Note[] {
+function checkPace(states: readonly WithKeys[]): Note[] {
   for (const [index, [before, after]] of pairs(states).entries()) {
     const added = [...after.keys.keys()].filter((kid) => !before.keys.has(kid));
     if (added.length === 0) continue;

@@ -1,7 +1,7 @@
 import type { CryptoKey } from "jose";
 import { importJWK } from "jose/key/import";
 import { KeyMaterialError, keyError } from "../../base/errors.ts";
-import { type PublicJwk, publicMembers, publishedJwk } from "../jwk/public.ts";
+import { type Jwk, type PublicJwk, publicMembers, publishedJwk } from "../jwk/public.ts";
 import { type KeyInput, readKey } from "../jwk/read.ts";
 import type { Signer } from "../signer/signer.ts";
 import { type JwkSet, type JwkSetEntry, jwkSetOf } from "./jwk-set.ts";
@@ -66,6 +66,13 @@ export async function checkKeysets({
 }: Keysets): Promise<{ readonly signing: CheckedSigning; readonly set: JwkSet }> {
   const [signing, encryption] = await Promise.all([checkSigning(keyset), checkEncryption(encryptionKeyset)]);
   return { signing, set: await jwkSetOf([...signing.entries, ...encryption]) };
+}
+
+/** The set of keys that were published before. @throws KeyMaterialError see {@link checkKeysets} */
+export async function publishedBefore(jwks: readonly unknown[]): Promise<JwkSet> {
+  const keysetFor = (use: Jwk["use"]) =>
+    (jwks as readonly Jwk[]).filter((jwk) => jwk.use === use).map((jwk) => ({ kid: jwk.kid, publicKey: { ...jwk } }));
+  return (await checkKeysets({ keyset: keysetFor("sig"), encryptionKeyset: keysetFor("enc") })).set;
 }
 
 /**

@@ -4,7 +4,7 @@ import type { EcPublicJwk } from "../jwk/public.ts";
 import type { ExternalSigner } from "./signer.ts";
 
 /** A key of a backend. */
-interface SigningKey {
+interface BackendKey {
   readonly uri: string;
   readonly publicKey: EcPublicJwk;
   /** Signs 32 bytes that the caller cannot change. */
@@ -14,7 +14,7 @@ interface SigningKey {
 }
 
 /** Makes a signer that checks the digest, and that waits for signatures under way before it closes. */
-export function externalSigner({ uri, publicKey, sign, dispose }: SigningKey): ExternalSigner {
+export function externalSigner({ uri, publicKey, sign, dispose }: BackendKey): ExternalSigner {
   const underWay = new Set<Promise<unknown>>();
   let closing: Promise<void> | undefined;
   return Object.freeze({
@@ -45,7 +45,7 @@ export function externalSigner({ uri, publicKey, sign, dispose }: SigningKey): E
   } satisfies ExternalSigner);
 }
 
-/** The error of an aborted operation: the one of the guard, if it aborted. */
+/** The error of an aborted operation: that of the deadline, if it aborted. */
 export function abortedBy(signal: AbortSignal, name: string): SignerError {
   const reason: unknown = signal.reason;
   if (reason instanceof SignerError) return reason;

@@ -12,7 +12,7 @@ import {
   string,
   withMethods,
 } from "../../base/options.ts";
-import type { SignerLimits } from "../../keys/signer/guard.ts";
+import type { SignerLimits } from "../../keys/signer/bounded.ts";
 import type { EncryptionKeyset, Keyset } from "../../keys/keyset/keyset.ts";
 import type { ManagedKeys } from "./managed-keys.ts";
 import type { KeyEnd } from "./retired-kids.ts";

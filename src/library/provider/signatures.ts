@@ -9,7 +9,7 @@ import {
   createTally,
   gauge,
 } from "../../base/metrics.ts";
-import type { GuardedSign } from "../../keys/signer/guard.ts";
+import type { BoundedSign } from "../../keys/signer/bounded.ts";
 
 interface Signed {
   readonly results: Tally;
@@ -21,7 +21,7 @@ interface Signed {
 export function createSignatures(clock: Clock, onFailure: (kid: string, error: JwksdError) => void) {
   const keys = new Map<string, Signed>();
 
-  function signedWith(kid: string, { queued }: GuardedSign): Signed {
+  function signedWith(kid: string, { queued }: BoundedSign): Signed {
     const known = keys.get(kid);
     if (known !== undefined && known.queued === queued) return known;
     const { results = createTally(), durations = createDurations() } = known ?? {};
@@ -32,9 +32,9 @@ export function createSignatures(clock: Clock, onFailure: (kid: string, error: J
 
   return {
     /** The function, which is counted and timed from now on. */
-    measured(kid: string, sign: GuardedSign): GuardedSign {
+    measured(kid: string, sign: BoundedSign): BoundedSign {
       signedWith(kid, sign);
-      const measured = async (...call: Parameters<GuardedSign>): ReturnType<GuardedSign> => {
+      const measured = async (...call: Parameters<BoundedSign>): ReturnType<BoundedSign> => {
         const began = monotonicNow(clock);
         try {
           const signature = await sign(...call);

@@ -3,7 +3,7 @@ import { type JwksdError, SignerError } from "../../base/errors.ts";
 import type { Metric } from "../../base/metrics.ts";
 import type { Jwk } from "../../keys/jwk/public.ts";
 import type { CheckedSigning } from "../../keys/keyset/keyset.ts";
-import { type SignerLimits, guardSigner } from "../../keys/signer/guard.ts";
+import { type SignerLimits, boundSigner } from "../../keys/signer/bounded.ts";
 import type { Signer } from "../../keys/signer/signer.ts";
 import { type ActiveKey, type SignedPayload, signPayload, signToken } from "../token/sign.ts";
 import type { Claims, SignOptions } from "../token/sign-options.ts";
@@ -19,7 +19,7 @@ export interface SigningKey {
   /**
    * Signs the signing input of a JWT: header and payload in base64url, and a dot between them. The header must name this key and `ES256`,
    * and the claims must be ones that `provider.sign` would sign; neither may have a member twice. Gives 64 bytes: r, then s. The signer is
-   * guarded, and the signature counted, as by `provider.sign`. A handle of managed keys may be used for `maxStaleSeconds` at most, and not
+   * bounded, and the signature counted, as by `provider.sign`. A handle of managed keys may be used for `maxStaleSeconds` at most, and not
    * once its key is revoked: take it anew for each request.
    *
    * @throws TokenError `ERR_CLAIMS_INVALID`
@@ -33,7 +33,7 @@ export interface SigningKey {
 
 /** Signs the tokens of an issuer with the active key of the keyset that it took last. */
 export interface TokenSigner {
-  /** Takes a keyset, and forgets the signatures of all keys that are not in it. @throws ConfigError see `guardSigner` */
+  /** Takes a keyset, and forgets the signatures of all keys that are not in it. @throws ConfigError see `boundSigner` */
   take(signing: CheckedSigning): void;
   /** See `Provider`. */
   sign(this: void, claims: Claims, options: SignOptions): Promise<string>;
@@ -68,19 +68,19 @@ export function createTokenSigner(options: TokenSignerOptions, first?: CheckedSi
   const known = new WeakMap<Signer, ActiveKey>();
   let active = first && activeOf(first);
 
-  /** Each signer is guarded once. */
+  /** Each signer is bounded once. */
   function activeOf({ entries: [{ jwk, publicKey }], signer }: CheckedSigning): Active {
     if (signer === undefined) return { jwk, key: undefined };
     const { kid } = jwk;
     const before = known.get(signer);
     if (before?.kid === kid) return { jwk, key: before };
-    const guarded = guardSigner(signer, publicKey, `kid ${JSON.stringify(kid)}`, signerLimits, clock);
+    const bounded = boundSigner(signer, publicKey, `kid ${JSON.stringify(kid)}`, signerLimits, clock);
     const key: ActiveKey = {
       kid,
       get maxLifetimeSeconds() {
         return maxTokenLifetimeSeconds();
       },
-      sign: signatures.measured(kid, guarded),
+      sign: signatures.measured(kid, bounded),
       headers: new Map(),
     };
     known.set(signer, key);

@@ -1,7 +1,7 @@
 import { toBase64url } from "#crypto";
 import type { Bytes } from "../../base/bytes.ts";
 import { invalidClaims, invalidOption } from "../../base/errors.ts";
-import type { GuardedSign } from "../../keys/signer/guard.ts";
+import type { BoundedSign } from "../../keys/signer/bounded.ts";
 import { checkClaims } from "./claims.ts";
 import { maxTokenBytes } from "./compact-jws.ts";
 import { checkHeaderNames } from "./names.ts";
@@ -13,7 +13,7 @@ export interface ActiveKey {
   readonly kid: string;
   /** `Infinity` for no limit. */
   readonly maxLifetimeSeconds: number;
-  readonly sign: GuardedSign;
+  readonly sign: BoundedSign;
   /** Encoded headers without extra parameters, by typ; `signToken` fills it. */
   readonly headers: Map<string, string>;
 }
@@ -35,7 +35,7 @@ const encoder = new TextEncoder();
  *
  * @throws TokenError `ERR_CLAIMS_INVALID`
  * @throws ConfigError `ERR_OPTION_UNKNOWN`; `ERR_OPTION_INVALID` when the clock gives no time
- * @throws SignerError see `guardSigner`
+ * @throws SignerError see `boundSigner`
  * @see RFC 7515 section 7.1; RFC 7519 section 4.1
  */
 export async function signToken(
@@ -50,7 +50,7 @@ export async function signToken(
   checkClaims(claims, issuer);
   if (!Number.isFinite(nowMs)) throw invalidOption('"clock" does not tell the time');
   const times = timesOf(claims, { lifetimeSeconds, maxLifetimeSeconds: active.maxLifetimeSeconds, nowMs });
-  const protectedHeader = headerOf(active, typ, header);
+  const protectedHeader = encodedHeader(active, typ, header);
   const payload = encode({ ...claims, iss: issuer, ...times });
   const input = `${protectedHeader}.${payload}`;
   return `${input}.${toBase64url(await signParts(active, input, signal))}`;
@@ -61,10 +61,10 @@ export async function signToken(
  *
  * @param payload in base64url, as it is in the token
  * @throws TokenError `ERR_CLAIMS_INVALID` where the token would be too long
- * @throws SignerError see `guardSigner`
+ * @throws SignerError see `boundSigner`
  */
 export async function signPayload(active: ActiveKey, payload: string): Promise<SignedPayload> {
-  const header = headerOf(active, "JWT", {});
+  const header = encodedHeader(active, "JWT", {});
   return { header, signature: toBase64url(await signParts(active, `${header}.${payload}`)) };
 }
 
@@ -76,7 +76,7 @@ export async function signParts(active: ActiveKey, signingInput: string, signal?
 }
 
 /** The encoded header, which is made once per key and typ. */
-function headerOf({ kid, headers }: ActiveKey, typ: string, more: object): string {
+function encodedHeader({ kid, headers }: ActiveKey, typ: string, more: object): string {
   const isUsual = Object.keys(more).length === 0;
   const known = isUsual ? headers.get(typ) : undefined;
   if (known !== undefined) return known;

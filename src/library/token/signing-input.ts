@@ -27,7 +27,7 @@ const decoder = new TextDecoder("utf-8", { fatal: true });
  *
  * @throws TokenError `ERR_CLAIMS_INVALID`
  * @throws ConfigError `ERR_OPTION_UNKNOWN`
- * @throws SignerError see `guardSigner`
+ * @throws SignerError see `boundSigner`
  * @see RFC 7515 section 5.1
  */
 export async function signInput(

@@ -4,7 +4,7 @@ import type { Register } from "../store/register.ts";
 import { type StoreDocument, parseDocument } from "./document.ts";
 import { type IssuerCheck, type Owner, bindingOf, ownerOfBinding } from "./issuer-check.ts";
 import { sealed, unsealed, verifySeal } from "./mac.ts";
-import { type Wrapping, type WrappingKey, type WrappingKeys, createWrapping, headerOf } from "./wrapping.ts";
+import { type Wrapping, type WrappingKey, type WrappingKeys, createWrapping, jweHeader } from "./wrapping.ts";
 
 /**
  * A store as far as it can be believed: opening a text verifies its MAC, sealing a document makes it. Wraps and unwraps the private keys of its
@@ -17,7 +17,7 @@ export interface Custody extends Wrapping {
   /** For whom the next commit is made. */
   readonly owner: Owner;
   /** Whether the private keys are to be bound to another issuer than they are. */
-  readonly isTaking: boolean;
+  readonly movesIssuer: boolean;
   /** Whether the MAC of the store is as the next commit makes it: for this owner, under that wrapping key. */
   readonly isMacCurrent: boolean;
   /** Whether the next commit puts the store under another wrapping key than it is under. */
@@ -102,7 +102,7 @@ export function createCustody({
   async function ownerOfWrapped(records: readonly LiveRecord[]): Promise<Owner | undefined> {
     for (const record of records) {
       const jwe = jweOf(record);
-      const issuer = jwe === undefined ? undefined : headerOf(jwe)?.["iss"];
+      const issuer = jwe === undefined ? undefined : jweHeader(jwe)?.["iss"];
       if (jwe === undefined || typeof issuer !== "string") continue;
       const isOurs = await createWrapping(keys, issuer)
         .unwrap(record.kid, jwe)
@@ -121,7 +121,7 @@ export function createCustody({
     get owner() {
       return owner;
     },
-    get isTaking() {
+    get movesIssuer() {
       return found.owner !== undefined && found.owner.isChosen !== owner.isChosen;
     },
     get isMacCurrent() {
@@ -140,7 +140,7 @@ export function createCustody({
     wrap: (kid, privateJwk) => wrapping(owner).wrap(kid, privateJwk),
     unwrap(kid, jwe) {
       // While a store passes to another issuer, some private keys are still bound to the former one.
-      const bound = [owner, found.owner ?? owner].find((owner) => headerOf(jwe)?.["iss"] === bindingOf(owner));
+      const bound = [owner, found.owner ?? owner].find((owner) => jweHeader(jwe)?.["iss"] === bindingOf(owner));
       return wrapping(bound ?? owner).unwrap(kid, jwe);
     },
     isCurrent: (jwe) => wrapping(owner).isCurrent(jwe),

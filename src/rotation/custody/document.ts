@@ -1,7 +1,8 @@
 import { StoreError } from "../../base/errors.ts";
 import { jsonOf } from "../../base/json.ts";
 import { type RotationPolicy, policyDefaults, policyNames } from "../rules/policy.ts";
-import { type KeyEvent, type KeyRecord, type LiveRecord, checkRecords, isDate, mapLive } from "../rules/records.ts";
+import { isDate } from "../../base/format.ts";
+import { type KeyEvent, type KeyRecord, type LiveRecord, checkRecords, mapLive } from "../rules/records.ts";
 import type { CopyRecord } from "../rules/waits.ts";
 import type { Owner } from "./issuer-check.ts";
 

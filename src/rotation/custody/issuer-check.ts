@@ -48,7 +48,7 @@ export function commandedBy(wanted: Owner): IssuerCheck {
 }
 
 /** The check of the command that gives a store to another issuer, if an issuer is set. */
-export function takenBy(wanted: Owner): IssuerCheck {
+export function movedBy(wanted: Owner): IssuerCheck {
   return wanted.isChosen ? servedBy(wanted) : commandedBy(wanted);
 }
 

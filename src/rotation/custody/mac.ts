@@ -1,7 +1,7 @@
 import { FlattenedSign } from "jose/jws/flattened/sign";
 import { flattenedVerify } from "jose/jws/flattened/verify";
 import { StoreError } from "../../base/errors.ts";
-import { type WrappingKey, type WrappingKeys, headerOf, missing } from "./wrapping.ts";
+import { type WrappingKey, type WrappingKeys, jweHeader, missing } from "./wrapping.ts";
 
 const typ = "jwksd-store";
 
@@ -32,7 +32,7 @@ export function unsealed(text: string): string {
 export async function verifySeal(keys: WrappingKeys, text: string): Promise<string> {
   const [mac = ""] = text.split("\n", 1);
   const [header = "", , signature = ""] = mac.split(".");
-  const { kid } = headerOf(mac) ?? {};
+  const { kid } = jweHeader(mac) ?? {};
   if (typeof kid !== "string") throw notAuthentic("its MAC is gone or damaged");
   const key = keys.find(({ id }) => id === kid);
   if (key === undefined) throw missing("the MAC of the store was made", kid);

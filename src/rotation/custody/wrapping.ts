@@ -46,7 +46,7 @@ export function createWrapping(keys: WrappingKeys, issuer: string): Wrapping {
         .encrypt(first.bytes),
 
     async unwrap(kid, jwe) {
-      const header = headerOf(jwe);
+      const header = jweHeader(jwe);
       if (header === undefined) throw damaged(kid);
       const key = keys.find(({ id }) => id === header.kid);
       if (key === undefined) throw missing(`kid ${JSON.stringify(kid)} is wrapped`, header.kid);
@@ -70,14 +70,14 @@ export function createWrapping(keys: WrappingKeys, issuer: string): Wrapping {
     },
 
     isCurrent(jwe) {
-      const { kid, iss } = headerOf(jwe) ?? {};
+      const { kid, iss } = jweHeader(jwe) ?? {};
       return kid === marks.kid && iss === marks.iss;
     },
   };
 }
 
 /** What a wrapped key, or a MAC, says about itself, which is true once it was verified; `undefined` where it is damaged. */
-export function headerOf(jwe: string): ProtectedHeaderParameters | undefined {
+export function jweHeader(jwe: string): ProtectedHeaderParameters | undefined {
   try {
     return decodeProtectedHeader(jwe);
   } catch {

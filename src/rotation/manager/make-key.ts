@@ -1,19 +1,20 @@
 import type { JWK } from "jose";
-import { CompactEncrypt } from "jose/jwe/compact/encrypt";
 import { calculateJwkThumbprint } from "jose/jwk/thumbprint";
-import { compactDecrypt } from "jose/jwe/compact/decrypt";
 import { exportJWK } from "jose/key/export";
 import { generateKeyPair } from "jose/key/generate/keypair";
-import { importJWK } from "jose/key/import";
 import { KeyMaterialError } from "../../base/errors.ts";
-import { type PublicJwk, publicMembers } from "../../keys/jwk/public.ts";
+import { checkDecrypts } from "../../keys/jwk/decrypts.ts";
+import { publicMembers } from "../../keys/jwk/public.ts";
 import { readKey } from "../../keys/jwk/read.ts";
-import { type EncryptionEntry, checkEncryption, checkSigning } from "../../keys/keyset/keyset.ts";
+import { type EncryptionEntry, checkEncryption, checkSigning, encryptionAlgs } from "../../keys/keyset/keyset.ts";
 import { signerFrom } from "../../keys/signer/local.ts";
 import type { ExternalSigner } from "../../keys/signer/signer.ts";
 import type { KeyUse } from "../rules/records.ts";
 import type { NewKey } from "../rules/commands.ts";
 import type { Wrapping } from "../custody/wrapping.ts";
+
+/** Of the keys that are made here. */
+export const keyAlgs: readonly string[] = ["ES256", ...encryptionAlgs];
 
 /** Makes a key in the memory of this process, and wraps its private half; its kid is its RFC 7638 thumbprint. */
 export async function makeLocalKey(use: KeyUse, alg: string, wrapping: Wrapping): Promise<NewKey> {
@@ -63,18 +64,4 @@ async function checkEncryptionKey(kid: string, alg: string, privateJwk: JWK): Pr
     throw new KeyMaterialError("ERR_PRIVATE_KEY_MISSING", `${name}: this is a public key; its private part is needed`);
   }
   await checkDecrypts(publicJwk, privateJwk, alg, name);
-}
-
-/** Checks that both halves belong together, before the key is recorded for good. @throws KeyMaterialError `ERR_KEY_MISMATCH` */
-export async function checkDecrypts(publicJwk: PublicJwk, privateJwk: JWK, alg: string, name: string): Promise<void> {
-  try {
-    const probe = new CompactEncrypt(new Uint8Array(1)).setProtectedHeader({ alg, enc: "A128GCM" });
-    const jwe = await probe.encrypt(await importJWK({ ...publicJwk }, alg));
-    await compactDecrypt(jwe, await importJWK(privateJwk, alg));
-  } catch {
-    throw new KeyMaterialError(
-      "ERR_KEY_MISMATCH",
-      `${name}: its private half cannot decrypt what its public half encrypts`,
-    );
-  }
 }

@@ -6,7 +6,7 @@ import { type Clock, systemClock } from "../../base/clock.ts";
 import { ConfigError, type JwksdError, KeyMaterialError, SignerError } from "../../base/errors.ts";
 import type { EncryptionEntry, Keysets } from "../../keys/keyset/keyset.ts";
 import { type PublicJwk, publicMembers } from "../../keys/jwk/public.ts";
-import { guardSigner } from "../../keys/signer/guard.ts";
+import { boundSigner } from "../../keys/signer/bounded.ts";
 import { localSigner } from "../../keys/signer/local.ts";
 import type { ExternalSigner, Signer } from "../../keys/signer/signer.ts";
 import {
@@ -30,14 +30,14 @@ export interface OpenKeys {
   readonly unopened: ReadonlyMap<string, unknown>;
 }
 
-/** Makes one signature and verifies it. A local key was tried when it was loaded. @throws SignerError see `guardSigner` */
+/** Makes one signature and verifies it. A local key was tried when it was loaded. @throws SignerError see `boundSigner` */
 export async function probeSigner(
   signer: Signer,
   publicJwk: PublicJwk,
   name: string,
   { clock, signal }: { readonly clock: Clock; readonly signal?: AbortSignal | undefined },
 ): Promise<void> {
-  const sign = guardSigner(signer, await importJWK({ ...publicJwk }, "ES256"), name, {}, clock);
+  const sign = boundSigner(signer, await importJWK({ ...publicJwk }, "ES256"), name, {}, clock);
   await sign(new TextEncoder().encode("jwksd probe"), signal);
 }
 

@@ -71,7 +71,7 @@ async function takeDue({ custody, keyring, caller }: StepOptions): Promise<Chang
 /** All steps that are due. Makes the new keys, unless they belong in an HSM or key service. */
 async function due(seen: Seen, { custody, keyring, caller }: Omit<StepOptions, "process">): Promise<Decision> {
   const { document, now } = seen;
-  const own: Change = custody.isTaking
+  const own: Change = custody.movesIssuer
     ? await rewrap(document.records, custody, now, `the issuer ${JSON.stringify(custody.owner.issuer)} was chosen`)
     : { records: document.records, events: [] };
   const planned = caller.plan(own.records, seen);

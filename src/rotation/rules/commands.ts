@@ -1,6 +1,6 @@
 import { ConfigError, StateError } from "../../base/errors.ts";
 import { type At, type Change, activate as activateKey, end, replace, restartWaits } from "./advance.ts";
-import { timeText } from "./format.ts";
+import { timeText } from "../../base/format.ts";
 import { type RotationPolicyOptions, announceForMs, knownOf, policyNames, rotationPolicy } from "./policy.ts";
 import { earliestEndOfWait, endOfWait } from "./waits.ts";
 import {

@@ -2,7 +2,7 @@ import { cachedSeconds } from "./mode-intervals.ts";
 import { type RotationPolicy, cachedForSeconds } from "./policy.ts";
 import { type KeyRecord, type LiveRecord, type Tombstone, activeKey, isLive, isRotating } from "./records.ts";
 import { earliestEndOfWait, longestStale } from "./waits.ts";
-import { kidText, timeText } from "./format.ts";
+import { kidText, timeText } from "../../base/format.ts";
 
 interface Context {
   readonly before: readonly KeyRecord[];

@@ -1,6 +1,6 @@
 import { advance } from "./advance.ts";
 import { announce } from "./commands.ts";
-import { kidText } from "./format.ts";
+import { kidText } from "../../base/format.ts";
 import { goneFromCachesAt } from "./impact.ts";
 import { type Interval, type Way, rotationIntervals } from "./mode-intervals.ts";
 import type { RotationPolicy } from "./policy.ts";

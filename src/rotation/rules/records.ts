@@ -1,4 +1,5 @@
 import { StateError, StoreError } from "../../base/errors.ts";
+import { isDate } from "../../base/format.ts";
 import type { PublicJwk } from "../../keys/jwk/public.ts";
 
 export type KeyUse = "sig" | "enc";
@@ -274,11 +275,6 @@ function checkRecord(record: KeyRecord): void {
   for (const name of recordTimes) {
     if (!isDate(record[name] ?? 0)) throw invalid(`kid ${JSON.stringify(kid)}: ${name} is no time`);
   }
-}
-
-/** Whether a time can be written as a date. */
-export function isDate(epochMs: unknown): boolean {
-  return typeof epochMs === "number" && Math.abs(epochMs) <= 8.64e15;
 }
 
 function invalid(what: string): StoreError {

@@ -1,4 +1,4 @@
-import { durationText, timeText } from "./format.ts";
+import { durationText, timeText } from "../../base/format.ts";
 import {
   type RotationPolicy,
   announceForMs,

@@ -2,10 +2,11 @@ import { withFlags } from "../config/setting-names.ts";
 import { policyDifference } from "../config/policy-difference.ts";
 import { type StoreView, hasFollowed, lateText, waitsOf } from "./replicas.ts";
 import { type DueStep, dueSteps } from "../../rotation/rules/due.ts";
-import { durationText, kidText, relativeText, timeText } from "../../rotation/rules/format.ts";
+import { durationText, kidText, relativeText, timeText } from "../../base/format.ts";
 import type { KeyRecord } from "../../rotation/rules/records.ts";
 import type { KnownError } from "../../rotation/manager/health.ts";
-import type { Known, KnownManager, KnownWithoutStore } from "./known.ts";
+import type { KnownManager, KnownWithoutStore } from "../keys/known.ts";
+import type { Known } from "./known.ts";
 import { type Remedy, listing, remedyOf, shellWord } from "./remedies.ts";
 
 /** Something that is wrong, in words. */

@@ -1,5 +1,5 @@
 import { type RotationPlan, planKeyName } from "../../rotation/rules/plan.ts";
-import { durationText, timeText } from "../../rotation/rules/format.ts";
+import { durationText, timeText } from "../../base/format.ts";
 import { type PlanScale, planScale, shortened } from "./plan-scale.ts";
 
 /** Room for the names of keys beside their bars. */

@@ -1,7 +1,9 @@
+import { resolve } from "node:path";
 import { uriOf } from "../../rotation/rules/records.ts";
 import type { KeyRecord } from "../../rotation/rules/records.ts";
-import type { Settings } from "../config/setting-definitions.ts";
-import { storeFlags } from "../config/store-path.ts";
+import { type Settings, flagName } from "../config/setting-definitions.ts";
+import { hasPassword } from "../config/database-url.ts";
+import { storeSettingsOf } from "../config/store-settings.ts";
 
 /** What to do about a fault, in words, and the command for it or to look further. */
 export interface Remedy {
@@ -83,9 +85,20 @@ export function shellWord(text: string): string {
   return `"$(printf '${octets.join("")}')"`;
 }
 
-/** The flags by which a command on this machine finds the store of a service, as words of a shell. */
+/**
+ * The flags by which a command on this machine finds the same store and issuer, as words of a shell. A URL with a password is left out: it is
+ * in JWKSD_STORE.
+ */
 export function commandFlags(settings: Settings): string {
-  return storeFlags(settings)
-    .map(([flag, value]) => `${flag} ${shellWord(value)}`)
-    .join(" ");
+  const { store, data, issuer, wrappingKeyFile } = settings;
+  const { path } = storeSettingsOf(settings);
+  const url = store !== undefined && path !== undefined ? `sqlite:${path}` : store;
+  const flags = {
+    data: store === undefined ? resolve(data) : undefined,
+    store: url === undefined || hasPassword(url) ? undefined : url,
+    issuer,
+    wrappingKeyFile: wrappingKeyFile && resolve(wrappingKeyFile),
+  };
+  const given = Object.entries(flags).filter(([, value]) => value !== undefined);
+  return given.map(([name, value]) => `${flagName(name)} ${shellWord(value as string)}`).join(" ");
 }

@@ -1,7 +1,7 @@
 import { printable } from "../../base/printable.ts";
 import type { StoreDocument } from "../../rotation/custody/document.ts";
 import { type ProcessLine, revisionsBehind } from "../../rotation/custody/presence.ts";
-import { durationText, kidText, timeText } from "../../rotation/rules/format.ts";
+import { durationText, kidText, timeText } from "../../base/format.ts";
 import { type LiveRecord, isLive, liveRecords, stateSince } from "../../rotation/rules/records.ts";
 import { type CopyRecord, copiesBehind, waitOf } from "../../rotation/rules/waits.ts";
 

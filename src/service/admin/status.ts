@@ -22,7 +22,8 @@ import {
 import type { StoredEvent } from "../../rotation/custody/document.ts";
 import { type Fault, faultsOf } from "./faults.ts";
 import type { StoreHealth } from "../../rotation/manager/health.ts";
-import type { Known, KnownManager } from "./known.ts";
+import type { KnownManager } from "../keys/known.ts";
+import type { Known } from "./known.ts";
 
 /** One key. */
 export interface KeyStatus {

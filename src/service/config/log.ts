@@ -1,6 +1,6 @@
 import type { Clock } from "../../base/clock.ts";
 import { type Logger, createLogger, fileWriter, levelName } from "./logger.ts";
-import { timeText } from "../../rotation/rules/format.ts";
+import { timeText } from "../../base/format.ts";
 import { printable, printableJsonLine } from "../../base/printable.ts";
 
 /** A writable stream of a process, or a substitute. */

@@ -3,7 +3,7 @@ import { signerTypes } from "../../keys/backends.ts";
 import { type Rule, boolean, oneOf, text, textThat, wholeNumber } from "../../base/options.ts";
 import { printable } from "../../base/printable.ts";
 import { type RotationPolicy, policyDefaults, policyNames } from "../../rotation/rules/policy.ts";
-import { socketPath } from "../signing/sockets.ts";
+import { socketPath } from "./addresses.ts";
 import { isDatabaseUrl } from "./database-url.ts";
 
 /** Whether a value looks like a JWK, a PEM or a wrapping key instead of the path of a file. */

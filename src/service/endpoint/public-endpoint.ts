@@ -1,12 +1,11 @@
 import { type Metric, counter, createTally, sumMetrics } from "../../base/metrics.ts";
 import { systemClock } from "../../base/clock.ts";
-import type { CacheMode } from "../../library/http/respond.ts";
 import { type Publisher, type Site, createPublisher } from "../../library/provider/publisher.ts";
 import type { Overload } from "../listen/connections.ts";
 import type { Handler } from "../listen/gate.ts";
 import { startHttpServer } from "../listen/http-server.ts";
-import { issuerOf } from "../config/issuer.ts";
-import type { PublishedSet } from "./published-set.ts";
+import { issuerOf, urlHost } from "../config/addresses.ts";
+import type { PublishedSet } from "../keys/published-set.ts";
 
 /** Options of the public endpoint. The default of the issuer is `http://HOST:PORT`, which only this machine can use. */
 export interface PublicEndpointOptions extends Site {
@@ -21,7 +20,10 @@ export interface PublicEndpointOptions extends Site {
 /** The public endpoint of a service. */
 export interface PublicEndpoint {
   readonly port: number;
+  readonly issuer: string;
   readonly jwksUri: string;
+  /** URL of the JWK Set on this machine. */
+  readonly url: string;
   publish(this: void, next: PublishedSet): void;
   /** Counts of responses since the start. */
   metrics(this: void): readonly Metric[];
@@ -35,7 +37,7 @@ export async function startPublicEndpoint(
   onOverload: (overload: Overload) => void,
 ): Promise<PublicEndpoint> {
   let published = first;
-  const mode = (): CacheMode => (published.isRotating || options.rotationMode ? "rotation" : "long");
+  const mode = () => (published.isRotating || options.rotationMode ? "rotation" : "long");
   const make = async (port: number): Promise<Publisher> => {
     const publisher = await createPublisher(
       { ...options, issuer: issuerOf(options, port) },
@@ -58,7 +60,9 @@ export async function startPublicEndpoint(
   });
   return {
     port: server.port,
+    issuer: publisher.issuer,
     jwksUri: publisher.jwksUri,
+    url: `http://${urlHost(host)}:${server.port}${new URL(publisher.jwksUri).pathname}`,
     publish(next) {
       published = next;
       publisher.publish(next.set);

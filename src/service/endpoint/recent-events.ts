@@ -4,8 +4,17 @@ import { type Logger, loggerOf } from "../config/logger.ts";
 
 const maxEvents = 50;
 
-/** Passes all on to a log, whatever its level is, and remembers its newest events. */
-export function recentEvents(log: Logger, clock: Clock) {
+/** A log that remembers its newest events. */
+export interface RecentEvents {
+  readonly log: Logger;
+  /** Newest first. */
+  events(this: void): readonly LogEvent[];
+  /** Calls back after every event. */
+  watch(this: void, onEvent: () => void): void;
+}
+
+/** Passes all on to a log, whatever its level is. */
+export function recentEvents(log: Logger, clock: Clock): RecentEvents {
   let newest: readonly LogEvent[] = [];
   const watchers = new Set<() => void>();
   return {
@@ -14,9 +23,7 @@ export function recentEvents(log: Logger, clock: Clock) {
       log[level](fields, message);
       for (const watcher of watchers) watcher();
     }),
-    /** Newest first. */
     events: () => newest,
-    /** Calls back after every event. */
     watch: (onEvent: () => void) => void watchers.add(onEvent),
   };
 }

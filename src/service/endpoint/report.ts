@@ -8,14 +8,13 @@ import { createStatusPage } from "../admin/page/status-page.ts";
 import { commandFlags } from "../admin/remedies.ts";
 import { serviceMetrics } from "../admin/service-metrics.ts";
 import { type Status, statusOf } from "../admin/status.ts";
-import { issuerOf, urlHost } from "../config/issuer.ts";
+import { hostAndPort, urlHost } from "../config/addresses.ts";
 import type { Logger } from "../config/logger.ts";
 import type { Settings } from "../config/setting-definitions.ts";
 import { logOverload } from "../listen/connections.ts";
-import { hostAndPort } from "../signing/sockets.ts";
 import type { PublicEndpoint } from "./public-endpoint.ts";
-import type { PublishedKeys } from "./published-keys.ts";
-import type { RunningManager } from "./run-manager.ts";
+import type { PublishedKeys } from "../keys/published-keys.ts";
+import type { RunningManager } from "../keys/run-manager.ts";
 
 /** What a report tells of. */
 interface Reported {
@@ -40,11 +39,11 @@ export interface Report {
 export function createReport({ settings, clock, endpoint, managed, keys, phase, events }: Reported): Report {
   const notReady = (): string | undefined => (phase() === "running" ? managed?.notReady() : `it is ${phase()}`);
   const status = async (): Promise<Status> => {
-    await managed?.look();
+    await managed?.refresh();
     return statusOf({
       now: clock.now(),
       phase: phase(),
-      issuer: issuerOf(settings, endpoint.port),
+      issuer: endpoint.issuer,
       jwksUri: endpoint.jwksUri,
       pid: process.pid,
       commandFlags: commandFlags(settings),

@@ -1,3 +1,4 @@
+import type { JwkSet } from "../../keys/keyset/jwk-set.ts";
 import { systemClock } from "../../base/clock.ts";
 import { missingMembers } from "../../library/provider/discovery.ts";
 import { locate } from "../../library/provider/paths.ts";
@@ -5,19 +6,19 @@ import type { Site } from "../../library/provider/publisher.ts";
 import type { Status } from "../admin/status.ts";
 import { logOverload } from "../listen/connections.ts";
 import { type Wanted, checkFree } from "../listen/http-server.ts";
-import { issuerOf, urlHost } from "../config/issuer.ts";
+import { hostAndPort, issuerOf } from "../config/addresses.ts";
 import type { Logger } from "../config/logger.ts";
 import type { Settings } from "../config/setting-definitions.ts";
 import { fingerprint, watchPaths } from "../config/watch.ts";
-import { type SignSocket, hostAndPort } from "../signing/sockets.ts";
+import type { SignSocket } from "../signing/sockets.ts";
 import { startPublicEndpoint } from "./public-endpoint.ts";
-import { keyPathsOf, loadKeyFiles, together } from "./published-set.ts";
-import { createPublishedKeys } from "./published-keys.ts";
-import { recentEvents } from "./recent-events.ts";
+import { keyPathsOf, loadKeyFiles, together } from "../keys/published-set.ts";
+import { createPublishedKeys } from "../keys/published-keys.ts";
+import { type RecentEvents, recentEvents } from "./recent-events.ts";
 import { createReport, startReportAt } from "./report.ts";
-import { type RunningManager, type ServiceParts, startManager } from "./run-manager.ts";
-import { checkFilesOf, readSockets, startSignSockets, wantedBy } from "./sign-sockets.ts";
-import { readSite } from "./site.ts";
+import { type RunningManager, type Substitutes, startManager } from "../keys/run-manager.ts";
+import { checkFilesOf, readSockets, startSignSockets, wantedBy } from "../signing/sign-sockets.ts";
+import { readSite } from "../config/site.ts";
 
 /** A running `jwksd serve`. */
 export interface Service {
@@ -31,16 +32,13 @@ export interface Service {
   readonly stateText: string;
   /** URL of the admin address; `undefined` when it is off. */
   readonly adminUrl: string | undefined;
-  /** What it knows of itself. Looks at the store first, unless that was done within 2 s. */
+  /** What it knows of itself. Asks the store first, unless that was done within 2 s. */
   status(): Promise<Status>;
   /** Reads the key files again. Resolves to `false` if they are bad: that is logged, and the old keys stay in use. */
   reload(): Promise<boolean>;
   /** Stops accepting, answers requests under way, and resolves within 16 seconds. @param signal why, for the log */
   stop(signal?: NodeJS.Signals): Promise<void>;
 }
-
-/** What has started, in the order in which it stops. */
-type Stops = (() => Promise<void>)[];
 
 /**
  * Starts the service. The caller handles signals.
@@ -51,62 +49,61 @@ type Stops = (() => Promise<void>)[];
  * @throws ConfigError `ERR_CONFIG_FORMAT`, `ERR_OPTION_UNKNOWN`, `ERR_OPTION_INVALID` for the file of sign sockets
  * @throws ConfigError, StoreError see `createKeyManager`
  */
-export async function startService(settings: Settings, log: Logger, parts: ServiceParts = {}): Promise<Service> {
+export async function startService(settings: Settings, log: Logger, given: Substitutes = {}): Promise<Service> {
   const stops: Stops = [];
   try {
-    return await start(settings, log, parts, stops);
+    return await start(settings, recentEvents(log, given.clock ?? systemClock), given, stops);
   } catch (error) {
     await stopAll(stops);
     throw error;
   }
 }
 
-async function start(settings: Settings, givenLog: Logger, parts: ServiceParts, stops: Stops): Promise<Service> {
-  const { clock = systemClock } = parts;
-  const recent = recentEvents(givenLog, clock);
-  const { log } = recent;
+/** What has started, in the order in which it stops. */
+type Stops = (() => Promise<void>)[];
+
+async function stopAll(stops: Stops): Promise<void> {
+  for (const stop of stops) await stop();
+}
+
+async function start(settings: Settings, recent: RecentEvents, given: Substitutes, stops: Stops): Promise<Service> {
+  const { log, events } = recent;
+  const { clock = systemClock } = given;
+  let phase: Status["phase"] = "starting";
+
   // First, so that a wrong setting leaves no files behind.
   const { site, sockets } = await check(settings, log);
-  const paths = keyPathsOf(settings);
-  // Before the files are read, so that no change is missed.
-  const baseline = await fingerprint(paths);
-  const files = await loadKeyFiles(settings, log);
 
-  const managed = settings.keys === undefined ? await startManager(settings, log, parts) : undefined;
+  // The fingerprint before the files, so that no change is missed.
+  const paths = keyPathsOf(settings);
+  const baseline = await fingerprint(paths);
+  const load = (): Promise<JwkSet> => loadKeyFiles(settings, log);
+  const files = await load();
+
+  const managed = settings.keys === undefined ? await startManager(settings, log, given) : undefined;
   if (managed !== undefined) stops.push(() => managed.stop());
 
   const first = await together(managed?.published, files);
   const { host, port, reusePort, rotationMode } = settings;
-  const endpoint = await startPublicEndpoint({ ...site, host, port, reusePort, rotationMode }, first, (overload) =>
-    logOverload(log, overload),
-  );
+  const where = { ...site, host, port, reusePort, rotationMode };
+  const endpoint = await startPublicEndpoint(where, first, (overload) => logOverload(log, overload));
   stops.push(endpoint.stop);
-  const url = `http://${urlHost(host)}:${endpoint.port}${new URL(endpoint.jwksUri).pathname}`;
-  const issuer = issuerOf(settings, endpoint.port);
-  const keys = createPublishedKeys(
-    first,
-    { managed: managed?.published, files },
-    { load: () => loadKeyFiles(settings, log), publish: endpoint.publish, log, clock },
-  );
+  const sources = { managed: managed?.published, files };
+  const keys = createPublishedKeys(first, sources, { load, publish: endpoint.publish, log, clock });
 
-  let phase: Status["phase"] = "starting";
-  const { events } = recent;
   const report = createReport({ settings, clock, endpoint, managed, keys, events, phase: () => phase });
-  const admin = await startReportAt(settings, report, url, log);
-  if (admin !== undefined) {
-    stops.push(admin.stop);
-    recent.watch(admin.touch);
-  }
+  const admin = await startReportAt(settings, report, endpoint.url, log);
+  if (admin !== undefined) stops.push(admin.stop);
+  if (admin !== undefined) recent.watch(admin.touch);
 
+  const { issuer, jwksUri, url } = endpoint;
   await managed?.follow(issuer, keys.takeManaged);
-  if (managed?.signing !== undefined) {
+  if (managed?.signing !== undefined)
     stops.unshift(await startSignSockets(sockets, { issuer, signing: managed.signing, log }));
-  }
   const watch = watchPaths(paths, baseline, keys.reload);
   phase = "running";
 
   noteMissing(site, log);
-  const { jwksUri } = endpoint;
   log.info({ jwksUri, port: endpoint.port, admin: admin?.url, kids: keys.kids, pid: process.pid }, "started");
   return {
     url,
@@ -169,8 +166,4 @@ function stateText(managed: RunningManager | undefined, kid: string = ""): strin
   const { withoutStore, manager } = managed?.known() ?? {};
   if (withoutStore !== undefined) return "of the saved set; nothing signs until the store is back";
   return manager?.health.unopened[kid] === undefined ? "active" : "active, but cannot be opened here";
-}
-
-async function stopAll(stops: Stops): Promise<void> {
-  for (const stop of stops) await stop();
 }

@@ -9,8 +9,16 @@ export interface SignCounts {
 
 const everyMs = 60_000;
 
-/** Counts what is asked of one socket, and reports it once a minute, where there was anything. */
-export function createAudit(clock: Clock, report: (counts: SignCounts) => void) {
+/** Counts what is asked of one socket. */
+export interface Audit {
+  /** @param code of the error; `undefined` where a token was signed */
+  count(code?: string): void;
+  /** Reports the rest. What comes later is not counted. */
+  end(this: void): void;
+}
+
+/** Reports the counts once a minute, where there was anything. */
+export function createAudit(clock: Clock, report: (counts: SignCounts) => void): Audit {
   let signed = 0;
   let refused: Record<string, number> = {};
   let cancel: (() => void) | undefined;
@@ -25,20 +33,16 @@ export function createAudit(clock: Clock, report: (counts: SignCounts) => void) 
   }
 
   return {
-    /** @param code of the error; `undefined` where a token was signed */
-    count(code?: string): void {
+    count(code) {
       // The connections were cut by then, so nobody got a reply.
       if (hasEnded) return;
       if (code === undefined) signed += 1;
       else refused[code] = (refused[code] ?? 0) + 1;
       cancel ??= clock.setTimer(tell, everyMs);
     },
-    /** Reports the rest. What comes later is not counted. */
-    end(this: void): void {
+    end() {
       tell();
       hasEnded = true;
     },
   };
 }
-
-export type Audit = ReturnType<typeof createAudit>;

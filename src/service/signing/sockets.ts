@@ -1,6 +1,7 @@
 import { invalidOption } from "../../base/errors.ts";
 import { isLoopback } from "../../base/urls.ts";
-import { type Rule, type Rules, checkOptions, object, oneOf, text, textThat, texts } from "../../base/options.ts";
+import { type Rules, checkOptions, object, oneOf, text, textThat, texts } from "../../base/options.ts";
+import { hostAndPort, socketPath } from "../config/addresses.ts";
 import { type SignPolicy, policyRules } from "./policy.ts";
 
 /** One sign socket. */
@@ -42,25 +43,6 @@ const rules: Rules<SocketMembers> = {
   protocol: oneOf(...protocols),
   formerKeys: texts,
 };
-
-/** As long as the kernel takes. @see unix(7) */
-const maxPathBytes = 107;
-
-export const socketPath: Rule<string> = textThat(
-  `a path of at most ${maxPathBytes} bytes; an abstract socket (@name) is open to every user`,
-  (value) => !/^@|\0/.test(value) && new TextEncoder().encode(value).length <= maxPathBytes,
-);
-
-export interface HostAndPort {
-  readonly host: string;
-  readonly port: number;
-}
-
-/** Host and port; `undefined` for what is a path, or "off". */
-export function hostAndPort(address: string): HostAndPort | undefined {
-  const [, host = "", port] = /^([^/]+):(\d{1,5})$/.exec(address) ?? [];
-  return port === undefined ? undefined : { host: host.replace(/^\[(.*)\]$/, "$1"), port: Number(port) };
-}
 
 /**
  * Checks an address with TLS.
@@ -121,7 +103,7 @@ export function checkSockets(members: Readonly<Record<string, unknown>>, file: s
  *
  * @throws ConfigError `ERR_OPTION_INVALID`
  */
-export function checkLifetimes(sockets: readonly SignSocket[], maxTokenLifetimeSeconds: number): void {
+export function checkSocketLifetimes(sockets: readonly SignSocket[], maxTokenLifetimeSeconds: number): void {
   for (const { address, protocol, policy } of sockets) {
     const name = `socket ${JSON.stringify(address)}`;
     const { maxLifetimeSeconds: longest = maxTokenLifetimeSeconds } = policy;

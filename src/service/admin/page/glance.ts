@@ -1,9 +1,9 @@
-import { kidText } from "../../../rotation/rules/format.ts";
+import { kidText } from "../../../base/format.ts";
 import type { PlanStep } from "../../../rotation/rules/plan.ts";
 import { followText } from "../replicas.ts";
 import { planVerbs } from "../plan-scale.ts";
 import type { Status } from "../status.ts";
-import { type Html, html } from "./html.ts";
+import { type Html, html } from "../../../base/html.ts";
 import { moment, plural, relative } from "./words.ts";
 
 /** Which key signs, what happens next, and whether all follow. */

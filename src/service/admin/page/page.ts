@@ -1,9 +1,9 @@
-import { timeText } from "../../../rotation/rules/format.ts";
+import { timeText } from "../../../base/format.ts";
 import type { Status } from "../status.ts";
 import { type ServedSet, servedPart, faultOfServed } from "./served.ts";
 import { glancePart } from "./glance.ts";
 import { headlinePart, healthPart } from "./health.ts";
-import { Html, html } from "./html.ts";
+import { Html, html } from "../../../base/html.ts";
 import { script } from "./script.ts";
 import { style } from "./style.ts";
 import { eventsPart, keysPart, replicasPart } from "./tables.ts";

@@ -1,7 +1,7 @@
 import { jsonOf } from "../../../base/json.ts";
 import type { Fault } from "../faults.ts";
 import { shellWord } from "../remedies.ts";
-import { type Html, html, lines } from "./html.ts";
+import { type Html, html, lines } from "../../../base/html.ts";
 import { copyable } from "./words.ts";
 
 /** The response with the JWK Set, as the service itself gets it. */

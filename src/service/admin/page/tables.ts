@@ -1,7 +1,7 @@
-import { kidText } from "../../../rotation/rules/format.ts";
+import { kidText } from "../../../base/format.ts";
 import type { LogEvent } from "../known.ts";
 import type { KeyStatus, SeenReplica, Status } from "../status.ts";
-import { type Html, html } from "./html.ts";
+import { type Html, html } from "../../../base/html.ts";
 import { planVerbs } from "../plan-scale.ts";
 import { publishesText, unlistedText, unsignedTexts } from "../replicas.ts";
 import { badge, moment, relative } from "./words.ts";

@@ -1,9 +1,9 @@
-import { kidText } from "../../../rotation/rules/format.ts";
+import { kidText } from "../../../base/format.ts";
 import { type RotationPlan, planKeyName } from "../../../rotation/rules/plan.ts";
 import { axisHeight, chartLegend, chartPatterns, planChart } from "../plan-chart.ts";
 import { numberedSteps, planVerbs } from "../plan-scale.ts";
 import type { Status } from "../status.ts";
-import { Html, html } from "./html.ts";
+import { Html, html } from "../../../base/html.ts";
 import { moment, plural } from "./words.ts";
 
 /** The picture of the rotation, with the steps that were taken and those that are planned. */

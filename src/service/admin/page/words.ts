@@ -1,5 +1,5 @@
-import { relativeText, timeText } from "../../../rotation/rules/format.ts";
-import { type Html, html } from "./html.ts";
+import { relativeText, timeText } from "../../../base/format.ts";
+import { type Html, html } from "../../../base/html.ts";
 
 /** A moment, and how far away it is. */
 export function moment(at: number | undefined, now: number): Html {

@@ -1,0 +1,44 @@
+import { escapedUnit } from "./printable.ts";
+
+/** A moment as people read it, in UTC, rounded down to a second: the text is the beginning of what JSON has. */
+export function timeText(epochMs: number): string {
+  if (!Number.isFinite(epochMs)) return "never";
+  return `${new Date(epochMs).toISOString().slice(0, 19).replace("T", " ")} UTC`;
+}
+
+const units = [
+  ["d", 86_400],
+  ["h", 3600],
+  ["min", 60],
+  ["s", 1],
+] as const;
+
+/** A duration by its two largest units, to the nearest: "89 d 23 h", "5 min", "0 s". What is 90 days but for a moment is "90 d". */
+export function durationText(ms: number): string {
+  const seconds = Math.round(Math.abs(ms) / 1000);
+  const largest = units.findIndex(([, size]) => seconds >= size);
+  const [, least] = units[Math.min(largest + 1, units.length - 1)] ?? units[3];
+  let left = Math.round(seconds / least) * least;
+  const parts = units.flatMap(([name, size]) => {
+    const count = Math.floor(left / size);
+    left -= count * size;
+    return count === 0 ? [] : [`${count} ${name}`];
+  });
+  return parts.length === 0 ? "0 s" : parts.join(" ");
+}
+
+/** "in 3 d", "2 h ago" or "now". */
+export function relativeText(epochMs: number, now: number): string {
+  if (Math.abs(epochMs - now) < 500) return "now";
+  return epochMs > now ? `in ${durationText(epochMs - now)}` : `${durationText(now - epochMs)} ago`;
+}
+
+/** A kid, of which a terminal or a picture shows every character and obeys none: what is not printable ASCII is escaped. */
+export function kidText(kid: string): string {
+  return kid.replaceAll(/[^ -~]/g, escapedUnit);
+}
+
+/** Whether a time can be written as a date. */
+export function isDate(epochMs: unknown): boolean {
+  return typeof epochMs === "number" && Math.abs(epochMs) <= 8.64e15;
+}

@@ -1,0 +1,43 @@
+import { printable } from "./printable.ts";
+
+/** Markup. */
+export class Html {
+  readonly text: string;
+
+  constructor(text: string) {
+    this.text = text;
+  }
+}
+
+type Part = Html | string | number | undefined | readonly Html[];
+
+const references: Readonly<Record<string, string>> = {
+  "&": "&amp;",
+  "<": "&lt;",
+  ">": "&gt;",
+  '"': "&quot;",
+  "'": "&#39;",
+};
+
+/**
+ * Makes markup of a template. Texts in the template are escaped, for elements and for quoted attributes, and characters that a screen would
+ * obey are written out. Markup in the template stays as it is.
+ */
+export function html(template: TemplateStringsArray, ...parts: readonly Part[]): Html {
+  return new Html(String.raw({ raw: template }, ...parts.map(markupOf)));
+}
+
+/** Texts of several lines, such as a document. */
+export function lines(text: string): Html {
+  return new Html(text.split("\n").map(escaped).join("\n"));
+}
+
+function markupOf(part: Part): string {
+  if (part === undefined) return "";
+  if (part instanceof Html) return part.text;
+  if (typeof part === "object") return part.map(({ text }) => text).join("");
+  return escaped(String(part));
+}
+
+const escaped = (text: string): string =>
+  printable(text).replace(/[&<>"']/g, (character) => references[character] ?? "");

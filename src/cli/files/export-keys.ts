@@ -1,0 +1,87 @@
+import { Command } from "commander";
+import { ConfigError, StateError } from "../../base/errors.ts";
+import { publishedJwk } from "../../keys/jwk/public.ts";
+import { makeDocument } from "../../keys/keyset/document.ts";
+import { writeNewFile } from "../../library/node/generate.ts";
+import { privateJwkOf } from "../../rotation/custody/private-half.ts";
+import { kidText } from "../../base/format.ts";
+import {
+  type KeyRecord,
+  type LiveRecord,
+  isLive,
+  jweOf,
+  keyUses,
+  publishedKeys,
+  recordOf,
+  uriOf,
+} from "../../rotation/rules/records.ts";
+import { type Io, print } from "../io.ts";
+import { meantKid } from "../keys/kid.ts";
+import { type Flags, addReadSettings, takesKid, withKeys } from "../keys/open-keys.ts";
+
+type ExportFlags = Flags & { readonly private?: true; readonly yes?: true; readonly out?: string };
+
+export function exportCommand(io: Io): Command {
+  const described = new Command("export").description(
+    "Print public keys: one key by its kid, as a JWK, or all published keys, as a JWK Set.",
+  );
+  const command = takesKid(
+    described,
+    "[kid]",
+    "kid of the key, or its first 6 or more characters (default: all published keys)",
+  )
+    .option("--private", "export the private key; needs a kid, --out and --yes")
+    .option("--out <file>", "write a new file of mode 0600 (default: standard output, public keys only)")
+    .option("--yes", "confirm that the private key is written to a file unencrypted");
+  return addReadSettings(command)
+    .addHelpText(
+      "after",
+      `
+Examples:
+  $ jwksd keys export > jwks.json
+  $ jwksd keys export KID --private --out key.jwk --yes`,
+    )
+    .action((kid: string | undefined, flags: ExportFlags) => exportKeys(io, kid, flags));
+}
+
+async function exportKeys(io: Io, kid: string | undefined, flags: ExportFlags): Promise<void> {
+  if (flags.private === true) return exportPrivate(io, kid, flags);
+  const records = await withKeys(io, flags, {}, async ({ document }) => document.records);
+  const published = keyUses.flatMap((use) => publishedKeys(records, use));
+  const value = kid === undefined ? { keys: published.map(publishedJwk) } : publishedJwk(liveRecord(records, kid));
+  const { text } = await makeDocument(value);
+  if (flags.out === undefined) return print(io, text);
+  await writeNewFile(flags.out, `${text}\n`);
+  print(io, `wrote ${flags.out}`);
+}
+
+async function exportPrivate(io: Io, kid: string | undefined, flags: ExportFlags): Promise<void> {
+  const { out } = flags;
+  if (kid === undefined || out === undefined) {
+    throw new ConfigError("ERR_OPTION_INVALID", "--private needs the kid of a key, and --out FILE for a new file");
+  }
+  if (flags.yes !== true) {
+    throw new ConfigError(
+      "ERR_CONFIRMATION",
+      `nothing was written; with --yes, the private key is written to ${out} unencrypted, protected by its file mode only`,
+    );
+  }
+  const written = await withKeys(io, flags, {}, async ({ custody, document }) => {
+    const record = liveRecord(document.records, kid);
+    if (jweOf(record) === undefined) {
+      const name = `kid ${JSON.stringify(record.kid)}`;
+      throw new StateError("ERR_TRANSITION", `${name} has no private key here: it is in ${uriOf(record)}`);
+    }
+    const privateJwk = await privateJwkOf(record, custody);
+    await writeNewFile(out, `${JSON.stringify({ ...privateJwk, ...publishedJwk(record) }, undefined, 2)}\n`);
+    return record.kid;
+  });
+  print(io, `wrote ${out}, kid ${kidText(written)}`);
+}
+
+/** @throws StateError `ERR_KID_UNMANAGED`, `ERR_TRANSITION`: nothing but its thumbprint is kept of a key that has ended */
+function liveRecord(records: readonly KeyRecord[], given: string): LiveRecord {
+  const record = recordOf(records, meantKid(records, given));
+  if (isLive(record)) return record;
+  throw new StateError("ERR_TRANSITION", `kid ${JSON.stringify(record.kid)} is ${record.state}; its key is not kept`);
+}

@@ -1,0 +1,135 @@
+import { readFile } from "node:fs/promises";
+import type { JWK } from "jose";
+import { calculateJwkThumbprint } from "jose/jwk/thumbprint";
+import { ConfigError, keyError } from "../../base/errors.ts";
+import { jsonOf } from "../../base/json.ts";
+import { type KeyMaterial, isKeySet, readKey, readKeySet, readKeyText } from "../../keys/jwk/read.ts";
+import { type EncryptionAlg, checkEncryption } from "../../keys/keyset/keyset.ts";
+import { checkDecrypts } from "../../keys/jwk/decrypts.ts";
+import { reading } from "../../library/node/key-files.ts";
+import { signerFrom } from "../../keys/signer/local.ts";
+import type { KeyUse } from "../../rotation/rules/records.ts";
+
+/** A checked private key from a file. */
+export interface ImportedKey {
+  readonly kid: string;
+  readonly use: KeyUse;
+  readonly alg: string;
+  readonly privateJwk: JWK;
+}
+
+/** Options of an import. */
+export interface ImportOptions {
+  /** Default: that of the JWK, else `sig`, which needs EC on P-256. */
+  readonly use?: KeyUse | undefined;
+  /** Of a set, the key to import. Of a single key without a kid of its own, its published kid. */
+  readonly kid?: string | undefined;
+}
+
+/**
+ * Reads private keys: a PEM file (PKCS#8, SEC1, PKCS#1), a private JWK, or a private JWK Set. If one key of a set is bad, none is imported.
+ *
+ * @returns with `isSet`, it was a JWK Set, whose first key of each use is the active one
+ * @throws ServiceError `ERR_FILE_UNREADABLE`
+ * @throws ConfigError `ERR_OPTION_INVALID` if there is no such kid
+ * @throws KeyMaterialError `ERR_KEY_FORMAT`, `ERR_KEY_UNSUPPORTED`, `ERR_KEY_NOT_P256`, `ERR_KEY_PURPOSE`, `ERR_ALG_UNSUPPORTED`,
+ * `ERR_PRIVATE_KEY_MISSING`, `ERR_KEY_MISMATCH`
+ */
+export async function readImport(
+  file: string,
+  options: ImportOptions = {},
+): Promise<{ readonly isSet: boolean; readonly keys: readonly ImportedKey[] }> {
+  const text = await reading(file, () => readFile(file, "utf8"));
+  // PEM and what is malformed hold no set; readKeyText reports the latter.
+  const value = jsonOf(text);
+  const set = isKeySet(value) ? (value as { readonly keys: readonly (JWK | null)[] }) : undefined;
+  if (set === undefined) {
+    const raw = await readKeyText(text, file);
+    checkSignsEs256(raw, file, options);
+    return { isSet: false, keys: [await importedKey(await readKey({ ...raw }, file), raw, file, options)] };
+  }
+  if (!Array.isArray(set.keys)) readKeySet(set, file);
+  const { kid } = options;
+  const chosen = kid === undefined ? set.keys : set.keys.filter((raw) => raw?.kid === kid);
+  if (chosen.length === 0) {
+    if (set.keys.length === 0) throw keyError("ERR_KEY_FORMAT", file, "the JWK Set is empty");
+    const kids = set.keys.map((raw) => JSON.stringify(raw?.kid)).join(", ");
+    throw new ConfigError(
+      "ERR_OPTION_INVALID",
+      `${file} holds no key with the kid ${JSON.stringify(kid)}, but ${kids}`,
+    );
+  }
+  const names = chosen.map((raw, index) => nameIn(file, raw, index + 1));
+  chosen.forEach((raw, index) => checkSignsEs256(raw ?? {}, names[index] ?? file, options));
+  const keys = readKeySet({ keys: chosen }, file).map((material, index) =>
+    importedKey(material, chosen[index] ?? {}, names[index] ?? file, options),
+  );
+  return { isSet: kid === undefined, keys: await Promise.all(keys) };
+}
+
+function nameIn(file: string, raw: JWK | null, place: number): string {
+  const kid = raw?.kid;
+  return kid === undefined ? `${file}, key ${place}` : `${file}, kid ${JSON.stringify(kid)}`;
+}
+
+async function importedKey(
+  material: KeyMaterial,
+  raw: JWK,
+  name: string,
+  options: ImportOptions,
+): Promise<ImportedKey> {
+  const { publicJwk } = material;
+  if (material.privateKey === undefined) {
+    throw keyError("ERR_PRIVATE_KEY_MISSING", name, "this is a public key; import needs the private one");
+  }
+  const use = options.use ?? material.use ?? (decrypts(material) ? "enc" : "sig");
+  if (use !== "sig" && use !== "enc") {
+    throw keyError("ERR_KEY_PURPOSE", name, `"use" is ${JSON.stringify(use)}, not "sig" or "enc"`);
+  }
+  if (material.use !== undefined && material.use !== use) {
+    throw keyError("ERR_KEY_PURPOSE", name, `the JWK has the use "${material.use}"`);
+  }
+  if (material.kid !== undefined && material.kid !== (options.kid ?? material.kid)) {
+    const kids = `${JSON.stringify(material.kid)}, not ${JSON.stringify(options.kid)}`;
+    throw new ConfigError("ERR_OPTION_INVALID", `${name}: the kid of the key is ${kids}`);
+  }
+  const kid = material.kid ?? options.kid ?? (await calculateJwkThumbprint({ ...publicJwk }));
+  if (use === "sig") {
+    await signerFrom(material, name);
+    return { kid, use, alg: "ES256", privateJwk: { ...publicJwk, d: raw.d } as JWK };
+  }
+  const entry = { kid, publicKey: { ...publicJwk }, alg: material.alg as EncryptionAlg | undefined };
+  const [checked] = await checkEncryption([entry]);
+  const alg = checked?.jwk.alg ?? "";
+  const privateJwk = { ...publicJwk, ...pick(raw) } as JWK;
+  await checkDecrypts(publicJwk, privateJwk, alg, name);
+  return { kid, use, alg, privateJwk };
+}
+
+const otherCurves: ReadonlySet<unknown> = new Set(["P-384", "P-521", "secp256k1", "Ed25519", "Ed448"]);
+
+/**
+ * Refuses a signing key of another algorithm. A key counts as one unless its use or alg is for encryption.
+ *
+ * @throws KeyMaterialError `ERR_KEY_NOT_P256`
+ */
+function checkSignsEs256({ kty, crv, use, alg }: JWK, name: string, options: ImportOptions): void {
+  const type = [kty, crv].find((name) => name === "RSA" || otherCurves.has(name ?? ""));
+  const cannotSign = (options.use ?? use) === "enc" || decrypts({ alg });
+  if (type === undefined || (cannotSign && !type.startsWith("Ed"))) return;
+  throw keyError(
+    "ERR_KEY_NOT_P256",
+    name,
+    `this ${type} key cannot sign here, because jwksd signs with ES256 (P-256) only; docs/migrate.md, "From RS256 or EdDSA", shows how to move`,
+  );
+}
+
+function decrypts({ alg }: { readonly alg?: unknown }): boolean {
+  return typeof alg === "string" && /^(RSA-OAEP|ECDH-ES)/.test(alg);
+}
+
+/** The private members of a key, because readKey leaves those of RSA keys out. */
+function pick(raw: JWK): JWK {
+  const names = ["d", "p", "q", "dp", "dq", "qi"] as const;
+  return Object.fromEntries(names.flatMap((name) => (typeof raw[name] === "string" ? [[name, raw[name]]] : [])));
+}

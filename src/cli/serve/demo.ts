@@ -1,0 +1,116 @@
+import { Command } from "commander";
+import { type Clock, monotonicNow, systemClock } from "../../base/clock.ts";
+import { newWrappingKey } from "../../rotation/custody/wrapping.ts";
+import { memoryStore } from "../../rotation/store/memory.ts";
+import { createLog } from "../../service/config/log.ts";
+import { type SettingName, variableName } from "../../service/config/setting-definitions.ts";
+import { resolveSettings } from "../../service/config/settings.ts";
+import { type Service, startService } from "../../service/endpoint/service.ts";
+import { type Io, print } from "../io.ts";
+import { handleSignals } from "../signals.ts";
+
+/** A day takes two minutes. */
+export const timesAsFast = 720;
+
+/** A policy that `serve` takes, too. No rule of the rotation is weaker here: only its clock is faster. */
+const demoSettings = {
+  host: "127.0.0.1",
+  port: "0",
+  admin: "127.0.0.1:0",
+  replicaName: "jwksd demo, not for production: a day takes two minutes",
+  rotateEveryDays: "1",
+  announceForSeconds: "43200",
+  maxTokenLifetimeSeconds: "10800",
+  // In real time 15 s, so that a machine that is busy for a moment is not stale.
+  maxStaleSeconds: "10800",
+  noDiscovery: "true",
+  // Nothing is written.
+  maxSavedSetSeconds: "0",
+} as const satisfies Partial<Record<SettingName, string>>;
+
+export function demoCommand(io: Io): Command {
+  return new Command("demo")
+    .addHelpText(
+      "after",
+      `
+The demonstration is a jwksd serve on free ports of this machine whose clock
+runs 720 times as fast, so a day takes two minutes. It rotates every day. A key
+is announced after one minute, signs after two, and the old key is removed half
+a minute later. The keys are in memory and end with the process. Settings and
+environment variables of jwksd serve have no effect.
+
+Example:
+  $ jwksd demo        prints the URL of a page: open it, and watch`,
+    )
+    .action(() => demo(io));
+}
+
+async function demo(io: Io): Promise<void> {
+  const starting = startDemo(io, fastClock(timesAsFast));
+  handleSignals(starting);
+  const service = await starting;
+  const { plan } = await service.status();
+  print(io, textOf(service, plan));
+}
+
+/** The service of `jwksd serve`, with keys in memory and another clock. */
+export async function startDemo(io: Io, clock: FastClock): Promise<Service> {
+  // No settings of a real service, and no file.
+  const environment = { [variableName("wrappingKeys")]: newWrappingKey() };
+  const settings = await resolveSettings({ flags: demoSettings, environment });
+  const log = createLog("info", false, io, clock);
+  const service = await startService(settings, log, { clock, store: memoryStore({ clock }) });
+  // Not before: a busy machine would seem to take hours to start.
+  clock.hurry();
+  return service;
+}
+
+/** A clock that runs as that of the machine until it is told to hurry. */
+export interface FastClock extends Clock {
+  hurry(): void;
+}
+
+/**
+ * A clock that begins at the time of the machine, and runs faster. A timer takes a second at least, or as long as it is: short ones end
+ * calls that hang, and the machine is not faster.
+ */
+export function fastClock(times: number, real: Clock = systemClock): FastClock {
+  const start = real.now();
+  const realMs = (): number => Number(monotonicNow(real));
+  let [passedMs, sinceMs, pace] = [0, realMs(), 1];
+  const passed = (): number => passedMs + (realMs() - sinceMs) * pace;
+  return {
+    now: () => start + passed(),
+    monotonic: passed,
+    setTimer: (callback, delayMs) => real.setTimer(callback, Math.max(delayMs / times, Math.min(delayMs, 1000))),
+    hurry(): void {
+      [passedMs, sinceMs, pace] = [passed(), realMs(), times];
+    },
+  };
+}
+
+interface Plan {
+  readonly now: number;
+  readonly steps: readonly { readonly at: number; readonly action: string }[];
+}
+
+function textOf({ url, adminUrl }: Service, plan: Plan | undefined): string {
+  const steps = (plan?.steps ?? []).map(
+    ({ at, action }) => `  ${minutes((at - (plan?.now ?? at)) / timesAsFast)}  a key is ${action}`,
+  );
+  return [
+    "This is a demonstration, and not for production: the keys are in memory and end with this process.",
+    "A day takes two minutes. Each rotation does these steps, in minutes from now:",
+    ...steps,
+    "",
+    `  see  ${adminUrl}`,
+    `  try  curl -i ${url}`,
+    "",
+    "Ctrl-C ends it.",
+  ].join("\n");
+}
+
+function minutes(ms: number): string {
+  const seconds = Math.round(ms / 1000);
+  return `${Math.floor(seconds / 60)}:${String(seconds % 60).padStart(2, "0")}`;
+}

@@ -1,0 +1,174 @@
+import { Command } from "commander";
+import { sleep } from "../../base/async.ts";
+import { systemClock } from "../../base/clock.ts";
+import { ConfigError, InternalError, JwksdError, ServiceError } from "../../base/errors.ts";
+import { printable } from "../../base/printable.ts";
+import type { Published } from "../../service/copies/copy-writer.ts";
+import { createCommandLog } from "../../service/config/log.ts";
+import { type Publishing, startPublishing } from "../../service/copies/publish.ts";
+import type { SettingName } from "../../service/config/setting-definitions.ts";
+import { waitSeconds } from "../arguments.ts";
+import { notFollowed } from "../keys/follow.ts";
+import { type Io, print, tell } from "../io.ts";
+import type { Flags } from "../keys/open-keys.ts";
+import { handleSignals } from "../signals.ts";
+import { addSettings, settingsFrom, storeSettings } from "../settings-options.ts";
+
+const publishSettings: readonly SettingName[] = [
+  "issuer",
+  "mountPrefix",
+  "jwksPath",
+  "keys",
+  "encryptionKeys",
+  "metadata",
+  "noDiscovery",
+  "noCors",
+  "rotationMode",
+  "replicaName",
+  "requireStore",
+  ...storeSettings,
+  "logLevel",
+  "jsonLogs",
+];
+
+interface PublishFlags extends Flags {
+  readonly follow?: true;
+  readonly verifyUrl?: string;
+  readonly purgeCommand?: string;
+  readonly json?: true;
+  /** In seconds. */
+  readonly wait: number;
+}
+
+const pollMs = 50;
+
+export function publishCommand(io: Io): Command {
+  const command = new Command("publish")
+    .argument("<target>", "a folder, or s3://BUCKET/PREFIX")
+    .option("--follow", "go on, and write again when the keys change")
+    .option("--verify-url <url>", "public URL of the target (default: the issuer)")
+    .option("--purge-command <command>", "run after something was written, to clear a CDN; JWKSD_URLS has the URLs")
+    .option("--wait <seconds>", "without --follow, how long to try until it can be read back", waitSeconds, 30)
+    .option("--json", "print JSON; with --follow, a line each time");
+  return addSettings(command, publishSettings)
+    .addHelpText(
+      "after",
+      `
+The target holds what --issuer shows: TARGET/jwks is at ISSUER/jwks. The bytes
+are those of jwksd serve. A key signs only after it was read back from the
+target, past caches. This holds even after this process has ended. If nobody
+reads the target any more: jwksd replicas end NAME. docs/publish.md has more.
+
+For a folder, docs/publish.md has the configurations of nginx and Caddy. A bucket
+takes the package @aws-sdk/client-s3, which finds credentials, AWS_REGION and
+AWS_ENDPOINT_URL_S3 as it always does.
+
+Exit code 3: the target is written, and not readable from outside yet. Run the
+command again, or use --follow.
+
+Examples:
+  $ jwksd publish /srv/www --issuer https://login.example.com
+  $ jwksd publish s3://example-issuer/cluster-1 --follow \\
+      --issuer https://example-issuer.s3.eu-central-1.amazonaws.com/cluster-1
+  $ jwksd publish s3://example-issuer --issuer https://oidc.example.com \\
+      --purge-command 'aws cloudfront create-invalidation \\
+      --distribution-id E2EXAMPLE --paths "/*"'`,
+    )
+    .action((target: string, flags: PublishFlags) => publish(io, target, flags));
+}
+
+async function publish(io: Io, target: string, flags: PublishFlags): Promise<void> {
+  const { follow, verifyUrl, purgeCommand, json, wait, ...rest } = flags;
+  const settings = await settingsFrom(io, rest);
+  if (target === "")
+    throw new ConfigError("ERR_OPTION_INVALID", "the target is empty; name a folder or s3://BUCKET/PREFIX");
+  checkVerifyUrl(verifyUrl);
+  const log = createCommandLog(settings.logLevel, settings.jsonLogs, io);
+  const stopping = new AbortController();
+  let failure: unknown;
+  let published: Published | undefined;
+  const starting = startPublishing(
+    settings,
+    {
+      target,
+      verifyUrl,
+      purgeCommand,
+      environment: io.environment,
+      signal: stopping.signal,
+      onPublished(now) {
+        [published, failure] = [now, undefined];
+        if (follow === true) print(io, json === true ? JSON.stringify(jsonOf(target, now)) : lineOf(target, now));
+      },
+      onFailure(error) {
+        const isNew = messageOf(error) !== messageOf(failure);
+        failure = error;
+        if (isNew && follow === true) tell(io, `${messageOf(error)}; it is tried again`);
+      },
+    },
+    log,
+  );
+  const { signal } = stopping;
+  const releaseSignals = handleSignals(starting, () => stopping.abort());
+  if (follow === true) {
+    await starting.catch((error: unknown) => {
+      // A start that was asked to end has not failed.
+      if (!signal.aborted) throw error;
+    });
+    return;
+  }
+  try {
+    const publishing = await starting;
+    try {
+      await isDoneWithin(publishing, wait, signal);
+      report(publishing);
+    } finally {
+      await publishing.stop();
+    }
+  } finally {
+    releaseSignals();
+  }
+
+  function report(publishing: Publishing): void {
+    if (publishing.isDone && published !== undefined) {
+      print(io, json === true ? JSON.stringify(jsonOf(target, published), undefined, 2) : lineOf(target, published));
+      return;
+    }
+    if (signal.aborted)
+      throw failure ?? new ServiceError("ERR_TARGET", `${target} was not published: the command was stopped`);
+    if (!(failure instanceof JwksdError) || failure.code !== "ERR_NOT_SERVED") {
+      throw failure ?? new InternalError("ERR_INTERNAL", "nothing was published, and nothing has failed");
+    }
+    tell(io, `${target} is written, and ${messageOf(failure)}`);
+    io.exitCode = notFollowed;
+  }
+}
+
+async function isDoneWithin(publishing: Publishing, seconds: number, signal: AbortSignal): Promise<void> {
+  const end = performance.now() + seconds * 1000;
+  while (!publishing.isDone && !signal.aborted && performance.now() < end) await sleep(pollMs, systemClock);
+}
+
+/** @throws ConfigError `ERR_OPTION_INVALID` */
+function checkVerifyUrl(url: string | undefined): void {
+  if (url === undefined || (/^https?:\/\/[^?#]+$/.test(url) && URL.canParse(url))) return;
+  throw new ConfigError("ERR_OPTION_INVALID", "--verify-url must be an http or https URL without query and fragment");
+}
+
+function messageOf(error: unknown): string {
+  if (error === undefined) return "";
+  const { message, code = "ERR_INTERNAL" } = error as { readonly message: string; readonly code?: string };
+  return `${message} [${code}]`;
+}
+
+function jsonOf(target: string, published: Published) {
+  const { documentSet, written } = published;
+  const documents = documentSet.documents.map(({ path, cacheControl }) => ({ path, cacheControl }));
+  return { target, written, documents, kids: documentSet.kids, mode: documentSet.isShort ? "rotation" : "long" };
+}
+
+function lineOf(target: string, published: Published): string {
+  const { documentSet, written } = published;
+  const what = written.length === 0 ? "Nothing to write" : `Wrote ${written.join(", ")}`;
+  const kids = documentSet.kids.map((kid) => printable(kid));
+  return `${what}. ${target} has the keys ${kids.join(", ")}, and was read back.`;
+}

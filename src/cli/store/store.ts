@@ -1,0 +1,132 @@
+import { Command } from "commander";
+import { systemClock } from "../../base/clock.ts";
+import { StateError, StoreError } from "../../base/errors.ts";
+import { printable } from "../../base/printable.ts";
+import { type Custody, createCustody } from "../../rotation/custody/custody.ts";
+import type { StoreDocument } from "../../rotation/custody/document.ts";
+import { type Owner, commandedBy } from "../../rotation/custody/issuer-check.ts";
+import type { WrappingKeys } from "../../rotation/custody/wrapping.ts";
+import { livingLines, readLines } from "../../rotation/custody/presence.ts";
+import { readingRights, rights, schema } from "../../rotation/store/postgres/schema.ts";
+import { lastWordText } from "../../service/admin/replicas.ts";
+import { createCommandLog } from "../../service/config/log.ts";
+import type { Settings } from "../../service/config/setting-definitions.ts";
+import { checkStore } from "../../service/config/settings.ts";
+import { type StoreSettings, storeSettingsOf } from "../../service/config/store-settings.ts";
+import { openStore } from "../../service/store/open-store.ts";
+import { wrappingKeysOf } from "../../service/store/wrapping-keys.ts";
+import { type Io, print, tell } from "../io.ts";
+import { addSettings, settingsFrom } from "../settings-options.ts";
+import { type Flags, closing } from "../keys/open-keys.ts";
+
+export function storeCommand(io: Io): Command {
+  const migrate = new Command("migrate")
+    .description("Copy the managed keys into another store, which holds none yet.")
+    .requiredOption("--from <url>", "the store to copy, in the forms of --store")
+    .requiredOption("--to <url>", "the store to fill, in the same forms");
+  addSettings(migrate, ["issuer", "wrappingKeyFile"])
+    .addHelpText(
+      "after",
+      `
+Stop every jwksd on the old store first. What it holds is verified before it is
+written, and read back and compared after that. The wrapping key stays the same;
+give it with --wrapping-key-file or JWKSD_WRAPPING_KEYS to whatever runs on the
+new store.
+
+Examples:
+  $ jwksd store migrate --issuer https://login.example.com \\
+      --from sqlite:.jwksd/keys.db --to postgres://jwksd@db.example/jwksd`,
+    )
+    .action((flags: Flags) => migrateStore(io, flags));
+
+  const sql = new Command("sql")
+    .description("Print the SQL of the tables in PostgreSQL, and of the rights of their users.")
+    .addHelpText(
+      "after",
+      `
+jwksd makes the tables with its first write, where its user may. Where it may
+not, have the printed SQL run by somebody who may.
+
+Example:
+  $ jwksd store sql`,
+    )
+    .action(() => print(io, sqlText));
+
+  return new Command("store").addCommand(migrate).addCommand(sql);
+}
+
+const sqlText = `${schema}
+
+-- The rights of a user of jwksd serve and of commands; replace :user with its name.
+${rights}
+
+-- The rights of a user who publishes and signs, and leaves every change to others.
+${readingRights}`;
+
+async function migrateStore(io: Io, flags: Flags): Promise<void> {
+  const settings = await settingsFrom(io, { ...flags });
+  const [from, to] = [storeIn(settings, flags, "from"), storeIn(settings, flags, "to")];
+  const log = createCommandLog(settings.logLevel, settings.jsonLogs, io);
+  const keys = (await wrappingKeysOf(from, log)) ?? (await wrappingKeysOf(to, log));
+  if (keys === undefined) {
+    throw new StoreError(
+      "ERR_WRAPPING_KEY_MISSING",
+      "the wrapping key is missing, so the keys cannot be verified; name it with --wrapping-key-file or JWKSD_WRAPPING_KEYS",
+    );
+  }
+  const source = await openStore(from, log);
+  await closing(source, async () => {
+    const target = await openStore(to, log, { create: true });
+    const { records } = await closing(target, () => migrated(source, target, from.owner, keys));
+    print(io, `Copied ${records.length} keys, and compared them.`);
+  });
+  tell(io, `start jwksd with --store ${JSON.stringify(flags["to"])} now, and put the old store away`);
+}
+
+/** The settings with a store that a flag names. */
+function storeIn(settings: Settings, flags: Flags, flag: "from" | "to"): StoreSettings {
+  const store = String(flags[flag]);
+  checkStore(store, `--${flag}`);
+  return storeSettingsOf({ ...settings, store });
+}
+
+/**
+ * Copies what is authentic into a store that holds nothing, and compares.
+ *
+ * @throws StateError `ERR_TRANSITION`: somebody runs on the source, it has no keys, or the target is in use
+ * @throws StoreError `ERR_STORE_CONFLICT`: one of them has changed in the meantime
+ */
+async function migrated(
+  source: Custody["register"],
+  target: Custody["register"],
+  owner: Owner,
+  keys: WrappingKeys,
+): Promise<StoreDocument> {
+  const { text, version, now = systemClock.now() } = await source.read();
+  if (text === undefined) throw refusal("the store to copy holds no keys");
+  const custody = createCustody({ register: source, keys, issuerCheck: commandedBy(owner) });
+  const document = await custody.open(text);
+  const lines = readLines((await source.presence?.all()) ?? new Map());
+  const processes = livingLines(lines, now, document);
+  const [line] = processes;
+  if (line !== undefined) {
+    const seen = lastWordText(line, { document, processes, now });
+    throw refusal(
+      `the replica ${printable(line.name)} runs on the store to copy (last word ${seen}); stop it, and all others`,
+    );
+  }
+  if ((await target.read()).version !== undefined) {
+    throw refusal("the store to fill is in use already; nothing was written");
+  }
+  await target.write(text, undefined).catch((error: unknown) => {
+    if (error instanceof StoreError) throw error;
+    // It may be written all the same: what is read back tells.
+  });
+  if ((await target.read()).text === text && (await source.read(version)).version === version) return document;
+  throw new StoreError(
+    "ERR_STORE_CONFLICT",
+    "one of the two stores has changed while it was copied; stop all that runs on them, and copy into a store that is empty",
+  );
+}
+
+const refusal = (rule: string): StateError => new StateError("ERR_TRANSITION", rule);

@@ -1,0 +1,147 @@
+import { sha256, verifyLater } from "#crypto";
+import type { CryptoKey } from "jose";
+import { withDeadline } from "../../base/async.ts";
+import type { Bytes } from "../../base/bytes.ts";
+import { type Clock, systemClock } from "../../base/clock.ts";
+import { SignerError } from "../../base/errors.ts";
+import { type Rules, checkOptions, number, timeout } from "../../base/options.ts";
+import { traced } from "../../base/trace.ts";
+import { localSign } from "./local.ts";
+import type { Signer } from "./signer.ts";
+
+/** Limits for a signer over an HSM or key service. The defaults suit one that takes 10 to 50 ms for a signature. */
+export interface SignerLimits {
+  /** Signatures under way at once. Default: 16. */
+  readonly maxConcurrent?: number | null | undefined;
+  /** Calls that wait for their turn. Default: 1024. */
+  readonly maxQueued?: number | null | undefined;
+  /** Time for one signature, waiting included, in milliseconds. Default: 5000. */
+  readonly timeoutMs?: number | null | undefined;
+}
+
+const rules: Rules<SignerLimits> = { maxConcurrent: number(1), maxQueued: number(0), timeoutMs: timeout };
+
+/** Signs a JWS signing input. Gives 64 bytes, r then s, which the published key verifies. */
+export interface BoundedSign {
+  (message: Bytes, signal?: AbortSignal): Promise<Bytes>;
+  /** How many calls wait for their turn. */
+  readonly queued: () => number;
+}
+
+/**
+ * Bounds the calls of a signer: limits concurrency, queue and time, and verifies each signature with the published key of its kid. A
+ * signature that does not verify is an error.
+ *
+ * After its deadline, an operation still counts as under way until its backend ends it, so that a backend that hangs gets no more work.
+ * A local signer was checked when its key was loaded, and has no backend, so none of this applies to it.
+ *
+ * The returned function throws SignerError `ERR_SIGNER_BUSY`, `ERR_SIGNER_TIMEOUT`, `ERR_SIGNER_ABORTED`, `ERR_SIGNER_BAD_SIGNATURE`, and
+ * the SignerError of the signer. Any other error becomes `ERR_SIGNER_UNAVAILABLE`.
+ *
+ * @param name how messages name the key, such as `kid "2026-11"`
+ * @throws ConfigError `ERR_OPTION_UNKNOWN`, `ERR_OPTION_INVALID`
+ */
+export function boundSigner(
+  signer: Signer,
+  publicKey: CryptoKey,
+  name: string,
+  limits: SignerLimits = {},
+  clock: Clock = systemClock,
+): BoundedSign {
+  const { maxConcurrent = 16, maxQueued = 1024, timeoutMs = 5000 } = checkOptions(limits, rules, "signer limit");
+  let running = 0;
+  const queue: (() => void)[] = [];
+
+  /** Gives the place to the call that has waited longest. */
+  function release(): void {
+    const next = queue.shift();
+    if (next === undefined) running -= 1;
+    else next();
+  }
+
+  /** Runs `start` when there is a place, and frees the place afterwards. */
+  function enter(start: () => Promise<Uint8Array>, signal: AbortSignal): Promise<Uint8Array> {
+    return new Promise((resolve, reject) => {
+      // The call that ends starts this one, so that no later call comes first.
+      const run = (): void => {
+        signal.removeEventListener("abort", leave);
+        start().finally(release).then(resolve, reject);
+      };
+      const leave = (): void => {
+        queue.splice(queue.indexOf(run), 1);
+        reject(signal.reason as Error);
+      };
+      if (running < maxConcurrent) {
+        running += 1;
+        run();
+      } else if (queue.length < maxQueued) {
+        queue.push(run);
+        signal.addEventListener("abort", leave, { once: true });
+      } else {
+        reject(
+          new SignerError("ERR_SIGNER_BUSY", `${name}: ${maxQueued} signatures are waiting already; try again later`),
+        );
+      }
+    });
+  }
+
+  const signLocally = localSign(signer);
+  if (signLocally !== undefined) {
+    const sign = async (message: Bytes, signal?: AbortSignal): Promise<Bytes> => {
+      checkAborted(signal);
+      try {
+        const signature = await signLocally(message);
+        checkAborted(signal);
+        return signature;
+      } catch (error) {
+        throw error instanceof SignerError ? error : unavailable(error);
+      }
+    };
+    return Object.assign(sign, { queued: () => 0 });
+  }
+
+  const expired = (): SignerError =>
+    new SignerError("ERR_SIGNER_TIMEOUT", `${name}: no signature within ${timeoutMs} ms; try again later`);
+
+  const sign = async (message: Bytes, signal?: AbortSignal): Promise<Bytes> => {
+    const digest = await sha256(message);
+    const work = (signal: AbortSignal): Promise<Uint8Array> =>
+      enter(async () => signer.sign({ digest, message, signal }), signal);
+    try {
+      return await traced("jwksd sign", { "jwksd.key": name }, async () =>
+        checked(await withDeadline(work, { clock, timeoutMs, signal, expired, aborted }), message),
+      );
+    } catch (error) {
+      throw error instanceof SignerError ? error : unavailable(error);
+    }
+  };
+  return Object.assign(sign, { queued: () => queue.length });
+
+  async function checked(signature: Uint8Array, message: Bytes): Promise<Bytes> {
+    const isBytes = signature instanceof Uint8Array;
+    if (!isBytes || signature.length !== 64) {
+      const given = isBytes ? `${signature.length} bytes` : typeof signature;
+      throw new SignerError(
+        "ERR_SIGNER_BAD_SIGNATURE",
+        `${name}: the signer gave ${given} instead of the 64 bytes of ES256: r, then s (RFC 7518 section 3.4); convert DER first`,
+      );
+    }
+    const copy = new Uint8Array(signature);
+    if (!(await verifyLater(publicKey, "ES256", message, copy))) {
+      throw new SignerError("ERR_SIGNER_BAD_SIGNATURE", `${name}: the published key does not verify the signature`);
+    }
+    return copy;
+  }
+
+  function checkAborted(signal: AbortSignal | undefined): void {
+    if (signal?.aborted === true) throw aborted();
+  }
+
+  function aborted(): SignerError {
+    return new SignerError("ERR_SIGNER_ABORTED", `${name}: the caller aborted the signature`);
+  }
+
+  function unavailable(cause: unknown): SignerError {
+    return new SignerError("ERR_SIGNER_UNAVAILABLE", `${name}: the signer failed; try again later`, { cause });
+  }
+}

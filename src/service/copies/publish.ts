@@ -1,0 +1,210 @@
+import { serial } from "../../base/async.ts";
+import { ServiceError, StateError } from "../../base/errors.ts";
+import type { JwkSet } from "../../keys/keyset/jwk-set.ts";
+import { checkKeysets } from "../../keys/keyset/keyset.ts";
+import type { KeySubscriber } from "../../library/provider/managed-keys.ts";
+import { whyLeft } from "./changed.ts";
+import { type CopiedSite, type DocumentSet, documentSetOf, pathsOf, urlsOf } from "./documents.ts";
+import { type Published, createCopyWriter } from "./copy-writer.ts";
+import { purgeSeconds, runPurge } from "./purge.ts";
+import type { KeyRecord } from "../../rotation/rules/records.ts";
+import type { Logger } from "../config/logger.ts";
+import { type OpenedManager, openManager } from "../keys/open-manager.ts";
+import { storeSettingsOf } from "../config/store-settings.ts";
+import { type PublishedSet, keyPathsOf, loadKeyFiles, together } from "../keys/published-set.ts";
+import { siteOf, targetOf } from "./publish-target.ts";
+import { savedSetOf } from "../keys/saved-set.ts";
+import type { Settings } from "../config/setting-definitions.ts";
+import { every, fingerprint, watchPaths } from "../config/watch.ts";
+
+/** How often documents are made anew: a target may be away for a while, and encryption keys of files come to their end. */
+const everyMs = 10_000;
+
+export interface PublishOptions {
+  /** A folder, or `s3://BUCKET/PREFIX`. */
+  readonly target: string;
+  /** Default: the issuer. */
+  readonly verifyUrl?: string | undefined;
+  readonly purgeCommand?: string | undefined;
+  readonly environment: Readonly<Record<string, string | undefined>>;
+  readonly onPublished: (published: Published) => void;
+  /** Is called with each failure, after which jwksd tries again. */
+  readonly onFailure: (error: unknown) => void;
+  /** Aborts what a start waits for: a target, a read from outside, a purge command. `stop` aborts them, too. */
+  readonly signal?: AbortSignal | undefined;
+}
+
+/** A running `jwksd publish`. */
+export interface Publishing {
+  /** The name of the target, also in the store. */
+  readonly target: string;
+  readonly site: CopiedSite;
+  /** Whether the newest keys are published and were read back, and the store knows. */
+  readonly isDone: boolean;
+  /** Reads the key files again. */
+  reload(): Promise<void>;
+  stop(): Promise<void>;
+}
+
+/**
+ * Publishes the keys of a configuration to a target, and goes on when they change.
+ *
+ * @throws ConfigError `ERR_OPTION_INVALID`; ServiceError `ERR_TARGET`, `ERR_FILE_UNWRITABLE`; and what `startService` throws
+ */
+export async function startPublishing(settings: Settings, options: PublishOptions, log: Logger): Promise<Publishing> {
+  const { environment, purgeCommand, onPublished } = options;
+  const stopping = new AbortController();
+  const signal = AbortSignal.any([stopping.signal, ...(options.signal === undefined ? [] : [options.signal])]);
+  const onFailure = (error: unknown): void => {
+    if (!signal.aborted) options.onFailure(error);
+  };
+  const site = await siteOf(settings);
+  const target = targetOf(options.target, site, settings, { environment, signal });
+  const urls = urlsOf(site);
+  const verifyUrl = options.verifyUrl ?? site.issuer;
+  const purge = async (): Promise<void> => {
+    if (purgeCommand === undefined) return;
+    log.info(`the purge command runs; it is ended after ${purgeSeconds} s`);
+    await runPurge(purgeCommand, { urls, environment, signal });
+  };
+  const writeCopy = createCopyWriter({ target, verifyUrl, purge, onPublished, signal });
+
+  let managed: PublishedSet | undefined;
+  let files: JwkSet;
+  let done: DocumentSet | undefined;
+  const inTurn = serial();
+
+  const newest = async (): Promise<DocumentSet> => {
+    const { set, isRotating } = await together(managed, files);
+    return documentSetOf(set, site, isRotating || settings.rotationMode);
+  };
+  const publish = (): Promise<void> =>
+    inTurn(async () => {
+      const documentSet = await newest();
+      await writeCopy(documentSet);
+      done = documentSet;
+    });
+  const load = async (): Promise<void> => {
+    files = await loadKeyFiles(settings, log);
+  };
+
+  // Before the keys are read, so that an older set never takes the place of a newer one.
+  for (const warning of await target.open()) log.warn(warning);
+  const paths = keyPathsOf(settings);
+  let managing: OpenedManager | undefined;
+  const baseline = await fingerprint(paths);
+  try {
+    await load();
+    if (settings.keys === undefined) {
+      const update: KeySubscriber["update"] = async (keysets, { isRotating }) => {
+        managed = { set: (await checkKeysets(keysets)).set, isRotating };
+        await publish();
+      };
+      const there = await target.content(pathsOf(site)[0] as string);
+      managing = await openManager(settings, log, {
+        copy: { name: target.name, update },
+        savedSet: await savedSetOf(storeSettingsOf(settings)),
+        onFailure: ({ error }) => onFailure(error),
+        async check(custody) {
+          const { text } = await custody.register.read();
+          checkOurs(there, text === undefined ? [] : (await custody.open(text)).records, target.name);
+        },
+      });
+    }
+  } catch (error) {
+    await target.close();
+    throw error;
+  }
+
+  /** Publishes changes of key files. The manager itself tries again to publish its keys. */
+  const refresh = async (): Promise<void> => {
+    if (managing?.manager.isPublished === false || isSame(await newest(), done)) return;
+    await managing?.manager.look();
+    await publish();
+  };
+  /** Writes files again that somebody else has changed or removed since they were published. */
+  const mend = async (): Promise<void> => {
+    const documentSet = done;
+    const changed = documentSet === undefined ? [] : await target.changed(documentSet);
+    if (documentSet === undefined || changed.length === 0) return;
+    // The manager looks at the store after the look at the target: so it knows every key that another publisher of the store may have written.
+    await managing?.manager.look();
+    await inTurn(async () => {
+      if (!isSame(await newest(), documentSet)) return;
+      const known = [...(managing?.manager.records ?? []), ...files.entries.map(({ jwk }) => jwk)];
+      for (const change of changed) {
+        const why = whyLeft(change, documentSet, (kid) => known.some((key) => key.kid === kid));
+        if (why !== undefined) {
+          throw new ServiceError(
+            "ERR_TARGET",
+            `somebody else has written ${change.path} of ${target.name}, with ${why}, and it is left as it is; let one configuration of jwksd publish write there, and nothing else`,
+          );
+        }
+      }
+      const paths = changed.map(({ path }) => path).join(", ");
+      log.warn(`somebody else has changed ${target.name}, and it is written again: ${paths}`);
+      done = undefined;
+      await writeCopy(documentSet, changed);
+      done = documentSet;
+    });
+  };
+  const mendAndRefresh = (): Promise<void> => mend().catch(onFailure).then(refresh);
+  const reload = (): Promise<void> => load().then(mendAndRefresh);
+  const timer = every(everyMs, () => mendAndRefresh().catch(onFailure));
+  const watch = watchPaths(paths, baseline, () => reload().catch(onFailure));
+  await refresh().catch(onFailure);
+
+  let stopped: Promise<void> | undefined;
+  async function stop(): Promise<void> {
+    stopping.abort();
+    watch.stop();
+    timer.stop();
+    await inTurn(async () => {});
+    await managing?.close();
+    await target.close();
+  }
+
+  return {
+    target: target.name,
+    site,
+    get isDone() {
+      return done !== undefined && managing?.manager.isPublished !== false;
+    },
+    reload: () => reload().catch(onFailure),
+    stop: () => (stopped ??= stop()),
+  };
+}
+
+const textOf = ({ documents }: DocumentSet): string =>
+  JSON.stringify(documents.map((document) => ({ ...document, body: Buffer.from(document.body).toString() })));
+
+/** Compares header fields, too, so the same keys in the other mode are not the same. */
+function isSame(documentSet: DocumentSet, other: DocumentSet | undefined): boolean {
+  return other !== undefined && textOf(documentSet) === textOf(other);
+}
+
+/**
+ * Refuses to replace a set with a key that the store has never had. That set is of another store, of a newer one, or was made by hand, and the
+ * tokens of that key would fail.
+ *
+ * @throws StateError `ERR_KID_UNMANAGED`
+ */
+function checkOurs(there: Uint8Array | undefined, records: readonly KeyRecord[], name: string): void {
+  const known = new Set(records.map(({ kid }) => kid));
+  const unknown = signingKidsOf(there).find((kid) => !known.has(kid));
+  if (unknown === undefined) return;
+  throw new StateError(
+    "ERR_KID_UNMANAGED",
+    `${name} holds the signing key ${JSON.stringify(unknown)}, which this store has never had, and nothing was written; give the right store, or take over the key (jwksd keys import), or remove the JWK Set there if no token of that key is in use`,
+  );
+}
+
+/** The kids of signing keys in a JWK Set; none for any other text. */
+function signingKidsOf(body: Uint8Array | undefined): string[] {
+  try {
+    const { keys } = JSON.parse(Buffer.from(body ?? []).toString()) as { keys: { kid: string; use?: string }[] };
+    return keys.filter(({ use = "sig" }) => use === "sig").map(({ kid }) => kid);
+  } catch {
+    return [];
+  }
+}

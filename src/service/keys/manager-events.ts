@@ -1,0 +1,111 @@
+import { hostname } from "node:os";
+import type { Clock } from "../../base/clock.ts";
+import { printable } from "../../base/printable.ts";
+import { isFirstKey } from "../../rotation/manager/options.ts";
+import type { ManagerEvent } from "../../rotation/manager/types.ts";
+import { timeText } from "../../base/format.ts";
+import type { KeyEvent, KeyRecord } from "../../rotation/rules/records.ts";
+import type { Logger } from "../config/logger.ts";
+import { policyDifference } from "../config/policy-difference.ts";
+import type { StoreSettings } from "../config/store-settings.ts";
+import { withFlags } from "../config/setting-names.ts";
+
+/** As the line of a process can bear it. */
+export function hostName(): string {
+  return printable(hostname()).slice(0, 255).toWellFormed() || "jwksd";
+}
+
+/** The log of a manager. */
+export interface ManagerLog {
+  /** Logs what happened to its keys. */
+  note(this: void, event: ManagerEvent): void;
+  /** Logs the mode in which it starts. */
+  started(records: Modes): void;
+}
+
+type Modes = readonly Pick<KeyRecord, "state">[];
+
+export function createManagerLog(settings: StoreSettings, log: Logger, clock: Clock): ManagerLog {
+  let isRotating = false;
+
+  function noteMode(records: Modes): void {
+    const was = isRotating;
+    isRotating = records.some(({ state }) => state === "announced" || state === "retiring");
+    if (isRotating === was) return;
+    log.info(
+      isRotating
+        ? "the rotation mode is on: caches keep the set for 5 minutes"
+        : "the rotation mode is off: caches keep the set for up to 2 hours",
+    );
+  }
+
+  return {
+    note(event) {
+      if (event.type !== "changed") {
+        const [level, fields, message] = lineOf(event, clock.now());
+        return log[level](fields, message);
+      }
+      for (const step of event.events) logStep(step, event.by, log);
+      if (isFirstKey(event) && settings.issuer !== undefined) warnOfNewKeys(settings, log);
+      noteMode(event.records);
+    },
+    started: noteMode,
+  };
+}
+
+/** A step of another process has the same words as an own one. */
+function logStep({ type, kid, use, reason }: KeyEvent, by: "this" | "another", log: Logger): void {
+  const level = type === "revoked" ? "warn" : "info";
+  const fields = { kid, use, reason, by: by === "another" ? "another process" : undefined };
+  log[level](fields, type === "policy" ? "policy changed" : `key ${type}`);
+}
+
+type Line = readonly [level: "info" | "warn" | "error", fields: object, message: string];
+
+function lineOf(event: Exclude<ManagerEvent, { readonly type: "changed" }>, now: number): Line {
+  const { code, message } =
+    "error" in event && event.error !== undefined ? event.error : { code: undefined, message: "" };
+  const why = withFlags(message);
+  switch (event.type) {
+    case "failed": {
+      const until = event.staleAt > now ? `are used until ${timeText(event.staleAt)}` : "are not used to sign";
+      const { retryInMs } = event;
+      return ["error", { code, retryInMs }, `keys cannot be managed, and the last good ones ${until}: ${why}`];
+    }
+    case "stale":
+      return ["error", { code }, `${why}; /readyz says 503 until then; /jwks is answered all the same`];
+    case "fresh":
+      return ["info", {}, "this process may sign again"];
+    case "policy-differs": {
+      const { text, flags } = policyDifference(event.given, event.stored);
+      const remedy = `leave these settings out, or write them into the store: jwksd policy ${flags}`;
+      return ["warn", {}, `${text}; ${remedy}`];
+    }
+    case "held-back":
+      return ["error", { kid: event.kid, code }, `the next key cannot sign, the active one stays: ${why}`];
+    case "unopened": {
+      const what = "the active key cannot be opened here, and is published all the same";
+      return ["error", { kid: event.kid, code }, `${what}: ${why}`];
+    }
+    case "destroyed": {
+      const { kid, uri, error } = event;
+      if (error === undefined) return ["info", { kid, uri }, "key destroyed where it was made"];
+      return ["error", { kid, uri, code }, `a key that is gone could not be destroyed where it was made: ${why}`];
+    }
+    case "orphaned": {
+      const { uri, isDestroyed } = event;
+      if (isDestroyed) return ["info", { uri }, "a key was made that was not needed, and destroyed again"];
+      return ["warn", { uri }, "a key was made that could not be recorded or was not needed; nothing uses it"];
+    }
+    default:
+      return ["info", {}, "keys are managed again"];
+  }
+}
+
+/** A lost store, or a mistyped one, looks like a first start. */
+function warnOfNewKeys({ issuer, name, flag }: StoreSettings, log: Pick<Logger, "warn">): void {
+  log.warn(
+    { issuer },
+    `${name} held no keys of ${issuer}, so new ones were made. If this is the first start for this issuer, all is well: set --require-store (JWKSD_REQUIRE_STORE=true) from now on. If the issuer had keys before, every token that they signed fails at each verifier that fetches this set: stop this process, correct ${flag} or --issuer, and start it again; if the store is gone, see "The store is lost" in docs/operations.md`,
+  );
+}

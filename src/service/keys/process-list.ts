@@ -1,0 +1,49 @@
+import { sleep } from "../../base/async.ts";
+import { type Clock, type Moment, monotonicNow, msBetween } from "../../base/clock.ts";
+import type { ServiceManager } from "../../rotation/manager/manager.ts";
+import type { ProcessLine } from "../../rotation/custody/presence.ts";
+
+/** In milliseconds. */
+const limits = {
+  /** How old the list may be when somebody wants it. */
+  oldMs: 2_000,
+  /** For how long somebody waits for a new one. */
+  waitMs: 250,
+} as const;
+
+/** The processes that live, for people: the store is asked once in two seconds, however many people want it. */
+export interface ProcessList {
+  /** As the store last had them. */
+  readonly current: readonly ProcessLine[];
+  /** Asks the store, unless it was asked a moment ago at this revision. The caller does not wait longer for a slow store than `waitMs`. */
+  refresh(): Promise<void>;
+}
+
+export function createProcessList(manager: Pick<ServiceManager, "processes" | "document">, clock: Clock): ProcessList {
+  let processes: readonly ProcessLine[] = [];
+  let last: { readonly at: Moment<"monotonic">; readonly revision: number } | undefined;
+  let asking: Promise<void> | undefined;
+
+  async function askNow(): Promise<void> {
+    const at = monotonicNow(clock);
+    const { revision } = manager.document;
+    // An outage is in the health of the manager.
+    processes = await manager.processes().catch(() => processes);
+    [last, asking] = [{ at, revision }, undefined];
+  }
+
+  return {
+    get current() {
+      return processes;
+    },
+    async refresh() {
+      const isNew =
+        last?.revision === manager.document.revision && msBetween(last.at, monotonicNow(clock)) < limits.oldMs;
+      if (isNew) return;
+      asking ??= askNow();
+      const enough = new AbortController();
+      const waited = sleep(limits.waitMs, clock, enough.signal).catch(() => {});
+      await Promise.race([asking, waited]).finally(() => enough.abort());
+    },
+  };
+}

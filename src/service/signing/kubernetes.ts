@@ -1,0 +1,91 @@
+import { createPublicKey } from "node:crypto";
+import type { Clock } from "../../base/clock.ts";
+import { ConfigError, JwksdError, SignerError, TokenError, invalidClaims } from "../../base/errors.ts";
+import { type CallFailure, type Unary, createGrpcServer, status } from "./grpc.ts";
+import type { SignOf } from "./handler.ts";
+import { limitSignatures } from "./signature-limits.ts";
+import { bytesField, numberField, readFields, textOf } from "./protobuf.ts";
+import { checkServiceAccountClaims } from "./service-account.ts";
+
+/** A key that is only verified with: Kubernetes has signed tokens with it before. */
+export interface FormerKey {
+  readonly kid: string;
+  /** SubjectPublicKeyInfo in DER. */
+  readonly spki: Uint8Array;
+}
+
+interface KubernetesOptions {
+  readonly issuer: string;
+  readonly formerKeys: readonly FormerKey[];
+  readonly clock: Clock;
+}
+
+/** How long the API server may keep the keys. As long as caches may in rotation mode, so that a revoked key is gone soon. */
+const refreshSeconds = 300;
+
+/**
+ * The external signer of Kubernetes: signs the tokens of service accounts, and nothing else.
+ *
+ * @see https://github.com/kubernetes/enhancements/tree/master/keps/sig-auth/740-service-account-external-signing
+ * @see k8s.io/externaljwt/apis/v1/api.proto of Kubernetes 1.34 to 1.36
+ */
+export function createKubernetesSigner(
+  { signing, policy, audit }: SignOf,
+  { issuer, formerKeys, clock }: KubernetesOptions,
+) {
+  const limited = limitSignatures(audit);
+  const maxLifetimeSeconds = (): number => policy.maxLifetimeSeconds ?? signing.maxTokenLifetimeSeconds();
+
+  async function signClaims(message: Uint8Array): Promise<Uint8Array> {
+    const claims = claimsIn(message);
+    const rules = { issuer, policy, maxLifetimeSeconds: maxLifetimeSeconds(), now: clock.now() };
+    checkServiceAccountClaims(claims, rules);
+    const { header, signature } = await signing.signPayload(claims);
+    return Buffer.concat([bytesField(1, header), bytesField(2, signature)]);
+  }
+
+  const Sign: Unary = (message, connection) => limited(connection, () => signClaims(message));
+
+  const FetchKeys: Unary = async () => {
+    const published = signing.published();
+    // The API server refuses an empty set as well, and keeps what it has.
+    if (published.length === 0) {
+      throw new SignerError("ERR_SIGNER_STALE", "this process has not reached its store since the start");
+    }
+    const own = published.map(({ kid, publicJwk }) => {
+      const spki = createPublicKey({ key: { ...publicJwk }, format: "jwk" }).export({ type: "spki", format: "der" });
+      return bytesField(1, Buffer.concat([bytesField(1, kid), bytesField(2, spki)]));
+    });
+    const former = formerKeys.map(({ kid, spki }) =>
+      bytesField(1, Buffer.concat([bytesField(1, kid), bytesField(2, spki), numberField(3, 1)])),
+    );
+    const takenAt = numberField(1, Math.floor(signing.takenAt() / 1000));
+    return Buffer.concat([...own, ...former, bytesField(2, takenAt), numberField(3, refreshSeconds)]);
+  };
+
+  const Metadata: Unary = async () => numberField(1, maxLifetimeSeconds());
+
+  const service = "/v1.ExternalJWTSigner";
+  return createGrpcServer(
+    { [`${service}/Sign`]: Sign, [`${service}/FetchKeys`]: FetchKeys, [`${service}/Metadata`]: Metadata },
+    failureOf,
+  );
+}
+
+/** The payload of a `SignJWTRequest`. @throws TokenError `ERR_CLAIMS_INVALID` */
+function claimsIn(message: Uint8Array): string {
+  try {
+    return textOf(readFields(message), 1);
+  } catch (cause) {
+    throw invalidClaims("the message is no SignJWTRequest", { cause });
+  }
+}
+
+/** An unknown error may quote anything, so nothing of it is told. */
+function failureOf(error: unknown): CallFailure {
+  if (!(error instanceof JwksdError)) return { status: status.internal, message: "something failed in an unknown way" };
+  const { code, retryable, message } = error;
+  const isOfCaller = error instanceof TokenError || error instanceof ConfigError;
+  const kind = code === "ERR_CLAIMS_FORBIDDEN" ? "permissionDenied" : isOfCaller ? "invalidArgument" : "internal";
+  return { status: status[retryable ? "unavailable" : kind], message: `${code}: ${message}` };
+}

@@ -1,0 +1,35 @@
+import { invalidOption } from "../../base/errors.ts";
+import { etcdStore } from "../../rotation/store/databases/etcd.ts";
+import { libsqlStore } from "../../rotation/store/databases/libsql.ts";
+import { mysqlStore } from "../../rotation/store/databases/mysql.ts";
+import { redisStore } from "../../rotation/store/databases/redis.ts";
+import { postgresStore } from "../../rotation/store/postgres/postgres.ts";
+import type { OpenRegister } from "../../rotation/store/register.ts";
+import { type DatabaseScheme, databaseScheme, etcdMembers } from "../config/database-url.ts";
+
+type Open = (url: string, options: { readonly issuer: string }) => OpenRegister | Promise<OpenRegister>;
+
+const etcd: Open = (url, options) => etcdStore(etcdMembers(url), options);
+
+/** What opens a database, by how its URL begins. */
+const openers: Readonly<Record<DatabaseScheme, Open>> = {
+  mysql: mysqlStore,
+  mariadb: mysqlStore,
+  redis: redisStore,
+  rediss: redisStore,
+  libsql: libsqlStore,
+  etcd,
+  etcds: etcd,
+};
+
+/** @throws ConfigError `ERR_OPTION_INVALID`: no issuer, `ERR_PACKAGE_MISSING` */
+export async function openDatabase(url: string, issuer: string | undefined): Promise<OpenRegister> {
+  const scheme = databaseScheme(url);
+  if (scheme === undefined) return postgresStore(url, { issuer });
+  if (issuer === undefined) {
+    throw invalidOption(
+      "--issuer (JWKSD_ISSUER) must say whose keys are meant: the database may hold those of several",
+    );
+  }
+  return openers[scheme](url, { issuer });
+}

@@ -1,0 +1,169 @@
+import { access, constants, readFile, stat } from "node:fs/promises";
+import { dirname, join, resolve } from "node:path";
+import { ConfigError, ServiceError, StoreError } from "../../base/errors.ts";
+import { writeNewFile } from "../../library/node/generate.ts";
+import { permissionWarnings, reading } from "../../library/node/key-files.ts";
+import { parseDocument } from "../../rotation/custody/document.ts";
+import { unsealed } from "../../rotation/custody/mac.ts";
+import {
+  type WrappingKeys,
+  jweHeader,
+  ifLost,
+  newWrappingKey,
+  readWrappingKeys,
+  recipe,
+  wordsOf,
+} from "../../rotation/custody/wrapping.ts";
+import { jweOf, liveRecords } from "../../rotation/rules/records.ts";
+import type { Logger } from "../config/logger.ts";
+import type { StoreSettings } from "../config/store-settings.ts";
+
+type Log = Pick<Logger, "warn">;
+
+/**
+ * The wrapping keys that a configuration names, else those beside the store; `undefined` where there are none.
+ *
+ * @throws ConfigError `ERR_WRAPPING_KEY_INVALID`
+ * @throws ServiceError `ERR_FILE_UNREADABLE`
+ */
+export async function wrappingKeysOf(settings: StoreSettings, log: Log): Promise<WrappingKeys | undefined> {
+  if (settings.wrappingKeys !== undefined) {
+    const from = "JWKSD_WRAPPING_KEYS";
+    return keysAt(
+      wordsOf(settings.wrappingKeys).map((text, index) => ({ text, place: `${from}, word ${index + 1},` })),
+      from,
+    );
+  }
+  if (settings.wrappingKeyFile !== undefined) return readNamedKeyFile(settings.wrappingKeyFile, log);
+  if (settings.path === undefined) return undefined;
+  const file = besidePath(settings.path);
+  return (await exists(file)) ? readKeyFile(file, log) : undefined;
+}
+
+/**
+ * Makes a wrapping key beside a store that has none yet.
+ *
+ * @param stored the text of the store
+ * @throws StoreError `ERR_WRAPPING_KEY_MISSING`
+ */
+export async function firstWrappingKey(
+  path: string | undefined,
+  stored: string | undefined,
+  log: Log,
+): Promise<WrappingKeys> {
+  const file = path === undefined ? undefined : besidePath(path);
+  const ids = wrappingKeyIds(stored);
+  if (ids.length > 0) {
+    const way = file === undefined ? "which was not given;" : `and ${file} is not there; put it back,`;
+    throw new StoreError(
+      "ERR_WRAPPING_KEY_MISSING",
+      `private keys are wrapped under the wrapping key ${ids.join(", ")}, ${way} name it with --wrapping-key-file, or give it in JWKSD_WRAPPING_KEYS; jwksd keys wrapping-keys prints the ids of a file; ${ifLost}`,
+    );
+  }
+  if (file === undefined) {
+    throw new StoreError(
+      "ERR_WRAPPING_KEY_MISSING",
+      `replicas that share a database need the same wrapping key, so none is made; make one with: ${recipe}; and give it to all with --wrapping-key-file or JWKSD_WRAPPING_KEYS`,
+    );
+  }
+  await makeKey(file, log);
+  return readKeyFile(file, log);
+}
+
+async function makeKey(file: string, log: Log): Promise<void> {
+  try {
+    await writeNewFile(file, `${newWrappingKey()}\n`);
+  } catch (error) {
+    // Another process that started at the same time has made the key file. Both use that key.
+    if (error instanceof ServiceError && error.code === "ERR_FILE_EXISTS") return;
+    throw error;
+  }
+  log.warn(
+    { file },
+    "first start: made a wrapping key, which encrypts the private keys; anyone who copies the folder has both, so keep it elsewhere: see --wrapping-key-file and JWKSD_WRAPPING_KEYS",
+  );
+}
+
+/** Reads the file of a setting, which may be a key in the place of a path: no message repeats what may be one. */
+async function readNamedKeyFile(file: string, log: Log): Promise<WrappingKeys> {
+  try {
+    await access(file, constants.R_OK);
+  } catch (error) {
+    const { code } = error as NodeJS.ErrnoException;
+    const name = (await isPath(file)) ? `: ${resolve(file)}` : "";
+    throw new ServiceError(
+      "ERR_FILE_UNREADABLE",
+      `cannot read the file of --wrapping-key-file or JWKSD_WRAPPING_KEY_FILE (${code})${name}; check its path and permissions`,
+    );
+  }
+  return readKeyFile(file, log);
+}
+
+/** A key is a long run of such characters, and leads into no folder. */
+async function isPath(text: string): Promise<boolean> {
+  if (!/[\w+/=-]{32,}/.test(text)) return true;
+  const folder = dirname(text);
+  return folder !== "." && folder !== "/" && (await exists(folder).catch(() => false));
+}
+
+/** Whether the file of wrapping keys cannot be read. */
+export const isUnreadable = (error: unknown): error is ServiceError =>
+  error instanceof ServiceError && error.code === "ERR_FILE_UNREADABLE";
+
+async function readKeyFile(file: string, log: Log): Promise<WrappingKeys> {
+  const stats = await reading(file, () => stat(file));
+  for (const warning of permissionWarnings(file, stats)) log.warn({ file }, warning);
+  const text = await reading(file, () => readFile(file, "utf8"));
+  const inLine = (line: string, index: number) =>
+    wordsOf(line).map((text) => ({ text, place: `${file}, line ${index + 1},` }));
+  return keysAt(text.split("\n").flatMap(inLine), file);
+}
+
+async function keysAt(
+  found: readonly { readonly text: string; readonly place: string }[],
+  from: string,
+): Promise<WrappingKeys> {
+  if (found.length === 0) {
+    const message = `${from} holds no wrapping key; at the first start, make one with: ${recipe}; at a later start, put the same one back`;
+    throw new ConfigError("ERR_WRAPPING_KEY_INVALID", message);
+  }
+  return readWrappingKeys(
+    found.map(({ text }) => text),
+    (index) => found[index]?.place ?? from,
+  );
+}
+
+/**
+ * Which wrapping keys a store needs, as the end of a message; empty for a store that needs none.
+ *
+ * @param stored the text of the store
+ */
+export function neededKeys(stored: string | undefined): string {
+  const ids = wrappingKeyIds(stored);
+  return ids.length === 0
+    ? ""
+    : `; the store needs the wrapping key ${ids.join(", ")}: jwksd keys wrapping-keys prints the ids of a file; ${ifLost}`;
+}
+
+/** The wrapping keys of the MAC of a store, and of its private keys. */
+function wrappingKeyIds(stored: string | undefined): string[] {
+  if (stored === undefined) return [];
+  const { records } = parseDocument(unsealed(stored));
+  const [mac] = stored.split("\n", 1);
+  const texts = [...liveRecords(records).map(jweOf), mac].filter((text) => text !== undefined);
+  return [...new Set(texts.map((text) => jweHeader(text)?.kid ?? "?"))];
+}
+
+/** The wrapping key that is made beside a store. */
+export const besidePath = (path: string): string => join(dirname(path), "wrapping.key");
+
+export async function exists(path: string): Promise<boolean> {
+  try {
+    await stat(path);
+    return true;
+  } catch (error) {
+    const { code } = error as NodeJS.ErrnoException;
+    if (code === "ENOENT" || code === "ENOTDIR") return false;
+    throw new ServiceError("ERR_FILE_UNREADABLE", `cannot look at ${path} (${code})`, { cause: error });
+  }
+}
