@@ -37,12 +37,17 @@ export const rooms: Readonly<Record<string, Room>> = {
       "keys/crypto",
       "keys/jwk",
       "keys/keyset",
+      "library/bearer/faces",
       "library/client",
       "library/http",
       "library/relying-party",
       "library/token",
     ],
-    packages: ["jose", "#crypto", "@modelcontextprotocol/sdk", "@nestjs/common"],
+    packages: ["jose", "#crypto"],
+  },
+  "library/bearer/faces": {
+    rooms: ["library/bearer", "library/http"],
+    packages: ["@modelcontextprotocol/sdk", "@nestjs/common"],
   },
   "library/provider": {
     rooms: ["keys/jwk", "keys/keyset", "keys/signer", "library/http", "library/token"],

@@ -40,7 +40,7 @@ const calls: Readonly<Record<string, Readonly<Record<string, string>>>> = {
   "jwksd/testing/adapters": { checkSigner: "CheckSignerOptions" },
   "jwksd/bearer": {
     createBearer: "BearerOptions",
-    "bearer.express, fastify, hono, nest, check": "Requirements",
+    "bearer.express, fastify, hono, koa, nest, upgrade, check": "Requirements",
   },
   "jwksd/relying-party": { createRemoteKeySet: "RemoteKeySetOptions" },
   "jwksd/node": { createGuardedFetch: "GuardedFetchOptions" },
@@ -49,7 +49,7 @@ const calls: Readonly<Record<string, Readonly<Record<string, string>>>> = {
 };
 
 /** Types that the user of an option writes, or a store keeps. */
-const shapes = ["TrustedIssuer", "StateStore", "KeySetState", "SetIfAbsent", "Clock"];
+const shapes = ["TrustedIssuer", "AudienceClaim", "StateStore", "KeySetState", "SetIfAbsent", "Clock"];
 
 /** The unit of a number is the end of its name. */
 const units: Readonly<Record<string, string>> = {

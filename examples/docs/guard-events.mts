@@ -4,7 +4,7 @@ export const bearer = createBearer({
   issuer: "https://login.example.com",
   audience: "https://api.example.com",
   onEvent(event) {
-    if (event.type === "refused") console.log(`refused with ${event.status}: ${event.reason}`);
+    if (event.type === "refused") console.log(`${event.method} ${event.path}: ${event.status}, ${event.reason}`);
     if (event.type === "failed") console.error("answered 503:", event.cause);
     if (event.type === "key-set" && event.event.type === "failed")
       console.error(`no keys of ${event.issuer}: ${event.event.error.message}`);

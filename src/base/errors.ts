@@ -143,13 +143,20 @@ export class FetchError extends CodedError<"FetchError"> {
   readonly retryAfterSeconds: number;
   /** Header fields that Express, Fastify and Koa send: `Retry-After`, unless it is 0. @see RFC 9110 section 10.2.3 */
   readonly headers: Readonly<Record<string, string>>;
+  /** What the server answered; only of `ERR_FETCH_STATUS`. */
+  declare readonly answered?: number;
 
   constructor(
     code: CodeOf<"FetchError">,
     message: string,
-    { cause, retryAfterSeconds = 0 }: { readonly cause?: unknown; readonly retryAfterSeconds?: number } = {},
+    {
+      cause,
+      retryAfterSeconds = 0,
+      answered,
+    }: { readonly cause?: unknown; readonly retryAfterSeconds?: number; readonly answered?: number } = {},
   ) {
     super(code, message, { cause });
+    if (answered !== undefined) this.answered = answered;
     this.retryAfterSeconds = retryAfterSeconds;
     this.headers = retryAfterSeconds > 0 ? { "Retry-After": String(retryAfterSeconds) } : {};
   }

@@ -18,6 +18,6 @@ export function fetchApp(setup: Setup, face: "check" | "hono"): (request: Reques
     const guarded = guards[new URL(request.url).pathname];
     if (guarded === undefined) return metadata.fetch(request);
     const auth = await guarded.bearer.check(request, guarded.requirements);
-    return auth instanceof Response ? auth : new Response(JSON.stringify({ sub: auth.claims.sub }));
+    return auth instanceof Response ? auth : new Response(JSON.stringify({ sub: auth?.claims.sub }));
   };
 }

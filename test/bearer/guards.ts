@@ -1,4 +1,5 @@
 import { type Bearer, type BearerOptions, type Requirements, createBearer } from "../../src/library/bearer/index.ts";
+import { createRemoteKeySet } from "../../src/library/relying-party/index.ts";
 
 // The API under test, the same on every framework and runtime: one path for each guard.
 
@@ -29,6 +30,26 @@ export function guardsOf({ issuer, other, down }: Setup): Readonly<Record<string
   return {
     "/plain": guarded(plain),
     "/scope": guarded(plain, { scope: "orders:read orders:list" }),
+    "/any": guarded(plain, { scope: { any: ["orders:write", "orders:read"] } }),
+    "/permissions": guarded(guard({ scopeClaims: ["permissions", "scope"] }), { scope: "orders:read" }),
+    "/tenant": guarded(plain, { check: ({ claims }, request) => claims["tenant"] === fieldOf(request, "x-tenant") }),
+    "/revoked": guarded(plain, {
+      scope: "orders:read",
+      check: async ({ claims }) => claims["revoked"] !== true || { status: 401, description: "the token was revoked" },
+    }),
+    "/step": guarded(plain, {
+      check: () => ({ status: 403, description: "large orders need more", scope: "orders:large" }),
+    }),
+    "/check-fails": guarded(plain, { check: () => Promise.reject(new Error("the database is away")) }),
+    "/optional": guarded(plain, { optional: true }),
+    "/optional/scope": guarded(plain, { optional: true, scope: "orders:read" }),
+    "/client-id": guarded(guard({ audience: { claim: "client_id", values: ["app", "other"] } })),
+    "/cookie": guarded(
+      guard({ token: (request) => /(?:^|; )token=([^;]*)/.exec(fieldOf(request, "cookie") ?? "")?.[1] }),
+    ),
+    "/short": guarded(guard({ maxTokenBytes: 1_000 })),
+    "/own-keys": guarded(guard({ issuer: { issuer, keys: createRemoteKeySet({ jwksUri: `${issuer}/jwks` }) } })),
+    "/oauth": guarded(guard({ issuer: `${issuer}/oauth` })),
     "/acr": guarded(plain, { acrValues: ["urn:mace:incommon:iap:silver", "phr"] }),
     "/max-age": guarded(plain, { maxAgeSeconds: 60 }),
     "/step-up": guarded(plain, { acrValues: ["phr"], maxAgeSeconds: 60, scope: "orders:write" }),
@@ -47,10 +68,13 @@ export function guardsOf({ issuer, other, down }: Setup): Readonly<Record<string
   };
 }
 
-/** As behind a proxy, which writes the certificate into a header field. Each face gives its own kind of request. */
-function certificateOf(request: object): string | undefined {
+/** As behind a proxy, which writes the certificate into a header field. */
+const certificateOf = (request: object): string | undefined => fieldOf(request, "client-cert");
+
+/** A header field. Each face gives its own kind of request. */
+function fieldOf(request: object, name: string): string | undefined {
   const { headers } = (request as { req?: { raw?: Request } }).req?.raw ?? (request as Request);
-  const field = typeof headers.get === "function" ? headers.get("client-cert") : Reflect.get(headers, "client-cert");
+  const field = typeof headers.get === "function" ? headers.get(name) : Reflect.get(headers, name);
   return typeof field === "string" ? field : undefined;
 }
 

@@ -1,4 +1,4 @@
-import { type RequestListener, createServer } from "node:http";
+import { type RequestListener, type ServerResponse, createServer } from "node:http";
 import type { AddressInfo } from "node:net";
 import type { TestContext } from "node:test";
 import { getRequestListener } from "@hono/node-server";
@@ -10,6 +10,7 @@ import express5 from "express";
 import express4 from "express4";
 import fastify5 from "fastify";
 import fastify4 from "fastify4";
+import type { KoaContextLike } from "../../src/library/bearer/index.ts";
 import { fetchApp } from "./fetch-app.ts";
 import { type Setup, guardsOf, metadataOf } from "./guards.ts";
 import { nestApp } from "./nest-app.ts";
@@ -55,6 +56,39 @@ const fastifyFace =
     return (app.server.address() as AddressInfo).port;
   };
 
+const koaFace: StartFace = async (t, setup) => {
+  // @ts-expect-error There are no types for it.
+  const { default: Koa } = await import("koa");
+  const app = new Koa();
+  const guards = guardsOf(setup);
+  const metadata = metadataOf(setup);
+  app.use((context: KoaContextLike & { path: string; res: ServerResponse; respond: boolean }) => {
+    const guarded = guards[context.path];
+    if (guarded === undefined) {
+      context.respond = false;
+      return metadata.node(context.req, context.res);
+    }
+    const { bearer, requirements } = guarded;
+    return bearer.koa(requirements)(context, async () => {
+      context.body = JSON.stringify({ sub: bearer.authOf(context)?.claims.sub });
+    });
+  });
+  return listen(t, app.callback());
+};
+
+/** Each request as if it were an upgrade: what the guard writes to the socket is the response. */
+const upgradeFace: StartFace = (t, setup) => {
+  const guards = guardsOf(setup);
+  const metadata = metadataOf(setup);
+  return listen(t, async (request, response) => {
+    const guarded = guards[new URL(request.url ?? "/", "http://localhost").pathname];
+    if (guarded === undefined) return metadata.node(request, response);
+    const { bearer, requirements } = guarded;
+    if (await bearer.upgrade(requirements)(request, request.socket))
+      response.end(JSON.stringify({ sub: bearer.authOf(request)?.claims.sub }));
+  });
+};
+
 const nodeFace: StartFace = (t, setup) => {
   const metadata = metadataOf(setup);
   const guards = guardsOf(setup);
@@ -93,6 +127,8 @@ export const nodeFaces: Readonly<Record<string, StartFace>> = {
   "Fastify 5": fastifyFace(fastify5),
   "Fastify 4": fastifyFace(fastify4 as unknown as typeof fastify5),
   "node:http": nodeFace,
+  Koa: koaFace,
+  "an upgrade of node:http": upgradeFace,
   "NestJS on Express": nestFace(nestExpress),
   "NestJS on Fastify": nestFace(() => new FastifyAdapter()),
   "Hono on Node": honoFace("hono"),

@@ -2,7 +2,7 @@ import { getRequestListener } from "@hono/node-server";
 import fastifyJwt from "@fastify/jwt";
 import express, { type ErrorRequestHandler, type RequestHandler } from "express";
 import { type GetVerificationKey, expressjwt } from "express-jwt";
-import { auth, requiredScopes } from "express-oauth2-jwt-bearer";
+import { auth, requiredScopes, scopeIncludesAny } from "express-oauth2-jwt-bearer";
 import fastify from "fastify";
 import getJwks from "get-jwks";
 import { Hono } from "hono";
@@ -39,6 +39,8 @@ const oauth2JwtBearer: StartFace = async (t, setup) => {
   const guards = {
     "/plain": [of()],
     "/scope": [of(), requiredScopes("orders:read orders:list")],
+    "/any": [of(), scopeIncludesAny("orders:write orders:read")],
+    "/optional": [of({ authRequired: false })],
     "/jwt": [of({ strict: false })],
     "/several": [of(several)],
     "/function": [of({ ...several, mcd: { issuers: () => [issuer] } })],

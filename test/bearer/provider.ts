@@ -22,6 +22,7 @@ export async function startProviders(t: Pick<TestContext, "after">): Promise<Tes
       requests.push(`${method} ${url}`);
       const documents: Readonly<Record<string, object>> = {
         "/.well-known/openid-configuration": { issuer, jwks_uri: `${issuer}/jwks` },
+        "/.well-known/oauth-authorization-server/oauth": { issuer: `${issuer}/oauth`, jwks_uri: `${issuer}/jwks` },
         "/jwks": { keys: Object.entries(keys).map(([kid, { alg, jwk }]) => withoutPrivate({ ...jwk, kid, alg })) },
       };
       const document = documents[url ?? ""];

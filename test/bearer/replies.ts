@@ -9,13 +9,14 @@ const titles = { 400: "Bad Request", 401: "Unauthorized", 403: "Forbidden", 503:
 
 /** The whole reply, as it must be. */
 function replyOf(expected: Expected, method: string, charset: string): Pick<WireReply, "status" | "headers" | "body"> {
-  if (expected.status === 200) return { status: 200, headers: {}, body: method === "HEAD" ? "" : '{"sub":"alice"}' };
+  if (expected.status === 200)
+    return { status: 200, headers: {}, body: method === "HEAD" ? "" : (expected.body ?? '{"sub":"alice"}') };
   const { status } = expected;
   const challenge = "challenge" in expected ? expected.challenge : "";
   const [, described] = /error_description="([^"]*)"/.exec(challenge) ?? [];
   const [scheme] = challenge.split(/[ ,]/);
   const needed = `This needs an access token, sent as 'Authorization: ${scheme} TOKEN'.`;
-  const detail = status === 503 ? "the token cannot be checked now" : (described ?? needed);
+  const detail = status === 503 ? "the token cannot be checked now" : (described ?? expected.detail ?? needed);
   const body = JSON.stringify({ type: "about:blank", title: titles[status], status, detail });
   return {
     status,

@@ -62,7 +62,7 @@ export function dpopProof(token: string, path: string, { claims, header, key = c
 
 /** What the guard must answer. */
 export type Expected =
-  | { readonly status: 200 }
+  | { readonly status: 200; readonly body?: string }
   | {
       readonly status: 400 | 401 | 403;
       /** `WWW-Authenticate`. */
@@ -372,7 +372,7 @@ function claimsOf({ issuer }: Setup): object {
 const silver = "urn:mace:incommon:iap:silver";
 const tooLittle = (path: string, scope: string): Expected => ({
   status: 403,
-  challenge: `Bearer ${realm}, error="insufficient_scope", error_description="the token has too little scope", scope="${scope}"`,
+  challenge: `Bearer ${realm}, error="insufficient_scope", error_description="the token needs the scope ${scope}", scope="${scope}"`,
 });
 const stepUp = (description: string, parameters: string): Expected => ({
   status: 401,
@@ -452,6 +452,144 @@ const requirements: readonly Row[] = [
   ),
 ];
 
+const denied = (description: string, more = ""): Expected => ({
+  status: 403,
+  challenge: `Bearer ${realm}, error="insufficient_scope", error_description="${description}"${more}`,
+});
+/** A token at a path, with one header field more. */
+const fieldRow = (name: string, path: string, parts: TokenParts, field: HeaderLine, expected: Expected): Row => ({
+  source: "6750 3.1",
+  name,
+  request: (setup) => bearer(path, accessToken(setup, parts), [field]),
+  expected,
+});
+const cookieRow = (name: string, value: (token: string) => string, expected: Expected, target = "/cookie"): Row => ({
+  source: "6750 5.3",
+  name,
+  request: (setup) => {
+    const token = accessToken(setup);
+    return { target: target.replace("TOKEN", token), headers: [["Cookie", value(token)]] };
+  },
+  expected,
+});
+const oneOfTwo = denied("the token needs one of these scopes: orders:write orders:read", ', scope="orders:write"');
+const otherClient = invalid("claim 'client_id' is not what is expected");
+const atClients = (expected: Expected): Expected =>
+  "challenge" in expected ? { ...expected, challenge: expected.challenge.replace(realm, 'realm="app"') } : expected;
+const routes: readonly Row[] = [
+  tokenRow("6750 3.1", "one of the scopes that are enough", { claims: { scope: "a orders:read" } }, ok, "/any"),
+  tokenRow("6750 3.1", "none of the scopes that are enough", { claims: { scope: "orders" } }, oneOfTwo, "/any"),
+  formRow("no token where one of two scopes is enough", sent(undefined, "/any"), {
+    status: 401,
+    challenge: `Bearer ${realm}, scope="orders:write"`,
+  }),
+  tokenRow("6750 3.1", "scopes in another claim", { claims: { permissions: ["orders:read"] } }, ok, "/permissions"),
+  tokenRow(
+    "6750 3.1",
+    "no scopes in the claim that comes first",
+    { claims: { permissions: [], scope: "orders:read" } },
+    tooLittle("/permissions", "orders:read"),
+    "/permissions",
+  ),
+  fieldRow("the tenant of the token", "/tenant", { claims: { tenant: "a" } }, ["X-Tenant", "a"], ok),
+  fieldRow(
+    "another tenant",
+    "/tenant",
+    { claims: { tenant: "a" } },
+    ["X-Tenant", "b"],
+    denied("the token does not allow this request"),
+  ),
+  tokenRow("6750 3.1", "a token that the application takes", { claims: { scope: "orders:read" } }, ok, "/revoked"),
+  tokenRow(
+    "6750 3.1",
+    "a token that the application has revoked",
+    { claims: { scope: "orders:read", revoked: true } },
+    invalid("the token was revoked"),
+    "/revoked",
+  ),
+  tokenRow(
+    "6750 3.1",
+    "the application asks for another scope",
+    {},
+    denied("large orders need more", ', scope="orders:large"'),
+    "/step",
+  ),
+  tokenRow("9110 15.6.4", "the check of the application fails", {}, { status: 503, retryAfter: "1" }, "/check-fails"),
+  formRow("no token where none need be", sent(undefined, "/optional"), { status: 200, body: "{}" }),
+  formRow("no token, and a scope for those who have one", sent(undefined, "/optional/scope"), {
+    status: 200,
+    body: "{}",
+  }),
+  formRow("an empty Authorization where no token need be", sent("", "/optional"), { status: 200, body: "{}" }),
+  tokenRow("6750 3.1", "a good token where none need be", {}, ok, "/optional"),
+  tokenRow(
+    "6750 3.1",
+    "too little scope where no token need be",
+    {},
+    tooLittle("/optional/scope", "orders:read"),
+    "/optional/scope",
+  ),
+  formRow("a bad token where none need be", sent("Bearer abc", "/optional"), malformed),
+  formRow("another scheme where no token need be", sent("Basic YTpi", "/optional"), none),
+  formRow("a token in the query where none need be", sent(undefined, "/optional?access_token=abc"), none),
+  tokenRow(
+    "9068 4",
+    "no audience, and a client that is one of these",
+    { claims: { aud: undefined } },
+    ok,
+    "/client-id",
+  ),
+  tokenRow(
+    "9068 4",
+    "no audience, and another client",
+    { claims: { aud: undefined, client_id: "evil" } },
+    atClients(otherClient),
+    "/client-id",
+  ),
+  tokenRow(
+    "9068 4",
+    "neither audience nor client",
+    { claims: { aud: undefined, client_id: undefined } },
+    atClients(invalid("claim 'client_id' is missing")),
+    "/client-id",
+  ),
+  tokenRow(
+    "9068 4",
+    "the right client, and the audience of another API",
+    {},
+    atClients(invalid("claim 'aud' is not what is expected")),
+    "/client-id",
+  ),
+  cookieRow("a token in a cookie", (token) => `a=b; token=${token}`, ok),
+  cookieRow("no token in the cookies", () => "a=b", {
+    status: 401,
+    challenge: `Bearer ${realm}`,
+    detail: "This needs an access token.",
+  }),
+  cookieRow("a bad token in a cookie", () => "token=abc", malformed),
+  cookieRow(
+    "a token in a cookie, and in the URL",
+    (token) => `token=${token}`,
+    badRequest("a token in the URL is refused"),
+    "/cookie?t=TOKEN",
+  ),
+  tokenRow(
+    "6750 2.1",
+    "a token that is longer than the API takes",
+    { claims: { padding: "x".repeat(1_000) } },
+    invalid("the token is longer than 1000 bytes"),
+    "/short",
+  ),
+  tokenRow("6750 2.1", "a token that is not too long", {}, ok, "/short"),
+  tokenRow("7515 4.1.4", "keys of the application", {}, ok, "/own-keys"),
+  {
+    source: "8414 3.1",
+    name: "an authorization server without OpenID Connect",
+    request: ({ issuer }) => bearer("/oauth", accessToken({ issuer: `${issuer}/oauth` })),
+    expected: ok,
+  },
+];
+
 const issuers: readonly Row[] = [
   row(
     "9068 4",
@@ -503,7 +641,7 @@ const resourceRows: readonly Row[] = [
   ),
   row("9728 5.1", "too little scope", (setup) => bearer("/resource", accessToken(setup)), {
     status: 403,
-    challenge: `Bearer ${realm}, error="insufficient_scope", error_description="the token has too little scope", scope="orders:read", ${metadata}`,
+    challenge: `Bearer ${realm}, error="insufficient_scope", error_description="the token needs the scope orders:read", scope="orders:read", ${metadata}`,
   }),
 ];
 
@@ -635,7 +773,7 @@ const dpopRows: readonly Row[] = [
   } as Expected),
   row("9449 7.1", "too little scope, told under the scheme that was used", (setup) => proven(setup, "/dpop/scope"), {
     status: 403,
-    challenge: `Bearer ${realm}, scope="orders:read", DPoP ${realm}, error="insufficient_scope", error_description="the token has too little scope", scope="orders:read", ${algs}`,
+    challenge: `Bearer ${realm}, scope="orders:read", DPoP ${realm}, error="insufficient_scope", error_description="the token needs the scope orders:read", scope="orders:read", ${algs}`,
   }),
 ];
 
@@ -673,6 +811,7 @@ export const topics: Readonly<Record<string, readonly Row[]>> = {
   "the form of the request": forms,
   "the token": tokens,
   "scope and sign-in": requirements,
+  "what routes and providers need": routes,
   "several issuers, and outages": issuers,
   "the metadata of the resource": resourceRows,
   DPoP: dpopRows,

@@ -13,10 +13,12 @@ import { Client } from "@modelcontextprotocol/sdk/client/index.js";
 import { StreamableHTTPClientTransport } from "@modelcontextprotocol/sdk/client/streamableHttp.js";
 import { ModuleKind, ScriptTarget, transpileModule } from "typescript-5.9";
 import { type Bearer, createBearer } from "../../src/library/bearer/index.ts";
+import { createTestIssuer } from "../../src/testing/index.ts";
 import { startWorkers } from "./other-runtimes.ts";
 import { listening } from "../support/listening.ts";
 import { sample } from "../support/samples.ts";
 import { freePort, temporaryFolder } from "../support/service.ts";
+import { exchange, requestText } from "../support/wire.ts";
 import { type TestProviders, startProviders } from "./provider.ts";
 import { accessToken } from "./requests.ts";
 
@@ -111,7 +113,7 @@ describe("the guard", { concurrency: 3 }, () => {
     for (const token of [undefined, goodToken(setup)])
       await bearer.check(new Request("https://api.example.com/", asking(token)));
     for (const part of [
-      /^refused with 401: there is no header Authorization$/m,
+      /^GET \/: 401, there is no header Authorization$/m,
       /^answered 503: FetchError: http/m,
       /^no keys of http:\S+: http:\S+: answered with status 5/m,
     ])
@@ -164,6 +166,115 @@ describe("the guard", { concurrency: 3 }, () => {
     const { nest } = createBearer({ issuer: named, audience: "https://api.example.com" });
     const context = { getType: () => "graphql", switchToHttp: () => assert.fail() };
     await assert.rejects(nest().canActivate(context), { code: "ERR_OPTION_INVALID", message: /HTTP.*graphql/ });
+  });
+});
+
+describe("for routes, providers and sockets", () => {
+  test("in Express: one of several scopes, a tenant, no token, a refusal in the handler", async (t) => {
+    const [issuer, partner] = [await createTestIssuer(), await createTestIssuer()];
+    for (const each of [issuer, partner]) t.after((await each.listen()).close);
+    const port = await listens(t, "examples/docs/guard-routes.mts", {
+      [named]: issuer.issuer,
+      "https://partner.example.org": partner.issuer,
+    });
+    const status = async (target: string, token?: string, method = "GET"): Promise<number> =>
+      (await fetch(`http://localhost:${port}${target}`, { ...asking(token), method })).status;
+    const tokenOf = (claims: object) => partner.token({ ...claims });
+    for (const [scope, expected] of [
+      ["orders:admin", 200],
+      ["orders:read", 200],
+      ["orders", 403],
+    ] as const)
+      assert.equal(await status("/orders", await tokenOf({ scope })), expected, scope);
+    const ofA = await issuer.token({ tenant: "a" });
+    assert.deepEqual([await status("/tenants/a", ofA), await status("/tenants/b", ofA)], [200, 403]);
+    assert.deepEqual(
+      [await status("/shop"), await status("/shop", ofA), await status("/shop", "abc")],
+      [200, 200, 401],
+    );
+    assert.equal(await status("/orders/1", ofA, "DELETE"), 204);
+    const refused = await fetch(`http://localhost:${port}/orders/2`, { ...asking(ofA), method: "DELETE" });
+    const description = 'error_description="the order is of somebody else", scope="orders:admin"';
+    assert.equal(
+      refused.headers.get("www-authenticate"),
+      `Bearer realm="https://api.example.com", error="insufficient_scope", ${description}`,
+    );
+    assert.deepEqual([refused.status, ((await refused.json()) as { status: number }).status], [403, 403]);
+  });
+
+  test("tokens of Azure, Auth0 and Cognito", async (t) => {
+    const bearers = (await import(await sample(t, "examples/docs/guard-providers.mts"))) as Record<string, Bearer>;
+    const rows: readonly [name: string, issuer: string, audience: string, claims: object, other: object][] = [
+      [
+        "azure",
+        "https://login.microsoftonline.com/11111111-2222-3333-4444-555555555555/v2.0",
+        "66666666-7777-8888-9999-000000000000",
+        { ver: "2.0", azp: "app", scp: "orders:read profile" },
+        { ver: "2.0", azp: "app", roles: ["orders:write"] },
+      ],
+      [
+        "auth0",
+        "https://example.eu.auth0.com/",
+        "https://api.example.com",
+        { azp: "app", scope: "openid", permissions: ["orders:read"] },
+        { azp: "app", scope: "orders:read", permissions: [] },
+      ],
+      [
+        "cognito",
+        "https://cognito-idp.eu-central-1.amazonaws.com/eu-central-1_EXAMPLE",
+        "none",
+        { aud: undefined, client_id: "1example23456789", token_use: "access", scope: "orders:read" },
+        { aud: undefined, client_id: "1example23456789", token_use: "access", scope: "openid" },
+      ],
+    ];
+    for (const [name, url, audience, claims, other] of rows) {
+      const issuer = await createTestIssuer({ issuer: url, audience, algorithms: ["RS256"] });
+      t.mock.method(globalThis, "fetch", issuer.fetch);
+      const status = async (claims: object): Promise<number> => {
+        const token = await issuer.token({ ...claims }, { header: { typ: "JWT" } });
+        const request = new Request("https://api.example.com/", asking(token));
+        const auth = await bearers[name]?.check(request, { scope: "orders:read" });
+        return auth instanceof Response ? auth.status : 200;
+      };
+      const idToken = { aud: "1example23456789", client_id: undefined, nonce: "n" };
+      assert.deepEqual([await status(claims), await status(other), await status(idToken)], [200, 403, 401], name);
+    }
+  });
+
+  test("in Next.js: the proxy file and a route handler", async (t) => {
+    const issuer = await createTestIssuer({ issuer: named });
+    t.mock.method(globalThis, "fetch", issuer.fetch);
+    type Handler = (request: Request) => Promise<Response | undefined>;
+    const { proxy, GET } = (await import(await sample(t, "examples/docs/guard-next.mts"))) as Record<string, Handler>;
+    const { NextRequest } = await import("next/server.js");
+    const ask = (handler: Handler | undefined, token?: string) =>
+      handler?.(new NextRequest("https://api.example.com/api/orders", asking(token) as object));
+    const good = await issuer.token({ scope: "orders:read" });
+    assert.deepEqual([await ask(proxy, good), (await ask(proxy))?.status], [undefined, 401]);
+    assert.deepEqual(await (await ask(GET, good))?.json(), { of: "alice" });
+    assert.equal((await ask(GET, await issuer.token()))?.status, 403);
+  });
+
+  test("a WebSocket with its token as a subprotocol", async (t) => {
+    const issuer = await createTestIssuer({ issuer: named });
+    t.mock.method(globalThis, "fetch", issuer.fetch);
+    type Attach = (server: Server, accept: (request: unknown, socket: { end(text: string): void }) => void) => void;
+    const path = await sample(t, "examples/docs/guard-socket.mts");
+    const { guardUpgrades } = (await import(path)) as { guardUpgrades: Attach };
+    const server = createServer();
+    guardUpgrades(server, (_request, socket) =>
+      socket.end("HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n"),
+    );
+    const port = await listening(t, server);
+    const status = async (protocols: string): Promise<string | undefined> => {
+      const target = "/orders";
+      const upgrade = { Connection: "Upgrade", Upgrade: "websocket", "Sec-WebSocket-Protocol": protocols };
+      const received = await exchange(port, requestText({ target, headers: Object.entries(upgrade) }));
+      return /^HTTP\/1.1 (\d+)/.exec(received.toString())?.[1];
+    };
+    const good = await issuer.token({ scope: "orders:read" });
+    assert.deepEqual([await status(`bearer, ${good}`), await status("chat")], ["101", "401"]);
+    assert.equal(await status(`bearer, ${await issuer.token()}`), "403");
   });
 });
 

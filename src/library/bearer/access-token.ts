@@ -19,9 +19,9 @@ const idTokenClaims = ["nonce", "at_hash", "c_hash"];
 export async function verifyAccessToken(
   token: string,
   keysOf: KeysOf,
-  { verification, typ, clock }: BearerSettings,
+  { verification, maxTokenBytes, typ, clock }: BearerSettings,
 ): Promise<VerifiedToken> {
-  const header = readHeader(token, verification.algorithms);
+  const header = readHeader(token, verification.algorithms, maxTokenBytes);
   checkType(header, typ);
   const claims = readClaims(token);
   // Not verified yet, the issuer only chooses the keys.

@@ -49,7 +49,7 @@ function lackOf(authorization = "", [scheme]: readonly Scheme[]): string {
 }
 
 /** @see RFC 6750 section 2: no more than one method of sending a token */
-function hasQueryToken(target: string): boolean {
+export function hasQueryToken(target: string): boolean {
   const start = target.indexOf("?");
   return start !== -1 && new URLSearchParams(target.slice(start)).has("access_token");
 }

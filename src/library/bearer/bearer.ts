@@ -1,15 +1,21 @@
 import { invalidOption } from "../../base/errors.ts";
-import { type ExpressMiddleware, expressFace } from "./express.ts";
-import { type FastifyHook, fastifyFace } from "./fastify.ts";
-import { fetchFace } from "./fetch.ts";
-import { type Auth, createGuard } from "./guard.ts";
-import { type HonoMiddleware, honoFace } from "./hono.ts";
-import { type TokenVerifier, mcpFace } from "./mcp.ts";
+import { type ExpressMiddleware, expressFace } from "./faces/express.ts";
+import { type FastifyHook, fastifyFace } from "./faces/fastify.ts";
+import { fetchFace } from "./faces/fetch.ts";
+import { type Challenge, createGuard } from "./guard.ts";
+import { type HonoMiddleware, honoFace } from "./faces/hono.ts";
+import { type KoaMiddleware, koaFace } from "./faces/koa.ts";
+import { type TokenVerifier, mcpFace } from "./faces/mcp.ts";
 import { type ResourceMetadata, createMetadata } from "./metadata.ts";
-import { type NestGuard, nestFace } from "./nest.ts";
+import { type NestGuard, nestFace } from "./faces/nest.ts";
 import type { BearerOptions } from "./options.ts";
-import { type Requirements, checkRequirements } from "./requirements.ts";
+import type { Denial } from "./refusal.ts";
+import { type Auth, type Requirements, checkRequirements } from "./requirements.ts";
 import { resolveBearerOptions } from "./settings.ts";
+import { type UpgradeGuard, upgradeFace } from "./faces/upgrade.ts";
+
+/** Requirements of a route that needs a token. */
+type TokenRequired = Requirements & { readonly optional?: false | undefined };
 
 /** A guard for an API: lets requests with a good access token through, and answers the others. */
 export interface Bearer {
@@ -19,12 +25,35 @@ export interface Bearer {
   fastify(this: void, requirements?: Requirements): FastifyHook;
   /** Middleware for Hono. */
   hono(this: void, requirements?: Requirements): HonoMiddleware;
+  /** Middleware for Koa. */
+  koa(this: void, requirements?: Requirements): KoaMiddleware;
+  /** For the event `upgrade` of a server of `node:http`, as WebSockets need it: `false` if the upgrade was refused, and answered. */
+  upgrade(this: void, requirements?: Requirements): UpgradeGuard;
   /** A guard of NestJS, on Express and Fastify, for `@UseGuards` and `useGlobalGuards`. */
   nest(this: void, requirements?: Requirements): NestGuard;
-  /** The auth of a `Request`, or the `Response` to send. */
-  check(this: void, request: Request, requirements?: Requirements): Promise<Auth | Response>;
-  /** Who sent a request that this guard let through: that of Express, Fastify or NestJS, the context of Hono, the `Request` of `check`. */
+  /** The auth of a `Request`, or the `Response` to send. Where a token is optional, `undefined` if none came. */
+  check(this: void, request: Request, requirements?: TokenRequired): Promise<Auth | Response>;
+  check(this: void, request: Request, requirements: Requirements): Promise<Auth | Response | undefined>;
+  /** Who sent a request that this guard let through: that of Express, Fastify, NestJS or `upgrade`, the context of Hono or Koa, the `Request` of `check`. */
   authOf(this: void, request: object): Auth | undefined;
+  /**
+   * What a handler sends to refuse a request that this guard has let through: 403, or 401 where a new token may help or none came.
+   *
+   * @example
+   * ```ts
+   * const { status, headers, body } = bearer.challenge(req, { status: 403, description: "this order is of another tenant" });
+   * res.status(status).set(headers).send(body); // or: new Response(body, { status, headers })
+   * ```
+   *
+   * @throws ConfigError `ERR_OPTION_INVALID` for another request
+   */
+  challenge(this: void, request: object, denial: Denial): Challenge;
+  /**
+   * Fetches the keys of all issuers now, such as before the process is ready. Where `issuer` is a function, nothing is fetched.
+   *
+   * @throws FetchError see `createRemoteKeySet`
+   */
+  refresh(this: void): Promise<void>;
   /**
    * The `verifier` of `requireBearerAuth` of the MCP SDK.
    *
@@ -57,9 +86,13 @@ export function createBearer(options: BearerOptions): Bearer {
     express: faceOf("express", (requirements) => expressFace(guard, requirements)),
     fastify: faceOf("fastify", (requirements) => fastifyFace(guard, requirements)),
     hono: faceOf("hono", (requirements) => honoFace(guard, requirements)),
+    koa: faceOf("koa", (requirements) => koaFace(guard, requirements)),
+    upgrade: faceOf("upgrade", (requirements) => upgradeFace(guard, requirements)),
     nest: faceOf("nest", (requirements) => nestFace(guard, requirements)),
     authOf: guard.authOf,
-    check: async (request, requirements = {}) => check(request, checkRequirements(requirements)),
+    check: (async (request, requirements = {}) => check(request, checkRequirements(requirements))) as Bearer["check"],
+    challenge: guard.challenge,
+    refresh: guard.refresh,
     mcp: () => mcpFace(guard, settings),
     metadata: createMetadata(settings),
   } satisfies Bearer);

@@ -1,63 +1,100 @@
-import type { JWTHeaderParameters, JWTPayload } from "jose";
 import { notify } from "../../base/async.ts";
+import { type ErrorCode, invalidOption } from "../../base/errors.ts";
+import { targetPath } from "../../base/urls.ts";
 import { publicKeyAlgorithms } from "../../keys/crypto/algorithms.ts";
 import type { Reply } from "../http/respond.ts";
 import { verifyAccessToken } from "./access-token.ts";
-import { type GuardedRequest, type Credentials, credentialsOf } from "./authorization.ts";
+import { type Credentials, type GuardedRequest, credentialsOf, hasQueryToken } from "./authorization.ts";
 import { createConfirmation } from "./confirmation.ts";
 import { metadataUrl } from "./metadata.ts";
-import { type ChallengeTerms, type Refusal, invalidToken, refusalOf, replyTo } from "./refusal.ts";
-import { type Requirements, scopesOf, unmet } from "./requirements.ts";
+import {
+  type ChallengeTerms,
+  type Denial,
+  type Refusal,
+  type Scheme,
+  deniedBy,
+  invalidRequest,
+  invalidToken,
+  refusalOf,
+  replyTo,
+} from "./refusal.ts";
+import { type Auth, type Requirements, scopesOf, shownScope, unmet } from "./requirements.ts";
+import type { BearerEvent } from "./options.ts";
 import type { BearerSettings } from "./settings.ts";
 import { type KeysOf, createTrustedIssuers } from "./trusted-issuers.ts";
 
-/** An access token that holds, and what it says. It also has the members of `AuthInfo` of the MCP SDK. */
-export interface Auth {
-  /** The claims, all of which are signed. */
-  readonly claims: JWTPayload & { readonly iss: string; readonly exp: number };
-  /** The protected header. */
-  readonly header: JWTHeaderParameters;
-  /** The claim `scope`, or `scp`, as a list. */
-  readonly scopes: string[];
-  /** The claim `client_id`, or `azp`; empty where the token has neither. */
-  readonly clientId: string;
-  /** The claim `exp`: seconds since the epoch. */
-  readonly expiresAt: number;
-  /** The token itself. It is a secret. */
-  readonly token: string;
+/** The decision about a request: who sent it (nobody knows, where a token is optional), or what to answer. */
+export type AccessDecision = { readonly auth: Auth | undefined } | { readonly reply: Reply };
+
+/** A request that was let through. */
+interface Admitted {
+  readonly request: GuardedRequest;
+  readonly scheme: Scheme | undefined;
+  readonly auth: Auth | undefined;
 }
 
-/** The decision about a request: who sent it, or what to answer. */
-export type AccessDecision = { readonly auth: Auth } | { readonly reply: Reply };
+/** What to send to a request that is refused, in any framework. */
+export interface Challenge {
+  readonly status: 401 | 403;
+  readonly headers: Readonly<Record<string, string>>;
+  /** Problem details in JSON. @see RFC 9457 */
+  readonly body: string;
+}
 
 const schemesOf = { none: ["Bearer"], optional: ["Bearer", "DPoP"], required: ["DPoP"] } as const;
 
 /** Decides about requests, for all faces. */
 export function createGuard(settings: BearerSettings) {
-  const { dpop, resource, onEvent, clock, verification } = settings;
-  const keysOf = createTrustedIssuers(settings);
+  const { dpop, resource, onEvent, clock, verification, requestId } = settings;
+  const { keysOf, refresh } = createTrustedIssuers(settings);
   const confirm = createConfirmation(settings);
   /** The tokens whose proofs were confirmed, by request. A route may have the guard twice, but a proof is valid once. */
   const confirmed = new WeakMap<object, string>();
   /** Who sent the requests that were let through. */
-  const admitted = new WeakMap<object, Auth>();
+  const admitted = new WeakMap<object, Admitted>();
   const terms: ChallengeTerms = {
     schemes: schemesOf[dpop ?? "none"],
     algorithms: publicKeyAlgorithms,
     resourceMetadata: resource && metadataUrl(resource),
     realm: [verification.audience].flat()[0] ?? "",
+    isInHeader: settings.token === undefined,
   };
 
   async function decide(request: GuardedRequest, requirements: Requirements): Promise<AccessDecision> {
-    const credentials = credentialsOf(request.authorization, request.target, terms.schemes);
-    const hasToken = "token" in credentials;
-    const outcome = hasToken ? await admit(credentials, request, requirements).catch(refusalOf) : credentials;
+    const { source } = request;
+    const credentials = found(request, requirements.optional === true);
+    if (credentials === undefined) {
+      admitted.set(source, { request, scheme: undefined, auth: undefined });
+      return { auth: undefined };
+    }
+    const scheme = "token" in credentials ? credentials.scheme : undefined;
+    const outcome =
+      "token" in credentials ? await admit(credentials, request, requirements).catch(refusalOf) : credentials;
     if ("claims" in outcome) {
-      admitted.set(request.source, outcome);
+      admitted.set(source, { request, scheme, auth: outcome });
       return { auth: outcome };
     }
-    tell(outcome);
-    return { reply: replyTo(outcome, hasToken ? credentials.scheme : undefined, terms, requirements.scope) };
+    tell(outcome, request);
+    return { reply: replyTo(outcome, scheme, terms, shownScope(requirements.scope)) };
+  }
+
+  /** `undefined` where there is no token, and none need be. */
+  function found(request: GuardedRequest, isOptional: boolean): Credentials | Refusal | undefined {
+    const { target, source } = request;
+    let { authorization } = request;
+    if (settings.token !== undefined) {
+      let token: unknown;
+      try {
+        token = settings.token(source as never);
+      } catch (error) {
+        return refusalOf(error);
+      }
+      if (typeof token === "string" && token !== "" && target.includes(token))
+        return invalidRequest("a token in the URL is refused");
+      authorization = typeof token === "string" && token !== "" ? `Bearer ${token}` : undefined;
+    }
+    if (isOptional && (authorization ?? "") === "" && !hasQueryToken(target)) return undefined;
+    return credentialsOf(authorization, target, terms.schemes);
   }
 
   async function admit(
@@ -73,7 +110,29 @@ export function createGuard(settings: BearerSettings) {
       confirmed.set(request.source, token);
       if (hasExpired(auth)) return invalidToken("the token has expired");
     }
-    return unmet(requirements, auth.claims, auth.scopes, settings) ?? auth;
+    const lack = unmet(requirements, auth.claims, auth.scopes, settings);
+    if (lack !== undefined || requirements.check === undefined) return lack ?? auth;
+    const verdict: unknown = await requirements.check(auth, request.source as never);
+    if (verdict !== true)
+      return deniedBy(typeof verdict === "object" && verdict !== null ? (verdict as Denial) : denial);
+    return hasExpired(auth) ? invalidToken("the token has expired") : auth;
+  }
+
+  /** @throws ConfigError `ERR_OPTION_INVALID` for a request that this guard did not let through */
+  function challenge(source: object, denial: Denial): Challenge {
+    const known = admitted.get(source);
+    if (known === undefined) throw invalidOption("challenge() takes a request that this guard has let through");
+    const hasToken = known.auth !== undefined;
+    const refusal = hasToken
+      ? deniedBy(denial)
+      : { status: 401 as const, hint: denial.description, scope: denial.scope };
+    tell(refusal, known.request);
+    const { status, headers, body } = replyTo(refusal, known.scheme, terms, undefined);
+    const fields: Record<string, string> = {};
+    for (let i = 0; i + 1 < headers.length; i += 2) fields[headers[i] as string] = headers[i + 1] as string;
+    // Frameworks count the bytes themselves.
+    const { "Content-Length": _, ...rest } = fields;
+    return { status: status as 401 | 403, headers: rest, body: body ?? "" };
   }
 
   /** A token may expire while a store or a function of the application confirms its sender. */
@@ -83,13 +142,27 @@ export function createGuard(settings: BearerSettings) {
   /** @throws TokenError, FetchError */
   const verify = (token: string): Promise<Auth> => authOfToken(token, keysOf, settings);
 
-  function tell({ status, error, description, hint, code, cause }: Refusal): void {
+  function tell({ status, error, description, hint, code, cause }: Refusal, request: GuardedRequest): void {
     const reason = [description, hint].filter((text) => text !== undefined).join(": ");
-    notify(onEvent, code === undefined ? { type: "refused", status, error, reason } : { type: "failed", code, cause });
+    const { method, target, source } = request;
+    notify(
+      (told: Told) => onEvent?.({ ...told, method, path: targetPath(target), id: requestId?.(source as never) }),
+      status === 503
+        ? { type: "failed", code: code ?? "ERR_INTERNAL", cause }
+        : { type: "refused", status, error, code, reason },
+    );
   }
 
-  return { decide, verify, authOf: (source: object): Auth | undefined => admitted.get(source) };
+  const authOf = (source: object): Auth | undefined => admitted.get(source)?.auth;
+  return { decide, verify, authOf, challenge, refresh };
 }
+
+const denial: Denial = { status: 403, description: "the token does not allow this request" };
+
+/** An event before the request is added. */
+type Told =
+  | { readonly type: "failed"; readonly code: ErrorCode; readonly cause: unknown }
+  | Pick<Extract<BearerEvent, { type: "refused" }>, "type" | "status" | "error" | "code" | "reason">;
 
 export type Guard = ReturnType<typeof createGuard>;
 
@@ -99,7 +172,7 @@ async function authOfToken(token: string, keysOf: KeysOf, settings: BearerSettin
   return {
     claims: claims as Auth["claims"],
     header,
-    scopes: scopesOf(claims),
+    scopes: scopesOf(claims, settings.scopeClaims),
     clientId: typeof clientId === "string" ? clientId : "",
     expiresAt: claims.exp as number,
     token,

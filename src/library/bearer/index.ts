@@ -1,5 +1,5 @@
 /**
- * A guard for APIs that take access tokens, for Express, Fastify, Hono, NestJS, `fetch` and MCP.
+ * A guard for APIs that take access tokens, for Express, Fastify, Hono, Koa, NestJS, `fetch`, WebSockets and MCP.
  *
  * @module jwksd/bearer
  */
@@ -10,12 +10,15 @@ export { memoryReplayStore } from "../client/replay.ts";
 export type { KeySetEvent, RemoteKeySetOptions } from "../relying-party/options.ts";
 export type { KeySetState } from "../relying-party/stored.ts";
 export { type Bearer, createBearer } from "./bearer.ts";
-export type { ExpressMiddleware, NodeGuardedRequest } from "./express.ts";
-export type { FastifyHook, FastifyReplyLike } from "./fastify.ts";
-export type { Auth } from "./guard.ts";
-export type { HonoContextLike, HonoMiddleware } from "./hono.ts";
-export type { TokenVerifier } from "./mcp.ts";
+export type { ExpressMiddleware, NodeGuardedRequest } from "./faces/express.ts";
+export type { FastifyHook, FastifyReplyLike } from "./faces/fastify.ts";
+export type { Challenge } from "./guard.ts";
+export type { HonoContextLike, HonoMiddleware } from "./faces/hono.ts";
+export type { KoaContextLike, KoaMiddleware } from "./faces/koa.ts";
+export type { TokenVerifier } from "./faces/mcp.ts";
 export type { ResourceMetadata } from "./metadata.ts";
-export type { NestContextLike, NestGuard, NestRequest, NestResponse } from "./nest.ts";
-export type { BearerEvent, BearerOptions, StateStore, TrustedIssuer } from "./options.ts";
-export type { Requirements } from "./requirements.ts";
+export type { NestContextLike, NestGuard, NestRequest, NestResponse } from "./faces/nest.ts";
+export type { AudienceClaim, BearerEvent, BearerOptions, EventRequest, StateStore, TrustedIssuer } from "./options.ts";
+export type { Denial } from "./refusal.ts";
+export type { Auth, Requirements } from "./requirements.ts";
+export type { SocketLike, UpgradeGuard } from "./faces/upgrade.ts";

@@ -3,9 +3,28 @@ import type { ErrorCode } from "../../base/errors.ts";
 import type { SetIfAbsent } from "../client/replay.ts";
 import type { KeySetEvent, RemoteKeySetOptions } from "../relying-party/options.ts";
 import type { KeySetState } from "../relying-party/stored.ts";
+import type { KeySource } from "../token/verify.ts";
 
-/** A provider whose tokens are taken: its issuer, and the URL of its JWK Set where it has no discovery document. */
-export type TrustedIssuer = string | { readonly issuer: string; readonly jwksUri: string };
+/** A provider whose tokens are taken: its issuer; with the URL of its JWK Set where it has no discovery document, or with a key set of your own. */
+export type TrustedIssuer =
+  | string
+  | { readonly issuer: string; readonly jwksUri: string }
+  | { readonly issuer: string; readonly keys: KeySource };
+
+/** What a token without `aud` must have: this claim must be or hold one of these values. An `aud` that is there must be one of them, too. */
+export interface AudienceClaim {
+  readonly claim: string;
+  readonly values: readonly string[];
+}
+
+/** The request of an event. */
+export interface EventRequest {
+  readonly method: string;
+  /** Without the query. */
+  readonly path: string;
+  /** What the option `requestId` gives. */
+  readonly id: string | undefined;
+}
 
 /** Keeps what a key set has fetched, for the start of a later process: a file, a key-value store. */
 export interface StateStore {
@@ -15,17 +34,18 @@ export interface StateStore {
   set(issuer: string, state: KeySetState): unknown;
 }
 
-/** What happened at a guard. No event holds a token or a proof. */
+/** What happened at a guard. No event holds a token, a proof or a query. */
 export type BearerEvent =
-  /** A request was refused. `error` is that of the challenge. `reason` says more than the client is told, and quotes nothing of the request. */
-  | {
+  /** A request was refused. `error` is that of the challenge, `code` that of a bad token. `reason` says more than the client is told, and quotes nothing of the request. */
+  | (EventRequest & {
       readonly type: "refused";
       readonly status: number;
       readonly error: string | undefined;
+      readonly code: ErrorCode | undefined;
       readonly reason: string;
-    }
+    })
   /** A request was answered 503, because of this error. */
-  | { readonly type: "failed"; readonly code: ErrorCode; readonly cause: unknown }
+  | (EventRequest & { readonly type: "failed"; readonly code: ErrorCode; readonly cause: unknown })
   /** An event of the key set of an issuer. */
   | { readonly type: "key-set"; readonly issuer: string; readonly event: KeySetEvent };
 
@@ -36,8 +56,8 @@ export interface BearerOptions {
    * an issuer that begins or ends as yours does.
    */
   readonly issuer: TrustedIssuer | readonly TrustedIssuer[] | ((issuer: string) => boolean | Promise<boolean>);
-  /** `aud` of a token must be or hold this, or one of these. */
-  readonly audience: string | readonly string[];
+  /** `aud` of a token must be or hold this, or one of these. For a provider that sends no `aud`, another claim: it says less about the API. */
+  readonly audience: string | readonly string[] | AudienceClaim;
   /**
    * `at+jwt`: the header `typ` must say that the token is an access token. `JWT`, for a provider that does not say so: `typ` may also be
    * `JWT` or absent, and a token with `nonce`, `at_hash` or `c_hash` is refused as an ID token. Other ID tokens are refused by their `aud`
@@ -50,6 +70,17 @@ export interface BearerOptions {
   readonly algorithms?: readonly string[] | null | undefined;
   /** Allowed difference of the clocks, in seconds, at most 300. Default: 0. */
   readonly clockToleranceSeconds?: number | null | undefined;
+  /** Claims that may hold the scopes, as a text or a list: the first one that a token has. Default: `["scope", "scp"]`. */
+  readonly scopeClaims?: readonly string[] | null | undefined;
+  /** Longest token, in bytes. Node itself takes 16 KiB for all header fields together (`--max-http-header-size`). Default: 16384. */
+  readonly maxTokenBytes?: number | null | undefined;
+  /**
+   * Finds the token in another place than the header `Authorization`: a cookie, or the subprotocol of a WebSocket. It gets the request as the
+   * framework has it, and returns `undefined` where there is no token. A token from the URL is refused. Default: the header.
+   *
+   * @see RFC 6750 section 5.3
+   */
+  readonly token?: ((request: never) => string | undefined) | null | undefined;
   /** Claims that a token must have beside `iss`, `aud` and `exp`. `["cnf"]` refuses tokens that are bound to no key. Default: none. */
   readonly requiredClaims?: readonly string[] | null | undefined;
   /** How many key sets are kept, if `issuer` is a function. Default: 100. */
@@ -84,6 +115,8 @@ export interface BearerOptions {
   readonly keySet?: Omit<RemoteKeySetOptions, "issuer" | "jwksUri" | "clock" | "state" | "onEvent"> | null | undefined;
   /** Tells the time. Default: the clock of the machine. */
   readonly clock?: Clock | null | undefined;
+  /** The id of a request for events, such as that of your log. It gets the request as the framework has it. Default: no id. */
+  readonly requestId?: ((request: never) => string | undefined) | null | undefined;
   /** Gets refusals, answers of 503 with their cause, and events of the key sets. No event holds a token. Default: nobody listens. */
   readonly onEvent?: ((event: BearerEvent) => void) | null | undefined;
 }

@@ -17,6 +17,8 @@ export interface Refusal {
   readonly status: 400 | 401 | 403 | 503;
   /** None where no token came, and where the keys cannot be had. */
   readonly error?: ChallengeError;
+  /** What the challenge asks for. Default: the scope of the route. */
+  readonly scope?: string | undefined;
   /** A sentence for the developer of the client. It quotes nothing that came with the request. */
   readonly description?: string;
   /** More for the operator of the API. */
@@ -27,10 +29,30 @@ export interface Refusal {
   readonly retryAfterSeconds?: number;
   /** The nonce for the next proof. */
   readonly nonce?: string;
-  /** Of a 503: the error that prevented a decision. */
+  /** That of a bad token; of a 503, that of the error that prevented a decision. */
   readonly code?: ErrorCode;
+  /** Of a 503. */
   readonly cause?: unknown;
 }
+
+/** A refusal by the application, of a token that holds. */
+export interface Denial {
+  /** 403: this token is not enough. 401: a new token may be. */
+  readonly status: 401 | 403;
+  /** A sentence for the developer of the client. It should quote nothing that came with the request. */
+  readonly description: string;
+  /** The scope that would be enough. Default: none. */
+  readonly scope?: string | undefined;
+}
+
+/** @see RFC 6750 section 3.1, which has one error for each status */
+export const deniedBy = ({ status, description, scope }: Denial): Refusal => ({
+  status: status === 401 ? 401 : 403,
+  error: status === 401 ? "invalid_token" : "insufficient_scope",
+  description,
+  // With the scope of the route, which the token has, the client would ask for the same token again.
+  scope: scope ?? "",
+});
 
 export const invalidRequest = (description: string): Refusal => ({
   status: 400,
@@ -46,7 +68,8 @@ export const invalidProof = (description: string): Refusal => ({
 
 /** A token that does not hold is refused. What cannot be decided, because keys or a store cannot be had, is answered 503. */
 export function refusalOf(error: unknown): Refusal {
-  if (error instanceof TokenError && !error.retryable) return { ...invalidToken(error.message), hint: error.hint };
+  if (error instanceof TokenError && !error.retryable)
+    return { ...invalidToken(error.message), hint: error.hint, code: error.code };
   const seconds = error instanceof FetchError ? error.retryAfterSeconds : 0;
   return {
     status: 503,
@@ -66,9 +89,16 @@ export interface ChallengeTerms {
   readonly realm: string;
   /** Where the metadata of the resource is. @see RFC 9728 section 5.1 */
   readonly resourceMetadata: string | undefined;
+  /** Whether the token comes in the header `Authorization`. */
+  readonly isInHeader: boolean;
 }
 
-const titles = { 400: "Bad Request", 401: "Unauthorized", 403: "Forbidden", 503: "Service Unavailable" } as const;
+export const titles: Readonly<Record<number, string>> = {
+  400: "Bad Request",
+  401: "Unauthorized",
+  403: "Forbidden",
+  503: "Service Unavailable",
+};
 
 /**
  * The response to a request that is refused.
@@ -85,13 +115,16 @@ export function replyTo(
   const { status, description = needed(terms), retryAfterSeconds, nonce } = refusal;
   const headers: string[] = [];
   if (retryAfterSeconds !== undefined) headers.push("Retry-After", String(retryAfterSeconds));
-  else headers.push("WWW-Authenticate", challengesOf(refusal, scheme, terms, status === 400 ? undefined : scope));
+  else {
+    const asked = (refusal.scope ?? (status === 400 ? "" : scope)) || undefined;
+    headers.push("WWW-Authenticate", challengesOf(refusal, scheme, terms, asked));
+  }
   if (nonce !== undefined) headers.push("DPoP-Nonce", nonce);
-  return problem(status, titles[status], quotable(description), headers).get;
+  return problem(status, titles[status] ?? "", quotable(description), headers).get;
 }
 
-const needed = ({ schemes: [scheme] }: ChallengeTerms): string =>
-  `This needs an access token, sent as 'Authorization: ${scheme} TOKEN'.`;
+const needed = ({ schemes: [scheme], isInHeader }: ChallengeTerms): string =>
+  isInHeader ? `This needs an access token, sent as 'Authorization: ${scheme} TOKEN'.` : "This needs an access token.";
 
 /** One challenge for each scheme. The error is told under the scheme that was used. @see RFC 9449 section 7.2 */
 function challengesOf(

@@ -1,42 +1,76 @@
-import type { JWTPayload } from "jose";
-import { type Rules, checkOptions, number, textThat, texts } from "../../base/options.ts";
-import { type Refusal, quotable } from "./refusal.ts";
+import type { JWTHeaderParameters, JWTPayload } from "jose";
+import { type Rules, boolean, callback, checkOptions, number, object, textThat, texts } from "../../base/options.ts";
+import { type Denial, type Refusal, quotable } from "./refusal.ts";
 import type { BearerSettings } from "./settings.ts";
+
+/** An access token that holds, and what it says. It also has the members of `AuthInfo` of the MCP SDK. */
+export interface Auth {
+  /** The claims, all of which are signed. */
+  readonly claims: JWTPayload & { readonly iss: string; readonly exp: number };
+  /** The protected header. */
+  readonly header: JWTHeaderParameters;
+  /** The claim `scope`, or another one of `scopeClaims`, as a list. */
+  readonly scopes: string[];
+  /** The claim `client_id`, or `azp`; empty where the token has neither. */
+  readonly clientId: string;
+  /** The claim `exp`: seconds since the epoch. */
+  readonly expiresAt: number;
+  /** The token itself. It is a secret. */
+  readonly token: string;
+}
 
 /** What a route asks of a token. */
 export interface Requirements {
-  /** Scopes, separated by spaces; the token must have them all, in `scope` or `scp`. Default: none. */
-  readonly scope?: string | undefined;
+  /** Scopes, separated by spaces; the token must have them all. `{ any: [...] }`: it must have one of these. Default: none. */
+  readonly scope?: string | { readonly any: readonly string[] } | undefined;
   /** How the user must have signed in: the claim `acr` must be one of these. Default: any way. @see RFC 9470 */
   readonly acrValues?: readonly string[] | undefined;
   /** How long ago the user may have signed in (claim `auth_time`), in seconds, plus `clockToleranceSeconds`. Default: any time. @see RFC 9470 */
   readonly maxAgeSeconds?: number | undefined;
+  /**
+   * Looks at a token that holds, and at the request as the framework has it. `true` lets it through, `false` is a 403, and a denial says more.
+   * If it throws, the answer is a 503. Default: nothing more is asked.
+   */
+  readonly check?: ((auth: Auth, request: never) => boolean | Denial | Promise<boolean | Denial>) | undefined;
+  /** Lets requests through that have no header `Authorization` (or no token, by the option `token`), without auth. A token that is there must be good. Default: `false`. */
+  readonly optional?: boolean | undefined;
 }
 
 /** A challenge shows it. */
 const shown = textThat('a string of printable ASCII without " and \\', (value) => quotable(value) === value);
 
+const words = {
+  must: 'an array, not empty, of strings of printable ASCII without spaces, " and \\',
+  holds: (value: unknown): value is unknown =>
+    texts.holds(value) && value.length > 0 && value.every((word) => shown.holds(word) && !word.includes(" ")),
+};
+
 const rules: Rules<Requirements> = {
-  // Spaces alone would ask for nothing.
-  scope: textThat(
-    'one string of scopes, separated by spaces, in printable ASCII without " and \\',
-    (value) => shown.holds(value) && value.trim() !== "",
-  ),
-  acrValues: {
-    must: 'an array, not empty, of strings of printable ASCII without spaces, " and \\',
+  scope: {
+    must: 'one string of scopes, separated by spaces, in printable ASCII without " and \\, or { any: [...] } with an array of scopes',
     holds: (value): value is unknown =>
-      texts.holds(value) && value.length > 0 && value.every((acr) => shown.holds(acr) && !acr.includes(" ")),
+      object.holds(value)
+        ? Object.keys(value).join(" ") === "any" && words.holds(Reflect.get(value, "any"))
+        : // Spaces alone would ask for nothing.
+          shown.holds(value) && value.trim() !== "",
   },
+  acrValues: words,
   maxAgeSeconds: number(0),
+  check: callback,
+  optional: boolean,
 };
 
 /** @throws ConfigError `ERR_OPTION_UNKNOWN`, `ERR_OPTION_INVALID` */
 export const checkRequirements = (requirements: Requirements): Requirements =>
   checkOptions(requirements, rules, "requirement");
 
-/** The scopes of a token: `scope`, or `scp` of providers that are older than RFC 9068. @see RFC 8693 section 4.2 */
-export function scopesOf({ scope, scp }: JWTPayload): string[] {
-  const given = scope ?? scp;
+/** The scope that a challenge names: one that is enough. */
+export const shownScope = (scope: Requirements["scope"]): string | undefined =>
+  typeof scope === "object" ? scope.any[0] : scope;
+
+/** The scopes of a token, in the first of these claims that it has. @see RFC 8693 section 4.2 */
+export function scopesOf(claims: JWTPayload, names: readonly string[]): string[] {
+  const given = names.map((name) => claims[name] ?? undefined).find((value) => value !== undefined);
   const list: readonly unknown[] = typeof given === "string" ? given.split(" ") : Array.isArray(given) ? given : [];
   return list.filter((name): name is string => typeof name === "string" && name !== "");
 }
@@ -62,8 +96,18 @@ export function unmet(
       },
     };
   }
-  if (scope === undefined || scope.split(" ").every((name) => name === "" || scopes.includes(name))) return undefined;
-  return { status: 403, error: "insufficient_scope", description: "the token has too little scope" };
+  const lack = lackOf(scope, scopes);
+  return lack === undefined ? undefined : { status: 403, error: "insufficient_scope", description: lack };
+}
+
+/** What a token with these scopes lacks, if it lacks any. */
+function lackOf(scope: Requirements["scope"], scopes: readonly string[]): string | undefined {
+  if (typeof scope === "object")
+    return scope.any.some((name) => scopes.includes(name))
+      ? undefined
+      : `the token needs one of these scopes: ${scope.any.join(" ")}`;
+  const isWhole = scope === undefined || scope.split(" ").every((name) => name === "" || scopes.includes(name));
+  return isWhole ? undefined : `the token needs the scope ${scope.trim()}`;
 }
 
 /** What is wrong with the age of a sign-in, in whole seconds, as `auth_time` has them. A time in milliseconds would never get old. */

@@ -13,14 +13,16 @@ import {
   oneOf,
   textThat,
   texts,
+  wholeNumber,
   withMethods,
 } from "../../base/options.ts";
 import { publicKeyAlgorithms } from "../../keys/crypto/algorithms.ts";
 import { futureSeconds } from "../client/claims.ts";
 import { resolveOptions } from "../relying-party/options.ts";
+import { maxTokenBytes } from "../token/compact-jws.ts";
 import { checkVerifyOptions } from "../token/verify.ts";
 import { quotable } from "./refusal.ts";
-import type { BearerOptions } from "./options.ts";
+import type { AudienceClaim, BearerOptions } from "./options.ts";
 
 const url: Rule = textThat("an https URL without query and fragment", (value) => {
   if (!URL.canParse(value) || /[?#]/.test(value)) return false;
@@ -32,6 +34,10 @@ const rules: Rules<BearerOptions> = {
   issuer: anything,
   audience: anything,
   typ: oneOf("at+jwt", "JWT"),
+  scopeClaims: texts,
+  maxTokenBytes: wholeNumber(1, 2 ** 20),
+  token: callback,
+  requestId: callback,
   algorithms: texts,
   clockToleranceSeconds: clockTolerance,
   requiredClaims: texts,
@@ -64,12 +70,18 @@ function isJson(value: object): boolean {
 /** The options with their defaults. @throws ConfigError `ERR_OPTION_UNKNOWN`, `ERR_OPTION_INVALID` */
 export function resolveBearerOptions(options: BearerOptions) {
   const given = checkOptions(options, rules);
-  const { issuer, audience, resource, dpop } = given;
+  const { issuer, resource, dpop } = given;
+  const byClaim = object.holds(given.audience) ? (given.audience as AudienceClaim) : undefined;
+  const audience = byClaim === undefined ? (given.audience as string | readonly string[]) : byClaim.values;
   const { algorithms = publicKeyAlgorithms, clockToleranceSeconds = 0, requiredClaims = [] } = given;
   const isFunction = typeof issuer === "function";
   const issuers = isFunction || issuer === undefined ? [] : [issuer].flat();
   const names = isFunction ? "any" : issuers.map((each) => (typeof each === "string" ? each : each?.issuer));
-  if (issuer === undefined || audience === undefined)
+  if (byClaim !== undefined && (typeof byClaim.claim !== "string" || byClaim.claim === "iss"))
+    throw invalidOption('option "audience" must have "claim", the name of a claim, and "values"');
+  if (given.token !== undefined && dpop !== undefined)
+    throw invalidOption('"dpop" needs tokens in the header Authorization, so take out "token"');
+  if (issuer === undefined || given.audience === undefined)
     throw invalidOption(`a guard needs "${issuer === undefined ? "issuer" : "audience"}"`);
   checkVerifyOptions({
     keys: () => undefined,
@@ -93,7 +105,17 @@ export function resolveBearerOptions(options: BearerOptions) {
     issuers: isFunction ? issuer : issuers,
     /** By which the times of a proof and of a sign-in may lie ahead. */
     aheadSeconds: Math.max(clockToleranceSeconds, futureSeconds.accepted),
-    verification: { audience: spelled(audience, resource), algorithms, clockToleranceSeconds, requiredClaims },
+    verification: {
+      audience: spelled(audience, resource),
+      audienceClaim: byClaim?.claim,
+      algorithms,
+      clockToleranceSeconds,
+      requiredClaims,
+    },
+    scopeClaims: given.scopeClaims ?? ["scope", "scp"],
+    maxTokenBytes: given.maxTokenBytes ?? maxTokenBytes,
+    token: given.token,
+    requestId: given.requestId,
     typ: given.typ ?? "at+jwt",
     maxIssuers: given.maxIssuers ?? 100,
     resource,
@@ -112,7 +134,7 @@ export function resolveBearerOptions(options: BearerOptions) {
 }
 
 /** A resource without a path has two spellings, and clients ask for either. @see RFC 3986 section 6.2.3; RFC 8707 section 2 */
-function spelled(audience: BearerOptions["audience"], resource: string | undefined): readonly string[] {
+function spelled(audience: string | readonly string[], resource: string | undefined): readonly string[] {
   const given = [audience].flat();
   if (resource === undefined || new URL(resource).pathname !== "/") return given;
   const bare = resource.replace(/\/$/, "");

@@ -1,13 +1,14 @@
 import { notify } from "../../base/async.ts";
-import { InternalError, KeyMaterialError, TokenError } from "../../base/errors.ts";
+import { InternalError, KeyMaterialError, TokenError, invalidOption } from "../../base/errors.ts";
 import { isLoopback } from "../../base/urls.ts";
 import { verificationKeysOnDemand } from "../../keys/jwk/verification-keys.ts";
 import { createRemoteSets } from "../client/remote-sets.ts";
 import { createBudget } from "../relying-party/budget.ts";
 import type { KeySetEvent } from "../relying-party/options.ts";
-import { type GetKey, type KeySetParts, type RemoteKeySet, createKeySet } from "../relying-party/remote-key-set.ts";
+import { type KeySetParts, type RemoteKeySet, createKeySet } from "../relying-party/remote-key-set.ts";
 import { withKeys } from "../relying-party/stored.ts";
 import { checkIssuer } from "../relying-party/urls.ts";
+import type { KeySource } from "../token/verify.ts";
 import type { StateStore, TrustedIssuer } from "./options.ts";
 import type { BearerSettings } from "./settings.ts";
 
@@ -16,16 +17,24 @@ export type KeysOf = (issuer: string) => Trusted | Promise<Trusted>;
 
 /** The keys of an issuer that is trusted. */
 interface Trusted {
-  readonly keys: GetKey;
+  readonly keys: KeySource;
   /** To be called when the keys have verified a token. */
   prove(this: void): void;
+  /** Fetches the keys now. */
+  readonly refresh?: (this: void) => Promise<void>;
+}
+
+export interface TrustedIssuers {
+  readonly keysOf: KeysOf;
+  /** Fetches the keys of all issuers that are listed. */
+  readonly refresh: () => Promise<void>;
 }
 
 /** The mean size that JWK Sets may have, if `issuer` is a function: it bounds the memory of all sets together. */
 const meanBytes = 65_536;
 
 /** Keeps the key sets of the issuers that the options allow. */
-export function createTrustedIssuers(settings: BearerSettings): KeysOf {
+export function createTrustedIssuers(settings: BearerSettings): TrustedIssuers {
   const { issuers, keySet, clock, state, maxIssuers, onEvent } = settings;
 
   function onKeySetEvent(issuer: string, keys: RemoteKeySet, event: KeySetEvent): void {
@@ -42,18 +51,22 @@ export function createTrustedIssuers(settings: BearerSettings): KeysOf {
   if (typeof issuers !== "function") {
     const listed = new Map(issuers.map((each) => [nameOf(each), open(each)]));
     const byLikeness = new Map([...listed.keys()].map((name) => [likeness(name), name]));
-    return (issuer) => listed.get(issuer) ?? untrusted(byLikeness.get(likeness(issuer)));
+    return {
+      keysOf: (issuer) => listed.get(issuer) ?? untrusted(byLikeness.get(likeness(issuer))),
+      refresh: async () => void (await Promise.all([...listed.values()].map(async ({ refresh }) => refresh?.()))),
+    };
   }
 
   function open(each: TrustedIssuer): Trusted {
     const issuer = nameOf(each);
     checkIssuer(issuer);
+    if (typeof each !== "string" && "keys" in each) return { keys: ownKeys(each.keys), prove() {} };
     const where = typeof each === "string" ? { issuer } : { jwksUri: each.jwksUri };
     const keys: RemoteKeySet = createKeySet(
       { ...keySet, ...where, clock, onEvent: (event) => onKeySetEvent(issuer, keys, event) },
       partsOf(issuer),
     );
-    return { keys, prove() {} };
+    return { keys, prove() {}, refresh: keys.refresh };
   }
 
   const allowInsecure = keySet.allowInsecure ?? false;
@@ -68,10 +81,28 @@ export function createTrustedIssuers(settings: BearerSettings): KeysOf {
     newBudget: () => createBudget(),
     emit: ({ name, keys }, event) => onKeySetEvent(name, keys, event),
   });
-  return async (issuer) => {
-    if (!isIssuer(issuer, allowInsecure) || !(await issuers(issuer))) return untrusted();
-    const set = sets.use(issuer);
-    return { keys: (header) => set.keys(header).catch(unusable), prove: () => sets.prove(set) };
+  return {
+    async keysOf(issuer) {
+      if (!isIssuer(issuer, allowInsecure) || !(await issuers(issuer))) return untrusted();
+      const set = sets.use(issuer);
+      return { keys: ({ kid, alg }) => set.keys({ kid, alg }).catch(unusable), prove: () => sets.prove(set) };
+    },
+    // It is not known which there are.
+    async refresh() {},
+  };
+}
+
+/** jose's `createLocalJWKSet` throws for an unknown kid. @throws ConfigError `ERR_OPTION_INVALID` */
+function ownKeys(keys: unknown): KeySource {
+  if (typeof keys !== "function")
+    throw invalidOption('"keys" of an issuer must be a function, such as a createRemoteKeySet');
+  return async (header) => {
+    try {
+      return await (keys as KeySource)(header);
+    } catch (error) {
+      if (Object(error).code !== "ERR_JWKS_NO_MATCHING_KEY") throw error;
+      throw new TokenError("ERR_TOKEN_KID_UNKNOWN", "the kid of the token names no key", { cause: error });
+    }
   };
 }
 

@@ -88,6 +88,7 @@ async function request(url: string, options: FetchOptions, signal: AbortSignal):
   if (!isUseful) {
     throw new FetchError("ERR_FETCH_STATUS", `${shownUrl(url)}: answered with status ${status}`, {
       retryAfterSeconds: retryAfterSeconds(response.headers, options.clock.now()),
+      answered: status,
     });
   }
   const header = (name: string): string | undefined => response.headers.get(name) ?? undefined;

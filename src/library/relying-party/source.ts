@@ -1,6 +1,6 @@
 import { FetchError } from "../../base/errors.ts";
 import { jsonOf } from "../../base/json.ts";
-import { type FetchOptions, fetchJson } from "./fetch-json.ts";
+import { type FetchOptions, type Fetched, fetchJson } from "./fetch-json.ts";
 import { type Freshness, ageSeconds, freshness, mayUse } from "./freshness.ts";
 import { type ReadKeys, type StoredSet, isOutdated, storedSet } from "./stored.ts";
 import { shownUrl } from "../../base/urls.ts";
@@ -99,8 +99,7 @@ export function createSource({ issuer, jwksUri: fixedUri, allowInsecure, readKey
     }
     lookedUpAt = now;
     try {
-      const url = `${wanted.replace(/\/$/, "")}/.well-known/openid-configuration`;
-      const { text = "", headers } = await fetchJson(url, { ...fetchOptions, bypassCaches });
+      const { url, text = "", headers } = await fetchMetadata(wanted, { ...fetchOptions, bypassCaches });
       const jwksUri = jwksUriOf(text, wanted, shownUrl(url));
       discovered = { jwksUri, ...freshness(headers, now, discoveryBounds) };
       return jwksUri;
@@ -127,6 +126,24 @@ export function createSource({ issuer, jwksUri: fixedUri, allowInsecure, readKey
       throw new FetchError("ERR_URL_INSECURE", `jwks_uri of ${document} is not an https URL, and the issuer is`);
     }
     return jwksUri;
+  }
+}
+
+/**
+ * An authorization server without logins has its metadata at another path.
+ *
+ * @see OpenID Connect Discovery 1.0 section 4.1; RFC 8414 section 3.1
+ */
+async function fetchMetadata(issuer: string, options: FetchOptions): Promise<Fetched & { readonly url: string }> {
+  const { origin, pathname } = new URL(issuer);
+  const url = `${issuer.replace(/\/$/, "")}/.well-known/openid-configuration`;
+  const other = `${origin}/.well-known/oauth-authorization-server${pathname.replace(/\/$/, "")}`;
+  try {
+    return { url, ...(await fetchJson(url, options)) };
+  } catch (error) {
+    if (!(error instanceof FetchError) || error.answered !== 404) throw error;
+    const found = await fetchJson(other, options).catch(() => Promise.reject(error));
+    return { url: other, ...found };
   }
 }
 

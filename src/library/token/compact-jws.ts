@@ -20,12 +20,16 @@ const compactJws = new RegExp(`^${base64url}\\.${base64url}\\.${base64url}$`);
  * @throws TokenError `ERR_TOKEN_TOO_LARGE`, `ERR_TOKEN_MALFORMED`, `ERR_TOKEN_CRIT`, `ERR_TOKEN_ALG`
  * @see RFC 7515 section 5.2
  */
-export function readHeader(token: string, algorithms: readonly string[]): JWTHeaderParameters {
+export function readHeader(
+  token: string,
+  algorithms: readonly string[],
+  maxBytes: number = maxTokenBytes,
+): JWTHeaderParameters {
   if (typeof token !== "string") throw malformed("the token is not a string");
-  if (token.length > maxTokenBytes) {
-    throw new TokenError("ERR_TOKEN_TOO_LARGE", `the token is longer than ${maxTokenBytes} bytes`);
+  if (token.length > maxBytes) {
+    throw new TokenError("ERR_TOKEN_TOO_LARGE", `the token is longer than ${maxBytes} bytes`);
   }
-  if (!compactJws.test(token)) throw malformed();
+  if (!compactJws.test(token)) throw malformed(undefined, whatItIs(token));
   const header = parse(token);
   if (header.crit !== undefined) checkCritical(header);
   if (typeof header.alg !== "string" || header.alg === "") throw malformed();
@@ -54,8 +58,16 @@ export function mediaTypeOf({ typ }: { readonly typ?: unknown }): string | undef
   return typeof typ === "string" ? typ.toLowerCase().replace(/^application\/(?!.*\/)/, "") : "";
 }
 
-export function malformed(message: string = "the token is not a well-formed signed JWT"): TokenError {
-  return new TokenError("ERR_TOKEN_MALFORMED", message);
+export function malformed(message: string = "the token is not a well-formed signed JWT", hint?: string): TokenError {
+  return new TokenError("ERR_TOKEN_MALFORMED", message, { hint });
+}
+
+/** What people send in place of a signed JWT. */
+function whatItIs(token: string): string | undefined {
+  if (token === "undefined" || token === "null") return `the client sent the word ${token}`;
+  const parts = token.split(".").length;
+  if (parts === 5) return "it has five parts, as an encrypted token (JWE) has";
+  return parts === 1 ? "it is opaque, so only its provider knows what it says (introspection, RFC 7662)" : undefined;
 }
 
 function parse(token: string): JWTHeaderParameters {

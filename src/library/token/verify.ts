@@ -102,8 +102,11 @@ export interface ReadToken {
   readonly claims: () => JWTPayload;
 }
 
+/** Checked options, and which claim names the audience. Default: `aud`. */
+type CheckedOptions = Given<VerifyOptions> & { readonly audienceClaim?: string | undefined };
+
 /** The same with checked options. */
-export async function verifyRead(read: ReadToken, given: Given<VerifyOptions>): Promise<VerifiedToken> {
+export async function verifyRead(read: ReadToken, given: CheckedOptions): Promise<VerifiedToken> {
   const { token, header } = read;
   const { keys, clock = systemClock } = given;
   if (typeof header.kid !== "string" || header.kid === "") {
@@ -168,14 +171,17 @@ function checkTyp(header: JWTHeaderParameters, typ: string | undefined): void {
 }
 
 /** Checks the claims of a token whose signature was verified. @see RFC 7519 section 4.1 */
-function checkClaims(claims: JWTPayload, given: Given<VerifyOptions>, now: number): void {
-  const { clockToleranceSeconds = 0, requiredClaims = [] } = given;
-  const expected = { iss: [given.issuer].flat(), aud: [given.audience].flat() };
-  for (const name of ["iss", "aud", ...requiredClaims, "exp"])
+function checkClaims(claims: JWTPayload, given: CheckedOptions, now: number): void {
+  const { clockToleranceSeconds = 0, requiredClaims = [], audienceClaim = "aud" } = given;
+  const audience = [given.audience].flat();
+  const expected: Record<string, readonly string[]> = { iss: [given.issuer].flat(), [audienceClaim]: audience };
+  // Another claim may not hide that the token is for another API.
+  if (Object.hasOwn(claims, "aud")) expected["aud"] = audience;
+  for (const name of [...Object.keys(expected), ...requiredClaims, "exp"])
     if (!Object.hasOwn(claims, name)) throw wrongClaim(name, "is missing", expected);
-  for (const name of ["iss", "aud"] as const) {
-    const values = name === "iss" ? [claims.iss] : [claims.aud].flat();
-    if (!values.some((value) => expected[name].includes(value as string)))
+  for (const [name, known] of Object.entries(expected)) {
+    const values = name === "iss" ? [claims.iss] : [claims[name]].flat();
+    if (!values.some((value) => known.includes(value as string)))
       throw wrongClaim(name, "is not what is expected", expected);
   }
   for (const name of ["exp", "nbf", "iat"]) {

@@ -1,6 +1,6 @@
-import type { Guard } from "./guard.ts";
+import type { Guard } from "../guard.ts";
 import { type NodeGuardedRequest, nodeRequest } from "./express.ts";
-import type { Requirements } from "./requirements.ts";
+import type { Requirements } from "../requirements.ts";
 
 /** The part of a reply of Fastify that a guard uses. */
 export interface FastifyReplyLike {

@@ -1,7 +1,7 @@
-import { type NodeResponse, writeReply } from "../http/node.ts";
-import type { Auth, Guard } from "./guard.ts";
-import type { GuardedRequest } from "./authorization.ts";
-import type { Requirements } from "./requirements.ts";
+import { type NodeResponse, writeReply } from "../../http/node.ts";
+import type { GuardedRequest } from "../authorization.ts";
+import type { Guard } from "../guard.ts";
+import type { Auth, Requirements } from "../requirements.ts";
 
 /** The part of a request of `node:http`, Express and connect that a guard uses. */
 export interface NodeGuardedRequest {
@@ -29,7 +29,7 @@ export const expressFace =
       // The application has answered meanwhile, such as with a time-out.
       if (response.headersSent) return;
       if ("reply" in decision) return writeReply(response, decision.reply);
-      (request as { auth?: Auth }).auth = decision.auth;
+      if (decision.auth !== undefined) (request as { auth?: Auth }).auth = decision.auth;
       // What a handler throws is then an exception, as without a guard, and not an unhandled rejection.
       queueMicrotask(() => next());
     } catch (error) {

@@ -1,7 +1,8 @@
-import { TokenError, invalidOption } from "../../base/errors.ts";
-import { importFailure } from "../../base/optional-package.ts";
-import type { Auth, Guard } from "./guard.ts";
-import type { BearerSettings } from "./settings.ts";
+import { TokenError, invalidOption } from "../../../base/errors.ts";
+import { importFailure } from "../../../base/optional-package.ts";
+import type { Guard } from "../guard.ts";
+import type { Auth } from "../requirements.ts";
+import type { BearerSettings } from "../settings.ts";
 
 /** What `requireBearerAuth` of `@modelcontextprotocol/sdk` takes as `verifier`. */
 export interface TokenVerifier {

@@ -1,12 +1,12 @@
-import { toResponse } from "../http/fetch.ts";
-import type { Auth, Guard } from "./guard.ts";
-import type { GuardedRequest } from "./authorization.ts";
-import type { Requirements } from "./requirements.ts";
+import { toResponse } from "../../http/fetch.ts";
+import type { GuardedRequest } from "../authorization.ts";
+import type { Guard } from "../guard.ts";
+import type { Auth, Requirements } from "../requirements.ts";
 
 /** The auth of a `Request`, or the `Response` to it. */
 export const fetchFace =
   ({ decide }: Guard) =>
-  async (request: Request, requirements: Requirements): Promise<Auth | Response> => {
+  async (request: Request, requirements: Requirements): Promise<Auth | Response | undefined> => {
     const decision = await decide(fetchRequest(request, request), requirements);
     return "auth" in decision ? decision.auth : toResponse(decision.reply);
   };

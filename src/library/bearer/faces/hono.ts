@@ -1,7 +1,7 @@
-import { toResponse } from "../http/fetch.ts";
+import { toResponse } from "../../http/fetch.ts";
 import { fetchRequest } from "./fetch.ts";
-import type { Guard } from "./guard.ts";
-import type { Requirements } from "./requirements.ts";
+import type { Guard } from "../guard.ts";
+import type { Requirements } from "../requirements.ts";
 
 /** The part of a context of Hono that a guard uses. */
 export interface HonoContextLike {

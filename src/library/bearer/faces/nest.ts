@@ -1,9 +1,9 @@
-import { invalidOption } from "../../base/errors.ts";
-import { importFailure } from "../../base/optional-package.ts";
-import type { Reply } from "../http/respond.ts";
+import { invalidOption } from "../../../base/errors.ts";
+import { importFailure } from "../../../base/optional-package.ts";
+import type { Reply } from "../../http/respond.ts";
 import { type NodeGuardedRequest, nodeRequest } from "./express.ts";
-import type { Guard } from "./guard.ts";
-import type { Requirements } from "./requirements.ts";
+import type { Guard } from "../guard.ts";
+import type { Requirements } from "../requirements.ts";
 
 /** A request of Express, or of Fastify, which has that of Node in `raw`. */
 export interface NestRequest extends NodeGuardedRequest {

@@ -1,0 +1,40 @@
+import express, { type Request } from "express";
+import { createBearer } from "jwksd/bearer";
+
+const bearer = createBearer({
+  issuer: ["https://login.example.com", "https://partner.example.org"],
+  audience: "https://api.example.com",
+});
+
+const app = express();
+
+// One of several scopes
+app.get("/orders", bearer.express({ scope: { any: ["orders:read", "orders:admin"] } }), (_req, res) => {
+  res.json([]);
+});
+
+// A claim that must fit the request
+const ofTenant = bearer.express({
+  check: ({ claims }, req: Request) => claims["tenant"] === req.params["tenant"],
+});
+app.get("/tenants/:tenant", ofTenant, (_req, res) => {
+  res.json([]);
+});
+
+// With a token or without
+app.get("/shop", bearer.express({ optional: true }), (req, res) => {
+  res.json({ hello: bearer.authOf(req)?.claims.sub ?? "guest" });
+});
+
+// A refusal in the handler
+app.delete("/orders/:id", bearer.express(), (req, res) => {
+  if (req.params["id"] === "1") {
+    res.status(204).end();
+  } else {
+    const denial = { status: 403, description: "the order is of somebody else", scope: "orders:admin" } as const;
+    const { status, headers, body } = bearer.challenge(req, denial);
+    res.status(status).set(headers).send(body);
+  }
+});
+
+app.listen(3001);

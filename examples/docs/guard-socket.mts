@@ -1,0 +1,20 @@
+import type { IncomingMessage, Server } from "node:http";
+import type { Duplex } from "node:stream";
+import { createBearer } from "jwksd/bearer";
+
+const bearer = createBearer({
+  issuer: "https://login.example.com",
+  audience: "https://api.example.com",
+  // new WebSocket(url, ["bearer", token]): a browser can set no header
+  token: ({ headers }: IncomingMessage) => /^bearer, *(\S+)$/.exec(headers["sec-websocket-protocol"] ?? "")?.[1],
+});
+const guard = bearer.upgrade({ scope: "orders:read" });
+
+type Accept = (request: IncomingMessage, socket: Duplex, head: Buffer) => void;
+
+/** `accept` calls handleUpgrade() of the package ws. */
+export function guardUpgrades(server: Server, accept: Accept): void {
+  server.on("upgrade", async (request, socket, head) => {
+    if (await guard(request, socket)) accept(request, socket, head);
+  });
+}
