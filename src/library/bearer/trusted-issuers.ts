@@ -100,7 +100,7 @@ function ownKeys(keys: unknown): KeySource {
     try {
       return await (keys as KeySource)(header);
     } catch (error) {
-      if (Object(error).code !== "ERR_JWKS_NO_MATCHING_KEY") throw error;
+      if (Object(error).name !== "JWKSNoMatchingKey") throw error;
       throw new TokenError("ERR_TOKEN_KID_UNKNOWN", "the kid of the token names no key", { cause: error });
     }
   };
