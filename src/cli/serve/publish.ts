@@ -59,9 +59,9 @@ are those of jwksd serve. A key signs only after it was read back from the
 target, past caches. This holds even after this process has ended. If nobody
 reads the target any more: jwksd replicas end NAME. docs/publish.md has more.
 
-For a folder, docs/publish.md has the configurations of nginx and Caddy. A bucket
-takes the package @aws-sdk/client-s3, which finds credentials, AWS_REGION and
-AWS_ENDPOINT_URL_S3 as it always does.
+For a folder, docs/publish.md has the configurations of nginx and Caddy. A
+bucket takes the package @aws-sdk/client-s3, which finds credentials, AWS_REGION
+and AWS_ENDPOINT_URL_S3 as it always does.
 
 Exit code 3: the target is written, and not readable from outside yet. Run the
 command again, or use --follow.

@@ -24,7 +24,7 @@ export interface VerificationKeys {
    *
    * @throws TokenError `ERR_TOKEN_ALG` when the key of this kid is for another alg
    */
-  find(kid: string, alg: string): CryptoKey | Promise<CryptoKey> | undefined;
+  find(this: void, kid: string, alg: string): CryptoKey | Promise<CryptoKey> | undefined;
 }
 
 interface Candidate {
