@@ -1,13 +1,16 @@
 // The part of the module of Workers that the examples and tests use.
 declare module "cloudflare:workers" {
+  import type { D1Binding } from "jwksd/store/d1";
+  import type { DurableObjectNamespace } from "jwksd/store/durable-object";
+
   interface Namespace {
     get<Value>(key: string, type: "json"): Promise<Value | null>;
     put(key: string, value: string): Promise<void>;
   }
   export const env: {
     readonly KEYS: Namespace;
-    readonly DB: import("jwksd/store/d1").D1Binding;
-    readonly OBJECTS: import("jwksd/store/durable-object").DurableObjectNamespace;
+    readonly DB: D1Binding;
+    readonly OBJECTS: DurableObjectNamespace;
     readonly WRAPPING_KEYS: string;
     readonly FIRST_START?: string;
   };
