@@ -229,7 +229,7 @@ describe("for routes, providers and sockets", () => {
     ];
     for (const [name, url, audience, claims, other] of rows) {
       const issuer = await createTestIssuer({ issuer: url, audience, algorithms: ["RS256"] });
-      t.mock.method(globalThis, "fetch", issuer.fetch);
+      const { mock } = t.mock.method(globalThis, "fetch", issuer.fetch);
       const status = async (claims: object): Promise<number> => {
         const token = await issuer.token({ ...claims }, { header: { typ: "JWT" } });
         const request = new Request("https://api.example.com/", asking(token));
@@ -238,6 +238,7 @@ describe("for routes, providers and sockets", () => {
       };
       const idToken = { aud: "1example23456789", client_id: undefined, nonce: "n" };
       assert.deepEqual([await status(claims), await status(other), await status(idToken)], [200, 403, 401], name);
+      mock.restore();
     }
   });
 
