@@ -104,9 +104,9 @@ export async function timed<T>(times: number[], action: () => Promise<T>): Promi
   return result;
 }
 
-/** A store as a process with the wrapping key has it, for keys of {@link noIssuer}. */
-export async function accessTo(store: Register, wrappingKey: string): Promise<StoreAccess> {
-  const custody = await custodyOf(store, [wrappingKey], { issuer: noIssuer, isChosen: true });
+/** A store as a process with the wrapping key has it. */
+export async function accessTo(store: Register, wrappingKey: string, issuer = noIssuer): Promise<StoreAccess> {
+  const custody = await custodyOf(store, [wrappingKey], { issuer, isChosen: true });
   const { signal } = new AbortController();
   return createStoreAccess(custody, { policy: rotationPolicy(), clock: systemClock, signal });
 }
