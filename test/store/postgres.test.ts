@@ -2,7 +2,9 @@ import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
 import { randomUUID } from "node:crypto";
 import { chmodSync, chownSync, cpSync, writeFileSync } from "node:fs";
+import { once } from "node:events";
 import { mkdtemp, rm } from "node:fs/promises";
+import { type AddressInfo, createServer } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { type TestContext, after, before, describe, test } from "node:test";
@@ -59,6 +61,15 @@ async function refusals(
   says: RegExp,
 ): Promise<void> {
   await Promise.all(attempts.map((attempt) => refusal(attempt, code, says)));
+}
+
+/** A message of a server, as PostgreSQL's protocol has it. */
+function message(type: string, body: string): Buffer {
+  const bytes = Buffer.alloc(5 + body.length);
+  bytes.write(type);
+  bytes.writeInt32BE(4 + body.length, 1);
+  bytes.write(body, 5, "latin1");
+  return bytes;
 }
 
 /** A write that may have been written. */
@@ -145,6 +156,20 @@ describe("the store in PostgreSQL", { skip }, () => {
     network.mend();
     await eventually("and of the end", () => seen.calls > calls);
     assert.equal((await insist(() => store.read())).text, "a");
+  });
+
+  test("a connection that ends in the moment in which it begins ends no process", async (t) => {
+    const stopping = "SFATAL\0VFATAL\0C57P01\0Mit stops\0\0";
+    const ending = createServer((socket) => {
+      socket.on("error", () => {});
+      const begins = [message("R", "\0\0\0\0"), message("Z", "I"), message("E", stopping)];
+      socket.once("data", () => socket.end(Buffer.concat(begins)));
+    });
+    await once(ending.listen(0, "127.0.0.1"), "listening");
+    t.after(() => ending.close());
+    const { port } = ending.address() as AddressInfo;
+    const store = await opened(t, `postgres://postgres@127.0.0.1:${port}/any?sslmode=disable`);
+    await refusal(store.read(), "ERR_STORE_UNAVAILABLE", /try again/);
   });
 
   test("wrong settings are named, and no password is shown", async (t) => {

@@ -7,6 +7,7 @@ declare module "pg" {
     constructor(config: string | object);
     connect(): Promise<void>;
     query(text: string): Promise<unknown>;
+    on(event: "error", listener: () => void): unknown;
     end(): Promise<void>;
   }
   class Pool {
@@ -16,6 +17,7 @@ declare module "pg" {
     constructor(config: object);
     connect(): Promise<never>;
     on(event: "error", listener: () => void): unknown;
+    on(event: "connect", listener: (client: Client) => void): unknown;
     end(): Promise<void>;
   }
   const pg: { readonly Client: typeof Client; readonly Pool: typeof Pool };

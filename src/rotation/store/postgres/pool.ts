@@ -73,6 +73,8 @@ function newPool(pg: Pg, connectionString: string, timeoutMs: number): EndingPoo
   });
   // A connection that breaks while nobody uses it is not used again.
   pool.on("error", () => {});
+  // One that breaks before its caller has it has no other listener, which would end the process.
+  pool.on("connect", (client) => client.on("error", () => {}));
   return {
     connect: () => pool.connect(),
     async end() {
