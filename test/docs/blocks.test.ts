@@ -470,6 +470,7 @@ const elsewhere: Readonly<Record<string, Readonly<Record<string, string>>>> = {
     libSQL: "test/contract/store.libsql.test.ts",
     D1: "it makes a database at Cloudflare",
   },
+  "docs/testing.md": { "In other languages": "test/testing/issuer.test.ts" },
 };
 
 const marker = /^ *@(\d*) (.+)$/gm;

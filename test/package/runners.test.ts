@@ -92,8 +92,8 @@ describe("the programs of docs/testing.md", () => {
       await writeFile(join(folder, "orders.mjs"), await programOf("examples/docs/orders.mjs"));
       await writeFile(join(folder, "package.json"), "{}");
       const PATH = [join(modules, ".bin"), process.env["PATH"]].join(delimiter);
-      const { NODE_TEST_CONTEXT: _, ...env } = process.env;
-      const options = { cwd: folder, env: { ...env, PATH, NODE_OPTIONS: "--experimental-vm-modules" } };
+      const { NODE_TEST_CONTEXT: _, FORCE_COLOR: __, ...env } = process.env;
+      const options = { cwd: folder, env: { ...env, PATH, NO_COLOR: "1", NODE_OPTIONS: "--experimental-vm-modules" } };
       const { stdout, stderr } = await promisify(execFile)(command[0], command.slice(1), options);
       const said = stdout + stderr;
       assert.match(said, require ? /\b5 passed|pass 5\b/ : /\b4 (?:\S+m)?pass(?:ed)?\b/, said);

@@ -37,7 +37,7 @@ const recentMs = 60_000;
 
 /** Fetches a JWK Set from a URL, or from where the discovery document of an issuer says. */
 export function createSource({ issuer, jwksUri: fixedUri, allowInsecure, readKeys, ...fetchOptions }: SourceOptions) {
-  let discovered: ({ readonly jwksUri: string } & Freshness) | undefined;
+  let discovered: ({ readonly url: string; readonly jwksUri: string } & Freshness) | undefined;
   /** When the discovery document was last requested. */
   let lookedUpAt: number | undefined;
   /** Whether the last request for the set failed. */
@@ -98,10 +98,12 @@ export function createSource({ issuer, jwksUri: fixedUri, allowInsecure, readKey
       if ((isRecent || !(bypassCaches || hasFailed)) && mayUse(discovered, mayKeep, now)) return discovered.jwksUri;
     }
     lookedUpAt = now;
+    const known = discovered !== undefined && mayUse(discovered, "outageUntil", now) ? discovered.url : undefined;
+    const urls = known === undefined ? metadataUrls(wanted) : [known];
     try {
-      const { url, text = "", headers } = await fetchMetadata(wanted, { ...fetchOptions, bypassCaches });
+      const { url, text = "", headers } = await fetchFirst(urls, { ...fetchOptions, bypassCaches });
       const jwksUri = jwksUriOf(text, wanted, shownUrl(url));
-      discovered = { jwksUri, ...freshness(headers, now, discoveryBounds) };
+      discovered = { url, jwksUri, ...freshness(headers, now, discoveryBounds) };
       return jwksUri;
     } catch (error) {
       if (isOutage(error) && discovered !== undefined && mayUse(discovered, "outageUntil", fetchOptions.clock.now())) {
@@ -130,20 +132,28 @@ export function createSource({ issuer, jwksUri: fixedUri, allowInsecure, readKey
 }
 
 /**
- * An authorization server without logins has its metadata at another path.
+ * Where the metadata of an issuer may be. An authorization server without logins has it at the second one.
  *
  * @see OpenID Connect Discovery 1.0 section 4.1; RFC 8414 section 3.1
  */
-async function fetchMetadata(issuer: string, options: FetchOptions): Promise<Fetched & { readonly url: string }> {
+function metadataUrls(issuer: string): string[] {
   const { origin, pathname } = new URL(issuer);
-  const url = `${issuer.replace(/\/$/, "")}/.well-known/openid-configuration`;
-  const other = `${origin}/.well-known/oauth-authorization-server${pathname.replace(/\/$/, "")}`;
+  return [
+    `${issuer.replace(/\/$/, "")}/.well-known/openid-configuration`,
+    `${origin}/.well-known/oauth-authorization-server${pathname.replace(/\/$/, "")}`,
+  ];
+}
+
+/** The first document that is there. @throws FetchError that of the first URL */
+async function fetchFirst(
+  [url = "", ...others]: readonly string[],
+  options: FetchOptions,
+): Promise<Fetched & { readonly url: string }> {
   try {
     return { url, ...(await fetchJson(url, options)) };
   } catch (error) {
-    if (!(error instanceof FetchError) || error.answered !== 404) throw error;
-    const found = await fetchJson(other, options).catch(() => Promise.reject(error));
-    return { url: other, ...found };
+    if (others.length === 0 || !(error instanceof FetchError) || error.answered !== 404) throw error;
+    return fetchFirst(others, options).catch(() => Promise.reject(error));
   }
 }
 
