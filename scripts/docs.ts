@@ -50,7 +50,16 @@ const app = await Application.bootstrap({
   treatValidationWarningsAsErrors: true,
   validation: { notExported: true, invalidLink: true, invalidPath: true, rewrittenLink: true },
   // Helpers of a type, and shapes that may change.
-  intentionallyNotExported: ["ClassName", "RefusedType", "Table", "ecAlgs", "rsaAlgs"],
+  intentionallyNotExported: [
+    "ClassName",
+    "Draft",
+    "Fault",
+    "FaultKeys",
+    "RefusedType",
+    "Table",
+    "TokenRequired",
+    "encryptionAlgs",
+  ],
   // TypeDoc leaves code out of the anchors and the list of headings.
   markdownItLoader: (parser: MarkdownIt) => {
     parser.core.ruler.push("plain-headings", ({ tokens }) => {

@@ -73,7 +73,8 @@ export const tokenFaults = {
     change: async ({ header }, { active }) => {
       const secret = new TextEncoder().encode(await exportSPKI(active.publicKey));
       const key = await crypto.subtle.importKey("raw", secret, { name: "HMAC", hash: "SHA-256" }, false, ["sign"]);
-      const sign = async (input: Bytes): Promise<Uint8Array> => new Uint8Array(await crypto.subtle.sign("HMAC", key, input));
+      const sign = async (input: Bytes): Promise<Uint8Array> =>
+        new Uint8Array(await crypto.subtle.sign("HMAC", key, input));
       return { header: { ...header, alg: "HS256" }, sign };
     },
   },

@@ -175,11 +175,7 @@ describe("a bucket", { timeout: 60_000 }, () => {
     const site = { issuer: "https://a.example", cors: true, discovery: true };
     await one.open();
     await one.put(
-      await documentSetOf(
-        await loadKeyFiles({ keys: file, encryptionKeys: undefined }, { warn() {} }),
-        site,
-        false,
-      ),
+      await documentSetOf(await loadKeyFiles({ keys: file, encryptionKeys: undefined }, { warn() {} }), site, false),
     );
     const object = stub.objects.get("a/b/jwks");
     assert.deepEqual(object?.body, Buffer.from(await served.arrayBuffer()));

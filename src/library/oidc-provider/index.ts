@@ -15,6 +15,7 @@ import type { Provider } from "../provider/types.ts";
 import { type Configuration, checkConfiguration, configurationWith } from "./configuration.ts";
 import { type OidcKeys, encryptionKeys, signingKeys } from "./keys.ts";
 
+export type { KeysOnDemand } from "../provider/managed-keys.ts";
 export type { OidcKeys } from "./keys.ts";
 
 /** The part of an instance of oidc-provider that jwksd uses. */

@@ -19,7 +19,7 @@ export type {
 } from "../rules/records.ts";
 export type { KnownError, ManagerHealth, StoreHealth } from "./health.ts";
 export type { Keysets } from "../../keys/keyset/keyset.ts";
-export type { KeySubscriber, ManagedKeys } from "../../library/provider/managed-keys.ts";
+export type { KeySubscriber, KeysOnDemand, ManagedKeys } from "../../library/provider/managed-keys.ts";
 export type {
   ForceOptions,
   KeyManager,
