@@ -4,7 +4,7 @@ import { JwksdError, SignerError, TokenError, invalidOption } from "../../base/e
 import { type Rules, array, checkOptions, string, text } from "../../base/options.ts";
 import { entriesFor, jwkSetOf } from "../../keys/keyset/jwk-set.ts";
 import { checkEncryption, checkKeysets, checkSigning } from "../../keys/keyset/keyset.ts";
-import { type KeySource, type VerifyOptions, verify } from "../token/verify.ts";
+import { type KeySource, verify } from "../token/verify.ts";
 import { optionsOf } from "./managed-keys.ts";
 import { type ProviderEvent, type ProviderOptions, mergeOptions } from "./options.ts";
 import { createPublisher } from "./publisher.ts";
@@ -88,12 +88,15 @@ export async function createProvider(...options: readonly (ProviderOptions | nul
     return checked;
   }
 
-  const ownKeys: KeySource = ({ kid = "" }) => {
+  function published(kid: string) {
     const key = publicKeys.get(kid);
     if (key !== undefined) return key;
     retiredKids.note(kid);
     throw new TokenError("ERR_TOKEN_KID_UNKNOWN", "the kid of the token names no published key");
-  };
+  }
+
+  const ownKeys: KeySource = ({ kid = "" }) =>
+    onDemand === undefined || publicKeys.has(kid) ? published(kid) : onDemand.ask().then(() => published(kid));
 
   const provider: Provider = {
     ...publisher,
@@ -150,13 +153,7 @@ export async function createProvider(...options: readonly (ProviderOptions | nul
 
     async verify(token, options) {
       await fresh?.();
-      const given: VerifyOptions = { ...options, keys: ownKeys, issuer, algorithms: ["ES256"], clock };
-      if (onDemand === undefined) return verify(token, given);
-      return verify(token, given).catch(async (error: unknown) => {
-        if (!(error instanceof TokenError && error.code === "ERR_TOKEN_KID_UNKNOWN")) throw error;
-        await onDemand.ask();
-        return verify(token, given);
-      });
+      return verify(token, { ...options, keys: ownKeys, issuer, algorithms: ["ES256"], clock });
     },
 
     metrics: () => [...responseMetrics(), ...signer.metrics(), retiredKids.metrics()],
