@@ -1,6 +1,6 @@
 import * as base64url from "jose/base64url";
 import type { CryptoKey } from "jose";
-import { exportPKCS8, exportSPKI } from "jose/key/export";
+import { exportPKCS8 } from "jose/key/export";
 import { importJWK } from "jose/key/import";
 import { sha256, toBase64url } from "#crypto";
 import type { Bytes } from "../base/bytes.ts";
@@ -41,7 +41,8 @@ export interface TestClient {
 export async function createTestClient(seed?: string, clock: Pick<Clock, "now"> = systemClock): Promise<TestClient> {
   const key = await makeTestKey("ES256", seed && `client ${seed}`);
   const { kid: _kid, alg: _alg, use: _use, ...jwk } = key.jwk;
-  const der = await certificateOf(await exportSPKI(key.publicKey), key.sign);
+  const publicDer = new Uint8Array(await crypto.subtle.exportKey("spki", key.publicKey));
+  const der = await certificateOf(publicDer, key.sign);
   return {
     jkt: key.kid,
     x5t: toBase64url(await sha256(der)),
@@ -60,8 +61,6 @@ export async function createTestClient(seed?: string, clock: Pick<Clock, "now"> 
 
 const pemOf = (der: Uint8Array): string =>
   `-----BEGIN CERTIFICATE-----\n${btoa(String.fromCharCode(...der)).replaceAll(/.{1,64}/g, "$&\n")}-----END CERTIFICATE-----\n`;
-const derOf = (pem: string): Uint8Array =>
-  Uint8Array.from(atob(pem.replaceAll(/-----[^-]+-----|\s/g, "")), (character) => character.charCodeAt(0));
 
 /** One value in DER, of less than 64 KiB. @see ITU-T X.690 section 8.1 */
 function value(tag: number, ...parts: readonly Uint8Array[]): Bytes {
@@ -72,13 +71,13 @@ function value(tag: number, ...parts: readonly Uint8Array[]): Bytes {
 const ascii = (text: string): Uint8Array => new TextEncoder().encode(text);
 
 /** @see RFC 5280 section 4.1; RFC 5758 section 3.2 (ecdsa-with-SHA256) */
-async function certificateOf(publicPem: string, sign: (input: Bytes) => Promise<Uint8Array>): Promise<Bytes> {
+async function certificateOf(publicDer: Uint8Array, sign: (input: Bytes) => Promise<Uint8Array>): Promise<Bytes> {
   const algorithm = value(0x30, base64url.decode("BggqhkjOPQQDAg"));
   const commonName = value(0x30, base64url.decode("BgNVBAM"), value(0x0c, ascii("client of a test")));
   const name = value(0x30, value(0x31, commonName));
   const validity = value(0x30, value(0x17, ascii("200101000000Z")), value(0x17, ascii("491231235959Z")));
   const version = value(0xa0, value(0x02, Uint8Array.of(2)));
   const serial = value(0x02, Uint8Array.of(1));
-  const body = value(0x30, version, serial, algorithm, name, validity, name, derOf(publicPem));
+  const body = value(0x30, version, serial, algorithm, name, validity, name, publicDer);
   return value(0x30, body, algorithm, value(0x03, Uint8Array.of(0), derFromRaw(await sign(body))));
 }
