@@ -44,7 +44,18 @@ export interface Challenge {
 const schemesOf = { none: ["Bearer"], optional: ["Bearer", "DPoP"], required: ["DPoP"] } as const;
 
 /** Decides about requests, for all faces. */
-export function createGuard(settings: BearerSettings) {
+export interface Guard {
+  decide(this: void, request: GuardedRequest, requirements: Requirements): Promise<AccessDecision>;
+  /** The auth of a token alone. @throws TokenError, FetchError */
+  verify(this: void, token: string): Promise<Auth>;
+  /** Who sent a request that was let through. */
+  authOf(this: void, source: object): Auth | undefined;
+  /** See `Bearer`. */
+  challenge(this: void, source: object, denial: Denial): Challenge;
+  refresh(this: void): Promise<void>;
+}
+
+export function createGuard(settings: BearerSettings): Guard {
   const { dpop, resource, onEvent, clock, verification, requestId } = settings;
   const { keysOf, refresh } = createTrustedIssuers(settings);
   const confirm = createConfirmation(settings);
@@ -118,7 +129,6 @@ export function createGuard(settings: BearerSettings) {
     return hasExpired(auth) ? invalidToken("the token has expired") : auth;
   }
 
-  /** @throws ConfigError `ERR_OPTION_INVALID` for a request that this guard did not let through */
   function challenge(source: object, denial: Denial): Challenge {
     const known = admitted.get(source);
     if (known === undefined) throw invalidOption("challenge() takes a request that this guard has let through");
@@ -139,7 +149,6 @@ export function createGuard(settings: BearerSettings) {
   const hasExpired = ({ expiresAt }: Auth): boolean =>
     expiresAt + verification.clockToleranceSeconds <= Math.floor(clock.now() / 1000);
 
-  /** @throws TokenError, FetchError */
   const verify = (token: string): Promise<Auth> => authOfToken(token, keysOf, settings);
 
   function tell({ status, error, description, hint, code, cause }: Refusal, request: GuardedRequest): void {
@@ -163,8 +172,6 @@ const denial: Denial = { status: 403, description: "the token does not allow thi
 type Told =
   | { readonly type: "failed"; readonly code: ErrorCode; readonly cause: unknown }
   | Pick<Extract<BearerEvent, { type: "refused" }>, "type" | "status" | "error" | "code" | "reason">;
-
-export type Guard = ReturnType<typeof createGuard>;
 
 async function authOfToken(token: string, keysOf: KeysOf, settings: BearerSettings): Promise<Auth> {
   const { claims, header } = await verifyAccessToken(token, keysOf, settings);
