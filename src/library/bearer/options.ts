@@ -11,7 +11,7 @@ export type TrustedIssuer =
   | { readonly issuer: string; readonly jwksUri: string }
   | { readonly issuer: string; readonly keys: KeySource };
 
-/** What a token without `aud` must have: this claim must be or hold one of these values. An `aud` that is there must be one of them, too. */
+/** For tokens without `aud`: this claim must be or hold one of these values. If a token has `aud`, that must be one of them, too. */
 export interface AudienceClaim {
   readonly claim: string;
   readonly values: readonly string[];

@@ -5,7 +5,7 @@ import type { BearerSettings } from "./settings.ts";
 
 /** An access token that holds, and what it says. It also has the members of `AuthInfo` of the MCP SDK. */
 export interface Auth {
-  /** The claims, all of which are signed. */
+  /** The claims. The signature covers them all. */
   readonly claims: JWTPayload & { readonly iss: string; readonly exp: number };
   /** The protected header. */
   readonly header: JWTHeaderParameters;
@@ -32,7 +32,7 @@ export interface Requirements {
    * If it throws, the answer is a 503. Default: nothing more is asked.
    */
   readonly check?: ((auth: Auth, request: never) => boolean | Denial | Promise<boolean | Denial>) | undefined;
-  /** Lets requests through that have no header `Authorization` (or no token, by the option `token`), without auth. A token that is there must be good. Default: `false`. */
+  /** Lets a request without a header `Authorization` through, without auth. With the option `token`, that is a request without a token. If a token comes, it must be good. Default: `false`. */
   readonly optional?: boolean | undefined;
 }
 

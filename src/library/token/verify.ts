@@ -49,7 +49,7 @@ export interface VerifyOptions {
 export interface VerifiedToken {
   /** The protected header. */
   readonly header: JWTHeaderParameters;
-  /** The claims, all of which are signed. */
+  /** The claims. The signature covers them all. */
   readonly claims: JWTPayload;
 }
 
