@@ -241,6 +241,7 @@ export const rooms: Readonly<Record<string, Room>> = {
       "cli",
       "cli/keys",
       "rotation/custody",
+      "rotation/rules",
       "rotation/store/postgres",
       "service/admin",
       "service/config",

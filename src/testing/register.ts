@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { EventEmitter, once } from "node:events";
 import { describe, mock, test } from "node:test";
 import { JwksdError } from "../base/errors.ts";
-import type { Presence, Register, StoreCall } from "../rotation/store/register.ts";
+import type { DueIssuer, Presence, Register, StoreCall } from "../rotation/store/register.ts";
 
 /** Registers to hold against the contract: none holds anything yet. */
 export interface RegisterUnderTest {
@@ -46,6 +46,7 @@ export function checkRegister<Under extends RegisterUnderTest>(
     checkText(check);
     checkRaces(check);
     checkPresence(check);
+    checkDue(check);
     checkCalls(check);
     for (const [fault, begin] of Object.entries(faults)) {
       check(
@@ -212,11 +213,47 @@ function checkPresence(check: Check): void {
   );
 }
 
+function checkDue(check: Check): void {
+  check(
+    "issuers whose step is due are listed, page by page, and each write says anew when",
+    async (register, handle) => {
+      if (register.due === undefined) return;
+      const id = crypto.randomUUID();
+      const dues = [3, 1, 1, 2, Date.now() + 3_600_000, undefined];
+      const written = await Promise.all(
+        dues.map(async (due, index) => {
+          const one = await handle(`https://${index}.${id}.example`);
+          assert.equal(await one.write("text", undefined, { due }), true);
+          return one;
+        }),
+      );
+      async function listed(limit: number): Promise<string> {
+        const found: DueIssuer[] = [];
+        for (;;) {
+          const page = (await register.due?.(limit, found.at(-1))) ?? [];
+          assert.ok(page.length <= limit);
+          if (page.length === 0) break;
+          found.push(...page);
+        }
+        const own = found.filter(({ issuer }) => issuer.includes(id));
+        return own.map(({ issuer, due }) => `${due}:${/\d+/.exec(issuer)?.[0]}`).join(" ");
+      }
+      for (const limit of [1, 2, 1_000]) assert.match(await listed(limit), /^(1:1 1:2|1:2 1:1) 2:3 3:0$/);
+      for (const [index, due] of [undefined, 4, undefined, Date.now() + 3_600_000, 1].entries()) {
+        const one = written[index] as Register;
+        assert.equal(await one.write("later", (await one.read()).version, { due }), true);
+      }
+      assert.equal(await listed(1_000), "1:4 4:1");
+    },
+  );
+}
+
 /** All that is called, with a signal. */
 const calls = (register: Register, call?: StoreCall): Promise<unknown>[] => [
   register.read(undefined, call),
   register.read(undefined, { ...call, confirmed: true }),
   register.write("called", undefined, call),
+  ...(register.due === undefined ? [] : [register.due(1, undefined, call)]),
   ...(register.presence === undefined
     ? []
     : [register.presence.put("called", "", call), register.presence.all(call), register.presence.drop("called", call)]),

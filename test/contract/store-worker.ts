@@ -1,12 +1,13 @@
 import { JwksdError } from "../../src/base/errors.ts";
-import type { Register } from "../../src/rotation/store/register.ts";
+import type { DueIssuer, Register } from "../../src/rotation/store/register.ts";
 
 // Registers of workerd for a test in Node.js, which asks for each call.
 
 /** What is asked: a method of a register, and what it takes. */
 type Call = { readonly kind: string; readonly issuer: string } & (
   | { readonly read: { readonly known?: string | undefined; readonly confirmed?: boolean | undefined } }
-  | { readonly write: { readonly text: string; readonly ifVersion?: string | undefined } }
+  | { readonly write: { readonly text: string; readonly ifVersion?: string | undefined; readonly due?: number } }
+  | { readonly due: { readonly limit: number; readonly after?: DueIssuer } }
 );
 
 /** A Worker of registers, which are made for each request from its bindings. */
@@ -18,7 +19,9 @@ export const worker = <Env>(stores: Readonly<Record<string, (env: Env, issuer: s
       const value =
         "read" in call
           ? await register?.read(call.read.known, { confirmed: call.read.confirmed })
-          : await register?.write(call.write.text, call.write.ifVersion);
+          : "due" in call
+            ? await register?.due?.(call.due.limit, call.due.after)
+            : await register?.write(call.write.text, call.write.ifVersion, { due: call.write.due });
       return Response.json({ value });
     } catch (error) {
       if (error instanceof JwksdError) return Response.json({ code: error.code, message: error.message });

@@ -5,7 +5,7 @@ import { mkdir, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { StoreError } from "../../src/base/errors.ts";
-import type { Reading, Register } from "../../src/rotation/store/register.ts";
+import type { DueIssuer, Reading, Register } from "../../src/rotation/store/register.ts";
 import { type RegisterUnderTest, checkRegister } from "../../src/testing/register.ts";
 import { binary, bundledText } from "../support/bundle.ts";
 import { type Cuttable, cuttable } from "../support/cuttable.ts";
@@ -94,7 +94,13 @@ function remote(kind: string, issuer: string, port: number): Register {
     name: kind,
     maxBytes: 1_900_000,
     read: async (known, { confirmed, signal } = {}) => (await ask({ read: { known, confirmed } }, signal)) as Reading,
-    write: async (text, ifVersion, { signal } = {}) => (await ask({ write: { text, ifVersion } }, signal)) as boolean,
+    write: async (text, ifVersion, { signal, due } = {}) =>
+      (await ask({ write: { text, ifVersion, due } }, signal)) as boolean,
+    // An object holds the keys of one issuer.
+    ...(kind === "d1" && {
+      due: async (limit, after, { signal } = {}) =>
+        (await ask({ due: { limit, after } }, signal)) as readonly DueIssuer[],
+    }),
   };
 }
 

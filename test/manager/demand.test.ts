@@ -4,6 +4,7 @@ import { describe, test } from "node:test";
 import { decodeProtectedHeader } from "jose";
 import type { JwksdError } from "../../src/base/errors.ts";
 import { hour, minute, second } from "../rotation/key-records.ts";
+import type { Register } from "../../src/rotation/store/register.ts";
 import { soak } from "../support/soak.ts";
 import type { CountedStore } from "./counted-store.ts";
 import { type ManagerChoice, type Replica, World, issuer, longCache, seen, staleMs, usableMs } from "./world.ts";
@@ -269,6 +270,34 @@ test("a cron that looks takes the steps without visitors; nobody takes them with
     assert.equal((await activeIn(world)) === kid, !looks);
     assert.deepEqual(await use(world, instance), [200, await activeIn(world)]);
   }
+});
+
+test("a cron that looks only when the store says that a step is due takes each step in time", async () => {
+  const world = new World();
+  let due: number | undefined;
+  const line = world.store.line();
+  const store: Register = {
+    name: line.name,
+    read: (...call) => line.read(...call),
+    async write(text, ifVersion, options) {
+      const isWritten = await line.write(text, ifVersion, options);
+      if (isWritten) due = options?.due;
+      return isWritten;
+    },
+  };
+  const { manager } = await world.start({ store, onDemand: true, requireStore: false });
+  await world.until(manager.look());
+  const times = [world.elapsedMs];
+  while (world.elapsedMs < 40 * 24 * hour) {
+    await world.pass((due ?? Infinity) - world.clock.now());
+    await world.until(manager.look());
+    times.push(world.elapsedMs);
+  }
+  const { events } = await world.document();
+  const signed = events.flatMap(({ type, at }) => (type === "activated" ? [at] : []));
+  const gaps = signed.slice(1).map((at, index) => at - (signed[index] as number));
+  assert.deepEqual([...new Set(gaps)], [4 * 24 * hour], "keys rotate every four days");
+  assert.deepEqual([signed.length, times.length], [11, 30], "ten rotations, and three looks for each");
 });
 
 test("a token of a kid that is new here is verified after one more read, and an unknown kid reads once a second", async () => {

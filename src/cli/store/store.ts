@@ -7,6 +7,7 @@ import type { StoreDocument } from "../../rotation/custody/document.ts";
 import { type Owner, commandedBy } from "../../rotation/custody/issuer-check.ts";
 import type { WrappingKeys } from "../../rotation/custody/wrapping.ts";
 import { livingLines, readLines } from "../../rotation/custody/presence.ts";
+import { nextLookAt } from "../../rotation/rules/due.ts";
 import { readingRights, rights, schema } from "../../rotation/store/postgres/schema.ts";
 import { lastWordText } from "../../service/admin/replicas.ts";
 import { createCommandLog } from "../../service/config/log.ts";
@@ -118,7 +119,7 @@ async function migrated(
   if ((await target.read()).version !== undefined) {
     throw refusal("the store to fill is in use already; nothing was written");
   }
-  await target.write(text, undefined).catch((error: unknown) => {
+  await target.write(text, undefined, { due: nextLookAt(document, now) }).catch((error: unknown) => {
     if (error instanceof StoreError) throw error;
     // It may be written all the same: what is read back tells.
   });

@@ -5,6 +5,7 @@ import { traced } from "../../base/trace.ts";
 import type { Custody } from "../custody/custody.ts";
 import { type DocumentChange, type StoreDocument, emptyDocument, nextDocument } from "../custody/document.ts";
 import type { At } from "../rules/advance.ts";
+import { nextLookAt } from "../rules/due.ts";
 import type { RotationPolicy } from "../rules/policy.ts";
 import type { KeyEvent, KeyRecord } from "../rules/records.ts";
 import { checkNotRolledBack } from "../rules/rollback.ts";
@@ -42,6 +43,14 @@ export interface Changed {
   readonly seen: Seen;
   /** The document with the change; in a preview as well. */
   readonly document: StoreDocument;
+}
+
+/** A write of the text. */
+interface Commit {
+  readonly text: string;
+  readonly ifVersion: string | undefined;
+  readonly due: number;
+  readonly commit: string;
 }
 
 export interface StoreAccessOptions {
@@ -130,8 +139,8 @@ export function createStoreAccess(custody: Custody, options: StoreAccessOptions)
    *
    * @throws StoreError where it was certainly not written
    */
-  async function tryWrite(text: string, ifVersion: string | undefined, commit: string): Promise<boolean | undefined> {
-    const write = (signal: AbortSignal): Promise<boolean> => register.write(text, ifVersion, { signal });
+  async function tryWrite({ text, ifVersion, due, commit }: Commit): Promise<boolean | undefined> {
+    const write = (signal: AbortSignal): Promise<boolean> => register.write(text, ifVersion, { signal, due });
     const isWritten = await call("write", write, "ERR_COMMIT_UNKNOWN").catch((error: unknown) => {
       signal.throwIfAborted();
       if (error instanceof StoreError && error.code !== "ERR_COMMIT_UNKNOWN") throw error;
@@ -146,12 +155,13 @@ export function createStoreAccess(custody: Custody, options: StoreAccessOptions)
   }
 
   /** Resolves to whether the document was written. */
-  async function write(document: StoreDocument, ifVersion: string | undefined, commit: string): Promise<boolean> {
+  async function write(document: StoreDocument, { version, now }: Seen, commit: string): Promise<boolean> {
     const text = await custody.seal(document);
-    const isWritten = await tryWrite(text, ifVersion, commit);
+    const call = { text, ifVersion: version, due: nextLookAt(document, now), commit };
+    const isWritten = await tryWrite(call);
     if (isWritten !== undefined) return isWritten;
     // The same write under the same condition settles that, even if the first one arrives after it.
-    const isSettled = await tryWrite(text, ifVersion, commit).catch(() => undefined);
+    const isSettled = await tryWrite(call).catch(() => undefined);
     signal.throwIfAborted();
     if (isSettled !== undefined) return isSettled;
     throw new StoreError("ERR_COMMIT_UNKNOWN", "the store has not said whether a commit was written");
@@ -177,7 +187,7 @@ export function createStoreAccess(custody: Custody, options: StoreAccessOptions)
         if (isNothing(decision, seen.document)) return changed(seen, decision, seen.document);
         const commit = crypto.randomUUID();
         const document = nextDocument(seen.document, { owner: custody.owner, ...decision }, commit);
-        if (await write(document, seen.version, commit)) {
+        if (await write(document, seen, commit)) {
           // A failover may lose the commit before it was read. Its version is not known yet.
           last = { ...seen, document, version: undefined };
           onRevision?.(document.revision);

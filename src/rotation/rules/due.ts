@@ -1,6 +1,7 @@
+import { advance } from "./advance.ts";
 import { type RotationPolicy, announceForMs, rotateEveryMs } from "./policy.ts";
 import { type KeyRecord, type KeyUse, activeKey, announcedKey, keyUses, stateSince } from "./records.ts";
-import { endOfWait, waitOf } from "./waits.ts";
+import { type CopyRecord, endOfWait, waitOf } from "./waits.ts";
 
 /** The next step of a key. */
 export interface DueStep {
@@ -30,4 +31,18 @@ export function dueSteps(records: readonly KeyRecord[], policy: RotationPolicy):
     return [{ kid, use, step: state === "announced" ? "activate" : "remove", at, heldUpSince }];
   });
   return [...announcements, ...waits];
+}
+
+/** What is needed of a document to tell what is due. */
+export interface Planned {
+  readonly records: readonly KeyRecord[];
+  readonly policy: RotationPolicy;
+  readonly copies: readonly CopyRecord[];
+}
+
+/** When somebody is to look at a store again, in epoch milliseconds by its clock: at the next step, or now, where a wait has not begun yet. */
+export function nextLookAt({ records, policy, copies }: Planned, now: number): number {
+  const ahead = advance(records, policy, now, { copies });
+  const isWaiting = ahead.due.length === 0 && ahead.records === records && ahead.wakeAt !== Infinity;
+  return isWaiting ? ahead.wakeAt : now;
 }

@@ -5,4 +5,13 @@
  */
 
 export { type MemoryStoreOptions, memoryStore } from "./memory.ts";
-export type { OpenRegister, Presence, Reading, ReadOptions, Register, StoreCall, WriteOptions } from "./register.ts";
+export type {
+  DueIssuer,
+  OpenRegister,
+  Presence,
+  Reading,
+  ReadOptions,
+  Register,
+  StoreCall,
+  WriteOptions,
+} from "./register.ts";

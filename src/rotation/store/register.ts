@@ -17,6 +17,13 @@ export interface WriteOptions extends StoreCall {
   readonly due?: number | undefined;
 }
 
+/** An issuer whose next step is due. Anybody who can write the store can write a name. */
+export interface DueIssuer {
+  readonly issuer: string;
+  /** Since when, in epoch milliseconds. */
+  readonly due: number;
+}
+
 /** What a register holds. */
 export interface Reading {
   /** Names this text: another one after every write. Missing where nothing was ever written. */
@@ -67,6 +74,12 @@ export interface Register {
    * they read miss nothing. Missing where the register cannot tell: then jwksd reads once a second.
    */
   watch?(onChange: () => void, options: { readonly signal: AbortSignal }): void;
+  /**
+   * Lists the issuers of the whole database whose next step is due, the longest due first. Missing where a store cannot list them.
+   *
+   * @param after the last one of the list before: those that come after it. So issuers that stay due are no obstacle to others
+   */
+  due?(limit: number, after?: DueIssuer, options?: StoreCall): Promise<readonly DueIssuer[]>;
   /** The largest text that it can hold, in bytes of UTF-8. Default: no limit. */
   readonly maxBytes?: number | undefined;
   /** May be called again. Afterwards nobody is called back, and every other method throws `ERR_STORE_UNAVAILABLE`. */

@@ -38,8 +38,8 @@ const dialect: Dialect = {
   // Not UNIX_TIMESTAMP, which takes the hour that summer time repeats for one hour.
   asked: "TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)) DIV 1000 AS now, @@global.read_only AS standby",
   schema: [
-    `CREATE TABLE IF NOT EXISTS jwksd_documents (issuer VARBINARY(64) PRIMARY KEY, version VARBINARY(36) NOT NULL,
-      text LONGBLOB NOT NULL, due BIGINT, KEY due (due)) ENGINE = InnoDB`,
+    `CREATE TABLE IF NOT EXISTS jwksd_documents (issuer VARBINARY(64) PRIMARY KEY, name BLOB NOT NULL,
+      version VARBINARY(36) NOT NULL, text LONGBLOB NOT NULL, due BIGINT, KEY due (due, issuer)) ENGINE = InnoDB`,
     `CREATE TABLE IF NOT EXISTS jwksd_presence (issuer VARBINARY(64), id VARBINARY(512), line BLOB NOT NULL,
       PRIMARY KEY (issuer, id)) ENGINE = InnoDB`,
   ],

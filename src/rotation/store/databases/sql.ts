@@ -2,7 +2,7 @@ import { sleep } from "../../../base/async.ts";
 import { systemClock } from "../../../base/clock.ts";
 import { StoreError } from "../../../base/errors.ts";
 import { issuerKey } from "../issuer.ts";
-import type { OpenRegister, Presence } from "../register.ts";
+import type { DueIssuer, OpenRegister, Presence } from "../register.ts";
 import { type Call, type Fault, callsTo } from "./calls.ts";
 
 /** Placeholders are question marks. */
@@ -51,6 +51,7 @@ const word = (): Statement => [
 /** A register with all that it can have. */
 export interface SqlRegister extends OpenRegister {
   readonly presence: Presence;
+  readonly due: NonNullable<OpenRegister["due"]>;
 }
 
 export function sqlRegister(
@@ -112,10 +113,10 @@ export function sqlRegister(
 
     async write(text, ifVersion, { signal, due } = {}) {
       const values = [crypto.randomUUID(), text, due === undefined ? null : Math.ceil(due)] as const;
-      const first = `${dialect.insert} INTO jwksd_documents (version, text, due, issuer) VALUES (?, ?, ?, ?)`;
+      const first = `${dialect.insert} INTO jwksd_documents (version, text, due, issuer, name) VALUES (?, ?, ?, ?, ?)`;
       const next = "UPDATE jwksd_documents SET version = ?, text = ?, due = ? WHERE issuer = ? AND version = ?";
       const { changes } = await run({ signal, writes: true }, (key) =>
-        ifVersion === undefined ? [first, ...values, key] : [next, ...values, key, ifVersion],
+        ifVersion === undefined ? [first, ...values, key, issuer] : [next, ...values, key, ifVersion],
       );
       return changes > 0;
     },
@@ -134,6 +135,17 @@ export function sqlRegister(
         const sql = "DELETE FROM jwksd_presence WHERE issuer = ? AND id = ?";
         await run({ signal, writes: true }, (key) => [sql, key, id]);
       },
+    },
+
+    async due(limit, after, { signal } = {}) {
+      const from = after?.due ?? 0;
+      const key = after === undefined ? "" : await issuerKey(after.issuer);
+      // Not a parameter, which some servers refuse there.
+      const sql = `SELECT name, due FROM jwksd_documents WHERE due BETWEEN ? AND ? AND (due > ? OR issuer > ?)
+        ORDER BY due, issuer LIMIT ${Math.floor(limit)}`;
+      const now = systemClock.now();
+      const { rows } = await run({ signal, writes: false }, () => [sql, from, now, from, key]);
+      return rows.map(({ name, due }): DueIssuer => ({ issuer: String(name), due: Number(due) }));
     },
 
     close: async () => calls.close(),

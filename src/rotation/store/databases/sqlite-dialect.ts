@@ -6,8 +6,8 @@ export const sqliteDialect: Dialect = {
   insert: "INSERT OR IGNORE",
   asked: "CAST(unixepoch('subsec') * 1000 AS INTEGER) AS now",
   schema: [
-    "CREATE TABLE IF NOT EXISTS jwksd_documents (issuer TEXT PRIMARY KEY, version TEXT NOT NULL, text TEXT NOT NULL, due INTEGER)",
-    "CREATE INDEX IF NOT EXISTS jwksd_documents_due ON jwksd_documents (due)",
+    "CREATE TABLE IF NOT EXISTS jwksd_documents (issuer TEXT PRIMARY KEY, name TEXT NOT NULL, version TEXT NOT NULL, text TEXT NOT NULL, due INTEGER)",
+    "CREATE INDEX IF NOT EXISTS jwksd_documents_due ON jwksd_documents (due, issuer)",
     "CREATE TABLE IF NOT EXISTS jwksd_presence (issuer TEXT, id TEXT, line TEXT NOT NULL, PRIMARY KEY (issuer, id))",
   ],
 };

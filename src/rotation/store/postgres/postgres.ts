@@ -10,7 +10,7 @@ import { StoreError, invalidOption } from "../../../base/errors.ts";
 import { checkOptions, timeout } from "../../../base/options.ts";
 import { issuerKey, issuerRule } from "../issuer.ts";
 import { poll } from "../poll.ts";
-import type { OpenRegister } from "../register.ts";
+import type { DueIssuer, OpenRegister } from "../register.ts";
 import type { Driver, Row } from "./driver.ts";
 import { isNoTable, isSerialization, postgresError, writeError } from "./errors.ts";
 import { type PostgresPool, pgDriver } from "./pg.ts";
@@ -20,6 +20,7 @@ import {
   confirmedEmptyQuery,
   confirmedQuery,
   dropQuery,
+  dueQuery,
   emptyQuery,
   firstQuery,
   issuersQuery,
@@ -64,7 +65,8 @@ export async function postgresStore(
   const { issuer, timeoutMs = defaultTimeoutMs } = checkOptions(options, rules);
   const driver = await driverOf(database, timeoutMs);
   try {
-    return registerOf(driver, issuer === undefined ? await soleIssuer(driver) : await issuerKey(issuer), timeoutMs);
+    const whose = issuer ?? (await soleIssuer(driver));
+    return registerOf(driver, { issuer: whose, key: await issuerKey(whose), timeoutMs });
   } catch (error) {
     await driver.end();
     throw error;
@@ -91,12 +93,19 @@ async function soleIssuer(driver: Driver): Promise<string> {
     throw postgresError(error, driver.name);
   });
   const [found, ...others] = rows;
-  if (typeof found?.["issuer"] === "string" && others.length === 0) return found["issuer"];
+  if (typeof found?.["name"] === "string" && others.length === 0) return found["name"];
   const what = found === undefined ? "no keys yet" : "the keys of several issuers";
   throw invalidOption(`the store ${driver.name} holds ${what}, so say which issuer is meant`);
 }
 
-function registerOf(driver: Driver, issuer: string, timeoutMs: number): OpenRegister {
+interface Whose {
+  readonly issuer: string;
+  /** What names the issuer in the tables. */
+  readonly key: string;
+  readonly timeoutMs: number;
+}
+
+function registerOf(driver: Driver, { issuer, key, timeoutMs }: Whose): OpenRegister {
   const { name } = driver;
   const limit = `${Math.ceil(timeoutMs)}ms`;
   /** Of this process: {@link confirmedQuery}. */
@@ -151,7 +160,7 @@ function registerOf(driver: Driver, issuer: string, timeoutMs: number): OpenRegi
     name,
 
     async read(known, { signal, confirmed = false } = {}) {
-      const values = [issuer, known ?? null];
+      const values = [key, known ?? null];
       const limits = [limit, lock];
       const [row = {}] = confirmed
         ? await ask(confirmedQuery, [...values, ...limits], signal, [confirmedEmptyQuery, limits])
@@ -167,26 +176,32 @@ function registerOf(driver: Driver, issuer: string, timeoutMs: number): OpenRegi
 
     async write(text, ifVersion, { signal, due } = {}) {
       const dueAt = due === undefined ? null : `${Math.ceil(due)}`;
-      const values = [issuer, crypto.randomUUID(), text, dueAt, limit];
+      const values = [key, crypto.randomUUID(), text, dueAt, limit];
       const rows =
         ifVersion === undefined
-          ? await write(firstQuery, values, signal)
+          ? await write(firstQuery, [...values, issuer], signal)
           : await write(nextQuery, [...values, ifVersion], signal);
       // By itself: it may fail, and takes a lock that all who notify wait for. Where it does not arrive, others find the write by asking.
-      if (rows.length > 0) driver.run("SELECT pg_notify('jwksd', $1)", [issuer], undefined).catch(() => {});
+      if (rows.length > 0) driver.run("SELECT pg_notify('jwksd', $1)", [key], undefined).catch(() => {});
       return rows.length > 0;
+    },
+
+    async due(limit, after, { signal } = {}) {
+      const from = after === undefined ? ["0", ""] : [`${after.due}`, await issuerKey(after.issuer)];
+      const rows = await ask(dueQuery, [`${systemClock.now()}`, ...from, `${Math.floor(limit)}`], signal);
+      return rows.map(({ name, due }): DueIssuer => ({ issuer: name as string, due: Number(due) }));
     },
 
     presence: {
       async put(id, line, { signal } = {}) {
-        await write(putQuery, [issuer, id, line, limit], signal);
+        await write(putQuery, [key, id, line, limit], signal);
       },
       async all({ signal } = {}) {
-        const rows = await ask(linesQuery, [issuer], signal);
+        const rows = await ask(linesQuery, [key], signal);
         return new Map(rows.map(({ id, line }) => [id as string, line as string]));
       },
       async drop(id, { signal } = {}) {
-        await write(dropQuery, [issuer, id], signal);
+        await write(dropQuery, [key, id], signal);
       },
     },
 
@@ -197,10 +212,10 @@ function registerOf(driver: Driver, issuer: string, timeoutMs: number): OpenRegi
       const look = poll(
         async () => {
           listening ??= driver
-            .listen("jwksd", (payload) => payload === issuer && look(), both)
+            .listen("jwksd", (payload) => payload === key && look(), both)
             .catch(() => {})
             .finally(() => (listening = undefined));
-          const [row = {}] = await driver.run(versionQuery, [issuer], both);
+          const [row = {}] = await driver.run(versionQuery, [key], both);
           checkPrimary(row, name);
           return row["version"];
         },

@@ -34,12 +34,15 @@ export const confirmedEmptyQuery = `${confirming(1)} SELECT standby, now FROM as
 
 export const versionQuery = `SELECT ${standby}, (SELECT version FROM jwksd.documents WHERE issuer = $1) AS version`;
 
-export const firstQuery = `${limits(5)} INSERT INTO jwksd.documents (issuer, version, text, due)
-SELECT $1::text, $2::text, $3::text, $4::bigint FROM limits ON CONFLICT (issuer) DO NOTHING RETURNING version`;
+export const firstQuery = `${limits(5)} INSERT INTO jwksd.documents (issuer, version, text, due, name)
+SELECT $1::text, $2::text, $3::text, $4::bigint, $6::text FROM limits ON CONFLICT (issuer) DO NOTHING RETURNING version`;
 export const nextQuery = `${limits(5)} UPDATE jwksd.documents SET version = $2, text = $3, due = $4::bigint
 FROM limits WHERE issuer = $1 AND version = $6 RETURNING version`;
 
-export const issuersQuery = "SELECT issuer FROM jwksd.documents LIMIT 2";
+export const dueQuery = `SELECT name, due::text FROM jwksd.documents
+WHERE due <= $1::bigint AND (due, issuer) > ($2::bigint, $3) ORDER BY due, issuer LIMIT $4::int`;
+
+export const issuersQuery = "SELECT name FROM jwksd.documents LIMIT 2";
 
 export const putQuery = `${limits(4)} INSERT INTO jwksd.presence (issuer, id, line)
 SELECT $1::text, $2::text, $3::text FROM limits ON CONFLICT (issuer, id) DO UPDATE SET line = excluded.line`;

@@ -2,13 +2,15 @@
 export const schema = `CREATE SCHEMA IF NOT EXISTS jwksd;
 CREATE TABLE IF NOT EXISTS jwksd.documents (
   issuer text PRIMARY KEY,
+  -- The issuer itself.
+  name text NOT NULL,
   -- Another one after every write.
   version text NOT NULL,
   text text NOT NULL,
   -- When the next step is due, in epoch milliseconds.
   due bigint
 );
-CREATE INDEX IF NOT EXISTS documents_due ON jwksd.documents (due);
+CREATE INDEX IF NOT EXISTS documents_due ON jwksd.documents (due, issuer);
 -- A line for each process that lives.
 CREATE TABLE IF NOT EXISTS jwksd.presence (
   issuer text,
