@@ -2,7 +2,7 @@ import { notify } from "../../base/async.ts";
 import { type ErrorCode, invalidOption } from "../../base/errors.ts";
 import { targetPath } from "../../base/urls.ts";
 import { publicKeyAlgorithms } from "../../keys/crypto/algorithms.ts";
-import type { Reply } from "../http/respond.ts";
+import { type Reply, fieldsOf } from "../http/respond.ts";
 import { verifyAccessToken } from "./access-token.ts";
 import { type Credentials, type GuardedRequest, credentialsOf, hasQueryToken } from "./authorization.ts";
 import { createConfirmation } from "./confirmation.ts";
@@ -137,12 +137,10 @@ export function createGuard(settings: BearerSettings): Guard {
       ? deniedBy(denial)
       : { status: 401 as const, hint: denial.description, scope: denial.scope };
     tell(refusal, known.request);
-    const { status, headers, body } = replyTo(refusal, known.scheme, terms, undefined);
-    const fields: Record<string, string> = {};
-    for (let i = 0; i + 1 < headers.length; i += 2) fields[headers[i] as string] = headers[i + 1] as string;
+    const reply = replyTo(refusal, known.scheme, terms, undefined);
     // Frameworks count the bytes themselves.
-    const { "Content-Length": _, ...rest } = fields;
-    return { status: status as 401 | 403, headers: rest, body: body ?? "" };
+    const { "Content-Length": _, ...headers } = Object.fromEntries(fieldsOf(reply));
+    return { status: reply.status as 401 | 403, headers, body: reply.body ?? "" };
   }
 
   /** A token may expire while a store or a function of the application confirms its sender. */

@@ -1,4 +1,4 @@
-import type { Reply } from "./respond.ts";
+import { type Reply, fieldsOf } from "./respond.ts";
 
 const makers = new WeakMap<Reply, () => Response>();
 
@@ -13,10 +13,10 @@ export function toResponse(reply: Reply): Response {
 }
 
 function makerOf(reply: Reply): () => Response {
-  const headers = new Headers();
-  for (let i = 0; i + 1 < reply.headers.length; i += 2)
-    headers.set(reply.headers[i] as string, reply.headers[i + 1] as string);
-  const init = { status: reply.status, headers };
+  const init = {
+    status: reply.status,
+    headers: fieldsOf(reply).map(([name, value]): [string, string] => [name, value]),
+  };
   // In Deno, a clone saves a fifth of the cost of a request. In Bun it saves nothing, in Node and workerd it makes streams.
   if ("Deno" in globalThis) {
     const original = new Response(reply.body, init);

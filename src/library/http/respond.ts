@@ -94,6 +94,22 @@ function contentHeaders(type: string, text: string, more: readonly string[]): st
   return [...content, ...more, "X-Content-Type-Options", "nosniff"];
 }
 
+/** The header fields of a reply, one by one. */
+export const fieldsOf = ({ headers }: Reply): (readonly [name: string, value: string])[] =>
+  headers.flatMap((name, i) => (i % 2 === 0 ? [[name, headers[i + 1] as string] as const] : []));
+
+/**
+ * A reply as text for a socket, whose connection ends then.
+ *
+ * @param reason such as `Not Found`
+ * @see RFC 9112 section 4; RFC 9110 section 6.6.1
+ */
+export function textOf(reply: Reply, reason: string = "", method: string = "GET"): string {
+  const fields = [...fieldsOf(reply), ["Date", new Date().toUTCString()], ["Connection", "close"]];
+  const lines = fields.map(([name, value]) => `${name}: ${value}`);
+  return [`HTTP/1.1 ${reply.status} ${reason}`, ...lines, "", method === "HEAD" ? "" : (reply.body ?? "")].join("\r\n");
+}
+
 function reply(status: number, headers: readonly string[], body: string | null): Reply {
   // The list is not frozen: Node writes the headers of a frozen list more slowly, by a tenth.
   return Object.freeze({ status, headers, body });

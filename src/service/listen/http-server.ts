@@ -6,7 +6,7 @@ import type { TlsOptions } from "node:tls";
 import { type Clock, systemClock } from "../../base/clock.ts";
 import { ServiceError } from "../../base/errors.ts";
 import { type NodeResponse, writeReply } from "../../library/http/node.ts";
-import { type Reply, methodNotAllowed, problem, withoutBodyOnHead } from "../../library/http/respond.ts";
+import { type Reply, methodNotAllowed, problem, textOf, withoutBodyOnHead } from "../../library/http/respond.ts";
 import { type Connections, type Overload, boundConnections, isUnderWay } from "./connections.ts";
 import { drain } from "./drain.ts";
 import { type Handler, closedGate } from "./gate.ts";
@@ -260,7 +260,7 @@ function refuseOnce(socket: Socket, reply: Reply, connections: Connections): boo
   const end = (): void => {
     if (!socket.writable) return void socket.destroy();
     // A second reply to one request would pass for the reply to the next request.
-    socket.end(isForLast ? "" : raw(reply));
+    socket.end(isForLast ? "" : textOf(reply, STATUS_CODES[reply.status]));
     // With unread bytes, the kernel would reset the connection, and the reply could be lost.
     socket.resume();
     const timer = setTimeout(() => socket.destroy(), limits.lingerMs);
@@ -270,13 +270,4 @@ function refuseOnce(socket: Socket, reply: Reply, connections: Connections): boo
   if (isUnderWay(last)) last.once("close", end);
   else end();
   return !isForLast;
-}
-
-/** A response as text for a socket. */
-function raw({ status, headers, body }: Reply): string {
-  let fields = "";
-  for (let i = 0; i + 1 < headers.length; i += 2) fields += `${headers[i]}: ${headers[i + 1]}\r\n`;
-  // @see RFC 9110 section 6.6.1
-  const date = new Date().toUTCString();
-  return `HTTP/1.1 ${status} ${STATUS_CODES[status]}\r\n${fields}Date: ${date}\r\nConnection: close\r\n\r\n${body ?? ""}`;
 }

@@ -1,5 +1,6 @@
+import { fieldsOf } from "../../http/respond.ts";
 import type { Guard } from "../guard.ts";
-import { type NodeGuardedRequest, nodeRequest } from "./express.ts";
+import { type NodeGuardedRequest, nodeRequest } from "./node-request.ts";
 import type { Requirements } from "../requirements.ts";
 
 /** The part of a reply of Fastify that a guard uses. */
@@ -25,9 +26,9 @@ export const fastifyFace =
     // The application has answered meanwhile. Fastify must neither answer as well nor call the handler.
     if (reply.raw.headersSent) return reply.hijack();
     if ("auth" in decision) return undefined;
-    const { status, headers, body } = decision.reply;
+    const { status, body } = decision.reply;
     reply.code(status);
-    for (let i = 0; i + 1 < headers.length; i += 2) reply.header(headers[i] as string, headers[i + 1] as string);
+    for (const [name, value] of fieldsOf(decision.reply)) reply.header(name, value);
     // To the type of a string, Fastify would add a charset.
     return reply.send(new TextEncoder().encode(body ?? ""));
   };

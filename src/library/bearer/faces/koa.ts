@@ -1,4 +1,5 @@
-import { type NodeGuardedRequest, nodeRequest } from "./express.ts";
+import { fieldsOf } from "../../http/respond.ts";
+import { type NodeGuardedRequest, nodeRequest } from "./node-request.ts";
 import type { Guard } from "../guard.ts";
 import type { Requirements } from "../requirements.ts";
 
@@ -23,8 +24,8 @@ export const koaFace =
     // The application has answered meanwhile.
     if (context.headerSent) return undefined;
     if ("auth" in decision) return next();
-    const { status, headers, body } = decision.reply;
+    const { status, body } = decision.reply;
     Object.assign(context, { status, body });
-    for (let i = 0; i + 1 < headers.length; i += 2) context.set(headers[i] as string, headers[i + 1] as string);
+    for (const [name, value] of fieldsOf(decision.reply)) context.set(name, value);
     return undefined;
   };

@@ -1,7 +1,7 @@
 import { invalidOption } from "../../../base/errors.ts";
 import { importFailure } from "../../../base/optional-package.ts";
-import type { Reply } from "../../http/respond.ts";
-import { type NodeGuardedRequest, nodeRequest } from "./express.ts";
+import { type Reply, fieldsOf } from "../../http/respond.ts";
+import { type NodeGuardedRequest, nodeRequest } from "./node-request.ts";
 import type { Guard } from "../guard.ts";
 import type { Requirements } from "../requirements.ts";
 
@@ -39,10 +39,8 @@ export function nestFace({ decide }: Guard, requirements: Requirements): NestGua
       // The application has answered meanwhile.
       if ((response.raw ?? response).headersSent === true) return false;
       if ("auth" in decision) return true;
-      const { headers } = decision.reply;
       // What NestJS makes of the body has a length of its own.
-      for (let i = 0; i + 1 < headers.length; i += 2)
-        if (headers[i] !== "Content-Length") response.header(headers[i] as string, headers[i + 1] as string);
+      for (const [name, value] of fieldsOf(decision.reply)) if (name !== "Content-Length") response.header(name, value);
       throw await exceptionOf(decision.reply);
     },
   };

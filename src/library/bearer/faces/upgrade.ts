@@ -1,4 +1,5 @@
-import { type NodeGuardedRequest, nodeRequest } from "./express.ts";
+import { textOf } from "../../http/respond.ts";
+import { type NodeGuardedRequest, nodeRequest } from "./node-request.ts";
 import type { Guard } from "../guard.ts";
 import { titles } from "../refusal.ts";
 import type { Requirements } from "../requirements.ts";
@@ -23,14 +24,7 @@ export const upgradeFace =
     // Nobody else listens yet, and an error would end the process.
     socket.on("error", ignore);
     const decision = await decide(nodeRequest(request, request), requirements);
-    if ("reply" in decision) {
-      const { status, headers, body } = decision.reply;
-      const fields = headers.map((text, i) => (i % 2 === 0 ? `${text}: ` : `${text}\r\n`)).join("");
-      socket.end(
-        `HTTP/1.1 ${status} ${titles[status] ?? ""}\r\nConnection: close\r\n${fields}\r\n${request.method === "HEAD" ? "" : (body ?? "")}`,
-      );
-      return false;
-    }
-    socket.off("error", ignore);
-    return !socket.destroyed;
+    if ("auth" in decision) socket.off("error", ignore);
+    else socket.end(textOf(decision.reply, titles[decision.reply.status], request.method));
+    return "auth" in decision && !socket.destroyed;
   };
