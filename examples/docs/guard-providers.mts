@@ -22,3 +22,11 @@ export const cognito = createBearer({
   audience: { claim: "client_id", values: ["1example23456789"] },
   typ: "JWT",
 });
+
+// Behind an Application Load Balancer of AWS that signs users in, here with Cognito
+export const behindLoadBalancer = createBearer({
+  issuer: "https://cognito-idp.eu-central-1.amazonaws.com/eu-central-1_EXAMPLE",
+  audience: { claim: "client_id", values: ["1example23456789"] },
+  typ: "JWT",
+  token: ({ headers }: Request) => headers.get("x-amzn-oidc-accesstoken") ?? undefined,
+});

@@ -1,15 +1,13 @@
 import { Hono } from "hono";
-import { type Setup, guardsOf, metadataOf } from "./guards.ts";
+import { type GuardedPath, type Setup, answerOf, guardsOf, metadataOf } from "./guards.ts";
 
 /** The API as a function from `Request` to `Response`, for every runtime. */
 export function fetchApp(setup: Setup, face: "check" | "hono"): (request: Request) => Promise<Response> {
   const guards = guardsOf(setup);
   const metadata = metadataOf(setup);
   const app = new Hono();
-  for (const [path, { bearer, requirements }] of Object.entries(guards)) {
-    app.all(path, bearer.hono(requirements), (context) =>
-      context.body(JSON.stringify({ sub: bearer.authOf(context)?.claims.sub })),
-    );
+  for (const [path, guarded] of Object.entries(guards)) {
+    app.all(path, guarded.bearer.hono(guarded.requirements), (context) => responseOf(guarded, context));
   }
   app.all("/.well-known/*", (context) => metadata.fetch(context.req.raw));
   if (face === "hono") return async (request) => app.fetch(request);
@@ -18,6 +16,11 @@ export function fetchApp(setup: Setup, face: "check" | "hono"): (request: Reques
     const guarded = guards[new URL(request.url).pathname];
     if (guarded === undefined) return metadata.fetch(request);
     const auth = await guarded.bearer.check(request, guarded.requirements);
-    return auth instanceof Response ? auth : new Response(JSON.stringify({ sub: auth?.claims.sub }));
+    return auth instanceof Response ? auth : responseOf(guarded, request);
   };
+}
+
+function responseOf(guarded: GuardedPath, request: object): Response {
+  const { status, headers, body } = answerOf(guarded, request);
+  return new Response(body, { status, headers: { ...headers, "Content-Length": String(body.length) } });
 }

@@ -1,4 +1,11 @@
-import { type Bearer, type BearerOptions, type Requirements, createBearer } from "../../src/library/bearer/index.ts";
+import {
+  type Bearer,
+  type BearerOptions,
+  type Challenge,
+  type Denial,
+  type Requirements,
+  createBearer,
+} from "../../src/library/bearer/index.ts";
 import { createRemoteKeySet } from "../../src/library/relying-party/index.ts";
 
 // The API under test, the same on every framework and runtime: one path for each guard.
@@ -15,12 +22,30 @@ export const audience = "https://api.example.com";
 export const resource = "https://api.example.com/orders";
 export const nonceSecret = "a secret that all replicas of a test share";
 
-interface GuardedPath {
+export interface GuardedPath {
   readonly bearer: Bearer;
   readonly requirements: Requirements;
+  /** What the handler refuses, after the guard has let the request through. */
+  readonly denial?: Denial | undefined;
 }
 
-const guarded = (bearer: Bearer, requirements: Requirements = {}): GuardedPath => ({ bearer, requirements });
+const guarded = (bearer: Bearer, requirements: Requirements = {}, denial?: Denial): GuardedPath => ({
+  bearer,
+  requirements,
+  denial,
+});
+
+/** What the handler of a path answers to a request that the guard has let through. */
+export const answerOf = (
+  { bearer, denial }: GuardedPath,
+  request: object,
+): Omit<Challenge, "status"> & { status: number } =>
+  denial === undefined
+    ? { status: 200, headers: {}, body: JSON.stringify({ sub: bearer.authOf(request)?.claims.sub }) }
+    : bearer.challenge(request, denial);
+
+const notYours = { status: 403, description: "the order is of somebody else", scope: "orders:admin" } as const;
+const ended = { status: 401, description: "the session has ended" } as const;
 
 /** The guards by path. */
 export function guardsOf({ issuer, other, down }: Setup): Readonly<Record<string, GuardedPath>> {
@@ -43,6 +68,10 @@ export function guardsOf({ issuer, other, down }: Setup): Readonly<Record<string
     "/check-fails": guarded(plain, { check: () => Promise.reject(new Error("the database is away")) }),
     "/optional": guarded(plain, { optional: true }),
     "/optional/scope": guarded(plain, { optional: true, scope: "orders:read" }),
+    "/denied": guarded(plain, { scope: "orders:read" }, notYours),
+    "/denied/401": guarded(plain, {}, ended),
+    "/denied/optional": guarded(plain, { optional: true }, notYours),
+    "/denied/dpop": guarded(guard(dpop), {}, notYours),
     "/client-id": guarded(guard({ audience: { claim: "client_id", values: ["app", "other"] } })),
     "/cookie": guarded(
       guard({ token: (request) => /(?:^|; )token=([^;]*)/.exec(fieldOf(request, "cookie") ?? "")?.[1] }),

@@ -10,7 +10,8 @@ import { startProviders } from "./provider.ts";
 import { check, send } from "./replies.ts";
 import { rows } from "./requests.ts";
 
-test(`before a server of the MCP SDK, express() answers as everywhere: ${rows.length} requests`, async (t) => {
+const guarded = rows.filter(({ byHandler }) => byHandler !== true);
+test(`before a server of the MCP SDK, express() answers as everywhere: ${guarded.length} requests`, async (t) => {
   const setup = await startProviders(t);
   const app = express().disable("x-powered-by");
   for (const [path, { bearer, requirements }] of Object.entries(guardsOf(setup))) {
@@ -23,7 +24,7 @@ test(`before a server of the MCP SDK, express() answers as everywhere: ${rows.le
     });
   }
   const port = await listen(t, app);
-  for (const row of rows) {
+  for (const row of guarded) {
     if (row.expected.status !== 200) {
       await check(port, row, setup);
       continue;

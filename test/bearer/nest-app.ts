@@ -1,13 +1,15 @@
 import "reflect-metadata";
 import type { TestContext } from "node:test";
-import { All, Controller, HttpCode, Module, Req, UseGuards } from "@nestjs/common";
+import { All, Controller, HttpCode, Module, Req, Res, UseGuards } from "@nestjs/common";
 import { type AbstractHttpAdapter, NestFactory } from "@nestjs/core";
-import type { NestGuard } from "../../src/library/bearer/index.ts";
+import type { NestGuard, NestResponse } from "../../src/library/bearer/index.ts";
+
+export type NestHandler = (request: object, response: NestResponse) => string;
 
 /** A handler behind its guard. */
 interface Route {
   readonly guard: NestGuard;
-  readonly handler: (request: object) => string;
+  readonly handler: NestHandler;
 }
 
 /** An application of NestJS. What decorators do is done in plain calls, because Node does not run decorators. */
@@ -26,6 +28,7 @@ export async function nestApp(
   for (const [path, { guard, handler: value }] of Object.entries(routes)) {
     Object.defineProperty(Routes.prototype, path, { value });
     Req()(Routes.prototype, path, 0);
+    Res({ passthrough: true })(Routes.prototype, path, 1);
     for (const decorate of [All(path), HttpCode(200), UseGuards(guard)]) decorate(Routes.prototype, path, { value });
   }
   Controller()(Routes);

@@ -1,19 +1,23 @@
-import { type RequestListener, type ServerResponse, createServer } from "node:http";
+import { type IncomingMessage, type RequestListener, type ServerResponse, createServer } from "node:http";
 import type { AddressInfo } from "node:net";
 import type { TestContext } from "node:test";
 import { getRequestListener } from "@hono/node-server";
+import { HttpException } from "@nestjs/common";
 import type { AbstractHttpAdapter } from "@nestjs/core";
 import { ExpressAdapter } from "@nestjs/platform-express";
 import { FastifyAdapter } from "@nestjs/platform-fastify";
+import { Elysia } from "elysia";
 import express5 from "express";
 // @ts-expect-error There are no types for it under this name.
 import express4 from "express4";
 import fastify5 from "fastify";
 import fastify4 from "fastify4";
+import { H3, toNodeHandler } from "h3";
+import { NextRequest } from "next/server.js";
 import type { KoaContextLike } from "../../src/library/bearer/index.ts";
 import { fetchApp } from "./fetch-app.ts";
-import { type Setup, guardsOf, metadataOf } from "./guards.ts";
-import { nestApp } from "./nest-app.ts";
+import { type GuardedPath, type Setup, answerOf, guardsOf, metadataOf } from "./guards.ts";
+import { type NestHandler, nestApp } from "./nest-app.ts";
 import { listening } from "../support/listening.ts";
 
 /** Starts an API; gives its port. */
@@ -28,9 +32,10 @@ const expressFace =
   (t, setup) => {
     const app = express().disable("x-powered-by").disable("etag");
     app.use(metadataOf(setup).node);
-    for (const [path, { bearer, requirements }] of Object.entries(guardsOf(setup))) {
-      app.all(path, bearer.express(requirements), (request, response) => {
-        response.end(JSON.stringify({ sub: bearer.authOf(request)?.claims.sub }));
+    for (const [path, guarded] of Object.entries(guardsOf(setup))) {
+      app.all(path, guarded.bearer.express(guarded.requirements), (request, response) => {
+        const { status, headers, body } = answerOf(guarded, request);
+        response.status(status).set(headers).send(body);
       });
     }
     return listen(t, app);
@@ -42,10 +47,11 @@ const fastifyFace =
   async (t, setup) => {
     const app = fastify();
     t.after(() => app.close());
-    for (const [path, { bearer, requirements }] of Object.entries(guardsOf(setup))) {
-      app.all(path, { preHandler: bearer.fastify(requirements) }, (request) =>
-        JSON.stringify({ sub: bearer.authOf(request)?.claims.sub }),
-      );
+    for (const [path, guarded] of Object.entries(guardsOf(setup))) {
+      app.all(path, { preHandler: guarded.bearer.fastify(guarded.requirements) }, (request, reply) => {
+        const { status, headers, body } = answerOf(guarded, request);
+        return reply.code(status).headers(headers).send(body);
+      });
     }
     const { node } = metadataOf(setup);
     app.all("/.well-known/*", (request, reply) => {
@@ -56,25 +62,38 @@ const fastifyFace =
     return (app.server.address() as AddressInfo).port;
   };
 
+type Context = KoaContextLike & {
+  readonly path: string;
+  readonly res: ServerResponse;
+  respond: boolean;
+  set(fields: object): void;
+};
+
 const koaFace: StartFace = async (t, setup) => {
   // @ts-expect-error There are no types for it.
   const { default: Koa } = await import("koa");
   const app = new Koa();
   const guards = guardsOf(setup);
   const metadata = metadataOf(setup);
-  app.use((context: KoaContextLike & { path: string; res: ServerResponse; respond: boolean }) => {
+  app.use((context: Context) => {
     const guarded = guards[context.path];
     if (guarded === undefined) {
       context.respond = false;
       return metadata.node(context.req, context.res);
     }
-    const { bearer, requirements } = guarded;
-    return bearer.koa(requirements)(context, async () => {
-      context.body = JSON.stringify({ sub: bearer.authOf(context)?.claims.sub });
+    return guarded.bearer.koa(guarded.requirements)(context, async () => {
+      const { status, headers, body } = answerOf(guarded, context);
+      context.set(headers);
+      Object.assign(context, { status, body });
     });
   });
   return listen(t, app.callback());
 };
+
+function answer(guarded: GuardedPath, request: IncomingMessage, response: ServerResponse): void {
+  const { status, headers, body } = answerOf(guarded, request);
+  response.writeHead(status, { ...headers, "Content-Length": body.length }).end(body);
+}
 
 /** Each request as if it were an upgrade: what the guard writes to the socket is the response. */
 const upgradeFace: StartFace = (t, setup) => {
@@ -83,9 +102,7 @@ const upgradeFace: StartFace = (t, setup) => {
   return listen(t, async (request, response) => {
     const guarded = guards[new URL(request.url ?? "/", "http://localhost").pathname];
     if (guarded === undefined) return metadata.node(request, response);
-    const { bearer, requirements } = guarded;
-    if (await bearer.upgrade(requirements)(request, request.socket))
-      response.end(JSON.stringify({ sub: bearer.authOf(request)?.claims.sub }));
+    if (await guarded.bearer.upgrade(guarded.requirements)(request, request.socket)) answer(guarded, request, response);
   });
 };
 
@@ -95,10 +112,7 @@ const nodeFace: StartFace = (t, setup) => {
   return listen(t, (request, response) => {
     const guarded = guards[new URL(request.url ?? "/", "http://localhost").pathname];
     if (guarded === undefined) return metadata.node(request, response);
-    const { bearer, requirements } = guarded;
-    return bearer.express(requirements)(request, response, () =>
-      response.end(JSON.stringify({ sub: bearer.authOf(request)?.claims.sub })),
-    );
+    return guarded.bearer.express(guarded.requirements)(request, response, () => answer(guarded, request, response));
   });
 };
 
@@ -106,19 +120,27 @@ const nodeFace: StartFace = (t, setup) => {
 const nestFace =
   (adapter: () => AbstractHttpAdapter): StartFace =>
   (t, setup) => {
-    const routes = Object.entries(guardsOf(setup)).map(([path, { bearer, requirements }]) => {
-      const handler = (request: object): string => JSON.stringify({ sub: bearer.authOf(request)?.claims.sub });
-      return [path, { guard: bearer.nest(requirements), handler }] as const;
+    const routes = Object.entries(guardsOf(setup)).map(([path, guarded]) => {
+      const handler: NestHandler = (request, response) => {
+        const { status, headers, body } = answerOf(guarded, request);
+        if (status === 200) return body;
+        for (const [name, value] of Object.entries(headers)) response.header(name, value);
+        throw new HttpException(JSON.parse(body), status);
+      };
+      return [path, { guard: guarded.bearer.nest(guarded.requirements), handler }] as const;
     });
     return nestApp(t, adapter(), Object.fromEntries(routes), metadataOf(setup).node);
   };
 
 const nestExpress = (): AbstractHttpAdapter => new ExpressAdapter(express5().disable("x-powered-by").disable("etag"));
 
-const honoFace =
-  (face: "check" | "hono"): StartFace =>
+const honoFace: StartFace = (t, setup) => listen(t, getRequestListener(fetchApp(setup, "hono")));
+
+/** What other frameworks hand to `check`: their own kind of `Request`. */
+const checkFace =
+  (mount: (check: (request: Request) => Promise<Response>) => RequestListener): StartFace =>
   (t, setup) =>
-    listen(t, getRequestListener(fetchApp(setup, face)));
+    listen(t, mount(fetchApp(setup, "check")));
 
 /** All that run in a process of Node. */
 export const nodeFaces: Readonly<Record<string, StartFace>> = {
@@ -131,6 +153,13 @@ export const nodeFaces: Readonly<Record<string, StartFace>> = {
   "an upgrade of node:http": upgradeFace,
   "NestJS on Express": nestFace(nestExpress),
   "NestJS on Fastify": nestFace(() => new FastifyAdapter()),
-  "Hono on Node": honoFace("hono"),
-  "check() on Node": honoFace("check"),
+  "Hono on Node": honoFace,
+  "check() on Node": checkFace(getRequestListener),
+  "check() in h3": checkFace((check) => toNodeHandler(new H3().all("/**", ({ req }) => check(req)))),
+  "check() in Elysia": checkFace((check) =>
+    getRequestListener(new Elysia().all("*", ({ request }) => check(request)).fetch),
+  ),
+  "check() in Next.js": checkFace((check) =>
+    getRequestListener(({ url, method, headers }) => check(new NextRequest(url, { method, headers }))),
+  ),
 };

@@ -84,6 +84,8 @@ export interface Row {
   readonly again?: true;
   /** The standard allows to take the token. */
   readonly lenient?: true;
+  /** A handler refuses it: its framework may add to the type, and counts the bytes. */
+  readonly byHandler?: true;
 }
 
 const bearer = (path: string, token: string, more: readonly HeaderLine[] = []): WireRequest => ({
@@ -134,6 +136,7 @@ const bound = (setup: Setup, more: TokenParts = {}): string =>
 
 /** The standard allows an API to take this token. */
 const optional = (row: Row): Row => ({ ...row, lenient: true });
+const byHandler = (row: Row): Row => ({ ...row, byHandler: true });
 
 const row = (source: string, name: string, request: Row["request"], expected: Expected): Row => ({
   source,
@@ -472,6 +475,7 @@ const cookieRow = (name: string, value: (token: string) => string, expected: Exp
   },
   expected,
 });
+const notYours = denied("the order is of somebody else", ', scope="orders:admin"');
 const oneOfTwo = denied("the token needs one of these scopes: orders:write orders:read", ', scope="orders:write"');
 const otherClient = invalid("claim 'client_id' is not what is expected");
 const atClients = (expected: Expected): Expected =>
@@ -513,6 +517,22 @@ const routes: readonly Row[] = [
     {},
     denied("large orders need more", ', scope="orders:large"'),
     "/step",
+  ),
+  byHandler(tokenRow("6750 3.1", "a handler refuses", { claims: { scope: "orders:read" } }, notYours, "/denied")),
+  byHandler(
+    tokenRow("6750 3.1", "a handler asks for a new token", {}, invalid("the session has ended"), "/denied/401"),
+  ),
+  byHandler(
+    formRow("a handler refuses who has no token", sent(undefined, "/denied/optional"), {
+      status: 401,
+      challenge: `Bearer ${realm}, scope="orders:admin"`,
+    }),
+  ),
+  byHandler(
+    row("9449 7.1", "a handler refuses a token with a proof", (setup) => proven(setup, "/denied/dpop"), {
+      status: 403,
+      challenge: `Bearer ${realm}, scope="orders:admin", DPoP ${realm}, error="insufficient_scope", error_description="the order is of somebody else", scope="orders:admin", ${algs}`,
+    }),
   ),
   tokenRow("9110 15.6.4", "the check of the application fails", {}, { status: 503, retryAfter: "1" }, "/check-fails"),
   formRow("no token where none need be", sent(undefined, "/optional"), { status: 200, body: "{}" }),
