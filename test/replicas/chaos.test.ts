@@ -22,7 +22,7 @@ if (isSoak)
     });
     after(() => stopCluster(cluster));
 
-    const [rotations, replicas, issuers] = [100, 3, 10];
+    const [rotations, replicas, issuers] = [50, 3, 10];
 
     test(`${rotations} rotations, while processes, lines, servers and commands do their worst: no token that a ready replica does not know`, async (t) => {
       const seed = Number(process.env["JWKSD_SEED"] ?? 12);

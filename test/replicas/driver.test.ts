@@ -162,7 +162,7 @@ const changes: Readonly<Record<string, { readonly mode: Mode; readonly edits: re
     ],
   },
   "measures waits by the wall clock where that is all there is": {
-    mode: { faults: ["clock jump", "pause"], isOneMachine: true },
+    mode: { faults: ["clock jump", "pause"], isOneMachine: true, everyMs: 20 * minute },
     edits: [
       [
         "rotation/manager/wait-clock.ts",

@@ -30,7 +30,7 @@ const keys = await createKeyManager({
   onDemand: true,
   requireStore: !settings.create,
   waitUntil: settings.waits ? waitUntil : undefined,
-  policy: { rotateEveryDays: 4, announceForSeconds: 86_400 },
+  policy: { rotateEveryDays: 1, announceForSeconds: 18_300 },
   clock: { now: () => Date.now() + aheadMs, setTimer: (callback, delayMs) => systemClock.setTimer(callback, delayMs) },
 });
 const provider = await createProvider({ keys });

@@ -186,7 +186,7 @@ for (const kind of kinds) {
       }
     }
 
-    const rotations = soak(200, 3);
+    const rotations = soak(100, 3);
     test(`${rotations} rotations, with clients that go away and processes that are killed: nobody is surprised`, async (t) => {
       const worker = await startWorker(t, { kind });
       const copies: { at: number; kids: string[] }[] = [];
