@@ -1,19 +1,15 @@
-// provider.mjs, for Node 22.18 or later: node provider.mjs
 import { createServer } from "node:http";
 import { createProvider } from "jwksd";
 import { createKeyManager } from "jwksd/rotation";
 import { sqliteStore } from "jwksd/store/sqlite";
 
-const { JWKSD_WRAPPING_KEYS = "" } = process.env;
 const store = await sqliteStore("./keys.db");
 const manager = await createKeyManager({
   issuer: "http://localhost:3000", // yours, with https, outside of this machine
   store,
-  wrappingKeys: JWKSD_WRAPPING_KEYS,
-  policy: { rotateEveryDays: 90, maxTokenLifetimeSeconds: 3600 },
+  wrappingKeys: process.env.JWKSD_WRAPPING_KEYS ?? "",
 });
 const provider = await createProvider({ keys: manager });
-
 const server = createServer(provider.node).listen(3000);
 
 const claims = { sub: "alice", aud: "https://api.example.com", client_id: "app", scope: "orders:read" };

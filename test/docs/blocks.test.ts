@@ -97,7 +97,6 @@ const acts: readonly Act[] = [
     script: String.raw`
       @ In a provider
       unset JWKSD_WRAPPING_KEYS
-      @ In an API
       @ As a service
       curl http://127.0.0.1:9900/jwks | grep '"kid"'
     `,
@@ -450,7 +449,7 @@ const acts: readonly Act[] = [
 
 /** Sections whose blocks are not run here: the test that runs them, or why nobody does. */
 const elsewhere: Readonly<Record<string, Readonly<Record<string, string>>>> = {
-  "README.md": { "Try it": "test/ops/scripts.test.ts" },
+  "README.md": { jwksd: "test/ops/scripts.test.ts" },
   "CONTRIBUTING.md": { Contributing: ".ci/run" },
   "docs/better-auth.md": { "Take over the present keys": "test/docs/better-auth.test.ts" },
   "docs/install.md": {

@@ -83,7 +83,7 @@ describe("the samples of the documents", () => {
     });
     const orders = `http://localhost:${Number(await runSample(t, guardPath).next())}/orders`;
     const good = await fetch(orders, { headers: { Authorization: `Bearer ${token}`, Connection: "close" } });
-    assert.deepEqual([good.status, await good.json()], [200, { of: "alice" }]);
+    assert.deepEqual([good.status, await good.json()], [200, "alice"]);
     assert.equal((await fetch(orders, { headers: { Connection: "close" } })).status, 401);
     // What the page says works beside it.
     const [, command = ""] = /npx --no-install jwksd (plan [^`]*)`/.exec(textOf("docs/provider.md")) ?? [];
