@@ -16,7 +16,7 @@ import { skipWithoutPkcs11 } from "../support/softhsm.ts";
 type Script = string;
 
 interface Act {
-  readonly page: string;
+  readonly pages: readonly string[];
   readonly script: Script;
   readonly needs?: readonly string[];
   readonly skip?: string | false;
@@ -91,9 +91,12 @@ with_softhsm() {
 mkdir /run/jwksd /srv/www
 `;
 
+/** An operator needs several pages at once. */
+const operators = ["docs/operations.md", "docs/emergencies.md", "docs/alerts.md"];
+
 const acts: readonly Act[] = [
   {
-    page: "README.md",
+    pages: ["README.md"],
     script: String.raw`
       @ In a provider
       unset JWKSD_WRAPPING_KEYS
@@ -103,7 +106,7 @@ const acts: readonly Act[] = [
     needs: ["openssl"],
   },
   {
-    page: "docs/service.md",
+    pages: ["docs/service.md"],
     script: String.raw`
       @ The service
       end-service
@@ -115,7 +118,7 @@ const acts: readonly Act[] = [
     needs: ["openssl"],
   },
   {
-    page: "docs/operations.md",
+    pages: operators,
     script: String.raw`
       on_https login.example.com 'reverse_proxy 127.0.0.1:9900'
       export JWKSD_ISSUER=https://login.example.com
@@ -157,7 +160,7 @@ const acts: readonly Act[] = [
     needs: ["caddy", "sqlite3", "openssl"],
   },
   {
-    page: "docs/operations.md",
+    pages: operators,
     script: String.raw`
       jwksd serve
       lost=$(kid active)
@@ -180,7 +183,7 @@ const acts: readonly Act[] = [
     needs: ["openssl"],
   },
   {
-    page: "docs/operations.md",
+    pages: operators,
     script: String.raw`
       jwksd serve
       end-service
@@ -201,7 +204,7 @@ const acts: readonly Act[] = [
     needs: ["sqlite3"],
   },
   {
-    page: "docs/provider.md",
+    pages: ["docs/provider.md"],
     script: String.raw`
       @ Installing
       @ Keys from files
@@ -209,7 +212,7 @@ const acts: readonly Act[] = [
     `,
   },
   {
-    page: "docs/publish.md",
+    pages: ["docs/publish.md"],
     script: String.raw`
       jwksd serve --issuer https://login.example.com
       on_https login.example.com "$(sed -n '/^.\{3\}caddy$/,/^}$/p' "$ROOT/docs/publish.md" | sed '1,2d;$d')"
@@ -219,7 +222,7 @@ const acts: readonly Act[] = [
     needs: ["caddy"],
   },
   {
-    page: "docs/doctor.md",
+    pages: ["docs/doctor.md"],
     script: String.raw`
       on_https login.example.com 'reverse_proxy 127.0.0.1:9900'
       jwksd serve --issuer https://login.example.com
@@ -233,11 +236,11 @@ const acts: readonly Act[] = [
     `,
     needs: ["caddy"],
   },
-  { page: "docs/clients.md", script: "@ Keys of a client", needs: ["openssl"] },
-  { page: "docs/better-auth.md", script: "@ Begin", needs: ["openssl"] },
-  { page: "docs/relying-party.md", script: "@ The guard\n@ The key set" },
+  { pages: ["docs/clients.md"], script: "@ Keys of a client", needs: ["openssl"] },
+  { pages: ["docs/better-auth.md"], script: "@ Begin", needs: ["openssl"] },
+  { pages: ["docs/relying-party.md"], script: "@ The guard\n@ The key set" },
   {
-    page: "docs/oidc-provider.md",
+    pages: ["docs/oidc-provider.md"],
     script: String.raw`
       @1 Try it
       node examples/docs/oidc-provider.mts >/dev/null &
@@ -249,7 +252,7 @@ const acts: readonly Act[] = [
     needs: ["openssl"],
   },
   {
-    page: "docs/migrate.md",
+    pages: ["docs/migrate.md"],
     script: String.raw`
       pem key.pem
       KID() { echo now; }
@@ -279,7 +282,7 @@ const acts: readonly Act[] = [
     needs: ["openssl", "jq"],
   },
   {
-    page: "docs/sign-socket.md",
+    pages: ["docs/sign-socket.md"],
     script: String.raw`
       @ Tokens for programs in any language
       mkdir /etc/jwksd /etc/jwksd/sign-tls
@@ -294,7 +297,7 @@ const acts: readonly Act[] = [
     needs: ["openssl"],
   },
   {
-    page: "docs/signers.md",
+    pages: ["docs/signers.md"],
     script: String.raw`
       printf 1234 >pin
       chmod 600 pin
@@ -307,7 +310,7 @@ const acts: readonly Act[] = [
     skip: skipWithoutPkcs11("pkcs11-tool"),
   },
   {
-    page: "docs/operations.md",
+    pages: operators,
     script: String.raw`
       printf 1234 >pin
       chmod 600 pin
@@ -336,7 +339,7 @@ const acts: readonly Act[] = [
     skip: skipWithoutPkcs11("jq"),
   },
   {
-    page: "docs/signers.md",
+    pages: ["docs/signers.md"],
     script: String.raw`
       with_clouds
       on_https login-keys.vault.azure.net "reverse_proxy $AZURE" vault.example.com "reverse_proxy $VAULT"
@@ -360,7 +363,7 @@ const acts: readonly Act[] = [
     needs: ["caddy", "jq"],
   },
   {
-    page: "docs/publish.md",
+    pages: ["docs/publish.md"],
     script: String.raw`
       with_bucket
       @ A bucket
@@ -371,7 +374,7 @@ const acts: readonly Act[] = [
     needs: ["caddy"],
   },
   ...["2. Keys that jwksd rotates", "2b. Or: Kubernetes signs with a key file"].map((keys) => ({
-    page: "docs/workload-identity.md",
+    pages: ["docs/workload-identity.md"],
     script: String.raw`
       with_bucket
       json_of docs/workload-identity.md authorization_endpoint >metadata.json
@@ -393,7 +396,7 @@ const acts: readonly Act[] = [
     needs: ["caddy", "jq", "openssl"],
   })),
   {
-    page: "docs/sign-socket.md",
+    pages: ["docs/sign-socket.md"],
     script: String.raw`
       with_former_key
       @ Kubernetes
@@ -402,7 +405,7 @@ const acts: readonly Act[] = [
     needs: ["jq", "openssl"],
   },
   {
-    page: "docs/store-postgres.md",
+    pages: ["docs/store-postgres.md"],
     script: String.raw`
       printf '127.0.0.1 db.example\n' >>/etc/hosts
       @ Keys in PostgreSQL
@@ -419,7 +422,7 @@ const acts: readonly Act[] = [
     start: startDatabase,
   },
   {
-    page: "docs/operations.md",
+    pages: operators,
     script: String.raw`
       printf '127.0.0.1 db.example\n' >>/etc/hosts
       openssl rand -base64 32 | tr '+/' '-_' >wrapping.key
@@ -438,7 +441,7 @@ const acts: readonly Act[] = [
     start: startDatabase,
   },
   {
-    page: "docs/metrics.md",
+    pages: ["docs/metrics.md"],
     script: String.raw`
       jwksd serve
       @ Metrics
@@ -481,15 +484,21 @@ function named(blocks: ReadonlyMap<string, readonly string[]>, number: string, s
   return number === "" ? all : [all[Number(number) - 1] ?? assert.fail(`${section} has no block ${number}`)];
 }
 
+/** The blocks of pages whose sections have different names. */
+async function sectionsOf(pages: readonly string[]): Promise<ReadonlyMap<string, readonly string[]>> {
+  const all = await Promise.all(pages.map((page) => sections(page)));
+  return new Map(all.flatMap((blocks) => [...blocks]));
+}
+
 test("each block is run, here or elsewhere", async () => {
   for (const page of pages) {
     const blocks = await sections(page);
-    const scripts = acts.filter((act) => act.page === page).map(({ script }) => script);
-    const run = new Set(
-      [...scripts.join("\n").matchAll(marker)].flatMap(([, number = "", section = ""]) =>
-        named(blocks, number, section),
-      ),
-    );
+    const run = new Set<string>();
+    for (const { pages, script } of acts.filter(({ pages }) => pages.includes(page))) {
+      const all = await sectionsOf(pages);
+      for (const [, number = "", section = ""] of script.matchAll(marker))
+        for (const block of named(all, number, section)) run.add(block);
+    }
     const others = [...blocks].filter(([, blocks]) => !blocks.every((block) => run.has(block)));
     const known = elsewhere[page] ?? {};
     assert.deepEqual(others.map(([title]) => title).toSorted(), Object.keys(known).toSorted(), page);
@@ -505,10 +514,10 @@ const isSkipped = skipWithoutMounts("the blocks of the pages") || skipWithout("b
 
 // Each command is a process: npm run soak runs all of them.
 describe("the blocks of a page work as they stand", { skip: isSkipped }, () => {
-  for (const { page, script, needs = [], skip = false, start } of acts.slice(0, soak(acts.length, 1))) {
+  for (const { pages, script, needs = [], skip = false, start } of acts.slice(0, soak(acts.length, 1))) {
     const first = [...script.matchAll(marker)].map(([, , section]) => section).slice(0, 2);
-    test(`${page}: ${first.join(", ")}`, { skip: skipWithout(...needs) || skip }, async (t) => {
-      const blocks = await sections(page);
+    test(`${pages[0]}: ${first.join(", ")}`, { skip: skipWithout(...needs) || skip }, async (t) => {
+      const blocks = await sectionsOf(pages);
       const lines = script.replaceAll(marker, (_, number: string, section: string) =>
         named(blocks, number, section)
           .join("\n")

@@ -58,7 +58,7 @@ describe("the site", { skip: skipWithoutSite() || skipWithout("chromium-headless
 
   /** What somebody types, and what the first result has to be: a guide, unless it is a whole name. */
   const guide =
-    /^\.\/(?:index|pages\/(?:provider|clients|relying-party|sign-socket|service|operations|publish|workload-identity|replicas|stores|store-postgres|signers|doctor|faq|install|migrate))\.html/;
+    /^\.\/(?:index|pages\/(?:provider|clients|relying-party|sign-socket|service|operations|emergencies|alerts|publish|workload-identity|replicas|stores|store-postgres|signers|doctor|faq|install|migrate))\.html/;
   const searches: Readonly<Record<string, RegExp>> = {
     rotate: guide,
     "rotate now": guide,
@@ -72,8 +72,8 @@ describe("the site", { skip: skipWithoutSite() || skipWithout("chromium-headless
     leaked: /#a-key-has-leaked$/,
     install: guide,
     createProvider: /functions\/jwksd\.createProvider\.html$/,
-    KeyStore: /interfaces\/jwksd_store\.KeyStore\.html$/,
-    JwksdClockOff: /operations\.html#jwksdclockoff$/,
+    OpenRegister: /interfaces\/jwksd_store\.OpenRegister\.html$/,
+    JwksdClockOff: /alerts\.html#jwksdclockoff$/,
   };
 
   test("the search answers with sections of guides first, and with a whole name first", async () => {
@@ -98,6 +98,8 @@ async function firstResult(page: Page, words: string): Promise<string> {
   await page.evaluate(`document.getElementById("tsd-search-results").innerHTML = ""`);
   await page.locator("#tsd-search-input").fill(words);
   const link = page.locator("#tsd-search-results a").first();
-  await link.waitFor({ state: "attached" });
+  await link
+    .waitFor({ state: "attached", timeout: 20_000 })
+    .catch((cause: unknown) => assert.fail(`${words}: ${String(cause)}`));
   return (await link.getAttribute("href")) ?? "";
 }

@@ -48,20 +48,20 @@ test("there is a case for each alert, with what comes before it and after it", a
   for (const text of cases) assert.match(text, /exp_samples: \[\]/, "and one moment at which none fires");
 });
 
-test("each alert has a section in docs/operations.md, with what to do, and links to it", async () => {
-  const page = await read("docs/operations.md");
+test("each alert has a section in docs/alerts.md, with what to do, and links to it", async () => {
+  const page = await read("docs/alerts.md");
   const anchors = new Map(
     page
-      .split(/^### /m)
+      .split(/^## /m)
       .slice(1)
       .map((section) => [section.split("\n", 1)[0]?.toLowerCase() ?? "", section]),
   );
   const rules = (await read("ops/alerts.yml")).split("- alert: ").slice(1);
   for (const rule of rules) {
     const [, name = ""] = /^(\w+)/.exec(rule) ?? [];
-    const [, anchor = ""] = /runbook_url: \S+\/docs\/operations\.md#(\S+)/.exec(rule) ?? [];
+    const [, anchor = ""] = /runbook_url: \S+\/docs\/alerts\.md#(\S+)/.exec(rule) ?? [];
     assert.equal(anchor, name.toLowerCase());
-    assert.match(anchors.get(anchor) ?? "no section", /```sh|\]\(#/, `${name}: a command, or where one is`);
+    assert.match(anchors.get(anchor) ?? "no section", /```sh|\]\((?:\w+\.md)?#/, `${name}: a command, or where one is`);
   }
 });
 

@@ -33,7 +33,7 @@ test("what is said of a store depends on what it has done", () => {
   assert.deepEqual(
     codes.map((code) => remedyOf(code).guide),
     ["the-store-is-lost", "the-store-is-lost", "a-store-that-is-not-authentic", "a-lost-wrapping-key"].map(
-      (section) => `operations.md#${section}`,
+      (section) => `emergencies.md#${section}`,
     ),
   );
 });

@@ -61,7 +61,7 @@ To change the wrapping key:
   3. Remove the old one.
 
 It also sets the first --issuer of a store that was made without one. If the
-store is not authentic, read docs/operations.md first. --yes then vouches for
+store is not authentic, read docs/emergencies.md first. --yes then vouches for
 every key in it.
 
 Examples:

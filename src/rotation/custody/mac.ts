@@ -46,6 +46,6 @@ export async function verifySeal(keys: WrappingKeys, text: string): Promise<stri
 export function notAuthentic(what: string): StoreError {
   return new StoreError(
     "ERR_STORE_NOT_AUTHENTIC",
-    `what the store holds is not used: ${what}; it is damaged, or somebody has changed it who has no wrapping key; put the newest good copy in its place, or see "A store that is not authentic" in docs/operations.md`,
+    `what the store holds is not used: ${what}; it is damaged, or somebody has changed it who has no wrapping key; put the newest good copy in its place, or see "A store that is not authentic" in docs/emergencies.md`,
   );
 }

@@ -96,7 +96,7 @@ export const recipe = "openssl rand -base64 32 | tr '+/' '-_'";
 const rule = `a wrapping key is 32 random bytes in base64url, 43 characters; at the first start, make one with: ${recipe}; at a later start, give the same one`;
 
 /** What to do where a wrapping key is nowhere. */
-export const ifLost = 'if nobody has that key, see "A lost wrapping key" in docs/operations.md';
+export const ifLost = 'if nobody has that key, see "A lost wrapping key" in docs/emergencies.md';
 
 /**
  * Reads wrapping keys, and derives the keys for MACs from them.

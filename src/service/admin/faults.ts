@@ -12,7 +12,7 @@ import { type Remedy, listing, remedyOf, shellWord } from "./remedies.ts";
 /** Something that is wrong, in words. */
 export interface Fault extends Remedy {
   readonly severity: "error" | "warning";
-  /** A stable code: that of an error, or one of the table in `docs/operations.md`. */
+  /** A stable code: that of an error, or one of the table in `docs/alerts.md`. */
   readonly code: string;
   readonly text: string;
   readonly kid?: string | undefined;
@@ -99,7 +99,7 @@ function refusedFiles(refused: KnownError, pid: number): Fault {
   return faultOf("The key files were refused, and the old keys stay in use", refused, {
     remedy: "Correct the files. They are read again when they change, and after this command:",
     command: `kill -HUP ${pid}`,
-    guide: "operations.md#jwksdupdaterefused",
+    guide: "alerts.md#jwksdupdaterefused",
   });
 }
 
@@ -109,7 +109,7 @@ function notReady(why: string): Fault {
     code: "NOT_READY",
     text: `This service is not ready: ${ended(why)}`,
     ...listing("Look at the log."),
-    guide: "operations.md#jwksdnotready",
+    guide: "alerts.md#jwksdnotready",
   };
 }
 
@@ -158,7 +158,7 @@ function clockDiffers({ document: { policy }, clockAheadMs: aheadMs }: KnownMana
     text: `The clock of this machine is ${by} that of the store, more than clockSkewSeconds ${policy.clockSkewSeconds} allows, so this process takes no step and does not sign.`,
     remedy: "Set the clock of the machine that is wrong. This command says whether this one is synchronized:",
     command: "timedatectl",
-    guide: "operations.md#jwksdclockoff",
+    guide: "alerts.md#jwksdclockoff",
   };
 }
 
@@ -184,7 +184,7 @@ function overdue(manager: KnownManager, now: number): Fault[] {
     since: at,
     remedy: "Mend the other faults; jwksd then takes the step by itself. This command shows the steps ahead:",
     command: "jwksd plan",
-    guide: "operations.md#jwksdstepoverdue",
+    guide: "alerts.md#jwksdstepoverdue",
   }));
 }
 
@@ -198,7 +198,7 @@ function noSuccessor(manager: KnownManager, now: number): Fault[] {
     since: at,
     remedy: "Mend the other faults; jwksd then announces one by itself. This command announces one now:",
     command: use === "sig" ? "jwksd rotate" : "jwksd keys announce --use enc",
-    guide: "operations.md#jwksdnosuccessor",
+    guide: "alerts.md#jwksdnosuccessor",
   }));
 }
 

@@ -26,28 +26,28 @@ const outage: Remedy = {
   remedy:
     "Make the store reachable again; jwksd tries it again by itself. This command tells whether it can be reached:",
   command: "jwksd keys",
-  guide: "operations.md#jwksdstoreunreachable",
+  guide: "alerts.md#jwksdstoreunreachable",
 };
 
 const lostStore: Remedy = {
   remedy:
-    'Put the newest copy of the store back: read "The store is lost" and "Backup and restore" in docs/operations.md. This command shows what the store holds now:',
+    'Put the newest copy of the store back: read "The store is lost" in docs/emergencies.md. This command shows what the store holds now:',
   command: "jwksd keys",
-  guide: "operations.md#the-store-is-lost",
+  guide: "emergencies.md#the-store-is-lost",
 };
 
 const lostWrappingKey: Remedy = {
   remedy:
-    'Put the wrapping key back and restart. If it is lost for good, read "A lost wrapping key" in docs/operations.md. This command lists the keys:',
+    'Put the wrapping key back and restart. If it is lost for good, read "A lost wrapping key" in docs/emergencies.md. This command lists the keys:',
   command: "jwksd keys",
-  guide: "operations.md#a-lost-wrapping-key",
+  guide: "emergencies.md#a-lost-wrapping-key",
 };
 
 const changedStore: Remedy = {
   remedy:
-    'Find out who has changed the store: read "A store that is not authentic" in docs/operations.md. This command shows what is there, and changes nothing:',
+    'Find out who has changed the store: read "A store that is not authentic" in docs/emergencies.md. This command shows what is there, and changes nothing:',
   command: "jwksd keys rewrap --dry-run",
-  guide: "operations.md#a-store-that-is-not-authentic",
+  guide: "emergencies.md#a-store-that-is-not-authentic",
 };
 
 const remedies: Readonly<Record<string, Remedy>> = {
@@ -70,7 +70,7 @@ export function remedyOf(code: string, record?: KeyRecord): Remedy {
     return {
       remedy: "Mend the HSM or key service; jwksd tries it again by itself. This command tests it with a key:",
       command: `jwksd signer check ${uri === undefined ? "URI" : shellWord(uri)}`,
-      guide: "operations.md#jwksdsignerfailing",
+      guide: "alerts.md#jwksdsignerfailing",
     };
   }
   const meaning = `It is tried again by itself. docs/errors.md says what ${code} means.`;

@@ -114,7 +114,7 @@ async function checkHasKey(settings: StoreSettings): Promise<void> {
 function noKeyYet(): StateError {
   return new StateError(
     "ERR_TRANSITION",
-    'the store holds no key; if it had keys, see "The store is lost" in docs/operations.md; if not, jwksd serve makes the first one',
+    'the store holds no key; if it had keys, see "The store is lost" in docs/emergencies.md; if not, jwksd serve makes the first one',
   );
 }
 
