@@ -127,8 +127,10 @@ if (project === undefined) process.exit(1);
 app.validate(project);
 
 // The menu has the order of docs/README.md, then that of the entry points in package.json. Only a reference has that of the alphabet.
+// Decisions are for those who change jwksd: the index lists them.
+project.categories = project.categories?.filter(({ title }) => title !== "Decisions") ?? [];
 const order = [...files.keys()].map(({ name }) => name).concat(...entryPoints.keys());
-for (const { children } of project.categories ?? []) {
+for (const { children } of project.categories) {
   children.sort((one, other) => order.indexOf(one.name) - order.indexOf(other.name));
 }
 
