@@ -8,6 +8,7 @@ import { promisify } from "node:util";
 import { getOnce, kidsIn } from "../support/load.ts";
 import { skipWithoutArchive } from "../support/archive.ts";
 import { part, skipWithout, skipped } from "../support/parts.ts";
+import { isSoak } from "../support/soak.ts";
 import { type Exit, followService, freePort, temporaryFolder } from "../support/service.ts";
 
 interface Image {
@@ -30,71 +31,81 @@ const skip =
   (process.getuid?.() !== 0 && skipped("the image; without root, buildah needs subordinate ids")) ||
   skipWithout("buildah");
 
-test("the image serves, rotates, stops, and goes on with its volume", { skip }, async (t) => {
-  const folder = await temporaryFolder(t);
-  const storage = { driver: "vfs", graphroot: join(folder, "graph"), runroot: join(folder, "run") };
-  const lines = Object.entries(storage).map(([name, value]) => `${name} = "${value}"`);
-  await writeFile(join(folder, "storage.conf"), ["[storage]", ...lines].join("\n"));
-  const env = { PATH: process.env["PATH"], CONTAINERS_STORAGE_CONF: join(folder, "storage.conf") };
-  const buildah = async (...args: string[]): Promise<string> =>
-    (await promisify(execFile)(part("buildah"), args, { env })).stdout.trim();
+if (isSoak)
+  test("the image serves, rotates, stops, and goes on with its volume", { skip }, async (t) => {
+    const folder = await temporaryFolder(t);
+    const storage = { driver: "vfs", graphroot: join(folder, "graph"), runroot: join(folder, "run") };
+    const lines = Object.entries(storage).map(([name, value]) => `${name} = "${value}"`);
+    await writeFile(join(folder, "storage.conf"), ["[storage]", ...lines].join("\n"));
+    const env = { PATH: process.env["PATH"], CONTAINERS_STORAGE_CONF: join(folder, "storage.conf") };
+    const buildah = async (...args: string[]): Promise<string> =>
+      (await promisify(execFile)(part("buildah"), args, { env })).stdout.trim();
 
-  const image = "jwksd-test";
-  await promisify(execFile)(join(root, "scripts/build-image"), [image], { env });
-  const { config } = (JSON.parse(await buildah("inspect", "--type", "image", image)) as Image).Docker;
-  const [, ...healthCheck] = config.Healthcheck.Test;
-  const volume = join(folder, "volume");
-  await promisify(execFile)("mkdir", [volume]);
-  await chown(volume, user, user);
-  // buildah runs as root, but the user of the image must get there.
-  await chmod(folder, 0o711);
-  const port = await freePort();
-  const portFlags = ["--port", String(port), "--admin", "off"];
+    const image = "jwksd-test";
+    await promisify(execFile)(join(root, "scripts/build-image"), [image], { env });
+    const { config } = (JSON.parse(await buildah("inspect", "--type", "image", image)) as Image).Docker;
+    const [, ...healthCheck] = config.Healthcheck.Test;
+    const volume = join(folder, "volume");
+    await promisify(execFile)("mkdir", [volume]);
+    await chown(volume, user, user);
+    // buildah runs as root, but the user of the image must get there.
+    await chmod(folder, 0o711);
+    const port = await freePort();
+    const portFlags = ["--port", String(port), "--admin", "off"];
 
-  /** A new container with the volume. */
-  async function container() {
-    const name = await buildah("from", "--pull-never", image);
-    const run = ["run", "--isolation", "chroot", "--volume", `${volume}:/volume`, "--env", "JWKSD_DATA=/volume", name];
-    const start = () => {
-      const args = [...run, "--", ...config.Entrypoint, ...config.Cmd, ...portFlags];
-      const child: ChildProcess = spawn(part("buildah"), args, { env, stdio: ["ignore", "pipe", "pipe"] });
-      const exited = once(child, "exit").then(([code, signal]): Exit => ({ code, signal }));
-      return followService({ child, exited } as Parameters<typeof followService>[0]);
-    };
-    return { name, start, run: (...command: string[]) => buildah(...run, "--", ...command) };
-  }
+    /** A new container with the volume. */
+    async function container() {
+      const name = await buildah("from", "--pull-never", image);
+      const run = [
+        "run",
+        "--isolation",
+        "chroot",
+        "--volume",
+        `${volume}:/volume`,
+        "--env",
+        "JWKSD_DATA=/volume",
+        name,
+      ];
+      const start = () => {
+        const args = [...run, "--", ...config.Entrypoint, ...config.Cmd, ...portFlags];
+        const child: ChildProcess = spawn(part("buildah"), args, { env, stdio: ["ignore", "pipe", "pipe"] });
+        const exited = once(child, "exit").then(([code, signal]): Exit => ({ code, signal }));
+        return followService({ child, exited } as Parameters<typeof followService>[0]);
+      };
+      return { name, start, run: (...command: string[]) => buildah(...run, "--", ...command) };
+    }
 
-  const first = await container();
-  const mounted = await buildah("mount", first.name);
-  const { stdout: bytes } = await promisify(execFile)("du", ["-sb", mounted]);
-  assert.ok(Number.parseInt(bytes, 10) < 150e6, bytes);
-  const { stdout: own } = await promisify(execFile)("find", [mounted, "-user", String(user), "-printf", "%P\n"]);
-  assert.equal(own, "data\n", "it may write to its data only");
-  assert.equal(config.User, `${user}:${user}`);
+    const first = await container();
+    const mounted = await buildah("mount", first.name);
+    const { stdout: bytes } = await promisify(execFile)("du", ["-sb", mounted]);
+    assert.ok(Number.parseInt(bytes, 10) < 150e6, bytes);
+    const { stdout: own } = await promisify(execFile)("find", [mounted, "-user", String(user), "-printf", "%P\n"]);
+    assert.equal(own, "data\n", "it may write to its data only");
+    assert.equal(config.User, `${user}:${user}`);
 
-  const service = await first.start();
-  t.after(() => stop(service));
-  const seen = await first.run(...healthCheck.map((arg) => arg.replace(":9900/", `:${port}/`)));
-  assert.match(seen, /: nothing is wrong\./);
-  const kids = kidsIn(await getOnce(port));
-  await first.run("/usr/bin/jwksd", "rotate");
-  await service.logged(({ msg }) => msg === "key announced");
-  const rotated = kidsIn(await getOnce(port));
-  assert.equal(rotated.length, 2);
-  assert.equal(rotated[0], kids[0]);
-  assert.deepEqual(await stop(service), { code: 0, signal: null });
-  await assert.rejects(first.run(...healthCheck));
-  assert.ok((await readdir(volume)).includes("keys.db"));
+    const service = await first.start();
+    t.after(() => stop(service));
+    const seen = await first.run(...healthCheck.map((arg) => arg.replace(":9900/", `:${port}/`)));
+    assert.match(seen, /: nothing is wrong\./);
+    const kids = kidsIn(await getOnce(port));
+    await first.run("/usr/bin/jwksd", "rotate");
+    await service.logged(({ msg }) => msg === "key announced");
+    const rotated = kidsIn(await getOnce(port));
+    assert.equal(rotated.length, 2);
+    assert.equal(rotated[0], kids[0]);
+    assert.deepEqual(await stop(service), { code: 0, signal: null });
+    await assert.rejects(first.run(...healthCheck));
+    assert.ok((await readdir(volume)).includes("keys.db"));
 
-  const again = await (await container()).start();
-  t.after(() => stop(again));
-  assert.deepEqual(kidsIn(await getOnce(port)), rotated);
-  assert.deepEqual(await stop(again), { code: 0, signal: null });
+    const again = await (await container()).start();
+    t.after(() => stop(again));
+    assert.deepEqual(kidsIn(await getOnce(port)), rotated);
+    assert.deepEqual(await stop(again), { code: 0, signal: null });
 
-  /** The container has the processes of this machine, so its first one is known by its number. */
-  async function stop({ log, exited }: Awaited<ReturnType<typeof followService>>): Promise<Exit> {
-    const { pid } = log.find(({ msg }) => msg === "started") as { readonly pid?: number };
-    if (!log.some(({ msg }) => msg === "stopped")) process.kill(pid as number, config.StopSignal);
-    return exited;
-  }
-});
+    /** The container has the processes of this machine, so its first one is known by its number. */
+    async function stop({ log, exited }: Awaited<ReturnType<typeof followService>>): Promise<Exit> {
+      const { pid } = log.find(({ msg }) => msg === "started") as { readonly pid?: number };
+      if (!log.some(({ msg }) => msg === "stopped")) process.kill(pid as number, config.StopSignal);
+      return exited;
+    }
+  });

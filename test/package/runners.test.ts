@@ -7,6 +7,7 @@ import { describe, test } from "node:test";
 import { promisify } from "node:util";
 import { builtClone } from "../support/build.ts";
 import { skipped } from "../support/parts.ts";
+import { soak } from "../support/soak.ts";
 import { temporaryFolder } from "../support/service.ts";
 
 // The programs of docs/testing.md in each runner, with the package as it is built.
@@ -60,7 +61,7 @@ const runners: Readonly<Record<string, Runner>> = {
 };
 
 describe("the programs of docs/testing.md", () => {
-  for (const [name, { from, later, command, require }] of Object.entries(runners)) {
+  for (const [name, { from, later, command, require }] of Object.entries(runners).slice(0, soak(5, 1))) {
     // A checkout may have older packages.
     const skip = existsSync(join(modules, ".bin", name)) ? false : skipped(`${name} is not installed; npm ci does it`);
     test(`run in ${name}${require ? ", also in CommonJS" : ""}`, { skip }, async (t) => {
