@@ -23,8 +23,8 @@ const calls: Readonly<Record<string, Readonly<Record<string, string>>>> = {
     "manager.activate, retire, remove": "ForceOptions",
   },
   "jwksd/store": { memoryStore: "MemoryStoreOptions" },
-  "jwksd/store/mysql, redis, libsql, d1, durable-object": {
-    "mysqlStore, redisStore, libsqlStore, d1Store, durableObjectStore": "DatabaseStoreOptions",
+  "jwksd/store/mysql, redis, libsql, d1, durable-object, better-auth": {
+    "mysqlStore, redisStore, libsqlStore, d1Store, durableObjectStore, betterAuthStore": "DatabaseStoreOptions",
   },
   "jwksd/store/etcd": { etcdStore: "EtcdStoreOptions" },
   "jwksd/store/postgres": { postgresStore: "PostgresStoreOptions" },

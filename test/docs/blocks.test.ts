@@ -454,7 +454,10 @@ const acts: readonly Act[] = [
 const elsewhere: Readonly<Record<string, Readonly<Record<string, string>>>> = {
   "README.md": { jwksd: "test/ops/scripts.test.ts" },
   "CONTRIBUTING.md": { Contributing: ".ci/run" },
-  "docs/better-auth.md": { "Take over the present keys": "test/docs/better-auth.test.ts" },
+  "docs/better-auth.md": {
+    "Keys in the database of better-auth": "test/contract/store.better-auth.test.ts",
+    "Take over the present keys": "test/docs/better-auth.test.ts",
+  },
   "docs/install.md": {
     npm: "test/package/package.test.ts",
     "The archive": "test/package/archive.test.ts",

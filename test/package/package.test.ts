@@ -181,6 +181,7 @@ describe("packages", () => {
     "jwksd/rotation": ["jose"],
     "jwksd/sign-client": [],
     "jwksd/store": [],
+    "jwksd/store/better-auth": [],
     "jwksd/store/d1": [],
     "jwksd/store/durable-object": [],
     "jwksd/store/etcd": [],

@@ -32,7 +32,7 @@ export interface Reading {
   readonly text?: string | undefined;
   /**
    * The time by the clock of the register at some moment of the call, in epoch milliseconds. Missing where the register has no clock of its
-   * own: then all processes that use it must be on one machine.
+   * own: then all processes that use it must be on one machine, or nothing notices a machine whose clock is wrong.
    */
   readonly now?: number | undefined;
 }

@@ -1,0 +1,176 @@
+// The database of better-auth as a store, by each of its adapters that can be run here.
+import assert from "node:assert/strict";
+import { DatabaseSync } from "node:sqlite";
+import { after, test } from "node:test";
+import type { BetterAuthOptions } from "better-auth";
+import type * as Program from "../../examples/docs/better-auth-store.mts";
+import { drizzleAdapter } from "better-auth/adapters/drizzle";
+import { memoryAdapter } from "better-auth/adapters/memory";
+import { getAdapter } from "better-auth/db/adapter";
+import { getMigrations } from "better-auth/db/migration";
+import { drizzle } from "drizzle-orm/node-postgres";
+import { pgTable, text } from "drizzle-orm/pg-core";
+import { decodeProtectedHeader } from "jose";
+import { createConnection, createPool } from "mysql2/promise";
+import pg from "pg";
+import { type AuthAdapter, betterAuthStore, storePlugin } from "../../src/rotation/store/databases/better-auth.ts";
+import { checkRegister } from "../../src/testing/register.ts";
+import { type Open, networkFaults, serverFaults, throughNetwork } from "../support/faults.ts";
+import { newWrappingKey } from "../support/managed.ts";
+import { startMariadb } from "../support/mariadb.ts";
+import { skipWithout } from "../support/parts.ts";
+import { startPostgres } from "../support/postgres.ts";
+import { sample } from "../support/samples.ts";
+import { isSoak } from "../support/soak.ts";
+
+type Database = BetterAuthOptions["database"];
+const optionsOf = (database: Database): BetterAuthOptions => ({ database, plugins: [storePlugin] });
+
+const migrate = async (database: Database): Promise<void> => (await getMigrations(optionsOf(database))).runMigrations();
+
+/** What comes after a test has begun may run after the hooks that end the servers. */
+const mariadbAt = (port: number) => createPool({ uri: `mysql://jwksd:s3cret@127.0.0.1:${port}/jwksd` });
+/** A connection that breaks while Kysely has it would end the process. */
+function postgresAt(port: number) {
+  const pool = new pg.Pool({ connectionString: `postgres://postgres@127.0.0.1:${port}/postgres` });
+  pool.on("connect", (client) => void client.on("error", () => {}));
+  pool.on("error", () => {});
+  return pool;
+}
+const servers = skipWithout("mariadbd", "mariadb-install-db", "initdb") === false ? await startServers() : undefined;
+
+async function startServers() {
+  const mariadb = await startMariadb({ after });
+  const postgres = await startPostgres();
+  after(() => postgres.stop());
+  const root = await createConnection({ host: "127.0.0.1", port: mariadb.port, user: "root" });
+  await root.query("ALTER DATABASE jwksd CHARACTER SET utf8mb4");
+  await root.end();
+  for (const pool of [mariadbAt(mariadb.port), postgresAt(postgres.port)]) {
+    await migrate(pool);
+    await pool.end();
+  }
+  return { mariadb, postgres };
+}
+
+checkRegister("better-auth, SQLite by Kysely", async () => {
+  const adapter = await sqliteAdapter();
+  return { handle: async (issuer) => betterAuthStore(adapter, { issuer }) };
+});
+
+const column = () => text().notNull();
+const columns = { issuer: column().unique(), version: column(), text: column(), word: column() };
+const drizzleSchema = { jwksd: pgTable("jwksd", { id: text().primaryKey(), ...columns }) };
+
+/** By name, the better-auth of a process that reaches the server on a port, and what ends its connections. */
+const ways = {
+  "MariaDB by Kysely": (port: number) => {
+    const pool = mariadbAt(port);
+    return { database: pool, end: () => void pool.end().catch(() => {}) };
+  },
+  "PostgreSQL by Kysely": (port: number) => {
+    const pool = postgresAt(port);
+    return { database: pool, end: () => void pool.end() };
+  },
+  "PostgreSQL by Drizzle": (port: number) => {
+    const pool = postgresAt(port);
+    return {
+      database: drizzleAdapter(drizzle(pool), { provider: "pg", schema: drizzleSchema }),
+      end: () => void pool.end(),
+    };
+  },
+} satisfies Record<string, (port: number) => { database: Database; end: () => unknown }>;
+
+for (const [name, way] of Object.entries(servers === undefined ? {} : ways)) {
+  // PostgreSQL is where an adapter is what differs.
+  if (!isSoak && name.startsWith("PostgreSQL")) continue;
+  const { mariadb, postgres } = servers as NonNullable<typeof servers>;
+  const isMariadb = name.startsWith("MariaDB");
+  const open: Open = async (port, options, ends) => {
+    const { database, end } = way(port);
+    ends.push(end);
+    return betterAuthStore(await getAdapter(optionsOf(database)), options);
+  };
+  const faults = { ...networkFaults("during"), ...(isMariadb && serverFaults("during", mariadb)) };
+  checkRegister(`better-auth, ${name}`, throughNetwork((isMariadb ? mariadb : postgres).port, open), faults);
+}
+
+/** An adapter of better-auth over SQLite. */
+async function sqliteAdapter(): Promise<AuthAdapter> {
+  const database = new DatabaseSync(":memory:");
+  await migrate(database);
+  return getAdapter(optionsOf(database));
+}
+const issuer = "https://op.example";
+const broken = async (): Promise<never> => {
+  throw new Error("the connection broke");
+};
+/** By name, an adapter as it must not be believed, and how a write by it ends, and what is read afterwards. */
+const lies: Readonly<
+  Record<string, [lie: (adapter: AuthAdapter) => Partial<AuthAdapter>, ends: unknown, text: string]>
+> = {
+  "its count is 0": [(adapter) => ({ updateMany: async (asked) => (await adapter.updateMany(asked), 0) }), true, "new"],
+  "its count is 1": [() => ({ updateMany: async () => 1 }), "Error", "old"],
+  "its answer is lost": [
+    (adapter) => ({ updateMany: async (asked) => (await adapter.updateMany(asked), broken()) }),
+    true,
+    "new",
+  ],
+  "what it was asked is lost": [() => ({ updateMany: broken }), "Error", "old"],
+};
+test("a write is what can be read back, whatever the adapter says", async () => {
+  for (const [name, [lie, ends, text]] of Object.entries(lies)) {
+    const adapter = await sqliteAdapter();
+    const honest = betterAuthStore(adapter, { issuer });
+    assert.equal(await honest.write("old", undefined), true);
+    const { version } = await honest.read();
+    const lying = betterAuthStore({ ...adapter, ...lie(adapter) }, { issuer });
+    const ended = await lying.write("new", version).catch(({ name }: Error) => name);
+    assert.deepEqual([ended, (await honest.read()).text], [ends, text], name);
+    // Both prove nothing about who answers.
+    const confirmed = await lying.read(undefined, { confirmed: true }).catch(({ code }) => code);
+    if (text === "old") assert.equal(confirmed, "ERR_STORE_UNAVAILABLE", name);
+  }
+});
+
+test("two rows of one issuer, without a unique index, are refused", async () => {
+  const adapter = await getAdapter(optionsOf(memoryAdapter({ jwksd: [] })));
+  const register = betterAuthStore(adapter, { issuer });
+  await Promise.allSettled([register.write("one", undefined), register.write("two", undefined)]);
+  await assert.rejects(register.read(), { code: "ERR_STORE_UNAVAILABLE", message: /unique index/ });
+});
+
+test("errors say what the database says, and nothing that was written", async () => {
+  const adapter = await getAdapter(optionsOf(new DatabaseSync(":memory:")));
+  await assert.rejects(betterAuthStore(adapter, { issuer }).read(), /no such table: jwksd/);
+  const failing = {
+    ...adapter,
+    create: async () => {
+      throw new Error("Invalid `create()`:\n\n  text: secret\n\nP2021: no table", {});
+    },
+  };
+  await assert.rejects(
+    betterAuthStore(failing, { issuer }).write("secret", undefined),
+    (error: Error) => !error.message.includes("secret"),
+  );
+});
+
+test("the program of docs/better-auth.md keeps its keys in MySQL", async (t) => {
+  if (servers === undefined) return;
+  const DATABASE_URL = `mysql://jwksd:s3cret@127.0.0.1:${servers.mariadb.port}/jwksd`;
+  Object.assign(process.env, {
+    DATABASE_URL,
+    JWKSD_WRAPPING_KEYS: newWrappingKey(),
+    BETTER_AUTH_SECRET: newWrappingKey(),
+  });
+  const kids = [];
+  for (const start of ["first", "second"]) {
+    const path = await sample(t, "examples/docs/better-auth-store.mts");
+    const { auth, manager } = (await import(path)) as typeof Program;
+    const { token } = await auth.api.signJWT({ body: { payload: { sub: start } } });
+    kids.push(decodeProtectedHeader(token).kid);
+    await manager.close();
+    await auth.options.database.end();
+  }
+  assert.equal(kids[0], kids[1]);
+});
