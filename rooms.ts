@@ -83,6 +83,19 @@ export const rooms: Readonly<Record<string, Room>> = {
     packages: ["jose"],
   },
 
+  "rotation/issuers": {
+    rooms: [
+      "library/http",
+      "library/provider",
+      "library/token",
+      "rotation/custody",
+      "rotation/manager",
+      "rotation/rules",
+      "rotation/store",
+    ],
+    packages: [],
+  },
+
   testing: { rooms: ["keys/crypto", "keys/signer", "rotation/store"], packages: ["jose", "#crypto", "node:"] },
 
   doctor: { rooms: ["doctor/checks", "doctor/codes", "doctor/verifiers", "keys/crypto"], packages: ["jose"] },

@@ -22,6 +22,7 @@ const calls: Readonly<Record<string, Readonly<Record<string, string>>>> = {
     "manager.rotate": "RotateOptions",
     "manager.activate, retire, remove": "ForceOptions",
   },
+  "jwksd/issuers": { createIssuers: "IssuersOptions" },
   "jwksd/store": { memoryStore: "MemoryStoreOptions" },
   "jwksd/store/mysql, redis, libsql, d1, durable-object, better-auth": {
     "mysqlStore, redisStore, libsqlStore, d1Store, durableObjectStore, betterAuthStore": "DatabaseStoreOptions",

@@ -19,6 +19,9 @@ export function checkRuntime(): void {
   );
 }
 
+/** Whether a promise may be waited for by another request: workerd ends with a request all that the request has begun. */
+export const outlivesRequests = globalThis.navigator?.userAgent !== "Cloudflare-Workers";
+
 export const noSqlite = (): ConfigError => missing(`this runtime has no node:sqlite; use ${newerNode}`);
 
 const missing = (message: string): ConfigError => new ConfigError("ERR_PACKAGE_MISSING", message);

@@ -1,14 +1,16 @@
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
 import postgres from "postgres";
+import { decodeProtectedHeader } from "jose";
 import pg from "pg";
 import { postgresStore } from "../../src/rotation/store/postgres/postgres.ts";
 import type { Register } from "../../src/rotation/store/index.ts";
 import { checkRegister } from "../../src/testing/register.ts";
 import { type Open, networkFaults, throughNetwork } from "../support/faults.ts";
+import { newWrappingKey } from "../support/managed.ts";
 import { skipWithout } from "../support/parts.ts";
 import { type PostgresServer, startPgBouncer, startPostgres } from "../support/postgres.ts";
-import { sample } from "../support/samples.ts";
+import { runSample, sample } from "../support/samples.ts";
 
 const skip = skipWithout("initdb", "pgbouncer");
 
@@ -61,6 +63,26 @@ if (skip === false) {
       database === "postgres" && !name.includes("PgBouncer") ? faults : {},
     );
   }
+
+  test("the program of docs/many-issuers.md makes the keys of a tenant, signs, and serves them", async (t) => {
+    const path = await sample(t, "examples/docs/many-issuers.mts", {
+      ".listen(3000)": ".listen(0, function () { process.send(this.address().port) })",
+      "console.log(": "process.send(",
+      "3_600_000);": "3_600_000).unref();",
+    });
+    server.sql("CREATE DATABASE many");
+    const { next } = runSample(t, path, { DATABASE_URL: server.url("many"), JWKSD_WRAPPING_KEYS: newWrappingKey() });
+    const { kid } = decodeProtectedHeader(String(await next()));
+    const port = String(await next());
+    const ask = (place: string): Promise<Response> => fetch(`http://127.0.0.1:${port}/${place}`);
+    const { keys } = (await (await ask("acme/jwks")).json()) as { keys: { kid: string }[] };
+    assert.deepEqual(
+      keys.map((key) => key.kid),
+      [kid],
+    );
+    assert.equal((await ask("other/jwks")).status, 404);
+    assert.deepEqual(server.sql("SELECT name FROM jwksd.documents", "many"), ["https://login.example.com/acme"]);
+  });
 
   test("the store of docs/store-postgres.md", async (t) => {
     const path = await sample(t, "examples/docs/postgres.mts", { "postgres://jwksd@db.example/jwksd": server.url() });

@@ -175,6 +175,7 @@ describe("packages", () => {
     "jwksd/better-auth": [],
     "jwksd/doctor": ["jose"],
     "jwksd/doctor/node": ["ipaddr.js", "jose"],
+    "jwksd/issuers": ["jose"],
     "jwksd/node": ["ipaddr.js", "jose"],
     "jwksd/oidc-provider": ["jose"],
     "jwksd/relying-party": ["jose"],

@@ -9,6 +9,7 @@ import {
   msBetween,
 } from "../../base/clock.ts";
 import { StoreError } from "../../base/errors.ts";
+import { outlivesRequests } from "../../base/runtime.ts";
 import { staleBecause } from "./freshness.ts";
 
 const retryMs = { first: 1_000, last: 30_000 } as const;
@@ -113,9 +114,6 @@ export function createLoop(
 
 /** How long a request waits for the store while what was read before may still be used. */
 const patienceMs = 1_000;
-
-/** workerd ends with a request all that the request has begun, so no other request may wait for that. */
-const outlivesRequests = globalThis.navigator?.userAgent !== "Cloudflare-Workers";
 
 export interface DemandOptions extends LoopOptions {
   /** How old a read may be before another one is made. */

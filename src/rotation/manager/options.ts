@@ -1,6 +1,7 @@
 import { ConfigError } from "../../base/errors.ts";
 import {
   type Given,
+  type Rule,
   type Rules,
   array,
   boolean,
@@ -15,14 +16,16 @@ import {
 import { locate } from "../../library/provider/paths.ts";
 import type { KeyManagerOptions, ManagerEvent } from "./types.ts";
 
+export const wrappingKeysRule: Rule<string | readonly unknown[]> = {
+  must: "a string or an array of strings",
+  holds: (value): value is string | readonly unknown[] => string.holds(value) || array.holds(value),
+};
+
 const rules: Rules<KeyManagerOptions> = {
   issuer: string,
   store: withMethods("read", "write"),
   policy: object,
-  wrappingKeys: {
-    must: "a string or an array of strings",
-    holds: (value): value is string | readonly unknown[] => string.holds(value) || array.holds(value),
-  },
+  wrappingKeys: wrappingKeysRule,
   createSigner: callback,
   openSigner: callback,
   destroySigner: callback,

@@ -90,11 +90,8 @@ function faultOfAnnouncement(policy: RotationPolicy): string | undefined {
 function faultOfPeriod(policy: RotationPolicy): string | undefined {
   const { rotateEveryDays } = policy;
   if (rotateEveryDays > maxDays) return `rotateEveryDays is ${rotateEveryDays}, and may be ${maxDays} at most`;
-  const leastAnnouncement = leastAnnouncementSeconds(policy);
-  const announceForSeconds = Math.max(policy.announceForSeconds, leastAnnouncement);
-  // Longer than that of a signing key.
-  const retireForSeconds = retireForMs(policy, "enc") / 1000;
-  const leastDays = (announceForSeconds + retireForSeconds) / secondsPerDay;
+  const { announceForSeconds, retireForSeconds, leastAnnouncement } = rotationSeconds(policy);
+  const leastDays = leastPeriodDays(policy);
   if (rotateEveryDays >= leastDays) return undefined;
   const longest = Math.floor(rotateEveryDays * secondsPerDay - retireForSeconds);
   const other = longest < leastAnnouncement ? "" : `, or announceForSeconds at most ${longest}`;
@@ -103,6 +100,20 @@ function faultOfPeriod(policy: RotationPolicy): string | undefined {
     `${Math.ceil(leastDays)})${other}: one rotation takes announceForSeconds (${announceForSeconds}) and ${retireForSeconds} s in ` +
     "which the old key leaves, and must be over before the next one begins"
   );
+}
+
+/** How long the parts of one rotation take. */
+function rotationSeconds(policy: RotationPolicy) {
+  const leastAnnouncement = leastAnnouncementSeconds(policy);
+  const announceForSeconds = Math.max(policy.announceForSeconds, leastAnnouncement);
+  // Longer than that of a signing key.
+  return { announceForSeconds, retireForSeconds: retireForMs(policy, "enc") / 1000, leastAnnouncement };
+}
+
+/** The shortest `rotateEveryDays` that the other members allow. */
+export function leastPeriodDays(policy: RotationPolicy): number {
+  const { announceForSeconds, retireForSeconds } = rotationSeconds(policy);
+  return (announceForSeconds + retireForSeconds) / secondsPerDay;
 }
 
 /** How long it takes until every process publishes a key, and every cache knows it, in seconds. */

@@ -1,0 +1,218 @@
+import { withDeadline } from "../../base/async.ts";
+import { type Instant, instantNow, longestSince, systemClock } from "../../base/clock.ts";
+import { ConfigError, StoreError, invalidOption } from "../../base/errors.ts";
+import { type Rules, callback, checkOptions, clock as clockRule, number, object, string } from "../../base/options.ts";
+import { outlivesRequests } from "../../base/runtime.ts";
+import { toResponse } from "../../library/http/fetch.ts";
+import { writeReply } from "../../library/http/node.ts";
+import { notFound, unavailable, withoutBodyOnHead } from "../../library/http/respond.ts";
+import { createProvider } from "../../library/provider/provider.ts";
+import { readWrappingKeys } from "../custody/wrapping.ts";
+import { createKeyManager } from "../manager/manager.ts";
+import { wrappingKeysRule } from "../manager/options.ts";
+import type { KeyManager, KeyManagerOptions } from "../manager/types.ts";
+import { rotationPolicy } from "../rules/policy.ts";
+import type { DueIssuer, Register } from "../store/register.ts";
+import { createNames } from "./names.ts";
+import { createRecent } from "./recent.ts";
+import { spreadPolicy } from "./spread.ts";
+import type { Issuers, IssuersOptions, ManagedIssuer } from "./types.ts";
+
+const rules: Rules<IssuersOptions> = {
+  issuer: string,
+  store: callback,
+  wrappingKeys: wrappingKeysRule,
+  policy: object,
+  metadata: callback,
+  refreshSeconds: number(1),
+  maxIssuers: number(1),
+  maxBytes: number(1),
+  waitUntil: callback,
+  onEvent: callback,
+  clock: clockRule,
+};
+
+/** How many issuers are remembered that cannot be used: anybody can think of names. */
+const maxUnusable = 10_000;
+/** How many issuers are looked for at a time. */
+const maxLookups = 100;
+const lookupMs = 10_000;
+const duePage = 100;
+const looksAtOnce = 10;
+/** What an issuer takes in memory: measured, with two keys. */
+const ownBytes = 40_000;
+const bytesPerCharacter = 8;
+
+/** An issuer that has no keys, or could not be taken up. */
+interface Unusable {
+  readonly at: Instant;
+  readonly error?: unknown;
+}
+
+/**
+ * Publishes and signs for many issuers, each with keys of its own. Nothing is read until somebody asks for an issuer, and there is no timer.
+ *
+ * @throws ConfigError `ERR_OPTION_UNKNOWN`, `ERR_OPTION_INVALID`, `ERR_ISSUER_INVALID`, `ERR_POLICY_INVALID`, `ERR_WRAPPING_KEY_INVALID`
+ */
+export async function createIssuers(options: IssuersOptions): Promise<Issuers> {
+  const given = checkOptions(options, rules);
+  const { issuer: template, store, wrappingKeys, policy, metadata, waitUntil, onEvent, clock = systemClock } = given;
+  const { refreshSeconds = 30, maxIssuers = 1_000, maxBytes = 100_000_000 } = given;
+  for (const name of ["issuer", "store", "wrappingKeys"] as const)
+    if ((given[name] as unknown) === undefined) throw invalidOption(`option "${name}" is missing`);
+  const names = createNames(template);
+  // All that is wrong shows here, and not at the first request.
+  rotationPolicy(policy);
+  await readWrappingKeys(wrappingKeys, (index) => `wrappingKeys[${index}]`);
+
+  const kept = createRecent<ManagedIssuer>({ maxEntries: maxIssuers, maxBytes });
+  const unusable = createRecent<Unusable>({ maxEntries: maxUnusable });
+  const lookups = new Map<string, Promise<ManagedIssuer | undefined>>();
+
+  function managerOf(issuer: string, register: Register, more: Partial<KeyManagerOptions> = {}): Promise<KeyManager> {
+    return createKeyManager({
+      issuer,
+      store: register,
+      wrappingKeys,
+      onDemand: true,
+      refreshSeconds,
+      waitUntil,
+      clock,
+      onEvent: onEvent && ((event) => onEvent(event, issuer)),
+      ...more,
+    });
+  }
+
+  /** Takes the steps that are due, with a manager that is not kept. */
+  async function lookOnce(issuer: string, more?: Partial<KeyManagerOptions>): Promise<void> {
+    if (!names.holds(issuer)) {
+      throw new ConfigError("ERR_ISSUER_INVALID", `issuer ${JSON.stringify(issuer)} is none of ${template}`);
+    }
+    const keys = await managerOf(issuer, await store(issuer), more);
+    await keys.look().finally(() => keys.close());
+  }
+
+  /** Takes an issuer up if it has keys. A plain read tells that, because a made-up name must not cost a write. */
+  async function takeUp(issuer: string): Promise<ManagedIssuer | undefined> {
+    const at = instantNow(clock);
+    try {
+      const { register, text } = await withDeadline(
+        async (signal) => {
+          const register = await store(issuer);
+          return { register, ...(await register.read(undefined, { signal })) };
+        },
+        { clock, timeoutMs: lookupMs, expired: late },
+      );
+      if (text === undefined) {
+        unusable.set(issuer, { at });
+        return undefined;
+      }
+      const keys = await managerOf(issuer, register);
+      const taken = Object.freeze({ keys, provider: await createProvider({ keys, metadata: metadata?.(issuer) }) });
+      kept.set(issuer, taken, ownBytes + bytesPerCharacter * text.length);
+      return taken;
+    } catch (error) {
+      unusable.set(issuer, { at, error });
+      throw error;
+    }
+  }
+
+  async function find(issuer: string): Promise<ManagedIssuer | undefined> {
+    const { at, error } = unusable.get(issuer) ?? {};
+    if (at !== undefined && longestSince(at, clock) < refreshSeconds * 1000) {
+      if (error !== undefined) throw error;
+      return undefined;
+    }
+    if (!names.holds(issuer)) return undefined;
+    const lookup = lookups.get(issuer);
+    if (lookup !== undefined) return lookup;
+    if (lookups.size >= maxLookups)
+      throw new StoreError("ERR_STORE_UNAVAILABLE", "too many issuers are looked for now; try again");
+    const taking = takeUp(issuer).finally(() => lookups.delete(issuer));
+    if (outlivesRequests) lookups.set(issuer, taking);
+    return taking;
+  }
+
+  const get: Issuers["get"] = async (issuer) => kept.get(issuer) ?? find(issuer);
+
+  const look: Issuers["look"] = async (issuer) => kept.peek(issuer)?.keys.look() ?? lookOnce(issuer);
+
+  return Object.freeze({
+    get,
+    look,
+
+    async create(issuer) {
+      await lookOnce(issuer, { requireStore: false, policy: await spreadPolicy(issuer, policy) });
+      // One that is under way may have read before.
+      await lookups.get(issuer)?.catch(() => {});
+      unusable.delete(issuer);
+      return (await get(issuer)) ?? lacksKeys(issuer);
+    },
+
+    async sign(issuer, claims, options) {
+      const { provider } = (await get(issuer)) ?? lacksKeys(issuer);
+      return provider.sign(claims, options);
+    },
+
+    fetch(request) {
+      const { method, url } = request;
+      const otherwise = (replies: typeof notFound): Response => toResponse(withoutBodyOnHead(replies, method));
+      const issuer = names.issuerOf(url);
+      if (issuer === undefined) return otherwise(notFound);
+      const held = kept.get(issuer);
+      if (held !== undefined) return held.provider.fetch(request);
+      return find(issuer).then(
+        (found) => found?.provider.fetch(request) ?? otherwise(notFound),
+        () => otherwise(unavailable),
+      );
+    },
+
+    node(request, response, next) {
+      const { method = "GET", headers } = request;
+      const otherwise = (replies: typeof notFound): void => {
+        if (replies === notFound && next !== undefined) next();
+        else writeReply(response, withoutBodyOnHead(replies, method));
+      };
+      const host = headers[":authority"] ?? headers.host;
+      const issuer = names.issuerOf(request.originalUrl ?? request.url ?? "/", host?.toString());
+      if (issuer === undefined) return otherwise(notFound);
+      const held = kept.get(issuer);
+      if (held !== undefined) return held.provider.node(request, response, next);
+      void find(issuer).then(
+        (found) => (found === undefined ? otherwise(notFound) : found.provider.node(request, response, next)),
+        () => otherwise(unavailable),
+      );
+    },
+
+    async lookAtDue() {
+      // A register of any issuer lists all.
+      const register = await store(template);
+      if (register.due === undefined)
+        throw invalidOption(`the store ${register.name} cannot list issuers; call look() for each`);
+      const failed = new Map<string, unknown>();
+      let [issuers, last]: [number, DueIssuer | undefined] = [0, undefined];
+      for (;;) {
+        const page: readonly DueIssuer[] = await register.due(duePage, last);
+        if (page.length === 0) return { issuers, failed };
+        last = page.at(-1);
+        // The database may hold others.
+        const ours = page.filter(({ issuer }) => names.holds(issuer)).values();
+        const lookOn = async (): Promise<void> => {
+          for (const { issuer } of ours) {
+            issuers += 1;
+            await look(issuer).catch((error: unknown) => failed.set(issuer, error));
+          }
+        };
+        await Promise.all(Array.from({ length: looksAtOnce }, lookOn));
+      }
+    },
+  } satisfies Issuers);
+}
+
+const late = (): StoreError =>
+  new StoreError("ERR_STORE_UNAVAILABLE", `the store has not answered within ${lookupMs / 1000} s`);
+
+/** @throws StoreError `ERR_STORE_EMPTY` */
+function lacksKeys(issuer: string): never {
+  throw new StoreError("ERR_STORE_EMPTY", `the store holds no keys of ${issuer}; make them with create()`);
+}

@@ -1,0 +1,335 @@
+// Many issuers in one process: what is kept in memory, what a made-up name costs, and which steps a cron takes.
+import assert from "node:assert/strict";
+import { describe, test } from "node:test";
+import { createClient } from "@libsql/client";
+import { decodeProtectedHeader } from "jose";
+import type { Clock } from "../../src/base/clock.ts";
+import { systemClock } from "../../src/base/clock.ts";
+import { StoreError } from "../../src/base/errors.ts";
+import { createIssuers } from "../../src/rotation/issuers/issuers.ts";
+import { spreadPolicy } from "../../src/rotation/issuers/spread.ts";
+import type { Issuers, IssuersOptions } from "../../src/rotation/issuers/types.ts";
+import { rotationPolicy } from "../../src/rotation/rules/policy.ts";
+import { issuerKey } from "../../src/rotation/store/issuer.ts";
+import { libsqlStore } from "../../src/rotation/store/databases/libsql.ts";
+import { memoryStore } from "../../src/rotation/store/memory.ts";
+import { type CountedStore, countedStore } from "../manager/counted-store.ts";
+import { newWrappingKey } from "../support/managed.ts";
+import { soak } from "../support/soak.ts";
+
+const wrappingKeys = newWrappingKey();
+const named = (name: string | number): string => `https://op.example/${name}`;
+
+/** Registers of any number of issuers, in memory. */
+class Database {
+  /** How often an issuer was taken up. */
+  taken = 0;
+  readonly stores = new Map<string, CountedStore>();
+  /** Begins every call of a register that holds nothing. */
+  onEmpty: () => Promise<void> = async () => {};
+  reads = 0;
+  writes = 0;
+  nowMs = 1_790_000_000_000;
+  readonly #timers = new Set<{ readonly at: number; readonly callback: () => void }>();
+
+  readonly clock: Clock = {
+    now: () => this.nowMs,
+    setTimer: (callback, delayMs) => {
+      const timer = { at: this.nowMs + delayMs, callback };
+      this.#timers.add(timer);
+      return () => void this.#timers.delete(timer);
+    },
+  };
+
+  async pass(ms: number): Promise<void> {
+    this.nowMs += ms;
+    for (const timer of this.#timers) if (timer.at <= this.nowMs) timer.callback();
+    await new Promise(setImmediate);
+  }
+
+  store = (issuer: string): CountedStore => {
+    this.taken += 1;
+    const known = this.stores.get(issuer);
+    if (known !== undefined) return known;
+    const store = countedStore(memoryStore({ clock: this.clock }));
+    store.hook = async (operation, go) => {
+      if (operation === "read") this.reads += 1;
+      else this.writes += 1;
+      await this.onEmpty();
+      return go();
+    };
+    return store;
+  };
+
+  async issuers(options: Partial<IssuersOptions> = {}): Promise<Issuers> {
+    const { store, clock } = this;
+    return createIssuers({ issuer: "https://op.example/*", store, wrappingKeys, clock, ...options });
+  }
+
+  /** Makes the keys of issuers, and forgets them again. */
+  async with(...names: readonly (string | number)[]): Promise<this> {
+    const issuers = await this.issuers();
+    for (const name of names) {
+      this.stores.set(named(name), countedStore(memoryStore({ clock: this.clock })));
+      await issuers.create(named(name));
+    }
+    this.taken = 0;
+    return this;
+  }
+}
+
+const statusOf = async (issuers: Issuers, name: string | number): Promise<number> =>
+  (await issuers.fetch(new Request(`${named(name)}/jwks`))).status;
+const kidOf = async (issuers: Issuers, name: string | number): Promise<string | undefined> =>
+  decodeProtectedHeader(await issuers.sign(named(name), { sub: "a" }, { lifetimeSeconds: 60 })).kid;
+
+describe("made-up names", () => {
+  test("get 404 and no key, cost one read for refreshSeconds and no write, and displace nobody", async () => {
+    const database = await new Database().with("hot");
+    const issuers = await database.issuers({ maxIssuers: 2 });
+    assert.equal(await statusOf(issuers, "hot"), 200);
+    const names = Array.from({ length: soak(30_000, 1_500) }, (_, index) => `made-up-${index}`);
+    for (const name of names) assert.equal(await statusOf(issuers, name), 404);
+    assert.deepEqual([database.reads, database.writes, database.taken], [names.length, 0, names.length + 1]);
+    for (const name of names.slice(-1_000)) assert.equal(await statusOf(issuers, name), 404);
+    assert.equal(database.reads, names.length);
+    assert.equal(await statusOf(issuers, "hot"), 200);
+    assert.equal(database.taken, names.length + 1, "the hot one was kept");
+    await assert.rejects(issuers.sign(named("made-up-1"), {}, { lifetimeSeconds: 60 }), { code: "ERR_STORE_EMPTY" });
+    await assert.rejects(issuers.look(named("made-up-1")), { code: "ERR_STORE_EMPTY" });
+    assert.equal(await issuers.get("https://other.example/hot"), undefined);
+    await assert.rejects(issuers.create("https://other.example/hot"), { code: "ERR_ISSUER_INVALID" });
+    assert.equal(database.writes, 1, "a word of look()");
+  });
+
+  test("are remembered up to a number, and until the issuer is made", async () => {
+    const database = await new Database().with();
+    const issuers = await database.issuers();
+    assert.equal(await issuers.get(named("first")), undefined);
+    for (let index = 0; index < 10_000; index += 1) assert.equal(await issuers.get(named(index)), undefined);
+    const { reads } = database;
+    await issuers.get(named("first"));
+    assert.equal(database.reads, reads + 1, "the oldest was forgotten");
+
+    // Made here: at once.
+    database.stores.set(named("first"), countedStore(memoryStore({ clock: database.clock })));
+    await issuers.create(named("first"));
+    assert.equal(await statusOf(issuers, "first"), 200);
+    // Made elsewhere: after refreshSeconds.
+    await database.with(9_999);
+    assert.equal(await statusOf(issuers, 9_999), 404);
+    await database.pass(30_000);
+    assert.equal(await statusOf(issuers, 9_999), 200);
+  });
+
+  test("that all wait for a slow store are refused beyond a number, and hot issuers go on", async () => {
+    const database = await new Database().with("hot");
+    const issuers = await database.issuers();
+    assert.equal(await statusOf(issuers, "hot"), 200);
+    database.onEmpty = () => new Promise(() => {});
+    const statuses: number[] = [];
+    const waiting = Array.from({ length: 150 }, async (_, index) => statuses.push(await statusOf(issuers, index)));
+    await new Promise(setImmediate);
+    assert.deepEqual(
+      statuses,
+      Array.from({ length: 50 }, () => 503),
+    );
+    assert.deepEqual([await statusOf(issuers, "hot"), typeof (await kidOf(issuers, "hot"))], [200, "string"]);
+    await database.pass(10_000);
+    await Promise.all(waiting);
+    database.onEmpty = async () => {};
+    assert.deepEqual([statuses.length, await statusOf(issuers, "new")], [150, 404]);
+  });
+});
+
+describe("what is kept in memory", () => {
+  test("are the issuers that were used last, as many as may be", async () => {
+    const names = [1, 2, 3, 4];
+    const database = await new Database().with(...names);
+    const issuers = await database.issuers({ maxIssuers: 3 });
+    const takenFor = async (...asked: readonly number[]): Promise<number> => {
+      const before = database.taken;
+      for (const name of asked) assert.equal(await statusOf(issuers, name), 200);
+      return database.taken - before;
+    };
+    assert.deepEqual([await takenFor(1, 2, 3, 1, 2, 3), await takenFor(1), await takenFor(4)], [3, 0, 1]);
+    assert.deepEqual([await takenFor(1, 3, 4), await takenFor(2)], [0, 1], "2 was the oldest");
+  });
+
+  test("is as much as the bytes allow, and one issuer at least", async () => {
+    const database = await new Database().with(1, 2, 3);
+    for (const [maxBytes, taken] of [
+      [1, 6],
+      [200_000, 3],
+    ] as const) {
+      const issuers = await database.issuers({ maxBytes });
+      database.taken = 0;
+      for (const name of [1, 1, 2, 2, 3, 3, 1, 2, 3]) assert.equal(await statusOf(issuers, name), 200);
+      assert.equal(database.taken, taken);
+    }
+  });
+
+  test("signatures under way end when their issuer is forgotten, and so do those of who holds on to it", async () => {
+    const database = await new Database().with(1, 2);
+    const issuers = await database.issuers({ maxIssuers: 1 });
+    const kid = await kidOf(issuers, 1);
+    const held = await issuers.get(named(1));
+    const signed: string[] = [];
+    const signing: Promise<unknown>[] = [];
+    const sign = async (): Promise<void> =>
+      void signed.push((await held?.provider.sign({ sub: "a" }, { lifetimeSeconds: 60 })) ?? "");
+    const state = { isForgotten: false };
+    const forgetting = issuers.get(named(2)).finally(() => (state.isForgotten = true));
+    while (!state.isForgotten) {
+      for (let count = 0; count < 20; count += 1) signing.push(sign());
+      await new Promise(setImmediate);
+    }
+    assert.ok(signed.length < signing.length, "some are under way");
+    await forgetting;
+    await Promise.all([...signing, sign()]);
+    assert.deepEqual(new Set(signed.map((token) => decodeProtectedHeader(token).kid)), new Set([kid]));
+    const { taken } = database;
+    await kidOf(issuers, 1);
+    assert.equal(database.taken, taken + 1, "it was forgotten");
+  });
+});
+
+test("who asks for one issuer at a time, takes it up once", async () => {
+  const database = await new Database().with(1);
+  const store = database.stores.get(named(1)) as CountedStore;
+  const readsOf = (): number => store.counts.read + store.counts.word;
+  const before = readsOf();
+  const issuers = await database.issuers();
+  const answers = await Promise.all([
+    ...Array.from({ length: 50 }, () => statusOf(issuers, 1)),
+    ...Array.from({ length: 50 }, async () => (await kidOf(issuers, 1)) && 200),
+  ]);
+  assert.deepEqual(new Set(answers), new Set([200]));
+  assert.deepEqual([database.taken, readsOf() - before], [1, 3]);
+});
+
+test("an issuer that cannot be read gets 503 with no-store, is left alone for refreshSeconds, and others are served", async () => {
+  const database = await new Database().with(1, 2);
+  const store = database.stores.get(named(1)) as CountedStore;
+  store.isGone = true;
+  const before = store.counts.read;
+  const told: string[] = [];
+  const issuers = await database.issuers({ onEvent: ({ type }, issuer) => told.push(`${issuer} ${type}`) });
+  const response = await issuers.fetch(new Request(`${named(1)}/jwks`));
+  assert.deepEqual([response.status, response.headers.get("cache-control")], [503, "no-store"]);
+  for (let count = 0; count < 10; count += 1) assert.equal(await statusOf(issuers, 1), 503);
+  await assert.rejects(kidOf(issuers, 1), { code: "ERR_STORE_UNAVAILABLE" });
+  assert.deepEqual([store.counts.read - before, await statusOf(issuers, 2)], [1, 200]);
+  await database.pass(30_000);
+  store.isGone = false;
+  assert.equal(await statusOf(issuers, 1), 200);
+  // Afterwards its manager decides.
+  store.isGone = true;
+  await database.pass(60_000);
+  assert.equal(await statusOf(issuers, 1), 200);
+  assert.deepEqual(told, [`${named(1)} failed`]);
+});
+
+test("node() passes on what is of no issuer, HEAD has no body, and metadata is that of the issuer", async () => {
+  const database = await new Database().with(1);
+  const issuers = await database.issuers({ metadata: (issuer) => ({ token_endpoint: `${issuer}/token` }) });
+  const asked = (url: string, method = "GET", withNext = true): Promise<unknown> =>
+    new Promise((resolve) => {
+      let written: number | undefined;
+      const response = {
+        headersSent: false,
+        setHeader() {},
+        writeHead: (status: number) => void (written = status),
+        end: (body: string | Uint8Array = "") =>
+          resolve([
+            written,
+            body === "" ? "" : (JSON.parse(String(body)) as { token_endpoint?: string }).token_endpoint,
+          ]),
+      };
+      issuers.node({ url, method, headers: {} }, response, withNext ? () => resolve("next") : undefined);
+    });
+  assert.deepEqual(
+    [
+      await asked("/1/.well-known/openid-configuration"),
+      await asked("/1/.well-known/openid-configuration", "HEAD"),
+      await asked("/1/login"),
+      await asked("/none/jwks"),
+      await asked("/none/jwks", "HEAD", false),
+      await asked("/1/.well-known/openid-configuration", "POST"),
+    ],
+    [[200, `${named(1)}/token`], [200, ""], "next", "next", [404, ""], [405, undefined]],
+  );
+});
+
+test("wrong options show when it is made", async () => {
+  const good = { issuer: "https://op.example/*", store: () => memoryStore(), wrappingKeys };
+  const rows: [Partial<Record<keyof IssuersOptions | "other", unknown>>, string][] = [
+    [{ other: 1 }, "ERR_OPTION_UNKNOWN"],
+    [{ store: undefined }, "ERR_OPTION_INVALID"],
+    [{ maxIssuers: 0 }, "ERR_OPTION_INVALID"],
+    [{ issuer: "https://op.example" }, "ERR_ISSUER_INVALID"],
+    [{ wrappingKeys: "short" }, "ERR_WRAPPING_KEY_INVALID"],
+    [{ policy: { rotateEveryDays: 0.1 } }, "ERR_POLICY_INVALID"],
+  ];
+  for (const [options, code] of rows)
+    await assert.rejects(createIssuers({ ...good, ...options } as IssuersOptions), { code });
+  await assert.rejects((await createIssuers(good)).lookAtDue(), /cannot list issuers/);
+});
+
+test("the steps of issuers are spread over a tenth of the period, and no period is too short", async () => {
+  const count = soak(100_000, 5_000);
+  const perMinute = new Map<number, number>();
+  for (let index = 0; index < count; index += 1) {
+    const { rotateEveryDays } = await spreadPolicy(named(index));
+    assert.ok(
+      rotateEveryDays !== undefined && rotateEveryDays !== null && rotateEveryDays > 80.99 && rotateEveryDays <= 90,
+    );
+    const minute = Math.floor(rotateEveryDays * 24 * 60);
+    perMinute.set(minute, (perMinute.get(minute) ?? 0) + 1);
+  }
+  const most = Math.max(...perMinute.values());
+  // 9 days have 12,960 minutes.
+  assert.ok(most <= (count / 12_960) * 5 + 10, `${most} in a minute`);
+  assert.deepEqual(await spreadPolicy(named(1)), await spreadPolicy(named(1)));
+  for (const rotateEveryDays of [1.3, 1.5, 2, 36_500])
+    for (let index = 0; index < 100; index += 1) {
+      const policy = rotationPolicy(await spreadPolicy(named(index), { rotateEveryDays }));
+      assert.ok(policy.rotateEveryDays <= rotateEveryDays);
+    }
+});
+
+/** The clock of so many days ago. */
+const ago = (days: number): Clock => ({ ...systemClock, now: () => Date.now() - days * 86_400_000 });
+
+/** Writes what nobody can use. */
+const brokenRow = async (issuer: string) => ({
+  sql: "INSERT INTO jwksd_documents (issuer, name, version, text, due) VALUES (?, ?, 'v', 'broken', 1)",
+  args: [await issuerKey(issuer), issuer],
+});
+
+test("a cron takes the steps of all issuers that are due, past a hundred broken ones, and takes nobody up", async (t) => {
+  const client = createClient({ url: ":memory:" });
+  t.after(() => client.close());
+  let taken: string[] = [];
+  const store = (issuer: string) => {
+    taken.push(issuer);
+    return libsqlStore(client, { issuer });
+  };
+  const options = { issuer: "https://op.example/*", store, wrappingKeys };
+  const then = await createIssuers({ ...options, clock: ago(120) });
+  const good = Array.from({ length: 15 }, (_, index) => named(`good-${index}`));
+  for (const issuer of good) await then.create(issuer);
+  await (await createIssuers({ ...options, clock: ago(1) })).create(named("young"));
+  const broken = Array.from({ length: 120 }, (_, index) => brokenRow(named(`broken-${index}`)));
+  await client.batch(await Promise.all(broken), "write");
+  // Of somebody else.
+  await (await store("https://other.example")).write("text", undefined, { due: 2 });
+  const now = await createIssuers(options);
+  taken = [];
+  const { issuers, failed } = await now.lookAtDue();
+  assert.deepEqual([issuers, failed.size], [135, 120]);
+  assert.ok([...failed].every(([issuer, error]) => issuer.includes("broken") && error instanceof StoreError));
+  assert.equal(taken.length, 136, "each is opened once, and one that lists them");
+  for (const issuer of good) assert.equal((await (await now.get(issuer))?.provider.jwkSet())?.keys.length, 2);
+  assert.equal((await now.lookAtDue()).issuers, 120);
+});
