@@ -82,7 +82,7 @@ export interface ManageOptions extends Omit<
 
 /** A manager as the service needs it. */
 export interface ServiceManager extends KeyManager {
-  /** Does what a command asks for. @throws StateError, StoreError see `applyCommand` and `KeyStore.commit` */
+  /** Does what a command asks for. @throws StateError, StoreError see `applyCommand` and `StoreAccess.change` */
   execute(command: Command): Promise<Change>;
   /** A new key for `execute`, which is in no store yet: made where this manager makes its keys, and wrapped as they are. */
   makeKey(use: KeyUse, alg?: string): Promise<NewKey>;
