@@ -12,6 +12,7 @@ import { starts } from "./starts.ts";
 import { guard } from "./guard.ts";
 import { flood } from "./flood.ts";
 import { publishing } from "./publishing.ts";
+import { issuers } from "./issuers.ts";
 import { replicas } from "./replicas.ts";
 import { metrics } from "./metrics.ts";
 import { rotation } from "./rotation.ts";
@@ -35,6 +36,7 @@ const sections: Readonly<Record<string, (plan: Plan) => Promise<Section>>> = {
   flood,
   rotation,
   replicas,
+  issuers,
   doctor,
   start: starts,
 };

@@ -1,8 +1,6 @@
-import { spawn } from "node:child_process";
 import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { createInterface } from "node:readline";
 import { fileURLToPath } from "node:url";
 import { createKeyManager } from "../src/rotation/manager/manager.ts";
 import type { ServiceManager } from "../src/rotation/manager/manager.ts";
@@ -17,7 +15,6 @@ import { type Goal, type Section, table } from "./report.ts";
 import { accessTo, fill, timed, touch } from "./rotation.ts";
 
 const main = fileURLToPath(new URL("../src/cli/main.ts", import.meta.url));
-const manyIssuers = fileURLToPath(new URL("many-issuers.ts", import.meta.url));
 const issuer = "https://login.example.com";
 const replicaCount = 10;
 
@@ -41,7 +38,6 @@ export async function replicas({ rounds }: Plan): Promise<Section> {
     const parts = [
       await toTheWire(server, folder, wrappingKey, rounds * 4),
       await together(server, wrappingKey, rounds * 10),
-      await issuers(server, wrappingKey, rounds === 1 ? 200 : 1_000),
       await tombstones(server, wrappingKey, rounds * 10),
     ];
     return {
@@ -209,67 +205,6 @@ const callsOf = (server: PostgresServer, name: string, where = ""): number =>
   Number(server.sql(`SELECT coalesce(sum(calls), 0) ${statements(name)} ${where}`, name)[0]);
 
 // ---- many of everything
-
-interface Many {
-  readonly startMs: number;
-  /** KiB for each issuer. */
-  readonly heap: number;
-  readonly rss: number;
-  /** Of one core. */
-  readonly idleCpu: number;
-}
-
-async function issuers(server: PostgresServer, wrappingKey: string, most: number): Promise<Part> {
-  const rows: string[][] = [];
-  let [last, pollMs, perMinute] = [undefined as Many | undefined, 0, 0];
-  for (const count of [most / 10, most]) {
-    const name = `issuers_${count}`;
-    const url = database(server, name);
-    const seconds = 30;
-    const first = await startMany(url, wrappingKey, count, 0);
-    last = await startMany(url, wrappingKey, count, seconds, () => {
-      server.sql("SELECT pg_stat_statements_reset()", name);
-    });
-    pollMs = Number(server.sql(`SELECT mean_exec_time ${statements(name)} AND query LIKE '%AS version%'`, name)[0]);
-    perMinute = (callsOf(server, name) * 60) / seconds;
-    const { startMs, heap, rss, idleCpu } = last;
-    const times = [first.startMs, startMs, pollMs].map((ms) => ms.toFixed(2));
-    const rest = [heap.toFixed(0), rss.toFixed(0), (idleCpu * 100).toFixed(1), perMinute.toFixed(0)];
-    rows.push([count.toLocaleString("en"), ...times, ...rest]);
-  }
-  const head = ["issuers", "first start", "start", "poll in the server"].concat([
-    "heap KiB",
-    "RSS KiB",
-    "CPU %, idle",
-    "queries/min, idle",
-  ]);
-  return {
-    text: `One process, with a manager that lives for each issuer (first column) in one database; start and memory for each issuer, times in milliseconds:\n\n${table(head, rows)}`,
-    goals: [
-      {
-        name: `${most.toLocaleString("en")} issuers: a poll within 10 ms`,
-        reached: pollMs <= 10,
-        measured: `${pollMs.toFixed(2)} ms, ${(last?.heap ?? 0).toFixed(0)} KiB of heap and ${(last?.startMs ?? 0).toFixed(1)} ms of start for each issuer`,
-      },
-    ],
-  };
-}
-
-async function startMany(
-  url: string,
-  wrappingKey: string,
-  count: number,
-  idleSeconds: number,
-  onIdle: () => void = () => {},
-): Promise<Many> {
-  const args = ["--expose-gc", manyIssuers, url, wrappingKey, `${count}`, `${idleSeconds}`];
-  const child = spawn(process.execPath, args, { stdio: ["ignore", "pipe", "inherit"] });
-  for await (const line of createInterface({ input: child.stdout })) {
-    if (line !== "idle") return JSON.parse(line) as Many;
-    onIdle();
-  }
-  throw new Error("the process of many issuers ended early");
-}
 
 async function tombstones(server: PostgresServer, wrappingKey: string, rounds: number): Promise<Part> {
   const url = database(server, "tombstones");
