@@ -1,5 +1,5 @@
 import type { IncomingMessage } from "node:http";
-import type { TLSSocket } from "node:tls";
+import { TLSSocket } from "node:tls";
 import { createBearer } from "jwksd/bearer";
 
 export const bearer = createBearer({
@@ -8,5 +8,5 @@ export const bearer = createBearer({
   dpop: "optional",
   baseUrl: "https://api.example.com",
   nonceSecret: process.env["NONCE_SECRET"],
-  certificate: (request: IncomingMessage) => (request.socket as TLSSocket).getPeerCertificate().raw,
+  certificate: ({ socket }: IncomingMessage) => (socket instanceof TLSSocket ? socket.getPeerCertificate().raw : ""),
 });

@@ -31,8 +31,8 @@ app.delete("/orders/:id", bearer.express(), (req, res) => {
   if (req.params["id"] === "1") {
     res.status(204).end();
   } else {
-    const denial = { status: 403, description: "the order is of somebody else", scope: "orders:admin" } as const;
-    const { status, headers, body } = bearer.challenge(req, denial);
+    const description = "the order is of somebody else";
+    const { status, headers, body } = bearer.challenge(req, { status: 403, description, scope: "orders:admin" });
     res.status(status).set(headers).send(body);
   }
 });

@@ -393,33 +393,47 @@ describe("types", () => {
   });
 
   // Last, because from here on there are frameworks beside the package. Declarations of two peers contradict each other.
-  const guarded = ["guard.mjs", "guard-fastify.mts", "guard-hono.mts", "guard-fetch.mts", "guard-nest.mts"];
-  for (const [peer, files] of [
-    ["the MCP SDK", ["mcp.mts", "unguarded.mts", ...guarded]],
-    ["express-oauth2-jwt-bearer", ["oauth2-jwt-bearer.mts"]],
+  for (const [files, pattern, module, moduleResolution] of [
+    [["mcp.mts", "unguarded.mts"], "guard*.{mjs,mts}", "node16", "node16"],
+    [["mcp.mts", "unguarded.mts"], "guard*.{mjs,mts}", "esnext", "bundler"],
+    [["oauth2-jwt-bearer.mts"], "none", "node16", "node16"],
   ] as const) {
     if (!isSoak) continue;
-    test(`the guard's types beside those of frameworks and ${peer}`, async () => {
-      const peers = ["express", "@types/express", "fastify", "hono", "@nestjs/common"];
-      for (const name of [...peers, "@modelcontextprotocol/sdk", "express-oauth2-jwt-bearer"]) {
+    test(`the guard's types, resolved as by ${moduleResolution}, beside those of frameworks and with ${files[0]}`, async () => {
+      const frameworks = ["express", "@types/express", "fastify", "hono", "@nestjs/common", "next", "h3", "elysia"];
+      const others = ["@trpc/server", "@modelcontextprotocol/sdk", "express-oauth2-jwt-bearer"];
+      for (const name of [...frameworks, ...others]) {
         const path = join(project, "node_modules", name);
         await mkdir(dirname(path), { recursive: true });
         if (!existsSync(path)) await symlink(join(modules, name), path);
       }
-      for (const file of files) {
-        const from = guarded.includes(file) ? join(installed, "examples/docs") : join(import.meta.dirname, "guarded");
-        await copyFile(join(from, file), join(project, file));
+      const samples: string[] = [];
+      for await (const file of glob(pattern, { cwd: join(installed, "examples/docs") })) {
+        samples.push(file);
+        const text = await readFile(join(installed, "examples/docs", file), "utf8");
+        assert.doesNotMatch(text, / as (?!const)\w/, `${file} has a cast`);
+        await writeFile(join(project, file), text);
       }
+      for (const file of files) await copyFile(join(import.meta.dirname, "guarded", file), join(project, file));
+      await writeFile(join(project, "next.mts"), samples.length === 0 ? "" : inNext);
       const compilerOptions = {
-        module: "nodenext",
+        module,
+        moduleResolution,
         target: "es2022",
         strict: true,
         checkJs: true,
         experimentalDecorators: true,
         types: ["node"],
+        // The declarations of Elysia have errors of their own.
+        skipLibCheck: true,
       };
-      await writeFile(join(project, "tsconfig.json"), JSON.stringify({ files, compilerOptions }));
+      const config = { files: [...files, ...samples, "next.mts"], compilerOptions };
+      await writeFile(join(project, "tsconfig.json"), JSON.stringify(config));
       assert.equal(await runNode(join(modules, "typescript/bin/tsc"), "--noEmit"), "");
     });
   }
 });
+
+const inNext = `import type { NextProxy, ProxyConfig } from "next/server.js";
+import { config, proxy } from "./guard-next.mjs";
+export const typed: readonly [NextProxy, ProxyConfig] = [proxy, config];`;
