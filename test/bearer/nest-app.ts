@@ -1,10 +1,10 @@
 import "reflect-metadata";
 import type { TestContext } from "node:test";
-import { All, Controller, HttpCode, Module, Req, Res, UseGuards } from "@nestjs/common";
+import { All, Controller, Module, Req, Res, UseGuards } from "@nestjs/common";
 import { type AbstractHttpAdapter, NestFactory } from "@nestjs/core";
 import type { NestGuard, NestResponse } from "../../src/library/bearer/index.ts";
 
-export type NestHandler = (request: object, response: NestResponse) => string;
+export type NestHandler = (request: object, response: NestResponse & { status(code: number): unknown }) => string;
 
 /** A handler behind its guard. */
 interface Route {
@@ -29,7 +29,7 @@ export async function nestApp(
     Object.defineProperty(Routes.prototype, path, { value });
     Req()(Routes.prototype, path, 0);
     Res({ passthrough: true })(Routes.prototype, path, 1);
-    for (const decorate of [All(path), HttpCode(200), UseGuards(guard)]) decorate(Routes.prototype, path, { value });
+    for (const decorate of [All(path), UseGuards(guard)]) decorate(Routes.prototype, path, { value });
   }
   Controller()(Routes);
   Module({ controllers: [Routes] })(App);

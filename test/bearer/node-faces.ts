@@ -2,7 +2,6 @@ import { type IncomingMessage, type RequestListener, type ServerResponse, create
 import type { AddressInfo } from "node:net";
 import type { TestContext } from "node:test";
 import { getRequestListener } from "@hono/node-server";
-import { HttpException } from "@nestjs/common";
 import type { AbstractHttpAdapter } from "@nestjs/core";
 import { ExpressAdapter } from "@nestjs/platform-express";
 import { FastifyAdapter } from "@nestjs/platform-fastify";
@@ -123,9 +122,9 @@ const nestFace =
     const routes = Object.entries(guardsOf(setup)).map(([path, guarded]) => {
       const handler: NestHandler = (request, response) => {
         const { status, headers, body } = answerOf(guarded, request);
-        if (status === 200) return body;
+        response.status(status);
         for (const [name, value] of Object.entries(headers)) response.header(name, value);
-        throw new HttpException(JSON.parse(body), status);
+        return body;
       };
       return [path, { guard: guarded.bearer.nest(guarded.requirements), handler }] as const;
     });

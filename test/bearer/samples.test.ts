@@ -13,7 +13,7 @@ import { Client } from "@modelcontextprotocol/sdk/client/index.js";
 import { StreamableHTTPClientTransport } from "@modelcontextprotocol/sdk/client/streamableHttp.js";
 import { ModuleKind, ScriptTarget, transpileModule } from "typescript-5.9";
 import { type Bearer, createBearer } from "../../src/library/bearer/index.ts";
-import { createTestIssuer } from "../../src/testing/index.ts";
+import { type TestIssuer, createTestIssuer } from "../../src/testing/index.ts";
 import { startWorkers } from "./other-runtimes.ts";
 import { listening } from "../support/listening.ts";
 import { sample } from "../support/samples.ts";
@@ -181,12 +181,11 @@ describe("the guard", { concurrency: 3 }, () => {
 
 describe("for routes, providers and sockets", () => {
   test("in Express: one of several scopes, a tenant, no token, a refusal in the handler", async (t) => {
-    const [issuer, partner] = [await createTestIssuer(), await createTestIssuer()];
-    for (const each of [issuer, partner]) t.after((await each.listen()).close);
-    const port = await listens(t, "examples/docs/guard-routes.mts", {
-      [named]: issuer.issuer,
-      "https://partner.example.org": partner.issuer,
-    });
+    const { fetch } = globalThis;
+    t.mock.method(globalThis, "fetch", fetch);
+    const path = await sample(t, "examples/docs/two-issuers.mts");
+    const { login, partner } = (await import(path)) as { login: TestIssuer; partner: TestIssuer };
+    const port = await listens(t, "examples/docs/guard-routes.mts", {});
     const status = async (target: string, token?: string, method = "GET"): Promise<number> =>
       (await fetch(`http://localhost:${port}${target}`, { ...asking(token), method })).status;
     const tokenOf = (claims: object) => partner.token({ ...claims });
@@ -196,7 +195,7 @@ describe("for routes, providers and sockets", () => {
       ["orders", 403],
     ] as const)
       assert.equal(await status("/orders", await tokenOf({ scope })), expected, scope);
-    const ofA = await issuer.token({ tenant: "a" });
+    const ofA = await login.token({ tenant: "a" });
     assert.deepEqual([await status("/tenants/a", ofA), await status("/tenants/b", ofA)], [200, 403]);
     assert.deepEqual(
       [await status("/shop"), await status("/shop", ofA), await status("/shop", "abc")],
