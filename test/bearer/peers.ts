@@ -1,9 +1,17 @@
 import { getRequestListener } from "@hono/node-server";
 import fastifyJwt from "@fastify/jwt";
-import express, { type ErrorRequestHandler, type RequestHandler } from "express";
+import express, { type ErrorRequestHandler, type Request, type RequestHandler } from "express";
 import { type GetVerificationKey, expressjwt } from "express-jwt";
-import { auth, requiredScopes, scopeIncludesAny } from "express-oauth2-jwt-bearer";
-import fastify from "fastify";
+import {
+  InsufficientScopeError,
+  InvalidTokenError,
+  UnauthorizedError,
+  auth,
+  claimCheck,
+  requiredScopes,
+  scopeIncludesAny,
+} from "express-oauth2-jwt-bearer";
+import fastify, { type FastifyRequest } from "fastify";
 import getJwks from "get-jwks";
 import { Hono } from "hono";
 import { jwk } from "hono/jwk";
@@ -16,7 +24,7 @@ import type { Setup } from "./guards.ts";
 
 const algorithms = ["ES256", "RS256"];
 /** Where each part of the table wants one issuer. */
-const issuerAt = ({ issuer, down }: Setup): Readonly<Record<string, string>> => ({ "/plain": issuer, "/down": down });
+const issuerAt = ({ issuer, down }: Setup, path: string): string => (path === "/down" ? down : issuer);
 
 /** An application of Express with a guard at each path. It is behind a proxy that ends TLS. */
 function expressApp(guards: Readonly<Record<string, readonly RequestHandler[]>>) {
@@ -25,6 +33,11 @@ function expressApp(guards: Readonly<Record<string, readonly RequestHandler[]>>)
     app.all(path, ...handlers, (_request, response) => void response.end("ok"));
   return app;
 }
+
+const refused =
+  (error: () => Error): RequestHandler =>
+  (_request, _response, next) =>
+    next(error());
 
 const oauth2JwtBearer: StartFace = async (t, setup) => {
   const { issuer, other, down } = setup;
@@ -40,6 +53,13 @@ const oauth2JwtBearer: StartFace = async (t, setup) => {
     "/plain": [of()],
     "/scope": [of(), requiredScopes("orders:read orders:list")],
     "/any": [of(), scopeIncludesAny("orders:write orders:read")],
+    "/revoked": [of(), claimCheck((claims) => claims["revoked"] !== true, "the token was revoked")],
+    "/denied": [of(), refused(() => new InsufficientScopeError(["orders:admin"], "the order is of somebody else"))],
+    "/denied/401": [of(), refused(() => new InvalidTokenError("the session has ended"))],
+    "/denied/optional": [of({ authRequired: false }), refused(() => new UnauthorizedError())],
+    "/denied/dpop": [of({ dpop }), refused(() => new InsufficientScopeError(["orders:admin"]))],
+    "/own-keys": [of({ issuerBaseURL: undefined, issuer, jwksUri: `${issuer}/jwks` })],
+    "/oauth": [of({ issuerBaseURL: `${issuer}/oauth` })],
     "/optional": [of({ authRequired: false })],
     "/jwt": [of({ strict: false })],
     "/several": [of(several)],
@@ -54,18 +74,33 @@ const oauth2JwtBearer: StartFace = async (t, setup) => {
   return listen(t, expressApp(guards));
 };
 
+interface Jwt {
+  readonly payload: Readonly<Record<string, unknown>>;
+}
+
+const tokenInCookie = /(?:^|; )token=([^;]*)/;
+
 /** Without the stack trace that Express would write. */
 const silent: ErrorRequestHandler = (error, _request, response, _next) =>
   void response.status(error.status ?? 500).end();
 
 const expressJwt: StartFace = async (t, setup) => {
-  const guards = Object.entries(issuerAt(setup)).map(([path, issuer]) => {
+  const options: Readonly<Record<string, object>> = {
+    "/plain": {},
+    "/down": {},
+    "/optional": { credentialsRequired: false },
+    "/cookie": { getToken: ({ headers }: Request) => tokenInCookie.exec(headers.cookie ?? "")?.[1] },
+    "/tenant": { isRevoked: (request: Request, token: Jwt) => request.get("x-tenant") !== token.payload["tenant"] },
+    "/revoked": { isRevoked: (_request: Request, token: Jwt) => token.payload["revoked"] === true },
+  };
+  const guards = Object.entries(options).map(([path, more]) => {
+    const issuer = issuerAt(setup, path);
     const secret = jwksRsa.expressJwtSecret({
       jwksUri: `${issuer}/jwks`,
       cache: true,
       rateLimit: true,
     }) as GetVerificationKey;
-    return [path, [expressjwt({ secret, algorithms: ["ES256", "RS256"], issuer, audience })]];
+    return [path, [expressjwt({ secret, algorithms: ["ES256", "RS256"], issuer, audience, ...more })]];
   });
   const app = expressApp(Object.fromEntries(guards) as Record<string, RequestHandler[]>);
   return listen(t, app.use(silent));
@@ -76,8 +111,11 @@ const honoJwk: StartFace = async (t, setup) => {
   app.onError((error, context) =>
     "getResponse" in error ? (error as { getResponse(): Response }).getResponse() : context.body(null, 500),
   );
-  for (const [path, issuer] of Object.entries(issuerAt(setup))) {
+  const paths = { "/plain": {}, "/down": {}, "/optional": { allow_anon: true }, "/cookie": { cookie: "token" } };
+  for (const [path, more] of Object.entries(paths)) {
+    const issuer = issuerAt(setup, path);
     const options = {
+      ...more,
       jwks_uri: `${issuer}/jwks`,
       alg: algorithms as ["ES256"],
       verification: { iss: issuer, aud: audience },
@@ -90,14 +128,32 @@ const honoJwk: StartFace = async (t, setup) => {
 const fastifyGetJwks: StartFace = async (t, setup) => {
   const app = fastify();
   t.after(() => app.close());
-  for (const [path, issuer] of Object.entries(issuerAt(setup))) {
+  const inCookie = { extractToken: ({ headers }: FastifyRequest) => tokenInCookie.exec(headers.cookie ?? "")?.[1] };
+  const paths: Readonly<
+    Record<string, { verify?: object; trusted?: (request: FastifyRequest, claims: Jwt["payload"]) => boolean }>
+  > = {
+    "/plain": {},
+    "/down": {},
+    "/cookie": { verify: inCookie },
+    "/tenant": { trusted: ({ headers }, claims) => headers["x-tenant"] === claims["tenant"] },
+    "/revoked": { trusted: (_request, claims) => claims["revoked"] !== true },
+  };
+  for (const [path, { verify, trusted }] of Object.entries(paths)) {
+    const issuer = issuerAt(setup, path);
     const keys = getJwks({ issuersWhitelist: [issuer], jwksPath: "/jwks" });
     await app.register(async (scope) => {
       await scope.register(fastifyJwt, {
         decode: { complete: true },
         secret: ((_request: unknown, { header: { kid, alg } }: { header: { kid: string; alg: string } }) =>
           keys.getPublicKey({ domain: issuer, kid, alg })) as never,
-        verify: { algorithms: ["ES256", "RS256"], allowedIss: issuer, allowedAud: audience, requiredClaims: ["exp"] },
+        verify: {
+          algorithms: ["ES256", "RS256"],
+          allowedIss: issuer,
+          allowedAud: audience,
+          requiredClaims: ["exp"],
+          ...verify,
+        },
+        ...(trusted && { trusted }),
       });
       scope.all(path, { onRequest: (request) => request.jwtVerify() }, () => "ok");
     });

@@ -82,7 +82,7 @@ export interface Row {
   readonly expected: Expected;
   /** Sent before, from the same client; what it was answered does not matter. */
   readonly again?: true;
-  /** The standard allows to take the token. */
+  /** The standard allows to let it through. */
   readonly lenient?: true;
   /** A handler refuses it: its framework may add to the type, and counts the bytes. */
   readonly byHandler?: true;
@@ -134,7 +134,7 @@ const noProof = badProof("the proof is not one JWT of typ dpop+jwt that its own 
 const bound = (setup: Setup, more: TokenParts = {}): string =>
   accessToken(setup, { ...more, claims: { cnf: { jkt: thumbprint(clientKey) }, ...more.claims } });
 
-/** The standard allows an API to take this token. */
+/** The standard allows an API to let it through. */
 const optional = (row: Row): Row => ({ ...row, lenient: true });
 const byHandler = (row: Row): Row => ({ ...row, byHandler: true });
 
@@ -550,8 +550,8 @@ const routes: readonly Row[] = [
     "/optional/scope",
   ),
   formRow("a bad token where none need be", sent("Bearer abc", "/optional"), malformed),
-  formRow("another scheme where no token need be", sent("Basic YTpi", "/optional"), none),
-  formRow("a token in the query where none need be", sent(undefined, "/optional?access_token=abc"), none),
+  optional(formRow("another scheme where no token need be", sent("Basic YTpi", "/optional"), none)),
+  optional(formRow("a token in the query where none need be", sent(undefined, "/optional?access_token=abc"), none)),
   tokenRow(
     "9068 4",
     "no audience, and a client that is one of these",
@@ -587,11 +587,13 @@ const routes: readonly Row[] = [
     detail: "This needs an access token.",
   }),
   cookieRow("a bad token in a cookie", () => "token=abc", malformed),
-  cookieRow(
-    "a token in a cookie, and in the URL",
-    (token) => `token=${token}`,
-    badRequest("a token in the URL is refused"),
-    "/cookie?t=TOKEN",
+  optional(
+    cookieRow(
+      "a token in a cookie, and in the URL",
+      (token) => `token=${token}`,
+      badRequest("a token in the URL is refused"),
+      "/cookie?t=TOKEN",
+    ),
   ),
   tokenRow(
     "6750 2.1",
