@@ -6,7 +6,7 @@ import { test } from "node:test";
 import { createClient } from "@libsql/client";
 import { libsqlStore } from "../../src/rotation/store/databases/libsql.ts";
 import type { OpenRegister } from "../../src/rotation/store/register.ts";
-import { checkRegister } from "../../src/testing/register.ts";
+import { checkWays } from "../support/faults.ts";
 import { sample } from "../support/samples.ts";
 import { temporaryFolder } from "../support/service.ts";
 
@@ -14,23 +14,26 @@ const ways: Record<string, (url: string) => Parameters<typeof libsqlStore>[0]> =
   "by URL": (url) => url,
   "a client": (url) => createClient({ url }),
 };
-for (const [name, way] of Object.entries(ways)) {
-  checkRegister(`libSQL on a file, ${name}`, async () => {
-    const folder = await mkdtemp(join(tmpdir(), "jwksd-test-"));
-    const opened: Parameters<typeof libsqlStore>[0][] = [];
-    return {
-      async handle(issuer) {
-        const database = way(`file:${join(folder, "keys.db")}`);
-        opened.push(database);
-        return libsqlStore(database, { issuer });
-      },
-      async end() {
-        for (const database of opened) if (typeof database !== "string") database.close();
-        await rm(folder, { recursive: true });
-      },
-    };
-  });
-}
+checkWays(
+  Object.entries(ways).map(([name, way]) => [
+    `libSQL on a file, ${name}`,
+    async () => {
+      const folder = await mkdtemp(join(tmpdir(), "jwksd-test-"));
+      const opened: Parameters<typeof libsqlStore>[0][] = [];
+      return {
+        async handle(issuer: string) {
+          const database = way(`file:${join(folder, "keys.db")}`);
+          opened.push(database);
+          return libsqlStore(database, { issuer });
+        },
+        async end() {
+          for (const database of opened) if (typeof database !== "string") database.close();
+          await rm(folder, { recursive: true });
+        },
+      };
+    },
+  ]),
+);
 
 test("the store of docs/stores.md", async (t) => {
   const file = `file:${join(await temporaryFolder(t), "keys.db")}`;

@@ -4,8 +4,7 @@ import { createPool as callbackPool } from "mysql2";
 import { createConnection, createPool } from "mysql2/promise";
 import { mysqlStore } from "../../src/rotation/store/databases/mysql.ts";
 import type { OpenRegister } from "../../src/rotation/store/register.ts";
-import { checkRegister } from "../../src/testing/register.ts";
-import { type Open, networkFaults, serverFaults, throughNetwork } from "../support/faults.ts";
+import { type Open, checkWays, networkFaults, serverFaults, throughNetwork } from "../support/faults.ts";
 import { startMariadb } from "../support/mariadb.ts";
 import { skipWithout } from "../support/parts.ts";
 import { sample } from "../support/samples.ts";
@@ -32,12 +31,12 @@ if (skipWithout("mariadbd", "mariadb-install-db") === false) {
       return mysqlStore(pool, options);
     },
   };
-  for (const [name, way] of Object.entries(ways)) {
-    checkRegister(`MariaDB, ${name}`, throughNetwork(server.port, way), {
-      ...networkFaults("during"),
-      ...(name === "by URL" && serverFaults("during", server)),
-    });
-  }
+  checkWays(
+    Object.entries(ways).map(([name, way]) => {
+      const faults = { ...networkFaults("during"), ...(name === "by URL" && serverFaults("during", server)) };
+      return [`MariaDB, ${name}`, throughNetwork(server.port, way), faults];
+    }),
+  );
 
   test("a server that is read-only, or takes no such user, is refused, and its words show no password", async (t) => {
     const refusal = async (register: ReturnType<typeof mysqlStore>, isWrite: boolean): Promise<string> => {

@@ -5,8 +5,7 @@ import { decodeProtectedHeader } from "jose";
 import pg from "pg";
 import { postgresStore } from "../../src/rotation/store/postgres/postgres.ts";
 import type { Register } from "../../src/rotation/store/index.ts";
-import { checkRegister } from "../../src/testing/register.ts";
-import { type Open, networkFaults, throughNetwork } from "../support/faults.ts";
+import { type Open, checkWays, networkFaults, throughNetwork } from "../support/faults.ts";
 import { newWrappingKey } from "../support/managed.ts";
 import { skipWithout } from "../support/parts.ts";
 import { type PostgresServer, startPgBouncer, startPostgres } from "../support/postgres.ts";
@@ -53,16 +52,15 @@ if (skip === false) {
     ["postgres, the package postgres through PgBouncer", byPostgresJs, () => bouncer.port, "postgres"],
     ["postgres, at SERIALIZABLE", byUrl, () => server.port, "serializable"],
   ];
-  for (const [name, way, port, database] of places) {
-    const open: Open = (through, options, ends) =>
-      way(`postgres://postgres@127.0.0.1:${through}/${database}`, options, ends);
-    // How a package tells of them, and not where the server is.
-    checkRegister(
-      name,
-      () => throughNetwork(port(), open)(),
-      database === "postgres" && !name.includes("PgBouncer") ? faults : {},
-    );
-  }
+  checkWays(
+    places.map(([name, way, port, database]) => {
+      const open: Open = (through, options, ends) =>
+        way(`postgres://postgres@127.0.0.1:${through}/${database}`, options, ends);
+      // How a package tells of them, and not where the server is.
+      const isOfPackage = database === "postgres" && !name.includes("PgBouncer");
+      return [name, () => throughNetwork(port(), open)(), isOfPackage ? faults : {}];
+    }),
+  );
 
   test("the program of docs/many-issuers.md makes the keys of a tenant, signs, and serves them", async (t) => {
     const path = await sample(t, "examples/docs/many-issuers.mts", {

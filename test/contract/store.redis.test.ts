@@ -5,8 +5,7 @@ import { Redis } from "ioredis";
 import { createClient } from "redis";
 import { redisStore } from "../../src/rotation/store/databases/redis.ts";
 import type { OpenRegister } from "../../src/rotation/store/register.ts";
-import { checkRegister } from "../../src/testing/register.ts";
-import { type Open, networkFaults, serverFaults, throughNetwork } from "../support/faults.ts";
+import { type Open, checkWays, networkFaults, serverFaults, throughNetwork } from "../support/faults.ts";
 import { skipWithout } from "../support/parts.ts";
 import { startRedis } from "../support/redis.ts";
 import { sample } from "../support/samples.ts";
@@ -30,15 +29,15 @@ if (skipWithout("redis-server") === false) {
       return redisStore(client, options);
     },
   };
-  for (const [name, way] of Object.entries(ways)) {
-    const { "the network falls silent": silent, ...broken } = networkFaults("during");
-    const faults = { ...broken, ...(name === "by URL" && serverFaults("during", server)) };
-    // A client of the package redis does not notice, until the system ends its connection.
-    checkRegister(`Redis, ${name}`, throughNetwork(server.port, way), {
-      ...faults,
-      ...(name !== "a client of the package redis" && silent && { "the network falls silent": silent }),
-    });
-  }
+  checkWays(
+    Object.entries(ways).map(([name, way]) => {
+      const { "the network falls silent": silent, ...broken } = networkFaults("during");
+      const faults = { ...broken, ...(name === "by URL" && serverFaults("during", server)) };
+      // A client of the package redis does not notice, until the system ends its connection.
+      const notices = name !== "a client of the package redis" && silent && { "the network falls silent": silent };
+      return [`Redis, ${name}`, throughNetwork(server.port, way), { ...faults, ...notices }];
+    }),
+  );
 
   test("a server that refuses is named with its words, without a password", async (t) => {
     const refusal = async (url: string, call: "read" | "confirmed read" | "write"): Promise<string> => {

@@ -1,8 +1,11 @@
+import assert from "node:assert/strict";
 import { randomUUID } from "node:crypto";
+import { test } from "node:test";
 import type { Register } from "../../src/rotation/store/register.ts";
-import type { RegisterUnderTest } from "../../src/testing/register.ts";
+import { type Faults, type RegisterUnderTest, checkRegister } from "../../src/testing/register.ts";
 import { type Cut, type Cuttable, cuttable } from "./cuttable.ts";
 import type { Daemon } from "./daemon.ts";
+import { isSoak } from "./soak.ts";
 
 export interface Networked extends RegisterUnderTest {
   readonly network: Cuttable;
@@ -38,10 +41,8 @@ const cuts: Readonly<Record<string, Cut>> = {
   "the network falls silent": "silent from then on",
 };
 
-type Faults = Record<string, (under: Networked) => Promise<() => Promise<void>>>;
-
 /** Faults for `checkRegister`, at the moment at which a client says a word that only writes have. */
-export const networkFaults = (word: string): Faults =>
+export const networkFaults = (word: string): Faults<Networked> =>
   Object.fromEntries(
     Object.entries(cuts).map(([name, cut]) => [
       name,
@@ -53,7 +54,7 @@ export const networkFaults = (word: string): Faults =>
   );
 
 /** The same for a server, in the middle of a write. */
-export const serverFaults = (word: string, server: Daemon): Faults => ({
+export const serverFaults = (word: string, server: Daemon): Faults<Networked> => ({
   "the server dies": async ({ network }) => {
     network.cutAt(word, "after the server has answered", () => void server.kill());
     return () => server.start();
@@ -63,3 +64,50 @@ export const serverFaults = (word: string, server: Daemon): Faults => ({
     return async () => server.resume();
   },
 });
+
+/** One way to a store: the arguments of `checkRegister`. */
+export type Way<Under extends RegisterUnderTest> = [name: string, open: () => Promise<Under>, faults?: Faults<Under>];
+
+/** `checkRegister` on the first way to a store; in `npm test`, the other ways are only shown to lead there. */
+export function checkWays<Under extends RegisterUnderTest>([first, ...others]: readonly Way<Under>[]): void {
+  if (first !== undefined) checkRegister(...first);
+  for (const way of others) {
+    if (isSoak) checkRegister(...way);
+    else test(`a register, in short: ${way[0]}`, () => checkShortly(way[1]));
+  }
+}
+
+/** A few calls of each kind, over two handles. */
+async function checkShortly(open: () => Promise<RegisterUnderTest>): Promise<void> {
+  const under = await open();
+  const [one, other] = (await Promise.all([1, 2].map(() => under.handle("https://op.example")))) as [
+    Register,
+    Register,
+  ];
+  const stopped = new AbortController();
+  const { promise: called, resolve } = Promise.withResolvers<void>();
+  if (one.watch === undefined) resolve();
+  one.watch?.(resolve, { signal: stopped.signal });
+  try {
+    assert.equal((await one.read()).version, undefined);
+    const texts = ["🔑", "'\\\n", "é", "\u2028"];
+    const writes = texts.map((text, index) => (index % 2 === 0 ? one : other).write(text, undefined));
+    const outcomes = await Promise.all(writes);
+    assert.equal(outcomes.filter(Boolean).length, 1);
+    const { version, text } = await other.read(undefined, { confirmed: true });
+    assert.equal(text, texts[outcomes.indexOf(true)]);
+    assert.equal((await one.read(version)).text, undefined, "what is known is left out");
+    assert.equal(await one.write("late", "unknown"), false);
+    assert.equal(await other.write("next", version), true);
+    assert.equal((await one.read(version)).text, "next");
+    await called;
+    await one.presence?.put("id", "line");
+    assert.deepEqual(await other.presence?.all(), one.presence && new Map([["id", "line"]]));
+    await other.presence?.drop("id");
+    assert.equal((await one.presence?.all())?.size ?? 0, 0);
+  } finally {
+    stopped.abort();
+    for (const register of [one, other]) await register.close?.();
+    await under.end?.();
+  }
+}
