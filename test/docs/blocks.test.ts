@@ -490,7 +490,7 @@ function named(blocks: ReadonlyMap<string, readonly string[]>, number: string, s
 /** The blocks of pages whose sections have different names. */
 async function sectionsOf(pages: readonly string[]): Promise<ReadonlyMap<string, readonly string[]>> {
   const all = await Promise.all(pages.map((page) => sections(page)));
-  return new Map(all.flatMap((blocks) => [...blocks]));
+  return new Map(all.flatMap((blocks) => Array.from(blocks)));
 }
 
 test("each block is run, here or elsewhere", async () => {
