@@ -1,5 +1,6 @@
 import { env, waitUntil } from "cloudflare:workers";
 import { createProvider } from "../../src/library/provider/provider.ts";
+import { createIssuers } from "../../src/rotation/issuers/issuers.ts";
 import { createKeyManager } from "../../src/rotation/manager/manager.ts";
 import { d1Store } from "../../src/rotation/store/databases/d1.ts";
 import {
@@ -16,6 +17,8 @@ interface Settings {
   readonly kind: "d1" | "durable-object";
   readonly create: boolean;
   readonly waits: boolean;
+  /** Whether the issuer is one of many, in D1. */
+  readonly many: boolean;
 }
 const { settings, ...bindings } = env as typeof env & { readonly settings: Settings };
 const issuer = "https://login.example.com";
@@ -23,17 +26,28 @@ const store =
   settings.kind === "d1" ? d1Store(bindings.DB, { issuer }) : durableObjectStore(bindings.OBJECTS, { issuer });
 
 let aheadMs = 0;
-const keys = await createKeyManager({
-  issuer,
-  store,
+const common = {
   wrappingKeys: bindings.WRAPPING_KEYS,
-  onDemand: true,
-  requireStore: !settings.create,
   waitUntil: settings.waits ? waitUntil : undefined,
   policy: { rotateEveryDays: 1, announceForSeconds: 18_300 },
-  clock: { now: () => Date.now() + aheadMs, setTimer: (callback, delayMs) => systemClock.setTimer(callback, delayMs) },
-});
+  clock: {
+    now: () => Date.now() + aheadMs,
+    setTimer: (callback: () => void, delayMs: number) => systemClock.setTimer(callback, delayMs),
+  },
+};
+const keys = await createKeyManager({ ...common, issuer, store, onDemand: true, requireStore: !settings.create });
 const provider = await createProvider({ keys });
+const issuers = await createIssuers({
+  ...common,
+  issuer: "https://*.example.com",
+  store: (issuer) => d1Store(bindings.DB, { issuer }),
+});
+type Signs = Pick<typeof provider, "fetch" | "sign">;
+const many: Signs = {
+  fetch: ({ url }) => issuers.fetch(new Request(issuer + new URL(url).pathname)),
+  sign: (claims, options) => issuers.sign(issuer, claims, options),
+};
+const { fetch, sign }: Signs = settings.many ? many : provider;
 
 /** An object whose clock is that of the test, and whose answers may be held back. */
 export class Keys extends KeysObject {
@@ -67,9 +81,10 @@ export default {
     aheadMs = Number(request.headers.get("x-ahead-ms"));
     const { pathname } = new URL(request.url);
     if (pathname === "/nothing") return new Response("nothing");
-    if (pathname !== "/token") return provider.fetch(request);
+    if (pathname === "/create") await issuers.create(issuer);
+    if (pathname !== "/token") return fetch(request);
     try {
-      return new Response(await provider.sign({ sub: "a" }, { lifetimeSeconds: 60 }));
+      return new Response(await sign({ sub: "a" }, { lifetimeSeconds: 60 }));
     } catch (error) {
       return new Response((error as Error).message, { status: 500 });
     }

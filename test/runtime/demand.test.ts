@@ -21,6 +21,8 @@ interface Settings {
   readonly create?: boolean;
   /** Whether reads may go on after the answer. Default: `true`. */
   readonly waits?: boolean;
+  /** Whether the issuer is one of many. Default: `false`. */
+  readonly many?: boolean;
   readonly date?: string;
 }
 
@@ -37,7 +39,7 @@ interface Worker {
 }
 
 async function startWorker(t: TestContext, settings: Settings): Promise<Worker> {
-  const { kind, create = true, waits = true, date = "2026-10-01" } = settings;
+  const { kind, create = true, waits = true, many = false, date = "2026-10-01" } = settings;
   const folder = await temporaryFolder(t);
   await mkdir(join(folder, "disk"));
   await writeFile(
@@ -65,7 +67,7 @@ const provider :Workerd.Worker = (
   bindings = [
     (name = "OBJECTS", durableObjectNamespace = "Keys"),
     (name = "WRAPPING_KEYS", text = "${newWrappingKey()}"),
-    (name = "settings", json = ${JSON.stringify(JSON.stringify({ kind, create, waits }))}),
+    (name = "settings", json = ${JSON.stringify(JSON.stringify({ kind, create, waits, many }))}),
     (name = "DB", wrapped = (
       moduleName = "cloudflare-internal:d1-api",
       innerBindings = [ (name = "fetcher", service = "d1") ],
@@ -149,6 +151,22 @@ async function goAway(worker: Worker, path: string): Promise<void> {
   away.abort();
   assert.equal(await gone, "gone");
 }
+
+test("workerd, one of many issuers: the first client goes away while it is taken up, and the next one waits for nothing of the first", async (t) => {
+  const worker = await startWorker(t, { kind: "d1", many: true });
+  assert.equal((await worker.get("/jwks")).status, 404, "no key is made by itself");
+  await worker.get("/create");
+  for (const path of ["/jwks", "/token"]) {
+    await worker.restart();
+    await worker.control({ hold: true });
+    await goAway(worker, path);
+    const next = worker.get(path);
+    await eventually("the next one asks by itself", async () => (await worker.control({})) === 2);
+    await worker.control({ hold: false });
+    assert.equal((await next).status, 200);
+    assert.deepEqual(await kidsOf(worker), [await worker.sign()]);
+  }
+});
 
 for (const kind of kinds) {
   describe(`workerd with ${kind}`, () => {
