@@ -30,6 +30,7 @@ import { type BearerOptions, createBearer } from "../../src/library/bearer/index
 import { type GuardedFetchOptions, createGuardedFetch } from "../../src/library/node/index.ts";
 import { type RemoteKeySetOptions, createRemoteKeySet } from "../../src/library/relying-party/index.ts";
 import { type SignClientOptions, createSignClient } from "../../src/library/sign-client/index.ts";
+import { type IssuersOptions, createIssuers } from "../../src/rotation/issuers/index.ts";
 import {
   type ForceOptions,
   type KeyManagerOptions,
@@ -217,6 +218,21 @@ row<RotationPolicyOptions>(
     maxStaleSeconds: null,
   },
   async (options) => rotationPolicy(options),
+);
+row<IssuersOptions>(
+  "createIssuers",
+  { issuer: "https://*.example", store: () => memoryStore(), wrappingKeys: newWrappingKey() },
+  {
+    policy: null,
+    metadata: null,
+    refreshSeconds: null,
+    maxIssuers: null,
+    maxBytes: null,
+    waitUntil: null,
+    onEvent: null,
+    clock: null,
+  },
+  async (options) => (await createIssuers(options)).get("https://op.example"),
 );
 const manager = (): KeyManagerOptions => ({ issuer, store: memoryStore(), wrappingKeys: [newWrappingKey()] });
 row<KeyManagerOptions>(
