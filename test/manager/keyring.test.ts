@@ -3,7 +3,7 @@ import { createHash } from "node:crypto";
 import { describe, test } from "node:test";
 import { JwksdError } from "../../src/base/errors.ts";
 import { CannotSign, type KeyringOptions, createKeyring } from "../../src/rotation/manager/keyring.ts";
-import { makeLocalKey } from "../../src/rotation/manager/make-key.ts";
+import { externalKey, makeLocalKey } from "../../src/rotation/manager/make-key.ts";
 import { announce, applyCommand } from "../../src/rotation/rules/commands.ts";
 import { type Seen, createStoreAccess } from "../../src/rotation/manager/store-access.ts";
 import { rotationPolicy } from "../../src/rotation/rules/policy.ts";
@@ -69,14 +69,15 @@ describe("a call of an HSM or key service that never ends is given up after a mi
     ["destroySigner", { destroySigner: never }, "destroy"],
   ] as const) {
     test(name, async () => {
-      const { keyring, clock } = await keyringOf(options);
+      let isDestroyed: boolean | undefined;
+      const { keyring, clock } = await keyringOf({ ...options, onOrphan: (_uri, is) => void (isDestroyed = is) });
       const record = recordOf(publicJwkOf("a"), { state: "active", activatedAt: 1 });
       const outcome = (
         call === "make"
           ? keyring.makeKey("sig", "ES256")
           : call === "open"
             ? keyring.open([record]).then(({ unopened }) => Promise.reject(unopened.get("x")))
-            : keyring.destroyUnrecorded("x:y")
+            : keyring.change(() => ({}), await externalKey(await externalSigner("x:y"))).then(() => isDestroyed)
       ).then(
         (value) => value,
         (error: JwksdError) => error.code,
@@ -89,6 +90,34 @@ describe("a call of an HSM or key service that never ends is given up after a mi
       assert.equal(clock.timers, 0);
     });
   }
+});
+
+test("a key that was made in an HSM stays there where the store may name it, and only there", async () => {
+  const store = memoryStore();
+  const told: [uri: string, isDestroyed: boolean][] = [];
+  const onOrphan = (uri: string, isDestroyed: boolean): void => void told.push([uri, isDestroyed]);
+  const failing = { ...store, read: () => (isGone ? noSession() : store.read()), write: noSession };
+  const { keyring, clock } = await keyringOf(
+    { openSigner: (uri) => externalSigner(uri), destroySigner: async () => {}, onOrphan },
+    failing,
+  );
+  let isGone = false;
+  const change = async (uri: string) => {
+    const key = await externalKey(await externalSigner(uri));
+    const changed = keyring.change(
+      ({ now }) => announce({ records: [], events: [] }, key, now, "it is the first"),
+      key,
+    );
+    await assert.rejects(changed);
+  };
+  await change("not:written");
+  isGone = true;
+  await change("not:decided");
+  assert.deepEqual(told, [
+    ["not:written", false],
+    ["not:decided", true],
+  ]);
+  assert.equal(clock.timers, 0);
 });
 
 const activate = ({ document: { records, policy }, now }: Seen) =>

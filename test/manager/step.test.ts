@@ -26,7 +26,6 @@ async function alone() {
     plan: (records, { now }) => advance(records, policy, now),
     publish: async ({ document }) => void published.push(document.revision),
     holdBack: () => assert.fail(),
-    orphaned: () => assert.fail(),
   };
   return { at, store, run: () => step({ custody, keyring, process: "m", caller }), published };
 }

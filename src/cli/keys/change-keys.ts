@@ -5,11 +5,11 @@ import { systemClock } from "../../base/clock.ts";
 import { type Changed, type Decision, type Seen, atOf } from "../../rotation/manager/store-access.ts";
 import { type Command as KeyCommand, type NewKey, applyCommand } from "../../rotation/rules/commands.ts";
 import { kidText } from "../../base/format.ts";
-import { type KeyUse, uriOf } from "../../rotation/rules/records.ts";
+import type { KeyUse } from "../../rotation/rules/records.ts";
 import { waitSeconds } from "../arguments.ts";
 import { tell } from "../io.ts";
 import { type Report, meaningOf, printChange, printFollowed } from "./change-report.ts";
-import { destroyEffects, destroyEnded, leaveUnrecorded, placeEffects } from "./external-keys.ts";
+import { destroyEffects, destroyEnded, placeEffects } from "./external-keys.ts";
 import { follow } from "./follow.ts";
 import { makeDraft, makeReal } from "./make-keys.ts";
 import { type CommandKeys, type Flags, addStoreSettings } from "./open-keys.ts";
@@ -116,13 +116,10 @@ async function commit(
 ): Promise<Pick<Report, "change" | "external">> {
   const { io, keyring, settings, signers } = keys;
   const key = draft && (await makeReal(keys, draft));
-  const uri = key && uriOf(key);
   let change: Changed;
   try {
-    change = await keyring.change((seen) => decide(seen, key)).catch(explained);
+    change = await keyring.change((seen) => decide(seen, key), key).catch(explained);
   } catch (error) {
-    // A store may have committed the change although its call failed, so the external key stays.
-    if (uri !== undefined) await leaveUnrecorded(keys, uri, !(error instanceof StoreError));
     if (!(error instanceof CannotSign)) throw error;
     if (error.kid !== key?.kid) {
       tell(
@@ -132,8 +129,6 @@ async function commit(
     }
     throw error.cause;
   }
-  const isUsed = change.records.some(({ kid }) => kid === key?.kid);
-  if (uri !== undefined && !isUsed) await leaveUnrecorded(keys, uri, true);
   const places = placeEffects(settings, key, change.before, change);
   return { change, external: [...places, ...(await destroyEnded(io, signers, keyring, change))] };
 }

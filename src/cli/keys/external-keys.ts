@@ -20,7 +20,7 @@ import type { Settings } from "../../service/config/setting-definitions.ts";
 import { type Signers, signersOf } from "../../service/config/signers.ts";
 import { type Io, print, tell } from "../io.ts";
 import { meantKid } from "./kid.ts";
-import { type CommandKeys, type Flags, addReadSettings, takesKid, withKeys } from "./open-keys.ts";
+import { type Flags, addReadSettings, takesKid, withKeys } from "./open-keys.ts";
 
 const cannotBeUndone = "That cannot be undone, unless its service keeps deleted keys for a while.";
 
@@ -87,12 +87,6 @@ export async function destroyEnded(
 }
 
 const commandFor = (kid: string): string => `jwksd keys destroy --yes -- ${kidText(kid)}`;
-
-/** Tells of a key that was made for a change and is in no record. Destroys the key if that is certain. */
-export async function leaveUnrecorded({ io, keyring }: CommandKeys, uri: string, isCertain: boolean): Promise<void> {
-  const isDestroyed = isCertain && (await keyring.destroyUnrecorded(uri));
-  tell(io, `${uri} was made, and nothing uses it${isDestroyed ? ", so it was destroyed again" : ""}`);
-}
 
 type DestroyFlags = Flags & { readonly dryRun?: true; readonly yes?: true; readonly json?: true };
 

@@ -161,7 +161,13 @@ export async function withKeys<T>(
     const { signal } = new AbortController();
     const policy = rotationPolicy(store.policy);
     const access = createStoreAccess(custody, { policy, clock: systemClock, signal });
-    const keyring = createKeyring(custody, access, { ...signers, clock: systemClock, signal });
+    const keyring = createKeyring(custody, access, {
+      ...signers,
+      clock: systemClock,
+      signal,
+      onOrphan: (uri, isDestroyed) =>
+        tell(io, `${uri} was made, and nothing uses it${isDestroyed ? ", so it was destroyed again" : ""}`),
+    });
     try {
       const { document } = await access.read();
       return await action({ io, settings, custody, access, keyring, signers, document });

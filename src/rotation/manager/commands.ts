@@ -1,18 +1,16 @@
-import { ConfigError, StoreError } from "../../base/errors.ts";
+import { ConfigError } from "../../base/errors.ts";
 import { type Rules, boolean, checkOptions, oneOf, text } from "../../base/options.ts";
 import type { Change } from "../rules/advance.ts";
 import type { Command, NewKey } from "../rules/commands.ts";
-import { type KeyRecord, type KeyUse, activeKey, announcedKey, uriOf } from "../rules/records.ts";
+import { type KeyRecord, type KeyUse, activeKey, announcedKey } from "../rules/records.ts";
 import type { ForceOptions, KeyManager, RotateOptions } from "./types.ts";
 
 interface CommandsOptions {
   /** Looks at the store, where others may have changed the keys. */
   readonly look: () => Promise<void>;
-  readonly execute: (command: Command) => Promise<Change>;
+  readonly execute: (command: Command, made?: NewKey) => Promise<Change>;
   readonly makeKey: (use: KeyUse, alg?: string) => Promise<NewKey>;
   readonly records: () => readonly KeyRecord[];
-  /** Destroys an external key that no record names, unless a record may name it after all, and tells of it. */
-  readonly discard: (uri: string, isCertain: boolean) => Promise<void>;
 }
 
 const rotateRules: Rules<RotateOptions> = { use: oneOf("sig", "enc"), alg: text, now: boolean };
@@ -29,7 +27,6 @@ export function createCommands({
   execute,
   makeKey,
   records,
-  discard,
 }: CommandsOptions): Pick<KeyManager, "rotate" | "activate" | "retire" | "remove" | "revoke"> {
   const early =
     (type: "activate" | "retire" | "remove") =>
@@ -38,20 +35,6 @@ export function createCommands({
       return execute({ type, kid: checkKid(kid), force });
     };
 
-  /** Executes a command with the key that was made for it. If no record names that key then, it is discarded. */
-  async function executeWith(key: NewKey | undefined, command: Command): Promise<Change> {
-    const uri = key && uriOf(key);
-    try {
-      const change = await execute(command);
-      if (uri !== undefined && !change.records.some((record) => uriOf(record) === uri)) await discard(uri, true);
-      return change;
-    } catch (error) {
-      // A commit may have been written although the store reported a failure.
-      if (uri !== undefined) await discard(uri, !(error instanceof StoreError));
-      throw error;
-    }
-  }
-
   return {
     async rotate(options = {}) {
       const { use = "sig", alg, now = false } = checkOptions(options, rotateRules);
@@ -59,7 +42,7 @@ export function createCommands({
       // With `now`, an announced key is the next one already.
       const isThere = now && announcedKey(records(), use) !== undefined;
       const key = isThere ? undefined : await makeKey(use, alg);
-      return executeWith(key, { type: "rotate", use, now, key });
+      return execute({ type: "rotate", use, now, key }, key);
     },
     activate: early("activate"),
     retire: early("retire"),
@@ -71,7 +54,7 @@ export function createCommands({
       const isActive = use !== undefined && activeKey(records(), use)?.kid === kid;
       const isAlone = isActive && announcedKey(records(), use) === undefined;
       const replacement = isAlone ? await makeKey(use) : undefined;
-      return executeWith(replacement, { type: "revoke", kid, replacement });
+      return execute({ type: "revoke", kid, replacement }, replacement);
     },
   };
 }

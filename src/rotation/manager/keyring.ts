@@ -32,6 +32,8 @@ export interface KeyringOptions extends Pick<
 > {
   readonly clock: Clock;
   readonly signal: AbortSignal;
+  /** Is told of an external key that was made, and that no record names; `isDestroyed`: it is gone again. */
+  readonly onOrphan?: ((uri: string, isDestroyed: boolean) => void) | undefined;
 }
 
 /** A key was to become active, and cannot sign; nothing was changed. */
@@ -63,9 +65,10 @@ export interface Keyring {
   /**
    * Changes the store by compare-and-set. New keys have to open, and a key that becomes active has to sign first.
    *
+   * @param made a key that was made for this change. If no record names it in the end, it is destroyed where that is certain
    * @throws see `StoreAccess.change`; CannotSign
    */
-  change(decide: Decide): Promise<Changed>;
+  change(decide: Decide, made?: NewKey): Promise<Changed>;
   open(records: readonly KeyRecord[]): Promise<OpenKeys>;
   /** What is open now. */
   opened(records: readonly KeyRecord[]): OpenKeys;
@@ -73,8 +76,6 @@ export interface Keyring {
   close(): Promise<void>;
   /** Makes a key that is in no store yet: a signing key in the HSM or key service, if one is configured. */
   makeKey(use: KeyUse, alg: string): Promise<NewKey>;
-  /** Destroys a key that was made, but that no record names. Resolves to whether the key is gone. */
-  destroyUnrecorded(uri: string): Promise<boolean>;
   /** Destroys the external keys that a change has ended, one after the other. Without `destroySigner`, destroys nothing. */
   destroyEnded(change: Change): AsyncGenerator<Destroyed>;
 }
@@ -86,7 +87,7 @@ function checkedSigner(option: string, signer: ExternalSigner): ExternalSigner {
 }
 
 export function createKeyring(custody: Custody, access: StoreAccess, options: KeyringOptions): Keyring {
-  const { clock, signal, requireStore = false } = options;
+  const { clock, signal, onOrphan, requireStore = false } = options;
   const { createSigner: create, openSigner: open, destroySigner: destroy } = options;
   const createSigner =
     create &&
@@ -143,18 +144,52 @@ export function createKeyring(custody: Custody, access: StoreAccess, options: Ke
     });
   }
 
+  async function checked(seen: Seen, decide: Decide): Promise<Decision> {
+    const decision = await decided(seen, decide);
+    const { records: before } = seen.document;
+    const { records = before } = decision;
+    await checkNewKeys(addedRecords(before, records));
+    await checkCanSign(newlyActive(before, records));
+    return decision;
+  }
+
+  async function discardUnlessNamed(
+    made: NewKey | undefined,
+    records: readonly KeyRecord[],
+    isCertain: boolean,
+  ): Promise<void> {
+    const uri = made && uriOf(made);
+    if (uri === undefined || records.some((record) => uriOf(record) === uri)) return;
+    const destroying = isCertain && destroySigner !== undefined && destroySigner(uri);
+    const isDestroyed =
+      destroying &&
+      (await destroying.then(
+        () => true,
+        () => false,
+      ));
+    onOrphan?.(uri, isDestroyed);
+  }
+
   return {
     createSigner,
     preview: (decide) => access.preview((seen) => decided(seen, decide)),
-    change: (decide) =>
-      access.change(async (seen) => {
-        const decision = await decided(seen, decide);
-        const { records: before } = seen.document;
-        const { records = before } = decision;
-        await checkNewKeys(addedRecords(before, records));
-        await checkCanSign(newlyActive(before, records));
-        return decision;
-      }),
+
+    async change(decide, made) {
+      let isDecided = false;
+      try {
+        const change = await access.change(async (seen) => {
+          isDecided = true;
+          return checked(seen, decide);
+        });
+        await discardUnlessNamed(made, change.records, true);
+        return change;
+      } catch (error) {
+        // The store may have written a change although its call failed.
+        await discardUnlessNamed(made, [], !(isDecided && error instanceof StoreError));
+        throw error;
+      }
+    },
+
     open: (records) => opener.open(records),
     opened: (records) => opener.opened(records),
     closeUnused: (records) => opener.closeUnused(records),
@@ -168,14 +203,6 @@ export function createKeyring(custody: Custody, access: StoreAccess, options: Ke
       if (use !== "sig" || createSigner === undefined) return makeLocalKey(use, alg, custody);
       const signer = await createSigner({ issuer: custody.owner.issuer });
       return externalKey(signer).finally(() => close(signer));
-    },
-
-    async destroyUnrecorded(uri) {
-      if (destroySigner === undefined) return false;
-      return destroySigner(uri).then(
-        () => true,
-        () => false,
-      );
     },
 
     async *destroyEnded({ records, events }) {

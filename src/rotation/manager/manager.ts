@@ -82,8 +82,13 @@ export interface ManageOptions extends Omit<
 
 /** A manager as the service needs it. */
 export interface ServiceManager extends KeyManager {
-  /** Does what a command asks for. @throws StateError, StoreError see `applyCommand` and `StoreAccess.change` */
-  execute(command: Command): Promise<Change>;
+  /**
+   * Does what a command asks for.
+   *
+   * @param made the key of the command that was made for it
+   * @throws StateError, StoreError see `applyCommand` and `StoreAccess.change`
+   */
+  execute(command: Command, made?: NewKey): Promise<Change>;
   /** A new key for `execute`, which is in no store yet: made where this manager makes its keys, and wrapped as they are. */
   makeKey(use: KeyUse, alg?: string): Promise<NewKey>;
   /** This process, as its line in the store names it. */
@@ -117,7 +122,12 @@ export async function manageKeys(custody: Custody, options: ManageOptions): Prom
   const onRevision = (revision: number): void => health.noteRevision(revision);
   const policy = rotationPolicy(options.policy);
   const access = createStoreAccess(custody, { policy, clock, signal, onCall, onRevision });
-  const keyring = createKeyring(custody, access, { ...options, clock, signal });
+  const keyring = createKeyring(custody, access, {
+    ...options,
+    clock,
+    signal,
+    onOrphan: (uri, isDestroyed) => emit({ type: "orphaned", uri, isDestroyed }),
+  });
   const subscribers = createSubscribers(clock, signal, copy);
   const inUse = createKeysInUse({ keyring, subscribers, signs, clock, emit });
   const { version } = options;
@@ -140,10 +150,10 @@ export async function manageKeys(custody: Custody, options: ManageOptions): Prom
     return document;
   }
 
-  const execute = (command: Command): Promise<Change> =>
+  const execute = (command: Command, made?: NewKey): Promise<Change> =>
     rounds.run(async () => {
       const { records, events } = await keyring
-        .change((seen) => applyCommand(seen.document.records, command, rounds.at(seen)))
+        .change((seen) => applyCommand(seen.document.records, command, rounds.at(seen)), made)
         .catch((error: unknown) => {
           throw error instanceof CannotSign ? error.cause : error;
         });
@@ -168,10 +178,6 @@ export async function manageKeys(custody: Custody, options: ManageOptions): Prom
   };
 
   const makeKey = (use: KeyUse, alg = nextAlg(inUse.records, use)): Promise<NewKey> => keyring.makeKey(use, alg);
-
-  async function discard(uri: string, isCertain: boolean): Promise<void> {
-    emit({ type: "orphaned", uri, isDestroyed: isCertain && (await keyring.destroyUnrecorded(uri)) });
-  }
 
   async function close(): Promise<void> {
     closing.abort(new StoreError("ERR_CLOSED", "the key manager was closed"));
@@ -257,7 +263,7 @@ export async function manageKeys(custody: Custody, options: ManageOptions): Prom
         return isNoted ? {} : { owner: { issuer, isChosen: false } };
       });
     },
-    ...createCommands({ look: () => rounds.look(), execute, makeKey, records: () => inUse.records, discard }),
+    ...createCommands({ look: () => rounds.look(), execute, makeKey, records: () => inUse.records }),
     execute,
     makeKey,
     decryptionKey,

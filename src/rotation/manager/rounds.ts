@@ -85,7 +85,7 @@ export function createRounds(options: RoundsOptions): Rounds {
     }
     const publish = (change: Changed): Promise<void> => adopt(change, sent);
     if (copy !== undefined) await noteCopy(({ document, now }) => begunCopy(document, copy.name, now));
-    await step({ custody, keyring, process: process.id, caller: { plan, publish, holdBack, orphaned } });
+    await step({ custody, keyring, process: process.id, caller: { plan, publish, holdBack } });
     await word.tell();
     freshness.note();
     // What a subscriber has not taken, or what was not opened, is tried again after these errors.
@@ -161,8 +161,6 @@ export function createRounds(options: RoundsOptions): Rounds {
     heldBack.set(kid, monotonicNow(clock));
     emit({ type: "held-back", kid, error });
   }
-
-  const orphaned = (uri: string, isDestroyed: boolean): void => emit({ type: "orphaned", uri, isDestroyed });
 
   /** After a failure to make the next key, only the next attempt shows whether making keys works again. */
   function isMakingNext(): boolean {

@@ -1,7 +1,7 @@
 import { type JwksdError, asJwksdError } from "../../base/errors.ts";
 import type { Advance, Change } from "../rules/advance.ts";
 import { announce } from "../rules/commands.ts";
-import { type KeyRecord, nextAlg, uriOf } from "../rules/records.ts";
+import { type KeyRecord, nextAlg } from "../rules/records.ts";
 import { announceNext, leaveNextTo, reasonForNext } from "../rules/successor.ts";
 import type { Custody } from "../custody/custody.ts";
 import { rewrap } from "../custody/rewrap.ts";
@@ -17,8 +17,6 @@ export interface Caller {
   holdBack(kid: string, error: JwksdError): void;
   /** Takes the keys into use that were found or committed. */
   publish(change: Changed): Promise<void>;
-  /** Is called for an external key that no record names. */
-  orphaned(uri: string, isDestroyed: boolean): void;
 }
 
 export interface StepOptions {
@@ -99,19 +97,5 @@ async function makeExternalKey(
     if (left.records === left.before) return undefined;
   }
   const key = await keyring.makeKey("sig", "ES256");
-  const uri = uriOf(key) as string;
-  let known = records;
-  // A commit may have been written although the store reported a failure.
-  let isUncertain = false;
-  try {
-    const change = await keyring.change(({ document, now }) => {
-      [known, isUncertain] = [document.records, true];
-      return announceNext(document.records, key, document.policy, now);
-    });
-    [known, isUncertain] = [change.records, false];
-    return change;
-  } finally {
-    if (!known.some((record) => uriOf(record) === uri))
-      caller.orphaned(uri, !isUncertain && (await keyring.destroyUnrecorded(uri)));
-  }
+  return keyring.change(({ document, now }) => announceNext(document.records, key, document.policy, now), key);
 }
