@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { createHash } from "node:crypto";
 import { describe, test } from "node:test";
-import { JwksdError } from "../../src/base/errors.ts";
+import { JwksdError, StoreError } from "../../src/base/errors.ts";
 import { CannotSign, type KeyringOptions, createKeyring } from "../../src/rotation/manager/keyring.ts";
 import { externalKey, makeLocalKey } from "../../src/rotation/manager/make-key.ts";
 import { announce, applyCommand } from "../../src/rotation/rules/commands.ts";
@@ -96,7 +96,11 @@ test("a key that was made in an HSM stays there where the store may name it, and
   const store = memoryStore();
   const told: [uri: string, isDestroyed: boolean][] = [];
   const onOrphan = (uri: string, isDestroyed: boolean): void => void told.push([uri, isDestroyed]);
-  const failing = { ...store, read: () => (isGone ? noSession() : store.read()), write: noSession };
+  const failing = {
+    ...store,
+    read: async () => (isGone ? Promise.reject(new StoreError("ERR_STORE_UNAVAILABLE", "gone")) : store.read()),
+    write: noSession,
+  };
   const { keyring, clock } = await keyringOf(
     { openSigner: (uri) => externalSigner(uri), destroySigner: async () => {}, onOrphan },
     failing,
