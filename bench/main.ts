@@ -19,6 +19,7 @@ import { rotation } from "./rotation.ts";
 import { signSocket } from "./sign-socket.ts";
 import { signers } from "./signers.ts";
 import { signing, verification } from "./tokens.ts";
+import { workers } from "./workers.ts";
 
 const sections: Readonly<Record<string, (plan: Plan) => Promise<Section>>> = {
   servers,
@@ -39,6 +40,7 @@ const sections: Readonly<Record<string, (plan: Plan) => Promise<Section>>> = {
   issuers,
   doctor,
   start: starts,
+  workers,
 };
 const usage = `npm run bench -- [options]
 

@@ -85,10 +85,10 @@ export async function stopAll(): Promise<void> {
   await Promise.all([...running].map((server) => server.stop()));
 }
 
-/** The port in what a server prints: the number alone, or the log line of the service. */
+/** The port in what a server prints: the number alone, the log line of the service, or what workerd says. */
 function portIn(line: string): number | undefined {
   if (/^\d+$/.test(line)) return Number(line);
-  return line.includes('"msg":"started"') ? (JSON.parse(line) as { port: number }).port : undefined;
+  return /"msg":"started"|"event":"listen"/.test(line) ? (JSON.parse(line) as { port: number }).port : undefined;
 }
 
 async function end(child: ChildProcess): Promise<void> {

@@ -60,7 +60,9 @@ export function table(head: readonly string[], rows: readonly (readonly string[]
   const widths = head.map((_, column) => Math.max(...[head, ...rows].map((row) => row[column]?.length ?? 0)));
   const pad = (text: string, column: number): string =>
     column === 0 ? text.padEnd(widths[column] ?? 0) : text.padStart(widths[column] ?? 0);
-  const rule = widths.map((width, column) => (column === 0 ? "-".repeat(width) : `${"-".repeat(width - 1)}:`));
+  const rule = widths.map((width, column) =>
+    column === 0 ? "-".repeat(width) : `${"-".repeat(Math.max(width - 1, 0))}:`,
+  );
   return [head.map(pad), rule, ...rows.map((row) => row.map(pad))].map((row) => `| ${row.join(" | ")} |`).join("\n");
 }
 
