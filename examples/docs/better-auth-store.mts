@@ -1,3 +1,4 @@
+// better-auth-store.mts: node better-auth-store.mts
 import { betterAuth } from "better-auth";
 import { getAdapter } from "better-auth/db/adapter";
 import { getMigrations } from "better-auth/db/migration";

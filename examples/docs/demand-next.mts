@@ -3,11 +3,19 @@ import { createProvider } from "jwksd";
 import { createKeyManager } from "jwksd/rotation";
 import { libsqlStore } from "jwksd/store/libsql";
 
-const { DATABASE_URL = "", JWKSD_WRAPPING_KEYS = "" } = process.env;
-const issuer = "https://login.example.com";
-const store = await libsqlStore(DATABASE_URL, { issuer });
-const keys = await createKeyManager({ issuer, store, wrappingKeys: JWKSD_WRAPPING_KEYS, onDemand: true });
-const provider = await createProvider({ keys });
+async function start() {
+  const { DATABASE_URL = "", JWKSD_WRAPPING_KEYS = "" } = process.env;
+  const issuer = "https://login.example.com";
+  const store = await libsqlStore(DATABASE_URL, { issuer });
+  const keys = await createKeyManager({ issuer, store, wrappingKeys: JWKSD_WRAPPING_KEYS, onDemand: true });
+  return createProvider({ keys });
+}
 
-export const GET = (request: Request) => provider.fetch(request);
+let provider: ReturnType<typeof start> | undefined;
+
+export async function GET(request: Request) {
+  provider ??= start(); // not before: `next build` loads this file, without a database
+  provider.catch(() => (provider = undefined));
+  return (await provider).fetch(request);
+}
 export const dynamic = "force-dynamic";

@@ -469,6 +469,7 @@ const elsewhere: Readonly<Record<string, Readonly<Record<string, string>>>> = {
   },
   "docs/model/README.md": { "The one rule, checked by a machine": "test/model" },
   "docs/oidc-provider.md": { "The keys you have": "test/docs/oidc-provider.test.ts" },
+  "docs/on-demand.md": { "Workers with D1": "it deploys at Cloudflare" },
   "docs/stores.md": {
     MySQL: "test/contract/store.mysql.test.ts",
     Redis: "test/contract/store.redis.test.ts",
