@@ -3,12 +3,17 @@ import { execFile, spawn } from "node:child_process";
 import { once } from "node:events";
 import { mkdir, mkdtemp, rm, symlink, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
+import { stripTypeScriptTypes } from "node:module";
 import { dirname, join, resolve } from "node:path";
 import { after, before, describe, test } from "node:test";
 import { promisify } from "node:util";
 import packageJson from "../../package.json" with { type: "json" };
+import { textOf } from "../../scripts/samples.ts";
+import { createKeyManager } from "../../src/rotation/manager/index.ts";
+import { libsqlStore } from "../../src/rotation/store/databases/libsql.ts";
 import { builtClone } from "../support/build.ts";
 import { binary } from "../support/bundle.ts";
+import { newWrappingKey } from "../support/managed.ts";
 import { eventually } from "../support/service.ts";
 import { isSoak } from "../support/soak.ts";
 
@@ -56,7 +61,8 @@ const expected = {
   ],
   with: ["invalid_token", 401],
 } as const;
-type Peers = keyof typeof expected;
+const needed = [...Object.keys(packageJson.dependencies), "next", "react", "react-dom"];
+const archive = `jwksd-${packageJson.version}.tgz`;
 
 /** A project with the package, its dependencies, and others. */
 async function projectWith(packages: readonly string[], folder: string, tarball: string): Promise<void> {
@@ -106,8 +112,7 @@ const bundlers: Readonly<Record<string, Bundler>> = {
 let root: string;
 before(async () => {
   root = await mkdtemp(join(tmpdir(), "jwksd-bundles-"));
-  const tarball = join(await builtClone(), `jwksd-${packageJson.version}.tgz`);
-  const needed = [...Object.keys(packageJson.dependencies), "next", "react", "react-dom"];
+  const tarball = join(await builtClone(), archive);
   await projectWith(needed, join(root, "without"), tarball);
   await projectWith([...needed, ...Object.keys(packageJson.peerDependencies)], join(root, "with"), tarball);
 });
@@ -126,39 +131,70 @@ describe("all entry points in one program", () => {
       });
     }
 
-    if (isSoak) test(`Turbopack, ${peers} the optional peers`, () => checkNext(join(root, peers), peers));
+    if (!isSoak) continue;
+    test(`Turbopack, ${peers} the optional peers`, async () => {
+      const env = { HAS_PEERS: peers === "with" ? "yes" : "no" };
+      const answer = await answerOfNext(join(root, peers), "all", "--turbopack", env);
+      assert.deepEqual(answer, { empty: 0, said: expected[peers] });
+    });
   }
 });
 
+const routes = {
+  all: `import { answers } from "../../program.mjs";
+export const dynamic = "force-dynamic";
+export const GET = async () => Response.json(await answers(process.env.HAS_PEERS === "yes"));`,
+  jwks: stripTypeScriptTypes(textOf("examples/docs/demand-next.mts")),
+} as const;
+
 /** Builds a route of Next.js, which takes its packages from outside of the project here, and asks it. */
-async function checkNext(project: string, peers: Peers): Promise<void> {
-  await mkdir(join(project, "app/all"), { recursive: true });
+async function answerOfNext(project: string, name: keyof typeof routes, flag: string, env: object): Promise<unknown> {
+  await mkdir(join(project, "app", name), { recursive: true });
   await writeFile(join(project, "package.json"), '{ "type": "module" }');
   await writeFile(
     join(project, "app/layout.js"),
     "export default ({ children }) => <html><body>{children}</body></html>;",
   );
-  const route = `import { answers } from "../../program.mjs";
-export const dynamic = "force-dynamic";
-export const GET = async () => Response.json(await answers(${peers === "with"}));`;
-  await writeFile(join(project, "app/all/route.js"), route);
+  await writeFile(join(project, "app", name, "route.js"), routes[name]);
   await writeFile(
     join(project, "next.config.mjs"),
     'export default { turbopack: { root: "/" }, outputFileTracingRoot: "/" };',
   );
   const next = join(modules, "next/dist/bin/next");
   const options = { cwd: project, env: { ...process.env, NEXT_TELEMETRY_DISABLED: "1" } };
-  await run(process.execPath, [next, "build"], options);
-  const server = spawn(process.execPath, [next, "start", "--port", "0", "--hostname", "127.0.0.1"], options);
+  await run(process.execPath, [next, "build", flag], options);
+  const address = ["--port", "0", "--hostname", "127.0.0.1"];
+  const server = spawn(process.execPath, [next, "start", ...address], { ...options, env: { ...options.env, ...env } });
   try {
     let log = "";
     server.stdout.on("data", (chunk) => (log += chunk));
     const address = (): string | undefined => /http:\/\/127\.0\.0\.1:\d+/.exec(log)?.[0];
     await eventually("an address", () => address() !== undefined);
-    assert.deepEqual(await (await fetch(`${address()}/all`)).json(), { empty: 0, said: expected[peers] });
+    return await (await fetch(`${address()}/${name}`)).json();
   } finally {
     const ended = once(server, "exit");
     server.kill();
     await ended;
+  }
+}
+
+if (isSoak) {
+  for (const flag of ["--turbopack", "--webpack"]) {
+    test(`the route of docs/on-demand.md, by next build ${flag}`, async () => {
+      const project = join(root, flag);
+      await projectWith([...needed, "@libsql/client"], project, join(await builtClone(), archive));
+      const env = { DATABASE_URL: `file:${join(project, "keys.db")}`, JWKSD_WRAPPING_KEYS: newWrappingKey() };
+      const issuer = "https://login.example.com";
+      const store = await libsqlStore(env.DATABASE_URL, { issuer });
+      const wrappingKeys = env.JWKSD_WRAPPING_KEYS;
+      const manager = await createKeyManager({ issuer, store, wrappingKeys, onDemand: true, requireStore: false });
+      await manager.look();
+      await store.close();
+      const { keys } = (await answerOfNext(project, "jwks", flag, env)) as { keys: { kid: string }[] };
+      assert.deepEqual(
+        keys.map(({ kid }) => kid),
+        manager.keysets.keyset.map(({ kid }) => kid),
+      );
+    });
   }
 }
