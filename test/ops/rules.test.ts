@@ -119,7 +119,7 @@ const waits = ({ samples }: Scrape): boolean =>
 
 /** Scrapes until this holds. */
 async function until(what: string, service: RunningService, holds: (seen: Scrape) => boolean): Promise<void> {
-  await eventually(what, async () => holds(await scrape(service)));
+  await eventually(what, async () => holds(await scrape(service)), 200);
 }
 
 /** What is known of the store is up to two seconds old. */
@@ -154,7 +154,7 @@ describe("each fault has its alert, and no other", { skip: skipWithout("promtool
     if (alert === undefined) await settled(service);
     const says = alert?.says ?? /<main[^]*All is well\./;
     // What a service knows of its store is up to two seconds old, on the page as in a scrape.
-    await eventually(`the page says ${says}`, async () => says.test(await pageOf(service)));
+    await eventually(`the page says ${says}`, async () => says.test(await pageOf(service)), 200);
     const seen = await scrape(service);
     assert.equal(seen.status, 200, seen.text);
     moments.push({ name, scrape: seen, at: now(), alert: alert?.name });

@@ -133,7 +133,7 @@ async function follow(primary: PostgresServer): Promise<PostgresServer> {
 async function failOver(cluster: Cluster, members: readonly Member[]): Promise<void> {
   const { primary, standby } = cluster;
   const isInSync = (): boolean => primary.sql("SELECT sync_state FROM pg_stat_replication").includes("sync");
-  await eventually("the standby has everything", isInSync, 60_000);
+  await eventually("the standby has everything", isInSync);
   await primary.kill();
   await standby.promote();
   for (const { line } of members) line.redirect(standby.port);
@@ -165,7 +165,7 @@ function faultsOf(options: ChaosOptions, members: readonly Member[], random: Ran
       async run(member) {
         const before = member.started;
         member.child?.kill("SIGKILL");
-        await eventually("it starts again", () => member.started !== before, 60_000);
+        await eventually("it starts again", () => member.started !== before);
         await member.started;
       },
     },
@@ -282,12 +282,10 @@ export async function live(options: ChaosOptions): Promise<Report> {
     if (rule === "on") {
       // A replica that failed often tries again after half a minute.
       const last = spans.at(-1)?.to ?? 0;
-      const goOn = async (): Promise<boolean> => {
-        // Each look is a process.
-        await wait(1_000);
-        return documents().every(({ events }) => events.some(({ type, at }) => type === "activated" && at > last));
-      };
-      await eventually(`every issuer rotates on; seed ${seed}, broken: ${broke.join(", ")}`, goOn, 120_000);
+      const goOn = (): boolean =>
+        documents().every(({ events }) => events.some(({ type, at }) => type === "activated" && at > last));
+      // Each look is a process.
+      await eventually(`every issuer rotates on; seed ${seed}, broken: ${broke.join(", ")}`, goOn, 1_000);
     }
   } finally {
     isOver = true;

@@ -178,30 +178,29 @@ for (const kind of kinds) {
       assert.equal((await worker.get("/nothing")).status, 200);
     });
 
-    for (const date of ["2024-09-01", "2026-10-01"]) {
-      for (const waits of [true, false]) {
-        test(`the first client goes away: the next one is served (${date}, ${waits ? "with" : "without"} waitUntil)`, async (t) => {
-          const worker = await startWorker(t, { kind, waits, date });
-          for (const path of ["/jwks", "/token"]) {
-            await worker.control({ hold: true });
-            await goAway(worker, path);
-            await worker.control({ hold: false });
-            assert.deepEqual(await kidsOf(worker), [await worker.sign()]);
-            await worker.restart();
-          }
-          // What is old is renewed, and the client that waits for that goes away, too.
-          const kid = await worker.sign();
-          worker.aheadMs += 2 * minute;
+    const workers = ["2026-10-01", "2024-09-01"].flatMap((date) => [true, false].map((waits) => ({ date, waits })));
+    for (const { date, waits } of workers.slice(0, soak(workers.length, 1))) {
+      test(`the first client goes away: the next one is served (${date}, ${waits ? "with" : "without"} waitUntil)`, async (t) => {
+        const worker = await startWorker(t, { kind, waits, date });
+        for (const path of ["/jwks", "/token"]) {
           await worker.control({ hold: true });
-          await goAway(worker, "/token");
-          const begun = performance.now();
-          assert.equal(await worker.sign(), kid);
+          await goAway(worker, path);
           await worker.control({ hold: false });
-          assert.ok(performance.now() - begun < 20_000, "no longer than a second, but for a busy machine");
-          worker.aheadMs += 2 * hour;
-          assert.equal(await worker.sign(), kid);
-        });
-      }
+          assert.deepEqual(await kidsOf(worker), [await worker.sign()]);
+          await worker.restart();
+        }
+        // What is old is renewed, and the client that waits for that goes away, too.
+        const kid = await worker.sign();
+        worker.aheadMs += 2 * minute;
+        await worker.control({ hold: true });
+        await goAway(worker, "/token");
+        const begun = performance.now();
+        assert.equal(await worker.sign(), kid);
+        await worker.control({ hold: false });
+        assert.ok(performance.now() - begun < 20_000, "no longer than a second, but for a busy machine");
+        worker.aheadMs += 2 * hour;
+        assert.equal(await worker.sign(), kid);
+      });
     }
 
     const rotations = soak(100, 3);
