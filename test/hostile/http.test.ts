@@ -22,7 +22,8 @@ const get = "GET /jwks HTTP/1.1\r\nHost: op.example\r\n\r\n";
 // How much memory a process has is read from /proc.
 const skip = process.platform !== "linux";
 
-const requests = soak(30_000, 3_000);
+const requests = soak(30_000, 1_500);
+const peersThatDoNothing = soak(1_000, 300);
 const mostMegabytes = { after: 12, unread: 150 };
 
 /** For tests that measure no memory. */
@@ -126,7 +127,7 @@ describe("robustness:", { concurrency: true }, () => {
       const memory = await watchMemory(t, service);
       const many = get.repeat(1_000);
       let sent = 0;
-      const peers = Array.from({ length: 10 }, () => {
+      const peers = Array.from({ length: soak(10, 4) }, () => {
         const peer = openRaw(t, service.port);
         peer.socket.pause();
         const write = (): void => {
@@ -147,7 +148,7 @@ describe("robustness:", { concurrency: true }, () => {
       const service = await start(t, littleRoom);
       const memory = await watchMemory(t, service);
       const chunk = Buffer.alloc(2 ** 16);
-      const chunks = 1_000;
+      const chunks = soak(1_000, 500);
       const rows = [
         { head: `Content-Length: ${chunks * chunk.length}`, part: chunk, end: "" },
         {
@@ -173,13 +174,14 @@ describe("robustness:", { concurrency: true }, () => {
       const service = await start(t);
       const memory = await watchMemory(t, service);
       const before = await usageOf(service);
-      const peers = await Promise.all(Array.from({ length: 1_000 }, () => Client.open(service.port)));
+      const peers = await Promise.all(Array.from({ length: peersThatDoNothing }, () => Client.open(service.port)));
       // One after the other they would take longer than a connection may be silent, where the machine has other work.
-      for (const reply of await Promise.all(peers.slice(500).map((peer) => peer.request()))) assertWhole(reply);
+      for (const reply of await Promise.all(peers.slice(peers.length / 2).map((peer) => peer.request())))
+        assertWhole(reply);
       assertWhole(await getOnce(service.port));
-      assert.ok((await usageOf(service)).handles >= before.handles + 1_000);
+      assert.ok((await usageOf(service)).handles >= before.handles + peers.length);
       t.diagnostic(`${peers.length} connections; ${memory.report()}`);
-      assert.ok(memory.grownMegabytes() < 60);
+      assert.ok(memory.grownMegabytes() < soak(60, 30));
       for (const peer of peers) peer.close();
       await eventually("all connections are closed", async () => (await usageOf(service)).handles <= before.handles);
     });
