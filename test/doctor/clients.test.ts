@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { after, before, describe, test } from "node:test";
 import { breaksOf } from "../../src/doctor/verifiers/breaks.ts";
 import { cited } from "../../src/doctor/verifiers/cited.ts";
-import { type Code, codes } from "../../src/doctor/index.ts";
+import { type Code, codes, examine } from "../../src/doctor/index.ts";
 import type { Row } from "../../src/doctor/verifiers/row.ts";
 import { rows, versions } from "../../src/doctor/verifiers/verified.ts";
 import { isSoak, soak } from "../support/soak.ts";
@@ -10,6 +10,12 @@ import { skipped } from "../support/parts.ts";
 import { type Client, clients } from "./clients.ts";
 import { installedVersion, libraries, startDebian } from "./debian.ts";
 import { refusesGood, startServers, tryAll } from "./matrix.ts";
+import { execFile } from "node:child_process";
+import { readFile } from "node:fs/promises";
+import { promisify } from "node:util";
+import { binary } from "../support/bundle.ts";
+import { weak } from "./fixtures.ts";
+import { at, bytes, published, sound } from "./observed.ts";
 
 /**
  * Cells that differ between two runs. jwcrypto looks through the keys in the order of their hashes, which is another one for each run: it takes
@@ -86,3 +92,37 @@ describe("a verdict names verifiers", () => {
     }
   });
 });
+
+test("jwksd/doctor imports nothing of Node, and no package but jose", async () => {
+  const seen = new Set<string>();
+  const packages = new Set<string>();
+  const visit = async (file: URL): Promise<void> => {
+    if (seen.has(file.href)) return;
+    seen.add(file.href);
+    const text = await readFile(file, "utf8");
+    for (const [, name = ""] of text.matchAll(/^(?:import|export) [^;]*?from "([^"]+)";/gm)) {
+      if (name.startsWith(".")) await visit(new URL(name, file));
+      // What it is on every runtime that has no implementation of its own.
+      else if (name === "#crypto") await visit(new URL("../../src/keys/crypto/web.ts", import.meta.url));
+      // Of jose, the parts that it uses.
+      else packages.add(name.replace(/^jose\/.*/, "jose"));
+    }
+    assert.doesNotMatch(text, /\b(Buffer|process|require)\b[.(]/, file.href);
+  };
+  await visit(new URL("../../src/doctor/index.ts", import.meta.url));
+  assert.ok(seen.size > 15, `${seen.size} files`);
+  assert.deepEqual([...packages], ["jose"]);
+});
+
+for (const [runtime, ...args] of [["bun"], ["deno", "run", "--no-prompt", "--allow-read"]] as const) {
+  test(`${runtime} finds what Node finds`, async () => {
+    const rsa = Object.entries(weak).map(([kid, key]) => published(kid, key, "RS256"));
+    const body = bytes({ keys: [sound, { ...sound, kid: "off", y: sound["x"] }, ...rsa] });
+    const expected = (await examine({ at, set: { body } })).map(({ code, seen }) => [code, seen]);
+    const script = new URL("anywhere-run.ts", import.meta.url).pathname;
+    const input = JSON.stringify({ at, body: Buffer.from(body).toString() });
+    const { stdout } = await promisify(execFile)(binary(runtime), [...args, script, input]);
+    assert.deepEqual(JSON.parse(stdout), expected);
+    assert.ok(expected.length >= 6);
+  });
+}

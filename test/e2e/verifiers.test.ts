@@ -6,6 +6,9 @@ import { SignJWT, importJWK } from "jose";
 import { type NamedKey, named, rsaKey } from "../support/keys.ts";
 import { type Scope, startService, temporaryFolder } from "../support/service.ts";
 import { type VerifiedProvider, audience, discover, nonce, verifiers } from "../support/verifier-matrix.ts";
+import { soak } from "../support/soak.ts";
+import { startProvider, startServe } from "../support/verifier-op.ts";
+import { assertLivedThrough, processVerifier, rotate, verifierScript } from "../support/verifier-run.ts";
 
 describe("against the running service", { timeout: 60_000 }, () => {
   const ends: (() => Promise<void>)[] = [];
@@ -84,3 +87,27 @@ async function start(t: Scope) {
 function writeKeys(file: string, ...keys: NamedKey[]): Promise<void> {
   return writeFile(file, JSON.stringify({ keys }), { mode: 0o600 });
 }
+
+const node = [process.execPath, verifierScript] as const;
+
+describe("a verifier process lives through a rotation of jwksd serve", () => {
+  const rows = [
+    { swaps: soak(300, 20), latencyMs: 0 },
+    // The next swap comes while the answer is on its way, which tells nothing about the kid of that.
+    { swaps: soak(60, 10), latencyMs: 25 },
+  ];
+  for (const { swaps, latencyMs } of rows) {
+    test(`${swaps} swaps, ${latencyMs} ms away: no valid token refused, at most one refetch per swap`, async (t) => {
+      const op = await startServe(t, { latencyMs });
+      const report = await rotate(op, processVerifier(t, op, node), swaps);
+      const sets = assertLivedThrough(op, swaps, report);
+      t.diagnostic(`${report.verified} verifications, ${sets} requests for ${swaps} swaps`);
+    });
+  }
+
+  test("which one that never refetches does not", async (t) => {
+    const op = await startProvider(t);
+    const report = await rotate(op, processVerifier(t, op, node, { kind: "never refetches" }), 10);
+    assert.deepEqual(Object.keys(report.failures), ["ERR_JWKS_NO_MATCHING_KEY"]);
+  });
+});

@@ -1,9 +1,8 @@
-// What comes from outside a manager: options, keys in commands, targets and stores that fail or hang.
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { CompactEncrypt, type JWK, compactDecrypt, exportJWK, generateKeyPair, importJWK } from "jose";
-import { JwksdError } from "../../src/base/errors.ts";
-import { type KeyManagerOptions, type ManagerEvent } from "../../src/rotation/manager/index.ts";
+import { JwksdError, StoreError } from "../../src/base/errors.ts";
+import type { KeyManagerOptions, ManagerEvent } from "../../src/rotation/manager/index.ts";
 import type { Command, NewKey } from "../../src/rotation/rules/commands.ts";
 import { localSigner } from "../../src/keys/signer/local.ts";
 import { memoryStore } from "../../src/rotation/store/memory.ts";
@@ -13,6 +12,8 @@ import { createServiceManager, documentOf, newWrappingKey } from "../support/man
 import { eventually } from "../support/service.ts";
 import { type SimulatedClock, simulatedClock } from "../support/simulated.ts";
 import { World } from "./world.ts";
+
+// What comes from outside a manager: options, keys in commands, targets and stores that fail or hang.
 
 const issuer = "https://op.example";
 const day = 86_400_000;
@@ -266,4 +267,46 @@ test("close does not wait for a store that hangs", async () => {
   const refused = assert.rejects(waiting, { code: "ERR_CLOSED" });
   await manager.close();
   await refused;
+});
+
+test("a listener of the key manager that throws or rejects ends nothing", async () => {
+  const unhandled: unknown[] = [];
+  const note = (reason: unknown): number => unhandled.push(reason);
+  process.on("unhandledRejection", note);
+  let told = 0;
+  const fails = (): never => {
+    told += 1;
+    throw new Error("the log is full");
+  };
+  const world = new World();
+  for (const onEvent of [fails, async () => fails()]) {
+    const replica = await world.start({ onEvent });
+    await world.until(replica.manager.rotate({ now: true }));
+    await world.stop(replica);
+  }
+  // Rejections are announced when the microtasks are done.
+  await new Promise(setImmediate);
+  process.off("unhandledRejection", note);
+  assert.ok(told > 2);
+  assert.deepEqual(unhandled, []);
+});
+
+test("what a listener logs as JSON has the message of an error, and no private half", async () => {
+  const world = new World();
+  const replica = await world.start();
+  await replica.manager.rotate();
+  world.store.hook = () => Promise.reject(new StoreError("ERR_STORE_UNAVAILABLE", "the disk is gone"));
+  await replica.manager.look().catch(() => {});
+  await world.stop(replica);
+  const log = replica.told.map((event) => JSON.stringify(event));
+  assert.match(log.join("\n"), /"type":"changed".*"publicJwk"/);
+  assert.ok(JSON.stringify(replica.manager.records).includes("privateHalf"));
+  assert.ok(!log.join("\n").includes("privateHalf"));
+  const failed = log.find((line) => line.startsWith('{"type":"failed"'));
+  assert.deepEqual((JSON.parse(failed ?? "{}") as { error?: object }).error, {
+    name: "StoreError",
+    code: "ERR_STORE_UNAVAILABLE",
+    message: "the disk is gone",
+    retryable: true,
+  });
 });

@@ -1,12 +1,31 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
-import { SignerError } from "../../src/base/errors.ts";
+import { SignerError, StateError, StoreError } from "../../src/base/errors.ts";
 import { localSigner } from "../../src/keys/signer/local.ts";
 import { liveRecords } from "../../src/rotation/rules/records.ts";
 import { day, hour, second } from "../rotation/key-records.ts";
 import { ecKey } from "../support/keys.ts";
 import { samplesOf } from "../support/scrape.ts";
 import { type Replica, World } from "./world.ts";
+import type { StoreDocument } from "../../src/rotation/custody/document.ts";
+import { createHealth } from "../../src/rotation/manager/health.ts";
+import { createProcessList } from "../../src/service/keys/process-list.ts";
+import { settled, simulatedClock } from "../support/simulated.ts";
+import {
+  type Attributes,
+  type Span,
+  type SpanOptions,
+  type SpanStatus,
+  SpanStatusCode,
+  type Tracer,
+  trace,
+} from "@opentelemetry/api";
+import { createKeyManager } from "../../src/rotation/manager/manager.ts";
+import { createProvider } from "../../src/library/provider/provider.ts";
+import { createRemoteKeySet } from "../../src/library/relying-party/index.ts";
+import type { SignInput } from "../../src/keys/signer/signer.ts";
+import { memoryStore } from "../../src/rotation/store/memory.ts";
+import { newWrappingKey } from "../support/managed.ts";
 
 /** The values of one metric, by its labels. */
 function valuesOf({ manager }: Pick<Replica, "manager">, name: string): Record<string, number> {
@@ -123,4 +142,182 @@ describe("metrics of a manager", () => {
     await world.pass(2 * 60 * second);
     assert.deepEqual(valuesOf(outside, "jwksd_key_unusable"), {});
   });
+});
+
+const unavailable = new StoreError("ERR_STORE_UNAVAILABLE", "no route to host");
+
+function healthOf() {
+  const clock = simulatedClock();
+  return { clock, health: createHealth(clock) };
+}
+
+describe("what the calls of a store tell", () => {
+  test("the revision, and since when this process knows it", async () => {
+    const { clock, health } = healthOf();
+    health.noteRevision(1);
+    const since = clock.now();
+    await clock.advance(1_000);
+    health.noteRevision(1);
+    health.onCall("read", {});
+    const { revision, revisionSince, lastSuccessAt, lastError } = health.health.store;
+    assert.deepEqual([revision, revisionSince, lastSuccessAt, lastError], [1, since, clock.now(), undefined]);
+    health.noteRevision(2);
+    assert.equal(health.health.store.revisionSince, clock.now());
+  });
+
+  test("an outage", () => {
+    const { clock, health } = healthOf();
+    health.onCall("read", { error: unavailable });
+    const { lastAttemptAt, lastSuccessAt, lastError } = health.health.store;
+    assert.deepEqual([lastAttemptAt, lastSuccessAt], [clock.now(), undefined]);
+    assert.deepEqual(lastError, { at: clock.now(), code: "ERR_STORE_UNAVAILABLE", message: "no route to host" });
+  });
+
+  test("a refusal is an answer", () => {
+    const { clock, health } = healthOf();
+    health.onCall("write", { error: new StoreError("ERR_STORE_CONFLICT", "another commit came first") });
+    assert.deepEqual([health.health.store.lastSuccessAt, health.health.store.lastError], [clock.now(), undefined]);
+  });
+
+  test("a call that was given up because the manager is closed tells nothing", () => {
+    const { health } = healthOf();
+    health.onCall("read", { error: new StoreError("ERR_CLOSED", "closed") });
+    assert.deepEqual(health.health.store, {});
+  });
+});
+
+test("a failure is as old as the first of several, and staleness is another thing", async () => {
+  const { clock, health } = healthOf();
+  const at = clock.now();
+  const failed = { type: "failed", retryInMs: 1, staleAt: 1 } as const;
+  health.note({ ...failed, error: unavailable });
+  await clock.advance(1_000);
+  health.note({ ...failed, error: new StateError("ERR_UPDATE", "not taken") });
+  health.note({ type: "stale", error: new SignerError("ERR_SIGNER_STALE", "the clock") });
+  assert.deepEqual(health.health.failure, { at, code: "ERR_UPDATE", message: "not taken" });
+  health.note({ type: "recovered" });
+  assert.deepEqual([health.health.failure, health.health.stale?.code], [undefined, "ERR_SIGNER_STALE"]);
+  health.note({ type: "fresh" });
+  assert.equal(health.health.stale, undefined);
+});
+
+function processList(processes: () => Promise<[]>) {
+  const clock = simulatedClock();
+  const document = { revision: 1 };
+  let asked = 0;
+  const manager = {
+    document: document as StoreDocument,
+    processes: () => {
+      asked += 1;
+      return processes();
+    },
+  };
+  const list = createProcessList(manager, clock);
+  return { clock, document, refresh: () => list.refresh(), asked: () => asked };
+}
+
+describe("the list of processes, for people", () => {
+  test("is asked for once in two seconds, however many want it, and again after a change", async () => {
+    const { clock, document, refresh, asked } = processList(async () => []);
+    await Promise.all([refresh(), refresh()]);
+    await refresh();
+    assert.equal(asked(), 1);
+    await clock.advance(2_000);
+    await refresh();
+    assert.equal(asked(), 2);
+    document.revision += 1;
+    await refresh();
+    assert.equal(asked(), 3);
+  });
+
+  test("is not waited for where the store takes its time, and is made once until it answers", async () => {
+    const answers: (() => void)[] = [];
+    const { clock, refresh, asked } = processList(() => new Promise((resolve) => answers.push(() => resolve([]))));
+    for (let call = 0; call < 2; call += 1) {
+      const refreshing = refresh();
+      await clock.advance(250);
+      await refreshing;
+    }
+    assert.equal(asked(), 1);
+    answers[0]?.();
+    await settled();
+    await clock.advance(2_000);
+    const again = refresh();
+    await clock.advance(250);
+    await again;
+    assert.equal(asked(), 2);
+  });
+
+  test("is made again after an outage", async () => {
+    const { clock, refresh, asked } = processList(() => Promise.reject(unavailable));
+    await refresh();
+    await clock.advance(2_000);
+    await refresh();
+    assert.equal(asked(), 2);
+  });
+});
+
+interface Ended {
+  readonly name: string;
+  readonly attributes: Attributes | undefined;
+  readonly status: SpanStatus | undefined;
+}
+
+/** A tracer, as an SDK registers one, that keeps the spans that have ended. */
+function record(): Ended[] {
+  const ended: Ended[] = [];
+  function startActiveSpan(name: string, ...rest: readonly unknown[]): unknown {
+    const [{ attributes }, work] = [rest[0] as SpanOptions, rest.at(-1) as (span: Span) => unknown];
+    let status: SpanStatus | undefined;
+    const span = {
+      setStatus: (next: SpanStatus) => (status = next),
+      end: () => ended.push({ name, attributes, status }),
+    };
+    return work(span as unknown as Span);
+  }
+  const tracer = { startActiveSpan } as Partial<Tracer> as Tracer;
+  assert.ok(trace.setGlobalTracerProvider({ getTracer: () => tracer }));
+  return ended;
+}
+
+const write = (): Promise<never> => Promise.reject(new StoreError("ERR_STORE_UNAVAILABLE", "secret message"));
+const issuer = "https://op.example";
+
+test("fetches, calls of the store and signatures of external signers are spans, and where nobody traces there are none", async (t) => {
+  const signer = await localSigner(ecKey("a"));
+  const keyset = [
+    { kid: "a", signer: { publicKey: signer.publicKey, sign: (input: SignInput) => signer.sign(input) } },
+  ];
+  const provider = await createProvider({ issuer, keyset });
+  const claims = [{ sub: "secret-subject" }, { lifetimeSeconds: 60 }] as const;
+  await provider.sign(...claims);
+
+  const ended = record();
+  t.after(() => trace.disable());
+  await provider.sign(...claims);
+  const keys = createRemoteKeySet({
+    jwksUri: `${issuer}/jwks?secret=1`,
+    fetch: async () => new Response(null, { status: 500 }),
+  });
+  await assert.rejects(keys.refresh(), { code: "ERR_FETCH_STATUS" });
+  const store = { ...memoryStore(), write };
+  const manager = await createKeyManager({ issuer, store, wrappingKeys: [newWrappingKey()] }).catch(() => {});
+  await manager?.close();
+  trace.disable();
+  await provider.sign(...claims);
+
+  const [signed, fetched, ...calls] = ended;
+  assert.deepEqual(signed, { name: "jwksd sign", attributes: { "jwksd.key": 'kid "a"' }, status: undefined });
+  assert.equal(fetched?.name, "jwksd fetch");
+  assert.deepEqual(fetched.status, { code: SpanStatusCode.ERROR, message: "ERR_FETCH_STATUS" });
+  assert.deepEqual(
+    calls.slice(0, 2).map(({ name, status }) => [name, status]),
+    [
+      ["jwksd store presence", undefined],
+      ["jwksd store read", undefined],
+    ],
+  );
+  const written = calls.find(({ name }) => name === "jwksd store write");
+  assert.deepEqual(written?.status, { code: SpanStatusCode.ERROR, message: "ERR_STORE_UNAVAILABLE" });
+  assert.ok(!/secret/.test(JSON.stringify(ended)), JSON.stringify(ended));
 });

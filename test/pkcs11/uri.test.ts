@@ -4,6 +4,7 @@ import { inspect } from "node:util";
 import fc from "fast-check";
 import { ConfigError } from "../../src/index.ts";
 import { formatKeyUri, parseKeyUri, parsePkcs11Uri } from "../../src/keys/pkcs11/uri.ts";
+import { childEnvironment } from "../../src/keys/pkcs11/child-environment.ts";
 
 describe("PKCS#11 URIs (RFC 7512)", () => {
   const good: [uri: string, parsed: object][] = [
@@ -114,4 +115,39 @@ describe("PKCS#11 URIs (RFC 7512)", () => {
       }),
     );
   });
+});
+
+const secrets = {
+  JWKSD_WRAPPING_KEYS: "s",
+  VAULT_TOKEN: "s",
+  AWS_SECRET_ACCESS_KEY: "s",
+  NODE_AUTH_TOKEN: "s",
+  PGPASSWORD: "s",
+};
+
+test("a child gets what any program needs, what is named, and nothing else", () => {
+  const needed = {
+    PATH: "/bin",
+    HOME: "/root",
+    LANG: "C",
+    LC_TIME: "de",
+    TZ: "UTC",
+    XDG_RUNTIME_DIR: "/run",
+    NODE_COMPILE_CACHE: "/c",
+  };
+  const named = { NODE_OPTIONS: "-x", NFAST_HOME: "/opt", Path_Of_Module: "/m" };
+  const others = { NODE_OPTIONS_MORE: "x", XNFAST_HOME: "x", LC: "x", EMPTY: undefined };
+  assert.deepEqual(
+    childEnvironment({ ...secrets, ...needed, ...named, ...others }, [
+      "NODE_OPTIONS",
+      "NFAST_*",
+      "path_of_module",
+      "EMPTY",
+    ]),
+    { ...needed, ...named },
+  );
+});
+
+test("a secret that is named is what was asked for", () => {
+  assert.deepEqual(childEnvironment(secrets, ["VAULT_TOKEN"]), { VAULT_TOKEN: "s" });
 });

@@ -1,14 +1,28 @@
-// A provider that follows a key manager: a real one, over a store in memory.
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { decodeProtectedHeader } from "jose";
-import { type ProviderOptions, createProvider, localSigner, withJWKSRotationActive } from "../../src/index.ts";
+import {
+  type ProviderOptions,
+  createProvider,
+  localSigner,
+  withJWKSRotationActive,
+  type Provider,
+  type ProviderEvent,
+  type KeysetUpdate,
+} from "../../src/index.ts";
 import { createKeyManager } from "../../src/rotation/manager/index.ts";
 import { memoryStore } from "../../src/rotation/store/index.ts";
-import { issuer, longCache, shortCache } from "../manager/world.ts";
+import { issuer, longCache, shortCache, World } from "../manager/world.ts";
 import { ecKey, withoutPrivate } from "../support/keys.ts";
 import { newWrappingKey } from "../support/managed.ts";
 import { refusal } from "../support/refusal.ts";
+import { day, hour } from "../rotation/key-records.ts";
+import { samplesOf } from "../support/scrape.ts";
+import { compact, noSignature, verdict } from "../token/compact.ts";
+import fc from "fast-check";
+import { soak } from "../support/soak.ts";
+
+// A provider that follows a key manager: a real one, over a store in memory.
 
 const start = () => createKeyManager({ issuer, store: memoryStore(), wrappingKeys: [newWrappingKey()] });
 
@@ -96,4 +110,169 @@ test("providers follow each change: keys, mode, signing, longest lifetime, and h
   await keys.close();
   // A manager that is closed reads its store no more.
   await assert.rejects(one.sign({ sub: "a", aud: "b" }, { lifetimeSeconds: 60 }));
+});
+
+const entry = async (kid: string) => ({ kid, signer: await localSigner(ecKey(kid)) });
+const named = (kid: string): string => compact({ alg: "ES256", kid }, {}, noSignature);
+const check = ({ verify }: Provider, token: string): Promise<string> => verdict(verify(token, { audience: "api" }));
+
+/** What was told since the last time, and the counts. */
+function listening() {
+  const events: ProviderEvent[] = [];
+  return {
+    onEvent: (event: ProviderEvent): void => void events.push(event),
+    told: () => events.splice(0).filter(({ type }) => type === "retired-kid-presented"),
+  };
+}
+const counts = (provider: Provider): Record<string, number> =>
+  Object.fromEntries(
+    Object.entries(samplesOf(provider.metrics())).filter(([name]) =>
+      name.startsWith("jwksd_retired_kids_presented_total{"),
+    ),
+  );
+
+describe("a token with the kid of a key that is no longer published is refused as any other, and told", () => {
+  test("without a manager: of keys that an update took out", async () => {
+    const { onEvent, told } = listening();
+    const provider = await createProvider({ issuer, keyset: [await entry("a"), await entry("b")], onEvent });
+    await provider.update({ keyset: [await entry("b"), await entry("c")] });
+    for (const kid of ["a", "b", "c", "never there", "__proto__"]) await check(provider, named(kid));
+    assert.deepEqual(told(), [{ type: "retired-kid-presented", kid: "a", end: "removed" }]);
+    assert.equal(await check(provider, named("a")), "ERR_TOKEN_KID_UNKNOWN");
+    assert.deepEqual(counts(provider), { 'jwksd_retired_kids_presented_total{end="removed"}': 2 });
+    told();
+    await provider.update({ keyset: [await entry("a")] });
+    await check(provider, named("a"));
+    await check(provider, named("c"));
+    assert.deepEqual(told(), [{ type: "retired-kid-presented", kid: "c", end: "removed" }], "a key that is back");
+  });
+
+  test("with a manager: of each key that it has ever had, after a restart too", async () => {
+    const world = new World();
+    const replica = await world.start();
+    const [removed = ""] = replica.manager.records.map(({ kid }) => kid);
+    await world.passTo(4 * day + 14 * hour);
+    const revoked = replica.manager.records.find(({ state }) => state === "active")?.kid ?? "";
+    const replacement = await replica.manager.makeKey("sig");
+    await world.run(replica, { type: "revoke", kid: revoked, replacement });
+    await world.stop(replica);
+
+    const { manager } = await world.start();
+    const { onEvent, told } = listening();
+    const provider = await createProvider({ keys: manager }, { clock: world.clock, onEvent });
+    const live = manager.records.filter(({ state }) => state === "active").map(({ kid }) => kid);
+    for (const kid of [removed, revoked, ...live, "never there"]) await check(provider, named(kid));
+    assert.deepEqual(told(), [
+      { type: "retired-kid-presented", kid: removed, end: "removed" },
+      { type: "retired-kid-presented", kid: revoked, end: "revoked" },
+    ]);
+    assert.deepEqual(counts(provider), {
+      'jwksd_retired_kids_presented_total{end="removed"}': 1,
+      'jwksd_retired_kids_presented_total{end="revoked"}': 1,
+    });
+  });
+
+  test("not where the header is refused before: no alg of the provider, no kid", async () => {
+    const { onEvent, told } = listening();
+    const provider = await createProvider({ issuer, keyset: [await entry("a")], onEvent });
+    await provider.update({ keyset: [await entry("b")] });
+    for (const header of [{ alg: "none", kid: "a" }, { alg: "HS256", kid: "a" }, { alg: "ES256" }])
+      await check(provider, compact(header, {}, noSignature));
+    assert.deepEqual(told(), []);
+  });
+
+  test("kids that were taken out are remembered within a bound, the last ones", async () => {
+    const { onEvent, told } = listening();
+    const provider = await createProvider({ issuer, keyset: [await entry("a")], onEvent });
+    for (let round = 0; round < 1_001; round += 1)
+      await provider.update({ keyset: [{ kid: `kid ${round}`, signer: (await entry("a")).signer }] });
+    for (const kid of ["a", "kid 0", "kid 999"]) await check(provider, named(kid));
+    assert.deepEqual(
+      told().map((event) => "kid" in event && event.kid),
+      ["kid 0", "kid 999"],
+    );
+  });
+});
+
+const kids = ["a", "b", "c", "d", "e", "f"];
+const signers = new Map(await Promise.all(kids.map(async (kid) => [kid, await localSigner(ecKey(kid))] as const)));
+
+/** An update by kids; each kid has one key, whichever keyset it is in. */
+interface Change {
+  readonly signing: readonly string[] | undefined;
+  readonly encryption: readonly string[] | undefined;
+  /** Something that breaks it, for the last of its keys. */
+  readonly flaw: "none" | "no kid" | "no key" | "wrong curve";
+}
+
+type Model = Readonly<Required<Record<"signing" | "encryption", readonly string[]>>>;
+
+const change: fc.Arbitrary<Change> = fc.record({
+  signing: fc.option(fc.array(fc.constantFrom(...kids), { maxLength: 3 }), { nil: undefined }),
+  encryption: fc.option(fc.array(fc.constantFrom(...kids), { maxLength: 2 }), { nil: undefined }),
+  flaw: fc.constantFrom("none", "none", "none", "no kid", "no key", "wrong curve"),
+});
+
+const flaws = {
+  none: [],
+  "no kid": [{ signer: signers.get("a") }],
+  "no key": [{ kid: "x" }],
+  "wrong curve": [{ kid: "x", signer: { publicKey: withoutPrivate(ecKey("x", "P-384")), sign: () => {} } }],
+};
+
+function toUpdate({ signing, encryption, flaw }: Change): KeysetUpdate {
+  const keyset = signing?.map((kid) => ({ kid, signer: signers.get(kid) }));
+  const encryptionKeyset = encryption?.map((kid) => ({ kid, publicKey: withoutPrivate(ecKey(kid)) }));
+  return { keyset: keyset && [...keyset, ...flaws[flaw]], encryptionKeyset } as KeysetUpdate;
+}
+
+/** What is served after a change: the change if it is valid, else what was served before. */
+function next(model: Model, { signing, encryption, flaw }: Change): Model {
+  const wanted = { signing: signing ?? model.signing, encryption: encryption ?? model.encryption };
+  const all = [...wanted.signing, ...wanted.encryption];
+  const broken = signing !== undefined && flaw !== "none";
+  return broken || wanted.signing.length === 0 || new Set(all).size < all.length ? model : wanted;
+}
+
+async function servedKids({ fetch, jwksUri }: Provider): Promise<Model> {
+  const { keys } = (await (await fetch(new Request(jwksUri))).json()) as { keys: { kid: string; use: string }[] };
+  const of = (use: string): string[] => keys.filter((key) => key.use === use).map(({ kid }) => kid);
+  return { signing: of("sig"), encryption: of("enc") };
+}
+
+const initial: Model = { signing: ["a"], encryption: [] };
+const provide = (): Promise<Provider> =>
+  createProvider({ issuer: "https://op.example" }, toUpdate({ ...initial, flaw: "none" }));
+const changes = fc.array(change, { maxLength: 8 });
+
+test("any sequence of updates leaves the last valid one served, after each of them", async () => {
+  await fc.assert(
+    fc.asyncProperty(changes, async (sequence) => {
+      const provider = await provide();
+      let model = initial;
+      for (const step of sequence) {
+        const wanted = next(model, step);
+        const accepted = await provider.update(toUpdate(step)).then(
+          () => true,
+          () => false,
+        );
+        // An update without effect is accepted as well.
+        assert.ok(accepted || wanted === model, "a valid update was refused");
+        model = wanted;
+        assert.deepEqual(await servedKids(provider), model);
+      }
+    }),
+    { numRuns: soak(100, 20) },
+  );
+});
+
+test("updates that are made at once end as if made one after the other", async () => {
+  await fc.assert(
+    fc.asyncProperty(changes, async (sequence) => {
+      const provider = await provide();
+      await Promise.allSettled(sequence.map((step) => provider.update(toUpdate(step))));
+      assert.deepEqual(await servedKids(provider), sequence.reduce(next, initial));
+    }),
+    { numRuns: soak(100, 20) },
+  );
 });

@@ -9,6 +9,11 @@ import { replicasPart } from "../../src/service/admin/page/tables.ts";
 import { statusOf } from "../../src/service/admin/status.ts";
 import { day, hour, record, second, start, waiting } from "../rotation/key-records.ts";
 import { processLine, storeDocument } from "../support/store-view.ts";
+import { execFileSync } from "node:child_process";
+import { readFile } from "node:fs/promises";
+import { commandFlags, guideUrl, remedyOf, shellWord } from "../../src/service/admin/remedies.ts";
+import { variableName } from "../../src/service/config/setting-definitions.ts";
+import { resolveSettings } from "../../src/service/config/settings.ts";
 
 const minute = 60 * second;
 const active = record("now", "active", { announcedAt: start - 12 * day, activatedAt: start - 10 * day });
@@ -292,5 +297,65 @@ test("a process that signs with no key says why", () => {
   ];
   for (const [said, shown] of rows) {
     assert.match(replicasPart(statusOf(managed({ processes: [processLine("other", said)] }))).text, shown);
+  }
+});
+
+test("a shell takes a word as it is, whatever is in it", () => {
+  const texts = [
+    "plain-1",
+    "-rf",
+    "a b",
+    "it's",
+    "$(touch x)",
+    "`id`",
+    "a;b|c&d>e",
+    '"',
+    "\\",
+    "~",
+    "a\nb",
+    "käse",
+    "*",
+    "!!",
+  ];
+  const printed = execFileSync("sh", ["-c", `printf '%s\\0' ${texts.map(shellWord).join(" ")}`], { encoding: "utf8" });
+  assert.deepEqual(printed.split("\0").slice(0, -1), texts);
+  assert.deepEqual(["plain-1", "pkcs11:a=b"].map(shellWord), ["plain-1", "pkcs11:a=b"]);
+});
+
+test("what is said of a store depends on what it has done", () => {
+  const codes = ["ERR_STORE_EMPTY", "ERR_RECORDS_INVALID", "ERR_STORE_NOT_AUTHENTIC", "ERR_WRAPPING_KEY_MISSING"];
+  assert.deepEqual(
+    codes.map((code) => remedyOf(code).guide),
+    ["the-store-is-lost", "the-store-is-lost", "a-store-that-is-not-authentic", "a-lost-wrapping-key"].map(
+      (section) => `emergencies.md#${section}`,
+    ),
+  );
+});
+
+test("each section that a fault leads to is there", async () => {
+  const sources = ["remedies", "faults"].map((name) => readFile(`src/service/admin/${name}.ts`, "utf8"));
+  const guides = [...(await Promise.all(sources)).join("\n").matchAll(/guide: "([^"]+)"/g)];
+  assert.ok(guides.length > 10);
+  for (const [, guide = ""] of guides) {
+    const [page = "", section] = guide.split("#");
+    const text = await readFile(`docs/${page}`, "utf8");
+    const headings = [...text.matchAll(/^#+ (.+)$/gm)].map(([, title = ""]) =>
+      title.toLowerCase().replaceAll(" ", "-"),
+    );
+    assert.ok(section === undefined || headings.includes(section), guide);
+    assert.ok(URL.canParse(guideUrl(guide)));
+  }
+});
+
+test("a command finds the store of the service, and no password is on its command line", async () => {
+  const rows = [
+    [{ data: "/srv/my keys" }, "--data '/srv/my keys'"],
+    [{ store: "sqlite:/srv/k.db", wrappingKeyFile: "/w" }, "--store sqlite:/srv/k.db --wrapping-key-file /w"],
+    [{ store: "postgres://u@h/d", issuer: "https://a.example" }, "--store postgres://u@h/d --issuer https://a.example"],
+    [{ store: "postgres://u:secret@h/d", issuer: "https://a.example" }, "--issuer https://a.example"],
+  ] as const;
+  for (const [given, said] of rows) {
+    const environment = Object.fromEntries(Object.entries(given).map(([name, value]) => [variableName(name), value]));
+    assert.equal(commandFlags(await resolveSettings({ flags: {}, environment })), said);
   }
 });

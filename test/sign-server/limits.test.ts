@@ -1,14 +1,15 @@
-// A sign socket of a process that is stale, in simulated time.
 import assert from "node:assert/strict";
+import { test, type TestContext } from "node:test";
+import { type SignCounts, createAudit } from "../../src/service/signing/audit.ts";
+import { limitSignatures } from "../../src/service/signing/signature-limits.ts";
+import { simulatedClock } from "../support/simulated.ts";
 import { once } from "node:events";
 import { createServer } from "node:http";
 import { join } from "node:path";
-import { type TestContext, test } from "node:test";
 import { type Keysets, checkSigning } from "../../src/keys/keyset/keyset.ts";
 import { status as grpcStatus } from "../../src/service/signing/grpc.ts";
 import { createKubernetesSigner } from "../../src/service/signing/kubernetes.ts";
 import { bytesField } from "../../src/service/signing/protobuf.ts";
-import { createAudit } from "../../src/service/signing/audit.ts";
 import { signHandler } from "../../src/service/signing/handler.ts";
 import { createSigning } from "../../src/service/signing/signing.ts";
 import { type Replica, World, issuer } from "../manager/world.ts";
@@ -16,6 +17,50 @@ import { hour, second } from "../rotation/key-records.ts";
 import { callGrpc, frame, openSession } from "../support/grpc.ts";
 import { temporaryFolder } from "../support/service.ts";
 import { askSocket, requestText, signText } from "../support/sign-socket.ts";
+
+const busy = { code: "ERR_SIGNER_BUSY", retryable: true };
+
+test("one connection has 64 signatures under way, all have 1,024, and each that ends makes room", async () => {
+  const limited = limitSignatures(createAudit(simulatedClock(), () => {}));
+  const connections = Array.from({ length: 17 }, () => ({}));
+  const [greedy = {}, ...others] = connections;
+  const end = Promise.withResolvers<void>();
+  const sign = (connection: object): Promise<void> => limited(connection, async () => {});
+  const fill = (connection: object): Promise<void>[] =>
+    Array.from({ length: 64 }, () => limited(connection, () => end.promise));
+  const underWay = fill(greedy);
+  await assert.rejects(sign(greedy), busy);
+  await sign(others[0] ?? {});
+  for (const other of others.slice(0, 15)) underWay.push(...fill(other));
+  await assert.rejects(sign(others[15] ?? {}), busy);
+  end.resolve();
+  await Promise.all(underWay);
+  for (const connection of connections) await sign(connection);
+});
+
+test("a signature that fails makes room as well", async () => {
+  const limited = limitSignatures(createAudit(simulatedClock(), () => {}));
+  const failure = new Error("no signature");
+  const failing = Array.from({ length: 64 }, () => limited(failure, () => Promise.reject(failure)));
+  for (const { status } of await Promise.allSettled(failing)) assert.equal(status, "rejected");
+  await limited(failure, async () => {});
+});
+
+test("a request that outlives its socket sets no timer, which would keep the process", async () => {
+  const clock = simulatedClock();
+  const reports: SignCounts[] = [];
+  const audit = createAudit(clock, (counts) => reports.push(counts));
+  const limited = limitSignatures(audit);
+  const cut = Promise.withResolvers<void>();
+  const underWay = limited({}, () => cut.promise);
+  await limited({}, async () => {});
+  audit.end();
+  cut.resolve();
+  await underWay;
+  assert.deepEqual([clock.timers, reports], [0, [{ signed: 1, refused: {} }]]);
+});
+
+// A sign socket of a process that is stale, in simulated time.
 
 const ask = signText({ claims: { sub: "a", aud: "a" }, lifetimeSeconds: 3600 });
 

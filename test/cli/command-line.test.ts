@@ -1,0 +1,215 @@
+import assert from "node:assert/strict";
+import { describe, test, type TestContext } from "node:test";
+import { InvalidArgumentError } from "commander";
+import fc from "fast-check";
+import { addClaim } from "../../src/cli/claim.ts";
+import { meantKid } from "../../src/cli/keys/kid.ts";
+import { record, start, tombstone } from "../rotation/key-records.ts";
+import { errorText } from "../../src/cli/error-text.ts";
+import { ConfigError, JwksdError } from "../../src/base/errors.ts";
+import { createKeyManager } from "../../src/rotation/manager/index.ts";
+import { memoryStore } from "../../src/rotation/store/memory.ts";
+import { newWrappingKey } from "../../src/rotation/custody/wrapping.ts";
+import { setImmediate as turn } from "node:timers/promises";
+import { handleSignals } from "../../src/cli/signals.ts";
+
+describe("a claim of the command line", () => {
+  const rows: [text: string, value: unknown][] = [
+    ["5", 5],
+    ["-0.50", -0.5],
+    ["0", 0],
+    ["0.000", 0],
+    ["1e3", 1000],
+    ["1.5E+2", 150],
+    ["100000000000000000000", 1e20],
+    ["1e21", 1e21],
+    ["9007199254740991", 2 ** 53 - 1],
+    ["0.1", 0.1],
+    ["0.0000001", 1e-7],
+    ["5e-324", 5e-324],
+    ['"12345678901234567890"', "12345678901234567890"],
+    ['{"__proto__":1}', JSON.parse('{"__proto__":1}')],
+    ["[1,null,true]", [1, null, true]],
+    ["read write", "read write"],
+    ["12 apples", "12 apples"],
+    ["a=b", "a=b"],
+    ["", ""],
+  ];
+  for (const [text, value] of rows)
+    test(`${text} is taken as it is`, () => assert.deepEqual(addClaim(`n=${text}`, { a: 1 }), { a: 1, n: value }));
+
+  const changed = ["9007199254740993", "1e999", "-1e999", "1e-999", "0.12345678901234567890", '{"a":[1,{"b":1e400}]}'];
+  for (const text of changed)
+    test(`${text} would not stay what it is`, () => {
+      assert.throws(() => addClaim(`n=${text}`), InvalidArgumentError);
+    });
+
+  test("__proto__ is a name like any other", () => {
+    assert.deepEqual(Object.entries(addClaim("__proto__=1")), [["__proto__", 1]]);
+  });
+
+  test("property: every number that JSON writes is taken", () => {
+    fc.assert(
+      fc.property(fc.double({ noNaN: true, noDefaultInfinity: true }), (value) => {
+        assert.deepEqual(addClaim(`n=${JSON.stringify(value)}`), { n: JSON.parse(JSON.stringify(value)) });
+      }),
+    );
+  });
+});
+
+describe("a kid is given whole, or by a prefix that only it has", () => {
+  const kids = ["abcdef", "abcdefgh", "abcxyz123", "xy", "2026-11-22", "-abcde7", "é漢字1234"];
+  const records = kids.map((kid) => record(kid, "retiring", { announcedAt: start, retiredAt: start }));
+  const rows: readonly { readonly given: string; readonly kid?: string; readonly says?: readonly string[] }[] = [
+    ...kids.map((kid) => ({ given: kid, kid })),
+    { given: "abcxyz", kid: "abcxyz123" },
+    { given: "abcdefg", kid: "abcdefgh" },
+    { given: "-abcde", kid: "-abcde7" },
+    { given: "2026-1", kid: "2026-11-22" },
+    { given: "abcxy", says: ["a prefix has 6 characters or more", ...kids.slice(0, 6)] },
+    { given: "", says: ["a prefix has 6"] },
+    { given: "abcdefX", says: ["and none begins so", "- abcdefgh, sig retiring"] },
+    { given: "bcdefgh", says: ["and none begins so"] },
+  ];
+  for (const { given, kid, says = [] } of rows) {
+    test(`${given}: ${kid ?? "refused"}`, () => {
+      if (kid !== undefined) return assert.equal(meantKid(records, given), kid);
+      assert.throws(
+        () => meantKid(records, given),
+        ({ code, message }: { code: string; message: string }) => {
+          assert.equal(code, "ERR_KID_UNMANAGED");
+          assert.deepEqual(
+            says.filter((part) => !message.includes(part)),
+            [],
+          );
+          return true;
+        },
+      );
+    });
+  }
+
+  test("a prefix that several have is refused, with those alone", () => {
+    const many = ["abcdefg1", "abcdefg2", "other"].map((kid) => tombstone(kid, "removed"));
+    assert.throws(() => meantKid(many, "abcdefg"), {
+      code: "ERR_OPTION_INVALID",
+      message: '2 kids begin with "abcdefg"; give more of one:\n- abcdefg1, sig removed\n- abcdefg2, sig removed',
+    });
+  });
+});
+
+describe("an error of the library names options, and the command line says it with flags", () => {
+  const wrappingKeys = [newWrappingKey()];
+  const store = memoryStore();
+  const options = { issuer: "https://a.example", store, wrappingKeys };
+  const rows: readonly {
+    readonly name: string;
+    readonly attempt: () => Promise<unknown>;
+    readonly library: RegExp;
+    readonly text: RegExp;
+  }[] = [
+    {
+      name: "a policy",
+      attempt: () => createKeyManager({ ...options, policy: { rotateEveryDays: 1, announceForSeconds: 3600 } }),
+      library: /^announceForSeconds is 3600, .*cacheSlackSeconds \(7200\)/,
+      text: /^--announce-for-seconds is 3600, .*--cache-slack-seconds \(7200\)/,
+    },
+    {
+      name: "a wrapping key that is not given",
+      attempt: async () => {
+        await (await createKeyManager(options)).close();
+        await createKeyManager({ ...options, wrappingKeys: newWrappingKey() });
+      },
+      library: /not given; put it into wrappingKeys, beside the others; if nobody has that key, see [^;]+$/,
+      text: /put it into --wrapping-key-file or JWKSD_WRAPPING_KEYS, .*; jwksd keys wrapping-keys prints .* \[ERR_WRAPPING_KEY_MISSING\]$/,
+    },
+    {
+      name: "the keys of another issuer",
+      attempt: async () => {
+        await (await createKeyManager(options)).close();
+        await createKeyManager({ ...options, issuer: "https://b.example" });
+      },
+      library: /go on with the issuer https:\/\/a\.example, or use another store$/,
+      text: /or use another store; --issuer names the issuer; --data or --store, another store \[ERR_STORE_ISSUER\]$/,
+    },
+  ];
+  for (const { name, attempt, library, text } of rows) {
+    test(name, async () => {
+      const error = await attempt().then(
+        () => assert.fail("it is refused"),
+        (thrown: unknown) => thrown,
+      );
+      assert.ok(error instanceof JwksdError);
+      assert.match(error.message, library);
+      assert.doesNotMatch(error.message, /(^|\W)--[a-z]/);
+      assert.match(errorText(error), text);
+    });
+  }
+
+  test("a member of a file keeps its name", () => {
+    const error = new ConfigError("ERR_OPTION_INVALID", '"rotateEveryDays" of the configuration file must be a number');
+    assert.equal(errorText(error), `${error.message} [ERR_OPTION_INVALID]`);
+  });
+});
+
+type Running = Awaited<Parameters<typeof handleSignals>[0]>;
+
+/** As the system sends them. */
+const send = async (...signals: readonly NodeJS.Signals[]): Promise<void> => {
+  for (const signal of signals) process.emit(signal, signal);
+  await turn();
+};
+
+/** A command that is about to start, and what it is told then. */
+function starting(t: TestContext) {
+  const told: string[] = [];
+  const { promise, resolve } = Promise.withResolvers<Running>();
+  const giveUp = handleSignals(promise, () => void told.push("asked to end"));
+  t.after(giveUp);
+  t.mock.method(process, "exit", (code: number) => void told.push(`exit ${code}`));
+  const start = async (): Promise<void> => {
+    resolve({
+      reload: async () => void told.push("reload"),
+      stop: async (signal) => void told.push(`stop by ${signal}`),
+    });
+    await turn();
+  };
+  return { told, start, giveUp };
+}
+
+test("signals during the start are obeyed after it", async (t) => {
+  const { told, start } = starting(t);
+  await send("SIGHUP", "SIGTERM");
+  assert.deepEqual(told, ["asked to end"]);
+  await start();
+  assert.deepEqual(told, ["asked to end", "reload", "stop by SIGTERM"]);
+});
+
+test("SIGTERM ends it once, however often it comes, and only a Ctrl-C after that does not wait", async (t) => {
+  for (const [signals, expected] of [
+    [["SIGINT"], ["asked to end", "stop by SIGINT"]],
+    [
+      ["SIGTERM", "SIGTERM"],
+      ["asked to end", "stop by SIGTERM"],
+    ],
+    [
+      ["SIGTERM", "SIGINT"],
+      ["asked to end", "exit 130", "stop by SIGTERM"],
+    ],
+    [
+      ["SIGINT", "SIGTERM"],
+      ["asked to end", "stop by SIGINT"],
+    ],
+  ] as const) {
+    const { told, start, giveUp } = starting(t);
+    await start();
+    await send(...signals);
+    giveUp();
+    assert.deepEqual(told.toSorted(), expected.toSorted(), signals.join());
+  }
+});
+
+test("who has ended gives the signals up", async (t) => {
+  const before = process.listenerCount("SIGTERM");
+  starting(t).giveUp();
+  assert.equal(process.listenerCount("SIGTERM"), before);
+});

@@ -1,0 +1,172 @@
+import assert from "node:assert/strict";
+import { existsSync } from "node:fs";
+import { glob, readFile, readdir } from "node:fs/promises";
+import { dirname, join, normalize, resolve } from "node:path";
+import { test } from "node:test";
+import { execFile } from "node:child_process";
+import { promisify } from "node:util";
+import packageJson from "../../package.json" with { type: "json" };
+import { errorTable } from "../../src/base/error-table.ts";
+import { recipe } from "../../src/rotation/custody/wrapping.ts";
+import { allMetrics } from "../support/all-metrics.ts";
+import { adminArgs, familiesOf, scrape } from "../support/scrape.ts";
+import { startService, temporaryFolder } from "../support/service.ts";
+import { tableOf } from "./metrics.ts";
+
+// Whether a linked file is in the package is tested with the package. This is about anchors, addresses and pages that nothing links.
+
+const root = resolve(import.meta.dirname, "../..");
+
+/** Text outside of code blocks. */
+const prose = (markdown: string): string => markdown.replaceAll(/^```.*?^```$/gms, "");
+
+/** The anchors of headings, as forges make them: lower case, no punctuation, hyphens for spaces, a number for a repetition. */
+function anchorsOf(markdown: string): Set<string> {
+  const anchors = new Set<string>();
+  for (const [, heading = ""] of prose(markdown).matchAll(/^#+ (.+)$/gm)) {
+    const text = heading.replaceAll(/\[([^\]]*)\]\([^)]*\)/g, "$1");
+    const slug = text
+      .trim()
+      .toLowerCase()
+      .replaceAll(/[^\p{L}\p{N}_\- ]/gu, "")
+      .replaceAll(" ", "-");
+    let anchor = slug;
+    for (let count = 1; anchors.has(anchor); count++) anchor = `${slug}-${count}`;
+    anchors.add(anchor);
+  }
+  return anchors;
+}
+
+const linksOf = (markdown: string): string[] =>
+  [...prose(markdown).matchAll(/\]\(([^)\s]+)[^)]*\)/g)].map(([, link = ""]) => link);
+
+const pages = new Map<string, string>();
+for await (const file of glob("{*,docs/**/*}.md", { cwd: root }))
+  pages.set(file, await readFile(join(root, file), "utf8"));
+
+test("links lead to files and headings that are there", () => {
+  const broken: string[] = [];
+  for (const [file, text] of pages) {
+    for (const link of linksOf(text).filter((link) => !URL.canParse(link))) {
+      const [path = "", anchor] = link.split("#");
+      const target = path === "" ? file : normalize(join(dirname(file), path));
+      const page = pages.get(target);
+      const isThere =
+        page === undefined ? existsSync(join(root, target)) : anchor === undefined || anchorsOf(page).has(anchor);
+      if (!isThere) broken.push(`${file}: ${link}`);
+    }
+  }
+  assert.deepEqual(broken, []);
+});
+
+test("links to other sites are https addresses", () => {
+  const wrong: string[] = [];
+  for (const [file, text] of pages) {
+    for (const link of linksOf(text).filter((link) => URL.canParse(link))) {
+      const { protocol, hostname, username } = new URL(link);
+      if (protocol !== "https:" || !/\.[a-z]+$/.test(hostname) || username !== "") wrong.push(`${file}: ${link}`);
+    }
+  }
+  assert.deepEqual(wrong, []);
+});
+
+test("docs/README.md lists every page", () => {
+  const listed = new Set(linksOf(pages.get("docs/README.md") ?? "").map((link) => normalize(join("docs", link))));
+  const missing = [...pages.keys()].filter((file) => !listed.has(file) && !/^(?:docs\/)?README\.md$/.test(file));
+  assert.deepEqual(missing, []);
+});
+
+const codes = [...new Set(Object.values(errorTable).flatMap(Object.keys))].sort();
+const codesIn = (text: string): string[] => [...new Set(text.match(/\bERR_[A-Z0-9_]+/g) ?? [])].sort();
+// Codes of Node's own that the sources look at.
+const foreign = new Set([
+  "ERR_HTTP_REQUEST_TIMEOUT",
+  "ERR_MODULE_NOT_FOUND",
+  "ERR_OSSL",
+  "ERR_SQLITE_ERROR",
+  "ERR_SSL",
+  "ERR_TLS",
+  "ERR_TLS_CERT_ALTNAME_INVALID",
+]);
+
+/** The files that a script makes. */
+const made: Readonly<Record<string, string>> = {
+  "docs/errors.md": "scripts/error-codes.ts",
+  "docs/options.md": "scripts/options.ts",
+  "docs/rotation.svg": "scripts/rotation-picture.ts",
+};
+
+for (const [file, script] of Object.entries(made)) {
+  test(`${file} is what ${script} makes`, async () => {
+    const path = join(root, script);
+    const { stdout } = await promisify(execFile)(process.execPath, [path], { cwd: root });
+    assert.equal(await readFile(join(root, file), "utf8"), stdout, `node ${script} > ${file}`);
+  });
+}
+
+test("docs/options.md has every type of options that an entry point exports", async () => {
+  const script = await readFile(join(root, "scripts/options.ts"), "utf8");
+  const entries = Object.values(packageJson.exports).flatMap((entry) =>
+    typeof entry === "string" ? [] : [entry.types],
+  );
+  const missing: string[] = [];
+  for (const entry of entries) {
+    const text = await readFile(join(root, entry.replace("./dist/", "src/").replace(".d.ts", ".ts")), "utf8");
+    for (const [name] of text.matchAll(/\b[A-Z]\w+Options\b/g)) if (!script.includes(`"${name}"`)) missing.push(name);
+  }
+  // What jwksd gives to a store.
+  assert.deepEqual(missing, ["ReadOptions", "WriteOptions"]);
+});
+
+test("every code is raised somewhere, and every raised code is listed", async () => {
+  const files = (await readdir(join(root, "src"), { recursive: true })).filter((name) => name.endsWith(".ts"));
+  const texts = await Promise.all(files.map((name) => readFile(join(root, "src", name), "utf8")));
+  const raised = codesIn(
+    texts
+      .join("\n")
+      .replace(/^ \*.*$/gm, "")
+      .replace(/^ {2,4}ERR_\w+: (\{[^]*?\}|true),$/gm, ""),
+  );
+  assert.deepEqual(
+    raised.filter((code) => !foreign.has(code)),
+    codes,
+  );
+});
+
+test("one recipe makes wrapping keys, in all pages, files and messages", async () => {
+  const { stdout } = await promisify(execFile)("git", ["grep", "-hE", "openssl rand [^|]*32", "--", ".", ":!test"], {
+    cwd: root,
+  });
+  const recipes = stdout.split("\n").filter((line) => line !== "" && !line.includes("openssl rand -hex"));
+  assert.deepEqual(
+    recipes.filter((line) => !line.replaceAll("\\|", "|").includes(recipe)),
+    [],
+  );
+});
+
+test("docs/metrics.md has the table that the code makes", async () => {
+  const page = await readFile(new URL("../../docs/metrics.md", import.meta.url), "utf8");
+  const [, table] = /<!-- table: [^>]* -->\s+([^]*?)\s+<!-- end of table -->/.exec(page) ?? [];
+  assert.equal(table, tableOf(await allMetrics()), "node test/docs/metrics.ts prints it");
+});
+
+test("each metric of a scrape is one of them, and each of them is scraped, but for those of a verifier", async (t) => {
+  // Only a service that signs counts signatures.
+  const folder = await temporaryFolder(t);
+  const signs = ["--sign-socket", join(folder, "sign.sock")];
+  const service = await startService(t, ["--data", join(folder, "data"), ...signs, ...adminArgs]);
+  const scraped = familiesOf((await scrape(service)).text).filter((name) => name.startsWith("jwksd_"));
+  const known = (await allMetrics())
+    .map(({ name }) => name)
+    .filter((name) => !/^jwksd_(?:remote_set|retired_kids)_/.test(name));
+  assert.deepEqual(scraped.toSorted(), known.toSorted());
+});
+
+test("counters, times and labels are named as Prometheus has it", async () => {
+  for (const { name, type, values } of await allMetrics()) {
+    assert.match(name, /^jwksd_[a-z]+(?:_[a-z]+)*$/);
+    assert.equal(name.endsWith("_total"), type === "counter", name);
+    assert.ok(!/_(?:ms|milliseconds|age|minutes)(?:_|$)/.test(name), name);
+    for (const { labels } of values) for (const label of Object.keys(labels)) assert.match(label, /^[a-z_]+$/);
+  }
+});

@@ -1,0 +1,239 @@
+import assert from "node:assert/strict";
+import { after, before, describe, test } from "node:test";
+import { type RunningServer, startHttpServer } from "../../src/service/listen/http-server.ts";
+import { exchange, parseReplies } from "../support/wire.ts";
+import { writeFile, chmod } from "node:fs/promises";
+import { join } from "node:path";
+import { readJsonObject } from "../../src/service/config/json-file.ts";
+import { refusal } from "../support/refusal.ts";
+import { temporaryFolder } from "../support/service.ts";
+import { nearest } from "../../src/base/nearest.ts";
+import { inspect } from "node:util";
+import { ConfigError } from "../../src/base/errors.ts";
+import { signersOf } from "../../src/service/config/signers.ts";
+
+const good = [
+  "op.example",
+  "OP.example:443",
+  "op.example:",
+  "127.0.0.1:9900",
+  "[::1]",
+  "[2001:db8::7]:9900",
+  "[v1.future:address]",
+  "a-b_c.~!$&'()*+,;=",
+  "xn--bcher-kva.example",
+  "%C3%BC.example",
+  // Of a target without an authority (RFC 9112 section 3.2).
+  "",
+];
+const bad = [
+  "a b",
+  "a/b",
+  "a@b",
+  "user:password@op.example",
+  "op.example:port",
+  "op.example:80:80",
+  "::1",
+  "[::1",
+  "[op.example]",
+  "[fe80::1%25eth0]",
+  "[::1]x",
+  "http://op.example",
+  "op.example?",
+  "a#b",
+  "a\\b",
+  '"a"',
+  "%zz",
+  "\xfc.example",
+];
+const line = (name: string, value: string): string => `${name}: ${value}\r\n`;
+const hosts: readonly (readonly [name: string, lines: string, status: number, version?: string])[] = [
+  ...good.map((host) => [`Host ${JSON.stringify(host)}`, line("Host", host), 200] as const),
+  ...bad.map((host) => [`Host ${JSON.stringify(host)}`, line("Host", host), 400] as const),
+  ["no Host", "", 400],
+  ["two Host fields", line("Host", "a") + line("Host", "b"), 400],
+  ["one Host field twice", line("Host", "a") + line("host", "a"), 400],
+  ["two empty Host fields", line("Host", "") + line("Host", ""), 400],
+  ["a bad Host, and an expectation", line("Host", "a b") + line("Expect", "more"), 400],
+  ["HTTP/1.0 without Host", "", 200, "1.0"],
+  ["HTTP/1.0 with a bad Host", line("Host", "a b"), 400, "1.0"],
+  ["HTTP/1.0 with two Host fields", line("Host", "a") + line("Host", "b"), 400, "1.0"],
+];
+
+describe("one Host field, with a host (RFC 9112 section 3.2)", { timeout: 20_000 }, () => {
+  let server: RunningServer;
+  before(async () => {
+    const address = { host: "127.0.0.1", port: 0 };
+    server = await startHttpServer(address, () => (_request, response) => {
+      response.setHeader("Content-Length", 2);
+      response.end("ok");
+    });
+  });
+  after(() => server.stop());
+
+  for (const [name, lines, status, version = "1.1"] of hosts) {
+    test(`${name}: ${status}`, async () => {
+      const sent = `GET /jwks HTTP/${version}\r\n${lines}Connection: close\r\n\r\n`;
+      const [reply] = parseReplies(await exchange(server.port, sent), ["GET"]);
+      assert.equal(reply?.status, status);
+      const isRefused = status === 400;
+      assert.equal(reply.headers["content-type"], isRefused ? "application/problem+json" : undefined);
+      assert.equal(reply.headers["cache-control"], isRefused ? "no-store" : undefined);
+      assert.equal(reply.body.includes("Host"), isRefused);
+    });
+  }
+
+  test("CONNECT with a bad Host: 400", async () => {
+    const [reply] = parseReplies(await exchange(server.port, "CONNECT a:1 HTTP/1.1\r\nHost: a b\r\n\r\n"), ["GET"]);
+    assert.equal(reply?.status, 400);
+  });
+});
+
+describe("a file that is not JSON is refused with line and column, and without a word of it", () => {
+  const rows: readonly (readonly [name: string, text: string, place: string])[] = [
+    ["cut off", '{\n  "secret": 80', ": look at line 2, column 15"],
+    ["cut off after a comma", '{"a": [1,', ": it ends too early"],
+    ["empty", "", ": it ends too early"],
+    ["a comma too many", '{\n  "secret": 80,\n}', ": look at line 3, column 1"],
+    ["a comma too few", '{\n  "port": 80\n  "secret": 1}', ": look at line 3, column 3"],
+    ["a value without quotes", '{"a": 1,\n "issuer": secret}', ""],
+    ["a name without quotes", '{"a": 1,\n secret: 1}', ": look at line 2, column 2"],
+    ["a comment", '{"a": 1, // secret\n "b": 2}', ": look at line 1, column 10"],
+    ["single quotes", "{'secret': 1}", ": look at line 1, column 2"],
+    ["a text that is not closed", '{"a": "secret\n}', ": look at line 1, column 14"],
+    ["something after the end", '{"a": 1}\r\nsecret', ": look at line 2, column 1"],
+    ["YAML", "secret: 1\n", ""],
+    ["a text that looks like a place", "x (line 91 column 82)", ""],
+    ["a number with a leading zero", '{"port": 0080}', ": look at line 1, column 11"],
+  ];
+  for (const [name, text, place] of rows) {
+    test(name, async (t) => {
+      const file = join(await temporaryFolder(t), "jwksd.json");
+      await writeFile(file, text);
+      const error = await refusal(() => readJsonObject(file, "the configuration file"), "ERR_CONFIG_FORMAT");
+      assert.equal(error.message, `the configuration file ${file} is not JSON${place}`);
+      assert.equal(error.cause, undefined);
+    });
+  }
+});
+
+const known = ["port", "host", "issuer", "jwksPath", "timeoutSeconds"];
+
+for (const [given, meant] of [
+  ["port", "port"],
+  ["prot", "port"],
+  ["hos", "host"],
+  ["ussuer", "issuer"],
+  ["jwks_path", "jwksPath", "timeoutSeconds"],
+  ["timeout", "timeoutSeconds"],
+  ["", undefined],
+  ["banana", undefined],
+  ["issuer_of_tokens", undefined],
+  // Compared letter by letter with each name, it would take minutes.
+  ["x".repeat(50_000_000), undefined],
+] as const) {
+  test(`${JSON.stringify(given.slice(0, 40))} is taken for ${meant ?? "none of the names"}`, () => {
+    assert.equal(nearest(given, known), meant);
+  });
+}
+
+const secret = "a-secret";
+const invalid = { code: "ERR_OPTION_INVALID" } as const;
+
+const files: { readonly file: string; readonly code: string; readonly says?: RegExp }[] = [
+  { file: "", code: "ERR_CONFIG_FORMAT" },
+  { file: `{ "vaultTransit": { "token": "${secret}"`, code: "ERR_CONFIG_FORMAT" },
+  { file: "null", code: "ERR_CONFIG_FORMAT" },
+  { file: `["${secret}"]`, code: "ERR_CONFIG_FORMAT" },
+  { file: `{ "vaultTransit": null }`, code: "ERR_CONFIG_FORMAT" },
+  { file: `{ "pkcs11": "${secret}" }`, code: "ERR_CONFIG_FORMAT" },
+  { file: `{ "awsKms": ["${secret}"] }`, code: "ERR_CONFIG_FORMAT" },
+  { file: `{ "vault": {} }`, code: "ERR_OPTION_UNKNOWN" },
+  { file: `{ "vaultTransit": { "token": "${secret}" } }`, code: "ERR_OPTION_UNKNOWN" },
+  { file: `{ "pkcs11": { "pin": "${secret}" } }`, code: "ERR_OPTION_INVALID" },
+  {
+    file: `{ "pkcs11": { "clock": "${secret}" } }`,
+    ...invalid,
+    says: /option "clock" must be an object with the methods now, setTimer/,
+  },
+  {
+    file: `{ "awsKms": { "credentials": { "accessKeyId": "A", "secretAccessKey": "${secret}" } } }`,
+
+    ...invalid,
+    says: /option "credentials" must be a function, .* environment variables \(AWS_PROFILE/,
+  },
+  {
+    file: `{ "azureKeyVault": { "credential": { "clientSecret": "${secret}" } } }`,
+
+    ...invalid,
+    says: /option "credential" must be an object with the methods getToken.* environment variables \(AZURE_CLIENT_ID/,
+  },
+  { file: `{ "azureKeyVault": { "credential": "${secret}" } }`, ...invalid, says: /getToken/ },
+  { file: `{ "vaultTransit": { "fetch": "${secret}" } }`, ...invalid, says: /option "fetch" / },
+  { file: `{ "googleKms": { "clock": { "now": "${secret}" } } }`, ...invalid, says: /option "clock" / },
+];
+
+describe("the file of --signers", () => {
+  for (const { file, code, says = /./ } of files) {
+    test(`${file === "" ? "an empty file" : file} is ${code} at start, used or not, and nothing of it is repeated`, async (t) => {
+      const signers = join(await temporaryFolder(t), "signers.json");
+      await writeFile(signers, file);
+      await assert.rejects(signersOf({ signers, signerType: "local", destroyExternal: false }), (error) => {
+        assert.ok(error instanceof ConfigError);
+        assert.equal(error.code, code);
+        assert.match(error.message, says);
+        assert.ok(!inspect(error, { depth: 9, showHidden: true }).includes(secret));
+        return true;
+      });
+    });
+  }
+
+  const secretFiles = [
+    ["pkcs11", (file: string) => ({ pin: { file } })],
+    ["vaultTransit", (tokenFile: string) => ({ tokenFile })],
+  ] as const;
+  for (const [member, optionsFor] of secretFiles) {
+    test(`${member}: a secret that others can read is a warning, any other file is none`, async (t) => {
+      const folder = await temporaryFolder(t);
+      const [signers, file] = [join(folder, "signers.json"), join(folder, "a-file")];
+      const warnings: unknown[] = [];
+      const log = { warn: (...parts: unknown[]) => void warnings.push(parts) };
+      const read = async (options: object): Promise<unknown[]> => {
+        warnings.length = 0;
+        await writeFile(signers, JSON.stringify({ [member]: options }));
+        await signersOf({ signers, signerType: "local", destroyExternal: false }, log);
+        return warnings;
+      };
+      assert.deepEqual(await read(optionsFor(file)), []);
+      await writeFile(file, secret, { mode: 0o600 });
+      assert.deepEqual(await read(optionsFor(file)), []);
+      await chmod(file, 0o640);
+      const warning = `users other than its owner can read ${file} (mode 0640); fix it with: chmod 600 ${file}`;
+      assert.deepEqual(await read(optionsFor(file)), [[{ file }, warning]]);
+    });
+  }
+
+  test("a pin-source of a URI that others can read is a warning, once", async (t) => {
+    const file = join(await temporaryFolder(t), "pin");
+    await writeFile(file, secret, { mode: 0o644 });
+    await chmod(file, 0o644);
+    const warned: unknown[] = [];
+    const log = { warn: (fields: unknown) => void warned.push(fields) };
+    const { openSigner } = await signersOf({ signers: undefined, signerType: "local", destroyExternal: false }, log);
+    for (const key of ["a", "b"]) {
+      const uri = `pkcs11:token=t;object=${key}?module-path=/nowhere.so&pin-source=${file}`;
+      await assert.rejects(openSigner(uri), "the module is not there");
+    }
+    assert.deepEqual(warned, [{ file }]);
+  });
+
+  test("nothing is connected to before it is used", async () => {
+    const { createSigner, destroySigner } = await signersOf({
+      signers: undefined,
+      signerType: "vault-transit",
+      destroyExternal: false,
+    });
+    assert.equal(typeof createSigner, "function");
+    assert.equal(destroySigner, undefined);
+  });
+});
