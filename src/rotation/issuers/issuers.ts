@@ -65,8 +65,9 @@ export async function createIssuers(options: IssuersOptions): Promise<Issuers> {
   rotationPolicy(policy);
   await readWrappingKeys(wrappingKeys, (index) => `wrappingKeys[${index}]`);
 
-  const kept = createRecent<ManagedIssuer>({ maxEntries: maxIssuers, maxBytes });
-  const unusable = createRecent<Unusable>({ maxEntries: maxUnusable });
+  const kept = createRecent<ManagedIssuer>(maxIssuers, maxBytes);
+  /** The oldest first. */
+  const unusable = new Map<string, Unusable>();
   const lookups = new Map<string, Promise<ManagedIssuer | undefined>>();
 
   function managerOf(issuer: string, register: Register, more: Partial<KeyManagerOptions> = {}): Promise<KeyManager> {
@@ -92,6 +93,12 @@ export async function createIssuers(options: IssuersOptions): Promise<Issuers> {
     await keys.look().finally(() => keys.close());
   }
 
+  function note(issuer: string, fault: Unusable): void {
+    unusable.delete(issuer);
+    unusable.set(issuer, fault);
+    if (unusable.size > maxUnusable) unusable.delete(unusable.keys().next().value as string);
+  }
+
   /** Takes an issuer up if it has keys. A plain read tells that, because a made-up name must not cost a write. */
   async function takeUp(issuer: string): Promise<ManagedIssuer | undefined> {
     const at = instantNow(clock);
@@ -104,7 +111,7 @@ export async function createIssuers(options: IssuersOptions): Promise<Issuers> {
         { clock, timeoutMs: lookupMs, expired: late },
       );
       if (text === undefined) {
-        unusable.set(issuer, { at });
+        note(issuer, { at });
         return undefined;
       }
       const keys = await managerOf(issuer, register);
@@ -112,7 +119,7 @@ export async function createIssuers(options: IssuersOptions): Promise<Issuers> {
       kept.set(issuer, taken, ownBytes + bytesPerCharacter * text.length);
       return taken;
     } catch (error) {
-      unusable.set(issuer, { at, error });
+      note(issuer, { at, error });
       throw error;
     }
   }

@@ -1,52 +1,48 @@
-/** A map that forgets the entries which were not used for the longest time, beyond its bounds. */
+/** A map that forgets the entry which was not used for the longest time, beyond its bounds. */
 export interface Recent<Value> {
-  readonly size: number;
   /** Counts as a use. */
   get(name: string): Value | undefined;
   /** Does not. */
   peek(name: string): Value | undefined;
-  set(name: string, value: Value, bytes?: number): void;
-  delete(name: string): void;
+  set(name: string, value: Value, bytes: number): void;
 }
 
-/** @param bounds.maxBytes of all entries together; the newest one is kept, however large it is */
-export function createRecent<Value>({
-  maxEntries,
-  maxBytes = Infinity,
-}: {
-  readonly maxEntries: number;
-  readonly maxBytes?: number;
-}): Recent<Value> {
-  /** The least recently used first. */
-  const entries = new Map<string, { readonly value: Value; readonly bytes: number }>();
-  let total = 0;
+interface Entry<Value> {
+  readonly value: Value;
+  readonly bytes: number;
+  /** Counts all uses: moving an entry to the end of a map would cost more than all else of a request. */
+  used: number;
+}
 
-  function remove(name: string): void {
+/** @param maxBytes of all entries together; the newest one is kept, however large it is */
+export function createRecent<Value>(maxEntries: number, maxBytes: number): Recent<Value> {
+  const entries = new Map<string, Entry<Value>>();
+  let [uses, total] = [0, 0];
+
+  function forget(name: string): void {
     total -= entries.get(name)?.bytes ?? 0;
     entries.delete(name);
   }
 
+  function oldest(): string {
+    let [found, least] = ["", Infinity];
+    for (const [name, { used }] of entries) if (used < least) [found, least] = [name, used];
+    return found;
+  }
+
   return {
-    get size() {
-      return entries.size;
-    },
     get(name) {
       const entry = entries.get(name);
       if (entry === undefined) return undefined;
-      entries.delete(name);
-      entries.set(name, entry);
+      entry.used = uses += 1;
       return entry.value;
     },
     peek: (name) => entries.get(name)?.value,
-    set(name, value, bytes = 0) {
-      remove(name);
-      entries.set(name, { value, bytes });
+    set(name, value, bytes) {
+      forget(name);
+      entries.set(name, { value, bytes, used: (uses += 1) });
       total += bytes;
-      for (const oldest of entries.keys()) {
-        if (entries.size <= maxEntries && (total <= maxBytes || entries.size === 1)) break;
-        remove(oldest);
-      }
+      while (entries.size > 1 && (entries.size > maxEntries || total > maxBytes)) forget(oldest());
     },
-    delete: remove,
   };
 }
