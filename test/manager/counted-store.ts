@@ -49,6 +49,7 @@ export function countedStore(register: Register, total = { calls: 0 }): CountedS
 
   const store: CountedStore = {
     name: register.name,
+    maxBytes: register.maxBytes,
     register,
     isGone: false,
     isFull: false,

@@ -8,8 +8,9 @@ import { sealed, unsealed, verifySeal } from "../../src/rotation/custody/mac.ts"
 import { newWrappingKey, readWrappingKeys } from "../../src/rotation/custody/wrapping.ts";
 import { applyCommand } from "../../src/rotation/rules/commands.ts";
 import { rotationPolicy } from "../../src/rotation/rules/policy.ts";
-import { liveRecords } from "../../src/rotation/rules/records.ts";
+import { activeKey, liveRecords } from "../../src/rotation/rules/records.ts";
 import { day, second, start, tombstone } from "../rotation/key-records.ts";
+import { memoryStore } from "../../src/rotation/store/memory.ts";
 import { custodyOf, documentOf } from "../support/managed.ts";
 import { WrittenStore } from "../support/written-store.ts";
 import { Module } from "./module.ts";
@@ -103,6 +104,35 @@ describe("a document is bounded", () => {
     );
     const bytes = Buffer.byteLength(JSON.stringify(events));
     assert.ok(bytes > 15_000 && bytes <= 16_384 + 2 * events.length, `${bytes}`);
+  });
+
+  test("where a register is nearly full, people are told once, and old events make room for a revocation", async () => {
+    const maxBytes = 24_000;
+    const world = new World((clock) => {
+      const store = memoryStore({ clock });
+      return {
+        ...store,
+        maxBytes,
+        write: async (text, ...rest) => {
+          assert.ok(Buffer.byteLength(text) <= maxBytes, "it would not fit");
+          return store.write(text, ...rest);
+        },
+      };
+    });
+    const replica = await world.start();
+    for (let count = 0; count < 40; count += 1) {
+      const active = activeKey((await world.document()).records, "sig")?.kid ?? "";
+      await world.until(replica.manager.revoke(active));
+      await world.idle();
+    }
+    const told = replica.told.filter(({ type }) => type === "store-filling");
+    assert.equal(told.length, 1);
+    const { records, events } = await world.document();
+    const revoked = records.filter(({ state }) => state === "revoked").length;
+    assert.deepEqual([revoked, replica.manager.health.store.filling?.maxBytes], [40, maxBytes]);
+    assert.ok(Buffer.byteLength(JSON.stringify(events)) < 14_000, "less than what 16 KiB hold");
+    assert.equal(events.at(-1)?.type, "revoked");
+    await world.stop(replica);
   });
 
   test("a tombstone holds what is needed and no more", async () => {

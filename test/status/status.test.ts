@@ -100,6 +100,10 @@ const table: Readonly<Record<string, readonly [Known, ...[string, string][]]>> =
     managed({ policyGiven: { announceForSeconds: 90_000, rotateEveryDays: 90 } }),
     ["POLICY_DIFFERS", "jwksd policy --announce-for-seconds 90000"],
   ],
+  "the store is filling": [
+    managed({ store: { ...store, filling: { bytes: 50_000, maxBytes: 65_535 } } }),
+    ["STORE_FILLING", "jwksd keys --all"],
+  ],
   "the store was not reached since the start": [
     known({ withoutStore: { savedAt: start, outage: failure }, notReady: "x" }),
     ["ERR_STORE_UNAVAILABLE", "jwksd keys"],

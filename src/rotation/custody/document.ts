@@ -22,13 +22,15 @@ export interface StoreDocument {
   /** In the order in which they were added. */
   readonly records: readonly KeyRecord[];
   readonly copies: readonly CopyRecord[];
-  /** The newest events, oldest first, as many as 16 KiB hold. */
+  /** The newest events, oldest first: as many as 16 KiB hold, or what the keys leave of the register. */
   readonly events: readonly StoredEvent[];
   /** The ids of the newest 32 commits, the newest last. They tell two histories apart. */
   readonly commits: readonly string[];
 }
 
-const maxEventsLength = 16_384;
+const maxEventsBytes = 16_384;
+/** Of the MAC around a document. */
+const sealBytes = 512;
 const maxCommits = 32;
 
 /** What a commit may replace. */
@@ -42,8 +44,17 @@ export function emptyDocument(owner: Owner, policy: RotationPolicy): StoreDocume
   return { format: 1, revision: 0, owner, policy, records: [], copies: [], events: [], commits: [] };
 }
 
-/** The document after a commit. Notes the revision on each record whose state begins with it. */
-export function nextDocument(before: StoreDocument, change: DocumentChange, commit: string): StoreDocument {
+/**
+ * The document after a commit. Notes the revision on each record whose state begins with it.
+ *
+ * @param maxBytes what the register can hold: old events make room, so that no change fails for them
+ */
+export function nextDocument(
+  before: StoreDocument,
+  change: DocumentChange,
+  commit: string,
+  maxBytes: number = Infinity,
+): StoreDocument {
   const { events: added = [], records = before.records, ...replaced } = change;
   const revision = before.revision + 1;
   const stateOf = new Map(before.records.map(({ kid, state }) => [kid, state]));
@@ -51,26 +62,31 @@ export function nextDocument(before: StoreDocument, change: DocumentChange, comm
     stateOf.get(record.kid) === record.state ? record : { ...record, stateRevision: revision };
   const last = before.events.at(-1)?.number ?? 0;
   const numbered = added.map((event, index): StoredEvent => Object.assign({ number: last + index + 1 }, event));
-  return {
+  const next = {
     ...before,
     ...replaced,
     revision,
     records: mapLive(records, begun),
-    events: newest([...before.events, ...numbered]),
+    events: [],
     commits: [...before.commits, commit].slice(-maxCommits),
   };
+  const room = Math.min(maxEventsBytes, maxBytes - sealBytes - textBytes(JSON.stringify(next)));
+  return { ...next, events: newest([...before.events, ...numbered], room) };
 }
 
-function newest(events: readonly StoredEvent[]): readonly StoredEvent[] {
-  let length = 0;
+function newest(events: readonly StoredEvent[], maxBytes: number): readonly StoredEvent[] {
+  let bytes = 0;
   const kept: StoredEvent[] = [];
   for (const event of events.toReversed()) {
-    length += JSON.stringify(event).length;
-    if (length > maxEventsLength) break;
+    bytes += textBytes(JSON.stringify(event)) + 1;
+    if (bytes > maxBytes) break;
     kept.unshift(event);
   }
   return kept;
 }
+
+/** In UTF-8. */
+export const textBytes = (text: string): number => new TextEncoder().encode(text).length;
 
 /**
  * Reads the document of a text, which somebody else may have written.

@@ -1,7 +1,7 @@
 import type { Clock } from "../../base/clock.ts";
 import { StoreError, codeOf } from "../../base/errors.ts";
 import { type Tally, createTally } from "../../base/metrics.ts";
-import type { ManagerEvent } from "./types.ts";
+import type { Filling, ManagerEvent } from "./types.ts";
 
 /** An error as people see it. */
 export interface KnownError {
@@ -26,6 +26,8 @@ export interface StoreHealth {
   /** The newest revision that was read, and since when this process has known it. */
   readonly revision?: number | undefined;
   readonly revisionSince?: number | undefined;
+  /** Where the text of the store takes 70 % or more of what its register can hold. */
+  readonly filling?: Filling | undefined;
 }
 
 /** What is wrong with a key manager, and what its store has answered. Plain JSON, without secrets. */
@@ -110,6 +112,8 @@ function troubleAfter(health: ManagerHealth, event: ManagerEvent, at: number): P
     case "recovered":
       // No round ends well while the active key cannot be opened.
       return { failure: undefined, unopened: {} };
+    case "store-filling":
+      return { store: { ...health.store, filling: { bytes: event.bytes, maxBytes: event.maxBytes } } };
     case "stale":
       return { stale: knownError(event.error, at) };
     case "fresh":

@@ -25,7 +25,7 @@ import { type RoundsOptions, createRounds } from "./rounds.ts";
 import { clockAheadMs, createStoreAccess, storeNow } from "./store-access.ts";
 import { createSubscribers } from "./subscribers.ts";
 import type { Register } from "../store/register.ts";
-import type { KeyManager, KeyManagerOptions, ManagerEvent } from "./types.ts";
+import type { Filling, KeyManager, KeyManagerOptions, ManagerEvent } from "./types.ts";
 import type { StoreDocument } from "../custody/document.ts";
 import type { ProcessName } from "./word.ts";
 
@@ -121,7 +121,10 @@ export async function manageKeys(custody: Custody, options: ManageOptions): Prom
   const { onCall } = health;
   const onRevision = (revision: number): void => health.noteRevision(revision);
   const policy = rotationPolicy(options.policy);
-  const access = createStoreAccess(custody, { policy, clock, signal, onCall, onRevision });
+  const onFilling = (filling: Filling): void => {
+    if (health.health.store.filling === undefined) emit({ type: "store-filling", ...filling });
+  };
+  const access = createStoreAccess(custody, { policy, clock, signal, onCall, onRevision, onFilling });
   const keyring = createKeyring(custody, access, {
     ...options,
     clock,

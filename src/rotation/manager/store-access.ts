@@ -3,7 +3,13 @@ import { type Clock, type Instant, epochMs, instantNow, longestSince, setSince }
 import { StoreError } from "../../base/errors.ts";
 import { traced } from "../../base/trace.ts";
 import type { Custody } from "../custody/custody.ts";
-import { type DocumentChange, type StoreDocument, emptyDocument, nextDocument } from "../custody/document.ts";
+import {
+  type DocumentChange,
+  type StoreDocument,
+  emptyDocument,
+  nextDocument,
+  textBytes,
+} from "../custody/document.ts";
 import type { At } from "../rules/advance.ts";
 import { nextLookAt } from "../rules/due.ts";
 import type { RotationPolicy } from "../rules/policy.ts";
@@ -11,6 +17,7 @@ import type { KeyEvent, KeyRecord } from "../rules/records.ts";
 import { checkNotRolledBack } from "../rules/rollback.ts";
 import type { Reading } from "../store/register.ts";
 import type { OnCall, StoreOperation } from "./health.ts";
+import type { Filling } from "./types.ts";
 
 const maxAttempts = 20;
 const maxPauseMs = 1_000;
@@ -18,6 +25,9 @@ const maxPauseMs = 1_000;
 const storeMs = 10_000;
 /** How long a process that ends waits for its line to be removed: without that, it is listed until it would be stale. */
 const leaveMs = 2_000;
+
+/** The part of a register from which on people are warned. */
+const warnedShare = 0.7;
 
 /** What was read of a store, and when it was asked and had answered by the clocks of this machine. */
 export interface Seen {
@@ -61,6 +71,8 @@ export interface StoreAccessOptions {
   readonly onCall?: OnCall | undefined;
   /** Is told of each revision that is read. */
   readonly onRevision?: ((revision: number) => void) | undefined;
+  /** Is told of a text that takes 70 % or more of what the register can hold. */
+  readonly onFilling?: ((filling: Filling) => void) | undefined;
 }
 
 /** How a process reads and writes its store. It believes no older copy, and no other history than the one that it has seen. */
@@ -91,7 +103,8 @@ export interface StoreAccess {
 
 export function createStoreAccess(custody: Custody, options: StoreAccessOptions): StoreAccess {
   const { register } = custody;
-  const { policy, clock, signal, onCall, onRevision } = options;
+  const { policy, clock, signal, onCall, onRevision, onFilling } = options;
+  const { maxBytes = Infinity } = register;
   let last: Seen | undefined;
 
   /** Waits for at most 10 s, even if the store ignores the signal. */
@@ -131,7 +144,10 @@ export function createStoreAccess(custody: Custody, options: StoreAccessOptions)
   }
 
   async function documentOf({ text }: Reading): Promise<StoreDocument> {
-    return text === undefined ? emptyDocument(custody.owner, policy) : custody.open(text);
+    if (text === undefined) return emptyDocument(custody.owner, policy);
+    const bytes = textBytes(text);
+    if (bytes >= maxBytes * warnedShare) onFilling?.({ bytes, maxBytes });
+    return custody.open(text);
   }
 
   /**
@@ -186,7 +202,7 @@ export function createStoreAccess(custody: Custody, options: StoreAccessOptions)
         const decision = await decide(seen);
         if (isNothing(decision, seen.document)) return changed(seen, decision, seen.document);
         const commit = crypto.randomUUID();
-        const document = nextDocument(seen.document, { owner: custody.owner, ...decision }, commit);
+        const document = nextDocument(seen.document, { owner: custody.owner, ...decision }, commit, maxBytes);
         if (await write(document, seen, commit)) {
           // A failover may lose the commit before it was read. Its version is not known yet.
           last = { ...seen, document, version: undefined };

@@ -13,6 +13,14 @@ import type { RotationPolicy, RotationPolicyOptions } from "../rules/policy.ts";
 /** A record without its private half, so that a log may hold it. */
 export type PublicRecord = Omit<LiveRecord, "privateHalf"> | Tombstone;
 
+/** How much of a register is used. */
+export interface Filling {
+  /** Of the text that the store holds now, in UTF-8. */
+  readonly bytes: number;
+  /** The most that the register can hold. */
+  readonly maxBytes: number;
+}
+
 /** What happened to the keys of a manager. */
 export type ManagerEvent =
   /** The keys have changed, by a commit of this manager or of another one. */
@@ -39,6 +47,8 @@ export type ManagerEvent =
   | { readonly type: "fresh" }
   /** The policy of the options is another one than that of the store, which holds. `jwksd policy` changes that one. */
   | { readonly type: "policy-differs"; readonly given: RotationPolicyOptions; readonly stored: RotationPolicy }
+  /** The text of the store takes 70 % or more of the bytes that its register can hold. Told once. */
+  | ({ readonly type: "store-filling" } & Filling)
   /** Keys are managed again, after `failed`. */
   | { readonly type: "recovered" }
   /** An announced key cannot be opened or cannot sign, so it does not become active yet; the active key stays. */

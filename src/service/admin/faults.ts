@@ -1,4 +1,5 @@
 import { withFlags } from "../config/setting-names.ts";
+import { fillingText } from "../keys/manager-events.ts";
 import { policyDifference } from "../config/policy-difference.ts";
 import { type StoreView, hasFollowed, lateText, waitsOf } from "./replicas.ts";
 import { type DueStep, dueSteps } from "../../rotation/rules/due.ts";
@@ -71,6 +72,7 @@ function managerFaults(manager: KnownManager, now: number): Fault[] {
     ...waiting(view),
     ...behind(manager, view),
     policyDiffers(manager),
+    storeFilling(manager),
     ...Object.entries(health.undestroyed).map(([kid, error]) => {
       const what = `The key "${kidText(kid)}" is gone, and could not be destroyed where it was made`;
       const again = { remedy: "This command tries it again:", command: `jwksd keys destroy ${shellWord(kid)}` };
@@ -135,6 +137,21 @@ function policyDiffers({ policyGiven, document }: KnownManager): Fault | undefin
     command: `jwksd policy ${flags}`,
   };
 }
+
+function storeFilling({ health: { store } }: KnownManager): Fault | undefined {
+  if (store.filling === undefined) return undefined;
+  return {
+    severity: "warning",
+    code: "STORE_FILLING",
+    text: ended(sentence(fillingText(store.filling))),
+    remedy:
+      "Before it is full, copy the keys into a store that can hold more, with jwksd store migrate. This command lists them:",
+    command: "jwksd keys --all",
+    guide: "stores.md#what-a-store-can-hold",
+  };
+}
+
+const sentence = (text: string): string => text.charAt(0).toUpperCase() + text.slice(1);
 
 function unmanaged({ health }: KnownManager): Fault | undefined {
   const { lastError, lastSuccessAt = 0 } = health.store;

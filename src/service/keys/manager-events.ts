@@ -2,7 +2,7 @@ import { hostname } from "node:os";
 import type { Clock } from "../../base/clock.ts";
 import { printable } from "../../base/printable.ts";
 import { isFirstKey } from "../../rotation/manager/options.ts";
-import type { ManagerEvent } from "../../rotation/manager/types.ts";
+import type { Filling, ManagerEvent } from "../../rotation/manager/types.ts";
 import { timeText } from "../../base/format.ts";
 import type { KeyEvent, KeyRecord } from "../../rotation/rules/records.ts";
 import type { Logger } from "../config/logger.ts";
@@ -81,6 +81,10 @@ function lineOf(event: Exclude<ManagerEvent, { readonly type: "changed" }>, now:
       const remedy = `leave these settings out, or write them into the store: jwksd policy ${flags}`;
       return ["warn", {}, `${text}; ${remedy}`];
     }
+    case "store-filling": {
+      const { bytes, maxBytes } = event;
+      return ["warn", { bytes, maxBytes }, `${fillingText(event)}; before it is full: jwksd store migrate`];
+    }
     case "held-back":
       return ["error", { kid: event.kid, code }, `the next key cannot sign, the active one stays: ${why}`];
     case "unopened": {
@@ -101,6 +105,9 @@ function lineOf(event: Exclude<ManagerEvent, { readonly type: "changed" }>, now:
       return ["info", {}, "keys are managed again"];
   }
 }
+
+export const fillingText = ({ bytes, maxBytes }: Filling): string =>
+  `the store takes ${bytes.toLocaleString("en")} of the ${maxBytes.toLocaleString("en")} bytes that it can hold; each key that was removed stays in it as a tombstone`;
 
 /** A lost store, or a mistyped one, looks like a first start. */
 function warnOfNewKeys({ issuer, name, flag }: StoreSettings, log: Pick<Logger, "warn">): void {
