@@ -216,7 +216,7 @@ describe("sizes of RSA keys: 2048 to 4096 bits, the exponent at most 32", () => 
   }
 });
 
-// All rules of entries are in test/jwk/verification-keys.test.ts; they are read by the same code.
+// All rules of entries are in test/jwk/read.test.ts; they are read by the same code.
 describe("keys that are not for this", () => {
   const es256 = entry("ES256");
   const rows: [name: string, keys: object[], expect: string][] = [

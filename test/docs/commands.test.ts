@@ -60,7 +60,7 @@ const fence = /^( *)```(\w*)\n([^]*?)^ *```$/gm;
 const noCommands = new Set(["jwksd fetch", "jwksd sign"]);
 
 describe("commands that are shown are commands that there are", { skip: skipWithout("bash") }, () => {
-  // test/ops/install.test.ts runs the blocks of the page that is left out, because they write to folders of the system.
+  // test/ops/deployments.test.ts runs the blocks of the page that is left out, because they write to folders of the system.
   for (const page of pages.filter((page) => page !== "docs/install.md"))
     test(page, async (t) => {
       const text = textOf(page);

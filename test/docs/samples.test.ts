@@ -1,20 +1,27 @@
 import assert from "node:assert/strict";
 import { once } from "node:events";
-import { glob, readFile } from "node:fs/promises";
-import { createServer } from "node:http";
+import { glob, readFile, writeFile } from "node:fs/promises";
+import { createServer, type Server } from "node:http";
 import { dirname, join, resolve } from "node:path";
 import { describe, test } from "node:test";
 import type { guardedFetch } from "../../src/library/node/index.ts";
 import type { KeyManager } from "../../src/rotation/manager/index.ts";
-import { createProvider, localSigner } from "../../src/index.ts";
+import { createProvider, localSigner, type SetIfAbsent } from "../../src/index.ts";
 import { sqliteStore } from "../../src/rotation/store/sqlite/sqlite.ts";
 import { pages, textOf, withSamples } from "../../scripts/samples.ts";
 import { ecKey } from "../support/keys.ts";
 import { listening } from "../support/listening.ts";
 import { runSample, sample } from "../support/samples.ts";
-import { freePort, runCli } from "../support/service.ts";
+import { freePort, runCli, temporaryFolder } from "../support/service.ts";
 import { createSoftHsm, skipWithoutPkcs11 } from "../support/softhsm.ts";
 import { kmsStub } from "../support/stubs/aws-kms.ts";
+import type { AddressInfo } from "node:net";
+import { Provider as OidcProvider } from "oidc-provider";
+import { newWrappingKey } from "../support/managed.ts";
+import { exportJWK, generateKeyPair, decodeProtectedHeader } from "jose";
+import { fork } from "node:child_process";
+import { gzipSync } from "node:zlib";
+import { bundledText } from "../support/bundle.ts";
 
 // What the documents show is what a newcomer pastes. Each sample is a file that the compiler checks with all others; here they run.
 
@@ -169,3 +176,185 @@ describe("the samples of the documents", () => {
     assert.match(token.pkcs11Tool("--list-objects", "--type", "privkey"), /Private Key Object; EC/);
   });
 });
+
+test("the replay store of docs/clients.md lets one replica use a token, until the token has expired", async (t) => {
+  const file = join(await temporaryFolder(t), "replay.db");
+  const replicas: SetIfAbsent[] = [];
+  for (let count = 0; count < 2; count++) {
+    const path = await sample(t, "examples/docs/replay.mts", { "replay.db": file });
+    replicas.push(((await import(path)) as { replay: SetIfAbsent }).replay);
+  }
+  t.mock.timers.enable({ apis: ["Date"], now: 1_000 });
+  const use = async (key: string, expiresAt: number) =>
+    Promise.all(replicas.map(async (replay) => replay(key, expiresAt, "client-1")));
+  assert.deepEqual(await use("a", 2_000), [true, false]);
+  assert.deepEqual(await use("a", 2_000), [false, false]);
+  assert.deepEqual(await use("b", 2_000), [true, false]);
+  t.mock.timers.setTime(2_000);
+  assert.deepEqual(await use("a", 3_000), [true, false]);
+});
+
+for (const isRegistered of [false, true]) {
+  const how = isRegistered ? "is registered" : "has a client ID metadata document";
+  test(`the client of docs/clients.md ${how}: real openid-client authenticates at real oidc-provider, through a rotation`, async (t) => {
+    const requests: string[] = [];
+    const authorizationServer = createServer();
+    const issuer = `http://127.0.0.1:${await listening(t, authorizationServer)}`;
+
+    const path = await sample(t, "examples/docs/client-keys.mts", {
+      "./client-keys.db": join(await temporaryFolder(t), "client-keys.db"),
+      'JWKSD_WRAPPING_KEYS = ""': `JWKSD_WRAPPING_KEYS = "${newWrappingKey()}"`,
+      "https://as.example": issuer,
+      "undefined, privateKeyJwt)": "undefined, privateKeyJwt, { execute: [openid.allowInsecureRequests] })",
+      ".listen(3002)": ".listen(0)",
+    });
+    const { manager, server, accessToken } = (await import(path)) as {
+      manager: KeyManager;
+      server: Server;
+      accessToken: () => Promise<string>;
+    };
+    t.after(async () => {
+      server.close();
+      await manager.close();
+    });
+    if (!server.listening) await once(server, "listening");
+    // The host of the client is this machine.
+    const client = (url: URL | string): Promise<Response> => {
+      const { pathname } = new URL(url);
+      requests.push(pathname);
+      return fetch(`http://127.0.0.1:${(server.address() as AddressInfo).port}${pathname}`);
+    };
+    const metadata: unknown = await (await client("https://client.example/oauth-client.json")).json();
+    const oidc = new OidcProvider(issuer, {
+      fetch: client,
+      clients: isRegistered ? [metadata] : [],
+      features: {
+        clientCredentials: { enabled: true },
+        clientIdMetadataDocument: { enabled: !isRegistered, ack: "draft-02" },
+      },
+    });
+    authorizationServer.on("request", oidc.callback());
+
+    const { records } = await manager.rotate();
+    assert.match(await accessToken(), /^[\w-]{20,}$/);
+    await manager.activate(records.at(-1)?.kid ?? "", { force: true });
+    assert.match(await accessToken(), /^[\w-]{20,}$/);
+    if (!isRegistered) return;
+    assert.deepEqual(requests, ["/oauth-client.json", "/jwks"], "the announced key was in the set that the server had");
+    await manager.rotate({ now: true });
+    await assert.rejects(accessToken(), { error: "invalid_client" }, "nobody had announced that key");
+  });
+}
+
+test("docs/oidc-provider.md takes over the keys of oidc-provider with their kids, and its program publishes them", async (t) => {
+  const wrappingKey = newWrappingKey();
+  const adapter = await sample(t, "examples/docs/oidc-adapter.mts");
+  const program = await sample(t, "examples/docs/oidc-provider.mts", {
+    "./oidc-adapter.mts": adapter,
+    ".listen(3000)": ".listen(0, function () { process.send(this.address().port) })",
+  });
+  const folder = dirname(program);
+  const jwks = { keys: [await jwkOf("now"), await jwkOf("before")] };
+  await writeFile(join(folder, "jwks.json"), JSON.stringify(jwks), { mode: 0o600 });
+
+  const page = textOf("docs/oidc-provider.md");
+  const commands = Array.from(
+    page.matchAll(/^npx --no-install jwksd (keys import .+)$/gm),
+    ([, command = ""]) => command,
+  );
+  assert.equal(commands.length, 2, "one of them with --dry-run");
+  for (const command of commands) {
+    const args = command.replace("jwks.json", join(folder, "jwks.json")).replace("--data .", `--data ${folder}`);
+    const { code, stderr } = await runCli(t, args.split(" "), { JWKSD_WRAPPING_KEYS: wrappingKey });
+    assert.equal(code, 0, stderr);
+  }
+
+  const { next } = runSample(t, program, { JWKSD_WRAPPING_KEYS: wrappingKey });
+  const url = `http://localhost:${Number(await next())}`;
+  const reply = await fetch(`${url}/jwks`);
+  const { keys } = (await reply.json()) as { keys: { kid: string }[] };
+  assert.deepEqual(
+    keys.map(({ kid }) => kid),
+    ["now", "before"],
+  );
+  assert.match(reply.headers.get("cache-control") ?? "", /^public, max-age=/);
+  const discovery = await fetch(`${url}/.well-known/openid-configuration`);
+  assert.equal(((await discovery.json()) as { jwks_uri: string }).jwks_uri, `${url}/jwks`);
+});
+
+async function jwkOf(kid: string): Promise<object> {
+  const { privateKey } = await generateKeyPair("ES256", { extractable: true });
+  return { ...(await exportJWK(privateKey)), kid };
+}
+
+test("the fetch of docs/oidc-provider.md guards what oidc-provider gets, and leaves the rest to fetch", async (t) => {
+  const path = await sample(t, "examples/docs/oidc-fetch.mts");
+  const { configuration } = (await import(path)) as {
+    configuration: { fetch: (...args: unknown[]) => Promise<unknown> };
+  };
+  const url = "https://127.0.0.1:1/";
+  await assert.rejects(configuration.fetch(url, { headers: {} }), { code: "ERR_ADDRESS_FORBIDDEN" });
+  await assert.rejects(configuration.fetch(url, { method: "POST" }), TypeError);
+});
+
+// The programs of docs/on-demand.md that Node runs, over libSQL in a file. Those of Workers are bundled here; test/runtime has the same in workerd.
+
+interface Answer {
+  readonly statusCode: number;
+  readonly body: string;
+}
+
+test("a cron makes the first key and takes steps, and Lambda and Next.js serve it; Lambda is frozen between its calls", async (t) => {
+  const cron = await sample(t, "examples/docs/demand-cron.mts");
+  const env = { DATABASE_URL: `file:${join(dirname(cron), "keys.db")}`, JWKSD_WRAPPING_KEYS: newWrappingKey() };
+  Object.assign(process.env, env);
+  await assert.rejects(import(cron), { code: "ERR_STORE_EMPTY" });
+  process.env["FIRST_START"] = "yes";
+  await import(`${cron}?first`);
+  delete process.env["FIRST_START"];
+  await import(`${cron}?later`);
+
+  const lambda = await sample(t, "examples/docs/demand-lambda.mts");
+  const runtime = join(dirname(lambda), "runtime.mts");
+  await writeFile(
+    runtime,
+    `import { handler } from "${lambda}";
+process.on("message", async (event) => process.send(await handler(event)));
+process.send("ready");`,
+  );
+  const instance = fork(runtime, { execArgv: [], env: { ...process.env, ...env } });
+  t.after(() => instance.kill("SIGKILL"));
+  await once(instance, "message");
+  async function call(rawPath: string): Promise<Answer> {
+    instance.kill("SIGCONT");
+    instance.send({ rawPath, headers: {} });
+    const [answer] = (await once(instance, "message")) as [Answer];
+    instance.kill("SIGSTOP");
+    return answer;
+  }
+  const kids: unknown[] = [];
+  for (let calls = 0; calls < 3; calls += 1) {
+    const { body } = await call("/jwks");
+    kids.push((JSON.parse(body) as { keys: { kid: string }[] }).keys[0]?.kid);
+    kids.push(decodeProtectedHeader((await call("/token")).body).kid);
+  }
+  assert.equal((await call("/nothing")).statusCode, 404);
+
+  const route = await sample(t, "examples/docs/demand-next.mts");
+  const { GET } = (await import(route)) as { GET: (request: Request) => Promise<Response> };
+  const response = await GET(new Request("https://login.example.com/jwks"));
+  const { keys } = (await response.json()) as { keys: { kid: string }[] };
+  kids.push(keys[0]?.kid);
+  assert.equal(new Set(kids).size, 1);
+  assert.equal(typeof kids[0], "string");
+});
+
+for (const file of ["examples/docs/demand-d1.mts", "examples/docs/demand-durable-object.mts"]) {
+  test(`${file} is small`, async (t) => {
+    const path = await sample(t, file);
+    const text = await bundledText(path, "--minify", "--external", "cloudflare:workers", "--external", "hono");
+    const size = gzipSync(text).length;
+    t.diagnostic(`${size} bytes of gzip`);
+    assert.ok(size <= 55_000, `${size} bytes of gzip`);
+  });
+}

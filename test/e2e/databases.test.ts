@@ -1,34 +1,237 @@
 import assert from "node:assert/strict";
-import { describe, test } from "node:test";
-import { startEtcd } from "../support/etcd.ts";
-import { newWrappingKey } from "../support/managed.ts";
-import { startMariadb } from "../support/mariadb.ts";
+import { writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { after, before, describe, test } from "node:test";
+import { postgresStore } from "../../src/rotation/store/postgres/postgres.ts";
+import { sqliteStore } from "../../src/rotation/store/sqlite/sqlite.ts";
+import type { Register } from "../../src/rotation/store/register.ts";
+import { liveRecords } from "../../src/rotation/rules/records.ts";
+import { documentOf, newWrappingKey, readStore } from "../support/managed.ts";
 import { skipWithout } from "../support/parts.ts";
+import { type PostgresServer, startPostgres } from "../support/postgres.ts";
+import { checkCompose } from "./compose.ts";
+import { eventually, runCli, startService, temporaryFolder, type Scope } from "../support/service.ts";
+import { startEtcd } from "../support/etcd.ts";
+import { startMariadb } from "../support/mariadb.ts";
 import { startRedis } from "../support/redis.ts";
-import { type Scope, eventually, runCli, startService, temporaryFolder } from "../support/service.ts";
 import { soak } from "../support/soak.ts";
 
+const skip = skipWithout("initdb");
 const issuer = "https://login.example.com";
 
-/** How a database is called, what it needs, and the URL by which its keys are found. */
-const databases: readonly (readonly [name: string, parts: readonly string[], start: (t: Scope) => Promise<string>])[] =
-  [
-    ["Redis", ["redis-server"], async (t) => `redis://:s3cret@127.0.0.1:${(await startRedis(t)).port}`],
-    ["MariaDB", ["mariadbd"], async (t) => `mysql://jwksd:s3cret@127.0.0.1:${(await startMariadb(t)).port}/jwksd`],
-    [
-      "etcd",
-      ["etcd"],
-      async (t) => `etcd://${(await startEtcd(t)).map(({ daemon }) => `127.0.0.1:${daemon.port}`).join()}`,
-    ],
-  ];
+let server: PostgresServer;
+let databases = 0;
+
+/** A database of its own. */
+function database(): string {
+  const name = `e2e_${(databases += 1)}`;
+  server.sql(`CREATE DATABASE ${name}`);
+  return server.url(name);
+}
 
 async function kidsOf(port: number): Promise<string[]> {
   const { keys } = (await (await fetch(`http://127.0.0.1:${port}/jwks`)).json()) as { keys: { kid: string }[] };
   return keys.map(({ kid }) => kid);
 }
 
+async function withStore<T>(url: string, use: (store: Register) => Promise<T>): Promise<T> {
+  const store = await postgresStore(url, { issuer });
+  try {
+    return await use(store);
+  } finally {
+    await store.close?.();
+  }
+}
+
+describe("keys in PostgreSQL", { skip }, () => {
+  before(async () => {
+    server = await startPostgres();
+  });
+  after(() => server.stop());
+
+  checkCompose(() => server);
+
+  test("where the store's clock has jumped, no command takes a step that may be early, unless it is forced", async (t) => {
+    const url = database();
+    const name = new URL(url).pathname.slice(1);
+    server.sql("CREATE SCHEMA fake; CREATE TABLE fake.ahead AS SELECT interval '0' AS by", name);
+    server.sql(
+      `CREATE FUNCTION fake.clock_timestamp() RETURNS timestamptz LANGUAGE sql VOLATILE
+       AS 'SELECT pg_catalog.clock_timestamp() + by FROM fake.ahead'`,
+      name,
+    );
+    server.sql(`ALTER DATABASE ${name} SET search_path = fake, pg_catalog, public`);
+    const environment = { JWKSD_WRAPPING_KEYS: newWrappingKey() };
+    const args = ["--store", url, "--issuer", issuer, "--data", await temporaryFolder(t)];
+    const service = await startService(t, args, environment);
+    const rotated = await runCli(t, ["rotate", ...args], environment);
+    assert.equal(rotated.code, 0, rotated.stderr);
+    const next = () => withStore(url, async (store) => liveRecords((await documentOf(store)).records).at(-1));
+    await eventually("the announcement has begun", async () => (await next())?.publishedAt !== undefined);
+    const { kid = "" } = (await next()) ?? {};
+    // The announcement is over by that clock.
+    server.sql("UPDATE fake.ahead SET by = '24.5 hours'", name);
+    const command = ["keys", "activate", kid, ...args];
+    for (const more of [[], ["--dry-run"]]) {
+      const { code, stderr } = await runCli(t, [...command, ...more], environment);
+      assert.equal(code, 1);
+      assert.match(stderr, /--clock-skew-seconds 300.*--force --yes.*\[ERR_TOO_EARLY\]\n$/);
+    }
+    assert.equal((await next())?.state, "announced");
+    const forced = await runCli(t, [...command, "--force", "--yes"], environment);
+    assert.equal(forced.code, 0, forced.stderr);
+    assert.equal((await next())?.state, "active");
+    await service.stop();
+  });
+
+  test("what has to be given is asked for", async (t) => {
+    const url = database();
+    const wrapping = { JWKSD_WRAPPING_KEYS: newWrappingKey() };
+    const secret = url.replace("postgres@", "postgres:sesame@");
+    const rows: [args: string[], environment: Record<string, string>, says: RegExp][] = [
+      [["keys", "--store", url], wrapping, /say which issuer is meant \[ERR_OPTION_INVALID\]/],
+      [["rotate", "--store", url, "--issuer", issuer], wrapping, /the store holds no keys of .*\[ERR_STORE_EMPTY\]/],
+      [["keys", "--store", secret], wrapping, /--store must hold no password.*PGPASSWORD.*\[ERR_OPTION_INVALID\]/],
+      [["store", "migrate", "--from", secret, "--to", url], wrapping, /--from must hold no password/],
+      [["keys", "--store", `${url}?password=sesame`], wrapping, /--store must hold no password/],
+      [["store", "migrate", "--from", "sesame", "--to", url], wrapping, /--from must be sqlite:PATH/],
+    ];
+    for (const [args, environment, says] of rows) {
+      const { code, stdout, stderr } = await runCli(t, args, environment);
+      assert.deepEqual([code, stdout], [1, ""], stderr);
+      assert.match(stderr, says);
+      assert.ok(!stderr.includes("sesame"), stderr);
+    }
+    const made = "SELECT 1 FROM pg_namespace WHERE nspname = 'jwksd'";
+    assert.match(
+      (await runCli(t, ["keys", "--store", url, "--issuer", issuer], wrapping)).stdout,
+      /^There are no keys/,
+    );
+    assert.deepEqual(server.sql(made, new URL(url).pathname.slice(1)), [], "commands that only read make no schema");
+    const args = ["rotate", "--store", url, "--issuer", issuer];
+    assert.match((await runCli(t, args)).stderr, /need the same wrapping key.*\[ERR_WRAPPING_KEY_MISSING\]/);
+    const data = await temporaryFolder(t);
+    await (await startService(t, ["--store", url, "--issuer", issuer, "--data", data], wrapping)).stop();
+    assert.match(
+      (await runCli(t, args)).stderr,
+      /wrapped under the wrapping key [\w-]{43}, which was not given; name it with .*\[ERR_WRAPPING_KEY_MISSING\]/,
+    );
+  });
+
+  test("with --require-store, no schema is made, and no issuer; a command for a mistyped one makes no key", async (t) => {
+    const url = database();
+    const env = { JWKSD_WRAPPING_KEYS: newWrappingKey() };
+    const at = (issuer: string) => ["--store", url, "--issuer", issuer];
+    const data = ["--data", await temporaryFolder(t)];
+    const refused = async (args: readonly string[], says: RegExp): Promise<void> => {
+      const { code, stderr } = await runCli(t, args, env);
+      assert.equal(code, 1);
+      assert.match(stderr, says);
+    };
+    const serve = ["serve", "--port", "0", "--admin", "off", "--require-store", ...data];
+    await refused([...serve, ...at(issuer)], /the database of --store holds no keys of https:.*ERR_STORE_EMPTY/);
+    const schemas = "SELECT count(*) FROM pg_namespace WHERE nspname = 'jwksd'";
+    assert.deepEqual(server.sql(schemas, new URL(url).pathname.slice(1)), ["0"]);
+    await (await startService(t, [...at(issuer), ...data], env)).stop();
+
+    const mistyped = at("https://logn.example.com");
+    const none = /holds no keys of https:\/\/logn\..* nothing was changed; .*--issuer.*\[ERR_STORE_EMPTY\]/;
+    for (const command of [["rotate"], ["rotate", "--dry-run"], ["keys", "announce"]])
+      await refused([...command, ...mistyped], none);
+    const planned = await runCli(t, ["plan", ...mistyped], env);
+    assert.match(planned.stderr, /the store holds no keys of https:\/\/logn\.example\.com/);
+    await refused([...serve, ...mistyped], /no keys of https:\/\/logn.*ERR_STORE_EMPTY/);
+    await (await startService(t, [...at(issuer), ...data, "--require-store"], env)).stop();
+  });
+
+  test("a user who may make nothing has what is needed with the SQL that is printed", async (t) => {
+    const url = database();
+    const { stdout } = await runCli(t, ["store", "sql"]);
+    server.sql(stdout.replaceAll(":user", "locked"), new URL(url).pathname.slice(1));
+    const args = [
+      "--store",
+      url.replace("postgres@", "locked@"),
+      "--issuer",
+      issuer,
+      "--data",
+      await temporaryFolder(t),
+    ];
+    const environment = { JWKSD_WRAPPING_KEYS: newWrappingKey() };
+    // Settings of libpq are those of the process.
+    process.env["PGPASSWORD"] = "right";
+    t.after(() => delete process.env["PGPASSWORD"]);
+    const service = await startService(t, args, environment);
+    assert.equal((await kidsOf(service.port)).length, 1);
+    await service.stop();
+  });
+
+  describe("migrate", () => {
+    test("takes a SQLite store over as it is, and what it wrote is served", async (t) => {
+      const folder = await temporaryFolder(t);
+      const old = await startService(t, ["--data", folder, "--issuer", issuer]);
+      const kids = await kidsOf(old.port);
+      await runCli(t, ["rotate", "--data", folder]);
+      await old.stop();
+      const url = database();
+      const copy = ["store", "migrate", "--from", `sqlite:${folder}/keys.db`, "--to", url, "--issuer", issuer];
+      const { code, stdout, stderr } = await runCli(t, copy);
+      assert.equal(code, 0, stderr);
+      assert.match(stdout, /^Copied 2 keys, and compared them\.$/m);
+      const copied = await withStore(url, documentOf);
+      assert.deepEqual(copied, await readStore(join(folder, "keys.db")));
+      const args = ["--store", url, "--issuer", issuer, "--wrapping-key-file", join(folder, "wrapping.key")];
+      const service = await startService(t, [...args, "--data", folder]);
+      assert.deepEqual((await kidsOf(service.port)).slice(0, 1), kids);
+
+      const again = await runCli(t, copy);
+      assert.match(again.stderr, /the store to fill is in use already; nothing was written \[ERR_TRANSITION\]/);
+      const file = await sqliteStore(join(folder, "keys.db"));
+      const { text, version } = await file.read();
+      await file.write(`${text} `, version);
+      await file.close?.();
+      assert.match((await runCli(t, copy)).stderr, /\[ERR_STORE_NOT_AUTHENTIC\]/);
+      await service.stop();
+    });
+
+    test("refuses what it cannot verify, and leaves nothing behind", async (t) => {
+      const folder = await temporaryFolder(t);
+      const service = await startService(t, ["--data", folder]);
+      await service.stop();
+      const url = database();
+      const from = ["store", "migrate", "--from", `sqlite:${folder}/keys.db`, "--to", url];
+      await writeFile(join(folder, "other.key"), newWrappingKey(), { mode: 0o600 });
+      const rows: [args: string[], says: RegExp][] = [
+        [[...from, "--issuer", issuer], /of no issuer yet.*jwksd serve --issuer.*\[ERR_STORE_ISSUER\]/],
+        [
+          [...from, "--issuer", issuer, "--wrapping-key-file", join(folder, "other.key")],
+          /\[ERR_WRAPPING_KEY_MISSING\]/,
+        ],
+        [["store", "migrate", "--from", `sqlite:${folder}/none.db`, "--to", url], /there is no store at .*none\.db/],
+        [["store", "migrate", "--from", url, "--to", `sqlite:${folder}/new.db`, "--issuer", issuer], /holds no keys/],
+      ];
+      for (const [args, says] of rows) {
+        const { code, stderr } = await runCli(t, args);
+        assert.equal(code, 1);
+        assert.match(stderr, says);
+      }
+      await withStore(url, async (store) => assert.equal((await store.read()).version, undefined));
+    });
+  });
+});
+
+/** How a database is called, what it needs, and the URL by which its keys are found. */
+const others: readonly (readonly [name: string, parts: readonly string[], start: (t: Scope) => Promise<string>])[] = [
+  ["Redis", ["redis-server"], async (t) => `redis://:s3cret@127.0.0.1:${(await startRedis(t)).port}`],
+  ["MariaDB", ["mariadbd"], async (t) => `mysql://jwksd:s3cret@127.0.0.1:${(await startMariadb(t)).port}/jwksd`],
+  [
+    "etcd",
+    ["etcd"],
+    async (t) => `etcd://${(await startEtcd(t)).map(({ daemon }) => `127.0.0.1:${daemon.port}`).join()}`,
+  ],
+];
+
 // What each of them does is in test/contract.
-for (const [name, parts, start] of databases.slice(0, soak(databases.length, 1))) {
+for (const [name, parts, start] of others.slice(0, soak(others.length, 1))) {
   describe(`keys in ${name}`, { skip: skipWithout(...parts) }, () => {
     test("two services share them, commands act on them, and no message has a password", async (t) => {
       const url = await start(t);

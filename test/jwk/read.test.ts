@@ -1,11 +1,14 @@
 import assert from "node:assert/strict";
-import { createPrivateKey, createPublicKey, createSecretKey, webcrypto } from "node:crypto";
+import { createPrivateKey, createPublicKey, createSecretKey, webcrypto, createHash } from "node:crypto";
 import { describe, test } from "node:test";
 import type { ErrorCode } from "../../src/index.ts";
 import { ed25519Members, keyIdentity, publicMembers, rsaBits } from "../../src/keys/jwk/public.ts";
 import { type KeyInput, type KeyMaterial, readKey, readKeySet } from "../../src/keys/jwk/read.ts";
-import { ecKey, named, rsaKey, withoutPrivate } from "../support/keys.ts";
+import { ecKey, named, rsaKey, withoutPrivate, type EcCurve } from "../support/keys.ts";
 import { assertSilent, refusal } from "../support/refusal.ts";
+import { type VerificationKeys, verificationKeys } from "../../src/keys/jwk/verification-keys.ts";
+import { entry, entryOf } from "../support/simulated.ts";
+import { outcome } from "../relying-party/setup.ts";
 
 const [a, b] = [named("a"), { ...named("b"), use: "sig", alg: "ES256", exp: 1_800_000_000, key_ops: ["sign"] }];
 const rsa = named("rsa", rsaKey());
@@ -181,4 +184,265 @@ describe("an Ed25519 key has 32 bytes (RFC 8037 section 2)", () => {
       assert.match((await refusal(() => ed25519Members({ ...key, ...more }, "key"), code)).message, says);
     });
   }
+});
+
+/** The keys of a set, as it comes from the wire. */
+const read = (...keys: readonly unknown[]): Promise<VerificationKeys> =>
+  verificationKeys(JSON.parse(JSON.stringify({ keys })));
+
+/** An RSA public key of just so many bits. Nobody knows its factors, if it has any. */
+function rsaEntry(bits: number, e: string | Uint8Array = "AQAB"): Record<string, unknown> {
+  const n = createHash("shake256", { outputLength: Math.ceil(bits / 8) })
+    .update(String(bits))
+    .digest();
+  const top = (bits - 1) % 8;
+  n[0] = ((n[0] as number) & (2 ** top - 1)) | (2 ** top);
+  n[n.length - 1] = (n.at(-1) as number) | 1;
+  return {
+    kty: "RSA",
+    n: n.toString("base64url"),
+    e: typeof e === "string" ? e : Buffer.from(e).toString("base64url"),
+  };
+}
+
+const ec = (crv: EcCurve): Record<string, unknown> => withoutPrivate(ecKey("k", crv));
+const ed25519 = { kty: "OKP", crv: "Ed25519", x: "11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo" };
+const x25519 = { kty: "OKP", crv: "X25519", x: "3p7bfXt9wbTTW2HC7OQ1Nz-DQ8hbeGdNrfx-FG-IK08" };
+const { x: x256, y: y256 } = ecKey("k");
+
+/** An entry without its kid, "k", and the algs of tokens that it verifies, or why it is skipped. */
+type Row = readonly [source: string, name: string, input: unknown, expect: readonly string[] | RegExp];
+
+const p256 = ec("P-256");
+const rsa2048 = rsaEntry(2048);
+const es256 = ["ES256"];
+const everyRsaAlg = ["RS256", "PS256", "RS384", "PS384", "RS512", "PS512"];
+const bothEdAlgs = ["EdDSA", "Ed25519"];
+
+const rows: readonly Row[] = [
+  ["7518 3.4", "P-256", p256, es256],
+  ["7518 3.4", "P-384", ec("P-384"), ["ES384"]],
+  ["7518 3.4", "P-521", ec("P-521"), ["ES512"]],
+  ["8037 3.1", "Ed25519", ed25519, bothEdAlgs],
+  ["8037 3.2", "X25519, which does not sign", x25519, /X25519/],
+  ["7518 6.1", "an unknown curve", { ...p256, crv: "secp256k1" }, /secp256k1/],
+  ["7518 6.1", "a symmetric key", { kty: "oct", k: "AAAA" }, /oct/],
+  ["7517 4.1", "an unknown type", { kty: "PQ", x: "AAAA" }, /PQ/],
+  ["7517 4.1", "no type", { alg: "ES256" }, /kty/],
+  ["7518 6.2.1.2", "a coordinate that is too short", { ...p256, x: x256.slice(0, -4) }, /"x" is/],
+  ["7518 6.2.1.3", "no y", { ...p256, y: undefined }, /"y" is missing/],
+  ["7515 2", "padding", { ...p256, y: `${y256}=` }, /base64url/],
+  ["7518 6.2.1", "a point that is not on its curve", { ...p256, y: x256 }, /valid key/],
+  ["7517 4.2", "use sig", { ...p256, use: "sig" }, es256],
+  ["contract 2", "use enc", { ...p256, use: "enc" }, /"use"/],
+  ["7517 4.2", "use in capitals", { ...p256, use: "SIG" }, /"use"/],
+  ["7517 4.2", "use null", { ...p256, use: null }, /"use"/],
+  ["7517 4.3", "key_ops with verify", { ...p256, key_ops: ["encrypt", "verify"] }, es256],
+  ["7517 4.3", "key_ops without verify", { ...p256, key_ops: ["sign"] }, /"key_ops"/],
+  [
+    "7517 4.3",
+    "key_ops with a member twice",
+    { ...p256, key_ops: ["verify", "verify"] },
+    /"key_ops" has a member twice/,
+  ],
+  ["7517 4.3", "no key_ops at all", { ...p256, key_ops: [] }, /"key_ops"/],
+  ["7517 4.3", "key_ops that are no list", { ...p256, key_ops: "verify" }, /"key_ops"/],
+  ["7517 4.4", "its own alg", { ...p256, alg: "ES256" }, es256],
+  ["7518 3.4", "the alg of another curve", { ...p256, alg: "ES384" }, /"alg"/],
+  ["7518 3.1", "the alg of another type", { ...p256, alg: "RS256" }, /"alg"/],
+  ["8725 3.1", "a symmetric alg", { ...rsa2048, alg: "HS256" }, /"alg"/],
+  ["8725 3.2", "alg none", { ...rsa2048, alg: "none" }, /"alg"/],
+  ["7518 4.1", "the alg of an encryption key", { ...rsa2048, alg: "RSA-OAEP" }, /"alg"/],
+  ["7517 4.4", "an alg that is no text", { ...rsa2048, alg: ["RS256"] }, /"alg"/],
+  ["7518 3.3", "RSA without an alg", rsa2048, everyRsaAlg],
+  ["7517 4.4", "RSA with an alg", { ...rsa2048, alg: "PS256" }, ["PS256"]],
+  ["9864 2.2", "Ed25519 under its old alg", { ...ed25519, alg: "EdDSA" }, bothEdAlgs],
+  ["9864 2.2", "Ed25519 under its new alg", { ...ed25519, alg: "Ed25519" }, bothEdAlgs],
+  ["9864 2.2", "Ed25519 under the alg of another curve", { ...ed25519, alg: "Ed448" }, /"alg"/],
+  ["7518 3.3", "a modulus of 2047 bits", rsaEntry(2047), /2047 bits is too small/],
+  ["7518 3.3", "a modulus of 1024 bits", rsaEntry(1024), /1024 bits is too small/],
+  ["issue 3", "a modulus of 4096 bits", rsaEntry(4096), everyRsaAlg],
+  ["issue 3", "a modulus of 4097 bits", rsaEntry(4097), /more than 4096 bits/],
+  [
+    "7518 2",
+    "a modulus with a leading zero",
+    { ...rsa2048, n: `AAAA${rsaEntry(2040)["n"] as string}` },
+    /leading zero/,
+  ],
+  ["8017 3.1", "exponent 3", rsaEntry(2048, "Aw"), everyRsaAlg],
+  ["issue 3", "an exponent of 32 bits", rsaEntry(2048, Uint8Array.of(255, 255, 255, 255)), everyRsaAlg],
+  ["issue 3", "an exponent of 33 bits", rsaEntry(2048, Uint8Array.of(1, 0, 0, 0, 1)), /more than 32 bits/],
+  ["8017 3.1", "exponent 1", rsaEntry(2048, "AQ"), /"e"/],
+  ["8017 3.1", "an even exponent", rsaEntry(2048, "BA"), /"e"/],
+  ["7518 2", "an exponent with a leading zero", rsaEntry(2048, Uint8Array.of(0, 1, 0, 1)), /leading zero/],
+  ["7518 6.2.2", "a private key", ecKey("k"), /holds a private key/],
+  ["7518 6.3.2", "a private RSA key", rsaKey(), /holds a private key/],
+  ...["p", "q", "dp", "dq", "qi", "oth"].map((member): Row => [
+    "7518 6.3.2",
+    `a private RSA key, of which only ${member} is left`,
+    { ...rsa2048, [member]: "AAAA" },
+    /holds a private key/,
+  ]),
+  ["8037 2", "a private Ed25519 key", { ...ed25519, d: "AAAA" }, /holds a private key/],
+  ...[
+    ["P-256", p256, es256],
+    ["RSA", rsa2048, everyRsaAlg],
+    ["Ed25519", ed25519, bothEdAlgs],
+  ].flatMap(([name, key, expect]) =>
+    [{ d: null }, { d: "" }, { oth: [] }, { p: null, q: "" }].map((empty): Row => [
+      "7517 4",
+      `${name as string} with ${JSON.stringify(empty)}, as some serializers write what is not there`,
+      { ...(key as object), ...empty },
+      expect as readonly string[],
+    ]),
+  ),
+  ...[0, false, {}, [""]].map((d): Row => [
+    "7518 6.2.2",
+    `a private member that is ${JSON.stringify(d)}`,
+    { ...p256, d },
+    /holds a private key/,
+  ]),
+];
+
+const tokenAlgs = [
+  ...everyRsaAlg,
+  ...bothEdAlgs,
+  "ES256",
+  "ES384",
+  "ES512",
+  "ES256K",
+  "HS256",
+  "none",
+  "",
+  "__proto__",
+];
+
+describe("an entry beside a good one", () => {
+  for (const [source, name, input, expect] of rows) {
+    test(`${source}: ${name}`, async () => {
+      const jwk = { ...(input as object), kid: "k" };
+      const { skipped, find } = await read(jwk, entry("a"));
+      assert.ok(find("a", "ES256") !== undefined);
+      if (expect instanceof RegExp) {
+        assert.equal(find("k", "ES256"), undefined);
+        assert.equal(skipped.length, 1);
+        assert.match(skipped[0]?.reason ?? "", expect);
+        assert.deepEqual({ ...skipped[0], reason: "" }, { index: 0, kid: "k", reason: "" });
+        return;
+      }
+      assert.deepEqual(skipped, []);
+      for (const alg of tokenAlgs) {
+        const found = await outcome(async () => {
+          const key = await find("k", alg);
+          assert.deepEqual([key?.type, key?.usages], ["public", ["verify"]]);
+          return "found";
+        });
+        assert.equal(found, expect.includes(alg) ? "found" : "ERR_TOKEN_ALG", alg);
+      }
+    });
+  }
+});
+
+describe("entries without a name, and what is no entry", () => {
+  const rows: [name: string, input: unknown, reason?: string][] = [
+    ["no kid", withoutPrivate(ecKey("k"))],
+    ["an empty kid", entryOf(named("", ecKey("k")))],
+    ["a kid that is a number", { ...entry("k"), kid: 7 }],
+    [
+      "a kid of 1,025 characters",
+      entryOf(named("k".repeat(1_025), ecKey("k"))),
+      "its kid has more than 1024 characters",
+    ],
+    ["null", null],
+    ["a number", 7],
+    ["text", "k"],
+    ["a list", []],
+  ];
+  for (const [name, input, reason = "it has no kid"] of rows) {
+    test(`7517 5: ${name}`, async () => {
+      const { skipped, find } = await read(entry("a"), input);
+      assert.ok(find("a", "ES256") !== undefined);
+      assert.deepEqual(skipped, [{ index: 1, kid: undefined, reason }]);
+    });
+  }
+});
+
+describe("entries that share a kid", () => {
+  const [one, two] = [
+    { ...entry("one"), kid: "k" },
+    { ...entry("two"), kid: "k" },
+  ];
+  const rsa = { ...rsaEntry(2048), kid: "k" };
+  const otherRsa = { ...rsaEntry(3072), kid: "k" };
+  const rows: [
+    name: string,
+    entries: readonly unknown[],
+    expect: Readonly<Record<string, string>>,
+    skipped: number[],
+  ][] = [
+    ["one key, twice", [one, one], { ES256: "found" }, []],
+    ["one key, with other members", [one, { ...one, x5t: "x" }], { ES256: "found" }, []],
+    ["two keys: neither", [one, two], { ES256: "none" }, [0, 1]],
+    ["two keys, the first of them again", [one, two, one], { ES256: "none" }, [0, 1, 2]],
+    ["keys of two types", [one, rsa], { ES256: "found", RS256: "found", ES384: "ERR_TOKEN_ALG" }, []],
+    ["two of one type, and one of another", [one, two, rsa], { ES256: "ERR_TOKEN_ALG", RS256: "found" }, [0, 1]],
+    [
+      "a key for every alg, and one for an alg of them",
+      [rsa, { ...otherRsa, alg: "PS256" }],
+      { RS256: "found", PS256: "ERR_TOKEN_ALG" },
+      [1],
+    ],
+    [
+      "two keys of one type, each for an alg of its own",
+      [
+        { ...rsa, alg: "RS256" },
+        { ...otherRsa, alg: "PS256" },
+      ],
+      { RS256: "found", PS256: "found", RS512: "ERR_TOKEN_ALG" },
+      [],
+    ],
+    ["a key and one that is for something else", [{ ...two, use: "enc" }, one], { ES256: "found" }, [0]],
+    ["a key and one that is malformed", [one, { ...two, x: "AAAA" }], { ES256: "found" }, [1]],
+    [
+      "one key, for two algs",
+      [
+        { ...rsa, alg: "RS256" },
+        { ...rsa, alg: "PS256" },
+      ],
+      { RS256: "found", PS256: "found", RS512: "ERR_TOKEN_ALG" },
+      [],
+    ],
+  ];
+  for (const [name, entries, expect, indices] of rows) {
+    test(name, async () => {
+      const { skipped, find } = await read(...entries, entry("a"));
+      for (const [alg, found] of Object.entries(expect)) {
+        assert.equal(await outcome(async () => ((await find("k", alg)) === undefined ? "none" : "found")), found);
+      }
+      assert.deepEqual(
+        skipped.map(({ index }) => index),
+        indices,
+      );
+    });
+  }
+});
+
+describe("the number of entries", () => {
+  for (const [count, expect] of [
+    [256, "read"],
+    [257, "ERR_KEY_FORMAT"],
+  ] as const) {
+    test(`${count}: ${expect}`, async () => {
+      const others = Array.from({ length: count - 1 }, () => ({ kty: "oct", kid: "x" }));
+      assert.equal(await outcome(() => read(...others, entry("a")).then(() => "read")), expect);
+    });
+  }
+});
+
+test("a key is imported once for each alg, and is the same from then on", async () => {
+  const { find } = await read({ ...rsaEntry(2048), kid: "k" });
+  const [first, second] = await Promise.all([find("k", "RS512"), find("k", "RS512")]);
+  assert.equal(first, second);
+  assert.equal(await find("k", "RS512"), first);
+  assert.notEqual(await find("k", "PS512"), first);
 });

@@ -1,13 +1,30 @@
-// What goes on while a store is gone, full, or holds what is not used.
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import * as jose from "jose";
 import { JwksdError } from "../../src/base/errors.ts";
 import type { ManagerEvent } from "../../src/rotation/manager/types.ts";
 import { type KeyRecord, type LiveRecord, jweOf, liveRecords } from "../../src/rotation/rules/records.ts";
-import { newWrappingKey } from "../support/managed.ts";
+import { newWrappingKey, accessTo, custodyOf } from "../support/managed.ts";
 import { day, hour, second } from "../rotation/key-records.ts";
-import { World, issuer, longCache, retireMs, seen, shortCache, typesOf } from "./world.ts";
+import {
+  World,
+  issuer,
+  longCache,
+  retireMs,
+  seen,
+  shortCache,
+  typesOf,
+  type Replica,
+  type WrittenWorld,
+  writtenWorld,
+} from "./world.ts";
+import { type StoreDocument, parseDocument } from "../../src/rotation/custody/document.ts";
+import { sealed, unsealed } from "../../src/rotation/custody/mac.ts";
+import { rewrap } from "../../src/rotation/custody/rewrap.ts";
+import { ecKey, withoutPrivate } from "../support/keys.ts";
+import { WrittenStore } from "../support/written-store.ts";
+
+// What goes on while a store is gone, full, or holds what is not used.
 
 const code =
   (expected: string, message = /./) =>
@@ -206,5 +223,261 @@ describe("wrapping keys at the start", () => {
     await world.stop(replica);
     await world.stop(await world.start({ wrappingKeys: [wrappingKey] }));
     await assert.rejects(world.start({ wrappingKeys: [newer] }), code("ERR_WRAPPING_KEY_MISSING"));
+  });
+});
+
+// What somebody can do who can write the store, and has no wrapping key.
+
+const evil = ecKey("evil");
+const evilPublic = withoutPrivate(evil) as unknown as LiveRecord["publicJwk"];
+const policy = { maxStaleSeconds: 1_800 };
+const usableMs = 1_782 * second;
+
+/** A store with keys in every state, and the manager that runs on it. */
+interface Victim extends WrittenWorld {
+  readonly replica: Replica;
+  /** The store before one of its keys was revoked. */
+  readonly older: string;
+}
+
+async function victim(): Promise<Victim> {
+  const { world, store } = writtenWorld();
+  const replica = await world.start({ policy });
+  const { manager } = replica;
+  const [first = ""] = manager.records.map(({ kid }) => kid);
+  await world.until(manager.rotate({ now: true }));
+  await world.idle();
+  const older = store.text;
+  await world.until(manager.revoke(first));
+  await world.until(manager.rotate({ now: true }));
+  await world.until(manager.rotate());
+  await world.until(manager.rotate({ use: "enc", alg: "ECDH-ES" }));
+  await world.idle();
+  assert.deepEqual(
+    manager.records.map(({ use, state }) => `${use} ${state}`),
+    ["sig revoked", "sig retiring", "sig active", "sig announced", "enc active"],
+  );
+  return { world, store, replica, older };
+}
+
+const macOf = (text: string): string => text.split("\n")[0] ?? "";
+const documentIn = (text: string): StoreDocument => parseDocument(unsealed(text));
+
+type Attack = (text: string, victim: Victim) => string | Promise<string>;
+
+/** Changes the document, and leaves the MAC as it is. */
+const changed =
+  (change: (document: StoreDocument, victim: Victim) => object): Attack =>
+  (text, victim) => {
+    const document = documentIn(text);
+    return `${macOf(text)}\n${JSON.stringify({ ...document, ...change(document, victim) })}`;
+  };
+
+/** Changes the record in one state. */
+const record = (state: string, members: (record: LiveRecord, victim: Victim) => object): Attack =>
+  changed(({ records }, victim) => ({
+    records: records.map((record) =>
+      `${record.use} ${record.state}` === state ? { ...record, ...members(record as LiveRecord, victim) } : record,
+    ),
+  }));
+
+const own = (now: number): KeyRecord => ({
+  kid: "evil",
+  use: "sig",
+  alg: "ES256",
+  state: "retiring",
+  thumbprint: "evil",
+  announcedAt: now,
+  activatedAt: now,
+  retiredAt: now,
+  publicJwk: evilPublic,
+  privateHalf: { uri: "pkcs11:token=evil;object=evil" },
+});
+const withOwn = changed(({ records }, { world }) => ({ records: [...records, own(world.clock.now())] }));
+
+/** A document with a key of one's own, under a MAC that this secret makes. */
+const underMacBy =
+  (secretOf: () => string): Attack =>
+  async (text, victim) => {
+    const { kid: id = "" } = jose.decodeProtectedHeader(macOf(text));
+    const bytes = Buffer.from(secretOf());
+    const macKey = await crypto.subtle.importKey("raw", bytes, { name: "HMAC", hash: "SHA-256" }, false, ["sign"]);
+    return sealed({ id, bytes, macKey }, unsealed(await withOwn(text, victim)));
+  };
+
+const attacks: Readonly<Record<string, Attack>> = {
+  "a key of one's own as retiring, in a token that nobody opens": withOwn,
+  "another public half of an encryption key": record("enc active", () => ({ publicJwk: evilPublic })),
+  "a time, so that an announcement is over": record("sig announced", ({ announcedAt }) => ({
+    publishedAt: announcedAt - 2 * day,
+  })),
+  "a member that nobody knows yet": record("sig active", () => ({ trusted: true })),
+  "a tombstone taken out": changed(({ records }) => ({ records: records.slice(1) })),
+  "another policy": changed(({ policy }) => ({ policy: { ...policy, maxTokenLifetimeSeconds: 86_400 } })),
+  "another owner": changed(() => ({ owner: { issuer: "https://evil.example", isChosen: true } })),
+  "another revision": changed(({ revision }) => ({ revision: revision + 1 })),
+  "an older document, and the MAC as it is": (text, { older }) => `${macOf(text)}\n${unsealed(older)}`,
+  "no MAC": (text) => unsealed(text),
+  "an empty MAC": (text) => `\n${unsealed(text)}`,
+  "no MAC, and no keys": () => `\n{"format":1}`,
+  "a MAC that is cut short": (text) => text.replace("\n", "").replace("{", "\n{").replace(/..\n/, "\n"),
+  "a MAC without its key (alg none)": (text) => {
+    const header = { ...jose.decodeProtectedHeader(macOf(text)), alg: "none" };
+    return `${Buffer.from(JSON.stringify(header)).toString("base64url")}..\n${unsealed(text)}`;
+  },
+  "a MAC under a key of one's own, and the name of the right one": underMacBy(newWrappingKey),
+  "a MAC under the public half of a key": underMacBy(() => JSON.stringify(evilPublic)),
+  "a text of another kind": () => "garbage",
+};
+
+const notAuthentic = (error: unknown): boolean => {
+  assert.ok(error instanceof JwksdError, String(error));
+  assert.equal(error.code, "ERR_STORE_NOT_AUTHENTIC", error.message);
+  return true;
+};
+const failures = (told: readonly ManagerEvent[]): JwksdError[] =>
+  told.flatMap((event) => (event.type === "failed" ? [event.error] : []));
+
+const evilToken = (kid: string): Promise<string> =>
+  jose
+    .importJWK({ ...evil }, "ES256")
+    .then((key) =>
+      new jose.SignJWT({ iss: issuer, aud: "api", sub: "admin", iat: 1, exp: 4_000_000_000 })
+        .setProtectedHeader({ alg: "ES256", kid })
+        .sign(key),
+    );
+
+describe("a store that was changed without the wrapping key: what was read stays in use, and it is told", () => {
+  test("in each of these ways, and it goes on when the good one is back", async (t) => {
+    const taken = await victim();
+    const { world, store, replica } = taken;
+    const [before, good] = [await seen(replica), store.text];
+    for (const [name, attack] of Object.entries(attacks)) {
+      await t.test(name, async () => {
+        const from = replica.told.length;
+        const bad = await attack(good, taken);
+        assert.notEqual(bad, good);
+        store.put(bad);
+        await world.pass(40 * second);
+        assert.deepEqual(await seen(replica), before);
+        for (const kid of ["evil", ...before.kids]) {
+          await assert.rejects(replica.provider.verify(await evilToken(kid), { audience: "api" }));
+        }
+        notAuthentic(failures(replica.told.slice(from))[0]);
+        await assert.rejects(world.until(replica.manager.revoke(before.kids.at(-1) ?? "")), notAuthentic);
+        await assert.rejects(world.start({ policy }), notAuthentic);
+        assert.equal(store.text, bad, "nobody wrote");
+
+        store.put(good);
+        await world.pass(31 * second);
+        assert.equal(replica.told.at(-1)?.type, "recovered");
+        assert.deepEqual(await seen(replica), before);
+      });
+    }
+    await world.stop(replica);
+  });
+
+  test("until it is stale", async () => {
+    const { world, store, replica } = await victim();
+    const good = store.text;
+    store.put("garbage");
+    await world.passTo(usableMs - second);
+    assert.notEqual((await seen(replica)).signs, "ERR_SIGNER_STALE");
+    await world.passTo(usableMs + second);
+    assert.deepEqual([(await seen(replica)).signs, replica.manager.isReady], ["ERR_SIGNER_STALE", false]);
+    store.put(good);
+    await world.pass(31 * second);
+    assert.ok(replica.manager.isReady);
+    await world.stop(replica);
+  });
+});
+
+test("the document of another issuer, under the same wrapping key", async () => {
+  const { world, store, replica } = await victim();
+  const elsewhere = new WrittenStore();
+  await world.stop(await world.start({ store: elsewhere, issuer: "https://other.example" }));
+  const before = await seen(replica);
+  store.put(elsewhere.text);
+  await world.pass(40 * second);
+  assert.equal(failures(replica.told).at(-1)?.code, "ERR_STORE_ISSUER");
+  assert.deepEqual(await seen(replica), before);
+  await assert.rejects(world.start(), { code: "ERR_STORE_ISSUER" });
+  await world.stop(replica);
+});
+
+describe("who has the wrapping key: the halves of a live key are compared wherever it can be opened", () => {
+  for (const state of ["enc active", "sig active", "sig announced"]) {
+    test(state, async () => {
+      const { world, replica } = await victim();
+      await world.change(({ records }) => ({
+        records: records.map((record) =>
+          `${record.use} ${record.state}` === state ? { ...record, publicJwk: evilPublic } : record,
+        ),
+      }));
+      await world.stop(replica);
+      const started = await world.start({ policy }).catch((error: JwksdError) => error.code);
+      if (typeof started === "string") return assert.equal(started, "ERR_KEY_MISMATCH");
+      // What is only published, or decrypts, keeps nobody from starting.
+      assert.equal(Object.values(started.manager.health.heldBack)[0]?.code, "ERR_KEY_MISMATCH");
+      await world.stop(started);
+    });
+  }
+});
+
+const retiringOf = ({ manager }: Replica): string =>
+  manager.records.find(({ state }) => state === "retiring")?.kid ?? "";
+
+describe("wrapping keys change under a MAC", () => {
+  test("any that is given verifies; a step leaves the store under its own, in whatever order they are given", async () => {
+    const { world, store, replica } = await victim();
+    await world.stop(replica);
+    const [one, two] = [world.wrappingKey, newWrappingKey()];
+    const macUnder = (): string | undefined => jose.decodeProtectedHeader(macOf(store.text)).kid;
+    const old = await world.start({ wrappingKeys: [one, two] });
+    const fresh = await world.start({ wrappingKeys: [two, one] });
+    assert.equal(macUnder(), await idOf(one));
+    await world.until(fresh.manager.execute({ type: "revoke", kid: retiringOf(fresh) }));
+    await world.until(fresh.manager.rotate({ now: true }));
+    assert.equal(macUnder(), await idOf(one));
+    await world.idle();
+    assert.deepEqual(failures(old.told), []);
+    await world.stop(await world.start({ wrappingKeys: [one] }));
+
+    const custody = await custodyOf(store, [two, one], { issuer, isChosen: true }, { movesToFirst: true });
+    await accessTo(custody).change(async ({ document, now }) =>
+      rewrap(document.records, custody, now, "an operator did"),
+    );
+    assert.equal(macUnder(), await idOf(two));
+    await world.idle();
+    assert.deepEqual(failures(old.told), []);
+    await assert.rejects(world.start({ wrappingKeys: [one] }), (error: JwksdError) => {
+      assert.equal(error.code, "ERR_WRAPPING_KEY_MISSING");
+      assert.ok(!error.message.includes(one) && !error.message.includes(two));
+      return true;
+    });
+    await world.stop(old, fresh);
+  });
+
+  test("of a store whose keys are all in tokens: a rewrap makes the MAC under the new one, once", async () => {
+    const { world, store } = writtenWorld();
+    await world.stop(await world.start());
+    await world.change(({ records }) => ({
+      records: records.map((record) => Object.assign({}, record, { privateHalf: { uri: "module:a" } })),
+    }));
+    const fresh = newWrappingKey();
+    const choice = { signs: false, openSigner: () => Promise.reject(new Error("it is out")), wrappingKeys: [fresh] };
+    await assert.rejects(world.start(choice), { code: "ERR_WRAPPING_KEY_MISSING" });
+    const rewrapped = async (): Promise<void> => {
+      const keys = [fresh, world.wrappingKey];
+      const custody = await custodyOf(store, keys, { issuer, isChosen: true }, { movesToFirst: true });
+      await accessTo(custody).change(async ({ document, now }) =>
+        rewrap(document.records, custody, now, "an operator did"),
+      );
+    };
+    await rewrapped();
+    await world.stop(await world.start(choice));
+    const { text } = store;
+    await rewrapped();
+    assert.equal(store.text, text);
   });
 });

@@ -1,8 +1,24 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
-import type { ErrorCode } from "../../src/index.ts";
+import {
+  type ErrorCode,
+  type ProviderOptions,
+  clientAlgorithms,
+  createProvider,
+  localSigner,
+  withEncryptionKeyset,
+  withEndpoints,
+  withJWKSRotationActive,
+  withKeyset,
+} from "../../src/index.ts";
 import { type Place, locate } from "../../src/library/provider/paths.ts";
 import { refusal } from "../support/refusal.ts";
+import { createHash } from "node:crypto";
+import { createServer } from "node:http";
+import type { NodeResponse } from "../../src/library/http/node.ts";
+import { missingMembers } from "../../src/library/provider/discovery.ts";
+import { ecKey, withoutPrivate } from "../support/keys.ts";
+import { listening } from "../support/listening.ts";
 
 type Input = [issuer: unknown, mountPrefix?: string | undefined, jwksPath?: string];
 const place = (...[issuer, mountPrefix, jwksPath]: Input): Place => ({ issuer, mountPrefix, jwksPath }) as Place;
@@ -168,4 +184,312 @@ test("without a discovery document its paths are those of others", () => {
   const { routes } = locate({ issuer: `${op}/tenant`, mountPrefix: "/oidc", discovery: false });
   assert.deepEqual([...new Set(routes.values())], ["jwks"]);
   assert.equal(locate({ issuer: op, jwksPath: clash, discovery: false }).jwksUri, op + clash);
+});
+
+const url = "https://op.example/.well-known/openid-configuration";
+const base: ProviderOptions = {
+  issuer: "https://op.example",
+  keyset: [{ kid: "a", signer: await localSigner(ecKey("a")) }],
+  jwksRotationActive: () => assert.fail("the predicate is for the JWK Set only"),
+};
+const own = {
+  issuer: "https://op.example",
+  jwks_uri: "https://op.example/jwks",
+  id_token_signing_alg_values_supported: ["ES256"],
+};
+
+const metadatas: [name: string, metadata: Record<string, unknown> | null | undefined][] = [
+  ["none", undefined],
+  ["null", null],
+  ["what clients may sign with", { token_endpoint_auth_signing_alg_values_supported: clientAlgorithms }],
+  ["other algorithms of clients", { request_object_signing_alg_values_supported: ["ES256", "none"] }],
+  ["of its own", { token_endpoint: "https://op.example/token", claims_supported: ["sub"], "ui_locales#de": "\xe4" }],
+];
+
+describe("the discovery document is what jwksd sets, and the provider's own metadata", () => {
+  for (const [name, metadata] of metadatas) {
+    test(name, async () => {
+      const { fetch } = await createProvider(base, { metadata });
+      const response = await fetch(new Request(url));
+      const text = await response.text();
+      const etag = `"${createHash("sha256").update(text).digest("hex")}"`;
+      assert.deepEqual(JSON.parse(text), { ...own, ...metadata });
+      assert.deepEqual(Object.fromEntries(response.headers), {
+        "access-control-allow-origin": "*",
+        "access-control-expose-headers": "ETag, Age, Date",
+        "cache-control": "public, max-age=3600",
+        "content-length": String(Buffer.byteLength(text)),
+        "content-type": "application/json",
+        etag,
+        "x-content-type-options": "nosniff",
+      });
+      for (const method of ["GET", "HEAD"])
+        assert.equal((await fetch(new Request(url, { method, headers: { "If-None-Match": etag } }))).status, 304);
+    });
+  }
+});
+
+describe("a client finds the metadata wherever a specification puts it", () => {
+  const issuers: [issuer: string, source: string, paths: readonly string[]][] = [
+    ["https://op.example", "RFC 8414 section 3.1", ["/.well-known/oauth-authorization-server"]],
+    [
+      "https://op.example/",
+      "RFC 8414 section 3: without the slash at its end",
+      ["/.well-known/oauth-authorization-server"],
+    ],
+    [
+      "https://op.example/tenant1/a",
+      "RFC 8414 sections 3 and 5, OpenID Connect Discovery 1.0 section 4",
+      [
+        "/.well-known/oauth-authorization-server/tenant1/a",
+        "/.well-known/openid-configuration/tenant1/a",
+        "/tenant1/a/.well-known/openid-configuration",
+      ],
+    ],
+  ];
+  const mistaken = [
+    "/.well-known/oauth-authorization-server/",
+    "/.well-known/oauth-authorization-server/tenant2",
+    "/.well-known/openid-configuration/tenant1",
+    "/tenant1/a/.well-known/oauth-authorization-server",
+  ];
+  for (const [issuer, source, paths] of issuers) {
+    test(`${issuer}: ${source}`, async (t) => {
+      const provider = await createProvider({ ...base, issuer });
+      const origin = `http://127.0.0.1:${await listening(t, createServer(provider.node))}`;
+      for (const path of paths) {
+        for (const reply of [
+          await provider.fetch(new Request(`https://op.example${path}?x`)),
+          await fetch(origin + path),
+        ]) {
+          assert.equal(reply.status, 200, path);
+          assert.deepEqual(await reply.json(), { ...own, issuer, jwks_uri: provider.jwksUri });
+        }
+      }
+      for (const path of mistaken)
+        assert.equal((await provider.fetch(new Request(`https://op.example${path}`))).status, 404, path);
+    });
+  }
+
+  test("none of it is there without discovery", async () => {
+    const { fetch } = await createProvider({ ...base, issuer: "https://op.example/tenant1/a" }, { discovery: false });
+    for (const path of issuers[2]?.[2] ?? [])
+      assert.equal((await fetch(new Request(`https://op.example${path}`))).status, 404, path);
+  });
+});
+
+test("clients may sign with more than the provider, whose algorithms that does not widen", () => {
+  assert.deepEqual(clientAlgorithms, ["RS256", "PS256", "ES256", "EdDSA"]);
+});
+
+describe("metadata cannot override", () => {
+  for (const name of [...Object.keys(own), "JWKS_URI", "\u0130ssuer"]) {
+    test(name, async () => {
+      const error = await refusal(
+        () => createProvider(base, { metadata: { [name]: undefined } }),
+        "ERR_METADATA_RESERVED",
+      );
+      assert.ok(error.message.includes(name));
+    });
+  }
+});
+
+describe("without a discovery document", () => {
+  test("its paths are as unknown as any other, and the JWK Set is where it was", async () => {
+    const provider = await createProvider(base, { discovery: false, jwksRotationActive: () => false });
+    assert.equal((await provider.fetch(new Request(url))).status, 404);
+    assert.equal((await provider.fetch(new Request(url, { method: "POST" }))).status, 404);
+    assert.equal((await provider.fetch(new Request(provider.jwksUri))).status, 200);
+    let passed = 0;
+    const request = { method: "GET", url: "/.well-known/openid-configuration", headers: {} };
+    const untouched = new Proxy({}, { get: () => assert.fail("the response is that of the next handler") });
+    provider.node(request, untouched as NodeResponse, () => (passed += 1));
+    assert.equal(passed, 1, "a provider's own document is behind it");
+  });
+
+  test("there is no metadata either", async () => {
+    const error = await refusal(
+      () => createProvider(base, { discovery: false, metadata: { token_endpoint: "https://op.example/token" } }),
+      "ERR_OPTION_INVALID",
+    );
+    assert.match(error.message, /"metadata".*"discovery"/);
+  });
+});
+
+describe("a document is partial without", () => {
+  const whole = {
+    authorization_endpoint: "https://op.example/authorize",
+    token_endpoint: "https://op.example/token",
+    response_types_supported: ["code"],
+    subject_types_supported: ["public"],
+  };
+  for (const name of Object.keys(whole)) {
+    test(name, () => {
+      assert.deepEqual(missingMembers({ ...whole, [name]: undefined }), [name]);
+      assert.deepEqual(missingMembers({ ...whole, [name]: null }), [name]);
+    });
+  }
+  test("none of those that it has", () => assert.deepEqual(missingMembers(whole), []));
+});
+
+const issuer = "https://op.example";
+const keyset = [{ kid: "a", signer: await localSigner(ecKey("a")) }];
+const otherKeyset = [{ kid: "b", signer: await localSigner(ecKey("b")) }];
+const encryptionKeyset = [{ kid: "e", publicKey: withoutPrivate(ecKey("e")) }];
+const given: ProviderOptions = { issuer, keyset };
+
+/** What an outsider sees of the options. */
+async function seen(options: readonly (ProviderOptions | null | undefined)[]) {
+  const provider = await createProvider(...options);
+  const response = await provider.fetch(new Request(provider.jwksUri));
+  const { keys } = (await response.json()) as { keys: { kid: string }[] };
+  return {
+    jwksUri: provider.jwksUri,
+    kids: keys.map(({ kid }) => kid).join(" "),
+    rotation: response.headers.get("cache-control")?.includes("max-age=300,"),
+    cors: response.headers.has("access-control-allow-origin"),
+  };
+}
+
+const defaults = { jwksUri: `${issuer}/jwks`, kids: "a", rotation: false, cors: true };
+const throwing = (): boolean => assert.fail("an option that lost is still called");
+
+const merges: [
+  name: string,
+  options: readonly (ProviderOptions | null | undefined)[],
+  differs: Partial<typeof defaults>,
+][] = [
+  ["defaults", [given], {}],
+  ["one object or many", [{ issuer }, { keyset }], {}],
+  ["null and undefined in place of options", [null, given, undefined], {}],
+  ["null for each option", [given, allNull(null)], {}],
+  ["undefined for each option", [given, allNull(undefined)], {}],
+  ["null before a value", [allNull(null), given], {}],
+  ["withKeyset", [{ issuer }, withKeyset(keyset)], {}],
+  ["withKeyset: the last one wins", [given, withKeyset(otherKeyset)], { kids: "b" }],
+  ["withKeyset: a plain object after it wins", [withKeyset(otherKeyset), given], {}],
+  ["withKeyset(null) is not given", [given, withKeyset(null)], {}],
+  ["withEncryptionKeyset", [given, withEncryptionKeyset(encryptionKeyset)], { kids: "a e" }],
+  [
+    "withEncryptionKeyset: the last one wins",
+    [given, withEncryptionKeyset(encryptionKeyset), withEncryptionKeyset([])],
+    {},
+  ],
+  [
+    "withEncryptionKeyset(null) is not given",
+    [given, withEncryptionKeyset(encryptionKeyset), withEncryptionKeyset(null)],
+    { kids: "a e" },
+  ],
+  ["withEndpoints", [given, withEndpoints({ jwks: "/k" })], { jwksUri: `${issuer}/k` }],
+  [
+    "withEndpoints: the last one wins",
+    [withEndpoints({ jwks: "/k" }), given, withEndpoints({ jwks: "/l" })],
+    { jwksUri: `${issuer}/l` },
+  ],
+  ["withEndpoints: the last one wins whole", [given, withEndpoints({ jwks: "/k" }), withEndpoints({})], {}],
+  [
+    "withEndpoints(null) is not given",
+    [given, withEndpoints({ jwks: "/k" }), withEndpoints(null)],
+    { jwksUri: `${issuer}/k` },
+  ],
+  ["a path of null is the default", [given, withEndpoints({ jwks: null })], {}],
+  ["withJWKSRotationActive", [given, withJWKSRotationActive(() => true)], { rotation: true }],
+  [
+    "withJWKSRotationActive: the last one wins",
+    [given, withJWKSRotationActive(throwing), withJWKSRotationActive(() => false)],
+    {},
+  ],
+  ["withJWKSRotationActive(null)", [given, withJWKSRotationActive(null)], {}],
+  ["withJWKSRotationActive(null) wins", [given, withJWKSRotationActive(throwing), withJWKSRotationActive(null)], {}],
+  [
+    "withJWKSRotationActive(undefined) wins",
+    [given, withJWKSRotationActive(throwing), withJWKSRotationActive(undefined)],
+    {},
+  ],
+  [
+    "withJWKSRotationActive: a predicate after null wins",
+    [given, withJWKSRotationActive(null), withJWKSRotationActive(() => true)],
+    { rotation: true },
+  ],
+  [
+    "a predicate of null in a plain object is not given",
+    [given, withJWKSRotationActive(() => true), allNull(null), allNull(undefined)],
+    { rotation: true },
+  ],
+  [
+    "mountPrefix: the last one wins",
+    [{ ...given, mountPrefix: "/x" }, { mountPrefix: "/y" }],
+    { jwksUri: `${issuer}/y/jwks` },
+  ],
+  ["issuer: the last one wins", [given, { issuer: `${issuer}/t` }], { jwksUri: `${issuer}/t/jwks` }],
+  ["cors: the last one wins", [{ ...given, cors: true }, { cors: false }], { cors: false }],
+];
+
+function allNull(nil: null | undefined): ProviderOptions {
+  const names: readonly (keyof ProviderOptions)[] = [
+    "issuer",
+    "mountPrefix",
+    "endpoints",
+    "keyset",
+    "encryptionKeyset",
+    "jwksRotationActive",
+    "metadata",
+    "cors",
+    "onWarning",
+    "signerLimits",
+    "clock",
+  ];
+  return Object.fromEntries(names.map((name) => [name, nil]));
+}
+
+describe("contract, section 4, rotation cache mode, 4 and 5: nil is the long cache, the last one wins; options merge left to right", () => {
+  for (const [name, options, differs] of merges)
+    test(name, async () => assert.deepEqual(await seen(options), { ...defaults, ...differs }));
+});
+
+const refusedOptions: [code: ErrorCode, says: RegExp, ...options: unknown[]][] = [
+  ["ERR_OPTION_UNKNOWN", /"isuer".*issuer/s, { isuer: issuer }],
+  ["ERR_OPTION_UNKNOWN", /"JWKSRotationActive"/, { ...given, JWKSRotationActive: () => true }],
+  ["ERR_OPTION_UNKNOWN", /"keySet"/, given, { keySet: undefined }],
+  ["ERR_OPTION_UNKNOWN", /"constructor"/, { ...given, constructor: {} }],
+  ["ERR_OPTION_UNKNOWN", /endpoint "JWKS"/, given, { endpoints: { JWKS: "/k" } }],
+  ["ERR_OPTION_UNKNOWN", /endpoint "authorize"/, given, { endpoints: { jwks: "/k", authorize: "/a" } }],
+  ["ERR_OPTION_INVALID", /"issuer".*string.*object/, { issuer: new URL(issuer) }],
+  ["ERR_OPTION_INVALID", /"mountPrefix"/, { ...given, mountPrefix: 5 }],
+  ["ERR_OPTION_INVALID", /"endpoints"/, { ...given, endpoints: "/jwks" }],
+  ["ERR_OPTION_INVALID", /"endpoints"/, { ...given, endpoints: ["/jwks"] }],
+  ["ERR_OPTION_INVALID", /endpoint "jwks"/, { ...given, endpoints: { jwks: 5 } }],
+  ["ERR_OPTION_INVALID", /"keyset"/, { issuer, keyset: { keys: [] } }],
+  ["ERR_OPTION_INVALID", /"encryptionKeyset"/, { ...given, encryptionKeyset: encryptionKeyset[0] }],
+  ["ERR_OPTION_INVALID", /"jwksRotationActive"/, { ...given, jwksRotationActive: true }],
+  ["ERR_OPTION_INVALID", /"metadata"/, { ...given, metadata: [] }],
+  ["ERR_OPTION_INVALID", /"metadata".*JSON/, { ...given, metadata: { size: 1n } }],
+  ["ERR_OPTION_INVALID", /"metadata".*toJSON/, { ...given, metadata: { toJSON: () => ({}) } }],
+  ["ERR_OPTION_INVALID", /"metadata".*toJSON/, { ...given, metadata: new Date(0) }],
+  ["ERR_OPTION_INVALID", /"cors"/, { ...given, cors: "true" }],
+  ["ERR_OPTION_INVALID", /"onWarning"/, { ...given, onWarning: {} }],
+  ["ERR_OPTION_INVALID", /"signerLimits"/, { ...given, signerLimits: 5 }],
+  [
+    "ERR_OPTION_UNKNOWN",
+    /no signer limit "maxQueue"; did you mean "maxQueued"\?$/,
+    { ...given, signerLimits: { maxQueue: 0 } },
+  ],
+  ["ERR_OPTION_UNKNOWN", /"limit"; there is: .*maxQueued/, { ...given, signerLimits: { limit: 0 } }],
+  ["ERR_OPTION_INVALID", /"clock"/, { ...given, clock: Date.now }],
+  ["ERR_OPTION_INVALID", /clock/, { ...given, clock: {} }],
+  ["ERR_OPTION_INVALID", /"issuer"/, given, { issuer: false }],
+  ["ERR_OPTION_INVALID", /option/, given, withKeyset],
+  ["ERR_OPTION_INVALID", /option/, given, 5],
+  ["ERR_ISSUER_INVALID", /missing/, { keyset }],
+  ["ERR_KEYSET_EMPTY", /keyset/, { issuer }],
+  ["ERR_KEYSET_EMPTY", /keyset/, given, { keyset: [] }],
+];
+
+describe("wrong options are refused", () => {
+  for (const [code, says, ...options] of refusedOptions) {
+    test(`${code}: ${says.source}`, async () => {
+      const error = await refusal(() => createProvider(...(options as ProviderOptions[])), code);
+      assert.match(error.message, says);
+    });
+  }
 });

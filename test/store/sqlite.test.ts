@@ -8,8 +8,10 @@ import {
   statSync,
   symlinkSync,
   writeFileSync,
+  chownSync,
+  mkdirSync,
 } from "node:fs";
-import { readFile } from "node:fs/promises";
+import { readFile, mkdtemp, rm } from "node:fs/promises";
 import { join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
 import { type TestContext, test } from "node:test";
@@ -20,6 +22,14 @@ import { change, openFile } from "../../src/rotation/store/sqlite/file.ts";
 import { nodeSqlite } from "../../src/rotation/store/sqlite/node-sqlite.ts";
 import { sqliteStore } from "../../src/rotation/store/sqlite/sqlite.ts";
 import { eventually, temporaryFolder } from "../support/service.ts";
+import { mounted, skipWithoutMounts, toReadOnly } from "../support/mounts.ts";
+import { skipWithout } from "../support/parts.ts";
+import { startChild, endChild } from "./processes.ts";
+import { once } from "node:events";
+import { tmpdir } from "node:os";
+import { setTimeout as delay } from "node:timers/promises";
+import { soak } from "../support/soak.ts";
+import { countIn, writeNext } from "./steps.ts";
 
 const temporaryPath = async (t: TestContext): Promise<string> => join(await temporaryFolder(t), "store.db");
 
@@ -268,4 +278,164 @@ test("SQLite is loaded quietly, and other warnings are left alone", () => {
   const before = Object.getOwnPropertyDescriptor(process, "emitWarning");
   assert.equal(nodeSqlite().DatabaseSync, DatabaseSync);
   assert.deepEqual(Object.getOwnPropertyDescriptor(process, "emitWarning"), before);
+});
+
+const skip = skipWithoutMounts("a full disk and a read-only one");
+
+interface Refused {
+  readonly code: string;
+  readonly retryable: boolean;
+  readonly message: string;
+}
+
+test(
+  "a full disk: what was written stays, nothing is there by halves, and it goes on when there is room",
+  { skip },
+  async (t) => {
+    const folder = await temporaryFolder(t);
+    const small = mounted('mount -t tmpfs -o size=600k tmpfs "$1"', folder);
+    const said = (await startChild("fill", join(folder, "store.db"), small).rest()) as {
+      error: Refused;
+      lines: number;
+      seen: number;
+      integrity: string;
+    }[];
+    assert.equal(said.pop(), "ended");
+    assert.equal(said.length, 2);
+    let before = 0;
+    for (const { error, lines, seen, integrity } of said) {
+      assert.deepEqual([error.code, error.retryable], ["ERR_STORE_UNAVAILABLE", true]);
+      assert.match(error.message, /store\.db: the disk is full; make room/);
+      assert.ok(lines > before + 10, `${lines} lines`);
+      before = lines;
+      assert.deepEqual([seen, integrity], [lines, "ok"]);
+    }
+  },
+);
+
+test("a disk without any room: no store is made", { skip }, async (t) => {
+  const folder = await temporaryFolder(t);
+  const fill = 'mount -t tmpfs -o size=64k tmpfs "$1"; head -c 64k /dev/zero > "$1/ballast"';
+  const [error] = (await startChild("attempt", join(folder, "store.db"), mounted(fill, folder)).rest()) as [Refused];
+  assert.equal(error.code, "ERR_STORE_UNAVAILABLE");
+  assert.match(error.message, /the disk is full/);
+});
+
+/** With not a byte left. */
+const toFull =
+  'mount -t tmpfs -o size=600k tmpfs "$1-full"; cp "$1"/* "$1-full"; mount --move "$1-full" "$1"; cat /dev/zero > "$1/ballast" 2>/dev/null || true';
+
+for (const [name, line, code, says] of [
+  [
+    "a read-only file system",
+    toReadOnly,
+    "ERR_STORE_READ_ONLY",
+    /cannot be written \(the file system is read-only, EROFS\)/,
+  ],
+  ["a full disk", toFull, "ERR_STORE_UNAVAILABLE", /the disk is full; make room/],
+] as const) {
+  test(`${name}: what is there is read, and what is to be written is refused with the cause`, { skip }, async (t) => {
+    const folder = join(await temporaryFolder(t), "store");
+    mkdirSync(folder);
+    mkdirSync(`${folder}-full`);
+    const path = join(folder, "store.db");
+    assert.equal(await (await sqliteStore(path)).write("a", undefined), true);
+    const [read, error] = (await startChild("attempt", path, mounted(line, folder)).rest()) as [string, Refused];
+    assert.deepEqual([read, error.code], ["a", code]);
+    assert.match(error.message, says);
+    const [none] = (await startChild("attempt", join(folder, "new.db"), mounted(line, folder)).rest()) as [Refused];
+    assert.match(none.message, /new\.db.*(EROFS|the disk is full)/);
+  });
+}
+
+// Permissions do not stop root, so root gives its rights up.
+const asRoot = process.getuid?.() === 0;
+const around = asRoot ? ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"] : [];
+
+test("a file that may only be read, or not at all", { skip: asRoot && skipWithout("setpriv") }, async (t) => {
+  const folder = await temporaryFolder(t);
+  const path = join(folder, "store.db");
+  await (await sqliteStore(path)).write("a", undefined);
+  if (asRoot) for (const name of [folder, path]) chownSync(name, 65_534, 65_534);
+  for (const [mode, outcome] of [
+    [0o400, ["a", "ERR_STORE_READ_ONLY"]],
+    [0o000, ["ERR_STORE_UNAVAILABLE"]],
+  ] as const) {
+    chmodSync(path, mode);
+    const said = (await startChild("attempt", path, around).rest()) as (string | Refused)[];
+    assert.deepEqual(
+      said.map((line) => (typeof line === "string" ? line : line.code)),
+      outcome,
+    );
+    assert.equal(statSync(path).mode & 0o777, mode);
+  }
+});
+
+const rounds = soak(60, 10);
+
+test(`of two processes that race on one file, exactly one wins each of ${rounds} rounds`, async (t) => {
+  const path = join(await temporaryFolder(t), "store.db");
+  const racers = [1, 2].map(() => startChild("race", path));
+  t.after(() => racers.forEach((racer) => racer.process.kill("SIGKILL")));
+  // Both make the file, at once.
+  for (const racer of racers) assert.equal(await racer.next(), "ready");
+  for (let round = 0; round < rounds; round += 1) {
+    for (const racer of racers) racer.tell(`${round}`);
+    const said = await Promise.all(racers.map((racer) => racer.next()));
+    assert.equal(said.filter((won) => won === true).length, 1, `round ${round}: ${JSON.stringify(said)}`);
+  }
+  for (const racer of racers) assert.equal(await endChild(racer), 0);
+  assert.equal(await countIn(await sqliteStore(path)), rounds);
+});
+
+const [files, killsPerFile, lanes] = [soak(20, 2), soak(5, 3), 2];
+const endure = async (): Promise<void> => {
+  const folder = await mkdtemp(join(tmpdir(), "jwksd-test-"));
+  const path = join(folder, "store.db");
+  let known = 0;
+  for (let kill = 0; kill < killsPerFile; kill += 1) {
+    const child = startChild("writes", path);
+    const first = await child.next();
+    assert.equal(first, known + 1, "its first write is the one after the last one found");
+    await delay(Math.random() * 40);
+    child.process.kill("SIGKILL");
+    const said = ((await child.rest()).at(-1) ?? first) as number;
+    if (child.process.signalCode === null) await once(child.process, "exit");
+    assert.equal(child.process.signalCode, "SIGKILL");
+
+    known = await countIn(await sqliteStore(path));
+    // How many die between a write and what they say is a matter of the disk: it waits there.
+    assert.ok(known === said || known === said + 1, `${known} after ${said}`);
+    const db = new DatabaseSync(path);
+    assert.deepEqual({ ...db.prepare("PRAGMA integrity_check").get() }, { integrity_check: "ok" });
+    db.close();
+  }
+  await rm(folder, { recursive: true });
+};
+
+test(`kill -9 at ${files * killsPerFile} random instants: what was written is there, and nothing by halves`, async () => {
+  const lane = async (): Promise<void> => {
+    for (let file = 0; file < files / lanes; file += 1) await endure();
+  };
+  await Promise.all(Array.from({ length: lanes }, lane));
+});
+
+const kills = soak(20, 2);
+
+test(`kill -9 while a store is made, ${kills} times: it is made again, or is there`, async (t) => {
+  const path = join(await temporaryFolder(t), "store.db");
+  for (let kill = 0; kill < kills; kill += 1) {
+    const child = startChild("creates", `${path}.${kill}`);
+    const first = await child.next();
+    await delay(Math.random() * 40);
+    child.process.kill("SIGKILL");
+    const last = ((await child.rest()).at(-1) ?? first) as number;
+    if (child.process.signalCode === null) await once(child.process, "exit");
+    // The one after the last is the one that was being made, if any.
+    for (const number of [last, last + 1]) {
+      const store = await sqliteStore(`${path}.${kill}.${number}`);
+      assert.equal(await countIn(store), 0);
+      assert.equal(await writeNext(store, 0), true);
+    }
+  }
 });
