@@ -79,6 +79,9 @@ export const withMethods = (...names: readonly string[]): Rule<object> => ({
 
 export const clock = withMethods("now", "setTimer");
 
+/** The value of an option that may be left out: `null` and `undefined` mean not given. */
+export type Optional<Value> = Value | null | undefined;
+
 /** Options without `null`, which means not given. */
 export type Given<Options> = { readonly [Name in keyof Options]: Exclude<Options[Name], null> };
 

@@ -1,4 +1,5 @@
 // The kinds of HSMs and key services. Each adapter is loaded when it is used, because nobody has every SDK installed.
+import type { Optional } from "../base/options.ts";
 import { ConfigError } from "../base/errors.ts";
 import type { AwsKmsOptions } from "./kms/aws-kms.ts";
 import type { AzureKeyVaultOptions } from "./kms/azure-key-vault.ts";
@@ -10,15 +11,15 @@ import type { SignerBackend } from "./signer/signer.ts";
 /** Options by kind of HSM and key service. Only those of the kind in use are checked. */
 export interface BackendOptions {
   /** For `aws-kms:` URIs. Default: `{}`. */
-  readonly awsKms?: AwsKmsOptions | null | undefined;
+  readonly awsKms?: Optional<AwsKmsOptions>;
   /** For `azure-kv:` URIs. Default: `{}`. */
-  readonly azureKeyVault?: AzureKeyVaultOptions | null | undefined;
+  readonly azureKeyVault?: Optional<AzureKeyVaultOptions>;
   /** For `gcp-kms:` URIs. Default: `{}`. */
-  readonly googleKms?: GoogleKmsOptions | null | undefined;
+  readonly googleKms?: Optional<GoogleKmsOptions>;
   /** For `pkcs11:` URIs. Default: `{}`. */
-  readonly pkcs11?: Pkcs11Options | null | undefined;
+  readonly pkcs11?: Optional<Pkcs11Options>;
   /** For `vault-transit:` URIs. Default: `{}`. */
-  readonly vaultTransit?: VaultTransitOptions | null | undefined;
+  readonly vaultTransit?: Optional<VaultTransitOptions>;
 }
 
 type Load = (options: BackendOptions) => Promise<SignerBackend>;

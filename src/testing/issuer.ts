@@ -1,6 +1,15 @@
 import { type Clock, systemClock } from "../base/clock.ts";
 import { invalidOption } from "../base/errors.ts";
-import { type Rules, boolean, checkOptions, object, string, text, withMethods } from "../base/options.ts";
+import {
+  type Optional,
+  type Rules,
+  boolean,
+  checkOptions,
+  object,
+  string,
+  text,
+  withMethods,
+} from "../base/options.ts";
 import { answerOf } from "./answer.ts";
 import { type Claims, type Draft, type TokenChanges, type TokenFault, tokenFaults, tokenOf } from "./faults.ts";
 import { type HostileName, hostileSet } from "./hostile.ts";
@@ -10,19 +19,19 @@ import { type Listening, listen } from "./listen.ts";
 /** Options of `createTestIssuer`. */
 export interface TestIssuerOptions {
   /** Its name: `iss` of its tokens, and where `fetch` answers. Default: `https://issuer.example`; after `listen`, its URL. */
-  readonly issuer?: string | null | undefined;
+  readonly issuer?: Optional<string>;
   /** `aud` of its tokens. Default: `https://api.example.com`. */
-  readonly audience?: string | null | undefined;
+  readonly audience?: Optional<string>;
   /** A key is made for each: `ES256`, `RS256`, `PS256`, `EdDSA`. The first signs by default. Default: `["ES256"]`. */
-  readonly algorithms?: readonly TestAlgorithm[] | null | undefined;
+  readonly algorithms?: Optional<readonly TestAlgorithm[]>;
   /** Claims of each token, beside those of `token`. Default: none. */
-  readonly claims?: Claims | null | undefined;
+  readonly claims?: Optional<Claims>;
   /** The same seed gives the same keys, in other processes, too. Needs `node:crypto`. Default: new keys. */
-  readonly seed?: string | null | undefined;
+  readonly seed?: Optional<string>;
   /** Tells the time. Default: `Date.now()`, so that fake timers set it. */
-  readonly clock?: Pick<Clock, "now"> | null | undefined;
+  readonly clock?: Optional<Pick<Clock, "now">>;
   /** Lets it start where `NODE_ENV` is `production`. Default: `false`. */
-  readonly allowProduction?: boolean | null | undefined;
+  readonly allowProduction?: Optional<boolean>;
 }
 
 /** An issuer for tests. */

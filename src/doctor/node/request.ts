@@ -6,7 +6,7 @@ import type { TLSSocket } from "node:tls";
 import { brotliDecompressSync, gunzipSync, inflateSync } from "node:zlib";
 import { withDeadline } from "../../base/async.ts";
 import { systemClock } from "../../base/clock.ts";
-import type { Given } from "../../base/options.ts";
+import type { Optional, Given } from "../../base/options.ts";
 import { isOwnNetworkAddress, isPublicAddress } from "../../library/node/addresses.ts";
 import { addressesOf, limitInformational, lookupOf } from "../../library/node/outgoing.ts";
 import type { Address } from "../../library/node/host-addresses.ts";
@@ -19,19 +19,19 @@ const { request: requestHttp } = process.getBuiltinModule("node:http");
 /** Options of `observe`. */
 export interface ObserveOptions {
   /** Time for one response, from the look-up of the host to the last byte, in milliseconds. Default: 10000. */
-  readonly timeoutMs?: number | null | undefined;
+  readonly timeoutMs?: Optional<number>;
   /** Largest body, in bytes. Default: 1000000. */
-  readonly maxBytes?: number | null | undefined;
+  readonly maxBytes?: Optional<number>;
   /** After this time no request is started, in milliseconds. Default: 60000. */
-  readonly totalMs?: number | null | undefined;
+  readonly totalMs?: Optional<number>;
   /** Allows http, and hosts at private and loopback addresses. Default: `false`. */
-  readonly allowInsecure?: boolean | null | undefined;
+  readonly allowInsecure?: Optional<boolean>;
   /** Aborts the requests. Default: none. */
-  readonly signal?: AbortSignal | null | undefined;
+  readonly signal?: Optional<AbortSignal>;
   /** Certificates to trust, as PEM. Default: those of the system. */
-  readonly ca?: string | null | undefined;
+  readonly ca?: Optional<string>;
   /** Finds all addresses of a host name. Default: the resolver of the system. */
-  readonly resolve?: ((host: string) => Promise<readonly Address[]>) | null | undefined;
+  readonly resolve?: Optional<(host: string) => Promise<readonly Address[]>>;
 }
 
 /** What every request is held to. */

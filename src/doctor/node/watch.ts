@@ -2,7 +2,15 @@ import { decodeJwt } from "jose/jwt/decode";
 import { decodeProtectedHeader } from "jose/decode/protected_header";
 import { sleep } from "../../base/async.ts";
 import { type Clock, systemClock } from "../../base/clock.ts";
-import { type Rules, anything, callback, checkOptions, clock as clockRule, number } from "../../base/options.ts";
+import {
+  type Optional,
+  type Rules,
+  anything,
+  callback,
+  checkOptions,
+  clock as clockRule,
+  number,
+} from "../../base/options.ts";
 import { field, sameBytes } from "../exchange.ts";
 import type { Exchange, Look, Observations, SeenToken } from "../observations.ts";
 import { type ParsedSets, type State, stateOf } from "../sequence.ts";
@@ -15,17 +23,17 @@ export interface WatchOptions {
   /** How long to watch, in milliseconds. */
   readonly durationMs: number;
   /** Time between two looks, in milliseconds. Default: 5000; less in a short watch, more in a long one, for at most 720 looks. */
-  readonly intervalMs?: number | null | undefined;
+  readonly intervalMs?: Optional<number>;
   /** Tells the time. Default: the clock of the machine. */
-  readonly clock?: Clock | null | undefined;
+  readonly clock?: Optional<Clock>;
   /** Fetches the set. Default: with a GET and the limits of `observe`. */
-  readonly ask?: (() => Promise<Exchange>) | null | undefined;
+  readonly ask?: Optional<() => Promise<Exchange>>;
   /** Returns compact tokens that were signed since the last call. Default: none. */
-  readonly tokens?: (() => Promise<readonly string[]>) | null | undefined;
+  readonly tokens?: Optional<() => Promise<readonly string[]>>;
   /** Gets each event of the timeline. Default: nobody listens. */
-  readonly onHappening?: ((happening: Happening) => void) | null | undefined;
+  readonly onHappening?: Optional<(happening: Happening) => void>;
   /** Ends the watch early. What was seen by then counts. Default: none. */
-  readonly signal?: AbortSignal | null | undefined;
+  readonly signal?: Optional<AbortSignal>;
 }
 
 const rules: Rules<WatchOptions> = {

@@ -1,3 +1,4 @@
+import type { Optional } from "../../base/options.ts";
 import type { CryptoKey } from "jose";
 import { importJWK } from "jose/key/import";
 import { KeyMaterialError, keyError } from "../../base/errors.ts";
@@ -11,9 +12,9 @@ export interface SigningEntry {
   /** Published as `kid`; unique in both keysets. */
   readonly kid: string;
   /** Holds the private key, an ECDSA key on P-256. */
-  readonly signer?: Signer | null | undefined;
+  readonly signer?: Optional<Signer>;
   /** The public key as a JWK, where there is no signer: nothing is signed with it (`ERR_SIGNER_PUBLISH_ONLY`). */
-  readonly publicKey?: PublicJwk | null | undefined;
+  readonly publicKey?: Optional<PublicJwk>;
 }
 
 /** Signing keys: the first one is active and signs; later ones are retiring and only verify. */
@@ -33,9 +34,9 @@ export interface EncryptionEntry {
   /** RSA of at least 2048 bits, or EC on P-256, P-384 or P-521. Of a private key, jwksd takes only the public half. */
   readonly publicKey: KeyInput;
   /** Default: the `alg` of a JWK, else `RSA-OAEP-256` for RSA and `ECDH-ES` for EC. */
-  readonly alg?: EncryptionAlg | null | undefined;
+  readonly alg?: Optional<EncryptionAlg>;
   /** When the key is no longer published. Default: never. */
-  readonly notAfter?: Date | null | undefined;
+  readonly notAfter?: Optional<Date>;
 }
 
 /** Encryption keys, in the order in which they are published. */

@@ -1,6 +1,6 @@
 // Keys in AWS KMS.
 import type * as Sdk from "@aws-sdk/client-kms";
-import { type Rules, callback, text, wholeNumber } from "../../base/options.ts";
+import { type Optional, type Rules, callback, text, wholeNumber } from "../../base/options.ts";
 import { backendRules, checkBackendOptions, httpUrl, needsOption, onlyFromCode } from "../signer/backend-options.ts";
 import { es256FromDer } from "../crypto/der.ts";
 import { notP256, wrongPurpose } from "../signer/external.ts";
@@ -20,13 +20,13 @@ import {
 /** Options for keys in AWS KMS. For a missing option, the SDK uses its environment variables, profiles and roles. */
 export interface AwsKmsOptions extends KeyServiceOptions {
   /** Region of new keys, such as `eu-central-1`; an existing key has its region in its ARN. Default: `AWS_REGION`, or that of the profile. */
-  readonly region?: string | null | undefined;
+  readonly region?: Optional<string>;
   /** URL of a VPC endpoint. Default: `AWS_ENDPOINT_URL_KMS`, or that of the region. */
-  readonly endpoint?: string | null | undefined;
+  readonly endpoint?: Optional<string>;
   /** Gives the credentials. Default: the credential chain of the SDK. */
-  readonly credentials?: (() => Promise<AwsCredentials>) | null | undefined;
+  readonly credentials?: Optional<() => Promise<AwsCredentials>>;
   /** Days from `destroy` until the key is deleted, 7 to 30. Default: 30. */
-  readonly deletionWindowDays?: number | null | undefined;
+  readonly deletionWindowDays?: Optional<number>;
 }
 
 /** Credentials of AWS. @see https://docs.aws.amazon.com/STS/latest/APIReference/API_Credentials.html */

@@ -2,7 +2,7 @@
 import type { CryptographyClient, KeyClient, KeyVaultKey } from "@azure/keyvault-keys";
 import * as base64url from "jose/base64url";
 import { systemClock } from "../../base/clock.ts";
-import { type Rules, oneOf, textThat, withMethods } from "../../base/options.ts";
+import { type Optional, type Rules, oneOf, textThat, withMethods } from "../../base/options.ts";
 import { backendRules, checkBackendOptions, needsOption, onlyFromCode } from "../signer/backend-options.ts";
 import { notP256, wrongPurpose } from "../signer/external.ts";
 import type { SignerBackend } from "../signer/signer.ts";
@@ -22,13 +22,13 @@ import {
 /** Options for keys in Azure Key Vault and Managed HSM. */
 export interface AzureKeyVaultOptions extends KeyServiceOptions {
   /** Vault of new keys: `https://NAME.vault.azure.net`. Only `create` needs it. Default: none. */
-  readonly vault?: string | null | undefined;
+  readonly vault?: Optional<string>;
   /** Protection of new keys. Default: `EC-HSM`, which needs a Premium vault or a Managed HSM. */
-  readonly keyType?: "EC-HSM" | "EC" | null | undefined;
+  readonly keyType?: Optional<"EC-HSM" | "EC">;
   /** Prefix of the names of new keys. Default: `jwksd`. */
-  readonly keyPrefix?: string | null | undefined;
+  readonly keyPrefix?: Optional<string>;
   /** Gives tokens of the service. Default: `DefaultAzureCredential` of the package `@azure/identity`. */
-  readonly credential?: AzureCredential | null | undefined;
+  readonly credential?: Optional<AzureCredential>;
 }
 
 /** The part of `TokenCredential` of the Azure SDKs that is used. */

@@ -1,7 +1,7 @@
 // Keys in Google Cloud KMS.
 import type { KeyManagementServiceClient } from "@google-cloud/kms";
 import { type SignerError, invalidOption } from "../../base/errors.ts";
-import { type Rules, oneOf, textThat } from "../../base/options.ts";
+import { type Optional, type Rules, oneOf, textThat } from "../../base/options.ts";
 import { backendRules, checkBackendOptions, httpUrl, needsOption } from "../signer/backend-options.ts";
 import { es256FromDer } from "../crypto/der.ts";
 import { notP256 } from "../signer/external.ts";
@@ -23,11 +23,11 @@ export interface GoogleKmsOptions extends KeyServiceOptions {
    * CryptoKey of new keys: `projects/P/locations/L/keyRings/R/cryptoKeys/K`. Each new key is a version of it. A missing CryptoKey is made.
    * Only `create` needs it. Default: none.
    */
-  readonly cryptoKey?: string | null | undefined;
+  readonly cryptoKey?: Optional<string>;
   /** Protection of new keys. Default: `HSM`. */
-  readonly protectionLevel?: "HSM" | "SOFTWARE" | null | undefined;
+  readonly protectionLevel?: Optional<"HSM" | "SOFTWARE">;
   /** URL of a private endpoint. Default: that of the universe, `https://cloudkms.googleapis.com`. */
-  readonly endpoint?: string | null | undefined;
+  readonly endpoint?: Optional<string>;
 }
 
 const cryptoKeyPattern = /^(projects\/[\w.:-]+\/locations\/[\w-]+\/keyRings\/[\w-]{1,63})\/cryptoKeys\/([\w-]{1,63})$/;

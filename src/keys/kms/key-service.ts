@@ -7,18 +7,18 @@ import { type Clock, systemClock } from "../../base/clock.ts";
 import { ConfigError, JwksdError, SignerError, keyError } from "../../base/errors.ts";
 import type { EcPublicJwk } from "../jwk/public.ts";
 import { type KeyInput, readKey } from "../jwk/read.ts";
-import { type Given, textThat } from "../../base/options.ts";
+import { type Optional, type Given, textThat } from "../../base/options.ts";
 import { abortedBy, externalSigner, notP256 } from "../signer/external.ts";
 import type { ExternalSigner, SignerBackend } from "../signer/signer.ts";
 
 /** Time limits of one key service. They include all retries of its SDK. */
 export interface KeyServiceOptions {
   /** Time for one signature, in milliseconds. Default: 5000. */
-  readonly timeoutMs?: number | null | undefined;
+  readonly timeoutMs?: Optional<number>;
   /** Time to open, make or destroy a key, in milliseconds, including a search for credentials. Default: 30000. */
-  readonly slowTimeoutMs?: number | null | undefined;
+  readonly slowTimeoutMs?: Optional<number>;
   /** Tells the time. Default: the clock of the machine. */
-  readonly clock?: Clock | null | undefined;
+  readonly clock?: Optional<Clock>;
 }
 
 /** Codes for the errors of a service, each with what to do. */

@@ -2,19 +2,19 @@ import { readFile } from "node:fs/promises";
 import { bytesWithin } from "../../base/body.ts";
 import { SignerError } from "../../base/errors.ts";
 import { jsonOf } from "../../base/json.ts";
-import type { Given } from "../../base/options.ts";
+import type { Optional, Given } from "../../base/options.ts";
 import { type FailureCode, type ServiceCall, codeOfStatus, failure, word } from "./key-service.ts";
 
 /** Access to a Vault or OpenBao. */
 export interface VaultAccess {
   /** File with the token, such as the sink of a Vault Agent. It is read again when the token is refused. Default: none. */
-  readonly tokenFile?: string | null | undefined;
+  readonly tokenFile?: Optional<string>;
   /** Environment variable with the token, if there is no file. Default: `VAULT_TOKEN`. */
-  readonly tokenVariable?: string | null | undefined;
+  readonly tokenVariable?: Optional<string>;
   /** Namespace of Vault Enterprise, HCP Vault or OpenBao. Default: none. */
-  readonly namespace?: string | null | undefined;
+  readonly namespace?: Optional<string>;
   /** Makes the requests. Default: the `fetch` of the platform. */
-  readonly fetch?: typeof globalThis.fetch | null | undefined;
+  readonly fetch?: Optional<typeof globalThis.fetch>;
 }
 
 const maxBytes = 256 * 1024;

@@ -1,7 +1,7 @@
 // Keys in the transit engine of Vault or OpenBao.
 import * as base64url from "jose/base64url";
 import { systemClock } from "../../base/clock.ts";
-import { type Rules, callback, text, textThat } from "../../base/options.ts";
+import { type Optional, type Rules, callback, text, textThat } from "../../base/options.ts";
 import { backendRules, checkBackendOptions, needsOption, onlyFromCode } from "../signer/backend-options.ts";
 import { notP256 } from "../signer/external.ts";
 import type { SignerBackend } from "../signer/signer.ts";
@@ -21,9 +21,9 @@ import { type VaultAccess, type VaultRequest, failureOf, vaultClient } from "./v
 /** Options for keys in the transit engine of HashiCorp Vault or OpenBao. */
 export interface VaultTransitOptions extends KeyServiceOptions, VaultAccess {
   /** Mount of the Transit engine for new keys: `https://HOST/MOUNT`. Only `create` needs it. Default: none. */
-  readonly mount?: string | null | undefined;
+  readonly mount?: Optional<string>;
   /** Prefix of the names of new keys. Default: `jwksd`. */
-  readonly keyPrefix?: string | null | undefined;
+  readonly keyPrefix?: Optional<string>;
 }
 
 const rules: Rules<VaultTransitOptions> = {

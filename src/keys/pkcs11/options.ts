@@ -1,30 +1,30 @@
 import { isAbsolute } from "node:path";
 import type { Clock } from "../../base/clock.ts";
-import { type Rule, type Rules, text, textThat, texts, wholeNumber } from "../../base/options.ts";
+import { type Optional, type Rule, type Rules, text, textThat, texts, wholeNumber } from "../../base/options.ts";
 import { backendRules } from "../signer/backend-options.ts";
 import { type PinSource, pinRule } from "./pin.ts";
 
 /** Options for keys in PKCS#11 tokens (HSMs, TPMs, smart cards). Needs the package `pkcs11js`. */
 export interface Pkcs11Options {
   /** Absolute path of the PKCS#11 module (a shared library). Default: the `module-path` of each URI. */
-  readonly modulePath?: string | null | undefined;
+  readonly modulePath?: Optional<string>;
   /** Where the user PIN comes from. The `pin-source` of a URI takes precedence. Default: none, for tokens without a PIN. */
-  readonly pin?: PinSource | null | undefined;
+  readonly pin?: Optional<PinSource>;
   /** The token of new keys, as a URI without a key: `pkcs11:token=jwksd`. Only `create` needs it. Default: none. */
-  readonly token?: string | null | undefined;
+  readonly token?: Optional<string>;
   /**
    * Names of environment variables that the module needs. It also gets common ones (`PATH`, `HOME`, `LANG` and so on) and those of
    * SoftHSM, TPM, p11-kit, YubiHSM, OpenSC, PC/SC, Luna, nShield, Utimaco and NetHSM, but no others. Default: none.
    */
-  readonly environment?: readonly string[] | null | undefined;
+  readonly environment?: Optional<readonly string[]>;
   /** Signatures at once; each has its own session and thread. Default: 16. */
-  readonly sessions?: number | null | undefined;
+  readonly sessions?: Optional<number>;
   /** Time for one signature, in milliseconds. A module that takes longer counts as hanging, and its process is replaced. Default: 5000. */
-  readonly timeoutMs?: number | null | undefined;
+  readonly timeoutMs?: Optional<number>;
   /** Time to start the module and log in, and to make or destroy a key, in milliseconds. Default: 30000. */
-  readonly slowTimeoutMs?: number | null | undefined;
+  readonly slowTimeoutMs?: Optional<number>;
   /** Tells the time. Default: the clock of the machine. */
-  readonly clock?: Clock | null | undefined;
+  readonly clock?: Optional<Clock>;
 }
 
 /** Variables of jwksd may hold wrapping keys, so no module gets them. */

@@ -4,7 +4,7 @@ import { withDeadline } from "../../base/async.ts";
 import type { Bytes } from "../../base/bytes.ts";
 import { type Clock, systemClock } from "../../base/clock.ts";
 import { SignerError } from "../../base/errors.ts";
-import { type Rules, checkOptions, number, timeout } from "../../base/options.ts";
+import { type Optional, type Rules, checkOptions, number, timeout } from "../../base/options.ts";
 import { traced } from "../../base/trace.ts";
 import { localSign } from "./local.ts";
 import type { Signer } from "./signer.ts";
@@ -12,11 +12,11 @@ import type { Signer } from "./signer.ts";
 /** Limits for a signer over an HSM or key service. The defaults suit one that takes 10 to 50 ms for a signature. */
 export interface SignerLimits {
   /** Signatures under way at once. Default: 16. */
-  readonly maxConcurrent?: number | null | undefined;
+  readonly maxConcurrent?: Optional<number>;
   /** Calls that wait for their turn. Default: 1024. */
-  readonly maxQueued?: number | null | undefined;
+  readonly maxQueued?: Optional<number>;
   /** Time for one signature, waiting included, in milliseconds. Default: 5000. */
-  readonly timeoutMs?: number | null | undefined;
+  readonly timeoutMs?: Optional<number>;
 }
 
 const rules: Rules<SignerLimits> = { maxConcurrent: number(1), maxQueued: number(0), timeoutMs: timeout };

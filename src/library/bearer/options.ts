@@ -1,3 +1,4 @@
+import type { Optional } from "../../base/options.ts";
 import type { Clock } from "../../base/clock.ts";
 import type { ErrorCode } from "../../base/errors.ts";
 import type { SetIfAbsent } from "../client/replay.ts";
@@ -65,40 +66,40 @@ export interface BearerOptions {
    *
    * @see RFC 9068 section 4; RFC 8725 section 3.11
    */
-  readonly typ?: "at+jwt" | "JWT" | null | undefined;
+  readonly typ?: Optional<"at+jwt" | "JWT">;
   /** Algorithms that a token may be signed with. Default: all of RFC 7518 and RFC 8037 that have a public key. */
-  readonly algorithms?: readonly string[] | null | undefined;
+  readonly algorithms?: Optional<readonly string[]>;
   /** Allowed difference of the clocks, in seconds, at most 300. Default: 0. */
-  readonly clockToleranceSeconds?: number | null | undefined;
+  readonly clockToleranceSeconds?: Optional<number>;
   /** Claims that may hold the scopes, as a text or a list: the first one that a token has. Default: `["scope", "scp"]`. */
-  readonly scopeClaims?: readonly string[] | null | undefined;
+  readonly scopeClaims?: Optional<readonly string[]>;
   /** Longest token, in bytes. Node itself takes 16 KiB for all header fields together (`--max-http-header-size`). Default: 16384. */
-  readonly maxTokenBytes?: number | null | undefined;
+  readonly maxTokenBytes?: Optional<number>;
   /**
    * Finds the token in another place than the header `Authorization`: a cookie, or the subprotocol of a WebSocket. It gets the request as the
    * framework has it, and returns `undefined` where there is no token. A token from the URL is refused. Default: the header.
    *
    * @see RFC 6750 section 5.3
    */
-  readonly token?: ((request: never) => string | undefined) | null | undefined;
+  readonly token?: Optional<(request: never) => string | undefined>;
   /** Claims that a token must have beside `iss`, `aud` and `exp`. `["cnf"]` refuses tokens that are bound to no key. Default: none. */
-  readonly requiredClaims?: readonly string[] | null | undefined;
+  readonly requiredClaims?: Optional<readonly string[]>;
   /** How many key sets are kept, if `issuer` is a function. Default: 100. */
-  readonly maxIssuers?: number | null | undefined;
+  readonly maxIssuers?: Optional<number>;
   /** The identifier of this API, an https URL: each challenge names its metadata, and `bearer.metadata` serves it. Default: none. @see RFC 9728 */
-  readonly resource?: string | null | undefined;
+  readonly resource?: Optional<string>;
   /** More members of the metadata, such as `scopes_supported`. Default: none. @see RFC 9728 section 2 */
-  readonly metadata?: Readonly<Record<string, unknown>> | null | undefined;
+  readonly metadata?: Optional<Readonly<Record<string, unknown>>>;
   /** Whether tokens may, or must, be bound to a key of the client. Default: a bound token is refused. @see RFC 9449 */
-  readonly dpop?: "optional" | "required" | null | undefined;
+  readonly dpop?: Optional<"optional" | "required">;
   /** The public URL before the path of a request: origin, and the prefix that a proxy strips. Default: the origin of `resource`. */
-  readonly baseUrl?: string | null | undefined;
+  readonly baseUrl?: Optional<string>;
   /** How old a DPoP proof may be, in seconds. Default: 60. */
-  readonly proofMaxAgeSeconds?: number | null | undefined;
+  readonly proofMaxAgeSeconds?: Optional<number>;
   /** Remembers used proofs; replicas must share one store. Default: the memory of this process, at most 100,000 proofs. */
-  readonly replay?: SetIfAbsent | null | undefined;
+  readonly replay?: Optional<SetIfAbsent>;
   /** A secret of at least 32 characters, the same in all replicas: proofs need a nonce that this API gave. Default: no nonces. */
-  readonly nonceSecret?: string | null | undefined;
+  readonly nonceSecret?: Optional<string>;
   /**
    * The client certificate of a request, as PEM or DER, for tokens that are bound to one. The function gets the request as the framework has it.
    * Default: a bound token is refused.
@@ -110,13 +111,13 @@ export interface BearerOptions {
     | null
     | undefined;
   /** Stores the keys for the next process. Default: none. */
-  readonly state?: StateStore | null | undefined;
+  readonly state?: Optional<StateStore>;
   /** Options of the key sets, such as `timeoutMs` and `outageToleranceSeconds`. Default: those of `createRemoteKeySet`. */
-  readonly keySet?: Omit<RemoteKeySetOptions, "issuer" | "jwksUri" | "clock" | "state" | "onEvent"> | null | undefined;
+  readonly keySet?: Optional<Omit<RemoteKeySetOptions, "issuer" | "jwksUri" | "clock" | "state" | "onEvent">>;
   /** Tells the time. Default: the clock of the machine. */
-  readonly clock?: Clock | null | undefined;
+  readonly clock?: Optional<Clock>;
   /** The id of a request for events, such as that of your log. It gets the request as the framework has it. Default: no id. */
-  readonly requestId?: ((request: never) => string | undefined) | null | undefined;
+  readonly requestId?: Optional<(request: never) => string | undefined>;
   /** Gets refusals, answers of 503 with their cause, and events of the key sets. No event holds a token. Default: nobody listens. */
-  readonly onEvent?: ((event: BearerEvent) => void) | null | undefined;
+  readonly onEvent?: Optional<(event: BearerEvent) => void>;
 }

@@ -1,3 +1,4 @@
+import type { Optional } from "../../base/options.ts";
 import type { Clock } from "../../base/clock.ts";
 import { KeyMaterialError, TokenError, invalidOption } from "../../base/errors.ts";
 import {
@@ -29,9 +30,9 @@ export interface Client {
   /** Its identifier, the expected `iss` and `sub` of its tokens. */
   readonly clientId: string;
   /** Its keys as a JWK Set. Takes precedence over `jwksUri`. */
-  readonly jwks?: { readonly keys: readonly object[] } | null | undefined;
+  readonly jwks?: Optional<{ readonly keys: readonly object[] }>;
   /** The https URL of its JWK Set. */
-  readonly jwksUri?: string | null | undefined;
+  readonly jwksUri?: Optional<string>;
 }
 
 interface ClientKeysOptions {

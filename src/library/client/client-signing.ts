@@ -2,6 +2,7 @@ import { encode as toBase64url } from "jose/base64url";
 import { type Clock, systemClock } from "../../base/clock.ts";
 import { invalidClaims, invalidOption } from "../../base/errors.ts";
 import {
+  type Optional,
   type Given,
   type Rules,
   anything,
@@ -33,11 +34,11 @@ export interface ClientAssertionOptions {
   /** The issuer identifier of the authorization server, and not the URL of an endpoint. */
   readonly audience: string;
   /** Time from now to `exp`, at most 300 seconds. Default: 60. */
-  readonly lifetimeSeconds?: number | null | undefined;
+  readonly lifetimeSeconds?: Optional<number>;
   /** Aborts the signature. Default: none. */
-  readonly signal?: AbortSignal | null | undefined;
+  readonly signal?: Optional<AbortSignal>;
   /** Tells the time. Default: the clock of the machine. */
-  readonly clock?: Pick<Clock, "now"> | null | undefined;
+  readonly clock?: Optional<Pick<Clock, "now">>;
 }
 
 /** Options of `createRequestObject`. */

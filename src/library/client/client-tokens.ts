@@ -1,6 +1,16 @@
 import { type Clock, systemClock } from "../../base/clock.ts";
 import { ConfigError, type ErrorCode, JwksdError, TokenError, invalidOption } from "../../base/errors.ts";
-import { type Rules, callback, checkOptions, clock, clockTolerance, number, text, texts } from "../../base/options.ts";
+import {
+  type Optional,
+  type Rules,
+  callback,
+  checkOptions,
+  clock,
+  clockTolerance,
+  number,
+  text,
+  texts,
+} from "../../base/options.ts";
 import type { Fetch } from "../relying-party/fetch-json.ts";
 import { textHash } from "../../keys/crypto/text-hash.ts";
 import { clientAlgorithms } from "../token/client-algorithms.ts";
@@ -20,21 +30,21 @@ export interface ClientVerifierOptions {
    *
    * @see CVE-2025-27370, CVE-2025-27371
    */
-  readonly audiences?: readonly string[] | null | undefined;
+  readonly audiences?: Optional<readonly string[]>;
   /** Fetches the `jwks_uri` of clients, and refuses private addresses: `guardedFetch` of `jwksd/node`. Default: no `jwks_uri` is accepted. */
-  readonly fetch?: Fetch | null | undefined;
+  readonly fetch?: Optional<Fetch>;
   /** How many sets of `jwks_uri` (4 KiB each on average), and how many keys by value, are cached. Default: 10,000. */
-  readonly maxKeySets?: number | null | undefined;
+  readonly maxKeySets?: Optional<number>;
   /** Remembers used tokens; replicas must share one store. Default: the memory of this process, at most 100,000 tokens. */
-  readonly replay?: SetIfAbsent | null | undefined;
+  readonly replay?: Optional<SetIfAbsent>;
   /** How far `exp` may lie ahead, and in a request object after `nbf`, in seconds. Default: 3600. */
-  readonly maxLifetimeSeconds?: number | null | undefined;
+  readonly maxLifetimeSeconds?: Optional<number>;
   /** Allowed clock difference for `exp`, in seconds, at most 300. For `nbf` and `iat`, at least 10 and at most 60 seconds apply. Default: 0. */
-  readonly clockToleranceSeconds?: number | null | undefined;
+  readonly clockToleranceSeconds?: Optional<number>;
   /** Tells the time. Default: the clock of the machine. */
-  readonly clock?: Clock | null | undefined;
+  readonly clock?: Optional<Clock>;
   /** Gets refusals, requests for keys, unusable sets, and exhausted budgets. Default: nobody listens. */
-  readonly onEvent?: ((event: ClientEvent) => void) | null | undefined;
+  readonly onEvent?: Optional<(event: ClientEvent) => void>;
 }
 
 const rules: Rules<ClientVerifierOptions> = {

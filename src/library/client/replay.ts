@@ -1,6 +1,6 @@
 import { type Clock, systemClock } from "../../base/clock.ts";
 import { TokenError } from "../../base/errors.ts";
-import { type Rules, checkOptions, number, withMethods } from "../../base/options.ts";
+import { type Optional, type Rules, checkOptions, number, withMethods } from "../../base/options.ts";
 
 /**
  * Remembers a used token, in one atomic step. Returns `false` if the token was used before. All replicas of a provider must share one
@@ -29,9 +29,9 @@ const searchEveryMs = 1_000;
 /** Options of `memoryReplayStore`. */
 export interface ReplayStoreOptions {
   /** How many tokens are remembered. Default: 100,000. */
-  readonly maxEntries?: number | null | undefined;
+  readonly maxEntries?: Optional<number>;
   /** Tells the time. Default: the clock of the machine. */
-  readonly clock?: Pick<Clock, "now"> | null | undefined;
+  readonly clock?: Optional<Pick<Clock, "now">>;
 }
 
 const rules: Rules<ReplayStoreOptions> = { maxEntries: number(1), clock: withMethods("now") };

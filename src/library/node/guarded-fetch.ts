@@ -2,7 +2,7 @@ import type { IncomingMessage } from "node:http";
 import { type RequestOptions, request } from "node:https";
 import { Readable } from "node:stream";
 import { ConfigError, FetchError } from "../../base/errors.ts";
-import { type Rules, callback, checkOptions, text } from "../../base/options.ts";
+import { type Optional, type Rules, callback, checkOptions, text } from "../../base/options.ts";
 import { shownUrl } from "../../base/urls.ts";
 import type { Fetch } from "../relying-party/fetch-json.ts";
 import { isPublicAddress } from "./addresses.ts";
@@ -23,9 +23,9 @@ export interface GuardedFetchOptions {
     | null
     | undefined;
   /** Whether an address may be connected to. Default: public unicast addresses only. */
-  readonly isAllowed?: ((address: string) => boolean) | null | undefined;
+  readonly isAllowed?: Optional<(address: string) => boolean>;
   /** Certificates to trust, as PEM. Default: those of the system. */
-  readonly ca?: string | null | undefined;
+  readonly ca?: Optional<string>;
 }
 
 const rules: Rules<GuardedFetchOptions> = { resolve: callback, isAllowed: callback, ca: text };

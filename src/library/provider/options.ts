@@ -1,6 +1,7 @@
 import type { Clock } from "../../base/clock.ts";
 import type { JwksdError } from "../../base/errors.ts";
 import {
+  type Optional,
   type Rules,
   array,
   boolean,
@@ -20,7 +21,7 @@ import type { KeyEnd } from "./retired-kids.ts";
 /** Paths of the provider's endpoints. */
 export interface Endpoints {
   /** Absolute path of the JWK Set below issuer and mount prefix. Default: `/jwks`. */
-  readonly jwks?: string | null | undefined;
+  readonly jwks?: Optional<string>;
 }
 
 /** More members of the discovery document. @see OpenID Connect Discovery 1.0 section 3 */
@@ -43,59 +44,59 @@ export type ProviderEvent =
 /** Options of `createProvider`. Of an option that is given several times, the last value counts. `null` and `undefined` mean not given. */
 export interface ProviderOptions {
   /** Issuer identifier: an https URL without query or fragment (http is accepted for loopback hosts). Required, unless `keys` is given. */
-  readonly issuer?: string | null | undefined;
+  readonly issuer?: Optional<string>;
   /** Path between the issuer and the endpoints, such as `/oidc`. Default: none. */
-  readonly mountPrefix?: string | null | undefined;
+  readonly mountPrefix?: Optional<string>;
   /** Paths of the endpoints. Default: those of {@link Endpoints}. */
-  readonly endpoints?: Endpoints | null | undefined;
+  readonly endpoints?: Optional<Endpoints>;
   /**
    * Keys that change by themselves, such as a key manager. The provider follows every change, and takes their issuer, policy and
    * rotation mode. Replaces `issuer`, `keyset`, `encryptionKeyset`, `jwksRotationActive` and `maxTokenLifetimeSeconds`. Default: none.
    */
-  readonly keys?: ManagedKeys | null | undefined;
+  readonly keys?: Optional<ManagedKeys>;
   /** Signing keys, the active one first. Required, unless `keys` is given. */
-  readonly keyset?: Keyset | null | undefined;
+  readonly keyset?: Optional<Keyset>;
   /** Public keys to which relying parties encrypt. Default: none. */
-  readonly encryptionKeyset?: EncryptionKeyset | null | undefined;
+  readonly encryptionKeyset?: Optional<EncryptionKeyset>;
   /**
    * Called for each request of the JWK Set, so it must be cheap. `true` means a rotation: `Cache-Control: public, max-age=300,
    * must-revalidate`. `false` means `public, max-age=3600, stale-while-revalidate=3600`. Default: always `false`.
    */
-  readonly jwksRotationActive?: (() => boolean) | null | undefined;
+  readonly jwksRotationActive?: Optional<() => boolean>;
   /**
    * Whether jwksd serves the discovery document. With `false`, serve your own and put `provider.jwksUri` into it. Default: `true`.
    */
-  readonly discovery?: boolean | null | undefined;
+  readonly discovery?: Optional<boolean>;
   /**
    * More members of the discovery document. Verifiers need none. Clients need `authorization_endpoint`, `token_endpoint`,
    * `response_types_supported` and `subject_types_supported`. Where clients sign assertions or request objects, set
    * `token_endpoint_auth_signing_alg_values_supported` and `request_object_signing_alg_values_supported` to `clientAlgorithms`.
    * Default: none.
    */
-  readonly metadata?: Metadata | null | undefined;
+  readonly metadata?: Optional<Metadata>;
   /** Whether browsers of other origins may read the documents, and `ETag`, `Age` and `Date`. Default: `true`. */
-  readonly cors?: boolean | null | undefined;
+  readonly cors?: Optional<boolean>;
   /** Gets problems that do not stop the service. Default: `console.warn` of the message. */
-  readonly onWarning?: ((warning: JwksdError) => void) | null | undefined;
+  readonly onWarning?: Optional<(warning: JwksdError) => void>;
   /** Gets updates, failures, and reports of tokens whose key was removed or revoked. Numbers are in `metrics()`. Default: nobody listens. */
-  readonly onEvent?: ((event: ProviderEvent) => void) | null | undefined;
+  readonly onEvent?: Optional<(event: ProviderEvent) => void>;
   /** Longest `lifetimeSeconds` that `sign` accepts. Keep a retiring key published for at least this long. Default: no limit. */
-  readonly maxTokenLifetimeSeconds?: number | null | undefined;
+  readonly maxTokenLifetimeSeconds?: Optional<number>;
   /**
    * Called with the kid when a signature or a `signingKey` is asked for. Gives a check that is called before the signature, when `iat` is taken,
    * and again after it. The check throws if this process may not sign with that key. Do not combine with `keys`. Default: only a `signingKey`
    * throws, once its key is not the active one.
    */
-  readonly permit?: ((kid: string) => () => void) | null | undefined;
+  readonly permit?: Optional<(kid: string) => () => void>;
   /**
    * Called by `verify` with each kid that is not published. Says how the key with that kid ended, if there was one. Do not combine
    * with `keys`. Default: keys that `update` took out of the keyset count as removed.
    */
-  readonly retiredKid?: ((kid: string) => KeyEnd | undefined) | null | undefined;
+  readonly retiredKid?: Optional<(kid: string) => KeyEnd | undefined>;
   /** Limits for calls of the active signer. Default: those of {@link SignerLimits}. */
-  readonly signerLimits?: SignerLimits | null | undefined;
+  readonly signerLimits?: Optional<SignerLimits>;
   /** Tells the time. Default: the clock of the machine. */
-  readonly clock?: Clock | null | undefined;
+  readonly clock?: Optional<Clock>;
 }
 
 const rules: Rules<ProviderOptions> = {
@@ -119,18 +120,18 @@ const rules: Rules<ProviderOptions> = {
 };
 
 /** The option `keyset`. */
-export const withKeyset = (keyset: Keyset | null | undefined): ProviderOptions => ({ keyset });
+export const withKeyset = (keyset: Optional<Keyset>): ProviderOptions => ({ keyset });
 
 /** The option `encryptionKeyset`. */
-export const withEncryptionKeyset = (encryptionKeyset: EncryptionKeyset | null | undefined): ProviderOptions => ({
+export const withEncryptionKeyset = (encryptionKeyset: Optional<EncryptionKeyset>): ProviderOptions => ({
   encryptionKeyset,
 });
 
 /** The option `endpoints`. */
-export const withEndpoints = (endpoints: Endpoints | null | undefined): ProviderOptions => ({ endpoints });
+export const withEndpoints = (endpoints: Optional<Endpoints>): ProviderOptions => ({ endpoints });
 
 /** The option `jwksRotationActive`. `null` and `undefined` mean the long cache, and take an earlier predicate back. */
-export const withJWKSRotationActive = (predicate: (() => boolean) | null | undefined): ProviderOptions => ({
+export const withJWKSRotationActive = (predicate: Optional<() => boolean>): ProviderOptions => ({
   jwksRotationActive: predicate ?? (() => false),
 });
 
@@ -139,7 +140,7 @@ export const withJWKSRotationActive = (predicate: (() => boolean) | null | undef
  *
  * @throws ConfigError `ERR_OPTION_UNKNOWN`, `ERR_OPTION_INVALID`
  */
-export function mergeOptions(options: readonly (ProviderOptions | null | undefined)[]) {
+export function mergeOptions(options: readonly Optional<ProviderOptions>[]) {
   const checked = options.map((option) => checkOptions<ProviderOptions>(option ?? {}, rules));
   return Object.assign({}, ...checked) as (typeof checked)[number];
 }

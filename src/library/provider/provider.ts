@@ -1,7 +1,7 @@
 import { notify, serial } from "../../base/async.ts";
 import { systemClock } from "../../base/clock.ts";
 import { JwksdError, SignerError, TokenError, invalidOption } from "../../base/errors.ts";
-import { type Rules, array, checkOptions, string, text } from "../../base/options.ts";
+import { type Optional, type Rules, array, checkOptions, string, text } from "../../base/options.ts";
 import { entriesFor, jwkSetOf } from "../../keys/keyset/jwk-set.ts";
 import { checkEncryption, checkKeysets, checkSigning } from "../../keys/keyset/keyset.ts";
 import { type KeySource, verify } from "../token/verify.ts";
@@ -33,7 +33,7 @@ const updateRules: Rules<KeysetUpdate> = { keyset: array, encryptionKeyset: arra
  * `ERR_KEY_IN_BOTH_KEYSETS`, `ERR_KEY_NOT_P256`, `ERR_KEY_FORMAT`, `ERR_KEY_UNSUPPORTED`, `ERR_KEY_PURPOSE`,
  * `ERR_ALG_UNSUPPORTED`, `ERR_PRIVATE_KEY_MISSING`, `ERR_NOT_AFTER_INVALID`
  */
-export async function createProvider(...options: readonly (ProviderOptions | null | undefined)[]): Promise<Provider> {
+export async function createProvider(...options: readonly Optional<ProviderOptions>[]): Promise<Provider> {
   const given = mergeOptions(options);
   const { keys } = given;
   const merged = keys === undefined ? given : mergeOptions([optionsOf(keys, given)]);

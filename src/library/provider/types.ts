@@ -1,3 +1,4 @@
+import type { Optional } from "../../base/options.ts";
 import type { Metric } from "../../base/metrics.ts";
 import type { EncryptionKeyset, Keyset } from "../../keys/keyset/keyset.ts";
 import type { NodeRequest, NodeResponse } from "../http/node.ts";
@@ -9,9 +10,9 @@ import type { SigningKey } from "./token-signer.ts";
 /** Keysets for `provider.update`. A keyset that is not given stays as it is. */
 export interface KeysetUpdate {
   /** New signing keys, the active one first. */
-  readonly keyset?: Keyset | null | undefined;
+  readonly keyset?: Optional<Keyset>;
   /** New encryption keys; `[]` removes all. */
-  readonly encryptionKeyset?: EncryptionKeyset | null | undefined;
+  readonly encryptionKeyset?: Optional<EncryptionKeyset>;
 }
 
 /** Serves the JWK Set and the discovery document of an OpenID provider, signs its tokens and verifies them. */

@@ -1,6 +1,7 @@
 import { type Clock, systemClock } from "../../base/clock.ts";
 import { type JwksdError, invalidOption } from "../../base/errors.ts";
 import {
+  type Optional,
   type Rules,
   anything,
   boolean,
@@ -36,38 +37,38 @@ export type KeySetEvent =
 /** Options of `createRemoteKeySet`. Either `issuer` or `jwksUri` is required. */
 export interface RemoteKeySetOptions {
   /** Issuer of an OpenID provider; its discovery document names the JWK Set. Required, unless `jwksUri` is given. */
-  readonly issuer?: string | null | undefined;
+  readonly issuer?: Optional<string>;
   /** URL of the JWK Set. Required, unless `issuer` is given. */
-  readonly jwksUri?: string | null | undefined;
+  readonly jwksUri?: Optional<string>;
   /** Allows http for hosts that are not loopback. Default: `false`. */
-  readonly allowInsecure?: boolean | null | undefined;
+  readonly allowInsecure?: Optional<boolean>;
   /** Makes the requests. Default: the global `fetch`. */
-  readonly fetch?: Fetch | null | undefined;
+  readonly fetch?: Optional<Fetch>;
   /** Tells the time. Default: the clock of the machine. */
-  readonly clock?: Clock | null | undefined;
+  readonly clock?: Optional<Clock>;
   /** Timeout of one request, body included, in milliseconds. Default: 5000. */
-  readonly timeoutMs?: number | null | undefined;
+  readonly timeoutMs?: Optional<number>;
   /** Largest decoded body, in bytes. Default: 262144. */
-  readonly maxBytes?: number | null | undefined;
+  readonly maxBytes?: Optional<number>;
   /**
    * Shortest time for which a set is fresh, whatever its server says, in seconds. A longer time bridges restarts of a provider that sends
    * `no-cache`, such as Keycloak, and a revoked key is trusted for as long. Default: 5.
    */
-  readonly minFreshSeconds?: number | null | undefined;
+  readonly minFreshSeconds?: Optional<number>;
   /** Longest time for which a set is fresh, in seconds. Default: 86400. */
-  readonly maxFreshSeconds?: number | null | undefined;
+  readonly maxFreshSeconds?: Optional<number>;
   /**
    * How long a set that is no longer fresh is used while its server is down, in seconds. `stale-while-revalidate` of the server may be longer,
    * so 0 means only that. `must-revalidate`, `no-cache` and
    * `no-store` of the server forbid that use, and `stale-if-error` may shorten it. Default: 3600.
    */
-  readonly outageToleranceSeconds?: number | null | undefined;
+  readonly outageToleranceSeconds?: Optional<number>;
   /** How long a call waits until the next request is allowed, and for its answer while the old keys may be used, in milliseconds. Default: 1000. */
-  readonly maxWaitMs?: number | null | undefined;
+  readonly maxWaitMs?: Optional<number>;
   /** Gets each fetch, change, failure and refused token. Default: nobody listens. */
-  readonly onEvent?: ((event: KeySetEvent) => void) | null | undefined;
+  readonly onEvent?: Optional<(event: KeySetEvent) => void>;
   /** What `state()` of an earlier process returned. A state of another issuer or URL is ignored. Default: none. */
-  readonly state?: KeySetState | null | undefined;
+  readonly state?: Optional<KeySetState>;
 }
 
 const rules: Rules<RemoteKeySetOptions> = {

@@ -4,26 +4,35 @@ import { withDeadline } from "../../base/async.ts";
 import { systemClock } from "../../base/clock.ts";
 import { ConfigError, JwksdError, SignerError, TokenError, invalidClaims, invalidOption } from "../../base/errors.ts";
 import { jsonOf } from "../../base/json.ts";
-import { type Given, type Rules, checkOptions, number, text, textThat, timeout } from "../../base/options.ts";
+import {
+  type Optional,
+  type Given,
+  type Rules,
+  checkOptions,
+  number,
+  text,
+  textThat,
+  timeout,
+} from "../../base/options.ts";
 import type { Claims, SignOptions } from "../token/sign-options.ts";
 import { checkedOptions } from "../token/sign-options.ts";
 
 /** Options of `createSignClient`. */
 export interface SignClientOptions {
   /** Path of a socket of `jwksd serve --sign-socket`. Required, unless `address` is given. */
-  readonly socket?: string | null | undefined;
+  readonly socket?: Optional<string>;
   /** HOST:PORT of `jwksd serve --sign-address`. The host is one of those that its certificate names. Required, unless `socket` is given. */
-  readonly address?: string | null | undefined;
+  readonly address?: Optional<string>;
   /** Certificate of this client, as PEM. Required, if `address` is given. */
-  readonly cert?: string | null | undefined;
+  readonly cert?: Optional<string>;
   /** Private key of this certificate, as PEM. Required, if `address` is given. */
-  readonly key?: string | null | undefined;
+  readonly key?: Optional<string>;
   /** Authority of the server's certificate, as PEM. Required, if `address` is given. */
-  readonly ca?: string | null | undefined;
+  readonly ca?: Optional<string>;
   /** Time for one token, in milliseconds. Default: 10,000. */
-  readonly timeoutMs?: number | null | undefined;
+  readonly timeoutMs?: Optional<number>;
   /** Connections at once; other calls wait for one. Default: 16. */
-  readonly maxConnections?: number | null | undefined;
+  readonly maxConnections?: Optional<number>;
 }
 
 /** Signs tokens as a provider does, through the sign socket of another process that has the keys. */

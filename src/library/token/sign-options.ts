@@ -1,16 +1,16 @@
 import { ConfigError, invalidClaims } from "../../base/errors.ts";
-import { type Rules, anything, checkOptions } from "../../base/options.ts";
+import { type Optional, type Rules, anything, checkOptions } from "../../base/options.ts";
 
 /** Options of `sign`. */
 export interface SignOptions {
   /** Time from now to `exp`, in whole seconds. Required, unless the claims have `exp`. */
-  readonly lifetimeSeconds?: number | null | undefined;
+  readonly lifetimeSeconds?: Optional<number>;
   /** Header `typ`: `at+jwt` for access tokens (RFC 9068 section 2.1). Default: `JWT`. */
-  readonly typ?: string | null | undefined;
+  readonly typ?: Optional<string>;
   /** More protected header parameters, without `alg`, `kid`, `typ`, keys and certificates. Default: none. */
-  readonly header?: Readonly<Record<string, unknown>> | null | undefined;
+  readonly header?: Optional<Readonly<Record<string, unknown>>>;
   /** Aborts the signature. Default: none. */
-  readonly signal?: AbortSignal | null | undefined;
+  readonly signal?: Optional<AbortSignal>;
 }
 
 /**

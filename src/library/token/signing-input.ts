@@ -1,7 +1,7 @@
 import * as base64url from "jose/base64url";
 import { invalidClaims } from "../../base/errors.ts";
 import { jsonOf } from "../../base/json.ts";
-import { type Rules, anything, checkOptions, object } from "../../base/options.ts";
+import { type Optional, type Rules, anything, checkOptions, object } from "../../base/options.ts";
 import { checkHeaderNames, checkMembersOnce } from "./names.ts";
 import { checkClaims } from "./claims.ts";
 import { type ActiveKey, signParts } from "./sign.ts";
@@ -12,7 +12,7 @@ export interface SignInputOptions {
   /** For how long the token may be used, in whole seconds; its `exp`, if it has one, may be no later. */
   readonly lifetimeSeconds: number;
   /** Aborts the signature. Default: none. */
-  readonly signal?: AbortSignal | null | undefined;
+  readonly signal?: Optional<AbortSignal>;
 }
 
 const rules: Rules<SignInputOptions> = { lifetimeSeconds: anything, signal: anything };

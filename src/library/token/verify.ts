@@ -3,6 +3,7 @@ import * as base64url from "jose/base64url";
 import type { CryptoKey, JWSHeaderParameters, JWTHeaderParameters, JWTPayload } from "jose";
 import type { Bytes } from "../../base/bytes.ts";
 import {
+  type Optional,
   type Given,
   type Rule,
   type Rules,
@@ -36,13 +37,13 @@ export interface VerifyOptions {
   /** `alg` must be one of these algorithms of RFC 7518 and RFC 8037, which have public keys: not `none`, not HMAC. */
   readonly algorithms: readonly string[];
   /** Header `typ` must be this, compared as a media type. Default: not checked. @see RFC 8725 section 3.11 */
-  readonly typ?: string | null | undefined;
+  readonly typ?: Optional<string>;
   /** Allowed difference of the clocks, in seconds, at most 300. Default: 0. */
-  readonly clockToleranceSeconds?: number | null | undefined;
+  readonly clockToleranceSeconds?: Optional<number>;
   /** Claims that a token must have beside `iss`, `aud` and `exp`. Default: none. */
-  readonly requiredClaims?: readonly string[] | null | undefined;
+  readonly requiredClaims?: Optional<readonly string[]>;
   /** Tells the time. Default: the clock of the machine. */
-  readonly clock?: Pick<Clock, "now"> | null | undefined;
+  readonly clock?: Optional<Pick<Clock, "now">>;
 }
 
 /** An accepted token. */

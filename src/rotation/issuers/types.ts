@@ -1,3 +1,4 @@
+import type { Optional } from "../../base/options.ts";
 import type { Clock } from "../../base/clock.ts";
 import type { NodeRequest, NodeResponse } from "../../library/http/node.ts";
 import type { Metadata } from "../../library/provider/options.ts";
@@ -22,21 +23,21 @@ export interface IssuersOptions {
   /** See `createKeyManager`. The same for all issuers. */
   readonly wrappingKeys: string | readonly string[];
   /** How the keys of new issuers rotate. The period of each is up to a tenth shorter. Default: that of {@link RotationPolicyOptions}. */
-  readonly policy?: RotationPolicyOptions | null | undefined;
+  readonly policy?: Optional<RotationPolicyOptions>;
   /** More members of the discovery document of an issuer. See `createProvider`. Default: none. */
-  readonly metadata?: ((issuer: string) => Metadata) | null | undefined;
+  readonly metadata?: Optional<(issuer: string) => Metadata>;
   /** How old a read may be, in seconds. See `createKeyManager`. Default: 30. */
-  readonly refreshSeconds?: number | null | undefined;
+  readonly refreshSeconds?: Optional<number>;
   /** How many issuers are kept in memory; those that were not used for the longest time are forgotten first. Default: 1,000. */
-  readonly maxIssuers?: number | null | undefined;
+  readonly maxIssuers?: Optional<number>;
   /** How much memory these may take, in bytes, by an estimate from the length of what is stored. Default: 100,000,000. */
-  readonly maxBytes?: number | null | undefined;
+  readonly maxBytes?: Optional<number>;
   /** Keeps the platform from ending a read with the request that began it. See `createKeyManager`. Default: none. */
-  readonly waitUntil?: ((promise: Promise<unknown>) => unknown) | null | undefined;
+  readonly waitUntil?: Optional<(promise: Promise<unknown>) => unknown>;
   /** Gets changes of keys, and failures, of issuers in memory. Default: nobody listens. */
-  readonly onEvent?: ((event: ManagerEvent, issuer: string) => void) | null | undefined;
+  readonly onEvent?: Optional<(event: ManagerEvent, issuer: string) => void>;
   /** Tells the time. Default: the clock of the machine. */
-  readonly clock?: Clock | null | undefined;
+  readonly clock?: Optional<Clock>;
 }
 
 /** One of many issuers. It goes on working when it is forgotten, and needs no end. */

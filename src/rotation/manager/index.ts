@@ -23,6 +23,7 @@ export type { KeySubscriber, KeysOnDemand, ManagedKeys } from "../../library/pro
 export type {
   ForceOptions,
   KeyManager,
+  Filling,
   KeyManagerOptions,
   ManagerEvent,
   PublicRecord,

@@ -1,3 +1,4 @@
+import type { Optional } from "../../base/options.ts";
 import type { CryptoKey, JWK } from "jose";
 import type { Clock } from "../../base/clock.ts";
 import type { JwksdError } from "../../base/errors.ts";
@@ -73,7 +74,7 @@ export interface KeyManagerOptions {
    * How keys rotate, if the store is empty. Afterwards the store holds the policy, for all processes; `jwksd policy` changes it. Default: that of
    * {@link RotationPolicyOptions}.
    */
-  readonly policy?: RotationPolicyOptions | null | undefined;
+  readonly policy?: Optional<RotationPolicyOptions>;
   /**
    * Each has 32 random bytes in base64url; in a string, white space is between them. The first one wraps the private keys of a new store, and
    * makes its MAC; all of them unwrap and verify. `jwksd keys rewrap` moves a store to the first one.
@@ -100,47 +101,47 @@ export interface KeyManagerOptions {
   /**
    * Whether this process signs. If not, it publishes the active key even if it cannot open that key in its HSM or key service. Default: `true`.
    */
-  readonly signs?: boolean | null | undefined;
+  readonly signs?: Optional<boolean>;
   /**
    * Refuses a store that holds no keys (`ERR_STORE_EMPTY`). Set it after the first start: a start on a mistyped path or a lost volume then
    * fails. Otherwise it would make new keys, and every token that has not expired would fail. Default: that of `onDemand`. If neither this
    * option nor `onEvent` is given, the process warns when it makes a first key.
    */
-  readonly requireStore?: boolean | null | undefined;
+  readonly requireStore?: Optional<boolean>;
   /**
    * Reads the store only when keys are asked for, or with `look`: for Workers, functions, and all else where no process lives between two
    * requests. Needs `requireStore: false` for a first key. Default: `false`.
    */
-  readonly onDemand?: boolean | null | undefined;
+  readonly onDemand?: Optional<boolean>;
   /**
    * How old a read may be, in seconds, before `onDemand` makes another one, beside the answer. A request waits for a read that is due for as long
    * again: for a second at most, while the keys are younger than `maxStaleSeconds`. After a failure nothing is read for this time. Default: 30.
    */
-  readonly refreshSeconds?: number | null | undefined;
+  readonly refreshSeconds?: Optional<number>;
   /** With `onDemand`, keeps the platform from ending a read with the request that began it: `waitUntil` of `cloudflare:workers`. Default: none. */
-  readonly waitUntil?: ((promise: Promise<unknown>) => unknown) | null | undefined;
+  readonly waitUntil?: Optional<(promise: Promise<unknown>) => unknown>;
   /** What people call this replica: 1 to 255 printable characters. Default: `jwksd`. */
-  readonly replicaName?: string | null | undefined;
+  readonly replicaName?: Optional<string>;
   /** Gets changes of keys, and failures. Default: nobody listens. */
-  readonly onEvent?: ((event: ManagerEvent) => void) | null | undefined;
+  readonly onEvent?: Optional<(event: ManagerEvent) => void>;
   /** Tells the time. Default: the clock of the machine. */
-  readonly clock?: Clock | null | undefined;
+  readonly clock?: Optional<Clock>;
 }
 
 /** Options of `rotate`. */
 export interface RotateOptions {
   /** Whether the key signs (`sig`), or relying parties encrypt to it (`enc`). Default: `sig`. */
-  readonly use?: KeyUse | null | undefined;
+  readonly use?: Optional<KeyUse>;
   /** The algorithm of the key. Default: that of the active key of this use, else `ES256` or `RSA-OAEP-256`. */
-  readonly alg?: string | null | undefined;
+  readonly alg?: Optional<string>;
   /** Whether the key signs at once, although caches do not know it. Tokens fail at verifiers that do not refetch the set. Default: `false`. */
-  readonly now?: boolean | null | undefined;
+  readonly now?: Optional<boolean>;
 }
 
 /** Options of steps that may be too early. */
 export interface ForceOptions {
   /** Takes the step although it breaks verifications. Default: `false`. */
-  readonly force?: boolean | null | undefined;
+  readonly force?: Optional<boolean>;
 }
 
 /** Makes, rotates and removes the keys of a provider. */

@@ -1,27 +1,27 @@
-import { type Rules, checkOptions, number } from "../../base/options.ts";
+import { type Optional, type Rules, checkOptions, number } from "../../base/options.ts";
 import { ConfigError } from "../../base/errors.ts";
 import type { KeyUse } from "./records.ts";
 
 /** How keys rotate. */
 export interface RotationPolicyOptions {
   /** How long a key is active, in days, 36,500 at most. Default: 90. */
-  readonly rotateEveryDays?: number | null | undefined;
+  readonly rotateEveryDays?: Optional<number>;
   /** How long a key is published before it signs, in seconds. Default: 86,400 (a day). */
-  readonly announceForSeconds?: number | null | undefined;
+  readonly announceForSeconds?: Optional<number>;
   /** The longest lifetime of any token that the keys sign, in seconds. Default: 3,600. */
-  readonly maxTokenLifetimeSeconds?: number | null | undefined;
+  readonly maxTokenLifetimeSeconds?: Optional<number>;
   /** How far apart the clocks of providers, their store and verifiers may be, in seconds; 1 at least, because a store takes time to answer. Default: 300. */
-  readonly clockSkewSeconds?: number | null | undefined;
+  readonly clockSkewSeconds?: Optional<number>;
   /**
    * For how much longer than Cache-Control allows caches may keep a copy, in seconds. Behind a cache that sends no `Age`, such as
    * nginx, the next cache counts from the beginning again. Default: 7,200.
    */
-  readonly cacheSlackSeconds?: number | null | undefined;
+  readonly cacheSlackSeconds?: Optional<number>;
   /**
    * For how long a process uses what it has read of the store, in seconds. A process that cannot reach the store stops signing then, and is not
    * ready. Every wait counts this time, because a process may know nothing of a step for so long. Default: 3,600.
    */
-  readonly maxStaleSeconds?: number | null | undefined;
+  readonly maxStaleSeconds?: Optional<number>;
 }
 
 /** A checked policy. */

@@ -1,11 +1,11 @@
 import type { Clock } from "../../base/clock.ts";
 import { StoreError } from "../../base/errors.ts";
-import { checkOptions, clock as clockRule } from "../../base/options.ts";
+import { type Optional, checkOptions, clock as clockRule } from "../../base/options.ts";
 import type { OpenRegister } from "./register.ts";
 
 export interface MemoryStoreOptions {
   /** The clock of the store. Default: none, as for all stores that one machine uses. */
-  readonly clock?: Clock | null | undefined;
+  readonly clock?: Optional<Clock>;
 }
 
 /** A store that lives as long as its process: for tests, and for keys that need not outlive it. Runs anywhere. */

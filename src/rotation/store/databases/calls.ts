@@ -1,7 +1,7 @@
 import { withDeadline } from "../../../base/async.ts";
 import { systemClock } from "../../../base/clock.ts";
 import { JwksdError, StoreError } from "../../../base/errors.ts";
-import { timeout } from "../../../base/options.ts";
+import { type Optional, timeout } from "../../../base/options.ts";
 import { printable } from "../../../base/printable.ts";
 import { issuerRule } from "../issuer.ts";
 
@@ -9,7 +9,7 @@ export interface DatabaseStoreOptions {
   /** Whose keys are meant: any number of issuers may share the database. */
   readonly issuer: string;
   /** Time for one call, in milliseconds. Default: 5,000. */
-  readonly timeoutMs?: number | null | undefined;
+  readonly timeoutMs?: Optional<number>;
 }
 
 export const databaseRules = { issuer: issuerRule, timeoutMs: timeout };

@@ -5,7 +5,7 @@
  */
 
 import { invalidOption } from "../../../base/errors.ts";
-import { callback, checkOptions } from "../../../base/options.ts";
+import { type Optional, callback, checkOptions } from "../../../base/options.ts";
 import { issuerKey, requiredIssuer } from "../issuer.ts";
 import type { OpenRegister } from "../register.ts";
 import {
@@ -20,7 +20,7 @@ import {
 
 export interface EtcdStoreOptions extends DatabaseStoreOptions {
   /** What asks the members, such as one that has a certificate of a client. Default: the global `fetch`. */
-  readonly fetch?: typeof fetch | null | undefined;
+  readonly fetch?: Optional<typeof fetch>;
 }
 
 interface KeyValue {

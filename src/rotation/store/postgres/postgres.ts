@@ -7,7 +7,7 @@
 import { sleep } from "../../../base/async.ts";
 import { systemClock } from "../../../base/clock.ts";
 import { StoreError, invalidOption } from "../../../base/errors.ts";
-import { checkOptions, timeout } from "../../../base/options.ts";
+import { type Optional, checkOptions, timeout } from "../../../base/options.ts";
 import { issuerKey, issuerRule } from "../issuer.ts";
 import { poll } from "../poll.ts";
 import type { DueIssuer, OpenRegister } from "../register.ts";
@@ -37,9 +37,9 @@ export type { PostgresSql } from "./postgres-js.ts";
 
 export interface PostgresStoreOptions {
   /** Whose keys are meant: any number of issuers may share the database. Default: the only issuer that has keys there. */
-  readonly issuer?: string | null | undefined;
+  readonly issuer?: Optional<string>;
   /** Time for one statement, and, by a URL, for one connection, in milliseconds. Default: 5,000. */
-  readonly timeoutMs?: number | null | undefined;
+  readonly timeoutMs?: Optional<number>;
 }
 
 type Values = readonly (string | null)[];
