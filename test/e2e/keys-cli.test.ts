@@ -153,18 +153,6 @@ describe("a life of managed keys on the command line", { timeout, concurrency: 3
     await assertSilent();
   });
 
-  test("revoking the active key where none is announced makes another", async (t) => {
-    const { file, ok, change, states, assertSilent } = await setUp(t);
-    await ok("keys", "import", file);
-    const told = await change("keys", "revoke", "first", "--yes");
-    assert.deepEqual(shapeOf(told).slice(0, 2), [
-      ["active revoked", "null active"],
-      ["announced", "retired", "activated", "revoked"],
-    ]);
-    assert.deepEqual((await states())[0], "first sig revoked");
-    await assertSilent();
-  });
-
   test("encryption keys", async (t) => {
     const { file, ok, refused, change, stored, assertSilent } = await setUp(t);
     await ok("keys", "import", file);
@@ -400,11 +388,6 @@ describe("a store", { timeout }, () => {
     assert.match((await runCli(t, migrate)).stdout, /^Copied 2 keys, and compared them\.\n$/);
     assert.deepEqual(await readStore(to), await readStore(from));
     assert.match((await runCli(t, migrate)).stderr, /in use already; nothing was written \[ERR_TRANSITION\]\n$/);
-  });
-
-  test("of PostgreSQL has its SQL printed", async (t) => {
-    const { stdout } = await runCli(t, ["store", "sql"]);
-    assert.match(stdout, /CREATE TABLE IF NOT EXISTS .*GRANT .* TO :user;/s);
   });
 });
 

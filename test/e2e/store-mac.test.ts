@@ -134,25 +134,6 @@ describe("a store that somebody else has written", { timeout }, () => {
     await ok("rotate");
     assert.equal(verified((await ok("keys", "--json")).stdout), true);
   });
-
-  test("nothing that is served changes, and the log says why; with the good one back it goes on", async (t) => {
-    const data = join(await temporaryFolder(t), "data");
-    const path = join(data, "keys.db");
-    const service = await startService(t, ["--data", data]);
-    const body = async (): Promise<string> => (await fetch(service.jwksUri)).text();
-    const before = await body();
-    const good = await attack(path);
-    const line = await service.logged(({ code }) => code === "ERR_STORE_NOT_AUTHENTIC");
-    assert.match(
-      line.msg,
-      /^keys cannot be managed, and the last good ones are used until .*what the store holds is not used: its MAC/,
-    );
-    assert.equal(await body(), before);
-    await write(path, good);
-    await service.logged(({ msg }) => msg === "keys are managed again");
-    assert.equal(await body(), before);
-    assert.equal(await service.stop(), 0);
-  });
 });
 
 describe("what is shown without being verified says so", { timeout }, () => {

@@ -123,6 +123,7 @@ describe("a store that holds no keys", () => {
     await rename(path, `${path}-gone`);
     const service = await startService(t, ["--data", data, ...issuer, "--require-store"]);
     assert.deepEqual(kidsIn(await getOnce(service.port)), kids);
+    assert.equal(service.stateText, "of the saved set; nothing signs until the store is back");
     assert.ok(service.log.some(({ level, code }) => level === 50 && code === "ERR_STORE_EMPTY"));
     assert.ok(!(await left(data)).includes("keys.db"));
     await rename(`${path}-gone`, path);
@@ -221,14 +222,6 @@ test("the line of a process that was killed is not taken for that of the one tha
   const { stdout } = await runCli(t, ["replicas", "--data", data]);
   const [, one = "", other = ""] = /\nvm \((\w{8})\) .*\nvm \((\w{8})\) .*\n/.exec(stdout) ?? [];
   assert.ok(one !== "" && other !== "" && one !== other, stdout);
-});
-
-test("a start from the saved set says in its banner that nothing signs, and calls no key active", async (t) => {
-  const data = await dataOf(t);
-  await (await startService(t, ["--data", data])).stop();
-  await rm(join(data, "keys.db"));
-  const { stateText } = await startService(t, ["--data", data, "--require-store"]);
-  assert.equal(stateText, "of the saved set; nothing signs until the store is back");
 });
 
 test("a start whose active key cannot be opened says so in its banner", async (t) => {
