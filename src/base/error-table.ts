@@ -213,7 +213,7 @@ export const errorTable = {
       when: "the token is not a compact JWS with a JSON header and JSON claims",
       remedy: "refuse it",
     },
-    ERR_TOKEN_TOO_LARGE: { when: "the token is longer than 16 KiB", remedy: "refuse it" },
+    ERR_TOKEN_TOO_LARGE: { when: "the token is longer than `maxTokenBytes`", remedy: "refuse it" },
     ERR_TOKEN_ALG: { when: "`alg` is not allowed, or not that of the key", remedy: "refuse it" },
     ERR_TOKEN_CRIT: { when: "critical header parameters are not understood", remedy: "refuse it" },
     ERR_TOKEN_TYP: { when: "the token is of another type", remedy: "refuse it" },

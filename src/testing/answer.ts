@@ -29,7 +29,7 @@ export async function answerOf(request: Request, provider: Provider): Promise<Re
   const metadata = (name: string): object => ({
     issuer: name,
     jwks_uri: `${name.replace(/\/$/, "")}/jwks`,
-    token_endpoint: `${root}/token`,
+    token_endpoint: `${name.replace(/\/$/, "")}/token`,
     response_types_supported: ["token"],
     subject_types_supported: ["public"],
     id_token_signing_alg_values_supported: algorithms,
@@ -60,7 +60,7 @@ async function tokenAnswer(request: Request, query: URLSearchParams, token: Prov
   for (const [name, value] of form) {
     if (name === "fault") changes[value] = true;
     else if (name === "alg") changes[name] = value;
-    else if (!ofRequests.has(name)) claims[name] = jsonOf(value) ?? value;
+    else if (!ofRequests.has(name)) claims[name] = texts.has(name) ? value : (jsonOf(value) ?? value);
   }
   try {
     const made = await token(claims, changes);
@@ -72,6 +72,8 @@ async function tokenAnswer(request: Request, query: URLSearchParams, token: Prov
   }
 }
 
+/** Claims that are texts, even where they look like numbers. @see RFC 7519 section 4.1; RFC 9068 section 2.2 */
+const texts = new Set(["iss", "sub", "client_id", "jti", "scope"]);
 /** Parameters of the grant that are no claims. */
 const ofRequests = new Set(["grant_type", "client_secret", "client_assertion", "client_assertion_type", "resource"]);
 

@@ -1,3 +1,5 @@
+import { invalidOption } from "../base/errors.ts";
+
 /** A server on this machine. */
 export interface Listening {
   /** Such as `http://127.0.0.1:9400`. */
@@ -20,14 +22,16 @@ export async function listen(
       headers: headers as Record<string, string>,
       ...(body.length > 0 && { body: new Uint8Array(body) }),
     };
-    const response = await handle(new Request(new URL(incoming.url ?? "/", url), init));
+    // A target such as "//" is no URL.
+    const target = URL.parse(incoming.url ?? "/", url);
+    const response = target === null ? undefined : await handle(new Request(target, init));
     if (response === undefined) return void incoming.socket.destroy();
     outgoing.writeHead(response.status, Object.fromEntries(response.headers));
     return outgoing.end(new Uint8Array(await response.arrayBuffer()));
   });
   let url = "";
   return new Promise((resolve, reject) => {
-    server.once("error", reject);
+    server.once("error", ({ message }) => reject(invalidOption(`port ${port} cannot be used: ${message}`)));
     server.listen(port, "127.0.0.1", () => {
       url = `http://127.0.0.1:${(server.address() as { readonly port: number }).port}`;
       const close = (): Promise<void> =>

@@ -735,6 +735,103 @@ describe("the event of a refusal says what helps, and the client is not told", (
   }
 });
 
+const requestOf = (url = `${audience}/orders`, headers: Record<string, string> = {}): Request =>
+  new Request(url, { headers });
+const statusOf = (decided: unknown): number => (decided instanceof Response ? decided.status : 200);
+
+describe("what a function of the application gives", () => {
+  test("as the token: text or nothing, also later; anything else is refused, and nobody is a guest then", async () => {
+    const good = guardOf().token();
+    const rows: readonly (readonly [given: () => unknown, required: number, optional: number, url?: string])[] = [
+      [() => good, 200, 200],
+      [() => Promise.resolve(good), 200, 200],
+      [() => undefined, 401, 200],
+      [() => null, 401, 200],
+      [() => "", 401, 200],
+      [() => ({ a: 1 }), 401, 401],
+      [() => false, 401, 401],
+      [() => `Bearer ${good}`, 401, 401],
+      [() => "orders", 401, 401],
+      [() => Promise.reject(new Error("no session")), 503, 503],
+      [() => good, 400, 400, `${audience}/orders?t=${good.replaceAll(".", "%2E").replaceAll("e", "%65")}`],
+      [() => good, 400, 400, `${audience}/orders/${good}`],
+    ];
+    for (const [given, required, optional, url] of rows) {
+      const { check } = guardOf(undefined, { token: given as never });
+      const statuses = [await check(requestOf(url)), await check(requestOf(url), { optional: true })].map(statusOf);
+      assert.deepEqual(statuses, [required, optional], inspect(given.toString()));
+    }
+  });
+
+  test("as the verdict of check: an object that is no denial decides nothing", async () => {
+    const rows: readonly (readonly [verdict: unknown, status: number])[] = [
+      [true, 200],
+      [false, 403],
+      [undefined, 403],
+      ["no", 403],
+      [{ status: 401, description: "x" }, 401],
+      [{ status: 403, description: "x", scope: "a b" }, 403],
+      [{}, 503],
+      [[], 403],
+      [{ status: 403 }, 503],
+      [{ status: 404, description: "x" }, 503],
+      [{ status: 403, description: 5 }, 503],
+      [{ status: 403, description: "x".repeat(501) }, 503],
+      [{ status: 403, description: "x", scope: ["a"] }, 503],
+      [{ status: 403, description: "x", scope: " " }, 503],
+      [{ status: 403, description: "x", scope: 'a"\r\nX: y' }, 503],
+      [{ status: 403, description: "x", descripton: "y" }, 503],
+    ];
+    for (const [verdict, status] of rows) {
+      const { check, token, events } = guardOf();
+      const bearer = requestOf(undefined, { Authorization: `Bearer ${token()}` });
+      const decided = await check(bearer, { check: () => verdict as never });
+      assert.equal(statusOf(decided), status, inspect(verdict));
+      const event = events.at(-1);
+      if (status === 503) assert.match(event?.type === "failed" ? event.code : "", /^ERR_OPTION_(?:INVALID|UNKNOWN)$/);
+    }
+  });
+
+  test("as the id of a request: a text, or there is none, and the event is told", async () => {
+    for (const [id, expected] of [
+      [() => "7", "7"],
+      [() => 7 as never, undefined],
+      [() => assert.fail("no id"), undefined],
+    ] as const) {
+      const { check, events } = guardOf(undefined, { requestId: id });
+      assert.equal(statusOf(await check(requestOf())), 401);
+      const [event] = events;
+      assert.deepEqual([event?.type, event?.type === "refused" && event.id], ["refused", expected]);
+    }
+  });
+
+  test("as a description: the body has its words, and the challenge what a header can hold", async () => {
+    const { check, token } = guardOf();
+    const description = "l’ordre n’est pas à vous";
+    const bearer = requestOf(undefined, { Authorization: `Bearer ${token()}` });
+    const response = await check(bearer, { check: () => ({ status: 403, description }) });
+    assert.ok(response instanceof Response);
+    assert.match(response.headers.get("www-authenticate") ?? "", /error_description="l\?ordre n\?est pas \? vous"/);
+    const text = await response.text();
+    assert.deepEqual(
+      [JSON.parse(text).detail, response.headers.get("content-length")],
+      [description, `${text.length}`],
+    );
+  });
+});
+
+test("challenge() takes a denial, and says what is none", async () => {
+  const clock = simulatedClock();
+  const origin = scriptedOrigin(clock, routed(provider(issuer)));
+  const bearer = createBearer({ issuer, audience, clock, keySet: { fetch: origin.fetch, maxWaitMs: 0 } });
+  const { token } = guardOf();
+  const request = new Request(`${audience}/orders`, { headers: { Authorization: `Bearer ${token()}` } });
+  assert.ok(!((await bearer.check(request)) instanceof Response));
+  for (const denial of [{}, "no", 403, { status: 403 }, { status: 403, description: "x", scope: ["a"] }])
+    assert.throws(() => bearer.challenge(request, denial as never), { code: "ERR_OPTION_INVALID" });
+  assert.equal(bearer.challenge(request, { status: 403, description: "x" }).status, 403);
+});
+
 test("what goes wrong in an answer goes to next", async () => {
   const error = new Error("a middleware that replaced setHeader");
   const fail = (): never => {

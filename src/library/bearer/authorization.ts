@@ -42,6 +42,20 @@ export function credentialsOf(
   return { scheme: known, token };
 }
 
+/** A token of RFC 6750. */
+const tokenForm = /^[\w\-.~+/]+=*$/;
+/** That of a JWS: what is shorter may be in a URL by chance. */
+const jwsForm = /^[\w-]+\.[\w-]*\.[\w-]*$/;
+
+/** Credentials of a token that is in no header. It may not be in the URL, however it is escaped there. */
+export function credentialsElsewhere(token: unknown, target: string): Credentials | Refusal {
+  if (typeof token !== "string" || !tokenForm.test(token)) return invalidToken("this is no token");
+  const url = target.replaceAll(/%([\da-f]{2})/gi, (_, hex: string) => String.fromCharCode(Number.parseInt(hex, 16)));
+  if (jwsForm.test(token) && url.includes(token)) return invalidRequest("a token in the URL is refused");
+  if (hasQueryToken(target)) return invalidRequest("a token in the query is refused; send one token");
+  return { scheme: "Bearer", token };
+}
+
 function lackOf(authorization = "", [scheme]: readonly Scheme[]): string {
   if (authorization === "") return "there is no header Authorization";
   if (/\s/.test(authorization.trim())) return "the header Authorization has a scheme that is not offered here";

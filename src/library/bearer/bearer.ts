@@ -45,7 +45,9 @@ export interface Bearer {
    * res.status(status).set(headers).send(body); // or: new Response(body, { status, headers })
    * ```
    *
-   * @throws ConfigError `ERR_OPTION_INVALID` for another request
+   * Where no token came, the answer is a 401 without the description, which the event has.
+   *
+   * @throws ConfigError `ERR_OPTION_INVALID` for another request, and for what is no denial
    */
   challenge(this: void, request: object, denial: Denial): Challenge;
   /**
@@ -66,7 +68,7 @@ export interface Bearer {
 
 /**
  * Makes a guard for access tokens: 401 with a challenge to a token that does not hold, 403 to one with too little scope, and 503 while the
- * keys cannot be had. The token is read from the header `Authorization` only.
+ * keys cannot be had. The token is read from the header `Authorization`, or where the option `token` finds it.
  *
  * @example
  * ```ts

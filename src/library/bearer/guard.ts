@@ -1,10 +1,17 @@
 import { notify } from "../../base/async.ts";
 import { type ErrorCode, invalidOption } from "../../base/errors.ts";
+import { object } from "../../base/options.ts";
 import { targetPath } from "../../base/urls.ts";
 import { publicKeyAlgorithms } from "../../keys/crypto/algorithms.ts";
 import { type Reply, fieldsOf } from "../http/respond.ts";
 import { verifyAccessToken } from "./access-token.ts";
-import { type Credentials, type GuardedRequest, credentialsOf, hasQueryToken } from "./authorization.ts";
+import {
+  type Credentials,
+  type GuardedRequest,
+  credentialsElsewhere,
+  credentialsOf,
+  hasQueryToken,
+} from "./authorization.ts";
 import { createConfirmation } from "./confirmation.ts";
 import { metadataUrl } from "./metadata.ts";
 import {
@@ -13,12 +20,11 @@ import {
   type Refusal,
   type Scheme,
   deniedBy,
-  invalidRequest,
   invalidToken,
   refusalOf,
   replyTo,
 } from "./refusal.ts";
-import { type Auth, type Requirements, scopesOf, shownScope, unmet } from "./requirements.ts";
+import { type Auth, type Requirements, checkDenial, scopesOf, shownScope, unmet } from "./requirements.ts";
 import type { BearerEvent } from "./options.ts";
 import type { BearerSettings } from "./settings.ts";
 import { type KeysOf, createTrustedIssuers } from "./trusted-issuers.ts";
@@ -73,7 +79,7 @@ export function createGuard(settings: BearerSettings): Guard {
 
   async function decide(request: GuardedRequest, requirements: Requirements): Promise<AccessDecision> {
     const { source } = request;
-    const credentials = found(request, requirements.optional === true);
+    const credentials = await found(request, requirements.optional === true);
     if (credentials === undefined) {
       admitted.set(source, { request, scheme: undefined, auth: undefined });
       return { auth: undefined };
@@ -90,22 +96,25 @@ export function createGuard(settings: BearerSettings): Guard {
   }
 
   /** `undefined` where there is no token, and none need be. */
-  function found(request: GuardedRequest, isOptional: boolean): Credentials | Refusal | undefined {
-    const { target, source } = request;
-    let { authorization } = request;
-    if (settings.token !== undefined) {
-      let token: unknown;
-      try {
-        token = settings.token(source as never);
-      } catch (error) {
-        return refusalOf(error);
-      }
-      if (typeof token === "string" && token !== "" && target.includes(token))
-        return invalidRequest("a token in the URL is refused");
-      authorization = typeof token === "string" && token !== "" ? `Bearer ${token}` : undefined;
-    }
-    if (isOptional && (authorization ?? "") === "" && !hasQueryToken(target)) return undefined;
+  function found(
+    request: GuardedRequest,
+    isOptional: boolean,
+  ): Promise<Credentials | Refusal | undefined> | Credentials | Refusal | undefined {
+    const { target, authorization = "" } = request;
+    if (settings.token !== undefined) return foundElsewhere(request, isOptional).catch(refusalOf);
+    if (isOptional && authorization === "" && !hasQueryToken(target)) return undefined;
     return credentialsOf(authorization, target, terms.schemes);
+  }
+
+  /** What the function `token` of the application finds. */
+  async function foundElsewhere(
+    { target, source }: GuardedRequest,
+    isOptional: boolean,
+  ): Promise<Credentials | Refusal | undefined> {
+    const token: unknown = await settings.token?.(source as never);
+    if (token === undefined || token === null || token === "")
+      return isOptional ? undefined : { status: 401, hint: "there is no token" };
+    return credentialsElsewhere(token, target);
   }
 
   async function admit(
@@ -124,18 +133,15 @@ export function createGuard(settings: BearerSettings): Guard {
     const lack = unmet(requirements, auth.claims, auth.scopes, settings);
     if (lack !== undefined || requirements.check === undefined) return lack ?? auth;
     const verdict: unknown = await requirements.check(auth, request.source as never);
-    if (verdict !== true)
-      return deniedBy(typeof verdict === "object" && verdict !== null ? (verdict as Denial) : denial);
+    if (verdict !== true) return deniedBy(object.holds(verdict) ? checkDenial(verdict as unknown as Denial) : denial);
     return hasExpired(auth) ? invalidToken("the token has expired") : auth;
   }
 
   function challenge(source: object, denial: Denial): Challenge {
     const known = admitted.get(source);
     if (known === undefined) throw invalidOption("challenge() takes a request that this guard has let through");
-    const hasToken = known.auth !== undefined;
-    const refusal = hasToken
-      ? deniedBy(denial)
-      : { status: 401 as const, hint: denial.description, scope: denial.scope };
+    const { description, scope } = checkDenial(denial);
+    const refusal = known.auth === undefined ? { status: 401 as const, hint: description, scope } : deniedBy(denial);
     tell(refusal, known.request);
     const reply = replyTo(refusal, known.scheme, terms, undefined);
     // Frameworks count the bytes themselves.
@@ -153,11 +159,21 @@ export function createGuard(settings: BearerSettings): Guard {
     const reason = [description, hint].filter((text) => text !== undefined).join(": ");
     const { method, target, source } = request;
     notify(
-      (told: Told) => onEvent?.({ ...told, method, path: targetPath(target), id: requestId?.(source as never) }),
+      (told: Told) => onEvent?.({ ...told, method, path: targetPath(target), id: idOf(source) }),
       status === 503
         ? { type: "failed", code: code ?? "ERR_INTERNAL", cause }
         : { type: "refused", status, error, code, reason },
     );
+  }
+
+  /** An event is told, whatever the function of the application does. */
+  function idOf(source: object): string | undefined {
+    try {
+      const id: unknown = requestId?.(source as never);
+      return typeof id === "string" ? id : undefined;
+    } catch {
+      return undefined;
+    }
   }
 
   const authOf = (source: object): Auth | undefined => admitted.get(source)?.auth;

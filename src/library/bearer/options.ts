@@ -62,7 +62,7 @@ export interface BearerOptions {
   /**
    * `at+jwt`: the header `typ` must say that the token is an access token. `JWT`, for a provider that does not say so: `typ` may also be
    * `JWT` or absent, and a token with `nonce`, `at_hash` or `c_hash` is refused as an ID token. Other ID tokens are refused by their `aud`
-   * alone: `audience` must not be a client ID. Default: `at+jwt`.
+   * alone: `audience` must not be the client ID of an application that signs users in. Default: `at+jwt`.
    *
    * @see RFC 9068 section 4; RFC 8725 section 3.11
    */
@@ -77,11 +77,12 @@ export interface BearerOptions {
   readonly maxTokenBytes?: Optional<number>;
   /**
    * Finds the token in another place than the header `Authorization`: a cookie, or the subprotocol of a WebSocket. It gets the request as the
-   * framework has it, and returns `undefined` where there is no token. A token from the URL is refused. Default: the header.
+   * framework has it, and returns `undefined` where there is no token. What else is no text is refused. A token from the URL is refused, too.
+   * Default: the header.
    *
    * @see RFC 6750 section 5.3
    */
-  readonly token?: Optional<(request: never) => string | undefined>;
+  readonly token?: Optional<(request: never) => string | undefined | Promise<string | undefined>>;
   /** Claims that a token must have beside `iss`, `aud` and `exp`. `["cnf"]` refuses tokens that are bound to no key. Default: none. */
   readonly requiredClaims?: Optional<readonly string[]>;
   /** How many key sets are kept, if `issuer` is a function. Default: 100. */

@@ -39,7 +39,7 @@ export interface Refusal {
 export interface Denial {
   /** 403: this token is not enough. 401: a new token may be. */
   readonly status: 401 | 403;
-  /** A sentence for the developer of the client. It should quote nothing that came with the request. */
+  /** A sentence for the developer of the client, of 1 to 500 characters. It should quote nothing that came with the request. */
   readonly description: string;
   /** The scope that would be enough. Default: none. */
   readonly scope?: string | undefined;
@@ -47,7 +47,7 @@ export interface Denial {
 
 /** @see RFC 6750 section 3.1, which has one error for each status */
 export const deniedBy = ({ status, description, scope }: Denial): Refusal => ({
-  status: status === 401 ? 401 : 403,
+  status,
   error: status === 401 ? "invalid_token" : "insufficient_scope",
   description,
   // With the scope of the route, which the token has, the client would ask for the same token again.
@@ -120,7 +120,8 @@ export function replyTo(
     headers.push("WWW-Authenticate", challengesOf(refusal, scheme, terms, asked));
   }
   if (nonce !== undefined) headers.push("DPoP-Nonce", nonce);
-  return problem(status, titles[status] ?? "", quotable(description), headers).get;
+  // The words of the challenge, where they are ASCII.
+  return problem(status, titles[status] ?? "", description.replaceAll('"', "'"), headers).get;
 }
 
 const needed = ({ schemes: [scheme], isInHeader }: ChallengeTerms): string =>

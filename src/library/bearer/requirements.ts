@@ -1,5 +1,6 @@
 import type { JWTHeaderParameters, JWTPayload } from "jose";
 import { type Rules, boolean, callback, checkOptions, number, object, textThat, texts } from "../../base/options.ts";
+import { invalidOption } from "../../base/errors.ts";
 import { type Denial, type Refusal, quotable } from "./refusal.ts";
 import type { BearerSettings } from "./settings.ts";
 
@@ -29,7 +30,7 @@ export interface Requirements {
   readonly maxAgeSeconds?: number | undefined;
   /**
    * Looks at a token that holds, and at the request as the framework has it. `true` lets it through, `false` is a 403, and a denial says more.
-   * If it throws, the answer is a 503. Default: nothing more is asked.
+   * If it throws, or gives an object that is no denial, the answer is a 503. Default: nothing more is asked.
    */
   readonly check?: ((auth: Auth, request: never) => boolean | Denial | Promise<boolean | Denial>) | undefined;
   /** Lets a request without a header `Authorization` through, without auth. With the option `token`, that is a request without a token. If a token comes, it must be good. Default: `false`. */
@@ -45,14 +46,30 @@ const words = {
     texts.holds(value) && value.length > 0 && value.every((word) => shown.holds(word) && !word.includes(" ")),
 };
 
+const denialRules: Rules<Denial> = {
+  status: { must: "401 or 403", holds: (value): value is 401 | 403 => value === 401 || value === 403 },
+  description: textThat("a string of 1 to 500 characters", (value) => value.length > 0 && value.length <= 500),
+  // Spaces alone would ask for nothing.
+  scope: textThat('scopes, separated by spaces, in printable ASCII without " and \\', (value) => isShownScope(value)),
+};
+
+const isShownScope = (value: unknown): value is string => shown.holds(value) && value.trim() !== "";
+
+/** @throws ConfigError `ERR_OPTION_UNKNOWN`, `ERR_OPTION_INVALID` */
+export function checkDenial(denial: Denial): Denial {
+  const { status, description, scope } = checkOptions(denial, denialRules, "member of a denial");
+  if (status === undefined || description === undefined)
+    throw invalidOption("a denial needs the members status and description");
+  return { status, description, scope };
+}
+
 const rules: Rules<Requirements> = {
   scope: {
     must: 'one string of scopes, separated by spaces, in printable ASCII without " and \\, or { any: [...] } with an array of scopes',
     holds: (value): value is unknown =>
       object.holds(value)
         ? Object.keys(value).join(" ") === "any" && words.holds(Reflect.get(value, "any"))
-        : // Spaces alone would ask for nothing.
-          shown.holds(value) && value.trim() !== "",
+        : isShownScope(value),
   },
   acrValues: words,
   maxAgeSeconds: number(0),

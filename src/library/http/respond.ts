@@ -61,9 +61,12 @@ export function withoutBodyOnHead(replies: { readonly get: Reply; readonly head:
   return method === "HEAD" ? replies.head : replies.get;
 }
 
-/** Problem details. @param more members beyond those of the RFC; @see RFC 9457 section 3 */
+const escaped = (character: string): string => `\\u${character.charCodeAt(0).toString(16).padStart(4, "0")}`;
+
+/** Problem details, in ASCII. @param more members beyond those of the RFC; @see RFC 9457 section 3 */
 export function problemDetails(status: number, title: string, detail: string, more: object = {}) {
-  const text = JSON.stringify({ type: "about:blank", title, status, detail, ...more });
+  const json = JSON.stringify({ type: "about:blank", title, status, detail, ...more });
+  const text = json.replaceAll(/[^ -~]/g, escaped);
   return { contentType: "application/problem+json", text };
 }
 
