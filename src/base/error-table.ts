@@ -166,6 +166,10 @@ export const errorTable = {
       remedy: "check disk, path and permissions, then retry",
       retryable: true,
     },
+    ERR_STORE_FULL: {
+      when: "the change would make the text larger than the store can hold; nothing was changed",
+      remedy: "copy the keys into a store that can hold more: `jwksd store migrate`; a key can still be revoked",
+    },
     ERR_STORE_READ_ONLY: {
       when: "this process may read the store, and not write it",
       remedy: "grant the right to write, or let another process take the steps",

@@ -261,6 +261,44 @@ test("node() passes on what is of no issuer, HEAD has no body, and metadata is t
   );
 });
 
+test("a store that never answers holds up its own issuer", async () => {
+  const database = await new Database().with("good");
+  const store = (issuer: string) =>
+    issuer === named("silent") ? new Promise<never>(() => {}) : database.store(issuer);
+  const issuers = await database.issuers({ store });
+  const calls = [issuers.look(named("silent")), issuers.create(named("silent")), issuers.get(named("silent"))];
+  let refused = 0;
+  for (const call of calls) void assert.rejects(call, { code: "ERR_STORE_UNAVAILABLE" }).then(() => (refused += 1));
+  while (refused < calls.length) await database.pass(10_000);
+  assert.equal(await statusOf(issuers, "good"), 200);
+});
+
+test("create() is not counted among the made-up names, and gives the keys that the store has", async () => {
+  const database = await new Database().with();
+  const issuers = await database.issuers();
+  const names = Array.from({ length: 120 }, (_, index) => named(index));
+  for (const name of names) database.stores.set(name, countedStore(memoryStore({ clock: database.clock })));
+  const made = await Promise.all(names.map((name) => issuers.create(name)));
+  assert.equal(made.length, 120);
+  // Somebody has deleted it.
+  const [name = ""] = names;
+  const before = await kidOf(issuers, 0);
+  database.stores.set(name, countedStore(memoryStore({ clock: database.clock })));
+  const { provider } = await issuers.create(name);
+  const { kid } = decodeProtectedHeader(await provider.sign({ sub: "a" }, { lifetimeSeconds: 60 }));
+  assert.notEqual(kid, before);
+  assert.equal(await kidOf(issuers, 0), kid);
+});
+
+test("what is no text is no issuer", async () => {
+  const issuers = await (await new Database().with()).issuers();
+  for (const name of [undefined, null, 7]) {
+    assert.equal(await issuers.get(name as never), undefined);
+    for (const call of [issuers.look, issuers.create])
+      await assert.rejects(call(name as never), { code: "ERR_ISSUER_INVALID" });
+  }
+});
+
 test("wrong options show when it is made", async () => {
   const good = { issuer: "https://op.example/*", store: () => memoryStore(), wrappingKeys };
   const rows: [Partial<Record<keyof IssuersOptions | "other", unknown>>, string][] = [
@@ -322,6 +360,9 @@ test("a cron takes the steps of all issuers that are due, past a hundred broken 
   await (await createIssuers({ ...options, clock: ago(1) })).create(named("young"));
   const broken = Array.from({ length: 120 }, (_, index) => brokenRow(named(`broken-${index}`)));
   await client.batch(await Promise.all(broken), "write");
+  // The key of a row need not be made of its name.
+  const strange = await brokenRow("https://op.example/strange/name");
+  await client.batch([{ ...strange, args: ["zz", "https://op.example/strange/name"] }], "write");
   // Of somebody else.
   await (await store("https://other.example")).write("text", undefined, { due: 2 });
   const now = await createIssuers(options);

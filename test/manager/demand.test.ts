@@ -178,6 +178,26 @@ describe("the store", () => {
     assert.deepEqual(await use(world, instance), good);
   });
 
+  test("hangs while requests go on, and nothing may be used: they wait until the first failure, and no longer", async () => {
+    const { world, instance } = await worldWithKeys();
+    instance.line.hangs = true;
+    const waited: number[] = [];
+    const asked: Promise<void>[] = [];
+    for (let count = 0; count < 40; count += 1) {
+      const begun = world.elapsedMs;
+      const response = Promise.resolve(instance.provider.fetch(new Request(`${issuer}/jwks`)));
+      asked.push(response.then(({ status }) => void waited.push(status === 503 ? world.elapsedMs - begun : -1)));
+      await world.idle();
+      await world.pass(second / 2);
+    }
+    await world.pass(20 * second);
+    await Promise.all(asked);
+    assert.equal(waited.length, 40);
+    assert.ok(waited.every((ms) => ms >= 0));
+    assert.ok(waited.filter((ms) => ms === 0).length >= 15, waited.join());
+    assert.ok(readsOf(instance) <= 11, `${readsOf(instance)} reads`);
+  });
+
   test("hangs at a cold start: 503, and the requests that come next do not wait", async () => {
     const { world, instance } = await worldWithKeys();
     instance.line.hangs = true;

@@ -7,7 +7,7 @@ import { sealed, unsealed, verifySeal } from "../../src/rotation/custody/mac.ts"
 import { newWrappingKey, readWrappingKeys } from "../../src/rotation/custody/wrapping.ts";
 import { applyCommand } from "../../src/rotation/rules/commands.ts";
 import { rotationPolicy } from "../../src/rotation/rules/policy.ts";
-import { activeKey, liveRecords } from "../../src/rotation/rules/records.ts";
+import { activeKey, announcedKey, liveRecords } from "../../src/rotation/rules/records.ts";
 import { day, second, start, tombstone } from "../rotation/key-records.ts";
 import { memoryStore } from "../../src/rotation/store/memory.ts";
 import { custodyOf, documentOf, accessTo } from "../support/managed.ts";
@@ -143,6 +143,18 @@ describe("a document is bounded", () => {
     assert.deepEqual([revoked, replica.manager.health.store.filling?.maxBytes], [40, maxBytes]);
     assert.ok(Buffer.byteLength(JSON.stringify(events)) < 14_000, "less than what 16 KiB hold");
     assert.equal(events.at(-1)?.type, "revoked");
+    // What is left is for revocations.
+    const refused = { code: "ERR_STORE_FULL", message: /24,000 bytes\); copy the keys into .*: jwksd store migrate$/ };
+    let rotations = 0;
+    const rotate = async (): Promise<void> => {
+      for (; rotations < 60; rotations += 1) {
+        await world.until(replica.manager.rotate());
+        const announced = announcedKey((await world.document()).records, "sig")?.kid ?? "";
+        await world.until(replica.manager.revoke(announced));
+      }
+    };
+    await assert.rejects(rotate(), refused);
+    await world.until(replica.manager.revoke(activeKey((await world.document()).records, "sig")?.kid ?? ""));
     await world.stop(replica);
   });
 

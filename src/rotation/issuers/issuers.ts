@@ -84,12 +84,16 @@ export async function createIssuers(options: IssuersOptions): Promise<Issuers> {
     });
   }
 
+  /** Neither a database nor the option `store` holds anybody up. */
+  const inTime = async <T>(work: (signal: AbortSignal) => T | Promise<T>): Promise<T> =>
+    withDeadline(async (signal) => work(signal), { clock, timeoutMs: lookupMs, expired: late });
+
   /** Takes the steps that are due, with a manager that is not kept. */
   async function lookOnce(issuer: string, more?: Partial<KeyManagerOptions>): Promise<void> {
     if (!names.holds(issuer)) {
       throw new ConfigError("ERR_ISSUER_INVALID", `issuer ${JSON.stringify(issuer)} is none of ${template}`);
     }
-    const keys = await managerOf(issuer, await store(issuer), more);
+    const keys = await managerOf(issuer, await inTime(() => store(issuer)), more);
     await keys.look().finally(() => keys.close());
   }
 
@@ -103,13 +107,10 @@ export async function createIssuers(options: IssuersOptions): Promise<Issuers> {
   async function takeUp(issuer: string): Promise<ManagedIssuer | undefined> {
     const at = instantNow(clock);
     try {
-      const { register, text } = await withDeadline(
-        async (signal) => {
-          const register = await store(issuer);
-          return { register, ...(await register.read(undefined, { signal })) };
-        },
-        { clock, timeoutMs: lookupMs, expired: late },
-      );
+      const { register, text } = await inTime(async (signal) => {
+        const register = await store(issuer);
+        return { register, ...(await register.read(undefined, { signal })) };
+      });
       if (text === undefined) {
         note(issuer, { at });
         return undefined;
@@ -150,10 +151,10 @@ export async function createIssuers(options: IssuersOptions): Promise<Issuers> {
 
     async create(issuer) {
       await lookOnce(issuer, { requireStore: false, policy: await spreadPolicy(issuer, policy) });
-      // One that is under way may have read before.
+      // One that is known, or is being looked for, may have been read before.
       await lookups.get(issuer)?.catch(() => {});
       unusable.delete(issuer);
-      return (await get(issuer)) ?? lacksKeys(issuer);
+      return (await takeUp(issuer)) ?? lacksKeys(issuer);
     },
 
     async sign(issuer, claims, options) {
@@ -193,7 +194,7 @@ export async function createIssuers(options: IssuersOptions): Promise<Issuers> {
 
     async lookAtDue() {
       // A register of any issuer lists all.
-      const register = await store(template);
+      const register = await inTime(() => store(template));
       if (register.due === undefined)
         throw invalidOption(`the store ${register.name} cannot list issuers; call look() for each`);
       const failed = new Map<string, unknown>();

@@ -74,7 +74,7 @@ export function createNames(template: string): Names {
 
   return {
     holds(issuer) {
-      return partOf(issuer, whole, rule) !== undefined && isIssuer(issuer);
+      return typeof issuer === "string" && partOf(issuer, whole, rule) !== undefined && isIssuer(issuer);
     },
     issuerOf(target, host) {
       const part = partIn(target, host);

@@ -16,7 +16,8 @@ export interface IssuersOptions {
    */
   readonly issuer: string;
   /**
-   * Gives the register of an issuer, whenever one is taken up. Registers share a pool or a client, which is yours to end; nobody closes a
+   * Gives the register of an issuer, whenever one is taken up; for `lookAtDue`, it gets the option `issuer` with its `*`, and any register of the
+   * database will do. Registers share a pool or a client, which is yours to end; nobody closes a
    * register.
    */
   readonly store: (issuer: string) => Register | Promise<Register>;

@@ -141,6 +141,8 @@ const late = (): StoreError => new StoreError("ERR_STORE_UNAVAILABLE", "the stor
 export function createDemand(round: () => Promise<RoundResult>, options: DemandOptions): Demand {
   const { clock, signal, onFailure, onRecovery, refreshMs, waitUntil, isUsable } = options;
   let attempts = 0;
+  /** The newest attempt that has ended. */
+  let newest = 0;
   /** When the last round began that went well. */
   let read: Instant | undefined;
   let begun: { readonly at: Instant; readonly done: Promise<void> } | undefined;
@@ -152,17 +154,20 @@ export function createDemand(round: () => Promise<RoundResult>, options: DemandO
   async function ended(outcome: Promise<RoundResult>): Promise<void> {
     attempts += 1;
     const [attempt, at] = [attempts, instantNow(clock)];
-    const isLast = (): boolean => attempt === attempts && !signal.aborted;
+    // One that has begun later may never end.
+    const isNewest = (): boolean => attempt > newest && !signal.aborted;
     try {
       const { isPending } = await outcome;
-      if (!isLast()) return;
+      if (!isNewest()) return;
+      newest = attempt;
       [read, failed] = [at, undefined];
       if (isFailing && !isPending) {
         isFailing = false;
         onRecovery();
       }
     } catch (error) {
-      if (isLast()) {
+      if (isNewest()) {
+        newest = attempt;
         // From its beginning: the process may have been frozen meanwhile.
         failed = { at, error };
         isFailing = true;

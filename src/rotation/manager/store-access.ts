@@ -28,6 +28,8 @@ const leaveMs = 2_000;
 
 /** The part of a register from which on people are warned. */
 const warnedShare = 0.7;
+/** What revocations alone may use. */
+const reservedBytes = 4_096;
 
 /** What was read of a store, and when it was asked and had answered by the clocks of this machine. */
 export interface Seen {
@@ -171,8 +173,15 @@ export function createStoreAccess(custody: Custody, options: StoreAccessOptions)
   }
 
   /** Resolves to whether the document was written. */
-  async function write(document: StoreDocument, { version, now }: Seen, commit: string): Promise<boolean> {
+  async function write(
+    document: StoreDocument,
+    { version, now }: Seen,
+    commit: string,
+    room: number,
+  ): Promise<boolean> {
     const text = await custody.seal(document);
+    // Some databases cut off what does not fit, and say that it was written.
+    if (textBytes(text) > room) throw full(maxBytes);
     const call = { text, ifVersion: version, due: nextLookAt(document, now), commit };
     const isWritten = await tryWrite(call);
     if (isWritten !== undefined) return isWritten;
@@ -202,8 +211,10 @@ export function createStoreAccess(custody: Custody, options: StoreAccessOptions)
         const decision = await decide(seen);
         if (isNothing(decision, seen.document)) return changed(seen, decision, seen.document);
         const commit = crypto.randomUUID();
-        const document = nextDocument(seen.document, { owner: custody.owner, ...decision }, commit, maxBytes);
-        if (await write(document, seen, commit)) {
+        const room = maxBytes - reservedBytes;
+        const document = nextDocument(seen.document, { owner: custody.owner, ...decision }, commit, room);
+        const isRevocation = decision.events?.some(({ type }) => type === "revoked") === true;
+        if (await write(document, seen, commit, isRevocation ? maxBytes : room)) {
           // A failover may lose the commit before it was read. Its version is not known yet.
           last = { ...seen, document, version: undefined };
           onRevision?.(document.revision);
@@ -273,6 +284,12 @@ function checkIsLater(found: StoreDocument, seen: StoreDocument): void {
 
 const older = (what: string): StoreError =>
   new StoreError("ERR_RECORDS_INVALID", `${what}; put the newest one back, or restart to go on with this one`);
+
+const full = (maxBytes: number): StoreError =>
+  new StoreError(
+    "ERR_STORE_FULL",
+    `nothing was changed: the text would be larger than the store can hold (${maxBytes.toLocaleString("en")} bytes); copy the keys into a store that can hold more: jwksd store migrate`,
+  );
 
 const conflict = (): StoreError =>
   new StoreError("ERR_STORE_CONFLICT", `another commit came first, ${maxAttempts} times in a row; try again`);

@@ -22,6 +22,8 @@ export interface DueIssuer {
   readonly issuer: string;
   /** Since when, in epoch milliseconds. */
   readonly due: number;
+  /** Of the row, for the next page. It need not be made of the name. */
+  readonly key: string;
 }
 
 /** What a register holds. */

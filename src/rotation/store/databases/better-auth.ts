@@ -4,6 +4,8 @@
  * @module jwksd/store/better-auth
  */
 
+import { sleep } from "../../../base/async.ts";
+import { systemClock } from "../../../base/clock.ts";
 import { checkOptions } from "../../../base/options.ts";
 import { issuerKey, requiredIssuer } from "../issuer.ts";
 import type { OpenRegister } from "../register.ts";
@@ -44,7 +46,8 @@ export const storePlugin = {
   },
 } as const;
 
-const maxReads = 10;
+const maxReads = 12;
+const maxPauseMs = 500;
 
 /**
  * The store of one issuer in the database of better-auth, which any number of processes and issuers may share. It has no clock of its own.
@@ -74,8 +77,9 @@ export function betterAuthStore(adapter: AuthAdapter, options: DatabaseStoreOpti
       await adapter.updateMany({ model, where: await where(), update: { word } });
       const row = await find(["word"]);
       if (row === undefined || row.word === word) return;
+      await sleep(Math.random() * Math.min(2 ** count, maxPauseMs), systemClock, signal);
     }
-    throw new Error("it does not give back what was written; name the primary");
+    throw new Error("it does not give back what was written: others write all the time, or this is not the primary");
   }
 
   return {

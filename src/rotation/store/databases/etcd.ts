@@ -4,10 +4,10 @@
  * @module jwksd/store/etcd
  */
 
-import { invalidOption } from "../../../base/errors.ts";
 import { type Optional, callback, checkOptions } from "../../../base/options.ts";
 import { issuerKey, requiredIssuer } from "../issuer.ts";
 import type { OpenRegister } from "../register.ts";
+import { databaseUrl } from "../url.ts";
 import {
   type Call,
   type DatabaseStoreOptions,
@@ -173,10 +173,7 @@ interface Member {
 
 /** @throws ConfigError `ERR_OPTION_INVALID` */
 function memberOf(text: string): Member {
-  if (!URL.canParse(text) || !/^https?:$/.test(new URL(text).protocol)) {
-    throw invalidOption("the URL of etcd must be in the form https://HOST:PORT");
-  }
-  const { origin, username, password } = new URL(text);
+  const { origin, username, password } = databaseUrl(text, /^https?:$/, "https://HOST:PORT");
   if (username === "") return { base: origin };
   return { base: origin, login: { name: decodeURIComponent(username), password: decodeURIComponent(password) } };
 }

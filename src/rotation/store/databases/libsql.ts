@@ -9,6 +9,7 @@ import { importFailure } from "../../../base/optional-package.ts";
 import { checkOptions } from "../../../base/options.ts";
 import { requiredIssuer } from "../issuer.ts";
 import type { OpenRegister } from "../register.ts";
+import { databaseUrl } from "../url.ts";
 import { type DatabaseStoreOptions, databaseRules } from "./calls.ts";
 import { sqlRegister } from "./sql.ts";
 import { sqliteDialect, sqliteFault } from "./sqlite-dialect.ts";
@@ -83,6 +84,8 @@ async function loadDriver() {
 
 /** @throws ConfigError `ERR_OPTION_INVALID`, `ERR_PACKAGE_MISSING` */
 async function open(url: string): Promise<LibsqlClient> {
+  // A path may have an "@".
+  if (!url.startsWith("file:")) databaseUrl(url, /./, "libsql://HOST");
   const { createClient } = await loadDriver();
   try {
     return createClient({ url });

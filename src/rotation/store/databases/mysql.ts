@@ -4,11 +4,11 @@
  * @module jwksd/store/mysql
  */
 
-import { invalidOption } from "../../../base/errors.ts";
 import { importFailure } from "../../../base/optional-package.ts";
 import { checkOptions } from "../../../base/options.ts";
 import { requiredIssuer } from "../issuer.ts";
 import type { OpenRegister } from "../register.ts";
+import { databaseUrl } from "../url.ts";
 import { type DatabaseStoreOptions, NotSent, databaseRules, networkFault } from "./calls.ts";
 import { type Answer, type Dialect, type SqlFault, type Statement, sqlRegister } from "./sql.ts";
 
@@ -87,11 +87,8 @@ async function poolOf(database: string | MysqlPool | MysqlCallbackPool, connectT
     const pool = "promise" in database ? database.promise() : database;
     return { pool, name: "in MySQL", end: async () => {} };
   }
-  if (!URL.canParse(database) || !/^(mysql|mariadb):$/.test(new URL(database).protocol)) {
-    throw invalidOption("the URL of the database must be in the form mysql://USER@HOST:PORT/DATABASE");
-  }
+  const { host, pathname } = databaseUrl(database, /^(mysql|mariadb):$/, "mysql://USER@HOST:PORT/DATABASE");
   const { createPool } = await loadDriver();
-  const { host, pathname } = new URL(database);
   const pool = createPool({ uri: database, connectTimeout, connectionLimit: 5, enableKeepAlive: true });
   return { pool: pool as MysqlPool, name: `mysql://${host}${pathname}`, end: async () => pool.end().catch(() => {}) };
 }

@@ -4,11 +4,11 @@
  * @module jwksd/store/redis
  */
 
-import { invalidOption } from "../../../base/errors.ts";
 import { importFailure } from "../../../base/optional-package.ts";
 import { checkOptions } from "../../../base/options.ts";
 import { issuerKey, requiredIssuer } from "../issuer.ts";
 import type { OpenRegister } from "../register.ts";
+import { databaseUrl } from "../url.ts";
 import {
   type Call,
   type DatabaseStoreOptions,
@@ -140,11 +140,8 @@ async function loadDriver() {
 
 /** Connects when it is first used, and anew after a failure. */
 async function urlConnection(url: string, timeoutMs: number): Promise<Connection> {
-  if (!URL.canParse(url) || !/^rediss?:$/.test(new URL(url).protocol)) {
-    throw invalidOption("the URL of the database must be in the form redis://USER@HOST:PORT/NUMBER");
-  }
+  const { protocol, host, pathname } = databaseUrl(url, /^rediss?:$/, "redis://USER@HOST:PORT/NUMBER");
   const { createClient } = await loadDriver();
-  const { protocol, host, pathname } = new URL(url);
   type Client = ReturnType<typeof newClient>;
   const newClient = () => createClient({ url, socket: { connectTimeout: timeoutMs, reconnectStrategy: false } });
   let connecting: Promise<Client> | undefined;

@@ -139,13 +139,17 @@ export function sqlRegister(
 
     async due(limit, after, { signal } = {}) {
       const from = after?.due ?? 0;
-      const key = after === undefined ? "" : await issuerKey(after.issuer);
+      const key = after?.key ?? "";
       // Not a parameter, which some servers refuse there.
-      const sql = `SELECT name, due FROM jwksd_documents WHERE due BETWEEN ? AND ? AND (due > ? OR issuer > ?)
+      const sql = `SELECT name, due, issuer AS row_key FROM jwksd_documents WHERE due BETWEEN ? AND ? AND (due > ? OR issuer > ?)
         ORDER BY due, issuer LIMIT ${Math.floor(limit)}`;
       const now = systemClock.now();
       const { rows } = await run({ signal, writes: false }, () => [sql, from, now, from, key]);
-      return rows.map(({ name, due }): DueIssuer => ({ issuer: String(name), due: Number(due) }));
+      return rows.map((row): DueIssuer => ({
+        issuer: String(row["name"]),
+        due: Number(row["due"]),
+        key: String(row["row_key"]),
+      }));
     },
 
     close: async () => calls.close(),

@@ -187,9 +187,9 @@ function registerOf(driver: Driver, { issuer, key, timeoutMs }: Whose): OpenRegi
     },
 
     async due(limit, after, { signal } = {}) {
-      const from = after === undefined ? ["0", ""] : [`${after.due}`, await issuerKey(after.issuer)];
+      const from = after === undefined ? ["0", ""] : [`${after.due}`, after.key];
       const rows = await ask(dueQuery, [`${systemClock.now()}`, ...from, `${Math.floor(limit)}`], signal);
-      return rows.map(({ name, due }): DueIssuer => ({ issuer: name as string, due: Number(due) }));
+      return rows.map(({ name, due, key }): DueIssuer => ({ issuer: `${name}`, due: Number(due), key: `${key}` }));
     },
 
     presence: {

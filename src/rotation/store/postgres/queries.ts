@@ -39,7 +39,7 @@ SELECT $1::text, $2::text, $3::text, $4::bigint, $6::text FROM limits ON CONFLIC
 export const nextQuery = `${limits(5)} UPDATE jwksd.documents SET version = $2, text = $3, due = $4::bigint
 FROM limits WHERE issuer = $1 AND version = $6 RETURNING version`;
 
-export const dueQuery = `SELECT name, due::text FROM jwksd.documents
+export const dueQuery = `SELECT name, due::text, issuer AS key FROM jwksd.documents
 WHERE due <= $1::bigint AND (due, issuer) > ($2::bigint, $3) ORDER BY due, issuer LIMIT $4::int`;
 
 export const issuersQuery = "SELECT name FROM jwksd.documents LIMIT 2";

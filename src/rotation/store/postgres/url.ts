@@ -1,8 +1,13 @@
+import { isEscaped } from "../url.ts";
+
 /** Why a text is no URL of a database, as the end of the sentence "it must be …"; `undefined` if it is one. Never shows the text. */
 export function faultOfUrl(text: string): string | undefined {
-  return ["postgres:", "postgresql:"].includes(urlOf(text)?.protocol ?? "")
+  const url = urlOf(text);
+  if (url === undefined || !["postgres:", "postgresql:"].includes(url.protocol))
+    return "a URL in the form postgres://USER@HOST:PORT/DATABASE";
+  return isEscaped(url)
     ? undefined
-    : "a URL in the form postgres://USER@HOST:PORT/DATABASE";
+    : 'one whose user and password have "/", "@", "?", "#" and "%" as %2F, %40, %3F, %23 and %25';
 }
 
 /** Whether everybody who sees the command line would see a password. */
