@@ -14,7 +14,7 @@ import { compact, encode, signature } from "../token/compact.ts";
 
 const issuer = "https://op.example";
 const audience = "https://api.example.com";
-const requests = soak(30_000, 5_000);
+const requests = soak(30_000, 2_000);
 
 /** The same numbers in each run. @see Steele, Lea, Flood: Fast splittable pseudorandom number generators (SplitMix) */
 function randomOf(seed: number): (below: number) => number {

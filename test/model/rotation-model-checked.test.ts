@@ -50,7 +50,7 @@ describe("the model of the one rule", { skip: skipWithout("spin", "cc"), concurr
   const changes = [...list.matchAll(/^#define ([A-Z_]+) /gm)].map(([, name]) => `CHANGE=${name}`);
   const waits = ["ANNOUNCE=CACHE", "ANNOUNCE=noted+CACHE-1", "RETIRE=TOKEN", "RETIRE=noted+TOKEN-1", "MODE_ON=CACHE"];
   assert.ok(changes.length >= 7);
-  for (const change of [...some(changes.toReversed(), 2), ...some(waits.toReversed(), 1)]) {
+  for (const change of [...some(changes.toReversed(), 1), ...some(waits.toReversed(), 1)]) {
     test(`is found wrong if changed: ${change}`, async () => {
       assert.match((await search(change)) ?? "nothing violated", /tokenLeft|followed|isBehind|revokedSince/);
     });
@@ -62,7 +62,7 @@ describe("the model of the one rule", { skip: skipWithout("spin", "cc"), concurr
 
   const states = [...text.matchAll(/^#define (AN?_[A-Z_]+) /gm)].map(([, name = ""]) => name);
   assert.equal(states.length, 4);
-  for (const state of some(states, 1)) {
+  for (const state of some(states, 0)) {
     test(`meets the state that matters: ${state}`, async () => {
       assert.match((await search(`NEVER=${state}`)) ?? "nothing violated", /^ *!/);
     });
