@@ -53,7 +53,7 @@ export interface TestIssuer {
   token(this: void, claims?: Claims, changes?: TokenChanges): Promise<string>;
   /** New keys sign. The ones before them stay published until the next rotation. */
   rotate(this: void): Promise<void>;
-  /** From now on, no request is answered. */
+  /** From now on, no request is answered but that for a token: tests get their tokens there. */
   goAway(this: void): void;
   comeBack(this: void): void;
 }
@@ -125,6 +125,7 @@ export async function createTestIssuer(options: TestIssuerOptions = {}): Promise
     return tokenOf(draft);
   }
 
+  const isHidden = ({ url }: Request): boolean => isAway && !new URL(url).pathname.endsWith("/token");
   const answer = (request: Request): Promise<Response> =>
     answerOf(request, {
       issuer,
@@ -143,14 +144,15 @@ export async function createTestIssuer(options: TestIssuerOptions = {}): Promise
       const request = new Request(input, init);
       request.signal.throwIfAborted();
       const isOwn = request.url === issuer || request.url.startsWith(issuer.replace(/\/?$/, "/"));
-      if (isAway || !isOwn) {
-        const why = isAway ? "the test issuer is away" : `the test issuer answers for ${issuer} alone`;
+      const isGone = isHidden(request);
+      if (isGone || !isOwn) {
+        const why = isGone ? "the test issuer is away" : `the test issuer answers for ${issuer} alone`;
         throw new TypeError("fetch failed", { cause: new Error(why) });
       }
       return answer(request);
     },
     async listen(port = 0) {
-      const listening = await listen(port, async (request) => (isAway ? undefined : answer(request)));
+      const listening = await listen(port, async (request) => (isHidden(request) ? undefined : answer(request)));
       if (given.issuer === undefined) issuer = listening.url;
       return listening;
     },

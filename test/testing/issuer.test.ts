@@ -5,6 +5,7 @@ import { once } from "node:events";
 import { createServer, request as send } from "node:https";
 import { type TestContext, describe, test } from "node:test";
 import type { TLSSocket } from "node:tls";
+import { decodeJwt } from "jose";
 import { examine } from "../../src/doctor/index.ts";
 import { verify } from "../../src/index.ts";
 import { type BearerOptions, createBearer } from "../../src/library/bearer/index.ts";
@@ -206,6 +207,8 @@ describe("over HTTP", () => {
     assert.equal(await kids(), 2 * before);
     await press("/go-away");
     await assert.rejects(kids());
+    const during = decodeJwt(await (await fetch(`${url}/token?sub=123`)).text());
+    assert.equal(during.sub, "123", "tests get their tokens there");
     await press("/come-back");
     await kids();
     child.kill("SIGINT");
