@@ -84,7 +84,7 @@ export async function issuers(plan: Plan): Promise<Section> {
   const head = ["", "heap MiB", "queries/s", "idle queries", "GET of one", "by CPU", "GET of all in turn", "by CPU"];
   return {
     title: "Many issuers",
-    text: `${all.toLocaleString("en")} issuers in a database, ${hot.toLocaleString("en")} of which are used. GETs are ratios to one provider on demand:\n\n${table([...head, "cold p50 ms", "cold p99 ms", "hot p99 ms"], rows)}`,
+    text: `${all.toLocaleString("en")} issuers in a database, ${hot.toLocaleString("en")} of them in use. Rates of GET are ratios to a single provider on demand:\n\n${table([...head, "cold p50 ms", "cold p99 ms", "hot p99 ms"], rows)}`,
     goals,
   };
 }

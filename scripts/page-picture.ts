@@ -1,4 +1,4 @@
-// Makes the picture of the page in README.md, with Chromium: node scripts/page-picture.ts docs/page.png
+// Makes the picture of the page in docs/operations.md, with Chromium: node scripts/page-picture.ts docs/page.png
 import { once } from "node:events";
 import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";

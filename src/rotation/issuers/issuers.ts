@@ -91,7 +91,7 @@ export async function createIssuers(options: IssuersOptions): Promise<Issuers> {
   /** Takes the steps that are due, with a manager that is not kept. */
   async function lookOnce(issuer: string, more?: Partial<KeyManagerOptions>): Promise<void> {
     if (!names.holds(issuer)) {
-      throw new ConfigError("ERR_ISSUER_INVALID", `issuer ${JSON.stringify(issuer)} is none of ${template}`);
+      throw new ConfigError("ERR_ISSUER_INVALID", `issuer ${JSON.stringify(issuer)} does not match ${template}`);
     }
     const keys = await managerOf(issuer, await inTime(() => store(issuer)), more);
     await keys.look().finally(() => keys.close());
