@@ -58,6 +58,10 @@ export function sleep(delayMs: number, clock: Clock, signal?: AbortSignal): Prom
   return abortable(timer.promise, signal).finally(cancel);
 }
 
+/** Waits before the next attempt, at random, so that those who collided do not collide again: up to 2, 4, 8 … ms. */
+export const pauseAfter = (attempt: number, maxMs: number, clock: Clock, signal?: AbortSignal): Promise<void> =>
+  sleep(Math.random() * Math.min(2 ** attempt, maxMs), clock, signal);
+
 /** Makes a queue that runs actions one after the other. A failure of one does not stop the next. */
 export function serial(): <T>(action: () => Promise<T>) => Promise<T> {
   let last: Promise<unknown> = Promise.resolve();

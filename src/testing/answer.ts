@@ -26,10 +26,10 @@ export async function answerOf(request: Request, provider: Provider): Promise<Re
   const root = issuer.replace(/\/$/, "");
   const base = new URL(root).pathname.replace(/\/$/, "");
   const path = pathname.startsWith(base) ? pathname.slice(base.length) : pathname;
-  const metadata = (name: string): object => ({
+  const metadata = (name: string, root = name.replace(/\/$/, "")): object => ({
     issuer: name,
-    jwks_uri: `${name.replace(/\/$/, "")}/jwks`,
-    token_endpoint: `${name.replace(/\/$/, "")}/token`,
+    jwks_uri: `${root}/jwks`,
+    token_endpoint: `${root}/token`,
     response_types_supported: ["token"],
     subject_types_supported: ["public"],
     id_token_signing_alg_values_supported: algorithms,

@@ -79,7 +79,7 @@ export function createGuard(settings: BearerSettings): Guard {
 
   async function decide(request: GuardedRequest, requirements: Requirements): Promise<AccessDecision> {
     const { source } = request;
-    const credentials = await found(request, requirements.optional === true);
+    const credentials = await found(request, requirements.optional === true).catch(refusalOf);
     if (credentials === undefined) {
       admitted.set(source, { request, scheme: undefined, auth: undefined });
       return { auth: undefined };
@@ -96,22 +96,15 @@ export function createGuard(settings: BearerSettings): Guard {
   }
 
   /** `undefined` where there is no token, and none need be. */
-  function found(
-    request: GuardedRequest,
-    isOptional: boolean,
-  ): Promise<Credentials | Refusal | undefined> | Credentials | Refusal | undefined {
-    const { target, authorization = "" } = request;
-    if (settings.token !== undefined) return foundElsewhere(request, isOptional).catch(refusalOf);
-    if (isOptional && authorization === "" && !hasQueryToken(target)) return undefined;
-    return credentialsOf(authorization, target, terms.schemes);
-  }
-
-  /** What the function `token` of the application finds. */
-  async function foundElsewhere(
-    { target, source }: GuardedRequest,
+  async function found(
+    { target, authorization = "", source }: GuardedRequest,
     isOptional: boolean,
   ): Promise<Credentials | Refusal | undefined> {
-    const token: unknown = await settings.token?.(source as never);
+    if (settings.token === undefined) {
+      if (isOptional && authorization === "" && !hasQueryToken(target)) return undefined;
+      return credentialsOf(authorization, target, terms.schemes);
+    }
+    const token: unknown = await settings.token(source as never);
     if (token === undefined || token === null || token === "")
       return isOptional ? undefined : { status: 401, hint: "there is no token" };
     return credentialsElsewhere(token, target);

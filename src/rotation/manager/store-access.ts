@@ -1,4 +1,4 @@
-import { sleep, withDeadline } from "../../base/async.ts";
+import { pauseAfter, withDeadline } from "../../base/async.ts";
 import { type Clock, type Instant, epochMs, instantNow, longestSince, setSince } from "../../base/clock.ts";
 import { StoreError } from "../../base/errors.ts";
 import { traced } from "../../base/trace.ts";
@@ -221,8 +221,7 @@ export function createStoreAccess(custody: Custody, options: StoreAccessOptions)
           return changed(seen, decision, document);
         }
         if (attempt === maxAttempts) throw conflict();
-        // At random, so that processes that collided do not collide again.
-        await sleep(Math.random() * Math.min(2 ** attempt, maxPauseMs), clock, signal);
+        await pauseAfter(attempt, maxPauseMs, clock, signal);
       }
     },
 

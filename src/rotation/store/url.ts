@@ -1,5 +1,8 @@
 import { invalidOption } from "../../base/errors.ts";
 
+/** How special characters of a user and a password are written. */
+export const escapes = 'user and password have "/", "@", "?", "#" and "%" as %2F, %40, %3F, %23 and %25';
+
 /**
  * The URL of a database. A password whose special characters are not escaped would be taken for a host and a path, which messages show.
  *
@@ -10,10 +13,7 @@ export function databaseUrl(text: string, schemes: RegExp, form: string): URL {
   const url = URL.parse(text);
   if (url === null || !schemes.test(url.protocol))
     throw invalidOption(`the URL of the database must be in the form ${form}`);
-  if (!isEscaped(url))
-    throw invalidOption(
-      'in the URL of the database, write the characters "/", "@", "?", "#" and "%" of a user and a password as %2F, %40, %3F, %23 and %25',
-    );
+  if (!isEscaped(url)) throw invalidOption(`the URL of the database must be one whose ${escapes}`);
   return url;
 }
 

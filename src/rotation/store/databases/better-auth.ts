@@ -4,7 +4,7 @@
  * @module jwksd/store/better-auth
  */
 
-import { sleep } from "../../../base/async.ts";
+import { pauseAfter } from "../../../base/async.ts";
 import { systemClock } from "../../../base/clock.ts";
 import { checkOptions } from "../../../base/options.ts";
 import { issuerKey, requiredIssuer } from "../issuer.ts";
@@ -77,7 +77,7 @@ export function betterAuthStore(adapter: AuthAdapter, options: DatabaseStoreOpti
       await adapter.updateMany({ model, where: await where(), update: { word } });
       const row = await find(["word"]);
       if (row === undefined || row.word === word) return;
-      await sleep(Math.random() * Math.min(2 ** count, maxPauseMs), systemClock, signal);
+      await pauseAfter(count, maxPauseMs, systemClock, signal);
     }
     throw new Error("it does not give back what was written: others write all the time, or this is not the primary");
   }

@@ -1,4 +1,4 @@
-import { sleep } from "../../../base/async.ts";
+import { pauseAfter } from "../../../base/async.ts";
 import { systemClock } from "../../../base/clock.ts";
 import { StoreError } from "../../../base/errors.ts";
 import { issuerKey } from "../issuer.ts";
@@ -73,7 +73,7 @@ export function sqlRegister(
             dialect.schema.map((sql) => [sql] as const),
             signal,
           );
-        else await sleep(Math.random() * Math.min(2 ** count, 500), systemClock, signal);
+        else await pauseAfter(count, 500, systemClock, signal);
       }
     }
   }

@@ -4,7 +4,7 @@
  * @module jwksd/store/postgres
  */
 
-import { sleep } from "../../../base/async.ts";
+import { pauseAfter } from "../../../base/async.ts";
 import { systemClock } from "../../../base/clock.ts";
 import { StoreError, invalidOption } from "../../../base/errors.ts";
 import { type Optional, checkOptions, timeout } from "../../../base/options.ts";
@@ -124,7 +124,7 @@ function registerOf(driver: Driver, { issuer, key, timeoutMs }: Whose): OpenRegi
       } catch (error) {
         if (!isSerialization(error) || attempt === maxAttempts) throw error;
       }
-      await sleep(Math.random() * Math.min(2 ** attempt, 500), systemClock, signal);
+      await pauseAfter(attempt, 500, systemClock, signal);
     }
   }
 

@@ -1,13 +1,11 @@
-import { isEscaped } from "../url.ts";
+import { escapes, isEscaped } from "../url.ts";
 
 /** Why a text is no URL of a database, as the end of the sentence "it must be …"; `undefined` if it is one. Never shows the text. */
 export function faultOfUrl(text: string): string | undefined {
   const url = urlOf(text);
   if (url === undefined || !["postgres:", "postgresql:"].includes(url.protocol))
     return "a URL in the form postgres://USER@HOST:PORT/DATABASE";
-  return isEscaped(url)
-    ? undefined
-    : 'one whose user and password have "/", "@", "?", "#" and "%" as %2F, %40, %3F, %23 and %25';
+  return isEscaped(url) ? undefined : `one whose ${escapes}`;
 }
 
 /** Whether everybody who sees the command line would see a password. */
