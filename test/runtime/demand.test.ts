@@ -97,7 +97,7 @@ const d1 :Workerd.Worker = (
   const start = async (): Promise<void> => {
     const stdio = ["ignore", "inherit", "inherit"] as const;
     running.add(spawn(binary("workerd"), ["serve", join(folder, "config.capnp")], { stdio: [...stdio] }));
-    await eventually("workerd listens", () => isListening(port));
+    for (const each of [port, controlPort]) await eventually("workerd listens", () => isListening(each));
   };
   t.after(end);
   await start();
