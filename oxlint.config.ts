@@ -67,7 +67,7 @@ export default defineConfig({
     },
     {
       files: ["src/index.ts"],
-      rules: noImports("^node:|^\\./(?:cli|library/node|service|keys/kms|keys/pkcs11)/", "the core runs anywhere"),
+      rules: noImports("^node:|^\\./(?:cli|node|service|keys/kms|keys/pkcs11)/", "the core runs anywhere"),
     },
   ],
 });

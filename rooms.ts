@@ -13,11 +13,9 @@ export interface Room {
 
 export const rooms: Readonly<Record<string, Room>> = {
   base: { rooms: [], packages: [] },
-
   "keys/crypto": { rooms: [], packages: ["jose", "#crypto", "node:"] },
   "keys/jwk": { rooms: [], packages: ["jose", "#crypto"] },
   "keys/signer": { rooms: ["keys/jwk"], packages: ["jose", "#crypto"] },
-  "keys/keyset": { rooms: ["keys/jwk", "keys/signer"], packages: ["jose", "#crypto"] },
   "keys/kms": {
     rooms: ["keys/crypto", "keys/jwk", "keys/signer"],
     packages: ["jose", "node:", "@aws-sdk/client-kms", "@azure/identity", "@azure/keyvault-keys", "@google-cloud/kms"],
@@ -25,92 +23,80 @@ export const rooms: Readonly<Record<string, Room>> = {
   "keys/pkcs11": { rooms: ["keys/jwk", "keys/signer"], packages: ["jose", "node:", "pkcs11js"] },
   keys: { rooms: ["keys/kms", "keys/pkcs11", "keys/signer"], packages: [] },
 
-  "library/http": { rooms: ["keys/keyset"], packages: [] },
-  "library/token": { rooms: ["keys/crypto", "keys/jwk", "keys/signer"], packages: ["jose", "#crypto"] },
-  "library/relying-party": { rooms: ["keys/crypto", "keys/jwk"], packages: ["jose"] },
-  "library/client": {
-    rooms: ["keys/crypto", "keys/jwk", "library/relying-party", "library/token"],
-    packages: ["jose"],
-  },
-  "library/bearer": {
+  publish: { rooms: ["keys/jwk", "keys/signer"], packages: ["jose", "#crypto"] },
+
+  "verify/token": { rooms: ["keys/crypto", "keys/jwk"], packages: ["jose", "#crypto"] },
+  "verify/relying-party": { rooms: ["keys/crypto", "keys/jwk"], packages: ["jose"] },
+  "verify/client": { rooms: ["keys/crypto", "keys/jwk", "verify/relying-party", "verify/token"], packages: ["jose"] },
+  "verify/bearer": {
     rooms: [
       "keys/crypto",
       "keys/jwk",
-      "keys/keyset",
-      "library/bearer/faces",
-      "library/client",
-      "library/http",
-      "library/relying-party",
-      "library/token",
+      "publish",
+      "verify/bearer/faces",
+      "verify/client",
+      "verify/relying-party",
+      "verify/token",
     ],
     packages: ["jose", "#crypto"],
   },
-  "library/bearer/faces": {
-    rooms: ["library/bearer", "library/http"],
+  "verify/bearer/faces": {
+    rooms: ["publish", "verify/bearer"],
     packages: ["@modelcontextprotocol/sdk", "@nestjs/common"],
   },
-  "library/provider": {
-    rooms: ["keys/jwk", "keys/keyset", "keys/signer", "library/http", "library/token"],
-    packages: [],
-  },
-  "library/oidc-provider": {
-    rooms: ["keys/jwk", "library/http", "library/provider"],
+
+  "sign/token": { rooms: ["keys/jwk", "keys/signer", "publish", "verify/token"], packages: ["jose", "#crypto"] },
+  "sign/client": { rooms: ["sign/token"], packages: ["node:"] },
+
+  provider: { rooms: ["keys/jwk", "keys/signer", "publish", "sign/token", "verify/token"], packages: [] },
+  "provider/adapters": {
+    rooms: ["keys/jwk", "provider", "publish", "sign/token"],
     packages: ["jose", "node:", "oidc-provider"],
   },
-  "library/better-auth": { rooms: ["keys/jwk", "library/provider", "library/token"], packages: [] },
-  "library/sign-client": { rooms: ["library/token"], packages: ["node:"] },
-  "library/node": {
-    rooms: ["keys/jwk", "keys/keyset", "keys/signer", "library/relying-party"],
+  node: {
+    rooms: ["keys/jwk", "keys/signer", "publish", "verify/relying-party"],
     packages: ["jose", "node:", "ipaddr.js"],
   },
 
+  "rotation/rules": { rooms: ["keys/jwk"], packages: [] },
+  "rotation/explain": { rooms: ["rotation/custody", "rotation/rules"], packages: [] },
   "rotation/store": { rooms: [], packages: [] },
   "rotation/store/sqlite": { rooms: ["rotation/store"], packages: ["node:"] },
   "rotation/store/postgres": { rooms: ["rotation/store"], packages: ["node:", "pg"] },
   "rotation/store/databases": { rooms: ["rotation/store"], packages: ["@libsql/client", "mysql2", "redis"] },
-  "rotation/rules": { rooms: ["keys/jwk"], packages: [] },
   "rotation/custody": { rooms: ["keys/jwk", "rotation/rules", "rotation/store"], packages: ["jose"] },
   "rotation/manager": {
-    rooms: [
-      "keys/jwk",
-      "keys/keyset",
-      "keys/signer",
-      "library/provider",
-      "rotation/custody",
-      "rotation/rules",
-      "rotation/store",
-    ],
+    rooms: ["keys/jwk", "keys/signer", "provider", "publish", "rotation/custody", "rotation/rules", "rotation/store"],
     packages: ["jose"],
   },
-
   "rotation/issuers": {
     rooms: [
-      "library/http",
-      "library/provider",
-      "library/token",
+      "provider",
+      "publish",
       "rotation/custody",
       "rotation/manager",
       "rotation/rules",
       "rotation/store",
+      "sign/token",
     ],
     packages: [],
   },
 
-  testing: { rooms: ["keys/crypto", "keys/signer", "rotation/store"], packages: ["jose", "#crypto", "node:"] },
-
-  doctor: { rooms: ["doctor/checks", "doctor/codes", "doctor/verifiers", "keys/crypto"], packages: ["jose"] },
   "doctor/codes": { rooms: [], packages: [] },
   "doctor/verifiers": { rooms: ["doctor"], packages: [] },
+  doctor: { rooms: ["doctor/checks", "doctor/codes", "doctor/verifiers", "keys/crypto"], packages: ["jose"] },
   "doctor/checks": { rooms: ["doctor"], packages: [] },
-  "doctor/node": { rooms: ["doctor", "library/node"], packages: ["jose", "node:"] },
+  "doctor/node": { rooms: ["doctor", "node"], packages: ["jose", "node:"] },
+
+  testing: { rooms: ["keys/crypto", "keys/signer", "rotation/store"], packages: ["jose", "#crypto", "node:"] },
 
   "service/config": {
     rooms: [
       "keys",
       "keys/pkcs11",
       "keys/signer",
-      "library/node",
-      "library/provider",
+      "node",
+      "publish",
       "rotation/custody",
       "rotation/rules",
       "rotation/store/postgres",
@@ -119,7 +105,7 @@ export const rooms: Readonly<Record<string, Room>> = {
   },
   "service/store": {
     rooms: [
-      "library/node",
+      "node",
       "rotation/custody",
       "rotation/rules",
       "rotation/store",
@@ -130,24 +116,15 @@ export const rooms: Readonly<Record<string, Room>> = {
     ],
     packages: ["node:"],
   },
-  "service/listen": { rooms: ["library/http"], packages: ["node:"] },
+  "service/listen": { rooms: ["publish"], packages: ["node:"] },
   "service/signing": {
-    rooms: [
-      "keys/jwk",
-      "keys/keyset",
-      "library/http",
-      "library/provider",
-      "library/token",
-      "rotation/rules",
-      "service/config",
-      "service/listen",
-    ],
+    rooms: ["keys/jwk", "provider", "publish", "rotation/rules", "service/config", "service/listen", "sign/token"],
     packages: ["node:"],
   },
   "service/keys": {
     rooms: [
-      "keys/keyset",
-      "library/node",
+      "node",
+      "publish",
       "rotation/custody",
       "rotation/manager",
       "rotation/rules",
@@ -158,35 +135,26 @@ export const rooms: Readonly<Record<string, Room>> = {
     packages: ["jose", "node:", "package.json"],
   },
   "service/copies": {
-    rooms: [
-      "keys/keyset",
-      "library/http",
-      "library/provider",
-      "rotation/rules",
-      "rotation/store/sqlite",
-      "service/config",
-      "service/keys",
-    ],
+    rooms: ["provider", "publish", "rotation/rules", "rotation/store/sqlite", "service/config", "service/keys"],
     packages: ["node:", "@aws-sdk/client-s3"],
   },
   "service/token": {
     rooms: [
-      "library/node",
-      "library/provider",
-      "library/token",
+      "node",
+      "provider",
       "rotation/custody",
       "rotation/manager",
       "rotation/rules",
       "service/config",
       "service/store",
+      "sign/token",
     ],
     packages: [],
   },
   "service/admin": {
     rooms: [
-      "keys/keyset",
-      "library/http",
-      "rotation/custody",
+      "publish",
+      "rotation/explain",
       "rotation/manager",
       "rotation/rules",
       "service/config",
@@ -195,11 +163,10 @@ export const rooms: Readonly<Record<string, Room>> = {
     ],
     packages: ["node:", "prom-client"],
   },
-  "service/admin/page": { rooms: ["library/http", "rotation/rules", "service/admin"], packages: ["node:"] },
+  "service/admin/page": { rooms: ["publish", "rotation/explain", "service/admin"], packages: ["node:"] },
   "service/endpoint": {
     rooms: [
-      "keys/keyset",
-      "library/provider",
+      "publish",
       "service/admin",
       "service/admin/page",
       "service/config",
@@ -211,16 +178,7 @@ export const rooms: Readonly<Record<string, Room>> = {
   },
 
   cli: {
-    rooms: [
-      "cli/doctor",
-      "cli/keys",
-      "cli/serve",
-      "cli/store",
-      "keys",
-      "keys/signer",
-      "library/node",
-      "service/config",
-    ],
+    rooms: ["cli/doctor", "cli/keys", "cli/serve", "cli/store", "keys", "keys/signer", "node", "service/config"],
     packages: ["jose", "node:", "commander", "package.json"],
   },
   "cli/serve": {
@@ -243,9 +201,9 @@ export const rooms: Readonly<Record<string, Room>> = {
       "doctor/node",
       "keys/crypto",
       "keys/jwk",
-      "library/relying-party",
-      "library/token",
       "testing",
+      "verify/relying-party",
+      "verify/token",
     ],
     packages: ["jose", "node:", "commander"],
   },
@@ -254,25 +212,16 @@ export const rooms: Readonly<Record<string, Room>> = {
       "cli",
       "cli/keys",
       "rotation/custody",
+      "rotation/explain",
       "rotation/rules",
       "rotation/store/postgres",
-      "service/admin",
       "service/config",
       "service/store",
     ],
     packages: ["commander"],
   },
   "cli/files": {
-    rooms: [
-      "cli",
-      "cli/keys",
-      "keys/jwk",
-      "keys/keyset",
-      "keys/signer",
-      "library/node",
-      "rotation/custody",
-      "rotation/rules",
-    ],
+    rooms: ["cli", "cli/keys", "keys/jwk", "keys/signer", "node", "publish", "rotation/custody", "rotation/rules"],
     packages: ["jose", "node:", "commander"],
   },
   "cli/keys": {
@@ -280,9 +229,9 @@ export const rooms: Readonly<Record<string, Room>> = {
       "cli",
       "cli/files",
       "rotation/custody",
+      "rotation/explain",
       "rotation/manager",
       "rotation/rules",
-      "service/admin",
       "service/config",
       "service/store",
     ],

@@ -6,7 +6,7 @@ import buildGetJwks from "get-jwks";
 import { createRemoteJWKSet } from "jose";
 import jwksClient from "jwks-rsa";
 import { createProvider, localSigner } from "../src/index.ts";
-import { createRemoteKeySet } from "../src/library/relying-party/index.ts";
+import { createRemoteKeySet } from "../src/verify/relying-party/index.ts";
 
 export interface FloodResult {
   readonly name: string;

@@ -9,7 +9,7 @@ import { SignJWT, createRemoteJWKSet, jwtVerify } from "jose";
 import jsonwebtoken from "jsonwebtoken";
 import jwksClient from "jwks-rsa";
 import { createProvider, localSigner, verify } from "../src/index.ts";
-import { createRemoteKeySet } from "../src/library/relying-party/index.ts";
+import { createRemoteKeySet } from "../src/verify/relying-party/index.ts";
 import type { Plan } from "./comparisons.ts";
 import { median } from "./measure.ts";
 import { type Goal, type Section, table } from "./report.ts";

@@ -1,5 +1,5 @@
 // Makes the picture of a rotation in README.md: node scripts/rotation-picture.ts > docs/rotation.svg
-import { plan } from "../src/rotation/rules/plan.ts";
+import { plan } from "../src/rotation/explain/plan.ts";
 import { rotationPolicy } from "../src/rotation/rules/policy.ts";
 import { planSvg } from "../src/cli/keys/plan-svg.ts";
 import type { LiveRecord } from "../src/rotation/rules/records.ts";

@@ -4,8 +4,8 @@ import express, { type RequestHandler } from "express";
 import { type GetVerificationKey, expressjwt } from "express-jwt";
 import jwksRsa from "jwks-rsa";
 import { verify } from "../../src/index.ts";
-import { createBearer } from "../../src/library/bearer/index.ts";
-import { createRemoteKeySet } from "../../src/library/relying-party/index.ts";
+import { createBearer } from "../../src/verify/bearer/index.ts";
+import { createRemoteKeySet } from "../../src/verify/relying-party/index.ts";
 import { listening } from "./setup.ts";
 
 // One route of Express behind a guard. Arguments: which guard, and the issuer.

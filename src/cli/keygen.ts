@@ -1,6 +1,6 @@
 import { Command, Option } from "commander";
 import { ServiceError } from "../base/errors.ts";
-import { generateKey, writeNewFile } from "../library/node/generate.ts";
+import { generateKey, writeNewFile } from "../node/generate.ts";
 import { type Io, print } from "./io.ts";
 
 export function keygenCommand(io: Io): Command {

@@ -17,7 +17,7 @@ import { setResponse } from "./exchange.ts";
 import type { Observations } from "./observations.ts";
 import { sequence } from "./sequence.ts";
 import { bodyText, shown, typeText } from "./format.ts";
-import { duplicateMembers } from "../base/duplicate-members.ts";
+import { duplicateMembers } from "../base/member-names.ts";
 
 /**
  * Finds what is wrong with the discovery document and the JWK Set of an issuer, and which verifiers fail. Needs observations only, so it runs

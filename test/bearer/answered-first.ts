@@ -9,7 +9,7 @@ import express5 from "express";
 import express4 from "express4";
 import fastify5 from "fastify";
 import fastify4 from "fastify4";
-import type { Bearer } from "../../src/library/bearer/index.ts";
+import type { Bearer } from "../../src/verify/bearer/index.ts";
 import { nestApp } from "./nest-app.ts";
 import { listen } from "./node-faces.ts";
 

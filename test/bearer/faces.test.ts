@@ -3,7 +3,7 @@ import type { ServerResponse } from "node:http";
 import { type TestContext, test } from "node:test";
 import { readFile } from "node:fs/promises";
 import { setImmediate } from "node:timers/promises";
-import { createBearer } from "../../src/library/bearer/index.ts";
+import { createBearer } from "../../src/verify/bearer/index.ts";
 import { applications } from "./answered-first.ts";
 import { compare } from "./comparison.ts";
 import { isSoak } from "../support/soak.ts";

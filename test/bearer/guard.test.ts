@@ -9,7 +9,7 @@ import {
   type KeySetState,
   createBearer,
   memoryReplayStore,
-} from "../../src/library/bearer/index.ts";
+} from "../../src/verify/bearer/index.ts";
 import { heapUsed } from "../support/heap.ts";
 import { ecKey, withoutPrivate } from "../support/keys.ts";
 import {

@@ -5,8 +5,8 @@ import {
   type Denial,
   type Requirements,
   createBearer,
-} from "../../src/library/bearer/index.ts";
-import { createRemoteKeySet } from "../../src/library/relying-party/index.ts";
+} from "../../src/verify/bearer/index.ts";
+import { createRemoteKeySet } from "../../src/verify/relying-party/index.ts";
 
 // The API under test, the same on every framework and runtime: one path for each guard.
 

@@ -3,7 +3,7 @@ import { test } from "node:test";
 import express from "express";
 import { createProvider, localSigner } from "../../src/index.ts";
 import { serial } from "../../src/base/async.ts";
-import { createBearer } from "../../src/library/bearer/index.ts";
+import { createBearer } from "../../src/verify/bearer/index.ts";
 import { ecKey } from "../support/keys.ts";
 import { simulatedClock } from "../support/simulated.ts";
 import { soak } from "../support/soak.ts";

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { createLocalJWKSet } from "jose";
 import { test } from "node:test";
-import { type BearerEvent, type BearerOptions, createBearer } from "../../src/library/bearer/index.ts";
+import { type BearerEvent, type BearerOptions, createBearer } from "../../src/verify/bearer/index.ts";
 import { createTestIssuer } from "../../src/testing/index.ts";
 
 // What the table of requests cannot show: events, refusals in handlers, keys of the application, wrong options.

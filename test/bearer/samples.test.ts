@@ -12,7 +12,7 @@ import { ClientCredentialsProvider } from "@modelcontextprotocol/sdk/client/auth
 import { Client } from "@modelcontextprotocol/sdk/client/index.js";
 import { StreamableHTTPClientTransport } from "@modelcontextprotocol/sdk/client/streamableHttp.js";
 import { ModuleKind, ScriptTarget, transpileModule } from "typescript-5.9";
-import { type Bearer, createBearer } from "../../src/library/bearer/index.ts";
+import { type Bearer, createBearer } from "../../src/verify/bearer/index.ts";
 import { type TestIssuer, createTestIssuer } from "../../src/testing/index.ts";
 import { startWorkers } from "./other-runtimes.ts";
 import { listening } from "../support/listening.ts";

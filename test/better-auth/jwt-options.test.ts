@@ -5,7 +5,7 @@ import { jwt } from "better-auth/plugins/jwt";
 import { oauthProvider } from "@better-auth/oauth-provider";
 import { decodeJwt, decodeProtectedHeader } from "jose";
 import { createProvider, localSigner } from "../../src/index.ts";
-import { type AuthConfig, checkLifetimes, jwtOptions } from "../../src/library/better-auth/index.ts";
+import { type AuthConfig, checkLifetimes, jwtOptions } from "../../src/provider/adapters/better-auth.ts";
 import { named } from "../support/keys.ts";
 
 const issuer = "https://login.example.com/api/auth";

@@ -13,7 +13,7 @@ import { toNodeHandler } from "better-auth/node";
 import { jwt } from "better-auth/plugins";
 import { decodeProtectedHeader } from "jose";
 import { createProvider, localSigner } from "../../src/index.ts";
-import { jwtOptions } from "../../src/library/better-auth/index.ts";
+import { jwtOptions } from "../../src/provider/adapters/better-auth.ts";
 import { named } from "../support/keys.ts";
 
 const entry = async (kid: string) => ({ kid, signer: await localSigner(named(kid)) });

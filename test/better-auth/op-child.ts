@@ -6,7 +6,7 @@ import { mock } from "node:test";
 import { type JwtPluginOptions, authOf } from "./auth.ts";
 import { systemClock } from "../../src/base/clock.ts";
 import { createProvider } from "../../src/index.ts";
-import { jwtOptions } from "../../src/library/better-auth/index.ts";
+import { jwtOptions } from "../../src/provider/adapters/better-auth.ts";
 import { createKeyManager } from "../../src/rotation/manager/index.ts";
 import { advance } from "../../src/rotation/rules/advance.ts";
 import { liveRecords } from "../../src/rotation/rules/records.ts";

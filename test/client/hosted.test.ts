@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import type { Client } from "../../src/index.ts";
-import { createRemoteKeySet } from "../../src/library/relying-party/index.ts";
+import { createRemoteKeySet } from "../../src/verify/relying-party/index.ts";
 import { ecKey, withoutPrivate } from "../support/keys.ts";
 import {
   type Script,

@@ -16,7 +16,7 @@ import {
   unreachable,
 } from "../support/simulated.ts";
 import { type Signature, compact, noSignature, signature, verdict } from "../token/compact.ts";
-import { createClientKeys } from "../../src/library/client/client-keys.ts";
+import { createClientKeys } from "../../src/verify/client/client-keys.ts";
 import { clientId, issuer, jwks, kinds, tokenOf, verifier } from "./client.ts";
 
 const jwksUri = "https://client.example/jwks";

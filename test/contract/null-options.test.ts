@@ -26,10 +26,10 @@ import { azureKeyVaultBackend } from "../../src/keys/kms/azure-key-vault.ts";
 import { googleKmsBackend } from "../../src/keys/kms/google-kms.ts";
 import { vaultTransitBackend } from "../../src/keys/kms/vault-transit.ts";
 import { pkcs11Backend } from "../../src/keys/pkcs11/backend.ts";
-import { type BearerOptions, createBearer } from "../../src/library/bearer/index.ts";
-import { type GuardedFetchOptions, createGuardedFetch } from "../../src/library/node/index.ts";
-import { type RemoteKeySetOptions, createRemoteKeySet } from "../../src/library/relying-party/index.ts";
-import { type SignClientOptions, createSignClient } from "../../src/library/sign-client/index.ts";
+import { type BearerOptions, createBearer } from "../../src/verify/bearer/index.ts";
+import { type GuardedFetchOptions, createGuardedFetch } from "../../src/node/index.ts";
+import { type RemoteKeySetOptions, createRemoteKeySet } from "../../src/verify/relying-party/index.ts";
+import { type SignClientOptions, createSignClient } from "../../src/sign/client/index.ts";
 import { type IssuersOptions, createIssuers } from "../../src/rotation/issuers/index.ts";
 import {
   type ForceOptions,

@@ -4,7 +4,7 @@ import { glob, readFile, writeFile } from "node:fs/promises";
 import { createServer, type Server } from "node:http";
 import { dirname, join, resolve } from "node:path";
 import { describe, test } from "node:test";
-import type { guardedFetch } from "../../src/library/node/index.ts";
+import type { guardedFetch } from "../../src/node/index.ts";
 import type { KeyManager } from "../../src/rotation/manager/index.ts";
 import { createProvider, localSigner, type SetIfAbsent } from "../../src/index.ts";
 import { sqliteStore } from "../../src/rotation/store/sqlite/sqlite.ts";

@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { type TestContext, describe, test } from "node:test";
 import { type Exchange, type Observations, examine } from "../../src/doctor/index.ts";
 import { watch } from "../../src/doctor/node/index.ts";
-import type { Provider } from "../../src/library/provider/types.ts";
+import type { Provider } from "../../src/provider/types.ts";
 import { hour, second } from "../rotation/key-records.ts";
 import { World, issuer } from "../manager/world.ts";
 import { waitedFor } from "./waited-for.ts";

@@ -7,7 +7,7 @@ import { join } from "node:path";
 import { type TestContext, describe, test } from "node:test";
 import * as jose from "jose";
 import packageJson from "../../package.json" with { type: "json" };
-import { readKeyset } from "../../src/library/node/index.ts";
+import { readKeyset } from "../../src/node/index.ts";
 import { flagName, settingDefinitions } from "../../src/service/config/setting-definitions.ts";
 import { skipped } from "../support/parts.ts";
 import {

@@ -4,7 +4,7 @@ import { type TestContext, describe, test } from "node:test";
 import { fileURLToPath } from "node:url";
 import type { Browser } from "playwright-core";
 import { createProvider, localSigner } from "../../src/index.ts";
-import type { KeySetState } from "../../src/library/relying-party/index.ts";
+import type { KeySetState } from "../../src/verify/relying-party/index.ts";
 import { pageVerifier } from "../support/chromium.ts";
 import { named } from "../support/keys.ts";
 import { listening } from "../support/listening.ts";

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { createHash } from "node:crypto";
 import { test } from "node:test";
 import { calculateJwkThumbprint } from "jose";
-import { createBearer } from "../../src/library/bearer/index.ts";
+import { createBearer } from "../../src/verify/bearer/index.ts";
 import { heapUsed } from "../support/heap.ts";
 import { ecKey, withoutPrivate } from "../support/keys.ts";
 import { entryOf, routed, reply, scriptedOrigin, servedSet, simulatedClock } from "../support/simulated.ts";

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { after, before, describe, test, type TestContext } from "node:test";
 import fc from "fast-check";
-import { notModified } from "../../src/library/http/conditional.ts";
+import { notModified } from "../../src/publish/conditional.ts";
 import { type Target, faces, providerOf } from "../support/faces.ts";
 import { named } from "../support/keys.ts";
 import { soak } from "../support/soak.ts";

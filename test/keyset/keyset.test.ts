@@ -12,11 +12,11 @@ import {
   type EncryptionAlg,
   type Provider,
 } from "../../src/index.ts";
-import { entriesFor } from "../../src/keys/keyset/jwk-set.ts";
-import { checkKeysets } from "../../src/keys/keyset/keyset.ts";
+import { entriesFor } from "../../src/publish/jwk-set.ts";
+import { checkKeysets } from "../../src/publish/keyset.ts";
 import { type EcPrivateJwk, type PrivateJwk, ecKey, rsaKey, withoutPrivate, privateMembers } from "../support/keys.ts";
 import { assertSilent, refusal } from "../support/refusal.ts";
-import { makeDocument } from "../../src/keys/keyset/document.ts";
+import { makeDocument } from "../../src/publish/document.ts";
 import fc from "fast-check";
 import * as jose from "jose";
 import { soak } from "../support/soak.ts";

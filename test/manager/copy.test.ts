@@ -1,8 +1,8 @@
 // A copy of the documents is served without the process that writes it, and has no clock: what that means for rotations.
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
-import type { Keysets } from "../../src/keys/keyset/keyset.ts";
-import type { KeySubscriber } from "../../src/library/provider/managed-keys.ts";
+import type { Keysets } from "../../src/publish/keyset.ts";
+import type { KeySubscriber } from "../../src/provider/managed-keys.ts";
 import type { Copy } from "../../src/rotation/manager/copies.ts";
 import type { ServiceManager } from "../../src/rotation/manager/manager.ts";
 import { createSubscribers } from "../../src/rotation/manager/subscribers.ts";

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import * as jose from "jose";
 import { JwksdError } from "../../src/base/errors.ts";
-import type { KeySubscriber } from "../../src/library/provider/managed-keys.ts";
+import type { KeySubscriber } from "../../src/provider/managed-keys.ts";
 
 import { makeLocalKey } from "../../src/rotation/manager/make-key.ts";
 import { checkRecords, liveRecords } from "../../src/rotation/rules/records.ts";

@@ -21,8 +21,8 @@ import {
   trace,
 } from "@opentelemetry/api";
 import { createKeyManager } from "../../src/rotation/manager/manager.ts";
-import { createProvider } from "../../src/library/provider/provider.ts";
-import { createRemoteKeySet } from "../../src/library/relying-party/index.ts";
+import { createProvider } from "../../src/provider/provider.ts";
+import { createRemoteKeySet } from "../../src/verify/relying-party/index.ts";
 import type { SignInput } from "../../src/keys/signer/signer.ts";
 import { memoryStore } from "../../src/rotation/store/memory.ts";
 import { newWrappingKey } from "../support/managed.ts";

@@ -14,7 +14,7 @@ import {
 } from "./world.ts";
 import { decodeJwt } from "jose";
 import type { JwksdError } from "../../src/base/errors.ts";
-import type { SigningKey } from "../../src/library/provider/token-signer.ts";
+import type { SigningKey } from "../../src/sign/token/token-signer.ts";
 import { encode } from "../token/compact.ts";
 import { Module } from "./module.ts";
 

@@ -1,15 +1,15 @@
 import assert from "node:assert/strict";
 import { lookup } from "node:dns/promises";
 import { type TestContext, describe, test } from "node:test";
-import { createHostLookup } from "../../src/library/node/host-addresses.ts";
-import { createGuardedFetch, readEncryptionKeyset, readKeyset } from "../../src/library/node/index.ts";
+import { createHostLookup } from "../../src/node/host-addresses.ts";
+import { createGuardedFetch, readEncryptionKeyset, readKeyset } from "../../src/node/index.ts";
 import { clientId, tokenOf, verifier } from "../client/client.ts";
 import { type NameServer, nameServer } from "../support/name-server.ts";
 import { simulatedClock } from "../support/simulated.ts";
 import { verdict } from "../token/compact.ts";
 import { chmod, mkdir, writeFile } from "node:fs/promises";
 import { join } from "node:path";
-import { permissionWarnings } from "../../src/library/node/key-files.ts";
+import { permissionWarnings } from "../../src/node/key-files.ts";
 import { ecKey, named } from "../support/keys.ts";
 import { temporaryFolder } from "../support/service.ts";
 import { refusal } from "../support/refusal.ts";

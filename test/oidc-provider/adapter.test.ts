@@ -8,8 +8,8 @@ import { CompactEncrypt, type JSONWebKeySet, decodeProtectedHeader, importJWK } 
 import { Provider } from "oidc-provider";
 import { sqliteAdapter } from "../../examples/docs/oidc-adapter.mts";
 import { createClientAssertion, createProvider } from "../../src/index.ts";
-import { createGuardedFetch, guardedFetch } from "../../src/library/node/index.ts";
-import { type OidcWithKeys, withJwksd } from "../../src/library/oidc-provider/index.ts";
+import { createGuardedFetch, guardedFetch } from "../../src/node/index.ts";
+import { type OidcWithKeys, withJwksd } from "../../src/provider/adapters/oidc-provider.ts";
 import { certificateFor } from "../client/certificate.ts";
 import { World, issuer } from "../manager/world.ts";
 import { liveRecords } from "../../src/rotation/rules/records.ts";

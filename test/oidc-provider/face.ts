@@ -1,5 +1,5 @@
 import { Provider } from "oidc-provider";
-import { type OidcKeys, withJwksd } from "../../src/library/oidc-provider/index.ts";
+import { type OidcKeys, withJwksd } from "../../src/provider/adapters/oidc-provider.ts";
 import { type Face, type Setup, type WireTarget, defaultIssuer, wireServer } from "../support/faces.ts";
 import { withoutPrivate } from "../support/keys.ts";
 import { localSigner } from "../../src/index.ts";

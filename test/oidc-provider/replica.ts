@@ -5,7 +5,7 @@ import { setTimeout } from "node:timers/promises";
 import { Provider } from "oidc-provider";
 import { sqliteAdapter } from "../../examples/docs/oidc-adapter.mts";
 import { signerBackend } from "../../src/keys/open.ts";
-import { withJwksd } from "../../src/library/oidc-provider/index.ts";
+import { withJwksd } from "../../src/provider/adapters/oidc-provider.ts";
 import { advance } from "../../src/rotation/rules/advance.ts";
 import { sqliteStore } from "../../src/rotation/store/sqlite/sqlite.ts";
 import { World } from "../manager/world.ts";

@@ -1,7 +1,7 @@
 import { join } from "node:path";
 import type { TestContext } from "node:test";
 import { createRemoteJWKSet, jwtVerify } from "jose";
-import { createRemoteKeySet } from "../../src/library/relying-party/index.ts";
+import { createRemoteKeySet } from "../../src/verify/relying-party/index.ts";
 import { memoryFolder } from "../support/service.ts";
 import type { Config } from "./replica.ts";
 import { Site } from "./site.ts";

@@ -11,12 +11,12 @@ import {
   withJWKSRotationActive,
   withKeyset,
 } from "../../src/index.ts";
-import { type Place, locate } from "../../src/library/provider/paths.ts";
+import { type Place, locate } from "../../src/publish/paths.ts";
 import { refusal } from "../support/refusal.ts";
 import { createHash } from "node:crypto";
 import { createServer } from "node:http";
-import type { NodeResponse } from "../../src/library/http/node.ts";
-import { missingMembers } from "../../src/library/provider/discovery.ts";
+import type { NodeResponse } from "../../src/publish/node.ts";
+import { missingMembers } from "../../src/publish/discovery.ts";
 import { ecKey, withoutPrivate } from "../support/keys.ts";
 import { listening } from "../support/listening.ts";
 

@@ -1,4 +1,4 @@
-import { cacheControl } from "../../src/library/http/respond.ts";
+import { cacheControl } from "../../src/publish/respond.ts";
 import type { CopiedSite, DocumentSet } from "../../src/service/copies/documents.ts";
 
 export const site: CopiedSite = { issuer: "https://a.example", cors: true, discovery: true };

@@ -3,7 +3,7 @@ import { describe, test } from "node:test";
 import { delayed, entry, reply, served, servedSet, settled, entryOf } from "../support/simulated.ts";
 import { histories } from "./history.ts";
 import { isPending, warmVerifier, failure, verifierOf } from "./setup.ts";
-import type { FetchError } from "../../src/library/relying-party/index.ts";
+import type { FetchError } from "../../src/verify/relying-party/index.ts";
 import { ecKey, named } from "../support/keys.ts";
 
 // The time of a set: how long it is used, when it is asked for again, and what a clock that jumps does to that.

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
-import type { KeySetEvent } from "../../src/library/relying-party/index.ts";
+import type { KeySetEvent } from "../../src/verify/relying-party/index.ts";
 import { type Script, delayed, hanging, reply, served, unreachable } from "../support/simulated.ts";
 import { type KeyFunction, warmVerifier } from "./setup.ts";
 import { soak } from "../support/soak.ts";

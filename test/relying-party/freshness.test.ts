@@ -1,11 +1,11 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
-import { type CachingHeaders, type FreshnessBounds, freshness } from "../../src/library/relying-party/freshness.ts";
+import { type CachingHeaders, type FreshnessBounds, freshness } from "../../src/verify/relying-party/freshness.ts";
 import fc from "fast-check";
 import { type Caching, type Use, useOf } from "./model.ts";
 import { soak } from "../support/soak.ts";
 import { createHash } from "node:crypto";
-import { createUnknownKids } from "../../src/library/relying-party/unknown-kids.ts";
+import { createUnknownKids } from "../../src/verify/relying-party/unknown-kids.ts";
 import { heapUsed } from "../support/heap.ts";
 
 // Neither side's local time may matter.

@@ -7,7 +7,7 @@ import {
   type KeySetState,
   type RemoteKeySetOptions,
   createRemoteKeySet,
-} from "../../src/library/relying-party/index.ts";
+} from "../../src/verify/relying-party/index.ts";
 import { named } from "../support/keys.ts";
 import { entry, hanging, reply, routed, served, servedSet, settled, unreachable } from "../support/simulated.ts";
 import { histories } from "./history.ts";

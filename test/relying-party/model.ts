@@ -1,4 +1,4 @@
-import type { FreshnessBounds } from "../../src/library/relying-party/freshness.ts";
+import type { FreshnessBounds } from "../../src/verify/relying-party/freshness.ts";
 
 /** What a response says about its use, in seconds. A directive that is not given is `undefined`; one that is invalid is 0. */
 export interface Caching {

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { describe, test, type TestContext } from "node:test";
-import type { ErrorCode, RemoteKeySet } from "../../src/library/relying-party/index.ts";
+import type { ErrorCode, RemoteKeySet } from "../../src/verify/relying-party/index.ts";
 import { type Script, delayed, entry, hanging, reply, served, settled, unreachable } from "../support/simulated.ts";
 import { failure, isPending, verifierOf, warmVerifier, jwksUri } from "./setup.ts";
 import { createServer } from "node:http";

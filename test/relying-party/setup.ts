@@ -7,7 +7,7 @@ import {
   type RemoteKeySet,
   type RemoteKeySetOptions,
   createRemoteKeySet,
-} from "../../src/library/relying-party/index.ts";
+} from "../../src/verify/relying-party/index.ts";
 import { ecKey } from "../support/keys.ts";
 import {
   type ScriptedOrigin,

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
-import type { FetchError } from "../../src/library/relying-party/index.ts";
+import type { FetchError } from "../../src/verify/relying-party/index.ts";
 import { type Script, entry, served, servedSet, unreachable } from "../support/simulated.ts";
 import { histories } from "./history.ts";
 import { failure, verifierOf, warmVerifier } from "./setup.ts";

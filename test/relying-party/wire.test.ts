@@ -8,7 +8,7 @@ import {
   type RemoteKeySetOptions,
   createRemoteKeySet,
   type KeySetState,
-} from "../../src/library/relying-party/index.ts";
+} from "../../src/verify/relying-party/index.ts";
 import { listening } from "../support/listening.ts";
 import { freePort } from "../support/service.ts";
 import {
@@ -24,11 +24,11 @@ import {
   settled,
 } from "../support/simulated.ts";
 import { failure, outcome, type VerifierOptions, verifierOf, type Verifier, jwksUri, warmVerifier } from "./setup.ts";
-import { createBearer } from "../../src/library/bearer/index.ts";
+import { createBearer } from "../../src/verify/bearer/index.ts";
 import { histories } from "./history.ts";
-import { type VerifyOptions, verify } from "../../src/library/token/verify.ts";
+import { type VerifyOptions, verify } from "../../src/verify/token/verify.ts";
 import { verificationKeysOnDemand } from "../../src/keys/jwk/verification-keys.ts";
-import { createKeySet } from "../../src/library/relying-party/remote-key-set.ts";
+import { createKeySet } from "../../src/verify/relying-party/remote-key-set.ts";
 import { heapUsed } from "../support/heap.ts";
 import { ecKey, named, rsaKey, withoutPrivate } from "../support/keys.ts";
 import { compact, signature } from "../token/compact.ts";

@@ -5,7 +5,7 @@ import type { Clock, systemClock as SystemClock } from "../../src/base/clock.ts"
 import type { createCustody as CreateCustody } from "../../src/rotation/custody/custody.ts";
 import type { servedBy as ServedBy } from "../../src/rotation/custody/issuer-check.ts";
 import type { readWrappingKeys as ReadWrappingKeys } from "../../src/rotation/custody/wrapping.ts";
-import type { createProvider as CreateProvider } from "../../src/library/provider/provider.ts";
+import type { createProvider as CreateProvider } from "../../src/provider/provider.ts";
 import type { createKeyring as CreateKeyring } from "../../src/rotation/manager/keyring.ts";
 import type { createStoreAccess as CreateStoreAccess } from "../../src/rotation/manager/store-access.ts";
 import type { rotationPolicy as RotationPolicyOf } from "../../src/rotation/rules/policy.ts";
@@ -119,10 +119,7 @@ if (role === "token") await signOneByOne();
 else await manage();
 
 async function manage(): Promise<void> {
-  const { createProvider } = await load<{ createProvider: typeof CreateProvider }>(
-    "short",
-    "library/provider/provider.ts",
-  );
+  const { createProvider } = await load<{ createProvider: typeof CreateProvider }>("short", "provider/provider.ts");
   const managed = new Map(
     await Promise.all(
       issuers.map(async (issuer) => {

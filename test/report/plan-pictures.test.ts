@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
-import { plan } from "../../src/rotation/rules/plan.ts";
+import { plan } from "../../src/rotation/explain/plan.ts";
 import { rotationPolicy } from "../../src/rotation/rules/policy.ts";
 import { planPicture } from "../../src/cli/keys/plan-picture.ts";
 import { planSvg } from "../../src/cli/keys/plan-svg.ts";

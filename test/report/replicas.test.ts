@@ -8,7 +8,7 @@ import {
   publishesText,
   replicaStatus,
   waitsOf,
-} from "../../src/service/admin/replicas.ts";
+} from "../../src/rotation/explain/replicas.ts";
 import type { ProcessLine } from "../../src/rotation/custody/presence.ts";
 import type { KeyRecord } from "../../src/rotation/rules/records.ts";
 import type { CopyRecord } from "../../src/rotation/rules/waits.ts";

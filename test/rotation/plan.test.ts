@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import fc from "fast-check";
 import { rotatingSince, rotationIntervals } from "../../src/rotation/rules/mode-intervals.ts";
-import { type RotationPlan, plan } from "../../src/rotation/rules/plan.ts";
+import { type RotationPlan, plan } from "../../src/rotation/explain/plan.ts";
 import {
   announceForMs,
   leastAnnouncementSeconds,

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { type TestContext, describe, test } from "node:test";
-import type { KeySetState } from "../../src/library/relying-party/index.ts";
+import type { KeySetState } from "../../src/verify/relying-party/index.ts";
 import { binary } from "../support/bundle.ts";
 import { type RotatingOp, startProvider, tokenOf } from "../support/verifier-op.ts";
 import { type Verifier, assertLivedThrough, processVerifier, rotate, verifierScript } from "../support/verifier-run.ts";

@@ -3,7 +3,7 @@ import { describe, test, type TestContext } from "node:test";
 import { StoreError } from "../../src/base/errors.ts";
 import { rotationPolicy } from "../../src/rotation/rules/policy.ts";
 import { createLogger } from "../../src/service/config/logger.ts";
-import { jwkSetOf } from "../../src/keys/keyset/jwk-set.ts";
+import { jwkSetOf } from "../../src/publish/jwk-set.ts";
 import type { PublishedSet } from "../../src/service/keys/published-set.ts";
 import type { RunningManager } from "../../src/service/keys/run-manager.ts";
 import { startWithoutStore } from "../../src/service/keys/start-without-store.ts";
@@ -20,7 +20,7 @@ import {
   readSavedSet,
   saveSet,
 } from "../../src/service/keys/saved-set.ts";
-import { checkKeysets } from "../../src/keys/keyset/keyset.ts";
+import { checkKeysets } from "../../src/publish/keyset.ts";
 import { createSetSaver } from "../../src/service/keys/set-saver.ts";
 import { named, privateMembers } from "../support/keys.ts";
 import { newWrappingKey } from "../support/managed.ts";

@@ -5,9 +5,9 @@ import type { Socket } from "node:net";
 import { join } from "node:path";
 import { type TestContext, describe, test } from "node:test";
 import { once } from "node:events";
-import { type SignClient, createSignClient } from "../../src/library/sign-client/index.ts";
-import { verify } from "../../src/library/token/verify.ts";
-import { createRemoteKeySet } from "../../src/library/relying-party/index.ts";
+import { type SignClient, createSignClient } from "../../src/sign/client/index.ts";
+import { verify } from "../../src/verify/token/verify.ts";
+import { createRemoteKeySet } from "../../src/verify/relying-party/index.ts";
 import { startService, temporaryFolder } from "../support/service.ts";
 
 const minute = { lifetimeSeconds: 60 };

@@ -6,7 +6,7 @@ import { simulatedClock } from "../support/simulated.ts";
 import { once } from "node:events";
 import { createServer } from "node:http";
 import { join } from "node:path";
-import { type Keysets, checkSigning } from "../../src/keys/keyset/keyset.ts";
+import { type Keysets, checkSigning } from "../../src/publish/keyset.ts";
 import { status as grpcStatus } from "../../src/service/signing/grpc.ts";
 import { createKubernetesSigner } from "../../src/service/signing/kubernetes.ts";
 import { bytesField } from "../../src/service/signing/protobuf.ts";

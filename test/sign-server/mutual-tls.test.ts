@@ -8,7 +8,7 @@ import { join } from "node:path";
 import { type TestContext, describe, test } from "node:test";
 import { type ConnectionOptions, type TLSSocket, connect as connectTls } from "node:tls";
 import { decodeJwt } from "jose";
-import { createSignClient } from "../../src/library/sign-client/index.ts";
+import { createSignClient } from "../../src/sign/client/index.ts";
 import { type Certificate, certificateFor, certificateUntil } from "../client/certificate.ts";
 import { Client } from "../support/load.ts";
 import { freePort, startService, temporaryFolder } from "../support/service.ts";

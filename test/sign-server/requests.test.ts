@@ -5,7 +5,7 @@ import { readdir, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { type TestContext, after, before, describe, test } from "node:test";
 import { decodeJwt, jwtVerify } from "jose";
-import { createRemoteKeySet } from "../../src/library/relying-party/index.ts";
+import { createRemoteKeySet } from "../../src/verify/relying-party/index.ts";
 import { type RunningService, startService, temporaryFolder } from "../support/service.ts";
 import { askSocket, openSocket, requestText, signText } from "../support/sign-socket.ts";
 import type { WireReply } from "../support/wire.ts";

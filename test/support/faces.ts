@@ -4,7 +4,7 @@ import type { AddressInfo } from "node:net";
 import { join } from "node:path";
 import { after } from "node:test";
 import { type EncryptionEntry, type Provider, createProvider, localSigner } from "../../src/index.ts";
-import { jwtOptions } from "../../src/library/better-auth/index.ts";
+import { jwtOptions } from "../../src/provider/adapters/better-auth.ts";
 import { type NamedKey, withoutPrivate } from "./keys.ts";
 import { startService, temporaryFolder } from "./service.ts";
 import { type WireReply, type WireRequest, pipeline } from "./wire.ts";

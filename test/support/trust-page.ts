@@ -1,5 +1,5 @@
 import { systemClock } from "../../src/base/clock.ts";
-import { createRemoteKeySet } from "../../src/library/relying-party/index.ts";
+import { createRemoteKeySet } from "../../src/verify/relying-party/index.ts";
 import type { Report, Window } from "./verifier.ts";
 import type { VerifierSetup } from "./verifier-main.ts";
 

@@ -1,5 +1,5 @@
 import * as jose from "jose";
-import { type Fetch, type KeySetState, createRemoteKeySet } from "../../src/library/relying-party/index.ts";
+import { type Fetch, type KeySetState, createRemoteKeySet } from "../../src/verify/relying-party/index.ts";
 import { type NextWindow, type Window, verifyByBoth, verifyWithoutPause } from "./verifier.ts";
 
 /** What a verifier is told at its start. */

@@ -1,5 +1,5 @@
 import { env } from "cloudflare:workers";
-import { type KeySetState, type RemoteKeySet, createRemoteKeySet } from "../../src/library/relying-party/index.ts";
+import { type KeySetState, type RemoteKeySet, createRemoteKeySet } from "../../src/verify/relying-party/index.ts";
 import { verifyByBoth } from "./verifier.ts";
 
 interface Settings {

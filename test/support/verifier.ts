@@ -1,5 +1,5 @@
 import { type JWTVerifyGetKey, jwtVerify } from "jose";
-import { type KeySource, verify } from "../../src/library/token/verify.ts";
+import { type KeySource, verify } from "../../src/verify/token/verify.ts";
 
 /** Tokens that stay valid until `next` is called with the number of the window after the next one. */
 export interface Window {

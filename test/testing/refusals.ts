@@ -7,7 +7,7 @@ import jwksRsa from "jwks-rsa";
 import { createServer } from "node:http";
 import type { TestContext } from "node:test";
 import { verify } from "../../src/index.ts";
-import { createRemoteKeySet } from "../../src/library/relying-party/index.ts";
+import { createRemoteKeySet } from "../../src/verify/relying-party/index.ts";
 import { type TestIssuer, type TokenFault, createTestIssuer, tokenFaults } from "../../src/testing/index.ts";
 import { listening } from "../support/listening.ts";
 

@@ -9,7 +9,7 @@ import { isObject } from "../../doctor/document.ts";
 import { counted } from "../../doctor/format.ts";
 import { isPrivateText } from "../../doctor/secrets.ts";
 import { entriesOf, verificationKeys } from "../../keys/jwk/verification-keys.ts";
-import { type VerifyOptions, checkSignature } from "../../library/token/verify.ts";
+import { type VerifyOptions, checkSignature } from "../../verify/token/verify.ts";
 import { isDate, relativeText, timeText } from "../../base/format.ts";
 
 /**

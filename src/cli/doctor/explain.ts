@@ -2,10 +2,10 @@ import type { JWSHeaderParameters } from "jose";
 import { decodeJwt } from "jose/jwt/decode";
 import { decodeProtectedHeader } from "jose/decode/protected_header";
 import { JwksdError, TokenError } from "../../base/errors.ts";
-import { createRemoteKeySet } from "../../library/relying-party/remote-key-set.ts";
+import { createRemoteKeySet } from "../../verify/relying-party/remote-key-set.ts";
 import { type Cause, type Expected, diagnose, shown } from "./diagnosis.ts";
-import { maxTokenBytes } from "../../library/token/compact-jws.ts";
-import { type VerifyOptions, checkVerifyOptions, verify } from "../../library/token/verify.ts";
+import { maxTokenBytes } from "../../verify/token/compact-jws.ts";
+import { type VerifyOptions, checkVerifyOptions, verify } from "../../verify/token/verify.ts";
 
 /** One step of a verification, and its result. */
 export interface Step {

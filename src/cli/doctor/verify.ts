@@ -2,7 +2,7 @@ import { Command } from "commander";
 import { adviceFor, doctorCommandFor } from "./advice.ts";
 import { explainVerification } from "./explain.ts";
 import { explanationText } from "./report.ts";
-import { maxTokenBytes } from "../../library/token/compact-jws.ts";
+import { maxTokenBytes } from "../../verify/token/compact-jws.ts";
 import { collect } from "../arguments.ts";
 import { type Io, print, printJson, readInput } from "../io.ts";
 import { terminalOf } from "../terminal.ts";

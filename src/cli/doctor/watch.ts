@@ -5,7 +5,7 @@ import { systemClock } from "../../base/clock.ts";
 import type { Observations } from "../../doctor/index.ts";
 import { type Happening, type ObserveOptions, watch } from "../../doctor/node/index.ts";
 import { asking } from "../../doctor/node/observe.ts";
-import { maxTokenBytes } from "../../library/token/compact-jws.ts";
+import { maxTokenBytes } from "../../verify/token/compact-jws.ts";
 import { type Io, tell } from "../io.ts";
 
 const unitMs = { s: 1000, m: 60_000, h: 3_600_000, d: 86_400_000 } as const;

@@ -1,8 +1,8 @@
 import { Command } from "commander";
 import { ConfigError, StateError } from "../../base/errors.ts";
 import { publishedJwk } from "../../keys/jwk/public.ts";
-import { makeDocument } from "../../keys/keyset/document.ts";
-import { writeNewFile } from "../../library/node/generate.ts";
+import { makeDocument } from "../../publish/document.ts";
+import { writeNewFile } from "../../node/generate.ts";
 import { privateJwkOf } from "../../rotation/custody/private-half.ts";
 import { kidText } from "../../base/format.ts";
 import {

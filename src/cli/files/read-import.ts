@@ -4,9 +4,9 @@ import { calculateJwkThumbprint } from "jose/jwk/thumbprint";
 import { ConfigError, keyError } from "../../base/errors.ts";
 import { jsonOf } from "../../base/json.ts";
 import { type KeyMaterial, isKeySet, readKey, readKeySet, readKeyText } from "../../keys/jwk/read.ts";
-import { type EncryptionAlg, checkEncryption } from "../../keys/keyset/keyset.ts";
+import { type EncryptionAlg, checkEncryption } from "../../publish/keyset.ts";
 import { checkDecrypts } from "../../keys/jwk/decrypts.ts";
-import { reading } from "../../library/node/key-files.ts";
+import { reading } from "../../node/key-files.ts";
 import { signerFrom } from "../../keys/signer/local.ts";
 import type { KeyUse } from "../../rotation/rules/records.ts";
 

@@ -1,8 +1,8 @@
 // What a command prints of a change.
 import type { Changed } from "../../rotation/manager/store-access.ts";
 import { kidText, relativeText, timeText } from "../../base/format.ts";
-import { impactOf } from "../../rotation/rules/impact.ts";
-import { type RotationPlan, plan, planKeyName } from "../../rotation/rules/plan.ts";
+import { impactOf } from "../../rotation/explain/impact.ts";
+import { type RotationPlan, plan, planKeyName } from "../../rotation/explain/plan.ts";
 import {
   type KeyEvent,
   type KeyRecord,
@@ -11,7 +11,7 @@ import {
   recordTimes,
   uriOf,
 } from "../../rotation/rules/records.ts";
-import { planVerbs } from "../../service/admin/plan-scale.ts";
+import { planVerbs } from "../../rotation/explain/plan-scale.ts";
 import { type Io, iso, print } from "../io.ts";
 import { indented, terminalOf } from "../terminal.ts";
 import { type Followed, followedJson, followedLines } from "./follow.ts";

@@ -6,7 +6,7 @@ import { type ProcessLine, livingLines, readLines, revisionsBehind } from "../..
 import { lateCopies } from "../../rotation/manager/copies.ts";
 import type { Changed } from "../../rotation/manager/store-access.ts";
 import type { CopyRecord } from "../../rotation/rules/waits.ts";
-import { type StoreView, followText, hasFollowed, lateText } from "../../service/admin/replicas.ts";
+import { type StoreView, followText, hasFollowed, lateText } from "../../rotation/explain/replicas.ts";
 import { type Io, tell } from "../io.ts";
 import type { CommandKeys } from "./open-keys.ts";
 import { replicaJson } from "./replicas.ts";

@@ -1,10 +1,10 @@
 import type { Command } from "commander";
-import { aftermath } from "../../rotation/rules/impact.ts";
+import { aftermath } from "../../rotation/explain/impact.ts";
 import { rotatingSince } from "../../rotation/rules/mode-intervals.ts";
-import { type PlanStep, plan } from "../../rotation/rules/plan.ts";
+import { type PlanStep, plan } from "../../rotation/explain/plan.ts";
 import { type KeyRecord, isLive, isRotating, keyUses, stateSince, uriOf } from "../../rotation/rules/records.ts";
 import { kidText, relativeText, timeText } from "../../base/format.ts";
-import { planVerbs } from "../../service/admin/plan-scale.ts";
+import { planVerbs } from "../../rotation/explain/plan-scale.ts";
 import { aligned, indented, terminalOf } from "../terminal.ts";
 import { publicRecord } from "./change-report.ts";
 import { type Io, iso, print, printJson } from "../io.ts";

@@ -10,7 +10,7 @@ import { type Keyring, createKeyring } from "../../rotation/manager/keyring.ts";
 import { livingLines, readLines } from "../../rotation/custody/presence.ts";
 import { type StoreAccess, createStoreAccess } from "../../rotation/manager/store-access.ts";
 import { policyNames, rotationPolicy } from "../../rotation/rules/policy.ts";
-import type { StoreView } from "../../service/admin/replicas.ts";
+import type { StoreView } from "../../rotation/explain/replicas.ts";
 import { createCommandLog } from "../../service/config/log.ts";
 import type { SettingName, Settings } from "../../service/config/setting-definitions.ts";
 import { type Signers, signersOf } from "../../service/config/signers.ts";

@@ -1,7 +1,7 @@
 import type { KeyState } from "../../rotation/rules/records.ts";
-import { type RotationPlan, planKeyName } from "../../rotation/rules/plan.ts";
+import { type RotationPlan, planKeyName } from "../../rotation/explain/plan.ts";
 import { durationText, relativeText, timeText } from "../../base/format.ts";
-import { type PlanScale, numberedSteps, planScale, shortened } from "../../service/admin/plan-scale.ts";
+import { type PlanScale, numberedSteps, planScale, shortened } from "../../rotation/explain/plan-scale.ts";
 import { type Color, type Terminal, indented, painted } from "../terminal.ts";
 
 type Shown = Exclude<KeyState, "removed">;

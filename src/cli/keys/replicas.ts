@@ -13,7 +13,7 @@ import {
   unlistedText,
   unsignedTexts,
   waitsOf,
-} from "../../service/admin/replicas.ts";
+} from "../../rotation/explain/replicas.ts";
 import { type Io, iso, print, printJson } from "../io.ts";
 import { aligned, indented, terminalOf } from "../terminal.ts";
 import { type CommandKeys, type Flags, addReadSettings, readStore, withKeys } from "./open-keys.ts";

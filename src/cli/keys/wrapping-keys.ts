@@ -6,7 +6,7 @@ import { movedBy } from "../../rotation/custody/issuer-check.ts";
 import { rewrap } from "../../rotation/custody/rewrap.ts";
 import { kidText, timeText } from "../../base/format.ts";
 import { isLive, uriOf } from "../../rotation/rules/records.ts";
-import { type StoreView, lastWordText, replicaStatus } from "../../service/admin/replicas.ts";
+import { type StoreView, lastWordText, replicaStatus } from "../../rotation/explain/replicas.ts";
 import { createCommandLog } from "../../service/config/log.ts";
 import { storeSettingsOf } from "../../service/config/store-settings.ts";
 import { wrappingKeysOf } from "../../service/store/wrapping-keys.ts";

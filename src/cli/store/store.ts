@@ -9,7 +9,7 @@ import type { WrappingKeys } from "../../rotation/custody/wrapping.ts";
 import { livingLines, readLines } from "../../rotation/custody/presence.ts";
 import { nextLookAt } from "../../rotation/rules/due.ts";
 import { readingRights, rights, schema } from "../../rotation/store/postgres/schema.ts";
-import { lastWordText } from "../../service/admin/replicas.ts";
+import { lastWordText } from "../../rotation/explain/replicas.ts";
 import { createCommandLog } from "../../service/config/log.ts";
 import type { Settings } from "../../service/config/setting-definitions.ts";
 import { checkStore } from "../../service/config/settings.ts";

@@ -3,10 +3,10 @@ import { type Instant, instantNow, longestSince, systemClock } from "../../base/
 import { ConfigError, StoreError, invalidOption } from "../../base/errors.ts";
 import { type Rules, callback, checkOptions, clock as clockRule, number, object, string } from "../../base/options.ts";
 import { outlivesRequests } from "../../base/runtime.ts";
-import { toResponse } from "../../library/http/fetch.ts";
-import { writeReply } from "../../library/http/node.ts";
-import { notFound, unavailable, withoutBodyOnHead } from "../../library/http/respond.ts";
-import { createProvider } from "../../library/provider/provider.ts";
+import { toResponse } from "../../publish/fetch.ts";
+import { writeReply } from "../../publish/node.ts";
+import { notFound, unavailable, withoutBodyOnHead } from "../../publish/respond.ts";
+import { createProvider } from "../../provider/provider.ts";
 import { readWrappingKeys } from "../custody/wrapping.ts";
 import { createKeyManager } from "../manager/manager.ts";
 import { wrappingKeysRule } from "../manager/options.ts";

@@ -1,7 +1,7 @@
 import type { CopyRecord } from "../rules/waits.ts";
 import { type KeyRecord, liveRecords } from "../rules/records.ts";
 import type { StoreDocument } from "../custody/document.ts";
-import type { KeySubscriber } from "../../library/provider/managed-keys.ts";
+import type { KeySubscriber } from "../../provider/managed-keys.ts";
 
 /** A copy of the documents that is served without the process that writes it. */
 export interface Copy extends KeySubscriber {

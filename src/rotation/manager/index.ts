@@ -18,8 +18,8 @@ export type {
   Tombstone,
 } from "../rules/records.ts";
 export type { KnownError, ManagerHealth, StoreHealth } from "./health.ts";
-export type { Keysets } from "../../keys/keyset/keyset.ts";
-export type { KeySubscriber, KeysOnDemand, ManagedKeys } from "../../library/provider/managed-keys.ts";
+export type { Keysets } from "../../publish/keyset.ts";
+export type { KeySubscriber, KeysOnDemand, ManagedKeys } from "../../provider/managed-keys.ts";
 export type {
   ForceOptions,
   KeyManager,

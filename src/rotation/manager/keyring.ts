@@ -2,7 +2,7 @@ import { withDeadline } from "../../base/async.ts";
 import type { Clock } from "../../base/clock.ts";
 import type { Given } from "../../base/options.ts";
 import { SignerError, StoreError, invalidOption } from "../../base/errors.ts";
-import { checkEncryption, checkSigning } from "../../keys/keyset/keyset.ts";
+import { checkEncryption, checkSigning } from "../../publish/keyset.ts";
 import type { Change } from "../rules/advance.ts";
 import type { NewKey } from "../rules/commands.ts";
 import {

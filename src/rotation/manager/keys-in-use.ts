@@ -6,7 +6,7 @@ import type { Keyring } from "./keyring.ts";
 import type { OpenKeys } from "./private-keys.ts";
 import type { Changed } from "./store-access.ts";
 import type { SubscriberUpdate, Subscribers } from "./subscribers.ts";
-import type { KeySubscriber } from "../../library/provider/managed-keys.ts";
+import type { KeySubscriber } from "../../provider/managed-keys.ts";
 import type { ManagerEvent, PublicRecord } from "./types.ts";
 
 /** The keys that a process serves and signs with, which are replaced as a whole. */

@@ -6,7 +6,7 @@ import { KeyMaterialError } from "../../base/errors.ts";
 import { checkDecrypts } from "../../keys/jwk/decrypts.ts";
 import { publicMembers } from "../../keys/jwk/public.ts";
 import { readKey } from "../../keys/jwk/read.ts";
-import { type EncryptionEntry, checkEncryption, checkSigning, encryptionAlgs } from "../../keys/keyset/keyset.ts";
+import { type EncryptionEntry, checkEncryption, checkSigning, encryptionAlgs } from "../../publish/keyset.ts";
 import { signerFrom } from "../../keys/signer/local.ts";
 import type { ExternalSigner } from "../../keys/signer/signer.ts";
 import type { KeyUse } from "../rules/records.ts";

@@ -13,7 +13,7 @@ import {
   string,
   withMethods,
 } from "../../base/options.ts";
-import { locate } from "../../library/provider/paths.ts";
+import { locate } from "../../publish/paths.ts";
 import type { KeyManagerOptions, ManagerEvent } from "./types.ts";
 
 export const wrappingKeysRule: Rule<string | readonly unknown[]> = {

@@ -4,7 +4,7 @@ import { calculateJwkThumbprint } from "jose/jwk/thumbprint";
 import { withDeadline } from "../../base/async.ts";
 import { type Clock, systemClock } from "../../base/clock.ts";
 import { ConfigError, type JwksdError, KeyMaterialError, SignerError } from "../../base/errors.ts";
-import type { EncryptionEntry, Keysets } from "../../keys/keyset/keyset.ts";
+import type { EncryptionEntry, Keysets } from "../../publish/keyset.ts";
 import { type PublicJwk, publicMembers } from "../../keys/jwk/public.ts";
 import { boundSigner } from "../../keys/signer/bounded.ts";
 import { localSigner } from "../../keys/signer/local.ts";

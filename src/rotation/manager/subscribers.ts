@@ -3,7 +3,7 @@ import type { Clock } from "../../base/clock.ts";
 import { JwksdError, StateError } from "../../base/errors.ts";
 import { type KeyRecord, liveRecords } from "../rules/records.ts";
 import { type OpenKeys, keysetsOf } from "./private-keys.ts";
-import type { KeySubscriber } from "../../library/provider/managed-keys.ts";
+import type { KeySubscriber } from "../../provider/managed-keys.ts";
 
 /** How long a subscriber may take to take the keys. */
 const updateMs = 10_000;

@@ -4,7 +4,7 @@ import type { Clock } from "../../base/clock.ts";
 import type { JwksdError } from "../../base/errors.ts";
 import type { Metric } from "../../base/metrics.ts";
 import type { ExternalSigner } from "../../keys/signer/signer.ts";
-import type { ManagedKeys } from "../../library/provider/managed-keys.ts";
+import type { ManagedKeys } from "../../provider/managed-keys.ts";
 import type { KeyEvent, KeyRecord, KeyUse, LiveRecord, Tombstone } from "../rules/records.ts";
 import type { Register } from "../store/register.ts";
 import type { Change } from "../rules/advance.ts";

@@ -1,5 +1,5 @@
 import { isIP } from "node:net";
-import { type Reply, problem } from "../../library/http/respond.ts";
+import { type Reply, problem } from "../../publish/respond.ts";
 import { isLoopback } from "../../base/urls.ts";
 
 /** The part of a request that decides on its access. */

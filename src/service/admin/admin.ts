@@ -1,8 +1,8 @@
 import type { IncomingMessage, ServerResponse } from "node:http";
 import { ConfigError } from "../../base/errors.ts";
 import type { Metric } from "../../base/metrics.ts";
-import { writeReply } from "../../library/http/node.ts";
-import { methodNotAllowed } from "../../library/http/respond.ts";
+import { writeReply } from "../../publish/node.ts";
+import { methodNotAllowed } from "../../publish/respond.ts";
 import { refusalOf } from "./admin-access.ts";
 import { expose } from "./exposition.ts";
 import type { Overload } from "../listen/connections.ts";

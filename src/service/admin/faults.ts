@@ -1,7 +1,7 @@
 import { withFlags } from "../config/setting-names.ts";
 import { fillingText } from "../keys/manager-events.ts";
 import { policyDifference } from "../config/policy-difference.ts";
-import { type StoreView, hasFollowed, lateText, waitsOf } from "./replicas.ts";
+import { type StoreView, hasFollowed, lateText, waitsOf } from "../../rotation/explain/replicas.ts";
 import { type DueStep, dueSteps } from "../../rotation/rules/due.ts";
 import { durationText, kidText, relativeText, timeText } from "../../base/format.ts";
 import type { KeyRecord } from "../../rotation/rules/records.ts";

@@ -1,4 +1,4 @@
-import type { JwkSetEntry } from "../../keys/keyset/jwk-set.ts";
+import type { JwkSetEntry } from "../../publish/jwk-set.ts";
 import type { KnownError } from "../../rotation/manager/health.ts";
 import type { KnownKeys } from "../keys/known.ts";
 

@@ -6,10 +6,11 @@ import {
   copyStatus,
   replicaStatus,
   waitsOf,
-} from "./replicas.ts";
-import { type PlanStep, type RotationPlan, plan } from "../../rotation/rules/plan.ts";
+} from "../../rotation/explain/replicas.ts";
+import { type PlanStep, type RotationPlan, plan } from "../../rotation/explain/plan.ts";
 import { rotatingSince } from "../../rotation/rules/mode-intervals.ts";
 import {
+  type KeyEvent,
   type KeyRecord,
   type KeyState,
   isRotating,
@@ -19,7 +20,6 @@ import {
   stateSince,
   uriOf,
 } from "../../rotation/rules/records.ts";
-import type { StoredEvent } from "../../rotation/custody/document.ts";
 import { type Fault, faultsOf } from "./faults.ts";
 import type { StoreHealth } from "../../rotation/manager/health.ts";
 import type { KnownManager } from "../keys/known.ts";
@@ -86,7 +86,7 @@ export interface Status extends Pick<
   /** Worst first. */
   readonly faults: readonly Fault[];
   /** The newest entries of the audit log, newest first. */
-  readonly past: readonly StoredEvent[];
+  readonly past: readonly KeyEvent[];
 }
 
 /** Makes the status of a service. */

@@ -1,6 +1,6 @@
 import { ConfigError } from "../../base/errors.ts";
 import { type Rule, boolean } from "../../base/options.ts";
-import { locate } from "../../library/provider/paths.ts";
+import { locate } from "../../publish/paths.ts";
 import { hasPassword } from "./database-url.ts";
 import { readJsonObject } from "./json-file.ts";
 import { nearest } from "../../base/nearest.ts";

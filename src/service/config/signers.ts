@@ -1,7 +1,7 @@
 import { stat } from "node:fs/promises";
 import { ConfigError } from "../../base/errors.ts";
 import { object } from "../../base/options.ts";
-import { permissionWarnings } from "../../library/node/key-files.ts";
+import { permissionWarnings } from "../../node/key-files.ts";
 import { type BackendOptions, signerBackend, typesOf } from "../../keys/backends.ts";
 import type { SignerBackend } from "../../keys/signer/signer.ts";
 import { parsePkcs11Uri } from "../../keys/pkcs11/uri.ts";

@@ -1,5 +1,5 @@
-import { checkMetadata } from "../../library/provider/discovery.ts";
-import type { Site } from "../../library/provider/publisher.ts";
+import { checkMetadata } from "../../publish/discovery.ts";
+import type { Site } from "../../publish/publisher.ts";
 import { readJsonObject } from "./json-file.ts";
 import type { Settings } from "./setting-definitions.ts";
 

@@ -1,4 +1,4 @@
-import { cacheControl } from "../../library/http/respond.ts";
+import { cacheControl } from "../../publish/respond.ts";
 import { jsonOf } from "../../base/json.ts";
 import type { DocumentSet, StaticDocument } from "./documents.ts";
 

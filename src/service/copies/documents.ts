@@ -1,10 +1,10 @@
 import { systemClock } from "../../base/clock.ts";
-import { type Document, makeDocument } from "../../keys/keyset/document.ts";
-import { type JwkSet, type JwkSetDocument, documentAt } from "../../keys/keyset/jwk-set.ts";
-import { cacheControl, contentTypes, discoveryCacheControl } from "../../library/http/respond.ts";
-import { discoveryDocument } from "../../library/provider/discovery.ts";
-import { locate } from "../../library/provider/paths.ts";
-import type { Site } from "../../library/provider/publisher.ts";
+import { type Document, makeDocument } from "../../publish/document.ts";
+import { type JwkSet, type JwkSetDocument, documentAt } from "../../publish/jwk-set.ts";
+import { cacheControl, contentTypes, discoveryCacheControl } from "../../publish/respond.ts";
+import { discoveryDocument } from "../../publish/discovery.ts";
+import { locate } from "../../publish/paths.ts";
+import type { Site } from "../../publish/publisher.ts";
 
 /** One document, byte for byte as `jwksd serve` answers it. */
 export interface StaticDocument {

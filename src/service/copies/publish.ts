@@ -1,8 +1,8 @@
 import { serial } from "../../base/async.ts";
 import { ServiceError, StateError } from "../../base/errors.ts";
-import type { JwkSet } from "../../keys/keyset/jwk-set.ts";
-import { checkKeysets } from "../../keys/keyset/keyset.ts";
-import type { KeySubscriber } from "../../library/provider/managed-keys.ts";
+import type { JwkSet } from "../../publish/jwk-set.ts";
+import { checkKeysets } from "../../publish/keyset.ts";
+import type { KeySubscriber } from "../../provider/managed-keys.ts";
 import { whyLeft } from "./changed.ts";
 import { type CopiedSite, type DocumentSet, documentSetOf, pathsOf, urlsOf } from "./documents.ts";
 import { type Published, createCopyWriter } from "./copy-writer.ts";

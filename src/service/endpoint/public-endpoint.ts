@@ -1,6 +1,6 @@
 import { type Metric, counter, createTally, sumMetrics } from "../../base/metrics.ts";
 import { systemClock } from "../../base/clock.ts";
-import { type Publisher, type Site, createPublisher } from "../../library/provider/publisher.ts";
+import { type Publisher, type Site, createPublisher } from "../../publish/publisher.ts";
 import type { Overload } from "../listen/connections.ts";
 import type { Handler } from "../listen/gate.ts";
 import { startHttpServer } from "../listen/http-server.ts";

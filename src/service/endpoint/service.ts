@@ -1,8 +1,8 @@
-import type { JwkSet } from "../../keys/keyset/jwk-set.ts";
+import type { JwkSet } from "../../publish/jwk-set.ts";
 import { systemClock } from "../../base/clock.ts";
-import { missingMembers } from "../../library/provider/discovery.ts";
-import { locate } from "../../library/provider/paths.ts";
-import type { Site } from "../../library/provider/publisher.ts";
+import { missingMembers } from "../../publish/discovery.ts";
+import { locate } from "../../publish/paths.ts";
+import type { Site } from "../../publish/publisher.ts";
 import type { Status } from "../admin/status.ts";
 import { logOverload } from "../listen/connections.ts";
 import { type Wanted, checkFree } from "../listen/http-server.ts";

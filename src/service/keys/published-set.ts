@@ -1,7 +1,7 @@
 import { KeyMaterialError } from "../../base/errors.ts";
-import { type JwkSet, jwkSetOf } from "../../keys/keyset/jwk-set.ts";
-import { checkEncryption, checkSigning } from "../../keys/keyset/keyset.ts";
-import { readEncryptionKeyset, readKeyset } from "../../library/node/key-files.ts";
+import { type JwkSet, jwkSetOf } from "../../publish/jwk-set.ts";
+import { checkEncryption, checkSigning } from "../../publish/keyset.ts";
+import { readEncryptionKeyset, readKeyset } from "../../node/key-files.ts";
 import type { Logger } from "../config/logger.ts";
 import type { Settings } from "../config/setting-definitions.ts";
 

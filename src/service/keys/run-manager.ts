@@ -2,7 +2,7 @@ import { type Clock, systemClock } from "../../base/clock.ts";
 import { type ErrorCode, StoreError } from "../../base/errors.ts";
 import { timeText } from "../../base/format.ts";
 import type { Metric } from "../../base/metrics.ts";
-import { checkKeysets } from "../../keys/keyset/keyset.ts";
+import { checkKeysets } from "../../publish/keyset.ts";
 import type { Custody } from "../../rotation/custody/custody.ts";
 import { knownError } from "../../rotation/manager/health.ts";
 import type { Logger } from "../config/logger.ts";

@@ -6,16 +6,16 @@ import { decodeJwt } from "jose/jwt/decode";
 import { SignJWT } from "jose/jwt/sign";
 import { jwtVerify } from "jose/jwt/verify";
 import { jsonOf } from "../../base/json.ts";
-import type { JwkSet } from "../../keys/keyset/jwk-set.ts";
-import { publishedBefore } from "../../keys/keyset/keyset.ts";
+import type { JwkSet } from "../../publish/jwk-set.ts";
+import { publishedBefore } from "../../publish/keyset.ts";
 import { type Owner, servedBy } from "../../rotation/custody/issuer-check.ts";
 import type { WrappingKeys } from "../../rotation/custody/wrapping.ts";
-import { makeFolder } from "../../library/node/folders.ts";
+import { makeFolder } from "../../node/folders.ts";
 import { durationText } from "../../base/format.ts";
 import { type RotationPolicy, cachedForSeconds, rotationPolicy } from "../../rotation/rules/policy.ts";
 import type { Settings } from "../config/setting-definitions.ts";
 import type { StoreSettings } from "../config/store-settings.ts";
-import { makeDocument } from "../../keys/keyset/document.ts";
+import { makeDocument } from "../../publish/document.ts";
 
 const typ = "jwksd-saved-set+jwt";
 

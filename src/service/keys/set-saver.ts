@@ -2,7 +2,7 @@ import { serial } from "../../base/async.ts";
 import { type Clock, systemClock } from "../../base/clock.ts";
 import type { SavedSet } from "./saved-set.ts";
 import type { Logger } from "../config/logger.ts";
-import type { JwkSet } from "../../keys/keyset/jwk-set.ts";
+import type { JwkSet } from "../../publish/jwk-set.ts";
 
 const everyMs = 60_000;
 

@@ -5,8 +5,8 @@ import { type Server as NetServer, type Socket, createServer as createNetServer 
 import type { TlsOptions } from "node:tls";
 import { type Clock, systemClock } from "../../base/clock.ts";
 import { ServiceError } from "../../base/errors.ts";
-import { type NodeResponse, writeReply } from "../../library/http/node.ts";
-import { type Reply, methodNotAllowed, problem, textOf, withoutBodyOnHead } from "../../library/http/respond.ts";
+import { type NodeResponse, writeReply } from "../../publish/node.ts";
+import { type Reply, methodNotAllowed, problem, textOf, withoutBodyOnHead } from "../../publish/respond.ts";
 import { type Connections, type Overload, boundConnections, isUnderWay } from "./connections.ts";
 import { drain } from "./drain.ts";
 import { type Handler, closedGate } from "./gate.ts";

@@ -1,6 +1,6 @@
 import { TokenError } from "../../base/errors.ts";
 import { type Given, type Rules, texts, wholeNumber } from "../../base/options.ts";
-import type { Claims, SignOptions } from "../../library/token/sign-options.ts";
+import type { Claims, SignOptions } from "../../sign/token/sign-options.ts";
 
 /** What may be signed through one socket. */
 export interface SignPolicy {

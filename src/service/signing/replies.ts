@@ -1,5 +1,5 @@
 import { ConfigError, JwksdError, TokenError, codeOf } from "../../base/errors.ts";
-import { problemDetails } from "../../library/http/respond.ts";
+import { problemDetails } from "../../publish/respond.ts";
 import { TooLong } from "./body.ts";
 
 /** A whole response. */

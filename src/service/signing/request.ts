@@ -1,7 +1,7 @@
 import { invalidClaims } from "../../base/errors.ts";
 import { type Given, type Rules, anything, checkOptions, object } from "../../base/options.ts";
-import { checkMembersOnce } from "../../library/token/names.ts";
-import type { Claims, SignOptions } from "../../library/token/sign-options.ts";
+import { checkMembersOnce } from "../../sign/token/names.ts";
+import type { Claims, SignOptions } from "../../sign/token/sign-options.ts";
 
 /** The body of `POST /sign`: claims, beside the options of `provider.sign`. */
 interface SignRequest extends Omit<Given<SignOptions>, "signal"> {

@@ -1,7 +1,7 @@
 import type { Clock } from "../../base/clock.ts";
-import type { CheckedSigning } from "../../keys/keyset/keyset.ts";
-import type { ManagedKeys } from "../../library/provider/managed-keys.ts";
-import { type TokenSigner, createTokenSigner } from "../../library/provider/token-signer.ts";
+import type { CheckedSigning } from "../../publish/keyset.ts";
+import type { ManagedKeys } from "../../provider/managed-keys.ts";
+import { type TokenSigner, createTokenSigner } from "../../sign/token/token-signer.ts";
 import { type KeyRecord, type LiveRecord, publishedKeys } from "../../rotation/rules/records.ts";
 
 /** What sockets sign with. */

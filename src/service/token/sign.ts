@@ -1,7 +1,7 @@
 import { type Clock, longestSince, systemClock } from "../../base/clock.ts";
 import { StateError } from "../../base/errors.ts";
-import { readKeyset } from "../../library/node/key-files.ts";
-import { createProvider } from "../../library/provider/provider.ts";
+import { readKeyset } from "../../node/key-files.ts";
+import { createProvider } from "../../provider/provider.ts";
 import { stale, usableMs } from "../../rotation/manager/freshness.ts";
 import { type Keyring, createKeyring } from "../../rotation/manager/keyring.ts";
 import { type StoreAccess, clocksDiffer, createStoreAccess } from "../../rotation/manager/store-access.ts";
@@ -10,7 +10,7 @@ import { unsealed } from "../../rotation/custody/mac.ts";
 import { rotationPolicy } from "../../rotation/rules/policy.ts";
 import { activeKey } from "../../rotation/rules/records.ts";
 import type { Owner } from "../../rotation/custody/issuer-check.ts";
-import type { Claims, SignOptions } from "../../library/token/sign-options.ts";
+import type { Claims, SignOptions } from "../../sign/token/sign-options.ts";
 import type { Logger } from "../config/logger.ts";
 import { openManaged, openStore } from "../store/open-store.ts";
 import { type StoreSettings, storeSettingsOf } from "../config/store-settings.ts";

@@ -1,7 +1,7 @@
 import { kidText } from "../../../base/format.ts";
-import type { PlanStep } from "../../../rotation/rules/plan.ts";
-import { followText } from "../replicas.ts";
-import { planVerbs } from "../plan-scale.ts";
+import type { PlanStep } from "../../../rotation/explain/plan.ts";
+import { followText } from "../../../rotation/explain/replicas.ts";
+import { planVerbs } from "../../../rotation/explain/plan-scale.ts";
 import type { Status } from "../status.ts";
 import { type Html, html } from "../../../base/html.ts";
 import { moment, plural, relative } from "./words.ts";

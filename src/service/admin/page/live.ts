@@ -1,7 +1,7 @@
 import type { ServerResponse } from "node:http";
 import type { Clock } from "../../../base/clock.ts";
-import { writeReply } from "../../../library/http/node.ts";
-import { problem } from "../../../library/http/respond.ts";
+import { writeReply } from "../../../publish/node.ts";
+import { problem } from "../../../publish/respond.ts";
 import type { Parts } from "./page.ts";
 
 /** Bounds of the streams of events; times in milliseconds. */

@@ -1,4 +1,4 @@
-import { chartStyle } from "../plan-chart.ts";
+import { chartStyle } from "../../../rotation/explain/plan-chart.ts";
 
 export const style = `
 :root {

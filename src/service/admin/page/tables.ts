@@ -2,8 +2,8 @@ import { kidText } from "../../../base/format.ts";
 import type { LogEvent } from "../known.ts";
 import type { KeyStatus, SeenReplica, Status } from "../status.ts";
 import { type Html, html } from "../../../base/html.ts";
-import { planVerbs } from "../plan-scale.ts";
-import { publishesText, unlistedText, unsignedTexts } from "../replicas.ts";
+import { planVerbs } from "../../../rotation/explain/plan-scale.ts";
+import { publishesText, unlistedText, unsignedTexts } from "../../../rotation/explain/replicas.ts";
 import { badge, moment, relative } from "./words.ts";
 
 /** A table that a narrow screen shows as a list, with the name of its column beside each cell. Roles keep it a table for screen readers. */

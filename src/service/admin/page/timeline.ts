@@ -1,7 +1,7 @@
 import { kidText } from "../../../base/format.ts";
-import { type RotationPlan, planKeyName } from "../../../rotation/rules/plan.ts";
-import { axisHeight, chartLegend, chartPatterns, planChart } from "../plan-chart.ts";
-import { numberedSteps, planVerbs } from "../plan-scale.ts";
+import { type RotationPlan, planKeyName } from "../../../rotation/explain/plan.ts";
+import { axisHeight, chartLegend, chartPatterns, planChart } from "../../../rotation/explain/plan-chart.ts";
+import { numberedSteps, planVerbs } from "../../../rotation/explain/plan-scale.ts";
 import type { Status } from "../status.ts";
 import { Html, html } from "../../../base/html.ts";
 import { moment, plural } from "./words.ts";

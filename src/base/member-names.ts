@@ -1,0 +1,52 @@
+/**
+ * A name without the difference between upper and lower case, as the most generous reader sees it. `İ` is `i` for some, and with a dot above for
+ * JavaScript. Upper case first, because of letters such as `ſ` and `ı` whose capitals are ASCII.
+ *
+ * @see Unicode 3.13, Default Case Algorithms
+ */
+export function folded(name: string): string {
+  return name.replaceAll("\u0130", "i").toUpperCase().toLowerCase();
+}
+
+const maxFound = 100;
+
+/**
+ * The names of members that an object of this JSON text has twice, each as often as it is too many. The text is valid JSON.
+ *
+ * @see RFC 8259 section 4
+ */
+export function duplicateMembers(text: string): string[] {
+  const found: string[] = [];
+  // The names of each open object, made when the first comes; `undefined` where there are none, as in an array.
+  const open: (Set<string> | undefined)[] = [];
+  for (let at = 0; at < text.length && found.length < maxFound; at += 1) {
+    const character = text[at];
+    if (character === "{" || character === "[") open.push(undefined);
+    else if (character === "}" || character === "]") open.pop();
+    else if (character === '"') {
+      const end = endOfString(text, at);
+      if (isName(text, end)) {
+        const names = (open[open.length - 1] ??= new Set());
+        const name = JSON.parse(text.slice(at, end)) as string;
+        if (names.has(name)) found.push(name);
+        names.add(name);
+      }
+      at = end - 1;
+    }
+  }
+  return found;
+}
+
+/** The place after the closing quote. */
+function endOfString(text: string, begin: number): number {
+  let at = begin + 1;
+  while (at < text.length && text[at] !== '"') at += text[at] === "\\" ? 2 : 1;
+  return at + 1;
+}
+
+/** Whether a colon comes next, after blanks. */
+function isName(text: string, from: number): boolean {
+  let at = from;
+  while (/\s/.test(text[at] ?? "")) at += 1;
+  return text[at] === ":";
+}

@@ -1,0 +1,135 @@
+import type { IncomingMessage } from "node:http";
+import { type RequestOptions, request } from "node:https";
+import { Readable } from "node:stream";
+import { ConfigError, FetchError } from "../base/errors.ts";
+import { type Optional, type Rules, callback, checkOptions, text } from "../base/options.ts";
+import { shownUrl } from "../base/urls.ts";
+import type { Fetch } from "../verify/relying-party/fetch-json.ts";
+import { isPublicAddress } from "./addresses.ts";
+import { type Address, createHostLookup } from "./host-addresses.ts";
+import { addressesOf, limitInformational, lookupOf } from "./outgoing.ts";
+
+/** Lookups under way, because the option `resolve` may ignore its signal. */
+const maxLookups = 500;
+
+/** Options of `createGuardedFetch`; the defaults are those of `guardedFetch`. */
+export interface GuardedFetchOptions {
+  /**
+   * Finds all addresses of a host name, until the signal aborts. `(host) => dns.promises.lookup(host, { all: true })` also knows the hosts
+   * file and search domains; it takes a thread of the pool and ignores the signal. Default: DNS alone.
+   */
+  readonly resolve?:
+    | ((host: string, options: { readonly signal?: AbortSignal }) => Promise<readonly Address[]>)
+    | null
+    | undefined;
+  /** Whether an address may be connected to. Default: public unicast addresses only. */
+  readonly isAllowed?: Optional<(address: string) => boolean>;
+  /** Certificates to trust, as PEM. Default: those of the system. */
+  readonly ca?: Optional<string>;
+}
+
+const rules: Rules<GuardedFetchOptions> = { resolve: callback, isAllowed: callback, ca: text };
+
+/**
+ * Makes a `fetch` for URLs from outside, such as the `jwks_uri` of clients. It takes https only, requires that every address of the host
+ * is allowed, and connects to a checked address, even if the host name changes meanwhile. It follows no redirects and refuses compressed
+ * responses. It sends only GET.
+ *
+ * The returned function throws ConfigError `ERR_OPTION_INVALID` for another method or a body, FetchError `ERR_URL_INSECURE`,
+ * `ERR_ADDRESS_FORBIDDEN`, `ERR_FETCH_BUSY`, `ERR_FETCH_STATUS` and `ERR_FETCH_BODY`, and the errors of lookup and connection.
+ *
+ * @example
+ * ```ts
+ * // A client in a private network that you trust.
+ * const fetch = createGuardedFetch({ isAllowed: (address) => address === "10.0.0.7" || isPublicAddress(address) });
+ * ```
+ *
+ * @throws ConfigError `ERR_OPTION_UNKNOWN`, `ERR_OPTION_INVALID`
+ */
+export function createGuardedFetch(options: GuardedFetchOptions = {}): Fetch {
+  const { resolve = createHostLookup(), isAllowed = isPublicAddress, ca } = checkOptions(options, rules);
+  let lookups = 0;
+
+  async function lookUp(host: string, signal: AbortSignal | null | undefined): Promise<readonly Address[]> {
+    if (lookups >= maxLookups) {
+      const message = "too many lookups of hosts are under way; try again in 1 s";
+      throw new FetchError("ERR_FETCH_BUSY", message, { retryAfterSeconds: 1 });
+    }
+    lookups += 1;
+    try {
+      return await resolve(host, signal ? { signal } : {});
+    } finally {
+      lookups -= 1;
+    }
+  }
+
+  return async (url, init) => {
+    if ((init.method ?? "GET").toUpperCase() !== "GET" || (init.body ?? null) !== null) {
+      throw new ConfigError("ERR_OPTION_INVALID", "a guarded fetch sends only GET, without a body");
+    }
+    const { protocol, hostname } = new URL(url);
+    if (protocol !== "https:") throw new FetchError("ERR_URL_INSECURE", `${shownUrl(url)} is not an https URL`);
+    const addresses = await addressesOf(hostname, (host) => lookUp(host, init.signal));
+    // Only `true` allows an address: a promise of an async function is truthy.
+    const forbidden = addresses.find(({ address }) => (isAllowed(address) as unknown) !== true);
+    if (forbidden !== undefined || addresses.length === 0) {
+      throw new FetchError(
+        "ERR_ADDRESS_FORBIDDEN",
+        `${shownUrl(url)}: its host has no address, or one that is not public`,
+      );
+    }
+    return send(url, init, { ca, lookup: lookupOf(addresses) });
+  };
+}
+
+/** {@link createGuardedFetch} with its defaults. */
+export const guardedFetch: Fetch = createGuardedFetch();
+
+function send(url: string, init: RequestInit, connection: RequestOptions): Promise<Response> {
+  return new Promise((resolve, reject) => {
+    const headers = Object.fromEntries(new Headers(init.headers));
+    const outgoing = request(url, {
+      ...connection,
+      // A pooled connection may lead to an unchecked address.
+      agent: false,
+      // Some firewalls turn requests without a name away.
+      headers: { "user-agent": "jwksd", ...headers, "accept-encoding": "identity" },
+      ...(init.signal && { signal: init.signal }),
+    });
+    limitInformational(outgoing, (status) => {
+      const message = `${shownUrl(url)}: answered again and again with status ${status}`;
+      return new FetchError("ERR_FETCH_STATUS", message);
+    });
+    outgoing.on("error", reject).once("response", (incoming) => {
+      const status = incoming.statusCode ?? 0;
+      if ((incoming.headers["content-encoding"] ?? "identity") !== "identity") {
+        incoming.destroy();
+        reject(
+          new FetchError(
+            "ERR_FETCH_BODY",
+            `${shownUrl(url)}: the body is compressed, although the request asked for identity`,
+          ),
+        );
+        return;
+      }
+      // The Response constructor throws for some statuses and fields, such as 205 with a body, or 600.
+      try {
+        resolve(responseOf(incoming, status));
+      } catch {
+        incoming.destroy();
+        reject(new FetchError("ERR_FETCH_STATUS", `${shownUrl(url)}: answered with status ${status}`));
+      }
+    });
+    outgoing.end();
+  });
+}
+
+function responseOf(incoming: IncomingMessage, status: number): Response {
+  const hasBody = status !== 204 && status !== 304;
+  if (!hasBody) incoming.resume();
+  const fields = Object.entries(incoming.headersDistinct).flatMap(([name, values = []]) =>
+    values.map((value): [string, string] => [name, value]),
+  );
+  const body = hasBody ? (Readable.toWeb(incoming) as ReadableStream<Uint8Array<ArrayBuffer>>) : null;
+  return new Response(body, { status, headers: fields });
+}

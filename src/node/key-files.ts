@@ -1,0 +1,167 @@
+import { readFile, readdir, stat } from "node:fs/promises";
+import { join } from "node:path";
+import { calculateJwkThumbprint } from "jose/jwk/thumbprint";
+import { KeyMaterialError, ServiceError, keyError } from "../base/errors.ts";
+import { jsonOf } from "../base/json.ts";
+import { keyIdentity } from "../keys/jwk/public.ts";
+import { type KeyMaterial, isKeySet, readKey, readKeySet } from "../keys/jwk/read.ts";
+import type { EncryptionAlg, EncryptionEntry, Keyset, SigningEntry } from "../publish/keyset.ts";
+import { signerFrom } from "../keys/signer/local.ts";
+
+/** Keys from files. */
+export interface Loaded<Entry> {
+  /** In the order of the keyset. */
+  readonly entries: readonly Entry[];
+  /** Sentences for the operator, such as about file permissions. */
+  readonly warnings: readonly string[];
+}
+
+/** Whether a file of this name in a folder of keys is read. */
+export function isKeyFileName(name: string): boolean {
+  return !name.startsWith(".") && /\.(pem|key|jwk|json)$/.test(name);
+}
+
+/**
+ * Reads a signing keyset.
+ *
+ * - A file: a private JWK Set, whose order is the order of the keyset, or one private key (JWK or PEM).
+ * - A folder: one key per file that ends in `.pem`, `.key`, `.jwk` or `.json`, newest name first: file names are compared by
+ *   code unit and the last one is the active key, so names that begin with a date (`2026-11-20.pem`) sort by age.
+ *   Names that begin with a dot are ignored.
+ *
+ * The `kid` is that of the JWK, else the RFC 7638 thumbprint of the key.
+ *
+ * @example
+ * ```ts
+ * const { entries: keyset, warnings } = await readKeyset("./keys");
+ * for (const warning of warnings) console.warn(warning);
+ * const provider = await createProvider({ issuer, keyset });
+ * ```
+ *
+ * @throws ServiceError `ERR_FILE_UNREADABLE`, `ERR_NO_KEY_FILES`
+ * @throws KeyMaterialError `ERR_KEY_FORMAT`, `ERR_KEY_UNSUPPORTED`, `ERR_KEY_NOT_P256`, `ERR_KEY_PURPOSE`,
+ * `ERR_PRIVATE_KEY_MISSING`, `ERR_KEY_MISMATCH`
+ */
+export async function readKeyset(path: string): Promise<Loaded<SigningEntry> & { readonly entries: Keyset }> {
+  const { keys, warnings } = await readKeys(path);
+  const entries = await Promise.all(
+    keys.map(async ({ kid, name, material }) => ({ kid, signer: await signerFrom(material, name) })),
+  );
+  return { entries, warnings };
+}
+
+/**
+ * Reads an encryption keyset from a file or folder, by the rules of {@link readKeyset}; public keys are enough.
+ * `alg` and `exp` of a JWK become `alg` and `notAfter` of its entry.
+ *
+ * @throws ServiceError `ERR_FILE_UNREADABLE`, `ERR_NO_KEY_FILES`
+ * @throws KeyMaterialError `ERR_KEY_FORMAT`, `ERR_KEY_UNSUPPORTED`, `ERR_KEY_PURPOSE`
+ */
+export async function readEncryptionKeyset(path: string): Promise<Loaded<EncryptionEntry>> {
+  const { keys, warnings } = await readKeys(path);
+  const entries = keys.map(({ kid, name, material }) => {
+    const { publicJwk, alg, use, exp } = material;
+    if (use !== undefined && use !== "enc") {
+      throw keyError("ERR_KEY_PURPOSE", name, `"use" is ${JSON.stringify(use)}, not "enc"`);
+    }
+    return {
+      kid,
+      publicKey: { ...publicJwk },
+      // The provider checks that the alg fits the key.
+      alg: alg as EncryptionAlg | undefined,
+      notAfter: exp === undefined ? undefined : new Date(exp * 1000),
+    };
+  });
+  return { entries, warnings };
+}
+
+interface ReadKey {
+  readonly kid: string;
+  /** How messages name the key. */
+  readonly name: string;
+  readonly material: KeyMaterial;
+}
+
+async function readKeys(path: string): Promise<{ keys: readonly ReadKey[]; warnings: readonly string[] }> {
+  const stats = await reading(path, () => stat(path));
+  const isFolder = stats.isDirectory();
+  const files = isFolder ? await keyFilesOf(path) : [path];
+  const read = await Promise.all(files.map((file) => readKeyFile(file, !isFolder)));
+  if (isFolder) checkOneFileEach(read.flatMap(({ keys }) => keys));
+  const warnings = read.flatMap((file) => file.warnings);
+  if (isFolder && process.platform !== "win32" && (stats.mode & 0o022) !== 0) {
+    warnings.push(
+      `users other than its owner can write into ${path} and replace the active key; fix it with: chmod go-w ${path}`,
+    );
+  }
+  return { keys: read.flatMap(({ keys }) => keys), warnings };
+}
+
+/** Names both files of a key that is there twice. A later check would only name the kid. */
+function checkOneFileEach(keys: readonly ReadKey[]): void {
+  const names = new Map<string, string>();
+  for (const { name, material } of keys) {
+    const twin = names.get(keyIdentity(material.publicJwk));
+    if (twin !== undefined) throw new KeyMaterialError("ERR_KEY_DUPLICATE", `${twin} and ${name} hold the same key`);
+    names.set(keyIdentity(material.publicJwk), name);
+  }
+}
+
+async function keyFilesOf(folder: string): Promise<string[]> {
+  const names = await reading(folder, () => readdir(folder));
+  const files = names.filter(isKeyFileName);
+  if (files.length === 0) {
+    throw new ServiceError(
+      "ERR_NO_KEY_FILES",
+      `${folder} holds no key file (.pem, .key, .jwk or .json); make one with: jwksd keygen --out ${join(folder, `${new Date().toISOString().slice(0, 10)}.jwk`)}`,
+    );
+  }
+  // By code unit, not by locale, so that all machines agree.
+  return files
+    .sort()
+    .toReversed()
+    .map((name) => join(folder, name));
+}
+
+async function readKeyFile(file: string, mayBeSet: boolean): Promise<{ keys: ReadKey[]; warnings: string[] }> {
+  const stats = await reading(file, () => stat(file));
+  // Opening a named pipe could wait for ever.
+  if (!stats.isFile()) throw new ServiceError("ERR_FILE_UNREADABLE", `cannot read ${file} (not a regular file)`);
+  const text = await reading(file, () => readFile(file, "utf8"));
+  const materials = mayBeSet && isKeySet(jsonOf(text)) ? readKeySet(text, file) : [await readKey(text, file)];
+  const keys = await Promise.all(
+    materials.map(async (material, index) => ({
+      kid: material.kid ?? (await calculateJwkThumbprint({ ...material.publicJwk })),
+      name: materials.length > 1 ? `${file}, key ${index + 1}` : file,
+      material,
+    })),
+  );
+  const isPrivate = materials.some(({ privateKey }) => privateKey !== undefined);
+  const warnings = isPrivate ? permissionWarnings(file, stats) : [];
+  return { keys, warnings };
+}
+
+/** What is looked at of a file: no type of Node, which a program may not have. */
+interface FileStats {
+  readonly mode: number;
+  readonly uid: number;
+  isFile(): boolean;
+}
+
+/** Warnings about the mode of a file with secrets. A process of another user may read a file of root by its group: Kubernetes mounts secrets so. */
+export function permissionWarnings(file: string, stats: FileStats): string[] {
+  const mode = stats.mode & 0o777;
+  const others = stats.uid === 0 && process.getuid?.() !== 0 ? 0o037 : 0o077;
+  if (process.platform === "win32" || !stats.isFile() || (mode & others) === 0) return [];
+  return [`users other than its owner can read ${file} (mode 0${mode.toString(8)}); fix it with: chmod 600 ${file}`];
+}
+
+/** Reads what is at a path. @throws ServiceError `ERR_FILE_UNREADABLE` */
+export async function reading<T>(path: string, action: () => Promise<T>): Promise<T> {
+  try {
+    return await action();
+  } catch (error) {
+    const reason = (error as NodeJS.ErrnoException).code ?? "unknown error";
+    throw new ServiceError("ERR_FILE_UNREADABLE", `cannot read ${path} (${reason})`, { cause: error });
+  }
+}

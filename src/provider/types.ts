@@ -1,0 +1,62 @@
+import type { Optional } from "../base/options.ts";
+import type { Metric } from "../base/metrics.ts";
+import type { EncryptionKeyset, Keyset } from "../publish/keyset.ts";
+import type { Handlers } from "../publish/handlers.ts";
+import type { Jwk } from "../keys/jwk/public.ts";
+import type { Claims, SignOptions } from "../sign/token/sign-options.ts";
+import type { VerifiedToken, VerifyOptions } from "../verify/token/verify.ts";
+import type { SigningKey } from "../sign/token/token-signer.ts";
+
+/** Keysets for `provider.update`. A keyset that is not given stays as it is. */
+export interface KeysetUpdate {
+  /** New signing keys, the active one first. */
+  readonly keyset?: Optional<Keyset>;
+  /** New encryption keys; `[]` removes all. */
+  readonly encryptionKeyset?: Optional<EncryptionKeyset>;
+}
+
+/** Serves the JWK Set and the discovery document of an OpenID provider, signs its tokens and verifies them. */
+export interface Provider extends Handlers {
+  /** The issuer identifier. */
+  readonly issuer: string;
+  /** Absolute URL of the JWK Set, for the discovery document. */
+  readonly jwksUri: string;
+  /** The JWK Set as it is served now. */
+  jwkSet(this: void): Promise<{ readonly keys: readonly Jwk[] }>;
+  /**
+   * Replaces one keyset or both in one step. On an error, the old keysets stay in use. Calls take effect in their order.
+   *
+   * @throws KeyMaterialError see `createProvider`
+   */
+  update(this: void, change: KeysetUpdate): Promise<void>;
+  /**
+   * Signs claims with the active key, always ES256, and sets `iss`, `iat` and `exp` where they are not given.
+   *
+   * @throws TokenError `ERR_CLAIMS_INVALID`
+   * @throws ConfigError `ERR_OPTION_UNKNOWN`
+   * @throws SignerError `ERR_SIGNER_THROTTLED`, `ERR_SIGNER_UNAVAILABLE`, `ERR_SIGNER_TIMEOUT`, `ERR_SIGNER_BUSY` (all `retryable`),
+   * `ERR_SIGNER_UNAUTHORIZED`, `ERR_SIGNER_KEY_STATE`, `ERR_SIGNER_ABORTED`, `ERR_SIGNER_BAD_SIGNATURE`, `ERR_SIGNER_PUBLISH_ONLY`
+   */
+  sign(this: void, claims: Claims, options: SignOptions): Promise<string>;
+  /**
+   * Gives the active key, for a library that writes the header of a token itself and takes the signature alone. Take it anew for each request:
+   * once another key is active, it signs no more; with a key manager, it signs for `maxStaleSeconds` at most, so that requests can end which
+   * began with it. Where you can, use `sign`, which takes key and claims at one moment.
+   *
+   * @param options with a `clientId`, the keys are those of a client: `iss` is then that id instead of the issuer
+   */
+  signingKey(this: void, options?: { readonly clientId?: string | undefined }): Promise<SigningKey>;
+  /**
+   * Verifies a token of this provider with the published key of its kid. An unknown kid is an error: no other key is tried. If a key had this
+   * kid that was removed or revoked, an event tells.
+   *
+   * @throws TokenError see `verify`
+   */
+  verify(
+    this: void,
+    token: string,
+    options: Omit<VerifyOptions, "keys" | "issuer" | "algorithms" | "clock">,
+  ): Promise<VerifiedToken>;
+  /** Counts of responses and signatures, and the cache mode, made for each scrape. See docs/metrics.md. */
+  metrics(this: void): readonly Metric[];
+}

@@ -1,0 +1,173 @@
+import type { Optional } from "../base/options.ts";
+import type { CryptoKey } from "jose";
+import { importJWK } from "jose/key/import";
+import { KeyMaterialError, keyError } from "../base/errors.ts";
+import { type Jwk, type PublicJwk, publicMembers, publishedJwk } from "../keys/jwk/public.ts";
+import { type KeyInput, readKey } from "../keys/jwk/read.ts";
+import type { Signer } from "../keys/signer/signer.ts";
+import { type JwkSet, type JwkSetEntry, jwkSetOf } from "./jwk-set.ts";
+
+/** One signing key of a keyset: with its private half, or without, for a process that only publishes. */
+export interface SigningEntry {
+  /** Published as `kid`; unique in both keysets. */
+  readonly kid: string;
+  /** Holds the private key, an ECDSA key on P-256. */
+  readonly signer?: Optional<Signer>;
+  /** The public key as a JWK, where there is no signer: nothing is signed with it (`ERR_SIGNER_PUBLISH_ONLY`). */
+  readonly publicKey?: Optional<PublicJwk>;
+}
+
+/** Signing keys: the first one is active and signs; later ones are retiring and only verify. */
+export type Keyset = readonly SigningEntry[];
+
+const rsaAlgs = ["RSA-OAEP-256", "RSA-OAEP-384", "RSA-OAEP-512", "RSA-OAEP"] as const;
+const ecAlgs = ["ECDH-ES", "ECDH-ES+A128KW", "ECDH-ES+A256KW"] as const;
+
+/** Key management algorithms of encryption entries; the first of each family is its default. @see RFC 7518 section 4 */
+export const encryptionAlgs = [...rsaAlgs, ...ecAlgs] as const;
+export type EncryptionAlg = (typeof encryptionAlgs)[number];
+
+/** One public key to which relying parties encrypt. */
+export interface EncryptionEntry {
+  /** Published as `kid`; unique in both keysets. */
+  readonly kid: string;
+  /** RSA of at least 2048 bits, or EC on P-256, P-384 or P-521. Of a private key, jwksd takes only the public half. */
+  readonly publicKey: KeyInput;
+  /** Default: the `alg` of a JWK, else `RSA-OAEP-256` for RSA and `ECDH-ES` for EC. */
+  readonly alg?: Optional<EncryptionAlg>;
+  /** When the key is no longer published. Default: never. */
+  readonly notAfter?: Optional<Date>;
+}
+
+/** Encryption keys, in the order in which they are published. */
+export type EncryptionKeyset = readonly EncryptionEntry[];
+
+/** Keysets, as they are given. */
+export interface Keysets {
+  /** The active signing key first. */
+  readonly keyset: Keyset;
+  readonly encryptionKeyset: EncryptionKeyset;
+}
+
+/** Signing keys that were checked: data, and the signer of the first one. */
+export interface CheckedSigning {
+  readonly entries: readonly [JwkSetEntry, ...JwkSetEntry[]];
+  /** `undefined` in a process that only publishes. */
+  readonly signer: Signer | undefined;
+}
+
+/**
+ * Checks both keysets, and makes the set that publishes them.
+ *
+ * @throws KeyMaterialError see {@link checkSigning}, {@link checkEncryption} and {@link jwkSetOf}
+ */
+export async function checkKeysets({
+  keyset,
+  encryptionKeyset,
+}: Keysets): Promise<{ readonly signing: CheckedSigning; readonly set: JwkSet }> {
+  const [signing, encryption] = await Promise.all([checkSigning(keyset), checkEncryption(encryptionKeyset)]);
+  return { signing, set: await jwkSetOf([...signing.entries, ...encryption]) };
+}
+
+/** The set of keys that were published before. @throws KeyMaterialError see {@link checkKeysets} */
+export async function publishedBefore(jwks: readonly unknown[]): Promise<JwkSet> {
+  const keysetFor = (use: Jwk["use"]) =>
+    (jwks as readonly Jwk[]).filter((jwk) => jwk.use === use).map((jwk) => ({ kid: jwk.kid, publicKey: { ...jwk } }));
+  return (await checkKeysets({ keyset: keysetFor("sig"), encryptionKeyset: keysetFor("enc") })).set;
+}
+
+/**
+ * Checks the signing keyset by itself.
+ *
+ * @throws KeyMaterialError `ERR_KEYSET_EMPTY`, `ERR_KID_INVALID`, `ERR_KEY_NOT_P256`, `ERR_KEY_FORMAT`, `ERR_PRIVATE_KEY_MISSING`
+ */
+export async function checkSigning(keyset: Keyset): Promise<CheckedSigning> {
+  const given = entriesOf(keyset);
+  const [active, ...retiring] = await Promise.all(given.map(signingEntry));
+  if (active === undefined) {
+    throw new KeyMaterialError(
+      "ERR_KEYSET_EMPTY",
+      "the keyset has no entry; the first entry is the active key, so there must be one",
+    );
+  }
+  return { entries: [active, ...retiring], signer: given[0]?.signer ?? undefined };
+}
+
+/**
+ * Checks the encryption keyset by itself.
+ *
+ * @throws KeyMaterialError `ERR_KID_INVALID`, `ERR_KEY_FORMAT`, `ERR_KEY_UNSUPPORTED`, `ERR_KEY_PURPOSE`, `ERR_ALG_UNSUPPORTED`,
+ * `ERR_NOT_AFTER_INVALID`
+ */
+export async function checkEncryption(keyset: EncryptionKeyset): Promise<JwkSetEntry[]> {
+  return Promise.all(entriesOf(keyset).map(encryptionEntry));
+}
+
+/** Copies of the entries, so that the caller cannot change them later. */
+function entriesOf<Entry>(keyset: readonly Entry[]): readonly Entry[] {
+  if (!Array.isArray(keyset)) throw new KeyMaterialError("ERR_KEY_FORMAT", "a keyset is an array of entries");
+  // Where the array has a hole, too, there is an entry, which is refused.
+  return Array.from(keyset as readonly Entry[], (entry) => ({ ...entry }));
+}
+
+async function signingEntry({ kid, signer, publicKey: given }: SigningEntry, index: number): Promise<JwkSetEntry> {
+  const name = entryName(kid, "signing", index);
+  const jwk: unknown = signer ? signer.publicKey : given;
+  if (typeof jwk !== "object" || jwk === null) {
+    throw keyError("ERR_KEY_FORMAT", name, "the signer has no public key in JWK form");
+  }
+  if (signer && typeof signer.sign !== "function") {
+    throw keyError("ERR_PRIVATE_KEY_MISSING", name, "the signer has no sign operation");
+  }
+  const { kty, crv } = jwk as Record<string, unknown>;
+  if (kty !== "EC" || crv !== "P-256") {
+    throw keyError("ERR_KEY_NOT_P256", name, "a signing key is an ECDSA key on P-256 (ES256)");
+  }
+  const publicJwk = publicMembers(jwk as Record<string, unknown>, name);
+  const publicKey = await importable(publicJwk, "ES256", name);
+  return { jwk: publishedJwk({ publicJwk, kid, alg: "ES256", use: "sig" }), publicKey, notAfter: Infinity };
+}
+
+async function encryptionEntry(entry: EncryptionEntry, index: number): Promise<JwkSetEntry> {
+  const { kid } = entry;
+  const name = entryName(kid, "encryption", index);
+  const material = await readKey(entry.publicKey, name);
+  const { publicJwk, use, keyOps } = material;
+  if (use !== undefined && use !== "enc") {
+    throw keyError("ERR_KEY_PURPOSE", name, `"use" is ${JSON.stringify(use)}, not "enc"`);
+  }
+  if (keyOps?.some((operation) => operation === "sign" || operation === "verify") === true) {
+    throw keyError("ERR_KEY_PURPOSE", name, '"key_ops" says that the key is for signatures');
+  }
+  const algs: readonly [string, ...string[]] = publicJwk.kty === "RSA" ? rsaAlgs : ecAlgs;
+  const alg = entry.alg ?? material.alg ?? algs[0];
+  if (!algs.includes(alg) || !algs.includes(material.alg ?? alg)) {
+    throw keyError(
+      "ERR_ALG_UNSUPPORTED",
+      name,
+      `alg ${JSON.stringify(alg)} does not fit an ${publicJwk.kty} key; use one of ${algs.join(", ")}`,
+    );
+  }
+  const publicKey = await importable(publicJwk, alg, name);
+  const notAfter = entry.notAfter ?? undefined;
+  const until = notAfter === undefined ? Infinity : notAfter instanceof Date ? notAfter.getTime() : Number.NaN;
+  if (Number.isNaN(until)) throw keyError("ERR_NOT_AFTER_INVALID", name, "notAfter is not a valid Date");
+  return { jwk: publishedJwk({ publicJwk, kid, alg, use: "enc" }), publicKey, notAfter: until };
+}
+
+function entryName(kid: unknown, keyset: string, index: number): string {
+  const name = `entry ${index + 1} of the ${keyset} keyset`;
+  if (typeof kid !== "string" || kid === "" || !kid.isWellFormed()) {
+    throw keyError("ERR_KID_INVALID", name, "kid must be a string that is not empty, of well-formed Unicode");
+  }
+  return `kid ${JSON.stringify(kid)}`;
+}
+
+/** Imports a key. Web Crypto checks that its point is on the curve. */
+async function importable(jwk: PublicJwk, alg: string, name: string): Promise<CryptoKey> {
+  try {
+    return await importJWK({ ...jwk }, alg);
+  } catch {
+    throw keyError("ERR_KEY_FORMAT", name, `not a valid ${jwk.kty} public key`);
+  }
+}

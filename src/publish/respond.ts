@@ -1,0 +1,119 @@
+import type { Document } from "./document.ts";
+import { notModified } from "./conditional.ts";
+
+/** A whole response, made once per change. */
+export interface Reply {
+  readonly status: number;
+  /** Name, value, name, value: the form that Node writes fastest. */
+  readonly headers: readonly string[];
+  /** ASCII; `null` sends none. */
+  readonly body: string | null;
+}
+
+/** One document under one Cache-Control: its three replies. @see RFC 9110 section 3.2 */
+export interface Representation {
+  readonly etag: string;
+  readonly get: Reply;
+  readonly head: Reply;
+  readonly notModified: Reply;
+}
+
+/** Copies live for up to 2 h; during a rotation, for 5 minutes. @see RFC 9111 section 5.2.2; RFC 5861 section 3 */
+export const cacheControl = {
+  long: "public, max-age=3600, stale-while-revalidate=3600",
+  rotation: "public, max-age=300, must-revalidate",
+} as const;
+
+export type CacheMode = keyof typeof cacheControl;
+
+export const discoveryCacheControl = "public, max-age=3600";
+/** @see RFC 7517 section 8.5.2; OpenID Connect Discovery 1.0 section 4.2 */
+export const contentTypes = { jwks: "application/jwk-set+json", discovery: "application/json" } as const;
+
+/** Without `Age` and `Date`, a web page of another origin takes an old response for a new one. */
+const corsHeaders = ["Access-Control-Allow-Origin", "*", "Access-Control-Expose-Headers", "ETag, Age, Date"];
+
+/** Makes the replies of a document. @see RFC 9110 section 15.4.5 (fields of a 304); Fetch Standard, CORS protocol */
+export function represent(
+  document: Document,
+  contentType: string,
+  cacheControlValue: string,
+  cors: boolean,
+): Representation {
+  const validators = ["ETag", document.etag, "Cache-Control", cacheControlValue, ...(cors ? corsHeaders : [])];
+  const headers = contentHeaders(contentType, document.text, validators);
+  return {
+    etag: document.etag,
+    get: reply(200, headers, document.text),
+    head: reply(200, headers, null),
+    notModified: reply(304, validators, null),
+  };
+}
+
+/** Answers a GET or HEAD. */
+export function respond(representation: Representation, method: string, ifNoneMatch: string | null | undefined): Reply {
+  if (notModified(ifNoneMatch, representation.etag)) return representation.notModified;
+  return withoutBodyOnHead(representation, method);
+}
+
+/** The reply of GET, or the same without a body. @see RFC 9110 section 9.3.2 */
+export function withoutBodyOnHead(replies: { readonly get: Reply; readonly head: Reply }, method: string): Reply {
+  return method === "HEAD" ? replies.head : replies.get;
+}
+
+const escaped = (character: string): string => `\\u${character.charCodeAt(0).toString(16).padStart(4, "0")}`;
+
+/** Problem details, in ASCII. @param more members beyond those of the RFC; @see RFC 9457 section 3 */
+export function problemDetails(status: number, title: string, detail: string, more: object = {}) {
+  const json = JSON.stringify({ type: "about:blank", title, status, detail, ...more });
+  const text = json.replaceAll(/[^ -~]/g, escaped);
+  return { contentType: "application/problem+json", text };
+}
+
+/**
+ * An error as problem details. Caches may not store it; by default, they may store 404 and 405.
+ *
+ * @see RFC 9457 section 3; RFC 9110 section 15.1
+ */
+export function problem(status: number, title: string, detail: string, more: readonly string[] = []) {
+  const { contentType, text } = problemDetails(status, title, detail);
+  const headers = [...contentHeaders(contentType, text, ["Cache-Control", "no-store"]), ...more];
+  return { get: reply(status, headers, text), head: reply(status, headers, null) };
+}
+
+export const notFound = problem(404, "Not Found", "There is nothing at this path.");
+
+export const unavailable = problem(503, "Service Unavailable", "The keys cannot be read now.");
+
+/** @see RFC 9110 section 15.5.6 */
+export const methodNotAllowed = problem(405, "Method Not Allowed", "This document answers GET and HEAD.", [
+  "Allow",
+  "GET, HEAD",
+]);
+
+/** @param text in ASCII */
+function contentHeaders(type: string, text: string, more: readonly string[]): string[] {
+  const content = ["Content-Type", type, "Content-Length", String(text.length)];
+  return [...content, ...more, "X-Content-Type-Options", "nosniff"];
+}
+
+/** The header fields of a reply, one by one. */
+export const fieldsOf = ({ headers }: Reply): (readonly [name: string, value: string])[] =>
+  headers.flatMap((name, i) => (i % 2 === 0 ? [[name, headers[i + 1] as string] as const] : []));
+
+/**
+ * A reply as text for a socket, whose connection ends then.
+ *
+ * @param reason such as `Not Found`
+ * @see RFC 9112 section 4; RFC 9110 section 6.6.1
+ */
+export function textOf(reply: Reply, reason: string = "", method: string = "GET"): string {
+  const fields = [...fieldsOf(reply), ["Date", new Date().toUTCString()], ["Connection", "close"]];
+  const lines = fields.map(([name, value]) => `${name}: ${value}`);
+  return [`HTTP/1.1 ${reply.status} ${reason}`, ...lines, "", method === "HEAD" ? "" : (reply.body ?? "")].join("\r\n");
+}
+
+function reply(status: number, headers: readonly string[], body: string | null): Reply {
+  // The list is not frozen: Node writes the headers of a frozen list more slowly, by a tenth.
+  return Object.freeze({ status, headers, body });
+}

@@ -1,0 +1,97 @@
+import { type RotationPlan, type PlanStep, planKeyName } from "./plan.ts";
+
+/**
+ * The time axis of a picture. A rotation of one hour must be as visible as 90 days without a change, so the axis is not to scale: the width
+ * between two moments grows with the logarithm of the time between them. The picture shows that time.
+ */
+export interface PlanScale {
+  /** Each moment of a change, now, and both edges, in order. */
+  readonly moments: readonly number[];
+  /** For each moment its date, or its time of day if the moment before has the same date, in UTC. */
+  readonly labels: readonly string[];
+  /** The place of a time. Times outside are at the edge. */
+  readonly x: (time: number) => number;
+  /** The number of a future moment with steps, from 1. */
+  readonly numberOf: (time: number) => number | undefined;
+}
+
+const shortestMs = 600_000;
+
+/**
+ * Computes the axis.
+ *
+ * @param width of the whole axis
+ * @param least smallest width between two moments, if there is room
+ * @param tail width after the last moment
+ */
+export function planScale(
+  plan: RotationPlan,
+  { width, least, tail }: { readonly width: number; readonly least: number; readonly tail: number },
+): PlanScale {
+  const moments = momentsOf(plan);
+  const stretches = moments.slice(1).map((moment, index) => moment - (moments[index] ?? 0));
+  const weights = stretches.map((ms) => Math.log2(1 + ms / shortestMs));
+  const weight = weights.reduce((sum, one) => sum + one, 0);
+  const room = width - tail;
+  const floor = Math.min(least, Math.floor(room / Math.max(stretches.length, 1)));
+  const rest = room - floor * stretches.length;
+  let sum = 0;
+  const positions = [
+    0,
+    ...weights.map((one, index) => {
+      sum += one;
+      return Math.round(floor * (index + 1) + (weight === 0 ? 0 : (rest * sum) / weight));
+    }),
+  ];
+  const numbers = new Map(numberedSteps(plan).map(({ at, number }) => [at, number]));
+  return {
+    moments,
+    labels: moments.map((moment, index) => {
+      const [date = "", time = ""] = new Date(moment).toISOString().split("T");
+      const before = moments[index - 1] ?? -Infinity;
+      return before < Date.parse(date) ? date : time.slice(0, 5);
+    }),
+    x: (time) => positions[moments.findLastIndex((moment) => moment <= time)] ?? 0,
+    numberOf: (time) => numbers.get(time),
+  };
+}
+
+/** What a step does to its key. */
+export const planVerbs: Readonly<Record<PlanStep["action"], string>> = {
+  announced: "announce",
+  activated: "activate",
+  retired: "retire",
+  removed: "remove",
+  revoked: "revoke",
+  imported: "import",
+  rewrapped: "rewrap",
+  restarted: "wait again with",
+  policy: "change the policy of",
+};
+
+/** The steps at each moment, with its number in the picture. */
+export function numberedSteps(plan: RotationPlan) {
+  const moments = [...new Set(plan.steps.map(({ at }) => at))].sort((a, b) => a - b);
+  const titled = plan.steps.map((step) =>
+    Object.assign({}, step, { title: `${planVerbs[step.action]} ${step.use} ${planKeyName(plan, step)}` }),
+  );
+  return moments.map((at, index) => ({ number: index + 1, at, steps: titled.filter((step) => step.at === at) }));
+}
+
+/** A text of at most `length` characters. Of a longer text, beginning and end, by which kids differ. */
+export function shortened(text: string, length: number): string {
+  if (text.length <= length) return text;
+  const end = Math.floor((length - 1) / 2);
+  return `${text.slice(0, length - 1 - end)}…${text.slice(text.length - end)}`;
+}
+
+/**
+ * All moments of a picture. It begins with the oldest wait that is not over, or, if no key waits, with the active keys.
+ */
+function momentsOf({ now, until, segments, steps }: RotationPlan): number[] {
+  const current = segments.filter(({ from, to = Infinity }) => from <= now && now < to);
+  const waiting = current.filter(({ state }) => state !== "active");
+  const first = Math.min(now, ...(waiting.length > 0 ? waiting : current).map(({ from }) => from));
+  const times = [...segments.flatMap(({ from, to }) => [from, to ?? until]), ...steps.map(({ at }) => at)];
+  return [...new Set([first, now, until, ...times.filter((time) => time > first)])].sort((a, b) => a - b);
+}

@@ -1,0 +1,117 @@
+import { encode as toBase64url } from "jose/base64url";
+import { type Clock, systemClock } from "../../base/clock.ts";
+import { invalidClaims, invalidOption } from "../../base/errors.ts";
+import {
+  type Optional,
+  type Given,
+  type Rules,
+  anything,
+  checkOptions,
+  clock,
+  object,
+  text,
+  wholeNumber,
+} from "../../base/options.ts";
+import { encode } from "./sign.ts";
+import { checkPlain } from "./sign-options.ts";
+import type { SignInputOptions } from "./signing-input.ts";
+
+/** Gives the key with which a client signs; a provider is one. */
+export interface ClientSigner {
+  signingKey(
+    this: void,
+    options: { readonly clientId: string },
+  ): Promise<{
+    readonly kid: string;
+    sign(this: void, input: Uint8Array, options: SignInputOptions): Promise<Uint8Array>;
+  }>;
+}
+
+/** Options of `createClientAssertion`. */
+export interface ClientAssertionOptions {
+  /** The client. It is `iss`, and `sub` of an assertion or `client_id` of a request object. With a client ID metadata document, its URL. */
+  readonly clientId: string;
+  /** The issuer identifier of the authorization server, and not the URL of an endpoint. */
+  readonly audience: string;
+  /** Time from now to `exp`, at most 300 seconds. Default: 60. */
+  readonly lifetimeSeconds?: Optional<number>;
+  /** Aborts the signature. Default: none. */
+  readonly signal?: Optional<AbortSignal>;
+  /** Tells the time. Default: the clock of the machine. */
+  readonly clock?: Optional<Pick<Clock, "now">>;
+}
+
+/** Options of `createRequestObject`. */
+export interface RequestObjectOptions extends ClientAssertionOptions {
+  /** Parameters of the authorization request, such as `redirect_uri` and `scope`. */
+  readonly parameters: Readonly<Record<string, unknown>>;
+}
+
+const rules: Rules<ClientAssertionOptions> = {
+  clientId: text,
+  audience: text,
+  lifetimeSeconds: wholeNumber(1, 300),
+  signal: anything,
+  clock: { ...clock, must: "an object with the method now", holds: (value): value is object => hasNow(value) },
+};
+
+const hasNow = (value: unknown): boolean => typeof (value as Partial<Clock>).now === "function";
+
+/**
+ * Makes an assertion by which a client authenticates (`private_key_jwt`), for one request: an authorization server takes each once. The
+ * keys of a client are its own, and none of a provider.
+ *
+ * @example
+ * ```ts
+ * const assertion = await createClientAssertion(keys, { clientId, audience: "https://as.example" });
+ * ```
+ *
+ * @throws ConfigError `ERR_OPTION_UNKNOWN`, `ERR_OPTION_INVALID`
+ * @throws SignerError see `Provider.signingKey`
+ * @see RFC 7523 section 3; draft-ietf-oauth-rfc7523bis section 4; OpenID Connect Core 1.0 section 9
+ */
+export async function createClientAssertion(signer: ClientSigner, options: ClientAssertionOptions): Promise<string> {
+  const given = checked(options, rules);
+  return sign(signer, given, "client-authentication+jwt", { sub: given.clientId });
+}
+
+/**
+ * Makes a request object (JAR), the signed parameters of one authorization request.
+ *
+ * @throws ConfigError `ERR_OPTION_UNKNOWN`, `ERR_OPTION_INVALID`
+ * @throws TokenError `ERR_CLAIMS_INVALID` where a parameter is one that is set here, or does not belong into a request object
+ * @throws SignerError see `Provider.signingKey`
+ * @see RFC 9101 sections 4 and 10.8; FAPI 2.0 Message Signing section 5.3.1
+ */
+export async function createRequestObject(signer: ClientSigner, options: RequestObjectOptions): Promise<string> {
+  const { parameters, ...given } = checked(options, { ...rules, parameters: object });
+  checkPlain("parameters", parameters);
+  const own = ["iss", "sub", "aud", "client_id", "iat", "nbf", "exp", "jti", "request", "request_uri"];
+  const wrong = own.find((name) => parameters[name] !== undefined);
+  if (wrong !== undefined) throw invalidClaims(`parameter "${wrong}" is not for callers to set; leave it out`);
+  return sign(signer, given, "oauth-authz-req+jwt", { ...parameters, client_id: given.clientId });
+}
+
+async function sign(
+  signer: ClientSigner,
+  { clientId, audience, lifetimeSeconds = 60, signal, clock = systemClock }: Given<ClientAssertionOptions>,
+  typ: string,
+  claims: Readonly<Record<string, unknown>>,
+): Promise<string> {
+  const { kid, sign } = await signer.signingKey({ clientId });
+  const iat = Math.floor(clock.now() / 1000);
+  const times = { iat, nbf: iat, exp: iat + lifetimeSeconds };
+  const payload = { ...claims, iss: clientId, aud: audience, ...times, jti: crypto.randomUUID() };
+  const input = `${encode({ alg: "ES256", kid, typ })}.${encode(payload, "parameters")}`;
+  const signature = await sign(new TextEncoder().encode(input), { lifetimeSeconds, signal });
+  return `${input}.${toBase64url(signature)}`;
+}
+
+/** @throws ConfigError */
+function checked<Options extends ClientAssertionOptions>(options: Options, rules: Rules<Options>): Given<Options> {
+  const given = checkOptions(options, rules);
+  for (const name of Object.keys(rules).filter((name) => ["clientId", "audience", "parameters"].includes(name))) {
+    if (given[name as keyof Options] === undefined) throw invalidOption(`option "${name}" is missing`);
+  }
+  return given;
+}

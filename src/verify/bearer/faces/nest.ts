@@ -1,0 +1,58 @@
+import { invalidOption } from "../../../base/errors.ts";
+import { importFailure } from "../../../base/optional-package.ts";
+import { type Reply, fieldsOf } from "../../../publish/respond.ts";
+import { type NodeGuardedRequest, nodeRequest } from "./node-request.ts";
+import type { Guard } from "../guard.ts";
+import type { Requirements } from "../requirements.ts";
+
+/** A request of Express, or of Fastify, which has that of Node in `raw`. */
+export interface NestRequest extends NodeGuardedRequest {
+  readonly raw?: NodeGuardedRequest;
+}
+
+export interface NestResponse {
+  readonly headersSent?: boolean;
+  readonly raw?: { readonly headersSent: boolean };
+  header(name: string, value: string): unknown;
+}
+
+/** The part of an `ExecutionContext` of NestJS that a guard uses. */
+export interface NestContextLike {
+  getType(): string;
+  switchToHttp(): { getRequest(): NestRequest; getResponse(): NestResponse };
+}
+
+/** A `CanActivate` of NestJS. */
+export interface NestGuard {
+  canActivate(this: void, context: NestContextLike): Promise<boolean>;
+}
+
+/** Lets the request through, or throws an `HttpException`, so that the exception filters of the application see it. */
+export function nestFace({ decide }: Guard, requirements: Requirements): NestGuard {
+  return {
+    async canActivate(context) {
+      if (context.getType() !== "http")
+        throw invalidOption(`bearer.nest() guards HTTP, and this is ${context.getType()}`);
+      const http = context.switchToHttp();
+      const [request, response] = [http.getRequest(), http.getResponse()];
+      const decision = await decide(nodeRequest(request.raw ?? request, request, request.originalUrl), requirements);
+      // The application has answered meanwhile.
+      if ((response.raw ?? response).headersSent === true) return false;
+      if ("auth" in decision) return true;
+      // What NestJS makes of the body has a length of its own.
+      for (const [name, value] of fieldsOf(decision.reply)) if (name !== "Content-Length") response.header(name, value);
+      throw await exceptionOf(decision.reply);
+    },
+  };
+}
+
+/** @throws ConfigError `ERR_PACKAGE_MISSING` */
+async function exceptionOf({ body, status }: Reply): Promise<Error> {
+  let nest;
+  try {
+    nest = await import("@nestjs/common/exceptions/http.exception.js");
+  } catch (error) {
+    throw importFailure("@nestjs/common", error);
+  }
+  return new nest.HttpException(JSON.parse(body ?? "{}") as object, status);
+}

@@ -1,0 +1,75 @@
+import { targetPath } from "../../base/urls.ts";
+import { publicKeyAlgorithms } from "../../keys/crypto/algorithms.ts";
+import { type Document, makeDocument } from "../../publish/document.ts";
+import { toResponse } from "../../publish/fetch.ts";
+import { type NodeRequest, type NodeResponse, writeReply } from "../../publish/node.ts";
+import {
+  type Reply,
+  methodNotAllowed,
+  notFound,
+  represent,
+  respond,
+  withoutBodyOnHead,
+} from "../../publish/respond.ts";
+import type { BearerSettings } from "./settings.ts";
+
+const wellKnown = "/.well-known/oauth-protected-resource";
+
+/** Where the metadata of a resource is: before the path of its URL. @see RFC 9728 section 3.1 */
+export function metadataUrl(resource: string): string {
+  const { origin, pathname } = new URL(resource);
+  return `${origin}${wellKnown}${pathname === "/" ? "" : pathname}`;
+}
+
+/** The metadata of a resource, as handlers. */
+export interface ResourceMetadata {
+  /** For `fetch`: answers 404 for other paths. */
+  fetch(this: void, request: Request): Promise<Response>;
+  /** For Express, connect and `node:http`: calls `next` for other paths if it is given, else answers 404. */
+  node(this: void, request: NodeRequest, response: NodeResponse, next?: (error?: unknown) => void): void;
+}
+
+/** @see RFC 9728 section 2 */
+function membersOf({ resource, issuers, dpop, certificate, metadata }: BearerSettings): object {
+  return {
+    resource,
+    ...(typeof issuers !== "function" && {
+      authorization_servers: issuers.map((each) => (typeof each === "string" ? each : each.issuer)),
+    }),
+    bearer_methods_supported: ["header"],
+    ...(dpop !== undefined && { dpop_signing_alg_values_supported: publicKeyAlgorithms }),
+    ...(dpop === "required" && { dpop_bound_access_tokens_required: true }),
+    ...(certificate !== undefined && { tls_client_certificate_bound_access_tokens: true }),
+    ...metadata,
+  };
+}
+
+/** Makes the handlers. They answer at the path of the resource below the well-known one, and at the well-known one alone. */
+export function createMetadata(settings: BearerSettings): ResourceMetadata {
+  const { resource } = settings;
+  let document: Promise<Document> | undefined;
+  const paths = resource === undefined ? [] : [wellKnown, new URL(metadataUrl(resource)).pathname];
+
+  /** `undefined` for other paths. */
+  function answer(method: string, target: string, ifNoneMatch: string | null | undefined): Promise<Reply> | undefined {
+    if (!paths.includes(targetPath(target))) return undefined;
+    document ??= makeDocument(membersOf(settings));
+    return document.then((made) => {
+      if (method !== "GET" && method !== "HEAD") return methodNotAllowed.get;
+      return respond(represent(made, "application/json", "public, max-age=3600", true), method, ifNoneMatch);
+    });
+  }
+
+  return {
+    fetch: async ({ method, url, headers }) =>
+      toResponse((await answer(method, url, headers.get("if-none-match"))) ?? withoutBodyOnHead(notFound, method)),
+
+    node(request, response, next) {
+      const { method = "GET", originalUrl, url = "/", headers } = request;
+      const reply = answer(method, originalUrl ?? url, headers["if-none-match"]);
+      if (reply !== undefined) void reply.then((made) => writeReply(response, made), next);
+      else if (next === undefined) writeReply(response, withoutBodyOnHead(notFound, method));
+      else next();
+    },
+  };
+}
