@@ -163,7 +163,7 @@ export const rooms: Readonly<Record<string, Room>> = {
     ],
     packages: ["node:", "prom-client"],
   },
-  "service/admin/page": { rooms: ["publish", "rotation/explain", "service/admin"], packages: ["node:"] },
+  "service/admin/page": { rooms: ["rotation/explain", "service/admin"], packages: ["node:"] },
   "service/endpoint": {
     rooms: [
       "publish",

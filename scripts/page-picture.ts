@@ -89,11 +89,9 @@ const known: Known = {
 };
 const answer = { status: "200 OK", headers: [], body: '{"keys":[]}' };
 
-const server = createServer((request, response) => {
-  const isStream = request.url === "/events";
-  response.writeHead(200, { "Content-Type": isStream ? "text/event-stream" : "text/html" });
-  if (isStream) response.write("\n");
-  else response.end(page(statusOf(known), answer, ""));
+const server = createServer((_, response) => {
+  response.writeHead(200, { "Content-Type": "text/html" });
+  response.end(page(statusOf(known), answer, ""));
 }).listen(0, "127.0.0.1");
 await once(server, "listening");
 const browser = await chromium.launch({ executablePath: "/usr/bin/chromium-headless-shell", args: ["--no-sandbox"] });

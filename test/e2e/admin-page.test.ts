@@ -5,8 +5,8 @@ import { type IncomingMessage, type OutgoingHttpHeaders, request } from "node:ht
 import { join } from "node:path";
 import { describe, test } from "node:test";
 import { type LiveRecord, liveRecords } from "../../src/rotation/rules/records.ts";
-import { commandStore, keyFor, readStore, unwrapAll, wrappingKeyOf } from "../support/managed.ts";
-import { type RunningService, eventually, keySetText, startService, temporaryFolder } from "../support/service.ts";
+import { readStore, unwrapAll, wrappingKeyOf } from "../support/managed.ts";
+import { type RunningService, keySetText, startService, temporaryFolder } from "../support/service.ts";
 
 type Scope = { after(fn: () => Promise<void>): void };
 
@@ -64,38 +64,6 @@ describe("the page of the admin address", () => {
     assert.equal((await ask(new URL("/constructor", admin))).resume().statusCode, 404);
   });
 
-  test("its stream shows a rotation, and ends with the service", async (t) => {
-    const data = await temporaryFolder(t);
-    const { service, admin } = await startAdmin(t, ["--data", data]);
-    const stream = await ask(new URL("/events", admin));
-    let text = "";
-    stream.on("data", (chunk: string) => (text += chunk));
-    await eventually("all parts", () => text.includes('"headline"'));
-    const key = await keyFor(await wrappingKeyOf(data));
-    await commandStore(join(data, "keys.db"), { type: "rotate", use: "sig", key });
-    await eventually("the new key", () => text.includes(`&quot;${key.kid}&quot;`));
-    const ended = once(stream, "end");
-    await service.stop();
-    await ended;
-  });
-
-  // Each would take up to five seconds if it were not for the event, and all of them forty.
-  test("its stream has what happens when it happens", { timeout: 35_000 }, async (t) => {
-    const keys = join(await temporaryFolder(t), "keys.json");
-    await writeFile(keys, keySetText("new"));
-    const { service, admin } = await startAdmin(t, ["--keys", keys]);
-    const stream = await ask(new URL("/events", admin));
-    let text = "";
-    stream.on("data", (chunk: string) => (text += chunk));
-    await eventually("all parts", () => text.includes('"headline"'));
-    for (let reloads = 1; reloads <= 8; reloads += 1) {
-      text = "";
-      service.reload();
-      await eventually(`reload ${reloads}`, () => text.split("keys reloaded").length > reloads);
-    }
-    stream.destroy();
-  });
-
   test("shows keys from files, and that new ones were refused", async (t) => {
     const folder = await temporaryFolder(t);
     const keys = join(folder, "keys.json");
@@ -117,7 +85,7 @@ describe("the page of the admin address", () => {
       response.destroy();
       return response.statusCode;
     };
-    for (const path of ["/", "/events"]) {
+    for (const path of ["/", "/metrics"]) {
       assert.equal(await status(path, { Host: "rebound.example:9901" }), 421);
       assert.equal(await status(path, { Host: "10.1.2.3:9901" }), 421);
       assert.equal(await status(path, { Host: "localhost:9901" }), 200);

@@ -176,18 +176,6 @@ test("the newest 50 events are remembered, newest first, whatever the log leaves
   assert.equal(lines.length, 1);
 });
 
-test("whoever watches is told of each event, which is remembered by then", () => {
-  const { log, events, watch } = recentEvents(
-    createLogger("silent", () => {}),
-    simulatedClock(),
-  );
-  const told: (string | undefined)[] = [];
-  watch(() => told.push(events()[0]?.message));
-  log.info("one");
-  log.warn("two");
-  assert.deepEqual(told, ["one", "two"]);
-});
-
 const settings = storeSettingsOf(await resolveSettings({ flags: {}, environment: {} }));
 const active = record("a", "active", { announcedAt: start - day, activatedAt: start - day });
 const next = record("b", "announced", { announcedAt: start });

@@ -1,4 +1,4 @@
-import type { IncomingMessage, ServerResponse } from "node:http";
+import type { IncomingMessage } from "node:http";
 import { ConfigError } from "../../base/errors.ts";
 import type { Metric } from "../../base/metrics.ts";
 import { writeReply } from "../../publish/node.ts";
@@ -20,14 +20,7 @@ export interface AdminReply {
 /** Answers a GET or HEAD of one path. */
 export type AdminPage = (request: IncomingMessage) => AdminReply | Promise<AdminReply>;
 
-/** The pages and streams of the admin address, by path. They show, and change nothing. */
-export interface AdminPaths {
-  readonly pages: Readonly<Record<string, AdminPage>>;
-  /** Answers that go on. */
-  readonly streams: Readonly<Record<string, (response: ServerResponse) => void>>;
-}
-
-export const plainText = (status: number, text: string): AdminReply => ({
+const plainText = (status: number, text: string): AdminReply => ({
   status,
   contentType: "text/plain; charset=utf-8",
   text: `${text}\n`,
@@ -56,10 +49,10 @@ export function metricsPage(metrics: () => Promise<readonly Metric[]>): AdminPag
 
 const notFound: AdminPage = () => plainText(404, "not found");
 
-/** Serves the admin address to the requests that {@link refusalOf} does not refuse. */
+/** Serves the admin address to the requests that {@link refusalOf} does not refuse. @param pages by path; they show, and change nothing */
 export function startAdmin(
   address: { readonly host: string; readonly port: number },
-  { pages, streams }: AdminPaths,
+  pages: Readonly<Record<string, AdminPage>>,
   onOverload: (overload: Overload) => void,
 ): Promise<RunningServer> {
   const handler: Handler = (request, response) => {
@@ -68,8 +61,6 @@ export function startAdmin(
     const refusal = refusalOf({ path, headers, localAddress: socket.localAddress }, address.host);
     if (refusal !== undefined) return writeReply(response, refusal);
     if (method !== "GET" && method !== "HEAD") return writeReply(response, methodNotAllowed.get);
-    const stream = Object.hasOwn(streams, path) ? streams[path] : undefined;
-    if (stream !== undefined) return stream(response);
     const page = (Object.hasOwn(pages, path) ? pages[path] : undefined) ?? notFound;
     const answer = async (): Promise<void> => {
       const { status, contentType, text, headers } = await page(request);

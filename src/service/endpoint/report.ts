@@ -4,14 +4,15 @@ import packageJson from "../../../package.json" with { type: "json" };
 import { healthPage, metricsPage, startAdmin } from "../admin/admin.ts";
 import { processMetrics } from "../admin/exposition.ts";
 import type { LogEvent } from "../admin/known.ts";
-import { createStatusPage } from "../admin/page/status-page.ts";
+import { statusPage } from "../admin/page/status-page.ts";
 import { commandFlags } from "../admin/remedies.ts";
 import { serviceMetrics } from "../admin/service-metrics.ts";
 import { type Status, statusOf } from "../admin/status.ts";
-import { hostAndPort, urlHost } from "../config/addresses.ts";
+import type { HostAndPort } from "../config/addresses.ts";
 import type { Logger } from "../config/logger.ts";
 import type { Settings } from "../config/setting-definitions.ts";
 import { logOverload } from "../listen/connections.ts";
+import type { RunningServer } from "../listen/http-server.ts";
 import type { PublicEndpoint } from "./public-endpoint.ts";
 import type { PublishedKeys } from "../keys/published-keys.ts";
 import type { RunningManager } from "../keys/run-manager.ts";
@@ -65,36 +66,19 @@ export function createReport({ settings, clock, endpoint, managed, keys, phase, 
   return { notReady, status, metrics };
 }
 
-/** A running admin address. */
-interface AdminAddress {
-  readonly url: string;
-  /** To be called when something has happened: open pages then show it. */
-  touch(this: void): void;
-  stop(this: void): Promise<void>;
-}
-
-/** Shows a report at the admin address; `undefined` where that is off. @param jwksUrl of the JWK Set on this machine */
-export async function startReportAt(
-  { admin }: Pick<Settings, "admin">,
+/** Shows a report at the admin address. @param jwksUrl of the JWK Set on this machine */
+export function startReportAt(
+  address: HostAndPort,
   { notReady, status, metrics }: Report,
   jwksUrl: string,
   log: Logger,
-): Promise<AdminAddress | undefined> {
-  const address = hostAndPort(admin);
-  if (address === undefined) return undefined;
-  const { page, live } = createStatusPage(status, jwksUrl);
-  const health = { "/livez": healthPage(() => undefined), "/readyz": healthPage(notReady) };
-  const paths = {
-    pages: { "/": page, "/metrics": metricsPage(metrics), ...health },
-    streams: { "/events": live.open },
+): Promise<RunningServer> {
+  const pages = {
+    "/": statusPage(status, jwksUrl),
+    "/metrics": metricsPage(metrics),
+    "/livez": healthPage(() => undefined),
+    "/readyz": healthPage(notReady),
   };
-  const server = await startAdmin(address, paths, (overload) => logOverload(log, overload, { admin }));
-  return {
-    url: `http://${urlHost(address.host)}:${server.port}`,
-    touch: live.touch,
-    async stop() {
-      live.close();
-      await server.stop();
-    },
-  };
+  const admin = `${address.host}:${address.port}`;
+  return startAdmin(address, pages, (overload) => logOverload(log, overload, { admin }));
 }

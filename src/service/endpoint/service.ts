@@ -6,7 +6,7 @@ import type { Site } from "../../publish/publisher.ts";
 import type { Status } from "../admin/status.ts";
 import { logOverload } from "../listen/connections.ts";
 import { type Wanted, checkFree } from "../listen/http-server.ts";
-import { hostAndPort, issuerOf } from "../config/addresses.ts";
+import { hostAndPort, issuerOf, urlHost } from "../config/addresses.ts";
 import type { Logger } from "../config/logger.ts";
 import type { Settings } from "../config/setting-definitions.ts";
 import { fingerprint, watchPaths } from "../config/watch.ts";
@@ -92,9 +92,10 @@ async function start(settings: Settings, recent: RecentEvents, given: Substitute
   const keys = createPublishedKeys(first, sources, { load, publish: endpoint.publish, log, clock });
 
   const report = createReport({ settings, clock, endpoint, managed, keys, events, phase: () => phase });
-  const admin = await startReportAt(settings, report, endpoint.url, log);
+  const adminAddress = hostAndPort(settings.admin);
+  const admin = adminAddress && (await startReportAt(adminAddress, report, endpoint.url, log));
+  const adminUrl = admin && `http://${urlHost(adminAddress.host)}:${admin.port}`;
   if (admin !== undefined) stops.push(admin.stop);
-  if (admin !== undefined) recent.watch(admin.touch);
 
   const { issuer, jwksUri, url } = endpoint;
   await managed?.follow(issuer, keys.takeManaged);
@@ -104,7 +105,7 @@ async function start(settings: Settings, recent: RecentEvents, given: Substitute
   phase = "running";
 
   noteMissing(site, log);
-  log.info({ jwksUri, port: endpoint.port, admin: admin?.url, kids: keys.kids, pid: process.pid }, "started");
+  log.info({ jwksUri, port: endpoint.port, admin: adminUrl, kids: keys.kids, pid: process.pid }, "started");
   return {
     url,
     jwksUri,
@@ -114,7 +115,7 @@ async function start(settings: Settings, recent: RecentEvents, given: Substitute
     get stateText() {
       return stateText(managed, keys.kids[0]);
     },
-    adminUrl: admin?.url,
+    adminUrl,
     status: report.status,
     reload: keys.reload,
     async stop(signal) {

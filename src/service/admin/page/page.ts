@@ -87,14 +87,14 @@ export function page(status: Status, answer: ServedSet, nonce: string): string {
         <main id="main">
           <section aria-labelledby="health-heading">
             <h2 id="health-heading">Health</h2>
-            <p id="headline" role="status">${new Html(parts.headline)}</p>
-            <div id="health">${new Html(parts.health)}</div>
+            <p id="headline" role="status" data-part>${new Html(parts.headline)}</p>
+            <div id="health" data-part>${new Html(parts.health)}</div>
           </section>
           ${sections.map(
             ([id, heading]) =>
               html`<section aria-labelledby="${id}-heading">
                 <h2 id="${id}-heading">${heading}</h2>
-                <div id="${id}">${new Html(parts[id])}</div>
+                <div id="${id}" data-part>${new Html(parts[id])}</div>
               </section>`,
           )}
         </main>

@@ -1,10 +1,11 @@
 /**
- * Keeps the page current: shows the parts that come from the stream of events, and copies texts. A part that is selected stays as it is until the
- * selection is given up.
+ * Keeps the page current: asks for the page again every two seconds, shows the parts that are new, and copies texts. A part that is selected
+ * stays as it is until the selection is given up.
  */
 export const script = `
 "use strict";
 const live = document.getElementById("live");
+const sent = new Map();
 const waiting = new Map();
 document.documentElement.classList.add("scripted");
 
@@ -25,20 +26,26 @@ const show = () => {
 };
 document.addEventListener("selectionchange", () => waiting.size && show());
 
-const stream = new EventSource("events");
 const say = (state, text) => {
   live.dataset.state = state;
   live.textContent = text;
 };
-stream.onopen = () => say("live", "Live");
-stream.onerror = () =>
-  stream.readyState === 2
-    ? say("lost", "Not live. Load the page again to see what is new.")
-    : say("lost", "The service does not answer. It is asked again.");
-stream.onmessage = ({ data }) => {
-  for (const [id, markup] of Object.entries(JSON.parse(data))) waiting.set(id, markup);
+const ask = async () => {
+  const answer = await fetch("", { signal: AbortSignal.timeout(10000) }).catch(() => undefined);
+  const text = answer?.ok ? await answer.text().catch(() => undefined) : undefined;
+  if (text === undefined) return say("lost", "The service does not answer. It is asked again.");
+  const next = document.createElement("template");
+  // Without the head: its style has a nonce of its own.
+  next.innerHTML = text.slice(text.indexOf("<main"), text.lastIndexOf("</main>"));
+  for (const { id, innerHTML } of next.content.querySelectorAll("[data-part]")) {
+    if (sent.get(id) !== innerHTML) waiting.set(id, innerHTML);
+    sent.set(id, innerHTML);
+  }
   show();
+  say("live", "Live");
 };
+const askOn = () => ask().finally(() => setTimeout(askOn, 2000));
+askOn();
 
 document.addEventListener("click", async ({ target }) => {
   const id = target.dataset.copy;

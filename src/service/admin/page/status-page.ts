@@ -1,9 +1,8 @@
 import { randomBytes } from "node:crypto";
 import type { ServedSet } from "./served.ts";
-import { page, pageParts, pagePolicy } from "./page.ts";
+import { page, pagePolicy } from "./page.ts";
+import type { AdminPage } from "../admin.ts";
 import type { Status } from "../status.ts";
-import { createLive } from "./live.ts";
-import { systemClock } from "../../../base/clock.ts";
 
 // An import would load undici as well.
 const { get } = process.getBuiltinModule("node:http");
@@ -14,25 +13,22 @@ const limits = { timeoutMs: 1_000, maxBytes: 1_048_576 } as const;
 /** Fields of the connection, and the time of the request. */
 const left: ReadonlySet<string> = new Set(["connection", "keep-alive", "date", "transfer-encoding"]);
 
-/** The page of a service, and its stream. @param jwksUrl of the JWK Set on this machine */
-export function createStatusPage(statusOf: () => Promise<Status>, jwksUrl: string) {
-  const look = (): Promise<[Status, ServedSet]> => Promise.all([statusOf(), servedAt(jwksUrl)]);
-  return {
-    async page(this: void) {
-      const nonce = randomBytes(16).toString("base64");
-      return {
-        status: 200,
-        contentType: "text/html; charset=utf-8",
-        text: page(...(await look()), nonce),
-        headers: {
-          "Content-Security-Policy": pagePolicy(nonce),
-          "Cross-Origin-Opener-Policy": "same-origin",
-          "Cross-Origin-Resource-Policy": "same-origin",
-          "Referrer-Policy": "no-referrer",
-        },
-      };
-    },
-    live: createLive(async () => pageParts(...(await look())), systemClock),
+/** The page of a service. @param jwksUrl of the JWK Set on this machine */
+export function statusPage(statusOf: () => Promise<Status>, jwksUrl: string): AdminPage {
+  return async () => {
+    const [status, served] = await Promise.all([statusOf(), servedAt(jwksUrl)]);
+    const nonce = randomBytes(16).toString("base64");
+    return {
+      status: 200,
+      contentType: "text/html; charset=utf-8",
+      text: page(status, served, nonce),
+      headers: {
+        "Content-Security-Policy": pagePolicy(nonce),
+        "Cross-Origin-Opener-Policy": "same-origin",
+        "Cross-Origin-Resource-Policy": "same-origin",
+        "Referrer-Policy": "no-referrer",
+      },
+    };
   };
 }
 
