@@ -118,7 +118,7 @@ export const rooms: Readonly<Record<string, Room>> = {
   },
   "service/listen": { rooms: ["publish"], packages: ["node:"] },
   "service/signing": {
-    rooms: ["keys/jwk", "provider", "publish", "rotation/rules", "service/config", "service/listen", "sign/token"],
+    rooms: ["keys/jwk", "publish", "service/config", "service/keys", "service/listen", "sign/token"],
     packages: ["node:"],
   },
   "service/keys": {
@@ -129,27 +129,14 @@ export const rooms: Readonly<Record<string, Room>> = {
       "rotation/manager",
       "rotation/rules",
       "service/config",
-      "service/signing",
       "service/store",
+      "sign/token",
     ],
     packages: ["jose", "node:", "package.json"],
   },
   "service/copies": {
     rooms: ["provider", "publish", "rotation/rules", "rotation/store/sqlite", "service/config", "service/keys"],
     packages: ["node:", "@aws-sdk/client-s3"],
-  },
-  "service/token": {
-    rooms: [
-      "node",
-      "provider",
-      "rotation/custody",
-      "rotation/manager",
-      "rotation/rules",
-      "service/config",
-      "service/store",
-      "sign/token",
-    ],
-    packages: [],
   },
   "service/admin": {
     rooms: [
@@ -190,7 +177,7 @@ export const rooms: Readonly<Record<string, Room>> = {
       "service/config",
       "service/copies",
       "service/endpoint",
-      "service/token",
+      "service/keys",
     ],
     packages: ["commander"],
   },

@@ -16,6 +16,14 @@ export function printableJsonLine(json: string): string {
   return json.replace(unprintable, (character) => character.split("").map(escapedUnit).join(""));
 }
 
+/** A text as one quoted word of a shell. `printf` makes the characters that are no printable ASCII. */
+export function shellWord(text: string): string {
+  if (/^[\w.:/@%+=,][\w.:/@%+=,-]*$/.test(text)) return text;
+  if (/^[ -~]*$/.test(text)) return `'${text.replaceAll("'", `'\\''`)}'`;
+  const octets = [...new TextEncoder().encode(text)].map((octet) => `\\${octet.toString(8).padStart(3, "0")}`);
+  return `"$(printf '${octets.join("")}')"`;
+}
+
 /** A value as JSON in lines of printable ASCII. */
 export function printableJson(value: unknown): string {
   return JSON.stringify(value, undefined, 2).replace(/[^\n -~]/g, escapedUnit);

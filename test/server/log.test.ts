@@ -6,7 +6,7 @@ import { once } from "node:events";
 import { closeSync, existsSync, openSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { text } from "node:stream/consumers";
-import { createLogger, fileWriter } from "../../src/service/config/logger.ts";
+import { createLogger, fileWriter } from "../../src/service/config/log.ts";
 import { temporaryFolder } from "../support/service.ts";
 import { recentEvents } from "../../src/service/endpoint/recent-events.ts";
 import { simulatedClock } from "../support/simulated.ts";
@@ -63,7 +63,7 @@ test("the log of JSON lines: the same, and what is parsed is what it was", () =>
   assert.deepEqual({ kids, msg }, { kids: [odd], msg: odd });
 });
 
-const source = import.meta.resolve("../../src/service/config/logger.ts");
+const source = import.meta.resolve("../../src/service/config/log.ts");
 
 describe("a logger", () => {
   test("writes a line of JSON with level, time, fields and message", () => {

@@ -2,12 +2,12 @@ import assert from "node:assert/strict";
 import { describe, test, type TestContext } from "node:test";
 import { StoreError } from "../../src/base/errors.ts";
 import { rotationPolicy } from "../../src/rotation/rules/policy.ts";
-import { createLogger } from "../../src/service/config/logger.ts";
+import { createLogger } from "../../src/service/config/log.ts";
 import { jwkSetOf } from "../../src/publish/jwk-set.ts";
 import type { PublishedSet } from "../../src/service/keys/published-set.ts";
 import type { RunningManager } from "../../src/service/keys/run-manager.ts";
 import { startWithoutStore } from "../../src/service/keys/start-without-store.ts";
-import type { Signing } from "../../src/service/signing/signing.ts";
+import type { Signing } from "../../src/service/keys/signing.ts";
 import { settled, simulatedClock, entry } from "../support/simulated.ts";
 import { readFile, readdir, stat, writeFile } from "node:fs/promises";
 import { join } from "node:path";
@@ -39,8 +39,8 @@ function managedKeys(told: string[], notReady?: string): RunningManager {
     notReady: () => notReady,
     metrics: () => [],
     signing: undefined,
-    known: () => ({}),
-    refresh: async () => {},
+    stateText: () => "active",
+    known: async () => ({}),
     async follow(issuer, update) {
       await update(stored);
       told.push(`served as ${issuer}`);

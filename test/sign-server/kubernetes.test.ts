@@ -12,7 +12,7 @@ import { systemClock } from "../../src/base/clock.ts";
 import { SignerError } from "../../src/base/errors.ts";
 import { createAudit } from "../../src/service/signing/audit.ts";
 import { createKubernetesSigner } from "../../src/service/signing/kubernetes.ts";
-import type { Signing } from "../../src/service/signing/signing.ts";
+import type { Signing } from "../../src/service/keys/signing.ts";
 import { skipWithout, skipped } from "../support/parts.ts";
 import { type RunningService, startService, temporaryFolder } from "../support/service.ts";
 

@@ -11,7 +11,7 @@ import { status as grpcStatus } from "../../src/service/signing/grpc.ts";
 import { createKubernetesSigner } from "../../src/service/signing/kubernetes.ts";
 import { bytesField } from "../../src/service/signing/protobuf.ts";
 import { signHandler } from "../../src/service/signing/handler.ts";
-import { createSigning } from "../../src/service/signing/signing.ts";
+import { createSigning } from "../../src/service/keys/signing.ts";
 import { type Replica, World, issuer } from "../manager/world.ts";
 import { hour, second } from "../rotation/key-records.ts";
 import { callGrpc, frame, openSession } from "../support/grpc.ts";

@@ -11,7 +11,9 @@ import { day, hour, record, second, start, waiting } from "../rotation/key-recor
 import { processLine, storeDocument } from "../support/store-view.ts";
 import { execFileSync } from "node:child_process";
 import { readFile } from "node:fs/promises";
-import { commandFlags, guideUrl, remedyOf, shellWord } from "../../src/service/admin/remedies.ts";
+import { guideUrl, remedyOf } from "../../src/service/admin/remedies.ts";
+import { shellWord } from "../../src/base/printable.ts";
+import { storeSettingsOf } from "../../src/service/config/store-settings.ts";
 import { variableName } from "../../src/service/config/setting-definitions.ts";
 import { resolveSettings } from "../../src/service/config/settings.ts";
 
@@ -360,6 +362,6 @@ test("a command finds the store of the service, and no password is on its comman
   ] as const;
   for (const [given, said] of rows) {
     const environment = Object.fromEntries(Object.entries(given).map(([name, value]) => [variableName(name), value]));
-    assert.equal(commandFlags(await resolveSettings({ flags: {}, environment })), said);
+    assert.equal(storeSettingsOf(await resolveSettings({ flags: {}, environment })).commandFlags, said);
   }
 });

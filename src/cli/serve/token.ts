@@ -1,10 +1,13 @@
 import { Command, InvalidArgumentError } from "commander";
-import { createCommandLog } from "../../service/config/log.ts";
-import type { SettingName } from "../../service/config/setting-definitions.ts";
-import { signWithSettings } from "../../service/token/sign.ts";
+import type { Owner } from "../../rotation/custody/issuer-check.ts";
+import { issuerOf } from "../../service/config/addresses.ts";
+import { type SettingName, type Settings, settingDefinitions } from "../../service/config/setting-definitions.ts";
+import { storeSettingsOf } from "../../service/config/store-settings.ts";
+import { checkHasKey, signOnce, signWithFiles } from "../../service/keys/sign-once.ts";
 import { collect, wholeNumber } from "../arguments.ts";
 import { addClaim } from "../claim.ts";
 import { type Io, print } from "../io.ts";
+import { withKeys } from "../keys/open-keys.ts";
 import { addSettings, settingsFrom, storeSettings } from "../settings-options.ts";
 
 type TokenOptions = { aud: string[]; sub?: string; claim?: object; lifetime?: number; typ: string };
@@ -39,9 +42,23 @@ Examples:
       }
       const claims = { ...claim, ...(sub !== undefined && { sub }), aud: aud.length === 1 ? aud[0] : aud };
       const settings = await settingsFrom(io, options);
-      const log = createCommandLog(settings.logLevel, settings.jsonLogs, io);
-      print(io, await signWithSettings(settings, claims, { lifetimeSeconds: lifetime, typ }, log));
+      const how = { lifetimeSeconds: lifetime, typ };
+      if (settings.keys !== undefined) {
+        return print(io, await signWithFiles(settings.keys, issuerOf(settings, settings.port), claims, how));
+      }
+      await checkHasKey(storeSettingsOf(settings));
+      const token = await withKeys(io, options, {}, ({ custody, ...opened }) =>
+        signOnce(opened, () => issuerFor(settings, custody.owner), claims, how),
+      );
+      print(io, token);
     });
+}
+
+/** As `serve` publishes it: what the store says, unless an address is given for keys that have no chosen issuer. */
+function issuerFor(settings: Settings, { issuer, isChosen }: Owner): string {
+  const { host, port } = settingDefinitions;
+  const isGiven = settings.host !== host.fallback || settings.port !== port.fallback;
+  return isGiven && !isChosen ? issuerOf(settings, settings.port) : issuer;
 }
 
 function addAudience(audience: string, before?: readonly string[]): string[] {

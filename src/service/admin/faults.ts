@@ -8,7 +8,8 @@ import type { KeyRecord } from "../../rotation/rules/records.ts";
 import type { KnownError } from "../../rotation/manager/health.ts";
 import type { KnownManager, KnownWithoutStore } from "../keys/known.ts";
 import type { Known } from "./known.ts";
-import { type Remedy, listing, remedyOf, shellWord } from "./remedies.ts";
+import { type Remedy, listing, remedyOf } from "./remedies.ts";
+import { shellWord } from "../../base/printable.ts";
 
 /** Something that is wrong, in words. */
 export interface Fault extends Remedy {

@@ -1,9 +1,5 @@
-import { resolve } from "node:path";
-import { uriOf } from "../../rotation/rules/records.ts";
-import type { KeyRecord } from "../../rotation/rules/records.ts";
-import { type Settings, flagName } from "../config/setting-definitions.ts";
-import { hasPassword } from "../config/database-url.ts";
-import { storeSettingsOf } from "../config/store-settings.ts";
+import { shellWord } from "../../base/printable.ts";
+import { type KeyRecord, uriOf } from "../../rotation/rules/records.ts";
 
 /** What to do about a fault, in words, and the command for it or to look further. */
 export interface Remedy {
@@ -75,30 +71,4 @@ export function remedyOf(code: string, record?: KeyRecord): Remedy {
   }
   const meaning = `It is tried again by itself. docs/errors.md says what ${code} means.`;
   return { remedy: `${meaning} This command shows what the store holds:`, command: "jwksd keys", guide: "errors.md" };
-}
-
-/** A text as one quoted word of a shell. `printf` makes the characters that are no printable ASCII. */
-export function shellWord(text: string): string {
-  if (/^[\w.:/@%+=,][\w.:/@%+=,-]*$/.test(text)) return text;
-  if (/^[ -~]*$/.test(text)) return `'${text.replaceAll("'", `'\\''`)}'`;
-  const octets = [...new TextEncoder().encode(text)].map((octet) => `\\${octet.toString(8).padStart(3, "0")}`);
-  return `"$(printf '${octets.join("")}')"`;
-}
-
-/**
- * The flags by which a command on this machine finds the same store and issuer, as words of a shell. A URL with a password is left out: it is
- * in JWKSD_STORE.
- */
-export function commandFlags(settings: Settings): string {
-  const { store, data, issuer, wrappingKeyFile } = settings;
-  const { path } = storeSettingsOf(settings);
-  const url = store !== undefined && path !== undefined ? `sqlite:${path}` : store;
-  const flags = {
-    data: store === undefined ? resolve(data) : undefined,
-    store: url === undefined || hasPassword(url) ? undefined : url,
-    issuer,
-    wrappingKeyFile: wrappingKeyFile && resolve(wrappingKeyFile),
-  };
-  const given = Object.entries(flags).filter(([, value]) => value !== undefined);
-  return given.map(([name, value]) => `${flagName(name)} ${shellWord(value as string)}`).join(" ");
 }

@@ -1,7 +1,24 @@
-import type { Clock } from "../../base/clock.ts";
-import { type Logger, createLogger, fileWriter, levelName } from "./logger.ts";
+import { writeSync } from "node:fs";
+import { type Clock, systemClock } from "../../base/clock.ts";
+import { ConfigError } from "../../base/errors.ts";
 import { timeText } from "../../base/format.ts";
 import { printable, printableJsonLine } from "../../base/printable.ts";
+
+/** Logs a message, with or without fields. */
+interface Log {
+  (message: string): void;
+  (fields: object, message: string): void;
+}
+
+/** Logs events. A pino logger is one too. */
+export interface Logger {
+  /** Something happened as planned. */
+  readonly info: Log;
+  /** An operator should look at this. */
+  readonly warn: Log;
+  /** Something failed. */
+  readonly error: Log;
+}
 
 /** A writable stream of a process, or a substitute. */
 export interface Output {
@@ -17,9 +34,22 @@ interface Outputs {
   readonly stderr: Output;
 }
 
+type Take = (level: keyof Logger, fields: object, message: string) => void;
+
+/** The level numbers of pino, which log viewers know. */
+const levels = { debug: 20, info: 30, warn: 40, error: 50, silent: Infinity };
+
 /** The log of a service, one line per event: text on standard error, or JSON on standard output. */
-export function createLog(level: string, json: boolean, { stdout, stderr }: Outputs = process, clock?: Clock): Logger {
-  return json ? jsonLog(level, stdout) : createLogger(level, (line) => writeText(line, stderr), clock);
+export function createLog(
+  level: string,
+  json: boolean,
+  { stdout, stderr }: Outputs = process,
+  clock: Clock = systemClock,
+): Logger {
+  if (!json) return loggerFrom(level, (...event) => stderr.write(`${printable(lineOf(clock.now(), ...event))}\n`));
+  // Writes to the file descriptor, because a stream that fails once (on a full disk, say) never writes again.
+  const write = stdout.fd === undefined ? (text: string) => void stdout.write(text) : fileWriter(stdout.fd);
+  return createLogger(level, (line) => write(`${printableJsonLine(line)}\n`), clock);
 }
 
 /** The log of a command, always on standard error, because its standard output is its result. */
@@ -27,19 +57,64 @@ export function createCommandLog(level: string, json: boolean, { stderr }: Outpu
   return createLog(level, json, { stdout: stderr, stderr });
 }
 
-/** Writes to the file descriptor, because a stream that fails once (on a full disk, say) never writes again. */
-function jsonLog(level: string, stream: Output): Logger {
-  const write = stream.fd === undefined ? (text: string) => void stream.write(text) : fileWriter(stream.fd);
-  return createLogger(level, (line) => write(`${printableJsonLine(line)}\n`));
+/**
+ * Makes a logger that writes one line of JSON for each event of at least the level `from`: `level`, `time` in epoch milliseconds, the
+ * fields, `msg`.
+ *
+ * @throws ConfigError `ERR_OPTION_INVALID`
+ */
+export function createLogger(from: string, write: (line: string) => void, clock: Clock = systemClock): Logger {
+  return loggerFrom(from, (level, fields, msg) =>
+    write(JSON.stringify({ level: levels[level], time: clock.now(), ...fields, msg })),
+  );
 }
 
-/** Writes one line of text. Text from outside can neither begin a new line nor look like another field. */
-function writeText(line: string, output: Output): void {
-  const { level, time, msg, ...fields } = JSON.parse(line) as { level: number; time: number; msg: string };
-  const details = Object.entries(fields).map(([name, value]) => ` ${name}=${valueText(value)}`);
-  output.write(`${printable(`${timeText(time)} ${levelName(level)} ${msg}${details.join("")}`)}\n`);
+function loggerFrom(from: string, take: Take): Logger {
+  if (!Object.hasOwn(levels, from)) {
+    const rule = `a log level is one of ${Object.keys(levels).join(", ")}`;
+    throw new ConfigError("ERR_OPTION_INVALID", `${rule}, not ${JSON.stringify(from)}`);
+  }
+  const lowest = levels[from as keyof typeof levels];
+  return loggerOf((level, ...event) => {
+    if (levels[level] >= lowest) take(level, ...event);
+  });
+}
+
+/** The logger that takes each event apart. */
+export function loggerOf(take: Take): Logger {
+  const at = (level: keyof Logger): Log => {
+    return (...event: readonly [message: string] | readonly [fields: object, message: string]) =>
+      event.length === 1 ? take(level, {}, event[0]) : take(level, ...event);
+  };
+  return { info: at("info"), warn: at("warn"), error: at("error") };
+}
+
+/** One line of text. Text from outside can neither begin a new line nor look like another field. */
+function lineOf(at: number, level: string, fields: object, message: string): string {
+  const given = Object.entries(fields).filter(([, value]) => value !== undefined);
+  return [timeText(at), level, message, ...given.map(([name, value]) => `${name}=${valueText(value)}`)].join(" ");
 }
 
 function valueText(value: unknown): string {
   return typeof value === "string" && /^[^\s"=\\]+$/.test(value) ? value : JSON.stringify(value);
+}
+
+const pause = new Int32Array(new SharedArrayBuffer(4));
+
+/**
+ * Makes a function that writes a text to an open file synchronously. Waits for a slow reader of a pipe. A text that cannot be written (full
+ * disk, closed pipe) is lost; the next one is tried again.
+ */
+export function fileWriter(fd: number): (text: string) => void {
+  return (text) => {
+    let rest = Buffer.from(text);
+    while (rest.length > 0) {
+      try {
+        rest = rest.subarray(writeSync(fd, rest));
+      } catch (error) {
+        if ((error as NodeJS.ErrnoException).code !== "EAGAIN") return;
+        Atomics.wait(pause, 0, 0, 10);
+      }
+    }
+  };
 }

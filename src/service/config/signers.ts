@@ -7,7 +7,7 @@ import type { SignerBackend } from "../../keys/signer/signer.ts";
 import { parsePkcs11Uri } from "../../keys/pkcs11/uri.ts";
 import type { ExternalSigner } from "../../keys/signer/signer.ts";
 import { readJsonObject } from "./json-file.ts";
-import type { Logger } from "./logger.ts";
+import type { Logger } from "./log.ts";
 import type { Settings } from "./setting-definitions.ts";
 
 type SignalOption = { readonly signal?: AbortSignal | undefined };

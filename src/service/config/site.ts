@@ -3,13 +3,21 @@ import type { Site } from "../../publish/publisher.ts";
 import { readJsonObject } from "./json-file.ts";
 import type { Settings } from "./setting-definitions.ts";
 
+type SiteSettings = Pick<Settings, "issuer" | "mountPrefix" | "jwksPath" | "noCors" | "noDiscovery" | "metadata">;
+
 /**
  * What a configuration publishes, and how; it has no secrets.
  *
  * @throws ConfigError `ERR_CONFIG_FORMAT`, `ERR_METADATA_RESERVED` for the metadata file
  */
-export async function readSite(settings: Settings): Promise<Site> {
-  const { issuer, mountPrefix, jwksPath, noCors, noDiscovery, metadata: file } = settings;
+export async function readSite({
+  issuer,
+  mountPrefix,
+  jwksPath,
+  noCors,
+  noDiscovery,
+  metadata: file,
+}: SiteSettings): Promise<Site> {
   const metadata = file === undefined ? undefined : await readJsonObject(file, "the metadata file");
   if (metadata !== undefined) checkMetadata(metadata, `the metadata file ${file}`);
   return { issuer, mountPrefix, jwksPath, cors: !noCors, discovery: !noDiscovery, metadata };

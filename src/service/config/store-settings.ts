@@ -1,11 +1,17 @@
+import { hostname } from "node:os";
 import { dirname, join, resolve } from "node:path";
+import { printable, shellWord } from "../../base/printable.ts";
 import type { Owner } from "../../rotation/custody/issuer-check.ts";
 import { type RotationPolicyOptions, policyNames } from "../../rotation/rules/policy.ts";
 import { issuerOf } from "./addresses.ts";
-import type { Settings } from "./setting-definitions.ts";
+import { hasPassword } from "./database-url.ts";
+import { type Settings, flagName } from "./setting-definitions.ts";
 
-/** The store of a configuration, and what opens it. */
-export interface StoreSettings extends Pick<Settings, "issuer" | "requireStore" | "wrappingKeys" | "wrappingKeyFile"> {
+/** The store of a configuration, what opens it, and what it is told and asked. */
+export interface StoreSettings extends Pick<
+  Settings,
+  "issuer" | "requireStore" | "wrappingKeys" | "wrappingKeyFile" | "maxSavedSetSeconds" | "readyWithoutStore"
+> {
   /** Whose keys are meant. */
   readonly owner: Owner;
   /** The URL of a database server. */
@@ -20,10 +26,18 @@ export interface StoreSettings extends Pick<Settings, "issuer" | "requireStore" 
   readonly savedSet: string;
   /** Said of the policy, and not checked: a store that holds keys has its own. */
   readonly policy: RotationPolicyOptions;
+  /** What people call this process. */
+  readonly replicaName: string;
+  /**
+   * The flags by which a command on this machine finds the store and the issuer, as words of a shell. A URL with a password is left out: it
+   * is in JWKSD_STORE.
+   */
+  readonly commandFlags: string;
 }
 
 export function storeSettingsOf(settings: Settings): StoreSettings {
-  const { issuer, requireStore, wrappingKeys, wrappingKeyFile, data, store } = settings;
+  const { issuer, data, store, wrappingKeys, wrappingKeyFile, replicaName } = settings;
+  const { requireStore, maxSavedSetSeconds, readyWithoutStore } = settings;
   const path =
     store === undefined
       ? resolve(data, "keys.db")
@@ -31,11 +45,20 @@ export function storeSettingsOf(settings: Settings): StoreSettings {
         ? resolve(store.slice("sqlite:".length))
         : undefined;
   const inDatabase = path === undefined ? "the database of --store" : `the store of --store, ${path},`;
+  const url = path === undefined ? store : `sqlite:${path}`;
+  const flags = {
+    data: store === undefined ? resolve(data) : undefined,
+    store: store === undefined || url === undefined || hasPassword(url) ? undefined : url,
+    issuer,
+    wrappingKeyFile: wrappingKeyFile && resolve(wrappingKeyFile),
+  };
   return {
     issuer,
     requireStore,
     wrappingKeys,
     wrappingKeyFile,
+    maxSavedSetSeconds,
+    readyWithoutStore,
     owner: { issuer: issuerOf(settings, settings.port), isChosen: issuer !== undefined },
     url: store ?? "",
     path,
@@ -45,5 +68,10 @@ export function storeSettingsOf(settings: Settings): StoreSettings {
     policy: Object.fromEntries(
       policyNames.flatMap((name) => (settings[name] === undefined ? [] : [[name, settings[name]]])),
     ),
+    // As the line of a process can bear it.
+    replicaName: replicaName ?? (printable(hostname()).slice(0, 255).toWellFormed() || "jwksd"),
+    commandFlags: Object.entries(flags)
+      .flatMap(([name, value]) => (value === undefined ? [] : [`${flagName(name)} ${shellWord(value)}`]))
+      .join(" "),
   };
 }

@@ -4,7 +4,6 @@ import { bucketTarget, parseBucketUrl } from "./bucket.ts";
 import { type CopiedSite, pathsOf } from "./documents.ts";
 import { folderTarget } from "./folder.ts";
 import type { Target } from "./target.ts";
-import { hostName } from "../keys/manager-events.ts";
 import { readSite } from "../config/site.ts";
 import type { PublishOptions } from "./publish.ts";
 import type { Settings } from "../config/setting-definitions.ts";
@@ -33,7 +32,7 @@ export async function siteOf(settings: Settings): Promise<CopiedSite> {
 export function targetOf(
   target: string,
   site: CopiedSite,
-  settings: Settings,
+  replicaName: string,
   { environment, signal }: Pick<PublishOptions, "environment" | "signal">,
 ): Target {
   if (target.startsWith("s3:")) {
@@ -44,5 +43,5 @@ export function targetOf(
     throw invalidOption(`${JSON.stringify(target)} is neither a folder nor s3://BUCKET/PREFIX`);
   }
   const folder = resolve(target);
-  return folderTarget(folder, `${folder} on ${settings.replicaName ?? hostName()}`);
+  return folderTarget(folder, `${folder} on ${replicaName}`);
 }

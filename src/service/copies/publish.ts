@@ -8,8 +8,9 @@ import { type CopiedSite, type DocumentSet, documentSetOf, pathsOf, urlsOf } fro
 import { type Published, createCopyWriter } from "./copy-writer.ts";
 import { purgeSeconds, runPurge } from "./purge.ts";
 import type { KeyRecord } from "../../rotation/rules/records.ts";
-import type { Logger } from "../config/logger.ts";
+import type { Logger } from "../config/log.ts";
 import { type OpenedManager, openManager } from "../keys/open-manager.ts";
+import { signersOf } from "../config/signers.ts";
 import { storeSettingsOf } from "../config/store-settings.ts";
 import { type PublishedSet, keyPathsOf, loadKeyFiles, together } from "../keys/published-set.ts";
 import { siteOf, targetOf } from "./publish-target.ts";
@@ -59,7 +60,8 @@ export async function startPublishing(settings: Settings, options: PublishOption
     if (!signal.aborted) options.onFailure(error);
   };
   const site = await siteOf(settings);
-  const target = targetOf(options.target, site, settings, { environment, signal });
+  const store = storeSettingsOf(settings);
+  const target = targetOf(options.target, site, store.replicaName, { environment, signal });
   const urls = urlsOf(site);
   const verifyUrl = options.verifyUrl ?? site.issuer;
   const purge = async (): Promise<void> => {
@@ -101,9 +103,10 @@ export async function startPublishing(settings: Settings, options: PublishOption
         await publish();
       };
       const there = await target.content(pathsOf(site)[0] as string);
-      managing = await openManager(settings, log, {
+      const signers = await signersOf(settings, log);
+      managing = await openManager({ store, signers }, log, {
         copy: { name: target.name, update },
-        savedSet: await savedSetOf(storeSettingsOf(settings)),
+        savedSet: await savedSetOf(store),
         onFailure: ({ error }) => onFailure(error),
         async check(custody) {
           const { text } = await custody.register.read();

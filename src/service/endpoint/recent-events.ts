@@ -1,6 +1,6 @@
 import type { Clock } from "../../base/clock.ts";
 import type { LogEvent } from "../admin/known.ts";
-import { type Logger, loggerOf } from "../config/logger.ts";
+import { type Logger, loggerOf } from "../config/log.ts";
 
 const maxEvents = 50;
 

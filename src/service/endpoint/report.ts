@@ -5,21 +5,21 @@ import { healthPage, metricsPage, startAdmin } from "../admin/admin.ts";
 import { processMetrics } from "../admin/exposition.ts";
 import type { LogEvent } from "../admin/known.ts";
 import { statusPage } from "../admin/page/status-page.ts";
-import { commandFlags } from "../admin/remedies.ts";
 import { serviceMetrics } from "../admin/service-metrics.ts";
 import { type Status, statusOf } from "../admin/status.ts";
 import type { HostAndPort } from "../config/addresses.ts";
-import type { Logger } from "../config/logger.ts";
-import type { Settings } from "../config/setting-definitions.ts";
+import type { Logger } from "../config/log.ts";
+import type { PublishedKeys } from "../keys/published-keys.ts";
+import type { RunningManager } from "../keys/run-manager.ts";
 import { logOverload } from "../listen/connections.ts";
 import type { RunningServer } from "../listen/http-server.ts";
 import type { PublicEndpoint } from "./public-endpoint.ts";
-import type { PublishedKeys } from "../keys/published-keys.ts";
-import type { RunningManager } from "../keys/run-manager.ts";
 
 /** What a report tells of. */
 interface Reported {
-  readonly settings: Settings;
+  readonly commandFlags: string;
+  /** See `--rotation-mode`. */
+  readonly rotationMode: boolean;
   readonly clock: Clock;
   readonly endpoint: PublicEndpoint;
   readonly managed: RunningManager | undefined;
@@ -37,22 +37,23 @@ export interface Report {
   metrics(this: void): Promise<readonly Metric[]>;
 }
 
-export function createReport({ settings, clock, endpoint, managed, keys, phase, events }: Reported): Report {
+export function createReport(of: Reported): Report {
+  const { commandFlags, rotationMode, clock, endpoint, managed, keys, phase, events } = of;
   const notReady = (): string | undefined => (phase() === "running" ? managed?.notReady() : `it is ${phase()}`);
   const status = async (): Promise<Status> => {
-    await managed?.refresh();
+    const known = await managed?.known();
     return statusOf({
+      ...known,
       now: clock.now(),
       phase: phase(),
       issuer: endpoint.issuer,
       jwksUri: endpoint.jwksUri,
       pid: process.pid,
-      commandFlags: commandFlags(settings),
+      commandFlags,
       notReady: notReady(),
-      isShortBySetting: settings.rotationMode,
+      isShortBySetting: rotationMode,
       isShort: keys.current.isRotating,
       published: keys.current.set.entries,
-      ...managed?.known(),
       refused: keys.refused,
       events: events(),
     });

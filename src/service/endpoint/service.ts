@@ -7,7 +7,7 @@ import type { Status } from "../admin/status.ts";
 import { logOverload } from "../listen/connections.ts";
 import { type Wanted, checkFree } from "../listen/http-server.ts";
 import { hostAndPort, issuerOf, urlHost } from "../config/addresses.ts";
-import type { Logger } from "../config/logger.ts";
+import type { Logger } from "../config/log.ts";
 import type { Settings } from "../config/setting-definitions.ts";
 import { fingerprint, watchPaths } from "../config/watch.ts";
 import type { SignSocket } from "../signing/sockets.ts";
@@ -18,7 +18,9 @@ import { type RecentEvents, recentEvents } from "./recent-events.ts";
 import { createReport, startReportAt } from "./report.ts";
 import { type RunningManager, type Substitutes, startManager } from "../keys/run-manager.ts";
 import { checkFilesOf, readSockets, startSignSockets, wantedBy } from "../signing/sign-sockets.ts";
+import { signersOf } from "../config/signers.ts";
 import { readSite } from "../config/site.ts";
+import { storeSettingsOf } from "../config/store-settings.ts";
 
 /** A running `jwksd serve`. */
 export interface Service {
@@ -69,6 +71,7 @@ async function stopAll(stops: Stops): Promise<void> {
 async function start(settings: Settings, recent: RecentEvents, given: Substitutes, stops: Stops): Promise<Service> {
   const { log, events } = recent;
   const { clock = systemClock } = given;
+  const store = storeSettingsOf(settings);
   let phase: Status["phase"] = "starting";
 
   // First, so that a wrong setting leaves no files behind.
@@ -80,8 +83,13 @@ async function start(settings: Settings, recent: RecentEvents, given: Substitute
   const load = (): Promise<JwkSet> => loadKeyFiles(settings, log);
   const files = await load();
 
-  const managed = settings.keys === undefined ? await startManager(settings, log, given) : undefined;
-  if (managed !== undefined) stops.push(() => managed.stop());
+  const managed = settings.keys === undefined ? await manage() : undefined;
+  async function manage(): Promise<RunningManager> {
+    const parts = { store, signers: await signersOf(settings, log), signs: sockets.length > 0 };
+    const running = await startManager(parts, log, given);
+    stops.push(() => running.stop());
+    return running;
+  }
 
   const first = await together(managed?.published, files);
   const { host, port, reusePort, rotationMode } = settings;
@@ -91,7 +99,9 @@ async function start(settings: Settings, recent: RecentEvents, given: Substitute
   const sources = { managed: managed?.published, files };
   const keys = createPublishedKeys(first, sources, { load, publish: endpoint.publish, log, clock });
 
-  const report = createReport({ settings, clock, endpoint, managed, keys, events, phase: () => phase });
+  const { commandFlags } = store;
+  const of = { commandFlags, rotationMode, clock, endpoint, managed, keys, events, phase: () => phase };
+  const report = createReport(of);
   const adminAddress = hostAndPort(settings.admin);
   const admin = adminAddress && (await startReportAt(adminAddress, report, endpoint.url, log));
   const adminUrl = admin && `http://${urlHost(adminAddress.host)}:${admin.port}`;
@@ -109,12 +119,8 @@ async function start(settings: Settings, recent: RecentEvents, given: Substitute
   return {
     url,
     jwksUri,
-    get kids() {
-      return keys.kids;
-    },
-    get stateText() {
-      return stateText(managed, keys.kids[0]);
-    },
+    kids: keys.kids,
+    stateText: managed?.stateText(keys.kids[0] ?? "") ?? "active",
     adminUrl,
     status: report.status,
     reload: keys.reload,
@@ -147,7 +153,7 @@ async function check(settings: Settings, log: Logger): Promise<{ site: Site; soc
 
 /** Where the service is to listen alone: a look at a shared port would take connections of the processes that share it. */
 function addressesOf(settings: Settings, sockets: readonly SignSocket[]): Wanted[] {
-  const wanted = wantedBy(sockets, settings);
+  const wanted = wantedBy(sockets);
   const admin = hostAndPort(settings.admin);
   if (admin !== undefined) wanted.unshift([admin, "--admin"]);
   if (!settings.reusePort) wanted.unshift([settings, "--port"]);
@@ -161,10 +167,4 @@ function noteMissing({ discovery, metadata = {} }: Site, log: Logger): void {
     { missing },
     "the discovery document lacks members that clients need (verifiers do not): add them with --metadata FILE, or let your provider serve its own with --no-discovery",
   );
-}
-
-function stateText(managed: RunningManager | undefined, kid: string = ""): string {
-  const { withoutStore, manager } = managed?.known() ?? {};
-  if (withoutStore !== undefined) return "of the saved set; nothing signs until the store is back";
-  return manager?.health.unopened[kid] === undefined ? "active" : "active, but cannot be opened here";
 }

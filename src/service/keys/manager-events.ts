@@ -1,19 +1,12 @@
-import { hostname } from "node:os";
 import type { Clock } from "../../base/clock.ts";
-import { printable } from "../../base/printable.ts";
 import { isFirstKey } from "../../rotation/manager/options.ts";
 import type { Filling, ManagerEvent } from "../../rotation/manager/types.ts";
 import { timeText } from "../../base/format.ts";
 import type { KeyEvent, KeyRecord } from "../../rotation/rules/records.ts";
-import type { Logger } from "../config/logger.ts";
+import type { Logger } from "../config/log.ts";
 import { policyDifference } from "../config/policy-difference.ts";
 import type { StoreSettings } from "../config/store-settings.ts";
 import { withFlags } from "../config/setting-names.ts";
-
-/** As the line of a process can bear it. */
-export function hostName(): string {
-  return printable(hostname()).slice(0, 255).toWellFormed() || "jwksd";
-}
 
 /** The log of a manager. */
 export interface ManagerLog {

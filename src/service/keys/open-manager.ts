@@ -4,12 +4,17 @@ import type { Custody } from "../../rotation/custody/custody.ts";
 import { servedBy } from "../../rotation/custody/issuer-check.ts";
 import { type ManageOptions, type ServiceManager, manageKeys } from "../../rotation/manager/manager.ts";
 import type { ManagerEvent } from "../../rotation/manager/types.ts";
-import type { Logger } from "../config/logger.ts";
-import type { Settings } from "../config/setting-definitions.ts";
-import { signersOf } from "../config/signers.ts";
-import { storeSettingsOf } from "../config/store-settings.ts";
+import type { Logger } from "../config/log.ts";
+import type { Signers } from "../config/signers.ts";
+import type { StoreSettings } from "../config/store-settings.ts";
 import { type OpenOptions, type OpenedStore, openManaged } from "../store/open-store.ts";
-import { createManagerLog, hostName } from "./manager-events.ts";
+import { createManagerLog } from "./manager-events.ts";
+
+/** The store of a service, and what opens and makes keys that are elsewhere. */
+export interface ManagedSettings {
+  readonly store: StoreSettings;
+  readonly signers: Signers;
+}
 
 interface Options extends Pick<ManageOptions, "clock" | "copy" | "signs">, Pick<OpenOptions, "store" | "savedSet"> {
   /** Refuses a store before its keys are managed. */
@@ -26,20 +31,21 @@ export interface OpenedManager extends OpenedStore {
 }
 
 /** Manages the keys of a configuration, and logs what happens to them. @throws see `openManaged` and `createKeyManager` */
-export async function openManager(settings: Settings, log: Logger, options: Options): Promise<OpenedManager> {
-  const { store, savedSet, check, onFailure, ...rest } = options;
-  const storeSettings = storeSettingsOf(settings);
-  const signers = await signersOf(settings, log);
-  const opened = await openManaged(storeSettings, log, { create: true, savedSet, store, issuerCheck: servedBy });
+export async function openManager(
+  { store: settings, signers }: ManagedSettings,
+  log: Logger,
+  { store, savedSet, check, onFailure, ...options }: Options,
+): Promise<OpenedManager> {
+  const opened = await openManaged(settings, log, { create: true, savedSet, store, issuerCheck: servedBy });
   const { custody } = opened;
-  const managerLog = createManagerLog(storeSettings, log, options.clock ?? systemClock);
+  const managerLog = createManagerLog(settings, log, options.clock ?? systemClock);
   try {
     await check?.(custody);
     const manager = await manageKeys(custody, {
-      ...rest,
+      ...options,
       ...signers,
-      policy: storeSettings.policy,
-      replicaName: settings.replicaName ?? hostName(),
+      policy: settings.policy,
+      replicaName: settings.replicaName,
       version: packageJson.version,
       onEvent(event) {
         if (event.type === "failed" && onFailure !== undefined) onFailure(event);

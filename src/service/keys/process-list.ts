@@ -11,20 +11,19 @@ const limits = {
   waitMs: 250,
 } as const;
 
-/** The processes that live, for people: the store is asked once in two seconds, however many people want it. */
-export interface ProcessList {
-  /** As the store last had them. */
-  readonly current: readonly ProcessLine[];
-  /** Asks the store, unless it was asked a moment ago at this revision. The caller does not wait longer for a slow store than `waitMs`. */
-  refresh(): Promise<void>;
-}
-
-export function createProcessList(manager: Pick<ServiceManager, "processes" | "document">, clock: Clock): ProcessList {
+/**
+ * The processes that live, for people: the store is asked once in two seconds, however many people want them, and again at once after a
+ * change. Nobody waits longer for a slow store than `waitMs`, and gets what it had last.
+ */
+export function createProcessList(
+  manager: Pick<ServiceManager, "processes" | "document">,
+  clock: Clock,
+): () => Promise<readonly ProcessLine[]> {
   let processes: readonly ProcessLine[] = [];
   let last: { readonly at: Moment<"monotonic">; readonly revision: number } | undefined;
   let asking: Promise<void> | undefined;
 
-  async function askNow(): Promise<void> {
+  async function ask(): Promise<void> {
     const at = monotonicNow(clock);
     const { revision } = manager.document;
     // An outage is in the health of the manager.
@@ -32,18 +31,14 @@ export function createProcessList(manager: Pick<ServiceManager, "processes" | "d
     [last, asking] = [{ at, revision }, undefined];
   }
 
-  return {
-    get current() {
-      return processes;
-    },
-    async refresh() {
-      const isNew =
-        last?.revision === manager.document.revision && msBetween(last.at, monotonicNow(clock)) < limits.oldMs;
-      if (isNew) return;
-      asking ??= askNow();
-      const enough = new AbortController();
-      const waited = sleep(limits.waitMs, clock, enough.signal).catch(() => {});
-      await Promise.race([asking, waited]).finally(() => enough.abort());
-    },
+  return async () => {
+    const isNew =
+      last?.revision === manager.document.revision && msBetween(last.at, monotonicNow(clock)) < limits.oldMs;
+    if (isNew) return processes;
+    asking ??= ask();
+    const enough = new AbortController();
+    const waited = sleep(limits.waitMs, clock, enough.signal).catch(() => {});
+    await Promise.race([asking, waited]).finally(() => enough.abort());
+    return processes;
   };
 }

@@ -1,7 +1,7 @@
 import { serial } from "../../base/async.ts";
 import type { Clock } from "../../base/clock.ts";
 import { type KnownError, knownError } from "../../rotation/manager/health.ts";
-import type { Logger } from "../config/logger.ts";
+import type { Logger } from "../config/log.ts";
 import { type JwkSet, entriesFor } from "../../publish/jwk-set.ts";
 import { type PublishedSet, together } from "./published-set.ts";
 

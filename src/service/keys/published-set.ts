@@ -2,7 +2,7 @@ import { KeyMaterialError } from "../../base/errors.ts";
 import { type JwkSet, jwkSetOf } from "../../publish/jwk-set.ts";
 import { checkEncryption, checkSigning } from "../../publish/keyset.ts";
 import { readEncryptionKeyset, readKeyset } from "../../node/key-files.ts";
-import type { Logger } from "../config/logger.ts";
+import type { Logger } from "../config/log.ts";
 import type { Settings } from "../config/setting-definitions.ts";
 
 /** What a service publishes. */

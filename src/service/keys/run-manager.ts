@@ -5,19 +5,17 @@ import type { Metric } from "../../base/metrics.ts";
 import { checkKeysets } from "../../publish/keyset.ts";
 import type { Custody } from "../../rotation/custody/custody.ts";
 import { knownError } from "../../rotation/manager/health.ts";
-import type { Logger } from "../config/logger.ts";
-import type { Settings } from "../config/setting-definitions.ts";
+import type { Logger } from "../config/log.ts";
 import { withFlags } from "../config/setting-names.ts";
-import { storeSettingsOf } from "../config/store-settings.ts";
-import { hasSockets } from "../signing/sign-sockets.ts";
-import { type ManagedSigning, type Signing, createSigning } from "../signing/signing.ts";
+import type { StoreSettings } from "../config/store-settings.ts";
 import { wrappingKeysOf } from "../store/wrapping-keys.ts";
 import type { KnownKeys } from "./known.ts";
-import { openManager } from "./open-manager.ts";
+import { type ManagedSettings, openManager } from "./open-manager.ts";
 import { createProcessList } from "./process-list.ts";
 import type { PublishedSet } from "./published-set.ts";
 import { type SavedSet, Unusable, maxSavedSetSeconds, readSavedSet, saveSet, savedSetOf } from "./saved-set.ts";
 import { createSetSaver } from "./set-saver.ts";
+import { type ManagedSigning, type Signing, createSigning } from "./signing.ts";
 import { startWithoutStore } from "./start-without-store.ts";
 
 /** What takes the place of the clock of the machine and of the configured store. */
@@ -25,6 +23,12 @@ export interface Substitutes {
   /** By which keys rotate. Default: that of the machine. */
   readonly clock?: Clock | undefined;
   readonly store?: Custody["register"] | undefined;
+}
+
+/** What a service manages. */
+export interface RunSettings extends ManagedSettings {
+  /** Whether others sign through this process. */
+  readonly signs: boolean;
 }
 
 /** A manager as the service runs it: with a store, or with the saved set until the store is reached. */
@@ -37,10 +41,10 @@ export interface RunningManager {
   metrics(): readonly Metric[];
   /** What sign sockets use, after `follow`; `undefined` where there is no sign socket. */
   readonly signing: Signing | undefined;
-  /** For the status of the service. */
-  known(): KnownKeys;
-  /** Asks the store for the processes that live. */
-  refresh(): Promise<void>;
+  /** What the first key that is published is, for people: the active key, unless nothing can sign with it here. */
+  stateText(kid: string): string;
+  /** For the status of the service. Asks the store for the processes that live. */
+  known(): Promise<KnownKeys>;
   /**
    * Calls back with the keys as they are, and with every change from now on.
    *
@@ -55,23 +59,27 @@ export interface RunningManager {
  *
  * @throws see `openManaged` and `createKeyManager`
  */
-export async function startManager(settings: Settings, log: Logger, given: Substitutes = {}): Promise<RunningManager> {
+export async function startManager(
+  settings: RunSettings,
+  log: Logger,
+  given: Substitutes = {},
+): Promise<RunningManager> {
+  const { store, signs } = settings;
   // As it is now: a process that was refused makes no keys when the file is put away.
-  const savedSet = given.store === undefined ? await savedSetOf(storeSettingsOf(settings)) : undefined;
+  const savedSet = given.store === undefined ? await savedSetOf(store) : undefined;
   const start = (): Promise<RunningManager> => runManager(settings, log, { ...given, savedSet });
   try {
     return await start();
   } catch (error) {
     if (!(error instanceof StoreError) || !withoutStore.has(error.code)) throw error;
-    const saved = await usableSet(settings, log, error);
+    const saved = await usableSet(store, log, error);
     if (saved === undefined) throw error;
     log.error(
       { code: error.code, of: timeText(saved.at) },
       `the saved set is published, nothing is signed, and the store is tried again: ${withFlags(error.message)}`,
     );
     const outage = knownError(error, systemClock.now());
-    const signs = hasSockets(settings);
-    return startWithoutStore(saved, start, { log, isReady: settings.readyWithoutStore, signs, outage });
+    return startWithoutStore(saved, start, { log, isReady: store.readyWithoutStore, signs, outage });
   }
 }
 
@@ -79,13 +87,11 @@ export async function startManager(settings: Settings, log: Logger, given: Subst
 const withoutStore: ReadonlySet<string> = new Set<ErrorCode>(["ERR_STORE_UNAVAILABLE", "ERR_STORE_EMPTY"]);
 
 /** @throws StoreError the outage, and why the saved set is not used */
-async function usableSet(settings: Settings, log: Logger, outage: StoreError): Promise<SavedSet | undefined> {
-  const { maxSavedSetSeconds: maxAgeSeconds } = settings;
-  const store = storeSettingsOf(settings);
-  const wrappingKeys = maxAgeSeconds === 0 ? undefined : await wrappingKeysOf(store, log);
+async function usableSet(settings: StoreSettings, log: Logger, outage: StoreError): Promise<SavedSet | undefined> {
+  const { maxSavedSetSeconds: maxAgeSeconds, savedSet: file, owner: wanted } = settings;
+  const wrappingKeys = maxAgeSeconds === 0 ? undefined : await wrappingKeysOf(settings, log);
   if (wrappingKeys === undefined) return undefined;
-  const file = store.savedSet;
-  const rule = { wanted: store.owner, wrappingKeys, now: systemClock.now(), maxAgeSeconds };
+  const rule = { wanted, wrappingKeys, now: systemClock.now(), maxAgeSeconds };
   return readSavedSet(file, rule).catch((error: Error) => {
     const why = error instanceof Unusable ? error.message : `it cannot be read (${(error as { code?: string }).code})`;
     throw new StoreError(outage.code, `${outage.message}; the set saved in ${file} is not used: ${why}`, {
@@ -95,18 +101,17 @@ async function usableSet(settings: Settings, log: Logger, outage: StoreError): P
 }
 
 async function runManager(
-  settings: Settings,
+  settings: RunSettings,
   log: Logger,
   given: Substitutes & { readonly savedSet: string | undefined },
 ): Promise<RunningManager> {
-  const signs = hasSockets(settings);
+  const { store, signs } = settings;
   const { manager, custody, wrappingKeys, close } = await openManager(settings, log, { ...given, signs });
   const { set, signing: firstKeys } = await checkKeysets(manager.keysets);
   const processes = createProcessList(manager, systemClock);
-  const { savedSet: file, policy: policyGiven } = storeSettingsOf(settings);
   const saver = createSetSaver(
-    file,
-    (set) => saveSet(file, { ...set, policy: manager.policy }, custody.owner, wrappingKeys),
+    store.savedSet,
+    (set) => saveSet(store.savedSet, { ...set, policy: manager.policy }, custody.owner, wrappingKeys),
     () => manager.health.failure === undefined && manager.isReady,
     { log },
   );
@@ -114,7 +119,7 @@ async function runManager(
   return {
     published: { set, isRotating: manager.isRotating },
     notReady() {
-      if (manager.isReady || settings.readyWithoutStore) return undefined;
+      if (manager.isReady || store.readyWithoutStore) return undefined;
       const { stale, failure, unopened } = manager.health;
       const [unopenedKey] = Object.values(unopened);
       const why = failure === undefined ? "" : `; the last failure is ${failure.code}`;
@@ -125,17 +130,14 @@ async function runManager(
     get signing() {
       return signing;
     },
-    known: () => ({
-      manager: {
-        id: manager.process.id,
-        document: manager.document,
-        policyGiven,
-        health: manager.health,
-        processes: processes.current,
-        clockAheadMs: manager.clockAheadMs,
-      },
-    }),
-    refresh: () => processes.refresh(),
+    stateText: (kid) => (manager.health.unopened[kid] === undefined ? "active" : "active, but cannot be opened here"),
+    async known() {
+      const living = await processes();
+      const { process, document, health, clockAheadMs } = manager;
+      return {
+        manager: { id: process.id, document, policyGiven: store.policy, health, processes: living, clockAheadMs },
+      };
+    },
     async follow(issuer, update) {
       if (signs) signing = createSigning(issuer, manager, firstKeys, systemClock);
       await manager.subscribe({
@@ -144,7 +146,7 @@ async function runManager(
           await update({ set: checked.set, isRotating });
           // Nothing is signed with a key before it is published.
           signing?.take(checked.signing);
-          if (maxSavedSetSeconds(settings, manager.policy) > 0) saver.save(checked.set);
+          if (maxSavedSetSeconds(store, manager.policy) > 0) saver.save(checked.set);
         },
       });
       await saver.written();

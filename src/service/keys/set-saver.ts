@@ -1,7 +1,7 @@
 import { serial } from "../../base/async.ts";
 import { type Clock, systemClock } from "../../base/clock.ts";
 import type { SavedSet } from "./saved-set.ts";
-import type { Logger } from "../config/logger.ts";
+import type { Logger } from "../config/log.ts";
 import type { JwkSet } from "../../publish/jwk-set.ts";
 
 const everyMs = 60_000;

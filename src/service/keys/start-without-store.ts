@@ -3,10 +3,10 @@ import { sleep } from "../../base/async.ts";
 import { type Clock, systemClock } from "../../base/clock.ts";
 import { stale } from "../../rotation/manager/freshness.ts";
 import { timeText } from "../../base/format.ts";
-import type { Signing } from "../signing/signing.ts";
+import type { Signing } from "./signing.ts";
 import { type KnownError, knownError } from "../../rotation/manager/health.ts";
 import type { SavedSet } from "./saved-set.ts";
-import type { Logger } from "../config/logger.ts";
+import type { Logger } from "../config/log.ts";
 import type { RunningManager } from "./run-manager.ts";
 
 const retryMs = { first: 1_000, last: 30_000 } as const;
@@ -86,8 +86,8 @@ export function startWithoutStore(
     },
     signing: signs ? signing : undefined,
     metrics: () => managed?.metrics() ?? [],
-    known: () => managed?.known() ?? { withoutStore: { savedAt: at, outage: last } },
-    refresh: async () => managed?.refresh(),
+    stateText: (kid) => managed?.stateText(kid) ?? "of the saved set; nothing signs until the store is back",
+    known: async () => managed?.known() ?? { withoutStore: { savedAt: at, outage: last } },
     async follow(...followed) {
       running = run(...followed).catch(() => {});
     },

@@ -6,7 +6,7 @@ import { limitSignatures } from "./signature-limits.ts";
 import { type SignPolicy, checkAllowed } from "./policy.ts";
 import { type SignReply, problem, problemOf } from "./replies.ts";
 import { readSignRequest } from "./request.ts";
-import type { Signing } from "./signing.ts";
+import type { Signing } from "../keys/signing.ts";
 
 /** What one socket signs, and for whom. */
 export interface SignOf {

@@ -5,13 +5,13 @@ import { pemBlocks } from "../../keys/jwk/pem.ts";
 import { createAudit } from "./audit.ts";
 import { type SignOf, signHandler } from "./handler.ts";
 import { type FormerKey, createKubernetesSigner } from "./kubernetes.ts";
-import type { Signing } from "./signing.ts";
+import type { Signing } from "../keys/signing.ts";
 import { type SignSocket, checkAddress, checkSocketLifetimes, checkSockets } from "./sockets.ts";
 import { hostAndPort } from "../config/addresses.ts";
 import { logOverload } from "../listen/connections.ts";
 import { type RunningServer, type Wanted, startHttpServer } from "../listen/http-server.ts";
 import { readJsonObject } from "../config/json-file.ts";
-import type { Logger } from "../config/logger.ts";
+import type { Logger } from "../config/log.ts";
 import { readMutualTls, readText, tlsFiles } from "../listen/mutual-tls.ts";
 import type { Settings } from "../config/setting-definitions.ts";
 import { listenOnSocket } from "../listen/unix-socket.ts";
@@ -26,19 +26,18 @@ const usual = { mode: 0o600, policy: {}, protocol: "http", formerKeys: [] } as c
 
 type SocketSettings = Pick<Settings, "signSocket" | "signAddress" | "signTls" | "signConfig">;
 
-/** Whether others sign through this process. */
-export function hasSockets({ signSocket, signAddress, signConfig }: SocketSettings): boolean {
-  return [signSocket, signAddress, signConfig].some((setting) => setting !== undefined);
-}
-
 /** @throws ConfigError `ERR_CONFIG_FORMAT`, `ERR_OPTION_UNKNOWN`, `ERR_OPTION_INVALID` */
-export async function readSockets(settings: Settings): Promise<readonly SignSocket[]> {
-  const { signSocket, signAddress, signTls: tls, signConfig } = settings;
+export async function readSockets({
+  signSocket,
+  signAddress,
+  signTls: tls,
+  signConfig,
+}: SocketSettings): Promise<readonly SignSocket[]> {
   if (signAddress !== undefined) checkAddress(signAddress, "--sign-address", tls);
   else if (tls !== undefined) throw invalidOption("--sign-tls is for --sign-address; set both");
   const given: readonly SignSocket[] = [
-    ...(signSocket === undefined ? [] : [{ address: signSocket, ...usual }]),
-    ...(signAddress === undefined ? [] : [{ address: signAddress, tls, ...usual }]),
+    ...(signSocket === undefined ? [] : [{ setting: "--sign-socket", address: signSocket, ...usual } as const]),
+    ...(signAddress === undefined ? [] : [{ setting: "--sign-address", address: signAddress, tls, ...usual } as const]),
   ];
   if (signConfig === undefined) return given;
   const members = await readJsonObject(signConfig, "the file of sign sockets");
@@ -46,12 +45,8 @@ export async function readSockets(settings: Settings): Promise<readonly SignSock
 }
 
 /** Where sockets are to listen. */
-export function wantedBy(sockets: readonly SignSocket[], { signAddress }: Pick<Settings, "signAddress">): Wanted[] {
-  return sockets.map(({ address, mode, group }) => [
-    hostAndPort(address) ?? { path: address, mode, group },
-    address === signAddress ? "--sign-address" : "--sign-config",
-  ]);
-}
+export const wantedBy = (sockets: readonly SignSocket[]): Wanted[] =>
+  sockets.map(({ setting, address, mode, group }) => [hostAndPort(address) ?? { path: address, mode, group }, setting]);
 
 /**
  * Reads the files of sockets before a first start makes a key: that key would stay, and be the active one.

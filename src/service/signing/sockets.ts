@@ -6,6 +6,8 @@ import { type SignPolicy, policyRules } from "./policy.ts";
 
 /** One sign socket. */
 export interface SignSocket {
+  /** The flag that names it, or its file. */
+  readonly setting: "--sign-socket" | "--sign-address" | "--sign-config";
   /** The path of a Unix socket, or with `tls` HOST:PORT of this machine. */
   readonly address: string;
   /** Folder of the certificates, with `tls.crt`, `tls.key` and the `ca.crt` of clients. */
@@ -94,7 +96,8 @@ export function checkSockets(members: Readonly<Record<string, unknown>>, file: s
     if (protocol === "kubernetes" && policy.typ !== undefined) {
       throw invalidOption(`${name} is for "kubernetes", where each typ is JWT; leave it out`);
     }
-    return { address, tls, mode: Number.parseInt(mode ?? "0600", 8), group, policy, protocol, formerKeys };
+    const bits = Number.parseInt(mode ?? "0600", 8);
+    return { setting: "--sign-config", address, tls, mode: bits, group, policy, protocol, formerKeys };
   });
 }
 

@@ -11,7 +11,7 @@ import { memoryStore } from "../../rotation/store/memory.ts";
 import { rotationPolicy } from "../../rotation/rules/policy.ts";
 import type { Register } from "../../rotation/store/register.ts";
 import { sqliteStore } from "../../rotation/store/sqlite/sqlite.ts";
-import type { Logger } from "../config/logger.ts";
+import type { Logger } from "../config/log.ts";
 import type { StoreSettings } from "../config/store-settings.ts";
 import { openDatabase } from "./open-database.ts";
 import { besidePath, exists, firstWrappingKey, isUnreadable, neededKeys, wrappingKeysOf } from "./wrapping-keys.ts";

@@ -15,7 +15,7 @@ import {
   wordsOf,
 } from "../../rotation/custody/wrapping.ts";
 import { jweOf, liveRecords } from "../../rotation/rules/records.ts";
-import type { Logger } from "../config/logger.ts";
+import type { Logger } from "../config/log.ts";
 import type { StoreSettings } from "../config/store-settings.ts";
 
 type Log = Pick<Logger, "warn">;

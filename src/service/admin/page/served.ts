@@ -1,6 +1,6 @@
 import { jsonOf } from "../../../base/json.ts";
 import type { Fault } from "../faults.ts";
-import { shellWord } from "../remedies.ts";
+import { shellWord } from "../../../base/printable.ts";
 import { type Html, html, lines } from "../../../base/html.ts";
 import { copyable } from "./words.ts";
 

@@ -1,8 +1,8 @@
 import type { Clock } from "../../base/clock.ts";
 import type { CheckedSigning } from "../../publish/keyset.ts";
-import type { ManagedKeys } from "../../provider/managed-keys.ts";
+import type { ServiceManager } from "../../rotation/manager/manager.ts";
 import { type TokenSigner, createTokenSigner } from "../../sign/token/token-signer.ts";
-import { type KeyRecord, type LiveRecord, publishedKeys } from "../../rotation/rules/records.ts";
+import { type LiveRecord, publishedKeys } from "../../rotation/rules/records.ts";
 
 /** What sockets sign with. */
 export interface Signing extends Pick<TokenSigner, "sign" | "signPayload"> {
@@ -19,13 +19,13 @@ export interface Signing extends Pick<TokenSigner, "sign" | "signPayload"> {
 /** The signing of a manager that has reached its store. */
 export interface ManagedSigning extends Signing, Pick<TokenSigner, "take" | "metrics"> {}
 
-/** What sockets need of a key manager. */
-export interface SignedFor extends Pick<ManagedKeys, "maxTokenLifetimeSeconds" | "permit"> {
-  readonly records: readonly KeyRecord[];
-}
-
 /** Signs with the keys of a manager. `take` gives it each keyset once that is published. */
-export function createSigning(issuer: string, manager: SignedFor, first: CheckedSigning, clock: Clock): ManagedSigning {
+export function createSigning(
+  issuer: string,
+  manager: Pick<ServiceManager, "maxTokenLifetimeSeconds" | "permit" | "records">,
+  first: CheckedSigning,
+  clock: Clock,
+): ManagedSigning {
   const maxTokenLifetimeSeconds = (): number => manager.maxTokenLifetimeSeconds;
   const permit = (kid: string): (() => void) => manager.permit(kid);
   const signer = createTokenSigner({ issuer, clock, maxTokenLifetimeSeconds, permit }, first);

@@ -1,0 +1,95 @@
+import { type Clock, longestSince, systemClock } from "../../base/clock.ts";
+import { StateError } from "../../base/errors.ts";
+import { readKeyset } from "../../node/key-files.ts";
+import { checkKeysets, checkSigning } from "../../publish/keyset.ts";
+import { parseDocument } from "../../rotation/custody/document.ts";
+import { unsealed } from "../../rotation/custody/mac.ts";
+import { stale, usableMs } from "../../rotation/manager/freshness.ts";
+import type { Keyring } from "../../rotation/manager/keyring.ts";
+import { type StoreAccess, clocksDiffer } from "../../rotation/manager/store-access.ts";
+import { activeKey } from "../../rotation/rules/records.ts";
+import type { Claims, SignOptions } from "../../sign/token/sign-options.ts";
+import { createTokenSigner } from "../../sign/token/token-signer.ts";
+import type { StoreSettings } from "../config/store-settings.ts";
+import { openStore } from "../store/open-store.ts";
+
+// Tokens that a command signs: nothing has to be running.
+
+/** How long a token lives, in seconds, unless somebody says it or a policy wants less. */
+const usualSeconds = 3600;
+
+/** A claim `exp` says how long the token lives. */
+const withLifetime = (claims: Claims, options: SignOptions, lifetimeSeconds: number): SignOptions =>
+  Object.hasOwn(claims, "exp") ? options : { ...options, lifetimeSeconds: options.lifetimeSeconds ?? lifetimeSeconds };
+
+/** Signs with the active key of files. @throws see `readKeyset`, and `sign` of a provider */
+export async function signWithFiles(
+  files: string,
+  issuer: string,
+  claims: Claims,
+  options: SignOptions,
+): Promise<string> {
+  const { entries } = await readKeyset(files);
+  const { signing } = await checkKeysets({ keyset: entries, encryptionKeyset: [] });
+  const signer = createTokenSigner({ issuer, clock: systemClock, maxTokenLifetimeSeconds: () => Infinity }, signing);
+  return signer.sign(claims, withLifetime(claims, options, usualSeconds));
+}
+
+/** A store that is open, and the keys that it holds. */
+interface Opened {
+  readonly access: StoreAccess;
+  readonly keyring: Keyring;
+}
+
+/**
+ * Signs with the active key of a store, by what a confirmed read has shown.
+ *
+ * @param issuer called after the store was read
+ * @throws StateError `ERR_TRANSITION`: the store holds no key yet
+ * @throws SignerError `ERR_SIGNER_STALE`: the signer is too slow, or the clock of this machine and that of the store differ by more than
+ * `clockSkewSeconds`; and those of `sign` of a provider
+ * @throws TokenError `ERR_CLAIMS_INVALID`
+ */
+export async function signOnce(
+  { access, keyring }: Opened,
+  issuer: () => string,
+  claims: Claims,
+  options: SignOptions,
+  clock: Clock = systemClock,
+): Promise<string> {
+  const seen = await access.read({ confirmed: true });
+  const { records, policy } = seen.document;
+  const { maxTokenLifetimeSeconds, clockSkewSeconds } = policy;
+  const active = activeKey(records, "sig");
+  if (active === undefined) throw noKeyYet();
+  const { signers, unopened } = await keyring.open([active]);
+  if (unopened.has(active.kid)) throw unopened.get(active.kid);
+  const permit = (): void => {
+    if (longestSince(seen.asked, clock) >= usableMs(policy)) throw stale("it has read the store too long ago");
+    if (clocksDiffer(seen, clock, clockSkewSeconds * 1000)) {
+      throw stale("the clock of this machine and that of the store differ by more than clockSkewSeconds");
+    }
+  };
+  const signing = await checkSigning([{ kid: active.kid, signer: signers.get(active.kid) }]);
+  const signer = createTokenSigner(
+    { issuer: issuer(), clock, maxTokenLifetimeSeconds: () => maxTokenLifetimeSeconds, permit: () => permit },
+    signing,
+  );
+  return signer.sign(claims, withLifetime(claims, options, Math.min(usualSeconds, maxTokenLifetimeSeconds)));
+}
+
+/** A wrapping key is not made beside a store in which it would wrap nothing. @throws StateError `ERR_TRANSITION` */
+export async function checkHasKey(store: StoreSettings): Promise<void> {
+  if (store.path === undefined) return;
+  // Opening it to sign warns.
+  const register = await openStore(store, { warn() {} });
+  const { text } = await register.read().finally(() => register.close?.());
+  if (text === undefined || activeKey(parseDocument(unsealed(text)).records, "sig") === undefined) throw noKeyYet();
+}
+
+function noKeyYet(): StateError {
+  return new StateError(
+    "ERR_TRANSITION",
+    'the store holds no key; if it had keys, see "The store is lost" in docs/emergencies.md; if not, jwksd serve makes the first one',
+  );
+}
