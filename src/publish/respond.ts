@@ -1,3 +1,4 @@
+import { escapedUnit } from "../base/printable.ts";
 import type { Document } from "./document.ts";
 import { notModified } from "./conditional.ts";
 
@@ -61,23 +62,17 @@ export function withoutBodyOnHead(replies: { readonly get: Reply; readonly head:
   return method === "HEAD" ? replies.head : replies.get;
 }
 
-const escaped = (character: string): string => `\\u${character.charCodeAt(0).toString(16).padStart(4, "0")}`;
-
-/** Problem details, in ASCII. @param more members beyond those of the RFC; @see RFC 9457 section 3 */
-export function problemDetails(status: number, title: string, detail: string, more: object = {}) {
-  const json = JSON.stringify({ type: "about:blank", title, status, detail, ...more });
-  const text = json.replaceAll(/[^ -~]/g, escaped);
-  return { contentType: "application/problem+json", text };
-}
-
 /**
- * An error as problem details. Caches may not store it; by default, they may store 404 and 405.
+ * An error as problem details, in ASCII. Caches may not store it; by default, they may store 404 and 405.
  *
+ * @param more header fields
+ * @param members beyond those of the RFC
  * @see RFC 9457 section 3; RFC 9110 section 15.1
  */
-export function problem(status: number, title: string, detail: string, more: readonly string[] = []) {
-  const { contentType, text } = problemDetails(status, title, detail);
-  const headers = [...contentHeaders(contentType, text, ["Cache-Control", "no-store"]), ...more];
+export function problem(status: number, title: string, detail: string, more: readonly string[] = [], members = {}) {
+  const json = JSON.stringify({ type: "about:blank", title, status, detail, ...members });
+  const text = json.replaceAll(/[^ -~]/g, escapedUnit);
+  const headers = [...contentHeaders("application/problem+json", text, ["Cache-Control", "no-store"]), ...more];
   return { get: reply(status, headers, text), head: reply(status, headers, null) };
 }
 

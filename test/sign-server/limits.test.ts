@@ -1,7 +1,6 @@
 import assert from "node:assert/strict";
 import { test, type TestContext } from "node:test";
 import { type SignCounts, createAudit } from "../../src/service/signing/audit.ts";
-import { limitSignatures } from "../../src/service/signing/signature-limits.ts";
 import { simulatedClock } from "../support/simulated.ts";
 import { once } from "node:events";
 import { createServer } from "node:http";
@@ -21,7 +20,7 @@ import { askSocket, requestText, signText } from "../support/sign-socket.ts";
 const busy = { code: "ERR_SIGNER_BUSY", retryable: true };
 
 test("one connection has 64 signatures under way, all have 1,024, and each that ends makes room", async () => {
-  const limited = limitSignatures(createAudit(simulatedClock(), () => {}));
+  const { sign: limited } = createAudit(simulatedClock(), () => {});
   const connections = Array.from({ length: 17 }, () => ({}));
   const [greedy = {}, ...others] = connections;
   const end = Promise.withResolvers<void>();
@@ -39,7 +38,7 @@ test("one connection has 64 signatures under way, all have 1,024, and each that 
 });
 
 test("a signature that fails makes room as well", async () => {
-  const limited = limitSignatures(createAudit(simulatedClock(), () => {}));
+  const { sign: limited } = createAudit(simulatedClock(), () => {});
   const failure = new Error("no signature");
   const failing = Array.from({ length: 64 }, () => limited(failure, () => Promise.reject(failure)));
   for (const { status } of await Promise.allSettled(failing)) assert.equal(status, "rejected");
@@ -50,7 +49,7 @@ test("a request that outlives its socket sets no timer, which would keep the pro
   const clock = simulatedClock();
   const reports: SignCounts[] = [];
   const audit = createAudit(clock, (counts) => reports.push(counts));
-  const limited = limitSignatures(audit);
+  const { sign: limited } = audit;
   const cut = Promise.withResolvers<void>();
   const underWay = limited({}, () => cut.promise);
   await limited({}, async () => {});

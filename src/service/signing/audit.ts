@@ -1,4 +1,5 @@
 import type { Clock } from "../../base/clock.ts";
+import { SignerError, codeOf } from "../../base/errors.ts";
 
 /** What was asked of a socket in one minute. Never what was signed. */
 export interface SignCounts {
@@ -8,21 +9,56 @@ export interface SignCounts {
 }
 
 const everyMs = 60_000;
+/** Signatures under way at once. */
+const limits = { all: 1_024, ofOne: 64 } as const;
 
-/** Counts what is asked of one socket. */
+/** Bounds and counts what is asked of one socket. */
 export interface Audit {
-  /** @param code of the error; `undefined` where a token was signed */
-  count(code?: string): void;
+  /**
+   * Signs for a connection, and counts what becomes of it. A connection that pipelines without end leaves room for the others.
+   *
+   * @throws SignerError `ERR_SIGNER_BUSY`, and what `work` throws
+   */
+  sign<T>(this: void, connection: object, work: () => Promise<T>): Promise<T>;
   /** Reports the rest. What comes later is not counted. */
   end(this: void): void;
 }
 
 /** Reports the counts once a minute, where there was anything. */
 export function createAudit(clock: Clock, report: (counts: SignCounts) => void): Audit {
+  const underWay = new WeakMap<object, number>();
+  let all = 0;
   let signed = 0;
   let refused: Record<string, number> = {};
   let cancel: (() => void) | undefined;
   let hasEnded = false;
+
+  function take(connection: object, by: 1 | -1): void {
+    const own = underWay.get(connection) ?? 0;
+    if (by === 1 && (own >= limits.ofOne || all >= limits.all)) {
+      throw new SignerError("ERR_SIGNER_BUSY", "too many signatures are under way; try again later");
+    }
+    underWay.set(connection, own + by);
+    all += by;
+  }
+
+  async function bounded<T>(connection: object, work: () => Promise<T>): Promise<T> {
+    take(connection, 1);
+    try {
+      return await work();
+    } finally {
+      take(connection, -1);
+    }
+  }
+
+  /** @param code of the error; `undefined` where a token was signed */
+  function count(code?: string): void {
+    // The connections were cut by then, so nobody got a reply.
+    if (hasEnded) return;
+    if (code === undefined) signed += 1;
+    else refused[code] = (refused[code] ?? 0) + 1;
+    cancel ??= clock.setTimer(tell, everyMs);
+  }
 
   function tell(): void {
     cancel?.();
@@ -33,12 +69,15 @@ export function createAudit(clock: Clock, report: (counts: SignCounts) => void):
   }
 
   return {
-    count(code) {
-      // The connections were cut by then, so nobody got a reply.
-      if (hasEnded) return;
-      if (code === undefined) signed += 1;
-      else refused[code] = (refused[code] ?? 0) + 1;
-      cancel ??= clock.setTimer(tell, everyMs);
+    async sign(connection, work) {
+      try {
+        const result = await bounded(connection, work);
+        count();
+        return result;
+      } catch (error) {
+        count(codeOf(error));
+        throw error;
+      }
     },
     end() {
       tell();

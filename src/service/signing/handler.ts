@@ -1,12 +1,16 @@
 import type { IncomingMessage, ServerResponse } from "node:http";
+import { ConfigError, JwksdError, TokenError, codeOf } from "../../base/errors.ts";
+import { escapedUnit } from "../../base/printable.ts";
 import { publishedJwk } from "../../keys/jwk/public.ts";
-import type { Audit } from "./audit.ts";
-import { readBody } from "./body.ts";
-import { limitSignatures } from "./signature-limits.ts";
-import { type SignPolicy, checkAllowed } from "./policy.ts";
-import { type SignReply, problem, problemOf } from "./replies.ts";
-import { readSignRequest } from "./request.ts";
+import { writeReply } from "../../publish/node.ts";
+import { type Reply, problem } from "../../publish/respond.ts";
 import type { Signing } from "../keys/signing.ts";
+import type { Audit } from "./audit.ts";
+import { TooLong, readBody } from "./body.ts";
+import { type SignPolicy, checkAllowed } from "./policy.ts";
+import { readSignRequest } from "./request.ts";
+
+const { STATUS_CODES } = process.getBuiltinModule("node:http");
 
 /** What one socket signs, and for whom. */
 export interface SignOf {
@@ -20,41 +24,34 @@ export interface SignOf {
  * nothing signs bytes of a caller's choice.
  */
 export function signHandler(sign: SignOf) {
-  const limited = limitSignatures(sign.audit);
+  const { signing, audit } = sign;
 
-  async function answerSign(request: IncomingMessage): Promise<SignReply> {
+  async function answerSign(request: IncomingMessage): Promise<Reply> {
     try {
-      const text = await limited(request.socket, async () => tokenFor(await readBody(request), sign));
-      return { status: 200, contentType: "application/jwt", text };
+      const token = await audit.sign(request.socket, async () => tokenFor(await readBody(request), sign));
+      return replyOf("application/jwt", token);
     } catch (error) {
       return problemOf(error);
     }
   }
 
-  const reads: Readonly<Record<string, () => SignReply>> = {
-    "/keys": () => ({
-      status: 200,
-      contentType: "application/json",
-      text: JSON.stringify({ keys: publishedKeys(sign.signing) }),
-    }),
+  const reads: Readonly<Record<string, () => Reply>> = {
+    "/keys": () => replyOf("application/json", keysText(signing)),
     "/livez": () => ok,
-    "/readyz": () => readiness(sign.signing),
+    "/readyz": () => readiness(signing),
   };
 
   return (request: IncomingMessage, response: ServerResponse): void => {
     const { method, url = "" } = request;
     const [path = ""] = url.split("?", 1);
-    const reply = (answer: SignReply): void => write(response, answer);
+    const reply = (answer: Reply): void => writeReply(response, answer);
     if (path === "/sign") {
       if (method !== "POST") return reply(notAllowed("POST"));
       answerSign(request).then(reply, () => request.socket.destroy());
       return;
     }
     const read = Object.hasOwn(reads, path) ? reads[path] : undefined;
-    if (read === undefined)
-      return reply(
-        problem(404, "There is nothing at this path. Tokens come from POST /sign, the keys from GET /keys."),
-      );
+    if (read === undefined) return reply(nothing);
     reply(method === "GET" || method === "HEAD" ? read() : notAllowed("GET, HEAD"));
   };
 }
@@ -66,13 +63,13 @@ function tokenFor(body: Uint8Array, { policy, signing }: SignOf): Promise<string
   return signing.sign(claims, options);
 }
 
-const publishedKeys = ({ published }: Signing): readonly object[] =>
-  published().map((record) => ({ kid: record.kid, state: record.state, jwk: publishedJwk(record) }));
-
-const ok: SignReply = { status: 200, contentType: "text/plain; charset=utf-8", text: "ok\n" };
+function keysText({ published }: Signing): string {
+  const keys = published().map((record) => ({ kid: record.kid, state: record.state, jwk: publishedJwk(record) }));
+  return JSON.stringify({ keys }).replace(/[^ -~]/g, escapedUnit);
+}
 
 /** Ready is who may sign now. */
-function readiness({ checkMaySign }: Signing): SignReply {
+function readiness({ checkMaySign }: Signing): Reply {
   try {
     checkMaySign();
     return ok;
@@ -81,21 +78,35 @@ function readiness({ checkMaySign }: Signing): SignReply {
   }
 }
 
-const notAllowed = (allow: string): SignReply => problem(405, `This path answers ${allow}.`, {}, ["Allow", allow]);
+/** @param body in ASCII */
+function replyOf(contentType: string, body: string): Reply {
+  const content = ["Content-Type", contentType, "Content-Length", String(body.length)];
+  return { status: 200, headers: [...content, "Cache-Control", "no-store"], body };
+}
 
-function write(response: ServerResponse, { status, contentType, text, headers = [] }: SignReply): void {
-  // The server has answered already where the body did not come.
-  if (response.headersSent) return;
-  const length = Buffer.byteLength(text);
-  response.writeHead(status, [
-    "Content-Type",
-    contentType,
-    "Content-Length",
-    String(length),
-    "Cache-Control",
-    "no-store",
-    ...headers,
-  ]);
-  // Node writes Latin-1 faster.
-  response.end(text, length === text.length ? "latin1" : "utf8");
+const ok = replyOf("text/plain; charset=utf-8", "ok\n");
+
+const refusal = (status: number, detail: string, headers: readonly string[] = [], more: object = {}): Reply =>
+  problem(status, STATUS_CODES[status] ?? "", detail, headers, more).get;
+
+const nothing = refusal(404, "There is nothing at this path. Tokens come from POST /sign, the keys from GET /keys.");
+
+const notAllowed = (allow: string): Reply => refusal(405, `This path answers ${allow}.`, ["Allow", allow]);
+
+/** The problem of an error, with its `code` and whether it is `retryable`. An unknown error may quote anything, so nothing of it is told. */
+function problemOf(error: unknown): Reply {
+  if (!(error instanceof JwksdError)) {
+    return refusal(500, "something failed in an unknown way", [], { code: codeOf(error), retryable: false });
+  }
+  const { code, retryable, message } = error;
+  // Within a second, a manager that was stale has asked its store again.
+  return refusal(statusOf(error), message, retryable ? ["Retry-After", "1"] : [], { code, retryable });
+}
+
+/** @see RFC 9110 section 15 */
+function statusOf(error: JwksdError): number {
+  if (error.retryable) return 503;
+  if (error instanceof TooLong) return 413;
+  if (error.code === "ERR_CLAIMS_FORBIDDEN") return 403;
+  return error instanceof TokenError || error instanceof ConfigError ? 400 : 500;
 }

@@ -3,7 +3,6 @@ import type { Clock } from "../../base/clock.ts";
 import { ConfigError, JwksdError, SignerError, TokenError, invalidClaims } from "../../base/errors.ts";
 import { type CallFailure, type Unary, createGrpcServer, status } from "./grpc.ts";
 import type { SignOf } from "./handler.ts";
-import { limitSignatures } from "./signature-limits.ts";
 import { bytesField, numberField, readFields, textOf } from "./protobuf.ts";
 import { checkServiceAccountClaims } from "./service-account.ts";
 
@@ -33,7 +32,6 @@ export function createKubernetesSigner(
   { signing, policy, audit }: SignOf,
   { issuer, formerKeys, clock }: KubernetesOptions,
 ) {
-  const limited = limitSignatures(audit);
   const maxLifetimeSeconds = (): number => policy.maxLifetimeSeconds ?? signing.maxTokenLifetimeSeconds();
 
   async function signClaims(message: Uint8Array): Promise<Uint8Array> {
@@ -44,7 +42,7 @@ export function createKubernetesSigner(
     return Buffer.concat([bytesField(1, header), bytesField(2, signature)]);
   }
 
-  const Sign: Unary = (message, connection) => limited(connection, () => signClaims(message));
+  const Sign: Unary = (message, connection) => audit.sign(connection, () => signClaims(message));
 
   const FetchKeys: Unary = async () => {
     const published = signing.published();
