@@ -2,7 +2,7 @@ import { describe } from "node:test";
 import type { ExternalSigner } from "../../src/keys/signer/signer.ts";
 import { pkcs11Backend } from "../../src/keys/pkcs11/backend.ts";
 import { type Shim, createShim, createSoftHsm, skipWithoutPkcs11 } from "../support/softhsm.ts";
-import { createTpmToken } from "../support/swtpm.ts";
+import { createTpmToken } from "./swtpm.ts";
 import { type SignerUnderTest, checkSigner } from "../../src/testing/signer.ts";
 import { isSoak, soak } from "../support/soak.ts";
 

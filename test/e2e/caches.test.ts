@@ -4,7 +4,7 @@ import type { RequestOptions } from "node:http";
 import { join } from "node:path";
 import { after, before, describe, test } from "node:test";
 import { type Answer, type Cache, type RunningCache, nginx, send, varnish } from "../support/caches.ts";
-import { type Exchange, recordOrigin } from "../support/caches-origin.ts";
+import { type Exchange, recordOrigin } from "./caches-origin.ts";
 import { named } from "../support/keys.ts";
 import { skipWithout } from "../support/parts.ts";
 import { type Scope, startService, temporaryFolder } from "../support/service.ts";

@@ -12,7 +12,7 @@ import { soak } from "../support/soak.ts";
 import type { NextWindow, Window } from "../support/verifier.ts";
 
 const timeout = 60_000;
-const page = fileURLToPath(new URL("../support/trust-page.ts", import.meta.url));
+const page = fileURLToPath(new URL("./trust-page.ts", import.meta.url));
 
 const entry = async (kid: string) => ({ kid, signer: await localSigner(named(kid)) });
 const at = (seconds: number): Window => ({ number: seconds, tokens: ["a"] });

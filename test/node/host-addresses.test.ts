@@ -4,7 +4,7 @@ import { type TestContext, describe, test } from "node:test";
 import { createHostLookup } from "../../src/node/host-addresses.ts";
 import { createGuardedFetch, readEncryptionKeyset, readKeyset } from "../../src/node/index.ts";
 import { clientId, tokenOf, verifier } from "../client/client.ts";
-import { type NameServer, nameServer } from "../support/name-server.ts";
+import { type NameServer, nameServer } from "./name-server.ts";
 import { simulatedClock } from "../support/simulated.ts";
 import { verdict } from "../token/compact.ts";
 import { chmod, mkdir, writeFile } from "node:fs/promises";

@@ -5,7 +5,7 @@ import { binary } from "../support/bundle.ts";
 import { type RotatingOp, startProvider, tokenOf } from "../support/verifier-op.ts";
 import { type Verifier, assertLivedThrough, processVerifier, rotate, verifierScript } from "../support/verifier-run.ts";
 import { isSoak, soak } from "../support/soak.ts";
-import { sendToken, startWorkerd, workerdVerifier } from "../support/verifier-workerd.ts";
+import { sendToken, startWorkerd, workerdVerifier } from "./verifier-workerd.ts";
 
 type MakeVerifier = (t: TestContext, op: RotatingOp, state?: unknown) => Verifier;
 

@@ -4,8 +4,8 @@ import { existsSync, writeFileSync } from "node:fs";
 import { mkdir, mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { part } from "./parts.ts";
-import { eventually, freePort, isListening } from "./service.ts";
+import { part } from "../support/parts.ts";
+import { eventually, freePort, isListening } from "../support/service.ts";
 
 type Scope = { after(fn: () => Promise<void>): void };
 

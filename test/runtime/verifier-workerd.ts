@@ -2,12 +2,12 @@ import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import type { TestContext } from "node:test";
 import { fileURLToPath } from "node:url";
-import { portsOf } from "./ports.ts";
-import { temporaryFolder } from "./service.ts";
-import { verifyWithoutPause } from "./verifier.ts";
-import { type RotatingOp, audience } from "./verifier-op.ts";
-import { binary, bundledText } from "./bundle.ts";
-import type { Verifier } from "./verifier-run.ts";
+import { portsOf } from "../support/ports.ts";
+import { temporaryFolder } from "../support/service.ts";
+import { verifyWithoutPause } from "../support/verifier.ts";
+import { type RotatingOp, audience } from "../support/verifier-op.ts";
+import { binary, bundledText } from "../support/bundle.ts";
+import type { Verifier } from "../support/verifier-run.ts";
 
 const worker = fileURLToPath(new URL("verifier-worker.ts", import.meta.url));
 

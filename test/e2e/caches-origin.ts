@@ -1,6 +1,6 @@
 import { once } from "node:events";
 import { type AddressInfo, type Socket, connect, createServer } from "node:net";
-import type { Scope } from "./service.ts";
+import type { Scope } from "../support/service.ts";
 
 /** One request that reached the origin, and the status of its answer. */
 export interface Exchange {

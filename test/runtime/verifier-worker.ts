@@ -1,6 +1,6 @@
 import { env } from "cloudflare:workers";
 import { type KeySetState, type RemoteKeySet, createRemoteKeySet } from "../../src/verify/relying-party/index.ts";
-import { verifyByBoth } from "./verifier.ts";
+import { verifyByBoth } from "../support/verifier.ts";
 
 interface Settings {
   readonly issuer: string;
