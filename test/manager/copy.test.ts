@@ -69,38 +69,6 @@ async function signsFrom(world: World, replica: Replica, kid: string, at: number
 }
 
 describe("a copy", () => {
-  test("holds up a rotation while its publisher is dead: the wait begins when it was read back with the step", async () => {
-    const { world, bucket, one, publish, entry } = await start();
-    const publisher = await publish();
-    assert.deepEqual([publisher.isPublished, (await entry())?.revision], [true, 2]);
-    await world.stop({ manager: publisher });
-    const next = await rotate(world, one);
-    await world.pass(2 * announceMs);
-    assert.deepEqual([bucket.since.has(next), (await seen(one)).kids.length], [false, 2]);
-
-    const again = await publish();
-    const begun = world.elapsedMs;
-    assert.ok((bucket.since.get(next) ?? 0) > world.clock.now() - second);
-    await signsFrom(world, one, next, begun + announceMs);
-    await world.stop(one, { manager: again });
-  });
-
-  test("that cannot be written delays a rotation by as long as that is so", async () => {
-    const { world, bucket, one, publish, entry } = await start();
-    const publisher = await publish();
-    bucket.fails = true;
-    const next = await rotate(world, one);
-    const { revision } = await world.document();
-    await world.pass(hour);
-    assert.deepEqual([publisher.isPublished, (await entry())?.revision], [false, 2]);
-    assert.equal((await world.document()).revision, revision, "nothing is begun anew that was read back before");
-    bucket.fails = false;
-    await world.pass(30 * second);
-    assert.ok(publisher.isPublished);
-    await signsFrom(world, one, next, (bucket.since.get(next) ?? 0) - world.clock.now() + world.elapsedMs + announceMs);
-    await world.stop(one, { manager: publisher });
-  });
-
   test("is named once, whoever writes it, and noted where a step waits for it", async () => {
     const { world, bucket, one, publish, entry } = await start();
     for (let round = 0; round < 2; round += 1) {

@@ -3,8 +3,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { JwksdError } from "../../src/base/errors.ts";
 import type { RotationPolicyOptions } from "../../src/rotation/rules/policy.ts";
-import { isLive } from "../../src/rotation/rules/records.ts";
-import { day, hour, second } from "../rotation/key-records.ts";
+import { day, second } from "../rotation/key-records.ts";
 import { type Replica, World, seen, staleMs } from "./world.ts";
 
 const lifetime = ({ provider }: Replica, lifetimeSeconds: number): Promise<string> =>
@@ -61,39 +60,4 @@ test("a command changes it in all processes, also for providers that run, with a
   await world.passTo(5 * day);
   assert.equal((await seen(other)).kids.length, 2);
   await world.stop(one, other);
-});
-
-test("the longest bounds count for keys under way, and those of the policy for later ones", async () => {
-  const world = new World();
-  const replica = await world.start();
-  await world.until(replica.manager.rotate());
-  const { kids } = await seen(replica);
-  await world.run(replica, {
-    type: "policy",
-    policy: { maxStaleSeconds: 600, announceForSeconds: 8 * (hour / second), maxTokenLifetimeSeconds: 60 },
-  });
-  const boundsOf = (index: number): unknown => {
-    const record = replica.manager.records[index];
-    if (record === undefined || !isLive(record)) return undefined;
-    return [record.announceForSeconds, record.retireForSeconds, record.maxStaleSeconds];
-  };
-  const retire = staleMs / second + 3600 + 600;
-  assert.deepEqual(
-    [boundsOf(0), boundsOf(1)],
-    [
-      [undefined, retire, staleMs / second],
-      [86_400, retire, staleMs / second],
-    ],
-  );
-  await world.passTo(day - 1);
-  assert.equal((await seen(replica)).signs, kids[0]);
-  await world.pass(1);
-  assert.equal((await seen(replica)).signs, kids[1]);
-  await world.pass(retire * second - 1);
-  assert.equal((await seen(replica)).kids.length, 2, "tokens of one hour may be under way");
-  await world.pass(1);
-  assert.deepEqual((await seen(replica)).kids, [kids[1]]);
-  await world.until(replica.manager.rotate());
-  assert.deepEqual(boundsOf(2), [staleMs / second + 14_400 + 300, staleMs / second + 60 + 600, 600]);
-  await world.stop(replica);
 });
