@@ -1,7 +1,6 @@
 import assert from "node:assert/strict";
 import { type ChildProcess, spawn } from "node:child_process";
 import { once } from "node:events";
-import { existsSync } from "node:fs";
 import { mkdtemp, rm } from "node:fs/promises";
 import { type AddressInfo, connect, createServer } from "node:net";
 import { tmpdir } from "node:os";
@@ -65,16 +64,12 @@ export interface ServiceProcess extends RunningService {
 }
 
 /** A folder that the test's end takes away. */
-export async function temporaryFolder(t: Scope, parent: string = tmpdir()): Promise<string> {
-  const folder = await mkdtemp(join(parent, "jwksd-test-"));
+export async function temporaryFolder(t: Scope): Promise<string> {
+  const folder = await mkdtemp(join(tmpdir(), "jwksd-test-"));
   // A service that is stopped after this may still write, and where this fails, it is not stopped.
   t.after(() => rm(folder, { recursive: true, force: true, maxRetries: 9, retryDelay: 20 }));
   return folder;
 }
-
-/** A folder in memory, where the system has such: a disk that others write takes a second for each commit. */
-export const memoryFolder = (t: Scope): Promise<string> =>
-  temporaryFolder(t, existsSync("/dev/shm") ? "/dev/shm" : tmpdir());
 
 /** The text of a private JWK Set file with a key for each kid. */
 export function keySetText(...kids: readonly string[]): string {
