@@ -62,7 +62,7 @@ export const rooms: Readonly<Record<string, Room>> = {
   "rotation/explain": { rooms: ["rotation/custody", "rotation/rules"], packages: [] },
   "rotation/store": { rooms: [], packages: [] },
   "rotation/store/sqlite": { rooms: ["rotation/store"], packages: ["node:"] },
-  "rotation/store/postgres": { rooms: ["rotation/store"], packages: ["node:", "pg"] },
+  "rotation/store/postgres": { rooms: ["rotation/store", "rotation/store/databases"], packages: ["node:", "pg"] },
   "rotation/store/databases": { rooms: ["rotation/store"], packages: ["@libsql/client", "mysql2", "redis"] },
   "rotation/custody": { rooms: ["keys/jwk", "rotation/rules", "rotation/store"], packages: ["jose"] },
   "rotation/manager": {

@@ -14,7 +14,6 @@ import pg from "pg";
 import { JwksdError } from "../../src/base/errors.ts";
 import { type PostgresStoreOptions, postgresStore } from "../../src/rotation/store/postgres/postgres.ts";
 import { readingRights, rights, schema } from "../../src/rotation/store/postgres/schema.ts";
-import { makeTables } from "../../src/rotation/store/postgres/tables.ts";
 import { faultOfUrl, hasPassword } from "../../src/rotation/store/postgres/url.ts";
 import type { Register } from "../../src/rotation/store/register.ts";
 import { cuttable } from "../support/cuttable.ts";
@@ -282,8 +281,10 @@ describe("the store in PostgreSQL", { skip }, () => {
         /\(42501\): the user lacks a right; jwksd store sql prints the rights/,
       );
 
-      for (let time = 0; time < 2; time += 1) await makeTables(server.url(name));
-      server.sql(`${rights.replaceAll(":user", "humble")}${readingRights.replaceAll(":user", "reader")}`, name);
+      server.sql(
+        `${schema}${schema}${rights.replaceAll(":user", "humble")}${readingRights.replaceAll(":user", "reader")}`,
+        name,
+      );
       assert.equal(await humble.write("a", undefined, { due: 1.5 }), true);
       const { version } = await humble.read();
       assert.equal(await humble.write("b", version), true);
@@ -324,7 +325,7 @@ describe("the store in PostgreSQL", { skip }, () => {
          CREATE TRIGGER refuse BEFORE INSERT ON jwksd.documents FOR EACH ROW EXECUTE FUNCTION refuse()`,
         name,
       );
-      const says = /\(P0001\): the server says "too early"; try again$/;
+      const says = /\(P0001\): it says "too early"; try again$/;
       const store = await opened(t, server.url(name));
       const error = await refusal(store.write("a", undefined), "ERR_STORE_UNAVAILABLE", says);
       assert.ok(!inspect(error, { depth: Infinity, showHidden: true }).includes("sesame"));
@@ -449,7 +450,7 @@ describe("the store in PostgreSQL", { skip }, () => {
       const next = await opened(t, standby.url("failover"), options);
       assert.equal(await old.write("a", undefined), true);
       assert.equal((await reading.read(undefined, { confirmed: true })).text, "a");
-      await refusal(next.read(), "ERR_STORE_UNAVAILABLE", /is a standby; name the primary/);
+      await refusal(next.read(), "ERR_STORE_UNAVAILABLE", /is a standby, or read-only; name the primary/);
       await refusal(next.read(undefined, { confirmed: true }), "ERR_STORE_UNAVAILABLE", /standby/);
       await refusal(next.write("b", undefined), "ERR_STORE_READ_ONLY", /\(25006\)/);
 

@@ -20,6 +20,10 @@ export interface Fault {
   readonly word: string;
   /** The words of the server, which show nothing that was written. */
   readonly text?: string | undefined;
+  /** What is wrong, and what to do: more than the words of the server. */
+  readonly advice?: string | undefined;
+  /** Whether the tables are another program's. */
+  readonly isForeign?: boolean | undefined;
   /** Whether certainly nothing was written. */
   readonly isCertain: boolean;
   /** Whether this process may perhaps read, and may not write. */
@@ -37,6 +41,8 @@ export interface Call {
 export interface Calls {
   /** Rejects in terms of the store. @see Register */
   run<T>(action: (signal: AbortSignal) => Promise<T>, options: Call): Promise<T>;
+  /** An error in terms of the store, after which nothing was done. */
+  unavailable(error: unknown): JwksdError;
   /** Makes all later calls reject. */
   close(): void;
 }
@@ -46,42 +52,59 @@ export class NotSent extends Error {}
 
 /** The time is over. */
 export class NoAnswer extends Error {}
-const noAnswer = (): Error => new NoAnswer("no answer in time");
+export const noAnswer = (): Error => new NoAnswer("no answer in time");
 
-/** Codes of Node.js where there is no connection yet. */
-const unconnected = new Set(["ECONNREFUSED", "ENOENT", "ENOTFOUND", "EAI_AGAIN"]);
+/** Codes of Node.js where there is no connection yet, and what to do. */
+const unconnected = new Map([
+  ["ECONNREFUSED", "nothing listens there; start the server, or check host and port"],
+  ["ENOENT", "there is no such socket; start the server, or check the path"],
+  ["ENOTFOUND", "there is no such host; check its name"],
+  ["EAI_AGAIN", "the name of its host cannot be looked up now; try again"],
+]);
 
 /** What an error says that no server sent. */
 export function networkFault(error: unknown): Fault {
   const thrown = error instanceof NotSent ? error.cause : error;
   const { code } = (thrown ?? {}) as { readonly code?: unknown };
   const word = typeof code === "string" ? code : "no answer in time, or the connection broke";
-  return { word, isCertain: error instanceof NotSent || unconnected.has(word) };
+  return { word, advice: unconnected.get(word), isCertain: error instanceof NotSent || unconnected.has(word) };
 }
 
 export function callsTo(name: string, timeoutMs: number, faultOf: (error: unknown) => Fault): Calls {
   let isClosed = false;
 
-  function inTerms(error: unknown, writes: boolean): Error {
-    if (error instanceof JwksdError) return error;
-    const { word, text, isCertain, isReadOnly = false } = faultOf(error);
-    const why =
+  function messageOf({ word, text, advice }: Fault): string {
+    const said =
       text === undefined
         ? "check that it runs and that its address is right"
         : `it says ${JSON.stringify(printable(text))}`;
-    const message = `cannot use the store ${name} (${word}): ${why}; try again`;
-    if (writes && isReadOnly) return new StoreError("ERR_STORE_READ_ONLY", message);
-    return writes && !isCertain ? new Error(message) : new StoreError("ERR_STORE_UNAVAILABLE", message);
+    return `cannot use the store ${name} (${word}): ${advice ?? `${said}; try again`}`;
+  }
+
+  function unavailable(error: unknown): JwksdError {
+    if (error instanceof JwksdError) return error;
+    const fault = faultOf(error);
+    return fault.isForeign === true
+      ? new StoreError("ERR_STORE_FORMAT", `the tables of ${name} are another program's; use another database`)
+      : new StoreError("ERR_STORE_UNAVAILABLE", messageOf(fault));
+  }
+
+  function unwritten(error: unknown): Error {
+    if (error instanceof JwksdError) return error;
+    const fault = faultOf(error);
+    if (fault.isReadOnly === true) return new StoreError("ERR_STORE_READ_ONLY", messageOf(fault));
+    return fault.isCertain ? unavailable(error) : new Error(messageOf(fault));
   }
 
   return {
+    unavailable,
     async run(action, { signal, writes }) {
       signal?.throwIfAborted();
       if (isClosed) throw new StoreError("ERR_STORE_UNAVAILABLE", `the store ${name} was closed; open it again`);
       try {
         return await withDeadline(action, { clock: systemClock, timeoutMs, signal, expired: noAnswer });
       } catch (error) {
-        throw signal?.aborted === true ? signal.reason : inTerms(error, writes);
+        throw signal?.aborted === true ? signal.reason : writes ? unwritten(error) : unavailable(error);
       }
     },
     close: () => void (isClosed = true),

@@ -8,8 +8,8 @@ import { checkOptions } from "../../../base/options.ts";
 import { requiredIssuer } from "../issuer.ts";
 import type { OpenRegister } from "../register.ts";
 import { type DatabaseStoreOptions, databaseRules } from "./calls.ts";
-import { type Answer, type Dialect, type SqlDatabase, sqlRegister } from "./sql.ts";
-import { sqliteDialect, sqliteFault } from "./sqlite-dialect.ts";
+import { type Answer, type SqlDatabase, sqlRegister } from "./sql.ts";
+import { sqliteFault, sqliteStatements } from "./sqlite-dialect.ts";
 
 export type { DatabaseStoreOptions } from "./calls.ts";
 
@@ -33,7 +33,7 @@ export interface D1Answer {
 }
 
 /** D1 limits the size of a row. @see https://developers.cloudflare.com/d1/platform/limits/ */
-const dialect: Dialect = { ...sqliteDialect, maxBytes: 1_900_000 };
+const maxBytes = 1_900_000;
 
 /**
  * The store of one issuer in a database of D1, which any number of Workers and issuers may share. Tables are made by the first call.
@@ -50,7 +50,7 @@ export function d1Store(binding: D1Binding, options: DatabaseStoreOptions): Open
     const answers = await session.batch(batch);
     return answers.map(({ results, meta: { changes = 0 } }) => ({ rows: results as Answer["rows"], changes }));
   };
-  const database = { name: "in D1", dialect, faultOf: sqliteFault, transact };
+  const database = { name: "in D1", statements: sqliteStatements(), maxBytes, faultOf: sqliteFault, transact };
   // No process lives that could be listed.
   return { ...sqlRegister(database, { issuer: requiredIssuer(issuer), timeoutMs }), presence: undefined };
 }

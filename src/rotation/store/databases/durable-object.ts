@@ -9,8 +9,8 @@ import { checkOptions } from "../../../base/options.ts";
 import { issuerKey, requiredIssuer } from "../issuer.ts";
 import type { Reading, Register } from "../register.ts";
 import { type Call, type DatabaseStoreOptions, callsTo, databaseRules, networkFault } from "./calls.ts";
-import { type Dialect, type SqlDatabase, sqlRegister } from "./sql.ts";
-import { sqliteDialect, sqliteFault } from "./sqlite-dialect.ts";
+import { type SqlDatabase, sqlRegister } from "./sql.ts";
+import { sqliteFault, sqliteStatements } from "./sqlite-dialect.ts";
 
 export type { DatabaseStoreOptions } from "./calls.ts";
 
@@ -45,7 +45,7 @@ type Asked = { readonly issuer: string } & (
 type Told = { readonly value: unknown } | { readonly code: "ERR_STORE_UNAVAILABLE"; readonly message: string };
 
 /** Objects limit the size of a row. @see https://developers.cloudflare.com/durable-objects/platform/limits/ */
-const dialect: Dialect = { ...sqliteDialect, maxBytes: 1_900_000 };
+const maxBytes = 1_900_000;
 
 /**
  * The class of the objects that hold keys: export it from the Worker, and bind it with `new_sqlite_classes`. A class of your own may have one of
@@ -63,7 +63,8 @@ export class KeysObject {
     const { storage } = this.#state;
     const database: SqlDatabase = {
       name: "in a Durable Object",
-      dialect,
+      statements: sqliteStatements(),
+      maxBytes,
       faultOf: sqliteFault,
       transact: async (statements) =>
         storage.transactionSync(() =>
@@ -113,7 +114,7 @@ export function durableObjectStore(namespace: DurableObjectNamespace, options: D
 
   return {
     name,
-    maxBytes: dialect.maxBytes,
+    maxBytes,
     async read(known, { signal, confirmed } = {}) {
       return (await ask({ issuer, read: { known, confirmed } }, { signal, writes: false })) as Reading;
     },

@@ -12,7 +12,7 @@ import type { OpenRegister } from "../register.ts";
 import { databaseUrl } from "../url.ts";
 import { type DatabaseStoreOptions, databaseRules } from "./calls.ts";
 import { sqlRegister } from "./sql.ts";
-import { sqliteDialect, sqliteFault } from "./sqlite-dialect.ts";
+import { sqliteFault, sqliteStatements } from "./sqlite-dialect.ts";
 
 export type { DatabaseStoreOptions } from "./calls.ts";
 
@@ -43,11 +43,11 @@ export async function libsqlStore(
   const whose = { issuer: requiredIssuer(issuer), timeoutMs };
   const client = typeof database === "string" ? await open(database) : database;
   const name = typeof database === "string" ? database.replace(/\?.*$/s, "").replace(/\/\/[^/]*@/, "//") : "in libSQL";
-  const dialect = client.protocol === "file" ? { ...sqliteDialect, asked: "NULL AS now" } : sqliteDialect;
+  const statements = sqliteStatements(client.protocol === "file" ? "NULL AS now" : undefined);
   const register = sqlRegister(
     {
       name,
-      dialect,
+      statements,
       faultOf: sqliteFault,
       async transact(statements) {
         // To write, because whatever only reads may be answered by a replica.

@@ -10,7 +10,8 @@ import { requiredIssuer } from "../issuer.ts";
 import type { OpenRegister } from "../register.ts";
 import { databaseUrl } from "../url.ts";
 import { type DatabaseStoreOptions, NotSent, databaseRules, networkFault } from "./calls.ts";
-import { type Answer, type Dialect, type SqlFault, type Statement, sqlRegister } from "./sql.ts";
+import { questionMarks } from "./question-marks.ts";
+import { type Answer, type SqlFault, type Statement, sqlRegister } from "./sql.ts";
 
 export type { DatabaseStoreOptions } from "./calls.ts";
 
@@ -33,7 +34,7 @@ export interface MysqlCallbackPool {
 }
 
 /** All is bytes, so no character set and no collation of server or connection changes or compares it. */
-const dialect: Dialect = {
+const statements = questionMarks({
   insert: "INSERT IGNORE",
   // Not UNIX_TIMESTAMP, which takes the hour that summer time repeats for one hour.
   asked: "TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)) DIV 1000 AS now, @@global.read_only AS standby",
@@ -43,9 +44,9 @@ const dialect: Dialect = {
     `CREATE TABLE IF NOT EXISTS jwksd_presence (issuer VARBINARY(64), id VARBINARY(512), line BLOB NOT NULL,
       PRIMARY KEY (issuer, id)) ENGINE = InnoDB`,
   ],
-  // The default of max_allowed_packet is 16 MB in MariaDB.
-  maxBytes: 15_000_000,
-};
+});
+/** The default of max_allowed_packet is 16 MB in MariaDB. */
+const maxBytes = 15_000_000;
 
 /**
  * The store of one issuer in a MySQL or MariaDB database, which any number of processes and issuers may share. Tables are made by the first
@@ -62,7 +63,10 @@ export async function mysqlStore(
   const { issuer, timeoutMs = 5_000 } = checkOptions(options, databaseRules);
   const whose = { issuer: requiredIssuer(issuer), timeoutMs };
   const { pool, name, end } = await poolOf(database, timeoutMs);
-  const register = sqlRegister({ name, dialect, faultOf, transact: (...call) => transact(pool, ...call) }, whose);
+  const register = sqlRegister(
+    { name, statements, maxBytes, faultOf, transact: (...call) => transact(pool, ...call) },
+    whose,
+  );
   return {
     ...register,
     async close() {

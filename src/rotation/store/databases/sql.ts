@@ -5,8 +5,8 @@ import { issuerKey } from "../issuer.ts";
 import type { DueIssuer, OpenRegister, Presence } from "../register.ts";
 import { type Call, type Fault, callsTo } from "./calls.ts";
 
-/** Placeholders are question marks. */
-export type Statement = readonly [sql: string, ...values: (string | number | null)[]];
+export type Value = string | number | null;
+export type Statement = readonly [sql: string, ...values: Value[]];
 
 /** What a statement gives: columns that are text or numbers, and how many rows it has changed. */
 export interface Answer {
@@ -20,33 +20,50 @@ export interface SqlFault extends Fault {
   readonly isNoTable?: boolean | undefined;
 }
 
-/** A database that speaks SQL with question marks. */
+/** A row of the documents. */
+export interface Row {
+  /** What names the issuer in the tables. */
+  readonly key: string;
+  readonly issuer: string;
+  readonly version: string;
+  readonly text: string;
+  readonly due: number | null;
+}
+
+/** How a database says what a register does. Of several statements, which are one transaction, the last one answers. */
+export interface Statements {
+  /**
+   * Columns: `now`, in epoch milliseconds; `standby`, 1 where the server is not the primary; `version`, and `text` unless its version is known.
+   */
+  read(key: string, known: string | null, confirmed: boolean): readonly Statement[];
+  /** The same where there are no tables yet. Missing where who reads makes them. */
+  readonly readNothing?: (confirmed: boolean) => readonly Statement[];
+  first(row: Row): Statement;
+  next(row: Row, ifVersion: string): Statement;
+  put(key: string, id: string, line: string): Statement;
+  /** Columns: `id`, `line`. */
+  all(key: string): Statement;
+  drop(key: string, id: string): Statement;
+  /** Columns: `name`, `due`, `row_key`. Due by now, after a row, in the order of both. */
+  due(now: number, after: { readonly due: number; readonly key: string }, limit: number): Statement;
+  /** Makes what is missing. */
+  readonly schema: readonly string[];
+}
+
+/** A database that speaks SQL. */
 export interface SqlDatabase {
   /** For messages: without user and password. */
   readonly name: string;
-  readonly dialect: Dialect;
+  readonly statements: Statements;
+  readonly maxBytes?: number | undefined;
   /** Runs all in one transaction, on the primary. */
   readonly transact: (statements: readonly Statement[], signal: AbortSignal) => Promise<readonly Answer[]>;
   readonly faultOf: (error: unknown) => SqlFault;
-}
-
-export interface Dialect {
-  /** Inserts a row unless its key is there. */
-  readonly insert: "INSERT IGNORE" | "INSERT OR IGNORE";
-  /** Columns that every read has: `now`, in epoch milliseconds, and `standby`, 1 where the server is not the primary. */
-  readonly asked: string;
-  /** Makes what is missing. */
-  readonly schema: readonly string[];
-  readonly maxBytes?: number | undefined;
+  /** Tells others of a write. */
+  readonly onWritten?: () => void;
 }
 
 const maxAttempts = 20;
-
-/** Something that only the primary can write, in the transaction of a read. */
-const word = (): Statement => [
-  "REPLACE INTO jwksd_presence (issuer, id, line) VALUES ('', '', ?)",
-  crypto.randomUUID(),
-];
 
 /** A register with all that it can have. */
 export interface SqlRegister extends OpenRegister {
@@ -55,96 +72,96 @@ export interface SqlRegister extends OpenRegister {
 }
 
 export function sqlRegister(
-  { name, dialect, transact, faultOf }: SqlDatabase,
+  { name, statements, maxBytes, transact, faultOf, onWritten }: SqlDatabase,
   { issuer, timeoutMs = 5_000 }: { readonly issuer: string; readonly timeoutMs?: number | undefined },
 ): SqlRegister {
   const calls = callsTo(name, timeoutMs, faultOf);
 
-  /** Again where others were quicker, and with tables where there are none. */
-  async function attempt(statements: readonly Statement[], signal: AbortSignal): Promise<readonly Answer[]> {
+  async function makeTables(signal: AbortSignal): Promise<void> {
+    const schema = statements.schema.map((sql) => [sql] as const);
+    await attempt(schema, signal).catch((error: unknown) => {
+      // Not refused as what this process may not write: nobody could.
+      throw calls.unavailable(error);
+    });
+  }
+
+  /** Again where others were quicker. Where there are no tables, makes them, or answers otherwise. */
+  async function attempt(
+    asked: readonly Statement[],
+    signal: AbortSignal,
+    otherwise?: readonly Statement[],
+  ): Promise<readonly Answer[]> {
     for (let count = 1; ; count += 1) {
       try {
-        return await transact(statements, signal);
+        return await transact(asked, signal);
       } catch (error) {
         const { isRace, isNoTable } = faultOf(error);
+        if (isNoTable && otherwise !== undefined) return attempt(otherwise, signal);
         if (!(isRace || isNoTable) || count === maxAttempts) throw error;
-        if (isNoTable)
-          await attempt(
-            dialect.schema.map((sql) => [sql] as const),
-            signal,
-          );
+        if (isNoTable) await makeTables(signal);
         else await pauseAfter(count, 500, systemClock, signal);
       }
     }
   }
 
-  /** The answer to the last of the statements. */
-  const run = (options: Call, ...statements: ((key: string) => Statement)[]): Promise<Answer> =>
-    calls.run(async (signal) => {
-      const key = await issuerKey(issuer);
-      const answers = await attempt(
-        statements.map((of) => of(key)),
-        signal,
-      );
-      return answers.at(-1) as Answer;
+  const ask = (asked: (key: string) => readonly Statement[], options: Call, otherwise?: readonly Statement[]) =>
+    calls.run(async (signal): Promise<Answer> => {
+      const answers = await attempt(asked(await issuerKey(issuer)), signal, otherwise);
+      return answers.at(-1) ?? { rows: [], changes: 0 };
     }, options);
+
+  /** Nothing is listed where there are no tables. */
+  const list = (asked: (key: string) => Statement, signal: AbortSignal | undefined): Promise<Answer> =>
+    ask((key) => [asked(key)], { signal, writes: false }, statements.readNothing && []);
+
+  const change = (asked: (key: string) => Statement, signal: AbortSignal | undefined): Promise<Answer> =>
+    ask((key) => [asked(key)], { signal, writes: true });
 
   return {
     name,
-    ...(dialect.maxBytes !== undefined && { maxBytes: dialect.maxBytes }),
+    ...(maxBytes !== undefined && { maxBytes }),
 
     async read(known, { signal, confirmed = false } = {}) {
-      const query = `SELECT ${dialect.asked}, version, CASE WHEN version = ? THEN NULL ELSE text END AS text
-        FROM (SELECT 1 AS one) AS asked LEFT JOIN jwksd_documents ON issuer = ?`;
-      const { rows } = await run({ signal, writes: false }, ...(confirmed ? [word] : []), (key) => [
-        query,
-        known ?? null,
-        key,
-      ]);
+      const { rows } = await ask(
+        (key) => statements.read(key, known ?? null, confirmed),
+        { signal, writes: false },
+        statements.readNothing?.(confirmed),
+      );
       const { version, text, now, standby } = rows[0] ?? {};
       if (Number(standby) === 1)
-        throw new StoreError("ERR_STORE_UNAVAILABLE", `the store ${name} is read-only; name the primary`);
+        throw new StoreError("ERR_STORE_UNAVAILABLE", `the store ${name} is a standby, or read-only; name the primary`);
       return {
         ...(typeof version === "string" && { version }),
         ...(typeof text === "string" && { text }),
-        ...(typeof now === "number" && { now }),
+        ...((now ?? undefined) !== undefined && { now: Number(now) }),
       };
     },
 
     async write(text, ifVersion, { signal, due } = {}) {
-      const values = [crypto.randomUUID(), text, due === undefined ? null : Math.ceil(due)] as const;
-      const first = `${dialect.insert} INTO jwksd_documents (version, text, due, issuer, name) VALUES (?, ?, ?, ?, ?)`;
-      const next = "UPDATE jwksd_documents SET version = ?, text = ?, due = ? WHERE issuer = ? AND version = ?";
-      const { changes } = await run({ signal, writes: true }, (key) =>
-        ifVersion === undefined ? [first, ...values, key, issuer] : [next, ...values, key, ifVersion],
-      );
+      const version = crypto.randomUUID();
+      const { changes } = await change((key) => {
+        const row = { key, issuer, version, text, due: due === undefined ? null : Math.ceil(due) };
+        return ifVersion === undefined ? statements.first(row) : statements.next(row, ifVersion);
+      }, signal);
+      if (changes > 0) onWritten?.();
       return changes > 0;
     },
 
     presence: {
       async put(id, line, { signal } = {}) {
-        const sql = "REPLACE INTO jwksd_presence (issuer, id, line) VALUES (?, ?, ?)";
-        await run({ signal, writes: true }, (key) => [sql, key, id, line]);
+        await change((key) => statements.put(key, id, line), signal);
       },
       async all({ signal } = {}) {
-        const sql = "SELECT id, line FROM jwksd_presence WHERE issuer = ?";
-        const { rows } = await run({ signal, writes: false }, (key) => [sql, key]);
+        const { rows } = await list((key) => statements.all(key), signal);
         return new Map(rows.map(({ id, line }) => [id as string, line as string]));
       },
       async drop(id, { signal } = {}) {
-        const sql = "DELETE FROM jwksd_presence WHERE issuer = ? AND id = ?";
-        await run({ signal, writes: true }, (key) => [sql, key, id]);
+        await change((key) => statements.drop(key, id), signal);
       },
     },
 
-    async due(limit, after, { signal } = {}) {
-      const from = after?.due ?? 0;
-      const key = after?.key ?? "";
-      // Not a parameter, which some servers refuse there.
-      const sql = `SELECT name, due, issuer AS row_key FROM jwksd_documents WHERE due BETWEEN ? AND ? AND (due > ? OR issuer > ?)
-        ORDER BY due, issuer LIMIT ${Math.floor(limit)}`;
-      const now = systemClock.now();
-      const { rows } = await run({ signal, writes: false }, () => [sql, from, now, from, key]);
+    async due(limit, after = { issuer: "", due: 0, key: "" }, { signal } = {}) {
+      const { rows } = await list(() => statements.due(systemClock.now(), after, Math.floor(limit)), signal);
       return rows.map((row): DueIssuer => ({
         issuer: String(row["name"]),
         due: Number(row["due"]),

@@ -1,16 +1,16 @@
 import { networkFault } from "./calls.ts";
-import type { Dialect, SqlFault } from "./sql.ts";
+import { questionMarks } from "./question-marks.ts";
+import type { SqlFault, Statements } from "./sql.ts";
 
-/** What SQLite speaks, and what is made of it. */
-export const sqliteDialect: Dialect = {
-  insert: "INSERT OR IGNORE",
-  asked: "CAST(unixepoch('subsec') * 1000 AS INTEGER) AS now",
-  schema: [
-    "CREATE TABLE IF NOT EXISTS jwksd_documents (issuer TEXT PRIMARY KEY, name TEXT NOT NULL, version TEXT NOT NULL, text TEXT NOT NULL, due INTEGER)",
-    "CREATE INDEX IF NOT EXISTS jwksd_documents_due ON jwksd_documents (due, issuer)",
-    "CREATE TABLE IF NOT EXISTS jwksd_presence (issuer TEXT, id TEXT, line TEXT NOT NULL, PRIMARY KEY (issuer, id))",
-  ],
-};
+const schema = [
+  "CREATE TABLE IF NOT EXISTS jwksd_documents (issuer TEXT PRIMARY KEY, name TEXT NOT NULL, version TEXT NOT NULL, text TEXT NOT NULL, due INTEGER)",
+  "CREATE INDEX IF NOT EXISTS jwksd_documents_due ON jwksd_documents (due, issuer)",
+  "CREATE TABLE IF NOT EXISTS jwksd_presence (issuer TEXT, id TEXT, line TEXT NOT NULL, PRIMARY KEY (issuer, id))",
+];
+
+/** What SQLite speaks. @param now the column of that name; `NULL AS now` where the database has no clock of its own */
+export const sqliteStatements = (now: string = "CAST(unixepoch('subsec') * 1000 AS INTEGER) AS now"): Statements =>
+  questionMarks({ insert: "INSERT OR IGNORE", asked: now, schema });
 
 /** The text of SQLite is what all of them give, beside or in a text of their own. A statement that fails is rolled back with its transaction. */
 export function sqliteFault(error: unknown): SqlFault {

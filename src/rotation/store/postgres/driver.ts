@@ -16,24 +16,6 @@ export interface Driver {
   end(): Promise<void>;
 }
 
-/** There is no connection. */
-export class NotSent extends Error {}
-
-/** The SQLSTATE of an error that the server sent. */
-export function sqlState(error: unknown): string | undefined {
-  const { code, severity } = error as { readonly code?: unknown; readonly severity?: unknown };
-  return typeof severity === "string" && typeof code === "string" ? code : undefined;
-}
-
-/**
- * Whether the server has refused a statement, and the connection goes on. Where the server stops, or where a proxy answers in its place, the
- * statement may have been carried out.
- */
-export const isRefusal = (error: unknown): boolean =>
-  (error as { readonly severity?: unknown }).severity === "ERROR" && !/^(08|57)/.test(sqlState(error) ?? "");
-
-export const noAnswer = (): Error => new Error("no answer in time");
-
 /** Resolves when the signal has aborted. */
 export const ended = (signal: AbortSignal): Promise<void> =>
   new Promise((resolve) => {

@@ -1,6 +1,8 @@
 import { withDeadline } from "../../../base/async.ts";
 import { systemClock } from "../../../base/clock.ts";
-import { type Driver, NotSent, type Row, ended, isRefusal, noAnswer } from "./driver.ts";
+import { NotSent, noAnswer } from "../databases/calls.ts";
+import { type Driver, type Row, ended } from "./driver.ts";
+import { isRefusal } from "./faults.ts";
 
 /** The part of a pool of the package `pg` that is used here. */
 export interface PostgresPool {
@@ -9,7 +11,7 @@ export interface PostgresPool {
 
 /** A connection of a {@link PostgresPool}. */
 export interface PostgresClient {
-  query(query: { readonly text: string; readonly values?: unknown[] }): Promise<{ readonly rows: readonly unknown[] }>;
+  query(query: { readonly text: string; readonly values?: unknown[] }): Promise<{ readonly rows?: readonly unknown[] }>;
   on(event: string, listener: (...args: never[]) => void): unknown;
   removeListener(event: string, listener: (...args: never[]) => void): unknown;
   unref?(): void;
@@ -47,7 +49,11 @@ export function pgDriver(pool: PostgresPool, name: string, timeoutMs: number): D
       const client = await connect(signal);
       let isGood = false;
       try {
-        const { rows } = await withDeadline(() => client.query({ text, values: [...values] }), { ...deadline, signal });
+        // None of several statements.
+        const { rows = [] } = await withDeadline(() => client.query({ text, values: [...values] }), {
+          ...deadline,
+          signal,
+        });
         isGood = true;
         return rows as readonly Row[];
       } catch (error) {

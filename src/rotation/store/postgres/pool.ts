@@ -19,8 +19,6 @@ async function loadPg(): Promise<Pg> {
 /** Some for calls, and one that hears of writes. */
 const max = 10;
 
-export const defaultTimeoutMs = 5_000;
-
 /**
  * Over the package `pg`, by a URL. Connects when it is first used.
  *

@@ -1,6 +1,7 @@
 import { withDeadline } from "../../../base/async.ts";
 import { systemClock } from "../../../base/clock.ts";
-import { type Driver, NotSent, type Row, ended, noAnswer } from "./driver.ts";
+import { NotSent, noAnswer } from "../databases/calls.ts";
+import { type Driver, type Row, ended } from "./driver.ts";
 
 /** The part of an instance of the package `postgres` that is used here. */
 export interface PostgresSql {

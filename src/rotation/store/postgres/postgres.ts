@@ -4,33 +4,19 @@
  * @module jwksd/store/postgres
  */
 
-import { pauseAfter } from "../../../base/async.ts";
-import { systemClock } from "../../../base/clock.ts";
 import { StoreError, invalidOption } from "../../../base/errors.ts";
 import { type Optional, checkOptions, timeout } from "../../../base/options.ts";
+import { callsTo } from "../databases/calls.ts";
+import { type Answer, type SqlDatabase, sqlRegister } from "../databases/sql.ts";
 import { issuerKey, issuerRule } from "../issuer.ts";
 import { poll } from "../poll.ts";
-import type { DueIssuer, OpenRegister } from "../register.ts";
-import type { Driver, Row } from "./driver.ts";
-import { isNoTable, isSerialization, postgresError, writeError } from "./errors.ts";
+import type { OpenRegister } from "../register.ts";
+import type { Driver } from "./driver.ts";
+import { postgresFault } from "./faults.ts";
 import { type PostgresPool, pgDriver } from "./pg.ts";
 import { type PostgresSql, postgresJsDriver } from "./postgres-js.ts";
-import { defaultTimeoutMs, urlDriver } from "./pool.ts";
-import {
-  confirmedEmptyQuery,
-  confirmedQuery,
-  dropQuery,
-  dueQuery,
-  emptyQuery,
-  firstQuery,
-  issuersQuery,
-  linesQuery,
-  nextQuery,
-  putQuery,
-  readQuery,
-  versionQuery,
-} from "./queries.ts";
-import { making } from "./schema.ts";
+import { urlDriver } from "./pool.ts";
+import { issuersQuery, postgresStatements, versionQuery } from "./queries.ts";
 
 export type { PostgresClient, PostgresPool } from "./pg.ts";
 export type { PostgresSql } from "./postgres-js.ts";
@@ -42,10 +28,7 @@ export interface PostgresStoreOptions {
   readonly timeoutMs?: Optional<number>;
 }
 
-type Values = readonly (string | null)[];
-
 const pollMs = 1_000;
-const maxAttempts = 20;
 
 /**
  * The store of one issuer in a PostgreSQL database, which any number of processes and issuers may share. Tables are made by the first write.
@@ -62,11 +45,10 @@ export async function postgresStore(
   options: PostgresStoreOptions = {},
 ): Promise<OpenRegister> {
   const rules = { issuer: issuerRule, timeoutMs: timeout };
-  const { issuer, timeoutMs = defaultTimeoutMs } = checkOptions(options, rules);
+  const { issuer, timeoutMs = 5_000 } = checkOptions(options, rules);
   const driver = await driverOf(database, timeoutMs);
   try {
-    const whose = issuer ?? (await soleIssuer(driver));
-    return registerOf(driver, { issuer: whose, key: await issuerKey(whose), timeoutMs });
+    return await registerOf(driver, issuer ?? (await soleIssuer(driver, timeoutMs)), timeoutMs);
   } catch (error) {
     await driver.end();
     throw error;
@@ -86,124 +68,48 @@ const isSql = (value: unknown): value is PostgresSql =>
 const isPool = (value: unknown): value is PostgresPool =>
   typeof (value as Partial<PostgresPool> | null)?.connect === "function";
 
+/** A connection and an answer have a deadline each, which the driver holds. */
+const bothMs = (timeoutMs: number): number => 2 * timeoutMs;
+
 /** @throws ConfigError `ERR_OPTION_INVALID`: there are several, or there is none */
-async function soleIssuer(driver: Driver): Promise<string> {
-  const rows = await driver.run(issuersQuery, [], undefined).catch((error: unknown) => {
-    if (isNoTable(error)) return [];
-    throw postgresError(error, driver.name);
-  });
-  const [found, ...others] = rows;
+async function soleIssuer(driver: Driver, timeoutMs: number): Promise<string> {
+  const ask = (signal: AbortSignal) =>
+    driver.run(issuersQuery, [], signal).catch((error: unknown) => {
+      if (postgresFault(error).isNoTable === true) return [];
+      throw error;
+    });
+  const [found, ...others] = await callsTo(driver.name, bothMs(timeoutMs), postgresFault).run(ask, { writes: false });
   if (typeof found?.["name"] === "string" && others.length === 0) return found["name"];
   const what = found === undefined ? "no keys yet" : "the keys of several issuers";
   throw invalidOption(`the store ${driver.name} holds ${what}, so say which issuer is meant`);
 }
 
-interface Whose {
-  readonly issuer: string;
-  /** What names the issuer in the tables. */
-  readonly key: string;
-  readonly timeoutMs: number;
-}
-
-function registerOf(driver: Driver, { issuer, key, timeoutMs }: Whose): OpenRegister {
+async function registerOf(driver: Driver, issuer: string, timeoutMs: number): Promise<OpenRegister> {
   const { name } = driver;
-  const limit = `${Math.ceil(timeoutMs)}ms`;
-  /** Of this process: {@link confirmedQuery}. */
-  const lock = `${Math.floor(Math.random() * Number.MAX_SAFE_INTEGER)}`;
+  const key = await issuerKey(issuer);
   const closing = new AbortController();
-
-  /** Runs a statement; again where others were quicker. */
-  async function run(text: string, values: Values, signal?: AbortSignal): Promise<readonly Row[]> {
-    for (let attempt = 1; ; attempt += 1) {
-      signal?.throwIfAborted();
-      if (closing.signal.aborted) {
-        throw new StoreError("ERR_STORE_UNAVAILABLE", `the store ${name} was closed; open it again`);
-      }
-      try {
-        return await driver.run(text, values, signal);
-      } catch (error) {
-        if (!isSerialization(error) || attempt === maxAttempts) throw error;
-      }
-      await pauseAfter(attempt, 500, systemClock, signal);
-    }
-  }
-
-  /** Runs a statement that reads; where there are no tables, another one. */
-  async function ask(text: string, values: Values, signal?: AbortSignal, otherwise?: readonly [string, Values]) {
-    try {
-      return await run(text, values, signal).catch((error: unknown) => {
-        if (!isNoTable(error)) throw error;
-        return otherwise === undefined ? [] : run(...otherwise, signal);
-      });
-    } catch (error) {
-      throw signal?.aborted === true ? signal.reason : postgresError(error, name);
-    }
-  }
-
-  /** Runs a statement that writes, for which it makes the tables where there are none. */
-  async function write(text: string, values: Values, signal?: AbortSignal): Promise<readonly Row[]> {
-    try {
-      return await run(text, values, signal).catch(async (error: unknown) => {
-        if (!isNoTable(error)) throw error;
-        // Not refused as what this process may not write: nobody could.
-        await run(making, [], signal).catch((error: unknown) => {
-          throw postgresError(error, name);
-        });
-        return run(text, values, signal);
-      });
-    } catch (error) {
-      throw signal?.aborted === true ? signal.reason : writeError(error, name);
-    }
-  }
-
-  return {
+  const database: SqlDatabase = {
     name,
-
-    async read(known, { signal, confirmed = false } = {}) {
-      const values = [key, known ?? null];
-      const limits = [limit, lock];
-      const [row = {}] = confirmed
-        ? await ask(confirmedQuery, [...values, ...limits], signal, [confirmedEmptyQuery, limits])
-        : await ask(readQuery, values, signal, [emptyQuery, []]);
-      checkPrimary(row, name);
-      const { version, text, now } = row;
-      return {
-        ...(typeof version === "string" && { version }),
-        ...(typeof text === "string" && { text }),
-        now: Number(now),
-      };
+    statements: postgresStatements(timeoutMs, `${Math.floor(Math.random() * Number.MAX_SAFE_INTEGER)}`),
+    faultOf: postgresFault,
+    async transact(statements, signal) {
+      const answers: Answer[] = [];
+      for (const [text, ...values] of statements) {
+        const rows = await driver.run(
+          text,
+          values.map((value) => (typeof value === "number" ? `${value}` : value)),
+          signal,
+        );
+        answers.push({ rows, changes: rows.length });
+      }
+      return answers;
     },
-
-    async write(text, ifVersion, { signal, due } = {}) {
-      const dueAt = due === undefined ? null : `${Math.ceil(due)}`;
-      const values = [key, crypto.randomUUID(), text, dueAt, limit];
-      const rows =
-        ifVersion === undefined
-          ? await write(firstQuery, [...values, issuer], signal)
-          : await write(nextQuery, [...values, ifVersion], signal);
-      // By itself: it may fail, and takes a lock that all who notify wait for. Where it does not arrive, others find the write by asking.
-      if (rows.length > 0) driver.run("SELECT pg_notify('jwksd', $1)", [key], undefined).catch(() => {});
-      return rows.length > 0;
-    },
-
-    async due(limit, after, { signal } = {}) {
-      const from = after === undefined ? ["0", ""] : [`${after.due}`, after.key];
-      const rows = await ask(dueQuery, [`${systemClock.now()}`, ...from, `${Math.floor(limit)}`], signal);
-      return rows.map(({ name, due, key }): DueIssuer => ({ issuer: `${name}`, due: Number(due), key: `${key}` }));
-    },
-
-    presence: {
-      async put(id, line, { signal } = {}) {
-        await write(putQuery, [key, id, line, limit], signal);
-      },
-      async all({ signal } = {}) {
-        const rows = await ask(linesQuery, [key], signal);
-        return new Map(rows.map(({ id, line }) => [id as string, line as string]));
-      },
-      async drop(id, { signal } = {}) {
-        await write(dropQuery, [key, id], signal);
-      },
-    },
+    // By itself: it may fail, and takes a lock that all who notify wait for. Where it does not arrive, others find the write by asking.
+    onWritten: () => void driver.run("SELECT pg_notify('jwksd', $1)", [key], undefined).catch(() => {}),
+  };
+  const register = sqlRegister(database, { issuer, timeoutMs: bothMs(timeoutMs) });
+  return {
+    ...register,
 
     watch(onChange, { signal }) {
       const both = AbortSignal.any([signal, closing.signal]);
@@ -216,7 +122,7 @@ function registerOf(driver: Driver, { issuer, key, timeoutMs }: Whose): OpenRegi
             .catch(() => {})
             .finally(() => (listening = undefined));
           const [row = {}] = await driver.run(versionQuery, [key], both);
-          checkPrimary(row, name);
+          if (row["standby"] === "1") throw new StoreError("ERR_STORE_UNAVAILABLE", `the store ${name} is a standby`);
           return row["version"];
         },
         pollMs,
@@ -227,13 +133,8 @@ function registerOf(driver: Driver, { issuer, key, timeoutMs }: Whose): OpenRegi
 
     async close() {
       closing.abort();
+      await register.close();
       await driver.end();
     },
   };
-}
-
-/** @throws StoreError `ERR_STORE_UNAVAILABLE`: a standby may be behind */
-function checkPrimary({ standby }: Row, name: string): void {
-  if (standby !== "true") return;
-  throw new StoreError("ERR_STORE_UNAVAILABLE", `the store ${name} is a standby; name the primary`);
 }

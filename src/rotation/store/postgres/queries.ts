@@ -1,7 +1,10 @@
+import type { Statement, Statements } from "../databases/sql.ts";
+import { schema } from "./schema.ts";
+
 // Each statement is a transaction of its own, so that they work behind PgBouncer.
 
 const now = "(extract(epoch FROM clock_timestamp()) * 1000)::bigint::text AS now";
-const standby = "pg_is_in_recovery()::text AS standby";
+const standby = "pg_is_in_recovery()::int::text AS standby";
 
 /** A transaction that selects this ends when its commit is on the disk, and where standbys are to have it, there. */
 const durable =
@@ -25,26 +28,44 @@ const asking = `WITH asked AS MATERIALIZED (SELECT ${standby}, ${now})`;
 const reading = `SELECT standby, now, version, CASE WHEN version = $2 THEN NULL ELSE text END AS text
 FROM asked LEFT JOIN jwksd.documents ON issuer = $1`;
 
-export const readQuery = `${asking} ${reading}`;
-export const confirmedQuery = `${confirming(3)} ${reading}`;
-
-/** Where there are no tables yet. */
-export const emptyQuery = `${asking} SELECT standby, now FROM asked`;
-export const confirmedEmptyQuery = `${confirming(1)} SELECT standby, now FROM asked`;
-
-export const versionQuery = `SELECT ${standby}, (SELECT version FROM jwksd.documents WHERE issuer = $1) AS version`;
-
-export const firstQuery = `${limits(5)} INSERT INTO jwksd.documents (issuer, version, text, due, name)
+const first = `${limits(5)} INSERT INTO jwksd.documents (issuer, version, text, due, name)
 SELECT $1::text, $2::text, $3::text, $4::bigint, $6::text FROM limits ON CONFLICT (issuer) DO NOTHING RETURNING version`;
-export const nextQuery = `${limits(5)} UPDATE jwksd.documents SET version = $2, text = $3, due = $4::bigint
+const next = `${limits(5)} UPDATE jwksd.documents SET version = $2, text = $3, due = $4::bigint
 FROM limits WHERE issuer = $1 AND version = $6 RETURNING version`;
-
-export const dueQuery = `SELECT name, due::text, issuer AS key FROM jwksd.documents
+const put = `${limits(4)} INSERT INTO jwksd.presence (issuer, id, line)
+SELECT $1::text, $2::text, $3::text FROM limits ON CONFLICT (issuer, id) DO UPDATE SET line = excluded.line`;
+const due = `SELECT name, due::text, issuer AS row_key FROM jwksd.documents
 WHERE due <= $1::bigint AND (due, issuer) > ($2::bigint, $3) ORDER BY due, issuer LIMIT $4::int`;
 
+export const versionQuery = `SELECT ${standby}, (SELECT version FROM jwksd.documents WHERE issuer = $1) AS version`;
 export const issuersQuery = "SELECT name FROM jwksd.documents LIMIT 2";
 
-export const putQuery = `${limits(4)} INSERT INTO jwksd.presence (issuer, id, line)
-SELECT $1::text, $2::text, $3::text FROM limits ON CONFLICT (issuer, id) DO UPDATE SET line = excluded.line`;
-export const linesQuery = "SELECT id, line FROM jwksd.presence WHERE issuer = $1";
-export const dropQuery = "DELETE FROM jwksd.presence WHERE issuer = $1 AND id = $2";
+/** "jwksd" in ASCII: all who make the tables take this lock, so that one makes them. */
+const makers = "459061457764";
+
+/** One message, which the server takes as one transaction. Quiet, because some drivers print notices. */
+const making = `SELECT set_config('client_min_messages', 'warning', true), pg_advisory_xact_lock(${makers});
+${schema}`;
+
+/**
+ * @param timeoutMs how long the server waits for others
+ * @param lock of this process: see {@link confirmation}
+ */
+export function postgresStatements(timeoutMs: number, lock: string): Statements {
+  const limit = `${Math.ceil(timeoutMs)}ms`;
+  return {
+    read: (key, known, confirmed): Statement[] =>
+      confirmed ? [[`${confirming(3)} ${reading}`, key, known, limit, lock]] : [[`${asking} ${reading}`, key, known]],
+    readNothing(confirmed): Statement[] {
+      const nothing = "SELECT standby, now FROM asked";
+      return confirmed ? [[`${confirming(1)} ${nothing}`, limit, lock]] : [[`${asking} ${nothing}`]];
+    },
+    first: (row) => [first, row.key, row.version, row.text, row.due, limit, row.issuer],
+    next: (row, ifVersion) => [next, row.key, row.version, row.text, row.due, limit, ifVersion],
+    put: (key, id, line) => [put, key, id, line, limit],
+    all: (key) => ["SELECT id, line FROM jwksd.presence WHERE issuer = $1", key],
+    drop: (key, id) => ["DELETE FROM jwksd.presence WHERE issuer = $1 AND id = $2", key, id],
+    due: (at, after, most) => [due, at, after.due, after.key, most],
+    schema: [making],
+  };
+}

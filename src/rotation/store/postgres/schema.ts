@@ -27,10 +27,3 @@ GRANT SELECT, INSERT, UPDATE, DELETE ON jwksd.presence TO :user;`;
 /** The rights that a process needs which publishes and signs, and leaves all steps to others. */
 export const readingRights = `GRANT USAGE ON SCHEMA jwksd TO :user;
 GRANT SELECT ON jwksd.documents, jwksd.presence TO :user;`;
-
-/** "jwksd" in ASCII: all who make the tables take this lock, so that one makes them. */
-const lock = "459061457764";
-
-/** One message, which the server takes as one transaction. Quiet, because some drivers print notices. */
-export const making = `SELECT set_config('client_min_messages', 'warning', true), pg_advisory_xact_lock(${lock});
-${schema}`;

@@ -1,0 +1,37 @@
+import type { Statement, Statements } from "./sql.ts";
+
+export interface Dialect {
+  /** Inserts a row unless its key is there. */
+  readonly insert: "INSERT IGNORE" | "INSERT OR IGNORE";
+  /** The columns `now` and `standby`, where the database has them. */
+  readonly asked: string;
+  readonly schema: readonly string[];
+}
+
+/** Something that only the primary can write, in the transaction of a read. */
+const word = (): Statement => [
+  "REPLACE INTO jwksd_presence (issuer, id, line) VALUES ('', '', ?)",
+  crypto.randomUUID(),
+];
+
+/** The statements of MySQL and SQLite, which have question marks for values. */
+export function questionMarks({ insert, asked, schema }: Dialect): Statements {
+  const read = `SELECT ${asked}, version, CASE WHEN version = ? THEN NULL ELSE text END AS text
+    FROM (SELECT 1 AS one) AS asked LEFT JOIN jwksd_documents ON issuer = ?`;
+  const first = `${insert} INTO jwksd_documents (issuer, name, version, text, due) VALUES (?, ?, ?, ?, ?)`;
+  const next = "UPDATE jwksd_documents SET version = ?, text = ?, due = ? WHERE issuer = ? AND version = ?";
+  const put = "REPLACE INTO jwksd_presence (issuer, id, line) VALUES (?, ?, ?)";
+  const due = `SELECT name, due, issuer AS row_key FROM jwksd_documents
+    WHERE due BETWEEN ? AND ? AND (due > ? OR issuer > ?) ORDER BY due, issuer`;
+  return {
+    read: (key, known, confirmed) => [...(confirmed ? [word()] : []), [read, known, key]],
+    first: (row) => [first, row.key, row.issuer, row.version, row.text, row.due],
+    next: (row, ifVersion) => [next, row.version, row.text, row.due, row.key, ifVersion],
+    put: (key, id, line) => [put, key, id, line],
+    all: (key) => ["SELECT id, line FROM jwksd_presence WHERE issuer = ?", key],
+    drop: (key, id) => ["DELETE FROM jwksd_presence WHERE issuer = ? AND id = ?", key, id],
+    // The limit is not a parameter, which some servers refuse there.
+    due: (now, after, limit) => [`${due} LIMIT ${limit}`, after.due, now, after.due, after.key],
+    schema,
+  };
+}
