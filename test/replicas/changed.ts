@@ -51,13 +51,18 @@ registerHooks({
 });
 
 /** A module of the code with the changes of this name. */
-async function load<T>(name: string, file: string): Promise<T> {
+export async function load<T>(name: string, file: string): Promise<T> {
   return (await import(`${src}${file}?changed=${name}`)) as T;
 }
 
-/** The code with these changes. */
-export async function codeWith(name: string, edits: readonly Edit[] = []): Promise<Code> {
+/** The code with these changes, of which some may be in other files that have to be loaded. */
+export async function codeWith(
+  name: string,
+  edits: readonly Edit[] = [],
+  others: readonly string[] = [],
+): Promise<Code> {
   changes.set(name, edits);
+  for (const file of others) await load(name, file);
   const manager = await load<Pick<Code, "createKeyManager">>(name, "rotation/manager/manager.ts");
   const store = await load<Pick<Code, "memoryStore">>(name, "rotation/store/memory.ts");
   const errors = await load<Pick<Code, "StoreError" | "JwksdError">>(name, "base/errors.ts");

@@ -11,20 +11,29 @@ export interface Cuttable {
   count(word: string): number;
   /** The next connection that says this word is cut; `onCut` is called at that moment. */
   cutAt(word: string, cut: Cut, onCut?: () => void): void;
-  /** Keeps all connections, and new ones, and carries nothing until {@link mend}. */
+  /** Breaks all connections, and takes no new ones until {@link mend}. */
+  cut(): void;
+  /** Keeps all connections, and new ones, and carries nothing. */
   silence(): void;
   mend(): void;
+  /** Breaks all connections; new ones lead to the server on this port. */
+  redirect(port: number): void;
   close(): Promise<void>;
 }
 
 export async function cuttable(serverPort: number, counted: readonly string[] = []): Promise<Cuttable> {
+  let target = serverPort;
   const pairs = new Set<readonly [Socket, Socket]>();
   const counts = new Map(counted.map((word) => [word, 0]));
-  let isNetworkSilent = false;
+  let state: "open" | "cut" | "silent" = "open";
   let next: { readonly word: string; readonly cut: Cut; readonly onCut: () => void } | undefined;
 
   const listener = createServer((client) => {
-    const server = connect(serverPort, "127.0.0.1");
+    if (state === "cut") {
+      client.destroy();
+      return;
+    }
+    const server = connect(target, "127.0.0.1");
     const pair = [client, server] as const;
     pairs.add(pair);
     let isSilent = false;
@@ -36,7 +45,7 @@ export async function cuttable(serverPort: number, counted: readonly string[] = 
     };
     client.on("data", (chunk: Buffer) => {
       for (const [word, count] of counts) if (chunk.includes(word)) counts.set(word, count + 1);
-      if (isNetworkSilent || isSilent) return;
+      if (state === "silent" || isSilent) return;
       if (next !== undefined && chunk.includes(next.word)) {
         const { cut, onCut } = next;
         next = undefined;
@@ -49,7 +58,7 @@ export async function cuttable(serverPort: number, counted: readonly string[] = 
     });
     server.on("data", (chunk: Buffer) => {
       if (endsWithAnswer) destroy();
-      else if (!isNetworkSilent && !isSilent) client.write(chunk);
+      else if (state !== "silent" && !isSilent) client.write(chunk);
     });
     for (const socket of pair) socket.on("close", destroy).on("error", destroy);
   }).listen(0, "127.0.0.1");
@@ -62,11 +71,19 @@ export async function cuttable(serverPort: number, counted: readonly string[] = 
     port: (listener.address() as AddressInfo).port,
     count: (word) => counts.get(word) ?? 0,
     cutAt: (word, cut, onCut = () => {}) => void (next = { word, cut, onCut }),
-    silence: () => void (isNetworkSilent = true),
+    cut() {
+      state = "cut";
+      breakAll();
+    },
+    silence: () => void (state = "silent"),
     mend() {
       // What was said into the silence is lost.
+      if (state === "silent") breakAll();
+      state = "open";
+    },
+    redirect(port) {
+      target = port;
       breakAll();
-      isNetworkSilent = false;
     },
     async close() {
       breakAll();

@@ -1,0 +1,298 @@
+import assert from "node:assert/strict";
+import { type ChildProcess, fork } from "node:child_process";
+import { fileURLToPath } from "node:url";
+import { type StoreDocument, parseDocument } from "../../src/rotation/custody/document.ts";
+import { unsealed } from "../../src/rotation/custody/mac.ts";
+import { type Cuttable, cuttable } from "../support/cuttable.ts";
+import { type PostgresServer, startPostgres, startStandby } from "../support/postgres.ts";
+import { eventually } from "../support/service.ts";
+import { type Random, randomOf } from "./machine.ts";
+import type { Asked, Config, Said } from "./replica-child.ts";
+
+/*
+ * Replicas and signers as processes over PostgreSQL, each behind a network of its own, while one thing after the other breaks. Each token is looked
+ * up at every replica that calls itself ready.
+ */
+
+const script = fileURLToPath(new URL("replica-child.ts", import.meta.url));
+const maxStaleSeconds = 2.5;
+
+export const wait = (ms: number): Promise<void> => new Promise((resolve) => setTimeout(resolve, ms));
+
+/** A process that publishes or signs. */
+export interface Member {
+  readonly name: string;
+  readonly role: Config["role"];
+  readonly line: Cuttable;
+  child?: ChildProcess;
+  /** Its last start. */
+  started: Promise<void>;
+}
+
+/** A server, and a standby that has whatever the server has confirmed. */
+export interface Cluster {
+  primary: PostgresServer;
+  standby: PostgresServer;
+}
+
+export interface ChaosOptions {
+  readonly cluster: Cluster;
+  readonly seed: number;
+  /** So many at least, and whatever else happens until all faults have been. */
+  readonly rotations: number;
+  readonly issuers: number;
+  readonly replicas: number;
+  readonly rule: Config["rule"];
+}
+
+/** What became of a run. */
+export interface Report {
+  readonly misses: readonly string[];
+  readonly broke: readonly string[];
+  /** Processes that ended by themselves, with their exit codes. */
+  readonly ended: readonly string[];
+  readonly tokens: number;
+  readonly looks: number;
+  /** Of which a fault was a part, from the announcement of the next key to the removal of the old one. */
+  readonly rotations: number;
+}
+
+interface Span {
+  readonly from: number;
+  readonly to: number;
+}
+
+const overlap = (a: Span, b: Span): boolean => a.from <= b.to && b.from <= a.to;
+
+/** The documents of all issuers in a database. */
+export function documentsIn({ primary }: Pick<Cluster, "primary">, database: string): StoreDocument[] {
+  return primary
+    .sql("SELECT to_json(text) FROM jwksd.documents ORDER BY issuer", database)
+    .map((line) => parseDocument(unsealed(JSON.parse(line) as string)));
+}
+
+/** From the announcement of the next key to the removal of the old one, of all that are over. */
+function rotationsOf({ events }: StoreDocument): Span[] {
+  return events.flatMap(({ type, at, kid }, index) => {
+    if (type !== "removed") return [];
+    const retired = events.slice(0, index).findLast((event) => event.type === "retired" && event.kid === kid);
+    const announced = events
+      .slice(0, index)
+      .findLast((event) => event.type === "announced" && event.at <= (retired?.at ?? 0));
+    return announced === undefined ? [] : [{ from: announced.at, to: at }];
+  });
+}
+
+const shuffled = <T>(values: readonly T[], random: Random): T[] =>
+  values
+    .map((value) => ({ value, place: random.upTo(1) }))
+    .toSorted((a, b) => a.place - b.place)
+    .map(({ value }) => value);
+
+/** A process that publishes or signs; `ready` resolves when it does, or has ended. */
+export function startProcess(config: Config): { readonly child: ChildProcess; readonly ready: Promise<void> } {
+  const child = fork(script, [JSON.stringify(config)], { execArgv: [], stdio: ["ignore", "ignore", "inherit", "ipc"] });
+  child.on("error", () => {});
+  const ready = new Promise<void>((resolve) => {
+    child.once("message", () => resolve());
+    child.once("exit", () => resolve());
+  });
+  return { child, ready };
+}
+
+function send(child: ChildProcess | undefined, asked: Asked): void {
+  if (child?.connected === true) child.send(asked, () => {});
+}
+
+// A standby that lost its server looks for it every five seconds by default.
+const settings = ["wal_retrieve_retry_interval = 50ms", "max_connections = 200"];
+
+export async function startCluster(): Promise<Cluster> {
+  const primary = await startPostgres(settings);
+  try {
+    return { primary, standby: await follow(primary) };
+  } catch (error) {
+    await primary.stop();
+    throw error;
+  }
+}
+
+export async function stopCluster({ primary, standby }: Cluster): Promise<void> {
+  await standby.stop();
+  await primary.stop();
+}
+
+/** From then on a commit waits until the standby has it. */
+async function follow(primary: PostgresServer): Promise<PostgresServer> {
+  const standby = await startStandby(primary);
+  primary.sql("ALTER SYSTEM SET synchronous_standby_names = '*'");
+  primary.sql("SELECT pg_reload_conf()");
+  return standby;
+}
+
+async function failOver(cluster: Cluster, members: readonly Member[]): Promise<void> {
+  const { primary, standby } = cluster;
+  const isInSync = (): boolean => primary.sql("SELECT sync_state FROM pg_stat_replication").includes("sync");
+  await eventually("the standby has everything", isInSync);
+  await primary.kill();
+  await standby.promote();
+  for (const { line } of members) line.redirect(standby.port);
+  cluster.primary = standby;
+  cluster.standby = await follow(standby);
+  await primary.stop();
+}
+
+/** Something that breaks, and is whole again when it resolves. */
+interface Fault {
+  readonly name: string;
+  /** What it befalls, if not a process. Two faults of the server do not fall together. */
+  readonly of?: "server" | "all";
+  readonly run: (member: Member) => Promise<void>;
+}
+
+function faultsOf(options: ChaosOptions, members: readonly Member[], random: Random, rotate: () => void): Fault[] {
+  const { cluster } = options;
+  const stopped = (forMs: () => number) => async (member: Member) => {
+    const { child } = member;
+    child?.kill("SIGSTOP");
+    await wait(forMs());
+    child?.kill("SIGCONT");
+  };
+  const aWhile = (): number => random.upTo(2_000);
+  return [
+    {
+      name: "kill -9",
+      async run(member) {
+        const before = member.started;
+        member.child?.kill("SIGKILL");
+        await eventually("it starts again", () => member.started !== before);
+        await member.started;
+      },
+    },
+    { name: "SIGSTOP until it is stale", run: stopped(() => maxStaleSeconds * 1000 + 300) },
+    { name: "SIGSTOP", run: stopped(aWhile) },
+    { name: "a cut line", run: async ({ line }) => (line.cut(), await wait(aWhile()), line.mend()) },
+    { name: "a silent line", run: async ({ line }) => (line.silence(), await wait(aWhile()), line.mend()) },
+    { name: "commands at once", of: "all", run: async () => (rotate(), await wait(200)) },
+    {
+      name: "a restart of the server",
+      of: "server",
+      run: async () => (await cluster.primary.kill(), cluster.primary.start()),
+    },
+    { name: "a failover", of: "server", run: () => failOver(cluster, members) },
+  ];
+}
+
+/** Lets processes live through many rotations, while something breaks all the time. */
+export async function live(options: ChaosOptions): Promise<Report> {
+  const { cluster, seed, rule } = options;
+  const random = randomOf(seed);
+  const database = `chaos_${rule}`;
+  cluster.primary.sql(`CREATE DATABASE ${database}`);
+  const issuers = Array.from({ length: options.issuers }, (_, index) => `https://${index}.example`);
+  const [misses, broke, ended, spans] = [[] as string[], [] as string[], [] as string[], [] as Span[]];
+  const members: Member[] = [];
+  /** What is asked of replicas. */
+  const asked = new Map<number, { readonly kid: string; readonly exp: number; readonly by: string }>();
+  let [tokens, looks, asks, isOver] = [0, 0, 0, false];
+
+  const lookUp = (issuer: string, kid: string, exp: number, by: string): void => {
+    asks += 1;
+    asked.set(asks, { kid, exp, by });
+    const ask = asks;
+    for (const { role, child } of members) if (role === "replica") send(child, { type: "look", ask, issuer, kid });
+  };
+  const start = async (member: Member): Promise<void> => {
+    const { name, role, line } = member;
+    const url = `postgres://postgres@127.0.0.1:${line.port}/${database}`;
+    // Processes differ in the issuers that they know.
+    const known = role === "signer" ? issuers.filter((_, index) => index % 2 === 0) : issuers;
+    const config: Config = { url, name, role, issuers: known, maxStaleSeconds, rule };
+    const { child, ready } = startProcess(config);
+    member.child = child;
+    child.on("message", (said: Said) => {
+      if (said.type === "token") {
+        const { issuer, kid, exp } = said;
+        tokens += 1;
+        lookUp(issuer, kid, exp, name);
+        setTimeout(() => lookUp(issuer, kid, exp, name), Math.max(exp - Date.now() - 50, 0));
+      } else if (said.type === "looked") {
+        const { kid, exp, by } = asked.get(said.ask) ?? assert.fail("an answer without a question");
+        if (said.at >= exp || said.publishes === undefined) return;
+        looks += 1;
+        if (!said.publishes) misses.push(`a token of ${by} bears ${kid}, which ${name} does not publish`);
+      }
+    });
+    child.on("exit", (code) => {
+      if (isOver) return;
+      if (code !== null) ended.push(`${name}: ${code}`);
+      member.started = start(member);
+    });
+    await ready;
+  };
+  const documents = (): StoreDocument[] => documentsIn(cluster, database);
+  /** The rotations that are over, by when each ended and the key that it removed: events are forgotten in time. */
+  const over = new Map<string, Span>();
+
+  const replicas = Array.from({ length: options.replicas }, (_, index) => [`replica ${index}`, "replica"] as const);
+  for (const [name, role] of [...replicas, ["a signer", "signer"] as const, ["jwksd token", "token"] as const]) {
+    const line = await cuttable(cluster.primary.port);
+    members.push({ name, role, line, started: Promise.resolve() });
+  }
+  let done = 0;
+  try {
+    for (const member of members) {
+      member.started = start(member);
+      // The first one makes the keys.
+      if (member === members[0]) await member.started;
+    }
+    await Promise.all(members.map(({ started }) => started));
+    const managers = members.filter(({ role }) => role !== "token");
+    const rotate = (issuer: string, by: readonly Member[]): void => {
+      for (const { child } of by) send(child, { type: "rotate", issuer });
+    };
+    const faults = faultsOf(options, members, random, () => issuers.forEach((issuer) => rotate(issuer, managers)));
+    const deadlineMs = performance.now() + 300_000 + 1_000 * options.rotations;
+    const unused = new Set(faults);
+    // Without the rule one miss is enough.
+    const isEnough = (): boolean =>
+      rule === "on" ? done >= options.rotations && unused.size === 0 : misses.length > 0;
+    let deck: Fault[] = [];
+    while (!isEnough()) {
+      assert.ok(performance.now() < deadlineMs, `only ${done} rotations, seed ${seed}; broken: ${broke.join(", ")}`);
+      if (deck.length === 0) deck = shuffled(faults, random);
+      const first = deck.pop() as Fault;
+      const second = deck.findLast(({ of }) => of !== "server" || first.of !== "server");
+      const at = shuffled(members, random);
+      const together = [first, ...(second !== undefined && random.chance(0.4) ? [second] : [])];
+      deck = deck.filter((fault) => !together.includes(fault));
+      const from = Date.now();
+      await Promise.all(
+        together.map(async (fault, index) => {
+          const member = at[index] as Member;
+          broke.push(fault.of === undefined ? `${fault.name} at ${member.name}` : fault.name);
+          await fault.run(member);
+          unused.delete(fault);
+        }),
+      );
+      spans.push({ from, to: Date.now() });
+      for (const rotation of documents().flatMap(rotationsOf)) over.set(`${rotation.from} ${rotation.to}`, rotation);
+      done = [...over.values()].filter((rotation) => spans.some((span) => overlap(rotation, span))).length;
+    }
+    if (rule === "on") {
+      // A replica that failed often tries again after half a minute.
+      const last = spans.at(-1)?.to ?? 0;
+      const goOn = (): boolean =>
+        documents().every(({ events }) => events.some(({ type, at }) => type === "activated" && at > last));
+      // Each look is a process.
+      await eventually(`every issuer rotates on; seed ${seed}, broken: ${broke.join(", ")}`, goOn, 1_000);
+    }
+  } finally {
+    isOver = true;
+    for (const { child, line } of members) {
+      child?.kill("SIGKILL");
+      await line.close();
+    }
+  }
+  return { misses, broke, ended, tokens, looks, rotations: done };
+}

@@ -1,0 +1,207 @@
+import assert from "node:assert/strict";
+import { flushCompileCache } from "node:module";
+import { decodeJwt, decodeProtectedHeader } from "jose";
+import type { Clock, systemClock as SystemClock } from "../../src/base/clock.ts";
+import type { createCustody as CreateCustody } from "../../src/rotation/custody/custody.ts";
+import type { servedBy as ServedBy } from "../../src/rotation/custody/issuer-check.ts";
+import type { readWrappingKeys as ReadWrappingKeys } from "../../src/rotation/custody/wrapping.ts";
+import type { createProvider as CreateProvider } from "../../src/provider/provider.ts";
+import type { createKeyring as CreateKeyring } from "../../src/rotation/manager/keyring.ts";
+import type { createStoreAccess as CreateStoreAccess } from "../../src/rotation/manager/store-access.ts";
+import type { rotationPolicy as RotationPolicyOf } from "../../src/rotation/rules/policy.ts";
+import type { postgresStore as PostgresStore } from "../../src/rotation/store/postgres/postgres.ts";
+import type { signOnce as SignOnce } from "../../src/service/token/sign.ts";
+import { type Edit, codeWith, load } from "./changed.ts";
+
+/*
+ * One process that publishes or signs for many issuers, over a real store. What a cache keeps is made short, so that a rotation takes seconds by
+ * real clocks; the rules stay what they are.
+ */
+
+/** What a process is told at its start. */
+export interface Config {
+  readonly url: string;
+  readonly name: string;
+  /** A `replica` publishes and signs; a `signer` signs with a manager of its own; `token` reads and signs once, as `jwksd token` does. */
+  readonly role: "replica" | "signer" | "token";
+  readonly issuers: readonly string[];
+  readonly maxStaleSeconds: number;
+  /** Whether it goes by the rule; without it, what was read is used for ever. */
+  readonly rule: "on" | "off";
+}
+
+export type Asked =
+  | { readonly type: "look"; readonly ask: number; readonly issuer: string; readonly kid: string }
+  | { readonly type: "rotate"; readonly issuer: string };
+
+/** What a process tells. */
+export type Said =
+  | { readonly type: "ready" }
+  | { readonly type: "token"; readonly issuer: string; readonly kid: string; readonly exp: number }
+  /** Whether it publishes the kid; without an answer while it is not ready. */
+  | { readonly type: "looked"; readonly ask: number; readonly at: number; readonly publishes: boolean | undefined };
+
+const short: readonly Edit[] = [
+  ["rotation/rules/policy.ts", "{ long: 3600 + 3600, rotation: 300 }", "{ long: 0.05, rotation: 0.02 }"],
+  ["rotation/rules/policy.ts", "clockSkewSeconds: number(1)", "clockSkewSeconds: number(0)"],
+  // After each fault all connections are made anew, and each of them is a process of the server.
+  ["rotation/store/postgres/pool.ts", "const max = 10", "const max = 3"],
+];
+/** What was read is used for ever, and no wait counts that. */
+const withoutRule: readonly Edit[] = [
+  ["rotation/manager/freshness.ts", "if (leftMs(published) <= 0)", "if (leftMs(published) < -1e15)"],
+  ["rotation/rules/policy.ts", "return policy.maxStaleSeconds + cachedForSeconds.long", "return cachedForSeconds.long"],
+  ["rotation/rules/policy.ts", "return (maxStaleSeconds + maxTokenLifetimeSeconds", "return (maxTokenLifetimeSeconds"],
+];
+
+const config = JSON.parse(process.argv[2] ?? "") as Config;
+const { url, name, role, issuers, maxStaleSeconds, rule } = config;
+const wrappingKeys = [Buffer.alloc(32, 7).toString("base64url")];
+// Longer than an answer of a busy server takes.
+const clockSkewSeconds = 0.3;
+const announceForSeconds = (rule === "on" ? maxStaleSeconds : 0) + 0.05 + clockSkewSeconds;
+const policy = {
+  rotateEveryDays: (announceForSeconds + maxStaleSeconds + 1 + 2 * clockSkewSeconds + 0.1) / 86_400,
+  announceForSeconds,
+  cacheSlackSeconds: 0,
+  clockSkewSeconds,
+  maxTokenLifetimeSeconds: 1,
+  maxStaleSeconds,
+};
+
+process.on("disconnect", () => process.exit());
+const say = (said: Said): void => void process.send?.(said, () => {});
+const tell = (issuer: string, token: string): void => {
+  const [{ kid = "" }, { exp = 0 }] = [decodeProtectedHeader(token), decodeJwt(token)];
+  say({ type: "token", issuer, kid, exp: exp * 1000 });
+};
+
+const ready = (): void => {
+  // It will be killed, and others start after it.
+  flushCompileCache();
+  say({ type: "ready" });
+};
+
+/** Calls back for one issuer after the other, each time when the last call is done. */
+async function forever(pauseMs: number, work: (issuer: string) => Promise<void>): Promise<never> {
+  for (let turn = 0; ; turn += 1) {
+    await work(issuers[turn % issuers.length] as string).catch(() => {});
+    await new Promise((resolve) => setTimeout(resolve, pauseMs));
+  }
+}
+
+/** Nothing that fails at the start, as a network that is cut, lasts. */
+async function again<T>(attempt: () => Promise<T>): Promise<T> {
+  for (;;) {
+    try {
+      return await attempt();
+    } catch {
+      await new Promise((resolve) => setTimeout(resolve, 200));
+    }
+  }
+}
+
+const { createKeyManager } = await codeWith("short", rule === "on" ? short : [...short, ...withoutRule], [
+  "rotation/store/postgres/postgres.ts",
+]);
+const { postgresStore } = await load<{ postgresStore: typeof PostgresStore }>(
+  "short",
+  "rotation/store/postgres/postgres.ts",
+);
+const { systemClock } = await load<{ systemClock: typeof SystemClock }>("short", "base/clock.ts");
+/** Timers are late, as they are on machines with other work, each by another time: so not all try a step in the same millisecond. */
+const clock: Clock = {
+  ...systemClock,
+  setTimer: (callback, delayMs) => systemClock.setTimer(callback, delayMs + 20 * Math.floor(Math.random() * 10)),
+};
+const storeOf = (issuer: string) => postgresStore(url, { issuer, timeoutMs: 1_000 });
+if (role === "token") await signOneByOne();
+else await manage();
+
+async function manage(): Promise<void> {
+  const { createProvider } = await load<{ createProvider: typeof CreateProvider }>("short", "provider/provider.ts");
+  const managed = new Map(
+    await Promise.all(
+      issuers.map(async (issuer) => {
+        let hasChanged: (() => void) | undefined;
+        const store = await storeOf(issuer);
+        const manager = await again(() =>
+          createKeyManager({
+            issuer,
+            store,
+            wrappingKeys,
+            replicaName: name,
+            requireStore: false,
+            policy,
+            clock,
+            onEvent: ({ type }) => type === "changed" && hasChanged?.(),
+          }),
+        );
+        const provider = await again(() => createProvider({ keys: manager }));
+        // The first moment at which the next key may sign is the worst.
+        hasChanged = () => void sign(issuer).catch(() => {});
+        return [issuer, { manager, provider }] as const;
+      }),
+    ),
+  );
+  const of = (issuer: string) => managed.get(issuer) ?? assert.fail(issuer);
+  const sign = async (issuer: string): Promise<void> => {
+    tell(issuer, await of(issuer).provider.sign({ sub: "a" }, { lifetimeSeconds: 1 }));
+  };
+  const requests = new Map(issuers.map((issuer) => [issuer, new Request(of(issuer).provider.jwksUri)]));
+  process.on("message", (asked: Asked) => {
+    if (!managed.has(asked.issuer)) return;
+    const { manager, provider } = of(asked.issuer);
+    if (asked.type === "rotate") {
+      void (async () => manager.execute({ type: "rotate", use: "sig", key: await manager.makeKey("sig") }))().catch(
+        () => {},
+      );
+      return;
+    }
+    void (async () => {
+      const response = await provider.fetch(requests.get(asked.issuer) as Request);
+      const isReady = manager.isReady;
+      const text = await response.text();
+      const publishes = isReady ? text.includes(`"kid":"${asked.kid}"`) : undefined;
+      say({ type: "looked", ask: asked.ask, at: Date.now(), publishes });
+    })();
+  });
+  void forever(60, sign);
+  ready();
+}
+
+async function signOneByOne(): Promise<void> {
+  const { signOnce } = await load<{ signOnce: typeof SignOnce }>("short", "service/token/sign.ts");
+  const { createKeyring } = await load<{ createKeyring: typeof CreateKeyring }>("short", "rotation/manager/keyring.ts");
+  const { createStoreAccess } = await load<{ createStoreAccess: typeof CreateStoreAccess }>(
+    "short",
+    "rotation/manager/store-access.ts",
+  );
+  const { createCustody } = await load<{ createCustody: typeof CreateCustody }>("short", "rotation/custody/custody.ts");
+  const { servedBy } = await load<{ servedBy: typeof ServedBy }>("short", "rotation/custody/issuer-check.ts");
+  const { readWrappingKeys } = await load<{ readWrappingKeys: typeof ReadWrappingKeys }>(
+    "short",
+    "rotation/custody/wrapping.ts",
+  );
+  const { rotationPolicy } = await load<{ rotationPolicy: typeof RotationPolicyOf }>(
+    "short",
+    "rotation/rules/policy.ts",
+  );
+  const keys = await readWrappingKeys(wrappingKeys, String);
+  const { signal } = new AbortController();
+  const signers = new Map(
+    await Promise.all(
+      issuers.map(async (issuer) => {
+        const issuerCheck = servedBy({ issuer, isChosen: true });
+        const custody = createCustody({ register: await storeOf(issuer), keys, issuerCheck });
+        const access = createStoreAccess(custody, { policy: rotationPolicy(policy), clock, signal });
+        return [issuer, { access, keyring: createKeyring(custody, access, { clock, signal }) }] as const;
+      }),
+    ),
+  );
+  void forever(100, async (issuer) => {
+    const signer = signers.get(issuer) ?? assert.fail(issuer);
+    tell(issuer, await signOnce(signer, () => issuer, { sub: "a" }, { lifetimeSeconds: 1 }));
+  });
+  ready();
+}
