@@ -10,7 +10,7 @@ import type { createKeyring as CreateKeyring } from "../../src/rotation/manager/
 import type { createStoreAccess as CreateStoreAccess } from "../../src/rotation/manager/store-access.ts";
 import type { rotationPolicy as RotationPolicyOf } from "../../src/rotation/rules/policy.ts";
 import type { postgresStore as PostgresStore } from "../../src/rotation/store/postgres/postgres.ts";
-import type { signOnce as SignOnce } from "../../src/service/token/sign.ts";
+import type { signOnce as SignOnce } from "../../src/service/keys/sign-once.ts";
 import { type Edit, codeWith, load } from "./changed.ts";
 
 /*
@@ -171,7 +171,7 @@ async function manage(): Promise<void> {
 }
 
 async function signOneByOne(): Promise<void> {
-  const { signOnce } = await load<{ signOnce: typeof SignOnce }>("short", "service/token/sign.ts");
+  const { signOnce } = await load<{ signOnce: typeof SignOnce }>("short", "service/keys/sign-once.ts");
   const { createKeyring } = await load<{ createKeyring: typeof CreateKeyring }>("short", "rotation/manager/keyring.ts");
   const { createStoreAccess } = await load<{ createStoreAccess: typeof CreateStoreAccess }>(
     "short",
