@@ -65,7 +65,7 @@ describe("verifiers fail at each finding as src/doctor/verifiers/verified.ts say
         ? skipped(`${packages} not installed; install with: sudo scripts/install-test-services`)
         : false;
     test("those of Debian", { skip }, async () => {
-      const { clients: started, stop } = await startDebian(libraries, servers.certificate, servers.folder);
+      const { clients: started, stop } = startDebian(libraries, servers.certificate, servers.folder);
       for (const { name, version } of started) assert.equal(version, versions[name], `${name}: ${rerun}`);
       await compare(started).finally(stop);
     });

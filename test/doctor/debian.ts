@@ -1,7 +1,6 @@
-import { execFileSync, spawn } from "node:child_process";
-import { once } from "node:events";
+import { execFileSync } from "node:child_process";
 import { join } from "node:path";
-import { createInterface } from "node:readline";
+import { startChild } from "../../lab/process.ts";
 import { part } from "../support/parts.ts";
 import type { Client } from "./clients.ts";
 
@@ -58,8 +57,8 @@ export function installedVersion(name: string): string | undefined {
  * @param certificate file of the certificate that they trust
  * @param folder for what is built
  */
-export async function startDebian(wanted: readonly Library[], certificate: string, folder: string) {
-  const started = await Promise.all(wanted.map((library) => start(library, certificate, folder)));
+export function startDebian(wanted: readonly Library[], certificate: string, folder: string) {
+  const started = wanted.map((library) => start(library, certificate, folder));
   return {
     clients: started.map(({ client }) => client),
     stop: async (): Promise<void> => {
@@ -68,49 +67,36 @@ export async function startDebian(wanted: readonly Library[], certificate: strin
   };
 }
 
-async function start(library: Library, certificate: string, folder: string) {
+function start(library: Library, certificate: string, folder: string) {
   const { name, program, argument } = library;
-  const [command, ...args] = commandOf(program, argument, folder);
-  const child = spawn(command as string, args, {
-    env: { ...process.env, SSL_CERT_FILE: certificate },
-    stdio: ["pipe", "pipe", "inherit"],
-  });
-  const lines = createInterface({ input: child.stdout })[Symbol.asyncIterator]();
-  let last: Promise<unknown> = Promise.resolve();
-  const ask = async (question: object): Promise<void> => {
-    child.stdin.write(`${JSON.stringify(question)}\n`);
-    const { value, done } = await lines.next();
-    if (done === true) throw new Error(`${name} has ended`);
-    const { verified, error } = JSON.parse(value) as { verified: boolean; error?: string };
-    if (!verified) throw new Error(error);
-  };
+  const child = startChild(name, commandOf(program, argument, folder), { SSL_CERT_FILE: certificate });
   const client: Client = {
     name,
     version: installedVersion(library.package) ?? "",
     discovers: library.discovers === true,
     fetches: library.fetches === true,
-    // One question after the other, as there is one pipe.
-    verify: (token, { issuer, jwksUri, iss }) => {
-      const answer = last.then(() => ask({ token, issuer, jwksUri, iss }));
-      last = answer.catch(() => {});
-      return answer;
+    verify: async (token, { issuer, jwksUri, iss }) => {
+      const { verified, error } = await child.ask({ token, issuer, jwksUri, iss });
+      if (!verified) throw new Error(error);
     },
   };
-  const stop = async (): Promise<void> => {
-    child.stdin.end();
-    if (child.exitCode === null) await once(child, "exit");
-  };
-  return { client, stop };
+  return { client, stop: child.stop };
 }
 
 const source = (name: string): string => join(import.meta.dirname, "debian", name);
 
-function commandOf(program: Library["program"], argument: string, folder: string): string[] {
+/** What starts the verifier of a library. @param build more arguments for the Go compiler; more files */
+export function commandOf(
+  program: Library["program"],
+  argument: string,
+  folder: string,
+  build: readonly string[] = [],
+) {
   // The Python and Ruby of Debian, which find the packages of Debian.
   if (program === "python3") return ["/usr/bin/python3", "-s", source("verify.py"), argument];
   if (program === "ruby") return ["/usr/bin/ruby", source("verify.rb")];
   const built = join(folder, "verify-go");
   const env = { ...process.env, GO111MODULE: "off", GOPATH: "/usr/share/gocode", GOFLAGS: "" };
-  execFileSync(part("go"), ["build", "-o", built, source("verify.go")], { env, stdio: "inherit" });
+  execFileSync(part("go"), ["build", "-o", built, ...build, source("verify.go")], { env, stdio: "inherit" });
   return [built, argument];
 }

@@ -11,7 +11,7 @@ const file = new URL("../../src/doctor/verifiers/verified.ts", import.meta.url);
 const missing = libraries.filter((library) => installedVersion(library.package) === undefined);
 if (missing.length > 0) throw new Error(`not installed: ${missing.map((library) => library.package).join(", ")}`);
 const servers = await startServers();
-const debian = await startDebian(libraries, servers.certificate, servers.folder);
+const debian = startDebian(libraries, servers.certificate, servers.folder);
 const all = [...clients, ...debian.clients];
 try {
   for (const client of all) {

@@ -5,6 +5,18 @@ import urllib.request
 
 ALGORITHMS = ["ES256", "RS256"]
 AUDIENCE = "relying-party"
+# Whether what was fetched is kept from one token to the next.
+KEPT = sys.argv[2:] == ["kept"]
+kept = {}
+
+
+def client(uri, make):
+    """A client of this URI: a new one, or the one that was made before."""
+    if not KEPT:
+        return make()
+    if uri not in kept:
+        kept[uri] = make()
+    return kept[uri]
 
 
 def fetched(uri):
@@ -15,7 +27,7 @@ def fetched(uri):
 def pyjwt(uri, issuer, token):
     import jwt
 
-    key = jwt.PyJWKClient(uri).get_signing_key_from_jwt(token)
+    key = client(uri, lambda: jwt.PyJWKClient(uri)).get_signing_key_from_jwt(token)
     jwt.decode(token, key.key, algorithms=ALGORITHMS, audience=AUDIENCE, issuer=issuer)
 
 
@@ -25,6 +37,15 @@ def authlib(uri, issuer, token):
     keys = JsonWebKey.import_key_set(json.loads(fetched(uri)))
     expected = {"iss": {"essential": True, "value": issuer}, "aud": {"essential": True, "value": AUDIENCE}}
     JsonWebToken(ALGORITHMS).decode(token, keys, claims_options=expected).validate()
+
+
+def authlib_client(uri, issuer, token):
+    """The client of Authlib for Flask, as it checks ID tokens."""
+    from authlib.integrations.flask_client import FlaskOAuth2App, OAuth
+
+    metadata = f"{issuer}/.well-known/openid-configuration"
+    app = client(uri, lambda: FlaskOAuth2App(OAuth(), "op", client_id=AUDIENCE, server_metadata_url=metadata))
+    app.parse_id_token({"id_token": token}, "nonce")
 
 
 def jwcrypto(uri, issuer, token):
@@ -44,7 +65,7 @@ def jose(uri, issuer, token):
     jwt.decode(token, key, algorithms=ALGORITHMS, audience=AUDIENCE, issuer=issuer)
 
 
-verify = {"pyjwt": pyjwt, "authlib": authlib, "jwcrypto": jwcrypto, "python-jose": jose}[sys.argv[1]]
+verify = {"pyjwt": pyjwt, "authlib": authlib, "authlib-client": authlib_client, "jwcrypto": jwcrypto, "python-jose": jose}[sys.argv[1]]
 for line in sys.stdin:
     asked = json.loads(line)
     try:

@@ -1,0 +1,117 @@
+/** What the numbers of a verifier come from, and what its users should set. */
+export interface Advice {
+  /** How it was set up. */
+  readonly setUp: string;
+  /** What decides: `owner/repository/blob/tag/path#Lline`, at the newest tag that we could read. */
+  readonly line: string;
+  readonly says: string;
+  readonly set: string;
+}
+
+const jwksRsa = "auth0/node-jwks-rsa/blob/v4.1.0/src/wrappers/cache.js#L6";
+const aboutJwksRsa =
+  "Each kid is kept by itself, for ten minutes (`cacheMaxAge`), whatever `Cache-Control` says. When the time is over, the set is fetched again; if that fails, so does the token.";
+const setJwksRsa =
+  "Set `cacheMaxAgeFallback`, such as `3_600_000`: then an outage of an hour refuses no token. Lower `cacheMaxAge` if a revoked key must not be trusted for ten minutes.";
+const limited =
+  " `rateLimit: true` with `jwksRequestsPerMinute: 5` counts every kid that is not in the cache. So five forged kids in a minute also keep out the first tokens of a new key, until the minute is over.";
+
+export const advice: Readonly<Record<string, Advice>> = {
+  jose: {
+    setUp: "`createRemoteJWKSet(url)`, made once",
+    line: "panva/jose/blob/v6.2.10/src/jwks/remote.ts#L512",
+    says: "The set is kept for ten minutes (`cacheMaxAge`), whatever `Cache-Control` says. An unknown kid makes it ask at once, unless the set is younger than 30 seconds (`cooldownDuration`).",
+    set: "Nothing for planned rotations. A copy that is too old is not used, so each outage at the end of the ten minutes refuses tokens: a longer `cacheMaxAge` makes that rarer, and trusts a removed key for longer. Make the key set once, not in the handler of a request.",
+  },
+  "jwks-rsa + jsonwebtoken": {
+    setUp: "`jwksClient({ jwksUri })`, made once, and `getSigningKey(kid)` before `jsonwebtoken.verify`",
+    line: jwksRsa,
+    says: aboutJwksRsa,
+    set: `${setJwksRsa} Without \`rateLimit: true\`, each forged kid costs the provider a request.`,
+  },
+  "get-jwks + fast-jwt": {
+    setUp: "`buildGetJwks({ providerDiscovery: true })`, with `getPublicKey` as the `key` of `createVerifier`",
+    line: "nearform/get-jwks/blob/v11.0.3/src/get-jwks.js#L22",
+    says: "Each kid is kept by itself, for a minute (`ttl`), whatever `Cache-Control` says. A kid that is not in the cache causes a request for the discovery document, and one for the set.",
+    set: "Set `ttl` to some minutes: the default asks the provider each minute, for each kid. Each forged kid costs it two requests, so limit requests in front of the verifier. Set `issuersWhitelist`.",
+  },
+  "aws-jwt-verify": {
+    setUp: "`JwtVerifier.create({ issuer, audience, jwksUri })`, made once",
+    line: "awslabs/aws-jwt-verify/blob/v5.1.1/src/jwk.ts#L433",
+    says: "A set has no end: it is fetched again only for a kid that it lacks. After a kid that the new set lacks too, ten seconds pass until the next request.",
+    set: "Call `await verifier.hydrate()` on a timer, such as every ten minutes: it fetches the set again, and a removed key is no longer trusted. After a leak, restart.",
+  },
+  "openid-client": {
+    setUp:
+      "`discovery()` once, then `implicitAuthentication`; ID tokens from the token endpoint are checked by their TLS connection alone, unless `enableNonRepudiationChecks` is called",
+    line: "panva/oauth4webapi/blob/v3.8.7/src/index.ts#L3282",
+    says: "Its keys are those of oauth4webapi: kept for five minutes, whatever `Cache-Control` says. An unknown kid makes it ask at once, unless the set is younger than a minute.",
+    set: "There is nothing to set: the times are constants. Announce keys five minutes ahead, or more.",
+  },
+  oauth4webapi: {
+    setUp: "discovery once, then `validateJwtAccessToken` with the same object of the server",
+    line: "panva/oauth4webapi/blob/v3.8.7/src/index.ts#L3282",
+    says: "The set is kept for five minutes, whatever `Cache-Control` says. An unknown kid makes it ask at once, unless the set is younger than a minute.",
+    set: "Keep the object of the server: the keys belong to it. The times are constants.",
+  },
+  "jwks-rsa + express-jwt": {
+    setUp: "`expressJwtSecret({ cache: true, rateLimit: true, jwksRequestsPerMinute: 5, jwksUri })`",
+    line: jwksRsa,
+    says: aboutJwksRsa + limited,
+    set: setJwksRsa,
+  },
+  "jwks-rsa + passport-jwt": {
+    setUp: "`passportJwtSecret({ cache: true, rateLimit: true, jwksRequestsPerMinute: 5, jwksUri })`",
+    line: jwksRsa,
+    says: aboutJwksRsa + limited,
+    set: setJwksRsa,
+  },
+  "express-oauth2-jwt-bearer": {
+    setUp: "`auth({ issuerBaseURL, audience })`",
+    line: "auth0/node-oauth2-jwt-bearer/blob/v1.10.0/packages/access-token-jwt/src/jwt-verifier.ts#L313",
+    says: "Its key set is that of jose, with the times of jose: ten minutes (`cacheMaxAge`), and 30 seconds for an unknown kid (`cooldownDuration`).",
+    set: "Nothing for planned rotations. `cacheMaxAge` is for how long a removed key is trusted, and how often an outage can hit.",
+  },
+  "hono/jwk": {
+    setUp: '`jwk({ jwks_uri, alg: ["ES256"] })`',
+    line: "honojs/hono/blob/v4.13.3/src/utils/jwt/jwt.ts#L231",
+    says: "The set is fetched for each request. Nothing is kept.",
+    set: "Give `keys: async () => …` a function that keeps the set for some minutes. Otherwise each request of your API waits for the provider, costs it a request, and fails while it is away.",
+  },
+  "jwksd, the guard": {
+    setUp: "`createBearer({ issuer, audience })`",
+    line: "jwksd/jwksd/blob/main/src/verify/relying-party/budget.ts#L1",
+    says: "The set is kept for `max-age`, a day at most. An unknown kid makes it ask at once, within a budget. In an outage, the old set counts for an hour more.",
+    set: "Nothing.",
+  },
+  "jwksd, the key set": {
+    setUp: "`createRemoteKeySet({ jwksUri })` with `jwtVerify` of jose",
+    line: "jwksd/jwksd/blob/main/src/verify/relying-party/budget.ts#L1",
+    says: "As [the guard](jwksd-the-guard.md), without discovery.",
+    set: "Nothing.",
+  },
+  PyJWT: {
+    setUp: "`PyJWKClient(uri)`, made once, and `get_signing_key_from_jwt`",
+    line: "jpadilla/pyjwt/blob/2.6.0/jwt/jwks_client.py#L83",
+    says: "The set is kept for five minutes (`lifespan`), whatever `Cache-Control` says. Each unknown kid causes a request, without a pause.",
+    set: "Limit requests in front of the verifier: each forged kid costs the provider a request. Give the client a time-out, which 2.6.0 cannot have: a server that does not answer stops the thread.",
+  },
+  Authlib: {
+    setUp: "the client for Flask, with `server_metadata_url` and `parse_id_token`",
+    line: "lepture/authlib/blob/v1.2.0/authlib/integrations/base_client/sync_openid.py#L9",
+    says: "The set is kept with the metadata, without an end. It is fetched again only for a kid that it lacks.",
+    set: "Restart after a key has leaked: nothing else makes it drop a removed key. Limit requests in front: each forged kid costs the provider one.",
+  },
+  "go-oidc": {
+    setUp: "`NewProvider` and `Verifier`, once",
+    line: "coreos/go-oidc/blob/v2.1.0/jwks.go#L123",
+    says: "The set is kept for `max-age`, and used after that for kids that it has. An unknown kid makes it ask only in the last 30 seconds of that time or later.",
+    set: "This is the old version 2, as Debian has it: take version 3. With version 2, a key must be announced for `max-age`, and a leaked key is trusted until a token of another key comes.",
+  },
+  "ruby-jwt": {
+    setUp: "`JWT.decode` with the loader that its README shows",
+    line: "jwt/ruby-jwt/blob/v2.5.0/lib/jwt/jwk/key_finder.rb#L30",
+    says: "ruby-jwt keeps nothing: the loader does. That of the README keeps the set without an end, and looks again for an unknown kid if the set is older than five minutes.",
+    set: "Let the loader also drop a set after some minutes. Otherwise a removed key is trusted until a token of another key comes.",
+  },
+};

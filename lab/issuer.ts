@@ -1,0 +1,119 @@
+import type { IncomingMessage, ServerResponse } from "node:http";
+import { createServer } from "node:https";
+import { ecKey, withoutPrivate } from "../test/support/keys.ts";
+import { listening } from "../test/support/listening.ts";
+import type { Certificate } from "../test/client/certificate.ts";
+
+/** How the JWK Set is answered, until a history says otherwise. */
+export interface Answer {
+  /** The kids in the set. */
+  readonly keys: readonly string[];
+  /** The kids in the set of a second server, which answers every other request. */
+  readonly otherKeys?: readonly string[];
+  readonly maxAge?: number;
+  /** What a cache on the way says. */
+  readonly age?: number;
+  /** A validator that does not change with the body. */
+  readonly etag?: string;
+  /** A status other than 200, without a set. */
+  readonly status?: number;
+  readonly headers?: Readonly<Record<string, string>>;
+  readonly redirects?: true;
+  readonly hangs?: true;
+}
+
+/** One request that the issuer got, at a time of the history in seconds. */
+export interface Received {
+  readonly at: number;
+  readonly for: "set" | "discovery";
+  /** Whether it has `If-None-Match`. */
+  readonly conditional: boolean;
+  readonly status: number;
+}
+
+/** The public key of a kid; the private one is `ecKey(kid)`. */
+const published = (kid: string): object => ({ ...withoutPrivate(ecKey(kid)), kid, alg: "ES256", use: "sig" });
+
+/** What goes out for an answer. @param count how many requests for the set came before */
+export function reply(answer: Answer, ifNoneMatch: string | undefined, count: number) {
+  const { maxAge = 3_600, age, status = 200 } = answer;
+  const keys = count % 2 === 1 ? (answer.otherKeys ?? answer.keys) : answer.keys;
+  if (answer.redirects) return { status: 302, headers: { location: "/moved" }, body: "" };
+  if (status !== 200) return { status, headers: { ...answer.headers }, body: "" };
+  const etag = answer.etag ?? `"${keys.join(".")}"`;
+  const headers = {
+    "content-type": "application/jwk-set+json",
+    "cache-control": `public, max-age=${maxAge}`,
+    etag,
+    ...(age !== undefined && { age: String(age) }),
+  };
+  if (ifNoneMatch === etag) return { status: 304, headers, body: "" };
+  return { status: 200, headers, body: JSON.stringify({ keys: keys.map(published) }) };
+}
+
+/** An issuer on loopback whose set is answered as `answer` says, at the time that `now` says. */
+export class Issuer {
+  answer: Answer = { keys: [] };
+  /** Milliseconds since the Unix epoch. */
+  now = 0;
+  received: Received[] = [];
+  #start = 0;
+  #count = 0;
+  #origin = "";
+
+  /** @param t ends it */
+  static async listen(t: { after(end: () => void): void }, certificate: Certificate): Promise<Issuer> {
+    const issuer = new Issuer();
+    const server = createServer({ ...certificate, keepAliveTimeout: 600_000 }, (request, response) =>
+      issuer.#respond(request, response),
+    );
+    issuer.#origin = `https://localhost:${await listening(t, server)}`;
+    return issuer;
+  }
+
+  /** Begins a history. */
+  begin(start: number): void {
+    this.#start = this.now = start;
+    this.received = [];
+    this.#count = 0;
+  }
+
+  get configured() {
+    return { issuer: this.#origin, iss: this.#origin, jwksUri: `${this.#origin}/jwks` };
+  }
+
+  #respond(request: IncomingMessage, response: ServerResponse): void {
+    // A verifier that compares Date with its clock has the clock of the history.
+    const date = new Date(this.now).toUTCString();
+    const { "if-none-match": ifNoneMatch } = request.headers;
+    const note = (what: Received["for"], status: number): void => {
+      const at = (this.now - this.#start) / 1_000;
+      this.received.push({ at, for: what, conditional: ifNoneMatch !== undefined, status });
+    };
+    if (request.url === "/.well-known/openid-configuration") {
+      note("discovery", 200);
+      response.writeHead(200, { "content-type": "application/json", date }).end(JSON.stringify(this.#metadata));
+    } else if (request.url === "/moved") {
+      const { status, headers, body } = reply({ keys: this.answer.keys }, ifNoneMatch, 0);
+      response.writeHead(status, { ...headers, date }).end(body);
+    } else if (this.answer.hangs) {
+      note("set", 0);
+    } else {
+      const { status, headers, body } = reply(this.answer, ifNoneMatch, this.#count++);
+      note("set", status);
+      response.writeHead(status, { ...headers, date }).end(body);
+    }
+  }
+
+  get #metadata(): object {
+    return {
+      issuer: this.#origin,
+      jwks_uri: `${this.#origin}/jwks`,
+      authorization_endpoint: `${this.#origin}/authorize`,
+      token_endpoint: `${this.#origin}/token`,
+      response_types_supported: ["id_token"],
+      subject_types_supported: ["public"],
+      id_token_signing_alg_values_supported: ["ES256"],
+    };
+  }
+}

@@ -1,0 +1,106 @@
+import { ecKey } from "../test/support/keys.ts";
+import { compact, signature } from "../test/token/compact.ts";
+import { audience, nonce } from "./npm/drivers.ts";
+import type { History } from "./histories.ts";
+import type { Issuer } from "./issuer.ts";
+import type { Child } from "./process.ts";
+import type { Verifier } from "./verifiers.ts";
+
+/** What became of the tokens of a key. */
+export interface Outcome {
+  readonly tokens: number;
+  readonly refused: number;
+  /** Requests for the set that they caused. */
+  readonly requests: number;
+  /** When tokens began to be accepted or refused, the first twelve times. */
+  readonly changes: readonly (readonly [at: number, accepted: boolean])[];
+}
+
+/** What one verifier did in one history. */
+export interface Observation {
+  /** Requests for the set. */
+  readonly requests: number;
+  /** When, the first twelve. */
+  readonly times: readonly number[];
+  /** Those with `If-None-Match`. */
+  readonly conditional: number;
+  readonly discoveries: number;
+  readonly outcomes: Readonly<Record<string, Outcome>>;
+  /** How it refused. */
+  readonly errors: readonly string[];
+  /** Real seconds until the last token was accepted or refused, where the server hangs. */
+  readonly waited?: number;
+}
+
+/** All histories are at this time. */
+export const startOfHistories = Date.UTC(2027, 0, 1);
+const patienceMs = 70_000;
+const shown = 12;
+
+/** Leads a verifier through a history. */
+export async function observe(
+  history: History,
+  { typ, setClock }: Verifier,
+  child: Child,
+  issuer: Issuer,
+): Promise<Observation> {
+  const { answers, tokens } = history;
+  issuer.begin(startOfHistories);
+  const pending = [...answers];
+  const outcomes: Record<string, { tokens: number; refused: number; requests: number; changes: [number, boolean][] }> =
+    {};
+  const errors = new Set<string>();
+  let waited: number | undefined;
+  const sets = () => issuer.received.filter((request) => request.for === "set");
+  for (const [at, kid] of tokens) {
+    while (pending[0] !== undefined && pending[0][0] <= at)
+      issuer.answer = (pending.shift() as History["answers"][0])[1];
+    issuer.now = startOfHistories + at * 1_000;
+    setClock?.(issuer.now);
+    const before = sets().length;
+    const began = performance.now();
+    const question = { at: issuer.now, token: tokenOf(kid, issuer, typ), ...issuer.configured };
+    const verdict = await inTime(child, question);
+    if (issuer.answer.hangs)
+      waited = Math.max(waited ?? 0, Math.round((verdict?.ms ?? performance.now() - began) / 1_000));
+    if (verdict === undefined) errors.add("no answer within 70 seconds");
+    else if (verdict.error !== undefined) errors.add(verdict.error.replaceAll(/\d+/g, "N").replaceAll(/\bx?N\b/g, "N"));
+    // The kids of a flood are one.
+    const name = kid.startsWith("x") ? "x" : kid;
+    const outcome = (outcomes[name] ??= { tokens: 0, refused: 0, requests: 0, changes: [] });
+    const accepted = verdict?.verified === true;
+    outcome.tokens++;
+    outcome.requests += sets().length - before;
+    if (!accepted) outcome.refused++;
+    if (outcome.changes.at(-1)?.[1] !== accepted) outcome.changes.push([at, accepted]);
+    if (verdict === undefined) break;
+  }
+  const received = sets();
+  return {
+    requests: received.length,
+    times: received.slice(0, shown).map(({ at }) => at),
+    conditional: received.filter(({ conditional }) => conditional).length,
+    discoveries: issuer.received.length - received.length,
+    outcomes: Object.fromEntries(
+      Object.entries(outcomes).map(([kid, { changes, ...rest }]) => [
+        kid,
+        { ...rest, changes: changes.slice(0, shown) },
+      ]),
+    ),
+    errors: [...errors].sort().slice(0, 5),
+    ...(waited !== undefined && { waited }),
+  };
+}
+
+function tokenOf(kid: string, issuer: Issuer, typ: string): string {
+  const { iss } = issuer.configured;
+  const iat = Math.floor(issuer.now / 1_000);
+  const claims = { iss, aud: audience, sub: "subject", client_id: "client", jti: kid, nonce, iat, exp: iat + 600 };
+  return compact({ alg: "ES256", typ, kid }, claims, signature("ES256", ecKey(kid.slice(0, 1))));
+}
+
+async function inTime(child: Child, question: object) {
+  const late = Promise.withResolvers<undefined>();
+  const timer = setTimeout(() => late.resolve(undefined), patienceMs);
+  return Promise.race([child.ask(question), late.promise]).finally(() => clearTimeout(timer));
+}

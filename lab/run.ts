@@ -1,0 +1,70 @@
+import { mkdtemp, rm, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { certificateFor } from "../test/client/certificate.ts";
+import { histories } from "./histories.ts";
+import { Issuer } from "./issuer.ts";
+import { type Observation, observe, startOfHistories } from "./observe.ts";
+import { startChild } from "./process.ts";
+import type { Verifier } from "./verifiers.ts";
+
+/** What one verifier did. */
+export interface Measured {
+  readonly version: string;
+  readonly histories: Readonly<Record<string, Observation>>;
+}
+
+/** Where verifiers are run. `after` is called for what must end with it. */
+export interface Place {
+  readonly certificate: string;
+  readonly folder: string;
+  readonly measure: (verifier: Verifier, only?: readonly string[], poll?: number | null) => Promise<Measured>;
+  readonly close: () => Promise<void>;
+}
+
+/** A TLS certificate, and a folder for what is built. */
+export async function openPlace(): Promise<Place> {
+  const pair = certificateFor("localhost");
+  const folder = await mkdtemp(join(tmpdir(), "jwksd-lab-"));
+  const certificate = join(folder, "certificate.pem");
+  await writeFile(certificate, pair.cert);
+
+  const measure: Place["measure"] = async (verifier, only, knownPoll) => {
+    const ends: (() => void)[] = [];
+    const issuer = await Issuer.listen({ after: (end) => void ends.push(end) }, pair);
+    const found: Record<string, Observation> = {};
+    const run = async (name: string, poll: number | null): Promise<Observation> => {
+      const history = histories(poll).find((each) => each.name === name);
+      if (history === undefined) throw new Error(`there is no history ${name}`);
+      // With an empty cache for each of them.
+      verifier.setClock?.(startOfHistories);
+      const child = startChild(verifier.name, verifier.command, verifier.env);
+      try {
+        const observation = await observe(history, verifier, child, issuer);
+        // Else all that follows says nothing.
+        if (name !== "redirect" && observation.outcomes["a"]?.changes[0]?.[1] !== true)
+          throw new Error(`${verifier.name} refuses a good token: ${observation.errors.join(", ")}`);
+        return observation;
+      } finally {
+        child.kill();
+      }
+    };
+    try {
+      const poll = knownPoll === undefined ? pollOf((found["max-age-1h"] = await run("max-age-1h", null))) : knownPoll;
+      for (const { name } of histories(poll)) {
+        if (only === undefined ? found[name] === undefined : only.includes(name)) found[name] = await run(name, poll);
+      }
+    } finally {
+      for (const end of ends) end();
+    }
+    return { version: verifier.version, histories: found };
+  };
+  return { certificate, folder, measure, close: () => rm(folder, { recursive: true }) };
+}
+
+/** Seconds after which it asks again by itself, if it ever does. 0: with each token. */
+export function pollOf({ times }: Observation): number | null {
+  const again = times.find((at) => at > 0);
+  // Tokens arrive one second after the round time.
+  return again === undefined ? null : again - 1;
+}

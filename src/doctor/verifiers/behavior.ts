@@ -1,0 +1,79 @@
+/**
+ * What a verifier does with a JWK Set over time, as measured with tokens arriving all the while. Times are in seconds. `null` where a time has
+ * no end: until the process starts again.
+ */
+export interface Behavior {
+  readonly name: string;
+  readonly version: string;
+  /** After how long it asks for the set again by itself, with a `max-age` of an hour. 0: for each token. `null`: never. */
+  readonly pollSeconds: number | null;
+  /** Whether it asks for the set when a token names a kid that it does not know. */
+  readonly refetchesUnknownKid: boolean;
+  /** For how long it refuses the tokens of a key that signs as soon as it is published. */
+  readonly refusesNewKey: {
+    /** Where it has just fetched the set. */
+    readonly afterFetch: number | null;
+    /** Where it has made no request for ten minutes or more, or only those that it makes by itself. */
+    readonly inCalm: number | null;
+    /** Where a forged kid has just made it ask in vain. */
+    readonly afterForgedKid: number | null;
+  };
+  /** For how long it trusts a key that was removed, at most, by the `max-age` that the set had. */
+  readonly trustsRemovedKey: Readonly<Record<MaxAge, number | null>>;
+  /** For how long it accepts tokens in an outage of a day that begins just before it asks again; `null`: all through. */
+  readonly livesThrough: number | null;
+  /** How many requests 1,000 tokens with forged kids cause within 103 seconds. */
+  readonly floodRequests: number;
+}
+
+/** The `max-age` that was tried. */
+export type MaxAge = 0 | 300 | 3600 | 31536000;
+
+// Written by `node lab/main.ts`, from lab/data.json. A test runs verifiers again and compares.
+
+/** The day of the run. */
+export const measuredOn = "2026-11-28";
+
+/** What each verifier does. */
+export const behaviors: readonly Behavior[] = [
+  {
+    name: "jose",
+    version: "6.2.17",
+    pollSeconds: 600,
+    refetchesUnknownKid: true,
+    refusesNewKey: { afterFetch: 30, inCalm: 0, afterForgedKid: 30 },
+    trustsRemovedKey: { "0": 600, "300": 600, "3600": 600, "31536000": 600 },
+    livesThrough: 0,
+    floodRequests: 4,
+  },
+  {
+    name: "jwks-rsa + jsonwebtoken",
+    version: "4.1.0 + 9.0.3",
+    pollSeconds: 600,
+    refetchesUnknownKid: true,
+    refusesNewKey: { afterFetch: 0, inCalm: 0, afterForgedKid: 0 },
+    trustsRemovedKey: { "0": 600, "300": 600, "3600": 600, "31536000": 600 },
+    livesThrough: 0,
+    floodRequests: 1000,
+  },
+  {
+    name: "aws-jwt-verify",
+    version: "5.2.1",
+    pollSeconds: null,
+    refetchesUnknownKid: true,
+    refusesNewKey: { afterFetch: 0, inCalm: 0, afterForgedKid: 10 },
+    trustsRemovedKey: { "0": null, "300": null, "3600": null, "31536000": null },
+    livesThrough: null,
+    floodRequests: 11,
+  },
+  {
+    name: "oauth4webapi",
+    version: "3.8.8",
+    pollSeconds: 300,
+    refetchesUnknownKid: true,
+    refusesNewKey: { afterFetch: 60, inCalm: 0, afterForgedKid: 60 },
+    trustsRemovedKey: { "0": 300, "300": 300, "3600": 300, "31536000": 300 },
+    livesThrough: 0,
+    floodRequests: 2,
+  },
+];
