@@ -223,7 +223,6 @@ describe("the status", () => {
       ],
     );
     assert.deepEqual([nextStep?.action, nextStep?.kid, nextStep?.at], ["activated", "next", start + 23 * hour]);
-    assert.deepEqual(keys[1]?.times, { announcedAt: start - hour, publishedAt: start - hour });
   });
 
   test("says of each process what its line says, and of this one whether it is stale", () => {

@@ -53,23 +53,19 @@ function withStore(fault: Fault, flags: string): Fault {
 
 function managerFaults(manager: KnownManager, now: number): Fault[] {
   const { document, health, processes } = manager;
-  const { records } = document;
-  const recordOf = (kid: string): KeyRecord | undefined => records.find((record) => record.kid === kid);
+  const recordOf = (kid: string): KeyRecord | undefined => document.records.find((record) => record.kid === kid);
+  const ofKeys = (errors: Readonly<Record<string, KnownError>>, what: (name: string) => string): Fault[] =>
+    Object.entries(errors).map(([kid, error]) =>
+      failureOf(what(`"${kidText(kid)}"`), error, remedyOf(error.code, recordOf(kid)), { kid }),
+    );
   const view = { document, processes, now };
   const faults = [
     unmanaged(manager),
     staleProcess(manager),
-    ...Object.entries(health.unopened).map(([kid, error]) => {
-      const what = `The active key "${kidText(kid)}" cannot be opened here, and is published all the same`;
-      return faultOf(what, error, remedyOf(error.code, recordOf(kid)), kid);
-    }),
-    ...Object.entries(health.heldBack).map(([kid, error]) => {
-      const what = `The next key "${kidText(kid)}" cannot sign, so the active one stays`;
-      return faultOf(what, error, remedyOf(error.code, recordOf(kid)), kid);
-    }),
+    ...ofKeys(health.unopened, (name) => `The active key ${name} cannot be opened here, and is published all the same`),
+    ...ofKeys(health.heldBack, (name) => `The next key ${name} cannot sign, so the active one stays`),
     clockDiffers(manager),
-    ...overdue(manager, now),
-    ...noSuccessor(manager, now),
+    ...lateSteps(manager, now),
     ...waiting(view),
     ...behind(manager, view),
     policyDiffers(manager),
@@ -77,29 +73,28 @@ function managerFaults(manager: KnownManager, now: number): Fault[] {
     ...Object.entries(health.undestroyed).map(([kid, error]) => {
       const what = `The key "${kidText(kid)}" is gone, and could not be destroyed where it was made`;
       const again = { remedy: "This command tries it again:", command: `jwksd keys destroy ${shellWord(kid)}` };
-      return faultOf(what, error, again, kid, "warning");
+      return failureOf(what, error, again, { kid, severity: "warning" });
     }),
   ];
   return faults.filter((fault) => fault !== undefined);
 }
 
-function faultOf(
-  what: string,
-  { at, code, message }: KnownError,
-  remedy: Remedy,
-  kid?: string,
-  severity: Fault["severity"] = "error",
-): Fault {
-  return { severity, code, text: `${what}: ${ended(message)}`, kid, since: at, ...remedy };
+/** An error, as severe as it can be unless `more` says it. */
+function faultOf(code: string, text: string, remedy: Remedy, more: Partial<Fault> = {}): Fault {
+  return { severity: "error", code, text, ...remedy, ...more };
+}
+
+function failureOf(what: string, { at, code, message }: KnownError, remedy: Remedy, more: Partial<Fault> = {}): Fault {
+  return faultOf(code, `${what}: ${ended(message)}`, remedy, { since: at, ...more });
 }
 
 function savedSet({ savedAt, outage }: KnownWithoutStore): Fault {
   const what = `The store was not reached since the start, so the set of ${timeText(savedAt)} is published, and nothing is signed`;
-  return faultOf(what, outage, remedyOf(outage.code));
+  return failureOf(what, outage, remedyOf(outage.code));
 }
 
 function refusedFiles(refused: KnownError, pid: number): Fault {
-  return faultOf("The key files were refused, and the old keys stay in use", refused, {
+  return failureOf("The key files were refused, and the old keys stay in use", refused, {
     remedy: "Correct the files. They are read again when they change, and after this command:",
     command: `kill -HUP ${pid}`,
     guide: "alerts.md#jwksdupdaterefused",
@@ -107,140 +102,100 @@ function refusedFiles(refused: KnownError, pid: number): Fault {
 }
 
 function notReady(why: string): Fault {
-  return {
-    severity: "error",
-    code: "NOT_READY",
-    text: `This service is not ready: ${ended(why)}`,
-    ...listing("Look at the log."),
-    guide: "alerts.md#jwksdnotready",
-  };
+  const remedy = { ...listing("Look at the log."), guide: "alerts.md#jwksdnotready" };
+  return faultOf("NOT_READY", `This service is not ready: ${ended(why)}`, remedy);
 }
 
 function staleProcess({ health: { stale } }: KnownManager): Fault | undefined {
-  if (stale === undefined) return undefined;
-  return {
-    severity: "error",
-    code: stale.code,
-    text: `Stale, and not ready: ${ended(stale.message)}`,
-    since: stale.at,
-    ...listing("It signs again by itself when the cause is gone."),
-  };
+  const remedy = listing("It signs again by itself when the cause is gone.");
+  return stale && failureOf("Stale, and not ready", stale, remedy);
 }
 
 function policyDiffers({ policyGiven, document }: KnownManager): Fault | undefined {
   const { text, flags } = policyDifference(policyGiven, document.policy);
   if (flags === "") return undefined;
-  return {
-    severity: "warning",
-    code: "POLICY_DIFFERS",
-    text: `${text}.`,
-    remedy: "Leave these settings out, or write them into the store with this command:",
-    command: `jwksd policy ${flags}`,
-  };
+  const remedy = "Leave these settings out, or write them into the store with this command:";
+  return faultOf("POLICY_DIFFERS", `${text}.`, { remedy, command: `jwksd policy ${flags}` }, { severity: "warning" });
 }
 
 function storeFilling({ health: { store } }: KnownManager): Fault | undefined {
   if (store.filling === undefined) return undefined;
-  return {
-    severity: "warning",
-    code: "STORE_FILLING",
-    text: ended(sentence(fillingText(store.filling))),
+  const text = ended(fillingText(store.filling));
+  const remedy = {
     remedy:
       "Before it is full, copy the keys into a store that can hold more, with jwksd store migrate. This command lists them:",
     command: "jwksd keys --all",
     guide: "stores.md#what-a-store-can-hold",
   };
+  return faultOf("STORE_FILLING", text.charAt(0).toUpperCase() + text.slice(1), remedy, { severity: "warning" });
 }
-
-const sentence = (text: string): string => text.charAt(0).toUpperCase() + text.slice(1);
 
 function unmanaged({ health }: KnownManager): Fault | undefined {
   const { lastError, lastSuccessAt = 0 } = health.store;
   const outage = lastError !== undefined && lastError.at > lastSuccessAt ? lastError : undefined;
   const cause = health.failure ?? outage;
   if (cause === undefined) return undefined;
-  const { code } = cause;
   const what =
-    code === "ERR_UPDATE"
+    cause.code === "ERR_UPDATE"
       ? "The newest keys could not be published"
       : "Keys cannot be managed, so no step is taken, and the last good keys stay in use";
-  return faultOf(what, cause, remedyOf(code));
+  return failureOf(what, cause, remedyOf(cause.code));
 }
 
 function clockDiffers({ document: { policy }, clockAheadMs: aheadMs }: KnownManager): Fault | undefined {
   if (Math.abs(aheadMs) <= policy.clockSkewSeconds * 1000) return undefined;
   const by = `${durationText(aheadMs)} ${aheadMs > 0 ? "behind" : "ahead of"}`;
-  return {
-    severity: "error",
-    code: "CLOCK_DIFFERS",
-    text: `The clock of this machine is ${by} that of the store, more than clockSkewSeconds ${policy.clockSkewSeconds} allows, so this process takes no step and does not sign.`,
+  const text = `The clock of this machine is ${by} that of the store, more than clockSkewSeconds ${policy.clockSkewSeconds} allows, so this process takes no step and does not sign.`;
+  return faultOf("CLOCK_DIFFERS", text, {
     remedy: "Set the clock of the machine that is wrong. This command says whether this one is synchronized:",
     command: "timedatectl",
     guide: "alerts.md#jwksdclockoff",
-  };
-}
-
-interface LateStep extends DueStep {
-  readonly at: number;
-}
-
-/** The steps that should have been taken, with the time at which they were due. */
-function lateSteps({ document: { records, policy } }: KnownManager, now: number): LateStep[] {
-  return dueSteps(records, policy).flatMap((step) => {
-    const { at = Infinity } = step;
-    return now > at + graceMs ? [{ ...step, at }] : [];
   });
 }
 
-function overdue(manager: KnownManager, now: number): Fault[] {
-  const late = lateSteps(manager, now).filter(({ step }) => step !== "announce");
-  return late.map(({ kid, use, step, at }) => ({
-    severity: "error",
-    code: "STEP_OVERDUE",
-    text: `The ${useText(use)} "${kidText(kid)}" should have ${step === "activate" ? "become active" : "been removed"} at ${timeText(at)}, ${relativeText(at, now)}.`,
-    kid,
-    since: at,
+/** The steps that should have been taken. */
+function lateSteps({ document: { records, policy } }: KnownManager, now: number): Fault[] {
+  const late = dueSteps(records, policy).filter(({ at = Infinity }) => now > at + graceMs);
+  return late.map((step) => lateStep(step, now));
+}
+
+function lateStep({ kid, use, step, at: since = 0 }: DueStep, now: number): Fault {
+  const key = `${use === "sig" ? "signing key" : "encryption key"} "${kidText(kid)}"`;
+  const when = `at ${timeText(since)}, ${relativeText(since, now)}`;
+  if (step === "announce") {
+    const remedy = {
+      remedy: "Mend the other faults; jwksd then announces one by itself. This command announces one now:",
+      command: use === "sig" ? "jwksd rotate" : "jwksd keys announce --use enc",
+      guide: "alerts.md#jwksdnosuccessor",
+    };
+    const text = `The successor of the ${key} should have been announced ${when}, and is not there.`;
+    return faultOf("NO_SUCCESSOR", text, remedy, { kid, since });
+  }
+  const remedy = {
     remedy: "Mend the other faults; jwksd then takes the step by itself. This command shows the steps ahead:",
     command: "jwksd plan",
     guide: "alerts.md#jwksdstepoverdue",
-  }));
-}
-
-function noSuccessor(manager: KnownManager, now: number): Fault[] {
-  const late = lateSteps(manager, now).filter(({ step }) => step === "announce");
-  return late.map(({ kid, use, at }) => ({
-    severity: "error",
-    code: "NO_SUCCESSOR",
-    text: `The successor of the ${useText(use)} "${kidText(kid)}" should have been announced at ${timeText(at)}, ${relativeText(at, now)}, and is not there.`,
-    kid,
-    since: at,
-    remedy: "Mend the other faults; jwksd then announces one by itself. This command announces one now:",
-    command: use === "sig" ? "jwksd rotate" : "jwksd keys announce --use enc",
-    guide: "alerts.md#jwksdnosuccessor",
-  }));
+  };
+  const text = `The ${key} should have ${step === "activate" ? "become active" : "been removed"} ${when}.`;
+  return faultOf("STEP_OVERDUE", text, remedy, { kid, since });
 }
 
 /** Steps whose wait has not begun. In every rotation, each step is one for a moment. */
 function waiting(view: StoreView): Fault[] {
-  return waitsOf(view)
-    .filter(({ since }) => view.now > since + graceMs)
-    .map(({ text, kid, since }) => warningOf("STEP_WAITS", text, "Publish the copy again.", { kid, since }));
+  const late = waitsOf(view).filter(({ since }) => view.now > since + graceMs);
+  return late.map(({ text, kid, since }) =>
+    faultOf("STEP_WAITS", text, listing("Publish the copy again."), { severity: "warning", kid, since }),
+  );
 }
 
 /** Processes that do not publish the newest revision, although it has been there for a while. */
 function behind({ health }: KnownManager, view: StoreView): Fault[] {
   const { revisionSince = Infinity } = health.store;
   if (view.now <= revisionSince + graceMs) return [];
-  return view.processes
-    .filter((line) => !hasFollowed(line, view.document.revision, view))
-    .map((line) => warningOf("REPLICA_BEHIND", lateText(line, view), "Look at the log of that replica."));
+  const late = view.processes.filter((line) => !hasFollowed(line, view.document.revision, view));
+  const remedy = listing("Look at the log of that replica.");
+  return late.map((line) => faultOf("REPLICA_BEHIND", lateText(line, view), remedy, { severity: "warning" }));
 }
-
-function warningOf(code: string, text: string, remedy: string, more: Pick<Fault, "kid" | "since"> = {}): Fault {
-  return { severity: "warning", code, text, ...listing(remedy), ...more };
-}
-
-const useText = (use: string): string => (use === "sig" ? "signing key" : "encryption key");
 
 /** A message as the end of a sentence. */
 const ended = (message: string): string => withFlags(/[.!?]$/.test(message) ? message : `${message}.`);

@@ -16,7 +16,6 @@ import {
   isRotating,
   keyUses,
   liveRecords,
-  recordTimes,
   stateSince,
   uriOf,
 } from "../../rotation/rules/records.ts";
@@ -36,8 +35,6 @@ export interface KeyStatus {
   readonly state: KeyState | "published";
   /** Since when. */
   readonly since?: number | undefined;
-  /** When the key came to each state, and when its waits began; no times of the future. */
-  readonly times: Partial<Record<(typeof recordTimes)[number], number>>;
   readonly privateHalf: "wrapped in the store" | "external" | "not in jwksd";
   /** URI of an external key. */
   readonly uri?: string | undefined;
@@ -151,14 +148,12 @@ function managedKeys(records: readonly KeyRecord[], steps: readonly PlanStep[]):
   return live.map((record) => {
     const { kid, use, alg, state } = record;
     const uri = uriOf(record);
-    const times = Object.fromEntries(recordTimes.flatMap((name) => (name in record ? [[name, record[name]]] : [])));
     return {
       kid,
       use,
       alg,
       state,
       since: stateSince(record),
-      times,
       privateHalf: uri === undefined ? "wrapped in the store" : "external",
       uri,
       next: steps.find((step) => step.kid === kid),
@@ -176,7 +171,7 @@ function publishedKeys({ published }: Known): KeyStatus[] {
 function keyOfFile({ jwk, notAfter }: Known["published"][number], state: "active" | "published"): KeyStatus {
   const { kid, use, alg } = jwk;
   const ends = notAfter === Infinity ? undefined : notAfter;
-  return { kid, use, alg, notAfter: ends, state, times: {}, privateHalf: "not in jwksd" };
+  return { kid, use, alg, notAfter: ends, state, privateHalf: "not in jwksd" };
 }
 
 function replicasOf({ health, id }: KnownManager, view: StoreView): SeenReplica[] {
