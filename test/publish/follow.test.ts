@@ -5,7 +5,7 @@ import { join } from "node:path";
 import { type Interface, createInterface } from "node:readline";
 import { type TestContext, test } from "node:test";
 import { settingsFrom } from "../../src/cli/settings-options.ts";
-import type { Published } from "../../src/service/copies/copy-writer.ts";
+import type { Published } from "../../src/service/copies/publish.ts";
 import { createLog } from "../../src/service/config/log.ts";
 import { startPublishing } from "../../src/service/copies/publish.ts";
 import { serveFolder } from "../support/folder-server.ts";

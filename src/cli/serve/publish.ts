@@ -3,7 +3,7 @@ import { sleep } from "../../base/async.ts";
 import { systemClock } from "../../base/clock.ts";
 import { ConfigError, InternalError, JwksdError, ServiceError } from "../../base/errors.ts";
 import { printable } from "../../base/printable.ts";
-import type { Published } from "../../service/copies/copy-writer.ts";
+import type { Published } from "../../service/copies/publish.ts";
 import { createCommandLog } from "../../service/config/log.ts";
 import { type Publishing, startPublishing } from "../../service/copies/publish.ts";
 import type { SettingName } from "../../service/config/setting-definitions.ts";

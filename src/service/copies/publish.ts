@@ -1,25 +1,33 @@
 import { serial } from "../../base/async.ts";
-import { ServiceError, StateError } from "../../base/errors.ts";
+import { ServiceError, StateError, invalidOption } from "../../base/errors.ts";
 import type { JwkSet } from "../../publish/jwk-set.ts";
 import { checkKeysets } from "../../publish/keyset.ts";
 import type { KeySubscriber } from "../../provider/managed-keys.ts";
-import { whyLeft } from "./changed.ts";
-import { type CopiedSite, type DocumentSet, documentSetOf, pathsOf, urlsOf } from "./documents.ts";
-import { type Published, createCopyWriter } from "./copy-writer.ts";
-import { purgeSeconds, runPurge } from "./purge.ts";
 import type { KeyRecord } from "../../rotation/rules/records.ts";
 import type { Logger } from "../config/log.ts";
-import { type OpenedManager, openManager } from "../keys/open-manager.ts";
-import { signersOf } from "../config/signers.ts";
-import { storeSettingsOf } from "../config/store-settings.ts";
-import { type PublishedSet, keyPathsOf, loadKeyFiles, together } from "../keys/published-set.ts";
-import { siteOf, targetOf } from "./publish-target.ts";
-import { savedSetOf } from "../keys/saved-set.ts";
 import type { Settings } from "../config/setting-definitions.ts";
+import { signersOf } from "../config/signers.ts";
+import { readSite } from "../config/site.ts";
+import { storeSettingsOf } from "../config/store-settings.ts";
 import { every, fingerprint, watchPaths } from "../config/watch.ts";
+import { type OpenedManager, openManager } from "../keys/open-manager.ts";
+import { type PublishedSet, keyPathsOf, loadKeyFiles, together } from "../keys/published-set.ts";
+import { savedSetOf } from "../keys/saved-set.ts";
+import { type ChangedFile, whyLeft } from "./changed.ts";
+import { type CopiedSite, type DocumentSet, baseOf, documentSetOf, pathsOf, urlsOf } from "./documents.ts";
+import { targetOf } from "./open-target.ts";
+import { purgeSeconds, runPurge } from "./purge.ts";
+import { readBack } from "./read-back.ts";
 
 /** How often documents are made anew: a target may be away for a while, and encryption keys of files come to their end. */
 const everyMs = 10_000;
+
+/** The documents that a target has, after they were read back. */
+export interface Published {
+  readonly documentSet: DocumentSet;
+  /** Paths that were written; none where the target had all documents already. */
+  readonly written: readonly string[];
+}
 
 export interface PublishOptions {
   /** A folder, or `s3://BUCKET/PREFIX`. */
@@ -37,9 +45,6 @@ export interface PublishOptions {
 
 /** A running `jwksd publish`. */
 export interface Publishing {
-  /** The name of the target, also in the store. */
-  readonly target: string;
-  readonly site: CopiedSite;
   /** Whether the newest keys are published and were read back, and the store knows. */
   readonly isDone: boolean;
   /** Reads the key files again. */
@@ -61,40 +66,47 @@ export async function startPublishing(settings: Settings, options: PublishOption
   };
   const site = await siteOf(settings);
   const store = storeSettingsOf(settings);
-  const target = targetOf(options.target, site, store.replicaName, { environment, signal });
-  const urls = urlsOf(site);
-  const verifyUrl = options.verifyUrl ?? site.issuer;
-  const purge = async (): Promise<void> => {
-    if (purgeCommand === undefined) return;
-    log.info(`the purge command runs; it is ended after ${purgeSeconds} s`);
-    await runPurge(purgeCommand, { urls, environment, signal });
-  };
-  const writeCopy = createCopyWriter({ target, verifyUrl, purge, onPublished, signal });
+  const paths = pathsOf(site);
+  const target = targetOf(options.target, { paths, replicaName: store.replicaName, environment, signal });
+  const base = baseOf(options.verifyUrl ?? site.issuer);
 
   let managed: PublishedSet | undefined;
   let files: JwkSet;
   let done: DocumentSet | undefined;
+  let written: readonly string[] = [];
+  let isPurged = true;
   const inTurn = serial();
+
+  /** Resolves when a read from outside, past caches, finds these documents. After a failure, the next call goes on where this one ended. */
+  async function write(documentSet: DocumentSet, replaced?: readonly ChangedFile[]): Promise<void> {
+    const paths = await target.put(documentSet, replaced);
+    if (paths.length > 0) isPurged = purgeCommand === undefined;
+    written = [...new Set([...written, ...paths])];
+    if (!isPurged && purgeCommand !== undefined) {
+      log.info(`the purge command runs; it is ended after ${purgeSeconds} s`);
+      await runPurge(purgeCommand, { urls: urlsOf(site), environment, signal });
+      isPurged = true;
+    }
+    await readBack(base, documentSet.documents, signal);
+    onPublished({ documentSet, written });
+    written = [];
+    done = documentSet;
+  }
 
   const newest = async (): Promise<DocumentSet> => {
     const { set, isRotating } = await together(managed, files);
     return documentSetOf(set, site, isRotating || settings.rotationMode);
   };
-  const publish = (): Promise<void> =>
-    inTurn(async () => {
-      const documentSet = await newest();
-      await writeCopy(documentSet);
-      done = documentSet;
-    });
+  const publish = (): Promise<void> => inTurn(async () => write(await newest()));
   const load = async (): Promise<void> => {
     files = await loadKeyFiles(settings, log);
   };
 
   // Before the keys are read, so that an older set never takes the place of a newer one.
   for (const warning of await target.open()) log.warn(warning);
-  const paths = keyPathsOf(settings);
+  const keyPaths = keyPathsOf(settings);
   let managing: OpenedManager | undefined;
-  const baseline = await fingerprint(paths);
+  const baseline = await fingerprint(keyPaths);
   try {
     await load();
     if (settings.keys === undefined) {
@@ -102,7 +114,7 @@ export async function startPublishing(settings: Settings, options: PublishOption
         managed = { set: (await checkKeysets(keysets)).set, isRotating };
         await publish();
       };
-      const there = await target.content(pathsOf(site)[0] as string);
+      const there = await target.content(paths[0] as string);
       const signers = await signersOf(settings, log);
       managing = await openManager({ store, signers }, log, {
         copy: { name: target.name, update },
@@ -147,14 +159,13 @@ export async function startPublishing(settings: Settings, options: PublishOption
       const paths = changed.map(({ path }) => path).join(", ");
       log.warn(`somebody else has changed ${target.name}, and it is written again: ${paths}`);
       done = undefined;
-      await writeCopy(documentSet, changed);
-      done = documentSet;
+      await write(documentSet, changed);
     });
   };
-  const mendAndRefresh = (): Promise<void> => mend().catch(onFailure).then(refresh);
-  const reload = (): Promise<void> => load().then(mendAndRefresh);
-  const timer = every(everyMs, () => mendAndRefresh().catch(onFailure));
-  const watch = watchPaths(paths, baseline, () => reload().catch(onFailure));
+  const look = (): Promise<void> => mend().catch(onFailure).then(refresh).catch(onFailure);
+  const reload = (): Promise<void> => load().then(look, onFailure);
+  const timer = every(everyMs, look);
+  const watch = watchPaths(keyPaths, baseline, reload);
   await refresh().catch(onFailure);
 
   let stopped: Promise<void> | undefined;
@@ -168,14 +179,25 @@ export async function startPublishing(settings: Settings, options: PublishOption
   }
 
   return {
-    target: target.name,
-    site,
     get isDone() {
       return done !== undefined && managing?.manager.isPublished !== false;
     },
-    reload: () => reload().catch(onFailure),
+    reload,
     stop: () => (stopped ??= stop()),
   };
+}
+
+/**
+ * Where relying parties find what is published.
+ *
+ * @throws ConfigError `ERR_OPTION_INVALID`, `ERR_CONFIG_FORMAT`
+ */
+async function siteOf(settings: Settings): Promise<CopiedSite> {
+  const { issuer } = settings;
+  if (issuer === undefined) {
+    throw invalidOption("the URL is missing at which relying parties find what is published; give it with --issuer");
+  }
+  return { ...(await readSite(settings)), issuer };
 }
 
 const textOf = ({ documents }: DocumentSet): string =>
