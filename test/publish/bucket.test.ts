@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { type TestContext, describe, test } from "node:test";
-import { loadKeyFiles } from "../../src/service/keys/published-set.ts";
+import { loadKeyFiles } from "../../src/service/keys/published-keys.ts";
 import { bucketTarget, parseBucketUrl } from "../../src/service/copies/bucket.ts";
 import { type DocumentSet, type StaticDocument, documentSetOf } from "../../src/service/copies/documents.ts";
 import { named } from "../support/keys.ts";

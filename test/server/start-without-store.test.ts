@@ -4,7 +4,7 @@ import { StoreError } from "../../src/base/errors.ts";
 import { rotationPolicy } from "../../src/rotation/rules/policy.ts";
 import { createLogger } from "../../src/service/config/log.ts";
 import { jwkSetOf } from "../../src/publish/jwk-set.ts";
-import type { PublishedSet } from "../../src/service/keys/published-set.ts";
+import type { PublishedSet } from "../../src/service/keys/published-keys.ts";
 import type { RunningManager } from "../../src/service/keys/run-manager.ts";
 import { startWithoutStore } from "../../src/service/keys/start-without-store.ts";
 import type { Signing } from "../../src/service/keys/signing.ts";

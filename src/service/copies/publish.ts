@@ -1,6 +1,5 @@
 import { serial } from "../../base/async.ts";
 import { ServiceError, StateError, invalidOption } from "../../base/errors.ts";
-import type { JwkSet } from "../../publish/jwk-set.ts";
 import { checkKeysets } from "../../publish/keyset.ts";
 import type { KeySubscriber } from "../../provider/managed-keys.ts";
 import type { KeyRecord } from "../../rotation/rules/records.ts";
@@ -9,9 +8,9 @@ import type { Settings } from "../config/setting-definitions.ts";
 import { signersOf } from "../config/signers.ts";
 import { readSite } from "../config/site.ts";
 import { storeSettingsOf } from "../config/store-settings.ts";
-import { every, fingerprint, watchPaths } from "../config/watch.ts";
+import { every } from "../config/watch.ts";
 import { type OpenedManager, openManager } from "../keys/open-manager.ts";
-import { type PublishedSet, keyPathsOf, loadKeyFiles, together } from "../keys/published-set.ts";
+import { type PublishedKeys, readPublishedKeys } from "../keys/published-keys.ts";
 import { savedSetOf } from "../keys/saved-set.ts";
 import { type ChangedFile, whyLeft } from "./changed.ts";
 import { type CopiedSite, type DocumentSet, baseOf, documentSetOf, pathsOf, urlsOf } from "./documents.ts";
@@ -70,8 +69,6 @@ export async function startPublishing(settings: Settings, options: PublishOption
   const target = targetOf(options.target, { paths, replicaName: store.replicaName, environment, signal });
   const base = baseOf(options.verifyUrl ?? site.issuer);
 
-  let managed: PublishedSet | undefined;
-  let files: JwkSet;
   let done: DocumentSet | undefined;
   let written: readonly string[] = [];
   let isPurged = true;
@@ -94,24 +91,20 @@ export async function startPublishing(settings: Settings, options: PublishOption
   }
 
   const newest = async (): Promise<DocumentSet> => {
-    const { set, isRotating } = await together(managed, files);
+    const { set, isRotating } = keys.current;
     return documentSetOf(set, site, isRotating || settings.rotationMode);
   };
   const publish = (): Promise<void> => inTurn(async () => write(await newest()));
-  const load = async (): Promise<void> => {
-    files = await loadKeyFiles(settings, log);
-  };
 
   // Before the keys are read, so that an older set never takes the place of a newer one.
   for (const warning of await target.open()) log.warn(warning);
-  const keyPaths = keyPathsOf(settings);
+  let keys: PublishedKeys;
   let managing: OpenedManager | undefined;
-  const baseline = await fingerprint(keyPaths);
   try {
-    await load();
+    keys = await readPublishedKeys(settings, log);
     if (settings.keys === undefined) {
       const update: KeySubscriber["update"] = async (keysets, { isRotating }) => {
-        managed = { set: (await checkKeysets(keysets)).set, isRotating };
+        await keys.takeManaged({ set: (await checkKeysets(keysets)).set, isRotating });
         await publish();
       };
       const there = await target.content(paths[0] as string);
@@ -146,7 +139,7 @@ export async function startPublishing(settings: Settings, options: PublishOption
     await managing?.manager.look();
     await inTurn(async () => {
       if (!isSame(await newest(), documentSet)) return;
-      const known = [...(managing?.manager.records ?? []), ...files.entries.map(({ jwk }) => jwk)];
+      const known = [...(managing?.manager.records ?? []), ...keys.current.set.entries.map(({ jwk }) => jwk)];
       for (const change of changed) {
         const why = whyLeft(change, documentSet, (kid) => known.some((key) => key.kid === kid));
         if (why !== undefined) {
@@ -163,9 +156,9 @@ export async function startPublishing(settings: Settings, options: PublishOption
     });
   };
   const look = (): Promise<void> => mend().catch(onFailure).then(refresh).catch(onFailure);
-  const reload = (): Promise<void> => load().then(look, onFailure);
+  const reload = (): Promise<void> => keys.reload().then(look, onFailure);
   const timer = every(everyMs, look);
-  const watch = watchPaths(keyPaths, baseline, reload);
+  const watch = keys.watch(reload);
   await refresh().catch(onFailure);
 
   let stopped: Promise<void> | undefined;

@@ -5,7 +5,7 @@ import type { Overload } from "../listen/connections.ts";
 import type { Handler } from "../listen/gate.ts";
 import { startHttpServer } from "../listen/http-server.ts";
 import { issuerOf, urlHost } from "../config/addresses.ts";
-import type { PublishedSet } from "../keys/published-set.ts";
+import type { PublishedSet } from "../keys/published-keys.ts";
 
 /** Options of the public endpoint. The default of the issuer is `http://HOST:PORT`, which only this machine can use. */
 export interface PublicEndpointOptions extends Site {

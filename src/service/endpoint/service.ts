@@ -1,4 +1,3 @@
-import type { JwkSet } from "../../publish/jwk-set.ts";
 import { systemClock } from "../../base/clock.ts";
 import { missingMembers } from "../../publish/discovery.ts";
 import { locate } from "../../publish/paths.ts";
@@ -9,11 +8,9 @@ import { type Wanted, checkFree } from "../listen/http-server.ts";
 import { hostAndPort, issuerOf, urlHost } from "../config/addresses.ts";
 import type { Logger } from "../config/log.ts";
 import type { Settings } from "../config/setting-definitions.ts";
-import { fingerprint, watchPaths } from "../config/watch.ts";
 import type { SignSocket } from "../signing/sockets.ts";
 import { startPublicEndpoint } from "./public-endpoint.ts";
-import { keyPathsOf, loadKeyFiles, together } from "../keys/published-set.ts";
-import { createPublishedKeys } from "../keys/published-keys.ts";
+import { readPublishedKeys } from "../keys/published-keys.ts";
 import { type RecentEvents, recentEvents } from "./recent-events.ts";
 import { createReport, startReportAt } from "./report.ts";
 import { type RunningManager, type Substitutes, startManager } from "../keys/run-manager.ts";
@@ -77,12 +74,7 @@ async function start(settings: Settings, recent: RecentEvents, given: Substitute
   // First, so that a wrong setting leaves no files behind.
   const { site, sockets } = await check(settings, log);
 
-  // The fingerprint before the files, so that no change is missed.
-  const paths = keyPathsOf(settings);
-  const baseline = await fingerprint(paths);
-  const load = (): Promise<JwkSet> => loadKeyFiles(settings, log);
-  const files = await load();
-
+  const keys = await readPublishedKeys(settings, log, clock);
   const managed = settings.keys === undefined ? await manage() : undefined;
   async function manage(): Promise<RunningManager> {
     const parts = { store, signers: await signersOf(settings, log), signs: sockets.length > 0 };
@@ -91,14 +83,11 @@ async function start(settings: Settings, recent: RecentEvents, given: Substitute
     return running;
   }
 
-  const first = await together(managed?.published, files);
+  if (managed !== undefined) await keys.takeManaged(managed.published);
   const { host, port, reusePort, rotationMode } = settings;
   const where = { ...site, host, port, reusePort, rotationMode };
-  const endpoint = await startPublicEndpoint(where, first, (overload) => logOverload(log, overload));
+  const endpoint = await startPublicEndpoint(where, keys.current, (overload) => logOverload(log, overload));
   stops.push(endpoint.stop);
-  const sources = { managed: managed?.published, files };
-  const keys = createPublishedKeys(first, sources, { load, publish: endpoint.publish, log, clock });
-
   const { commandFlags } = store;
   const of = { commandFlags, rotationMode, clock, endpoint, managed, keys, events, phase: () => phase };
   const report = createReport(of);
@@ -108,10 +97,25 @@ async function start(settings: Settings, recent: RecentEvents, given: Substitute
   if (admin !== undefined) stops.push(admin.stop);
 
   const { issuer, jwksUri, url } = endpoint;
-  await managed?.follow(issuer, keys.takeManaged);
+  await managed?.follow(issuer, async (next) => {
+    await keys.takeManaged(next);
+    endpoint.publish(keys.current);
+  });
   if (managed?.signing !== undefined)
     stops.unshift(await startSignSockets(sockets, { issuer, signing: managed.signing, log }));
-  const watch = watchPaths(paths, baseline, keys.reload);
+  const reload = async (): Promise<boolean> => {
+    await keys.reload().catch(() => {});
+    if (keys.refused !== undefined) {
+      const { code, message } = keys.refused;
+      log.error({ code }, `new keys refused, the old ones stay in use: ${message}`);
+      return false;
+    }
+    endpoint.publish(keys.current);
+    const encryptionKeys = keys.current.set.entries.length - keys.kids.length;
+    log.info({ kids: keys.kids, encryptionKeys }, "keys reloaded");
+    return true;
+  };
+  const watch = keys.watch(reload);
   phase = "running";
 
   noteMissing(site, log);
@@ -123,7 +127,7 @@ async function start(settings: Settings, recent: RecentEvents, given: Substitute
     stateText: managed?.stateText(keys.kids[0] ?? "") ?? "active",
     adminUrl,
     status: report.status,
-    reload: keys.reload,
+    reload,
     async stop(signal) {
       phase = "stopping";
       log.info({ signal }, "stopping");

@@ -1,65 +1,64 @@
 import { serial } from "../../base/async.ts";
-import type { Clock } from "../../base/clock.ts";
+import { type Clock, systemClock } from "../../base/clock.ts";
+import { KeyMaterialError } from "../../base/errors.ts";
+import { readEncryptionKeyset, readKeyset } from "../../node/key-files.ts";
+import { type JwkSet, entriesFor, jwkSetOf } from "../../publish/jwk-set.ts";
+import { checkEncryption, checkSigning } from "../../publish/keyset.ts";
 import { type KnownError, knownError } from "../../rotation/manager/health.ts";
 import type { Logger } from "../config/log.ts";
-import { type JwkSet, entriesFor } from "../../publish/jwk-set.ts";
-import { type PublishedSet, together } from "./published-set.ts";
+import type { Settings } from "../config/setting-definitions.ts";
+import { fingerprint, watchPaths } from "../config/watch.ts";
 
-/** Where the keys of a service come from: a manager, files, or both. */
-interface Sources {
-  readonly managed: PublishedSet | undefined;
-  readonly files: JwkSet;
+/** What a service publishes. */
+export interface PublishedSet {
+  readonly set: JwkSet;
+  /** Whether the rotation mode is on. */
+  readonly isRotating: boolean;
 }
 
-interface Options {
-  /** Reads the files again. */
-  readonly load: () => Promise<JwkSet>;
-  readonly publish: (next: PublishedSet) => void;
-  readonly log: Logger;
-  readonly clock: Clock;
-}
-
-/** The keys that a service publishes. */
+/** The keys of a service: those of a manager, of files, or both. Signing keys are either managed or in files. */
 export interface PublishedKeys {
   readonly current: PublishedSet;
-  /** The active one first. */
+  /** Of the signing keys, the active one first. */
   readonly kids: readonly string[];
   /** Why the files were refused at the last reading. */
   readonly refused: KnownError | undefined;
+  /** @throws KeyMaterialError they clash with those of the files, and what was published stays */
   takeManaged(this: void, managed: PublishedSet): Promise<void>;
-  /** Resolves to `false` if the files are bad: that is logged, and the old keys stay in use. */
-  reload(this: void): Promise<boolean>;
+  /** Reads the files again. @throws what is wrong with them; the old keys stay in use, and `refused` says why */
+  reload(this: void): Promise<void>;
+  /** Calls back when the files have changed since they were read for the first time. */
+  watch(onChange: () => Promise<unknown>): { stop(): void };
   /** Resolves when no change is under way. */
   settled(this: void): Promise<void>;
 }
 
-/** Keeps what is published. @param current is published already: the sources together */
-export function createPublishedKeys(
-  current: PublishedSet,
-  sources: Sources,
-  { load, publish, log, clock }: Options,
-): PublishedKeys {
+type KeyPaths = Pick<Settings, "keys" | "encryptionKeys">;
+
+/** Reads the keys of files. Those of a manager come later. @throws see `readKeyset` and `checkSigning` */
+export async function readPublishedKeys(
+  settings: KeyPaths,
+  log: Pick<Logger, "warn">,
+  clock: Clock = systemClock,
+): Promise<PublishedKeys> {
+  const paths = pathsOf(settings);
+  // Before the files, so that no change is missed.
+  const baseline = await fingerprint(paths);
+  let files = await loadKeyFiles(settings, log);
+  let managed: PublishedSet | undefined;
+  let current: PublishedSet = { set: files, isRotating: false };
+  let refused: KnownError | undefined;
   // One change after the other, so that none undoes a newer one.
   const inTurn = serial();
-  let refused: KnownError | undefined;
-  const kidsFor = (use: "sig" | "enc"): string[] => entriesFor(use, current.set.entries).map(({ jwk }) => jwk.kid);
 
-  async function change(next: Sources): Promise<void> {
-    current = await together(next.managed, next.files);
-    publish(current);
-    sources = next;
-  }
-
-  async function reload(): Promise<boolean> {
+  async function reload(): Promise<void> {
     try {
-      await change({ ...sources, files: await load() });
-      refused = undefined;
-      log.info({ kids: kidsFor("sig"), encryptionKeys: kidsFor("enc").length }, "keys reloaded");
-      return true;
+      const loaded = await loadKeyFiles(settings, log);
+      current = await together(managed, loaded);
+      [files, refused] = [loaded, undefined];
     } catch (error) {
       refused = knownError(error, clock.now());
-      log.error({ code: refused.code }, `new keys refused, the old ones stay in use: ${refused.message}`);
-      return false;
+      throw error;
     }
   }
 
@@ -68,13 +67,44 @@ export function createPublishedKeys(
       return current;
     },
     get kids() {
-      return kidsFor("sig");
+      return entriesFor("sig", current.set.entries).map(({ jwk }) => jwk.kid);
     },
     get refused() {
       return refused;
     },
-    takeManaged: (managed) => inTurn(() => change({ ...sources, managed })),
+    takeManaged: (next) =>
+      inTurn(async () => {
+        current = await together(next, files);
+        managed = next;
+      }),
     reload: () => inTurn(reload),
+    watch: (onChange) => watchPaths(paths, baseline, onChange),
     settled: () => inTurn(async () => {}),
   };
+}
+
+const pathsOf = ({ keys, encryptionKeys }: KeyPaths): string[] =>
+  [keys, encryptionKeys].filter((path) => path !== undefined);
+
+/** Reads and checks the keys of files. Private parts are checked too, and not kept. */
+export async function loadKeyFiles(settings: KeyPaths, log: Pick<Logger, "warn">): Promise<JwkSet> {
+  const { keys, encryptionKeys } = settings;
+  const signing = keys === undefined ? undefined : await readKeyset(keys);
+  const encryption = encryptionKeys === undefined ? undefined : await readEncryptionKeyset(encryptionKeys);
+  try {
+    const { entries } = signing === undefined ? { entries: [] } : await checkSigning(signing.entries);
+    const set = await jwkSetOf([...entries, ...(await checkEncryption(encryption?.entries ?? []))]);
+    for (const warning of [...(signing?.warnings ?? []), ...(encryption?.warnings ?? [])]) log.warn(warning);
+    return set;
+  } catch (error) {
+    if (!(error instanceof KeyMaterialError)) throw error;
+    throw new KeyMaterialError(error.code, `${pathsOf(settings).join(" and ")}: ${error.message}`);
+  }
+}
+
+/** @throws see `jwkSetOf` */
+async function together(managed: PublishedSet | undefined, files: JwkSet): Promise<PublishedSet> {
+  if (managed === undefined) return { set: files, isRotating: false };
+  if (files.entries.length === 0) return managed;
+  return { ...managed, set: await jwkSetOf([...managed.set.entries, ...files.entries]) };
 }

@@ -12,7 +12,7 @@ import { wrappingKeysOf } from "../store/wrapping-keys.ts";
 import type { KnownKeys } from "./known.ts";
 import { type ManagedSettings, openManager } from "./open-manager.ts";
 import { createProcessList } from "./process-list.ts";
-import type { PublishedSet } from "./published-set.ts";
+import type { PublishedSet } from "./published-keys.ts";
 import { type SavedSet, Unusable, maxSavedSetSeconds, readSavedSet, saveSet, savedSetOf } from "./saved-set.ts";
 import { createSetSaver } from "./set-saver.ts";
 import { type ManagedSigning, type Signing, createSigning } from "./signing.ts";
