@@ -14,6 +14,7 @@ import {
   startServiceProcess,
   temporaryFolder,
 } from "../support/service.ts";
+import { randomFrom } from "../support/random.ts";
 import { soak } from "../support/soak.ts";
 import { littleRoom, usageOf, watchMemory } from "../support/usage.ts";
 import { parseReplies } from "../support/wire.ts";
@@ -350,7 +351,7 @@ const fields = [
 
 /** The request of a number: one of the seeds after up to four mutations, or plain noise; now and then a huge one. */
 function rawRequest(seed: number, index: number, etag: string): RawRequest {
-  const random = randomFrom(seed + index);
+  const random = randomFrom(Math.imul(seed + index, 0x9e3779b9));
   const below = (limit: number): number => Math.floor(random() * limit);
   const pick = <T>(list: readonly T[]): T => list[below(list.length)] as T;
   const noise = (length: number): string => Buffer.from(Array.from({ length }, () => below(256))).toString("latin1");
@@ -380,15 +381,4 @@ function rawRequest(seed: number, index: number, etag: string): RawRequest {
   if (below(500) === 0) text = text.replace("\r\n", `\r\n${"A: b\r\n".repeat(below(3_000))}`);
   text = text.replaceAll("<etag>", etag);
   return { bytes: Buffer.from(text, "latin1"), abort: below(10) === 0 };
-}
-
-/** Mulberry32: numbers from 0 to 1 that are the same for the same seed. */
-function randomFrom(seed: number): () => number {
-  let state = Math.imul(seed, 0x9e3779b1);
-  return () => {
-    state = (state + 0x6d2b79f5) | 0;
-    let mixed = Math.imul(state ^ (state >>> 15), state | 1);
-    mixed ^= mixed + Math.imul(mixed ^ (mixed >>> 7), mixed | 61);
-    return ((mixed ^ (mixed >>> 14)) >>> 0) / 2 ** 32;
-  };
 }

@@ -8,6 +8,7 @@ import type { Issuers } from "../../src/rotation/issuers/types.ts";
 import { memoryStore } from "../../src/rotation/store/memory.ts";
 import type { Register } from "../../src/rotation/store/register.ts";
 import { newWrappingKey } from "../support/managed.ts";
+import { randomFrom } from "../support/random.ts";
 import { soak } from "../support/soak.ts";
 
 const discovery = ".well-known/openid-configuration";
@@ -75,8 +76,8 @@ const templates: Readonly<Record<string, readonly string[]>> = {
   "https://*": ["a.example", "b.example", "a.b.example", "xn--bcher-kva.example", "op.example.com"],
 };
 
-let state = 1;
-const random = (below: number): number => (state = (state * 48_271) % 2_147_483_647) % below;
+const next = randomFrom(1);
+const random = (below: number): number => Math.floor(next() * below);
 const pick = <T>(of: readonly T[]): T => of[random(of.length)] as T;
 
 /** What an attacker, or a proxy that means well, makes of a text. */

@@ -8,6 +8,7 @@ import type { ServiceManager } from "../../src/rotation/manager/manager.ts";
 import { createSubscribers } from "../../src/rotation/manager/subscribers.ts";
 import { activeKey, announcedKey } from "../../src/rotation/rules/records.ts";
 import { hour, minute, second } from "../rotation/key-records.ts";
+import { randomFrom } from "../support/random.ts";
 import { isSoak, soak } from "../support/soak.ts";
 import { type ManagerChoice, type Replica, World, seen } from "./world.ts";
 
@@ -134,21 +135,9 @@ describe("a copy", () => {
   });
 });
 
-/** A generator of numbers from 0 to 1. @see https://github.com/bryc/code/blob/master/jshash/PRNGs.md (splitmix32) */
-function randomOf(seed: number): () => number {
-  let state = seed;
-  return () => {
-    state = (state + 0x9e3779b9) | 0;
-    let mixed = state ^ (state >>> 16);
-    mixed = Math.imul(mixed, 0x21f0aaad);
-    mixed = Math.imul(mixed ^ (mixed >>> 15), 0x735a2d97);
-    return ((mixed ^ (mixed >>> 15)) >>> 0) / 2 ** 32;
-  };
-}
-
 test("whatever happens to publishers, no token bears a key that the copy, or a cache of it, may lack", async () => {
   for (let seed = 1; seed <= soak(4, 1); seed += 1) {
-    const random = randomOf(seed);
+    const random = randomFrom(seed);
     const { world, bucket, one, publish } = await start();
     let publishers = [await publish()];
     const first = (await seen(one)).signs;

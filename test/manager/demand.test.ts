@@ -4,6 +4,7 @@ import { decodeProtectedHeader } from "jose";
 import type { JwksdError } from "../../src/base/errors.ts";
 import { hour, minute, second, day, start } from "../rotation/key-records.ts";
 import type { Register } from "../../src/rotation/store/register.ts";
+import { randomFrom } from "../support/random.ts";
 import { soak } from "../support/soak.ts";
 import type { CountedStore } from "./counted-store.ts";
 import { type ManagerChoice, type Replica, World, issuer, longCache, seen, staleMs, usableMs } from "./world.ts";
@@ -375,8 +376,7 @@ test(`no cache and no relying party is surprised: three instances, asked at rand
   const copies: { at: number; kids: string[] }[] = [];
   const tokens: { at: number; kid: string }[] = [];
   const kids = new Set<string>();
-  let state = 1;
-  const random = (): number => (state = (state * 48_271) % 2_147_483_647) / 2_147_483_647;
+  const random = randomFrom(1);
   while (world.elapsedMs < days * 24 * hour) {
     await world.pass(Math.floor(random() ** 4 * 5 * hour));
     const one = instances[Math.floor(random() * 3)] as Instance;

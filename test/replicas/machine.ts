@@ -1,3 +1,5 @@
+import { randomFrom } from "../support/random.ts";
+
 export const second = 1_000;
 export const minute = 60 * second;
 export const hour = 60 * minute;
@@ -18,14 +20,7 @@ export interface Random {
 }
 
 export function randomOf(seed: number): Random {
-  let state = seed >>> 0;
-  // mulberry32
-  const next = (): number => {
-    state = (state + 0x6d2b79f5) >>> 0;
-    let t = Math.imul(state ^ (state >>> 15), state | 1);
-    t ^= t + Math.imul(t ^ (t >>> 7), t | 61);
-    return ((t ^ (t >>> 14)) >>> 0) / 2 ** 32;
-  };
+  const next = randomFrom(seed);
   return {
     upTo: (end) => next() * end,
     between: (from, to) => from + next() * (to - from),
