@@ -111,31 +111,6 @@ describe("while the store is gone", () => {
     await all({ kids: [b], cacheControl: longCache, signs: b });
     await world.stop(...replicas);
   });
-
-  test("what others committed counts, even if this replica cannot write: it is stale when its last word is F old", async () => {
-    const world = new World();
-    const line = world.store.line();
-    const [full, other] = [await world.start({ store: line }), await world.start()];
-    await world.until(other.manager.rotate());
-    await world.idle();
-    const [a = "", b = ""] = (await seen(full)).kids;
-    line.isFull = true;
-    await world.pass(hour);
-    await world.run(other, { type: "activate", kid: b, force: true });
-    assert.deepEqual(await seen(full), { kids: [b, a], cacheControl: shortCache, signs: b });
-    await world.run(other, { type: "revoke", kid: a });
-    await world.pass(hour);
-    assert.deepEqual([(await seen(full)).kids, (await seen(full)).signs], [[b], b]);
-    await world.pass(10 * hour);
-    assert.equal((await seen(full)).signs, "ERR_SIGNER_STALE");
-    await world.run(other, { type: "rotate", use: "sig", key: await other.manager.makeKey("sig") });
-    await world.pass(31 * second);
-    assert.equal((await seen(full)).kids.length, 2, "it follows all the same");
-    line.isFull = false;
-    await world.pass(31 * second);
-    assert.deepEqual(await seen(full), await seen(other));
-    await world.stop(full, other);
-  });
 });
 
 describe("records that are not used: the last good ones stay, loudly, until they are good again", () => {

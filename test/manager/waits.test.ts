@@ -27,35 +27,6 @@ test("each step takes two commits: one takes it, and one notes that a read has s
   await world.stop(replica);
 });
 
-test("a process that is stopped between its read and its write shortens no wait", async () => {
-  const world = new World();
-  const [line, machine] = [world.store.line(), world.machine()];
-  const replica = await world.start({ store: line, clock: machine.clock });
-  await world.passTo(3 * day - 1);
-  let isFirst = true;
-  line.hook = (operation, go) => {
-    if (operation !== "write" || !isFirst) return go();
-    isFirst = false;
-    machine.isStopped = true;
-    const later = Promise.withResolvers<void>();
-    world.clock.setTimer(later.resolve, 3 * hour);
-    return line.hanging(later.promise.then(go));
-  };
-  await world.pass(1 + 3 * hour - 1);
-  assert.equal((await recordsOf(world)).length, 1);
-  await world.pass(1);
-  machine.isStopped = false;
-  await world.pass(minute);
-  const [, next] = await recordsOf(world);
-  assert.ok((next?.publishedAt ?? 0) >= world.clock.now() - minute, "not when it had decided on the step");
-  assert.equal(next?.announcedAt, world.clock.now() - minute - 3 * hour);
-  await world.passTo(4 * day + 3 * hour - 1);
-  assert.notEqual((await seen(replica)).signs, next?.kid);
-  await world.pass(minute);
-  assert.equal((await seen(replica)).signs, next?.kid);
-  await world.stop(replica);
-});
-
 describe("a process whose clock and that of the store differ by more than the skew takes no step, and does not sign", () => {
   for (const offSeconds of [301, -31_536_000]) {
     test(`${offSeconds} s`, async () => {
