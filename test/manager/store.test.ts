@@ -240,22 +240,6 @@ const documentIn = (text: string): StoreDocument => parseDocument(unsealed(text)
 
 type Attack = (text: string, victim: Victim) => string | Promise<string>;
 
-/** Changes the document, and leaves the MAC as it is. */
-const changed =
-  (change: (document: StoreDocument, victim: Victim) => object): Attack =>
-  (text, victim) => {
-    const document = documentIn(text);
-    return `${macOf(text)}\n${JSON.stringify({ ...document, ...change(document, victim) })}`;
-  };
-
-/** Changes the record in one state. */
-const record = (state: string, members: (record: LiveRecord, victim: Victim) => object): Attack =>
-  changed(({ records }, victim) => ({
-    records: records.map((record) =>
-      `${record.use} ${record.state}` === state ? { ...record, ...members(record as LiveRecord, victim) } : record,
-    ),
-  }));
-
 const own = (now: number): KeyRecord => ({
   kid: "evil",
   use: "sig",
@@ -268,40 +252,31 @@ const own = (now: number): KeyRecord => ({
   publicJwk: evilPublic,
   privateHalf: { uri: "pkcs11:token=evil;object=evil" },
 });
-const withOwn = changed(({ records }, { world }) => ({ records: [...records, own(world.clock.now())] }));
+/** Changes the document, and leaves the MAC as it is. */
+const withOwn: Attack = (text, { world }) => {
+  const document = documentIn(text);
+  return `${macOf(text)}\n${JSON.stringify({ ...document, records: [...document.records, own(world.clock.now())] })}`;
+};
 
-/** A document with a key of one's own, under a MAC that this secret makes. */
-const underMacBy =
-  (secretOf: () => string): Attack =>
-  async (text, victim) => {
-    const { kid: id = "" } = jose.decodeProtectedHeader(macOf(text));
-    const bytes = Buffer.from(secretOf());
-    const macKey = await crypto.subtle.importKey("raw", bytes, { name: "HMAC", hash: "SHA-256" }, false, ["sign"]);
-    return sealed({ id, bytes, macKey }, unsealed(await withOwn(text, victim)));
-  };
+/** A document with a key of one's own, under a MAC by a wrapping key of one's own that has the name of the right one. */
+const underOwnMac: Attack = async (text, victim) => {
+  const { kid: id = "" } = jose.decodeProtectedHeader(macOf(text));
+  const bytes = Buffer.from(newWrappingKey());
+  const macKey = await crypto.subtle.importKey("raw", bytes, { name: "HMAC", hash: "SHA-256" }, false, ["sign"]);
+  return sealed({ id, bytes, macKey }, unsealed(await withOwn(text, victim)));
+};
 
+/** Those that `test/manager/document.test.ts` makes of single bytes are not here again. */
 const attacks: Readonly<Record<string, Attack>> = {
   "a key of one's own as retiring, in a token that nobody opens": withOwn,
-  "another public half of an encryption key": record("enc active", () => ({ publicJwk: evilPublic })),
-  "a time, so that an announcement is over": record("sig announced", ({ announcedAt }) => ({
-    publishedAt: announcedAt - 2 * day,
-  })),
-  "a member that nobody knows yet": record("sig active", () => ({ trusted: true })),
-  "a tombstone taken out": changed(({ records }) => ({ records: records.slice(1) })),
-  "another policy": changed(({ policy }) => ({ policy: { ...policy, maxTokenLifetimeSeconds: 86_400 } })),
-  "another owner": changed(() => ({ owner: { issuer: "https://evil.example", isChosen: true } })),
-  "another revision": changed(({ revision }) => ({ revision: revision + 1 })),
   "an older document, and the MAC as it is": (text, { older }) => `${macOf(text)}\n${unsealed(older)}`,
   "no MAC": (text) => unsealed(text),
-  "an empty MAC": (text) => `\n${unsealed(text)}`,
   "no MAC, and no keys": () => `\n{"format":1}`,
-  "a MAC that is cut short": (text) => text.replace("\n", "").replace("{", "\n{").replace(/..\n/, "\n"),
   "a MAC without its key (alg none)": (text) => {
     const header = { ...jose.decodeProtectedHeader(macOf(text)), alg: "none" };
     return `${Buffer.from(JSON.stringify(header)).toString("base64url")}..\n${unsealed(text)}`;
   },
-  "a MAC under a key of one's own, and the name of the right one": underMacBy(newWrappingKey),
-  "a MAC under the public half of a key": underMacBy(() => JSON.stringify(evilPublic)),
+  "a MAC under a key of one's own, and the name of the right one": underOwnMac,
   "a text of another kind": () => "garbage",
 };
 

@@ -10,7 +10,6 @@ import { Module } from "./module.ts";
 // From when a wait counts, by which clock, and who may take a step.
 
 const recordsOf = async (world: World): Promise<LiveRecord[]> => (await world.document()).records as LiveRecord[];
-const eventsOf = async (world: World): Promise<string[]> => (await world.document()).events.map(({ type }) => type);
 
 test("each step takes two commits: one takes it, and one notes that a read has seen it", async () => {
   const world = new World();
@@ -68,43 +67,6 @@ describe("a process whose clock and that of the store differ by more than the sk
     const [, next] = await recordsOf(world);
     assert.deepEqual([next?.activatedAt, replica.manager.isReady], [world.clock.now(), true]);
     await world.stop(replica);
-  });
-});
-
-describe("a wait that is missed", () => {
-  test("is over at once by the clock of the store, however seldom a process runs", async () => {
-    const world = new World();
-    await world.stop(await world.start({ policy: { rotateEveryDays: 90 } }));
-    for (const states of [
-      ["active", "announced"],
-      ["retiring", "active"],
-      ["removed", "active"],
-    ]) {
-      await world.passTo(Math.max(world.elapsedMs + 3 * day, 89 * day));
-      await world.stop(await world.start());
-      assert.deepEqual(
-        (await recordsOf(world)).map(({ state }) => state),
-        states,
-      );
-    }
-    assert.ok(!(await eventsOf(world)).includes("restarted"));
-  });
-
-  test("begins again once where the store has no clock", async () => {
-    const world = new World(() => memoryStore());
-    await world.passTo(3 * day);
-    const first = await world.start();
-    await world.until(first.manager.rotate());
-    await world.stop(first);
-    for (const [restarts, state] of [
-      [1, "announced"],
-      [1, "active"],
-    ] as const) {
-      await world.pass(3 * day);
-      await world.stop(await world.start());
-      assert.equal((await eventsOf(world)).filter((type) => type === "restarted").length, restarts);
-      assert.equal((await recordsOf(world))[1]?.state, state);
-    }
   });
 });
 
@@ -175,20 +137,6 @@ describe("a clock that is set while a key is announced", () => {
       await world.stop(replica);
     });
   }
-});
-
-test("a wait that begins in the future, by a clock that was wrong, begins again", async () => {
-  const world = new World();
-  const replica = await world.start();
-  await world.until(replica.manager.rotate());
-  const future = world.clock.now() + 10 * day;
-  await world.change(({ records }) => ({
-    records: records.map((record) => (record.state === "announced" ? { ...record, publishedAt: future } : record)),
-  }));
-  await world.passTo(day + second);
-  assert.equal((await seen(replica)).signs, replica.manager.records[1]?.kid);
-  assert.ok((await eventsOf(world)).includes("restarted"));
-  await world.stop(replica);
 });
 
 // What went wrong while replicas held leases, and one of them in trouble held up or stopped the others.
