@@ -1,5 +1,6 @@
 import type { Socket } from "node:net";
 import { type ServerHttp2Stream, constants, createServer } from "node:http2";
+import { readBody } from "./body.ts";
 import { boundSessions } from "./sessions.ts";
 
 /** @see https://grpc.io/docs/guides/status-codes/ */
@@ -25,7 +26,6 @@ export type Unary = (message: Uint8Array, connection: object) => Promise<Uint8Ar
 const limits = {
   streamsOfOne: 64,
   connections: 64,
-  messageBytes: 65_536,
   headerBytes: 16_384,
   idleMs: 600_000,
   stopMs: 5_000,
@@ -136,29 +136,14 @@ function expire(stream: ServerHttp2Stream): void {
   stream.close(isAnswered ? constants.NGHTTP2_CANCEL : constants.NGHTTP2_NO_ERROR);
 }
 
-/** The message of a request. Rejects with {@link CallError}. */
-function messageOf(stream: ServerHttp2Stream): Promise<Uint8Array> {
-  return new Promise((resolve, reject) => {
-    const chunks: Buffer[] = [];
-    let length = 0;
-    stream.on("data", (chunk: Buffer) => {
-      length += chunk.length;
-      // The rest of a message that is too long is thrown away as it arrives.
-      if (length > limits.messageBytes) reject(new CallError(status.resourceExhausted, "the message is too long"));
-      else chunks.push(chunk);
-    });
-    stream.once("close", () => reject(new CallError(status.internal, "the call was cut off")));
-    stream.once("end", () => {
-      const body = Buffer.concat(chunks);
-      if (body.length < prefixBytes || body.readUInt32BE(1) !== body.length - prefixBytes) {
-        reject(new CallError(status.internal, "a call has one whole message"));
-      } else if (body[0] !== 0) {
-        reject(new CallError(status.unimplemented, "no compression is supported"));
-      } else {
-        resolve(body.subarray(prefixBytes));
-      }
-    });
-  });
+/** The message of a request. Rejects with {@link CallError}, and see {@link readBody}. */
+async function messageOf(stream: ServerHttp2Stream): Promise<Uint8Array> {
+  const body = await readBody(stream);
+  if (body === undefined) throw new CallError(status.resourceExhausted, "the message is too long");
+  if (body.length < prefixBytes || body.readUInt32BE(1) !== body.length - prefixBytes)
+    throw new CallError(status.internal, "a call has one whole message");
+  if (body[0] !== 0) throw new CallError(status.unimplemented, "no compression is supported");
+  return body.subarray(prefixBytes);
 }
 
 const contentType = { "content-type": "application/grpc+proto" };

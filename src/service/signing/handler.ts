@@ -6,7 +6,7 @@ import { writeReply } from "../../publish/node.ts";
 import { type Reply, problem } from "../../publish/respond.ts";
 import type { Signing } from "../keys/signing.ts";
 import type { Audit } from "./audit.ts";
-import { TooLong, readBody } from "./body.ts";
+import { maxBodyBytes, readBody } from "./body.ts";
 import { type SignPolicy, checkAllowed } from "./policy.ts";
 import { readSignRequest } from "./request.ts";
 
@@ -28,7 +28,13 @@ export function signHandler(sign: SignOf) {
 
   async function answerSign(request: IncomingMessage): Promise<Reply> {
     try {
-      const token = await audit.sign(request.socket, async () => tokenFor(await readBody(request), sign));
+      const token = await audit.sign(request.socket, async () => {
+        const isLong = Number(request.headers["content-length"] ?? 0) > maxBodyBytes;
+        const body = isLong ? undefined : await readBody(request);
+        if (body === undefined)
+          throw new TooLong("ERR_CLAIMS_INVALID", `the body is longer than ${maxBodyBytes} bytes`);
+        return tokenFor(body, sign);
+      });
       return replyOf("application/jwt", token);
     } catch (error) {
       return problemOf(error);
@@ -55,6 +61,8 @@ export function signHandler(sign: SignOf) {
     reply(method === "GET" || method === "HEAD" ? read() : notAllowed("GET, HEAD"));
   };
 }
+
+class TooLong extends TokenError {}
 
 /** @throws JwksdError for all that is wrong with the request or the signer */
 function tokenFor(body: Uint8Array, { policy, signing }: SignOf): Promise<string> {
