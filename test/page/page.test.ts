@@ -155,15 +155,15 @@ describe("the page", () => {
 
   test("marks this process while it is stale, and no other", () => {
     const { replicas } = pageParts(statusOf(knownWith("name")), answer);
-    assert.equal(replicas.match(/class="badge stale"/g)?.length, 1);
-    assert.match(replicas, /this one<\/span>[^]*?badge stale/);
+    assert.equal(replicas.text.match(/class="badge stale"/g)?.length, 1);
+    assert.match(replicas.text, /this one<\/span>[^]*?badge stale/);
   });
 
   test("speaks of the past of what has happened, by whichever clock", () => {
     const known = knownWith("name");
     const health = { ...known.manager?.health, store: { lastSuccessAt: start + 19_000 } };
     const ahead = { ...known, manager: { ...known.manager, health } } as Known;
-    assert.match(pageParts(statusOf(ahead), answer).glance, /last reached <time[^>]*>now<\/time>/);
+    assert.match(pageParts(statusOf(ahead), answer).glance.text, /last reached <time[^>]*>now<\/time>/);
   });
 
   test("holds no private half, wrapped or not", () => {
@@ -182,7 +182,7 @@ describe("the page", () => {
 
   test("says first that the JWK Set is not answered as it should be", () => {
     const status = statusOf({ ...knownWith("name"), manager: undefined });
-    const first = (answer: ServedSet): string => pageParts(status, answer).health.split("</li>")[0] ?? "";
+    const first = (answer: ServedSet): string => pageParts(status, answer).health.text.split("</li>")[0] ?? "";
     assert.match(first({ failure: "ECONNREFUSED" }), /JWKS_UNANSWERED[^]*does not answer: ECONNREFUSED\./);
     assert.match(first({ ...answerWith("x"), status: "503 Busy" }), /answers 503 Busy\.[^]*curl -i https:/);
     assert.doesNotMatch(first(answer), /JWKS_UNANSWERED/);
@@ -192,7 +192,7 @@ describe("the page", () => {
     const known = { ...knownWith("name"), manager: undefined };
     const before = pageParts(statusOf(known), answer);
     const after = pageParts(statusOf({ ...known, now: start + 1_000 }), answer);
-    assert.equal(before.headline, after.headline);
-    assert.notEqual(before.events, after.events);
+    assert.equal(before.headline.text, after.headline.text);
+    assert.notEqual(before.events.text, after.events.text);
   });
 });

@@ -1,32 +1,14 @@
-import type * as PromClient from "prom-client";
+import type PromClient from "prom-client";
 import type { Metric, MetricValue } from "../../base/metrics.ts";
 import { loadPackage } from "../../base/optional-package.ts";
 import { printable } from "../../base/printable.ts";
 
-/** The part of prom-client that is used; its own types do not know plain metric objects. */
-interface PromClientModule {
-  readonly Registry: new (contentType: string) => {
-    registerMetric(metric: object): void;
-    metrics(): Promise<string>;
-    getMetricsAsJSON(): Promise<object[]>;
-  };
-  readonly collectDefaultMetrics: (options: { readonly register: object }) => void;
-  readonly prometheusContentType: string;
-  readonly openMetricsContentType: string;
-}
-
-let loading: Promise<PromClientModule> | undefined;
-
 /** @throws ConfigError `ERR_PACKAGE_MISSING` */
-async function promClient(): Promise<PromClientModule> {
-  loading ??= loadPackage("prom-client", async () => {
-    const module = (await import("prom-client")) as unknown as { readonly default: typeof PromClient };
-    return module.default as unknown as PromClientModule;
-  });
-  return loading;
+async function promClient(): Promise<typeof PromClient> {
+  return (await loadPackage("prom-client", () => import("prom-client"))).default;
 }
 
-let defaults: Promise<InstanceType<PromClientModule["Registry"]>> | undefined;
+let defaults: Promise<PromClient.Registry> | undefined;
 
 /**
  * What prom-client tells of this process: processor time, memory, file descriptors, event loop, garbage collection. Counted from the first
@@ -35,12 +17,12 @@ let defaults: Promise<InstanceType<PromClientModule["Registry"]>> | undefined;
  * @throws ConfigError `ERR_PACKAGE_MISSING`
  */
 export async function processMetrics(): Promise<Metric[]> {
-  defaults ??= promClient().then(({ Registry, collectDefaultMetrics, prometheusContentType }) => {
-    const register = new Registry(prometheusContentType);
+  defaults ??= promClient().then(({ Registry, collectDefaultMetrics }) => {
+    const register = new Registry();
     collectDefaultMetrics({ register });
     return register;
   });
-  const metrics = (await (await defaults).getMetricsAsJSON()) as Metric[];
+  const metrics = (await (await defaults).getMetricsAsJSON()) as unknown as Metric[];
   // Three of its gauges are named as counters are.
   return metrics.filter(({ name, type }) => type === "counter" || !name.endsWith("_total"));
 }
@@ -53,12 +35,14 @@ export async function processMetrics(): Promise<Metric[]> {
 export async function expose(metrics: readonly Metric[], accept: string | undefined) {
   const { Registry, prometheusContentType, openMetricsContentType } = await promClient();
   const contentType = acceptsOpenMetrics(accept) ? openMetricsContentType : prometheusContentType;
-  const registry = new Registry(contentType);
+  const registry = new Registry<PromClient.RegistryContentType>();
+  registry.setContentType(contentType);
   for (const metric of metrics) {
     // For OpenMetrics, the registry takes the suffix of a counter from its name, for good.
     const values = metric.values.map((value) => ({ ...value, labels: printableLabels(value.labels) }));
     const named = { ...metric, get: () => ({ ...metric, values, name: named.name }) };
-    registry.registerMetric(named);
+    // Its types do not know plain metric objects.
+    registry.registerMetric(named as unknown as PromClient.Metric);
   }
   return { contentType, text: await registry.metrics() };
 }

@@ -9,23 +9,21 @@ import { style } from "./style.ts";
 import { eventsPart, keysPart, replicasPart } from "./tables.ts";
 import { timelinePart } from "./timeline.ts";
 
-/** The parts of the page that change, by the id of their element. */
-export type Parts = Readonly<Record<PartId, string>>;
 type PartId = "headline" | "health" | "glance" | "timeline" | "keys" | "replicas" | "answer" | "events";
 
-/** Makes the parts of the page. */
-export function pageParts(known: Status, answer: ServedSet): Parts {
+/** The parts of the page that change, by the id of their element. */
+export function pageParts(known: Status, answer: ServedSet): Readonly<Record<PartId, Html>> {
   const fault = faultOfServed(answer, known.jwksUri);
   const status = fault === undefined ? known : { ...known, faults: [fault, ...known.faults] };
   return {
-    headline: headlinePart(status).text,
-    health: healthPart(status).text,
-    glance: glancePart(status).text,
-    timeline: timelinePart(status).text,
-    keys: keysPart(status).text,
-    replicas: replicasPart(status).text,
-    answer: servedPart(answer, status.jwksUri).text,
-    events: eventsPart(status).text,
+    headline: headlinePart(status),
+    health: healthPart(status),
+    glance: glancePart(status),
+    timeline: timelinePart(status),
+    keys: keysPart(status),
+    replicas: replicasPart(status),
+    answer: servedPart(answer, status.jwksUri),
+    events: eventsPart(status),
   };
 }
 
@@ -87,14 +85,14 @@ export function page(status: Status, answer: ServedSet, nonce: string): string {
         <main id="main">
           <section aria-labelledby="health-heading">
             <h2 id="health-heading">Health</h2>
-            <p id="headline" role="status" data-part>${new Html(parts.headline)}</p>
-            <div id="health" data-part>${new Html(parts.health)}</div>
+            <p id="headline" role="status" data-part>${parts.headline}</p>
+            <div id="health" data-part>${parts.health}</div>
           </section>
           ${sections.map(
             ([id, heading]) =>
               html`<section aria-labelledby="${id}-heading">
                 <h2 id="${id}-heading">${heading}</h2>
-                <div id="${id}" data-part>${new Html(parts[id])}</div>
+                <div id="${id}" data-part>${parts[id]}</div>
               </section>`,
           )}
         </main>
