@@ -148,7 +148,7 @@ export const rooms: Readonly<Record<string, Room>> = {
       "service/keys",
       "service/listen",
     ],
-    packages: ["node:", "prom-client"],
+    packages: ["node:", "package.json", "prom-client"],
   },
   "service/admin/page": { rooms: ["rotation/explain", "service/admin"], packages: ["node:"] },
   "service/endpoint": {
@@ -161,7 +161,7 @@ export const rooms: Readonly<Record<string, Room>> = {
       "service/listen",
       "service/signing",
     ],
-    packages: ["package.json"],
+    packages: [],
   },
 
   cli: {

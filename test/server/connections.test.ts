@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { once } from "node:events";
 import type { ServerResponse } from "node:http";
 import { type TestContext, describe, test } from "node:test";
-import type { Overload } from "../../src/service/listen/connections.ts";
+import type { LogOverload } from "../../src/service/listen/connections.ts";
 import type { Handler } from "../../src/service/listen/gate.ts";
 import { startHttpServer } from "../../src/service/listen/http-server.ts";
 import { Client } from "../support/load.ts";
@@ -16,9 +16,11 @@ import { skipped } from "../support/parts.ts";
 import { temporaryFolder } from "../support/service.ts";
 import { openSocket } from "../support/sign-socket.ts";
 
+type Lost = Parameters<LogOverload>[0];
+
 interface Limited {
   readonly clock: SimulatedClock;
-  readonly overloads: readonly Overload[];
+  readonly overloads: readonly Lost[];
   /** Opens a connection; it is closed when the test ends. */
   open(): Promise<Client>;
   stop(): Promise<void>;
@@ -28,8 +30,8 @@ const answer: Handler = (_request, response) => void response.end("ok");
 
 async function start(t: TestContext, maxConnections: number, handler: Handler = answer): Promise<Limited> {
   const clock = simulatedClock();
-  const overloads: Overload[] = [];
-  const onOverload = (overload: Overload): void => void overloads.push(overload);
+  const overloads: Lost[] = [];
+  const onOverload: LogOverload = (lost) => void overloads.push(lost);
   const address = { host: "127.0.0.1", port: 0 };
   const { port, stop } = await startHttpServer(address, () => handler, { maxConnections, clock, onOverload });
   t.after(stop);

@@ -61,9 +61,7 @@ function serviceParts(): readonly (readonly Metric[])[] {
   const manager = { id: "self", document, policyGiven: {}, processes, clockAheadMs: 0, health };
   const managed = { ...known, manager };
   const kept = { ...known, withoutStore: { savedAt: start, outage: failure } };
-  return [managed, kept].map((known) =>
-    serviceMetrics({ status: statusOf(known), now: start, version: "1", isRefused: false }),
-  );
+  return [managed, kept].map((known) => serviceMetrics(statusOf(known), start, false));
 }
 
 async function providerPart(): Promise<readonly Metric[]> {

@@ -5,7 +5,7 @@ import { writeReply } from "../../publish/node.ts";
 import { methodNotAllowed } from "../../publish/respond.ts";
 import { refusalOf } from "./admin-access.ts";
 import { expose } from "./exposition.ts";
-import type { Overload } from "../listen/connections.ts";
+import type { LogOverload } from "../listen/connections.ts";
 import type { Handler } from "../listen/gate.ts";
 import { type RunningServer, startHttpServer } from "../listen/http-server.ts";
 
@@ -53,7 +53,7 @@ const notFound: AdminPage = () => plainText(404, "not found");
 export function startAdmin(
   address: { readonly host: string; readonly port: number },
   pages: Readonly<Record<string, AdminPage>>,
-  onOverload: (overload: Overload) => void,
+  onOverload: LogOverload,
 ): Promise<RunningServer> {
   const handler: Handler = (request, response) => {
     const { headers, method, socket, url } = request;

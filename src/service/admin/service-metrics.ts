@@ -1,19 +1,16 @@
+import packageJson from "../../../package.json" with { type: "json" };
 import { type Metric, gauge, plain, seconds } from "../../base/metrics.ts";
 import { definitions } from "../../rotation/manager/metrics.ts";
 import type { Status } from "./status.ts";
 
-/** The facts of a service beside its keys and requests. */
-export interface ServiceFacts {
-  readonly status: Status;
-  /** By the clock of this machine, in epoch milliseconds. */
-  readonly now: number;
-  readonly version: string;
-  /** Whether the key files were refused at the last reading. */
-  readonly isRefused: boolean;
-}
-
-/** Metrics of a service, from its status. */
-export function serviceMetrics({ status, now, version, isRefused }: ServiceFacts): Metric[] {
+/**
+ * Metrics of a service, from its status.
+ *
+ * @param now by the clock of this machine, in epoch milliseconds
+ * @param isRefused whether the key files were refused at the last reading
+ */
+export function serviceMetrics(status: Status, now: number, isRefused: boolean): Metric[] {
+  const { version } = packageJson;
   const { store } = status;
   return [
     gauge(

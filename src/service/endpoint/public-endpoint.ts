@@ -1,7 +1,7 @@
 import { type Metric, counter, createTally, sumMetrics } from "../../base/metrics.ts";
 import { systemClock } from "../../base/clock.ts";
 import { type Publisher, type Site, createPublisher } from "../../publish/publisher.ts";
-import type { Overload } from "../listen/connections.ts";
+import type { LogOverload } from "../listen/connections.ts";
 import type { Handler } from "../listen/gate.ts";
 import { startHttpServer } from "../listen/http-server.ts";
 import { issuerOf, urlHost } from "../config/addresses.ts";
@@ -34,7 +34,7 @@ export interface PublicEndpoint {
 export async function startPublicEndpoint(
   options: PublicEndpointOptions,
   first: PublishedSet,
-  onOverload: (overload: Overload) => void,
+  onOverload: LogOverload,
 ): Promise<PublicEndpoint> {
   let published = first;
   const mode = () => (published.isRotating || options.rotationMode ? "rotation" : "long");

@@ -1,18 +1,13 @@
 import type { Clock } from "../../base/clock.ts";
 import { type Metric, sumMetrics } from "../../base/metrics.ts";
-import packageJson from "../../../package.json" with { type: "json" };
-import { healthPage, metricsPage, startAdmin } from "../admin/admin.ts";
+import { type AdminPage, healthPage, metricsPage } from "../admin/admin.ts";
 import { processMetrics } from "../admin/exposition.ts";
 import type { LogEvent } from "../admin/known.ts";
 import { statusPage } from "../admin/page/status-page.ts";
 import { serviceMetrics } from "../admin/service-metrics.ts";
 import { type Status, statusOf } from "../admin/status.ts";
-import type { HostAndPort } from "../config/addresses.ts";
-import type { Logger } from "../config/log.ts";
 import type { PublishedKeys } from "../keys/published-keys.ts";
 import type { RunningManager } from "../keys/run-manager.ts";
-import { logOverload } from "../listen/connections.ts";
-import type { RunningServer } from "../listen/http-server.ts";
 import type { PublicEndpoint } from "./public-endpoint.ts";
 
 /** What a report tells of. */
@@ -59,27 +54,20 @@ export function createReport(of: Reported): Report {
     });
   };
   const metrics = async (): Promise<readonly Metric[]> => {
-    const isRefused = keys.refused !== undefined;
-    const facts = { version: packageJson.version, isRefused, status: await status(), now: clock.now() };
-    const all = sumMetrics([serviceMetrics(facts), managed?.metrics() ?? [], endpoint.metrics()]);
+    const own = serviceMetrics(await status(), clock.now(), keys.refused !== undefined);
+    const all = sumMetrics([own, managed?.metrics() ?? [], endpoint.metrics()]);
     return [...all, ...(await processMetrics())];
   };
   return { notReady, status, metrics };
 }
 
-/** Shows a report at the admin address. @param jwksUrl of the JWK Set on this machine */
-export function startReportAt(
-  address: HostAndPort,
+/** The pages of the admin address. @param jwksUrl of the JWK Set on this machine */
+export const pagesOf = (
   { notReady, status, metrics }: Report,
   jwksUrl: string,
-  log: Logger,
-): Promise<RunningServer> {
-  const pages = {
-    "/": statusPage(status, jwksUrl),
-    "/metrics": metricsPage(metrics),
-    "/livez": healthPage(() => undefined),
-    "/readyz": healthPage(notReady),
-  };
-  const admin = `${address.host}:${address.port}`;
-  return startAdmin(address, pages, (overload) => logOverload(log, overload, { admin }));
-}
+): Readonly<Record<string, AdminPage>> => ({
+  "/": statusPage(status, jwksUrl),
+  "/metrics": metricsPage(metrics),
+  "/livez": healthPage(() => undefined),
+  "/readyz": healthPage(notReady),
+});

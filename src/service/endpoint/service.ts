@@ -2,8 +2,8 @@ import { systemClock } from "../../base/clock.ts";
 import { missingMembers } from "../../publish/discovery.ts";
 import { locate } from "../../publish/paths.ts";
 import type { Site } from "../../publish/publisher.ts";
+import { startAdmin } from "../admin/admin.ts";
 import type { Status } from "../admin/status.ts";
-import { logOverload } from "../listen/connections.ts";
 import { type Wanted, checkFree } from "../listen/http-server.ts";
 import { hostAndPort, issuerOf, urlHost } from "../config/addresses.ts";
 import type { Logger } from "../config/log.ts";
@@ -12,7 +12,7 @@ import type { SignSocket } from "../signing/sockets.ts";
 import { startPublicEndpoint } from "./public-endpoint.ts";
 import { readPublishedKeys } from "../keys/published-keys.ts";
 import { type RecentEvents, recentEvents } from "./recent-events.ts";
-import { createReport, startReportAt } from "./report.ts";
+import { createReport, pagesOf } from "./report.ts";
 import { type RunningManager, type Substitutes, startManager } from "../keys/run-manager.ts";
 import { checkFilesOf, readSockets, startSignSockets, wantedBy } from "../signing/sign-sockets.ts";
 import { signersOf } from "../config/signers.ts";
@@ -86,13 +86,16 @@ async function start(settings: Settings, recent: RecentEvents, given: Substitute
   if (managed !== undefined) await keys.takeManaged(managed.published);
   const { host, port, reusePort, rotationMode } = settings;
   const where = { ...site, host, port, reusePort, rotationMode };
-  const endpoint = await startPublicEndpoint(where, keys.current, (overload) => logOverload(log, overload));
+  const endpoint = await startPublicEndpoint(where, keys.current, log.warn);
   stops.push(endpoint.stop);
   const { commandFlags } = store;
   const of = { commandFlags, rotationMode, clock, endpoint, managed, keys, events, phase: () => phase };
   const report = createReport(of);
   const adminAddress = hostAndPort(settings.admin);
-  const admin = adminAddress && (await startReportAt(adminAddress, report, endpoint.url, log));
+  const pages = pagesOf(report, endpoint.url);
+  const admin =
+    adminAddress &&
+    (await startAdmin(adminAddress, pages, (lost, message) => log.warn({ admin: settings.admin, ...lost }, message)));
   const adminUrl = admin && `http://${urlHost(adminAddress.host)}:${admin.port}`;
   if (admin !== undefined) stops.push(admin.stop);
 

@@ -3,32 +3,15 @@ import type { Socket } from "node:net";
 import type { PeerCertificate, TLSSocket } from "node:tls";
 import type { Clock } from "../../base/clock.ts";
 
-/** Connections that were lost because there were too many. */
-export interface Overload {
-  /** Idle connections that were closed to make room. */
-  readonly closed: number;
-  /** New connections that were refused because all others had requests under way. */
-  readonly refused: number;
-}
-
-/** Logs an overload as a warning. @param remedy what an operator can do */
-export function logOverload(
-  log: { warn(fields: object, message: string): void },
-  { closed, refused }: Overload,
-  more: object = {},
-  remedy: string = "a proxy in front can hold them, and a second process with --reuse-port adds room",
-): void {
-  const what =
-    refused === 0
-      ? "idle connections were closed to make room for new ones"
-      : "connections were refused, because all others had requests under way";
-  log.warn({ ...more, closed, refused }, `too many connections: ${what}; ${remedy}`);
-}
+/** Logs connections that were lost because there were too many: idle ones that made room, and new ones that found all others under way. */
+export type LogOverload = (lost: { readonly closed: number; readonly refused: number }, message: string) => void;
 
 interface Options {
   readonly maxConnections: number;
   readonly clock: Clock;
-  readonly onOverload: (overload: Overload) => void;
+  readonly onOverload: LogOverload;
+  /** What an operator can do about an overload. */
+  readonly remedy: string;
 }
 
 /** Time between two reports of an overload, and from its begin to the first one. */
@@ -54,7 +37,7 @@ export interface Connections {
 export function boundConnections(
   server: Server,
   event: "connection" | "secureConnection",
-  { maxConnections, clock, onOverload }: Options,
+  { maxConnections, clock, onOverload, remedy }: Options,
 ): Connections {
   // By their last request, the longest idle first.
   const connections = new Map<Socket, ServerResponse | undefined>();
@@ -88,7 +71,11 @@ export function boundConnections(
 
   function report(): void {
     cancelReport = undefined;
-    onOverload(lost);
+    const what =
+      lost.refused === 0
+        ? "idle connections were closed to make room for new ones"
+        : "connections were refused, because all others had requests under way";
+    onOverload(lost, `too many connections: ${what}; ${remedy}`);
     lost = { closed: 0, refused: 0 };
   }
 

@@ -7,7 +7,7 @@ import { type Clock, systemClock } from "../../base/clock.ts";
 import { ServiceError } from "../../base/errors.ts";
 import { type NodeResponse, writeReply } from "../../publish/node.ts";
 import { type Reply, methodNotAllowed, problem, textOf, withoutBodyOnHead } from "../../publish/respond.ts";
-import { type Connections, type Overload, boundConnections, isUnderWay } from "./connections.ts";
+import { type Connections, type LogOverload, boundConnections, isUnderWay } from "./connections.ts";
 import { drain } from "./drain.ts";
 import { type Handler, closedGate } from "./gate.ts";
 import { boundHandshakes } from "./handshakes.ts";
@@ -50,7 +50,9 @@ export interface HttpServerOptions {
   /** Tells the time. Default: the clock of the machine. */
   readonly clock?: Clock | undefined;
   /** Called at most every ten seconds, with the connections that were lost. */
-  readonly onOverload?: ((overload: Overload) => void) | undefined;
+  readonly onOverload?: LogOverload | undefined;
+  /** What an operator can do about an overload. Default: what helps where clients are many. */
+  readonly remedy?: string | undefined;
   /** Called with the status of each refusal of a request that reached no handler. */
   readonly onRefusal?: ((status: number) => void) | undefined;
 }
@@ -75,6 +77,7 @@ export async function startHttpServer(
     maxConnections = limits.maxConnections,
     clock = systemClock,
     onOverload = () => {},
+    remedy = "a proxy in front can hold them, and a second process with --reuse-port adds room",
     onRefusal = () => {},
   }: HttpServerOptions = {},
 ) {
@@ -93,7 +96,7 @@ export async function startHttpServer(
   const server = tls === undefined ? createServer(options) : createTlsServer({ ...options, ...tls }, maxConnections);
   server.setTimeout(limits.timeoutMs);
   const event = tls === undefined ? "connection" : "secureConnection";
-  const connections = boundConnections(server, event, { maxConnections, clock, onOverload });
+  const connections = boundConnections(server, event, { maxConnections, clock, onOverload, remedy });
   const refuse = (socket: Socket, reply: Reply): void => {
     if (refuseOnce(socket, reply, connections)) onRefusal(reply.status);
   };

@@ -8,7 +8,6 @@ import { type FormerKey, createKubernetesSigner } from "./kubernetes.ts";
 import type { Signing } from "../keys/signing.ts";
 import { type SignSocket, checkAddress, checkSocketLifetimes, checkSockets } from "./sockets.ts";
 import { hostAndPort } from "../config/addresses.ts";
-import { logOverload } from "../listen/connections.ts";
 import { type RunningServer, type Wanted, startHttpServer } from "../listen/http-server.ts";
 import { readJsonObject } from "../config/json-file.ts";
 import type { Logger } from "../config/log.ts";
@@ -109,7 +108,8 @@ async function startHttp(
   const start = (where: Parameters<typeof startHttpServer>[0]): Promise<RunningServer> =>
     startHttpServer(where, () => handle, {
       maxConnections,
-      onOverload: (overload) => logOverload(log, overload, { socket: address }, remedy),
+      onOverload: (lost, message) => log.warn({ socket: address, ...lost }, message),
+      remedy,
     });
   const hostPort = hostAndPort(address);
   if (folder === undefined || hostPort === undefined) {
