@@ -135,7 +135,7 @@ export const rooms: Readonly<Record<string, Room>> = {
     packages: ["jose", "node:", "package.json"],
   },
   "service/copies": {
-    rooms: ["provider", "publish", "rotation/rules", "rotation/store/sqlite", "service/config", "service/keys"],
+    rooms: ["publish", "rotation/rules", "rotation/store/sqlite", "service/config", "service/keys"],
     packages: ["node:", "@aws-sdk/client-s3"],
   },
   "service/admin": {

@@ -1,7 +1,6 @@
 import { serial } from "../../base/async.ts";
 import { ServiceError, StateError, invalidOption } from "../../base/errors.ts";
 import { checkKeysets } from "../../publish/keyset.ts";
-import type { KeySubscriber } from "../../provider/managed-keys.ts";
 import type { KeyRecord } from "../../rotation/rules/records.ts";
 import type { Logger } from "../config/log.ts";
 import type { Settings } from "../config/setting-definitions.ts";
@@ -103,14 +102,16 @@ export async function startPublishing(settings: Settings, options: PublishOption
   try {
     keys = await readPublishedKeys(settings, log);
     if (settings.keys === undefined) {
-      const update: KeySubscriber["update"] = async (keysets, { isRotating }) => {
-        await keys.takeManaged({ set: (await checkKeysets(keysets)).set, isRotating });
-        await publish();
-      };
       const there = await target.content(paths[0] as string);
       const signers = await signersOf(settings, log);
       managing = await openManager({ store, signers }, log, {
-        copy: { name: target.name, update },
+        copy: {
+          name: target.name,
+          async update(keysets, { isRotating }) {
+            await keys.takeManaged({ set: (await checkKeysets(keysets)).set, isRotating });
+            await publish();
+          },
+        },
         savedSet: await savedSetOf(store),
         onFailure: ({ error }) => onFailure(error),
         async check(custody) {

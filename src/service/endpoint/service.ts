@@ -1,30 +1,23 @@
 import { systemClock } from "../../base/clock.ts";
 import { missingMembers } from "../../publish/discovery.ts";
-import { locate } from "../../publish/paths.ts";
 import type { Site } from "../../publish/publisher.ts";
 import { startAdmin } from "../admin/admin.ts";
 import type { Status } from "../admin/status.ts";
-import { type Wanted, checkFree } from "../listen/http-server.ts";
-import { hostAndPort, issuerOf, urlHost } from "../config/addresses.ts";
+import { urlHost } from "../config/addresses.ts";
 import type { Logger } from "../config/log.ts";
 import type { Settings } from "../config/setting-definitions.ts";
-import type { SignSocket } from "../signing/sockets.ts";
-import { startPublicEndpoint } from "./public-endpoint.ts";
 import { readPublishedKeys } from "../keys/published-keys.ts";
+import { type Substitutes, startManager } from "../keys/run-manager.ts";
+import { startSignSockets } from "../signing/sign-sockets.ts";
+import { partsOf } from "./parts.ts";
+import { startPublicEndpoint } from "./public-endpoint.ts";
 import { type RecentEvents, recentEvents } from "./recent-events.ts";
 import { createReport, pagesOf } from "./report.ts";
-import { type RunningManager, type Substitutes, startManager } from "../keys/run-manager.ts";
-import { checkFilesOf, readSockets, startSignSockets, wantedBy } from "../signing/sign-sockets.ts";
-import { signersOf } from "../config/signers.ts";
-import { readSite } from "../config/site.ts";
-import { storeSettingsOf } from "../config/store-settings.ts";
 
 /** A running `jwksd serve`. */
 export interface Service {
   /** URL of the JWK Set on this machine. */
   readonly url: string;
-  /** URL of the JWK Set as relying parties know it. */
-  readonly jwksUri: string;
   /** The active kid first. */
   readonly kids: readonly string[];
   /** What the first kid is, for people: the active key, unless nothing can sign with it here. */
@@ -68,38 +61,33 @@ async function stopAll(stops: Stops): Promise<void> {
 async function start(settings: Settings, recent: RecentEvents, given: Substitutes, stops: Stops): Promise<Service> {
   const { log, events } = recent;
   const { clock = systemClock } = given;
-  const store = storeSettingsOf(settings);
+  const { host, port, reusePort, rotationMode } = settings;
   let phase: Status["phase"] = "starting";
 
-  // First, so that a wrong setting leaves no files behind.
-  const { site, sockets } = await check(settings, log);
-
+  const { site, store, sockets, admin: adminAddress, ...parts } = await partsOf(settings, log);
   const keys = await readPublishedKeys(settings, log, clock);
-  const managed = settings.keys === undefined ? await manage() : undefined;
-  async function manage(): Promise<RunningManager> {
-    const parts = { store, signers: await signersOf(settings, log), signs: sockets.length > 0 };
-    const running = await startManager(parts, log, given);
-    stops.push(() => running.stop());
-    return running;
+  const managed = parts.managed && (await startManager(parts.managed, log, given));
+  if (managed !== undefined) {
+    stops.push(() => managed.stop());
+    await keys.takeManaged(managed.published);
   }
 
-  if (managed !== undefined) await keys.takeManaged(managed.published);
-  const { host, port, reusePort, rotationMode } = settings;
   const where = { ...site, host, port, reusePort, rotationMode };
   const endpoint = await startPublicEndpoint(where, keys.current, log.warn);
   stops.push(endpoint.stop);
+  const { issuer, jwksUri, url } = endpoint;
+
   const { commandFlags } = store;
   const of = { commandFlags, rotationMode, clock, endpoint, managed, keys, events, phase: () => phase };
   const report = createReport(of);
-  const adminAddress = hostAndPort(settings.admin);
-  const pages = pagesOf(report, endpoint.url);
   const admin =
     adminAddress &&
-    (await startAdmin(adminAddress, pages, (lost, message) => log.warn({ admin: settings.admin, ...lost }, message)));
+    (await startAdmin(adminAddress, pagesOf(report, url), (lost, message) =>
+      log.warn({ admin: settings.admin, ...lost }, message),
+    ));
   const adminUrl = admin && `http://${urlHost(adminAddress.host)}:${admin.port}`;
   if (admin !== undefined) stops.push(admin.stop);
 
-  const { issuer, jwksUri, url } = endpoint;
   await managed?.follow(issuer, async (next) => {
     await keys.takeManaged(next);
     endpoint.publish(keys.current);
@@ -125,7 +113,6 @@ async function start(settings: Settings, recent: RecentEvents, given: Substitute
   log.info({ jwksUri, port: endpoint.port, admin: adminUrl, kids: keys.kids, pid: process.pid }, "started");
   return {
     url,
-    jwksUri,
     kids: keys.kids,
     stateText: managed?.stateText(keys.kids[0] ?? "") ?? "active",
     adminUrl,
@@ -140,31 +127,6 @@ async function start(settings: Settings, recent: RecentEvents, given: Substitute
       log.info("stopped");
     },
   };
-}
-
-/** Checks what can be checked before anything is made, and reads what the settings name. */
-async function check(settings: Settings, log: Logger): Promise<{ site: Site; sockets: readonly SignSocket[] }> {
-  const { host, port, mountPrefix, jwksPath } = settings;
-  locate({ issuer: issuerOf(settings, port), mountPrefix, jwksPath, discovery: !settings.noDiscovery });
-  const sockets = await readSockets(settings);
-  const site = await readSite(settings);
-  if (settings.issuer === undefined && /^(0\.0\.0\.0|::)$/.test(host)) {
-    log.warn(
-      "no issuer is set, so the discovery document names localhost, which only this machine can use; set --issuer",
-    );
-  }
-  await checkFree(addressesOf(settings, sockets));
-  await checkFilesOf(sockets);
-  return { site, sockets };
-}
-
-/** Where the service is to listen alone: a look at a shared port would take connections of the processes that share it. */
-function addressesOf(settings: Settings, sockets: readonly SignSocket[]): Wanted[] {
-  const wanted = wantedBy(sockets);
-  const admin = hostAndPort(settings.admin);
-  if (admin !== undefined) wanted.unshift([admin, "--admin"]);
-  if (!settings.reusePort) wanted.unshift([settings, "--port"]);
-  return wanted;
 }
 
 function noteMissing({ discovery, metadata = {} }: Site, log: Logger): void {

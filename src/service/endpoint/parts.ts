@@ -1,0 +1,48 @@
+import { locate } from "../../publish/paths.ts";
+import type { Site } from "../../publish/publisher.ts";
+import { type HostAndPort, hostAndPort } from "../config/addresses.ts";
+import type { Logger } from "../config/log.ts";
+import type { Settings } from "../config/setting-definitions.ts";
+import { signersOf } from "../config/signers.ts";
+import { readSite } from "../config/site.ts";
+import { type StoreSettings, storeSettingsOf } from "../config/store-settings.ts";
+import type { RunSettings } from "../keys/run-manager.ts";
+import { type Wanted, checkFree } from "../listen/http-server.ts";
+import { checkFilesOf, readSockets, wantedBy } from "../signing/sign-sockets.ts";
+import type { SignSocket } from "../signing/sockets.ts";
+
+/** What the steps of a service take of its settings. */
+export interface Parts {
+  readonly site: Site;
+  readonly store: StoreSettings;
+  /** `undefined` where all keys are in files. */
+  readonly managed: RunSettings | undefined;
+  readonly sockets: readonly SignSocket[];
+  /** `undefined` where it is off. */
+  readonly admin: HostAndPort | undefined;
+}
+
+/** Reads what the settings name, and checks all that can be checked, so that a wrong setting leaves no files behind. */
+export async function partsOf(settings: Settings, log: Logger): Promise<Parts> {
+  const { host, port, reusePort, mountPrefix, jwksPath, noDiscovery } = settings;
+  const store = storeSettingsOf(settings);
+  const admin = hostAndPort(settings.admin);
+  locate({ issuer: store.owner.issuer, mountPrefix, jwksPath, discovery: !noDiscovery });
+  const sockets = await readSockets(settings);
+  const site = await readSite(settings);
+  if (settings.issuer === undefined && /^(0\.0\.0\.0|::)$/.test(host)) {
+    log.warn(
+      "no issuer is set, so the discovery document names localhost, which only this machine can use; set --issuer",
+    );
+  }
+  await checkFree([
+    // A look at a shared port would take connections of the processes that share it.
+    ...(reusePort ? [] : [[{ host, port }, "--port"] satisfies Wanted]),
+    ...(admin === undefined ? [] : [[admin, "--admin"] satisfies Wanted]),
+    ...wantedBy(sockets),
+  ]);
+  await checkFilesOf(sockets);
+  const isManaged = settings.keys === undefined;
+  const managed = isManaged ? { store, signers: await signersOf(settings, log), signs: sockets.length > 0 } : undefined;
+  return { site, store, managed, sockets, admin };
+}
