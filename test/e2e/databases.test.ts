@@ -3,10 +3,9 @@ import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { after, before, describe, test } from "node:test";
 import { postgresStore } from "../../src/rotation/store/postgres/postgres.ts";
-import { sqliteStore } from "../../src/rotation/store/sqlite/sqlite.ts";
 import type { Register } from "../../src/rotation/store/register.ts";
 import { liveRecords } from "../../src/rotation/rules/records.ts";
-import { documentOf, newWrappingKey, readStore } from "../support/managed.ts";
+import { documentOf, newWrappingKey } from "../support/managed.ts";
 import { skipWithout } from "../support/parts.ts";
 import { type PostgresServer, startPostgres } from "../support/postgres.ts";
 import { checkCompose } from "./compose.ts";
@@ -166,33 +165,6 @@ describe("keys in PostgreSQL", { skip }, () => {
   });
 
   describe("migrate", () => {
-    test("takes a SQLite store over as it is, and what it wrote is served", async (t) => {
-      const folder = await temporaryFolder(t);
-      const old = await startService(t, ["--data", folder, "--issuer", issuer]);
-      const kids = await kidsOf(old.port);
-      await runCli(t, ["rotate", "--data", folder]);
-      await old.stop();
-      const url = database();
-      const copy = ["store", "migrate", "--from", `sqlite:${folder}/keys.db`, "--to", url, "--issuer", issuer];
-      const { code, stdout, stderr } = await runCli(t, copy);
-      assert.equal(code, 0, stderr);
-      assert.match(stdout, /^Copied 2 keys, and compared them\.$/m);
-      const copied = await withStore(url, documentOf);
-      assert.deepEqual(copied, await readStore(join(folder, "keys.db")));
-      const args = ["--store", url, "--issuer", issuer, "--wrapping-key-file", join(folder, "wrapping.key")];
-      const service = await startService(t, [...args, "--data", folder]);
-      assert.deepEqual((await kidsOf(service.port)).slice(0, 1), kids);
-
-      const again = await runCli(t, copy);
-      assert.match(again.stderr, /the store to fill is in use already; nothing was written \[ERR_TRANSITION\]/);
-      const file = await sqliteStore(join(folder, "keys.db"));
-      const { text, version } = await file.read();
-      await file.write(`${text} `, version);
-      await file.close?.();
-      assert.match((await runCli(t, copy)).stderr, /\[ERR_STORE_NOT_AUTHENTIC\]/);
-      await service.stop();
-    });
-
     test("refuses what it cannot verify, and leaves nothing behind", async (t) => {
       const folder = await temporaryFolder(t);
       const service = await startService(t, ["--data", folder]);

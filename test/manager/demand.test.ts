@@ -49,14 +49,6 @@ async function use(world: World, { provider }: Instance): Promise<[number, strin
   return [response.status, outcome];
 }
 
-/** Where something has to time out first. */
-async function useInTime(world: World, instance: Instance): Promise<[number, string]> {
-  const used = use(world, instance);
-  await instance.line.hung();
-  const [outcome] = await Promise.all([used, world.pass(20 * second)]);
-  return outcome;
-}
-
 const refused = [503, "ERR_SIGNER_STALE"];
 const days = soak(200, 10);
 const readsOf = ({ line }: Instance): number => line.counts.read + line.counts.word;
@@ -210,16 +202,6 @@ describe("the store", () => {
     assert.equal((await use(world, instance))[0], 200);
   });
 
-  test("is a primary that was replaced, which only answers plain reads: 503 once the keys are stale", async () => {
-    const { world, instance } = await worldWithKeys();
-    const good = await use(world, instance);
-    instance.line.isOld = true;
-    await world.passTo(usableMs - minute);
-    assert.deepEqual(await useInTime(world, instance), good);
-    await world.passTo(usableMs + second);
-    assert.deepEqual(await useInTime(world, instance), refused);
-  });
-
   test("loses the answer to a write: the step is taken once", async () => {
     const { world, instance } = await worldWithKeys();
     await use(world, instance);
@@ -276,17 +258,6 @@ test("two instances at one due step write it once, and publish the same", async 
   assert.deepEqual(sets[1], sets[0]);
   assert.deepEqual(sets[2], sets[0]);
   assert.equal(sets[0]?.length, 2);
-});
-
-test("an instance whose clock is off publishes, and does not sign", async () => {
-  const { world } = await worldWithKeys();
-  const machine = world.machine();
-  const instance = await demand(world, { clock: machine.clock });
-  machine.offMs = hour;
-  assert.deepEqual(await use(world, instance), [200, "ERR_SIGNER_STALE"]);
-  machine.offMs = 0;
-  await world.pass(minute);
-  assert.deepEqual(await use(world, instance), [200, await activeIn(world)]);
 });
 
 test("a cron that looks takes the steps without visitors; nobody takes them without it", async () => {
