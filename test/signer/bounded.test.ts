@@ -74,10 +74,6 @@ function end(operation: Operation | undefined, result: unknown = good): void {
   operation.end(result);
 }
 
-async function later(microtasks: number): Promise<void> {
-  for (let tick = 0; tick < microtasks; tick += 1) await Promise.resolve();
-}
-
 describe("what a signer gives", () => {
   const der = sign("sha256", message, createPrivateKey({ key: { ...key }, format: "jwk" }));
   const other = signature("ES256", ecKey("b"))(Buffer.from(message));
@@ -376,29 +372,6 @@ describe("a caller that aborts", () => {
     await settled();
     end(operations[2]);
     assert.ok(verifies(await third));
-  });
-
-  test("between its turn and its start: the signer is not asked", async (t) => {
-    for (let microtasks = 0; microtasks < 8; microtasks += 1) {
-      const { sign, operations } = guarded(t, { maxConcurrent: 1 });
-      const aborting = new AbortController();
-      const first = sign(message);
-      const second = verdict(sign(message, aborting.signal));
-      await settled();
-      end(operations[0]);
-      await later(microtasks);
-      const asked = operations.length;
-      aborting.abort();
-      assert.equal(await second, "ERR_SIGNER_ABORTED");
-      await settled();
-      assert.equal(operations.length, asked, `${microtasks} microtasks`);
-      operations.forEach((operation) => end(operation));
-      await first;
-      const third = sign(message);
-      await settled();
-      end(operations.at(-1));
-      await third;
-    }
   });
 
   test("after its signature: nothing happens, and nothing is left on its signal", async (t) => {
