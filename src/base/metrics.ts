@@ -34,15 +34,18 @@ export const plain = (value: number | boolean): readonly MetricValue[] => [{ lab
 export const seconds = (ms: number | undefined, labels: MetricValue["labels"] = {}): readonly MetricValue[] =>
   ms === undefined || !Number.isFinite(ms) ? [] : [{ labels, value: ms / 1000 }];
 
-export type Tally = ReturnType<typeof createTally>;
-
 /** Counts by the values of one label, which are few. */
-export function createTally() {
+export interface Tally {
+  add(value: string): void;
+  /** @param more labels beside that one */
+  values(label: string, more?: MetricValue["labels"]): readonly MetricValue[];
+}
+
+export function createTally(): Tally {
   const counts = new Map<string, number>();
   return {
-    add: (value: string): void => void counts.set(value, (counts.get(value) ?? 0) + 1),
-    /** @param more labels beside that one */
-    values: (label: string, more: MetricValue["labels"] = {}): readonly MetricValue[] =>
+    add: (value) => void counts.set(value, (counts.get(value) ?? 0) + 1),
+    values: (label, more = {}) =>
       Array.from(counts, ([name, value]) => ({ labels: { ...more, [label]: name }, value })),
   };
 }
@@ -71,20 +74,23 @@ export function sumMetrics(all: readonly (readonly Metric[])[]): Metric[] {
 /** Upper bounds of durations, in seconds: a local key takes some tens of microseconds, a key service up to seconds. */
 const bounds = [0.00005, 0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5];
 
-export type Durations = ReturnType<typeof createDurations>;
-
 /** Durations in buckets from 50 µs to 5 s. */
-export function createDurations() {
+export interface Durations {
+  add(seconds: number): void;
+  values(name: string, labels: MetricValue["labels"]): readonly MetricValue[];
+}
+
+export function createDurations(): Durations {
   const counts = new Float64Array(bounds.length + 1);
   let sum = 0;
   return {
-    add(seconds: number): void {
+    add(seconds) {
       sum += seconds;
       let bucket = 0;
       while (bucket < bounds.length && seconds > (bounds[bucket] as number)) bucket += 1;
       counts[bucket] = (counts[bucket] as number) + 1;
     },
-    values(name: string, labels: MetricValue["labels"]): readonly MetricValue[] {
+    values(name, labels) {
       let below = 0;
       const buckets = [...bounds, Infinity].map((bound, index) => {
         below += counts[index] as number;

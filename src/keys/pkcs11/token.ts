@@ -18,13 +18,20 @@ import { SessionPool } from "./session-pool.ts";
 import { type TokenSelector, nameOfToken } from "./uri.ts";
 
 /** A token after its login. Its errors are for {@link failureOf}. */
-export type Token = Awaited<ReturnType<typeof openToken>>;
+export interface Token {
+  readonly description: TokenDescription;
+  /** How many sessions are open. */
+  readonly sessions: number;
+  run(operation: Operation): Promise<Results[keyof Results]>;
+  /** To be called when nothing is under way, because modules may crash otherwise. */
+  finalize(): void;
+}
 
 /** Opens a token. @param askPin called only if the token wants a PIN and a wrong one would not lock it */
 export async function openToken(
   { modulePath, token, sessions }: TokenRequest,
   askPin: (token: TokenDescription) => Promise<string | undefined>,
-) {
+): Promise<Token> {
   const module = await loadModule(modulePath);
   const { slot, label, serial, flags } = findToken(module, token);
   // All sessions of a process share the login, which ends with the last session.
@@ -65,7 +72,7 @@ export async function openToken(
     description: { label, serial },
     sessions: pool.size,
 
-    async run(operation: Operation): Promise<Results[keyof Results]> {
+    async run(operation) {
       switch (operation.kind) {
         case "sign":
           return pool.sign(pairOf(operation.key).privateKey, operation.digest);
@@ -80,8 +87,7 @@ export async function openToken(
       }
     },
 
-    /** To be called when nothing is under way, because modules may crash otherwise. */
-    finalize: (): void => module.C_Finalize(),
+    finalize: () => module.C_Finalize(),
   };
 }
 

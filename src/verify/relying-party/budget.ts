@@ -3,7 +3,17 @@ const delaysMs = [1_000, 2_000, 4_000, 8_000, 10_000];
 /** A flood never pauses for this long, and waiting for it gains an attacker nothing: fewer requests than without. */
 const quietMs = 60_000;
 
-export type Budget = ReturnType<typeof createBudget>;
+/** Of requests. Times are in milliseconds. */
+export interface Budget {
+  /** How long it is until the next request may start; 0 for at once. */
+  waitMs(nowMs: number): number;
+  /** A request starts. The next one waits for at least `leastMs`, if that is less than a minute. */
+  spend(nowMs: number, leastMs?: number): void;
+  /** Makes the budget whole: a request has brought new keys. */
+  reset(): void;
+  /** Whether nothing is spent. A new budget can then take the place of this one. */
+  isWhole(nowMs: number): boolean;
+}
 
 /**
  * Limits the requests that made-up kids can cause: three at once, then one after 1, 2, 4, 8, 10, 10 … seconds. After a minute without
@@ -12,7 +22,7 @@ export type Budget = ReturnType<typeof createBudget>;
  * @param free how many requests need not wait
  * @param delays until the next request, in milliseconds; the last one goes on
  */
-export function createBudget(free: number = burst, delays: readonly number[] = delaysMs) {
+export function createBudget(free: number = burst, delays: readonly number[] = delaysMs): Budget {
   let spent = 0;
   let lastMs = 0;
   /** From the last request to the next one. */
@@ -23,25 +33,21 @@ export function createBudget(free: number = burst, delays: readonly number[] = d
     if (nowMs - lastMs >= quietMs) spent = 0;
   }
   return {
-    /** Milliseconds until the next request may start; 0 for at once. */
-    waitMs(nowMs: number): number {
+    waitMs(nowMs) {
       renewIfQuiet(nowMs);
       return spent === 0 ? 0 : Math.max(lastMs + delayMs - nowMs, 0);
     },
-    /** A request starts. The next one waits for at least `leastMs`, if that is less than a minute. */
-    spend(nowMs: number, leastMs = 0): void {
+    spend(nowMs, leastMs = 0) {
       renewIfQuiet(nowMs);
       spent += 1;
       lastMs = nowMs;
       const paceMs = spent < free ? 0 : (delays[Math.min(spent - free, delays.length - 1)] as number);
       delayMs = Math.max(paceMs, leastMs);
     },
-    /** Makes the budget whole: a request has brought new keys. */
-    reset(): void {
+    reset() {
       spent = 0;
     },
-    /** Whether nothing is spent. A new budget can then take the place of this one. */
-    isWhole(nowMs: number): boolean {
+    isWhole(nowMs) {
       renewIfQuiet(nowMs);
       return spent === 0;
     },

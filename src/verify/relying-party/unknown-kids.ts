@@ -5,14 +5,19 @@ const negativeMs = 10_000;
 const maxKidLength = 43;
 
 /** The unknown kids of one set. */
-export type UnknownKids = ReturnType<ReturnType<typeof createUnknownKids>>;
+export interface UnknownKids {
+  has(kid: string, now: number): Promise<boolean>;
+  /** Remembers a kid. Of too many, the oldest is forgotten. */
+  add(kid: string, now: number): Promise<void>;
+  clear(): void;
+}
 
 /**
  * Kids that name no key, each remembered for ten seconds, of many sets with one limit for all of them.
  *
  * @returns a function that adds a set
  */
-export function createUnknownKids(maxKids = 1_000) {
+export function createUnknownKids(maxKids = 1_000): () => UnknownKids {
   /** When each kid of each set was remembered, the oldest first. */
   const since = new Map<string, number>();
   let sets = 0;
@@ -30,19 +35,18 @@ export function createUnknownKids(maxKids = 1_000) {
     const nameOf = async (kid: string): Promise<string> =>
       `${set} ${kid.length <= maxKidLength ? kid : `#${await textHash(kid)}`}`;
     return {
-      async has(kid: string, now: number): Promise<boolean> {
+      async has(kid, now) {
         const name = await nameOf(kid);
         forgetOld(now);
         return since.has(name);
       },
-      /** Remembers a kid. Of too many, the oldest is forgotten. */
-      async add(kid: string, now: number): Promise<void> {
+      async add(kid, now) {
         const name = await nameOf(kid);
         since.delete(name);
         since.set(name, now);
         forgetOld(now);
       },
-      clear(): void {
+      clear() {
         set = sets += 1;
       },
     };
