@@ -1,23 +1,21 @@
 import type { StoreDocument } from "../../rotation/custody/document.ts";
 import type { ProcessLine } from "../../rotation/custody/presence.ts";
-import type { KnownError, ManagerHealth } from "../../rotation/manager/health.ts";
+import type { KnownError } from "../../rotation/manager/health.ts";
+import type { ServiceManager } from "../../rotation/manager/manager.ts";
 import type { RotationPolicyOptions } from "../../rotation/rules/policy.ts";
 
 // What a service knows of its keys. All times are epoch milliseconds.
 
 /** Keys that a manager of this process drives through their lives. */
-export interface KnownManager {
+export interface KnownManager extends Pick<ServiceManager, "health" | "clockAheadMs"> {
   /** What is in use of the store. */
   readonly document: Pick<StoreDocument, "revision" | "records" | "copies" | "policy" | "commits" | "events">;
   /** What the settings say of the policy. That of the document holds. */
   readonly policyGiven: RotationPolicyOptions;
-  readonly health: ManagerHealth;
   /** The processes that live, as of the last look. */
   readonly processes: readonly ProcessLine[];
   /** The id of this process. */
   readonly id: string;
-  /** How far the clock of the store is ahead of that of this machine. */
-  readonly clockAheadMs: number;
 }
 
 /** Where the keys of a service come from, if it manages them. */

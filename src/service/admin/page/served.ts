@@ -30,9 +30,7 @@ export function faultOfServed(answer: ServedSet, url: string): Fault | undefined
 export function servedPart(answer: ServedSet, url: string): Html {
   if ("failure" in answer) return html`<p><code>${url}</code> does not answer: ${answer.failure}.</p>`;
   const etag = answer.headers.find(([name]) => name.toLowerCase() === "etag")?.[1] ?? "none";
-  // The date is that of the page's own request.
-  const headers = answer.headers.filter(([name]) => name.toLowerCase() !== "date");
-  const head = [answer.status, ...headers.map(([name, value]) => `${name}: ${value}`)].join("\n");
+  const head = [answer.status, ...answer.headers.map(([name, value]) => `${name}: ${value}`)].join("\n");
   return html`<dl class="facts">
       <div>
         <dt>Address</dt>
