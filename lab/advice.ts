@@ -14,7 +14,7 @@ const aboutJwksRsa =
 const setJwksRsa =
   "Set `cacheMaxAgeFallback`, such as `3_600_000`: then an outage of an hour refuses no token. Lower `cacheMaxAge` if a revoked key must not be trusted for ten minutes.";
 const limited =
-  " `rateLimit: true` with `jwksRequestsPerMinute: 5` counts every kid that is not in the cache. So five forged kids in a minute also keep out the first tokens of a new key, until the minute is over.";
+  " `rateLimit: true` with `jwksRequestsPerMinute: 5` counts every kid that is not in the cache. So a few forged kids keep out good tokens: those of a new key, and those whose ten minutes are over, until the minute ends.";
 
 export const advice: Readonly<Record<string, Advice>> = {
   jose: {
@@ -31,9 +31,9 @@ export const advice: Readonly<Record<string, Advice>> = {
   },
   "get-jwks + fast-jwt": {
     setUp: "`buildGetJwks({ providerDiscovery: true })`, with `getPublicKey` as the `key` of `createVerifier`",
-    line: "nearform/get-jwks/blob/v11.0.3/src/get-jwks.js#L22",
-    says: "Each kid is kept by itself, for a minute (`ttl`), whatever `Cache-Control` says. A kid that is not in the cache causes a request for the discovery document, and one for the set.",
-    set: "Set `ttl` to some minutes: the default asks the provider each minute, for each kid. Each forged kid costs it two requests, so limit requests in front of the verifier. Set `issuersWhitelist`.",
+    line: "nearform/get-jwks/blob/v11.0.3/src/get-jwks.js#L91",
+    says: "Each kid is kept by itself, for a minute (`ttl`), whatever `Cache-Control` says. After that, the discovery document and the set are fetched for the next token. If that fails, or the set has no such key any more, the old key comes back from a second cache, and its minute begins again. So a removed key is trusted for as long as one of its tokens comes each minute, as in an outage.",
+    set: "No option ends that: restart after a key has leaked. Set `ttl` to some minutes only if you accept that it also bounds this. Each forged kid costs the provider two requests, so limit requests in front of the verifier. Set `issuersWhitelist`.",
   },
   "aws-jwt-verify": {
     setUp: "`JwtVerifier.create({ issuer, audience, jwksUri })`, made once",

@@ -29,11 +29,17 @@ export function trustedFor({ outcomes }: Observation, kid: string): number | nul
 /** Seconds of an outage of a day for which all tokens were accepted; `null` if all were. */
 function livesThrough({ outcomes }: Observation, poll: number | null): number | null {
   const refused = outcomes["b"]?.changes.find(([, accepted]) => !accepted);
-  return refused === undefined ? null : Math.round(refused[0] - 1 - troubleAt(poll));
+  if (refused === undefined) return null;
+  const seconds = Math.round(refused[0] - 1 - troubleAt(poll));
+  // Until the second token, on a clock of whole seconds.
+  return seconds <= 5 ? 0 : seconds;
 }
 
 export function behaviorOf(name: string, measured: Measured): Behavior {
   const of = (one: string): Observation => history(measured, one);
+  // One that renews its copy with each token trusts the key for as long as its tokens come.
+  const trusts = (one: string): number | null =>
+    trustedFor(of("removed-busy"), "a") === null ? null : trustedFor(of(one), "a");
   const pollSeconds = pollOf(of("max-age-1h"));
   return {
     name,
@@ -46,11 +52,12 @@ export function behaviorOf(name: string, measured: Measured): Behavior {
       afterForgedKid: refusedFor(of("unknown-once"), "b"),
     },
     trustsRemovedKey: {
-      0: trustedFor(of("max-age-0"), "a"),
-      300: trustedFor(of("max-age-5m"), "a"),
-      3600: trustedFor(of("max-age-1h"), "a"),
-      31536000: trustedFor(of("max-age-1y"), "a"),
+      0: trusts("max-age-0"),
+      300: trusts("max-age-5m"),
+      3600: trusts("max-age-1h"),
+      31536000: trusts("max-age-1y"),
     },
+    trustsRevokedKey: trustedFor(of("revoked"), "a"),
     livesThrough: livesThrough(of("away-1d"), pollSeconds),
     floodRequests: of("unknown-1000").outcomes["x"]?.requests ?? 0,
   };

@@ -81,8 +81,7 @@ const trouble = (name: string, about: string, start: number, duration: number, w
     [0, "b"],
     ...sent("b", [
       ...each(5, start, Math.min(start + duration, start + 10 * minute)),
-      ...each(minute, start + 10 * minute, start + Math.min(duration, hour)),
-      ...each(15 * minute, start + hour, start + duration),
+      ...each(50, start + 10 * minute, start + duration),
       ...each(5, start + duration, start + duration + 10 * minute),
     ]),
   ],
@@ -100,6 +99,15 @@ export function histories(poll: number | null): readonly History[] {
     lifetime("max-age-5m", "a key is removed, max-age of 5 minutes", 5 * minute),
     lifetime("max-age-1h", "a key is removed, max-age of 1 hour", hour),
     lifetime("max-age-1y", "a key is removed, max-age of 1 year", 365 * day),
+    {
+      name: "removed-busy",
+      about: "a key is removed, and its tokens go on, one in 50 seconds for a day",
+      answers: [
+        [0, { keys: ["a", "b"] }],
+        [0.5, { keys: ["b"] }],
+      ],
+      tokens: [first, ...sent("a", each(50, 0, day))],
+    },
     rotation("rotation-0", "a new key signs at once, just after the set was fetched", 0),
     rotation("rotation-5m", "a new key signs after 5 minutes", 5 * minute),
     rotation("rotation-2h", "a new key signs after 2 hours", 2 * hour),
@@ -115,12 +123,12 @@ export function histories(poll: number | null): readonly History[] {
     },
     {
       name: "revoked",
-      about: "the only key is replaced at once",
+      about: "the only key is replaced at once, and its tokens go on, one in 50 seconds for a day",
       answers: [
         [0, { keys: ["a"] }],
         [0.5, { keys: ["b"] }],
       ],
-      tokens: [first, ...inTurn(["a", "b"], [...each(1, 0, 2 * minute), ...thinning(2 * minute, 2 * day)])],
+      tokens: [first, ...inTurn(["a", "b"], [...each(1, 0, 2 * minute), ...each(50, 2 * minute, day)])],
     },
     trouble("away-1m", "status 503 for a minute", start, minute, { keys: [], status: 503 }),
     trouble("away-1h", "status 503 for an hour", start, hour, { keys: [], status: 503 }),

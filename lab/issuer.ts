@@ -22,13 +22,11 @@ export interface Answer {
   readonly hangs?: true;
 }
 
-/** One request that the issuer got, at a time of the history in seconds. */
+/** One request for the set, at a time of the history in seconds. */
 export interface Received {
   readonly at: number;
-  readonly for: "set" | "discovery";
   /** Whether it has `If-None-Match`. */
   readonly conditional: boolean;
-  readonly status: number;
 }
 
 /** The public key of a kid; the private one is `ecKey(kid)`. */
@@ -57,8 +55,9 @@ export class Issuer {
   /** Milliseconds since the Unix epoch. */
   now = 0;
   received: Received[] = [];
+  /** Requests for the discovery document. */
+  discoveries = 0;
   #start = 0;
-  #count = 0;
   #origin = "";
 
   /** @param t ends it */
@@ -75,7 +74,7 @@ export class Issuer {
   begin(start: number): void {
     this.#start = this.now = start;
     this.received = [];
-    this.#count = 0;
+    this.discoveries = 0;
   }
 
   get configured() {
@@ -86,23 +85,18 @@ export class Issuer {
     // A verifier that compares Date with its clock has the clock of the history.
     const date = new Date(this.now).toUTCString();
     const { "if-none-match": ifNoneMatch } = request.headers;
-    const note = (what: Received["for"], status: number): void => {
-      const at = (this.now - this.#start) / 1_000;
-      this.received.push({ at, for: what, conditional: ifNoneMatch !== undefined, status });
-    };
     if (request.url === "/.well-known/openid-configuration") {
-      note("discovery", 200);
+      this.discoveries++;
       response.writeHead(200, { "content-type": "application/json", date }).end(JSON.stringify(this.#metadata));
-    } else if (request.url === "/moved") {
-      const { status, headers, body } = reply({ keys: this.answer.keys }, ifNoneMatch, 0);
-      response.writeHead(status, { ...headers, date }).end(body);
-    } else if (this.answer.hangs) {
-      note("set", 0);
-    } else {
-      const { status, headers, body } = reply(this.answer, ifNoneMatch, this.#count++);
-      note("set", status);
-      response.writeHead(status, { ...headers, date }).end(body);
+      return;
     }
+    const isMoved = request.url === "/moved";
+    const answer: Answer = isMoved ? { keys: this.answer.keys } : this.answer;
+    const { status, headers, body } = reply(answer, ifNoneMatch, this.received.length);
+    if (!isMoved) {
+      this.received.push({ at: (this.now - this.#start) / 1_000, conditional: ifNoneMatch !== undefined });
+    }
+    if (!answer.hangs) response.writeHead(status, { ...headers, date }).end(body);
   }
 
   get #metadata(): object {

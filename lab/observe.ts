@@ -8,12 +8,12 @@ import type { Verifier } from "./verifiers.ts";
 
 /** What became of the tokens of a key. */
 export interface Outcome {
-  readonly tokens: number;
-  readonly refused: number;
+  tokens: number;
+  refused: number;
   /** Requests for the set that they caused. */
-  readonly requests: number;
+  requests: number;
   /** When tokens began to be accepted or refused, the first twelve times. */
-  readonly changes: readonly (readonly [at: number, accepted: boolean])[];
+  readonly changes: [at: number, accepted: boolean][];
 }
 
 /** What one verifier did in one history. */
@@ -34,7 +34,7 @@ export interface Observation {
 
 /** All histories are at this time. */
 export const startOfHistories = Date.UTC(2027, 0, 1);
-const patienceMs = 70_000;
+export const patienceSeconds = 40;
 const shown = 12;
 
 /** Leads a verifier through a history. */
@@ -47,46 +47,40 @@ export async function observe(
   const { answers, tokens } = history;
   issuer.begin(startOfHistories);
   const pending = [...answers];
-  const outcomes: Record<string, { tokens: number; refused: number; requests: number; changes: [number, boolean][] }> =
-    {};
+  const outcomes: Record<string, Outcome> = {};
   const errors = new Set<string>();
   let waited: number | undefined;
-  const sets = () => issuer.received.filter((request) => request.for === "set");
   for (const [at, kid] of tokens) {
     while (pending[0] !== undefined && pending[0][0] <= at)
       issuer.answer = (pending.shift() as History["answers"][0])[1];
     issuer.now = startOfHistories + at * 1_000;
     setClock?.(issuer.now);
-    const before = sets().length;
+    const before = issuer.received.length;
     const began = performance.now();
     const question = { at: issuer.now, token: tokenOf(kid, issuer, typ), ...issuer.configured };
     const verdict = await inTime(child, question);
     if (issuer.answer.hangs)
       waited = Math.max(waited ?? 0, Math.round((verdict?.ms ?? performance.now() - began) / 1_000));
-    if (verdict === undefined) errors.add("no answer within 70 seconds");
+    if (verdict === undefined) errors.add("no answer");
     else if (verdict.error !== undefined) errors.add(verdict.error.replaceAll(/\d+/g, "N").replaceAll(/\bx?N\b/g, "N"));
     // The kids of a flood are one.
     const name = kid.startsWith("x") ? "x" : kid;
     const outcome = (outcomes[name] ??= { tokens: 0, refused: 0, requests: 0, changes: [] });
     const accepted = verdict?.verified === true;
     outcome.tokens++;
-    outcome.requests += sets().length - before;
+    outcome.requests += issuer.received.length - before;
     if (!accepted) outcome.refused++;
-    if (outcome.changes.at(-1)?.[1] !== accepted) outcome.changes.push([at, accepted]);
+    const { changes } = outcome;
+    if (changes.at(-1)?.[1] !== accepted && changes.length < shown) changes.push([at, accepted]);
     if (verdict === undefined) break;
   }
-  const received = sets();
+  const { received, discoveries } = issuer;
   return {
     requests: received.length,
     times: received.slice(0, shown).map(({ at }) => at),
     conditional: received.filter(({ conditional }) => conditional).length,
-    discoveries: issuer.received.length - received.length,
-    outcomes: Object.fromEntries(
-      Object.entries(outcomes).map(([kid, { changes, ...rest }]) => [
-        kid,
-        { ...rest, changes: changes.slice(0, shown) },
-      ]),
-    ),
+    discoveries,
+    outcomes,
     errors: [...errors].sort().slice(0, 5),
     ...(waited !== undefined && { waited }),
   };
@@ -101,6 +95,6 @@ function tokenOf(kid: string, issuer: Issuer, typ: string): string {
 
 async function inTime(child: Child, question: object) {
   const late = Promise.withResolvers<undefined>();
-  const timer = setTimeout(() => late.resolve(undefined), patienceMs);
+  const timer = setTimeout(() => late.resolve(undefined), patienceSeconds * 1_000);
   return Promise.race([child.ask(question), late.promise]).finally(() => clearTimeout(timer));
 }

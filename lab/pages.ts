@@ -1,9 +1,9 @@
 import type { Behavior } from "../src/doctor/verifiers/behavior.ts";
 import { advice } from "./advice.ts";
-import { behaviorOf } from "./behavior.ts";
+import { behaviorOf, refusedFor, trustedFor } from "./behavior.ts";
 import type { Data } from "./data.ts";
 import { histories } from "./histories.ts";
-import type { Observation, Outcome } from "./observe.ts";
+import { type Observation, type Outcome, patienceSeconds } from "./observe.ts";
 import type { Measured } from "./run.ts";
 
 /** The pages as the data makes them: file and text. */
@@ -16,18 +16,12 @@ export function pagesOf({ date, verifiers }: Data): Readonly<Record<string, stri
   return { "docs/verifiers.md": mainPage(date, behaviors), ...Object.fromEntries(pages) };
 }
 
-/** A time as people say it. */
+/** A time as people say it, in the largest unit of which it has two, or one exactly. */
 function inWords(seconds: number): string {
-  const units = [
-    [86_400, "d"],
-    [3_600, "h"],
-    [60, "min"],
-  ] as const;
-  for (const [size, unit] of units) {
-    // A time that is not whole is told in the next smaller unit, up to two of them.
-    if (seconds >= 2 * size || seconds === size) return `${Math.round((seconds / size) * 10) / 10} ${unit}`;
-  }
-  return `${Math.round(seconds * 10) / 10} s`;
+  const units = { d: 86_400, h: 3_600, min: 60, s: 1 };
+  const [unit, size] = Object.entries(units).find(([, size]) => seconds >= 2 * size || seconds === size) ?? ["s", 1];
+  const count = seconds / size;
+  return `${count < 10 ? Math.round(count * 10) / 10 : Math.round(count)} ${unit}`;
 }
 
 const row = (cells: readonly string[]): string => `| ${cells.join(" | ")} |`;
@@ -87,8 +81,8 @@ ${table(head, rows)}
 - **Asks for the set again**: while tokens arrive, with \`max-age\` of an hour.
 - **Refuses a key that signs at once**: for how long after the key was published without announcement. First in calm; then at worst: just after the verifier
   fetched the set, or after a forged token. **A key that was announced for two hours or a day was refused by none.**
-- **Trusts a removed key**: at most, with \`max-age\` of 0; 5 minutes; 1 hour; 1 year, where these differ. Then, tokens of the removed key keep arriving,
-  and tokens of others that it knows.
+- **Trusts a removed key**: with \`max-age\` of 0; 5 minutes; 1 hour; 1 year, where these differ. Its tokens keep arriving, and no token
+  names a kid that the verifier does not know. A token of a new key makes most of them fetch the set, and drop the removed key.
 - **Lives through an outage**: for how long it accepts tokens while the set is answered with 503, from the moment when it asks again.
 - **Requests by 1,000 forged kids**: within 103 seconds, one after the other.
 
@@ -101,6 +95,9 @@ Each verifier is a process, set up as its documentation shows it. It gets tokens
 verifies a token, and is then set to the time of the next one. In Node, a module that is loaded first sets \`Date\`, \`performance\`,
 \`process.hrtime\` and timers. Python and Ruby run under libfaketime. Go does not read the clock through libc: the standard library is compiled with a
 \`time.Now\` that can be set, and the verifier as it is. Time-outs are real, so a server that does not answer is waited for in real time.
+
+All of this comes out the same each time. One row would be chance elsewhere: two servers that disagree answer in turn here, and a load balancer
+may ask either.
 
 The verifiers of Debian are those of Debian 12, and older than what their authors publish: look at the version.
 
@@ -122,7 +119,7 @@ function verifierPage(name: string, measured: Measured, { pollSeconds }: Behavio
   const rows = histories(pollSeconds).map((history) => {
     const observation = measured.histories[history.name];
     if (observation === undefined) throw new Error(`${name}: ${history.name} is missing`);
-    return [history.about, asked(observation), became(observation)];
+    return [history.about, asked(observation, history.tokens.at(-1)?.[0] ?? 0), became(history.name, observation)];
   });
   const [, tag = ""] = /\/blob\/([^/]+)\//.exec(known.line) ?? [];
   return `# ${name}, over time
@@ -135,30 +132,43 @@ Version ${measured.version}, set up as: ${known.setUp}. [All verifiers](../verif
 
 ## What was observed
 
-Key a signs from the start; key b is the new or the other one, x a forged one. Times count from the first token, but those of a removed or new key
-from its removal or first token. With \`max-age\` of an hour, unless it says otherwise.
+Tokens arrive all the time, in steps of a second to some hours. The set has \`max-age\` of an hour, and an ETag, unless it says otherwise. What is
+wrong with it begins when this verifier asks again. All tokens that no line names are accepted.
 
 ${table(["history", "requests for the set", "tokens"], rows)}
 `;
 }
 
-function asked({ requests, times, conditional, discoveries }: Observation): string {
+function asked({ requests, times, conditional, discoveries }: Observation, seconds: number): string {
   const again = times.find((at) => at > 0);
-  const when = again === undefined ? "" : `, the first again at ${inWords(again)}`;
-  const how = conditional === 0 ? "" : `; ${conditional} with a validator`;
-  const metadata = discoveries > 1 ? `; and ${discoveries} for discovery` : "";
-  return `${requests}${when}${how}${metadata}`;
+  const when = again === undefined ? "" : `, the second after ${inWords(again)}`;
+  const how = conditional === 0 ? "" : `, ${conditional} with \`If-None-Match\``;
+  const metadata = discoveries > 1 ? `; ${discoveries} for discovery` : "";
+  return `${requests} in ${inWords(seconds)}${when}${how}${metadata}`;
 }
 
-function became({ outcomes, waited }: Observation): string {
-  const kids = Object.entries(outcomes).map(([kid, outcome]) => `${kid}: ${told(outcome)}`);
-  const wait = waited === undefined ? [] : [waited >= 70 ? "no answer within 70 s" : `waits up to ${waited} s`];
-  return [...kids, ...wait].join("<br>");
+function became(name: string, observation: Observation): string {
+  const { outcomes, waited } = observation;
+  const wait =
+    waited === undefined
+      ? []
+      : [waited >= patienceSeconds ? `no answer within ${patienceSeconds} s` : `an answer takes ${waited} s`];
+  const kids = Object.keys(outcomes).flatMap((kid) => told(name, kid, observation) ?? []);
+  return (kids.length === 0 ? ["all accepted", ...wait] : [...kids, ...wait]).join("; ");
 }
 
-function told({ tokens, refused, changes }: Outcome): string {
-  if (refused === 0) return "accepted";
-  if (refused === tokens) return "refused";
-  const turns = changes.slice(0, 4).map(([at, accepted]) => `${accepted ? "accepted" : "refused"} from ${inWords(at)}`);
-  return `${refused} of ${tokens} refused: ${turns.join(", ")}${changes.length > 4 ? ", …" : ""}`;
+/** What became of the tokens of a key, if that is not that all were accepted. */
+function told(history: string, kid: string, observation: Observation): string | undefined {
+  const { tokens, refused, changes } = observation.outcomes[kid] as Outcome;
+  const name =
+    kid === "x" ? "forged" : kid === "a" ? "old key" : /^(?:away|limited|empty)/.test(history) ? "good key" : "new key";
+  const [[, accepted] = [], [from] = [0], [to] = [0]] = changes;
+  if (refused === 0)
+    return kid === "a" && /^(?:max-age|removed)/.test(history) ? "old key: accepted to the end" : undefined;
+  if (refused === tokens) return `${name}: refused`;
+  if (changes.length === 2 && accepted)
+    return `${name}: accepted for ${inWords(trustedFor(observation, kid) ?? 0)}, then refused`;
+  if (changes.length === 2) return `${name}: refused for ${inWords(refusedFor(observation, kid) ?? 0)}`;
+  if (changes.length === 3 && accepted) return `${name}: refused for ${inWords(to - from)} from ${inWords(from)} on`;
+  return `${name}: ${refused} of ${tokens} refused, by turns`;
 }

@@ -48,9 +48,8 @@ describe("verifiers do what lab/data.json says", () => {
 });
 
 test("the versions of those of npm are those that were measured", () => {
-  for (const { name, version } of fromNpm("")) {
-    assert.equal(data.verifiers[name]?.version ?? version, version, `${name}; ${rerun}`);
-  }
+  for (const { name, version } of fromNpm(""))
+    assert.equal(version, data.verifiers[name]?.version, `${name}; ${rerun}`);
 });
 
 test("the doctor's file and the pages are what the data makes", () => {
@@ -70,8 +69,6 @@ const refusedIn = (history: string): string[] =>
   measured.filter(([, { histories }]) => histories[history]?.outcomes["b"]?.refused !== 0).map(([name]) => name);
 
 test("a key that was announced as the planner demands is refused by no verifier", () => {
-  assert.deepEqual(refusedIn("rotation-2h"), []);
-  assert.deepEqual(refusedIn("rotation-1d"), []);
   for (const [name, { histories }] of measured) {
     for (const history of ["rotation-2h", "rotation-1d"]) {
       const outcomes = histories[history]?.outcomes ?? {};
@@ -85,6 +82,13 @@ test("a key that was announced as the planner demands is refused by no verifier"
 });
 
 test("a key that signs too early is refused by those that do not ask again", () => {
-  assert.deepEqual(refusedIn("rotation-0"), ["jose", "oauth4webapi"]);
-  assert.deepEqual(refusedIn("rotation-5m"), []);
+  assert.deepEqual(refusedIn("rotation-5m"), ["go-oidc"]);
+  assert.deepEqual(refusedIn("rotation-0"), [
+    "jose",
+    "openid-client",
+    "oauth4webapi",
+    "express-oauth2-jwt-bearer",
+    "go-oidc",
+    "ruby-jwt",
+  ]);
 });

@@ -1,6 +1,6 @@
 /**
- * What a verifier does with a JWK Set over time, as measured with tokens arriving all the while. Times are in seconds. `null` where a time has
- * no end: until the process starts again.
+ * What a verifier does with a JWK Set over time, as measured with tokens arriving all the while. Times are in seconds, some of them up to
+ * 50 more than the truth: so far apart are the tokens. `null` where a time has no end: until the process starts again, or for as long as such tokens come.
  */
 export interface Behavior {
   readonly name: string;
@@ -18,8 +18,10 @@ export interface Behavior {
     /** Where a forged kid has just made it ask in vain. */
     readonly afterForgedKid: number | null;
   };
-  /** For how long it trusts a key that was removed, at most, by the `max-age` that the set had. */
+  /** For how long it trusts a key that was removed, while no token names a kid that it does not know, by the `max-age` that the set had. */
   readonly trustsRemovedKey: Readonly<Record<MaxAge, number | null>>;
+  /** For how long it trusts a key that was replaced at once, while tokens of the new key arrive. */
+  readonly trustsRevokedKey: number | null;
   /** For how long it accepts tokens in an outage of a day that begins just before it asks again; `null`: all through. */
   readonly livesThrough: number | null;
   /** How many requests 1,000 tokens with forged kids cause within 103 seconds. */
@@ -43,6 +45,7 @@ export const behaviors: readonly Behavior[] = [
     refetchesUnknownKid: true,
     refusesNewKey: { afterFetch: 30, inCalm: 0, afterForgedKid: 30 },
     trustsRemovedKey: { "0": 600, "300": 600, "3600": 600, "31536000": 600 },
+    trustsRevokedKey: 30,
     livesThrough: 0,
     floodRequests: 4,
   },
@@ -53,7 +56,19 @@ export const behaviors: readonly Behavior[] = [
     refetchesUnknownKid: true,
     refusesNewKey: { afterFetch: 0, inCalm: 0, afterForgedKid: 0 },
     trustsRemovedKey: { "0": 600, "300": 600, "3600": 600, "31536000": 600 },
+    trustsRevokedKey: 620,
     livesThrough: 0,
+    floodRequests: 1000,
+  },
+  {
+    name: "get-jwks + fast-jwt",
+    version: "11.0.3 + 6.3.6",
+    pollSeconds: 60,
+    refetchesUnknownKid: true,
+    refusesNewKey: { afterFetch: 0, inCalm: 0, afterForgedKid: 0 },
+    trustsRemovedKey: { "0": null, "300": null, "3600": null, "31536000": null },
+    trustsRevokedKey: null,
+    livesThrough: null,
     floodRequests: 1000,
   },
   {
@@ -63,8 +78,20 @@ export const behaviors: readonly Behavior[] = [
     refetchesUnknownKid: true,
     refusesNewKey: { afterFetch: 0, inCalm: 0, afterForgedKid: 10 },
     trustsRemovedKey: { "0": null, "300": null, "3600": null, "31536000": null },
+    trustsRevokedKey: 1,
     livesThrough: null,
     floodRequests: 11,
+  },
+  {
+    name: "openid-client",
+    version: "6.9.0",
+    pollSeconds: 300,
+    refetchesUnknownKid: true,
+    refusesNewKey: { afterFetch: 60, inCalm: 0, afterForgedKid: 60 },
+    trustsRemovedKey: { "0": 300, "300": 300, "3600": 300, "31536000": 300 },
+    trustsRevokedKey: 60,
+    livesThrough: 0,
+    floodRequests: 2,
   },
   {
     name: "oauth4webapi",
@@ -73,7 +100,118 @@ export const behaviors: readonly Behavior[] = [
     refetchesUnknownKid: true,
     refusesNewKey: { afterFetch: 60, inCalm: 0, afterForgedKid: 60 },
     trustsRemovedKey: { "0": 300, "300": 300, "3600": 300, "31536000": 300 },
+    trustsRevokedKey: 60,
     livesThrough: 0,
     floodRequests: 2,
+  },
+  {
+    name: "jwks-rsa + express-jwt",
+    version: "4.1.0 + 8.5.1",
+    pollSeconds: 600,
+    refetchesUnknownKid: true,
+    refusesNewKey: { afterFetch: 0, inCalm: 0, afterForgedKid: 0 },
+    trustsRemovedKey: { "0": 600, "300": 600, "3600": 600, "31536000": 600 },
+    trustsRevokedKey: 620,
+    livesThrough: 0,
+    floodRequests: 10,
+  },
+  {
+    name: "jwks-rsa + passport-jwt",
+    version: "4.1.0 + 4.0.1",
+    pollSeconds: 600,
+    refetchesUnknownKid: true,
+    refusesNewKey: { afterFetch: 0, inCalm: 0, afterForgedKid: 0 },
+    trustsRemovedKey: { "0": 600, "300": 600, "3600": 600, "31536000": 600 },
+    trustsRevokedKey: 620,
+    livesThrough: 0,
+    floodRequests: 10,
+  },
+  {
+    name: "express-oauth2-jwt-bearer",
+    version: "1.10.0",
+    pollSeconds: 600,
+    refetchesUnknownKid: true,
+    refusesNewKey: { afterFetch: 30, inCalm: 0, afterForgedKid: 0 },
+    trustsRemovedKey: { "0": 600, "300": 600, "3600": 600, "31536000": 600 },
+    trustsRevokedKey: 30,
+    livesThrough: 0,
+    floodRequests: 5,
+  },
+  {
+    name: "hono/jwk",
+    version: "4.13.19",
+    pollSeconds: 0,
+    refetchesUnknownKid: true,
+    refusesNewKey: { afterFetch: 0, inCalm: 0, afterForgedKid: 0 },
+    trustsRemovedKey: { "0": 0, "300": 0, "3600": 0, "31536000": 0 },
+    trustsRevokedKey: 0,
+    livesThrough: 0,
+    floodRequests: 1000,
+  },
+  {
+    name: "jwksd, the guard",
+    version: "0.1.0",
+    pollSeconds: 3540,
+    refetchesUnknownKid: true,
+    refusesNewKey: { afterFetch: 0, inCalm: 0, afterForgedKid: 0 },
+    trustsRemovedKey: { "0": 5, "300": 240, "3600": 3540, "31536000": 86400 },
+    trustsRevokedKey: 1,
+    livesThrough: 3700,
+    floodRequests: 15,
+  },
+  {
+    name: "jwksd, the key set",
+    version: "0.1.0",
+    pollSeconds: 3540,
+    refetchesUnknownKid: true,
+    refusesNewKey: { afterFetch: 0, inCalm: 0, afterForgedKid: 0 },
+    trustsRemovedKey: { "0": 5, "300": 240, "3600": 3540, "31536000": 86400 },
+    trustsRevokedKey: 1,
+    livesThrough: 3700,
+    floodRequests: 15,
+  },
+  {
+    name: "PyJWT",
+    version: "2.6.0",
+    pollSeconds: 300,
+    refetchesUnknownKid: true,
+    refusesNewKey: { afterFetch: 0, inCalm: 0, afterForgedKid: 0 },
+    trustsRemovedKey: { "0": 300, "300": 300, "3600": 300, "31536000": 300 },
+    trustsRevokedKey: 1,
+    livesThrough: 0,
+    floodRequests: 1000,
+  },
+  {
+    name: "Authlib",
+    version: "1.2.0",
+    pollSeconds: null,
+    refetchesUnknownKid: true,
+    refusesNewKey: { afterFetch: 0, inCalm: 0, afterForgedKid: 0 },
+    trustsRemovedKey: { "0": null, "300": null, "3600": null, "31536000": null },
+    trustsRevokedKey: 1,
+    livesThrough: null,
+    floodRequests: 1000,
+  },
+  {
+    name: "go-oidc",
+    version: "2.1.0",
+    pollSeconds: null,
+    refetchesUnknownKid: false,
+    refusesNewKey: { afterFetch: 3571, inCalm: 2371, afterForgedKid: 2370 },
+    trustsRemovedKey: { "0": null, "300": null, "3600": null, "31536000": null },
+    trustsRevokedKey: 3620,
+    livesThrough: null,
+    floodRequests: 0,
+  },
+  {
+    name: "ruby-jwt",
+    version: "2.5.0",
+    pollSeconds: null,
+    refetchesUnknownKid: true,
+    refusesNewKey: { afterFetch: 301, inCalm: 0, afterForgedKid: 330 },
+    trustsRemovedKey: { "0": null, "300": null, "3600": null, "31536000": null },
+    trustsRevokedKey: 370,
+    livesThrough: null,
+    floodRequests: 1,
   },
 ];
