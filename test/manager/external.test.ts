@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import type * as jose from "jose";
-import { type JwksdError, SignerError, StoreError } from "../../src/base/errors.ts";
+import { type JwksdError, StoreError } from "../../src/base/errors.ts";
 import { localSigner } from "../../src/keys/signer/local.ts";
 import { probeSigner } from "../../src/rotation/manager/private-keys.ts";
 import { type KeyRecord, liveRecords, uriOf } from "../../src/rotation/rules/records.ts";
@@ -11,7 +11,7 @@ import { ecKey } from "../support/keys.ts";
 import { eventually } from "../support/service.ts";
 import { simulatedClock } from "../support/simulated.ts";
 import { Module } from "./module.ts";
-import { type ManagerChoice, type Replica, World, retireMs, seen, typesOf } from "./world.ts";
+import { type Replica, World, retireMs, seen, typesOf } from "./world.ts";
 
 const code = (expected: string) => ({ code: expected });
 
@@ -232,52 +232,6 @@ describe("keys in an HSM or key service", () => {
       await world.stop(replica);
     });
   }
-
-  test("an announced key that cannot be opened is published, and told of at once", async () => {
-    const world = new World();
-    const module = new Module();
-    const [first] = await start(world, module, 1);
-    assert.ok(first !== undefined);
-    await world.passTo(3 * day + hour);
-    assert.ok(first.told.every(({ type }) => type !== "held-back"));
-    const [active, next] = (await seen(first)).kids;
-    // This one has the active key, and not the module of the next one.
-    const { openSigner } = module.choice();
-    const second = await world.start({
-      openSigner: async (uri, options) => {
-        if (uri !== "module:key/1") throw new SignerError("ERR_SIGNER_UNAVAILABLE", "another module");
-        return (openSigner as NonNullable<ManagerChoice["openSigner"]>)(uri, options);
-      },
-    });
-    const held = second.told.flatMap((event) => (event.type === "held-back" ? [[event.kid, event.error.message]] : []));
-    assert.deepEqual(held, [[next, `kid "${next}": another module`]]);
-    assert.deepEqual((await seen(second)).kids, [active, next]);
-    await world.stop(second);
-    await world.stop(first);
-  });
-
-  test("no command makes a key active that cannot sign", async () => {
-    const world = new World();
-    const module = new Module();
-    const [replica] = await start(world, module, 1);
-    assert.ok(replica !== undefined);
-    await world.passTo(3 * day);
-    const stored = await world.document();
-    const [active = "", next = ""] = (await seen(replica)).kids;
-    module.broken.add("open").add("sign");
-    for (const command of [
-      { type: "activate", kid: next, force: true },
-      { type: "rotate", use: "sig", now: true },
-      { type: "revoke", kid: active },
-    ] as const) {
-      await assert.rejects(world.until(replica.manager.execute(command)), code("ERR_SIGNER_UNAVAILABLE"));
-    }
-    assert.deepEqual(await world.document(), stored);
-    module.broken.clear();
-    await world.until(replica.manager.execute({ type: "activate", kid: next, force: true }));
-    assert.equal((await seen(replica)).signs, next);
-    await world.stop(replica);
-  });
 
   test("signers are closed when their keys are gone, and at the end", async () => {
     const world = new World();
