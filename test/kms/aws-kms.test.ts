@@ -5,7 +5,7 @@ import { type AwsKmsOptions, awsKmsBackend } from "../../src/keys/kms/aws-kms.ts
 import { inputOf } from "../../src/testing/signer.ts";
 import { type KmsKey, type KmsStub, kmsStub } from "../support/stubs/aws-kms.ts";
 import { derOf, serviceKey } from "../support/stubs/ecdsa.ts";
-import { checkFailures, failing } from "./failures.ts";
+import { checkCannotSign, checkFailures, checkWrongUris, failing } from "./failures.ts";
 
 // The SDK waits between its attempts for real.
 process.env["AWS_MAX_ATTEMPTS"] = "2";
@@ -91,13 +91,7 @@ describe("opening a key of AWS KMS", () => {
     `aws-kms:arn:aws:kms:eu-central-1:111122223333:key/${id.toUpperCase()}`,
     `arn:aws:kms:eu-central-1:111122223333:key/${id}`,
   ];
-  for (const uri of wrongUris) {
-    test(`${uri} names no key`, async () => {
-      const error = await failing(() => awsKmsBackend().open(uri), "ERR_SIGNER_URI");
-      assert.match(error.message, /aws-kms:arn:aws:kms:REGION:ACCOUNT:key\/ID/);
-      await failing(() => awsKmsBackend().destroy(uri), "ERR_SIGNER_URI");
-    });
-  }
+  checkWrongUris(awsKmsBackend, wrongUris, /aws-kms:arn:aws:kms:REGION:ACCOUNT:key\/ID/);
 
   test("what cannot sign is refused at once", async (t) => {
     const stub = await start(t);
@@ -110,16 +104,7 @@ describe("opening a key of AWS KMS", () => {
       [{ state: "Disabled" }, "ERR_SIGNER_KEY_STATE", /DisabledException/],
       [{ state: "PendingDeletion" }, "ERR_SIGNER_KEY_STATE", /KMSInvalidStateException/],
     ];
-    for (const [key, code, says] of rows) {
-      const uri = stub.add(key);
-      const error = await failing(() => backend.open(uri), code, secrets);
-      assert.match(error.message, says);
-      assert.ok(error.message.startsWith(uri), error.message);
-    }
-    const absent = `aws-kms:arn:aws:kms:eu-central-1:111122223333:key/${id}`;
-    await failing(() => backend.open(absent), "ERR_SIGNER_KEY_STATE", secrets);
-    assert.equal(stub.seen.get("sign"), undefined);
-    assert.deepEqual(stub.refused, []);
+    await checkCannotSign(stub, backend, rows, `aws-kms:arn:aws:kms:eu-central-1:111122223333:key/${id}`, secrets);
   });
 
   test("credentials that are wrong, or cannot be had", async (t) => {

@@ -9,7 +9,7 @@ import {
 import { inputOf } from "../../src/testing/signer.ts";
 import { type AzureKey, type AzureStub, azureError, azureStub } from "../support/stubs/azure-key-vault.ts";
 import { serviceKey } from "../support/stubs/ecdsa.ts";
-import { checkFailures, failing } from "./failures.ts";
+import { checkCannotSign, checkFailures, checkWrongUris, failing } from "./failures.ts";
 
 const token = "a-token-that-nobody-may-see";
 const secrets = [token, "a text that nobody may see"];
@@ -90,13 +90,8 @@ describe("opening a key of Azure Key Vault", () => {
     `azure-kv:https://login.vault.azure.net:443/keys/signing/${version}`,
     `https://login.vault.azure.net/keys/signing/${version}`,
   ];
-  for (const uri of wrongUris) {
-    test(`${uri} names no key version`, async () => {
-      const error = await failing(() => azureKeyVaultBackend(access).open(uri), "ERR_SIGNER_URI", ["user:pass"]);
-      assert.match(error.message, /azure-kv:https:\/\/NAME.vault.azure.net\/keys\/NAME\/VERSION/);
-      await failing(() => azureKeyVaultBackend(access).destroy(uri), "ERR_SIGNER_URI");
-    });
-  }
+  const form = /azure-kv:https:\/\/NAME.vault.azure.net\/keys\/NAME\/VERSION/;
+  checkWrongUris(() => azureKeyVaultBackend(access), wrongUris, form, ["user:pass"]);
 
   test("what cannot sign is refused at once", async (t) => {
     const stub = await start(t);
@@ -109,15 +104,7 @@ describe("opening a key of Azure Key Vault", () => {
       [{ exp: inSeconds(-60) }, "ERR_SIGNER_KEY_STATE", /not valid now/],
       [{ nbf: inSeconds(60) }, "ERR_SIGNER_KEY_STATE", /not valid now/],
     ];
-    for (const [key, code, says] of rows) {
-      const uri = stub.add(key);
-      const error = await failing(() => backend.open(uri), code, secrets);
-      assert.match(error.message, says);
-      assert.ok(error.message.startsWith(uri), error.message);
-    }
-    await failing(() => backend.open(`azure-kv:${stub.vault}/keys/login/${version}`), "ERR_SIGNER_KEY_STATE", secrets);
-    assert.equal(stub.seen.get("sign"), undefined);
-    assert.deepEqual(stub.refused, []);
+    await checkCannotSign(stub, backend, rows, `azure-kv:${stub.vault}/keys/login/${version}`, secrets);
   });
 
   test("a key of software, and one whose validity is prolonged while it is open", async (t) => {

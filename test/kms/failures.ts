@@ -4,7 +4,7 @@ import { after, before, describe, test } from "node:test";
 import * as jose from "jose";
 import type { ErrorCode, JwksdError } from "../../src/index.ts";
 import { boundSigner } from "../../src/keys/signer/bounded.ts";
-import type { ExternalSigner } from "../../src/keys/signer/signer.ts";
+import type { ExternalSigner, SignerBackend } from "../../src/keys/signer/signer.ts";
 import { failing as failingWith, inputOf } from "../../src/testing/signer.ts";
 import { type SimulatedClock, settled, simulatedClock } from "../support/simulated.ts";
 import type { Fault, StubServer } from "../support/stubs/stub-server.ts";
@@ -28,6 +28,43 @@ export const failing = (
   code: ErrorCode,
   secrets: readonly string[] = [],
 ): Promise<JwksdError> => failingWith(attempt(), code, secrets, input);
+
+type Backend = Pick<SignerBackend, "open" | "destroy">;
+
+/** URIs that name no key are refused before anything is asked, by the form that they should have. */
+export function checkWrongUris(
+  backend: () => Backend,
+  uris: readonly string[],
+  form: RegExp,
+  secrets: readonly string[] = [],
+): void {
+  for (const uri of uris) {
+    test(`${uri} names no key`, async () => {
+      const error = await failing(() => backend().open(uri), "ERR_SIGNER_URI", secrets);
+      assert.match(error.message, form);
+      await failing(() => backend().destroy(uri), "ERR_SIGNER_URI", secrets);
+    });
+  }
+}
+
+/** Keys that cannot sign, the codes and words by which they are refused, and a URI that names none: none of them was asked to sign. */
+export async function checkCannotSign<Key>(
+  stub: StubServer & { readonly add: (key: Key) => string },
+  backend: Backend,
+  rows: readonly (readonly [key: Key, code: ErrorCode, says: RegExp])[],
+  absent: string,
+  secrets: readonly string[],
+): Promise<void> {
+  for (const [key, code, says] of rows) {
+    const uri = stub.add(key);
+    const error = await failing(() => backend.open(uri), code, secrets);
+    assert.match(error.message, says);
+    assert.ok(error.message.startsWith(uri), error.message);
+  }
+  await failing(() => backend.open(absent), "ERR_SIGNER_KEY_STATE", secrets);
+  assert.equal(stub.seen.get("sign"), undefined);
+  assert.deepEqual(stub.refused, []);
+}
 
 /**
  * The failures that every key service has, and those of one: each has its code, and the signer works again as soon as its service

@@ -15,7 +15,7 @@ import {
   googleStub,
   serviceAccount,
 } from "../support/stubs/google-kms.ts";
-import { checkFailures, failing } from "./failures.ts";
+import { checkCannotSign, checkFailures, checkWrongUris, failing } from "./failures.ts";
 
 const folder = await mkdtemp(join(tmpdir(), "jwksd-"));
 after(() => rm(folder, { recursive: true }));
@@ -144,13 +144,7 @@ describe("opening a key of Google Cloud KMS", () => {
     `gcp-kms:${cryptoKey}/cryptoKeyVersions/1/cryptoKeyVersions/1`,
     `gcpkms://${cryptoKey}/cryptoKeyVersions/1`,
   ];
-  for (const uri of wrongUris) {
-    test(`${uri} names no key version`, async () => {
-      const error = await failing(() => googleKmsBackend().open(uri), "ERR_SIGNER_URI");
-      assert.match(error.message, /cryptoKeyVersions\/N/);
-      await failing(() => googleKmsBackend().destroy(uri), "ERR_SIGNER_URI");
-    });
-  }
+  checkWrongUris(googleKmsBackend, wrongUris, /cryptoKeyVersions\/N/);
 
   test("what cannot sign is refused at once", async () => {
     const stub = start();
@@ -164,15 +158,7 @@ describe("opening a key of Google Cloud KMS", () => {
       [{ tamper: (answer) => (answer["pemCrc32c"] = "1") }, "ERR_SIGNER_UNAVAILABLE", /damaged.*pemCrc32c/],
       [{ tamper: (answer) => (answer["name"] += "0") }, "ERR_SIGNER_BAD_SIGNATURE", /another key version/],
     ];
-    for (const [version, code, says] of rows) {
-      const uri = stub.add(version);
-      const error = await failing(() => backend.open(uri), code, secrets);
-      assert.match(error.message, says);
-      assert.ok(error.message.startsWith(uri), error.message);
-    }
-    await failing(() => backend.open(`gcp-kms:${cryptoKey}/cryptoKeyVersions/1`), "ERR_SIGNER_KEY_STATE", secrets);
-    assert.equal(stub.seen.get("sign"), undefined);
-    assert.deepEqual(stub.refused, []);
+    await checkCannotSign(stub, backend, rows, `gcp-kms:${cryptoKey}/cryptoKeyVersions/1`, secrets);
   });
 
   test("credentials that cannot be had: an error, and the process goes on", async (t) => {

@@ -7,7 +7,7 @@ import { type VaultTransitOptions, vaultTransitBackend } from "../../src/keys/km
 import { inputOf } from "../../src/testing/signer.ts";
 import { serviceKey } from "../support/stubs/ecdsa.ts";
 import { type VaultStub, vaultStub } from "../support/stubs/vault-transit.ts";
-import { checkFailures, failing } from "./failures.ts";
+import { checkFailures, checkWrongUris, failing } from "./failures.ts";
 
 const token = "hvs.a-token-that-nobody-may-see";
 process.env["JWKSD_TEST_TOKEN"] = token;
@@ -94,14 +94,8 @@ describe("opening a key of Vault Transit", () => {
     "vault-transit:https://VAULT.example/transit/login/1",
     "vault:https://vault.example/transit/login/1",
   ];
-  for (const uri of wrongUris) {
-    test(`${uri} names no key version`, async () => {
-      const backend = vaultTransitBackend(access);
-      const error = await failing(() => backend.open(uri), "ERR_SIGNER_URI", ["user", "secret"]);
-      assert.match(error.message, /vault-transit:https:\/\/HOST\/MOUNT\/KEY\/VERSION/);
-      await failing(() => backend.destroy(uri), "ERR_SIGNER_URI", ["user", "secret"]);
-    });
-  }
+  const form = /vault-transit:https:\/\/HOST\/MOUNT\/KEY\/VERSION/;
+  checkWrongUris(() => vaultTransitBackend(access), wrongUris, form, ["user", "secret"]);
 
   test("a version is opened, not the latest", async (t) => {
     const stub = await start(t);
