@@ -59,7 +59,7 @@ export const rooms: Readonly<Record<string, Room>> = {
   },
 
   "rotation/rules": { rooms: ["keys/jwk"], packages: [] },
-  "rotation/explain": { rooms: ["rotation/custody", "rotation/rules"], packages: [] },
+  "rotation/explain": { rooms: ["doctor/verifiers", "rotation/custody", "rotation/rules"], packages: [] },
   "rotation/store": { rooms: [], packages: [] },
   "rotation/store/sqlite": { rooms: ["rotation/store"], packages: ["node:"] },
   "rotation/store/postgres": { rooms: ["rotation/store", "rotation/store/databases"], packages: ["node:", "pg"] },

@@ -78,16 +78,16 @@ export const advice: Readonly<Record<string, Advice>> = {
     says: "The set is fetched for each request. Nothing is kept.",
     set: "Give `keys: async () => …` a function that keeps the set for some minutes. Otherwise each request of your API waits for the provider, costs it a request, and fails while it is away.",
   },
-  "jwksd, the guard": {
+  "jwksd guard": {
     setUp: "`createBearer({ issuer, audience })`",
     line: "jwksd/jwksd/blob/main/src/verify/relying-party/budget.ts#L1",
     says: "The set is kept for `max-age`, a day at most. An unknown kid makes it ask at once, within a budget. In an outage, the old set counts for an hour more.",
     set: "Nothing.",
   },
-  "jwksd, the key set": {
+  "jwksd key set": {
     setUp: "`createRemoteKeySet({ jwksUri })` with `jwtVerify` of jose",
     line: "jwksd/jwksd/blob/main/src/verify/relying-party/budget.ts#L1",
-    says: "As [the guard](jwksd-the-guard.md), without discovery.",
+    says: "As [the guard](jwksd-guard.md), without discovery.",
     set: "Nothing.",
   },
   PyJWT: {

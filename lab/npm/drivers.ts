@@ -202,7 +202,7 @@ export const drivers: readonly Driver[] = [
     },
   },
   {
-    name: "jwksd, the guard",
+    name: "jwksd guard",
     packages: [],
     discovers: true,
     typ: "at+jwt",
@@ -217,7 +217,7 @@ export const drivers: readonly Driver[] = [
     },
   },
   {
-    name: "jwksd, the key set",
+    name: "jwksd key set",
     packages: [],
     make: async ({ jwksUri, iss }) => {
       const { jwtVerify } = await import("jose");

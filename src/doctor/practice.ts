@@ -1,10 +1,11 @@
 import { isForSignatures } from "./algorithms.ts";
-import { lifetimeOf } from "./cache-control.ts";
+import { type Lifetime, lifetimeOf } from "./cache-control.ts";
 import { isObject, readJson } from "./document.ts";
 import { field, setResponse } from "./exchange.ts";
 import { counted, durationText, quoted } from "./format.ts";
 import type { Observations, SeenToken } from "./observations.ts";
 import { type State, sequence } from "./sequence.ts";
+import { removedKeyText } from "./verifiers/habits.ts";
 
 /** What the looks and tokens say about how the issuer rotates its keys, in sentences. May quote the issuer: escape it before you print it. */
 export async function practice(observations: Observations): Promise<readonly string[]> {
@@ -13,7 +14,8 @@ export async function practice(observations: Observations): Promise<readonly str
   // A file says nothing of an issuer.
   if (set?.status === undefined || states.length === 0) return [];
   const { tokens = [], looks = [] } = observations;
-  const caching = lifetime(lifetimeOf(set), field(set, "cache-control"));
+  const kept = lifetimeOf(set);
+  const caching = lifetime(kept, field(set, "cache-control"));
   const together = states.filter(({ at }) => at === states[0]?.at);
   const answers = `${counted(together.length, "answer")} of one look had`;
   const different = new Set(together.map(({ identity }) => identity)).size;
@@ -22,6 +24,7 @@ export async function practice(observations: Observations): Promise<readonly str
   return [
     ...signingKeys(set.body),
     caching,
+    removedKeyText(kept.freshSeconds ?? 0),
     ...(together.length < 2 ? [] : [`${answers} the same keys.`]),
     ...(looks.length === 0 ? [] : [movement(states)]),
     ...signers(states, tokens),
@@ -37,11 +40,11 @@ function signingKeys(body: Uint8Array | undefined): string[] {
   return [`${counted(count, "signing key")} are published: one signs, others are announced or retiring.`];
 }
 
-function lifetime({ noStore, servedSeconds }: ReturnType<typeof lifetimeOf>, control: string | undefined): string {
+function lifetime({ noStore, servedSeconds }: Lifetime, control: string | undefined): string {
   if (noStore) return "Caches may not keep the set, so a new key may sign as soon as every server publishes it.";
   if (servedSeconds === undefined) return "No lifetime is stated: each verifier keeps the set for as long as it likes.";
   const by = control === undefined ? "Expires" : quoted(control);
-  return `Caches may keep the set for ${durationText(servedSeconds)} (${by}): a new key has to be published for longer than that before it signs, and a withdrawn key is trusted for as long.`;
+  return `Caches may keep the set for ${durationText(servedSeconds)} (${by}): a new key has to be published for longer than that before it signs.`;
 }
 
 function movement(states: readonly State[]): string {

@@ -67,6 +67,10 @@ describe("jwksd doctor", () => {
       rotation ?? "",
       /^How keys are rotated:\n  2 signing keys are published: .*\n  Caches may keep the set for 600 s/,
     );
+    assert.match(
+      (rotation ?? "").replaceAll(/\n\s+/g, " "),
+      /these verifiers trust a key that has left the set: .*aws-jwt-verify.* until it starts again\./,
+    );
   });
 
   test("findings come worst first, each with what was seen, the rule, what to do and a link, and a summary", async (t) => {

@@ -121,7 +121,10 @@ describe("a life of managed keys on the command line", { timeout, concurrency: 3
     assert.match(asked, /nothing was changed.*--yes does it:\n- .*\n- .*refuse its tokens until/s);
 
     const { effects } = await change("keys", "activate", "--force", "--yes", "--", kid);
-    assert.match(effects.join("\n"), /refuse its tokens until .*caches keep it for 7200 s/);
+    assert.match(
+      effects.join("\n"),
+      /refuse its tokens until .*caches keep it for 7200 s.*verifiers refuse its tokens: .*jose/,
+    );
     assert.deepEqual(await states(), ["first sig retiring", `${kid} sig active`]);
 
     assert.match(await refused("ERR_TOO_EARLY", "keys", "remove", "first"), /allowed from/);
@@ -324,6 +327,7 @@ describe("a life of managed keys on the command line", { timeout, concurrency: 3
     assert.match(picture, /now.*\nsig first +◀█+│█+▒+\n/);
     // oxlint-disable-next-line no-control-regex
     assert.doesNotMatch(picture, /\u001b/, "colours are for terminals");
+    assert.match(picture.replaceAll("\n", " "), /None of \d+ verifiers .* announced for two hours or longer\./);
     const drawn = await readFile(svg, "utf8");
     await ok("plan", "--svg", svg);
     // As jwksd serve publishes it, where none is set.

@@ -3,6 +3,7 @@ import { describe, test } from "node:test";
 import type { Change } from "../../src/rotation/rules/advance.ts";
 import { advance } from "../../src/rotation/rules/advance.ts";
 import { type Command, applyCommand } from "../../src/rotation/rules/commands.ts";
+import { newKeyText, removedKeyText, replacedKeyText } from "../../src/doctor/verifiers/habits.ts";
 import { aftermath, impactOf } from "../../src/rotation/explain/impact.ts";
 import { rotationPolicy } from "../../src/rotation/rules/policy.ts";
 import type { KeyRecord, LiveRecord } from "../../src/rotation/rules/records.ts";
@@ -25,7 +26,9 @@ const off =
   "The rotation mode goes off at 2026-11-20 12:00:00 UTC: from then on caches may keep the set for 7200 s again.";
 const aRetires =
   'Signing key "a" signs no more in a process that has read this, and in none after maxStaleSeconds 3600; it stays published until 2026-11-20 14:10:00 UTC, when its last token has expired, so nobody is affected.';
-const tokensFail = "Every token that it signed fails at each verifier that has the new set.";
+const fails = "Every token that it signed fails at each verifier that has the new set.";
+const tokensFail = `${fails} ${replacedKeyText()}`;
+const tokensOfOldFail = `${fails} ${removedKeyText(300)}`;
 
 /** Until when caches trust a revoked key, and why. */
 const until = (honest: string, cached: string, ignoring: string): string =>
@@ -38,7 +41,8 @@ const short = until("13:05:00", "300 s more, as the rotation mode has ", "15:05:
 const refused = (since: string, end: string): string =>
   `Signing key "b" signs from 2026-11-20 12:00:00 UTC on, and is published only since 2026-11-20 ${since} UTC: verifiers that have an older ` +
   `set, and do not ask again on an unknown kid, refuse its tokens until 2026-11-20 ${end} UTC (a process that cannot read publishes that set ` +
-  "for maxStaleSeconds 3600, caches keep it for 7200 s more, and cacheSlackSeconds 7200). Verifiers that do ask again are not affected.";
+  "for maxStaleSeconds 3600, caches keep it for 7200 s more, and cacheSlackSeconds 7200). " +
+  newKeyText();
 
 interface Row {
   readonly name: string;
@@ -149,7 +153,7 @@ const rows: readonly Row[] = [
       record("o", "retiring", { announcedAt: now - 90 * day, activatedAt: now - 89 * day, retiredAt: now - hour }),
     ],
     command: { type: "revoke", kid: "o" },
-    says: [`Signing key "o" is revoked. Caches may trust it ${short} ${tokensFail}`, off],
+    says: [`Signing key "o" is revoked. Caches may trust it ${short} ${tokensOfOldFail}`, off],
   },
   {
     name: "the first encryption key",

@@ -57,11 +57,12 @@ async function showPlan(io: Io, flags: PlanFlags): Promise<void> {
   const terminal = terminalOf(io.stdout, io.environment);
   print(io, planPicture(ahead, terminal));
   printWaits(io, found, terminal.columns);
+  print(io, ["", ...indented(ahead.verifiers, terminal.columns, 0)].join("\n"));
   for (const line of still) print(io, ["", ...indented(line, terminal.columns, 0)].join("\n"));
   if (flags.svg !== undefined) print(io, `\nwrote ${flags.svg}`);
 }
 
-function asJson({ now, until, steps, segments, rotation }: RotationPlan, still: readonly string[]) {
+function asJson({ now, until, steps, segments, rotation, verifiers }: RotationPlan, still: readonly string[]) {
   return {
     now: iso(now),
     until: iso(until),
@@ -83,6 +84,7 @@ function asJson({ now, until, steps, segments, rotation }: RotationPlan, still: 
       to: to === undefined ? null : iso(to),
     })),
     rotationMode: rotation.map(({ from, to }) => ({ from: iso(from), to: to === undefined ? null : iso(to) })),
+    verifiers,
     effects: still,
   };
 }

@@ -149,7 +149,7 @@ export const behaviors: readonly Behavior[] = [
     floodRequests: 1000,
   },
   {
-    name: "jwksd, the guard",
+    name: "jwksd guard",
     version: "0.1.0",
     pollSeconds: 3540,
     refetchesUnknownKid: true,
@@ -160,7 +160,7 @@ export const behaviors: readonly Behavior[] = [
     floodRequests: 15,
   },
   {
-    name: "jwksd, the key set",
+    name: "jwksd key set",
     version: "0.1.0",
     pollSeconds: 3540,
     refetchesUnknownKid: true,

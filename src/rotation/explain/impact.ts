@@ -1,3 +1,4 @@
+import { newKeyText, removedKeyText, replacedKeyText } from "../../doctor/verifiers/habits.ts";
 import { cachedSeconds } from "../rules/mode-intervals.ts";
 import { type RotationPolicy, cachedForSeconds } from "../rules/policy.ts";
 import { type KeyRecord, type LiveRecord, type Tombstone, activeKey, isLive, isRotating } from "../rules/records.ts";
@@ -97,8 +98,7 @@ function refusedTokens(record: LiveRecord, policy: RotationPolicy): string {
     `${nameOf(record)} signs from ${timeText(record.activatedAt ?? record.announcedAt)} on, and is published only since ` +
     `${timeText(publishedSince(record))}: verifiers that have an older set, and do not ask again on an unknown kid, refuse its tokens ` +
     `until ${timeText(unknownUntil(record, policy))} (a process that cannot read publishes that set for maxStaleSeconds ` +
-    `${maxStaleSeconds}, caches keep it for ${cachedForSeconds.long} s more, and cacheSlackSeconds ${cacheSlackSeconds}). Verifiers that ` +
-    "do ask again are not affected."
+    `${maxStaleSeconds}, caches keep it for ${cachedForSeconds.long} s more, and cacheSlackSeconds ${cacheSlackSeconds}). ${newKeyText()}`
   );
 }
 
@@ -123,7 +123,7 @@ function revoked(record: Tombstone, old: LiveRecord | undefined, { before, after
   if (record.use === "sig") {
     return old?.state === "announced"
       ? `${trusted} It has not signed anything yet.`
-      : `${trusted} Every token that it signed fails at each verifier that has the new set.`;
+      : `${trusted} Every token that it signed fails at each verifier that has the new set. ${old?.state === "active" ? replacedKeyText() : removedKeyText(cached)}`;
   }
   const isLast = activeKey(after, "enc") === undefined;
   const none = isLast ? " No encryption key is left; jwksd keys announce --use enc makes one." : "";

@@ -1,3 +1,4 @@
+import { announcedKeyText } from "../../doctor/verifiers/habits.ts";
 import { advance } from "../rules/advance.ts";
 import { announce } from "../rules/commands.ts";
 import { kidText } from "../../base/format.ts";
@@ -52,6 +53,8 @@ export interface RotationPlan {
   readonly segments: readonly PlanSegment[];
   /** When the rotation mode is on. */
   readonly rotation: readonly Interval[];
+  /** What measured verifiers do with keys that are announced as the plan says, in a sentence. */
+  readonly verifiers: string;
 }
 
 /** More than any rotation needs; a plan that goes on for longer is of a policy of seconds. */
@@ -94,6 +97,7 @@ export function plan(
     steps,
     segments,
     rotation: rotationIntervals([...ways.values()]),
+    verifiers: announcedKeyText(),
   };
 }
 

@@ -1,0 +1,50 @@
+// What is told of verifiers follows from what was measured of them.
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { behaviors } from "../../src/doctor/verifiers/behavior.ts";
+import { newKeyText, removedKeyText, replacedKeyText } from "../../src/doctor/verifiers/habits.ts";
+
+/** What a sentence says of a verifier. */
+function saidOf(name: string, sentence: string): string {
+  const [, list = "", others = ""] = /: (.*?)\.(?: Others do not: (.*)\.)?$/.exec(sentence) ?? [];
+  const has = (names: string): boolean => names.split(", ").includes(name);
+  if (has(others)) return "not at all";
+  const groups = list.split("; ").flatMap((group) => {
+    const [, names = "", until = ""] = /^(.*?) ((?:for up to|until) .*)$/.exec(group) ?? [];
+    return has(names) ? [until] : [];
+  });
+  assert.equal(groups.length, 1, `${name} is named once in: ${sentence}`);
+  return groups[0] ?? "";
+}
+
+const units: Readonly<Record<string, number>> = { d: 86_400, h: 3_600, min: 60, s: 1 };
+
+function secondsOf(said: string): number | null {
+  if (said === "not at all") return 0;
+  if (said === "until it starts again") return null;
+  return [...said.matchAll(/(\d+) (d|h|min|s)/g)].reduce(
+    (sum, [, count, unit]) => sum + Number(count) * Number(units[unit ?? ""]),
+    0,
+  );
+}
+
+test("each verifier is named once in each sentence, with the time that was measured", () => {
+  for (const { name, refusesNewKey, trustsRemovedKey, trustsRevokedKey } of behaviors) {
+    const refused = Object.values(refusesNewKey);
+    const rows: readonly (readonly [sentence: string, seconds: number | null])[] = [
+      [newKeyText(), refused.includes(null) ? null : Math.max(...refused.map(Number))],
+      [replacedKeyText(), trustsRevokedKey],
+      [removedKeyText(0), trustsRemovedKey[0]],
+      [removedKeyText(1), trustsRemovedKey[300]],
+      [removedKeyText(3_600), trustsRemovedKey[3600]],
+      [removedKeyText(3_601), trustsRemovedKey[31536000]],
+      [removedKeyText(1e9), trustsRemovedKey[31536000]],
+    ];
+    for (const [sentence, seconds] of rows) {
+      const said = secondsOf(saidOf(name, sentence));
+      // A duration is told by its two largest units.
+      const isClose = said === seconds || (said !== null && seconds !== null && Math.abs(said - seconds) < said / 24);
+      assert.ok(isClose, `${name}, ${String(seconds)} s: ${sentence}`);
+    }
+  }
+});
