@@ -64,7 +64,7 @@ test("a publisher that follows takes up a rotation; on SIGTERM it ends, and its 
 
 test("key files are read again when they change, and a server that is away is waited for", options, async (t) => {
   const { folder, data, server } = await start(t);
-  const keys = join(data, "keys.json");
+  const [keys, purges] = [join(data, "keys.json"), join(data, "purges")];
   const write = (...kids: readonly string[]) =>
     writeFile(keys, JSON.stringify({ keys: kids.map((kid) => named(kid)) }), { mode: 0o600 });
   await write("one");
@@ -76,6 +76,7 @@ test("key files are read again when they change, and a server that is away is wa
     settings,
     {
       target: folder,
+      purgeCommand: `echo >> ${purges}`,
       environment: {},
       onPublished: (now) => void published.push(now),
       onFailure: (error) => void failures.push((error as { readonly code: string }).code),
@@ -90,6 +91,7 @@ test("key files are read again when they change, and a server that is away is wa
   assert.deepEqual([publishing.isDone, published.length], [true, 1]);
   await publishing.reload();
   assert.equal(published.length, 1, "nothing has changed");
+  assert.equal(await readFile(purges, "utf8"), "\n", "one write is purged once, however often it is read back");
   await write("two", "one");
   await eventually("the new file is published", () => published.length === 2);
   assert.deepEqual(published[1]?.written, ["jwks"]);
