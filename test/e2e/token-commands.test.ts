@@ -89,25 +89,6 @@ describe("jwksd token refuses", { timeout, concurrency: 4 }, () => {
   }
 });
 
-test(
-  "jwksd verify: a token of jwksd token, for eyes, and against a provider that is not there",
-  { timeout },
-  async (t) => {
-    const { issuer, token, service } = await start(t);
-    const args = ["verify", await token("--aud", "api"), "--issuer", issuer, "--aud", "api"];
-    const good = await runCli(t, args);
-    assert.equal(good.code, 0);
-    assert.match(good.stdout, /^ok {4}token .*kid active.*\nok {4}discovery .*2 keys: active, retiring\n/);
-    await service.stop();
-    const gone = await runCli(t, args);
-    assert.equal(gone.code, 1);
-    assert.match(gone.stdout, /FAIL {2}discovery .*ECONNREFUSED.*\[ERR_FETCH_FAILED\]/);
-    assert.match(good.stdout, /\n\nThe token is good\.\n$/);
-    const advice = new RegExp(`\n\nWhat to do: The keys could not be had,[^]*jwksd\\sdoctor\\s${issuer}\\s`);
-    assert.match(gone.stdout, advice);
-  },
-);
-
 /** What a retirement takes beside the longest token: how long a process may be stale, and twice the skew of clocks. */
 const others = 3600 + 2 * 300;
 
