@@ -80,9 +80,9 @@ ${table(head, rows)}
 
 - **Asks for the set again**: while tokens arrive, with \`max-age\` of an hour.
 - **Refuses a key that signs at once**: for how long after the key was published without announcement. First in calm; then at worst: just after the verifier
-  fetched the set, or after a forged token. **A key that was announced for two hours or a day was refused by none.**
+  fetched the set, or after a forged token. **A key that was announced for two hours or a day was refused by none**, with \`max-age\` of an hour.
 - **Trusts a removed key**: with \`max-age\` of 0; 5 minutes; 1 hour; 1 year, where these differ. Its tokens keep arriving, and no token
-  names a kid that the verifier does not know. A token of a new key makes most of them fetch the set, and drop the removed key.
+  names a kid that the verifier does not know. A token of a key that its copy lacks makes most of them fetch the set, and drop the removed key.
 - **Lives through an outage**: for how long it accepts tokens while the set is answered with 503, from the moment when it asks again.
 - **Requests by 1,000 forged kids**: within 103 seconds, one after the other.
 

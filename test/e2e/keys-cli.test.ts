@@ -327,7 +327,7 @@ describe("a life of managed keys on the command line", { timeout, concurrency: 3
     assert.match(picture, /now.*\nsig first +◀█+│█+▒+\n/);
     // oxlint-disable-next-line no-control-regex
     assert.doesNotMatch(picture, /\u001b/, "colours are for terminals");
-    assert.match(picture.replaceAll("\n", " "), /None of \d+ verifiers .* announced for two hours or longer\./);
+    assert.match(picture.replaceAll("\n", " "), /None of \d+ verifiers .* announced for two hours or longer/);
     const drawn = await readFile(svg, "utf8");
     await ok("plan", "--svg", svg);
     // As jwksd serve publishes it, where none is set.

@@ -42,4 +42,4 @@ export const removedKeyText = (seconds: number): string =>
 
 /** What becomes of tokens whose key was announced as long as the rules demand. */
 export const announcedKeyText = (): string =>
-  `None of ${behaviors.length} verifiers that were measured on ${measuredOn} refuses a token of a key that was announced for two hours or longer.`;
+  `None of ${behaviors.length} verifiers that were measured on ${measuredOn} refuses a token of a key that was announced for two hours or longer, in a set with max-age of an hour.`;
