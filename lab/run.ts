@@ -14,10 +14,11 @@ export interface Measured {
   readonly histories: Readonly<Record<string, Observation>>;
 }
 
-/** Where verifiers are run. `after` is called for what must end with it. */
+/** Where verifiers are run. */
 export interface Place {
   readonly certificate: string;
   readonly folder: string;
+  /** Leads a verifier through all histories, or through some, where it is known how often it asks by itself. */
   readonly measure: (verifier: Verifier, only?: readonly string[], poll?: number | null) => Promise<Measured>;
   readonly close: () => Promise<void>;
 }
