@@ -23,7 +23,7 @@ const get = "GET /jwks HTTP/1.1\r\nHost: op.example\r\n\r\n";
 // How much memory a process has is read from /proc.
 const skip = process.platform !== "linux";
 
-const requests = soak(30_000, 1_500);
+const requests = soak(30_000, 600);
 const peersThatDoNothing = soak(1_000, 300);
 const mostMegabytes = { after: 12, unread: 150 };
 
@@ -149,7 +149,7 @@ describe("robustness:", { concurrency: true }, () => {
       const service = await start(t, littleRoom);
       const memory = await watchMemory(t, service);
       const chunk = Buffer.alloc(2 ** 16);
-      const chunks = soak(1_000, 500);
+      const chunks = soak(1_000, 100);
       const rows = [
         { head: `Content-Length: ${chunks * chunk.length}`, part: chunk, end: "" },
         {
