@@ -4,7 +4,7 @@ import { InvalidArgumentError } from "commander";
 import fc from "fast-check";
 import { addClaim } from "../../src/cli/claim.ts";
 import { meantKid } from "../../src/cli/keys/kid.ts";
-import { record, start, tombstone, second } from "../rotation/key-records.ts";
+import { record, start, tombstone, second } from "../rules/key-records.ts";
 import { errorText } from "../../src/cli/error-text.ts";
 import { ConfigError, JwksdError, StoreError } from "../../src/base/errors.ts";
 import { createKeyManager } from "../../src/rotation/manager/index.ts";

@@ -7,7 +7,7 @@ import { type Decision, type Seen, createStoreAccess } from "../../src/rotation/
 import { applyCommand } from "../../src/rotation/rules/commands.ts";
 import { rotationPolicy } from "../../src/rotation/rules/policy.ts";
 import { memoryStore } from "../../src/rotation/store/memory.ts";
-import { newKey, states } from "../rotation/key-records.ts";
+import { newKey, states } from "../rules/key-records.ts";
 import { accessTo, custodyOf, documentOf, newWrappingKey } from "../support/managed.ts";
 import { countedStore } from "./counted-store.ts";
 

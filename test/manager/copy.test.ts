@@ -7,7 +7,7 @@ import type { Copy } from "../../src/rotation/manager/copies.ts";
 import type { ServiceManager } from "../../src/rotation/manager/manager.ts";
 import { createSubscribers } from "../../src/rotation/manager/subscribers.ts";
 import { activeKey, announcedKey } from "../../src/rotation/rules/records.ts";
-import { hour, minute, second } from "../rotation/key-records.ts";
+import { hour, minute, second } from "../rules/key-records.ts";
 import { randomFrom } from "../support/random.ts";
 import { isSoak, soak } from "../support/soak.ts";
 import { type ManagerChoice, type Replica, World, seen } from "./world.ts";

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { decodeProtectedHeader } from "jose";
 import type { JwksdError } from "../../src/base/errors.ts";
-import { hour, minute, second, day, start } from "../rotation/key-records.ts";
+import { hour, minute, second, day, start } from "../rules/key-records.ts";
 import type { Register } from "../../src/rotation/store/register.ts";
 import { randomFrom } from "../support/random.ts";
 import { soak } from "../support/soak.ts";

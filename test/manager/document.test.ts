@@ -8,7 +8,7 @@ import { newWrappingKey, readWrappingKeys } from "../../src/rotation/custody/wra
 import { applyCommand } from "../../src/rotation/rules/commands.ts";
 import { rotationPolicy } from "../../src/rotation/rules/policy.ts";
 import { activeKey, announcedKey, liveRecords } from "../../src/rotation/rules/records.ts";
-import { day, second, start, tombstone } from "../rotation/key-records.ts";
+import { day, second, start, tombstone } from "../rules/key-records.ts";
 import { memoryStore } from "../../src/rotation/store/memory.ts";
 import { custodyOf, documentOf, accessTo } from "../support/managed.ts";
 import { WrittenStore } from "../support/written-store.ts";

@@ -6,7 +6,7 @@ import { type JwksdError, StoreError } from "../../src/base/errors.ts";
 import { localSigner } from "../../src/keys/signer/local.ts";
 import { probeSigner } from "../../src/rotation/manager/private-keys.ts";
 import { type KeyRecord, liveRecords, uriOf } from "../../src/rotation/rules/records.ts";
-import { day, hour, minute, second } from "../rotation/key-records.ts";
+import { day, hour, minute, second } from "../rules/key-records.ts";
 import { ecKey } from "../support/keys.ts";
 import { eventually } from "../support/service.ts";
 import { simulatedClock } from "../support/simulated.ts";

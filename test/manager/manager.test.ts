@@ -7,7 +7,7 @@ import type { KeySubscriber } from "../../src/provider/managed-keys.ts";
 import { makeLocalKey } from "../../src/rotation/manager/make-key.ts";
 import { checkRecords, liveRecords } from "../../src/rotation/rules/records.ts";
 import { createWrapping } from "../support/managed.ts";
-import { day, hour, second, year } from "../rotation/key-records.ts";
+import { day, hour, second, year } from "../rules/key-records.ts";
 import { eventually } from "../support/service.ts";
 import { type Replica, World, issuer, longCache, retireMs, seen, shortCache, typesOf } from "./world.ts";
 

@@ -3,7 +3,7 @@ import { describe, test } from "node:test";
 import { SignerError, StateError, StoreError } from "../../src/base/errors.ts";
 import { localSigner } from "../../src/keys/signer/local.ts";
 import { liveRecords } from "../../src/rotation/rules/records.ts";
-import { day, hour, second } from "../rotation/key-records.ts";
+import { day, hour, second } from "../rules/key-records.ts";
 import { ecKey } from "../support/keys.ts";
 import { samplesOf } from "../support/scrape.ts";
 import { type Replica, World } from "./world.ts";

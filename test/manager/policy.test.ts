@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { JwksdError } from "../../src/base/errors.ts";
 import type { RotationPolicyOptions } from "../../src/rotation/rules/policy.ts";
-import { day, second } from "../rotation/key-records.ts";
+import { day, second } from "../rules/key-records.ts";
 import { type Replica, World, seen, staleMs } from "./world.ts";
 
 const lifetime = ({ provider }: Replica, lifetimeSeconds: number): Promise<string> =>

@@ -5,7 +5,7 @@ import { JwksdError } from "../../src/base/errors.ts";
 import type { ManagerEvent } from "../../src/rotation/manager/types.ts";
 import { type KeyRecord, type LiveRecord, jweOf, liveRecords } from "../../src/rotation/rules/records.ts";
 import { newWrappingKey, accessTo, custodyOf } from "../support/managed.ts";
-import { day, hour, second } from "../rotation/key-records.ts";
+import { day, hour, second } from "../rules/key-records.ts";
 import {
   World,
   issuer,

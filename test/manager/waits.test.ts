@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { memoryStore } from "../../src/rotation/store/memory.ts";
 import type { LiveRecord } from "../../src/rotation/rules/records.ts";
-import { day, hour, minute, second } from "../rotation/key-records.ts";
+import { day, hour, minute, second } from "../rules/key-records.ts";
 import { World, retireMs, seen, shortCache, typesOf, writtenWorld } from "./world.ts";
 import { revisionsBehind } from "../../src/rotation/custody/presence.ts";
 import { Module } from "./module.ts";

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { memoryStore } from "../../src/rotation/store/memory.ts";
-import { day, hour, minute, second } from "../rotation/key-records.ts";
+import { day, hour, minute, second } from "../rules/key-records.ts";
 import type { CountedStore } from "./counted-store.ts";
 import {
   type Replica,

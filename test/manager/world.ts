@@ -16,7 +16,7 @@ import type { KeyManagerOptions, ManagerEvent } from "../../src/rotation/manager
 import type { Command } from "../../src/rotation/rules/commands.ts";
 import { memoryStore } from "../../src/rotation/store/memory.ts";
 import type { Register } from "../../src/rotation/store/register.ts";
-import { hour, second, start } from "../rotation/key-records.ts";
+import { hour, second, start } from "../rules/key-records.ts";
 import { accessTo, createServiceManager, custodyOf, documentOf, newWrappingKey } from "../support/managed.ts";
 import { WrittenStore } from "../support/written-store.ts";
 import { type CountedStore, countedStore } from "./counted-store.ts";

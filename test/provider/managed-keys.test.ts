@@ -16,7 +16,7 @@ import { issuer, longCache, shortCache, World } from "../manager/world.ts";
 import { ecKey, withoutPrivate } from "../support/keys.ts";
 import { newWrappingKey } from "../support/managed.ts";
 import { refusal } from "../support/refusal.ts";
-import { day, hour } from "../rotation/key-records.ts";
+import { day, hour } from "../rules/key-records.ts";
 import { samplesOf } from "../support/scrape.ts";
 import { compact, noSignature, verdict } from "../token/compact.ts";
 import fc from "fast-check";

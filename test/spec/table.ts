@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { createHash } from "node:crypto";
 import { describe, test } from "node:test";
 import { type Setup, faces, startedOnce } from "../support/faces.ts";
-import { oidcFace } from "../oidc-provider/face.ts";
+import { oidcFace } from "../adapters/oidc-provider-face.ts";
 import { type NamedKey, named } from "../support/keys.ts";
 import type { WireReply, WireRequest } from "../support/wire.ts";
 

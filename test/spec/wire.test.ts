@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { METHODS } from "node:http";
 import { describe, test } from "node:test";
-import { oidcFace } from "../oidc-provider/face.ts";
+import { oidcFace } from "../adapters/oidc-provider-face.ts";
 import { serviceFace, startedOnce, wireFaces } from "../support/faces.ts";
 import {
   type HeaderLine,

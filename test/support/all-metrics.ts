@@ -8,7 +8,7 @@ import { serviceMetrics } from "../../src/service/admin/service-metrics.ts";
 import { localSigner } from "../../src/keys/signer/local.ts";
 import type { Known } from "../../src/service/admin/known.ts";
 import { statusOf } from "../../src/service/admin/status.ts";
-import { day, hour, record, start, waiting } from "../rotation/key-records.ts";
+import { day, hour, record, start, waiting } from "../rules/key-records.ts";
 import { ecKey } from "./keys.ts";
 import { simulatedClock } from "./simulated.ts";
 import { processLine, storeDocument } from "./store-view.ts";

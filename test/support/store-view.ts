@@ -2,7 +2,7 @@ import type { StoreDocument } from "../../src/rotation/custody/document.ts";
 import type { ProcessLine } from "../../src/rotation/custody/presence.ts";
 import { rotationPolicy } from "../../src/rotation/rules/policy.ts";
 import type { KeyRecord } from "../../src/rotation/rules/records.ts";
-import { start } from "../rotation/key-records.ts";
+import { start } from "../rules/key-records.ts";
 
 /** The document of a store at revision 5. */
 export function storeDocument(records: readonly KeyRecord[], more: Partial<StoreDocument> = {}): StoreDocument {

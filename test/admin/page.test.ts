@@ -7,7 +7,7 @@ import { script } from "../../src/service/admin/page/script.ts";
 import { style } from "../../src/service/admin/page/style.ts";
 import type { Known } from "../../src/service/admin/known.ts";
 import { statusOf } from "../../src/service/admin/status.ts";
-import { day, hour, record, start, waiting } from "../rotation/key-records.ts";
+import { day, hour, record, start, waiting } from "../rules/key-records.ts";
 import { processLine, storeDocument } from "../support/store-view.ts";
 
 const nonce = "bm9uY2U=";

@@ -17,8 +17,8 @@ import {
   isRotating,
   keyUses,
 } from "../../src/rotation/rules/records.ts";
-import { day, hour, record, second, start, tombstone, waiting } from "./key-records.ts";
-import { forwards, histories, live, newPolicy, turn } from "./histories.ts";
+import { day, hour, record, second, start, tombstone, waiting } from "../rules/key-records.ts";
+import { forwards, histories, live, newPolicy, turn } from "../rules/histories.ts";
 import { soak } from "../support/soak.ts";
 
 const policy = rotationPolicy();

@@ -12,7 +12,7 @@ import { bytesField } from "../../src/service/signing/protobuf.ts";
 import { signHandler } from "../../src/service/signing/handler.ts";
 import { createSigning } from "../../src/service/keys/signing.ts";
 import { type Replica, World, issuer } from "../manager/world.ts";
-import { hour, second } from "../rotation/key-records.ts";
+import { hour, second } from "../rules/key-records.ts";
 import { callGrpc, frame, openSession } from "../support/grpc.ts";
 import { temporaryFolder } from "../support/service.ts";
 import { askSocket, requestText, signText } from "../support/sign-socket.ts";

@@ -8,7 +8,7 @@ import { aftermath, impactOf } from "../../src/rotation/explain/impact.ts";
 import { rotationPolicy } from "../../src/rotation/rules/policy.ts";
 import type { KeyRecord, LiveRecord } from "../../src/rotation/rules/records.ts";
 import { noteBounds } from "../../src/rotation/rules/waits.ts";
-import { day, hour, newKey, record, second, start, waiting } from "./key-records.ts";
+import { day, hour, newKey, record, second, start, waiting } from "../rules/key-records.ts";
 
 const policy = rotationPolicy();
 /** 2026-11-20 12:00:00 UTC. */

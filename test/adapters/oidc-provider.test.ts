@@ -13,9 +13,9 @@ import { type OidcWithKeys, withJwksd } from "../../src/provider/adapters/oidc-p
 import { certificateFor } from "../client/certificate.ts";
 import { World, issuer } from "../manager/world.ts";
 import { liveRecords } from "../../src/rotation/rules/records.ts";
-import { day, hour, second } from "../rotation/key-records.ts";
+import { day, hour, second } from "../rules/key-records.ts";
 import { named } from "../support/keys.ts";
-import { keysOf } from "./face.ts";
+import { keysOf } from "./oidc-provider-face.ts";
 import { listening } from "../support/listening.ts";
 
 const resource = "https://api.example";

@@ -17,7 +17,7 @@ import type { KeyEvent } from "../../src/rotation/rules/records.ts";
 import { storeSettingsOf } from "../../src/service/config/store-settings.ts";
 import { resolveSettings } from "../../src/service/config/settings.ts";
 import { createManagerLog } from "../../src/service/keys/manager-events.ts";
-import { day, hour, record, start, tombstone } from "../rotation/key-records.ts";
+import { day, hour, record, start, tombstone } from "../rules/key-records.ts";
 
 // A new line, a clear screen, its one-character form, a change of direction, a line separator.
 const odd = "a\n12:00:00 error b\u001b[2J\u009b2J\u202e\u2028";

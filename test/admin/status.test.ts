@@ -7,7 +7,7 @@ import type { Known } from "../../src/service/admin/known.ts";
 import type { KnownManager } from "../../src/service/keys/known.ts";
 import { replicasPart } from "../../src/service/admin/page/tables.ts";
 import { statusOf } from "../../src/service/admin/status.ts";
-import { day, hour, record, second, start, waiting } from "../rotation/key-records.ts";
+import { day, hour, record, second, start, waiting } from "../rules/key-records.ts";
 import { processLine, storeDocument } from "../support/store-view.ts";
 import { execFileSync } from "node:child_process";
 import { readFile } from "node:fs/promises";

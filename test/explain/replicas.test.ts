@@ -12,7 +12,7 @@ import {
 import type { ProcessLine } from "../../src/rotation/custody/presence.ts";
 import type { KeyRecord } from "../../src/rotation/rules/records.ts";
 import type { CopyRecord } from "../../src/rotation/rules/waits.ts";
-import { day, hour, record, second, start, tombstone, waiting } from "../rotation/key-records.ts";
+import { day, hour, record, second, start, tombstone, waiting } from "../rules/key-records.ts";
 import { processLine, storeDocument } from "../support/store-view.ts";
 
 const active = record("a", "active", { announcedAt: start - day, activatedAt: start - day });

@@ -5,7 +5,7 @@ import { rotationPolicy } from "../../src/rotation/rules/policy.ts";
 import { planPicture } from "../../src/cli/keys/plan-picture.ts";
 import { planSvg } from "../../src/cli/keys/plan-svg.ts";
 import { terminalOf } from "../../src/cli/terminal.ts";
-import { day, hour, record, start, tombstone } from "../rotation/key-records.ts";
+import { day, hour, record, start, tombstone } from "../rules/key-records.ts";
 
 const policy = rotationPolicy();
 const minute = 60_000;
