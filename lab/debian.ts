@@ -14,19 +14,21 @@ const listed = [
   { name: "ruby-jwt", package: "ruby-jwt", program: "ruby", argument: "" },
 ] as const;
 
+const apache = { name: "mod_auth_openidc", package: "libapache2-mod-auth-openidc" } as const;
+
 // In the folder of the architecture.
 const libfaketime = globSync("/usr/lib/*/faketime/libfaketime.so.1")[0] ?? "";
 
 /** What is not installed. */
 export const missingOfDebian = (): string[] => [
-  ...listed.map((each) => each.package).filter((name) => installedVersion(name) === undefined),
+  ...[...listed, apache].map((each) => each.package).filter((name) => installedVersion(name) === undefined),
   ...(existsSync(libfaketime) ? [] : ["libfaketime"]),
 ];
 
 /** The verifiers. @param folder for what is built, and for the files that say what time it is */
 export function fromDebian(certificate: string, folder: string): readonly Verifier[] {
   const trusts = { SSL_CERT_FILE: certificate, REQUESTS_CA_BUNDLE: certificate };
-  return listed.map(({ name, package: from, program, argument }): Verifier => {
+  const libraries = listed.map(({ name, package: from, program, argument }): Verifier => {
     const version = installedVersion(from) ?? "";
     const build = program === "go" ? goClock(folder) : [];
     const command = [...commandOf(program, argument, folder, build), "kept"];
@@ -38,18 +40,31 @@ export function fromDebian(certificate: string, folder: string): readonly Verifi
       typ: "JWT",
       command,
       env: { ...trusts, ...onClock(file) },
-      setClock: (ms) => writeFileSync(file, new Date(ms).toISOString().replace("T", " ").slice(0, 19)),
+      setClock: (ms) => setClockFile(file, ms),
     };
   });
+  return [...libraries, inApache(certificate)];
 }
 
+/** A web server for each history, which a process starts. */
+const inApache = (certificate: string): Verifier => ({
+  name: apache.name,
+  version: installedVersion(apache.package) ?? "",
+  typ: "JWT",
+  command: [process.execPath, join(import.meta.dirname, "debian/apache.ts"), certificate],
+  env: {},
+});
+
 /** A process that reads the clock through libc reads this file. */
-const onClock = (file: string): NodeJS.ProcessEnv => ({
+export const onClock = (file: string): NodeJS.ProcessEnv => ({
   LD_PRELOAD: libfaketime,
   FAKETIME_TIMESTAMP_FILE: file,
   FAKETIME_NO_CACHE: "1",
   TZ: "UTC",
 });
+
+export const setClockFile = (file: string, ms: number): void =>
+  writeFileSync(file, new Date(ms).toISOString().replace("T", " ").slice(0, 19));
 
 /** Programs of Go read the clock without libc. So `time.Now` of the standard library is compiled to return a time that is set. */
 function goClock(folder: string): readonly string[] {
