@@ -114,4 +114,11 @@ export const advice: Readonly<Record<string, Advice>> = {
     says: "ruby-jwt keeps nothing: the loader does. That of the README keeps the set without an end, and looks again for an unknown kid if the set is older than five minutes.",
     set: "Let the loader fetch the set again after some minutes, and keep the one that it has if that fails, for a time that you bound. Otherwise a removed key is trusted until a token names a kid that the copy lacks. The loader of the README drops a copy of more than five minutes before it fetches: a forged kid in an outage then refuses good tokens.",
   },
+  mod_auth_openidc: {
+    setUp:
+      "`AuthType oauth20` with `OIDCOAuthVerifyJwksUri`, and `Require claim` for `iss` and `aud`, in an Apache of one process",
+    line: "OpenIDC/mod_auth_openidc/blob/v2.4.12.3/src/metadata.c#L644",
+    says: "The set is kept for an hour (`OIDCJWKSRefreshInterval`), whatever `Cache-Control` says. Each unknown kid causes a request, without a pause; if that fails, the copy stays until its hour is over. After that, the next token makes it fetch the set. While that fails, each token causes a request and is refused.",
+    set: "Nothing for planned rotations. `OIDCJWKSRefreshInterval` is for how long a removed key is trusted, and how often an outage can hit: `300` is the shortest. After a leak, stop and start Apache: that empties the default cache, which is shared memory. Set `OIDCHTTPTimeoutLong 5`: otherwise a server that does not answer holds each token that needs the set for a minute. Limit requests in front of Apache: each forged kid costs the provider one. By its source, version 2.4.20 asks for an unknown kid once a minute at most, and so can refuse a new key for a minute.",
+  },
 };

@@ -93,8 +93,8 @@ JSON. \`node lab/main.ts\` makes them again.
 
 Each verifier is a process, set up as its documentation shows it. It gets tokens of an issuer on loopback, over TLS. Its clock stands still while it
 verifies a token, and is then set to the time of the next one. In Node, a module that is loaded first sets \`Date\`, \`performance\`,
-\`process.hrtime\` and timers. Python and Ruby run under libfaketime. Go does not read the clock through libc: the standard library is compiled with a
-\`time.Now\` that can be set, and the verifier as it is. Time-outs are real, so a server that does not answer is waited for in real time.
+\`process.hrtime\` and timers. Python, Ruby and Apache run under libfaketime. Go does not read the clock through libc: the standard library is compiled
+with a \`time.Now\` that can be set, and the verifier as it is. Time-outs are real, so a server that does not answer is waited for in real time.
 
 We ran all of it twice: ${behaviors.length} verifiers in ${histories(null).length} histories. One cell differed, by one request: jose asked 1,838 and 1,839 times in an outage of a
 day. That was chance, on the connection we suppose: five more runs had 1,838. One row would be chance elsewhere: two servers that disagree
@@ -108,7 +108,6 @@ The verifiers of Debian are those of Debian 12, and older than what their author
 | --- | --- |
 | jwcrypto, go-jose, python-jose, jsonwebtoken and fast-jwt alone | they do not fetch: the set, and how long it is kept, is yours |
 | the sample server of the MCP SDK | it asks the authorization server about each token (RFC 7662), and has no keys. With \`bearer.mcp()\`, it does what jwksd's guard does |
-| mod_auth_openidc | it needs a web server in front of the probe |
 | nginx | Debian's packages have no module that verifies a JWT |
 | Nimbus and other verifiers for Java | Debian 12 has no package of them |
 `;

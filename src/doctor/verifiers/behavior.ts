@@ -214,4 +214,15 @@ export const behaviors: readonly Behavior[] = [
     livesThrough: null,
     floodRequests: 1,
   },
+  {
+    name: "mod_auth_openidc",
+    version: "2.4.12.3",
+    pollSeconds: 3600,
+    refetchesUnknownKid: true,
+    refusesNewKey: { afterFetch: 0, inCalm: 0, afterForgedKid: 0 },
+    trustsRemovedKey: { "0": 3600, "300": 3600, "3600": 3600, "31536000": 3600 },
+    trustsRevokedKey: 1,
+    livesThrough: 0,
+    floodRequests: 1000,
+  },
 ];
