@@ -28,7 +28,7 @@ const aRetires =
   'Signing key "a" signs no more in a process that has read this, and in none after maxStaleSeconds 3600; it stays published until 2026-11-20 14:10:00 UTC, when its last token has expired, so nobody is affected.';
 const fails = "Every token that it signed fails at each verifier that has the new set.";
 const tokensFail = `${fails} ${replacedKeyText()}`;
-const tokensOfOldFail = `${fails} ${removedKeyText(300)}`;
+const tokensOfOldFail = (maxAge: number): string => `${fails} ${removedKeyText(maxAge)}`;
 
 /** Until when caches trust a revoked key, and why. */
 const until = (honest: string, cached: string, ignoring: string): string =>
@@ -147,13 +147,19 @@ const rows: readonly Row[] = [
     says: [`Signing key "b" is revoked. Caches may trust it ${short} It has not signed anything yet.`, off],
   },
   {
+    name: "a revocation of a retiring key in long mode: verifiers go by max-age, without stale-while-revalidate",
+    records: [a, retiring(hour)],
+    command: { type: "revoke", kid: "o" },
+    says: [`Signing key "o" is revoked. Caches may trust it ${long} ${tokensOfOldFail(3600)}`, off],
+  },
+  {
     name: "two waits that touch count as one",
     records: [
       record("a", "active", { announcedAt: now - 5 * hour, publishedAt: now - 5 * hour, activatedAt: now - hour }),
       record("o", "retiring", { announcedAt: now - 90 * day, activatedAt: now - 89 * day, retiredAt: now - hour }),
     ],
     command: { type: "revoke", kid: "o" },
-    says: [`Signing key "o" is revoked. Caches may trust it ${short} ${tokensOfOldFail}`, off],
+    says: [`Signing key "o" is revoked. Caches may trust it ${short} ${tokensOfOldFail(300)}`, off],
   },
   {
     name: "the first encryption key",

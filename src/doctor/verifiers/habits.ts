@@ -36,9 +36,9 @@ export const newKeyText = (): string => whoDo("refuse its tokens", worstOfNewKey
 export const replacedKeyText = (): string =>
   whoDo("trust it although tokens of the new key arrive", (one) => one.trustsRevokedKey);
 
-/** For how long verifiers trust a key that has left the set, while no token has an unknown kid. @param seconds for which the set may be cached */
-export const removedKeyText = (seconds: number): string =>
-  whoDo("trust a key that has left the set", (one) => one.trustsRemovedKey[triedFor(seconds)]);
+/** For how long verifiers trust a key that has left the set, while no token has an unknown kid. @param maxAge of the set, in seconds */
+export const removedKeyText = (maxAge: number): string =>
+  whoDo("trust a key that has left the set", (one) => one.trustsRemovedKey[triedFor(maxAge)]);
 
 /** What becomes of tokens whose key was announced as long as the rules demand. */
 export const announcedKeyText = (): string =>

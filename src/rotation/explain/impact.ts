@@ -1,6 +1,6 @@
 import { newKeyText, removedKeyText, replacedKeyText } from "../../doctor/verifiers/habits.ts";
 import { cachedSeconds } from "../rules/mode-intervals.ts";
-import { type RotationPolicy, cachedForSeconds } from "../rules/policy.ts";
+import { type RotationPolicy, cachedForSeconds, maxAgeSeconds } from "../rules/policy.ts";
 import { type KeyRecord, type LiveRecord, type Tombstone, activeKey, isLive, isRotating } from "../rules/records.ts";
 import { earliestEndOfWait, longestStale } from "../rules/waits.ts";
 import { kidText, timeText } from "../../base/format.ts";
@@ -116,14 +116,15 @@ function removed(record: Tombstone, old: LiveRecord | undefined, { policy, now }
 function revoked(record: Tombstone, old: LiveRecord | undefined, { before, after, policy, now }: Context): string {
   const onForSeconds = policy.maxStaleSeconds + cachedForSeconds.long;
   const cached = cachedSeconds(before, now, policy);
+  const isLong = cached === cachedForSeconds.long;
   const because =
     `: a process that cannot read publishes it for maxStaleSeconds ${policy.maxStaleSeconds} at most, and caches keep that set for ` +
-    `${cached} s more, as the rotation mode has ${cached === cachedForSeconds.long ? "not " : ""}been on for ${onForSeconds} s`;
+    `${cached} s more, as the rotation mode has ${isLong ? "not " : ""}been on for ${onForSeconds} s`;
   const trusted = stillTrusted(record, policy, because);
   if (record.use === "sig") {
     return old?.state === "announced"
       ? `${trusted} It has not signed anything yet.`
-      : `${trusted} Every token that it signed fails at each verifier that has the new set. ${old?.state === "active" ? replacedKeyText() : removedKeyText(cached)}`;
+      : `${trusted} Every token that it signed fails at each verifier that has the new set. ${old?.state === "active" ? replacedKeyText() : removedKeyText(isLong ? maxAgeSeconds.long : maxAgeSeconds.rotation)}`;
   }
   const isLast = activeKey(after, "enc") === undefined;
   const none = isLast ? " No encryption key is left; jwksd keys announce --use enc makes one." : "";

@@ -29,6 +29,8 @@ export type RotationPolicy = { readonly [Name in keyof RotationPolicyOptions]-?:
 
 /** For how long a cache may serve a copy, in seconds, by the cache mode at the origin: `max-age` plus `stale-while-revalidate` (RFC 5861 section 3). */
 export const cachedForSeconds = { long: 3600 + 3600, rotation: 300 } as const;
+/** The part of that which `max-age` says, in seconds. */
+export const maxAgeSeconds = { long: 3600, rotation: 300 } as const;
 
 const secondsPerDay = 86_400;
 /** Keeps the dates of a plan within what `Date` can hold. All other durations are parts of `rotateEveryDays`. */
