@@ -114,7 +114,9 @@ async function play(steps: readonly Step[]): Promise<void> {
     })();
     const said = "caching" in behaviour ? behaviour : undefined;
     const response = await delayed(20, answer)(request, clock);
-    if (said !== undefined && response.status !== 404) {
+    // A set without a key that can be used is a failure, and changes nothing.
+    const isEmpty = said !== undefined && "kids" in said && said.kids.length === 0;
+    if (said !== undefined && response.status !== 404 && !isEmpty) {
       const kids = "kids" in said ? said.kids : (told?.kids ?? []);
       // A 304 without Cache-Control leaves the stored one; here it always has one, if only an empty one.
       const next = { kids, caching: said.caching, requestedAt, receivedAt: clock.now() };
@@ -157,11 +159,16 @@ async function play(steps: readonly Step[]): Promise<void> {
   }
 
   const pending: Promise<unknown>[] = [];
+  /** A rejection that nobody waits for yet would end the test without its counterexample. */
+  const later = (promise: Promise<unknown>): void => {
+    promise.catch(() => {});
+    pending.push(promise);
+  };
   for (const step of steps) {
     if (step.type === "advance") await clock.advance(step.ms);
     if (step.type === "origin") behaviour = step.behaviour;
-    if (step.type === "refresh") pending.push(keys.refresh().catch(() => {}));
-    if (step.type === "ask") pending.push(ask(step.kid, step.via).then((answer) => check(step.kid, answer)));
+    if (step.type === "refresh") later(keys.refresh().catch(() => {}));
+    if (step.type === "ask") later(ask(step.kid, step.via).then((answer) => check(step.kid, answer)));
   }
   behaviour = { type: "set", kids: allKids, caching: { maxAge: 60 } };
   await clock.advance(20_000);
@@ -174,5 +181,5 @@ async function play(steps: readonly Step[]): Promise<void> {
 }
 
 test("whatever the origin does, a key is given only if the last set had it and its freshness allows that", async () => {
-  await fc.assert(fc.asyncProperty(fc.array(step, { maxLength: 60 }), play), { numRuns: soak(300, 60) });
+  await fc.assert(fc.asyncProperty(fc.array(step, { maxLength: 60, size: "max" }), play), { numRuns: soak(300, 60) });
 });
