@@ -10,7 +10,13 @@ import { type Scope, freePort, temporaryFolder } from "./service.ts";
 export async function startMariadb(t: Scope): Promise<Daemon> {
   const folder = await temporaryFolder(t);
   const data = join(folder, "data");
-  const own = ["--no-defaults", `--datadir=${data}`, ...(process.getuid?.() === 0 ? ["--user=root"] : [])];
+  // A server that starts deletes what it takes for its own in the folder of temporary files.
+  const own = [
+    "--no-defaults",
+    `--datadir=${data}`,
+    `--tmpdir=${folder}`,
+    ...(process.getuid?.() === 0 ? ["--user=root"] : []),
+  ];
   const install = ["--auth-root-authentication-method=normal", "--skip-test-db", "--skip-name-resolve"];
   await promisify(execFile)(part("mariadb-install-db"), [...own, ...install]);
   const port = await freePort();
