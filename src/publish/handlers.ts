@@ -47,12 +47,17 @@ export function createHandlers(
     return lastDocument;
   }
 
+  function replyTo(name: DocumentName, method: string, ifNoneMatch: string | null | undefined): Reply | undefined {
+    const representation = representationOf(name);
+    // Whether or not there are keys yet.
+    if (!isRead(method)) return methodNotAllowed.get;
+    return representation && respond(representation, method, ifNoneMatch);
+  }
+
   function answer(method: string, target: string, ifNoneMatch: string | null | undefined): Reply | undefined {
     const name = documentAt(target);
-    const representation = name && representationOf(name);
-    if (representation === undefined) return undefined;
-    const reply = isRead(method) ? respond(representation, method, ifNoneMatch) : methodNotAllowed.get;
-    responses.count(name === "jwks" ? 0 : 1, reply);
+    const reply = name && replyTo(name, method, ifNoneMatch);
+    if (reply !== undefined) responses.count(name === "jwks" ? 0 : 1, reply);
     return reply;
   }
 

@@ -66,6 +66,12 @@ test("reads when it is asked, and leaves no timer and no line", async () => {
   assert.equal(instance.line.counts.write, 0);
 });
 
+test("contract, section 7, Errors: another method than GET and HEAD gets 405 before anything was read", async () => {
+  const { instance } = await worldWithKeys();
+  const response = await instance.provider.fetch(new Request(`${issuer}/jwks`, { method: "POST" }));
+  assert.deepEqual([response.status, response.headers.get("allow"), readsOf(instance)], [405, "GET, HEAD", 0]);
+});
+
 test("a read is renewed beside the answer after refreshSeconds, and before it after twice as long", async () => {
   const { world, instance } = await worldWithKeys();
   const { line, provider } = instance;
