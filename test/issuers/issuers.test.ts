@@ -312,6 +312,9 @@ test("wrong options show when it is made", async () => {
   for (const [options, code] of rows)
     await assert.rejects(createIssuers({ ...good, ...options } as IssuersOptions), { code });
   await assert.rejects((await createIssuers(good)).lookAtDue(), /cannot list issuers/);
+  const { get, create, lookAtDue } = await createIssuers({ ...good, store: () => ({}) as never });
+  for (const call of [() => get(named(1)), () => create(named(2)), lookAtDue])
+    await assert.rejects(call, { code: "ERR_OPTION_INVALID", message: /"store" must give an object with the methods/ });
 });
 
 test("the steps of issuers are spread over a tenth of the period, and no period is too short", async () => {

@@ -1,15 +1,24 @@
 import { withDeadline } from "../../base/async.ts";
 import { type Instant, instantNow, longestSince, systemClock } from "../../base/clock.ts";
 import { ConfigError, StoreError, invalidOption } from "../../base/errors.ts";
-import { type Rules, callback, checkOptions, clock as clockRule, number, object, string } from "../../base/options.ts";
+import {
+  type Given,
+  type Rules,
+  callback,
+  checkOptions,
+  clock as clockRule,
+  number,
+  object,
+  string,
+} from "../../base/options.ts";
 import { outlivesRequests } from "../../base/runtime.ts";
 import { toResponse } from "../../publish/fetch.ts";
 import { writeReply } from "../../publish/node.ts";
 import { notFound, unavailable, withoutBodyOnHead } from "../../publish/respond.ts";
 import { createProvider } from "../../provider/provider.ts";
 import { readWrappingKeys } from "../custody/wrapping.ts";
-import { createKeyManager } from "../manager/manager.ts";
-import { wrappingKeysRule } from "../manager/options.ts";
+import { managerWith } from "../manager/manager.ts";
+import { registerRule, wrappingKeysRule } from "../manager/options.ts";
 import type { KeyManager, KeyManagerOptions } from "../manager/types.ts";
 import { rotationPolicy } from "../rules/policy.ts";
 import type { DueIssuer, Register } from "../store/register.ts";
@@ -43,6 +52,9 @@ const looksAtOnce = 10;
 const ownBytes = 40_000;
 const bytesPerCharacter = 8;
 
+/** Options of a manager that may make the first key of an issuer. */
+type FirstKey = Pick<Given<KeyManagerOptions>, "requireStore" | "policy">;
+
 /** An issuer that has no keys, or could not be taken up. */
 interface Unusable {
   readonly at: Instant;
@@ -63,18 +75,17 @@ export async function createIssuers(options: IssuersOptions): Promise<Issuers> {
   const names = createNames(template);
   // All that is wrong shows here, and not at the first request.
   rotationPolicy(policy);
-  await readWrappingKeys(wrappingKeys, (index) => `wrappingKeys[${index}]`);
+  const keys = await readWrappingKeys(wrappingKeys, (index) => `wrappingKeys[${index}]`);
 
   const kept = createRecent<ManagedIssuer>(maxIssuers, maxBytes);
   /** The oldest first. */
   const unusable = new Map<string, Unusable>();
   const lookups = new Map<string, Promise<ManagedIssuer | undefined>>();
 
-  function managerOf(issuer: string, register: Register, more: Partial<KeyManagerOptions> = {}): Promise<KeyManager> {
-    return createKeyManager({
+  function managerOf(issuer: string, register: Register, more: FirstKey = {}): Promise<KeyManager> {
+    return managerWith(keys, {
       issuer,
       store: register,
-      wrappingKeys,
       onDemand: true,
       refreshSeconds,
       waitUntil,
@@ -84,16 +95,22 @@ export async function createIssuers(options: IssuersOptions): Promise<Issuers> {
     });
   }
 
+  async function registerOf(issuer: string): Promise<Register> {
+    const register = await store(issuer);
+    if (!registerRule.holds(register)) throw invalidOption(`option "store" must give ${registerRule.must}`);
+    return register;
+  }
+
   /** Neither a database nor the option `store` holds anybody up. */
   const inTime = async <T>(work: (signal: AbortSignal) => T | Promise<T>): Promise<T> =>
     withDeadline(async (signal) => work(signal), { clock, timeoutMs: lookupMs, expired: late });
 
   /** Takes the steps that are due, with a manager that is not kept. */
-  async function lookOnce(issuer: string, more?: Partial<KeyManagerOptions>): Promise<void> {
+  async function lookOnce(issuer: string, more?: FirstKey): Promise<void> {
     if (!names.holds(issuer)) {
       throw new ConfigError("ERR_ISSUER_INVALID", `issuer ${JSON.stringify(issuer)} does not match ${template}`);
     }
-    const keys = await managerOf(issuer, await inTime(() => store(issuer)), more);
+    const keys = await managerOf(issuer, await inTime(() => registerOf(issuer)), more);
     await keys.look().finally(() => keys.close());
   }
 
@@ -108,7 +125,7 @@ export async function createIssuers(options: IssuersOptions): Promise<Issuers> {
     const at = instantNow(clock);
     try {
       const { register, text } = await inTime(async (signal) => {
-        const register = await store(issuer);
+        const register = await registerOf(issuer);
         return { register, ...(await register.read(undefined, { signal })) };
       });
       if (text === undefined) {
@@ -194,7 +211,7 @@ export async function createIssuers(options: IssuersOptions): Promise<Issuers> {
 
     async lookAtDue() {
       // A register of any issuer lists all.
-      const register = await inTime(() => store(template));
+      const register = await inTime(() => registerOf(template));
       if (register.due === undefined)
         throw invalidOption(`the store ${register.name} cannot list issuers; call look() for each`);
       const failed = new Map<string, unknown>();

@@ -6,7 +6,7 @@ import type { Given } from "../../base/options.ts";
 import { type Custody, createCustody } from "../custody/custody.ts";
 import { servedBy } from "../custody/issuer-check.ts";
 import { privateJwkOf } from "../custody/private-half.ts";
-import { readWrappingKeys } from "../custody/wrapping.ts";
+import { type WrappingKeys, readWrappingKeys } from "../custody/wrapping.ts";
 import type { Change } from "../rules/advance.ts";
 import { type Command, type NewKey, applyCommand } from "../rules/commands.ts";
 import { type RotationPolicy, type RotationPolicyOptions, policyNames, rotationPolicy } from "../rules/policy.ts";
@@ -44,8 +44,14 @@ import type { ProcessName } from "./word.ts";
  */
 export async function createKeyManager(options: KeyManagerOptions): Promise<KeyManager> {
   const given = checkManagerOptions(options);
-  const { issuer, store } = given;
-  const keys = await readWrappingKeys(given.wrappingKeys, (index) => `wrappingKeys[${index}]`);
+  return managerWith(await readWrappingKeys(given.wrappingKeys, (index) => `wrappingKeys[${index}]`), given);
+}
+
+/** A manager whose options were checked, and whose wrapping keys were read. @throws see {@link createKeyManager} */
+export async function managerWith(
+  keys: WrappingKeys,
+  { issuer, store, ...given }: Omit<Given<KeyManagerOptions>, "wrappingKeys">,
+): Promise<KeyManager> {
   const { onDemand = false, requireStore = onDemand, refreshSeconds = 30, waitUntil } = given;
   const custody = createCustody({
     register: onDemand ? withoutProcess(store) : store,

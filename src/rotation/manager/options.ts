@@ -21,9 +21,11 @@ export const wrappingKeysRule: Rule<string | readonly unknown[]> = {
   holds: (value): value is string | readonly unknown[] => string.holds(value) || array.holds(value),
 };
 
+export const registerRule = withMethods("read", "write");
+
 const rules: Rules<KeyManagerOptions> = {
   issuer: string,
-  store: withMethods("read", "write"),
+  store: registerRule,
   policy: object,
   wrappingKeys: wrappingKeysRule,
   createSigner: callback,
