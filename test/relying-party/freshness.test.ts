@@ -245,7 +245,8 @@ describe("the memory of unknown kids", () => {
       for (let i = 0; i < 100; i += 1) await set.add(`${i}`.padStart(1_024, "x"), 0);
     }
     const keptBytes = heapUsed() - before;
-    assert.ok(keptBytes < 1_000_000, `${keptBytes} bytes`);
+    // Whole kids would be 5 MB.
+    assert.ok(keptBytes < 2_000_000, `${keptBytes} bytes`);
     const [first, last] = [sets[0], sets.at(-1)];
     assert.deepEqual(
       await Promise.all([first?.has("99".padStart(1_024, "x"), 0), last?.has("99".padStart(1_024, "x"), 0)]),
