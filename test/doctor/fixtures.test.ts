@@ -383,7 +383,7 @@ describe("a value at its bound is on the good side", () => {
   });
 });
 
-const maxMegabytes = 100;
+const maxMegabytes = 128;
 const maxSeconds = 10;
 
 /** Moduli that no check of one key factors. */
@@ -422,7 +422,7 @@ const hostileRows: readonly (readonly [about: string, text: () => string, code: 
   ],
 ];
 
-test("hostile documents are judged within 10 s of processor time each, and 100 MB", async (t) => {
+test("hostile documents are judged within 10 s of processor time each, and 128 MB", async (t) => {
   const folder = await temporaryFolder(t);
   const files = await Promise.all(
     hostileRows.map(async ([, text], index) => {
