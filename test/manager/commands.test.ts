@@ -176,46 +176,28 @@ test("a wrong kid or option is refused before a key is made", async () => {
 });
 
 describe("a key is made only where one is needed", () => {
-  const rotations: readonly [name: string, isAnnounced: boolean, states: readonly string[]][] = [
-    ["an announced key signs", true, ["a retiring", "b active"]],
-    ["without one, a new key signs", false, ["a retiring", "b active"]],
+  const rows: readonly [name: string, acts: string, states: readonly string[], published: string][] = [
+    ["rotate now: an announced key signs", "rotate, now", ["a retiring", "b active"], "ba"],
+    ["rotate now, without one: a new key signs", "now", ["a retiring", "b active"], "ba"],
+    ["revoke the active key, without an announced one: a new key", "revoke a", ["a revoked", "b active"], "b"],
+    ["revoke the active key: the announced one", "rotate, revoke a", ["a revoked", "b active"], "b"],
+    ["revoke the announced key: none", "rotate, revoke b", ["a active", "b revoked"], "a"],
+    ["revoke a retiring key: none", "now, revoke a", ["a revoked", "b active"], "b"],
   ];
-  for (const [name, isAnnounced, states] of rotations) {
-    test(`rotate now: ${name}`, async () => {
-      const { world, manager, made, now, replica } = await start();
-      if (isAnnounced) await world.until(manager.rotate());
-      await world.until(manager.rotate({ now: true }));
-      assert.deepEqual(await now(), { states, published: "ba", signs: "b" });
-      assert.deepEqual(made, ["a", "b"]);
-      await world.stop(replica);
-    });
-  }
-
-  const revocations: readonly [name: string, isAnnounced: boolean, kid: string, states: readonly string[]][] = [
-    ["of the active key without an announced one: a new key", false, "a", ["a revoked", "b active"]],
-    ["of the active key: the announced one", true, "a", ["a revoked", "b active"]],
-    ["of the announced key: none", true, "b", ["a active", "b revoked"]],
-  ];
-  for (const [name, isAnnounced, kid, states] of revocations) {
-    test(`revoke ${name}`, async () => {
+  for (const [name, acts, states, published] of rows) {
+    test(name, async () => {
       const { world, manager, made, kidOf, now, replica } = await start();
-      if (isAnnounced) await world.until(manager.rotate());
-      await world.until(manager.revoke(kidOf(kid)));
-      const left = kid === "a" ? "b" : "a";
-      assert.deepEqual(await now(), { states, published: left, signs: left });
-      assert.deepEqual(made, ["a", "b"]);
-      await refusal(() => world.until(manager.revoke(kidOf(kid))), "ERR_TRANSITION");
+      const act = async (text: string): Promise<void> => {
+        const [, kid] = text.split(" ");
+        const acting = kid === undefined ? manager.rotate({ now: text === "now" }) : manager.revoke(kidOf(kid));
+        await world.until(acting);
+      };
+      for (const text of acts.split(", ")) await act(text);
+      assert.deepEqual(await now(), { states, published, signs: published[0] });
+      const last = acts.split(", ").at(-1) ?? "";
+      if (last.startsWith("revoke")) await refusal(() => act(last), "ERR_TRANSITION");
       assert.deepEqual(made, ["a", "b"]);
       await world.stop(replica);
     });
   }
-
-  test("revoke of a retiring key: none", async () => {
-    const { world, manager, made, kidOf, now, replica } = await start();
-    await world.until(manager.rotate({ now: true }));
-    await world.until(manager.revoke(kidOf("a")));
-    assert.deepEqual(await now(), { states: ["a revoked", "b active"], published: "b", signs: "b" });
-    assert.deepEqual(made, ["a", "b"]);
-    await world.stop(replica);
-  });
 });

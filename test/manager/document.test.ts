@@ -118,7 +118,7 @@ describe("a document is bounded", () => {
   });
 
   test("where a register is nearly full, people are told once, and old events make room for a revocation", async () => {
-    const maxBytes = 24_000;
+    const maxBytes = 18_000;
     const world = new World((clock) => {
       const store = memoryStore({ clock });
       return {
@@ -131,7 +131,7 @@ describe("a document is bounded", () => {
       };
     });
     const replica = await world.start();
-    for (let count = 0; count < 40; count += 1) {
+    for (let count = 0; count < 30; count += 1) {
       const active = activeKey((await world.document()).records, "sig")?.kid ?? "";
       await world.until(replica.manager.revoke(active));
       await world.idle();
@@ -140,11 +140,11 @@ describe("a document is bounded", () => {
     assert.equal(told.length, 1);
     const { records, events } = await world.document();
     const revoked = records.filter(({ state }) => state === "revoked").length;
-    assert.deepEqual([revoked, replica.manager.health.store.filling?.maxBytes], [40, maxBytes]);
+    assert.deepEqual([revoked, replica.manager.health.store.filling?.maxBytes], [30, maxBytes]);
     assert.ok(Buffer.byteLength(JSON.stringify(events)) < 14_000, "less than what 16 KiB hold");
     assert.equal(events.at(-1)?.type, "revoked");
     // What is left is for revocations.
-    const refused = { code: "ERR_STORE_FULL", message: /24,000 bytes\); copy the keys into .*: jwksd store migrate$/ };
+    const refused = { code: "ERR_STORE_FULL", message: /18,000 bytes\); copy the keys into .*: jwksd store migrate$/ };
     let rotations = 0;
     const rotate = async (): Promise<void> => {
       for (; rotations < 60; rotations += 1) {

@@ -1,16 +1,16 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
-import { CompactEncrypt, type JWK, compactDecrypt, exportJWK, generateKeyPair, importJWK } from "jose";
+import { CompactEncrypt, compactDecrypt, importJWK } from "jose";
 import { JwksdError, StoreError } from "../../src/base/errors.ts";
 import type { KeyManagerOptions, ManagerEvent } from "../../src/rotation/manager/index.ts";
 import type { Command, NewKey } from "../../src/rotation/rules/commands.ts";
-import { localSigner } from "../../src/keys/signer/local.ts";
 import { memoryStore } from "../../src/rotation/store/memory.ts";
 import { isLive } from "../../src/rotation/rules/records.ts";
 import type { Register } from "../../src/rotation/store/register.ts";
 import { createServiceManager, documentOf, newWrappingKey } from "../support/managed.ts";
 import { eventually } from "../support/service.ts";
 import { type SimulatedClock, simulatedClock } from "../support/simulated.ts";
+import { Module } from "./module.ts";
 import { World } from "./world.ts";
 
 // What comes from outside a manager: options, keys in commands, targets and stores that fail or hang.
@@ -224,21 +224,8 @@ describe("a subscriber", () => {
 
   test("that always fails does not keep the next key from being made in an HSM", async () => {
     const world = new World();
-    const made: string[] = [];
-    const uri = "module:key";
-    const keys = new Map<string, JWK>();
-    const signerOf = async (name: string) => {
-      const signer = await localSigner({ ...keys.get(name) });
-      return { publicKey: signer.publicKey, sign: signer.sign.bind(signer), uri: name, close: async () => {} };
-    };
-    const replica = await world.start({
-      createSigner: async () => {
-        const name = `${uri}/${made.push(uri)}`;
-        keys.set(name, await exportJWK((await generateKeyPair("ES256", { extractable: true })).privateKey));
-        return signerOf(name);
-      },
-      openSigner: signerOf,
-    });
+    const module = new Module();
+    const replica = await world.start(module.choice());
     let isBroken = false;
     const update = async (): Promise<void> => {
       if (isBroken) throw new Error("broken");
@@ -246,7 +233,7 @@ describe("a subscriber", () => {
     await world.until(replica.manager.subscribe({ update }));
     isBroken = true;
     await world.passTo(3 * day);
-    assert.deepEqual([made.length, replica.manager.records.length], [2, 2]);
+    assert.deepEqual([module.keys.size, replica.manager.records.length], [2, 2]);
     await world.stop(replica);
   });
 

@@ -3,28 +3,13 @@ import { describe, test } from "node:test";
 import { memoryStore } from "../../src/rotation/store/memory.ts";
 import type { LiveRecord } from "../../src/rotation/rules/records.ts";
 import { day, hour, minute, second } from "../rules/key-records.ts";
-import { World, retireMs, seen, shortCache, typesOf, writtenWorld } from "./world.ts";
+import { World, seen, shortCache, typesOf, writtenWorld } from "./world.ts";
 import { revisionsBehind } from "../../src/rotation/custody/presence.ts";
 import { Module } from "./module.ts";
 
 // From when a wait counts, by which clock, and who may take a step.
 
 const recordsOf = async (world: World): Promise<LiveRecord[]> => (await world.document()).records as LiveRecord[];
-
-test("each step takes two commits: one takes it, and one notes that a read has seen it", async () => {
-  const world = new World();
-  const replica = await world.start();
-  const revisions: number[] = [1];
-  for (const at of [3 * day, 4 * day, 4 * day + retireMs]) {
-    await world.passTo(at - 1);
-    assert.equal((await world.document()).revision, revisions.at(-1));
-    await world.passTo(at);
-    revisions.push((await world.document()).revision);
-  }
-  // Of a key that is removed, nothing is waited for.
-  assert.deepEqual(revisions, [1, 3, 5, 6]);
-  await world.stop(replica);
-});
 
 describe("a process whose clock and that of the store differ by more than the skew takes no step, and does not sign", () => {
   for (const offSeconds of [301, -31_536_000]) {
