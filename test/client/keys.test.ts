@@ -18,6 +18,7 @@ import {
 import { type Signature, compact, noSignature, signature, verdict } from "../token/compact.ts";
 import { createClientKeys } from "../../src/verify/client/client-keys.ts";
 import { clientId, issuer, jwks, kinds, tokenOf, verifier } from "./client.ts";
+import { unhandledRejections } from "../support/unhandled.ts";
 
 const jwksUri = "https://client.example/jwks";
 const published = (kid: string, key = ecKey(kid)): object => ({ ...withoutPrivate(key), kid });
@@ -160,14 +161,11 @@ describe("keys by value", () => {
     });
 
     test(`a malformed set does no harm when the token is refused before: ${name}`, async () => {
-      const unhandled: unknown[] = [];
-      const note = (reason: unknown): unknown => unhandled.push(reason);
-      process.on("unhandledRejection", note);
+      const unhandled = unhandledRejections();
       const broken: Client = { clientId, jwks: jwks as { keys: object[] } };
       assert.equal(await verdict(verifier().clientAssertion("x", broken)), "ERR_TOKEN_MALFORMED");
       await settled();
-      process.off("unhandledRejection", note);
-      assert.deepEqual(unhandled, []);
+      assert.deepEqual(await unhandled(), []);
     });
   }
 

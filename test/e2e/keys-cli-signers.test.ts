@@ -19,8 +19,14 @@ async function setUp(t: TestContext) {
   // Credentials of key services are those of the process.
   process.env["VAULT_TOKEN"] = token;
   const run = (...args: string[]) => runCli(t, [...args, "--data", data]);
+  /** Flags by which signing keys are made in the key service. */
+  const inVault = async (): Promise<string[]> => {
+    const signers = join(folder, "signers.json");
+    await writeFile(signers, JSON.stringify({ vaultTransit: { mount: `${vault.url}/transit` } }));
+    return ["--signer-type", "vault-transit", "--signers", signers];
+  };
   const records = async () => (await readStore(join(data, "keys.db"))).records;
-  return { folder, vault, run, records };
+  return { folder, vault, run, inVault, records };
 }
 
 test("a key in a key service is imported by its URI, and nothing of it is kept but that", { timeout }, async (t) => {
@@ -45,10 +51,8 @@ test(
   "where signing keys are made in a key service, one is made when it is certain that it is wanted",
   { timeout },
   async (t) => {
-    const { folder, vault, run, records } = await setUp(t);
-    const signers = join(folder, "signers.json");
-    await writeFile(signers, JSON.stringify({ vaultTransit: { mount: `${vault.url}/transit` } }));
-    const there = ["--signer-type", "vault-transit", "--signers", signers];
+    const { vault, run, inVault, records } = await setUp(t);
+    const there = await inVault();
     await run("keys", "import", "--signer", vault.add("login"), "--kid", "first");
 
     assert.equal((await run("rotate", "--dry-run", ...there)).code, 0);
@@ -74,10 +78,8 @@ test(
   "every command that makes a key says when it leaves the HSM or key service of the active one",
   { timeout },
   async (t) => {
-    const { folder, vault, run } = await setUp(t);
-    const signers = join(folder, "signers.json");
-    await writeFile(signers, JSON.stringify({ vaultTransit: { mount: `${vault.url}/transit` } }));
-    const there = ["--signer-type", "vault-transit", "--signers", signers];
+    const { vault, run, inVault } = await setUp(t);
+    const there = await inVault();
     const uri = vault.add("login");
     await run("keys", "import", "--signer", uri, "--kid", "first");
     const effectsOf = async (...args: string[]): Promise<string> => {
@@ -215,19 +217,11 @@ test(
   "of commands that make the next key at once one wins, and what the others have made is destroyed or told of",
   { timeout },
   async (t) => {
-    const { folder, vault, run } = await setUp(t);
-    const signers = join(folder, "signers.json");
-    await writeFile(signers, JSON.stringify({ vaultTransit: { mount: `${vault.url}/transit` } }));
+    const { vault, run, inVault, folder } = await setUp(t);
+    const there = await inVault();
     await run("keys", "import", "--signer", vault.add("first"), "--kid", "first");
     const rotate = (isDestroying: boolean): ReturnType<typeof run> =>
-      run(
-        "rotate",
-        "--signer-type",
-        "vault-transit",
-        "--signers",
-        signers,
-        ...(isDestroying ? ["--destroy-external"] : []),
-      );
+      run("rotate", ...there, ...(isDestroying ? ["--destroy-external"] : []));
     for (const isDestroying of [true, false]) {
       const [keys, created] = [vault.keys.size, vault.seen.get("create") ?? 0];
       const release = vault.hold("create");
@@ -249,10 +243,8 @@ test(
 );
 
 test("a command says what to do where a key cannot be made, or the next one cannot sign", { timeout }, async (t) => {
-  const { folder, vault, run } = await setUp(t);
-  const signers = join(folder, "signers.json");
-  await writeFile(signers, JSON.stringify({ vaultTransit: { mount: `${vault.url}/transit` } }));
-  const there = ["--signer-type", "vault-transit", "--signers", signers];
+  const { vault, run, inVault } = await setUp(t);
+  const there = await inVault();
   await run("keys", "import", "--signer", vault.add("a"), "--kid", "a");
   await run("keys", "import", "--signer", vault.add("b"), "--kid", "b");
   vault.keys.delete("b");

@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { readFile, writeFile } from "node:fs/promises";
+import { writeFile } from "node:fs/promises";
 import { hostname } from "node:os";
 import { join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
@@ -237,66 +237,5 @@ describe("jwksd replicas", { timeout: 60_000 }, () => {
   test("says where there is none", async (t) => {
     const { run } = await withReplicas(t);
     assert.match((await run("replicas")).stdout, /^No replica is listed\.\nNot listed: processes on demand/);
-  });
-});
-
-/** A store that nobody else can use now, and the set that a service has saved before. */
-async function stopped(t: TestContext, ...args: readonly string[]) {
-  const { data, path, service } = await startReplica(t, args);
-  const served = kidsIn(await getOnce(service.port));
-  await service.stop();
-  const release = lockStore(path);
-  let isLocked = true;
-  const unlock = (): void => {
-    if (isLocked) release();
-    isLocked = false;
-  };
-  t.after(unlock);
-  return { data, served, unlock, keptFile: join(data, "saved-set.json") };
-}
-
-describe("a start without the store", { timeout: 90_000, concurrency: true }, () => {
-  test("publishes the saved set and is not ready; with the store it goes on as usual", async (t) => {
-    const { data, served, unlock } = await stopped(t);
-    const { service, ready } = await startReplica(t, [], data);
-    const line = service.log.find(({ msg }) => msg.startsWith("the saved set is published"));
-    assert.equal(line?.["code"], "ERR_STORE_UNAVAILABLE");
-    const reply = await getOnce(service.port);
-    assert.deepEqual(kidsIn(reply), served);
-    assert.equal(reply.headers["cache-control"], "public, max-age=300, must-revalidate");
-    const { status, text } = await ready();
-    assert.equal(status, 503);
-    assert.match(text, /^not ready: the store was not reached since the start; the set is of \d{4}-.* UTC\n$/);
-    unlock();
-    await service.logged(({ msg }) => msg === "the store is back, and its keys are published");
-    await eventually("it is ready", async () => (await ready()).status === 200);
-    assert.equal((await runCli(t, ["rotate", "--data", data, "--wait", "20"])).code, 0);
-    const after = await getOnce(service.port);
-    assert.equal(kidsIn(after).length, 2);
-  });
-
-  test("can be ended while it waits for the store, and is ready with --ready-without-store", async (t) => {
-    const { data } = await stopped(t);
-    const { service, ready } = await startReplica(t, ["--ready-without-store"], data);
-    assert.equal((await ready()).status, 200);
-    assert.equal(await service.stop(), 0);
-  });
-
-  test("fails where the set is damaged, or switched off", async (t) => {
-    const issuer = ["--issuer", "https://a.example"];
-    const { data, keptFile } = await stopped(t, ...issuer);
-    const refusedBy = async (says: RegExp, ...args: readonly string[]): Promise<void> => {
-      await assert.rejects(startReplica(t, args, data), (error: Error & { code?: string }) => {
-        assert.equal(error.code, "ERR_STORE_UNAVAILABLE");
-        assert.match(error.message, says);
-        return true;
-      });
-    };
-    const text = await readFile(keptFile, "utf8");
-    await writeFile(keptFile, text.replace(/"x": "...../, '"x": "AAAAA'));
-    await Promise.all([
-      refusedBy(/saved-set\.json is not used: its keys are others than those of its MAC/, ...issuer),
-      refusedBy(/^(?!.*saved-set)/, ...issuer, "--max-saved-set-seconds", "0"),
-    ]);
   });
 });

@@ -294,91 +294,47 @@ describe("a mistake ends the start with code 1 and one line", { timeout, concurr
   }
 });
 
-/** Settings whose effects can be seen, and a folder for the files that they name. */
-const all = (folder: string) => ({
-  host: "127.0.0.2",
-  port: 1,
-  issuer: "https://login.example.com/tenant",
-  mountPrefix: "/oidc",
-  jwksPath: "/certs",
-  keys: join(folder, "keys.json"),
-  encryptionKeys: join(folder, "encryption.json"),
-  rotationMode: true,
-  reusePort: true,
-  noCors: true,
-  admin: "127.0.0.3:2",
-  logLevel: "debug",
-  jsonLogs: true,
+// Other loopback addresses, and a shared port, need Linux.
+test("flags reach the service: all that shows", { timeout, skip: process.platform !== "linux" }, async (t) => {
+  const folder = await temporaryFolder(t);
+  const [keys, encryptionKeys] = [join(folder, "keys.json"), join(folder, "encryption.json")];
+  await writeFile(keys, keySetText("active", "retiring"));
+  await writeFile(encryptionKeys, JSON.stringify({ keys: [named("encryption", ecKey("e", "P-384"))] }));
+  const [host, adminHost] = ["127.0.0.2", "127.0.0.3"];
+  const [port, adminPort] = await Promise.all([freePort(host), freePort(adminHost)]);
+  const issuer = "https://login.example.com/tenant";
+  const where = ["--host", host, "--port", String(port), "--admin", `${adminHost}:${adminPort}`, "--reuse-port"];
+  const what = ["--issuer", issuer, "--mount-prefix", "/oidc", "--jwks-path", "/certs", "--rotation-mode", "--no-cors"];
+  const service = await startService(t, [...where, ...what, "--keys", keys, "--encryption-keys", encryptionKeys]);
+
+  assert.equal(service.jwksUri, "https://login.example.com/tenant/oidc/certs");
+  const client = await Client.open(port, { host });
+  const reply = await client.request(`GET /tenant/oidc/certs HTTP/1.1\r\nHost: login.example.com\r\n\r\n`);
+  assert.deepEqual(kidsIn(reply), ["active", "retiring", "encryption"]);
+  assert.equal(reply.headers["cache-control"], "public, max-age=300, must-revalidate");
+  assert.equal(reply.headers["access-control-allow-origin"], undefined);
+  const discovery = await client.request(
+    "GET /tenant/.well-known/openid-configuration HTTP/1.1\r\nHost: login.example.com\r\n\r\n",
+  );
+  const served = JSON.parse(discovery.body) as Record<string, unknown>;
+  assert.deepEqual([served["issuer"], served["jwks_uri"]], [issuer, service.jwksUri]);
+  assert.equal((await fetch(`http://${adminHost}:${adminPort}/readyz`)).status, 200);
 });
-const silent = (folder: string) => ({ data: join(folder, "data"), logLevel: "silent", port: 0, admin: "off" });
-/** What a service is started with. */
-const settingsOf = async ([args, environment]: readonly [string[], Record<string, string>]): ReturnType<
-  typeof settingsFrom
-> => {
-  const output = { write: () => assert.fail("nothing to say") };
-  const io = { stdin: Readable.from([]), stdout: output, stderr: output, environment, exitCode: 0 };
-  return settingsFrom(io, addSettings(new Command("serve")).parse(args, { from: "user" }).opts());
-};
 
-describe("each way of giving the settings reaches the service", { timeout, concurrency: 2 }, () => {
-  type Values = Readonly<Partial<Record<SettingName, string | number | boolean>>>;
-  const ways: Readonly<
-    Record<string, (values: Values, folder: string) => Promise<readonly [args: string[], env: Record<string, string>]>>
-  > = {
-    flags: async (values) => [
-      Object.entries(values).flatMap(([name, value]) =>
-        value === true ? [flagName(name)] : [flagName(name), String(value)],
-      ),
-      {},
-    ],
-    variables: async (values) => [
-      [],
-      Object.fromEntries(Object.entries(values).map(([name, value]) => [variableName(name), String(value)])),
-    ],
-    "a file": async (values, folder) => {
-      await writeFile(join(folder, "jwksd.json"), JSON.stringify(values));
-      return [["--config", join(folder, "jwksd.json")], {}];
-    },
-    "a file that JWKSD_CONFIG names": async (values, folder) => {
-      await writeFile(join(folder, "jwksd.json"), JSON.stringify(values));
-      return [[], { JWKSD_CONFIG: join(folder, "jwksd.json") }];
-    },
-  };
-  const flags = ways["flags"] as (typeof ways)[string];
-
-  for (const [way, give] of Object.entries(ways)) {
-    if (give === flags) continue;
-    test(`${way}: as flags do`, async (t) => {
-      const folder = await temporaryFolder(t);
-      for (const values of [all(folder), silent(folder)])
-        assert.deepEqual(await settingsOf(await give(values, folder)), await settingsOf(await flags(values, folder)));
-    });
+test("a file that --config or JWKSD_CONFIG names is read", async (t) => {
+  const file = join(await temporaryFolder(t), "jwksd.json");
+  await writeFile(file, JSON.stringify({ port: 1 }));
+  const refused = () => assert.fail("nothing to say");
+  const io = { stdin: Readable.from([]), stdout: { write: refused }, stderr: { write: refused }, exitCode: 0 };
+  for (const [args, environment] of [
+    [["--config", file], {}],
+    [[], { JWKSD_CONFIG: file }],
+  ] as const) {
+    const flags = addSettings(new Command("serve"))
+      .parse([...args], { from: "user" })
+      .opts();
+    assert.equal((await settingsFrom({ ...io, environment }, flags)).port, 1);
   }
-  // Other loopback addresses, and a shared port, need Linux.
-  test("flags: all that shows", { skip: process.platform !== "linux" }, async (t) => {
-    const folder = await temporaryFolder(t);
-    const { keys, encryptionKeys, host, issuer, ...others } = all(folder);
-    await writeFile(keys, keySetText("active", "retiring"));
-    await writeFile(encryptionKeys, JSON.stringify({ keys: [named("encryption", ecKey("e", "P-384"))] }));
-    const adminHost = "127.0.0.3";
-    const [port, adminPort] = await Promise.all([freePort(host), freePort(adminHost)]);
-    const values: Values = { ...others, keys, encryptionKeys, host, issuer, port, admin: `${adminHost}:${adminPort}` };
-    const [args] = await flags(values, folder);
-    const service = await startService(t, args);
-
-    assert.equal(service.jwksUri, "https://login.example.com/tenant/oidc/certs");
-    const client = await Client.open(port, { host });
-    const reply = await client.request(`GET /tenant/oidc/certs HTTP/1.1\r\nHost: login.example.com\r\n\r\n`);
-    assert.deepEqual(kidsIn(reply), ["active", "retiring", "encryption"]);
-    assert.equal(reply.headers["cache-control"], "public, max-age=300, must-revalidate");
-    assert.equal(reply.headers["access-control-allow-origin"], undefined);
-    const discovery = await client.request(
-      "GET /tenant/.well-known/openid-configuration HTTP/1.1\r\nHost: login.example.com\r\n\r\n",
-    );
-    const served = JSON.parse(discovery.body) as Record<string, unknown>;
-    assert.deepEqual([served["issuer"], served["jwks_uri"]], [issuer, service.jwksUri]);
-    assert.equal((await fetch(`http://${adminHost}:${adminPort}/readyz`)).status, 200);
-  });
 });
 
 test("the variables by which Kubernetes describes a service called jwksd are none of the settings", async () => {

@@ -139,16 +139,6 @@ describe("jwksd token and the keys that a service manages", { timeout, concurren
     assert.match(announcing.stderr, warning);
   });
 
-  test("makes nothing where nothing is, and says what does", async (t) => {
-    const folder = await temporaryFolder(t);
-    const { code, stdout, stderr } = await runCli(t, ["token", "--data", folder, "--aud", "api"]);
-    assert.deepEqual({ code, stdout, files: await readdir(folder) }, { code: 1, stdout: "", files: [] });
-    assert.match(
-      stderr,
-      /no store at .*keys\.db; name yours .*The store is lost.*; if there was none yet, jwksd serve .*\[ERR_STORE_UNAVAILABLE\]\n$/,
-    );
-  });
-
   test("makes no wrapping key for a store without keys", async (t) => {
     const folder = await temporaryFolder(t);
     await (await sqliteStore(join(folder, "keys.db"))).close?.();

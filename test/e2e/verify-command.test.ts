@@ -41,168 +41,109 @@ async function publish(t: TestContext): Promise<Publisher> {
 
 const ownClaims = (issuer: string): object => ({ iss: issuer, aud: "me", exp: Date.now() / 1000 + 3600 });
 
-interface Row {
-  readonly name: string;
+interface Given {
   readonly header?: object;
   readonly claims?: object;
+  /** Times of the token, from now. */
+  readonly inSeconds?: Readonly<Record<string, number>>;
   readonly keys?: readonly unknown[];
   /** The text of the set, where it is not made from `keys`. */
   readonly text?: string;
-  /** What the details hold. */
-  readonly says: string;
-  readonly code?: string;
+  readonly flags?: readonly string[];
+  readonly change?: (token: string) => string;
 }
 
+/** What `jwksd verify` says of a token of a provider, which is good but for what is given. */
+async function verified(t: TestContext, given: Given = {}) {
+  const { header, claims, inSeconds = {}, keys = [goodKey], text = JSON.stringify({ keys }) } = given;
+  const { flags = [], change = String } = given;
+  const { issuer, set, requests } = await publish(t);
+  set(text);
+  const now = Math.floor(Date.now() / 1000);
+  const times = Object.fromEntries(Object.entries(inSeconds).map(([claim, seconds]) => [claim, now + seconds]));
+  const token = compact({ ...good, ...header }, { ...ownClaims(issuer), ...claims, ...times }, es256);
+  return { ...(await runCli(t, ["verify", change(token), "--issuer", issuer, "--aud", "me", ...flags])), requests };
+}
+
+/** @param code of a token that is refused; @param says what is in the details; @param steps how many, if not all five */
+type Row = readonly [name: string, code: string, says: RegExp, given?: Given, advice?: RegExp, steps?: number];
+const claim = "ERR_TOKEN_CLAIM";
+const foreign = `{"keys":[{"kid":${deep}},${JSON.stringify(goodKey)}]}`;
+const asAccessToken = ["--typ", "at+jwt"];
+
 const rows: readonly Row[] = [
-  { name: "a kid that is an object", header: { kid: thrower }, says: "kid (an object)", code: "ERR_TOKEN_KID_MISSING" },
-  { name: "a kid that is empty", header: { kid: "" }, says: 'kid "",', code: "ERR_TOKEN_KID_MISSING" },
-  { name: "an alg that is an object", header: { alg: thrower }, says: "alg (an object)", code: "ERR_TOKEN_ALG" },
-  { name: "no alg", header: { alg: undefined }, says: "alg missing", code: "ERR_TOKEN_ALG" },
-  { name: "a typ that is an object", header: { typ: { toString: null } }, says: "typ (an object)" },
-  { name: "a typ that is a list of such", header: { typ: [thrower] }, says: "typ (a list)" },
-  { name: "a typ of null", header: { typ: null }, says: "typ null" },
-  { name: "an aud that holds an object", claims: { aud: ["me", thrower] }, says: "aud me, (an object)," },
-  { name: "a set that holds null", keys: [null, goodKey], says: "has 2 keys: (no kid), a" },
-  { name: "a set that holds no keys at all", keys: ["x", 5, goodKey], says: "has 3 keys: (no kid), (no kid), a" },
-  { name: "a foreign kid that is an object", keys: [{ kid: thrower }, goodKey], says: "2 keys: (an object), a" },
-  {
-    name: "a foreign kid that is nested deeply",
-    text: `{"keys":[{"kid":${deep}},${JSON.stringify(goodKey)}]}`,
-    says: "2 keys: (a list), a",
-  },
+  ["a kid that is an object", "ERR_TOKEN_KID_MISSING", /kid \(an object\)/, { header: { kid: thrower } }],
+  ["a kid that is empty", "ERR_TOKEN_KID_MISSING", /kid "",/, { header: { kid: "" } }],
+  ["an alg that is an object", "ERR_TOKEN_ALG", /alg \(an object\)/, { header: { alg: thrower } }],
+  ["no alg", "ERR_TOKEN_ALG", /alg missing/, { header: { alg: undefined } }],
+  ["a typ that is an object", "", /typ \(an object\)/, { header: { typ: { toString: null } } }],
+  ["a typ that is a list of such", "", /typ \(a list\)/, { header: { typ: [thrower] } }],
+  ["a typ of null", "", /typ null/, { header: { typ: null } }],
+  ["an aud that holds an object", "", /aud me, \(an object\),/, { claims: { aud: ["me", thrower] } }],
+  ["a set that holds null", "", /has 2 keys: \(no kid\), a/, { keys: [null, goodKey] }],
+  ["a set that holds no keys at all", "", /3 keys: \(no kid\), \(no kid\), a/, { keys: ["x", 5, goodKey] }],
+  ["a foreign kid that is an object", "", /2 keys: \(an object\), a/, { keys: [{ kid: thrower }, goodKey] }],
+  ["a foreign kid that is nested deeply", "", /2 keys: \(a list\), a/, { text: foreign }],
+  [
+    "iss",
+    claim,
+    /; iss is https:\/\/x\.example, expected: http:\/\/127\.0\.0\.1:\d+ \[/,
+    { claims: { iss: "https://x.example" } },
+  ],
+  ["no iss", claim, /; iss is missing, expected: http:/, { claims: { iss: undefined } }],
+  ["aud", claim, /not what is expected; aud is you, expected: me \[/, { claims: { aud: "you" } }],
+  ["audiences", claim, /; aud is a, b, expected: me or us \[/, { claims: { aud: ["a", "b"] }, flags: ["--aud", "us"] }],
+  ["both", claim, /; iss is x, expected: .*; aud is you, expected: me \[/, { claims: { iss: "x", aud: "you" } }],
+  [
+    "a broken signature",
+    "ERR_TOKEN_SIGNATURE",
+    /\[ERR_TOKEN_SIGNATURE\]/,
+    { change: (token) => `${token.slice(0, -4)}AAAA` },
+    /token again[^]*does not publish/,
+    4,
+  ],
+  [
+    "an unknown kid",
+    "ERR_TOKEN_KID_UNKNOWN",
+    /\[ERR_TOKEN_KID_UNKNOWN\]/,
+    { change: (token) => [encode({ ...good, kid: "nobody" }), ...token.split(".").slice(1)].join(".") },
+    /issued this token[^]*doctor/,
+    3,
+  ],
+  [
+    "a token over 16 KiB",
+    "ERR_TOKEN_TOO_LARGE",
+    /\[ERR_TOKEN_TOO_LARGE\]/,
+    { change: (token) => token + "A".repeat(16_384) },
+    /whole\stoken/,
+    1,
+  ],
+  ["no token", "ERR_TOKEN_MALFORMED", /MALFORMED/, { change: () => "nonsense" }, /whole\stoken/, 1],
+  ["exp", "ERR_TOKEN_EXPIRED", /exp is \d{4}-.* UTC, 10 min (\d s )?ago \[/, { inSeconds: { exp: -600 } }],
+  ["exp of long ago", "ERR_TOKEN_EXPIRED", /has expired; exp is -1e\+300 \[/, { claims: { exp: -1e300 } }],
+  ["nbf", claim, /; nbf is \d{4}-.* UTC, in 2 h( \d+ min)? \[/, { inSeconds: { nbf: 7_230 } }],
+  ["typ", "ERR_TOKEN_TYP", /; typ is JWT, expected: at\+jwt \[/, { flags: asAccessToken, header: { typ: "JWT" } }],
+  ["no typ", "ERR_TOKEN_TYP", /; typ is missing, expected: at\+jwt \[/, { flags: asAccessToken }],
+  [
+    "alg",
+    "ERR_TOKEN_ALG",
+    /; alg is ES256, expected: RS256; to accept it, add --alg ES256 \[/,
+    { flags: ["--alg", "RS256"] },
+  ],
+  ["an alg that nothing accepts", "ERR_TOKEN_ALG", /no published key can verify none; /, { header: { alg: "none" } }],
 ];
 
-test("jwksd verify: whatever is in a token or a set, the steps are told", { timeout }, async (t) => {
-  const { issuer, set } = await publish(t);
-  const own = ownClaims(issuer);
-  for (const { name, header, claims, keys = [goodKey], text = JSON.stringify({ keys }), says, code } of rows) {
-    await t.test(name, async () => {
-      set(text);
-      const token = compact({ ...good, ...header }, { ...own, ...claims }, es256);
-      const args = ["verify", token, "--issuer", issuer, "--aud", "me"];
-      const run = await runCli(t, args);
-      assert.deepEqual({ code: run.code, stderr: run.stderr }, { code: code === undefined ? 0 : 1, stderr: "" });
-      assert.ok(run.stdout.includes(says), run.stdout);
-      const { steps } = JSON.parse((await runCli(t, [...args, "--json"])).stdout) as { steps: { code?: string }[] };
-      assert.equal(steps.at(-1)?.code, code);
-    });
-  }
-});
-
-test("jwksd verify: a key that only the next answer has is told of, with what to do", { timeout }, async (t) => {
-  const { issuer, set } = await publish(t);
-  set(JSON.stringify({ keys: [withoutPrivate(named("b"))] }), JSON.stringify({ keys: [goodKey] }));
-  const token = compact(good, ownClaims(issuer), es256);
-  const { code, stdout } = await runCli(t, ["verify", token, "--issuer", issuer, "--aud", "me"]);
-  assert.equal(code, 0);
-  assert.match(
-    stdout,
-    /; the answer above lacks it, the next one has it\n[^]*\n\nThe token is good\.\n\nWhat to do: If the key is not new, servers/,
-  );
-});
-
-test("jwksd verify: a provider that names itself in two ways is told of", { timeout }, async (t) => {
-  const { issuer } = await publish(t);
-  const other = issuer.replace("127.0.0.1", "localhost");
-  const token = compact(good, ownClaims(other), es256);
-  const { code, stdout } = await runCli(t, ["verify", token, "--issuer", other, "--aud", "me"]);
-  assert.equal(code, 1);
-  assert.match(
-    stdout,
-    /; the token is of http:\/\/localhost:\d+ \[ERR_DISCOVERY_ISSUER\]\n\nWhat to do: Let the provider name itself in one way/,
-  );
-});
-
-describe("jwksd verify shows what the token has and what is expected", { timeout }, () => {
-  interface Difference {
-    readonly name: string;
-    readonly header?: object;
-    readonly claims?: object;
-    /** Times of the token, from now. */
-    readonly inSeconds?: Readonly<Record<string, number>>;
-    readonly flags?: readonly string[];
-    readonly change?: (token: string) => string;
-    /** The end of the last step. */
-    readonly says: RegExp;
-    /** Default: all five. */
-    readonly steps?: number;
-    readonly advice?: RegExp;
-  }
-  const differences: readonly Difference[] = [
-    {
-      name: "iss",
-      claims: { iss: "https://x.example" },
-      says: /; iss is https:\/\/x\.example, expected: http:\/\/127\.0\.0\.1:\d+ \[/,
-    },
-    { name: "no iss", claims: { iss: undefined }, says: /; iss is missing, expected: http:/ },
-    { name: "aud", claims: { aud: "you" }, says: /not what is expected; aud is you, expected: me \[/ },
-    {
-      name: "audiences",
-      claims: { aud: ["a", "b"] },
-      flags: ["--aud", "us"],
-      says: /; aud is a, b, expected: me or us \[/,
-    },
-    { name: "both", claims: { iss: "x", aud: "you" }, says: /; iss is x, expected: .*; aud is you, expected: me \[/ },
-    {
-      name: "a broken signature",
-      change: (token) => `${token.slice(0, -4)}AAAA`,
-      says: /\[ERR_TOKEN_SIGNATURE\]/,
-      steps: 4,
-      advice: /token again[^]*does not publish/,
-    },
-    {
-      name: "an unknown kid",
-      change: (token) => [encode({ ...good, kid: "nobody" }), ...token.split(".").slice(1)].join("."),
-      says: /\[ERR_TOKEN_KID_UNKNOWN\]/,
-      steps: 3,
-      advice: /issued this token[^]*doctor/,
-    },
-    {
-      name: "a token over 16 KiB",
-      change: (token) => token + "A".repeat(16_384),
-      says: /\[ERR_TOKEN_TOO_LARGE\]/,
-      steps: 1,
-      advice: /whole\stoken/,
-    },
-    { name: "no token", change: () => "nonsense", says: /\[ERR_TOKEN_MALFORMED\]/, steps: 1, advice: /whole\stoken/ },
-    { name: "exp", inSeconds: { exp: -600 }, says: /has expired; exp is \d{4}-.* UTC, 10 min (\d s )?ago \[/ },
-    { name: "exp of long ago", claims: { exp: -1e300 }, says: /has expired; exp is -1e\+300 \[/ },
-    { name: "nbf", inSeconds: { nbf: 7_230 }, says: /; nbf is \d{4}-.* UTC, in 2 h( \d+ min)? \[/ },
-    { name: "typ", flags: ["--typ", "at+jwt"], header: { typ: "JWT" }, says: /; typ is JWT, expected: at\+jwt \[/ },
-    { name: "no typ", flags: ["--typ", "at+jwt"], says: /; typ is missing, expected: at\+jwt \[/ },
-    {
-      name: "alg",
-      flags: ["--alg", "RS256"],
-      says: /; alg is ES256, expected: RS256; to accept it, add --alg ES256 \[/,
-    },
-    {
-      name: "an alg that nothing accepts",
-      header: { alg: "none" },
-      says: /no published key can verify none; .* \[ERR_TOKEN_ALG/,
-    },
-  ];
-  for (const row of differences) {
-    const {
-      name,
-      header,
-      claims,
-      inSeconds = {},
-      flags = [],
-      change = String,
-      says,
-      steps,
-      advice = /\]\n\nWhat to do: /,
-    } = row;
+describe("jwksd verify tells the steps, whatever is in a token or a set, and what is expected", { timeout }, () => {
+  for (const [name, refusal, says, given = {}, advice = /\]\n\nWhat to do: /, steps] of rows) {
     test(name, async (t) => {
-      const { issuer } = await publish(t);
-      const now = Math.floor(Date.now() / 1000);
-      const times = Object.fromEntries(Object.entries(inSeconds).map(([claim, seconds]) => [claim, now + seconds]));
-      const token = compact({ ...good, ...header }, { ...ownClaims(issuer), ...claims, ...times }, es256);
-      const run = await runCli(t, ["verify", change(token), "--issuer", issuer, "--aud", "me", ...flags]);
-      assert.equal(run.code, 1);
-      assert.match(run.stdout, says);
-      assert.match(run.stdout, advice);
-      if (steps !== undefined) assert.equal(run.stdout.match(/^(ok|FAIL) /gm)?.length, steps);
+      const { code, stdout, stderr } = await verified(t, given);
+      assert.deepEqual({ code, stderr }, { code: refusal === "" ? 0 : 1, stderr: "" });
+      assert.match(stdout, says);
+      if (refusal !== "") assert.match(stdout, advice);
+      if (steps !== undefined) assert.equal(stdout.match(/^(ok|FAIL) /gm)?.length, steps);
+      const json = await verified(t, { ...given, flags: [...(given.flags ?? []), "--json"] });
+      const told = (JSON.parse(json.stdout) as { steps: { code?: string }[] }).steps;
+      assert.equal(told.at(-1)?.code ?? "", refusal);
     });
   }
 
@@ -230,6 +171,30 @@ describe("jwksd verify shows what the token has and what is expected", { timeout
   });
 });
 
+test("jwksd verify: a key that only the next answer has is told of, with what to do", { timeout }, async (t) => {
+  const { issuer, set } = await publish(t);
+  set(JSON.stringify({ keys: [withoutPrivate(named("b"))] }), JSON.stringify({ keys: [goodKey] }));
+  const token = compact(good, ownClaims(issuer), es256);
+  const { code, stdout } = await runCli(t, ["verify", token, "--issuer", issuer, "--aud", "me"]);
+  assert.equal(code, 0);
+  assert.match(
+    stdout,
+    /; the answer above lacks it, the next one has it\n[^]*\n\nThe token is good\.\n\nWhat to do: If the key is not new, servers/,
+  );
+});
+
+test("jwksd verify: a provider that names itself in two ways is told of", { timeout }, async (t) => {
+  const { issuer } = await publish(t);
+  const other = issuer.replace("127.0.0.1", "localhost");
+  const token = compact(good, ownClaims(other), es256);
+  const { code, stdout } = await runCli(t, ["verify", token, "--issuer", other, "--aud", "me"]);
+  assert.equal(code, 1);
+  assert.match(
+    stdout,
+    /; the token is of http:\/\/localhost:\d+ \[ERR_DISCOVERY_ISSUER\]\n\nWhat to do: Let the provider name itself in one way/,
+  );
+});
+
 describe("jwksd verify --jwks-uri", { timeout }, () => {
   test("fetches the set from there, and looks up nothing", async (t) => {
     const { issuer, requests } = await publish(t);
@@ -250,10 +215,8 @@ describe("jwksd verify --jwks-uri", { timeout }, () => {
 });
 
 test("jwksd verify --json: printable ASCII alone, and the same text to whoever parses it", { timeout }, async (t) => {
-  const { issuer } = await publish(t);
   const odd = "\u0000\u001b\u007f\u009b8m\u202e\u2028 ü 𝄞 \ud800";
-  const token = compact({ ...good, typ: odd }, ownClaims(issuer), es256);
-  const { stdout } = await runCli(t, ["verify", token, "--issuer", issuer, "--aud", "me", "--json"]);
+  const { stdout } = await verified(t, { header: { typ: odd }, flags: ["--json"] });
   assert.match(stdout, /^[\n -~]+$/);
   const { steps } = JSON.parse(stdout) as { steps: { detail: string }[] };
   assert.ok(steps[0]?.detail.endsWith(`typ ${odd}`), stdout);
@@ -268,11 +231,9 @@ describe("jwksd verify: what it is asked for must make sense before anything is 
   ];
   for (const [flags, says] of rows) {
     test(flags.join(" "), async (t) => {
-      const { issuer, requests } = await publish(t);
-      const token = compact(good, ownClaims(issuer), es256);
-      const run = await runCli(t, ["verify", token, "--issuer", issuer, "--aud", "me", ...flags]);
-      assert.deepEqual({ code: run.code, stdout: run.stdout, requests }, { code: 1, stdout: "", requests: [] });
-      assert.match(run.stderr, says);
+      const { code, stdout, stderr, requests } = await verified(t, { flags });
+      assert.deepEqual({ code, stdout, requests }, { code: 1, stdout: "", requests: [] });
+      assert.match(stderr, says);
     });
   }
 });

@@ -12,6 +12,7 @@ import { eventually } from "../support/service.ts";
 import { type SimulatedClock, simulatedClock } from "../support/simulated.ts";
 import { Module } from "./module.ts";
 import { World } from "./world.ts";
+import { unhandledRejections } from "../support/unhandled.ts";
 
 // What comes from outside a manager: options, keys in commands, targets and stores that fail or hang.
 
@@ -257,9 +258,7 @@ test("close does not wait for a store that hangs", async () => {
 });
 
 test("a listener of the key manager that throws or rejects ends nothing", async () => {
-  const unhandled: unknown[] = [];
-  const note = (reason: unknown): number => unhandled.push(reason);
-  process.on("unhandledRejection", note);
+  const unhandled = unhandledRejections();
   let told = 0;
   const fails = (): never => {
     told += 1;
@@ -271,11 +270,8 @@ test("a listener of the key manager that throws or rejects ends nothing", async 
     await world.until(replica.manager.rotate({ now: true }));
     await world.stop(replica);
   }
-  // Rejections are announced when the microtasks are done.
-  await new Promise(setImmediate);
-  process.off("unhandledRejection", note);
   assert.ok(told > 2);
-  assert.deepEqual(unhandled, []);
+  assert.deepEqual(await unhandled(), []);
 });
 
 test("what a listener logs as JSON has the message of an error, and no private half", async () => {

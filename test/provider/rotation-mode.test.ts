@@ -13,6 +13,7 @@ import {
 import { ecKey } from "../support/keys.ts";
 import { samplesOf } from "../support/scrape.ts";
 import { settled, simulatedClock } from "../support/simulated.ts";
+import { unhandledRejections } from "../support/unhandled.ts";
 
 const keyset = [{ kid: "a", signer: await localSigner(ecKey("a")) }];
 
@@ -26,19 +27,6 @@ async function providerWith(predicate: () => unknown): Promise<{ provider: Provi
     onWarning: (warning) => warnings.push(warning),
   });
   return { provider, warnings };
-}
-
-/** Collects from now on; the function that it gives ends that. */
-function unhandledRejections(): () => Promise<unknown[]> {
-  const unhandled: unknown[] = [];
-  const listener = (reason: unknown): number => unhandled.push(reason);
-  process.on("unhandledRejection", listener);
-  return async () => {
-    // Rejections are announced when the microtasks are done.
-    await new Promise(setImmediate);
-    process.off("unhandledRejection", listener);
-    return unhandled;
-  };
 }
 
 type Sent = [path: string, init?: RequestInit];

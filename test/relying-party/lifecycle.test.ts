@@ -12,6 +12,7 @@ import { named } from "../support/keys.ts";
 import { entry, hanging, reply, routed, served, servedSet, settled, unreachable } from "../support/simulated.ts";
 import { histories } from "./history.ts";
 import { failure, jwksUri, outcome, verifierOf, warmVerifier } from "./setup.ts";
+import { unhandledRejections } from "../support/unhandled.ts";
 
 describe("options", () => {
   const rows: [name: string, input: object, expect: string][] = [
@@ -146,16 +147,13 @@ describe("events", () => {
     ["rejects", () => Promise.reject(new Error("broken"))],
   ] as const) {
     test(`a listener that ${name} does not matter`, async () => {
-      const unhandled: unknown[] = [];
-      const listener = (reason: unknown): number => unhandled.push(reason);
-      process.on("unhandledRejection", listener);
+      const unhandled = unhandledRejections();
       const { ask, origin, keys } = verifierOf(served(["a"]), { onEvent });
       assert.equal(await ask("a"), "a");
       origin.script = unreachable;
       assert.equal(await outcome(keys.refresh), "ERR_FETCH_FAILED");
       await settled();
-      process.off("unhandledRejection", listener);
-      assert.deepEqual(unhandled, []);
+      assert.deepEqual(await unhandled(), []);
     });
   }
 

@@ -59,6 +59,7 @@ test("over any schedule: never more than maxConcurrent under way, in order, and 
             };
             const operation: Operation = { call: (message[0] ?? 0) - 1, open: true, end };
             operations.push(operation);
+            assert.ok(calls[operation.call]?.aborting.signal.aborted !== true, "asked for who has left");
             assert.ok(underWay().length <= maxConcurrent, "more under way than allowed");
           }),
       };

@@ -129,7 +129,7 @@ describe("the adapter of a key URI", () => {
 });
 
 const [a, b] = [ecKey("a"), ecKey("b")];
-const [leadingZeroX, leadingZeroY] = [ecKey("leading-zero-50"), ecKey("leading-zero-785")];
+const leadingZeroY = ecKey("leading-zero-785");
 
 const keyObject = (jwk: object) => createPrivateKey({ key: { ...jwk }, format: "jwk" });
 const pem = (jwk: object, type: "pkcs8" | "sec1" | "pkcs1"): string =>
@@ -150,28 +150,19 @@ const cryptoKeyPair = async (jwk: object, extractable: boolean, publicJwk: objec
 // As `openssl ecparam -genkey` writes it: the name of the curve, then the key.
 const ecParameters = "-----BEGIN EC PARAMETERS-----\nBggqhkjOPQMBBw==\n-----END EC PARAMETERS-----\n";
 
+// The others are in test/contract/signer.local.test.ts.
 const accepted: [name: string, key: EcPrivateJwk, input: unknown][] = [
-  ["JWK", a, a],
   ["JWK with what it says about itself", a, { ...a, kid: "a", use: "sig", alg: "ES256", key_ops: ["sign"], x5t: "x" }],
-  ["JWK text", a, JSON.stringify(a)],
   ["JWK text over many lines", a, `\n${JSON.stringify(a, null, 2)}\n`],
-  ["JWK, leading zero in x", leadingZeroX, leadingZeroX],
   ["JWK, leading zero in y", leadingZeroY, leadingZeroY],
-  ["PKCS#8", a, pem(a, "pkcs8")],
-  ["PKCS#8, leading zero in x", leadingZeroX, pem(leadingZeroX, "pkcs8")],
   ["PKCS#8, leading zero in y", leadingZeroY, pem(leadingZeroY, "pkcs8")],
   ...(["pkcs8", "sec1"] as const).flatMap((type) =>
     spellingsOf(pem(a, type)).map(([how, text]): [string, EcPrivateJwk, string] => [`${type} ${how}`, a, text]),
   ),
   ["PKCS#8 after its public key", a, spki(a) + pem(a, "pkcs8")],
   ["SEC1 before its public key", a, pem(a, "sec1") + spki(a)],
-  ["SEC1", a, pem(a, "sec1")],
   ["SEC1 after EC PARAMETERS", a, ecParameters + pem(a, "sec1")],
-  ["KeyObject", a, keyObject(a)],
-  ["CryptoKey", a, await cryptoKey(a, true, "sign")],
-  ["CryptoKeyPair", a, await cryptoKeyPair(a, true)],
   ["a pair of KeyObjects", a, { privateKey: keyObject(a), publicKey: createPublicKey(keyObject(a)) }],
-  ["CryptoKeyPair that is not extractable", a, await cryptoKeyPair(a, false)],
 ];
 
 describe("a signer is made of any form of private key", () => {
@@ -249,27 +240,12 @@ const refused: [code: ErrorCode, name: string, input: unknown, says?: RegExp][] 
   ["ERR_KEY_FORMAT", "PEM of something else", "-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n"],
   ["ERR_KEY_FORMAT", "SEC1 of something else", "-----BEGIN EC PRIVATE KEY-----\nAAAA\n-----END EC PRIVATE KEY-----\n"],
   ["ERR_KEY_FORMAT", "text that is neither PEM nor JSON", `{"kty":"EC","d":"${a.d}"`, /neither PEM nor JSON/],
-  ["ERR_KEY_FORMAT", "a JWK Set", JSON.stringify({ keys: [a] }), /JWK Set where one key is expected/],
-  ["ERR_KEY_FORMAT", "JSON that is no object", "7"],
   ["ERR_KEY_FORMAT", "null", null],
-  ["ERR_KEY_FORMAT", "nothing", undefined],
   ["ERR_KEY_UNSUPPORTED", "an Ed25519 PEM", ed25519.privateKey.export({ type: "pkcs8", format: "pem" })],
-  ["ERR_KEY_FORMAT", "a kid that is no string", { ...a, kid: 7 }],
-  ["ERR_KEY_FORMAT", "key_ops that is no array", { ...a, key_ops: "sign" }],
-  ["ERR_KEY_FORMAT", "d that is no string", { ...a, d: 7 }],
   ["ERR_KEY_FORMAT", "d that is not base64url", { ...a, d: `${a.d.slice(0, -1)}!` }],
-  ["ERR_KEY_FORMAT", "d that is too short", { ...a, d: a.d.slice(0, 20) }],
   ["ERR_KEY_FORMAT", "a point that is not on the curve", { ...a, y: b.y }],
-  [
-    "ERR_KEY_FORMAT",
-    "a CryptoKey that is not extractable",
-    await cryptoKey(a, false, "sign"),
-    /pass the CryptoKeyPair/,
-  ],
   ["ERR_KEY_UNSUPPORTED", "an Ed25519 KeyObject", ed25519.privateKey],
   ["ERR_KEY_UNSUPPORTED", "an X25519 JWK", secret.export({ format: "jwk" })],
-  ["ERR_KEY_UNSUPPORTED", "a symmetric JWK", { kty: "oct", k: a.d }],
-  ["ERR_KEY_UNSUPPORTED", "a JWK without kty", { ...a, kty: undefined }],
   ["ERR_KEY_NOT_P256", "P-384", ecKey("p384", "P-384"), /P-384/],
   ["ERR_KEY_NOT_P256", "P-521 in PKCS#8", pem(ecKey("p521", "P-521"), "pkcs8"), /P-521/],
   ["ERR_KEY_NOT_P256", "RSA", rsaKey(), /RSA/],
