@@ -10,7 +10,7 @@ import type { DocumentSet } from "../../src/service/copies/documents.ts";
 import { createLog } from "../../src/service/config/log.ts";
 import { startPublishing } from "../../src/service/copies/publish.ts";
 import { serveFolder } from "../support/folder-server.ts";
-import { eventually, keySetText, runCli, temporaryFolder } from "../support/service.ts";
+import { eventually, keySetText, runCli, temporaryFolder, cliDone } from "../support/service.ts";
 import { s3Stub } from "../support/stubs/s3.ts";
 
 type Flags = Readonly<Record<string, string>>;
@@ -201,8 +201,7 @@ describe("a bucket that somebody else changes", { timeout: 60_000 }, () => {
     assert.match(one.failures[0]?.message ?? "", /configuration.*with the same keys and other text/);
     assert.deepEqual(other.failures, []);
 
-    const rotated = await runCli(t, ["rotate", "--wait", "0", "--issuer", issuer, "--data", data]);
-    assert.equal(rotated.code, 0, rotated.stderr);
+    await cliDone(t, ["rotate", "--wait", "0", "--issuer", issuer, "--data", data]);
     await eventually("they follow", () => kidsOf(text("jwks") ?? "").length === kidsOf(set).length + 1);
     for (const publisher of [one, other]) await publisher.reload();
     const newest = text("jwks") ?? "";

@@ -6,7 +6,7 @@ import { folderTarget } from "../../src/service/copies/folder.ts";
 import { serveFolder } from "../support/folder-server.ts";
 import { named } from "../support/keys.ts";
 import { readStore } from "../support/managed.ts";
-import { runCli, temporaryFolder } from "../support/service.ts";
+import { runCli, temporaryFolder, cliDone, cliRefused } from "../support/service.ts";
 
 async function start(t: TestContext) {
   const [folder, data] = [await temporaryFolder(t), await temporaryFolder(t)];
@@ -118,18 +118,7 @@ describe("jwksd publish FOLDER, of managed keys", () => {
     const before = await copies();
     const [from, to] = [`sqlite:${join(data, "keys.db")}`, `sqlite:${join(data, "next.db")}`];
     const key = ["--wrapping-key-file", join(data, "wrapping.key")];
-    const { code, stderr } = await runCli(t, [
-      "store",
-      "migrate",
-      "--from",
-      from,
-      "--to",
-      to,
-      "--issuer",
-      server.url,
-      ...key,
-    ]);
-    assert.equal(code, 0, stderr);
+    await cliDone(t, ["store", "migrate", "--from", from, "--to", to, "--issuer", server.url, ...key]);
     const copied = async () => {
       const { stdout } = await cli("replicas", "--json", "--store", to, ...key);
       return (JSON.parse(stdout) as { copies: { name: string; revision: number }[] }).copies;
@@ -200,8 +189,7 @@ describe("jwksd publish FOLDER, of key files", () => {
     test(`refuses ${what}, and leaves nothing behind`, async (t) => {
       const data = await temporaryFolder(t);
       const target = what.includes("target") ? "ftp://a/b" : join(data, "www");
-      const { code, stderr } = await runCli(t, ["publish", target, "--data", join(data, "data"), ...args]);
-      assert.equal(code, 1);
+      const stderr = await cliRefused(t, ["publish", target, "--data", join(data, "data"), ...args]);
       assert.match(stderr, expected);
       assert.deepEqual(await readdir(data), []);
     });

@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { copyFile, readFile, readdir, rename, rm, stat, writeFile } from "node:fs/promises";
+import { copyFile, readdir, rename, rm, stat, writeFile } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { type TestContext, describe, test } from "node:test";
 import { inspect } from "node:util";
@@ -39,7 +39,6 @@ async function served({ port }: RunningService): Promise<{ kids: string[]; cache
   return { kids: kidsIn(reply), cacheControl: reply.headers["cache-control"] };
 }
 
-const idOf = (key: string): Promise<string> => jose.calculateJwkThumbprint({ kty: "oct", k: key });
 const kidOf = async (service: RunningService): Promise<string> => (await served(service)).kids[0] ?? "";
 
 /** A next key, and when it was on the wire, in milliseconds after the commit. */

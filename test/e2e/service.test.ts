@@ -15,6 +15,7 @@ import {
   startService,
   startServiceProcess,
   temporaryFolder,
+  cliRefused,
 } from "../support/service.ts";
 
 const timeout = 180_000;
@@ -202,8 +203,7 @@ describe("an address in use ends the start with code 1, and nothing stays behind
       const folder = await temporaryFolder(t);
       const { port } = await startService(t, ["--data", folder, ...first]);
       const args = ["serve", "--data", folder, "--admin", "off", ...second, "--port", String(port)];
-      const { code, stderr } = await runCli(t, args);
-      assert.equal(code, 1);
+      const stderr = await cliRefused(t, args);
       assert.match(stderr, new RegExp(`127.0.0.1:${port}: it is in use, .* \\[ERR_LISTEN\\]\\n$`));
       assertWhole(await getOnce(port));
     });

@@ -16,7 +16,15 @@ import {
 import { resolveSettings } from "../../src/service/config/settings.ts";
 import { ecKey, named } from "../support/keys.ts";
 import { Client, kidsIn } from "../support/load.ts";
-import { freePort, keySetText, runCli, startService, temporaryFolder } from "../support/service.ts";
+import {
+  freePort,
+  keySetText,
+  runCli,
+  startService,
+  temporaryFolder,
+  cliDone,
+  cliRefused,
+} from "../support/service.ts";
 import { calculateJwkThumbprint } from "jose";
 import { newWrappingKey, wrappingKeyOf } from "../support/managed.ts";
 
@@ -209,76 +217,58 @@ test("settings exclude each other: keys of others and what is for managed ones, 
 });
 
 describe("a mistake ends the start with code 1 and one line", { timeout, concurrency: 4 }, () => {
-  const rows: readonly {
-    readonly name: string;
+  interface Given {
     readonly args?: readonly string[];
     readonly env?: Readonly<Record<string, string>>;
+    /** The text of the file of `--config`. */
     readonly config?: string;
-    readonly says: RegExp;
-  }[] = [
-    {
-      name: "unknown variable",
-      env: { JWKSD_PROT: "80" },
-      says: /unknown environment variable JWKSD_PROT \(did you mean JWKSD_PORT\?\) \[ERR_OPTION_UNKNOWN\]/,
-    },
-    {
-      name: "unknown member",
-      config: '{"isuer": "https://op.example"}',
-      says: /unknown member of .*jwksd\.json: isuer \(did you mean issuer\?\) \[ERR_OPTION_UNKNOWN\]/,
-    },
-    {
-      name: "broken file",
-      config: '{"port": 80',
-      says: /jwksd\.json is not JSON.* \[ERR_CONFIG_FORMAT\]/,
-    },
-    { name: "file that is no object", config: "[]", says: /jwksd\.json is not a JSON object \[ERR_CONFIG_FORMAT\]/ },
-    {
-      name: "missing file",
-      args: ["--config", "no.json"],
-      says: /no\.json cannot be read \(ENOENT\) \[ERR_CONFIG_FORMAT\]/,
-    },
-    {
-      name: "missing file of JWKSD_CONFIG",
-      env: { JWKSD_CONFIG: "no.json" },
-      says: /no\.json cannot be read \(ENOENT\) \[ERR_CONFIG_FORMAT\]/,
-    },
-    {
-      name: "wrong variable",
-      env: { JWKSD_REUSE_PORT: "2" },
-      says: /JWKSD_REUSE_PORT must be true or false \[ERR_OPTION_INVALID\]/,
-    },
-    {
-      name: "keys that are not there",
-      args: ["--keys", "nowhere"],
-      says: /cannot read nowhere \(ENOENT\) \[ERR_FILE_UNREADABLE\]/,
-    },
-    {
-      name: "data folder that is a file",
-      args: ["--data", "/dev/null"],
-      says: /\/dev\/null \(.*\).*\[ERR_FILE_UNWRITABLE\]/,
-    },
-    {
-      name: "wrapping key that is none",
-      env: { JWKSD_WRAPPING_KEYS: `${Buffer.alloc(32).toString("base64url")} short` },
-      says: /JWKSD_WRAPPING_KEYS, word 2, has 5 characters, not 43; a wrapping key is 32 random bytes in base64url.* \[ERR_WRAPPING_KEY_INVALID\]/,
-    },
-    {
-      name: "wrapping key file that is not there",
-      args: ["--wrapping-key-file", "no.key"],
-      says: /cannot read the file of --wrapping-key-file or JWKSD_WRAPPING_KEY_FILE \(ENOENT\): \/\S+\/no\.key; check its path.* \[ERR_FILE_UNREADABLE\]/,
-    },
-    {
-      name: "host that is not there",
-      args: ["--host", "192.0.2.1", "--issuer", "https://op.example"],
-      says: /cannot listen on 192\.0\.2\.1:0: .*\(EADDRNOTAVAIL\); choose another address \[ERR_LISTEN\]/,
-    },
-    {
-      name: "host and port that are not there",
-      args: ["--host", "192.0.2.1", "--port", "8099", "--issuer", "https://op.example"],
-      says: /cannot listen on 192\.0\.2\.1:8099: .*; choose another address with --host \[ERR_LISTEN\]/,
-    },
+  }
+  const noFile = /no\.json cannot be read \(ENOENT\) \[ERR_CONFIG_FORMAT\]/;
+  const nowhere = ["--host", "192.0.2.1", "--issuer", "https://op.example"];
+  const rows: readonly [name: string, given: Given, says: RegExp][] = [
+    [
+      "unknown variable",
+      { env: { JWKSD_PROT: "80" } },
+      /unknown environment variable JWKSD_PROT \(did you mean JWKSD_PORT\?\) \[ERR_OPTION_UNKNOWN\]/,
+    ],
+    [
+      "unknown member",
+      { config: '{"isuer": "https://op.example"}' },
+      /unknown member of .*jwksd\.json: isuer \(did you mean issuer\?\) \[ERR_OPTION_UNKNOWN\]/,
+    ],
+    ["broken file", { config: '{"port": 80' }, /jwksd\.json is not JSON.* \[ERR_CONFIG_FORMAT\]/],
+    ["file that is no object", { config: "[]" }, /jwksd\.json is not a JSON object \[ERR_CONFIG_FORMAT\]/],
+    ["missing file", { args: ["--config", "no.json"] }, noFile],
+    ["missing file of JWKSD_CONFIG", { env: { JWKSD_CONFIG: "no.json" } }, noFile],
+    [
+      "wrong variable",
+      { env: { JWKSD_REUSE_PORT: "2" } },
+      /JWKSD_REUSE_PORT must be true or false \[ERR_OPTION_INVALID\]/,
+    ],
+    ["keys that are not there", { args: ["--keys", "no"] }, /cannot read no \(ENOENT\) \[ERR_FILE_UNREADABLE\]/],
+    ["data folder that is a file", { args: ["--data", "/dev/null"] }, /\/dev\/null \(.*\).*\[ERR_FILE_UNWRITABLE\]/],
+    [
+      "wrapping key that is none",
+      { env: { JWKSD_WRAPPING_KEYS: `${Buffer.alloc(32).toString("base64url")} short` } },
+      /JWKSD_WRAPPING_KEYS, word 2, has 5 characters, not 43; a wrapping key is 32 random bytes in base64url.* \[ERR_WRAPPING_KEY_INVALID\]/,
+    ],
+    [
+      "wrapping key file that is not there",
+      { args: ["--wrapping-key-file", "no.key"] },
+      /cannot read the file of --wrapping-key-file or JWKSD_WRAPPING_KEY_FILE \(ENOENT\): \/\S+\/no\.key; check its path.* \[ERR_FILE_UNREADABLE\]/,
+    ],
+    [
+      "host that is not there",
+      { args: nowhere },
+      /cannot listen on 192\.0\.2\.1:0: .*\(EADDRNOTAVAIL\); choose another address \[ERR_LISTEN\]/,
+    ],
+    [
+      "host and port that are not there",
+      { args: [...nowhere, "--port", "8099"] },
+      /cannot listen on 192\.0\.2\.1:8099: .*; choose another address with --host \[ERR_LISTEN\]/,
+    ],
   ];
-  for (const { name, args = [], env = {}, config, says } of rows) {
+  for (const [name, { args = [], env = {}, config }, says] of rows) {
     test(name, async (t) => {
       const folder = await temporaryFolder(t);
       const configFile = join(folder, "jwksd.json");
@@ -286,8 +276,7 @@ describe("a mistake ends the start with code 1 and one line", { timeout, concurr
       const configArgs = config === undefined ? [] : ["--config", configFile];
       const variables = { JWKSD_DATA: join(folder, "data"), JWKSD_ADMIN: "off", JWKSD_LOG_LEVEL: "silent", ...env };
       const portArgs = args.includes("--port") ? [] : ["--port", "0"];
-      const { code, stdout, stderr } = await runCli(t, ["serve", ...portArgs, ...configArgs, ...args], variables);
-      assert.deepEqual({ code, stdout }, { code: 1, stdout: "" });
+      const stderr = await cliRefused(t, ["serve", ...portArgs, ...configArgs, ...args], variables);
       assert.match(stderr, /^jwksd: [^\n]+\n$/);
       assert.match(stderr, says);
     });
@@ -324,8 +313,8 @@ test("flags reach the service: all that shows", { timeout, skip: process.platfor
 test("a file that --config or JWKSD_CONFIG names is read", async (t) => {
   const file = join(await temporaryFolder(t), "jwksd.json");
   await writeFile(file, JSON.stringify({ port: 1 }));
-  const refused = () => assert.fail("nothing to say");
-  const io = { stdin: Readable.from([]), stdout: { write: refused }, stderr: { write: refused }, exitCode: 0 };
+  const silent = { write: () => assert.fail("nothing to say") };
+  const io = { stdin: Readable.from([]), stdout: silent, stderr: silent, exitCode: 0 };
   for (const [args, environment] of [
     [["--config", file], {}],
     [[], { JWKSD_CONFIG: file }],
@@ -358,10 +347,9 @@ test("a key in the place of the path of the wrapping key is not repeated", async
   const bytes = randomBytes(32);
   const data = await temporaryFolder(t);
   for (const key of [bytes.toString("base64"), bytes.toString("hex"), `/${bytes.toString("hex")}`]) {
-    const { code, stderr } = await runCli(t, ["serve", "--port", "0", "--admin", "off", "--data", data], {
+    const stderr = await cliRefused(t, ["serve", "--port", "0", "--admin", "off", "--data", data], {
       JWKSD_WRAPPING_KEY_FILE: key,
     });
-    assert.equal(code, 1);
     assert.match(stderr, /the file of --wrapping-key-file or JWKSD_WRAPPING_KEY_FILE .*\[ERR_FILE_UNREADABLE\]/);
     assert.ok(!stderr.includes(key), stderr);
   }
@@ -396,8 +384,7 @@ async function dataOf(t: TestContext): Promise<string> {
 
 /** In how many days the next key is announced. */
 async function announcedInDays(t: TestContext, args: readonly string[]): Promise<[days: number, stderr: string]> {
-  const { code, stdout, stderr } = await runCli(t, ["plan", "--json", ...args]);
-  assert.equal(code, 0, stderr);
+  const { stdout, stderr } = await cliDone(t, ["plan", "--json", ...args]);
   const { now, steps } = JSON.parse(stdout) as { now: string; steps: { action: string; at: string }[] };
   const { at = "" } = steps.find(({ action }) => action === "announced") ?? {};
   return [Math.round((Date.parse(at) - Date.parse(now)) / 86_400_000), stderr];
@@ -416,8 +403,7 @@ test("plan and --dry-run go by the policy of the store, and serve warns of a fla
     changes.map(({ retireForSeconds }) => retireForSeconds),
     [3600 + 7200 + 600],
   );
-  const token = await runCli(t, ["token", "--data", data, "--aud", "api", "--lifetime", "7200"]);
-  assert.equal(token.code, 0, token.stderr);
+  await cliDone(t, ["token", "--data", data, "--aud", "api", "--lifetime", "7200"]);
 
   const second = await startService(t, ["--data", data, "--rotate-every-days", "60"]);
   for (const { log, differs } of [
@@ -427,8 +413,7 @@ test("plan and --dry-run go by the policy of the store, and serve warns of a fla
     const warned = log.some(({ msg }) => /--rotate-every-days.*jwksd policy/.test(msg));
     assert.equal(warned, differs, JSON.stringify(log));
   }
-  const changed = await runCli(t, ["policy", "--rotate-every-days", "60", "--data", data]);
-  assert.equal(changed.code, 0, changed.stderr);
+  await cliDone(t, ["policy", "--rotate-every-days", "60", "--data", data]);
   assert.deepEqual(await announcedInDays(t, ["--data", data]), [59, ""]);
 });
 
@@ -454,8 +439,7 @@ test("rewrap refuses while a replica that runs lacks the wrapping key, and names
   }
   // Any other change leaves the store under its key, so the replica follows.
   for (const args of [["rotate"], ["rotate", "--now", "--yes"]]) {
-    const { code, stderr } = await runCli(t, [...args, "--data", data, "--wrapping-key-file", file]);
-    assert.equal(code, 0, stderr);
+    await cliDone(t, [...args, "--data", data, "--wrapping-key-file", file]);
   }
   await first.stop();
   await startService(t, ["--data", data, "--wrapping-key-file", file, "--replica-name", "one"]);

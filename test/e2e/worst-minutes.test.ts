@@ -17,6 +17,8 @@ import {
   temporaryFolder,
   withoutSettings,
   freePort,
+  cliDone,
+  cliRefused,
 } from "../support/service.ts";
 
 // A start that cannot end well says so before it has done anything.
@@ -32,8 +34,7 @@ async function dataOf(t: TestContext): Promise<string> {
 
 /** A start that is refused. */
 async function refused(t: TestContext, args: readonly string[], env = {}): Promise<string> {
-  const { code, stdout, stderr } = await runCli(t, ["serve", "--port", "0", "--admin", "off", ...args], env);
-  assert.deepEqual([code, stdout], [1, ""]);
+  const stderr = await cliRefused(t, ["serve", "--port", "0", "--admin", "off", ...args], env);
   return stderr;
 }
 
@@ -248,8 +249,7 @@ test("a start whose active key cannot be opened says so in its banner", async (t
   const there = ["--data", join(folder, "data"), "--signer-type", "vault-transit", "--signers", signers];
   // Credentials of key services are those of the process.
   process.env["VAULT_TOKEN"] = "hvs.only-for-this-test";
-  const imported = await runCli(t, ["keys", "import", "--signer", vault.add("first"), "--kid", "first", ...there]);
-  assert.equal(imported.code, 0, imported.stderr);
+  await cliDone(t, ["keys", "import", "--signer", vault.add("first"), "--kid", "first", ...there]);
   vault.fail("read", { status: 503, json: { errors: ["sealed"] } }, 1_000);
   assert.equal((await startService(t, there)).stateText, "active, but cannot be opened here");
 });

@@ -354,11 +354,13 @@ async function seen(options: readonly (ProviderOptions | null | undefined)[]) {
 const defaults = { jwksUri: `${issuer}/jwks`, kids: "a", rotation: false, cors: true };
 const throwing = (): boolean => assert.fail("an option that lost is still called");
 
-const merges: [
-  name: string,
-  options: readonly (ProviderOptions | null | undefined)[],
-  differs: Partial<typeof defaults>,
-][] = [
+type Given = ProviderOptions | null | undefined;
+const encrypting = withEncryptionKeyset(encryptionKeyset);
+const at = (path: string) => ({ jwksUri: issuer + path });
+const endpoint = (jwks: string) => withEndpoints({ jwks });
+const mode = withJWKSRotationActive;
+
+const merges: [name: string, options: readonly Given[], differs: Partial<typeof defaults>][] = [
   ["defaults", [given], {}],
   ["one object or many", [{ issuer }, { keyset }], {}],
   ["null and undefined in place of options", [null, given, undefined], {}],
@@ -369,59 +371,27 @@ const merges: [
   ["withKeyset: the last one wins", [given, withKeyset(otherKeyset)], { kids: "b" }],
   ["withKeyset: a plain object after it wins", [withKeyset(otherKeyset), given], {}],
   ["withKeyset(null) is not given", [given, withKeyset(null)], {}],
-  ["withEncryptionKeyset", [given, withEncryptionKeyset(encryptionKeyset)], { kids: "a e" }],
-  [
-    "withEncryptionKeyset: the last one wins",
-    [given, withEncryptionKeyset(encryptionKeyset), withEncryptionKeyset([])],
-    {},
-  ],
-  [
-    "withEncryptionKeyset(null) is not given",
-    [given, withEncryptionKeyset(encryptionKeyset), withEncryptionKeyset(null)],
-    { kids: "a e" },
-  ],
-  ["withEndpoints", [given, withEndpoints({ jwks: "/k" })], { jwksUri: `${issuer}/k` }],
-  [
-    "withEndpoints: the last one wins",
-    [withEndpoints({ jwks: "/k" }), given, withEndpoints({ jwks: "/l" })],
-    { jwksUri: `${issuer}/l` },
-  ],
-  ["withEndpoints: the last one wins whole", [given, withEndpoints({ jwks: "/k" }), withEndpoints({})], {}],
-  [
-    "withEndpoints(null) is not given",
-    [given, withEndpoints({ jwks: "/k" }), withEndpoints(null)],
-    { jwksUri: `${issuer}/k` },
-  ],
+  ["withEncryptionKeyset", [given, encrypting], { kids: "a e" }],
+  ["withEncryptionKeyset: the last one wins", [given, encrypting, withEncryptionKeyset([])], {}],
+  ["withEncryptionKeyset(null) is not given", [given, encrypting, withEncryptionKeyset(null)], { kids: "a e" }],
+  ["withEndpoints", [given, endpoint("/k")], at("/k")],
+  ["withEndpoints: the last one wins", [endpoint("/k"), given, endpoint("/l")], at("/l")],
+  ["withEndpoints: the last one wins whole", [given, endpoint("/k"), withEndpoints({})], {}],
+  ["withEndpoints(null) is not given", [given, endpoint("/k"), withEndpoints(null)], at("/k")],
   ["a path of null is the default", [given, withEndpoints({ jwks: null })], {}],
-  ["withJWKSRotationActive", [given, withJWKSRotationActive(() => true)], { rotation: true }],
-  [
-    "withJWKSRotationActive: the last one wins",
-    [given, withJWKSRotationActive(throwing), withJWKSRotationActive(() => false)],
-    {},
-  ],
-  ["withJWKSRotationActive(null)", [given, withJWKSRotationActive(null)], {}],
-  ["withJWKSRotationActive(null) wins", [given, withJWKSRotationActive(throwing), withJWKSRotationActive(null)], {}],
-  [
-    "withJWKSRotationActive(undefined) wins",
-    [given, withJWKSRotationActive(throwing), withJWKSRotationActive(undefined)],
-    {},
-  ],
-  [
-    "withJWKSRotationActive: a predicate after null wins",
-    [given, withJWKSRotationActive(null), withJWKSRotationActive(() => true)],
-    { rotation: true },
-  ],
+  ["withJWKSRotationActive", [given, mode(() => true)], { rotation: true }],
+  ["withJWKSRotationActive: the last one wins", [given, mode(throwing), mode(() => false)], {}],
+  ["withJWKSRotationActive(null)", [given, mode(null)], {}],
+  ["withJWKSRotationActive(null) wins", [given, mode(throwing), mode(null)], {}],
+  ["withJWKSRotationActive(undefined) wins", [given, mode(throwing), mode(undefined)], {}],
+  ["withJWKSRotationActive: a predicate after null", [given, mode(null), mode(() => true)], { rotation: true }],
   [
     "a predicate of null in a plain object is not given",
-    [given, withJWKSRotationActive(() => true), allNull(null), allNull(undefined)],
+    [given, mode(() => true), allNull(null), allNull(undefined)],
     { rotation: true },
   ],
-  [
-    "mountPrefix: the last one wins",
-    [{ ...given, mountPrefix: "/x" }, { mountPrefix: "/y" }],
-    { jwksUri: `${issuer}/y/jwks` },
-  ],
-  ["issuer: the last one wins", [given, { issuer: `${issuer}/t` }], { jwksUri: `${issuer}/t/jwks` }],
+  ["mountPrefix: the last one wins", [given, { mountPrefix: "/x" }, { mountPrefix: "/y" }], at("/y/jwks")],
+  ["issuer: the last one wins", [given, { issuer: `${issuer}/t` }], at("/t/jwks")],
   ["cors: the last one wins", [{ ...given, cors: true }, { cors: false }], { cors: false }],
 ];
 

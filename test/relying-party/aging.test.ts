@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
-import { delayed, entry, reply, served, servedSet, settled, entryOf } from "../support/simulated.ts";
+import { entry, reply, served, servedSet, settled, entryOf } from "../support/simulated.ts";
 import { histories } from "./history.ts";
-import { isPending, warmVerifier, failure, verifierOf } from "./setup.ts";
+import { warmVerifier, failure, verifierOf } from "./setup.ts";
 import type { FetchError } from "../../src/verify/relying-party/index.ts";
 import { ecKey, named } from "../support/keys.ts";
 

@@ -345,12 +345,12 @@ histories(
     "until an unknown kid comes, if it is older than a minute": `
     with issuer=https://op.example; serves a | max-age=86400; a = a; @/other serves b | max-age=86400; names /other
     +59.999s; asked config /jwks; x = unknown; asked /jwks; +1ms; b = b; asked config /other`,
-    // Nine times, and 82 requests for kids.
+    // Nine times, and many requests for kids.
     ...Object.fromEntries(
       ["names /jwks", "@config 503"].map((does) => [
         `and is looked up at most once a minute, however many unknown kids come: ${does}`,
         `with issuer=https://op.example maxWaitMs=0; serves a | max-age=10, must-revalidate; a = a; asked 2; ${does}
-      each 1s for 600s: new = unknown|later|status
+      each 2s for 600s: new = unknown|later|status
       asked 9 config`,
       ]),
     ),
@@ -518,9 +518,9 @@ test("of a server that makes up keys, with long kids, little is remembered", asy
     return servedSet(keys)(...request);
   };
   // One of a provider, and ten that anybody hosts.
-  for (const [count, maxRemoved] of [
-    [1, 1_000],
-    [10, 64],
+  for (const [count, maxRemoved, times] of [
+    [1, 1_000, 17],
+    [10, 64, 4],
   ] as const) {
     const parts = { readKeys: verificationKeysOnDemand, maxRemoved };
     const sets = Array.from({ length: count }, () =>
@@ -535,7 +535,7 @@ test("of a server that makes up keys, with long kids, little is remembered", asy
     };
     await refresh(1);
     const before = heapUsed();
-    await refresh(17);
+    await refresh(times);
     const grown = heapUsed() - before;
     assert.ok(grown < 800_000, `${grown} bytes`);
   }

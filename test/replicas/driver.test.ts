@@ -51,7 +51,7 @@ const modes: Readonly<Record<string, Mode>> = {
 };
 
 /** How many runs there are of each mode, how long each is, and how many keys become active in them at least. */
-const [seeds, forMs, least] = isSoak ? [2, 14 * hour, 3] : [1, 6 * hour, 1];
+const [seeds, forMs, least] = isSoak ? [2, 14 * hour, 3] : [1, 4 * hour, 1];
 /** In `npm test`: most faults together, and what needs another world. */
 const short = new Set(["everything", "one machine, whose clock jumps"]);
 const chosen = Object.entries(modes).filter(([name]) => isSoak || short.has(name));

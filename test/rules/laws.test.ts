@@ -37,7 +37,7 @@ import { soak } from "../support/soak.ts";
 
 /* Laws of the rules. Those of several processes with clocks of their own are in test/replicas. */
 
-const runs = soak(1_000, 200);
+const runs = soak(1_000, 120);
 
 test("one key signs, none signs before its announcement is over, and none goes before its last token", () => {
   const shortest = Math.min(...policies.map(leastAnnouncementSeconds));

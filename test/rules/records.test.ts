@@ -18,26 +18,15 @@ import { durationText, relativeText, timeText } from "../../src/base/format.ts";
 
 const active = record("active", "active", { announcedAt: start - day, activatedAt: start });
 const announced = record("announced", "announced", { announcedAt: start + 1 });
-const older = record("older", "retiring", {
-  announcedAt: start - 9 * day,
-  activatedAt: start - 8 * day,
-  retiredAt: start - 2,
-});
-const newer = record("newer", "retiring", {
-  announcedAt: start - 9 * day,
-  activatedAt: start - 8 * day,
-  retiredAt: start - 1,
-});
+const retired = { announcedAt: start - 9 * day, activatedAt: start - 8 * day };
+const older = record("older", "retiring", { ...retired, retiredAt: start - 2 });
+const newer = record("newer", "retiring", { ...retired, retiredAt: start - 1 });
 const removed = tombstone("removed", "removed", { endedAt: start });
 const revoked = tombstone("revoked", "revoked", { endedAt: start });
-const encActive = record("enc active", "active", { use: "enc", announcedAt: start, activatedAt: start });
-const encAnnounced = record("enc announced", "announced", { use: "enc", announcedAt: start });
-const encRetiring = record("enc retiring", "retiring", {
-  use: "enc",
-  announcedAt: start,
-  activatedAt: start,
-  retiredAt: start,
-});
+const enc = { use: "enc", announcedAt: start } as const;
+const encActive = record("enc active", "active", { ...enc, activatedAt: start });
+const encAnnounced = record("enc announced", "announced", enc);
+const encRetiring = record("enc retiring", "retiring", { ...enc, activatedAt: start, retiredAt: start });
 const all = [revoked, older, encRetiring, announced, removed, newer, encAnnounced, active, encActive];
 
 const kids = (records: readonly (KeyRecord | undefined)[]): (string | undefined)[] =>
@@ -114,15 +103,11 @@ describe("records that break a rule are not used, whoever wrote them", () => {
     ["an encryption key alone", [encActive], /0 keys of use "sig"/],
     ["two active signing keys", [active, { ...newer, state: "active" }], /2 keys of use "sig"/],
     ["two active encryption keys", [active, encActive, { ...encRetiring, state: "active" }], /2 keys of use "enc"/],
-    [
-      "two announced signing keys",
-      [active, announced, { ...newer, state: "announced" }],
-      /more than one key of use "sig"/,
-    ],
+    ["two announced signing keys", [active, announced, { ...newer, state: "announced" }], /one key of use "sig"/],
     [
       "two announced encryption keys",
       [active, encAnnounced, { ...encRetiring, state: "announced" }],
-      /more than one key of use "enc"/,
+      /one key of use "enc"/,
     ],
     ["one kid twice", [active, { ...removed, kid: "active" }], /kid "active" is on two records/],
     ["one kid twice, across uses", [active, { ...encActive, kid: "active" }], /kid "active" is on two records/],
@@ -131,26 +116,14 @@ describe("records that break a rule are not used, whoever wrote them", () => {
       [active, { ...removed, thumbprint: active.thumbprint }],
       /kid "(active" and kid "removed|removed" and kid "active)" are one key/,
     ],
-    ["an unknown state", [active, { ...newer, state: "compromised" as LiveState }], /kid "newer" is in no known state/],
-    [
-      "a state of every object",
-      [active, { ...newer, state: "toString" as LiveState }],
-      /kid "newer" is in no known state/,
-    ],
+    ["an unknown state", [active, { ...newer, state: "compromised" as LiveState }], /"newer" is in no known state/],
+    ["a state of every object", [active, { ...newer, state: "toString" as LiveState }], /"newer" is in no known state/],
     ["a time is missing", [timeless], /kid "active": the time is missing at which it became active/],
     ["a time is no number", [{ ...active, activatedAt: Number.NaN }], /kid "active": the time is missing/],
     ["a time that no date has", [{ ...active, announcedAt: 1e17 }], /kid "active": announcedAt is no time/],
     ["a tombstone without a time", [active, { ...removed, endedAt: Number.NaN }], /kid "removed": the time is missing/],
-    [
-      "a wait began at no time",
-      [active, { ...announced, publishedAt: "1" as never }],
-      /"announced": publishedAt is no t/,
-    ],
-    [
-      "a wait began at a time that no date has",
-      [active, { ...newer, replacedAt: 1e17 }],
-      /"newer": replacedAt is no time/,
-    ],
+    ["a wait began at no time", [active, { ...announced, publishedAt: "1" as never }], /publishedAt is no time/],
+    ["a wait began when no date is", [active, { ...newer, replacedAt: 1e17 }], /replacedAt is no time/],
   ];
   for (const [name, records, says] of cases) {
     test(name, async () => {

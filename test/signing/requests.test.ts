@@ -86,52 +86,59 @@ describe("a sign socket", () => {
   });
 
   describe("refuses", () => {
-    const rows: Readonly<Record<string, readonly [text: string, status: number, code: string | undefined]>> = {
-      "no JSON": [signText("{"), 400, "ERR_CLAIMS_INVALID"],
-      "no UTF-8": ['POST /sign HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\n"\xff"', 400, "ERR_CLAIMS_INVALID"],
-      "an empty body": [signText(""), 400, "ERR_CLAIMS_INVALID"],
-      "no object": [signText([]), 400, "ERR_CLAIMS_INVALID"],
-      "no claims": [signText({ ...hour }), 400, "ERR_CLAIMS_INVALID"],
+    const invalid = [400, "ERR_CLAIMS_INVALID"] as const;
+    const rows: Readonly<Record<string, readonly [text: string, status: number, code?: string | undefined, detail?: string]>> = {
+      "no JSON": [signText("{"), ...invalid],
+      "no UTF-8": [
+        'POST /sign HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\n"\xff"',
+        ...invalid,
+        "the body is not UTF-8",
+      ],
+      "an empty body": [signText(""), ...invalid, "the body is empty, and must be a JSON object"],
+      "a form": [signText("sub=alice&aud=api"), ...invalid, "the body is not JSON"],
+      "a number that JSON has not": [signText('{"claims":{"x":NaN}}'), ...invalid, "the body is not JSON"],
+      "a typ in the header": [
+        signText({ claims: {}, ...hour, header: { typ: "at+jwt" } }),
+        ...invalid,
+        'header "typ" is not for callers to set; set typ beside header',
+      ],
+      "a path of others": [
+        requestText("POST", "/token", {}),
+        404,
+        undefined,
+        "There is nothing at this path. Tokens come from POST /sign, the keys from GET /keys.",
+      ],
+      "no object": [signText([]), ...invalid],
+      "no claims": [signText({ ...hour }), ...invalid],
       "claims that are no object": [signText({ claims: "a", ...hour }), 400, "ERR_OPTION_INVALID"],
       "an unknown member": [signText({ claims: {}, lifetime: 1 }), 400, "ERR_OPTION_UNKNOWN"],
-      "no lifetime": [signText({ claims: {} }), 400, "ERR_CLAIMS_INVALID"],
-      "a lifetime as text": [signText({ claims: {}, lifetimeSeconds: "60" }), 400, "ERR_CLAIMS_INVALID"],
-      "a lifetime beyond the policy": [signText({ claims: {}, lifetimeSeconds: 3601 }), 400, "ERR_CLAIMS_INVALID"],
-      "a lifetime that is an object": [
-        signText({ claims: {}, lifetimeSeconds: { toString: 1 } }),
-        400,
-        "ERR_CLAIMS_INVALID",
-      ],
-      "more depth than readers take": [nested(65), 400, "ERR_CLAIMS_INVALID"],
-      "any depth": [nested(9_000), 400, "ERR_CLAIMS_INVALID"],
-      "a time that is set here": [signText({ claims: { exp: 4e9 }, ...hour }), 400, "ERR_CLAIMS_INVALID"],
-      "a key of the caller": [signText({ claims: {}, ...hour, header: { kid: "x" } }), 400, "ERR_CLAIMS_INVALID"],
+      "no lifetime": [signText({ claims: {} }), ...invalid],
+      "a lifetime as text": [signText({ claims: {}, lifetimeSeconds: "60" }), ...invalid],
+      "a lifetime beyond the policy": [signText({ claims: {}, lifetimeSeconds: 3601 }), ...invalid],
+      "a lifetime that is an object": [signText({ claims: {}, lifetimeSeconds: { toString: 1 } }), ...invalid],
+      "more depth than readers take": [nested(65), ...invalid],
+      "any depth": [nested(9_000), ...invalid],
+      "a time that is set here": [signText({ claims: { exp: 4e9 }, ...hour }), ...invalid],
+      "a key of the caller": [signText({ claims: {}, ...hour, header: { kid: "x" } }), ...invalid],
       "a number that would be rounded": [
         signText('{"claims":{"id":9007199254740993},"lifetimeSeconds":60}'),
-        400,
-        "ERR_CLAIMS_INVALID",
+        ...invalid,
       ],
       "a claim that is there twice": [
         signText('{"claims":{"aud":"api","aud":"admin"},"lifetimeSeconds":60}'),
-        400,
-        "ERR_CLAIMS_INVALID",
+        ...invalid,
       ],
       "a lifetime that is there twice": [
         signText('{"claims":{},"lifetimeSeconds":60,"lifetimeSeconds":3600}'),
-        400,
-        "ERR_CLAIMS_INVALID",
+        ...invalid,
       ],
-      "claims too large for a token": [
-        signText({ claims: { x: "x".repeat(20_000) }, ...hour }),
-        400,
-        "ERR_CLAIMS_INVALID",
-      ],
+      "claims too large for a token": [signText({ claims: { x: "x".repeat(20_000) }, ...hour }), ...invalid],
       "a long body": [signText({ claims: { x: "x".repeat(70_000) }, ...hour }), 413, "ERR_CLAIMS_INVALID"],
-      digests: [requestText("POST", "/sign-digest", {}), 404, undefined],
-      "tokens with GET": [requestText("GET", "/sign"), 405, undefined],
-      "to take keys": [requestText("PUT", "/keys", {}), 405, undefined],
+      digests: [requestText("POST", "/sign-digest", {}), 404],
+      "tokens with GET": [requestText("GET", "/sign"), 405],
+      "to take keys": [requestText("PUT", "/keys", {}), 405],
     };
-    for (const [name, [text, status, code]] of Object.entries(rows)) {
+    for (const [name, [text, status, code, detail]] of Object.entries(rows)) {
       test(name, async () => {
         const reply = await askSocket(plain, text);
         const problem = JSON.parse(reply.body) as Record<string, unknown>;
@@ -139,32 +146,7 @@ describe("a sign socket", () => {
         assert.equal(reply.headers["content-type"], "application/problem+json");
         assert.equal(reply.headers["allow"] !== undefined, status === 405);
         assert.equal(reply.headers["retry-after"], undefined);
-      });
-    }
-  });
-
-  describe("says of a request, without a word of it,", () => {
-    const rows: Readonly<Record<string, readonly [text: string, detail: string]>> = {
-      "that its body is empty": [signText(""), "the body is empty, and must be a JSON object"],
-      "that it is not UTF-8": [
-        'POST /sign HTTP/1.1\r\nHost: a\r\nContent-Length: 13\r\n\r\n{"sub":"\xe9va"}',
-        "the body is not UTF-8",
-      ],
-      "that it is a form": [signText("sub=alice&aud=api"), "the body is not JSON"],
-      "that it has a number that JSON has not": [signText('{"claims":{"x":NaN}}'), "the body is not JSON"],
-      "that typ stands beside the header": [
-        signText({ claims: {}, ...hour, header: { typ: "at+jwt" } }),
-        'header "typ" is not for callers to set; set typ beside header',
-      ],
-      "where tokens come from": [
-        requestText("POST", "/token", {}),
-        "There is nothing at this path. Tokens come from POST /sign, the keys from GET /keys.",
-      ],
-    };
-    for (const [name, [text, expected]] of Object.entries(rows)) {
-      test(name, async () => {
-        const { detail } = JSON.parse((await askSocket(plain, text)).body) as { detail: string };
-        assert.equal(detail, expected);
+        if (detail !== undefined) assert.equal(problem["detail"], detail);
       });
     }
   });

@@ -145,6 +145,20 @@ export async function runCli(
   return { code, signal: null, ...output };
 }
 
+/** Runs a command that must succeed, inside this process. */
+export async function cliDone(...run: Parameters<typeof runCli>): Promise<Finished> {
+  const finished = await runCli(...run);
+  assert.equal(finished.code, 0, finished.stderr);
+  return finished;
+}
+
+/** Runs a command that must be refused, inside this process. Gives what it says, which is not for standard output. */
+export async function cliRefused(...run: Parameters<typeof runCli>): Promise<string> {
+  const { code, stdout, stderr } = await runCli(...run);
+  assert.deepEqual([code, stdout], [1, ""], stderr);
+  return stderr;
+}
+
 /** Runs the command line as a process, to its end: for what a process has and does, and once for each command. */
 export async function runCliProcess(t: Scope, args: readonly string[], env: Environment = {}): Promise<Finished> {
   const { child } = spawnCli(t, args, env);
