@@ -7,8 +7,8 @@ import {
   createClientVerifier,
 } from "../../src/index.ts";
 import { type PrivateJwk, ecKey, rsaKey, withoutPrivate } from "../support/keys.ts";
-import { simulatedClock } from "../support/simulated.ts";
-import { compact, signature } from "../token/compact.ts";
+import { type Script, scriptedOrigin, simulatedClock } from "../support/simulated.ts";
+import { type Signature, compact, noSignature, signature, verdict } from "../token/compact.ts";
 
 export const issuer = "https://op.example";
 export const clientId = "client-1";
@@ -54,6 +54,40 @@ export function tokenOf(kind: Kind, claims: object = {}, header: object = {}, al
 
 export const verifier = (options: Partial<ClientVerifierOptions> = {}): ClientVerifier =>
   createClientVerifier({ issuer, clock, ...options });
+
+export const jwksUri = "https://client.example/jwks";
+export const remote: Client = { clientId, jwksUri };
+
+const signatures = new Map<string, Signature>();
+
+/** Made once: a thousand tokens of one key are used. */
+function signatureOf(kid: string): Signature {
+  const made = signatures.get(kid) ?? signature("ES256", ecKey(kid));
+  signatures.set(kid, made);
+  return made;
+}
+
+/** A verifier in simulated time, and what clients publish at their URLs. */
+export function hosted(script: Script, options: Partial<ClientVerifierOptions> = {}) {
+  const clock = simulatedClock();
+  const origin = scriptedOrigin(clock, script);
+  const clients = verifier({ clock, fetch: origin.fetch, ...options });
+  let jti = 0;
+  /** Verifies a new assertion, signed with the key of this kid. */
+  const attempt = (kid: string, client = remote): Promise<unknown> => {
+    const { clientId } = client;
+    const exp = clock.now() / 1000 + 300;
+    const claims = { iss: clientId, sub: clientId, aud: issuer, exp, jti: String((jti += 1)) };
+    return clients.clientAssertion(compact({ alg: "ES256", kid }, claims, signatureOf(kid)), client);
+  };
+  const check = (kid: string, client?: Client): Promise<string> => verdict(attempt(kid, client));
+  /** The verdict on an assertion that anybody could make. */
+  const checkMadeUp = (client = remote): Promise<string> => {
+    const madeUp = compact({ alg: "ES256", kid: `made-up ${(jti += 1)}` }, {}, noSignature);
+    return verdict(clients.clientAssertion(madeUp, client));
+  };
+  return { clock, origin, ...clients, attempt, check, checkMadeUp };
+}
 
 /** What one sentence of a specification says about one token. */
 export type Row = readonly [

@@ -2,20 +2,23 @@ import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { type Client, type ClientEvent, type ClientVerifierOptions, memoryReplayStore } from "../../src/index.ts";
 import { ecKey, withoutPrivate } from "../support/keys.ts";
-import {
-  type Script,
-  entry as published,
-  jwkSetReply,
-  reply,
-  scriptedOrigin,
-  served,
-  simulatedClock,
-} from "../support/simulated.ts";
+import { type Script, entry as published, jwkSetReply, reply, served } from "../support/simulated.ts";
 import { compact, noSignature, signature, verdict } from "../token/compact.ts";
-import { client, clientId, clock, entry, kinds, now, privateKeys, tokenOf, verifier } from "./client.ts";
+import {
+  client,
+  clientId,
+  clock,
+  entry,
+  hosted,
+  jwksUri,
+  kinds,
+  now,
+  privateKeys,
+  remote,
+  tokenOf,
+  verifier,
+} from "./client.ts";
 
-const jwksUri = "https://client.example/jwks";
-const remote: Client = { clientId, jwksUri };
 const madeUp = (kid: string): string => compact({ alg: "ES256", kid }, {}, noSignature);
 
 function listening(options: Partial<ClientVerifierOptions> = {}) {
@@ -25,9 +28,8 @@ function listening(options: Partial<ClientVerifierOptions> = {}) {
 
 /** With keys at a URL. */
 function listeningTo(script: Script) {
-  const clock = simulatedClock();
-  const origin = scriptedOrigin(clock, script);
-  return { clock, origin, ...listening({ clock, fetch: origin.fetch }) };
+  const events: ClientEvent[] = [];
+  return { events, ...hosted(script, { onEvent: (event) => events.push(event) }) };
 }
 
 for (const kind of kinds) {

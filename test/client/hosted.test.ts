@@ -1,44 +1,19 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
-import type { Client } from "../../src/index.ts";
 import { createRemoteKeySet } from "../../src/verify/relying-party/index.ts";
 import { ecKey, withoutPrivate } from "../support/keys.ts";
-import {
-  type Script,
-  entry,
-  jwkSetReply,
-  reply,
-  scriptedOrigin,
-  served,
-  servedSet,
-  simulatedClock,
-  unreachable,
-} from "../support/simulated.ts";
-import { compact, noSignature, signature, verdict } from "../token/compact.ts";
-import { clientId, issuer, verifier } from "./client.ts";
+import { type Script, entry, jwkSetReply, reply, served, servedSet, unreachable } from "../support/simulated.ts";
+import { verdict } from "../token/compact.ts";
+import { clientId, hosted, jwksUri } from "./client.ts";
 
 // What a client hosts has bounds of its own; the set of a provider keeps those of RFC 9111.
 
-const jwksUri = "https://client.example/jwks";
-
 function setup(script: Script) {
-  const clock = simulatedClock();
-  const origin = scriptedOrigin(clock, script);
-  const { clientAssertion } = verifier({ clock, fetch: origin.fetch });
-  const keys = createRemoteKeySet({ jwksUri, clock, fetch: origin.fetch });
-  let jti = 0;
-  const check = (kid: string, client: Client = { clientId, jwksUri }): Promise<string> => {
-    const exp = clock.now() / 1000 + 300;
-    const claims = { iss: clientId, sub: clientId, aud: issuer, exp, jti: String((jti += 1)) };
-    return verdict(clientAssertion(compact({ alg: "ES256", kid }, claims, signature("ES256", ecKey(kid))), client));
-  };
-  const checkMadeUp = (): Promise<string> =>
-    verdict(
-      clientAssertion(compact({ alg: "ES256", kid: `made-up ${(jti += 1)}` }, {}, noSignature), { clientId, jwksUri }),
-    );
+  const all = hosted(script);
+  const keys = createRemoteKeySet({ jwksUri, clock: all.clock, fetch: all.origin.fetch });
   /** The same set, as a relying party has that of its provider. */
   const find = (kid: string): Promise<string> => verdict(keys({ alg: "ES256", kid }));
-  return { clock, origin, check, checkMadeUp, find };
+  return { ...all, find };
 }
 
 const unusable = (count: number): object[] =>

@@ -1,68 +1,25 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
-import { type Client, type ClientVerifierOptions, type ErrorCode, FetchError } from "../../src/index.ts";
+import { type Client, type ErrorCode, FetchError } from "../../src/index.ts";
 import { ecKey, withoutPrivate } from "../support/keys.ts";
 import {
   type Script,
-  type ScriptedOrigin,
-  type SimulatedClock,
   hanging,
   jwkSetReply,
   reply,
-  scriptedOrigin,
   served,
   settled,
   simulatedClock,
   unreachable,
 } from "../support/simulated.ts";
-import { type Signature, compact, noSignature, signature, verdict } from "../token/compact.ts";
+import { verdict } from "../token/compact.ts";
 import { createClientKeys } from "../../src/verify/client/client-keys.ts";
-import { clientId, issuer, jwks, kinds, tokenOf, verifier } from "./client.ts";
+import { clientId, hosted, jwks, jwksUri, kinds, remote, tokenOf, verifier } from "./client.ts";
 import { unhandledRejections } from "../support/unhandled.ts";
 
-const jwksUri = "https://client.example/jwks";
 const published = (kid: string, key = ecKey(kid)): object => ({ ...withoutPrivate(key), kid });
-const remote: Client = { clientId, jwksUri };
 
 const at = (index: number): Client => ({ clientId, jwksUri: `https://client-${index}.example/jwks` });
-
-interface Setup {
-  readonly clock: SimulatedClock;
-  readonly origin: ScriptedOrigin;
-  /** Verifies a new assertion, signed with the key of this kid. */
-  readonly attempt: (kid: string, client?: Client) => Promise<unknown>;
-  /** The verdict on it. */
-  readonly check: (kid: string, client?: Client) => Promise<string>;
-  /** The same of one that anybody could make. */
-  readonly checkMadeUp: (client: Client) => Promise<string>;
-}
-
-const signatures = new Map<string, Signature>();
-
-/** Made once: a thousand tokens of one key are used here. */
-function signatureOf(kid: string): Signature {
-  const made = signatures.get(kid) ?? signature("ES256", ecKey(kid));
-  signatures.set(kid, made);
-  return made;
-}
-
-function setup(script: Script, options: Partial<ClientVerifierOptions> = {}): Setup {
-  const clock = simulatedClock();
-  const origin = scriptedOrigin(clock, script);
-  const { clientAssertion } = verifier({ clock, fetch: origin.fetch, ...options });
-  let jti = 0;
-  const attempt = (kid: string, client = remote): Promise<unknown> => {
-    const { clientId } = client;
-    const exp = clock.now() / 1000 + 300;
-    const claims = { iss: clientId, sub: clientId, aud: issuer, exp, jti: String((jti += 1)) };
-    const token = compact({ alg: "ES256", kid }, claims, signatureOf(kid));
-    return clientAssertion(token, client);
-  };
-  const check = (kid: string, client?: Client): Promise<string> => verdict(attempt(kid, client));
-  const checkMadeUp = (client: Client): Promise<string> =>
-    verdict(clientAssertion(compact({ alg: "ES256", kid: `made-up ${(jti += 1)}` }, {}, noSignature), client));
-  return { clock, origin, attempt, check, checkMadeUp };
-}
 
 describe("keys by value", () => {
   test("each client has its own, although kids are the same", async () => {
@@ -74,7 +31,7 @@ describe("keys by value", () => {
   });
 
   test("are those that are in the set now, not those that were when it was first seen", async () => {
-    const { check } = setup(unreachable);
+    const { check } = hosted(unreachable);
     const set: { keys: object[] } = { keys: [published("a"), published("b")] };
     const client: Client = { clientId, jwks: set };
     const verdicts = async (): Promise<string[]> => [await check("a", client), await check("b", client)];
@@ -93,7 +50,7 @@ describe("keys by value", () => {
   });
 
   test("are those of the set at one moment, even if it changes while they are imported", async () => {
-    const { check } = setup(unreachable);
+    const { check } = hosted(unreachable);
     const set: { keys: object[] } = { keys: [published("a"), published("b")] };
     const client: Client = { clientId, jwks: set };
     const [before] = [check("b", client), set.keys.pop()];
@@ -112,7 +69,7 @@ describe("keys by value", () => {
   });
 
   test("of which a token names none are not looked at: a set may be large, and the token made up", async () => {
-    const { check, checkMadeUp } = setup(unreachable);
+    const { check, checkMadeUp } = hosted(unreachable);
     let looks = 0;
     const others = Array.from({ length: 63 }, (_, i) => {
       const jwk = published(`k${i}`, ecKey("k"));
@@ -136,7 +93,7 @@ describe("keys by value", () => {
   });
 
   test("come first where there is a jwks_uri as well", async () => {
-    const { origin, check } = setup(served(["b"]));
+    const { origin, check } = hosted(served(["b"]));
     const both: Client = { ...remote, jwks: { keys: [published("a")] } };
     assert.deepEqual([await check("a", both), await check("b", both)], ["accepted", "ERR_TOKEN_KID_UNKNOWN"]);
     assert.equal(origin.requests.length, 0);
@@ -170,7 +127,7 @@ describe("keys by value", () => {
   }
 
   test("null is not given, as in a row of a database", async () => {
-    const { check } = setup(served(["b"]));
+    const { check } = hosted(served(["b"]));
     const rows: [client: Client, kid: string, expect: string][] = [
       [{ clientId, jwks: null, jwksUri }, "b", "accepted"],
       [{ clientId, jwks: { keys: [published("a")] }, jwksUri: null }, "a", "accepted"],
@@ -203,7 +160,7 @@ describe("keys by jwks_uri", () => {
   });
 
   test("are fetched once, for both kinds of tokens, and kept", async () => {
-    const { origin, check } = setup(served(["a"]));
+    const { origin, check } = hosted(served(["a"]));
     for (let use = 0; use < 3; use += 1) assert.equal(await check("a"), "accepted");
     assert.deepEqual(
       origin.requests.map(({ url, init }) => [url, init.redirect]),
@@ -212,7 +169,7 @@ describe("keys by jwks_uri", () => {
   });
 
   test("a rotated key is found by one more request, past caches; an unknown kid never falls back", async () => {
-    const { origin, clock, check } = setup(served(["a"]));
+    const { origin, clock, check } = hosted(served(["a"]));
     assert.equal(await check("a"), "accepted");
     origin.script = served(["b"]);
     assert.equal(await check("b"), "accepted");
@@ -223,7 +180,7 @@ describe("keys by jwks_uri", () => {
   });
 
   test("the keys of one URL are one cache for all clients that name it", async () => {
-    const { origin, check } = setup(served(["a"]));
+    const { origin, check } = hosted(served(["a"]));
     for (const clientId of ["client-1", "client-2"]) assert.equal(await check("a", { clientId, jwksUri }), "accepted");
     assert.equal(origin.requests.length, 1);
   });
@@ -240,13 +197,13 @@ describe("keys by jwks_uri", () => {
   ];
   for (const [name, script, code] of failures) {
     test(`${name}: ${code}`, async () => {
-      assert.equal(await setup(script).check("a"), code);
+      assert.equal(await hosted(script).check("a"), code);
     });
   }
 
   test("64 KiB are read", async () => {
     const set = JSON.stringify({ keys: [published("a")] });
-    const { check } = setup(jwkSetReply(set + " ".repeat(65_536 - set.length)));
+    const { check } = hosted(jwkSetReply(set + " ".repeat(65_536 - set.length)));
     assert.equal(await check("a"), "accepted");
   });
 
@@ -255,7 +212,7 @@ describe("keys by jwks_uri", () => {
     "a body that never ends": jwkSetReply(new ReadableStream({ pull: () => new Promise(() => {}) })),
   })) {
     test(`${name} is given 5 s`, async () => {
-      const { clock, check } = setup(script);
+      const { clock, check } = hosted(script);
       let outcome: string | undefined;
       void check("a").then((verdict) => (outcome = verdict));
       await clock.advance(4_999);
@@ -267,7 +224,7 @@ describe("keys by jwks_uri", () => {
   }
 
   test("a slow answer within 5 s is taken", async () => {
-    const { clock, origin, check } = setup(hanging);
+    const { clock, origin, check } = hosted(hanging);
     origin.script = async (...request) => {
       await new Promise<void>((resolve) => clock.setTimer(resolve, 4_999));
       return served(["a"])(...request);
@@ -278,13 +235,13 @@ describe("keys by jwks_uri", () => {
   });
 
   test("a URL that is not https is refused before any request", async () => {
-    const { origin, check } = setup(served(["a"]));
+    const { origin, check } = hosted(served(["a"]));
     assert.equal(await check("a", { clientId, jwksUri: "http://client.example/jwks" }), "ERR_URL_INSECURE");
     assert.equal(origin.requests.length, 0);
   });
 
   test("of one URL more than may be kept, the least recently used is forgotten", async () => {
-    const { origin, clock, check } = setup(served(["a"]), { maxKeySets: 20 });
+    const { origin, clock, check } = hosted(served(["a"]), { maxKeySets: 20 });
     for (let index = 0; index < 20; index += 1) assert.equal(await check("a", at(index)), "accepted");
     assert.equal(origin.requests.length, 20);
     // Used again, so the next one is the oldest.
@@ -299,14 +256,14 @@ describe("keys by jwks_uri", () => {
   });
 
   test("70 sets of 64 KiB are kept by default, as much as 1100 of 4 KiB", async () => {
-    const { origin, check } = setup(jwkSetReply(JSON.stringify({ keys: [published("a")] }).padEnd(65_536)));
+    const { origin, check } = hosted(jwkSetReply(JSON.stringify({ keys: [published("a")] }).padEnd(65_536)));
     for (let index = 0; index < 70; index += 1) assert.equal(await check("a", at(index)), "accepted");
     for (let index = 0; index < 20; index += 1) assert.equal(await check("a", at(index)), "accepted");
     assert.equal(origin.requests.length, 70);
   });
 
   test("sets that have verified a token outlive those that never have", async () => {
-    const { origin, check, checkMadeUp } = setup(served(["a"]), { maxKeySets: 10 });
+    const { origin, check, checkMadeUp } = hosted(served(["a"]), { maxKeySets: 10 });
     for (let index = 0; index < 9; index += 1) assert.equal(await check("a", at(index)), "accepted");
     for (let index = 100; index < 110; index += 1) assert.equal(await checkMadeUp(at(index)), "ERR_TOKEN_KID_UNKNOWN");
     const before = origin.requests.length;
@@ -315,7 +272,7 @@ describe("keys by jwks_uri", () => {
   });
 
   test("a set that was dropped while it was fetched is kept when it verifies", async () => {
-    const { origin, check, checkMadeUp } = setup(served(["a"]), { maxKeySets: 1 });
+    const { origin, check, checkMadeUp } = hosted(served(["a"]), { maxKeySets: 1 });
     await Promise.all([check("a", at(0)), ...[1, 2, 3].map((index) => checkMadeUp(at(index)))]);
     const before = origin.requests.length;
     assert.equal(await check("a", at(0)), "accepted");
@@ -323,7 +280,7 @@ describe("keys by jwks_uri", () => {
   });
 
   test("large sets do not take the place of many small ones", async () => {
-    const { origin, clock, check } = setup(served(["a"]), { maxKeySets: 100 });
+    const { origin, clock, check } = hosted(served(["a"]), { maxKeySets: 100 });
     for (let index = 0; index < 50; index += 1) assert.equal(await check("a", at(index)), "accepted");
     const set = JSON.stringify({ keys: [published("a")] });
     origin.script = jwkSetReply(set.padEnd(65_536));
@@ -338,7 +295,7 @@ describe("keys by jwks_uri", () => {
   });
 
   test("made-up kids cause no flood, however many clients take each other's place", async () => {
-    const { origin, clock, check, checkMadeUp } = setup(served(["a"]), { maxKeySets: 50 });
+    const { origin, clock, check, checkMadeUp } = hosted(served(["a"]), { maxKeySets: 50 });
     assert.equal(await check("a", at(0)), "accepted");
     const checks: Promise<string>[] = [];
     for (let second = 0; second < 8; second += 1) {
@@ -354,7 +311,7 @@ describe("keys by jwks_uri", () => {
   });
 
   test("and as many new sets are made in a minute as are kept, whatever names are thought of", async () => {
-    const { origin, clock, check, checkMadeUp } = setup(served(["a"]), { maxKeySets: 10 });
+    const { origin, clock, check, checkMadeUp } = hosted(served(["a"]), { maxKeySets: 10 });
     // A set that verifies a token does not count.
     for (let index = 0; index < 20; index += 1) assert.equal(await check("a", at(index)), "accepted");
     for (let index = 100; index < 110; index += 1) assert.equal(await checkMadeUp(at(index)), "ERR_TOKEN_KID_UNKNOWN");
@@ -368,7 +325,7 @@ describe("keys by jwks_uri", () => {
   });
 
   test("a set that was dropped is asked for again, by a rotated key too, once its budget is whole", async () => {
-    const { origin, clock, check, checkMadeUp } = setup(served(["a"]), { maxKeySets: 20 });
+    const { origin, clock, check, checkMadeUp } = hosted(served(["a"]), { maxKeySets: 20 });
     for (let use = 0; use < 2; use += 1) await checkMadeUp(at(0));
     for (let index = 1; index <= 20; index += 1) await check("a", at(index));
     assert.equal(await check("a", at(0)), "ERR_KEYS_LATER");
@@ -381,7 +338,7 @@ describe("keys by jwks_uri", () => {
     const silent = 250;
 
     async function underAttack() {
-      const all = setup(served(["a"]));
+      const all = hosted(served(["a"]));
       const { origin, clock, check, checkMadeUp } = all;
       assert.equal(await check("a", at(0)), "accepted");
       origin.script = (request, clock) =>

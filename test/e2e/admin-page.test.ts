@@ -6,9 +6,8 @@ import { join } from "node:path";
 import { describe, test } from "node:test";
 import { type LiveRecord, liveRecords } from "../../src/rotation/rules/records.ts";
 import { readStore, unwrapAll, wrappingKeyOf } from "../support/managed.ts";
-import { type RunningService, startService, temporaryFolder } from "../support/service.ts";
-
-type Scope = { after(fn: () => Promise<void>): void };
+import { startWithAdmin } from "../support/scrape.ts";
+import { temporaryFolder } from "../support/service.ts";
 
 /** A request with any head. */
 async function ask(url: URL, headers: OutgoingHttpHeaders = {}, method = "GET"): Promise<IncomingMessage> {
@@ -22,16 +21,10 @@ async function textOf(response: IncomingMessage): Promise<string> {
   return (await response.toArray()).join("");
 }
 
-async function startAdmin(t: Scope, args: readonly string[]): Promise<{ service: RunningService; admin: URL }> {
-  const service = await startService(t, ["--admin", "127.0.0.1:0", ...args]);
-  const { admin } = await service.logged(({ msg }) => msg === "started");
-  return { service, admin: new URL(admin as string) };
-}
-
 describe("the page of the admin address", () => {
   test("shows the keys of the store, what the JWK Set is answered with, and no secret", async (t) => {
     const data = await temporaryFolder(t);
-    const { service, admin } = await startAdmin(t, ["--data", data, "--replica-name", "here & there"]);
+    const { service, admin } = await startWithAdmin(t, "--data", data, "--replica-name", "here & there");
     const response = await ask(admin);
     const text = await textOf(response);
     assert.equal(response.statusCode, 200);

@@ -70,29 +70,32 @@ describe("commands that look take the flags of serve, and list the few that they
 });
 
 describe("mistakes", { timeout, concurrency: 4 }, () => {
-  const rows = [
-    { args: ["serv"], says: ["unknown command 'serv'", "serve"] },
-    { args: ["keygn"], says: ["unknown command 'keygn'", "keygen"] },
-    { args: ["serve", "--isuer", "https://op.example"], says: ["unknown option '--isuer'", "--issuer"] },
-    { args: ["serve", "--reuseport"], says: ["unknown option '--reuseport'", "--reuse-port"] },
-    { args: ["serve", "--port"], says: ["'--port <port>' argument missing"] },
-    { args: ["serve", "keys"], says: ["too many arguments"] },
-    { args: ["keygen", "--formt", "pem"], says: ["unknown option '--formt'", "--format"] },
-    { args: ["keygen", "--format", "der"], says: ["'der' is invalid", "jwk, pem"] },
-    {
-      args: ["keygen", "--out", "package.json/key.jwk"],
-      says: ["package.json/key.jwk", "[ERR_FILE_UNWRITABLE]"],
-    },
-    { args: [], says: ["Usage: jwksd", "serve", "keygen"] },
+  const rows: readonly [args: readonly string[], ...says: string[]][] = [
+    [["serv"], "unknown command 'serv'", "serve"],
+    [["keygn"], "unknown command 'keygn'", "keygen"],
+    [["serve", "--isuer", "https://op.example"], "unknown option '--isuer'", "--issuer"],
+    [["serve", "--reuseport"], "unknown option '--reuseport'", "--reuse-port"],
+    [["serve", "--port"], "'--port <port>' argument missing"],
+    [["serve", "keys"], "too many arguments"],
+    [["keygen", "--formt", "pem"], "unknown option '--formt'", "--format"],
+    [["keygen", "--format", "der"], "'der' is invalid", "jwk, pem"],
+    [["keygen", "--out", "package.json/key.jwk"], "package.json/key.jwk", "[ERR_FILE_UNWRITABLE]"],
+    [[], "Usage: jwksd", "serve", "keygen"],
+    [["keys", "remov"], "unknown command 'remov'"],
+    [["keys", "remove", "a", "--forse"], "unknown option '--forse'\n(Did you mean --force?)"],
+    [["keys", "remove", "--forse", "-abc"], "unknown option '--forse'\n(Did you mean --force?)"],
+    [["keys", "remove", "a", "--nothing-like-it"], "unknown option '--nothing-like-it'"],
+    [["keys", "remove", "a", "b"], "too many arguments; one kid is expected, not 2"],
+    [["keys", "remove"], "missing required argument 'kid'"],
+    [["rotate", "--use", "signing"], "Allowed choices are sig, enc"],
+    [["keys", "import", "x", "--state", "removed"], "Allowed choices are announced, active, retiring"],
+    [["events", "--limit", "none"], "Not a whole number of at least 1"],
+    [["keys", "--keys", "x"], "unknown option '--keys'"],
   ];
-  for (const { args, says } of rows) {
+  for (const [args, ...says] of rows) {
     test(`jwksd ${args.join(" ")}`, async (t) => {
       const stderr = await cliRefused(t, args);
-      assert.deepEqual(
-        says.filter((part) => !stderr.includes(part)),
-        [],
-        stderr,
-      );
+      for (const part of says) assert.ok(stderr.includes(part), stderr);
       assert.doesNotMatch(stderr, /^\s+at /m, "a stack trace is for bugs");
     });
   }

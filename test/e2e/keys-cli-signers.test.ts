@@ -265,14 +265,12 @@ test("a command says what to do where a key cannot be made, or the next one cann
   assert.equal((await run("keys", "revoke", "a", "--yes", "--signer-type", "local")).code, 0);
 });
 
-const refusals = [
-  { what: "what is not a key URI", uri: "vault:login", code: "ERR_SIGNER_URI" },
-  { what: "a URI that its adapter refuses", uri: "aws-kms:alias/x", code: "ERR_SIGNER_URI" },
-  { what: "PKCS#11 without a module", uri: "pkcs11:token=jwksd;object=login", code: "ERR_SIGNER_URI" },
-  { what: "a key that is not there", uri: undefined, code: "ERR_SIGNER_KEY_STATE" },
-];
-
-for (const { what, uri, code } of refusals) {
+for (const [what, uri, code] of [
+  ["what is not a key URI", "vault:login", "ERR_SIGNER_URI"],
+  ["a URI that its adapter refuses", "aws-kms:alias/x", "ERR_SIGNER_URI"],
+  ["PKCS#11 without a module", "pkcs11:token=jwksd;object=login", "ERR_SIGNER_URI"],
+  ["a key that is not there", undefined, "ERR_SIGNER_KEY_STATE"],
+] as const) {
   test(`${what} is refused before anything is made`, { timeout }, async (t) => {
     const { folder, vault, run } = await setUp(t);
     const refused = await run("keys", "import", "--signer", uri ?? `vault-transit:${vault.url}/transit/none/1`);

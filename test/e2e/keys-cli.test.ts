@@ -449,25 +449,6 @@ describe("refusals", { timeout, concurrency: 3 }, () => {
     assert.match((await runCli(t, ["keys", "--data", data])).stdout, /^There are no keys\. If there were some, /);
   });
 
-  const rows = [
-    { args: ["keys", "remov"], says: "unknown command 'remov'" },
-    { args: ["keys", "remove", "a", "--forse"], says: "unknown option '--forse'\n(Did you mean --force?)" },
-    { args: ["keys", "remove", "--forse", "-abc"], says: "unknown option '--forse'\n(Did you mean --force?)" },
-    { args: ["keys", "remove", "a", "--nothing-like-it"], says: "unknown option '--nothing-like-it'" },
-    { args: ["keys", "remove", "a", "b"], says: "too many arguments; one kid is expected, not 2" },
-    { args: ["keys", "remove"], says: "missing required argument 'kid'" },
-    { args: ["rotate", "--use", "signing"], says: "Allowed choices are sig, enc" },
-    { args: ["keys", "import", "x", "--state", "removed"], says: "Allowed choices are announced, active, retiring" },
-    { args: ["events", "--limit", "none"], says: "Not a whole number of at least 1" },
-    { args: ["keys", "--keys", "x"], says: "unknown option '--keys'" },
-  ];
-  for (const { args, says } of rows) {
-    test(`jwksd ${args.join(" ")}`, async (t) => {
-      const stderr = await cliRefused(t, args);
-      assert.ok(stderr.includes(says), stderr);
-    });
-  }
-
   test("a kid that begins with a dash works as it is, wherever it stands", async (t) => {
     const kids = ["-active", "-abc", "-Vx", "-h1", "--", "--ab", "-yes", "-".repeat(43)];
     const folder = await temporaryFolder(t);

@@ -6,21 +6,11 @@ import type { Browser, Page } from "playwright-core";
 import { durationText } from "../../src/base/format.ts";
 import { brokenRules, openPage } from "../support/browser.ts";
 import { commandStore, keyFor, wrappingKeyOf } from "../support/managed.ts";
-import { type RunningService, eventually, keySetText, startService, temporaryFolder } from "../support/service.ts";
+import { startWithAdmin } from "../support/scrape.ts";
+import { eventually, keySetText, temporaryFolder } from "../support/service.ts";
 import { soak } from "../support/soak.ts";
 
-type Scope = { after(fn: () => Promise<void>): void };
-
-interface Served {
-  readonly service: RunningService;
-  readonly url: URL;
-}
-
-async function serve(t: Scope, ...args: readonly string[]): Promise<Served> {
-  const service = await startService(t, ["--admin", "127.0.0.1:0", ...args]);
-  const { admin } = await service.logged(({ msg }) => msg === "started");
-  return { service, url: new URL(admin as string) };
-}
+type Served = Awaited<ReturnType<typeof startWithAdmin>>;
 
 const isLive = (page: Page): Promise<unknown> => page.locator("#live", { hasText: /^Live$/ }).waitFor();
 
@@ -41,11 +31,11 @@ export function checkPage(browser: () => Browser): void {
     before(async () => {
       const t = { after: (end: () => Promise<void>) => void scope.unshift(end) };
       data = await temporaryFolder(t);
-      managed = await serve(t, "--data", data);
+      managed = await startWithAdmin(t, "--data", data);
       const folder = await temporaryFolder(t);
       const keys = join(folder, "keys.json");
       await writeFile(keys, keySetText('"><img src=x onerror=alert(1)>', "</script><script>alert(2)</script>"));
-      files = await serve(t, "--keys", keys);
+      files = await startWithAdmin(t, "--keys", keys);
       await writeFile(keys, "{");
       await files.service.logged(({ msg }) => msg.startsWith("new keys refused"));
     });
@@ -54,7 +44,7 @@ export function checkPage(browser: () => Browser): void {
     });
 
     test("shows a rotation live, without a reload", async (t) => {
-      const { page, wrongs } = await openPage(browser(), managed.url);
+      const { page, wrongs } = await openPage(browser(), managed.admin);
       await isLive(page);
       await page.evaluate("window.isSame = true");
       const key = await keyFor(await wrappingKeyOf(data));
@@ -70,7 +60,7 @@ export function checkPage(browser: () => Browser): void {
     });
 
     test("is whole without its script", async () => {
-      const { page } = await openPage(browser(), managed.url, { javaScriptEnabled: false });
+      const { page } = await openPage(browser(), managed.admin, { javaScriptEnabled: false });
       for (const heading of ["Health", "At a glance", "Timeline", "Keys", "Replicas", "Last events"]) {
         assert.ok(await page.getByRole("region", { name: heading, exact: true }).isVisible(), heading);
       }
@@ -85,7 +75,7 @@ export function checkPage(browser: () => Browser): void {
       ["with a fault and hostile names", () => files],
     ] as const) {
       test(`${name}: fits a telephone and a wide screen, light and dark, for everybody`, async () => {
-        const { page, wrongs } = await openPage(browser(), served().url);
+        const { page, wrongs } = await openPage(browser(), served().admin);
         await isLive(page);
         const screens = [[360, "dark"] as const, [1440, "light"] as const];
         for (const [width, colorScheme] of screens.slice(0, soak(2, 1))) {
@@ -101,7 +91,7 @@ export function checkPage(browser: () => Browser): void {
     }
 
     test("says what is wrong, and a key press copies the command that mends it", async () => {
-      const { page, wrongs } = await openPage(browser(), files.url, {
+      const { page, wrongs } = await openPage(browser(), files.admin, {
         permissions: ["clipboard-read", "clipboard-write"],
       });
       await isLive(page);
@@ -118,7 +108,7 @@ export function checkPage(browser: () => Browser): void {
     });
 
     test("shows times anew, and leaves alone what is selected or focused", async () => {
-      const { page } = await openPage(browser(), managed.url);
+      const { page } = await openPage(browser(), managed.admin);
       await isLive(page);
       const clock = page.locator("#keys time.relative").first();
       const at = Date.parse((await clock.getAttribute("datetime")) ?? "");
@@ -144,7 +134,7 @@ export function checkPage(browser: () => Browser): void {
     });
 
     test("says that the service is gone, and keeps what it showed", async () => {
-      const { page } = await openPage(browser(), files.url);
+      const { page } = await openPage(browser(), files.admin);
       await isLive(page);
       await files.service.stop();
       await page.locator("#live", { hasText: "The service does not answer. It is asked again." }).waitFor();

@@ -66,48 +66,47 @@ describe("reload:", { timeout, concurrency: 4 }, () => {
   });
 
   describe("a secret mounted by Kubernetes", { concurrency: 2 }, () => {
-    test("as a file", async (t) => {
-      const folder = await temporaryFolder(t);
-      await mountSecret(folder, 1, { "keys.json": keySetText("one") });
-      const service = await startService(t, ["--keys", join(folder, "keys.json")]);
-      // Of one size all three, so that it is not the size that gives them away.
-      await taken(service, "two", () => mountSecret(folder, 2, { "keys.json": keySetText("two") }));
-      await taken(service, "six", () => mountSecret(folder, 3, { "keys.json": keySetText("six") }));
-    });
-
-    test("as a folder", async (t) => {
-      const folder = await temporaryFolder(t);
-      await mountSecret(folder, 1, { "1.jwk": jwkText("one") });
-      const service = await startService(t, ["--keys", folder]);
-      await taken(service, "two,one", () =>
-        mountSecret(folder, 2, { "1.jwk": jwkText("one"), "2.jwk": jwkText("two") }),
-      );
-      await taken(service, "two,six", () =>
-        mountSecret(folder, 3, { "1.jwk": jwkText("six"), "2.jwk": jwkText("two") }),
-      );
-    });
+    // Of one size all three, so that it is not the size that gives them away.
+    const rows: readonly [as: string, keys: string, versions: readonly Record<string, string>[], kids: string[]][] = [
+      ["a file", "keys.json", ["one", "two", "six"].map((kid) => ({ "keys.json": keySetText(kid) })), ["two", "six"]],
+      [
+        "a folder",
+        "",
+        [
+          { "1.jwk": jwkText("one") },
+          { "1.jwk": jwkText("one"), "2.jwk": jwkText("two") },
+          { "1.jwk": jwkText("six"), "2.jwk": jwkText("two") },
+        ],
+        ["two,one", "two,six"],
+      ],
+    ];
+    for (const [as, keys, [first = {}, ...versions], kids] of rows) {
+      test(`as ${as}`, async (t) => {
+        const folder = await temporaryFolder(t);
+        await mountSecret(folder, 1, first);
+        const service = await startService(t, ["--keys", join(folder, keys)]);
+        for (const [index, files] of versions.entries())
+          await taken(service, kids[index] ?? "", () => mountSecret(folder, index + 2, files));
+      });
+    }
   });
 
   describe("bad keys are refused by their code, the old ones stay, and good ones are taken afterwards", () => {
-    const rows: readonly { readonly name: string; readonly text: string; readonly code: string }[] = [
-      { name: "an empty file", text: "", code: "ERR_KEY_FORMAT" },
-      { name: "no key", text: setText(), code: "ERR_KEYSET_EMPTY" },
-      { name: "broken JSON", text: keySetText("two").slice(0, -2), code: "ERR_KEY_FORMAT" },
-      { name: "a key on P-384", text: setText(named("two", ecKey("two", "P-384"))), code: "ERR_KEY_NOT_P256" },
-      { name: "one kid twice", text: setText(named("two"), named("two", ecKey("three"))), code: "ERR_KID_DUPLICATE" },
-      { name: "one key twice", text: setText(named("two"), named("three", ecKey("two"))), code: "ERR_KEY_DUPLICATE" },
-      { name: "a public key only", text: setText(withoutPrivate(named("two"))), code: "ERR_PRIVATE_KEY_MISSING" },
-      { name: "halves of two keys", text: setText({ ...named("two"), d: ecKey("three").d }), code: "ERR_KEY_MISMATCH" },
-      {
-        name: "a good key and an octet key",
-        text: setText(named("two"), { kty: "oct", k: "AA" }),
-        code: "ERR_KEY_UNSUPPORTED",
-      },
+    const rows: readonly [name: string, text: string, code: string][] = [
+      ["an empty file", "", "ERR_KEY_FORMAT"],
+      ["no key", setText(), "ERR_KEYSET_EMPTY"],
+      ["broken JSON", keySetText("two").slice(0, -2), "ERR_KEY_FORMAT"],
+      ["a key on P-384", setText(named("two", ecKey("two", "P-384"))), "ERR_KEY_NOT_P256"],
+      ["one kid twice", setText(named("two"), named("two", ecKey("three"))), "ERR_KID_DUPLICATE"],
+      ["one key twice", setText(named("two"), named("three", ecKey("two"))), "ERR_KEY_DUPLICATE"],
+      ["a public key only", setText(withoutPrivate(named("two"))), "ERR_PRIVATE_KEY_MISSING"],
+      ["halves of two keys", setText({ ...named("two"), d: ecKey("three").d }), "ERR_KEY_MISMATCH"],
+      ["a good key and an octet key", setText(named("two"), { kty: "oct", k: "AA" }), "ERR_KEY_UNSUPPORTED"],
     ];
 
     test("from a file", async (t) => {
       const { service, file } = await serveFile(t, keySetText("one", "zero"));
-      for (const { name, text, code } of rows) {
+      for (const [name, text, code] of rows) {
         await t.test(name, () =>
           refused(service, code, async () => {
             await writeFile(file, text, { mode });

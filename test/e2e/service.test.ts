@@ -123,46 +123,38 @@ describe("what it says", { timeout, concurrency: 4 }, () => {
     assert.equal(service.errors(), "");
   });
 
-  describe("an error that ends a command is a line of the log where the log is JSON", () => {
+  describe("an error that ends a command is a line of the log where the log is JSON, and else it is text", () => {
     const keys = ["--keys", "no/such/file", "--issuer", "https://op.example"];
     const serve = ["serve", "--port", "0", "--admin", "off"];
-    type Row = readonly [
-      name: string,
-      args: readonly string[],
-      env: Readonly<Record<string, string>>,
-      to: "stdout" | "stderr",
+    const unreadable = "ERR_FILE_UNREADABLE: cannot read no/such/file (ENOENT)";
+    const badPort = "ERR_OPTION_INVALID: --port must be a whole number from 0 to 65535";
+    const rows: readonly [name: string, args: readonly string[], env: Record<string, string>, says: string][] = [
+      ["serve, by a flag", [...serve, ...keys, "--json-logs"], {}, unreadable],
+      ["serve, by a variable", [...serve, ...keys], { JWKSD_JSON_LOGS: "true" }, unreadable],
+      ["serve, by the --config file", [...serve, ...keys, "--config", "FILE"], {}, unreadable],
+      ["serve, with a setting that is wrong", ["serve", "--port", "x"], { JWKSD_JSON_LOGS: "1" }, badPort],
+      ["publish", ["publish", "folder", ...keys], { JWKSD_JSON_LOGS: "true" }, unreadable],
+      ["text", [...serve, ...keys], {}, ""],
     ];
-    const rows: readonly Row[] = [
-      ["serve, by a flag", [...serve, ...keys, "--json-logs"], {}, "stdout"],
-      ["serve, by a variable", [...serve, ...keys], { JWKSD_JSON_LOGS: "true" }, "stdout"],
-      ["serve, with a setting that is wrong", ["serve", "--port", "x"], { JWKSD_JSON_LOGS: "1" }, "stdout"],
-      ["publish", ["publish", "folder", ...keys], { JWKSD_JSON_LOGS: "true" }, "stderr"],
-    ];
-    for (const [name, args, env, to] of rows) {
+    for (const [name, args, env, says] of rows) {
       test(name, async (t) => {
-        const { code, stdout, stderr } = await runCli(t, args, env);
-        const [line, other] = to === "stdout" ? [stdout, stderr] : [stderr, stdout];
-        const { level, msg, code: error } = JSON.parse(line) as Record<string, unknown>;
-        assert.deepEqual([code, level], [1, 50]);
-        assert.match(
-          `${String(error)}: ${String(msg)}`,
-          /^(ERR_FILE_UNREADABLE: cannot read no\/such\/file \(ENOENT\)|ERR_OPTION_INVALID: --port must be .*\d)$/,
+        const file = join(await temporaryFolder(t), "jwksd.json");
+        await writeFile(file, JSON.stringify({ jsonLogs: true }));
+        const { code, stdout, stderr } = await runCli(
+          t,
+          args.map((arg) => (arg === "FILE" ? file : arg)),
+          env,
         );
-        assert.equal(other, "");
+        assert.equal(code, 1);
+        if (says === "") {
+          const text = "jwksd: cannot read no/such/file (ENOENT) [ERR_FILE_UNREADABLE]\n";
+          return assert.deepEqual([stdout, stderr], ["", text]);
+        }
+        const [line, other] = args[0] === "serve" ? [stdout, stderr] : [stderr, stdout];
+        const { level, msg, code: error } = JSON.parse(line) as Record<string, unknown>;
+        assert.deepEqual([level, `${String(error)}: ${String(msg)}`, other], [50, says, ""]);
       });
     }
-
-    test("by the --config file", async (t) => {
-      const file = join(await temporaryFolder(t), "jwksd.json");
-      await writeFile(file, JSON.stringify({ jsonLogs: true, keys: "no/such/file" }));
-      const { stdout } = await runCli(t, [...serve, "--config", file]);
-      assert.equal((JSON.parse(stdout) as Record<string, unknown>)["code"], "ERR_FILE_UNREADABLE");
-    });
-
-    test("and else it is text", async (t) => {
-      const { stdout, stderr } = await runCli(t, [...serve, ...keys]);
-      assert.deepEqual([stdout, stderr], ["", "jwksd: cannot read no/such/file (ENOENT) [ERR_FILE_UNREADABLE]\n"]);
-    });
   });
 });
 

@@ -227,21 +227,6 @@ describe("the issuer", { timeout }, () => {
     const { stdout, code } = await run("rotate");
     assert.equal(code, 0, stdout);
     await second.stop();
-    const rows: [flags: string[], says: RegExp][] = [
-      [
-        [],
-        /those of issuer "https:\/\/login\.example\.com", and no issuer is set; jwksd serve --issuer https:\/\/login\.example\.com goes on/,
-      ],
-      [
-        ["--issuer", "https://other.example"],
-        /this is issuer "https:\/\/other\.example"; go on with the issuer https:\/\/login\.example\.com, or use another store; --issuer names the issuer; --data or --store, another store/,
-      ],
-    ];
-    for (const [flags, says] of rows) {
-      const { code, stderr } = await run("serve", "--port", "0", "--admin", "off", ...flags);
-      assert.equal(code, 1);
-      assert.match(stderr, says);
-    }
     const third = await startService(t, ["--data", data, "--issuer", login]);
     assert.equal(third.log.filter(({ msg }) => msg === "key rewrapped").length, 0);
   });

@@ -9,6 +9,7 @@ import { newWrappingKey } from "../support/managed.ts";
 import { mounted, skipWithoutMounts, toReadOnly } from "../support/mounts.ts";
 import { vaultStub } from "../support/stubs/vault-transit.ts";
 import { getOnce, kidsIn } from "../support/load.ts";
+import { startWithAdmin } from "../support/scrape.ts";
 import {
   cliCommand,
   eventually,
@@ -122,16 +123,9 @@ describe("a store that holds no keys", () => {
     await first.stop();
     const path = join(data, "keys.db");
     await rename(path, `${path}-gone`);
-    const start = async (...args: readonly string[]) => {
-      const service = await startService(t, ["--data", data, ...issuer, "--admin", "127.0.0.1:0", ...args]);
-      const { admin } = await service.logged(({ msg }) => msg === "started");
-      const ready = async (): Promise<string> => {
-        const response = await fetch(new URL("/readyz", admin as string));
-        return `${response.status} ${await response.text()}`;
-      };
-      return { ...service, ready };
-    };
-    const service = await start("--require-store");
+    const start = (...args: readonly string[]) =>
+      startWithAdmin(t, "--data", data, ...issuer, "--require-store", ...args);
+    const { service, ready } = await start();
     const reply = await getOnce(service.port);
     assert.deepEqual(kidsIn(reply), kids);
     assert.equal(reply.headers["cache-control"], "public, max-age=300, must-revalidate");
@@ -140,13 +134,13 @@ describe("a store that holds no keys", () => {
     assert.ok(service.log.some(({ msg }) => msg.startsWith("the saved set is published")));
     assert.ok(!(await left(data)).includes("keys.db"));
     const says = /^503 not ready: the store was not reached since the start; the set is of \d{4}-.* UTC\n$/;
-    assert.match(await service.ready(), says);
-    const other = await start("--require-store", "--ready-without-store");
+    assert.match(await ready(), says);
+    const other = await start("--ready-without-store");
     assert.equal(await other.ready(), "200 ok\n");
-    assert.equal(await other.stop(), 0, "while it waits for the store");
+    assert.equal(await other.service.stop(), 0, "while it waits for the store");
     await rename(`${path}-gone`, path);
     await service.logged(({ msg }) => msg === "the store is back, and its keys are published");
-    await eventually("it is ready", async () => (await service.ready()).startsWith("200"));
+    await eventually("it is ready", async () => (await ready()).startsWith("200"));
   });
 });
 

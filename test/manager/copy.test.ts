@@ -88,19 +88,6 @@ describe("a copy", () => {
     await world.stop(one, { manager: publisher });
   });
 
-  test("that was ended holds up nothing, and a publisher that runs names it again", async () => {
-    const { world, one, publish, entry } = await start();
-    const publisher = await publish();
-    await world.change(() => ({ copies: [] }));
-    await world.pass(staleMs);
-    assert.ok(((await entry())?.revision ?? 0) > 0);
-    await world.stop({ manager: publisher });
-    await world.change(() => ({ copies: [] }));
-    const next = await rotate(world, one);
-    await signsFrom(world, one, next, world.elapsedMs + announceMs);
-    await world.stop(one);
-  });
-
   test("that was begun and never written holds up a rotation for F after its publisher is gone", async () => {
     const { world, bucket, one, publish, entry } = await start();
     bucket.fails = true;

@@ -14,11 +14,9 @@ import {
 import { type Place, locate } from "../../src/publish/paths.ts";
 import { refusal } from "../support/refusal.ts";
 import { createHash } from "node:crypto";
-import { createServer } from "node:http";
 import type { NodeResponse } from "../../src/publish/node.ts";
 import { missingMembers } from "../../src/publish/discovery.ts";
 import { ecKey, withoutPrivate } from "../support/keys.ts";
-import { listening } from "../support/listening.ts";
 
 type Input = [issuer: unknown, mountPrefix?: string | undefined, jwksPath?: string];
 const place = (...[issuer, mountPrefix, jwksPath]: Input): Place => ({ issuer, mountPrefix, jwksPath }) as Place;
@@ -214,6 +212,8 @@ describe("the discovery document is what jwksd sets, and the provider's own meta
       const text = await response.text();
       const etag = `"${createHash("sha256").update(text).digest("hex")}"`;
       assert.deepEqual(JSON.parse(text), { ...own, ...metadata });
+      const other = await fetch(new Request("https://op.example/.well-known/oauth-authorization-server?x"));
+      assert.equal(await other.text(), text);
       assert.deepEqual(Object.fromEntries(response.headers), {
         "access-control-allow-origin": "*",
         "access-control-expose-headers": "ETag, Age, Date",
@@ -227,55 +227,6 @@ describe("the discovery document is what jwksd sets, and the provider's own meta
         assert.equal((await fetch(new Request(url, { method, headers: { "If-None-Match": etag } }))).status, 304);
     });
   }
-});
-
-describe("a client finds the metadata wherever a specification puts it", () => {
-  const issuers: [issuer: string, source: string, paths: readonly string[]][] = [
-    ["https://op.example", "RFC 8414 section 3.1", ["/.well-known/oauth-authorization-server"]],
-    [
-      "https://op.example/",
-      "RFC 8414 section 3: without the slash at its end",
-      ["/.well-known/oauth-authorization-server"],
-    ],
-    [
-      "https://op.example/tenant1/a",
-      "RFC 8414 sections 3 and 5, OpenID Connect Discovery 1.0 section 4",
-      [
-        "/.well-known/oauth-authorization-server/tenant1/a",
-        "/.well-known/openid-configuration/tenant1/a",
-        "/tenant1/a/.well-known/openid-configuration",
-      ],
-    ],
-  ];
-  const mistaken = [
-    "/.well-known/oauth-authorization-server/",
-    "/.well-known/oauth-authorization-server/tenant2",
-    "/.well-known/openid-configuration/tenant1",
-    "/tenant1/a/.well-known/oauth-authorization-server",
-  ];
-  for (const [issuer, source, paths] of issuers) {
-    test(`${issuer}: ${source}`, async (t) => {
-      const provider = await createProvider({ ...base, issuer });
-      const origin = `http://127.0.0.1:${await listening(t, createServer(provider.node))}`;
-      for (const path of paths) {
-        for (const reply of [
-          await provider.fetch(new Request(`https://op.example${path}?x`)),
-          await fetch(origin + path),
-        ]) {
-          assert.equal(reply.status, 200, path);
-          assert.deepEqual(await reply.json(), { ...own, issuer, jwks_uri: provider.jwksUri });
-        }
-      }
-      for (const path of mistaken)
-        assert.equal((await provider.fetch(new Request(`https://op.example${path}`))).status, 404, path);
-    });
-  }
-
-  test("none of it is there without discovery", async () => {
-    const { fetch } = await createProvider({ ...base, issuer: "https://op.example/tenant1/a" }, { discovery: false });
-    for (const path of issuers[2]?.[2] ?? [])
-      assert.equal((await fetch(new Request(`https://op.example${path}`))).status, 404, path);
-  });
 });
 
 test("clients may sign with more than the provider, whose algorithms that does not widen", () => {

@@ -11,7 +11,7 @@ import {
   SignerError,
 } from "../../src/index.ts";
 import { ecKey } from "../support/keys.ts";
-import { samplesOf } from "../support/scrape.ts";
+import { valuesOf } from "../support/scrape.ts";
 import { settled, simulatedClock } from "../support/simulated.ts";
 import { unhandledRejections } from "../support/unhandled.ts";
 
@@ -203,12 +203,6 @@ const issuer = "https://op.example";
 const signer = await localSigner(ecKey("a"));
 const provide = (options: ProviderOptions = {}): Promise<Provider> =>
   createProvider({ issuer, keyset: [{ kid: "a", signer }], ...options });
-
-/** The values of one metric, by its labels. */
-function valuesOf({ metrics }: Pick<Provider, "metrics">, name: string): Record<string, number> {
-  const all = Object.entries(samplesOf(metrics())).filter(([sample]) => sample.split("{")[0] === name);
-  return Object.fromEntries(all.map(([sample, value]) => [sample.slice(name.length), value]));
-}
 
 describe("responses", () => {
   test("are counted by document and status code, and their bytes", async () => {

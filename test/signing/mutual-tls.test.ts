@@ -42,6 +42,14 @@ async function startWith(t: TestContext, folder: string, ...more: string[]) {
   return { address, service: await startService(t, args) };
 }
 
+/** A connection to the address. */
+function peerOf(t: TestContext, address: string, options: ConnectionOptions): Client {
+  const port = Number(address.split(":")[1]);
+  const peer = new Client(connectTls({ port, host: "localhost", ca: server.cert, ...options }));
+  t.after(() => peer.close());
+  return peer;
+}
+
 /** Status and text of one request, or the code of the error. */
 async function ask(address: string, options: https.RequestOptions): Promise<string> {
   const request = https.request(`https://${address}/keys`, { ca: server.cert, agent: false, ...options });
@@ -74,11 +82,9 @@ describe("an address where tokens are signed", () => {
 
   test("resumes no session, with a certificate or without", async (t) => {
     const { address } = await startWith(t, await tlsFolder(t));
-    const [, port] = address.split(":");
     const sessions: Buffer[] = [];
     const open = (more: ConnectionOptions): Client => {
-      const peer = new Client(connectTls({ port: Number(port), host: "localhost", ca: server.cert, ...more }));
-      t.after(() => peer.close());
+      const peer = peerOf(t, address, more);
       peer.socket.on("session", (session: Buffer) => sessions.push(session));
       return peer;
     };
@@ -96,9 +102,7 @@ describe("an address where tokens are signed", () => {
     const endMs = Math.ceil(Date.now() / 1000 + 3) * 1000;
     const brief = certificateUntil(`${new Date(endMs).toISOString().replace(/\D/g, "").slice(2, 14)}Z`, "web");
     const { address } = await startWith(t, await tlsFolder(t, { "ca.crt": brief.cert }));
-    const [, port] = address.split(":");
-    const peer = new Client(connectTls({ port: Number(port), host: "localhost", ca: server.cert, ...brief }));
-    t.after(() => peer.close());
+    const peer = peerOf(t, address, brief);
     assert.equal((await peer.request(signText({ claims: {}, ...minute }))).status, 200);
     await once(peer.socket, "close");
     assert.ok(Date.now() >= endMs, `${Date.now() - endMs} ms after`);
@@ -122,13 +126,7 @@ describe("an address where tokens are signed", () => {
 
   test("a stop answers who is asking, and closes idle connections", async (t) => {
     const { address, service } = await startWith(t, await tlsFolder(t));
-    const [, port] = address.split(":");
-    const open = (): Client => {
-      const peer = new Client(connectTls({ port: Number(port), host: "localhost", ca: server.cert, ...client }));
-      t.after(() => peer.close());
-      return peer;
-    };
-    const [asking, idle] = [open(), open()];
+    const [asking, idle] = [peerOf(t, address, client), peerOf(t, address, client)];
     const text = signText({ claims: {}, ...minute });
     for (let time = 1; time <= 3; time += 1) for (const peer of [asking, idle]) await peer.request(text);
     const stopped = service.stop();

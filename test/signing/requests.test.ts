@@ -87,7 +87,9 @@ describe("a sign socket", () => {
 
   describe("refuses", () => {
     const invalid = [400, "ERR_CLAIMS_INVALID"] as const;
-    const rows: Readonly<Record<string, readonly [text: string, status: number, code?: string | undefined, detail?: string]>> = {
+    const rows: Readonly<
+      Record<string, readonly [text: string, status: number, code?: string | undefined, detail?: string]>
+    > = {
       "no JSON": [signText("{"), ...invalid],
       "no UTF-8": [
         'POST /sign HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\n"\xff"',

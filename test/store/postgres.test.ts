@@ -23,6 +23,7 @@ import { eventually, freePort, temporaryFolder } from "../support/service.ts";
 import { soak } from "../support/soak.ts";
 import { endChild, startChild } from "./processes.ts";
 import { countIn, textAt } from "./steps.ts";
+import { watched } from "./watched.ts";
 
 const skip = skipWithout("initdb", "openssl");
 
@@ -104,15 +105,6 @@ async function insist<T>(call: () => Promise<T>): Promise<T> {
   return (result as unknown as { readonly value: T }).value;
 }
 
-async function watched(t: Scope, store: Register): Promise<{ readonly calls: number }> {
-  const controller = new AbortController();
-  t.after(() => controller.abort());
-  const seen = { calls: 0 };
-  store.watch?.(() => void (seen.calls += 1), { signal: controller.signal });
-  await eventually("the first call", () => seen.calls > 0);
-  return seen;
-}
-
 const at = (rest: string): string => `postgres://${rest}`;
 
 test("without the package pg the error names what to install", async (t) => {
@@ -142,18 +134,13 @@ describe("the store in PostgreSQL", { skip }, () => {
     const store = await opened(t, at(`postgres@127.0.0.1:${network.port}/${name}`), { timeoutMs: 400 });
     const { version } = await insist(() => store.read());
     const seen = await watched(t, store);
-    let { calls } = seen;
-    network.silence();
-    await unknown(store.write("b", version));
-    await refusals(
-      [store.read(), store.read(undefined, { confirmed: true }), store.presence?.all()],
-      "ERR_STORE_UNAVAILABLE",
-      /no answer in time/,
-    );
-    await eventually("who watches hears of it", () => seen.calls > calls);
-    ({ calls } = seen);
-    network.mend();
-    await eventually("and of the end", () => seen.calls > calls);
+    await seen.changed(async () => {
+      network.silence();
+      await unknown(store.write("b", version));
+      const reads = [store.read(), store.read(undefined, { confirmed: true }), store.presence?.all()];
+      await refusals(reads, "ERR_STORE_UNAVAILABLE", /no answer in time/);
+    });
+    await seen.changed(() => network.mend());
     assert.equal((await insist(() => store.read())).text, "a");
   });
 
@@ -292,9 +279,7 @@ describe("the store in PostgreSQL", { skip }, () => {
       assert.deepEqual(await reader.presence?.all(), new Map([["id", "line"]]));
       for (const options of [{}, { confirmed: true }]) assert.equal((await reader.read(undefined, options)).text, "b");
       const seen = await watched(t, reader);
-      const { calls } = seen;
-      await humble.write("c", (await humble.read()).version);
-      await eventually("who reads hears of it", () => seen.calls > calls);
+      await seen.changed(async () => humble.write("c", (await humble.read()).version));
       await refusals(
         [reader.write("d", version), reader.write("d", undefined), reader.presence?.put("a", "")],
         "ERR_STORE_READ_ONLY",
@@ -418,11 +403,7 @@ describe("the store in PostgreSQL", { skip }, () => {
         for (let restart = 0; restart < restarts; restart += 1) {
           const before = count;
           await eventually("it writes", () => count > before + 2);
-          for (const change of [() => own.kill(), () => own.start()]) {
-            const { calls } = seen;
-            await change();
-            await eventually("who watches hears of it", () => seen.calls > calls);
-          }
+          for (const change of [() => own.kill(), () => own.start()]) await seen.changed(change);
         }
       })();
       await Promise.race([writing, restarting]).finally(() => over.abort());

@@ -21,7 +21,7 @@ import type { Register } from "../../src/rotation/store/register.ts";
 import { change, openFile } from "../../src/rotation/store/sqlite/file.ts";
 import { nodeSqlite } from "../../src/rotation/store/sqlite/node-sqlite.ts";
 import { sqliteStore } from "../../src/rotation/store/sqlite/sqlite.ts";
-import { eventually, temporaryFolder } from "../support/service.ts";
+import { temporaryFolder } from "../support/service.ts";
 import { mounted, skipWithoutMounts, toReadOnly } from "../support/mounts.ts";
 import { skipWithout } from "../support/parts.ts";
 import { startChild, endChild } from "./processes.ts";
@@ -30,6 +30,7 @@ import { tmpdir } from "node:os";
 import { setTimeout as delay } from "node:timers/promises";
 import { soak } from "../support/soak.ts";
 import { countIn, writeNext } from "./steps.ts";
+import { watched } from "./watched.ts";
 
 const temporaryPath = async (t: TestContext): Promise<string> => join(await temporaryFolder(t), "store.db");
 
@@ -61,16 +62,6 @@ async function filled(path: string, text: string, writes = 1): Promise<Register>
 }
 
 const textOf = async (store: Register): Promise<string | undefined> => (await store.read()).text;
-
-/** The calls of a watched store, once the first one has come. */
-async function watched(t: TestContext, store: Register): Promise<{ readonly calls: number }> {
-  const controller = new AbortController();
-  t.after(() => controller.abort());
-  const seen = { calls: 0 };
-  store.watch?.(() => void (seen.calls += 1), { signal: controller.signal });
-  await eventually("the first call", () => seen.calls > 0);
-  return seen;
-}
 
 test("one file, which belongs to its owner only, and from which is gone what was replaced", async (t) => {
   const path = await temporaryPath(t);
@@ -177,9 +168,7 @@ for (const [way, put] of [
       const store = await filled(path, "before".repeat(1_000), 3);
       const seen = await watched(t, store);
       await filled(`${path}.backup`, text);
-      const { calls } = seen;
-      put(`${path}.backup`, path);
-      await eventually("who watches hears of it", () => seen.calls > calls);
+      await seen.changed(() => put(`${path}.backup`, path));
       const { version } = await store.read();
       assert.equal(await textOf(store), text);
       assert.equal(await store.write("after", version), true);
@@ -205,16 +194,12 @@ test("a file that vanishes is an error, never made anew, and used again when it 
   const path = await temporaryPath(t);
   const store = await filled(path, "a");
   const seen = await watched(t, store);
-  let { calls } = seen;
-  renameSync(path, `${path}.away`);
-  await eventually("who watches hears of it", () => seen.calls > calls);
+  await seen.changed(() => renameSync(path, `${path}.away`));
   for (const attempt of [() => store.read(), () => store.write("b", undefined), () => store.presence?.put("a", "")]) {
     assert.match((await refusal(attempt() as Promise<unknown>, "ERR_STORE_UNAVAILABLE", path)).message, /is gone/);
   }
   assert.ok(!readdirSync(join(path, "..")).includes("store.db"));
-  ({ calls } = seen);
-  renameSync(`${path}.away`, path);
-  await eventually("who watches hears of it", () => seen.calls > calls);
+  await seen.changed(() => renameSync(`${path}.away`, path));
   assert.equal(await textOf(store), "a");
 });
 

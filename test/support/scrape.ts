@@ -1,5 +1,5 @@
 import type { Metric } from "../../src/index.ts";
-import type { RunningService } from "./service.ts";
+import { type RunningService, type Scope, startService } from "./service.ts";
 
 /** Values of metrics as a scrape writes them: `name{label="value"}` and the value. */
 export function samplesOf(metrics: readonly Metric[]): Record<string, number> {
@@ -11,6 +11,12 @@ export function samplesOf(metrics: readonly Metric[]): Record<string, number> {
       }),
     ),
   );
+}
+
+/** The values of one metric, by its labels. */
+export function valuesOf(of: { metrics(): readonly Metric[] }, name: string): Record<string, number> {
+  const all = Object.entries(samplesOf(of.metrics())).filter(([sample]) => sample.split("{")[0] === name);
+  return Object.fromEntries(all.map(([sample, value]) => [sample.slice(name.length), value]));
 }
 
 /** What `/metrics` of a service says. */
@@ -43,6 +49,17 @@ export async function scrape({ log }: Pick<RunningService, "log">, accept?: stri
 }
 
 export const adminArgs = ["--admin", "127.0.0.1:0"] as const;
+
+/** Starts a service, and gives the URL of its page, and what `/readyz` says: the status and the text. */
+export async function startWithAdmin(t: Scope, ...args: readonly string[]) {
+  const service = await startService(t, [...adminArgs, ...args]);
+  const admin = new URL(adminOf(service.log));
+  const ready = async (): Promise<string> => {
+    const response = await fetch(new URL("/readyz", admin));
+    return `${response.status} ${await response.text()}`;
+  };
+  return { service, admin, ready };
+}
 
 /** The names of the metrics in a scrape, with values or without. */
 export function familiesOf(text: string): string[] {
