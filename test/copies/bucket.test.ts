@@ -9,14 +9,9 @@ import { type DocumentSet, type StaticDocument, documentSetOf } from "../../src/
 import { named } from "../support/keys.ts";
 import { readStore } from "../support/managed.ts";
 import { runCli, startService, temporaryFolder } from "../support/service.ts";
-import { s3Stub } from "../support/stubs/s3.ts";
+import { s3Stub, s3Variables } from "../support/stubs/s3.ts";
 
-const access = { accessKeyId: "AKIAEXAMPLE", secretAccessKey: "secret", region: "eu-central-1", service: "s3" };
-Object.assign(process.env, {
-  AWS_ACCESS_KEY_ID: access.accessKeyId,
-  AWS_SECRET_ACCESS_KEY: access.secretAccessKey,
-  AWS_REGION: access.region,
-});
+Object.assign(process.env, s3Variables);
 const longCache = "public, max-age=3600, stale-while-revalidate=3600";
 const paths = ["jwks", ".well-known/openid-configuration", ".well-known/oauth-authorization-server"] as const;
 
@@ -32,7 +27,7 @@ const documentSet = (text: string, cacheControl = longCache): DocumentSet => ({
 });
 
 async function start(t: TestContext) {
-  const stub = await s3Stub(access);
+  const stub = await s3Stub();
   t.after(async () => {
     await stub.close();
     assert.deepEqual(stub.refused, []);
@@ -211,9 +206,7 @@ async function startCli(t: TestContext) {
   const { stub } = await start(t);
   const data = await temporaryFolder(t);
   const environment = {
-    AWS_ACCESS_KEY_ID: access.accessKeyId,
-    AWS_SECRET_ACCESS_KEY: access.secretAccessKey,
-    AWS_REGION: access.region,
+    ...s3Variables,
     AWS_ENDPOINT_URL_S3: stub.url,
     AWS_CONFIG_FILE: join(data, "none"),
     AWS_SHARED_CREDENTIALS_FILE: join(data, "none"),

@@ -11,7 +11,7 @@ import { createLog } from "../../src/service/config/log.ts";
 import { startPublishing } from "../../src/service/copies/publish.ts";
 import { serveFolder } from "../support/folder-server.ts";
 import { eventually, keySetText, runCli, temporaryFolder, cliDone } from "../support/service.ts";
-import { s3Stub } from "../support/stubs/s3.ts";
+import { s3Stub, s3Variables } from "../support/stubs/s3.ts";
 
 type Flags = Readonly<Record<string, string>>;
 
@@ -152,25 +152,19 @@ describe("a folder is left as it is", () => {
   });
 });
 
+async function inBucket(t: TestContext) {
+  const stub = await s3Stub();
+  t.after(() => stub.close());
+  const data = join(await temporaryFolder(t), "store");
+  Object.assign(process.env, s3Variables);
+  const issuer = `${stub.url}/${stub.bucket}/a`;
+  const follow = (flags: Flags = {}) =>
+    following(t, `s3://${stub.bucket}/a`, { issuer, data, ...flags }, { AWS_ENDPOINT_URL_S3: stub.url });
+  const text = (path: string) => stub.objects.get(`a/${path}`)?.body.toString();
+  return { stub, follow, text, issuer, data };
+}
+
 describe("a bucket that somebody else changes", { timeout: 60_000 }, () => {
-  const access = { accessKeyId: "AKIAEXAMPLE", secretAccessKey: "secret", region: "eu-central-1", service: "s3" };
-
-  async function inBucket(t: TestContext) {
-    const stub = await s3Stub(access);
-    t.after(() => stub.close());
-    const data = join(await temporaryFolder(t), "store");
-    Object.assign(process.env, {
-      AWS_ACCESS_KEY_ID: access.accessKeyId,
-      AWS_SECRET_ACCESS_KEY: access.secretAccessKey,
-      AWS_REGION: access.region,
-    });
-    const issuer = `${stub.url}/${stub.bucket}/a`;
-    const follow = (flags: Flags = {}) =>
-      following(t, `s3://${stub.bucket}/a`, { issuer, data, ...flags }, { AWS_ENDPOINT_URL_S3: stub.url });
-    const text = (path: string) => stub.objects.get(`a/${path}`)?.body.toString();
-    return { stub, follow, text, issuer, data };
-  }
-
   test("is written again where an object is gone, other text, or comes with other fields", async (t) => {
     const { stub, follow, text } = await inBucket(t);
     const publisher = await follow();

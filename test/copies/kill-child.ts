@@ -1,14 +1,11 @@
 // Publishes one set after the other to a target, without an end. It is killed.
 import { bucketTarget } from "../../src/service/copies/bucket.ts";
 import { folderTarget } from "../../src/service/copies/folder.ts";
+import { s3Variables } from "../support/stubs/s3.ts";
 import { documentSetAt } from "./kill-documents.ts";
 
 const [where, text = "0"] = process.argv.slice(2);
-Object.assign(process.env, {
-  AWS_REGION: "eu-central-1",
-  AWS_ACCESS_KEY_ID: "AKIAEXAMPLE",
-  AWS_SECRET_ACCESS_KEY: "secret",
-});
+Object.assign(process.env, s3Variables);
 if (where === undefined || where === "") throw new Error("the first argument is a folder or the URL of a bucket");
 const target = where.startsWith("http:")
   ? bucketTarget({ bucket: "example-issuer", prefix: "" }, ["jwks", ".well-known/openid-configuration"], {

@@ -91,12 +91,7 @@ test("a folder is whole at any instant, and after kill -9 at any instant", async
 });
 
 test("a bucket is whole after kill -9 at any instant", async (t) => {
-  const stub = await s3Stub({
-    accessKeyId: "AKIAEXAMPLE",
-    secretAccessKey: "secret",
-    region: "eu-central-1",
-    service: "s3",
-  });
+  const stub = await s3Stub();
   t.after(() => stub.close());
   const read: Read = (path) => stub.objects.get(path)?.body.toString();
   const isShortShown = ({ isShort }: { readonly isShort: boolean }): boolean =>

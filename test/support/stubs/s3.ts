@@ -10,9 +10,22 @@ export interface S3Object {
   readonly etag: string;
 }
 
+const usual: SigV4Expectation = {
+  accessKeyId: "AKIAEXAMPLE",
+  secretAccessKey: "secret",
+  region: "eu-central-1",
+  service: "s3",
+};
+
+/** What gives access to the stub. The SDK looks for it in the environment of its process. */
+export const s3Variables = {
+  AWS_ACCESS_KEY_ID: usual.accessKeyId,
+  AWS_SECRET_ACCESS_KEY: usual.secretAccessKey,
+  AWS_REGION: usual.region,
+};
+
 /** A bucket. Operations: `GetObject`, `PutObject`, and `read`, which is everybody's. */
 export interface S3Stub extends StubServer {
-  readonly access: SigV4Expectation;
   readonly bucket: string;
   /** By key, in the order in which they were first written. */
   readonly objects: Map<string, S3Object>;
@@ -31,7 +44,7 @@ const error = (status: number, code: string): StubAnswer => ({
 });
 
 /** The part of S3 that keeps objects, in front of which stand its checks. @see https://docs.aws.amazon.com/AmazonS3/latest/API/ */
-export async function s3Stub(access: SigV4Expectation, bucket = "example-issuer"): Promise<S3Stub> {
+export async function s3Stub(access = usual, bucket = "example-issuer"): Promise<S3Stub> {
   const objects = new Map<string, S3Object>();
   const before = new Map<string, S3Object>();
   const writes: string[] = [];
@@ -82,7 +95,6 @@ export async function s3Stub(access: SigV4Expectation, bucket = "example-issuer"
   }
 
   return Object.assign(server, {
-    access,
     bucket,
     objects,
     writes,
