@@ -159,7 +159,7 @@ describe("a life of managed keys on the command line", { timeout, concurrency: 3
   test("encryption keys", async (t) => {
     const { file, ok, refused, change, stored, assertSilent } = await setUp(t);
     await ok("keys", "import", file);
-    await change("keys", "announce", "--use", "enc");
+    await ok("keys", "announce", "--use", "enc");
     await change("rotate", "--use", "enc", "--alg", "ECDH-ES");
     await refused("ERR_OPTION_INVALID", "rotate", "--use", "enc", "--alg", "ES256");
     await refused("ERR_OPTION_INVALID", "rotate", "--alg", "ECDH-ES");
@@ -250,7 +250,7 @@ describe("a life of managed keys on the command line", { timeout, concurrency: 3
     const { folder, file, run, ok, refused, states, assertSilent } = await setUp(t);
     await ok("keys", "import", file);
     await ok("rotate");
-    await ok("keys", "announce", "--use", "enc");
+    await ok("keys", "announce", "--use", "enc", "--alg", "ECDH-ES");
     const own = join(folder, "own.json");
     await writeFile(own, JSON.stringify(named("second")));
     const wrong = ["--wrapping-key-file", join(folder, "wrapping.keys")];
@@ -457,11 +457,12 @@ describe("refusals", { timeout, concurrency: 3 }, () => {
     await cliDone(t, ["keys", "import", file, "--data", data]);
     for (const kid of kids.slice(1).filter((kid) => kid !== "--")) {
       const flags = ["--force", "--dry-run", "--data", data];
-      for (const args of [
+      const orders = [
         [kid, ...flags],
         [...flags, kid],
         [...flags, "--", kid],
-      ]) {
+      ];
+      for (const args of orders.slice(0, kid === "-abc" ? 3 : 1)) {
         const { stdout } = await cliDone(t, ["keys", "remove", ...args]);
         assert.ok(stdout.includes(`removed sig ${kid}: `), stdout);
       }

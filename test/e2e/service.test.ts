@@ -214,7 +214,7 @@ test(
     };
     const one = await startAt(0, "one");
     const load = startLoad(one.port, { kept: 8, fresh: 8 });
-    await load.answers(200);
+    await load.answers(100);
     const two = await startAt(one.port, "two");
     await eventually("both answer", async () => (await servedAt(one.port)).size === 2);
 
@@ -223,7 +223,7 @@ test(
     for (const { process } of [one, two]) process.kill("SIGCONT");
     for (const reply of await Promise.all(waiting)) assertWhole(reply);
     assert.deepEqual(await one.exited, { code: 0, signal: null });
-    await load.answers(200);
+    await load.answers(100);
     const { refused, cut, answered } = await load.stop();
     assert.deepEqual({ refused, cut }, { refused: 0, cut: [] });
     assert.deepEqual(await servedAt(two.port), new Set(["two"]));
@@ -239,7 +239,7 @@ describe("a stop", { timeout }, () => {
     const [silent, used, halfWay] = await Promise.all([open(), open(), open()]);
     for (const client of used) assertWhole(await client.request());
     for (const client of halfWay) client.socket.write(halfARequest);
-    await load.answers(200);
+    await load.answers(100);
 
     const waiting = await requestsNotAccepted(service.port, [service.pid]);
     service.process.kill("SIGTERM");
@@ -260,7 +260,7 @@ describe("a stop", { timeout }, () => {
 
   test("closes the port before it closes idle connections: what came to the port meanwhile would be cut", async (t) => {
     const service = await startHere(t);
-    const idle = await Promise.all(Array.from({ length: 800 }, () => Client.open(service.port)));
+    const idle = await Promise.all(Array.from({ length: 400 }, () => Client.open(service.port)));
     for (const client of idle) assertWhole(await client.request());
     const oneIsClosed = Promise.race(idle.map(({ socket }) => once(socket, "end")));
     const stopped = service.stop();

@@ -92,9 +92,9 @@ const node = [process.execPath, verifierScript] as const;
 
 describe("a verifier process lives through a rotation of jwksd serve", () => {
   const rows = [
-    { swaps: soak(300, 20), latencyMs: 0 },
+    { swaps: soak(300, 10), latencyMs: 0 },
     // The next swap comes while the answer is on its way, which tells nothing about the kid of that.
-    { swaps: soak(60, 10), latencyMs: 25 },
+    { swaps: soak(60, 6), latencyMs: 25 },
   ];
   for (const { swaps, latencyMs } of rows) {
     test(`${swaps} swaps, ${latencyMs} ms away: no valid token refused, at most one refetch per swap`, async (t) => {
@@ -107,7 +107,7 @@ describe("a verifier process lives through a rotation of jwksd serve", () => {
 
   test("which one that never refetches does not", async (t) => {
     const op = await startProvider(t);
-    const report = await rotate(op, processVerifier(t, op, node, { kind: "never refetches" }), 10);
+    const report = await rotate(op, processVerifier(t, op, node, { kind: "never refetches" }), 3);
     assert.deepEqual(Object.keys(report.failures), ["ERR_JWKS_NO_MATCHING_KEY"]);
   });
 });

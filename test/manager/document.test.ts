@@ -368,8 +368,8 @@ describe("a store that was made without an issuer", () => {
     const { revision } = await documentOf(store);
     await first.manager.noteIssuer(here.issuer);
     assert.equal((await documentOf(store)).revision, revision, "what is known already is not written");
-    for (const use of ["enc", "sig"] as const) {
-      await first.manager.execute({ type: "announce", key: await first.manager.makeKey(use) });
+    for (const [use, alg] of [["enc", "ECDH-ES"] as const, ["sig"] as const]) {
+      await first.manager.execute({ type: "announce", key: await first.manager.makeKey(use, alg) });
     }
     const kids = first.manager.records.map(({ kid }) => kid);
 

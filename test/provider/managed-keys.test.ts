@@ -184,8 +184,8 @@ describe("a token with the kid of a key that is no longer published is refused a
   test("kids that were taken out are remembered within a bound, the last ones", async () => {
     const { onEvent, told } = listening();
     const provider = await createProvider({ issuer, keyset: [await entry("a")], onEvent });
-    for (let round = 0; round < 1_001; round += 1)
-      await provider.update({ keyset: [{ kid: `kid ${round}`, signer: (await entry("a")).signer }] });
+    const { signer } = await entry("a");
+    for (let round = 0; round < 1_001; round += 1) await provider.update({ keyset: [{ kid: `kid ${round}`, signer }] });
     for (const kid of ["a", "kid 0", "kid 999"]) await check(provider, named(kid));
     assert.deepEqual(
       told().map((event) => "kid" in event && event.kid),
@@ -265,6 +265,6 @@ test("any sequence of updates leaves the last valid one served, after each of th
         assert.deepEqual(await servedKids(provider), model);
       }
     }),
-    { numRuns: soak(100, 20) },
+    { numRuns: soak(100, 12) },
   );
 });

@@ -1,7 +1,7 @@
 // The external signer of Kubernetes, asked by Python's gRPC, which has its own implementation of HTTP/2 and Protocol Buffers.
 import assert from "node:assert/strict";
 import { execFileSync, spawn, spawnSync } from "node:child_process";
-import { createHash, createPublicKey, generateKeyPairSync, verify } from "node:crypto";
+import { createHash, createPublicKey, verify } from "node:crypto";
 import { existsSync } from "node:fs";
 import { copyFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
@@ -13,6 +13,7 @@ import { SignerError } from "../../src/base/errors.ts";
 import { createAudit } from "../../src/service/signing/audit.ts";
 import { createKubernetesSigner } from "../../src/service/signing/kubernetes.ts";
 import type { Signing } from "../../src/service/keys/signing.ts";
+import { ecKey, rsaKey } from "../support/keys.ts";
 import { skipWithout, skipped } from "../support/parts.ts";
 import { type RunningService, startService, temporaryFolder } from "../support/service.ts";
 
@@ -114,8 +115,8 @@ describe("the external signer of Kubernetes", { skip }, () => {
   const ends: (() => Promise<void>)[] = [];
   const scope = { after: (fn: () => Promise<void>) => void ends.unshift(fn) };
   const former = [
-    generateKeyPairSync("rsa", { modulusLength: 2048 }).publicKey,
-    generateKeyPairSync("ec", { namedCurve: "P-256" }).publicKey,
+    createPublicKey({ key: rsaKey(), format: "jwk" }),
+    createPublicKey({ key: ecKey("former"), format: "jwk" }),
   ];
   let service: RunningService;
   let call: Call;

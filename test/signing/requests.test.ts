@@ -1,11 +1,12 @@
 import assert from "node:assert/strict";
-import { generateKeyPairSync } from "node:crypto";
+import { createPublicKey } from "node:crypto";
 import { once } from "node:events";
 import { readdir, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { type TestContext, after, before, describe, test } from "node:test";
 import { decodeJwt, jwtVerify } from "jose";
 import { createRemoteKeySet } from "../../src/verify/relying-party/index.ts";
+import { rsaKey } from "../support/keys.ts";
 import { type RunningService, startService, temporaryFolder } from "../support/service.ts";
 import { askSocket, openSocket, requestText, signText } from "../support/sign-socket.ts";
 import type { WireReply } from "../support/wire.ts";
@@ -272,7 +273,7 @@ describe("is refused at the start:", () => {
 
   test("a former key beside another kind of block, which may be a key as well", async (t) => {
     const file = join(await temporaryFolder(t), "sa.pem");
-    const { publicKey } = generateKeyPairSync("rsa", { modulusLength: 2048 });
+    const publicKey = createPublicKey({ key: rsaKey(), format: "jwk" });
     const blocks = (["spki", "pkcs1"] as const).map((type) => publicKey.export({ type, format: "pem" }));
     await writeFile(file, blocks.join(""));
     const members = { "s.sock": { protocol: "kubernetes", formerKeys: [file] } };
