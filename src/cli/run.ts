@@ -106,7 +106,7 @@ async function report(io: Io, argv: readonly string[], error: JwksdError): Promi
   if (!jsonLogs) return tell(io, errorText(error));
   const { createCommandLog, createLog } = await import("../service/config/log.ts");
   const create = argv[0] === "serve" ? createLog : createCommandLog;
-  create("error", true, io).error({ code: error.code }, withAdvice(error));
+  create({ logLevel: "error", jsonLogs: true }, io).error({ code: error.code }, withAdvice(error));
 }
 
 /** `docs/` is beside `src/` and `dist/`. */

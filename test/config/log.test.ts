@@ -25,7 +25,7 @@ const odd = "a\n12:00:00 error b\u001b[2J\u009b2J\u202e\u2028";
 function logged(json: boolean, fields: object, message: string): string {
   let text = "";
   const output = { write: (line: string) => (text += line) };
-  createLog("info", json, { stdout: output, stderr: output }).info(fields, message);
+  createLog({ logLevel: "info", jsonLogs: json }, { stdout: output, stderr: output }).info(fields, message);
   return text;
 }
 
@@ -98,12 +98,6 @@ describe("a logger", () => {
       const log = createLogger(level, (line) => lines.push((JSON.parse(line) as { msg: string }).msg));
       for (const name of ["info", "warn", "error"] as const) log[name](name);
       assert.deepEqual(lines, written);
-    });
-  }
-
-  for (const level of ["INFO", "trace", "", "constructor"]) {
-    test(`of level ${JSON.stringify(level)} is refused`, () => {
-      assert.throws(() => createLogger(level, () => {}), { code: "ERR_OPTION_INVALID" });
     });
   }
 });

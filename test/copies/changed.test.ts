@@ -28,7 +28,7 @@ async function following(t: TestContext, target: string, flags: Flags, environme
       onPublished() {},
       onFailure: (error) => void failures.push(error as Error & { code: string }),
     },
-    createLog("warn", false, { stdout: output, stderr: output }),
+    createLog({ logLevel: "warn", jsonLogs: false }, { stdout: output, stderr: output }),
   );
   t.after(() => publishing.stop());
   const warnings = () => log.split("\n").filter((line) => line.includes("written again"));

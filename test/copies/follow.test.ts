@@ -81,7 +81,7 @@ test("key files are read again when they change, and a server that is away is wa
       onPublished: (now) => void published.push(now),
       onFailure: (error) => void failures.push((error as { readonly code: string }).code),
     },
-    createLog("silent", true),
+    createLog({ logLevel: "silent", jsonLogs: true }),
   );
   t.after(() => publishing.stop());
   assert.deepEqual(failures, ["ERR_NOT_SERVED"]);
@@ -135,7 +135,7 @@ test("a purge command that hangs later ends with the publisher, too", options, a
   const publishing = await startPublishing(
     settings,
     { target: folder, purgeCommand, environment: process.env, onPublished() {}, onFailure() {} },
-    createLog("silent", true),
+    createLog({ logLevel: "silent", jsonLogs: true }),
   );
   assert.equal(publishing.isDone, true);
   await write("two");

@@ -138,7 +138,7 @@ test("without prom-client, all is served but the metrics, and /metrics says what
     import { resolveSettings } from "./node_modules/jwksd/dist/service/config/settings.js";
     import { startService } from "./node_modules/jwksd/dist/service/endpoint/service.js";
     const settings = await resolveSettings({ flags: { port: 0, admin: "127.0.0.1:0", data: "no-metrics" }, environment: {} });
-    const service = await startService(settings, createLog("silent", false));
+    const service = await startService(settings, createLog({ logLevel: "silent", jsonLogs: false }));
     const answers = await Promise.all([service.url, service.adminUrl + "/readyz", service.adminUrl + "/metrics"].map((url) => fetch(url)));
     console.log(answers.map(({ status }) => status).join(" "), await answers[2].text());
     await service.stop();`,

@@ -186,7 +186,7 @@ export async function startService(
   const io: Io = { stdin: Readable.from([]), stdout: log, stderr, environment, exitCode: 0 };
   const command = addSettings(new Command("serve")).parse([...serveArgs, ...args], { from: "user" });
   const settings = await settingsFrom(io, command.opts());
-  const service = await startServiceHere(settings, createLog(settings.logLevel, settings.jsonLogs, io));
+  const service = await startServiceHere(settings, createLog(settings, io));
   let stopped: Promise<void> | undefined;
   const stop = async (): Promise<number> => {
     await (stopped ??= service.stop());

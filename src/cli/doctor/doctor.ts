@@ -5,7 +5,7 @@ import { practice } from "../../doctor/practice.ts";
 import { type Code, type Observations, type Severity, codes, examine } from "../../doctor/index.ts";
 import { type Happening, type ObserveOptions, observe, observeBody } from "../../doctor/node/index.ts";
 import { seenToken } from "../../doctor/node/watch.ts";
-import { ConfigError, ServiceError } from "../../base/errors.ts";
+import { ConfigError, ServiceError, invalidOption } from "../../base/errors.ts";
 import { terminalOf } from "../terminal.ts";
 import { collect } from "../arguments.ts";
 import { explainToken } from "./token.ts";
@@ -150,7 +150,7 @@ function checkFlags(target: string, { token, watch, tokenCommand }: Flags): void
           : tokenCommand !== undefined && token === "-"
             ? "--token-command and --token - exclude each other"
             : undefined;
-  if (wrong !== undefined) throw new ConfigError("ERR_OPTION_INVALID", wrong);
+  if (wrong !== undefined) throw invalidOption(wrong);
 }
 
 const isUrl = (target: string): boolean => /^[a-z][a-z\d+.-]*:\/\//i.test(target);

@@ -1,5 +1,5 @@
 import { Command } from "commander";
-import { ConfigError, StateError } from "../../base/errors.ts";
+import { ConfigError, StateError, invalidOption } from "../../base/errors.ts";
 import { publishedJwk } from "../../keys/jwk/public.ts";
 import { makeDocument } from "../../publish/document.ts";
 import { writeNewFile } from "../../node/generate.ts";
@@ -58,7 +58,7 @@ async function exportKeys(io: Io, kid: string | undefined, flags: ExportFlags): 
 async function exportPrivate(io: Io, kid: string | undefined, flags: ExportFlags): Promise<void> {
   const { out } = flags;
   if (kid === undefined || out === undefined) {
-    throw new ConfigError("ERR_OPTION_INVALID", "--private needs the kid of a key, and --out FILE for a new file");
+    throw invalidOption("--private needs the kid of a key, and --out FILE for a new file");
   }
   if (flags.yes !== true) {
     throw new ConfigError(

@@ -1,7 +1,7 @@
 import { readFile } from "node:fs/promises";
 import type { JWK } from "jose";
 import { calculateJwkThumbprint } from "jose/jwk/thumbprint";
-import { ConfigError, keyError } from "../../base/errors.ts";
+import { keyError, invalidOption } from "../../base/errors.ts";
 import { jsonOf } from "../../base/json.ts";
 import { type KeyMaterial, isKeySet, readKey, readKeySet, readKeyText } from "../../keys/jwk/read.ts";
 import { type EncryptionAlg, checkEncryption } from "../../publish/keyset.ts";
@@ -54,10 +54,7 @@ export async function readImport(
   if (chosen.length === 0) {
     if (set.keys.length === 0) throw keyError("ERR_KEY_FORMAT", file, "the JWK Set is empty");
     const kids = set.keys.map((raw) => JSON.stringify(raw?.kid)).join(", ");
-    throw new ConfigError(
-      "ERR_OPTION_INVALID",
-      `${file} holds no key with the kid ${JSON.stringify(kid)}, but ${kids}`,
-    );
+    throw invalidOption(`${file} holds no key with the kid ${JSON.stringify(kid)}, but ${kids}`);
   }
   const names = chosen.map((raw, index) => nameIn(file, raw, index + 1));
   chosen.forEach((raw, index) => checkSignsEs256(raw ?? {}, names[index] ?? file, options));
@@ -91,7 +88,7 @@ async function importedKey(
   }
   if (material.kid !== undefined && material.kid !== (options.kid ?? material.kid)) {
     const kids = `${JSON.stringify(material.kid)}, not ${JSON.stringify(options.kid)}`;
-    throw new ConfigError("ERR_OPTION_INVALID", `${name}: the kid of the key is ${kids}`);
+    throw invalidOption(`${name}: the kid of the key is ${kids}`);
   }
   const kid = material.kid ?? options.kid ?? (await calculateJwkThumbprint({ ...publicJwk }));
   if (use === "sig") {

@@ -1,5 +1,5 @@
 import { Command, Option } from "commander";
-import { ConfigError, StateError } from "../../base/errors.ts";
+import { StateError, invalidOption } from "../../base/errors.ts";
 import type { Change } from "../../rotation/rules/advance.ts";
 import { systemClock } from "../../base/clock.ts";
 import { type Changed, atOf } from "../../rotation/manager/store-access.ts";
@@ -57,16 +57,17 @@ Examples:
 
 async function importKeys(io: Io, file: string | undefined, flags: ImportFlags): Promise<void> {
   const { signer } = flags;
-  if ((file === undefined) === (signer === undefined)) throw invalid("import takes either a file or --signer URI");
+  if ((file === undefined) === (signer === undefined))
+    throw invalidOption("import takes either a file or --signer URI");
   if (file !== undefined && looksLikeSecret(file)) {
-    throw invalid("import takes the path of a file, but got something that looks like a key");
+    throw invalidOption("import takes the path of a file, but got something that looks like a key");
   }
   if (signer !== undefined && flags.use === "enc") {
-    throw invalid("--use enc and --signer exclude each other: keys in HSMs and key services are signing keys");
+    throw invalidOption("--use enc and --signer exclude each other: keys in HSMs and key services are signing keys");
   }
   const { isSet, keys } = file === undefined ? { isSet: false, keys: [] } : await readImport(file, flags);
   if (isSet && flags.state !== undefined) {
-    throw new ConfigError("ERR_OPTION_INVALID", "--state is for a single key; choose one of the set with --kid");
+    throw invalidOption("--state is for a single key; choose one of the set with --kid");
   }
   let external: NewKey | undefined;
   const prepare = async (signers: Signers): Promise<void> => {
@@ -133,5 +134,3 @@ export function importCommands(
       });
   });
 }
-
-const invalid = (message: string): ConfigError => new ConfigError("ERR_OPTION_INVALID", message);

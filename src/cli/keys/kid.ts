@@ -1,4 +1,4 @@
-import { ConfigError, StateError } from "../../base/errors.ts";
+import { StateError, invalidOption } from "../../base/errors.ts";
 import { kidText } from "../../base/format.ts";
 import { type KeyRecord, isLive } from "../../rotation/rules/records.ts";
 
@@ -18,10 +18,7 @@ export function meantKid(records: readonly KeyRecord[], given: string): string {
   if (only !== undefined && begin.length === 1) return only.kid;
   const name = JSON.stringify(given);
   if (only !== undefined)
-    throw new ConfigError(
-      "ERR_OPTION_INVALID",
-      `${begin.length} kids begin with ${name}; give more of one:${list(begin)}`,
-    );
+    throw invalidOption(`${begin.length} kids begin with ${name}; give more of one:${list(begin)}`);
   const why = given.length < leastPrefix ? `; a prefix has ${leastPrefix} characters or more` : ", and none begins so";
   throw new StateError(
     "ERR_KID_UNMANAGED",

@@ -1,6 +1,6 @@
 import { Option, type Command } from "commander";
 import { systemClock } from "../../base/clock.ts";
-import { ConfigError } from "../../base/errors.ts";
+import { invalidOption } from "../../base/errors.ts";
 import type { NewKey } from "../../rotation/rules/commands.ts";
 import { keyAlgs, externalKey, makeLocalKey } from "../../rotation/manager/make-key.ts";
 import { probeSigner } from "../../rotation/manager/private-keys.ts";
@@ -21,7 +21,7 @@ export function makeDraft(
   { use, alg }: { readonly use: KeyUse; readonly alg?: string | undefined },
 ): Promise<NewKey> {
   if (alg !== undefined && (alg === "ES256") !== (use === "sig")) {
-    throw new ConfigError("ERR_OPTION_INVALID", `--alg ${alg} is not for keys of use "${use}"`);
+    throw invalidOption(`--alg ${alg} is not for keys of use "${use}"`);
   }
   return makeLocalKey(use, alg ?? nextAlg(document.records, use), custody);
 }

@@ -1,6 +1,6 @@
 import { Option, type Command } from "commander";
 import { systemClock } from "../../base/clock.ts";
-import { ConfigError, type StoreError } from "../../base/errors.ts";
+import { type StoreError, invalidOption } from "../../base/errors.ts";
 import { nearest } from "../../base/nearest.ts";
 import { type Custody, createCustody } from "../../rotation/custody/custody.ts";
 import { type StoreDocument, emptyDocument, parseDocument } from "../../rotation/custody/document.ts";
@@ -91,7 +91,7 @@ export interface StoreContent extends StoreView {
  */
 export async function readStore(io: Io, flags: Flags): Promise<StoreContent> {
   const settings = await managedSettings(io, flags);
-  const log = createCommandLog(settings.logLevel, settings.jsonLogs, io);
+  const log = createCommandLog(settings, io);
   const store = storeSettingsOf(settings);
   const register = await openStore(store, log);
   return closing(register, async () => {
@@ -153,7 +153,7 @@ export async function withKeys<T>(
   const store = storeSettingsOf(settings);
   if (options.create === true && dryRun && store.path !== undefined && !(await exists(store.path)))
     return run(await emptyCustody(store));
-  const log = createCommandLog(settings.logLevel, settings.jsonLogs, io);
+  const log = createCommandLog(settings, io);
   const { custody } = await openManaged(store, log, options);
   return closing(custody.register, () => run(custody));
 
@@ -180,8 +180,7 @@ export async function withKeys<T>(
 async function managedSettings(io: Io, flags: Flags): Promise<Settings> {
   const settings = await settingsFrom(io, { ...flags });
   if (settings.keys === undefined) return settings;
-  throw new ConfigError(
-    "ERR_OPTION_INVALID",
+  throw invalidOption(
     `the keys of this configuration are those of ${settings.keys}, which others manage; jwksd manages keys where "keys" is not set`,
   );
 }

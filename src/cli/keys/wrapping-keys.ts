@@ -30,10 +30,7 @@ Examples:
     )
     .action(async (flags: Flags) => {
       const settings = await settingsFrom(io, { ...flags });
-      const keys = await wrappingKeysOf(
-        storeSettingsOf(settings),
-        createCommandLog(settings.logLevel, settings.jsonLogs, io),
-      );
+      const keys = await wrappingKeysOf(storeSettingsOf(settings), createCommandLog(settings, io));
       if (keys === undefined) {
         throw new StoreError(
           "ERR_WRAPPING_KEY_MISSING",

@@ -58,7 +58,7 @@ export async function startDemo(io: Io, clock: FastClock): Promise<Service> {
   // No settings of a real service, and no file.
   const environment = { [variableName("wrappingKeys")]: newWrappingKey() };
   const settings = await resolveSettings({ flags: demoSettings, environment });
-  const log = createLog("info", false, io, clock);
+  const log = createLog(settings, io, clock);
   const service = await startService(settings, log, { clock, store: memoryStore({ clock }) });
   // Not before: a busy machine would seem to take hours to start.
   clock.hurry();

@@ -1,7 +1,7 @@
 import { Command } from "commander";
 import { sleep } from "../../base/async.ts";
 import { systemClock } from "../../base/clock.ts";
-import { ConfigError, InternalError, JwksdError, ServiceError } from "../../base/errors.ts";
+import { InternalError, JwksdError, ServiceError, invalidOption } from "../../base/errors.ts";
 import { printable } from "../../base/printable.ts";
 import type { Published } from "../../service/copies/publish.ts";
 import { createCommandLog } from "../../service/config/log.ts";
@@ -80,10 +80,9 @@ Examples:
 async function publish(io: Io, target: string, flags: PublishFlags): Promise<void> {
   const { follow, verifyUrl, purgeCommand, json, wait, ...rest } = flags;
   const settings = await settingsFrom(io, rest);
-  if (target === "")
-    throw new ConfigError("ERR_OPTION_INVALID", "the target is empty; name a folder or s3://BUCKET/PREFIX");
+  if (target === "") throw invalidOption("the target is empty; name a folder or s3://BUCKET/PREFIX");
   checkVerifyUrl(verifyUrl);
-  const log = createCommandLog(settings.logLevel, settings.jsonLogs, io);
+  const log = createCommandLog(settings, io);
   const stopping = new AbortController();
   let failure: unknown;
   let published: Published | undefined;
@@ -151,7 +150,7 @@ async function isDoneWithin(publishing: Publishing, seconds: number, signal: Abo
 /** @throws ConfigError `ERR_OPTION_INVALID` */
 function checkVerifyUrl(url: string | undefined): void {
   if (url === undefined || (/^https?:\/\/[^?#]+$/.test(url) && URL.canParse(url))) return;
-  throw new ConfigError("ERR_OPTION_INVALID", "--verify-url must be an http or https URL without query and fragment");
+  throw invalidOption("--verify-url must be an http or https URL without query and fragment");
 }
 
 function messageOf(error: unknown): string {

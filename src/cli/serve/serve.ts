@@ -38,7 +38,7 @@ async function serve(io: Io, options: Record<string, unknown>): Promise<void> {
     import("../../service/config/log.ts"),
     import("../../service/endpoint/service.ts"),
   ]);
-  const log = createLog(settings.logLevel, settings.jsonLogs, io);
+  const log = createLog(settings, io);
   const starting = startService(settings, log);
   handleSignals(starting);
   const service = await starting;

@@ -67,7 +67,7 @@ ${readingRights}`;
 async function migrateStore(io: Io, flags: Flags): Promise<void> {
   const settings = await settingsFrom(io, { ...flags });
   const [from, to] = [storeIn(settings, flags, "from"), storeIn(settings, flags, "to")];
-  const log = createCommandLog(settings.logLevel, settings.jsonLogs, io);
+  const log = createCommandLog(settings, io);
   const keys = (await wrappingKeysOf(from, log)) ?? (await wrappingKeysOf(to, log));
   if (keys === undefined) {
     throw new StoreError(

@@ -1,8 +1,8 @@
 import { writeSync } from "node:fs";
 import { type Clock, systemClock } from "../../base/clock.ts";
-import { ConfigError } from "../../base/errors.ts";
 import { timeText } from "../../base/format.ts";
 import { printable, printableJsonLine } from "../../base/printable.ts";
+import type { Settings } from "./setting-definitions.ts";
 
 /** Logs a message, with or without fields. */
 interface Log {
@@ -34,49 +34,53 @@ interface Outputs {
   readonly stderr: Output;
 }
 
+type LogSettings = Pick<Settings, "logLevel" | "jsonLogs">;
 type Take = (level: keyof Logger, fields: object, message: string) => void;
 
 /** The level numbers of pino, which log viewers know. */
-const levels = { debug: 20, info: 30, warn: 40, error: 50, silent: Infinity };
+const levels: Readonly<Record<Settings["logLevel"], number>> = {
+  debug: 20,
+  info: 30,
+  warn: 40,
+  error: 50,
+  silent: Infinity,
+};
 
 /** The log of a service, one line per event: text on standard error, or JSON on standard output. */
 export function createLog(
-  level: string,
-  json: boolean,
+  { logLevel, jsonLogs }: LogSettings,
   { stdout, stderr }: Outputs = process,
   clock: Clock = systemClock,
 ): Logger {
-  if (!json) return loggerFrom(level, (...event) => stderr.write(`${printable(lineOf(clock.now(), ...event))}\n`));
+  if (!jsonLogs)
+    return loggerFrom(logLevel, (...event) => stderr.write(`${printable(lineOf(clock.now(), ...event))}\n`));
   // Writes to the file descriptor, because a stream that fails once (on a full disk, say) never writes again.
   const write = stdout.fd === undefined ? (text: string) => void stdout.write(text) : fileWriter(stdout.fd);
-  return createLogger(level, (line) => write(`${printableJsonLine(line)}\n`), clock);
+  return createLogger(logLevel, (line) => write(`${printableJsonLine(line)}\n`), clock);
 }
 
 /** The log of a command, always on standard error, because its standard output is its result. */
-export function createCommandLog(level: string, json: boolean, { stderr }: Outputs): Logger {
-  return createLog(level, json, { stdout: stderr, stderr });
+export function createCommandLog(settings: LogSettings, { stderr }: Outputs): Logger {
+  return createLog(settings, { stdout: stderr, stderr });
 }
 
 /**
  * Makes a logger that writes one line of JSON for each event of at least the level `from`: `level`, `time` in epoch milliseconds, the
  * fields, `msg`.
- *
- * @throws ConfigError `ERR_OPTION_INVALID`
  */
-export function createLogger(from: string, write: (line: string) => void, clock: Clock = systemClock): Logger {
+export function createLogger(
+  from: Settings["logLevel"],
+  write: (line: string) => void,
+  clock: Clock = systemClock,
+): Logger {
   return loggerFrom(from, (level, fields, msg) =>
     write(JSON.stringify({ level: levels[level], time: clock.now(), ...fields, msg })),
   );
 }
 
-function loggerFrom(from: string, take: Take): Logger {
-  if (!Object.hasOwn(levels, from)) {
-    const rule = `a log level is one of ${Object.keys(levels).join(", ")}`;
-    throw new ConfigError("ERR_OPTION_INVALID", `${rule}, not ${JSON.stringify(from)}`);
-  }
-  const lowest = levels[from as keyof typeof levels];
+function loggerFrom(from: Settings["logLevel"], take: Take): Logger {
   return loggerOf((level, ...event) => {
-    if (levels[level] >= lowest) take(level, ...event);
+    if (levels[level] >= levels[from]) take(level, ...event);
   });
 }
 

@@ -1,4 +1,4 @@
-import { ConfigError } from "../../base/errors.ts";
+import { ConfigError, invalidOption } from "../../base/errors.ts";
 import { type Rule, boolean } from "../../base/options.ts";
 import { locate } from "../../publish/paths.ts";
 import { hasPassword } from "./database-url.ts";
@@ -72,10 +72,7 @@ export async function resolveSettings(sources: SettingSources): Promise<Settings
     settings[name] !== (name === "wrappingKeys" ? undefined : settingDefinitions[name].fallback);
   for (const [one, other] of exclusive) {
     if (isGiven(one) && isGiven(other)) {
-      throw new ConfigError(
-        "ERR_OPTION_INVALID",
-        `${sourceName(one)} and ${sourceName(other)} exclude each other; give one of them`,
-      );
+      throw invalidOption(`${sourceName(one)} and ${sourceName(other)} exclude each other; give one of them`);
     }
   }
   // Here already, because commands show the issuer, and this check refuses one with a password.
@@ -135,7 +132,7 @@ function fromText(value: unknown, rule: Rule): unknown {
 function check(name: SettingName, value: unknown, from: string): unknown {
   const { must, holds }: Rule = settingDefinitions[name].rule;
   // The value is not repeated: it may be a secret that was meant for another setting.
-  if (!holds(value)) throw new ConfigError("ERR_OPTION_INVALID", `${from} must be ${must}`);
+  if (!holds(value)) throw invalidOption(`${from} must be ${must}`);
   return value;
 }
 
@@ -144,10 +141,9 @@ const sourceName = (name: keyof Settings): string => (name === "wrappingKeys" ? 
 /** The store that a flag names: every process can read what is on a command line. @throws ConfigError `ERR_OPTION_INVALID` */
 export function checkStore(store: string, flag: string): void {
   const { must, holds } = settingDefinitions.store.rule;
-  if (!holds(store)) throw new ConfigError("ERR_OPTION_INVALID", `${flag} must be ${must}`);
+  if (!holds(store)) throw invalidOption(`${flag} must be ${must}`);
   if (!hasPassword(store)) return;
-  throw new ConfigError(
-    "ERR_OPTION_INVALID",
+  throw invalidOption(
     `${flag} must hold no password, which every process could read; put the URL into JWKSD_STORE, or a password of PostgreSQL into PGPASSWORD or ~/.pgpass`,
   );
 }
