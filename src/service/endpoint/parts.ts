@@ -1,29 +1,18 @@
 import { locate } from "../../publish/paths.ts";
-import type { Site } from "../../publish/publisher.ts";
-import { type HostAndPort, hostAndPort } from "../config/addresses.ts";
+import { hostAndPort } from "../config/addresses.ts";
 import type { Logger } from "../config/log.ts";
 import type { Settings } from "../config/setting-definitions.ts";
 import { signersOf } from "../config/signers.ts";
 import { readSite } from "../config/site.ts";
-import { type StoreSettings, storeSettingsOf } from "../config/store-settings.ts";
-import type { RunSettings } from "../keys/run-manager.ts";
+import { storeSettingsOf } from "../config/store-settings.ts";
 import { type Wanted, checkFree } from "../listen/http-server.ts";
 import { checkFilesOf, readSockets, wantedBy } from "../signing/sign-sockets.ts";
-import type { SignSocket } from "../signing/sockets.ts";
 
-/** What the steps of a service take of its settings. */
-export interface Parts {
-  readonly site: Site;
-  readonly store: StoreSettings;
-  /** `undefined` where all keys are in files. */
-  readonly managed: RunSettings | undefined;
-  readonly sockets: readonly SignSocket[];
-  /** `undefined` where it is off. */
-  readonly admin: HostAndPort | undefined;
-}
-
-/** Reads what the settings name, and checks all that can be checked, so that a wrong setting leaves no files behind. */
-export async function partsOf(settings: Settings, log: Logger): Promise<Parts> {
+/**
+ * What the steps of a service take of its settings. Reads what these name, and checks all that can be checked, so that a wrong setting leaves
+ * no files behind.
+ */
+export async function partsOf(settings: Settings, log: Logger) {
   const { host, port, reusePort, mountPrefix, jwksPath, noDiscovery } = settings;
   const store = storeSettingsOf(settings);
   const admin = hostAndPort(settings.admin);
@@ -42,6 +31,7 @@ export async function partsOf(settings: Settings, log: Logger): Promise<Parts> {
     ...wantedBy(sockets),
   ]);
   await checkFilesOf(sockets);
+  // Where all keys are in files, there is none.
   const isManaged = settings.keys === undefined;
   const managed = isManaged ? { store, signers: await signersOf(settings, log), signs: sockets.length > 0 } : undefined;
   return { site, store, managed, sockets, admin };

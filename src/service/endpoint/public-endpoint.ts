@@ -8,7 +8,7 @@ import { issuerOf, urlHost } from "../config/addresses.ts";
 import type { PublishedSet } from "../keys/published-keys.ts";
 
 /** Options of the public endpoint. The default of the issuer is `http://HOST:PORT`, which only this machine can use. */
-export interface PublicEndpointOptions extends Site {
+interface Options extends Site {
   readonly host: string;
   /** 0 takes a free port. */
   readonly port: number;
@@ -17,25 +17,10 @@ export interface PublicEndpointOptions extends Site {
   readonly rotationMode: boolean;
 }
 
-/** The public endpoint of a service. */
-export interface PublicEndpoint {
-  readonly port: number;
-  readonly issuer: string;
-  readonly jwksUri: string;
-  /** URL of the JWK Set on this machine. */
-  readonly url: string;
-  publish(this: void, next: PublishedSet): void;
-  /** Counts of responses since the start. */
-  metrics(this: void): readonly Metric[];
-  stop(this: void): Promise<void>;
-}
+export type PublicEndpoint = Awaited<ReturnType<typeof startPublicEndpoint>>;
 
 /** Serves the public endpoint. */
-export async function startPublicEndpoint(
-  options: PublicEndpointOptions,
-  first: PublishedSet,
-  onOverload: LogOverload,
-): Promise<PublicEndpoint> {
+export async function startPublicEndpoint(options: Options, first: PublishedSet, onOverload: LogOverload) {
   let published = first;
   const mode = () => (published.isRotating || options.rotationMode ? "rotation" : "long");
   const make = async (port: number): Promise<Publisher> => {
@@ -62,12 +47,14 @@ export async function startPublicEndpoint(
     port: server.port,
     issuer: publisher.issuer,
     jwksUri: publisher.jwksUri,
+    /** URL of the JWK Set on this machine. */
     url: `http://${urlHost(host)}:${server.port}${new URL(publisher.jwksUri).pathname}`,
-    publish(next) {
+    publish(next: PublishedSet): void {
       published = next;
       publisher.publish(next.set);
     },
-    metrics() {
+    /** Counts of responses since the start. */
+    metrics(): readonly Metric[] {
       const values = refusals.values("code", { document: "none" });
       return sumMetrics([publisher.metrics(), [counter(["jwksd_responses_total", ""], values)]]);
     },

@@ -1,6 +1,6 @@
 import type { Clock } from "../../base/clock.ts";
 import { type Metric, sumMetrics } from "../../base/metrics.ts";
-import { type AdminPage, healthPage, metricsPage } from "../admin/admin.ts";
+import { healthPage, metricsPage } from "../admin/admin.ts";
 import { processMetrics } from "../admin/exposition.ts";
 import type { LogEvent } from "../admin/known.ts";
 import { statusPage } from "../admin/page/status-page.ts";
@@ -24,17 +24,11 @@ interface Reported {
 }
 
 /** What a running service says of itself. */
-export interface Report {
-  /** Why this process should get no requests; `undefined` while it is ready. */
-  notReady(this: void): string | undefined;
-  /** Looks at the store first, unless that was done within 2 s. */
-  status(this: void): Promise<Status>;
-  metrics(this: void): Promise<readonly Metric[]>;
-}
-
-export function createReport(of: Reported): Report {
+export function createReport(of: Reported) {
   const { commandFlags, rotationMode, clock, endpoint, managed, keys, phase, events } = of;
+  /** Why this process should get no requests; `undefined` while it is ready. */
   const notReady = (): string | undefined => (phase() === "running" ? managed?.notReady() : `it is ${phase()}`);
+  /** Looks at the store first, unless that was done within 2 s. */
   const status = async (): Promise<Status> => {
     const known = await managed?.known();
     return statusOf({
@@ -58,16 +52,14 @@ export function createReport(of: Reported): Report {
     const all = sumMetrics([own, managed?.metrics() ?? [], endpoint.metrics()]);
     return [...all, ...(await processMetrics())];
   };
-  return { notReady, status, metrics };
+  return {
+    status,
+    /** The pages of the admin address. */
+    pages: {
+      "/": statusPage(status, endpoint.url),
+      "/metrics": metricsPage(metrics),
+      "/livez": healthPage(() => undefined),
+      "/readyz": healthPage(notReady),
+    },
+  };
 }
-
-/** The pages of the admin address. @param jwksUrl of the JWK Set on this machine */
-export const pagesOf = (
-  { notReady, status, metrics }: Report,
-  jwksUrl: string,
-): Readonly<Record<string, AdminPage>> => ({
-  "/": statusPage(status, jwksUrl),
-  "/metrics": metricsPage(metrics),
-  "/livez": healthPage(() => undefined),
-  "/readyz": healthPage(notReady),
-});

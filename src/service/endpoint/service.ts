@@ -11,8 +11,8 @@ import { type Substitutes, startManager } from "../keys/run-manager.ts";
 import { startSignSockets } from "../signing/sign-sockets.ts";
 import { partsOf } from "./parts.ts";
 import { startPublicEndpoint } from "./public-endpoint.ts";
-import { type RecentEvents, recentEvents } from "./recent-events.ts";
-import { createReport, pagesOf } from "./report.ts";
+import { recentEvents } from "./recent-events.ts";
+import { createReport } from "./report.ts";
 
 /** A running `jwksd serve`. */
 export interface Service {
@@ -44,7 +44,7 @@ export interface Service {
 export async function startService(settings: Settings, log: Logger, given: Substitutes = {}): Promise<Service> {
   const stops: Stops = [];
   try {
-    return await start(settings, recentEvents(log, given.clock ?? systemClock), given, stops);
+    return await start(settings, log, given, stops);
   } catch (error) {
     await stopAll(stops);
     throw error;
@@ -58,9 +58,9 @@ async function stopAll(stops: Stops): Promise<void> {
   for (const stop of stops) await stop();
 }
 
-async function start(settings: Settings, recent: RecentEvents, given: Substitutes, stops: Stops): Promise<Service> {
-  const { log, events } = recent;
+async function start(settings: Settings, to: Logger, given: Substitutes, stops: Stops): Promise<Service> {
   const { clock = systemClock } = given;
+  const { log, events } = recentEvents(to, clock);
   const { host, port, reusePort, rotationMode } = settings;
   let phase: Status["phase"] = "starting";
 
@@ -82,7 +82,7 @@ async function start(settings: Settings, recent: RecentEvents, given: Substitute
   const report = createReport(of);
   const admin =
     adminAddress &&
-    (await startAdmin(adminAddress, pagesOf(report, url), (lost, message) =>
+    (await startAdmin(adminAddress, report.pages, (lost, message) =>
       log.warn({ admin: settings.admin, ...lost }, message),
     ));
   const adminUrl = admin && `http://${urlHost(adminAddress.host)}:${admin.port}`;

@@ -9,19 +9,11 @@ import type { StoreSettings } from "../config/store-settings.ts";
 import { withFlags } from "../config/setting-names.ts";
 
 /** The log of a manager. */
-export interface ManagerLog {
-  /** Logs what happened to its keys. */
-  note(this: void, event: ManagerEvent): void;
-  /** Logs the mode in which it starts. */
-  started(records: Modes): void;
-}
-
-type Modes = readonly Pick<KeyRecord, "state">[];
-
-export function createManagerLog(settings: StoreSettings, log: Logger, clock: Clock): ManagerLog {
+export function createManagerLog(settings: StoreSettings, log: Logger, clock: Clock) {
   let isRotating = false;
 
-  function noteMode(records: Modes): void {
+  /** Logs the mode where it has changed. */
+  function noteMode(records: readonly Pick<KeyRecord, "state">[]): void {
     const was = isRotating;
     isRotating = records.some(({ state }) => state === "announced" || state === "retiring");
     if (isRotating === was) return;
@@ -33,7 +25,8 @@ export function createManagerLog(settings: StoreSettings, log: Logger, clock: Cl
   }
 
   return {
-    note(event) {
+    /** Logs what happened to its keys. */
+    note(event: ManagerEvent): void {
       if (event.type !== "changed") {
         const [level, fields, message] = lineOf(event, clock.now());
         return log[level](fields, message);
@@ -42,6 +35,7 @@ export function createManagerLog(settings: StoreSettings, log: Logger, clock: Cl
       if (isFirstKey(event) && settings.issuer !== undefined) warnOfNewKeys(settings, log);
       noteMode(event.records);
     },
+    /** Logs the mode in which it starts. */
     started: noteMode,
   };
 }

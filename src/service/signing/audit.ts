@@ -12,20 +12,10 @@ const everyMs = 60_000;
 /** Signatures under way at once. */
 const limits = { all: 1_024, ofOne: 64 } as const;
 
-/** Bounds and counts what is asked of one socket. */
-export interface Audit {
-  /**
-   * Signs for a connection, and counts what becomes of it. A connection that pipelines without end leaves room for the others.
-   *
-   * @throws SignerError `ERR_SIGNER_BUSY`, and what `work` throws
-   */
-  sign<T>(this: void, connection: object, work: () => Promise<T>): Promise<T>;
-  /** Reports the rest. What comes later is not counted. */
-  end(this: void): void;
-}
+export type Audit = ReturnType<typeof createAudit>;
 
-/** Reports the counts once a minute, where there was anything. */
-export function createAudit(clock: Clock, report: (counts: SignCounts) => void): Audit {
+/** Bounds and counts what is asked of one socket. Reports the counts once a minute, where there was anything. */
+export function createAudit(clock: Clock, report: (counts: SignCounts) => void) {
   const underWay = new WeakMap<object, number>();
   let all = 0;
   let signed = 0;
@@ -69,7 +59,12 @@ export function createAudit(clock: Clock, report: (counts: SignCounts) => void):
   }
 
   return {
-    async sign(connection, work) {
+    /**
+     * Signs for a connection, and counts what becomes of it. A connection that pipelines without end leaves room for the others.
+     *
+     * @throws SignerError `ERR_SIGNER_BUSY`, and what `work` throws
+     */
+    async sign<T>(connection: object, work: () => Promise<T>): Promise<T> {
       try {
         const result = await bounded(connection, work);
         count();
@@ -79,7 +74,8 @@ export function createAudit(clock: Clock, report: (counts: SignCounts) => void):
         throw error;
       }
     },
-    end() {
+    /** Reports the rest. What comes later is not counted. */
+    end(this: void): void {
       tell();
       hasEnded = true;
     },
