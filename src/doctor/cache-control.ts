@@ -1,3 +1,4 @@
+import { cacheDirectives } from "../base/cache-control.ts";
 import { field } from "./exchange.ts";
 import type { Exchange } from "./observations.ts";
 
@@ -12,19 +13,11 @@ export interface Lifetime {
 
 /** @see RFC 9111 sections 4.2.1 and 5.2.2, RFC 5861 section 3 */
 export function lifetimeOf(exchange: Exchange): Lifetime {
-  const said = field(exchange, "cache-control") ?? "";
-  const has = (directive: string): boolean => new RegExp(`(^|[\\s,])${directive}\\s*($|[,=])`, "i").test(said);
-  const seconds = (directive: string): number | undefined => {
-    const [, digits] = new RegExp(`(?:^|[\\s,])${directive}\\s*=\\s*"?(\\d{1,10})`, "i").exec(said) ?? [];
-    return digits === undefined ? undefined : Number(digits);
-  };
-  const noStore = has("no-store");
-  if (noStore || has("no-cache")) return { noStore };
-  const stated = ["max-age", "s-maxage"].flatMap((directive) => seconds(directive) ?? []);
-  const freshSeconds = stated.length > 0 ? Math.max(...stated) : untilExpires(exchange);
+  const { noStore, noCache, maxAge, whileRevalidated } = cacheDirectives(field(exchange, "cache-control") ?? "");
+  if (noStore || noCache) return { noStore };
+  const freshSeconds = maxAge ?? untilExpires(exchange);
   if (freshSeconds === undefined || freshSeconds <= 0) return { noStore };
-  const staleSeconds = has("must-revalidate") ? 0 : (seconds("stale-while-revalidate") ?? 0);
-  return { noStore, freshSeconds, servedSeconds: freshSeconds + staleSeconds };
+  return { noStore, freshSeconds, servedSeconds: freshSeconds + whileRevalidated };
 }
 
 function untilExpires(exchange: Exchange): number | undefined {

@@ -33,9 +33,9 @@ export function whyLeft(
   if (ours === undefined || there === undefined) return undefined;
   const [own, theirs] = [objectOf(ours.body), objectOf(there.body)];
   if (Array.isArray(own["keys"])) {
-    const keys = keysOf(theirs);
-    const unknown = keys?.find(({ kid }) => !knows(kid));
-    if (unknown !== undefined) return `the key ${JSON.stringify(unknown.kid)}, which is not known here`;
+    const keys = keysIn(there.body);
+    const unknown = keys?.find(({ kid }) => typeof kid === "string" && !knows(kid));
+    if (unknown !== undefined) return `the key ${JSON.stringify(unknown["kid"])}, which is not known here`;
     if (keys === undefined || textOf(keys) !== textOf(own["keys"])) return undefined;
   } else {
     if (typeof theirs["issuer"] !== "string") return undefined;
@@ -54,14 +54,14 @@ function isSent(there: TargetFile, ours: StaticDocument): boolean {
 type Json = Readonly<Record<string, unknown>>;
 
 /** The members of a JSON object; none of any other text. */
-function objectOf(body: Uint8Array): Json {
-  return Object(jsonOf(Buffer.from(body).toString())) as Json;
+function objectOf(body: Uint8Array | undefined): Json {
+  return Object(jsonOf(Buffer.from(body ?? []).toString())) as Json;
 }
 
-/** The keys of a JWK Set; `undefined` for any other object. */
-function keysOf({ keys }: Json): readonly { readonly kid: string }[] | undefined {
-  const isKey = (key: unknown): key is { kid: string } => typeof (key as Json | null)?.["kid"] === "string";
-  return Array.isArray(keys) && keys.every(isKey) ? keys : undefined;
+/** The keys of a JWK Set; `undefined` for any other text. */
+export function keysIn(body: Uint8Array | undefined): readonly Json[] | undefined {
+  const { keys } = objectOf(body);
+  return Array.isArray(keys) ? keys.map((key) => Object(key) as Json) : undefined;
 }
 
 const textOf = (keys: readonly unknown[]): string =>

@@ -1,3 +1,4 @@
+import { resolve } from "node:path";
 import { serial } from "../../base/async.ts";
 import { ServiceError, StateError, invalidOption } from "../../base/errors.ts";
 import { checkKeysets } from "../../publish/keyset.ts";
@@ -11,9 +12,11 @@ import { every } from "../config/watch.ts";
 import { type OpenedManager, openManager } from "../keys/open-manager.ts";
 import { type PublishedKeys, readPublishedKeys } from "../keys/published-keys.ts";
 import { savedSetOf } from "../keys/saved-set.ts";
-import { type ChangedFile, whyLeft } from "./changed.ts";
+import { type ChangedFile, keysIn, whyLeft } from "./changed.ts";
 import { type CopiedSite, type DocumentSet, baseOf, documentSetOf, pathsOf, urlsOf } from "./documents.ts";
-import { targetOf } from "./open-target.ts";
+import { bucketTarget, parseBucketUrl } from "./bucket.ts";
+import { folderTarget } from "./folder.ts";
+import type { Target } from "./target.ts";
 import { purgeSeconds, runPurge } from "./purge.ts";
 import { readBack } from "./read-back.ts";
 
@@ -65,7 +68,7 @@ export async function startPublishing(settings: Settings, options: PublishOption
   const site = await siteOf(settings);
   const store = storeSettingsOf(settings);
   const paths = pathsOf(site);
-  const target = targetOf(options.target, { paths, replicaName: store.replicaName, environment, signal });
+  const target = targetOf(options, paths, store.replicaName, signal);
   const base = baseOf(options.verifyUrl ?? site.issuer);
 
   let done: DocumentSet | undefined;
@@ -181,6 +184,24 @@ export async function startPublishing(settings: Settings, options: PublishOption
   };
 }
 
+/** The folder, or the bucket of `s3://BUCKET/PREFIX`. @throws ConfigError `ERR_OPTION_INVALID` */
+function targetOf(
+  { target, environment }: PublishOptions,
+  paths: readonly string[],
+  replicaName: string,
+  signal: AbortSignal,
+): Target {
+  if (target.startsWith("s3:")) {
+    const endpoint = environment["AWS_ENDPOINT_URL_S3"] ?? environment["AWS_ENDPOINT_URL"];
+    return bucketTarget(parseBucketUrl(target), paths, { endpoint, signal });
+  }
+  if (/^[a-z][a-z\d+.-]*:\/\//i.test(target)) {
+    throw invalidOption(`${JSON.stringify(target)} is neither a folder nor s3://BUCKET/PREFIX`);
+  }
+  const folder = resolve(target);
+  return folderTarget(folder, `${folder} on ${replicaName}`);
+}
+
 /**
  * Where relying parties find what is published.
  *
@@ -209,21 +230,11 @@ function isSame(documentSet: DocumentSet, other: DocumentSet | undefined): boole
  * @throws StateError `ERR_KID_UNMANAGED`
  */
 function checkOurs(there: Uint8Array | undefined, records: readonly KeyRecord[], name: string): void {
-  const known = new Set(records.map(({ kid }) => kid));
-  const unknown = signingKidsOf(there).find((kid) => !known.has(kid));
+  const known = new Set<unknown>(records.map(({ kid }) => kid));
+  const unknown = keysIn(there)?.find(({ kid, use = "sig" }) => use === "sig" && kid !== undefined && !known.has(kid));
   if (unknown === undefined) return;
   throw new StateError(
     "ERR_KID_UNMANAGED",
-    `${name} holds the signing key ${JSON.stringify(unknown)}, which this store has never had, and nothing was written; give the right store, or take over the key (jwksd keys import), or remove the JWK Set there if no token of that key is in use`,
+    `${name} holds the signing key ${JSON.stringify(unknown["kid"])}, which this store has never had, and nothing was written; give the right store, or take over the key (jwksd keys import), or remove the JWK Set there if no token of that key is in use`,
   );
-}
-
-/** The kids of signing keys in a JWK Set; none for any other text. */
-function signingKidsOf(body: Uint8Array | undefined): string[] {
-  try {
-    const { keys } = JSON.parse(Buffer.from(body ?? []).toString()) as { keys: { kid: string; use?: string }[] };
-    return keys.filter(({ use = "sig" }) => use === "sig").map(({ kid }) => kid);
-  } catch {
-    return [];
-  }
 }

@@ -1,5 +1,6 @@
 import { randomUUID } from "node:crypto";
 import { bytesWithin } from "../../base/body.ts";
+import { cacheDirectives } from "../../base/cache-control.ts";
 import { ServiceError } from "../../base/errors.ts";
 import { cachedForSeconds } from "../../rotation/rules/policy.ts";
 import type { StaticDocument } from "./documents.ts";
@@ -40,24 +41,10 @@ async function readOne(url: string, { body }: StaticDocument, signal: AbortSigna
   );
 }
 
-/** For how long any cache may serve what came with it, in seconds. @see RFC 9111 section 5.2.2; RFC 5861 section 3 */
+/** For how long any cache may serve what came with it, in seconds. Without an age, caches guess (RFC 9111 section 4.2.2). */
 function keptFor(cacheControl: string): number {
-  const directives = cacheControl.toLowerCase().split(",");
-  const named = new Map(
-    directives.map((directive) => {
-      const [name = "", value = ""] = directive.trim().split("=", 2);
-      return [name, value.replaceAll('"', "")];
-    }),
-  );
-  if (named.has("no-store") || named.has("no-cache")) return 0;
-  const seconds = (name: string): number | undefined => {
-    const value = named.get(name) ?? "";
-    return /^\d+$/.test(value) ? Number(value) : undefined;
-  };
-  const ages = [seconds("max-age"), seconds("s-maxage")].filter((age) => age !== undefined);
-  // Without an age, caches guess (RFC 9111 section 4.2.2).
-  if (ages.length === 0) return Infinity;
-  return Math.max(...ages) + (named.has("must-revalidate") ? 0 : (seconds("stale-while-revalidate") ?? 0));
+  const { noStore, noCache, maxAge = Infinity, whileRevalidated } = cacheDirectives(cacheControl);
+  return noStore || noCache ? 0 : maxAge + whileRevalidated;
 }
 
 function reasonOf(error: unknown): string {
