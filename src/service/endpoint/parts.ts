@@ -6,7 +6,8 @@ import { signersOf } from "../config/signers.ts";
 import { readSite } from "../config/site.ts";
 import { storeSettingsOf } from "../config/store-settings.ts";
 import { type Wanted, checkFree } from "../listen/http-server.ts";
-import { checkFilesOf, readSockets, wantedBy } from "../signing/sign-sockets.ts";
+import { checkFilesOf, wantedBy } from "../signing/sign-sockets.ts";
+import { readSockets } from "../signing/sockets.ts";
 
 /**
  * What the steps of a service take of its settings. Reads what these name, and checks all that can be checked, so that a wrong setting leaves

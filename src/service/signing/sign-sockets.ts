@@ -1,18 +1,16 @@
 import { createHash, createPublicKey } from "node:crypto";
 import { systemClock } from "../../base/clock.ts";
-import { type KeyMaterialError, invalidOption, keyError } from "../../base/errors.ts";
+import { type KeyMaterialError, keyError } from "../../base/errors.ts";
 import { pemBlocks } from "../../keys/jwk/pem.ts";
 import { createAudit } from "./audit.ts";
 import { type SignOf, signHandler } from "./handler.ts";
 import { type FormerKey, createKubernetesSigner } from "./kubernetes.ts";
 import type { Signing } from "../keys/signing.ts";
-import { type SignSocket, checkAddress, checkSocketLifetimes, checkSockets } from "./sockets.ts";
+import { type SignSocket, checkSocketLifetimes } from "./sockets.ts";
 import { hostAndPort } from "../config/addresses.ts";
 import { type RunningServer, type Wanted, startHttpServer } from "../listen/http-server.ts";
-import { readJsonObject } from "../config/json-file.ts";
 import type { Logger } from "../config/log.ts";
 import { readMutualTls, readText, tlsFiles } from "../listen/mutual-tls.ts";
-import type { Settings } from "../config/setting-definitions.ts";
 import { listenOnSocket } from "../listen/unix-socket.ts";
 import { fingerprint, watchPaths } from "../config/watch.ts";
 
@@ -20,28 +18,6 @@ import { fingerprint, watchPaths } from "../config/watch.ts";
 const maxConnections = 512;
 
 const remedy = `let programs share fewer connections, or give some a socket of their own: each takes ${maxConnections}`;
-
-const usual = { mode: 0o600, policy: {}, protocol: "http", formerKeys: [] } as const;
-
-type SocketSettings = Pick<Settings, "signSocket" | "signAddress" | "signTls" | "signConfig">;
-
-/** @throws ConfigError `ERR_CONFIG_FORMAT`, `ERR_OPTION_UNKNOWN`, `ERR_OPTION_INVALID` */
-export async function readSockets({
-  signSocket,
-  signAddress,
-  signTls: tls,
-  signConfig,
-}: SocketSettings): Promise<readonly SignSocket[]> {
-  if (signAddress !== undefined) checkAddress(signAddress, "--sign-address", tls);
-  else if (tls !== undefined) throw invalidOption("--sign-tls is for --sign-address; set both");
-  const given: readonly SignSocket[] = [
-    ...(signSocket === undefined ? [] : [{ setting: "--sign-socket", address: signSocket, ...usual } as const]),
-    ...(signAddress === undefined ? [] : [{ setting: "--sign-address", address: signAddress, tls, ...usual } as const]),
-  ];
-  if (signConfig === undefined) return given;
-  const members = await readJsonObject(signConfig, "the file of sign sockets");
-  return [...given, ...checkSockets(members, signConfig)];
-}
 
 /** Where sockets are to listen. */
 export const wantedBy = (sockets: readonly SignSocket[]): Wanted[] =>
@@ -76,27 +52,24 @@ interface Common {
  * @throws KeyMaterialError `ERR_KEY_FORMAT`
  */
 export async function startSignSockets(sockets: readonly SignSocket[], common: Common): Promise<() => Promise<void>> {
-  checkSocketLifetimes(sockets, common.signing.maxTokenLifetimeSeconds());
+  const { signing, log } = common;
+  checkSocketLifetimes(sockets, signing.maxTokenLifetimeSeconds());
   const ends: (() => Promise<void>)[] = [];
   const stop = async (): Promise<void> => void (await Promise.all(ends.map((end) => end())));
   try {
     for (const socket of sockets) {
-      const { address, protocol } = socket;
-      ends.push(
-        await (protocol === "kubernetes" ? startKubernetes : startHttp)(socket, signOf(socket, common), common),
-      );
-      common.log.info({ socket: address, protocol }, "signs");
+      const { address, protocol, policy } = socket;
+      const audit = createAudit(systemClock, (counts) => log.info({ socket: address, ...counts }, "tokens signed"));
+      const start = protocol === "kubernetes" ? startKubernetes : startHttp;
+      const end = await start(socket, { signing, policy, audit }, common);
+      ends.push(() => end().finally(audit.end));
+      log.info({ socket: address, protocol }, "signs");
     }
   } catch (error) {
     await stop();
     throw error;
   }
   return stop;
-}
-
-function signOf({ address, policy }: SignSocket, { signing, log }: Common): SignOf {
-  const audit = createAudit(systemClock, (counts) => log.info({ socket: address, ...counts }, "tokens signed"));
-  return { signing, policy, audit };
 }
 
 async function startHttp(
@@ -113,8 +86,7 @@ async function startHttp(
     });
   const hostPort = hostAndPort(address);
   if (folder === undefined || hostPort === undefined) {
-    const server = await start({ path: address, mode, group });
-    return () => server.stop().finally(sign.audit.end);
+    return (await start({ path: address, mode, group })).stop;
   }
   // Before the files are read, so that no change is missed.
   const baseline = await fingerprint(tlsFiles(folder));
@@ -129,7 +101,7 @@ async function startHttp(
   });
   return () => {
     watch.stop();
-    return server.stop().finally(sign.audit.end);
+    return server.stop();
   };
 }
 
@@ -144,7 +116,7 @@ async function startKubernetes(
     clock: systemClock,
   });
   await listenOnSocket(server, { path, mode, group });
-  return () => stop().finally(sign.audit.end);
+  return stop;
 }
 
 /** All keys of all files. The kid is that of Kubernetes: the SHA-256 of the key in base64url. */

@@ -2,6 +2,8 @@ import { invalidOption } from "../../base/errors.ts";
 import { isLoopback } from "../../base/urls.ts";
 import { type Rules, checkOptions, object, oneOf, text, textThat, texts } from "../../base/options.ts";
 import { hostAndPort, socketPath } from "../config/addresses.ts";
+import { readJsonObject } from "../config/json-file.ts";
+import type { Settings } from "../config/setting-definitions.ts";
 import { type SignPolicy, policyRules } from "./policy.ts";
 
 /** One sign socket. */
@@ -28,7 +30,7 @@ const protocols = ["http", "kubernetes"] as const;
 const leastLifetimeSeconds = 600;
 
 type SocketMembers = SignPolicy & {
-  readonly tls?: string;
+  readonly tls?: string | undefined;
   readonly mode?: string;
   readonly group?: string;
   readonly protocol?: SignSocket["protocol"];
@@ -46,12 +48,56 @@ const rules: Rules<SocketMembers> = {
   formerKeys: texts,
 };
 
+type SocketSettings = Pick<Settings, "signSocket" | "signAddress" | "signTls" | "signConfig">;
+
 /**
- * Checks an address with TLS.
+ * The sockets of a configuration: those of the flags, and those of the file, which is an object with a member for each socket, by its path.
  *
- * @throws ConfigError `ERR_OPTION_INVALID`
+ * @throws ConfigError `ERR_CONFIG_FORMAT`, `ERR_OPTION_UNKNOWN`, `ERR_OPTION_INVALID`
  */
-export function checkAddress(address: string, name: string, tls: string | undefined): void {
+export async function readSockets(settings: SocketSettings): Promise<readonly SignSocket[]> {
+  const { signSocket, signAddress, signTls: tls, signConfig } = settings;
+  if (signAddress === undefined && tls !== undefined) throw invalidOption("--sign-tls is for --sign-address; set both");
+  const sockets: SignSocket[] = [];
+  if (signSocket !== undefined) sockets.push(socketOf("--sign-socket", signSocket, "--sign-socket", {}));
+  if (signAddress !== undefined) sockets.push(socketOf("--sign-address", signAddress, "--sign-address", { tls }));
+  if (signConfig === undefined) return sockets;
+  const members = await readJsonObject(signConfig, "the file of sign sockets");
+  for (const [address, given] of Object.entries(members)) {
+    const name = `socket ${JSON.stringify(address)} of ${signConfig}`;
+    if (!socketPath.holds(address)) throw invalidOption(`${name} must be named by ${socketPath.must}`);
+    if (!object.holds(given)) throw invalidOption(`${name} must be an object`);
+    const checked = checkOptions(given as SocketMembers, rules, `member of ${name}:`);
+    sockets.push(socketOf("--sign-config", address, name, checked));
+  }
+  return sockets;
+}
+
+/** @param name of the socket in messages */
+function socketOf(
+  setting: SignSocket["setting"],
+  address: string,
+  name: string,
+  { tls, mode, group, protocol = "http", formerKeys = [], ...policy }: SocketMembers,
+): SignSocket {
+  if (setting === "--sign-address" || hostAndPort(address) !== undefined) {
+    checkAddress(address, name, tls);
+    if (mode !== undefined || group !== undefined || protocol !== "http") {
+      throw invalidOption(`mode, group and protocol of ${name} are for Unix sockets`);
+    }
+  } else if (tls !== undefined) {
+    throw invalidOption(`tls of ${name} is for HOST:PORT; files have permissions`);
+  }
+  if (protocol === "http" && formerKeys.length > 0) throw invalidOption(`formerKeys of ${name} are for "kubernetes"`);
+  if (protocol === "kubernetes" && policy.typ !== undefined) {
+    throw invalidOption(`${name} is for "kubernetes", where each typ is JWT; leave it out`);
+  }
+  const bits = Number.parseInt(mode ?? "0600", 8);
+  return { setting, address, tls, mode: bits, group, policy, protocol, formerKeys };
+}
+
+/** Checks an address with TLS. */
+function checkAddress(address: string, name: string, tls: string | undefined): void {
   const { host = "", port = Infinity } = hostAndPort(address) ?? {};
   if (port > 65_535) throw invalidOption(`${name} must be HOST:PORT, such as 127.0.0.1:9902`);
   if (!isLoopback(host.includes(":") ? `[${host}]` : host)) {
@@ -64,41 +110,6 @@ export function checkAddress(address: string, name: string, tls: string | undefi
       `${name} needs a folder with tls.crt, tls.key and ca.crt (--sign-tls, or "tls" in the file): without client certificates, each user of this machine would get tokens`,
     );
   }
-}
-
-/**
- * Checks the file of sign sockets: an object with a member for each socket, by its path.
- *
- * @throws ConfigError `ERR_OPTION_UNKNOWN`, `ERR_OPTION_INVALID`
- */
-export function checkSockets(members: Readonly<Record<string, unknown>>, file: string): SignSocket[] {
-  return Object.entries(members).map(([address, given]) => {
-    const name = `socket ${JSON.stringify(address)} of ${file}`;
-    if (!socketPath.holds(address)) throw invalidOption(`${name} must be named by ${socketPath.must}`);
-    if (!object.holds(given)) throw invalidOption(`${name} must be an object`);
-    const {
-      tls,
-      mode,
-      group,
-      protocol = "http",
-      formerKeys = [],
-      ...policy
-    } = checkOptions(given as SocketMembers, rules, `member of ${name}:`);
-    if (hostAndPort(address) !== undefined) {
-      checkAddress(address, name, tls);
-      if (mode !== undefined || group !== undefined || protocol !== "http") {
-        throw invalidOption(`mode, group and protocol of ${name} are for Unix sockets`);
-      }
-    } else if (tls !== undefined) {
-      throw invalidOption(`tls of ${name} is for HOST:PORT; files have permissions`);
-    }
-    if (protocol === "http" && formerKeys.length > 0) throw invalidOption(`formerKeys of ${name} are for "kubernetes"`);
-    if (protocol === "kubernetes" && policy.typ !== undefined) {
-      throw invalidOption(`${name} is for "kubernetes", where each typ is JWT; leave it out`);
-    }
-    const bits = Number.parseInt(mode ?? "0600", 8);
-    return { setting: "--sign-config", address, tls, mode: bits, group, policy, protocol, formerKeys };
-  });
 }
 
 /**
