@@ -1,4 +1,5 @@
 import { styleText } from "node:util";
+import { type Io, print } from "./io.ts";
 
 export type Color = Parameters<typeof styleText>[0];
 
@@ -26,19 +27,22 @@ export function painted(text: string, color: Color | undefined): string {
 }
 
 /** What an output can show: its width, colours (in a terminal without NO_COLOR), and whether only ASCII. */
-export function terminalOf(
-  output: { readonly isTTY?: boolean; readonly columns?: number },
-  environment: Readonly<Record<string, string | undefined>>,
-): Terminal {
-  const isTerminal = output.isTTY === true;
+export function terminalOf({ stdout, environment }: Pick<Io, "stdout" | "environment">): Terminal {
+  const isTerminal = stdout.isTTY === true;
   const columns = Number(environment["COLUMNS"]);
   const locale = environment["LC_ALL"] || environment["LC_CTYPE"] || environment["LANG"] || "";
   return {
-    columns: output.columns ?? (Number.isInteger(columns) && columns > 0 ? columns : 80),
+    columns: stdout.columns ?? (Number.isInteger(columns) && columns > 0 ? columns : 80),
     // https://no-color.org: any value that is not empty.
     color: isTerminal && (environment["NO_COLOR"] ?? "") === "" && environment["TERM"] !== "dumb",
     ascii: isTerminal && environment["TERM"] === "linux" ? true : /^(C|POSIX)$/.test(locale),
   };
+}
+
+/** Prints texts, each after a blank line and wrapped. */
+export function printParagraphs(io: Io, texts: readonly string[]): void {
+  const { columns } = terminalOf(io);
+  for (const text of texts) print(io, ["", ...indented(text, columns, 0)].join("\n"));
 }
 
 /** Rows of cells as lines whose columns begin at the same place. */

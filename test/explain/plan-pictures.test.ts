@@ -163,7 +163,12 @@ describe("the plan in a terminal", () => {
 
 describe("what an output can show", () => {
   const terminal = { isTTY: true, columns: 120 };
-  const rows: readonly [string, Parameters<typeof terminalOf>, ReturnType<typeof terminalOf>][] = [
+  type Row = readonly [
+    name: string,
+    [output: object, environment: Record<string, string>],
+    ReturnType<typeof terminalOf>,
+  ];
+  const rows: readonly Row[] = [
     ["a terminal", [terminal, { LANG: "en_US.UTF-8" }], { columns: 120, color: true, ascii: false }],
     ["NO_COLOR", [terminal, { NO_COLOR: "1" }], { columns: 120, color: false, ascii: false }],
     ["an empty NO_COLOR says nothing", [terminal, { NO_COLOR: "" }], { columns: 120, color: true, ascii: false }],
@@ -173,7 +178,10 @@ describe("what an output can show", () => {
     ["a pipe of a known width", [{}, { COLUMNS: "132" }], { columns: 132, color: false, ascii: false }],
     ["a width that is none", [{}, { COLUMNS: "wide" }], { columns: 80, color: false, ascii: false }],
   ];
-  for (const [name, args, expected] of rows) test(name, () => assert.deepEqual(terminalOf(...args), expected));
+  for (const [name, [output, environment], expected] of rows) {
+    const stdout = { ...output, write() {} };
+    test(name, () => assert.deepEqual(terminalOf({ stdout, environment }), expected));
+  }
 });
 
 describe("the plan as SVG", () => {

@@ -111,7 +111,7 @@ async function doctor(io: Io, target: string, flags: Flags): Promise<void> {
     const result = { target, ...scope(observations), findings, rotation, timeline: happenings, token: explanation };
     printJson(io, result);
   } else {
-    const terminal = terminalOf(io.stdout, io.environment);
+    const terminal = terminalOf(io);
     if (timeline.length > 0) print(io, "");
     // The token comes first, because the user asked about it.
     if (explanation !== undefined)

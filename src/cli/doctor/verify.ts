@@ -53,7 +53,7 @@ Examples:
       });
       const advice = adviceFor(explanation, { issuer, doctor: doctorCommandFor(issuer, allowInsecure) });
       if (flags.json === true) printJson(io, { ...explanation, advice });
-      else print(io, explanationText(explanation, advice, terminalOf(io.stdout, io.environment)));
+      else print(io, explanationText(explanation, advice, terminalOf(io)));
       if (!explanation.verified) io.exitCode = 1;
     });
 }

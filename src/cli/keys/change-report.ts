@@ -43,7 +43,7 @@ export function printChange(io: Io, report: Report, flags: { readonly json?: tru
 /** Prints who follows a change, if there is anybody. */
 export function printFollowed(io: Io, followed: Followed): void {
   if (followed.view.processes.length + followed.copies.length === 0) return;
-  const { columns } = terminalOf(io.stdout, io.environment);
+  const { columns } = terminalOf(io);
   print(io, section("Replicas", followedLines(followed), columns).join("\n"));
 }
 
@@ -53,7 +53,7 @@ function asText(
   meaning: readonly string[],
   ahead: RotationPlan,
 ): string {
-  const { columns } = terminalOf(io.stdout, io.environment);
+  const { columns } = terminalOf(io);
   const next = nextSteps(ahead).map(
     (step) =>
       `${timeText(step.at)}, ${relativeText(step.at, ahead.now)}: ${planVerbs[step.action]} ${step.use} ${planKeyName(ahead, step)}`,

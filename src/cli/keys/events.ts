@@ -34,7 +34,7 @@ async function events(io: Io, flags: EventsFlags): Promise<void> {
       found.map((event) => ({ ...event, at: iso(event.at) })),
     );
   }
-  const { columns } = terminalOf(io.stdout, io.environment);
+  const { columns } = terminalOf(io);
   const width = String(found[0]?.number ?? 0).length;
   for (const event of found) {
     const { number, at, reason } = event;

@@ -12,9 +12,9 @@ import { type ChangeFlags, addChangeFlags, byCommand, changeKeys } from "./chang
 import { exportCommand } from "../files/export-keys.ts";
 import { destroyCommand } from "./external-keys.ts";
 import { importCommand } from "./import-keys.ts";
-import { addListFlags, listKeys } from "./list-keys.ts";
+import { listCommand } from "./list-keys.ts";
 import { addNewKeyFlags } from "./make-keys.ts";
-import { type Flags, takesKid, withKeys } from "./open-keys.ts";
+import { takesKid, withKeys } from "./open-keys.ts";
 import { rewrapCommand, wrappingKeysCommand } from "./wrapping-keys.ts";
 
 type RevokeFlags = ChangeFlags & { readonly lostWrappingKey?: true };
@@ -49,25 +49,6 @@ Examples:
   $ jwksd keys import key.pem         take over a key from elsewhere
   $ jwksd help keys import            the options of one command`,
     );
-}
-
-function listCommand(io: Io): Command {
-  const command = new Command("list").description("List the managed keys, as jwksd keys without a command does.");
-  return addListFlags(command)
-    .addHelpText(
-      "after",
-      `
-A key in an HSM or key service has its URI below it; --json has the URI as uri.
-The next step of a key follows from the policy of the store: jwksd policy.`,
-    )
-    .allowExcessArguments()
-    .action((flags: Flags) => {
-      // `jwksd keys` lists the keys, and takes no arguments: an argument is the name of an unknown command.
-      const [unknown] = command.args;
-      if (unknown !== undefined)
-        command.error(`error: unknown command '${unknown}'; jwksd help keys lists the commands`);
-      return listKeys(io, flags);
-    });
 }
 
 function announceCommand(io: Io): Command {

@@ -1,24 +1,39 @@
-import type { Command } from "commander";
+import { Command } from "commander";
 import { aftermath } from "../../rotation/explain/impact.ts";
 import { rotatingSince } from "../../rotation/rules/mode-intervals.ts";
 import { type PlanStep, plan } from "../../rotation/explain/plan.ts";
 import { type KeyRecord, isLive, isRotating, keyUses, stateSince, uriOf } from "../../rotation/rules/records.ts";
 import { kidText, relativeText, timeText } from "../../base/format.ts";
 import { planVerbs } from "../../rotation/explain/plan-scale.ts";
-import { aligned, indented, terminalOf } from "../terminal.ts";
+import { aligned, indented, printParagraphs, terminalOf } from "../terminal.ts";
 import { publicRecord } from "./change-report.ts";
 import { type Io, iso, print, printJson } from "../io.ts";
 import { type Flags, addReadSettings, readStore } from "./open-keys.ts";
-import { printWaits, waitsJson } from "./replicas.ts";
+import { waitTexts, waitsJson } from "./replicas.ts";
 
 type ListFlags = Flags & { readonly all?: true; readonly json?: true };
 
-export function addListFlags(command: Command): Command {
-  return addReadSettings(command.option("--all", "list removed and revoked keys too"));
+export function listCommand(io: Io): Command {
+  const command = new Command("list").description("List the managed keys, as jwksd keys without a command does.");
+  return addReadSettings(command.option("--all", "list removed and revoked keys too"))
+    .addHelpText(
+      "after",
+      `
+A key in an HSM or key service has its URI below it; --json has the URI as uri.
+The next step of a key follows from the policy of the store: jwksd policy.`,
+    )
+    .allowExcessArguments()
+    .action((flags: ListFlags) => {
+      // `jwksd keys` lists the keys, and takes no arguments: an argument is the name of an unknown command.
+      const [unknown] = command.args;
+      if (unknown !== undefined)
+        command.error(`error: unknown command '${unknown}'; jwksd help keys lists the commands`);
+      return listKeys(io, flags);
+    });
 }
 
 /** Prints the keys: the state of each, since when, and its next step. */
-export async function listKeys(io: Io, flags: ListFlags): Promise<void> {
+async function listKeys(io: Io, flags: ListFlags): Promise<void> {
   const found = await readStore(io, flags);
   const { document, isVerified, now } = found;
   const { records, policy } = document;
@@ -30,19 +45,17 @@ export async function listKeys(io: Io, flags: ListFlags): Promise<void> {
   const rows = shown.map((record) => ({ record, next: ahead.steps.find(({ kid }) => kid === record.kid) }));
   const since = isRotating(records) ? (rotatingSince(records, now) ?? now) : undefined;
   if (flags.json === true) {
-    const keys = rows.map(({ record, next }) =>
-      publicRecord(record, { since: iso(stateSince(record)), next: next === undefined ? null : stepJson(next) }),
-    );
-    const json = {
+    return printJson(io, {
       verified: isVerified,
-      keys,
+      keys: rows.map(({ record, next = null }) =>
+        publicRecord(record, { since: iso(stateSince(record)), next: next && stepJson(next) }),
+      ),
       waits: waitsJson(found),
       rotatingSince: since === undefined ? null : iso(since),
       effects: still,
-    };
-    return printJson(io, json);
+    });
   }
-  const { columns } = terminalOf(io.stdout, io.environment);
+  const { columns } = terminalOf(io);
   const lines = shown.length === 0 ? indented(noKeys, columns, 0) : table(rows, now, columns);
   const ended = records.length - records.filter(isLive).length;
   const hidden = flags.all !== true && ended > 0 ? `${ended} removed or revoked; --all lists them.` : "";
@@ -51,8 +64,7 @@ export async function listKeys(io: Io, flags: ListFlags): Promise<void> {
       ? "Rotation mode: off."
       : `Rotation mode: on since ${timeText(since)}; caches keep the set for 5 minutes.`;
   print(io, [...lines, "", ...indented(`${mode} ${hidden}`.trim(), columns, 0)].join("\n"));
-  printWaits(io, found, columns);
-  for (const line of still) print(io, ["", ...indented(line, columns, 0)].join("\n"));
+  printParagraphs(io, [...waitTexts(found), ...still]);
 }
 
 const noKeys =

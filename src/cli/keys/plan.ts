@@ -4,13 +4,14 @@ import { ServiceError } from "../../base/errors.ts";
 import { fileErrorText } from "../../base/file-errors.ts";
 import { aftermath } from "../../rotation/explain/impact.ts";
 import { type RotationPlan, plan } from "../../rotation/explain/plan.ts";
+import type { Interval } from "../../rotation/rules/mode-intervals.ts";
 import { planPicture } from "./plan-picture.ts";
 import { planSvg } from "./plan-svg.ts";
-import { indented, terminalOf } from "../terminal.ts";
+import { printParagraphs, terminalOf } from "../terminal.ts";
 import { count } from "../arguments.ts";
 import { type Io, iso, print, printJson, tell } from "../io.ts";
 import { type Flags, addReadSettings, readStore } from "./open-keys.ts";
-import { printWaits, waitsJson } from "./replicas.ts";
+import { waitTexts, waitsJson } from "./replicas.ts";
 
 type PlanFlags = Flags & { readonly svg?: string; readonly days?: number; readonly json?: true };
 
@@ -50,42 +51,22 @@ async function showPlan(io: Io, flags: PlanFlags): Promise<void> {
   const still = aftermath(records, policy, now);
   const title = `Key rotation of ${owner.issuer}`;
   if (flags.svg !== undefined) await write(flags.svg, planSvg(ahead, title));
-  if (flags.json === true) {
-    const json = { verified: isVerified, ...asJson(ahead, still), waits: waitsJson(found) };
-    return printJson(io, json);
-  }
-  const terminal = terminalOf(io.stdout, io.environment);
-  print(io, planPicture(ahead, terminal));
-  printWaits(io, found, terminal.columns);
-  print(io, ["", ...indented(ahead.verifiers, terminal.columns, 0)].join("\n"));
-  for (const line of still) print(io, ["", ...indented(line, terminal.columns, 0)].join("\n"));
+  if (flags.json === true)
+    return printJson(io, { verified: isVerified, ...asJson(ahead), effects: still, waits: waitsJson(found) });
+  print(io, planPicture(ahead, terminalOf(io)));
+  printParagraphs(io, [...waitTexts(found), ahead.verifiers, ...still]);
   if (flags.svg !== undefined) print(io, `\nwrote ${flags.svg}`);
 }
 
-function asJson({ now, until, steps, segments, rotation, verifiers }: RotationPlan, still: readonly string[]) {
+function asJson({ now, until, steps, segments, rotation, verifiers }: RotationPlan) {
+  const interval = ({ from, to }: Interval) => ({ from: iso(from), to: to === undefined ? null : iso(to) });
   return {
     now: iso(now),
     until: iso(until),
-    steps: steps.map(({ at, key, use, kid, action, reason, bound }) => ({
-      at: iso(at),
-      key,
-      use,
-      kid: kid ?? null,
-      action,
-      reason,
-      bound,
-    })),
-    segments: segments.map(({ key, use, kid, state, from, to }) => ({
-      key,
-      use,
-      kid: kid ?? null,
-      state,
-      from: iso(from),
-      to: to === undefined ? null : iso(to),
-    })),
-    rotationMode: rotation.map(({ from, to }) => ({ from: iso(from), to: to === undefined ? null : iso(to) })),
+    steps: steps.map((step) => ({ ...step, at: iso(step.at), kid: step.kid ?? null })),
+    segments: segments.map((segment) => ({ ...segment, ...interval(segment), kid: segment.kid ?? null })),
+    rotationMode: rotation.map(interval),
     verifiers,
-    effects: still,
   };
 }
 

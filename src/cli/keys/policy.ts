@@ -1,4 +1,5 @@
 import { Command } from "commander";
+import type { StoreDocument } from "../../rotation/custody/document.ts";
 import type { Changed } from "../../rotation/manager/store-access.ts";
 import { durationText, kidText } from "../../base/format.ts";
 import {
@@ -14,7 +15,7 @@ import { waitOf } from "../../rotation/rules/waits.ts";
 import { flagName } from "../../service/config/setting-definitions.ts";
 import { type Io, print, printJson } from "../io.ts";
 import { settingsFrom } from "../settings-options.ts";
-import { aligned, indented, terminalOf } from "../terminal.ts";
+import { aligned, indented, printParagraphs, terminalOf } from "../terminal.ts";
 import { type ChangeFlags, addWaitFlags, byCommand, changeKeys, checkHasKeys } from "./change-keys.ts";
 import { addReadSettings, readStore, withKeys } from "./open-keys.ts";
 
@@ -48,6 +49,7 @@ async function policy(io: Io, flags: ChangeFlags): Promise<void> {
   await withKeys(io, others, {}, (keys) => {
     checkHasKeys(keys);
     const decide = byCommand(() => ({ type: "policy", policy: given }));
+    const remarks = ({ records, document }: Changed): string[] => meaningOf({ records, policy: document.policy });
     return changeKeys(keys, { flags, breaks: false, unchanged: "The store has this policy.", remarks }, decide);
   });
 }
@@ -55,29 +57,25 @@ async function policy(io: Io, flags: ChangeFlags): Promise<void> {
 async function showPolicy(io: Io, flags: ChangeFlags): Promise<void> {
   const { document, isVerified, owner } = await readStore(io, flags);
   const { records, policy } = document;
-  const effects = [...meaningOf(policy), ...longerWaits(liveRecords(records), policy)];
+  const effects = meaningOf(document);
   if (flags.json === true) return printJson(io, { verified: isVerified, policy, effects });
-  const { columns } = terminalOf(io.stdout, io.environment);
+  const { columns } = terminalOf(io);
   const rows = aligned(policyNames.map((name) => [flagName(name), String(policy[name])]));
   const title =
     records.length === 0
       ? `The store holds no keys of ${owner.issuer}. This is the policy of a first start.`
       : `Rotation policy of ${owner.issuer}:`;
   print(io, [...indented(title, columns, 0), "", ...rows].join("\n"));
-  for (const effect of effects) print(io, ["", ...indented(effect, columns, 0)].join("\n"));
+  printParagraphs(io, effects);
 }
 
-const remarks = ({ records, document: { policy } }: Changed): string[] => [
-  ...meaningOf(policy),
-  ...longerWaits(liveRecords(records), policy),
-];
-
-function meaningOf(policy: RotationPolicy): string[] {
+function meaningOf({ records, policy }: Pick<StoreDocument, "records" | "policy">): string[] {
   const [sig, enc] = [retireForMs(policy, "sig"), retireForMs(policy, "enc")].map(durationText);
   return [
     `A key is active for ${durationText(rotateEveryMs(policy))}, and is published for ${durationText(announceForMs(policy))} before.`,
     `After that, a signing key is published for ${sig} more, and an encryption key decrypts for ${enc} more.`,
     `A process that cannot reach the store signs for ${durationText(policy.maxStaleSeconds * 1000)} at most.`,
+    ...longerWaits(liveRecords(records), policy),
   ];
 }
 

@@ -15,7 +15,7 @@ import {
   waitsOf,
 } from "../../rotation/explain/replicas.ts";
 import { type Io, iso, print, printJson } from "../io.ts";
-import { aligned, indented, terminalOf } from "../terminal.ts";
+import { aligned, indented, printParagraphs, terminalOf } from "../terminal.ts";
 import { type CommandKeys, type Flags, addReadSettings, readStore, withKeys } from "./open-keys.ts";
 
 export function replicasCommand(io: Io): Command {
@@ -52,10 +52,10 @@ async function replicas(io: Io, flags: Flags): Promise<void> {
       waits: waitsJson(found),
     });
   }
-  const { columns } = terminalOf(io.stdout, io.environment);
+  const { columns } = terminalOf(io);
   const lines = [...table(found), ...indented(unlistedText, columns, 0)];
   print(io, [...lines, ...copiesTable(copies, found)].join("\n"));
-  printWaits(io, found, columns);
+  printParagraphs(io, waitTexts(found));
 }
 
 function table(found: StoreView): string[] {
@@ -87,21 +87,12 @@ function copiesTable(copies: readonly CopyStatus[], { now }: StoreView): string[
   return ["", ...aligned([["COPY", "HAS", "READ BACK"], ...rows])];
 }
 
-/** Prints the steps whose wait has not begun, and the copies for which they wait. */
-export function printWaits(io: Io, found: StoreView, columns: number): void {
-  for (const { text } of waitsOf(found)) print(io, ["", ...indented(text, columns, 0)].join("\n"));
-}
+/** The steps whose wait has not begun, and the copies for which they wait. */
+export const waitTexts = (found: StoreView): string[] => waitsOf(found).map(({ text }) => text);
 
 /** The same for `--json`. */
 export const waitsJson = (found: StoreView): object[] =>
-  waitsOf(found).map(({ kid, use, action, since, copies, text }) => ({
-    kid,
-    use,
-    action,
-    since: iso(since),
-    copies,
-    text,
-  }));
+  waitsOf(found).map((wait) => ({ ...wait, since: iso(wait.since) }));
 
 export function replicaJson(line: ProcessLine, view: StoreView): object {
   const status = replicaStatus(line, view);
