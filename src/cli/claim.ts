@@ -1,4 +1,5 @@
 import { InvalidArgumentError } from "commander";
+import { isTooLarge } from "../base/json.ts";
 
 /** Adds a claim, given as `name=value`, to the earlier ones. */
 export function addClaim(text: string, before: object = {}): object {
@@ -19,21 +20,8 @@ function jsonOrText(text: string): unknown {
   }
 }
 
-/** Refuses a number in JSON that JavaScript would round. */
-function exactly(_name: string, value: unknown, { source = "" }: { readonly source?: string } = {}): unknown {
-  if (typeof value === "number" && decimal(source) !== decimal(String(value))) {
-    throw new InvalidArgumentError(`JavaScript would round ${source} to ${value}. Write it as a text: '"${source}"'.`);
-  }
-  return value;
-}
-
-/** A canonical text of a number: its significant digits, and the power of ten of the last one. */
-function decimal(text: string): string {
-  const [, sign = "", whole = "", fraction = "", exponent = "0"] =
-    /^(-?)(\d+)(?:\.(\d+))?(?:e([-+]?\d+))?$/i.exec(text) ?? [];
-  const digits = `${whole}${fraction}`.replace(/^0+/, "");
-  const significant = digits.replace(/0+$/, "");
-  return significant === ""
-    ? "0"
-    : `${sign}${significant}e${Number(exponent) - fraction.length + digits.length - significant.length}`;
+/** Refuses a number in JSON that would not stay what it is. */
+function exactly(_name: string, value: unknown, context?: { readonly source?: string }): unknown {
+  if (!isTooLarge(value, context?.source)) return value;
+  throw new InvalidArgumentError(`${context?.source} is beyond 2^53 - 1. Write it as a text: '"${context?.source}"'.`);
 }

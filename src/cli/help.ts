@@ -82,12 +82,6 @@ function unknown(group: Command, name: string): string {
     ...flags.map((flag) => [flag, flag] as const),
     ...commands.map((command) => [command.name(), pathOf(command)] as const),
   ]);
-  const parts = [...new Set([...known].flatMap(([key, text]) => (key.split("-").includes(bare(name)) ? [text] : [])))];
-  if (parts.length > 0 && !known.has(bare(name)))
-    return `error: no command or option '${name}'\n(${parts
-      .toSorted()
-      .map((text) => `jwksd help ${text}`)
-      .join(", ")})`;
   const meant = known.get(nearest(optionOf(name), [...known.keys()]) ?? "");
   const hint = meant === undefined ? "jwksd help lists the commands" : `Did you mean jwksd help ${meant}?`;
   return `error: no command or option '${name}'\n(${hint})`;

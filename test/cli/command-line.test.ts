@@ -28,7 +28,6 @@ describe("a claim of the command line", () => {
     ["0.000", 0],
     ["1e3", 1000],
     ["1.5E+2", 150],
-    ["100000000000000000000", 1e20],
     ["1e21", 1e21],
     ["9007199254740991", 2 ** 53 - 1],
     ["0.1", 0.1],
@@ -45,7 +44,7 @@ describe("a claim of the command line", () => {
   for (const [text, value] of rows)
     test(`${text} is taken as it is`, () => assert.deepEqual(addClaim(`n=${text}`, { a: 1 }), { a: 1, n: value }));
 
-  const changed = ["9007199254740993", "1e999", "-1e999", "1e-999", "0.12345678901234567890", '{"a":[1,{"b":1e400}]}'];
+  const changed = ["9007199254740993", "100000000000000000000", "1e999", "-1e999", '{"a":[1,{"b":1e400}]}'];
   for (const text of changed)
     test(`${text} would not stay what it is`, () => {
       assert.throws(() => addClaim(`n=${text}`), InvalidArgumentError);
@@ -55,9 +54,10 @@ describe("a claim of the command line", () => {
     assert.deepEqual(Object.entries(addClaim("__proto__=1")), [["__proto__", 1]]);
   });
 
-  test("property: every number that JSON writes is taken", () => {
+  test("property: every number that JSON writes is taken, but for integers beyond 2^53 - 1", () => {
     fc.assert(
       fc.property(fc.double({ noNaN: true, noDefaultInfinity: true }), (value) => {
+        fc.pre(!Number.isInteger(value) || Number.isSafeInteger(value) || Math.abs(value) >= 1e21);
         assert.deepEqual(addClaim(`n=${JSON.stringify(value)}`), { n: JSON.parse(JSON.stringify(value)) });
       }),
     );
@@ -226,7 +226,7 @@ const change = { document: { revision: 5 }, events: [{}] } as unknown as Changed
 /** A command on a store that gives these lines one after the other, or an error. */
 function command(
   answers: readonly (readonly ProcessLine[] | StoreError)[],
-  { isTTY = false, document = storeDocument([]) }: { isTTY?: boolean; document?: StoreDocument } = {},
+  document: StoreDocument = storeDocument([]),
 ) {
   let written = "";
   const rest = [...answers];
@@ -238,7 +238,7 @@ function command(
     },
     read: async () => ({ document, now: start }),
   } as unknown as StoreAccess;
-  const stderr = { isTTY, columns: 40, write: (text: string) => (written += text) };
+  const stderr = { write: (text: string) => (written += text) };
   const io: Io = { stdin: Readable.from([]), stdout: stderr, stderr, environment: {}, exitCode: 0 };
   return { io, keys: { io, access }, written: () => written };
 }
@@ -249,22 +249,6 @@ const behind = [processLine("r", { name: "late\u{202e}", revision: 4 })];
 const followed = [processLine("r")];
 
 describe("waiting for the replicas", () => {
-  test("shows on a terminal for whom it waits, on one line that is gone in the end", async () => {
-    const { keys, io, written } = command([behind, behind, followed], { isTTY: true });
-    assert.deepEqual((await follow(keys, change, 9))?.late, []);
-    assert.equal(io.exitCode, 0);
-    // On a slow machine it says the seconds that are left more than once.
-    const lines = written().split("\r\u{1b}[K");
-    assert.deepEqual([lines[0], lines[1], lines.at(-1)], ["", "waiting for late\\u{202e} (9 s)", ""]);
-    assert.ok(lines.slice(1, -1).every((line) => line.startsWith("waiting for late")));
-  });
-
-  test("shows nothing elsewhere", async () => {
-    const { keys, written } = command([behind, followed]);
-    await follow(keys, change, 9);
-    assert.equal(written(), "");
-  });
-
   test("where the store cannot be asked any more, the change is done all the same, and the exit code says that nobody knows", async () => {
     const { keys, io, written } = command([behind, new StoreError("ERR_STORE_UNAVAILABLE", "no route to host")]);
     assert.equal(await follow(keys, change, 9), undefined);
@@ -292,7 +276,7 @@ describe("waiting for the replicas", () => {
       ];
     const found = await Promise.all(
       rows.map(async ([name, line, document, waits]) => {
-        const { keys, io } = command([[line, dead]], document && { document });
+        const { keys, io } = command([[line, dead]], document);
         const began = performance.now();
         const late = (await follow(keys, change, waits))?.late.length ?? 0;
         return [name, io.exitCode, late > 0, performance.now() - began < 60_000];
@@ -324,7 +308,7 @@ describe("waiting for the replicas", () => {
       ["a revocation that it has", storeDocument([gone(start - second)], { copies: [copy] }), false],
     ];
     for (const [name, document, lacks] of rows) {
-      const { keys, io } = command([followed], { document });
+      const { keys, io } = command([followed], document);
       const told = await follow(keys, change, 0.001);
       assert.deepEqual([io.exitCode, followedLines(told ?? assert.fail()).length], lacks ? [3, 2] : [0, 1], name);
     }

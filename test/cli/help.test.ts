@@ -150,7 +150,6 @@ describe("help NOSUCH is an error, with the nearest name", () => {
     { words: ["help", "revoke"], hint: "Did you mean jwksd help keys revoke?" },
     { words: ["help", "keys", "imprt"], hint: "Did you mean jwksd help keys import?" },
     { words: ["keys", "help", "imprt"], hint: "Did you mean jwksd help keys import?" },
-    { words: ["help", "stale"], hint: "jwksd help max-stale-seconds" },
     { words: ["help", "JWKSD_PROT"], hint: "Did you mean jwksd help port?" },
     { words: ["help", "port", "serve"], hint: "jwksd help lists the commands" },
   ];

@@ -38,7 +38,8 @@ rotation mode                             │                ▀▀▀▀▀▀�
                          ┼───── 39 d ─────┼───── 50 d ─────┼── 1 d ───┼─2 h──┼──
                          10-12          11-20            01-09      01-10  14:10
 
-█ active   ╍ announced   ▒ retiring   ▀ rotation mode: cached for 5 min
+╍ announced: published only   █ active   ▒ retiring
+▀ rotation mode: cached for 5 min
 (next) is a key that does not exist yet. Not to scale: the axis has the
 durations. All times are UTC.
 
@@ -87,11 +88,11 @@ rotation mode ~~~~~~~~~~~  ~~~~   ~~~
               +-+++-++-+-+-+-+-+--++-+--
               11-20  11-21 12-20 02-19
 
-# active   . announced   = retiring
+. announced: published only   # active
+= retiring
 x revoked, but caches may trust it
 ~ rotation mode: cached for 5 min
 (next) is a key that does not exist yet.
-Not to scale: the axis has the
 `,
   first: `
               now                   2            3       4

@@ -56,7 +56,7 @@ async function listKeys(io: Io, flags: ListFlags): Promise<void> {
     });
   }
   const { columns } = terminalOf(io);
-  const lines = shown.length === 0 ? indented(noKeys, columns, 0) : table(rows, now, columns);
+  const lines = shown.length === 0 ? indented(noKeys, columns, 0) : table(rows, now);
   const ended = records.length - records.filter(isLive).length;
   const hidden = flags.all !== true && ended > 0 ? `${ended} removed or revoked; --all lists them.` : "";
   const mode =
@@ -79,65 +79,28 @@ interface Row {
   readonly next: PlanStep | undefined;
 }
 
-/**
- * One line per key if that fits. Else the kid has its own line, unwrapped, so that it can be copied; the URI of a key in an HSM or key
- * service always has.
- */
-function table(rows: readonly Row[], now: number, columns: number): string[] {
-  const kids = rows.map(({ record }) => kidText(record.kid));
-  const cells = rows.map((row) => cellsOf(row, now, timeText, (text) => text));
-  const wide = aligned([
-    ["KID", "USE", "STATE", "SINCE", "NEXT STEP"],
-    ...cells.map((row, index) => [kids[index] ?? "", ...row]),
+/** The kid has its own line, unwrapped, so that it can be copied, and so has the URI of a key in an HSM or key service. */
+function table(rows: readonly Row[], now: number): string[] {
+  // To the minute, and of "in 1 h 10 min" the first unit.
+  const when = (time: number): string =>
+    `${timeText(time).slice(0, 16)}, ${relativeText(time, now).replace(/(\d+ \w+) \d+ \w+/, "$1")}`;
+  const [heading = "", ...lines] = aligned([
+    ["USE", "STATE", "SINCE (UTC)", "NEXT STEP (UTC)"],
+    ...rows.map(({ record, next }) => [
+      record.use,
+      record.state,
+      when(stateSince(record)),
+      next === undefined ? "-" : `${planVerbs[next.action]} ${when(next.at)}`,
+    ]),
   ]);
-  if (fits(wide, columns)) return wide.flatMap((line, index) => [line].concat(placeOf(rows[index - 1], 2)));
-  const short = rows.map((row) => cellsOf(row, now, minuteText, largestUnit));
-  const [heading = "", ...narrow] = aligned([["USE", "STATE", "SINCE (UTC)", "NEXT STEP (UTC)"], ...short]);
-  if (fits([heading, ...narrow], columns)) {
-    return [heading].concat(
-      narrow.flatMap((line, index) => [line, `     ${kids[index]}`].concat(placeOf(rows[index], 5))),
-    );
-  }
-  const lines: string[] = [];
-  for (const [index, [use, state, since, next]] of cells.entries()) {
-    lines.push(kids[index] ?? "", ...indented(`${use}, ${state} since ${since}`, columns, 2));
-    lines.push(...indented(`next: ${next}`, columns, 2), ...placeOf(rows[index], 2));
-  }
-  return lines;
-}
-
-/** Where the private half is, or was if the key was removed or revoked, unless it is in the store. */
-function placeOf(row: Row | undefined, indent: number): string[] {
-  const uri = row && uriOf(row.record);
-  if (row === undefined || uri === undefined) return [];
-  return [`${" ".repeat(indent)}${isLive(row.record) ? "in" : "was in"} ${kidText(uri)}`];
-}
-
-function cellsOf(
-  { record, next }: Row,
-  now: number,
-  absolute: (time: number) => string,
-  shorten: (relative: string) => string,
-): [use: string, state: string, since: string, next: string] {
-  const since = stateSince(record);
-  const when = (time: number): string => `${absolute(time)}, ${shorten(relativeText(time, now))}`;
   return [
-    record.use,
-    record.state,
-    when(since),
-    next === undefined ? "-" : `${planVerbs[next.action]} ${when(next.at)}`,
+    heading,
+    ...rows.flatMap(({ record }, index) => [lines[index] ?? "", `     ${kidText(record.kid)}`, ...placeOf(record)]),
   ];
 }
 
-function minuteText(time: number): string {
-  return timeText(time).slice(0, 16);
-}
-
-/** "in 1 h 10 min" as "in 1 h". */
-function largestUnit(relative: string): string {
-  return relative.replace(/(\d+ \w+) \d+ \w+/, "$1");
-}
-
-function fits(lines: readonly string[], columns: number): boolean {
-  return lines.every((line) => line.length <= columns);
+/** Where the private half is, or was if the key was removed or revoked, unless it is in the store. */
+function placeOf(record: KeyRecord): string[] {
+  const uri = uriOf(record);
+  return uri === undefined ? [] : [`     ${isLive(record) ? "in" : "was in"} ${kidText(uri)}`];
 }

@@ -1,10 +1,8 @@
-import type { KeyState } from "../../rotation/rules/records.ts";
 import { type RotationPlan, planKeyName } from "../../rotation/explain/plan.ts";
 import { durationText, relativeText, timeText } from "../../base/format.ts";
+import { type Pattern, chartLegend } from "../../rotation/explain/plan-chart.ts";
 import { type PlanScale, numberedSteps, planScale, shortened } from "../../rotation/explain/plan-scale.ts";
 import { type Color, type Terminal, indented, painted } from "../terminal.ts";
-
-type Shown = Exclude<KeyState, "removed">;
 
 const glyphs = {
   unicode: {
@@ -33,7 +31,7 @@ const glyphs = {
   },
 } as const;
 
-const colors: Readonly<Record<Shown | "mode" | "quiet", Color>> = {
+const colors: Readonly<Record<Pattern | "quiet", Color>> = {
   announced: "yellow",
   active: "green",
   retiring: "cyan",
@@ -147,17 +145,7 @@ function labels(plan: RotationPlan, scale: PlanScale, width: number, above: bool
 
 function legend(plan: RotationPlan, { columns, color, ascii }: Terminal): string[] {
   const glyph = glyphs[ascii ? "ascii" : "unicode"];
-  const meanings: readonly (readonly [Shown | "mode", string])[] = [
-    ["active", "active"],
-    ["announced", "announced"],
-    ["retiring", "retiring"],
-    ["revoked", "revoked, but caches may trust it"],
-    ["mode", "rotation mode: cached for 5 min"],
-  ];
-  const shown = meanings.filter(
-    ([state]) => state !== "revoked" || plan.segments.some((segment) => segment.state === state),
-  );
-  const entries = shown.map(([state, meaning]) => ({ state, text: `${glyph[state]} ${meaning}` }));
+  const entries = chartLegend(plan).map(([pattern, meaning]) => ({ pattern, text: `${glyph[pattern]} ${meaning}` }));
   const lines: (typeof entries)[] = [];
   for (const entry of entries) {
     const last = lines.at(-1);
@@ -168,7 +156,7 @@ function legend(plan: RotationPlan, { columns, color, ascii }: Terminal): string
   return [
     ...lines.map((line) =>
       line
-        .map(({ state, text }) => `${painted(text.slice(0, 1), color ? colors[state] : undefined)}${text.slice(1)}`)
+        .map(({ pattern, text }) => `${painted(text.slice(0, 1), color ? colors[pattern] : undefined)}${text.slice(1)}`)
         .join("   "),
     ),
     ...indented(note(plan), columns, 0),

@@ -1,6 +1,7 @@
 import { type RotationPlan, planKeyName } from "./plan.ts";
 import { durationText, timeText } from "../../base/format.ts";
 import { type PlanScale, planScale, shortened } from "./plan-scale.ts";
+import type { KeyState } from "../rules/records.ts";
 
 /** Room for the names of keys beside their bars. */
 const labelWidth = 210;
@@ -56,8 +57,11 @@ export const chartStyle = `
     .on-light { fill: #e6eaf0; stroke: #161b22; }
   }`;
 
-/** What the patterns of a chart mean. */
-export function chartLegend({ segments }: RotationPlan): readonly (readonly [pattern: string, meaning: string])[] {
+/** What is shown of a key, and of all of them. */
+export type Pattern = Exclude<KeyState, "removed"> | "mode";
+
+/** What the patterns of a picture mean. */
+export function chartLegend({ segments }: RotationPlan): readonly (readonly [pattern: Pattern, meaning: string])[] {
   const isRevoked = segments.some(({ state }) => state === "revoked");
   return [
     ["announced", "announced: published only"],

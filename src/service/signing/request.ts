@@ -1,4 +1,5 @@
 import { invalidClaims } from "../../base/errors.ts";
+import { isTooLarge } from "../../base/json.ts";
 import { type Given, type Rules, anything, checkOptions, object } from "../../base/options.ts";
 import { checkMembersOnce } from "../../sign/token/names.ts";
 import type { Claims, SignOptions } from "../../sign/token/sign-options.ts";
@@ -69,6 +70,6 @@ function isDeeper(value: unknown, most: number): boolean {
 }
 
 function refuseRounded(this: unknown, name: string, value: unknown, context?: { readonly source?: string }): unknown {
-  if (typeof value !== "number" || Number.isSafeInteger(value) || !/^-?\d+$/.test(context?.source ?? "")) return value;
+  if (!isTooLarge(value, context?.source)) return value;
   throw invalidClaims(`the number of "${name}" is beyond 2^53 - 1 and would be rounded; send it as a string`);
 }
