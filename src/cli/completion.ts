@@ -1,4 +1,5 @@
-import { Argument, Command, type Option } from "commander";
+import { Argument, type Option } from "commander";
+import { Command } from "./command.ts";
 import { type Flag, type Place, type Values, scripts } from "./completion-scripts.ts";
 import { family, pathOf } from "./help.ts";
 import { type Io, print } from "./io.ts";
@@ -8,16 +9,13 @@ export function completionCommand(io: Io): Command {
   const command = new Command("completion");
   return command
     .addArgument(new Argument("<shell>", "that completes").choices(Object.keys(scripts)))
-    .addHelpText(
-      "after",
-      `
+    .notes(`
 The Tab key then completes commands, options, files, and values that are few.
 
 Examples:
   $ eval "$(jwksd completion bash)"       in ~/.bashrc
   $ eval "$(jwksd completion zsh)"        in ~/.zshrc, after compinit
-  $ jwksd completion fish | source        in ~/.config/fish/config.fish`,
-    )
+  $ jwksd completion fish | source        in ~/.config/fish/config.fish`)
     .action((shell: keyof typeof scripts) => {
       print(io, scripts[shell](family(command.parent ?? command).map(placeOf)));
     });

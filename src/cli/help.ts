@@ -1,4 +1,5 @@
-import { Command, type Option } from "commander";
+import type { Option } from "commander";
+import { Command } from "./command.ts";
 import { nearest } from "../base/nearest.ts";
 import { variableName } from "../service/config/setting-definitions.ts";
 import { type Io, print } from "./io.ts";
@@ -16,14 +17,11 @@ export function helpCommand(io: Io, group: Command): Command {
       .argument("[name...]")
       // An option may be named with its dashes.
       .allowUnknownOption()
-      .addHelpText(
-        "after",
-        `
+      .notes(`
 Examples:
   $ jwksd help keys revoke          a command
   $ jwksd help max-stale-seconds    an option: default, variable and commands
-  $ jwksd help --keys               an option that has the name of a command`,
-      )
+  $ jwksd help --keys               an option that has the name of a command`)
       .action((names: string[]) => {
         const [found, rest] = find(group, names);
         const [name] = rest;

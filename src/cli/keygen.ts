@@ -1,4 +1,5 @@
-import { Command, Option } from "commander";
+import { Option } from "commander";
+import { Command } from "./command.ts";
 import { ServiceError } from "../base/errors.ts";
 import { generateKey, writeNewFile } from "../node/generate.ts";
 import { type Io, print } from "./io.ts";
@@ -7,17 +8,14 @@ export function keygenCommand(io: Io): Command {
   return new Command("keygen")
     .option("--out <file>", "write a new file of mode 0600 (default: standard output)")
     .addOption(new Option("--format <format>", "private JWK or PKCS#8 PEM").choices(["jwk", "pem"]).default("jwk"))
-    .addHelpText(
-      "after",
-      `
+    .notes(`
 A file is new, and only its owner can read it. The kid of the key is its RFC
 7638 thumbprint. In the folder of serve --keys, the file whose name sorts
 last is the active key.
 
 Examples:
   $ jwksd keygen --out keys/$(date +%F).jwk
-  $ jwksd keygen --format pem > key.pem`,
-    )
+  $ jwksd keygen --format pem > key.pem`)
     .action(async ({ out, format }: { out?: string; format: "jwk" | "pem" }) => {
       const { kid, text } = await generateKey(format);
       if (out === undefined) {

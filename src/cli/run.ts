@@ -1,5 +1,6 @@
 import { fileURLToPath } from "node:url";
-import { Command, CommanderError } from "commander";
+import { CommanderError } from "commander";
+import { Command } from "./command.ts";
 import packageJson from "../../package.json" with { type: "json" };
 import { JwksdError } from "../base/errors.ts";
 import { errorText, withAdvice } from "./error-text.ts";
@@ -128,17 +129,14 @@ export async function program(io: Io, argv: readonly string[]): Promise<Command>
     // Without this, a kid that begins with "-V" would print the version.
     .enablePositionalOptions()
     .showHelpAfterError("(jwksd help COMMAND shows all options)")
-    .addHelpText(
-      "after",
-      `
+    .notes(`
 Start here:
   $ jwksd serve          serve on port 9900; makes its keys at the first start
   $ jwksd keys           list the keys, and the next step of each
   $ jwksd help serve     all of its options, with examples
   $ jwksd help --port    what an option means, and which commands take it
   $ jwksd help verify    find out why a token is refused
-  $ jwksd doctor URL     check the keys of any issuer`,
-    )
+  $ jwksd doctor URL     check the keys of any issuer`)
     .addHelpText("afterAll", `\n${indented(guides, helpColumns, 0).join("\n")}`);
   for (const [name, { description, load }] of Object.entries(commands))
     program.addCommand((isNeeded(name) ? await load(io) : new Command(name)).description(description));

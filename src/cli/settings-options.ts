@@ -1,4 +1,5 @@
-import { type Command, Option } from "commander";
+import { Option } from "commander";
+import type { Command } from "./command.ts";
 import type { Rule } from "../base/options.ts";
 import {
   type SettingName,

@@ -1,7 +1,8 @@
-import { Command, Option } from "commander";
+import { Option } from "commander";
 import type { CryptoKey } from "jose";
 import { calculateJwkThumbprint } from "jose/jwk/thumbprint";
 import { importJWK } from "jose/key/import";
+import { Command } from "./command.ts";
 import { JwksdError } from "../base/errors.ts";
 import { signersOf } from "../service/config/signers.ts";
 import { boundSigner } from "../keys/signer/bounded.ts";
@@ -56,9 +57,7 @@ export function signerCommand(io: Io): Command {
     .option("--json", "print the result as JSON");
   for (const option of shortcuts) checking.addOption(option);
   addSettings(checking, ["signers"])
-    .addHelpText(
-      "after",
-      `
+    .notes(`
 Exit codes: 0, every signature is good; 1, there was an error. The SDK of the
 service finds its credentials; docs/signers.md shows what each service needs.
 
@@ -68,8 +67,7 @@ Examples:
   $ jwksd signer check 'pkcs11:token=jwksd;object=login' --pin-file /run/pin \\
       --pkcs11-module /usr/lib/softhsm/libsofthsm2.so
   $ jwksd signer check --vault-token-file /run/vault/token \\
-      vault-transit:https://vault.example.com/transit/login/1`,
-    )
+      vault-transit:https://vault.example.com/transit/login/1`)
     .action(async (uri: string, flags: CheckFlags) => {
       const report = await check(io, uri, flags);
       print(io, flags.json === true ? JSON.stringify(report, undefined, 2) : textOf(report));

@@ -4,7 +4,7 @@ import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { Readable } from "node:stream";
 import { describe, test, type TestContext } from "node:test";
-import { Command } from "commander";
+import { Command } from "../../src/cli/command.ts";
 import { addSettings, settingsFrom } from "../../src/cli/settings-options.ts";
 import { ConfigError } from "../../src/base/errors.ts";
 import {

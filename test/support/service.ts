@@ -8,7 +8,7 @@ import { join } from "node:path";
 import { createInterface } from "node:readline";
 import { Readable } from "node:stream";
 import { fileURLToPath } from "node:url";
-import { Command } from "commander";
+import { Command } from "../../src/cli/command.ts";
 import type { Io } from "../../src/cli/io.ts";
 import { run } from "../../src/cli/run.ts";
 import { addSettings, settingsFrom } from "../../src/cli/settings-options.ts";

@@ -1,5 +1,6 @@
 import { readFile, writeFile } from "node:fs/promises";
-import { Command, InvalidArgumentError, Option } from "commander";
+import { InvalidArgumentError, Option } from "commander";
+import { Command } from "../command.ts";
 import { atLeast, severities } from "../../doctor/finding.ts";
 import { practice } from "../../doctor/practice.ts";
 import { type Code, type Observations, type Severity, codes, examine } from "../../doctor/index.ts";
@@ -64,9 +65,7 @@ export function doctorCommand(io: Io): Command {
     )
     .option("--json", "print the findings as JSON")
     .option("--html <file>", "also write the findings to this file, as a page to send to the operator of the provider")
-    .addHelpText(
-      "after",
-      `
+    .notes(`
 Exit codes: 0, nothing is broken; 1, something is broken, or the token is
 refused; 2, there was nothing to check. docs/doctor.md explains every code.
 Groups of codes are ${groups().join(", ")}.
@@ -79,8 +78,7 @@ Examples:
   $ jwksd doctor https://login.example.com --html findings.html
   $ jwksd doctor https://login.example.com --watch 2h \\
       --token-command ./get-token
-  $ jwksd doctor keys.json --only JWKS`,
-    )
+  $ jwksd doctor keys.json --only JWKS`)
     .action((target: string, flags: Flags) => doctor(io, target, flags));
 }
 

@@ -1,4 +1,4 @@
-import { Command } from "commander";
+import { Command } from "../command.ts";
 import { type Html, html } from "../../base/html.ts";
 import { faultPaths } from "../../testing/answer.ts";
 import { hostileNames } from "../../testing/hostile.ts";
@@ -16,9 +16,7 @@ export function testIssuerCommand(io: Io): Command {
     .option("--seed <text>", "the same text gives the same keys")
     .option("--allow-production", "start although NODE_ENV is production");
   return command
-    .addHelpText(
-      "after",
-      `
+    .notes(`
 An issuer for the tests of an API in any language. Its keys are in memory. Its
 page has a token for each fault, and buttons that rotate its keys and take it
 away. Below /hostile/CODE are issuers whose JWK Sets have one fault, by the
@@ -28,8 +26,7 @@ Examples:
   $ jwksd test-issuer
   $ curl 'http://127.0.0.1:9400/token?scope=orders:read&sub=bob'
   $ curl 'http://127.0.0.1:9400/token?fault=expired'
-  $ curl -X POST http://127.0.0.1:9400/rotate`,
-    )
+  $ curl -X POST http://127.0.0.1:9400/rotate`)
     .action(async ({ port, aud, seed, allowProduction }: Options) => {
       const url = `http://127.0.0.1:${port}`;
       const all = { algorithms: testAlgorithms, allowProduction: allowProduction === true };

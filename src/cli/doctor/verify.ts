@@ -1,4 +1,4 @@
-import { Command } from "commander";
+import { Command } from "../command.ts";
 import { adviceFor, doctorCommandFor } from "./advice.ts";
 import { explainVerification } from "./explain.ts";
 import { explanationText } from "./report.ts";
@@ -30,17 +30,14 @@ export function verifyCommand(io: Io): Command {
     .option("--jwks-uri <url>", "URL of the JWK Set (default: that of the discovery document of the issuer)")
     .option("--allow-insecure", "allow http for hosts that are not loopback")
     .option("--json", "print the steps as JSON")
-    .addHelpText(
-      "after",
-      `
+    .notes(`
 Exit codes: 0, the token is good; 1, it is refused, or could not be checked.
 
 Examples:
   $ jwksd token --aud my-api |
       jwksd verify - --issuer http://127.0.0.1:9900 --aud my-api
   $ jwksd verify "$TOKEN" --issuer https://login.example.com --aud my-api \\
-      --typ at+jwt --json`,
-    )
+      --typ at+jwt --json`)
     .action(async (token: string, flags: VerifyFlags) => {
       const { issuer, allowInsecure } = flags;
       const explanation = await explainVerification(await readToken(io, token), {

@@ -1,4 +1,4 @@
-import { Command } from "commander";
+import { Command } from "../command.ts";
 import { ConfigError, StateError, invalidOption } from "../../base/errors.ts";
 import { publishedJwk } from "../../keys/jwk/public.ts";
 import { makeDocument } from "../../publish/document.ts";
@@ -34,13 +34,10 @@ export function exportCommand(io: Io): Command {
     .option("--out <file>", "write a new file of mode 0600 (default: standard output, public keys only)")
     .option("--yes", "confirm that the private key is written to a file unencrypted");
   return addReadSettings(command)
-    .addHelpText(
-      "after",
-      `
+    .notes(`
 Examples:
   $ jwksd keys export > jwks.json
-  $ jwksd keys export KID --private --out key.jwk --yes`,
-    )
+  $ jwksd keys export KID --private --out key.jwk --yes`)
     .action((kid: string | undefined, flags: ExportFlags) => exportKeys(io, kid, flags));
 }
 

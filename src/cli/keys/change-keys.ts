@@ -1,4 +1,4 @@
-import type { Command } from "commander";
+import type { Command } from "../command.ts";
 import { ConfigError, StoreError } from "../../base/errors.ts";
 import { CannotSign } from "../../rotation/manager/keyring.ts";
 import { systemClock } from "../../base/clock.ts";

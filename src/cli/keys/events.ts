@@ -1,4 +1,4 @@
-import { Command } from "commander";
+import { Command } from "../command.ts";
 import { printable } from "../../base/printable.ts";
 import { timeText } from "../../base/format.ts";
 import { count } from "../arguments.ts";
@@ -12,16 +12,13 @@ type EventsFlags = Flags & { readonly limit: number };
 export function eventsCommand(io: Io): Command {
   const command = new Command("events").option("--limit <count>", "how many events to print", count, 20);
   return addReadSettings(command)
-    .addHelpText(
-      "after",
-      `
+    .notes(`
 The store keeps the newest events: about a hundred. The log of jwksd serve has
 all of them.
 
 Examples:
   $ jwksd events
-  $ jwksd events --limit 1000 --json | jq '.[] | select(.type == "revoked")'`,
-    )
+  $ jwksd events --limit 1000 --json | jq '.[] | select(.type == "revoked")'`)
     .action((flags: EventsFlags) => events(io, flags));
 }
 

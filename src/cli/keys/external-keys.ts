@@ -1,5 +1,5 @@
 // Keys in HSMs and key services: what a change does to them, and jwksd keys destroy.
-import { Command } from "commander";
+import { Command } from "../command.ts";
 import { ConfigError, StateError } from "../../base/errors.ts";
 import type { Keyring } from "../../rotation/manager/keyring.ts";
 import { destroyExternal } from "../../rotation/manager/private-keys.ts";
@@ -97,9 +97,7 @@ export function destroyCommand(io: Io): Command {
     .option("--yes", "confirm that the key is destroyed for good")
     .option("--dry-run", "print what would be destroyed, and change nothing");
   return addReadSettings(command, ["signers"])
-    .addHelpText(
-      "after",
-      `
+    .notes(`
 Use this command for keys that were removed without --destroy-external, or that
 could not be reached then. If the URI now names another key, nothing is
 destroyed.
@@ -107,8 +105,7 @@ destroyed.
 Examples:
   $ jwksd keys --all             list removed and revoked keys, with their URIs
   $ jwksd keys destroy KID --dry-run
-  $ jwksd keys destroy KID --yes`,
-    )
+  $ jwksd keys destroy KID --yes`)
     .action((kid: string, flags: DestroyFlags) => destroy(io, kid, flags));
 }
 

@@ -7,7 +7,7 @@ import { lateCopies } from "../../rotation/manager/copies.ts";
 import type { Changed } from "../../rotation/manager/store-access.ts";
 import type { CopyRecord } from "../../rotation/rules/waits.ts";
 import { type StoreView, followText, hasFollowed, lateText } from "../../rotation/explain/replicas.ts";
-import { type Io, tell } from "../io.ts";
+import { tell } from "../io.ts";
 import type { CommandKeys } from "./open-keys.ts";
 import { replicaJson } from "./replicas.ts";
 

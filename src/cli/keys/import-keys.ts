@@ -1,4 +1,5 @@
-import { Command, Option } from "commander";
+import { Option } from "commander";
+import { Command } from "../command.ts";
 import { StateError, invalidOption } from "../../base/errors.ts";
 import type { Change } from "../../rotation/rules/advance.ts";
 import { systemClock } from "../../base/clock.ts";
@@ -36,9 +37,7 @@ export function importCommand(io: Io): Command {
     .addOption(useOption())
     .option("--kid <kid>", "of a set: import only this key; of a PEM file or --signer: the published kid of the key");
   return addChangeFlags(command, { force: true })
-    .addHelpText(
-      "after",
-      `
+    .notes(`
 Without --kid, all keys of a set are imported, into a store without keys: the
 first key of each use becomes active, the others retiring. The kid is that of
 the JWK, else --kid, else the RFC 7638 thumbprint of the key. Signing keys must
@@ -50,8 +49,7 @@ Examples:
   $ jwksd keys import key.pem --kid 2026-11      tokens with this kid stay valid
   $ jwksd keys import jwks.json                  all keys of a private JWK Set
   $ jwksd keys import jwks.json --kid old --state retiring
-  $ jwksd keys import --signer aws-kms:arn:aws:kms:…     see docs/signers.md`,
-    )
+  $ jwksd keys import --signer aws-kms:arn:aws:kms:…     see docs/signers.md`)
     .action((file: string | undefined, flags: ImportFlags) => importKeys(io, file, flags));
 }
 

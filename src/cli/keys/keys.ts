@@ -1,4 +1,4 @@
-import { Command } from "commander";
+import { Command } from "../command.ts";
 import { StoreError } from "../../base/errors.ts";
 import type { CustodyOptions } from "../../rotation/custody/custody.ts";
 import type { Changed } from "../../rotation/manager/store-access.ts";
@@ -31,10 +31,7 @@ export function keysCommand(io: Io): Command {
     .addCommand(importCommand(io))
     .addCommand(exportCommand(io))
     .addCommand(rewrapCommand(io))
-    .addCommand(wrappingKeysCommand(io))
-    .addHelpText(
-      "after",
-      `
+    .addCommand(wrappingKeysCommand(io)).notes(`
 The options of the list, such as --data and --all: jwksd help keys list.
 
 jwksd serve takes each planned step by itself; these commands are for everything
@@ -47,8 +44,7 @@ Examples:
   $ jwksd keys                        list the keys, and the next step of each
   $ jwksd keys revoke KID --dry-run   until when caches may trust a leaked key
   $ jwksd keys import key.pem         take over a key from elsewhere
-  $ jwksd help keys import            the options of one command`,
-    );
+  $ jwksd help keys import            the options of one command`);
 }
 
 function announceCommand(io: Io): Command {
@@ -56,13 +52,10 @@ function announceCommand(io: Io): Command {
     "Publish a new key. It becomes active when every cache knows it; the first signing or encryption key, at once.",
   );
   return addChangeFlags(addNewKeyFlags(command))
-    .addHelpText(
-      "after",
-      `
+    .notes(`
 Examples:
   $ jwksd keys announce               the next signing key, as jwksd rotate does
-  $ jwksd keys announce --use enc     the first encryption key, or the next one`,
-    )
+  $ jwksd keys announce --use enc     the first encryption key, or the next one`)
     .action((flags: ChangeFlags & { readonly use: KeyUse; readonly alg?: string }) =>
       withKeys(io, flags, {}, (open) => {
         const newKey = { use: flags.use, alg: flags.alg };
@@ -79,17 +72,14 @@ for good, even an imported key that jwksd did not make. --dry-run names the key.
 
 function stepCommand(io: Io, type: "activate" | "retire" | "remove", description: string): Command {
   return addChangeFlags(takesKid(new Command(type).description(description)), { force: true })
-    .addHelpText(
-      "after",
-      `
+    .notes(`
 A step that would break verifications is refused; the message says when the step
 will be safe. --force --yes takes it now.
 ${type === "remove" ? destroyHelp : ""}
 Examples:
   $ jwksd keys ${type} KID --dry-run
   $ jwksd keys ${type} KID
-  $ jwksd keys ${type} KID --force --yes`,
-    )
+  $ jwksd keys ${type} KID --force --yes`)
     .action((given: string, flags: ChangeFlags) =>
       withKeys(io, flags, {}, (open) => {
         const kid = meantKid(open.document.records, given);
@@ -109,9 +99,7 @@ function revokeCommand(io: Io): Command {
   );
   const help = "the wrapping key of the store is lost: new keys are wrapped under the one that is given";
   return addChangeFlags(takesKid(command.option("--lost-wrapping-key", help)), { yes: true })
-    .addHelpText(
-      "after",
-      `
+    .notes(`
 If the key was active, the announced key takes its place, else a new key. A
 replica that cannot read the store goes on with the revoked key until it is
 stale. Caches may trust the key for 7,200 seconds after that, or for 300 if a
@@ -119,8 +107,7 @@ rotation has been on for long enough. --dry-run prints until when.
 ${destroyHelp}
 Examples:
   $ jwksd keys revoke KID --dry-run
-  $ jwksd keys revoke KID --yes`,
-    )
+  $ jwksd keys revoke KID --yes`)
     .action((given: string, flags: RevokeFlags) => {
       const isLost = flags.lostWrappingKey === true;
       return withKeys(io, flags, { accepts: lost(io, flags) }, (open) => {

@@ -1,4 +1,4 @@
-import { Command } from "commander";
+import { Command } from "../command.ts";
 import { aftermath } from "../../rotation/explain/impact.ts";
 import { rotatingSince } from "../../rotation/rules/mode-intervals.ts";
 import { type PlanStep, plan } from "../../rotation/explain/plan.ts";
@@ -16,12 +16,9 @@ type ListFlags = Flags & { readonly all?: true; readonly json?: true };
 export function listCommand(io: Io): Command {
   const command = new Command("list").description("List the managed keys, as jwksd keys without a command does.");
   return addReadSettings(command.option("--all", "list removed and revoked keys too"))
-    .addHelpText(
-      "after",
-      `
+    .notes(`
 A key in an HSM or key service has its URI below it; --json has the URI as uri.
-The next step of a key follows from the policy of the store: jwksd policy.`,
-    )
+The next step of a key follows from the policy of the store: jwksd policy.`)
     .allowExcessArguments()
     .action((flags: ListFlags) => {
       // `jwksd keys` lists the keys, and takes no arguments: an argument is the name of an unknown command.

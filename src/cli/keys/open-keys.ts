@@ -1,4 +1,5 @@
-import { Option, type Command } from "commander";
+import { Option } from "commander";
+import type { Command } from "../command.ts";
 import { systemClock } from "../../base/clock.ts";
 import { type StoreError, invalidOption } from "../../base/errors.ts";
 import { nearest } from "../../base/nearest.ts";

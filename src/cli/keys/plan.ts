@@ -1,5 +1,5 @@
 import { readFile, stat, writeFile } from "node:fs/promises";
-import { Command } from "commander";
+import { Command } from "../command.ts";
 import { ServiceError } from "../../base/errors.ts";
 import { fileErrorText } from "../../base/file-errors.ts";
 import { aftermath } from "../../rotation/explain/impact.ts";
@@ -24,9 +24,7 @@ export function planCommand(io: Io): Command {
     )
     .option("--svg <file>", "also write the picture to this file; replaces an existing picture");
   return addReadSettings(command)
-    .addHelpText(
-      "after",
-      `
+    .notes(`
 The plan shows what jwksd serve will do if no command changes the keys. Where a
 step waits for a copy, the plan assumes that the copy has the step now, and
 names it. This command changes nothing. It prints colours only in terminals, and
@@ -35,8 +33,7 @@ only if NO_COLOR is not set. To try another policy: jwksd policy --dry-run.
 Examples:
   $ jwksd plan
   $ jwksd plan --svg rotation.svg                   for a runbook, light or dark
-  $ jwksd plan --days 365`,
-    )
+  $ jwksd plan --days 365`)
     .action((flags: PlanFlags) => showPlan(io, flags));
 }
 
@@ -58,8 +55,9 @@ async function showPlan(io: Io, flags: PlanFlags): Promise<void> {
   if (flags.svg !== undefined) print(io, `\nwrote ${flags.svg}`);
 }
 
+const interval = ({ from, to }: Interval) => ({ from: iso(from), to: to === undefined ? null : iso(to) });
+
 function asJson({ now, until, steps, segments, rotation, verifiers }: RotationPlan) {
-  const interval = ({ from, to }: Interval) => ({ from: iso(from), to: to === undefined ? null : iso(to) });
   return {
     now: iso(now),
     until: iso(until),

@@ -1,4 +1,4 @@
-import { Command } from "commander";
+import { Command } from "../command.ts";
 import type { StoreDocument } from "../../rotation/custody/document.ts";
 import type { Changed } from "../../rotation/manager/store-access.ts";
 import { durationText, kidText } from "../../base/format.ts";
@@ -22,9 +22,7 @@ import { addReadSettings, readStore, withKeys } from "./open-keys.ts";
 export function policyCommand(io: Io): Command {
   const command = addWaitFlags(new Command("policy"));
   return addReadSettings(command, policyNames)
-    .addHelpText(
-      "after",
-      `
+    .notes(`
 Prints the rotation policy of the store, or changes what the flags say of it.
 All processes go by that policy. The same flags of jwksd serve only count in a
 store without keys; environment and --config change nothing here. For keys that
@@ -34,8 +32,7 @@ break verifications is refused, with the numbers that work.
 Examples:
   $ jwksd policy
   $ jwksd policy --rotate-every-days 30 --dry-run
-  $ jwksd policy --rotate-every-days 30`,
-    )
+  $ jwksd policy --rotate-every-days 30`)
     .action((flags: ChangeFlags) => policy(io, flags));
 }
 
@@ -49,7 +46,6 @@ async function policy(io: Io, flags: ChangeFlags): Promise<void> {
   await withKeys(io, others, {}, (keys) => {
     checkHasKeys(keys);
     const decide = byCommand(() => ({ type: "policy", policy: given }));
-    const remarks = ({ records, document }: Changed): string[] => meaningOf({ records, policy: document.policy });
     return changeKeys(keys, { flags, breaks: false, unchanged: "The store has this policy.", remarks }, decide);
   });
 }
@@ -68,6 +64,8 @@ async function showPolicy(io: Io, flags: ChangeFlags): Promise<void> {
   print(io, [...indented(title, columns, 0), "", ...rows].join("\n"));
   printParagraphs(io, effects);
 }
+
+const remarks = ({ records, document: { policy } }: Changed): string[] => meaningOf({ records, policy });
 
 function meaningOf({ records, policy }: Pick<StoreDocument, "records" | "policy">): string[] {
   const [sig, enc] = [retireForMs(policy, "sig"), retireForMs(policy, "enc")].map(durationText);

@@ -1,4 +1,4 @@
-import { Command } from "commander";
+import { Command } from "../command.ts";
 import { ConfigError, StateError } from "../../base/errors.ts";
 import { printable } from "../../base/printable.ts";
 import type { ProcessLine } from "../../rotation/custody/presence.ts";
@@ -22,9 +22,7 @@ export function replicasCommand(io: Io): Command {
   const command = new Command("replicas");
   // This command and its subcommand have the same flags.
   return addReadSettings(command.enablePositionalOptions().addCommand(endCopyCommand(io)))
-    .addHelpText(
-      "after",
-      `
+    .notes(`
 Each process that may write the store has a line in it, and writes that line
 again six times in --max-stale-seconds. A process whose line is older than that
 neither signs nor is ready, and is not listed. No step waits for a process. A
@@ -34,8 +32,7 @@ store covers its keys and copies, and no lines.
 
 Examples:
   $ jwksd replicas
-  $ jwksd replicas --json | jq '.replicas[] | select(.behind != 0) | .name'`,
-    )
+  $ jwksd replicas --json | jq '.replicas[] | select(.behind != 0) | .name'`)
     .action((flags: Flags) => replicas(io, flags));
 }
 
@@ -92,7 +89,7 @@ export const waitTexts = (found: StoreView): string[] => waitsOf(found).map(({ t
 
 /** The same for `--json`. */
 export const waitsJson = (found: StoreView): object[] =>
-  waitsOf(found).map((wait) => ({ ...wait, since: iso(wait.since) }));
+  waitsOf(found).map((wait) => Object.assign({}, wait, { since: iso(wait.since) }));
 
 export function replicaJson(line: ProcessLine, view: StoreView): object {
   const status = replicaStatus(line, view);
@@ -105,9 +102,7 @@ function endCopyCommand(io: Io): Command {
     .argument("<name>", "jwksd replicas lists the copies")
     .option("--yes", "confirm that nobody reads the copy");
   return addReadSettings(command)
-    .addHelpText(
-      "after",
-      `
+    .notes(`
 While the store names a copy, no key becomes active that the copy lacks.
 Afterwards, anybody who still reads the copy refuses the tokens of the next key.
 So remove the copy first, wait until caches have forgotten it (7,200 s), and
@@ -115,8 +110,7 @@ then end it. A jwksd publish that runs names it again.
 
 Examples:
   $ jwksd replicas
-  $ jwksd replicas end s3://example-issuer/cluster-1 --yes`,
-    )
+  $ jwksd replicas end s3://example-issuer/cluster-1 --yes`)
     .action((name: string, flags: Flags) => withKeys(io, flags, {}, (keys) => endCopy(keys, name, flags)));
 }
 

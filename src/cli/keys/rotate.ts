@@ -1,4 +1,4 @@
-import { Command } from "commander";
+import { Command } from "../command.ts";
 import { type KeyUse, announcedKey } from "../../rotation/rules/records.ts";
 import { type ChangeFlags, addChangeFlags, byCommand, changeKeys } from "./change-keys.ts";
 import type { Io } from "../io.ts";
@@ -11,9 +11,7 @@ export function rotateCommand(io: Io): Command {
   const command = new Command("rotate");
   addNewKeyFlags(command).option("--now", "let the next key sign at once, before caches know it; needs --yes");
   return addChangeFlags(command, { yes: true })
-    .addHelpText(
-      "after",
-      `
+    .notes(`
 A rotation without --now breaks nothing: the new key signs when every cache
 knows it. With --now it signs at once. Verifiers that do not fetch again on an
 unknown kid then refuse its tokens for hours; --dry-run prints which, and until
@@ -31,8 +29,7 @@ Examples:
   $ jwksd rotate                          announce the next signing key
   $ jwksd rotate --use enc --alg ECDH-ES  announce the next encryption key
   $ jwksd rotate --now --dry-run          what an emergency rotation would break
-  $ jwksd rotate --now --yes              the next key signs at once`,
-    )
+  $ jwksd rotate --now --yes              the next key signs at once`)
     .action((flags: RotateFlags) => rotate(io, flags));
 }
 

@@ -1,4 +1,4 @@
-import { Command } from "commander";
+import { Command } from "../command.ts";
 import { ConfigError, StateError, StoreError } from "../../base/errors.ts";
 import { printable } from "../../base/printable.ts";
 import type { CustodyOptions } from "../../rotation/custody/custody.ts";
@@ -22,12 +22,9 @@ export function wrappingKeysCommand(io: Io): Command {
     "Print the ids of the given wrapping keys, the one that encrypts first. Needs no store.",
   );
   return addReadSettings(command)
-    .addHelpText(
-      "after",
-      `
+    .notes(`
 Examples:
-  $ jwksd keys wrapping-keys --wrapping-key-file /etc/jwksd/wrapping.key`,
-    )
+  $ jwksd keys wrapping-keys --wrapping-key-file /etc/jwksd/wrapping.key`)
     .action(async (flags: Flags) => {
       const settings = await settingsFrom(io, { ...flags });
       const keys = await wrappingKeysOf(storeSettingsOf(settings), createCommandLog(settings, io));
@@ -48,9 +45,7 @@ export function rewrapCommand(io: Io): Command {
     "Encrypt all private keys again under the first wrapping key, and make the MAC of the store anew. Verifiers do not notice.",
   );
   return addChangeFlags(command.option("--yes", "accept a store that is not authentic; check every key first"))
-    .addHelpText(
-      "after",
-      `
+    .notes(`
 To change the wrapping key:
   1. Add a new one as the first line of --wrapping-key-file, and restart every
      jwksd serve. Until then, rewrap is refused.
@@ -63,8 +58,7 @@ every key in it.
 
 Examples:
   $ jwksd keys rewrap --wrapping-key-file /etc/jwksd/wrapping.key
-  $ jwksd keys rewrap --issuer https://login.example.com`,
-    )
+  $ jwksd keys rewrap --issuer https://login.example.com`)
     .action((flags: ChangeFlags) =>
       withKeys(io, flags, { issuerCheck: movedBy, movesToFirst: true, accepts: vouching(io, flags) }, (open) => {
         const [first] = open.custody.wrappingKeys;

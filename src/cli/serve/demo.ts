@@ -1,4 +1,4 @@
-import { Command } from "commander";
+import { Command } from "../command.ts";
 import { type Clock, monotonicNow, systemClock } from "../../base/clock.ts";
 import { newWrappingKey } from "../../rotation/custody/wrapping.ts";
 import { memoryStore } from "../../rotation/store/memory.ts";
@@ -30,9 +30,7 @@ const demoSettings = {
 
 export function demoCommand(io: Io): Command {
   return new Command("demo")
-    .addHelpText(
-      "after",
-      `
+    .notes(`
 The demonstration is a jwksd serve on free ports of this machine whose clock
 runs 720 times as fast, so a day takes two minutes. It rotates every day. A key
 is announced after one minute, signs after two, and the old key is removed half
@@ -40,8 +38,7 @@ a minute later. The keys are in memory and end with the process. Settings and
 environment variables of jwksd serve have no effect.
 
 Example:
-  $ jwksd demo        prints the URL of a page: open it, and watch`,
-    )
+  $ jwksd demo        prints the URL of a page: open it, and watch`)
     .action(() => demo(io));
 }
 

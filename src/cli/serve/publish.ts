@@ -1,4 +1,4 @@
-import { Command } from "commander";
+import { Command } from "../command.ts";
 import { sleep } from "../../base/async.ts";
 import { systemClock } from "../../base/clock.ts";
 import { InternalError, JwksdError, ServiceError, invalidOption } from "../../base/errors.ts";
@@ -51,9 +51,7 @@ export function publishCommand(io: Io): Command {
     .option("--wait <seconds>", "without --follow, how long to try until it can be read back", waitSeconds, 30)
     .option("--json", "print JSON; with --follow, a line each time");
   return addSettings(command, publishSettings)
-    .addHelpText(
-      "after",
-      `
+    .notes(`
 The target holds what --issuer shows: TARGET/jwks is at ISSUER/jwks. The bytes
 are those of jwksd serve. A key signs only after it was read back from the
 target, past caches. This holds even after this process has ended. If nobody
@@ -72,8 +70,7 @@ Examples:
       --issuer https://example-issuer.s3.eu-central-1.amazonaws.com/cluster-1
   $ jwksd publish s3://example-issuer --issuer https://oidc.example.com \\
       --purge-command 'aws cloudfront create-invalidation \\
-      --distribution-id E2EXAMPLE --paths "/*"'`,
-    )
+      --distribution-id E2EXAMPLE --paths "/*"'`)
     .action((target: string, flags: PublishFlags) => publish(io, target, flags));
 }
 

@@ -1,4 +1,4 @@
-import { Command } from "commander";
+import { Command } from "../command.ts";
 import { printable } from "../../base/printable.ts";
 import { type Io, print } from "../io.ts";
 import { handleSignals } from "../signals.ts";
@@ -7,9 +7,7 @@ import { addSettings, settingsFrom } from "../settings-options.ts";
 export function serveCommand(io: Io): Command {
   const command = new Command("serve");
   return addSettings(command)
-    .addHelpText(
-      "after",
-      `
+    .notes(`
 Without --keys, jwksd makes the keys and rotates them. The files of --keys are
 read again when they change, and on SIGHUP; if a key is bad, that is logged and
 the old keys stay in use. On SIGTERM, serve answers the requests under way and
@@ -26,8 +24,7 @@ Examples:
   $ jwksd serve --issuer https://login.example.com --keys /etc/jwksd/keys
   $ jwksd serve --issuer https://example.com --mount-prefix /oidc
   $ JWKSD_PORT=8080 JWKSD_HOST=0.0.0.0 jwksd serve --json-logs
-  $ jwksd serve --config jwksd.json    such as {"port": 8080, "jsonLogs": true}`,
-    )
+  $ jwksd serve --config jwksd.json    such as {"port": 8080, "jsonLogs": true}`)
     .action((options: Record<string, unknown>) => serve(io, options));
 }
 

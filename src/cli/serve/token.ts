@@ -1,4 +1,5 @@
-import { Command, InvalidArgumentError } from "commander";
+import { InvalidArgumentError } from "commander";
+import { Command } from "../command.ts";
 import type { Owner } from "../../rotation/custody/issuer-check.ts";
 import { issuerOf } from "../../service/config/addresses.ts";
 import { type SettingName, type Settings, settingDefinitions } from "../../service/config/setting-definitions.ts";
@@ -26,16 +27,13 @@ export function tokenCommand(io: Io): Command {
   const settings: readonly SettingName[] = ["issuer", "host", "port", "keys", ...storeSettings];
   // It takes those of serve, and lists the few that it needs.
   return addSettings(command, settings, ["issuer", "data", "store", "wrappingKeyFile", "keys", "signers"])
-    .addHelpText(
-      "after",
-      `
+    .notes(`
 Examples:
   $ jwksd token --aud my-api --sub alice
   $ jwksd token --aud my-api --typ at+jwt --lifetime 300 \\
       --claim client_id=web --claim 'scope=read write'
   $ curl -H "Authorization: Bearer $(jwksd token --aud my-api)" \\
-      http://127.0.0.1:3000/`,
-    )
+      http://127.0.0.1:3000/`)
     .action(async ({ aud, sub, claim, lifetime, typ, ...options }: TokenOptions & Record<string, unknown>) => {
       if (sub !== undefined && Object.hasOwn(claim ?? {}, "sub")) {
         command.error("error: the subject is given twice, with --sub and with --claim sub=…");

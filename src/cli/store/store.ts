@@ -1,4 +1,4 @@
-import { Command } from "commander";
+import { Command } from "../command.ts";
 import { systemClock } from "../../base/clock.ts";
 import { StateError, StoreError } from "../../base/errors.ts";
 import { printable } from "../../base/printable.ts";
@@ -26,9 +26,7 @@ export function storeCommand(io: Io): Command {
     .requiredOption("--from <url>", "the store to copy, in the forms of --store")
     .requiredOption("--to <url>", "the store to fill, in the same forms");
   addSettings(migrate, ["issuer", "wrappingKeyFile"])
-    .addHelpText(
-      "after",
-      `
+    .notes(`
 Stop every jwksd on the old store first. What it holds is verified before it is
 written, and read back and compared after that. The wrapping key stays the same;
 give it with --wrapping-key-file or JWKSD_WRAPPING_KEYS to whatever runs on the
@@ -36,21 +34,17 @@ new store.
 
 Examples:
   $ jwksd store migrate --issuer https://login.example.com \\
-      --from sqlite:.jwksd/keys.db --to postgres://jwksd@db.example/jwksd`,
-    )
+      --from sqlite:.jwksd/keys.db --to postgres://jwksd@db.example/jwksd`)
     .action((flags: Flags) => migrateStore(io, flags));
 
   const sql = new Command("sql")
     .description("Print the SQL of the tables in PostgreSQL, and of the rights of their users.")
-    .addHelpText(
-      "after",
-      `
+    .notes(`
 jwksd makes the tables with its first write, where its user may. Where it may
 not, have the printed SQL run by somebody who may.
 
 Example:
-  $ jwksd store sql`,
-    )
+  $ jwksd store sql`)
     .action(() => print(io, sqlText));
 
   return new Command("store").addCommand(migrate).addCommand(sql);

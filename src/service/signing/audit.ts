@@ -64,7 +64,7 @@ export function createAudit(clock: Clock, report: (counts: SignCounts) => void) 
      *
      * @throws SignerError `ERR_SIGNER_BUSY`, and what `work` throws
      */
-    async sign<T>(connection: object, work: () => Promise<T>): Promise<T> {
+    async sign<T>(this: void, connection: object, work: () => Promise<T>): Promise<T> {
       try {
         const result = await bounded(connection, work);
         count();
