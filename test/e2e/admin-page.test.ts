@@ -35,7 +35,7 @@ describe("the page of the admin address", () => {
     assert.match(text, /All is well\./);
     assert.match(text, /here &amp; there/);
     const answer = await fetch(service.jwksUri);
-    assert.ok(text.includes(`ETag: ${answer.headers.get("etag")?.replaceAll('"', "&quot;")}`));
+    assert.ok(text.includes(`etag: ${answer.headers.get("etag")?.replaceAll('"', "&quot;")}`));
     const { records } = await readStore(join(data, "keys.db"));
     const [{ kid, privateHalf }] = liveRecords(records) as [LiveRecord];
     assert.ok(text.includes(`<code>${kid}</code>`));

@@ -4,7 +4,7 @@ import { followText } from "../../../rotation/explain/replicas.ts";
 import { planVerbs } from "../../../rotation/explain/plan-scale.ts";
 import type { Status } from "../status.ts";
 import { type Html, html } from "../../../base/html.ts";
-import { moment, plural, relative } from "./words.ts";
+import { facts, moment, plural, relative } from "./words.ts";
 
 /** Which key signs, what happens next, and whether all follow. */
 export function glancePart(status: Status): Html {
@@ -19,34 +19,18 @@ export function glancePart(status: Status): Html {
           >`;
   const waiting =
     waits.length === 0 ? undefined : html` <span class="quiet">${plural(waits.length, "step")} waiting</span>`;
-  return html`<dl class="facts glance">
-    <div>
-      <dt>${source === "saved-set" ? "First key" : "Active key"}</dt>
-      <dd>${signs}</dd>
-    </div>
-    <div>
-      <dt>Next step</dt>
-      <dd>
-        ${next === undefined ? nothingNext(source) : html`<span class="verb">${stepText(next)}</span> ${moment(next.at, now)}`}${waiting}
-      </dd>
-    </div>
-    <div>
-      <dt>Rotation mode</dt>
-      <dd>${modeText(status)}</dd>
-    </div>
-    <div>
-      <dt>Replicas</dt>
-      <dd>${replicasText(status)}</dd>
-    </div>
-    <div>
-      <dt>Store</dt>
-      <dd>${storeText(status)}</dd>
-    </div>
-    <div>
-      <dt>This process</dt>
-      <dd>${processText(status)}</dd>
-    </div>
-  </dl>`;
+  const step = next && html`<span class="verb">${stepText(next)}</span> ${moment(next.at, now)}`;
+  return facts(
+    [
+      [source === "saved-set" ? "First key" : "Active key", signs],
+      ["Next step", html`${step ?? nothingNext(source)}${waiting}`],
+      ["Rotation mode", modeText(status)],
+      ["Replicas", replicasText(status)],
+      ["Store", storeText(status)],
+      ["This process", processText(status)],
+    ],
+    "glance",
+  );
 }
 
 function processText({ phase, notReady, pid }: Status): Html {

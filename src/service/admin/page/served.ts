@@ -2,7 +2,7 @@ import { jsonOf } from "../../../base/json.ts";
 import type { Fault } from "../faults.ts";
 import { shellWord } from "../../../base/printable.ts";
 import { type Html, html, lines } from "../../../base/html.ts";
-import { copyable } from "./words.ts";
+import { copyable, facts } from "./words.ts";
 
 /** The response with the JWK Set, as the service itself gets it. */
 export type ServedSet =
@@ -31,18 +31,9 @@ export function servedPart(answer: ServedSet, url: string): Html {
   if ("failure" in answer) return html`<p><code>${url}</code> does not answer: ${answer.failure}.</p>`;
   const etag = answer.headers.find(([name]) => name.toLowerCase() === "etag")?.[1] ?? "none";
   const head = [answer.status, ...answer.headers.map(([name, value]) => `${name}: ${value}`)].join("\n");
-  return html`<dl class="facts">
-      <div>
-        <dt>Address</dt>
-        <dd><code>${url}</code></dd>
-      </div>
-      <div>
-        <dt>ETag</dt>
-        <dd><code>${etag}</code></dd>
-      </div>
-    </dl>
-    ${copyable("answer-head", "Head of the answer", lines(head))}
-    ${copyable("answer-body", "Document", lines(indented(answer.body)))}`;
+  const rows = [["Address", html`<code>${url}</code>`] as const, ["ETag", html`<code>${etag}</code>`] as const];
+  return html`${facts(rows)} ${copyable("answer-head", "Head of the answer", lines(head))}
+  ${copyable("answer-body", "Document", lines(indented(answer.body)))}`;
 }
 
 /** The document with blanks, easier to read. The ETag is of the bytes without them. */

@@ -20,6 +20,19 @@ export function copyable(id: string, what: string, content: Html): Html {
   </div>`;
 }
 
+/** Facts, each with its name. */
+export function facts(rows: readonly (readonly [name: string, fact: Html])[], kind = ""): Html {
+  return html`<dl class="facts ${kind}">
+    ${rows.map(
+      ([name, fact]) =>
+        html`<div>
+          <dt>${name}</dt>
+          <dd>${fact}</dd>
+        </div>`,
+    )}
+  </dl>`;
+}
+
 export function badge(state: string): Html {
   return html`<span class="badge ${state}">${state}</span>`;
 }
