@@ -6,7 +6,7 @@ import type { Exchange, Finding, Observations } from "../../doctor/index.ts";
 import { jsonOf } from "../../base/json.ts";
 import { type Html, html, lines } from "../../base/html.ts";
 import { isPrivateText, removed } from "../../doctor/secrets.ts";
-import { counts, scopeText, whom } from "./report.ts";
+import { counts, partsOf, scopeText } from "./report.ts";
 
 const maxCharacters = 100_000;
 
@@ -86,27 +86,21 @@ function prose(text: string): Html {
 }
 
 function section(finding: Finding): Html {
-  const { severity, code, title, seen, count, effect, remedy, rule, ruleUrl, link } = finding;
-  const more = count > seen.length ? [`and ${count - seen.length} more`] : [];
-  const rows: readonly (readonly [label: string, values: readonly (string | Html)[]])[] = [
-    ["Seen", [...seen, ...more]],
-    ["Effect", [prose(effect)]],
-    ["Breaks", whom(finding)],
-    ["What to do", [prose(remedy)]],
-    ["Rule", [ruleUrl === undefined ? rule : html`<a href="${ruleUrl}">${rule}</a>`]],
-  ];
+  const { code, severity, title, ruleUrl, link } = finding;
+  const shown = (label: string, text: string): Html => {
+    if (label === "more") return html`<a href="${link}">${code}</a>`;
+    if (label === "rule" && ruleUrl !== undefined) return html`<a href="${ruleUrl}">${text}</a>`;
+    return label === "effect" || label === "do" ? prose(text) : html`${text}`;
+  };
   return html`<article class="${severity}">
     <h2>${severity}: ${prose(title)}</h2>
     <dl>
-      ${rows
-        .filter(([, values]) => values.length > 0)
-        .map(
-          ([label, values]) =>
-            html`<dt>${label}</dt>
-              ${values.map((value) => html`<dd>${value}</dd>`)}`,
-        )}
+      ${partsOf(finding).map(
+        ([label, texts]) =>
+          html`<dt>${label}</dt>
+            ${texts.map((text) => html`<dd>${shown(label, text)}</dd>`)}`,
+      )}
     </dl>
-    <p><a href="${link}">${code}</a></p>
   </article> `;
 }
 

@@ -81,30 +81,35 @@ export function happeningLine({ at, text }: Happening): string {
   return `${timeText(at)}  ${printable(text)}`;
 }
 
-function section(finding: Finding, terminal: Terminal): string {
-  const { code, severity, title, seen, count, effect, rule, remedy, link } = finding;
+/** What is said of a finding, by its label. */
+export function partsOf(finding: Finding): (readonly [label: string, texts: readonly string[]])[] {
+  const { seen, count, effect, remedy, rule, link } = finding;
   const more = count > seen.length ? [`and ${(count - seen.length).toLocaleString("en")} more`] : [];
-  const head = `${painted(severity, terminal.color ? colors[severity] : undefined)}  ${code}: ${title}`;
-  const parts: readonly (readonly [label: string, lines: readonly string[]])[] = [
+  const parts = [
     ["seen", [...seen, ...more]],
     ["effect", [effect]],
     ["breaks", whom(finding)],
     ["do", [remedy]],
     ["rule", [rule]],
     ["more", [link]],
-  ];
-  return [head, ...parts.flatMap(([label, lines]) => block(label, lines, terminal))].join("\n");
+  ] as const;
+  return parts.filter(([, texts]) => texts.length > 0);
+}
+
+function section(finding: Finding, terminal: Terminal): string {
+  const { code, severity, title } = finding;
+  const head = `${painted(severity, terminal.color ? colors[severity] : undefined)}  ${code}: ${title}`;
+  return [head, ...partsOf(finding).flatMap(([label, lines]) => block(label, lines, terminal))].join("\n");
 }
 
 /** Lines after a label, each wrapped. */
 function block(label: string, lines: readonly string[], { columns }: Terminal): string[] {
-  const [first, ...rest] = lines.flatMap((line) => indented(printable(line), columns, labelWidth));
-  if (first === undefined) return [];
+  const [first = "", ...rest] = lines.flatMap((line) => indented(printable(line), columns, labelWidth));
   return [`  ${label.padEnd(labelWidth - 2)}${first.trimStart()}`, ...rest];
 }
 
 /** Who fails, in one line for each way. */
-export function whom({ breaks, tried }: Finding): string[] {
+function whom({ breaks, tried }: Finding): string[] {
   if (breaks.length === 0) return tried === 0 ? [] : [`none of the ${tried} verifiers that were run`];
   const byWay = Map.groupBy(breaks, ({ fails, inSomeForms }) => {
     const tokens = fails === "every token" ? "all tokens" : "the tokens of the key";
