@@ -5,7 +5,7 @@ import { family, pathOf } from "./help.ts";
 import { type Io, print } from "./io.ts";
 import { choicesOf } from "./settings-options.ts";
 
-export function completionCommand(io: Io): Command {
+export function commandOf(io: Io): Command {
   const command = new Command("completion");
   return command
     .addArgument(new Argument("<shell>", "that completes").choices(Object.keys(scripts)))

@@ -4,7 +4,7 @@ import { ServiceError } from "../base/errors.ts";
 import { generateKey, writeNewFile } from "../node/generate.ts";
 import { type Io, print } from "./io.ts";
 
-export function keygenCommand(io: Io): Command {
+export function commandOf(io: Io): Command {
   return new Command("keygen")
     .option("--out <file>", "write a new file of mode 0600 (default: standard output)")
     .addOption(new Option("--format <format>", "private JWK or PKCS#8 PEM").choices(["jwk", "pem"]).default("jwk"))

@@ -8,76 +8,27 @@ import { helpColumns, helpCommand, optionLine } from "./help.ts";
 import { type Io, tell } from "./io.ts";
 import { indented } from "./terminal.ts";
 
+type Load = () => Promise<{ commandOf(io: Io): Command }>;
+
 /** Each command, in the order of the help. One is loaded without the others, which makes its start twice as fast. */
-const commands: Readonly<Record<string, { description: string; load: (io: Io) => Promise<Command> }>> = {
-  serve: {
-    description: "Serve the JWK Set and the discovery document.",
-    load: async (io) => (await import("./serve/serve.ts")).serveCommand(io),
-  },
-  demo: {
-    description: "Watch a whole rotation in three minutes. Not for production.",
-    load: async (io) => (await import("./serve/demo.ts")).demoCommand(io),
-  },
-  "test-issuer": {
-    description: "Be an issuer for the tests of an API. Not for production.",
-    load: async (io) => (await import("./doctor/test-issuer.ts")).testIssuerCommand(io),
-  },
-  publish: {
-    description: "Write the JWK Set to a folder or a bucket that others serve.",
-    load: async (io) => (await import("./serve/publish.ts")).publishCommand(io),
-  },
-  keys: {
-    description: "List the managed keys, and change them one step at a time.",
-    load: async (io) => (await import("./keys/keys.ts")).keysCommand(io),
-  },
-  rotate: {
-    description: "Announce the next key now, instead of when it is due.",
-    load: async (io) => (await import("./keys/rotate.ts")).rotateCommand(io),
-  },
-  plan: {
-    description: "Draw when each managed key changes, and list the steps.",
-    load: async (io) => (await import("./keys/plan.ts")).planCommand(io),
-  },
-  policy: {
-    description: "Print how the managed keys rotate, and change that.",
-    load: async (io) => (await import("./keys/policy.ts")).policyCommand(io),
-  },
-  replicas: {
-    description: "List who publishes and signs, and the copies that steps wait for.",
-    load: async (io) => (await import("./keys/replicas.ts")).replicasCommand(io),
-  },
-  events: {
-    description: "Print the newest events of the managed keys, newest first.",
-    load: async (io) => (await import("./keys/events.ts")).eventsCommand(io),
-  },
-  keygen: {
-    description: "Make a P-256 signing key.",
-    load: async (io) => (await import("./keygen.ts")).keygenCommand(io),
-  },
-  signer: {
-    description: "Test keys in HSMs and key services.",
-    load: async (io) => (await import("./signer.ts")).signerCommand(io),
-  },
-  store: {
-    description: "Look after the database of the managed keys.",
-    load: async (io) => (await import("./store/store.ts")).storeCommand(io),
-  },
-  token: {
-    description: "Print a token that the active key signs.",
-    load: async (io) => (await import("./serve/token.ts")).tokenCommand(io),
-  },
-  verify: {
-    description: "Verify a token as a relying party does, and explain each step.",
-    load: async (io) => (await import("./doctor/verify.ts")).verifyCommand(io),
-  },
-  doctor: {
-    description: "Find out what is wrong with the keys of any issuer.",
-    load: async (io) => (await import("./doctor/doctor.ts")).doctorCommand(io),
-  },
-  completion: {
-    description: "Print a script with which a shell completes these commands.",
-    load: async (io) => (await import("./completion.ts")).completionCommand(io),
-  },
+const commands: Readonly<Record<string, readonly [description: string, load: Load]>> = {
+  serve: ["Serve the JWK Set and the discovery document.", () => import("./serve/serve.ts")],
+  demo: ["Watch a whole rotation in three minutes. Not for production.", () => import("./serve/demo.ts")],
+  "test-issuer": ["Be an issuer for the tests of an API. Not for production.", () => import("./doctor/test-issuer.ts")],
+  publish: ["Write the JWK Set to a folder or a bucket that others serve.", () => import("./serve/publish.ts")],
+  keys: ["List the managed keys, and change them one step at a time.", () => import("./keys/keys.ts")],
+  rotate: ["Announce the next key now, instead of when it is due.", () => import("./keys/rotate.ts")],
+  plan: ["Draw when each managed key changes, and list the steps.", () => import("./keys/plan.ts")],
+  policy: ["Print how the managed keys rotate, and change that.", () => import("./keys/policy.ts")],
+  replicas: ["List who publishes and signs, and the copies that steps wait for.", () => import("./keys/replicas.ts")],
+  events: ["Print the newest events of the managed keys, newest first.", () => import("./keys/events.ts")],
+  keygen: ["Make a P-256 signing key.", () => import("./keygen.ts")],
+  signer: ["Test keys in HSMs and key services.", () => import("./signer.ts")],
+  store: ["Look after the database of the managed keys.", () => import("./store/store.ts")],
+  token: ["Print a token that the active key signs.", () => import("./serve/token.ts")],
+  verify: ["Verify a token as a relying party does, and explain each step.", () => import("./doctor/verify.ts")],
+  doctor: ["Find out what is wrong with the keys of any issuer.", () => import("./doctor/doctor.ts")],
+  completion: ["Print a script with which a shell completes these commands.", () => import("./completion.ts")],
 };
 
 /**
@@ -138,8 +89,10 @@ Start here:
   $ jwksd help verify    find out why a token is refused
   $ jwksd doctor URL     check the keys of any issuer`)
     .addHelpText("afterAll", `\n${indented(guides, helpColumns, 0).join("\n")}`);
-  for (const [name, { description, load }] of Object.entries(commands))
-    program.addCommand((isNeeded(name) ? await load(io) : new Command(name)).description(description));
+  for (const [name, [description, load]] of Object.entries(commands)) {
+    const command = isNeeded(name) ? (await load()).commandOf(io) : new Command(name);
+    program.addCommand(command.description(description));
+  }
   connect(program, io);
   return program;
 }

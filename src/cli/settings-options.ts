@@ -14,7 +14,12 @@ import { resolveSettings } from "../service/config/settings.ts";
 import type { Io } from "./io.ts";
 
 /** Settings of commands that use the managed keys. */
-export const storeSettings = ["data", ...managedOnly] as const satisfies readonly SettingName[];
+export const storeSettings: readonly SettingName[] = ["issuer", "data", ...managedOnly];
+
+/** Settings that several commands take. */
+export const sharedSettings = settingNames.filter((name) =>
+  Object.values(settingGroups).some((members) => members.includes(name)),
+);
 
 /** What the help says of a flag: its line, and the rest. */
 interface Row {

@@ -47,7 +47,7 @@ const shortcuts = [
 
 const probeCount = wholeNumber(/^[1-9]\d{0,5}$/, "Not a whole number from 1 to 999999.");
 
-export function signerCommand(io: Io): Command {
+export function commandOf(io: Io): Command {
   const command = new Command("signer");
   const checking = command
     .command("check")

@@ -32,7 +32,7 @@ interface Flags {
   readonly html?: string;
 }
 
-export function doctorCommand(io: Io): Command {
+export function commandOf(io: Io): Command {
   return new Command("doctor")
     .argument(
       "<url-or-file>",

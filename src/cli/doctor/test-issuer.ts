@@ -9,7 +9,7 @@ import { wholeNumber } from "../arguments.ts";
 import { type Io, print } from "../io.ts";
 import { handleSignals } from "../signals.ts";
 
-export function testIssuerCommand(io: Io): Command {
+export function commandOf(io: Io): Command {
   const command = new Command("test-issuer")
     .option("--port <port>", "port on 127.0.0.1", wholeNumber(/^[1-9]\d{0,4}$/, "Not a port."), 9400)
     .option("--aud <audience>", "aud of the tokens", "https://api.example.com")

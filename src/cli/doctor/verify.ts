@@ -20,7 +20,7 @@ type VerifyFlags = {
   json?: true;
 };
 
-export function verifyCommand(io: Io): Command {
+export function commandOf(io: Io): Command {
   return new Command("verify")
     .argument("<token>", 'the token; "-" reads it from standard input, so that it is not in the process list')
     .requiredOption("--issuer <url>", "issuer identifier of the provider")

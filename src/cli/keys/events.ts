@@ -9,7 +9,7 @@ import { type Flags, addReadSettings, readStore } from "./open-keys.ts";
 
 type EventsFlags = Flags & { readonly limit: number };
 
-export function eventsCommand(io: Io): Command {
+export function commandOf(io: Io): Command {
   const command = new Command("events").option("--limit <count>", "how many events to print", count, 20);
   return addReadSettings(command)
     .notes(`

@@ -19,7 +19,7 @@ import { rewrapCommand, wrappingKeysCommand } from "./wrapping-keys.ts";
 
 type RevokeFlags = ChangeFlags & { readonly lostWrappingKey?: true };
 
-export function keysCommand(io: Io): Command {
+export function commandOf(io: Io): Command {
   return new Command("keys")
     .addCommand(listCommand(io), { isDefault: true })
     .addCommand(announceCommand(io))

@@ -37,7 +37,6 @@ export interface CommandKeys {
   readonly document: StoreDocument;
 }
 
-const ofStore: readonly SettingName[] = ["issuer", ...storeSettings];
 const withJson = (command: Command): Command => command.option("--json", "print JSON");
 
 /**
@@ -45,13 +44,13 @@ const withJson = (command: Command): Command => command.option("--json", "print 
  * can repeat all flags; it goes by the policy of the store.
  */
 export function addStoreSettings(command: Command): Command {
-  const shown = ofStore.filter((name) => !policyNames.some((other) => other === name));
-  return addSettings(withJson(command), ofStore, shown);
+  const shown = storeSettings.filter((name) => !policyNames.some((other) => other === name));
+  return addSettings(withJson(command), storeSettings, shown);
 }
 
 /** The same for a command that reads the store. Its help lists the few that it needs. */
 export function addReadSettings(command: Command, more: readonly SettingName[] = []): Command {
-  return addSettings(withJson(command), ofStore, ["issuer", "data", "store", "wrappingKeyFile", ...more]);
+  return addSettings(withJson(command), storeSettings, ["issuer", "data", "store", "wrappingKeyFile", ...more]);
 }
 
 /** Gives a command a kid. One in 64 thumbprints begins with a dash, so what is no option of the command is the kid. */

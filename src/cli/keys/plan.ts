@@ -15,7 +15,7 @@ import { waitTexts, waitsJson } from "./replicas.ts";
 
 type PlanFlags = Flags & { readonly svg?: string; readonly days?: number; readonly json?: true };
 
-export function planCommand(io: Io): Command {
+export function commandOf(io: Io): Command {
   const command = new Command("plan")
     .option(
       "--days <days>",

@@ -19,7 +19,7 @@ import { aligned, indented, printParagraphs, terminalOf } from "../terminal.ts";
 import { type ChangeFlags, addWaitFlags, byCommand, changeKeys, checkHasKeys } from "./change-keys.ts";
 import { addReadSettings, readStore, withKeys } from "./open-keys.ts";
 
-export function policyCommand(io: Io): Command {
+export function commandOf(io: Io): Command {
   const command = addWaitFlags(new Command("policy"));
   return addReadSettings(command, policyNames)
     .notes(`

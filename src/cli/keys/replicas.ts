@@ -18,7 +18,7 @@ import { type Io, iso, print, printJson } from "../io.ts";
 import { aligned, indented, printParagraphs, terminalOf } from "../terminal.ts";
 import { type CommandKeys, type Flags, addReadSettings, readStore, withKeys } from "./open-keys.ts";
 
-export function replicasCommand(io: Io): Command {
+export function commandOf(io: Io): Command {
   const command = new Command("replicas");
   // This command and its subcommand have the same flags.
   return addReadSettings(command.enablePositionalOptions().addCommand(endCopyCommand(io)))

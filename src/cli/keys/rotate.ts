@@ -7,7 +7,7 @@ import { withKeys } from "./open-keys.ts";
 
 type RotateFlags = ChangeFlags & { readonly use: KeyUse; readonly alg?: string; readonly now?: true };
 
-export function rotateCommand(io: Io): Command {
+export function commandOf(io: Io): Command {
   const command = new Command("rotate");
   addNewKeyFlags(command).option("--now", "let the next key sign at once, before caches know it; needs --yes");
   return addChangeFlags(command, { yes: true })

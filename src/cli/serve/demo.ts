@@ -28,7 +28,7 @@ const demoSettings = {
   maxSavedSetSeconds: "0",
 } as const satisfies Partial<Record<SettingName, string>>;
 
-export function demoCommand(io: Io): Command {
+export function commandOf(io: Io): Command {
   return new Command("demo")
     .notes(`
 The demonstration is a jwksd serve on free ports of this machine whose clock

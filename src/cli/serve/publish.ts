@@ -6,30 +6,12 @@ import { printable } from "../../base/printable.ts";
 import type { Published } from "../../service/copies/publish.ts";
 import { createCommandLog } from "../../service/config/log.ts";
 import { type Publishing, startPublishing } from "../../service/copies/publish.ts";
-import type { SettingName } from "../../service/config/setting-definitions.ts";
 import { waitSeconds } from "../arguments.ts";
 import { notFollowed } from "../keys/follow.ts";
 import { type Io, print, tell } from "../io.ts";
 import type { Flags } from "../keys/open-keys.ts";
 import { handleSignals } from "../signals.ts";
-import { addSettings, settingsFrom, storeSettings } from "../settings-options.ts";
-
-const publishSettings: readonly SettingName[] = [
-  "issuer",
-  "mountPrefix",
-  "jwksPath",
-  "keys",
-  "encryptionKeys",
-  "metadata",
-  "noDiscovery",
-  "noCors",
-  "rotationMode",
-  "replicaName",
-  "requireStore",
-  ...storeSettings,
-  "logLevel",
-  "jsonLogs",
-];
+import { addSettings, settingsFrom, sharedSettings } from "../settings-options.ts";
 
 interface PublishFlags extends Flags {
   readonly follow?: true;
@@ -42,7 +24,7 @@ interface PublishFlags extends Flags {
 
 const pollMs = 50;
 
-export function publishCommand(io: Io): Command {
+export function commandOf(io: Io): Command {
   const command = new Command("publish")
     .argument("<target>", "a folder, or s3://BUCKET/PREFIX")
     .option("--follow", "go on, and write again when the keys change")
@@ -50,7 +32,7 @@ export function publishCommand(io: Io): Command {
     .option("--purge-command <command>", "run after something was written, to clear a CDN; JWKSD_URLS has the URLs")
     .option("--wait <seconds>", "without --follow, how long to try until it can be read back", waitSeconds, 30)
     .option("--json", "print JSON; with --follow, a line each time");
-  return addSettings(command, publishSettings)
+  return addSettings(command, [...sharedSettings, "requireStore"])
     .notes(`
 The target holds what --issuer shows: TARGET/jwks is at ISSUER/jwks. The bytes
 are those of jwksd serve. A key signs only after it was read back from the

@@ -4,7 +4,7 @@ import { type Io, print } from "../io.ts";
 import { handleSignals } from "../signals.ts";
 import { addSettings, settingsFrom } from "../settings-options.ts";
 
-export function serveCommand(io: Io): Command {
+export function commandOf(io: Io): Command {
   const command = new Command("serve");
   return addSettings(command)
     .notes(`

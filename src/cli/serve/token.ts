@@ -2,7 +2,7 @@ import { InvalidArgumentError } from "commander";
 import { Command } from "../command.ts";
 import type { Owner } from "../../rotation/custody/issuer-check.ts";
 import { issuerOf } from "../../service/config/addresses.ts";
-import { type SettingName, type Settings, settingDefinitions } from "../../service/config/setting-definitions.ts";
+import { type Settings, settingDefinitions } from "../../service/config/setting-definitions.ts";
 import { storeSettingsOf } from "../../service/config/store-settings.ts";
 import { checkHasKey, signOnce, signWithFiles } from "../../service/keys/sign-once.ts";
 import { collect, wholeNumber } from "../arguments.ts";
@@ -13,7 +13,7 @@ import { addSettings, settingsFrom, storeSettings } from "../settings-options.ts
 
 type TokenOptions = { aud: string[]; sub?: string; claim?: object; lifetime?: number; typ: string };
 
-export function tokenCommand(io: Io): Command {
+export function commandOf(io: Io): Command {
   const command = new Command("token")
     .requiredOption("--aud <audience>", "audience; may be given several times", addAudience)
     .option("--sub <subject>", "subject")
@@ -24,9 +24,12 @@ export function tokenCommand(io: Io): Command {
       wholeNumber(/^\d+$/, "Not a whole number of seconds."),
     )
     .option("--typ <type>", 'header typ, such as "at+jwt" for access tokens', "JWT");
-  const settings: readonly SettingName[] = ["issuer", "host", "port", "keys", ...storeSettings];
   // It takes those of serve, and lists the few that it needs.
-  return addSettings(command, settings, ["issuer", "data", "store", "wrappingKeyFile", "keys", "signers"])
+  return addSettings(
+    command,
+    ["host", "port", "keys", ...storeSettings],
+    ["issuer", "data", "store", "wrappingKeyFile", "keys", "signers"],
+  )
     .notes(`
 Examples:
   $ jwksd token --aud my-api --sub alice

@@ -20,7 +20,7 @@ import { type Io, print, tell } from "../io.ts";
 import { addSettings, settingsFrom } from "../settings-options.ts";
 import { type Flags, closing } from "../keys/open-keys.ts";
 
-export function storeCommand(io: Io): Command {
+export function commandOf(io: Io): Command {
   const migrate = new Command("migrate")
     .description("Copy the managed keys into another store, which holds none yet.")
     .requiredOption("--from <url>", "the store to copy, in the forms of --store")
