@@ -5,6 +5,14 @@ const words: Readonly<Record<string, string>> = {
   EROFS: "the file system is read-only",
 };
 
+/** What is read of a file; `undefined` where there is none. */
+export function unlessMissing<T>(reading: Promise<T>): Promise<T | undefined> {
+  return reading.catch((error: NodeJS.ErrnoException) => {
+    if (error.code === "ENOENT" || error.code === "ENOTDIR") return undefined;
+    throw error;
+  });
+}
+
 /** Why a file could not be used, in words where there are some, with the code of the system. */
 export function fileErrorText(error: unknown): string {
   const { code = "unknown" } = error as NodeJS.ErrnoException;

@@ -115,17 +115,10 @@ function checkKnown(given: readonly string[], known: readonly string[], what: st
   }
 }
 
-const switchTexts = new Map([
-  ["true", true],
-  ["1", true],
-  ["false", false],
-  ["0", false],
-]);
-
 /** Converts the text of a flag or variable to the type that the rule wants. */
 function fromText(value: unknown, rule: Rule): unknown {
   if (typeof value !== "string") return value;
-  if (rule === boolean) return switchTexts.get(value) ?? value;
+  if (rule === boolean) return /^(true|1)$/.test(value) || (/^(false|0)$/.test(value) ? false : value);
   return /^\d+$/.test(value) && !rule.holds(value) ? Number(value) : value;
 }
 

@@ -3,6 +3,7 @@ import { randomUUID } from "node:crypto";
 import { type Stats, constants } from "node:fs";
 import { lstat, mkdir, open, readdir, rename, rm, stat } from "node:fs/promises";
 import { dirname, join } from "node:path";
+import { unlessMissing } from "../../base/file-errors.ts";
 import { ServiceError } from "../../base/errors.ts";
 
 /** No document of jwksd is larger. */
@@ -26,7 +27,7 @@ export async function contentOf(path: string): Promise<Buffer | undefined> {
 
 /** Refuses what is there, unless it is a regular file of ours. @throws ServiceError `ERR_TARGET` */
 export async function checkFile(path: string): Promise<Stats | undefined> {
-  const stats = await unless("ENOENT", lstat(path));
+  const stats = await unlessMissing(lstat(path));
   if (stats !== undefined) check(path, stats, stats.isFile());
   return stats;
 }
@@ -80,7 +81,9 @@ export async function makeFolders(folder: string, below: string): Promise<void> 
   let path = folder;
   for (const name of below.split("/").filter((part) => part !== ".")) {
     path = join(path, name);
-    await unless("EEXIST", mkdir(path, { mode: 0o755 }));
+    await mkdir(path, { mode: 0o755 }).catch((error: NodeJS.ErrnoException) => {
+      if (error.code !== "EEXIST") throw error;
+    });
     const stats = await lstat(path);
     check(path, stats, stats.isDirectory());
   }
@@ -129,12 +132,4 @@ async function syncFolder(folder: string): Promise<void> {
   } finally {
     await handle.close();
   }
-}
-
-/** The outcome; `undefined` after an error with this code. */
-async function unless<T>(code: string, outcome: Promise<T>): Promise<T | undefined> {
-  return outcome.catch((error: NodeJS.ErrnoException) => {
-    if (error.code === code) return undefined;
-    throw error;
-  });
 }

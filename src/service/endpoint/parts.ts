@@ -14,12 +14,12 @@ import { readSockets } from "../signing/sockets.ts";
  * no files behind.
  */
 export async function partsOf(settings: Settings, log: Logger) {
-  const { host, port, reusePort, mountPrefix, jwksPath, noDiscovery } = settings;
+  const { host, port, reusePort } = settings;
   const store = storeSettingsOf(settings);
   const admin = hostAndPort(settings.admin);
-  locate({ issuer: store.owner.issuer, mountPrefix, jwksPath, discovery: !noDiscovery });
-  const sockets = await readSockets(settings);
   const site = await readSite(settings);
+  locate({ ...site, issuer: store.owner.issuer });
+  const sockets = await readSockets(settings);
   if (settings.issuer === undefined && /^(0\.0\.0\.0|::)$/.test(host)) {
     log.warn(
       "no issuer is set, so the discovery document names localhost, which only this machine can use; set --issuer",

@@ -15,22 +15,7 @@ import { recentEvents } from "./recent-events.ts";
 import { createReport } from "./report.ts";
 
 /** A running `jwksd serve`. */
-export interface Service {
-  /** URL of the JWK Set on this machine. */
-  readonly url: string;
-  /** The active kid first. */
-  readonly kids: readonly string[];
-  /** What the first kid is, for people: the active key, unless nothing can sign with it here. */
-  readonly stateText: string;
-  /** URL of the admin address; `undefined` when it is off. */
-  readonly adminUrl: string | undefined;
-  /** What it knows of itself. Asks the store first, unless that was done within 2 s. */
-  status(): Promise<Status>;
-  /** Reads the key files again. Resolves to `false` if they are bad: that is logged, and the old keys stay in use. */
-  reload(): Promise<boolean>;
-  /** Stops accepting, answers requests under way, and resolves within 16 seconds. @param signal why, for the log */
-  stop(signal?: NodeJS.Signals): Promise<void>;
-}
+export type Service = Awaited<ReturnType<typeof start>>;
 
 /**
  * Starts the service. The caller handles signals.
@@ -58,7 +43,7 @@ async function stopAll(stops: Stops): Promise<void> {
   for (const stop of stops) await stop();
 }
 
-async function start(settings: Settings, to: Logger, given: Substitutes, stops: Stops): Promise<Service> {
+async function start(settings: Settings, to: Logger, given: Substitutes, stops: Stops) {
   const { clock = systemClock } = given;
   const { log, events } = recentEvents(to, clock);
   const { host, port, reusePort, rotationMode } = settings;
@@ -94,6 +79,7 @@ async function start(settings: Settings, to: Logger, given: Substitutes, stops: 
   });
   if (managed?.signing !== undefined)
     stops.unshift(await startSignSockets(sockets, { issuer, signing: managed.signing, log }));
+  /** Reads the key files again. Resolves to `false` if they are bad: that is logged, and the old keys stay in use. */
   const reload = async (): Promise<boolean> => {
     await keys.reload().catch(() => {});
     if (keys.refused !== undefined) {
@@ -112,13 +98,19 @@ async function start(settings: Settings, to: Logger, given: Substitutes, stops: 
   noteMissing(site, log);
   log.info({ jwksUri, port: endpoint.port, admin: adminUrl, kids: keys.kids, pid: process.pid }, "started");
   return {
+    /** URL of the JWK Set on this machine. */
     url,
+    /** The active kid first. */
     kids: keys.kids,
+    /** What the first kid is, for people: the active key, unless nothing can sign with it here. */
     stateText: managed?.stateText(keys.kids[0] ?? "") ?? "active",
+    /** URL of the admin address; `undefined` when it is off. */
     adminUrl,
+    /** What it knows of itself. Asks the store first, unless that was done within 2 s. */
     status: report.status,
     reload,
-    async stop(signal) {
+    /** Stops accepting, answers requests under way, and resolves within 16 seconds. @param signal why, for the log */
+    async stop(this: void, signal?: NodeJS.Signals): Promise<void> {
       phase = "stopping";
       log.info({ signal }, "stopping");
       watch.stop();

@@ -5,6 +5,7 @@ import type { JWTPayload } from "jose";
 import { decodeJwt } from "jose/jwt/decode";
 import { SignJWT } from "jose/jwt/sign";
 import { jwtVerify } from "jose/jwt/verify";
+import { unlessMissing } from "../../base/file-errors.ts";
 import { jsonOf } from "../../base/json.ts";
 import type { JwkSet } from "../../publish/jwk-set.ts";
 import { publishedBefore } from "../../publish/keyset.ts";
@@ -88,7 +89,7 @@ export function maxSavedSetSeconds(
  * @throws what the file system throws
  */
 export async function readSavedSet(file: string, rule: SavedSetRule): Promise<SavedSet | undefined> {
-  const text = await textOf(file);
+  const text = await unlessMissing(readFile(file, "utf8"));
   if (text === undefined) return undefined;
   const { keys, mac } = parse(text);
   const claims = await verified(mac, rule.wrappingKeys);
@@ -106,7 +107,7 @@ export async function readSavedSet(file: string, rule: SavedSetRule): Promise<Sa
  * store: whoever writes a false file can keep keys from being made in an empty store, and no more.
  */
 export async function savedSetOf({ savedSet: file, owner }: StoreSettings): Promise<string | undefined> {
-  const text = await textOf(file).catch(() => "");
+  const text = await unlessMissing(readFile(file, "utf8")).catch(() => "");
   if (text === undefined) return undefined;
   let found: Owner;
   try {
@@ -117,14 +118,6 @@ export async function savedSetOf({ savedSet: file, owner }: StoreSettings): Prom
   }
   // What a trial without a chosen issuer has left says nothing of the issuer that is chosen now.
   return found.isChosen === owner.isChosen && isOf(found, owner) ? file : undefined;
-}
-
-/** @throws what the file system throws, but where there is no file */
-async function textOf(file: string): Promise<string | undefined> {
-  return readFile(file, "utf8").catch((error: NodeJS.ErrnoException) => {
-    if (error.code === "ENOENT" || error.code === "ENOTDIR") return undefined;
-    throw error;
-  });
 }
 
 function parse(text: string): { readonly keys: readonly unknown[]; readonly mac: string } {

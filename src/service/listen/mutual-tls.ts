@@ -44,18 +44,16 @@ export function readText(file: string): Promise<string> {
   });
 }
 
-function certificateIn(text: string, file: string): X509Certificate {
-  try {
-    return new X509Certificate(text);
-  } catch {
-    throw new ServiceError("ERR_LISTEN", `${file} is no certificate in PEM ("BEGIN CERTIFICATE")`);
-  }
-}
+const certificateIn = (text: string, file: string): X509Certificate =>
+  parsed(() => new X509Certificate(text), `${file} is no certificate in PEM ("BEGIN CERTIFICATE")`);
 
-function privateKeyIn(text: string, file: string) {
+const privateKeyIn = (text: string, file: string) =>
+  parsed(() => createPrivateKey(text), `${file} is no private key in PEM without a password`);
+
+function parsed<T>(parse: () => T, fault: string): T {
   try {
-    return createPrivateKey(text);
+    return parse();
   } catch {
-    throw new ServiceError("ERR_LISTEN", `${file} is no private key in PEM without a password`);
+    throw new ServiceError("ERR_LISTEN", fault);
   }
 }

@@ -1,6 +1,7 @@
 import { access, constants, readFile, stat } from "node:fs/promises";
 import { dirname, join, resolve } from "node:path";
 import { ConfigError, ServiceError, StoreError } from "../../base/errors.ts";
+import { unlessMissing } from "../../base/file-errors.ts";
 import { writeNewFile } from "../../node/generate.ts";
 import { permissionWarnings, reading } from "../../node/key-files.ts";
 import { parseDocument } from "../../rotation/custody/document.ts";
@@ -158,12 +159,5 @@ function wrappingKeyIds(stored: string | undefined): string[] {
 export const besidePath = (path: string): string => join(dirname(path), "wrapping.key");
 
 export async function exists(path: string): Promise<boolean> {
-  try {
-    await stat(path);
-    return true;
-  } catch (error) {
-    const { code } = error as NodeJS.ErrnoException;
-    if (code === "ENOENT" || code === "ENOTDIR") return false;
-    throw new ServiceError("ERR_FILE_UNREADABLE", `cannot look at ${path} (${code})`, { cause: error });
-  }
+  return (await reading(path, () => unlessMissing(stat(path)))) !== undefined;
 }
