@@ -25,7 +25,6 @@ code, pre { font: 0.84375rem/1.5 ui-monospace, "DejaVu Sans Mono", Menlo, Consol
 .good { color: var(--good); }
 .wrong { color: var(--wrong); }
 .doubtful { color: var(--doubt); }
-.unseen { position: absolute; width: 1px; height: 1px; overflow: hidden; clip-path: inset(50%); white-space: nowrap; }
 .skip { position: absolute; left: -100vw; background: var(--paper); color: var(--link); padding: 0.5rem; }
 .skip:focus { left: 1rem; top: 1rem; }
 :focus-visible { outline: 2px solid var(--link); outline-offset: 2px; }
@@ -74,7 +73,6 @@ th, td { text-align: left; vertical-align: top; padding: 0.375rem 1rem 0.375rem 
 td time, th time { white-space: nowrap; }
 td .quiet:has(.relative), th .quiet:has(.relative), td .verb { display: block; }
 thead th { border-top: 0; color: var(--quiet); font-size: 0.8125rem; white-space: nowrap; }
-.column { display: none; }
 .detail { color: var(--quiet); }
 footer { color: var(--quiet); font-size: 0.8125rem; }
 svg.chart {${chartStyle}
@@ -84,13 +82,6 @@ svg.chart {${chartStyle}
   section { padding: 0.75rem 0.875rem; }
   .columns { display: block; }
   .chart.wide { width: auto; max-width: none; }
-  table, tbody, tr, th, td { display: block; }
-  thead { position: absolute; width: 1px; height: 1px; overflow: hidden; clip-path: inset(50%); }
-  tr { border-top: 1px solid var(--line); padding: 0.5rem 0; }
-  tbody tr:first-child { border-top: 0; padding-top: 0; }
-  th, td { border: 0; padding: 0.125rem 0; }
-  td { display: grid; grid-template-columns: 7rem 1fr; }
-  .column { display: block; color: var(--quiet); }
 }
 @media print {
   :root { --ground: #ffffff; --code: #ffffff; }

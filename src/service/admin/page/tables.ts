@@ -4,34 +4,28 @@ import type { KeyStatus, SeenReplica, Status } from "../status.ts";
 import { type Html, html } from "../../../base/html.ts";
 import { planVerbs } from "../../../rotation/explain/plan-scale.ts";
 import { publishesText, unlistedText, unsignedTexts } from "../../../rotation/explain/replicas.ts";
-import { badge, moment, relative } from "./words.ts";
+import { badge, moment, relative, scrolled } from "./words.ts";
 
-/** A table that a narrow screen shows as a list, with the name of its column beside each cell. Roles keep it a table for screen readers. */
-function table(caption: string, columns: readonly string[], rows: readonly (readonly Html[])[]): Html {
-  return html`<table role="table">
-    <caption class="unseen">
-      ${caption}
-    </caption>
-    <thead role="rowgroup">
-      <tr role="row">
-        ${columns.map((name) => html`<th scope="col" role="columnheader">${name}</th>`)}
-      </tr>
-    </thead>
-    <tbody role="rowgroup">
-      ${rows.map(
-        ([first, ...others]) =>
-          html`<tr role="row">
-            <th scope="row" role="rowheader">${first}</th>
-            ${others.map(
-              (cell, index) =>
-                html`<td role="cell">
-                  <span class="column" aria-hidden="true">${columns[index + 1]}</span><span>${cell}</span>
-                </td>`,
-            )}
-          </tr>`,
-      )}
-    </tbody>
-  </table>`;
+function table(name: string, columns: readonly string[], rows: readonly (readonly Html[])[]): Html {
+  return scrolled(
+    name,
+    html`<table>
+      <thead>
+        <tr>
+          ${columns.map((column) => html`<th scope="col">${column}</th>`)}
+        </tr>
+      </thead>
+      <tbody>
+        ${rows.map(
+          ([first, ...others]) =>
+            html`<tr>
+              <th scope="row">${first}</th>
+              ${others.map((cell) => html`<td>${cell}</td>`)}
+            </tr>`,
+        )}
+      </tbody>
+    </table>`,
+  );
 }
 
 export function keysPart({ keys, now }: Status): Html {

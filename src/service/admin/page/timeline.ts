@@ -4,7 +4,7 @@ import { axisHeight, chartLegend, chartPatterns, planChart } from "../../../rota
 import { numberedSteps, planVerbs } from "../../../rotation/explain/plan-scale.ts";
 import type { Status } from "../status.ts";
 import { Html, html } from "../../../base/html.ts";
-import { moment, plural } from "./words.ts";
+import { moment, plural, scrolled } from "./words.ts";
 
 /** The picture of the rotation, with the steps that were taken and those that are planned. */
 export function timelinePart({ plan, past, now, waits, source }: Status): Html {
@@ -42,24 +42,21 @@ function pastSteps(past: Status["past"], now: number): Html {
   </ol>`;
 }
 
-/** On a narrow screen, it scrolls: keys of the keyboard do that, too. */
 function chart(plan: RotationPlan): Html {
   const { width, bottom, parts } = planChart(plan, 2, 50);
   const height = bottom + axisHeight;
   const label = `Timeline of ${plural(plan.keys.length, "key")}; the steps are listed below`;
-  return html`<div class="scroll" tabindex="0" role="group" aria-label="Timeline">
-      <svg
-        class="chart wide"
-        viewBox="0 0 ${width} ${height}"
-        width="${width}"
-        height="${height}"
-        role="img"
-        aria-label="${label}"
-      >
-        ${new Html(chartPatterns)} ${new Html(parts.join("\n"))}
-      </svg>
-    </div>
-    ${legend(plan)}`;
+  const svg = html`<svg
+    class="chart wide"
+    viewBox="0 0 ${width} ${height}"
+    width="${width}"
+    height="${height}"
+    role="img"
+    aria-label="${label}"
+  >
+    ${new Html(chartPatterns)} ${new Html(parts.join("\n"))}
+  </svg>`;
+  return html`${scrolled("Timeline", svg)} ${legend(plan)}`;
 }
 
 function legend(plan: RotationPlan): Html {

@@ -12,6 +12,10 @@ export function relative(at: number, now: number): Html {
   return html`<time class="relative" datetime="${isoText(at)}" title="${timeText(at)}">${relativeText(at, now)}</time>`;
 }
 
+/** What scrolls on a narrow screen, by keys of the keyboard, too. */
+export const scrolled = (name: string, content: Html): Html =>
+  html`<div class="scroll" tabindex="0" role="group" aria-label="${name}">${content}</div>`;
+
 /** A text with a button that copies it. The button is there only with the script. */
 export function copyable(id: string, what: string, content: Html): Html {
   return html`<div class="copyable">
