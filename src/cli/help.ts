@@ -98,7 +98,8 @@ function textOf({ option, commands }: Kind): string {
   const rows = facts.flatMap(([name, text]) =>
     text === undefined ? [] : [`${name.padEnd(indent)}${indented(text, helpColumns, indent).join("\n").trimStart()}`],
   );
-  const about = indented(`${sentence(option.description)} ${setting?.row.more ?? ""}`.trim(), helpColumns, 0);
+  const text = setting?.row.about ?? `${option.description}.`;
+  const about = indented(`${text.charAt(0).toUpperCase()}${text.slice(1)}`, helpColumns, 0);
   return [option.flags, "", ...about, "", ...rows].join("\n").replaceAll(noBreak, " ");
 }
 
@@ -115,5 +116,3 @@ export function optionLine(option: Option): string {
 
 /** Where the column of facts begins. */
 const indent = 13;
-
-const sentence = (line: string): string => `${line.charAt(0).toUpperCase()}${line.slice(1)}.`;

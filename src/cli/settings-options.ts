@@ -21,11 +21,11 @@ export const sharedSettings = settingNames.filter((name) =>
   Object.values(settingGroups).some((members) => members.includes(name)),
 );
 
-/** What the help says of a flag: its line, and the rest. */
+/** What the help says of a flag. */
 interface Row {
   readonly value: string | undefined;
-  readonly help: string;
-  readonly more: string;
+  /** The first sentence is its line in `--help`. */
+  readonly about: string;
   readonly fallback?: string | number | boolean | undefined;
   /** The default of a setting that has none before it is used. */
   readonly preset?: number;
@@ -34,8 +34,8 @@ interface Row {
 
 const configRow: Row = {
   value: "<file>",
-  help: "JSON file of settings",
-  more: "Its members are named like the flags, in camel case. Flags and environment variables win over it.",
+  about:
+    "JSON file of settings. Its members are named like the flags, in camel case. Flags and environment variables win over it.",
 };
 
 /** The flag of a setting. The parser knows neither its default nor its values: settings come from elsewhere, too, and are checked together. */
@@ -45,7 +45,10 @@ export class SettingOption extends Option {
 
   constructor(setting: SettingName | "config") {
     const row: Row = setting === "config" ? configRow : settingDefinitions[setting];
-    super(row.value === undefined ? flagName(setting) : `${flagName(setting)} ${row.value}`, row.help);
+    super(
+      row.value === undefined ? flagName(setting) : `${flagName(setting)} ${row.value}`,
+      /^.+?(?=\.( |$))/.exec(row.about)?.[0],
+    );
     this.setting = setting;
     this.row = row;
     const [group] = Object.entries(settingGroups).find(([, members]) => members.includes(setting)) ?? [];

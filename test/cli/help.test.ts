@@ -82,9 +82,9 @@ describe("help OPTION", () => {
   test("of a setting: its texts, default, variable, member and commands", async (t) => {
     const faults: string[] = [];
     for (const name of settingNames) {
-      const { help, more, fallback }: { help: string; more: string; fallback?: unknown } = settingDefinitions[name];
+      const { about, fallback }: { about: string; fallback?: unknown } = settingDefinitions[name];
       const { stdout } = await runCli(t, ["help", flagName(name)]);
-      const parts = [help.slice(1), more, `Variable ${variableName(name)}`, `In --config "${name}"`, "Commands "];
+      const parts = [about.slice(1), `Variable ${variableName(name)}`, `In --config "${name}"`, "Commands "];
       if (typeof fallback === "string" || typeof fallback === "number") parts.push(`Default ${fallback}`);
       if (name.endsWith("Seconds")) parts.push("Unit seconds");
       faults.push(...parts.filter((part) => !plain(stdout).includes(part)).map((part) => `${name} lacks ${part}`));

@@ -21,124 +21,105 @@ function isListenHost(value: string): boolean {
   return isIP(value) !== 0 || (/^[\w.-]+$/.test(value) && URL.canParse(`http://${value}`));
 }
 
-/** A setting without a default. `help` is its line in `--help`; `jwksd help OPTION` adds `more`. */
-const optional = <Value>(rule: Rule<Value>, value: string, help: string, more: string) => ({
+/** A setting without a default. `about` begins with its line in `--help`; `jwksd help OPTION` shows all of it. */
+const optional = <Value>(rule: Rule<Value>, value: string, about: string) => ({
   rule,
   fallback: undefined,
   value,
-  help,
-  more,
+  about,
+});
+
+/** A setting with a default. */
+const usual = <Value>(rule: Rule<Value>, fallback: Value, value: string, about: string) => ({
+  rule,
+  fallback,
+  value,
+  about,
 });
 
 /** A setting that is on or off. */
-const toggle = (help: string, more: string) => ({ rule: boolean, fallback: false, value: undefined, help, more });
+const toggle = (about: string) => ({ rule: boolean, fallback: false, value: undefined, about });
 
 /** A duration of the rotation policy, which checks its bounds and has its default. */
-const duration = (name: keyof RotationPolicy, help: string, more: string) => ({
+const duration = (name: keyof RotationPolicy, about: string) => ({
   ...optional(
     wholeNumber(0, 1_000_000_000),
     "<n>",
-    help,
-    `${more} serve writes it into an empty store. Later, jwksd policy changes it there, for all processes.`,
+    `${about} serve writes it into an empty store. Later, jwksd policy changes it there, for all processes.`,
   ),
   preset: policyDefaults[name],
 });
 
 /**
- * Every setting of the service: its rule, its default, its line of help and its longer text. For the setting `logLevel`, the flag is
+ * Every setting of the service: its rule, its default, and what help says of it. For the setting `logLevel`, the flag is
  * `--log-level`, the environment variable `JWKSD_LOG_LEVEL`, and the member of the configuration file `logLevel`.
  */
 export const settingDefinitions = {
-  host: {
-    rule: textThat("an IP address, without brackets, or a host name", isListenHost),
-    fallback: "127.0.0.1",
-    value: "<address>",
-    help: "address to listen on",
-    more: "0.0.0.0 and :: stand for all addresses of the machine.",
-  },
-  port: {
-    rule: wholeNumber(0, 65_535),
-    fallback: 9900,
-    value: "<port>",
-    help: "port to listen on",
-    more: "0 means a free port.",
-  },
-  reusePort: toggle(
-    "share the port with other processes",
-    "Each process on the port needs it, and must serve the same issuer. On Linux and some BSDs.",
+  host: usual(
+    textThat("an IP address, without brackets, or a host name", isListenHost),
+    "127.0.0.1",
+    "<address>",
+    "address to listen on. 0.0.0.0 and :: stand for all addresses of the machine.",
   ),
-  admin: {
-    rule: textThat('HOST:PORT or "off"', isAddressOrOff),
-    fallback: "127.0.0.1:9901",
-    value: "<host:port>",
-    help: "status page",
-    more: 'Address of a page that shows keys, replicas and health, and of /livez, /readyz and /metrics, or "off".',
-  },
+  port: usual(wholeNumber(0, 65_535), 9900, "<port>", "port to listen on. 0 means a free port."),
+  reusePort: toggle(
+    "share the port with other processes. Each process on the port needs it, and must serve the same issuer. On Linux and some BSDs.",
+  ),
+  admin: usual(
+    textThat('HOST:PORT or "off"', isAddressOrOff),
+    "127.0.0.1:9901",
+    "<host:port>",
+    'status page. Address of a page that shows keys, replicas and health, and of /livez, /readyz and /metrics, or "off".',
+  ),
   requireStore: toggle(
-    "refuse to start where the store has no keys",
-    "Without it, such a start makes new keys. Set it after the first start.",
+    "refuse to start where the store has no keys. Without it, such a start makes new keys. Set it after the first start.",
   ),
   readyWithoutStore: toggle(
-    "/readyz says 200 while the store is away",
-    "For balancers that send nothing when no replica is ready.",
+    "/readyz says 200 while the store is away. For balancers that send nothing when no replica is ready.",
   ),
   maxSavedSetSeconds: optional(
     wholeNumber(0, 1_000_000_000),
     "<n>",
-    "oldest saved set to publish without a store",
-    "Age of the oldest saved set that a start publishes while the store is down; 0 for none. Default, which follows from the policy of the store: 82200.",
+    "oldest saved set to publish without a store. Age of the oldest saved set that a start publishes while the store is down; 0 for none. Default, which follows from the policy of the store: 82200.",
   ),
   signSocket: optional(
     socketPath,
     "<socket>",
-    "Unix socket where programs get tokens",
-    "Other programs of this user get tokens signed there; see docs/sign-socket.md.",
+    "Unix socket where programs get tokens. Other programs of this user get tokens signed there; see docs/sign-socket.md.",
   ),
   signAddress: optional(
     text,
     "<host:port>",
-    "TLS address where programs get tokens",
-    "A loopback address. Programs with a client certificate get tokens signed there. Needs --sign-tls.",
+    "TLS address where programs get tokens. A loopback address. Programs with a client certificate get tokens signed there. Needs --sign-tls.",
   ),
   signTls: optional(
     path,
     "<folder>",
-    "certificates of --sign-address",
-    "Folder of tls.crt, tls.key and ca.crt (the certificate authority of clients).",
+    "certificates of --sign-address. Folder of tls.crt, tls.key and ca.crt (the certificate authority of clients).",
   ),
   signConfig: optional(
     path,
     "<file>",
-    "more sign sockets, with rules for each",
-    "JSON file: who may connect, and what may be signed; see docs/sign-socket.md.",
+    "more sign sockets, with rules for each. JSON file: who may connect, and what may be signed; see docs/sign-socket.md.",
   ),
 
   issuer: optional(
     text,
     "<url>",
-    "issuer identifier of the provider",
-    "Without it, serve takes http://HOST:PORT, which only this machine can use. Other commands take that of the store.",
+    "issuer identifier of the provider. Without it, serve takes http://HOST:PORT, which only this machine can use. Other commands take that of the store.",
   ),
-  data: {
-    rule: text,
-    fallback: "./.jwksd",
-    value: "<folder>",
-    help: "data folder",
-    more: "serve makes it at the first start.",
-  },
+  data: usual(text, "./.jwksd", "<folder>", "data folder. serve makes it at the first start."),
   store: optional(
     textThat("sqlite:PATH, without //, or the URL of a database, such as postgres://USER@HOST:PORT/DATABASE", (value) =>
       value.startsWith("sqlite:") ? !value.includes("://") : isDatabaseUrl(value),
     ),
     "<url>",
-    "database of the keys that jwksd manages",
-    "sqlite:PATH, or a database which replicas share: postgres://USER@HOST:PORT/DATABASE, mysql://, redis://, libsql:// or etcd://HOST:PORT,HOST:PORT, as in docs/stores.md. Without it, sqlite:DATA/keys.db, where DATA is the folder of --data.",
+    "database of the keys that jwksd manages. sqlite:PATH, or a database which replicas share: postgres://USER@HOST:PORT/DATABASE, mysql://, redis://, libsql:// or etcd://HOST:PORT,HOST:PORT, as in docs/stores.md. Without it, sqlite:DATA/keys.db, where DATA is the folder of --data.",
   ),
   wrappingKeyFile: optional(
     path,
     "<file>",
-    "file of wrapping keys",
-    "One per line, 32 bytes in base64url. The first encrypts, all decrypt. The variable JWKSD_WRAPPING_KEYS holds the keys themselves. Without either, a file beside the store.",
+    "file of wrapping keys. One per line, 32 bytes in base64url. The first encrypts, all decrypt. The variable JWKSD_WRAPPING_KEYS holds the keys themselves. Without either, a file beside the store.",
   ),
   replicaName: optional(
     textThat(
@@ -146,100 +127,77 @@ export const settingDefinitions = {
       (value) => value.length > 0 && value.length <= 255 && printable(value) === value,
     ),
     "<name>",
-    "name of this process in jwksd replicas",
-    "Without it, the host name.",
+    "name of this process in jwksd replicas. Without it, the host name.",
   ),
 
   mountPrefix: optional(
     text,
     "<path>",
-    "path between the issuer and the endpoints",
-    "With /oidc, the JWK Set is at ISSUER/oidc/jwks.",
+    "path between the issuer and the endpoints. With /oidc, the JWK Set is at ISSUER/oidc/jwks.",
   ),
-  jwksPath: {
-    rule: text,
-    fallback: "/jwks",
-    value: "<path>",
-    help: "path of the JWK Set",
-    more: "It comes after the issuer and --mount-prefix.",
-  },
+  jwksPath: usual(text, "/jwks", "<path>", "path of the JWK Set. It comes after the issuer and --mount-prefix."),
   metadata: optional(
     path,
     "<file>",
-    "more members of the discovery document",
-    "JSON file with an object, read at the start.",
+    "more members of the discovery document. JSON file with an object, read at the start.",
   ),
-  noDiscovery: toggle(
-    "serve no discovery document",
-    "For a provider that serves its own, with the URL of the JWK Set.",
-  ),
-  noCors: toggle("send no CORS headers", "Pages of other origins then cannot read the documents."),
+  noDiscovery: toggle("serve no discovery document. For a provider that serves its own, with the URL of the JWK Set."),
+  noCors: toggle("send no CORS headers. Pages of other origins then cannot read the documents."),
   rotationMode: toggle(
-    "send the short Cache-Control (5 minutes)",
-    "Sends the Cache-Control of a rotation even while no key rotates.",
+    "send the short Cache-Control (5 minutes). Sends the Cache-Control of a rotation even while no key rotates.",
   ),
 
   keys: optional(
     path,
     "<files>",
-    "signing keys, in a file or a folder",
-    "Keys that jwksd does not manage: a private JWK Set, or a folder of PEM or JWK files. The file whose name sorts last is the active key.",
+    "signing keys, in a file or a folder. Keys that jwksd does not manage: a private JWK Set, or a folder of PEM or JWK files. The file whose name sorts last is the active key.",
   ),
   encryptionKeys: optional(
     path,
     "<files>",
-    "encryption keys, public or private",
-    "Keys that jwksd does not manage, in the forms of --keys.",
+    "encryption keys, public or private. Keys that jwksd does not manage, in the forms of --keys.",
   ),
 
-  signerType: {
-    rule: oneOf("local", ...signerTypes),
-    fallback: "local",
-    value: "<type>",
-    help: "where signing keys are made",
-    more: "local: encrypted in the store. The others are HSMs and key services; see docs/signers.md.",
-  },
-  signers: optional(path, "<file>", "options of HSMs and key services", "JSON file; see docs/signers.md."),
+  signerType: usual(
+    oneOf("local", ...signerTypes),
+    "local",
+    "<type>",
+    "where signing keys are made. local: encrypted in the store. The others are HSMs and key services; see docs/signers.md.",
+  ),
+  signers: optional(path, "<file>", "options of HSMs and key services. JSON file; see docs/signers.md."),
   destroyExternal: toggle(
-    "also destroy removed keys in their HSM",
-    "Removed and revoked keys are also destroyed in their HSM or key service, imported keys included.",
+    "also destroy removed keys in their HSM. Removed and revoked keys are also destroyed in their HSM or key service, imported keys included.",
   ),
 
-  rotateEveryDays: duration("rotateEveryDays", "days for which a key is active", "Then the next key signs."),
+  rotateEveryDays: duration("rotateEveryDays", "days for which a key is active. Then the next key signs."),
   announceForSeconds: duration(
     "announceForSeconds",
-    "wait before a new key signs",
-    "How long a key is published before it signs.",
+    "wait before a new key signs. How long a key is published before it signs.",
   ),
   maxTokenLifetimeSeconds: duration(
     "maxTokenLifetimeSeconds",
-    "longest life of any token",
-    "An old key stays published at least for so long.",
+    "longest life of any token. An old key stays published at least for so long.",
   ),
   clockSkewSeconds: duration(
     "clockSkewSeconds",
-    "difference between clocks",
-    "How far apart the clocks of provider, store and verifiers may be, at least 1.",
+    "difference between clocks. How far apart the clocks of provider, store and verifiers may be, at least 1.",
   ),
   cacheSlackSeconds: duration(
     "cacheSlackSeconds",
-    "how late caches may be",
-    "How much longer than Cache-Control allows caches may keep a copy.",
+    "how late caches may be. How much longer than Cache-Control allows caches may keep a copy.",
   ),
   maxStaleSeconds: duration(
     "maxStaleSeconds",
-    "signing without the store",
-    "How long a process signs and is ready after its last word with the store. Each wait of a rotation counts it.",
+    "signing without the store. How long a process signs and is ready after its last word with the store. Each wait of a rotation counts it.",
   ),
 
-  logLevel: {
-    rule: oneOf("debug", "info", "warn", "error", "silent"),
-    fallback: "info",
-    value: "<level>",
-    help: "least level that is logged",
-    more: "silent logs nothing.",
-  },
-  jsonLogs: toggle("log JSON lines for machines", "Each line is one object. So is an error that ends the command."),
+  logLevel: usual(
+    oneOf("debug", "info", "warn", "error", "silent"),
+    "info",
+    "<level>",
+    "least level that is logged. silent logs nothing.",
+  ),
+  jsonLogs: toggle("log JSON lines for machines. Each line is one object. So is an error that ends the command."),
 } as const;
 
 /** Settings that several commands take, by their heading in the help. The others are of `serve` alone. */
