@@ -10,11 +10,11 @@ import { kidText } from "../../base/format.ts";
 import { type KeyRecord, type KeyUse, activeKey, keyUses } from "../../rotation/rules/records.ts";
 import { readImport } from "../files/read-import.ts";
 import { looksLikeSecret } from "../../service/config/setting-definitions.ts";
-import type { Signers } from "../../service/config/signers.ts";
+import { signersOf } from "../../service/config/signers.ts";
 import { type ChangeFlags, addChangeFlags, changeKeys } from "./change-keys.ts";
 import type { Io } from "../io.ts";
 import { openExternal } from "./make-keys.ts";
-import { useOption, withKeys } from "./open-keys.ts";
+import { managedSettings, useOption, withKeys } from "./open-keys.ts";
 
 type ImportFlags = ChangeFlags & {
   readonly signer?: string;
@@ -67,11 +67,9 @@ async function importKeys(io: Io, file: string | undefined, flags: ImportFlags):
   if (isSet && flags.state !== undefined) {
     throw invalidOption("--state is for a single key; choose one of the set with --kid");
   }
-  let external: NewKey | undefined;
-  const prepare = async (signers: Signers): Promise<void> => {
-    if (signer !== undefined) external = await openExternal(signers, signer, flags.kid);
-  };
-  await withKeys(io, flags, { create: true, dryRun: flags.dryRun === true, prepare }, async (open) => {
+  // Before a store is made, so that a key that is refused leaves nothing behind.
+  const external = signer && (await openExternal(await signersOf(await managedSettings(io, flags)), signer, flags.kid));
+  await withKeys(io, flags, { create: true, dryRun: flags.dryRun === true }, async (open) => {
     const { records: before } = open.document;
     if (isSet && before.length > 0) {
       throw new StateError(
@@ -79,12 +77,11 @@ async function importKeys(io: Io, file: string | undefined, flags: ImportFlags):
         "all keys of a set can be imported only into a store without keys; choose one key with --kid",
       );
     }
-    const found =
-      external === undefined
-        ? await Promise.all(
-            keys.map(({ kid, use, alg, privateJwk }) => wrapKey(use, alg, privateJwk, open.custody, kid)),
-          )
-        : [external];
+    const found = external
+      ? [external]
+      : await Promise.all(
+          keys.map(({ kid, use, alg, privateJwk }) => wrapKey(use, alg, privateJwk, open.custody, kid)),
+        );
     const force = flags.force === true;
     const commands = importCommands(found, before, flags);
     const remarks = (change: Changed): string[] => remarksOf(commands, change);

@@ -130,26 +130,19 @@ export async function readStore(io: Io, flags: Flags): Promise<StoreContent> {
   }
 }
 
-interface WithKeysOptions extends OpenOptions {
-  readonly dryRun?: boolean;
-  readonly prepare?: (signers: Signers) => Promise<void>;
-}
-
 /**
  * Runs with the store and the wrapping keys. With `create`, a store that is not there is made; with `dryRun` as well, in memory.
- * `prepare` runs before, so that a first command that it refuses leaves nothing behind.
  *
  * @throws see `openManaged` and `StoreAccess.read`
  */
 export async function withKeys<T>(
   io: Io,
   flags: Flags,
-  { dryRun = false, prepare, ...options }: WithKeysOptions,
+  { dryRun = false, ...options }: OpenOptions & { readonly dryRun?: boolean },
   action: (keys: CommandKeys) => Promise<T>,
 ): Promise<T> {
   const settings = await managedSettings(io, flags);
   const signers = await signersOf(settings);
-  await prepare?.(signers);
   const store = storeSettingsOf(settings);
   if (options.create === true && dryRun && store.path !== undefined && !(await exists(store.path)))
     return run(await emptyCustody(store));
@@ -177,7 +170,7 @@ export async function withKeys<T>(
   }
 }
 
-async function managedSettings(io: Io, flags: Flags): Promise<Settings> {
+export async function managedSettings(io: Io, flags: Flags): Promise<Settings> {
   const settings = await settingsFrom(io, { ...flags });
   if (settings.keys === undefined) return settings;
   throw invalidOption(

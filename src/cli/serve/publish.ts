@@ -1,7 +1,7 @@
 import { Command } from "../command.ts";
 import { sleep } from "../../base/async.ts";
 import { systemClock } from "../../base/clock.ts";
-import { InternalError, JwksdError, ServiceError, invalidOption } from "../../base/errors.ts";
+import { JwksdError, ServiceError, invalidOption } from "../../base/errors.ts";
 import { printable } from "../../base/printable.ts";
 import type { Published } from "../../service/copies/publish.ts";
 import { createCommandLog } from "../../service/config/log.ts";
@@ -111,10 +111,8 @@ async function publish(io: Io, target: string, flags: PublishFlags): Promise<voi
       print(io, json === true ? JSON.stringify(jsonOf(target, published), undefined, 2) : lineOf(target, published));
       return;
     }
-    if (signal.aborted)
+    if (signal.aborted || !(failure instanceof JwksdError) || failure.code !== "ERR_NOT_SERVED") {
       throw failure ?? new ServiceError("ERR_TARGET", `${target} was not published: the command was stopped`);
-    if (!(failure instanceof JwksdError) || failure.code !== "ERR_NOT_SERVED") {
-      throw failure ?? new InternalError("ERR_INTERNAL", "nothing was published, and nothing has failed");
     }
     tell(io, `${target} is written, and ${messageOf(failure)}`);
     io.exitCode = notFollowed;
