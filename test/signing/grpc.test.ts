@@ -5,7 +5,7 @@ import { type ClientHttp2Session, connect as connectHttp2, constants } from "nod
 import { type Socket, connect } from "node:net";
 import { join } from "node:path";
 import { type TestContext, describe, test } from "node:test";
-import { createGrpcServer, status } from "../../src/service/signing/grpc.ts";
+import { CallError, createGrpcServer, status } from "../../src/service/signing/grpc.ts";
 import { bytesField, numberField, readFields, textOf } from "../../src/service/signing/protobuf.ts";
 import { callGrpc as call, frame, openSession } from "../support/grpc.ts";
 import { temporaryFolder } from "../support/service.ts";
@@ -13,7 +13,7 @@ import { soak } from "../support/soak.ts";
 
 const hello = Buffer.from("hello");
 
-const failureOf = (error: unknown) => ({ status: status.internal, message: (error as Error).message });
+const failureOf = (error: unknown) => new CallError("internal", (error as Error).message);
 
 /** A server that echoes, and a session to it. */
 async function start(

@@ -24,12 +24,9 @@ export const rotationMarker = `${own}/rotation`;
 /** The files in the order in which they are written; `undefined` for a file that is to be removed. */
 function filesOf({ documents, isShort }: DocumentSet): (readonly [path: string, content: Uint8Array | undefined])[] {
   const marker = [rotationMarker, isShort ? Buffer.from("The rotation mode is on.\n") : undefined] as const;
-  return [
-    // The short cache begins before the new document is out, and ends after it.
-    ...(isShort ? [marker] : []),
-    ...documents.map(({ path, body }) => [path, body] as const),
-    ...(isShort ? [] : [marker]),
-  ];
+  const files = documents.map(({ path, body }) => [path, body] as const);
+  // The short cache begins before the new document is out, and ends after it.
+  return isShort ? [marker, ...files] : [...files, marker];
 }
 
 /**

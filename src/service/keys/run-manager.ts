@@ -25,12 +25,6 @@ export interface Substitutes {
   readonly store?: Custody["register"] | undefined;
 }
 
-/** What a service manages. */
-export interface RunSettings extends ManagedSettings {
-  /** Whether others sign through this process. */
-  readonly signs: boolean;
-}
-
 /** A manager as the service runs it: with a store, or with the saved set until the store is reached. */
 export interface RunningManager {
   /** As they were when it started. */
@@ -60,11 +54,11 @@ export interface RunningManager {
  * @throws see `openManaged` and `createKeyManager`
  */
 export async function startManager(
-  settings: RunSettings,
+  settings: ManagedSettings,
   log: Logger,
   given: Substitutes = {},
 ): Promise<RunningManager> {
-  const { store, signs } = settings;
+  const { store, signs = false } = settings;
   // As it is now: a process that was refused makes no keys when the file is put away.
   const savedSet = given.store === undefined ? await savedSetOf(store) : undefined;
   const start = (): Promise<RunningManager> => runManager(settings, log, { ...given, savedSet });
@@ -101,12 +95,12 @@ async function usableSet(settings: StoreSettings, log: Logger, outage: StoreErro
 }
 
 async function runManager(
-  settings: RunSettings,
+  settings: ManagedSettings,
   log: Logger,
   given: Substitutes & { readonly savedSet: string | undefined },
 ): Promise<RunningManager> {
-  const { store, signs } = settings;
-  const { manager, custody, wrappingKeys, close } = await openManager(settings, log, { ...given, signs });
+  const { store, signs = false } = settings;
+  const { manager, custody, wrappingKeys, close } = await openManager(settings, log, given);
   const { set, signing: firstKeys } = await checkKeysets(manager.keysets);
   const processes = createProcessList(manager, systemClock);
   const saver = createSetSaver(

@@ -15,9 +15,13 @@ export const status = {
 } as const;
 
 /** The status and message with which a failed call ends. */
-export interface CallFailure {
-  readonly status: (typeof status)[keyof typeof status];
-  readonly message: string;
+export class CallError extends Error {
+  readonly status: number;
+
+  constructor(kind: keyof typeof status, message: string) {
+    super(message);
+    this.status = status[kind];
+  }
 }
 
 /** Answers the one message of a call with one message. `connection` is the same for all calls of one. */
@@ -34,15 +38,6 @@ const limits = {
 /** Length and flag before each message. */
 const prefixBytes = 5;
 
-class CallError extends Error implements CallFailure {
-  readonly status: CallFailure["status"];
-
-  constructor(status: CallFailure["status"], message: string) {
-    super(message);
-    this.status = status;
-  }
-}
-
 /**
  * A server of unary calls, without TLS and without compression, that is not listening yet.
  *
@@ -53,7 +48,7 @@ class CallError extends Error implements CallFailure {
  */
 export function createGrpcServer(
   methods: Readonly<Record<string, Unary>>,
-  failureOf: (error: unknown) => CallFailure,
+  failureOf: (error: unknown) => CallError,
   callMs = 15_000,
 ) {
   const server = createServer({
@@ -74,7 +69,7 @@ export function createGrpcServer(
   async function answer(stream: ServerHttp2Stream, path: string): Promise<void> {
     try {
       const method = Object.hasOwn(methods, path) ? methods[path] : undefined;
-      if (method === undefined) throw new CallError(status.unimplemented, "there is no such method");
+      if (method === undefined) throw new CallError("unimplemented", "there is no such method");
       const reply = await method(await messageOf(stream), stream.session ?? stream);
       respond(stream, reply);
     } catch (error) {
@@ -131,7 +126,7 @@ function deadlineMs(header: unknown): number {
 
 function expire(stream: ServerHttp2Stream): void {
   const isAnswered = stream.headersSent;
-  fail(stream, { status: status.deadlineExceeded, message: "the call took too long" });
+  fail(stream, new CallError("deadlineExceeded", "the call took too long"));
   // Its caller may go on sending, or not read the reply.
   stream.close(isAnswered ? constants.NGHTTP2_CANCEL : constants.NGHTTP2_NO_ERROR);
 }
@@ -139,10 +134,10 @@ function expire(stream: ServerHttp2Stream): void {
 /** The message of a request. Rejects with {@link CallError}, and see {@link readBody}. */
 async function messageOf(stream: ServerHttp2Stream): Promise<Uint8Array> {
   const body = await readBody(stream);
-  if (body === undefined) throw new CallError(status.resourceExhausted, "the message is too long");
+  if (body === undefined) throw new CallError("resourceExhausted", "the message is too long");
   if (body.length < prefixBytes || body.readUInt32BE(1) !== body.length - prefixBytes)
-    throw new CallError(status.internal, "a call has one whole message");
-  if (body[0] !== 0) throw new CallError(status.unimplemented, "no compression is supported");
+    throw new CallError("internal", "a call has one whole message");
+  if (body[0] !== 0) throw new CallError("unimplemented", "no compression is supported");
   return body.subarray(prefixBytes);
 }
 
@@ -157,7 +152,7 @@ function respond(stream: ServerHttp2Stream, message: Uint8Array): void {
   stream.end(Buffer.concat([prefix, message]));
 }
 
-function fail(stream: ServerHttp2Stream, { status, message }: CallFailure): void {
+function fail(stream: ServerHttp2Stream, { status, message }: CallError): void {
   if (stream.destroyed || stream.headersSent) return;
   const text = message.replace(/[^ -$&-~]/g, (character) => encodeURIComponent(character.toWellFormed()));
   const trailers = { "grpc-status": String(status), "grpc-message": text };

@@ -1,7 +1,7 @@
 import { createPublicKey } from "node:crypto";
 import type { Clock } from "../../base/clock.ts";
 import { ConfigError, JwksdError, SignerError, TokenError, invalidClaims } from "../../base/errors.ts";
-import { type CallFailure, type Unary, createGrpcServer, status } from "./grpc.ts";
+import { CallError, type Unary, createGrpcServer } from "./grpc.ts";
 import type { SignOf } from "./handler.ts";
 import { bytesField, numberField, readFields, textOf } from "./protobuf.ts";
 import { checkServiceAccountClaims } from "./service-account.ts";
@@ -80,10 +80,10 @@ function claimsIn(message: Uint8Array): string {
 }
 
 /** An unknown error may quote anything, so nothing of it is told. */
-function failureOf(error: unknown): CallFailure {
-  if (!(error instanceof JwksdError)) return { status: status.internal, message: "something failed in an unknown way" };
+function failureOf(error: unknown): CallError {
+  if (!(error instanceof JwksdError)) return new CallError("internal", "something failed in an unknown way");
   const { code, retryable, message } = error;
   const isOfCaller = error instanceof TokenError || error instanceof ConfigError;
   const kind = code === "ERR_CLAIMS_FORBIDDEN" ? "permissionDenied" : isOfCaller ? "invalidArgument" : "internal";
-  return { status: status[retryable ? "unavailable" : kind], message: `${code}: ${message}` };
+  return new CallError(retryable ? "unavailable" : kind, `${code}: ${message}`);
 }
