@@ -1,3 +1,5 @@
+import { JwksdError, ServiceError } from "./errors.ts";
+
 const words: Readonly<Record<string, string>> = {
   EACCES: "permission is denied",
   EDQUOT: "the quota of this user is used up",
@@ -17,4 +19,14 @@ export function unlessMissing<T>(reading: Promise<T>): Promise<T | undefined> {
 export function fileErrorText(error: unknown): string {
   const { code = "unknown" } = error as NodeJS.ErrnoException;
   return words[code] === undefined ? code : `${words[code]}, ${code}`;
+}
+
+/** Writes a file. @throws ServiceError `ERR_FILE_UNWRITABLE` */
+export async function writing(file: string, action: () => Promise<void>): Promise<void> {
+  try {
+    await action();
+  } catch (error) {
+    if (error instanceof JwksdError) throw error;
+    throw new ServiceError("ERR_FILE_UNWRITABLE", `cannot write ${file} (${fileErrorText(error)})`, { cause: error });
+  }
 }

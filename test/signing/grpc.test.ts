@@ -5,7 +5,7 @@ import { type ClientHttp2Session, connect as connectHttp2, constants } from "nod
 import { type Socket, connect } from "node:net";
 import { join } from "node:path";
 import { type TestContext, describe, test } from "node:test";
-import { CallError, createGrpcServer, status } from "../../src/service/signing/grpc.ts";
+import { CallError, createGrpcServer } from "../../src/service/signing/grpc.ts";
 import { bytesField, numberField, readFields, textOf } from "../../src/service/signing/protobuf.ts";
 import { callGrpc as call, frame, openSession } from "../support/grpc.ts";
 import { temporaryFolder } from "../support/service.ts";

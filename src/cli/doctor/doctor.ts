@@ -7,6 +7,7 @@ import { type Code, type Observations, type Severity, codes, examine } from "../
 import { type Happening, type ObserveOptions, observe, observeBody } from "../../doctor/node/index.ts";
 import { seenToken } from "../../doctor/node/watch.ts";
 import { ConfigError, ServiceError, invalidOption } from "../../base/errors.ts";
+import { writing } from "../../base/file-errors.ts";
 import { terminalOf } from "../terminal.ts";
 import { collect } from "../arguments.ts";
 import { explainToken } from "./token.ts";
@@ -102,8 +103,9 @@ async function doctor(io: Io, target: string, flags: Flags): Promise<void> {
       ? undefined
       : await explainToken(token, observations, { target, allowInsecure: flags.allowInsecure });
   const rotation = await practice(withToken(observations, token));
-  if (flags.html !== undefined)
-    await writePage(flags.html, findingsPage(target, observations, { findings, rotation, explanation }));
+  const { html } = flags;
+  if (html !== undefined)
+    await writing(html, () => writeFile(html, findingsPage(target, observations, { findings, rotation, explanation })));
   if (flags.json === true) {
     const happenings = watch === undefined ? undefined : timeline.map(({ at, text }) => ({ at: iso(at), text }));
     const result = { target, ...scope(observations), findings, rotation, timeline: happenings, token: explanation };
@@ -126,15 +128,6 @@ async function doctor(io: Io, target: string, flags: Flags): Promise<void> {
 function withToken(observations: Observations, token: string | undefined): Observations {
   const seen = token === undefined ? undefined : seenToken(token, observations.at);
   return seen === undefined ? observations : { ...observations, tokens: [...(observations.tokens ?? []), seen] };
-}
-
-async function writePage(file: string, page: string): Promise<void> {
-  try {
-    await writeFile(file, page);
-  } catch (error) {
-    const { code = "no such folder" } = error as NodeJS.ErrnoException;
-    throw new ServiceError("ERR_FILE_UNWRITABLE", `cannot write the file ${file} (${code})`);
-  }
 }
 
 function checkFlags(target: string, { token, watch, tokenCommand }: Flags): void {

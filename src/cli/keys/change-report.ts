@@ -3,14 +3,7 @@ import type { Changed } from "../../rotation/manager/store-access.ts";
 import { kidText, relativeText, timeText } from "../../base/format.ts";
 import { impactOf } from "../../rotation/explain/impact.ts";
 import { type RotationPlan, plan, planKeyName } from "../../rotation/explain/plan.ts";
-import {
-  type KeyEvent,
-  type KeyRecord,
-  type LiveRecord,
-  isLive,
-  recordTimes,
-  uriOf,
-} from "../../rotation/rules/records.ts";
+import { type KeyEvent, type KeyRecord, recordTimes, uriOf } from "../../rotation/rules/records.ts";
 import { planVerbs } from "../../rotation/explain/plan-scale.ts";
 import { type Io, iso, print } from "../io.ts";
 import { indented, terminalOf } from "../terminal.ts";
@@ -107,32 +100,17 @@ function nextSteps({ steps }: RotationPlan): RotationPlan["steps"] {
   return first === -1 ? steps : steps.slice(0, Math.max(first, 1));
 }
 
-const times = [...recordTimes, "endedAt", "trustedUntil"] as const;
+const times: ReadonlySet<string> = new Set([...recordTimes, "endedAt", "trustedUntil"]);
+const waits = ["announceForSeconds", "retireForSeconds", "maxStaleSeconds"];
+const shown = new Set(["kid", "use", "state", ...times, "alg", "unannounced", ...waits, "publicJwk", "thumbprint"]);
 
 /** A record as it may be printed: chosen by name, so that its private half cannot get out. */
 export function publicRecord(record: KeyRecord, more: object = {}): object {
-  const { kid, use, state, thumbprint } = record;
-  const found: { readonly [Name in (typeof times)[number]]?: number | undefined } = record;
+  const members = Object.entries(record).filter(([name, value]) => shown.has(name) && value !== undefined);
   const uri = uriOf(record);
   return {
-    kid,
-    use,
-    state,
-    ...Object.fromEntries(times.flatMap((name) => (found[name] === undefined ? [] : [[name, iso(found[name])]]))),
-    ...(isLive(record) && liveMembers(record)),
+    ...Object.fromEntries(members.map(([name, value]) => [name, times.has(name) ? iso(value as number) : value])),
     ...(uri !== undefined && { uri }),
-    thumbprint,
     ...more,
   };
-}
-
-function liveMembers({
-  alg,
-  unannounced,
-  announceForSeconds,
-  retireForSeconds,
-  maxStaleSeconds,
-  publicJwk,
-}: LiveRecord): object {
-  return { alg, unannounced, announceForSeconds, retireForSeconds, maxStaleSeconds, publicJwk };
 }

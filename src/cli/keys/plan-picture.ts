@@ -48,6 +48,12 @@ interface Cell {
   readonly color?: Color;
 }
 
+const blank = (width: number, text = " "): Cell[] => Array.from({ length: width }, () => ({ text }));
+
+function put(cells: Cell[], start: number, text: string): void {
+  text.split("").forEach((character, place) => (cells[start + place] = { text: character }));
+}
+
 /** A plan as a picture for a terminal, with its steps below. */
 export function planPicture(plan: RotationPlan, terminal: Terminal): string {
   const columns = Math.max(terminal.columns, narrowest);
@@ -66,15 +72,14 @@ function timeline(plan: RotationPlan, { columns, color, ascii }: Terminal): stri
 
   const line = (label: string, cells: readonly Cell[]): string =>
     `${label.padEnd(labelWidth)} ${cells.map(({ text, color: one }) => painted(text, color && text !== " " ? one : undefined)).join("")}`.trimEnd();
-  const blank = (): Cell[] =>
-    Array.from({ length: width }, (_, at) => (at === nowAt ? { text: glyph.now, color: colors.quiet } : { text: " " }));
+  const withNow = (): Cell[] => blank(width).with(nowAt, { text: glyph.now, color: colors.quiet });
   const fill = (cells: Cell[], from: number, to: number | undefined, cell: Cell): void => {
     const end = to === undefined ? width : scale.x(to);
     for (let at = scale.x(from); at < end; at += 1) cells[at] = cell;
   };
 
   const bars = names.map(({ key, use, name }) => {
-    const cells = blank();
+    const cells = withNow();
     for (const { state, from, to } of plan.segments.filter((segment) => segment.key === key)) {
       if (state === "removed") continue;
       fill(cells, from, to, { text: glyph[state], color: colors[state] });
@@ -89,7 +94,7 @@ function timeline(plan: RotationPlan, { columns, color, ascii }: Terminal): stri
       cells,
     );
   });
-  const mode = blank();
+  const mode = withNow();
   for (const { from, to } of plan.rotation) {
     if ((to ?? Infinity) > (scale.moments[0] ?? 0)) fill(mode, from, to, { text: glyph.mode, color: colors.mode });
   }
@@ -108,7 +113,7 @@ function axis(
   width: number,
   glyph: { readonly axis: string; readonly tick: string },
 ): Cell[] {
-  const cells: Cell[] = Array.from({ length: width }, () => ({ text: glyph.axis }));
+  const cells = blank(width, glyph.axis);
   moments.forEach((moment, index) => {
     cells[x(moment)] = { text: glyph.tick };
     const next = moments[index + 1];
@@ -117,8 +122,7 @@ function axis(
     const exact = durationText(next - moment);
     const text = [` ${exact} `, exact, /^\d+ \w+/.exec(exact)?.[0] ?? ""].find((one) => one.length <= room);
     if (text === undefined) return;
-    const start = x(moment) + 1 + Math.floor((room - text.length) / 2);
-    text.split("").forEach((character, place) => (cells[start + place] = { text: character }));
+    put(cells, x(moment) + 1 + Math.floor((room - text.length) / 2), text);
   });
   return cells;
 }
@@ -126,7 +130,7 @@ function axis(
 /** Above the bars: "now" and the numbers of steps. Below: dates. A label without room is left out; the list of steps has it. */
 function labels(plan: RotationPlan, scale: PlanScale, width: number, above: boolean): Cell[] {
   const { moments, x, numberOf } = scale;
-  const cells: Cell[] = Array.from({ length: width }, () => ({ text: " " }));
+  const cells = blank(width);
   const texts = moments.map((moment, index) => {
     const name = moment === plan.now ? "now" : numberOf(moment)?.toString();
     // Without the year.
@@ -138,7 +142,7 @@ function labels(plan: RotationPlan, scale: PlanScale, width: number, above: bool
     if (text === undefined) continue;
     const start = Math.min(Math.max(x(moment) - (above ? 0 : 2), 0), width - text.length);
     const taken = cells.slice(Math.max(start - 1, 0), start + text.length + 1).some((cell) => cell.text !== " ");
-    if (!taken) text.split("").forEach((character, place) => (cells[start + place] = { text: character }));
+    if (!taken) put(cells, start, text);
   }
   return cells;
 }

@@ -1,7 +1,7 @@
 import { readFile, stat, writeFile } from "node:fs/promises";
 import { Command } from "../command.ts";
 import { ServiceError } from "../../base/errors.ts";
-import { fileErrorText } from "../../base/file-errors.ts";
+import { unlessMissing, writing } from "../../base/file-errors.ts";
 import { aftermath } from "../../rotation/explain/impact.ts";
 import { type RotationPlan, plan } from "../../rotation/explain/plan.ts";
 import type { Interval } from "../../rotation/rules/mode-intervals.ts";
@@ -69,21 +69,14 @@ function asJson({ now, until, steps, segments, rotation, verifiers }: RotationPl
 }
 
 /** Writes a picture. Replaces only another picture, so that a mistyped name costs no other file. */
-async function write(file: string, text: string): Promise<void> {
-  try {
-    const isFile = await stat(file).then(
-      (found) => found.isFile() && found.size > 0,
-      () => false,
-    );
-    if (isFile && !(await readFile(file, "latin1")).startsWith("<svg ")) {
+const write = (file: string, text: string): Promise<void> =>
+  writing(file, async () => {
+    const found = await unlessMissing(stat(file));
+    if (found?.isFile() === true && found.size > 0 && !(await readFile(file, "latin1")).startsWith("<svg ")) {
       throw new ServiceError(
         "ERR_FILE_EXISTS",
         `${file} exists and is not a picture; choose another name or remove it`,
       );
     }
     await writeFile(file, text);
-  } catch (error) {
-    if (error instanceof ServiceError) throw error;
-    throw new ServiceError("ERR_FILE_UNWRITABLE", `cannot write ${file} (${fileErrorText(error)})`, { cause: error });
-  }
-}
+  });

@@ -46,8 +46,7 @@ async function demo(io: Io): Promise<void> {
   const starting = startDemo(io, fastClock(timesAsFast));
   handleSignals(starting);
   const service = await starting;
-  const { plan } = await service.status();
-  print(io, textOf(service, plan));
+  print(io, await textOf(service));
 }
 
 /** The service of `jwksd serve`, with keys in memory and another clock. */
@@ -86,14 +85,10 @@ export function fastClock(times: number, real: Clock = systemClock): FastClock {
   };
 }
 
-interface Plan {
-  readonly now: number;
-  readonly steps: readonly { readonly at: number; readonly action: string }[];
-}
-
-function textOf({ url, adminUrl }: Service, plan: Plan | undefined): string {
+async function textOf({ url, adminUrl, status }: Service): Promise<string> {
+  const { plan, now } = await status();
   const steps = (plan?.steps ?? []).map(
-    ({ at, action }) => `  ${minutes((at - (plan?.now ?? at)) / timesAsFast)}  a key is ${action}`,
+    ({ at, action }) => `  ${minutes((at - now) / timesAsFast)}  a key is ${action}`,
   );
   return [
     "This is a demonstration, and not for production: the keys are in memory and end with this process.",
