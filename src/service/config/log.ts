@@ -38,13 +38,7 @@ type LogSettings = Pick<Settings, "logLevel" | "jsonLogs">;
 type Take = (level: keyof Logger, fields: object, message: string) => void;
 
 /** The level numbers of pino, which log viewers know. */
-const levels: Readonly<Record<Settings["logLevel"], number>> = {
-  debug: 20,
-  info: 30,
-  warn: 40,
-  error: 50,
-  silent: Infinity,
-};
+const levels = { debug: 20, info: 30, warn: 40, error: 50, silent: Infinity };
 
 /** The log of a service, one line per event: text on standard error, or JSON on standard output. */
 export function createLog(

@@ -32,15 +32,6 @@ export function createAudit(clock: Clock, report: (counts: SignCounts) => void) 
     all += by;
   }
 
-  async function bounded<T>(connection: object, work: () => Promise<T>): Promise<T> {
-    take(connection, 1);
-    try {
-      return await work();
-    } finally {
-      take(connection, -1);
-    }
-  }
-
   /** @param code of the error; `undefined` where a token was signed */
   function count(code?: string): void {
     // The connections were cut by then, so nobody got a reply.
@@ -66,7 +57,8 @@ export function createAudit(clock: Clock, report: (counts: SignCounts) => void) 
      */
     async sign<T>(this: void, connection: object, work: () => Promise<T>): Promise<T> {
       try {
-        const result = await bounded(connection, work);
+        take(connection, 1);
+        const result = await work().finally(() => take(connection, -1));
         count();
         return result;
       } catch (error) {
