@@ -93,18 +93,15 @@ function textOf({ option, commands }: Kind): string {
     ["Default", defaultOf(option)],
     ["Variable", setting && variableName(setting.setting)],
     ["In --config", setting && setting.setting !== "config" ? `"${setting.setting}"` : undefined],
-    ["Commands", commands.map((command) => unbroken(pathOf(command) || "jwksd")).join(", ")],
+    ["Commands", commands.map((command) => pathOf(command) || "jwksd").join(", ")],
   ];
   const rows = facts.flatMap(([name, text]) =>
     text === undefined ? [] : [`${name.padEnd(indent)}${indented(text, helpColumns, indent).join("\n").trimStart()}`],
   );
   const text = setting?.row.about ?? `${option.description}.`;
   const about = indented(`${text.charAt(0).toUpperCase()}${text.slice(1)}`, helpColumns, 0);
-  return [option.flags, "", ...about, "", ...rows].join("\n").replaceAll(noBreak, " ");
+  return [option.flags, "", ...about, "", ...rows].join("\n");
 }
-
-const noBreak = "\u00A0";
-const unbroken = (text: string): string => text.replaceAll(" ", noBreak);
 
 /** The line of an option in the help, with its values if they are few enough for that. */
 export function optionLine(option: Option): string {

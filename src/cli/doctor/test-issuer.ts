@@ -67,6 +67,8 @@ async function answer(issuer: TestIssuer, request: Request): Promise<Response | 
   return issuer.fetch(request).catch(() => undefined);
 }
 
+const style = html`body { font: 16px/1.5 system-ui, sans-serif; max-width: 50rem; margin: 2rem auto; padding: 0 1rem; }`;
+
 const link = (path: string, text: string): Html => html`<li><a href="${path}">${text}</a></li>`;
 
 function pageOf({ issuer, audience }: TestIssuer): Html {
@@ -78,14 +80,7 @@ function pageOf({ issuer, audience }: TestIssuer): Html {
       <meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'" />
       <title>An issuer for tests</title>
       <style>
-        body {
-          font:
-            16px/1.5 system-ui,
-            sans-serif;
-          max-width: 50rem;
-          margin: 2rem auto;
-          padding: 0 1rem;
-        }
+        ${style}
       </style>
       <h1>An issuer for tests</h1>
       <p>

@@ -25,12 +25,11 @@ export async function partsOf(settings: Settings, log: Logger) {
       "no issuer is set, so the discovery document names localhost, which only this machine can use; set --issuer",
     );
   }
-  await checkFree([
-    // A look at a shared port would take connections of the processes that share it.
-    ...(reusePort ? [] : [[{ host, port }, "--port"] satisfies Wanted]),
-    ...(admin === undefined ? [] : [[admin, "--admin"] satisfies Wanted]),
-    ...wantedBy(sockets),
-  ]);
+  const wanted: Wanted[] = wantedBy(sockets);
+  if (admin !== undefined) wanted.unshift([admin, "--admin"]);
+  // A look at a shared port would take connections of the processes that share it.
+  if (!reusePort) wanted.unshift([{ host, port }, "--port"]);
+  await checkFree(wanted);
   await checkFilesOf(sockets);
   // Where all keys are in files, there is none.
   const isManaged = settings.keys === undefined;

@@ -83,13 +83,4 @@ svg.chart {${chartStyle}
   .columns { display: block; }
   .chart.wide { width: auto; max-width: none; }
 }
-@media print {
-  :root { --ground: #ffffff; --code: #ffffff; }
-  body { max-width: none; padding: 0; font-size: 9pt; }
-  .live, .skip, button { display: none !important; }
-  pre { max-height: none; overflow: visible; }
-  pre { border: 1px solid var(--line); }
-  section { break-inside: avoid-page; }
-  #events { font-size: 8pt; }
-}
 `;
