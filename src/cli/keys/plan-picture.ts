@@ -4,32 +4,25 @@ import { type Pattern, chartLegend } from "../../rotation/explain/plan-chart.ts"
 import { type PlanScale, numberedSteps, planScale, shortened } from "../../rotation/explain/plan-scale.ts";
 import { type Color, type Terminal, indented, painted } from "../terminal.ts";
 
+/** Each in Unicode, and in ASCII. */
 const glyphs = {
-  unicode: {
-    announced: "╍",
-    active: "█",
-    retiring: "▒",
-    revoked: "x",
-    mode: "▀",
-    now: "│",
-    axis: "─",
-    tick: "┼",
-    on: "▶",
-    since: "◀",
-  },
-  ascii: {
-    announced: ".",
-    active: "#",
-    retiring: "=",
-    revoked: "x",
-    mode: "~",
-    now: "|",
-    axis: "-",
-    tick: "+",
-    on: ">",
-    since: "<",
-  },
+  announced: ["╍", "."],
+  active: ["█", "#"],
+  retiring: ["▒", "="],
+  revoked: ["x", "x"],
+  mode: ["▀", "~"],
+  now: ["│", "|"],
+  axis: ["─", "-"],
+  tick: ["┼", "+"],
+  on: ["▶", ">"],
+  since: ["◀", "<"],
 } as const;
+
+type Glyph = (name: keyof typeof glyphs) => string;
+const glyphIn =
+  (ascii: boolean): Glyph =>
+  (name) =>
+    glyphs[name][ascii ? 1 : 0];
 
 const colors: Readonly<Record<Pattern | "quiet", Color>> = {
   announced: "yellow",
@@ -62,7 +55,7 @@ export function planPicture(plan: RotationPlan, terminal: Terminal): string {
 }
 
 function timeline(plan: RotationPlan, { columns, color, ascii }: Terminal): string[] {
-  const glyph = glyphs[ascii ? "ascii" : "unicode"];
+  const glyph = glyphIn(ascii);
   const names = plan.keys.map((key) => ({ ...key, name: planKeyName(plan, key) }));
   const longest = Math.max("rotation mode".length, ...names.map(({ name }) => name.length + 4));
   const labelWidth = Math.min(longest, Math.max(13, Math.floor(columns * 0.3)));
@@ -72,7 +65,7 @@ function timeline(plan: RotationPlan, { columns, color, ascii }: Terminal): stri
 
   const line = (label: string, cells: readonly Cell[]): string =>
     `${label.padEnd(labelWidth)} ${cells.map(({ text, color: one }) => painted(text, color && text !== " " ? one : undefined)).join("")}`.trimEnd();
-  const withNow = (): Cell[] => blank(width).with(nowAt, { text: glyph.now, color: colors.quiet });
+  const withNow = (): Cell[] => blank(width).with(nowAt, { text: glyph("now"), color: colors.quiet });
   const fill = (cells: Cell[], from: number, to: number | undefined, cell: Cell): void => {
     const end = to === undefined ? width : scale.x(to);
     for (let at = scale.x(from); at < end; at += 1) cells[at] = cell;
@@ -82,13 +75,13 @@ function timeline(plan: RotationPlan, { columns, color, ascii }: Terminal): stri
     const cells = withNow();
     for (const { state, from, to } of plan.segments.filter((segment) => segment.key === key)) {
       if (state === "removed") continue;
-      fill(cells, from, to, { text: glyph[state], color: colors[state] });
+      fill(cells, from, to, { text: glyph(state), color: colors[state] });
       if (from < (scale.moments[0] ?? 0) && (to ?? Infinity) > (scale.moments[0] ?? 0)) {
-        cells[0] = { text: glyph.since, color: colors[state] };
+        cells[0] = { text: glyph("since"), color: colors[state] };
       }
-      if (to === undefined) cells[width - 1] = { text: glyph.on, color: colors[state] };
+      if (to === undefined) cells[width - 1] = { text: glyph("on"), color: colors[state] };
     }
-    if (cells[nowAt]?.text !== " ") cells[nowAt] = { text: glyph.now };
+    if (cells[nowAt]?.text !== " ") cells[nowAt] = { text: glyph("now") };
     return line(
       `${use} ${ascii ? shortened(name, labelWidth - 4).replace("…", "~") : shortened(name, labelWidth - 4)}`,
       cells,
@@ -96,7 +89,7 @@ function timeline(plan: RotationPlan, { columns, color, ascii }: Terminal): stri
   });
   const mode = withNow();
   for (const { from, to } of plan.rotation) {
-    if ((to ?? Infinity) > (scale.moments[0] ?? 0)) fill(mode, from, to, { text: glyph.mode, color: colors.mode });
+    if ((to ?? Infinity) > (scale.moments[0] ?? 0)) fill(mode, from, to, { text: glyph("mode"), color: colors.mode });
   }
   return [
     line("", labels(plan, scale, width, true)),
@@ -108,14 +101,10 @@ function timeline(plan: RotationPlan, { columns, color, ascii }: Terminal): stri
 }
 
 /** The axis: a tick for each moment, and the time between two moments where it fits. */
-function axis(
-  { moments, x }: PlanScale,
-  width: number,
-  glyph: { readonly axis: string; readonly tick: string },
-): Cell[] {
-  const cells = blank(width, glyph.axis);
+function axis({ moments, x }: PlanScale, width: number, glyph: Glyph): Cell[] {
+  const cells = blank(width, glyph("axis"));
   moments.forEach((moment, index) => {
-    cells[x(moment)] = { text: glyph.tick };
+    cells[x(moment)] = { text: glyph("tick") };
     const next = moments[index + 1];
     if (next === undefined) return;
     const room = x(next) - x(moment) - 1;
@@ -148,8 +137,8 @@ function labels(plan: RotationPlan, scale: PlanScale, width: number, above: bool
 }
 
 function legend(plan: RotationPlan, { columns, color, ascii }: Terminal): string[] {
-  const glyph = glyphs[ascii ? "ascii" : "unicode"];
-  const entries = chartLegend(plan).map(([pattern, meaning]) => ({ pattern, text: `${glyph[pattern]} ${meaning}` }));
+  const glyph = glyphIn(ascii);
+  const entries = chartLegend(plan).map(([pattern, meaning]) => ({ pattern, text: `${glyph(pattern)} ${meaning}` }));
   const lines: (typeof entries)[] = [];
   for (const entry of entries) {
     const last = lines.at(-1);

@@ -30,17 +30,14 @@ Examples:
   $ jwksd rotate --use enc --alg ECDH-ES  announce the next encryption key
   $ jwksd rotate --now --dry-run          what an emergency rotation would break
   $ jwksd rotate --now --yes              the next key signs at once`)
-    .action((flags: RotateFlags) => rotate(io, flags));
-}
-
-async function rotate(io: Io, flags: RotateFlags): Promise<void> {
-  const { use, alg } = flags;
-  const immediately = flags.now === true;
-  await withKeys(io, flags, {}, async (open) => {
-    const isAnnounced = announcedKey(open.document.records, use) !== undefined;
-    // An announced key is the next one, so no other is made.
-    const newKey = immediately && isAnnounced ? undefined : { use, alg };
-    const decide = byCommand((key) => ({ type: "rotate", use, key, now: immediately }));
-    await changeKeys(open, { flags, breaks: immediately, newKey }, decide);
-  });
+    .action((flags: RotateFlags) =>
+      withKeys(io, flags, {}, (open) => {
+        const { use, alg, now = false } = flags;
+        const isAnnounced = announcedKey(open.document.records, use) !== undefined;
+        // An announced key is the next one, so no other is made.
+        const newKey = now && isAnnounced ? undefined : { use, alg };
+        const decide = byCommand((key) => ({ type: "rotate", use, key, now }));
+        return changeKeys(open, { flags, breaks: now, newKey }, decide);
+      }),
+    );
 }

@@ -35,14 +35,8 @@ export async function signWithFiles(
   return signer.sign(claims, withLifetime(claims, options, usualSeconds));
 }
 
-/** A store that is open, and the keys that it holds. */
-interface Opened {
-  readonly access: StoreAccess;
-  readonly keyring: Keyring;
-}
-
 /**
- * Signs with the active key of a store, by what a confirmed read has shown.
+ * Signs with the active key of a store that is open, by what a confirmed read has shown.
  *
  * @param issuer called after the store was read
  * @throws StateError `ERR_TRANSITION`: the store holds no key yet
@@ -51,7 +45,7 @@ interface Opened {
  * @throws TokenError `ERR_CLAIMS_INVALID`
  */
 export async function signOnce(
-  { access, keyring }: Opened,
+  { access, keyring }: { readonly access: StoreAccess; readonly keyring: Keyring },
   issuer: () => string,
   claims: Claims,
   options: SignOptions,

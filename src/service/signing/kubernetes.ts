@@ -52,11 +52,9 @@ export function createKubernetesSigner(
     }
     const own = published.map(({ kid, publicJwk }) => {
       const spki = createPublicKey({ key: { ...publicJwk }, format: "jwk" }).export({ type: "spki", format: "der" });
-      return bytesField(1, Buffer.concat([bytesField(1, kid), bytesField(2, spki)]));
+      return keyField(kid, spki);
     });
-    const former = formerKeys.map(({ kid, spki }) =>
-      bytesField(1, Buffer.concat([bytesField(1, kid), bytesField(2, spki), numberField(3, 1)])),
-    );
+    const former = formerKeys.map(({ kid, spki }) => keyField(kid, spki, numberField(3, 1)));
     const takenAt = numberField(1, Math.floor(signing.takenAt() / 1000));
     return Buffer.concat([...own, ...former, bytesField(2, takenAt), numberField(3, refreshSeconds)]);
   };
@@ -69,6 +67,10 @@ export function createKubernetesSigner(
     failureOf,
   );
 }
+
+/** A key of `FetchKeysResponse`. */
+const keyField = (kid: string, spki: Uint8Array, ...more: readonly Uint8Array[]): Uint8Array =>
+  bytesField(1, Buffer.concat([bytesField(1, kid), bytesField(2, spki), ...more]));
 
 /** The payload of a `SignJWTRequest`. @throws TokenError `ERR_CLAIMS_INVALID` */
 function claimsIn(message: Uint8Array): string {
