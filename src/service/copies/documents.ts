@@ -56,13 +56,11 @@ export async function documentSetOf(set: JwkSet, site: CopiedSite, isShort: bool
   const [jwksPath, ...discoveryPaths] = pathsOf(site);
   const jwks = documentAt(set.documents, systemClock) as JwkSetDocument;
   const mode = isShort ? "rotation" : "long";
-  const discovery = discoveryPaths.length === 0 ? undefined : await makeDocument(discoveryDocument(site));
+  const discovery = await makeDocument(discoveryDocument(site));
   return {
     documents: [
       fileOf(jwksPath as string, jwks, contentTypes.jwks, cacheControl[mode]),
-      ...(discovery === undefined
-        ? []
-        : discoveryPaths.map((path) => fileOf(path, discovery, contentTypes.discovery, discoveryCacheControl))),
+      ...discoveryPaths.map((path) => fileOf(path, discovery, contentTypes.discovery, discoveryCacheControl)),
     ],
     kids: jwks.keys.map(({ kid }) => kid),
     isShort,

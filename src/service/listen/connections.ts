@@ -6,9 +6,11 @@ import type { Clock } from "../../base/clock.ts";
 /** Logs connections that were lost because there were too many: idle ones that made room, and new ones that found all others under way. */
 export type LogOverload = (lost: { readonly closed: number; readonly refused: number }, message: string) => void;
 
-interface Options {
+export interface ConnectionOptions {
   readonly maxConnections: number;
+  /** Tells the time. */
   readonly clock: Clock;
+  /** Called at most every ten seconds, with the connections that were lost. */
   readonly onOverload: LogOverload;
   /** What an operator can do about an overload. */
   readonly remedy: string;
@@ -28,7 +30,7 @@ export type Connections = ReturnType<typeof boundConnections>;
 export function boundConnections(
   server: Server,
   event: "connection" | "secureConnection",
-  { maxConnections, clock, onOverload, remedy }: Options,
+  { maxConnections, clock, onOverload, remedy }: ConnectionOptions,
 ) {
   // By their last request, the longest idle first.
   const connections = new Map<Socket, ServerResponse | undefined>();

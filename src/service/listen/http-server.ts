@@ -3,11 +3,11 @@ import type { IncomingMessage } from "node:http";
 import type { Server as HttpsServer, ServerOptions as HttpsOptions } from "node:https";
 import { type Server as NetServer, type Socket, createServer as createNetServer } from "node:net";
 import type { TlsOptions } from "node:tls";
-import { type Clock, systemClock } from "../../base/clock.ts";
+import { systemClock } from "../../base/clock.ts";
 import { ServiceError } from "../../base/errors.ts";
 import { type NodeResponse, writeReply } from "../../publish/node.ts";
 import { type Reply, methodNotAllowed, problem, textOf, withoutBodyOnHead } from "../../publish/respond.ts";
-import { type Connections, type LogOverload, boundConnections, isUnderWay } from "./connections.ts";
+import { type ConnectionOptions, type Connections, boundConnections, isUnderWay } from "./connections.ts";
 import { drain } from "./drain.ts";
 import { type Handler, closedGate } from "./gate.ts";
 import { boundHandshakes } from "./handshakes.ts";
@@ -43,18 +43,10 @@ interface TcpAddress {
 /** An HTTP server that is listening. */
 export type RunningServer = Awaited<ReturnType<typeof startHttpServer>>;
 
-/** Options of an HTTP server. */
-export interface HttpServerOptions {
-  /** Default: 10,000. */
-  readonly maxConnections?: number | undefined;
-  /** Tells the time. Default: the clock of the machine. */
-  readonly clock?: Clock | undefined;
-  /** Called at most every ten seconds, with the connections that were lost. */
-  readonly onOverload?: LogOverload | undefined;
-  /** What an operator can do about an overload. Default: what helps where clients are many. */
-  readonly remedy?: string | undefined;
+/** Options of an HTTP server. Defaults: 10,000 connections, the clock of the machine, and what helps where clients are many. */
+interface HttpServerOptions extends Partial<ConnectionOptions> {
   /** Called with the status of each refusal of a request that reached no handler. */
-  readonly onRefusal?: ((status: number) => void) | undefined;
+  readonly onRefusal?: (status: number) => void;
 }
 
 const refusals: Readonly<Record<string, typeof badRequest>> = {
