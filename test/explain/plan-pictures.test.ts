@@ -38,7 +38,9 @@ rotation mode                             │                ▀▀▀▀▀▀�
                          ┼───── 39 d ─────┼───── 50 d ─────┼── 1 d ───┼─2 h──┼──
                          10-12          11-20            01-09      01-10  14:10
 
-╍ announced: published only   █ active   ▒ retiring
+╍ announced: published only
+█ active
+▒ retiring
 ▀ rotation mode: cached for 5 min
 (next) is a key that does not exist yet. Not to scale: the axis has the
 durations. All times are UTC.
@@ -88,7 +90,8 @@ rotation mode ~~~~~~~~~~~  ~~~~   ~~~
               +-+++-++-+-+-+-+-+--++-+--
               11-20  11-21 12-20 02-19
 
-. announced: published only   # active
+. announced: published only
+# active
 = retiring
 x revoked, but caches may trust it
 ~ rotation mode: cached for 5 min
@@ -121,7 +124,7 @@ describe("the plan in a terminal", () => {
 
   test("40 columns and ASCII only", () => {
     const lines = planPicture(busy, { ...plain, columns: 40, ascii: true }).split("\n");
-    assert.equal(framed(lines.slice(0, 17).join("\n")), pictures.narrow);
+    assert.equal(framed(lines.slice(0, 18).join("\n")), pictures.narrow);
   });
 
   test("an empty store", () => {

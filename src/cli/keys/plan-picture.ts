@@ -138,22 +138,10 @@ function labels(plan: RotationPlan, scale: PlanScale, width: number, above: bool
 
 function legend(plan: RotationPlan, { columns, color, ascii }: Terminal): string[] {
   const glyph = glyphIn(ascii);
-  const entries = chartLegend(plan).map(([pattern, meaning]) => ({ pattern, text: `${glyph(pattern)} ${meaning}` }));
-  const lines: (typeof entries)[] = [];
-  for (const entry of entries) {
-    const last = lines.at(-1);
-    const used = last?.reduce((sum, { text }) => sum + text.length + 3, 0) ?? Infinity;
-    if (used + entry.text.length <= columns) last?.push(entry);
-    else lines.push([entry]);
-  }
-  return [
-    ...lines.map((line) =>
-      line
-        .map(({ pattern, text }) => `${painted(text.slice(0, 1), color ? colors[pattern] : undefined)}${text.slice(1)}`)
-        .join("   "),
-    ),
-    ...indented(note(plan), columns, 0),
-  ];
+  const lines = chartLegend(plan).map(
+    ([pattern, meaning]) => `${painted(glyph(pattern), color ? colors[pattern] : undefined)} ${meaning}`,
+  );
+  return [...lines, ...indented(note(plan), columns, 0)];
 }
 
 function note({ keys }: RotationPlan): string {

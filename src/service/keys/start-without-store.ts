@@ -41,9 +41,7 @@ export function startWithoutStore(
     for (let delayMs: number = retryMs.first; ; delayMs = Math.min(delayMs * 2, retryMs.last)) {
       await sleep(delayMs, clock, signal);
       try {
-        const next = await start();
-        await join(next, ...followed);
-        managed = next;
+        managed = await joined(await start(), ...followed);
         log.info({}, "the store is back, and its keys are published");
         return;
       } catch (error) {
@@ -54,10 +52,11 @@ export function startWithoutStore(
     }
   }
 
-  async function join(next: RunningManager, ...followed: Parameters<RunningManager["follow"]>): Promise<void> {
+  async function joined(next: RunningManager, ...followed: Parameters<RunningManager["follow"]>) {
     try {
       signal.throwIfAborted();
       await next.follow(...followed);
+      return next;
     } catch (error) {
       await next.stop();
       throw error;
