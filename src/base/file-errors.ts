@@ -21,6 +21,16 @@ export function fileErrorText(error: unknown): string {
   return words[code] === undefined ? code : `${words[code]}, ${code}`;
 }
 
+/** Reads what is at a path. @throws ServiceError `ERR_FILE_UNREADABLE` */
+export async function reading<T>(path: string, action: () => Promise<T>): Promise<T> {
+  try {
+    return await action();
+  } catch (error) {
+    const reason = (error as NodeJS.ErrnoException).code ?? "unknown error";
+    throw new ServiceError("ERR_FILE_UNREADABLE", `cannot read ${path} (${reason})`, { cause: error });
+  }
+}
+
 /** Writes a file. @throws ServiceError `ERR_FILE_UNWRITABLE` */
 export async function writing(file: string, action: () => Promise<void>): Promise<void> {
   try {

@@ -2,6 +2,7 @@ import { readFile, readdir, stat } from "node:fs/promises";
 import { join } from "node:path";
 import { calculateJwkThumbprint } from "jose/jwk/thumbprint";
 import { KeyMaterialError, ServiceError, keyError } from "../base/errors.ts";
+import { reading } from "../base/file-errors.ts";
 import { jsonOf } from "../base/json.ts";
 import { keyIdentity } from "../keys/jwk/public.ts";
 import { type KeyMaterial, isKeySet, readKey, readKeySet } from "../keys/jwk/read.ts";
@@ -154,14 +155,4 @@ export function permissionWarnings(file: string, stats: FileStats): string[] {
   const others = stats.uid === 0 && process.getuid?.() !== 0 ? 0o037 : 0o077;
   if (process.platform === "win32" || !stats.isFile() || (mode & others) === 0) return [];
   return [`users other than its owner can read ${file} (mode 0${mode.toString(8)}); fix it with: chmod 600 ${file}`];
-}
-
-/** Reads what is at a path. @throws ServiceError `ERR_FILE_UNREADABLE` */
-export async function reading<T>(path: string, action: () => Promise<T>): Promise<T> {
-  try {
-    return await action();
-  } catch (error) {
-    const reason = (error as NodeJS.ErrnoException).code ?? "unknown error";
-    throw new ServiceError("ERR_FILE_UNREADABLE", `cannot read ${path} (${reason})`, { cause: error });
-  }
 }

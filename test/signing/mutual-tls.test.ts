@@ -194,7 +194,10 @@ describe("is refused at the start:", () => {
   }
 
   const settings: Readonly<Record<string, readonly [args: string[], message: RegExp]>> = {
-    "a file that is not there": [["--sign-address", "127.0.0.1:1", "--sign-tls", "/no"], /cannot be read \(ENOENT\)/],
+    "a file that is not there": [
+      ["--sign-address", "127.0.0.1:1", "--sign-tls", "/no"],
+      /cannot read .*tls\.crt \(ENOENT\)/,
+    ],
     "an address of a network": [["--sign-address", "10.0.0.1:9", "--sign-tls", "x"], /of this machine alone/],
     "all addresses": [["--sign-address", "0.0.0.0:9", "--sign-tls", "x"], /of this machine alone/],
     "an address without certificates": [["--sign-address", "127.0.0.1:9"], /without client certificates/],

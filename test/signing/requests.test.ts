@@ -262,7 +262,7 @@ describe("is refused at the start:", () => {
     ],
     "a former key that is not there": [
       { "s.sock": { protocol: "kubernetes", formerKeys: ["/no/sa.pub"] } },
-      /\/no\/sa\.pub cannot be read \(ENOENT\)/,
+      /cannot read \/no\/sa\.pub \(ENOENT\)/,
     ],
     "an unknown group": [{ "s.sock": { group: "no-such-group" } }, /has no group "no-such-group"/],
     "a folder that is not there": [{ "/no/such/folder/s.sock": {} }, /its folder does not exist/],

@@ -6,7 +6,7 @@ import { jsonOf } from "../../base/json.ts";
 import { type KeyMaterial, isKeySet, readKey, readKeySet, readKeyText } from "../../keys/jwk/read.ts";
 import { type EncryptionAlg, checkEncryption } from "../../publish/keyset.ts";
 import { checkDecrypts } from "../../keys/jwk/decrypts.ts";
-import { reading } from "../../node/key-files.ts";
+import { reading } from "../../base/file-errors.ts";
 import { signerFrom } from "../../keys/signer/local.ts";
 import type { KeyUse } from "../../rotation/rules/records.ts";
 

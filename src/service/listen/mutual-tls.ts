@@ -2,6 +2,7 @@ import { X509Certificate, constants, createPrivateKey } from "node:crypto";
 import { readFile } from "node:fs/promises";
 import { join } from "node:path";
 import type { TlsOptions } from "node:tls";
+import { reading } from "../../base/file-errors.ts";
 import { ServiceError } from "../../base/errors.ts";
 
 /** The names in a Kubernetes secret: certificate chain and key of the server, and the authority of its clients. */
@@ -16,7 +17,9 @@ export const tlsFiles = (folder: string): string[] => names.map((name) => join(f
  * @see RFC 8446 section 4.3.2
  */
 export async function readMutualTls(folder: string): Promise<TlsOptions> {
-  const [cert = "", key = "", ca = ""] = await Promise.all(tlsFiles(folder).map(readText));
+  const [cert = "", key = "", ca = ""] = await Promise.all(
+    tlsFiles(folder).map((file) => reading(file, () => readFile(file, "utf8"))),
+  );
   const [certFile = "", keyFile = "", caFile = ""] = tlsFiles(folder);
   const certificate = certificateIn(cert, certFile);
   // node:tls passes over what is no certificate, and takes the public authorities where nothing is left.
@@ -35,13 +38,6 @@ export async function readMutualTls(folder: string): Promise<TlsOptions> {
     secureOptions: constants.SSL_OP_NO_TICKET,
     handshakeTimeout: 5_000,
   };
-}
-
-/** @throws ServiceError `ERR_FILE_UNREADABLE` */
-export function readText(file: string): Promise<string> {
-  return readFile(file, "utf8").catch((cause: NodeJS.ErrnoException) => {
-    throw new ServiceError("ERR_FILE_UNREADABLE", `${file} cannot be read (${cause.code})`, { cause });
-  });
 }
 
 const certificateIn = (text: string, file: string): X509Certificate =>

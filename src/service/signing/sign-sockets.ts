@@ -1,4 +1,6 @@
 import { createHash, createPublicKey } from "node:crypto";
+import { readFile } from "node:fs/promises";
+import { reading } from "../../base/file-errors.ts";
 import { systemClock } from "../../base/clock.ts";
 import { type KeyMaterialError, keyError } from "../../base/errors.ts";
 import { pemBlocks } from "../../keys/jwk/pem.ts";
@@ -10,7 +12,7 @@ import { type SignSocket, checkSocketLifetimes } from "./sockets.ts";
 import { hostAndPort } from "../config/addresses.ts";
 import { type RunningServer, type Wanted, startHttpServer } from "../listen/http-server.ts";
 import type { Logger } from "../config/log.ts";
-import { readMutualTls, readText, tlsFiles } from "../listen/mutual-tls.ts";
+import { readMutualTls, tlsFiles } from "../listen/mutual-tls.ts";
 import { listenOnSocket } from "../listen/unix-socket.ts";
 import { fingerprint, watchPaths } from "../config/watch.ts";
 
@@ -123,7 +125,7 @@ async function startKubernetes(
 async function readFormerKeys(files: readonly string[]): Promise<FormerKey[]> {
   const keys = await Promise.all(
     files.map(async (file) => {
-      const blocks = pemBlocks(await readText(file), file);
+      const blocks = pemBlocks(await reading(file, () => readFile(file, "utf8")), file);
       // A block that is passed over could be a key whose tokens are still in use.
       if (blocks.length === 0 || blocks.some(({ label }) => label !== "PUBLIC KEY")) throw noPublicKey(file);
       return blocks.map(({ text }) => {

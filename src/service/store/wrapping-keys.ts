@@ -1,9 +1,9 @@
 import { access, constants, readFile, stat } from "node:fs/promises";
 import { dirname, join, resolve } from "node:path";
 import { ConfigError, ServiceError, StoreError } from "../../base/errors.ts";
-import { unlessMissing } from "../../base/file-errors.ts";
+import { reading, unlessMissing } from "../../base/file-errors.ts";
 import { writeNewFile } from "../../node/generate.ts";
-import { permissionWarnings, reading } from "../../node/key-files.ts";
+import { permissionWarnings } from "../../node/key-files.ts";
 import { parseDocument } from "../../rotation/custody/document.ts";
 import { unsealed } from "../../rotation/custody/mac.ts";
 import {
