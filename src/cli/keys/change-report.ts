@@ -88,7 +88,7 @@ function asJson(
     events: events.map((event) => ({ ...event, at: iso(event.at) })),
     policy: document.policy,
     effects: meaning,
-    replicas: followedJson(followed),
+    replicas: followed === undefined ? null : followedJson(followed),
     next: nextSteps(ahead).map(({ at, use, kid, action }) => ({ at: iso(at), use, kid: kid ?? null, action })),
   };
   return JSON.stringify(json, undefined, 2);

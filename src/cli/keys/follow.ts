@@ -80,12 +80,8 @@ export function followedLines({ view, late, copies }: Followed): string[] {
   ];
 }
 
-export function followedJson(followed: Followed | undefined): object | null {
-  if (followed === undefined) return null;
-  const { view, late, copies } = followed;
-  return {
-    count: view.processes.length,
-    late: late.map((line) => replicaJson(line, view)),
-    lateCopies: copies.map(({ name }) => name),
-  };
-}
+export const followedJson = ({ view, late, copies }: Followed): object => ({
+  count: view.processes.length,
+  late: late.map((line) => replicaJson(line, view)),
+  lateCopies: copies.map(({ name }) => name),
+});

@@ -71,13 +71,11 @@ function stepJson({ at, action, reason, bound }: PlanStep) {
   return { action, at: iso(at), reason, bound };
 }
 
-interface Row {
-  readonly record: KeyRecord;
-  readonly next: PlanStep | undefined;
-}
-
 /** The kid has its own line, unwrapped, so that it can be copied, and so has the URI of a key in an HSM or key service. */
-function table(rows: readonly Row[], now: number): string[] {
+function table(
+  rows: readonly { readonly record: KeyRecord; readonly next: PlanStep | undefined }[],
+  now: number,
+): string[] {
   // To the minute, and of "in 1 h 10 min" the first unit.
   const when = (time: number): string =>
     `${timeText(time).slice(0, 16)}, ${relativeText(time, now).replace(/(\d+ \w+) \d+ \w+/, "$1")}`;

@@ -136,14 +136,12 @@ function messageOf(error: unknown): string {
   return `${message} [${code}]`;
 }
 
-function jsonOf(target: string, published: Published) {
-  const { documentSet, written } = published;
+function jsonOf(target: string, { documentSet, written }: Published) {
   const documents = documentSet.documents.map(({ path, cacheControl }) => ({ path, cacheControl }));
   return { target, written, documents, kids: documentSet.kids, mode: documentSet.isShort ? "rotation" : "long" };
 }
 
-function lineOf(target: string, published: Published): string {
-  const { documentSet, written } = published;
+function lineOf(target: string, { documentSet, written }: Published): string {
   const what = written.length === 0 ? "Nothing to write" : `Wrote ${written.join(", ")}`;
   const kids = documentSet.kids.map((kid) => printable(kid));
   return `${what}. ${target} has the keys ${kids.join(", ")}, and was read back.`;

@@ -133,8 +133,7 @@ const sourceName = (name: keyof Settings): string => (name === "wrappingKeys" ? 
 
 /** The store that a flag names: every process can read what is on a command line. @throws ConfigError `ERR_OPTION_INVALID` */
 export function checkStore(store: string, flag: string): void {
-  const { must, holds } = settingDefinitions.store.rule;
-  if (!holds(store)) throw invalidOption(`${flag} must be ${must}`);
+  check("store", store, flag);
   if (!hasPassword(store)) return;
   throw invalidOption(
     `${flag} must hold no password, which every process could read; put the URL into JWKSD_STORE, or a password of PostgreSQL into PGPASSWORD or ~/.pgpass`,

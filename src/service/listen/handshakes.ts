@@ -15,12 +15,10 @@ export function boundHandshakes(server: Server, most: number): void {
       // The peer may have a new connection from the same port.
       if (underWay.get(peer) === socket) underWay.delete(peer);
     });
-    if (underWay.size <= most) return;
-    for (const [oldest, leaving] of underWay) {
-      underWay.delete(oldest);
-      leaving.destroy();
-      return;
-    }
+    const [oldest] = underWay;
+    if (oldest === undefined || underWay.size <= most) return;
+    underWay.delete(oldest[0]);
+    oldest[1].destroy();
   });
   server.on("secureConnection", (socket) => underWay.delete(peerOf(socket)));
   // A handshake that fails, or takes too long. node:https would answer it as a broken request.

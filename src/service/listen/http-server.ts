@@ -1,7 +1,7 @@
 import { once } from "node:events";
 import type { IncomingMessage } from "node:http";
 import type { Server as HttpsServer, ServerOptions as HttpsOptions } from "node:https";
-import { type Server as NetServer, type Socket, createServer as createNetServer } from "node:net";
+import { type AddressInfo, type Server as NetServer, type Socket, createServer as createNetServer } from "node:net";
 import type { TlsOptions } from "node:tls";
 import { systemClock } from "../../base/clock.ts";
 import { ServiceError } from "../../base/errors.ts";
@@ -228,10 +228,7 @@ function listen(server: NetServer, address: TcpAddress, setting?: string): Promi
       const { code = error.message } = error;
       reject(new ServiceError("ERR_LISTEN", `cannot listen on ${where}: ${hintText(code, setting)}`, { cause: error }));
     });
-    server.listen({ backlog: 1024, ...address }, () => {
-      const bound = server.address();
-      resolve(typeof bound === "object" && bound !== null ? bound.port : address.port);
-    });
+    server.listen({ backlog: 1024, ...address }, () => resolve((server.address() as AddressInfo).port));
   });
 }
 
