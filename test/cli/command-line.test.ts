@@ -226,7 +226,7 @@ const change = { document: { revision: 5 }, events: [{}] } as unknown as Changed
 /** A command on a store that gives these lines one after the other, or an error. */
 function command(
   answers: readonly (readonly ProcessLine[] | StoreError)[],
-  document: StoreDocument = storeDocument([]),
+  { isTTY = false, document = storeDocument([]) }: { isTTY?: boolean; document?: StoreDocument } = {},
 ) {
   let written = "";
   const rest = [...answers];
@@ -238,7 +238,7 @@ function command(
     },
     read: async () => ({ document, now: start }),
   } as unknown as StoreAccess;
-  const stderr = { write: (text: string) => (written += text) };
+  const stderr = { isTTY, columns: 40, write: (text: string) => (written += text) };
   const io: Io = { stdin: Readable.from([]), stdout: stderr, stderr, environment: {}, exitCode: 0 };
   return { io, keys: { io, access }, written: () => written };
 }
@@ -249,6 +249,22 @@ const behind = [processLine("r", { name: "late\u{202e}", revision: 4 })];
 const followed = [processLine("r")];
 
 describe("waiting for the replicas", () => {
+  test("shows on a terminal for whom it waits, on one line that is gone in the end", async () => {
+    const { keys, io, written } = command([behind, behind, followed], { isTTY: true });
+    assert.deepEqual((await follow(keys, change, 9))?.late, []);
+    assert.equal(io.exitCode, 0);
+    // On a slow machine it says the seconds that are left more than once.
+    const lines = written().split("\r\u{1b}[K");
+    assert.deepEqual([lines[0], lines[1], lines.at(-1)], ["", "waiting for late\\u{202e} (9 s)", ""]);
+    assert.ok(lines.slice(1, -1).every((line) => line.startsWith("waiting for late")));
+  });
+
+  test("shows nothing elsewhere", async () => {
+    const { keys, written } = command([behind, followed]);
+    await follow(keys, change, 9);
+    assert.equal(written(), "");
+  });
+
   test("where the store cannot be asked any more, the change is done all the same, and the exit code says that nobody knows", async () => {
     const { keys, io, written } = command([behind, new StoreError("ERR_STORE_UNAVAILABLE", "no route to host")]);
     assert.equal(await follow(keys, change, 9), undefined);
@@ -276,7 +292,7 @@ describe("waiting for the replicas", () => {
       ];
     const found = await Promise.all(
       rows.map(async ([name, line, document, waits]) => {
-        const { keys, io } = command([[line, dead]], document);
+        const { keys, io } = command([[line, dead]], document && { document });
         const began = performance.now();
         const late = (await follow(keys, change, waits))?.late.length ?? 0;
         return [name, io.exitCode, late > 0, performance.now() - began < 60_000];
@@ -308,7 +324,7 @@ describe("waiting for the replicas", () => {
       ["a revocation that it has", storeDocument([gone(start - second)], { copies: [copy] }), false],
     ];
     for (const [name, document, lacks] of rows) {
-      const { keys, io } = command([followed], document);
+      const { keys, io } = command([followed], { document });
       const told = await follow(keys, change, 0.001);
       assert.deepEqual([io.exitCode, followedLines(told ?? assert.fail()).length], lacks ? [3, 2] : [0, 1], name);
     }

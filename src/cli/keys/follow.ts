@@ -7,7 +7,7 @@ import { lateCopies } from "../../rotation/manager/copies.ts";
 import type { Changed } from "../../rotation/manager/store-access.ts";
 import type { CopyRecord } from "../../rotation/rules/waits.ts";
 import { type StoreView, followText, hasFollowed, lateText } from "../../rotation/explain/replicas.ts";
-import { tell } from "../io.ts";
+import { type Io, tell } from "../io.ts";
 import type { CommandKeys } from "./open-keys.ts";
 import { replicaJson } from "./replicas.ts";
 
@@ -37,6 +37,7 @@ export async function follow(
 ): Promise<Followed | undefined> {
   if (events.length === 0) return undefined;
   const end = performance.now() + waitSeconds * 1000;
+  const show = progress(io);
   try {
     for (;;) {
       const view = await viewOf(access);
@@ -49,6 +50,9 @@ export async function follow(
         if (late.length + copies.length > 0) io.exitCode = notFollowed;
         return { view, late, copies };
       }
+      show(
+        `waiting for ${[...awaited, ...copies].map(({ name }) => printable(name)).join(", ")} (${Math.ceil(leftMs / 1000)} s)`,
+      );
       await sleep(Math.min(pollMs, leftMs), systemClock);
     }
   } catch (error) {
@@ -56,6 +60,8 @@ export async function follow(
     tell(io, `the change is done; who follows is not known, because the store cannot be asked: ${message} [${code}]`);
     io.exitCode = notFollowed;
     return undefined;
+  } finally {
+    show("");
   }
 }
 
@@ -65,6 +71,17 @@ export async function viewOf(access: CommandKeys["access"]): Promise<StoreView> 
   const lines = readLines(await access.lines());
   const { document, now } = await access.read();
   return { document, processes: livingLines(lines, now, document), now };
+}
+
+/** One line on a terminal that changes. */
+function progress({ stderr }: Io): (text: string) => void {
+  if (stderr.isTTY !== true) return () => {};
+  let shown = "";
+  return (text) => {
+    const line = text.slice(0, (stderr.columns ?? 80) - 1);
+    if (line !== shown) stderr.write(`\r\u{1b}[K${line}`);
+    shown = line;
+  };
 }
 
 /** Who follows, and what operators should expect of those who do not. */

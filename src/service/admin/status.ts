@@ -49,9 +49,9 @@ export interface SeenReplica extends ReplicaStatus {
 }
 
 /** All that a running service shows of itself. Plain JSON, without secrets; all times are epoch milliseconds. */
-export interface Status extends Omit<
+export interface Status extends Pick<
   Known,
-  "manager" | "withoutStore" | "isShort" | "isShortBySetting" | "published" | "refused"
+  "phase" | "issuer" | "jwksUri" | "pid" | "commandFlags" | "notReady" | "events"
 > {
   /** By the clock of the store, where there is one. */
   readonly now: number;
@@ -88,14 +88,20 @@ export interface Status extends Omit<
 
 /** Makes the status of a service. */
 export function statusOf(known: Known): Status {
-  const { manager, withoutStore, isShort, isShortBySetting, published, refused: _refused, ...said } = known;
+  const { phase, issuer, jwksUri, pid, commandFlags, notReady, manager, withoutStore, events } = known;
   const aheadMs = manager?.clockAheadMs ?? 0;
   const now = known.now + aheadMs;
   const told = {
-    ...said,
     now,
-    rotationMode: rotationModeOf({ isShort, isShortBySetting, manager }, now),
+    phase,
+    issuer,
+    jwksUri,
+    pid,
+    commandFlags,
+    notReady,
+    rotationMode: rotationModeOf(known, now),
     faults: faultsOf(known, now),
+    events,
   };
   if (manager === undefined) {
     const source = withoutStore === undefined ? "files" : "saved-set";
@@ -105,16 +111,16 @@ export function statusOf(known: Known): Status {
       lastError: withoutStore.outage,
       aheadMs,
     };
-    return { ...told, source, keys: publishedKeys(published), replicas: [], copies: [], waits: [], past: [], store };
+    return { ...told, source, keys: publishedKeys(known), replicas: [], copies: [], waits: [], past: [], store };
   }
   const { document, processes, health } = manager;
-  const { records, policy, copies } = document;
+  const { records, policy, copies, events: log } = document;
   const ahead = plan(records, policy, now);
   const { steps } = ahead;
   const view = { document, processes, now };
   const { lastAttemptAt, lastSuccessAt, lastError, revision = document.revision } = health.store;
   const managed = new Set(records.map(({ kid }) => kid));
-  const fromFiles = published.filter(({ jwk }) => !managed.has(jwk.kid));
+  const fromFiles = known.published.filter(({ jwk }) => !managed.has(jwk.kid));
   return {
     ...told,
     source: "store",
@@ -126,14 +132,11 @@ export function statusOf(known: Known): Status {
     waits: waitsOf(view),
     revision: { published: document.revision, stored: revision },
     store: { lastAttemptAt, lastSuccessAt, lastError, aheadMs },
-    past: document.events.toReversed(),
+    past: log.toReversed(),
   };
 }
 
-function rotationModeOf(
-  { isShort, isShortBySetting, manager }: Pick<Known, "isShort" | "isShortBySetting" | "manager">,
-  now: number,
-): Status["rotationMode"] {
+function rotationModeOf({ isShort, isShortBySetting, manager }: Known, now: number): Status["rotationMode"] {
   const { records = [] } = manager?.document ?? {};
   if (isRotating(records)) return { isOn: true, because: "keys", since: rotatingSince(records, now) };
   if (isShortBySetting) return { isOn: true, because: "setting" };
@@ -158,7 +161,7 @@ function managedKeys(records: readonly KeyRecord[], steps: readonly PlanStep[]):
   });
 }
 
-function publishedKeys(published: Known["published"]): KeyStatus[] {
+function publishedKeys({ published }: Known): KeyStatus[] {
   return published.map((key) => {
     const isFirst = key === published.find(({ jwk }) => jwk.use === "sig");
     return keyOfFile(key, isFirst ? "active" : "published");
