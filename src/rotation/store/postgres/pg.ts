@@ -12,8 +12,9 @@ export interface PostgresPool {
 /** A connection of a {@link PostgresPool}. */
 export interface PostgresClient {
   query(query: { readonly text: string; readonly values?: unknown[] }): Promise<{ readonly rows?: readonly unknown[] }>;
-  on(event: string, listener: (...args: never[]) => void): unknown;
-  removeListener(event: string, listener: (...args: never[]) => void): unknown;
+  on(event: "error" | "end", listener: () => void): unknown;
+  on(event: "notification", listener: (message: { readonly payload?: string | undefined }) => void): unknown;
+  removeListener(event: "error", listener: () => void): unknown;
   unref?(): void;
   release(destroy?: boolean): void;
 }
@@ -68,7 +69,7 @@ export function pgDriver(pool: PostgresPool, name: string, timeoutMs: number): D
       const client = await connect(signal);
       client.unref?.();
       const lost = new Promise<void>((resolve) => client.on("end", resolve));
-      client.on("notification", ({ payload }: { readonly payload?: string }) => onNotification(payload ?? ""));
+      client.on("notification", ({ payload = "" }) => onNotification(payload));
       try {
         await withDeadline(() => client.query({ text: `LISTEN ${channel}` }), deadline);
         await Promise.race([lost, ended(signal)]);
