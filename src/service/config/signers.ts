@@ -12,11 +12,17 @@ import type { Settings } from "./setting-definitions.ts";
 
 type SignalOption = { readonly signal?: AbortSignal | undefined };
 
-export type Signers = Awaited<ReturnType<typeof signersOf>>;
+/** The configured HSMs and key services, as options for a key manager. */
+export interface Signers {
+  readonly openSigner: (uri: string, options?: SignalOption) => Promise<ExternalSigner>;
+  /** `undefined` if new keys are made in the store. */
+  readonly createSigner: ((request: { readonly issuer: string } & SignalOption) => Promise<ExternalSigner>) | undefined;
+  /** `undefined` if removed keys are kept. */
+  readonly destroySigner: ((uri: string, options?: SignalOption) => Promise<unknown>) | undefined;
+}
 
 /**
- * The configured HSMs and key services, as options for a key manager. All options of the signers file are checked now, but connections are
- * made when they are needed.
+ * Reads the signers file. All options are checked now, but connections are made when they are needed.
  *
  * @param log gets warnings about secret files that others can read
  * @throws ConfigError `ERR_CONFIG_FORMAT`, and see `signerBackend`
@@ -24,7 +30,7 @@ export type Signers = Awaited<ReturnType<typeof signersOf>>;
 export async function signersOf(
   settings: Pick<Settings, "signers" | "signerType" | "destroyExternal">,
   log?: Pick<Logger, "warn">,
-) {
+): Promise<Signers> {
   const options = settings.signers === undefined ? {} : await readOptions(settings.signers);
   const backends = new Map<string, Promise<SignerBackend>>();
   /** One backend per kind, because some share a process or connections between keys. */
@@ -44,20 +50,17 @@ export async function signersOf(
   await warn(pin && "file" in pin ? pin.file : undefined);
   await warn(options.vaultTransit?.tokenFile ?? undefined);
   return {
-    async openSigner(this: void, uri: string, { signal }: SignalOption = {}): Promise<ExternalSigner> {
+    async openSigner(uri, { signal } = {}) {
       const backend = await backendOf(uri);
       if (uri.startsWith("pkcs11:")) await warn(parsePkcs11Uri(uri).pinFile);
       return backend.open(uri, { signal });
     },
-    /** `undefined` if new keys are made in the store. */
     createSigner:
       settings.signerType === "local"
         ? undefined
-        : async (request: { readonly issuer: string } & SignalOption) =>
-            (await backendOf(settings.signerType)).create(request),
-    /** `undefined` if removed keys are kept. */
+        : async (request) => (await backendOf(settings.signerType)).create(request),
     destroySigner: settings.destroyExternal
-      ? async (uri: string, { signal }: SignalOption = {}) => (await backendOf(uri)).destroy(uri, { signal })
+      ? async (uri, { signal } = {}) => (await backendOf(uri)).destroy(uri, { signal })
       : undefined,
   };
 }

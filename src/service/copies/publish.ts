@@ -45,14 +45,20 @@ export interface PublishOptions {
 }
 
 /** A running `jwksd publish`. */
-export type Publishing = Awaited<ReturnType<typeof startPublishing>>;
+export interface Publishing {
+  /** Whether the newest keys are published and were read back, and the store knows. */
+  readonly isDone: boolean;
+  /** Reads the key files again. */
+  reload(): Promise<void>;
+  stop(): Promise<void>;
+}
 
 /**
  * Publishes the keys of a configuration to a target, and goes on when they change.
  *
  * @throws ConfigError `ERR_OPTION_INVALID`; ServiceError `ERR_TARGET`, `ERR_FILE_UNWRITABLE`; and what `startService` throws
  */
-export async function startPublishing(settings: Settings, options: PublishOptions, log: Logger) {
+export async function startPublishing(settings: Settings, options: PublishOptions, log: Logger): Promise<Publishing> {
   const { environment, purgeCommand, onPublished } = options;
   const stopping = new AbortController();
   const signal = AbortSignal.any([stopping.signal, ...(options.signal === undefined ? [] : [options.signal])]);
@@ -170,11 +176,9 @@ export async function startPublishing(settings: Settings, options: PublishOption
   }
 
   return {
-    /** Whether the newest keys are published and were read back, and the store knows. */
     get isDone() {
       return done !== undefined && managing?.manager.isPublished !== false;
     },
-    /** Reads the key files again. */
     reload,
     stop: () => (stopped ??= stop()),
   };

@@ -17,10 +17,25 @@ interface Options extends Site {
   readonly rotationMode: boolean;
 }
 
-export type PublicEndpoint = Awaited<ReturnType<typeof startPublicEndpoint>>;
+/** The public endpoint of a service. */
+export interface PublicEndpoint {
+  readonly port: number;
+  readonly issuer: string;
+  readonly jwksUri: string;
+  /** URL of the JWK Set on this machine. */
+  readonly url: string;
+  publish(this: void, next: PublishedSet): void;
+  /** Counts of responses since the start. */
+  metrics(this: void): readonly Metric[];
+  stop(this: void): Promise<void>;
+}
 
 /** Serves the public endpoint. */
-export async function startPublicEndpoint(options: Options, first: PublishedSet, onOverload: LogOverload) {
+export async function startPublicEndpoint(
+  options: Options,
+  first: PublishedSet,
+  onOverload: LogOverload,
+): Promise<PublicEndpoint> {
   let published = first;
   const mode = () => (published.isRotating || options.rotationMode ? "rotation" : "long");
   const make = async (port: number): Promise<Publisher> => {
@@ -47,14 +62,12 @@ export async function startPublicEndpoint(options: Options, first: PublishedSet,
     port: server.port,
     issuer: publisher.issuer,
     jwksUri: publisher.jwksUri,
-    /** URL of the JWK Set on this machine. */
     url: `http://${urlHost(host)}:${server.port}${new URL(publisher.jwksUri).pathname}`,
-    publish(next: PublishedSet): void {
+    publish(next) {
       published = next;
       publisher.publish(next.set);
     },
-    /** Counts of responses since the start. */
-    metrics(): readonly Metric[] {
+    metrics() {
       const values = refusals.values("code", { document: "none" });
       return sumMetrics([publisher.metrics(), [counter(["jwksd_responses_total", ""], values)]]);
     },

@@ -4,15 +4,21 @@ import { type Logger, loggerOf } from "../config/log.ts";
 
 const maxEvents = 50;
 
-/** A log that passes all on to another, whatever its level is, and remembers the newest events. */
-export function recentEvents(log: Logger, clock: Clock) {
+/** A log that remembers its newest events. */
+export interface RecentEvents {
+  readonly log: Logger;
+  /** Newest first. */
+  events(this: void): readonly LogEvent[];
+}
+
+/** Passes all on to a log, whatever its level is. */
+export function recentEvents(log: Logger, clock: Clock): RecentEvents {
   let newest: readonly LogEvent[] = [];
   return {
     log: loggerOf((level, fields, message) => {
       newest = [{ at: clock.now(), level, message, details: detailsOf(fields) }, ...newest.slice(0, maxEvents - 1)];
       log[level](fields, message);
     }),
-    /** Newest first. */
     events: () => newest,
   };
 }

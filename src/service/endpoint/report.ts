@@ -1,6 +1,6 @@
 import type { Clock } from "../../base/clock.ts";
 import { type Metric, sumMetrics } from "../../base/metrics.ts";
-import { healthPage, metricsPage } from "../admin/admin.ts";
+import { type AdminPage, healthPage, metricsPage } from "../admin/admin.ts";
 import { processMetrics } from "../admin/exposition.ts";
 import type { LogEvent } from "../admin/known.ts";
 import { statusPage } from "../admin/page/status-page.ts";
@@ -24,11 +24,17 @@ interface Reported {
 }
 
 /** What a running service says of itself. */
-export function createReport(of: Reported) {
+export interface Report {
+  /** Looks at the store first, unless that was done within 2 s. */
+  status(this: void): Promise<Status>;
+  /** The pages of the admin address, by path. */
+  readonly pages: Readonly<Record<string, AdminPage>>;
+}
+
+export function createReport(of: Reported): Report {
   const { commandFlags, rotationMode, clock, endpoint, managed, keys, phase, events } = of;
   /** Why this process should get no requests; `undefined` while it is ready. */
   const notReady = (): string | undefined => (phase() === "running" ? managed?.notReady() : `it is ${phase()}`);
-  /** Looks at the store first, unless that was done within 2 s. */
   const status = async (): Promise<Status> => {
     const known = await managed?.known();
     return statusOf({
@@ -54,7 +60,6 @@ export function createReport(of: Reported) {
   };
   return {
     status,
-    /** The pages of the admin address. */
     pages: {
       "/": statusPage(status, endpoint.url),
       "/metrics": metricsPage(metrics),

@@ -15,7 +15,22 @@ import { recentEvents } from "./recent-events.ts";
 import { createReport } from "./report.ts";
 
 /** A running `jwksd serve`. */
-export type Service = Awaited<ReturnType<typeof start>>;
+export interface Service {
+  /** URL of the JWK Set on this machine. */
+  readonly url: string;
+  /** The active kid first. */
+  readonly kids: readonly string[];
+  /** What the first kid is, for people: the active key, unless nothing can sign with it here. */
+  readonly stateText: string;
+  /** URL of the admin address; `undefined` when it is off. */
+  readonly adminUrl: string | undefined;
+  /** What it knows of itself. Asks the store first, unless that was done within 2 s. */
+  status(this: void): Promise<Status>;
+  /** Reads the key files again. Resolves to `false` if they are bad: that is logged, and the old keys stay in use. */
+  reload(this: void): Promise<boolean>;
+  /** Stops accepting, answers requests under way, and resolves within 16 seconds. @param signal why, for the log */
+  stop(this: void, signal?: NodeJS.Signals): Promise<void>;
+}
 
 /**
  * Starts the service. The caller handles signals.
@@ -43,7 +58,7 @@ async function stopAll(stops: Stops): Promise<void> {
   for (const stop of stops) await stop();
 }
 
-async function start(settings: Settings, to: Logger, given: Substitutes, stops: Stops) {
+async function start(settings: Settings, to: Logger, given: Substitutes, stops: Stops): Promise<Service> {
   const { clock = systemClock } = given;
   const { log, events } = recentEvents(to, clock);
   const { host, port, reusePort, rotationMode } = settings;
@@ -79,7 +94,6 @@ async function start(settings: Settings, to: Logger, given: Substitutes, stops: 
   });
   if (managed?.signing !== undefined)
     stops.unshift(await startSignSockets(sockets, { issuer, signing: managed.signing, log }));
-  /** Reads the key files again. Resolves to `false` if they are bad: that is logged, and the old keys stay in use. */
   const reload = async (): Promise<boolean> => {
     await keys.reload().catch(() => {});
     if (keys.refused !== undefined) {
@@ -98,19 +112,13 @@ async function start(settings: Settings, to: Logger, given: Substitutes, stops: 
   noteMissing(site, log);
   log.info({ jwksUri, port: endpoint.port, admin: adminUrl, kids: keys.kids, pid: process.pid }, "started");
   return {
-    /** URL of the JWK Set on this machine. */
     url,
-    /** The active kid first. */
     kids: keys.kids,
-    /** What the first kid is, for people: the active key, unless nothing can sign with it here. */
     stateText: managed?.stateText(keys.kids[0] ?? "") ?? "active",
-    /** URL of the admin address; `undefined` when it is off. */
     adminUrl,
-    /** What it knows of itself. Asks the store first, unless that was done within 2 s. */
     status: report.status,
     reload,
-    /** Stops accepting, answers requests under way, and resolves within 16 seconds. @param signal why, for the log */
-    async stop(this: void, signal?: NodeJS.Signals): Promise<void> {
+    async stop(signal) {
       phase = "stopping";
       log.info({ signal }, "stopping");
       watch.stop();

@@ -9,11 +9,20 @@ import type { StoreSettings } from "../config/store-settings.ts";
 import { withFlags } from "../config/setting-names.ts";
 
 /** The log of a manager. */
-export function createManagerLog(settings: StoreSettings, log: Logger, clock: Clock) {
+export interface ManagerLog {
+  /** Logs what happened to its keys. */
+  note(this: void, event: ManagerEvent): void;
+  /** Logs the mode in which it starts. */
+  started(this: void, records: Modes): void;
+}
+
+type Modes = readonly Pick<KeyRecord, "state">[];
+
+export function createManagerLog(settings: StoreSettings, log: Logger, clock: Clock): ManagerLog {
   let isRotating = false;
 
   /** Logs the mode where it has changed. */
-  function noteMode(records: readonly Pick<KeyRecord, "state">[]): void {
+  function noteMode(records: Modes): void {
     const was = isRotating;
     isRotating = records.some(({ state }) => state === "announced" || state === "retiring");
     if (isRotating === was) return;
@@ -25,8 +34,7 @@ export function createManagerLog(settings: StoreSettings, log: Logger, clock: Cl
   }
 
   return {
-    /** Logs what happened to its keys. */
-    note(event: ManagerEvent): void {
+    note(event) {
       if (event.type !== "changed") {
         const [level, fields, message] = lineOf(event, clock.now());
         return log[level](fields, message);
@@ -35,7 +43,6 @@ export function createManagerLog(settings: StoreSettings, log: Logger, clock: Cl
       if (isFirstKey(event) && settings.issuer !== undefined) warnOfNewKeys(settings, log);
       noteMode(event.records);
     },
-    /** Logs the mode in which it starts. */
     started: noteMode,
   };
 }

@@ -2,12 +2,12 @@ import packageJson from "../../../package.json" with { type: "json" };
 import { systemClock } from "../../base/clock.ts";
 import type { Custody } from "../../rotation/custody/custody.ts";
 import { servedBy } from "../../rotation/custody/issuer-check.ts";
-import { type ManageOptions, manageKeys } from "../../rotation/manager/manager.ts";
+import { type ManageOptions, type ServiceManager, manageKeys } from "../../rotation/manager/manager.ts";
 import type { ManagerEvent } from "../../rotation/manager/types.ts";
 import type { Logger } from "../config/log.ts";
 import type { Signers } from "../config/signers.ts";
 import type { StoreSettings } from "../config/store-settings.ts";
-import { type OpenOptions, openManaged } from "../store/open-store.ts";
+import { type OpenOptions, type OpenedStore, openManaged } from "../store/open-store.ts";
 import { createManagerLog } from "./manager-events.ts";
 
 /** The store of a service, and what opens and makes keys that are elsewhere. */
@@ -25,14 +25,19 @@ interface Options extends Pick<ManageOptions, "clock" | "copy">, Pick<OpenOption
   readonly onFailure?: (event: Extract<ManagerEvent, { readonly type: "failed" }>) => void;
 }
 
-export type OpenedManager = Awaited<ReturnType<typeof openManager>>;
+/** A manager, and the store that was opened for it. */
+export interface OpenedManager extends OpenedStore {
+  readonly manager: ServiceManager;
+  /** Ends the manager, and closes its store. */
+  close(this: void): Promise<void>;
+}
 
 /** Manages the keys of a configuration, and logs what happens to them. @throws see `openManaged` and `createKeyManager` */
 export async function openManager(
   { store: settings, signers, signs }: ManagedSettings,
   log: Logger,
   { store, savedSet, check, onFailure, ...options }: Options,
-) {
+): Promise<OpenedManager> {
   const opened = await openManaged(settings, log, { create: true, savedSet, store, issuerCheck: servedBy });
   const { custody } = opened;
   const managerLog = createManagerLog(settings, log, options.clock ?? systemClock);
@@ -54,8 +59,7 @@ export async function openManager(
     return {
       ...opened,
       manager,
-      /** Ends the manager, and closes its store. */
-      async close(this: void): Promise<void> {
+      async close() {
         await manager.close();
         await custody.register.close?.();
       },

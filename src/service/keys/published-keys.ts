@@ -16,17 +16,31 @@ export interface PublishedSet {
   readonly isRotating: boolean;
 }
 
-export type PublishedKeys = Awaited<ReturnType<typeof readPublishedKeys>>;
+/** The keys of a service: those of a manager, of files, or both. Signing keys are either managed or in files. */
+export interface PublishedKeys {
+  readonly current: PublishedSet;
+  /** Of the signing keys, the active one first. */
+  readonly kids: readonly string[];
+  /** Why the files were refused at the last reading. */
+  readonly refused: KnownError | undefined;
+  /** @throws KeyMaterialError they clash with those of the files, and what was published stays */
+  takeManaged(this: void, managed: PublishedSet): Promise<void>;
+  /** Reads the files again. @throws what is wrong with them; the old keys stay in use, and `refused` says why */
+  reload(this: void): Promise<void>;
+  /** Calls back when the files have changed since they were read for the first time. */
+  watch(onChange: () => Promise<unknown>): { stop(): void };
+  /** Resolves when no change is under way. */
+  settled(this: void): Promise<void>;
+}
 
 type KeyPaths = Pick<Settings, "keys" | "encryptionKeys">;
 
-/**
- * The keys of a service: those of a manager, of files, or both. Signing keys are either managed or in files. Reads those of files; those of a
- * manager come later.
- *
- * @throws see `readKeyset` and `checkSigning`
- */
-export async function readPublishedKeys(settings: KeyPaths, log: Pick<Logger, "warn">, clock: Clock = systemClock) {
+/** Reads the keys of files. Those of a manager come later. @throws see `readKeyset` and `checkSigning` */
+export async function readPublishedKeys(
+  settings: KeyPaths,
+  log: Pick<Logger, "warn">,
+  clock: Clock = systemClock,
+): Promise<PublishedKeys> {
   const paths = pathsOf(settings);
   // Before the files, so that no change is missed.
   const baseline = await fingerprint(paths);
@@ -52,25 +66,19 @@ export async function readPublishedKeys(settings: KeyPaths, log: Pick<Logger, "w
     get current() {
       return current;
     },
-    /** Of the signing keys, the active one first. */
     get kids() {
       return entriesFor("sig", current.set.entries).map(({ jwk }) => jwk.kid);
     },
-    /** Why the files were refused at the last reading. */
     get refused() {
       return refused;
     },
-    /** @throws KeyMaterialError they clash with those of the files, and what was published stays */
-    takeManaged: (next: PublishedSet) =>
+    takeManaged: (next) =>
       inTurn(async () => {
         current = await together(next, files);
         managed = next;
       }),
-    /** Reads the files again. @throws what is wrong with them; the old keys stay in use, and `refused` says why */
     reload: () => inTurn(reload),
-    /** Calls back when the files have changed since they were read for the first time. */
-    watch: (onChange: () => Promise<unknown>) => watchPaths(paths, baseline, onChange),
-    /** Resolves when no change is under way. */
+    watch: (onChange) => watchPaths(paths, baseline, onChange),
     settled: () => inTurn(async () => {}),
   };
 }

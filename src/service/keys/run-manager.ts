@@ -26,7 +26,27 @@ export interface Substitutes {
 }
 
 /** A manager as the service runs it: with a store, or with the saved set until the store is reached. */
-export type RunningManager = Awaited<ReturnType<typeof runManager>>;
+export interface RunningManager {
+  /** As they were when it started. */
+  readonly published: PublishedSet;
+  /** Why this process should get no requests; `undefined` while it is ready. */
+  notReady(): string | undefined;
+  /** See `KeyManager`; none before the store was reached. */
+  metrics(): readonly Metric[];
+  /** What sign sockets use, after `follow`; `undefined` where there is no sign socket. */
+  readonly signing: Signing | undefined;
+  /** What the first key that is published is, for people: the active key, unless nothing can sign with it here. */
+  stateText(kid: string): string;
+  /** For the status of the service. Asks the store for the processes that live. */
+  known(): Promise<KnownKeys>;
+  /**
+   * Calls back with the keys as they are, and with every change from now on.
+   *
+   * @param issuer where they are served; remembered for commands that are given none
+   */
+  follow(issuer: string, update: (next: PublishedSet) => Promise<void>): Promise<void>;
+  stop(): Promise<void>;
+}
 
 /**
  * Starts to manage the keys of a configuration. Without its store it publishes the saved set, if that may be used.
@@ -78,7 +98,7 @@ async function runManager(
   settings: ManagedSettings,
   log: Logger,
   given: Substitutes & { readonly savedSet: string | undefined },
-) {
+): Promise<RunningManager> {
   const { store, signs = false } = settings;
   const { manager, custody, wrappingKeys, close } = await openManager(settings, log, given);
   const { set, signing: firstKeys } = await checkKeysets(manager.keysets);
@@ -91,10 +111,8 @@ async function runManager(
   );
   let signing: ManagedSigning | undefined;
   return {
-    /** As they were when it started. */
     published: { set, isRotating: manager.isRotating },
-    /** Why this process should get no requests; `undefined` while it is ready. */
-    notReady(): string | undefined {
+    notReady() {
       if (manager.isReady || store.readyWithoutStore) return undefined;
       const { stale, failure, unopened } = manager.health;
       const [unopenedKey] = Object.values(unopened);
@@ -102,29 +120,19 @@ async function runManager(
       const { message } = stale ?? unopenedKey ?? { message: "it does not publish the newest keys of the store yet" };
       return `${withFlags(message)}${why}`;
     },
-    /** See `KeyManager`; none before the store was reached. */
-    metrics: (): readonly Metric[] => [...manager.metrics(), ...(signing?.metrics() ?? [])],
-    /** What sign sockets use, after `follow`; `undefined` where there is no sign socket. */
-    get signing(): Signing | undefined {
+    metrics: () => [...manager.metrics(), ...(signing?.metrics() ?? [])],
+    get signing() {
       return signing;
     },
-    /** What the first key that is published is, for people: the active key, unless nothing can sign with it here. */
-    stateText: (kid: string): string =>
-      manager.health.unopened[kid] === undefined ? "active" : "active, but cannot be opened here",
-    /** For the status of the service. Asks the store for the processes that live. */
-    async known(): Promise<KnownKeys> {
+    stateText: (kid) => (manager.health.unopened[kid] === undefined ? "active" : "active, but cannot be opened here"),
+    async known() {
       const living = await processes();
       const { process, document, health, clockAheadMs } = manager;
       return {
         manager: { id: process.id, document, policyGiven: store.policy, health, processes: living, clockAheadMs },
       };
     },
-    /**
-     * Calls back with the keys as they are, and with every change from now on.
-     *
-     * @param issuer where they are served; remembered for commands that are given none
-     */
-    async follow(issuer: string, update: (next: PublishedSet) => Promise<void>): Promise<void> {
+    async follow(issuer, update) {
       if (signs) signing = createSigning(issuer, manager, firstKeys, systemClock);
       await manager.subscribe({
         async update(keysets, { isRotating }) {
@@ -141,7 +149,7 @@ async function runManager(
         log.warn({ code }, `the issuer could not be noted in the store; give it to commands with --issuer: ${message}`);
       });
     },
-    async stop(): Promise<void> {
+    async stop() {
       await saver.stop();
       await close();
     },

@@ -19,7 +19,16 @@ export interface ConnectionOptions {
 /** Time between two reports of an overload, and from its begin to the first one. */
 const reportEveryMs = 10_000;
 
-export type Connections = ReturnType<typeof boundConnections>;
+/** The connections of a server. */
+export interface Connections {
+  size(): number;
+  /** To be called at the start of a request. */
+  begin(socket: Socket, reply: ServerResponse): void;
+  /** The reply to the newest request, finished or not. Earlier replies end before it, because HTTP/1.1 keeps their order. */
+  lastReply(socket: Socket): ServerResponse | undefined;
+  /** Closes the connections for which the test holds, even those that node:http no longer tracks. */
+  destroy(test: (socket: Socket) => boolean): void;
+}
 
 /**
  * Limits the connections of a server. If there is no room for a new one, the one without a request for longest is closed. A connection whose
@@ -31,7 +40,7 @@ export function boundConnections(
   server: Server,
   event: "connection" | "secureConnection",
   { maxConnections, clock, onOverload, remedy }: ConnectionOptions,
-) {
+): Connections {
   // By their last request, the longest idle first.
   const connections = new Map<Socket, ServerResponse | undefined>();
   let lost = { closed: 0, refused: 0 };
@@ -74,15 +83,12 @@ export function boundConnections(
 
   return {
     size: () => connections.size,
-    /** To be called at the start of a request. */
-    begin(socket: Socket, reply: ServerResponse): void {
+    begin(socket, reply) {
       // To the end of the line, unless it has left.
       if (connections.delete(socket)) connections.set(socket, reply);
     },
-    /** The reply to the newest request, finished or not. Earlier replies end before it, because HTTP/1.1 keeps their order. */
-    lastReply: (socket: Socket) => connections.get(socket),
-    /** Closes the connections for which the test holds, even those that node:http no longer tracks. */
-    destroy(test: (socket: Socket) => boolean): void {
+    lastReply: (socket) => connections.get(socket),
+    destroy(test) {
       for (const socket of connections.keys()) if (test(socket)) socket.destroy();
     },
   };

@@ -41,7 +41,14 @@ interface TcpAddress {
 }
 
 /** An HTTP server that is listening. */
-export type RunningServer = Awaited<ReturnType<typeof startHttpServer>>;
+export interface RunningServer {
+  /** 0 for a Unix socket. */
+  readonly port: number;
+  /** Takes other certificates for new connections. */
+  renew(this: void, tls: TlsOptions): void;
+  /** Stops accepting, answers requests under way with `Connection: close`, and ends within 7 seconds. */
+  stop(this: void): Promise<void>;
+}
 
 /** Options of an HTTP server. Defaults: 10,000 connections, the clock of the machine, and what helps where clients are many. */
 interface HttpServerOptions extends Partial<ConnectionOptions> {
@@ -72,7 +79,7 @@ export async function startHttpServer(
     remedy = "a proxy in front can hold them, and a second process with --reuse-port adds room",
     onRefusal = () => {},
   }: HttpServerOptions = {},
-) {
+): Promise<RunningServer> {
   const tls = "tls" in address ? address.tls : undefined;
   const options = {
     headersTimeout: limits.headersTimeoutMs,
@@ -127,12 +134,9 @@ export async function startHttpServer(
   gate.open(answer);
 
   return {
-    /** 0 for a Unix socket. */
     port,
-    /** Takes other certificates for new connections. */
-    renew: (tls: TlsOptions): void => (server as HttpsServer).setSecureContext(tls),
-    /** Stops accepting, answers requests under way with `Connection: close`, and ends within 7 seconds. */
-    stop: (): Promise<void> => (stopped ??= drain(server, connections, gate, answer)),
+    renew: (tls) => (server as HttpsServer).setSecureContext(tls),
+    stop: () => (stopped ??= drain(server, connections, gate, answer)),
   };
 }
 

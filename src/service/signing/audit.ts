@@ -12,10 +12,20 @@ const everyMs = 60_000;
 /** Signatures under way at once. */
 const limits = { all: 1_024, ofOne: 64 } as const;
 
-export type Audit = ReturnType<typeof createAudit>;
+/** Bounds and counts what is asked of one socket. */
+export interface Audit {
+  /**
+   * Signs for a connection, and counts what becomes of it. A connection that pipelines without end leaves room for the others.
+   *
+   * @throws SignerError `ERR_SIGNER_BUSY`, and what `work` throws
+   */
+  sign<T>(this: void, connection: object, work: () => Promise<T>): Promise<T>;
+  /** Reports the rest. What comes later is not counted. */
+  end(this: void): void;
+}
 
-/** Bounds and counts what is asked of one socket. Reports the counts once a minute, where there was anything. */
-export function createAudit(clock: Clock, report: (counts: SignCounts) => void) {
+/** Reports the counts once a minute, where there was anything. */
+export function createAudit(clock: Clock, report: (counts: SignCounts) => void): Audit {
   const underWay = new WeakMap<object, number>();
   let all = 0;
   let signed = 0;
@@ -50,12 +60,7 @@ export function createAudit(clock: Clock, report: (counts: SignCounts) => void) 
   }
 
   return {
-    /**
-     * Signs for a connection, and counts what becomes of it. A connection that pipelines without end leaves room for the others.
-     *
-     * @throws SignerError `ERR_SIGNER_BUSY`, and what `work` throws
-     */
-    async sign<T>(this: void, connection: object, work: () => Promise<T>): Promise<T> {
+    async sign(connection, work) {
       try {
         take(connection, 1);
         const result = await work().finally(() => take(connection, -1));
@@ -66,8 +71,7 @@ export function createAudit(clock: Clock, report: (counts: SignCounts) => void) 
         throw error;
       }
     },
-    /** Reports the rest. What comes later is not counted. */
-    end(this: void): void {
+    end() {
       tell();
       hasEnded = true;
     },

@@ -6,7 +6,7 @@ import { type CustodyOptions, type Custody, createCustody } from "../../rotation
 import { parseDocument } from "../../rotation/custody/document.ts";
 import { type IssuerCheck, type Owner, commandedBy } from "../../rotation/custody/issuer-check.ts";
 import { unsealed } from "../../rotation/custody/mac.ts";
-import { newWrappingKey, readWrappingKeys } from "../../rotation/custody/wrapping.ts";
+import { type WrappingKeys, newWrappingKey, readWrappingKeys } from "../../rotation/custody/wrapping.ts";
 import { memoryStore } from "../../rotation/store/memory.ts";
 import { rotationPolicy } from "../../rotation/rules/policy.ts";
 import type { Register } from "../../rotation/store/register.ts";
@@ -30,8 +30,14 @@ export interface OpenOptions extends Pick<CustodyOptions, "accepts" | "movesToFi
   readonly issuerCheck?: ((wanted: Owner) => IssuerCheck) | undefined;
 }
 
+/** A store that is open. Whoever opened it closes `custody.register`. */
+export interface OpenedStore {
+  readonly custody: Custody;
+  readonly wrappingKeys: WrappingKeys;
+}
+
 /**
- * Opens the store of a configuration, and its wrapping keys. Whoever opened it closes `custody.register`.
+ * Opens the store of a configuration, and its wrapping keys.
  *
  * @throws ConfigError `ERR_POLICY_INVALID`, `ERR_WRAPPING_KEY_INVALID`
  * @throws StoreError `ERR_STORE_UNAVAILABLE`, `ERR_STORE_FORMAT`, `ERR_STORE_EMPTY`, `ERR_RECORDS_INVALID`, `ERR_WRAPPING_KEY_MISSING`
@@ -41,7 +47,7 @@ export async function openManaged(
   settings: StoreSettings,
   log: Log,
   { create = false, savedSet, store: given, issuerCheck = commandedBy, ...options }: OpenOptions = {},
-) {
+): Promise<OpenedStore> {
   // What is wrong with it is said before anything is made.
   rotationPolicy(settings.policy);
   const path = given === undefined ? settings.path : undefined;
