@@ -29,153 +29,98 @@ const head: WireRequest = { ...get, method: "HEAD" };
 const full = ok(document);
 const unchanged = notModified(document);
 
-/** Bytes on one connection, and the replies that must come back, in order, before the server closes it. */
-interface Exchange {
-  readonly section: string;
-  readonly name: string;
-  readonly input: string;
-  readonly methods: readonly string[];
-  readonly expect: readonly WireReply[];
-}
+/** Bytes on one connection, and the replies that must come back to these methods, in order, before the server closes it. */
+type Exchange = readonly [
+  section: string,
+  name: string,
+  input: string,
+  methods: readonly string[],
+  replies: readonly WireReply[],
+];
 
 const chunkedGet = "GET /jwks HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n";
 const close = "GET /x HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n";
+const getAndBody = `GET /jwks HTTP/1.1\r\nHost: a\r\nContent-Length: ${close.length}\r\n\r\n${close}${close}`;
+const getAndChunks = `${chunkedGet}${close.length.toString(16)}\r\n${close}\r\n0\r\n\r\n${close}`;
+const headAndBody = `HEAD /jwks HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\n\r\nx${close}`;
+const post = "POST /jwks HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\na=b";
+const kept = "GET /jwks HTTP/1.0\r\nConnection: keep-alive\r\n\r\nHEAD /jwks HTTP/1.0\r\n\r\n";
+const conditional = `GET /jwks HTTP/1.0\r\nIf-None-Match: ${document.etag}\r\n\r\n`;
 
 const exchanges: Exchange[] = [
-  {
-    section: "4, HTTP/1.0",
-    name: "without keep-alive",
-    input: "GET /jwks HTTP/1.0\r\n\r\n",
-    methods: ["GET"],
-    expect: [full],
-  },
-  {
-    section: "4, HTTP/1.0",
-    name: "HEAD",
-    input: "HEAD /jwks HTTP/1.0\r\n\r\n",
-    methods: ["HEAD"],
-    expect: [withoutBody(full)],
-  },
-  {
-    section: "4, HTTP/1.0",
-    name: "304",
-    input: `GET /jwks HTTP/1.0\r\nIf-None-Match: ${document.etag}\r\n\r\n`,
-    methods: ["GET"],
-    expect: [unchanged],
-  },
-  {
-    section: "4, HTTP/1.0",
-    name: "with keep-alive",
-    input: "GET /jwks HTTP/1.0\r\nConnection: keep-alive\r\n\r\nHEAD /jwks HTTP/1.0\r\n\r\n",
-    methods: ["GET", "HEAD"],
-    expect: [full, withoutBody(full)],
-  },
-  {
-    section: "4, request",
-    name: "a body on GET is not taken for a request: Content-Length",
-    input: `GET /jwks HTTP/1.1\r\nHost: a\r\nContent-Length: ${close.length}\r\n\r\n${close}${close}`,
-    methods: ["GET", "GET"],
-    expect: [full, notFound],
-  },
-  {
-    section: "4, request",
-    name: "a body on GET is not taken for a request: chunked",
-    input: `${chunkedGet}${close.length.toString(16)}\r\n${close}\r\n0\r\n\r\n${close}`,
-    methods: ["GET", "GET"],
-    expect: [full, notFound],
-  },
-  {
-    section: "4, request",
-    name: "a body on HEAD",
-    input: `HEAD /jwks HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\n\r\nx${close}`,
-    methods: ["HEAD", "GET"],
-    expect: [withoutBody(full), notFound],
-  },
-  {
-    section: "7",
-    name: "a body on POST",
-    input: `POST /jwks HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\na=b${close}`,
-    methods: ["POST", "GET"],
-    expect: [methodNotAllowed, notFound],
-  },
+  ["4, HTTP/1.0", "without keep-alive", "GET /jwks HTTP/1.0\r\n\r\n", ["GET"], [full]],
+  ["4, HTTP/1.0", "HEAD", "HEAD /jwks HTTP/1.0\r\n\r\n", ["HEAD"], [withoutBody(full)]],
+  ["4, HTTP/1.0", "304", conditional, ["GET"], [unchanged]],
+  ["4, HTTP/1.0", "with keep-alive", kept, ["GET", "HEAD"], [full, withoutBody(full)]],
+  ["4, request", "a body on GET is no request: Content-Length", getAndBody, ["GET", "GET"], [full, notFound]],
+  ["4, request", "a body on GET is no request: chunked", getAndChunks, ["GET", "GET"], [full, notFound]],
+  ["4, request", "a body on HEAD", headAndBody, ["HEAD", "GET"], [withoutBody(full), notFound]],
+  ["7", "a body on POST", `${post}${close}`, ["POST", "GET"], [methodNotAllowed, notFound]],
 ];
 
 // To its parser these are methods, but none of HTTP/1.1.
 const foreignMethods =
   "DESCRIBE ANNOUNCE SETUP PLAY PAUSE TEARDOWN GET_PARAMETER SET_PARAMETER REDIRECT RECORD FLUSH PRI".split(" ");
 
+const brew = "BREW /jwks HTTP/1.1\r\nHost: a\r\n\r\n";
+const gzipped = "GET /jwks HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: gzip\r\n\r\n";
+const expecting = "POST /jwks HTTP/1.1\r\nHost: a\r\nExpect: more\r\nConnection: close\r\n\r\n";
+
 // Plain node:http answers 400 to a method that it does not know, and has no answer to CONNECT.
 const serviceExchanges: Exchange[] = [
-  ...["BREW", "get", "GETX", "HEADX", "HEADER", "CONNECT", ...foreignMethods].map((method) => ({
-    section: "7",
-    name: method,
-    input: `GET /jwks HTTP/1.1\r\nHost: a\r\n\r\n${method} ${method === "CONNECT" ? "a:443" : "/jwks"} HTTP/1.1\r\nHost: a\r\n\r\n`,
-    methods: ["GET", method],
-    expect: [full, methodNotAllowed],
-  })),
-  {
-    section: "7",
-    name: "BREW, right after a body",
-    input: "POST /jwks HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\na=bBREW /jwks HTTP/1.1\r\nHost: a\r\n\r\n",
-    methods: ["POST", "BREW"],
-    expect: [methodNotAllowed, methodNotAllowed],
-  },
-  {
-    section: "7",
-    name: "BREW, after an empty line (RFC 9112 section 2.2)",
-    input: "\r\n\r\nBREW /jwks HTTP/1.1\r\nHost: a\r\n\r\n",
-    methods: ["BREW"],
-    expect: [methodNotAllowed],
-  },
-  {
-    section: "7",
-    name: "the connection preface of HTTP/2",
-    input: "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
-    methods: ["PRI"],
-    expect: [methodNotAllowed],
-  },
-  ...["GET", "POST"].map((method) => ({
-    section: "4, request",
-    name: `a broken body of ${method} gets no second reply`,
-    input: `${method} /jwks HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\nZZ\r\n`,
-    methods: [method],
-    expect: [method === "GET" ? full : methodNotAllowed],
-  })),
-  {
-    section: "4, request",
-    name: "an unknown transfer coding gets no second reply",
-    input: "GET /jwks HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: gzip\r\n\r\n",
-    methods: ["GET"],
-    expect: [full],
-  },
-  {
-    section: "7",
-    name: "POST with an expectation",
-    input: "POST /jwks HTTP/1.1\r\nHost: a\r\nExpect: more\r\nConnection: close\r\n\r\n",
-    methods: ["POST"],
-    expect: [methodNotAllowed],
-  },
+  ...["BREW", "get", "GETX", "HEADX", "HEADER", "CONNECT", ...foreignMethods].map((method): Exchange => {
+    const target = method === "CONNECT" ? "a:443" : "/jwks";
+    const input = `GET /jwks HTTP/1.1\r\nHost: a\r\n\r\n${method} ${target} HTTP/1.1\r\nHost: a\r\n\r\n`;
+    return ["7", method, input, ["GET", method], [full, methodNotAllowed]];
+  }),
+  ["7", "BREW, right after a body", `${post}${brew}`, ["POST", "BREW"], [methodNotAllowed, methodNotAllowed]],
+  ["7", "BREW, after an empty line (RFC 9112 section 2.2)", `\r\n\r\n${brew}`, ["BREW"], [methodNotAllowed]],
+  ["7", "the connection preface of HTTP/2", "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", ["PRI"], [methodNotAllowed]],
+  ...["GET", "POST"].map((method): Exchange => {
+    const input = `${chunkedGet.replace("GET", method)}ZZ\r\n`;
+    const reply = method === "GET" ? full : methodNotAllowed;
+    return ["4, request", `a broken body of ${method} gets no second reply`, input, [method], [reply]];
+  }),
+  ["4, request", "an unknown transfer coding gets no second reply", gzipped, ["GET"], [full]],
+  ["7", "POST with an expectation", expecting, ["POST"], [methodNotAllowed]],
 ];
 
 /** Requests of one connection, sent without waiting for replies. */
-interface Pipeline {
-  readonly section: string;
-  readonly name: string;
-  readonly rows: readonly (readonly [WireRequest, WireReply])[];
-}
+type Pipeline = readonly [section: string, name: string, rows: readonly (readonly [WireRequest, WireReply])[]];
 
 const at =
   (reply: WireReply) =>
   (target: string): [WireRequest, WireReply] => [{ target }, reply];
+const under = (...lines: readonly HeaderLine[]): WireRequest => ({ ...get, headers: lines });
+const value = (text: string): WireRequest => under(["If-None-Match", text]);
+const others = METHODS.filter((method) => method !== "GET" && method !== "HEAD" && method !== "CONNECT");
+
+const dots = "/./jwks /x/../jwks /../jwks /jwks/. /jwks/.. /jwks/x/.. /%2e/jwks /%2E%2E/jwks";
+const escapes = "/jwk%73 /%6awks /jwks%3Fa /jwks%00 /jwks%20 /jwks%0d%0aX:y /jwks\\ /jwks#x /jwks;?";
+const absolute = [
+  "http://op.example/jwks",
+  "https://op.example:8443/jwks?a=b",
+  "HTTP://other/jwks",
+  "http://a@op.example/jwks",
+];
+const elsewhere = [
+  "http://op.example",
+  "http://op.example/",
+  "http://op.example/x/jwks",
+  "http://op.example//jwks",
+  "/http://op.example/jwks",
+  "http://op.example?/jwks",
+  "http://op.example?a=http://op.example/jwks",
+];
 
 const pipelines: Pipeline[] = [
-  {
-    section: "4",
-    name: "GET, HEAD and 304 mixed, none sends a byte too many",
-    rows: [
+  [
+    "4",
+    "GET, HEAD and 304 mixed, none sends a byte too many",
+    [
       [get, full],
       [head, withoutBody(full)],
-      [{ ...get, headers: [matching] }, unchanged],
+      [under(matching), unchanged],
       [head, withoutBody(full)],
       [{ ...head, headers: [matching] }, unchanged],
       [{ ...get, method: "DELETE" }, methodNotAllowed],
@@ -183,82 +128,30 @@ const pipelines: Pipeline[] = [
       [{ method: "HEAD", target: "/x" }, withoutBody(notFound)],
       [get, full],
     ],
-  },
-  {
-    section: "7",
-    name: "every other method",
-    rows: METHODS.filter((method) => method !== "GET" && method !== "HEAD" && method !== "CONNECT").map((method) => [
-      { ...get, method },
-      methodNotAllowed,
-    ]),
-  },
-  {
-    section: "4, path",
-    name: "the absolute form of a target",
-    rows: [
-      ...[
-        "http://op.example/jwks",
-        "https://op.example:8443/jwks?a=b",
-        "HTTP://other/jwks",
-        "http://a@op.example/jwks",
-      ].map(at(full)),
-      ...[
-        "http://op.example",
-        "http://op.example/",
-        "http://op.example/x/jwks",
-        "http://op.example//jwks",
-        "/http://op.example/jwks",
-      ].map(at(notFound)),
-      ...["http://op.example?/jwks", "http://op.example?a=http://op.example/jwks"].map(at(notFound)),
+  ],
+  ["7", "every other method", others.map((method) => [{ ...get, method }, methodNotAllowed])],
+  ["4, path", "the absolute form of a target", [...absolute.map(at(full)), ...elsewhere.map(at(notFound))]],
+  ["4, path", "dot segments and escapes are not resolved", `${dots} ${escapes}`.split(" ").map(at(notFound))],
+  ["4, path", "OPTIONS * asks for no resource", [[{ method: "OPTIONS", target: "*" }, notFound]]],
+  [
+    "4, If-None-Match",
+    "many lines",
+    [
+      [under(...manyLines(90), matching), unchanged],
+      [under(matching, ...manyLines(90)), unchanged],
+      [under(...manyLines(90)), full],
     ],
-  },
-  {
-    section: "4, path",
-    name: "dot segments and escapes are not resolved",
-    rows: [
-      "/./jwks",
-      "/x/../jwks",
-      "/../jwks",
-      "/jwks/.",
-      "/jwks/..",
-      "/jwks/x/..",
-      "/%2e/jwks",
-      "/%2E%2E/jwks",
-      "/jwk%73",
-      "/%6awks",
-      "/jwks%3Fa",
-      "/jwks%00",
-      "/jwks%20",
-      "/jwks%0d%0aX:y",
-      "/jwks\\",
-      "/jwks#x",
-      "/jwks;?",
-    ].map(at(notFound)),
-  },
-  {
-    section: "4, path",
-    name: "OPTIONS * asks for no resource",
-    rows: [[{ method: "OPTIONS", target: "*" }, notFound]],
-  },
-  {
-    section: "4, If-None-Match",
-    name: "many lines",
-    rows: [
-      [{ ...get, headers: [...manyLines(90), matching] }, unchanged],
-      [{ ...get, headers: [matching, ...manyLines(90)] }, unchanged],
-      [{ ...get, headers: manyLines(90) }, full],
+  ],
+  [
+    "4, If-None-Match",
+    "a huge value, below the limit on headers",
+    [
+      [value(`${'"x", '.repeat(1200)}${document.etag}`), unchanged],
+      [value(`${'"x", '.repeat(1200)}W/${document.etag}`), full],
+      [value(`"${"x".repeat(6000)}", ${document.etag}`), unchanged],
+      [value(`${",".repeat(6000)}${document.etag}`), unchanged],
     ],
-  },
-  {
-    section: "4, If-None-Match",
-    name: "a huge value, below the limit on headers",
-    rows: [
-      [{ ...get, headers: [["If-None-Match", `${'"x", '.repeat(1200)}${document.etag}`]] }, unchanged],
-      [{ ...get, headers: [["If-None-Match", `${'"x", '.repeat(1200)}W/${document.etag}`]] }, full],
-      [{ ...get, headers: [["If-None-Match", `"${"x".repeat(6000)}", ${document.etag}`]] }, unchanged],
-      [{ ...get, headers: [["If-None-Match", `${",".repeat(6000)}${document.etag}`]] }, unchanged],
-    ],
-  },
+  ],
 ];
 
 function manyLines(count: number): HeaderLine[] {
@@ -269,7 +162,7 @@ for (const face of [...wireFaces, oidcFace]) {
   describe(face.name, () => {
     const started = startedOnce(face);
 
-    for (const { section, name, input, methods, expect } of face === serviceFace
+    for (const [section, name, input, methods, expect] of face === serviceFace
       ? [...exchanges, ...serviceExchanges]
       : exchanges) {
       test(`section ${section}: ${name}`, async () => {
@@ -281,7 +174,7 @@ for (const face of [...wireFaces, oidcFace]) {
       });
     }
 
-    for (const { section, name, rows } of pipelines) {
+    for (const [section, name, rows] of pipelines) {
       test(`section ${section}: ${name}`, async () => {
         const { port } = await started(defaultSetup);
         const replies = await pipeline(
