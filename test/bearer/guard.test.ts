@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { createHash } from "node:crypto";
 import { describe, test } from "node:test";
 import { inspect } from "node:util";
-import { calculateJwkThumbprint } from "jose";
+import { calculateJwkThumbprint, createLocalJWKSet } from "jose";
 import {
   type BearerEvent,
   type BearerOptions,
@@ -39,11 +39,14 @@ const provider = (issuer: string, kids: readonly string[] = ["a"]): Readonly<Rec
   [`${issuer}/jwks`]: served(kids, { "Cache-Control": "max-age=3600" }),
 });
 
+const requestOf = (url = `${audience}/orders`, headers: Record<string, string> = {}): Request =>
+  new Request(url, { headers });
+
 function guardOf(script: Script = routed(provider(issuer)), options: Partial<BearerOptions> = {}) {
   const clock = simulatedClock();
   const origin = scriptedOrigin(clock, script);
   const events: BearerEvent[] = [];
-  const { check } = createBearer({
+  const bearer = createBearer({
     issuer,
     audience,
     clock,
@@ -51,6 +54,7 @@ function guardOf(script: Script = routed(provider(issuer)), options: Partial<Bea
     onEvent: (event) => events.push(event),
     ...options,
   });
+  const { check } = bearer;
   const token = (claims: object = {}, kid = "a", key = ecKey(kid)): string => {
     const exp = Math.floor(clock.now() / 1000) + 7_200;
     const all = { iss: issuer, aud: audience, sub: "alice", exp, ...claims };
@@ -66,7 +70,7 @@ function guardOf(script: Script = routed(provider(issuer)), options: Partial<Bea
     const answer = await ask(...args);
     return answer instanceof Response ? answer.status : 200;
   };
-  return { clock, origin, events, token, ask, status, check };
+  return { clock, origin, events, token, ask, status, check, bearer };
 }
 
 describe("requests for keys", () => {
@@ -355,17 +359,16 @@ describe("proofs", () => {
     const cnf = { jkt: await calculateJwkThumbprint(jwk) };
     const guard = guardOf(undefined, { dpop: "required", baseUrl: `${audience}/v1/`, ...options });
     let count = 0;
-    const prove = async (
-      claims: object = {},
-      token: string = guard.token({ cnf }),
-    ): Promise<Response | "let through"> => {
+    const bound = (claims: object = {}): string => guard.token({ cnf, ...claims });
+    const proofOf = (claims: object, token: string): Record<string, string> => {
       const ath = createHash("sha256").update(token).digest("base64url");
       const iat = Math.floor(guard.clock.now() / 1000);
       const all = { jti: `${(count += 1)}`, htm: "GET", htu: `${audience}/v1/orders`, iat, ath, ...claims };
       const proof = compact({ typ: "dpop+jwt", alg: "ES256", jwk }, all, signature("ES256", key));
-      return guard.ask(token, { Authorization: `DPoP ${token}`, DPoP: proof });
+      return { Authorization: `DPoP ${token}`, DPoP: proof };
     };
-    return { ...guard, prove };
+    const prove = (claims: object = {}, token = bound()) => guard.ask(token, proofOf(claims, token));
+    return { ...guard, bound, proofOf, prove };
   }
   test("the public URL has the prefix that the proxy strips", async () => {
     const { prove } = await dpopGuard();
@@ -387,7 +390,7 @@ describe("proofs", () => {
 
   test("a request that is checked again when its token has expired is refused", async () => {
     const { check, token, clock } = guardOf();
-    const request = new Request(`${audience}/orders`, { headers: { Authorization: `Bearer ${token()}` } });
+    const request = requestOf(undefined, { Authorization: `Bearer ${token()}` });
     assert.ok(!((await check(request)) instanceof Response));
     await clock.advance(8_000_000);
     const again = await check(request);
@@ -404,28 +407,22 @@ describe("proofs", () => {
         clock.setBy(seconds * 1_000 + 1_000);
         return true;
       };
-      const { prove, token, clock } = await dpopGuard({ replay });
-      const exp = clock.now() / 1000 + lifetime;
-      const answer = await prove({}, token({ exp, cnf: { jkt: await calculateJwkThumbprint(jwk) } }));
+      const { prove, bound, clock } = await dpopGuard({ replay });
+      const answer = await prove({}, bound({ exp: clock.now() / 1000 + lifetime }));
       assert.match(challengeOf(answer), refused);
     }
   });
 
   test("one of two requests with one proof, at the same time", async () => {
-    const { prove, token } = await dpopGuard({ replay: undefined });
-    const same = token({ cnf: { jkt: await calculateJwkThumbprint(jwk) } });
+    const { prove, bound } = await dpopGuard({ replay: undefined });
+    const same = bound();
     const answers = await Promise.all([prove({ jti: "y" }, same), prove({ jti: "y" }, same)]);
     assert.equal(answers.filter((answer) => answer === "let through").length, 1);
   });
 
   test("a route that has the guard twice takes one proof", async () => {
-    const { check, token, clock } = await dpopGuard();
-    const bound = token({ cnf: { jkt: await calculateJwkThumbprint(jwk) } });
-    const ath = createHash("sha256").update(bound).digest("base64url");
-    const claims = { jti: "z", htm: "GET", htu: `${audience}/v1/orders`, iat: Math.floor(clock.now() / 1000), ath };
-    const proof = compact({ typ: "dpop+jwt", alg: "ES256", jwk }, claims, signature("ES256", key));
-    const headers = { Authorization: `DPoP ${bound}`, DPoP: proof };
-    const request = new Request(`${audience}/orders`, { headers });
+    const { check, bound, proofOf } = await dpopGuard();
+    const request = requestOf(undefined, proofOf({}, bound()));
     assert.ok(!((await check(request)) instanceof Response));
     assert.ok(!((await check(request)) instanceof Response));
     const scoped = await check(request, { scope: "orders:read" });
@@ -523,7 +520,7 @@ describe("certificates", () => {
   const base64 = der.toString("base64");
   const pem = `-----BEGIN CERTIFICATE-----\n${base64}\n-----END CERTIFICATE-----`;
   const escaped = encodeURIComponent(pem);
-  for (const [name, certificate, expected] of [
+  for (const [name, certificate, expected, bytes = der] of [
     ["DER", () => der, 200],
     ["PEM", () => pem, 200],
     ["a promise", async () => pem, 200],
@@ -533,6 +530,9 @@ describe("certificates", () => {
     ["a header field that continues with tabs", () => pem.replaceAll("\n", "\n\t"), 200],
     ["none", () => undefined, 401],
     ["no field", () => "", 401],
+    ["no field, for a token that is bound to no bytes", () => "", 401, ""],
+    ["no bytes, for a token that is bound to none", () => new Uint8Array(), 401, ""],
+    ["a PEM of no bytes, for a token that is bound to none", () => pem.replace(base64, ""), 503, ""],
     ["a PEM that is bent", () => pem.replace("M", "M="), 503],
     ["an escape that is bent", () => `${escaped}%E`, 503],
     ["a PEM as bytes", () => Buffer.from(pem), 503],
@@ -540,23 +540,10 @@ describe("certificates", () => {
     ["another object", () => ({ subject: {} }) as unknown as string, 503],
   ] as const) {
     test(`the function gives ${name}: ${expected}`, async () => {
-      const x5t = createHash("sha256").update(der).digest("base64url");
+      const x5t = createHash("sha256").update(bytes).digest("base64url");
       const { status, token } = guardOf(undefined, { certificate });
       assert.equal(await status(token({ cnf: { "x5t#S256": x5t } })), expected);
     });
-  }
-});
-
-test("a token that is bound to no bytes is refused, whatever the function gives", async () => {
-  const x5t = createHash("sha256").update("").digest("base64url");
-  const empty = "-----BEGIN CERTIFICATE-----\n\n-----END CERTIFICATE-----";
-  for (const [none, expected] of [
-    [new Uint8Array(), 401],
-    ["", 401],
-    [empty, 503],
-  ] as const) {
-    const { status, token } = guardOf(undefined, { certificate: () => none });
-    assert.equal(await status(token({ cnf: { "x5t#S256": x5t } })), expected);
   }
 });
 
@@ -588,6 +575,13 @@ describe("options", () => {
     ["a resource that is no URL", { ...good, resource: "orders" }, /"resource"/],
     ["an option of key sets that there is not", { ...good, issuer: () => true, keySet: { timeout: 1 } }, /timeout/],
     ["null for an audience", { ...good, audience: null }, /"audience"/],
+    ["audiences of no claim", { ...good, audience: { values: ["a"] } }, /"audience"/],
+    ["a claim without audiences", { ...good, audience: { claim: "client_id" } }, /"audience"/],
+    ["a claim with none", { ...good, audience: { claim: "client_id", values: [] } }, /"audience"/],
+    ["keys that are no function", { ...good, issuer: { issuer, keys: "none" } }, /keys/],
+    ["a token of its own with proofs", { ...good, token: () => "", dpop: "optional", baseUrl: audience }, /token/],
+    ["no bytes for a token", { ...good, maxTokenBytes: 0 }, /maxTokenBytes/],
+    ["scopes in a claim that is a text", { ...good, scopeClaims: "scope" }, /scopeClaims/],
   ];
   for (const [name, options, message] of refused) {
     test(`${name} is refused`, () => assert.throws(() => createBearer(options as BearerOptions), { message }));
@@ -625,6 +619,11 @@ describe("options", () => {
       { acrValues: [] },
       { scope: " " },
       { maxAgeSeconds: -1 },
+      { scope: { any: [] } },
+      { scope: { any: ["a b"] } },
+      { scope: { some: ["a"] } },
+      { check: true },
+      { optional: 1 },
     ]) {
       for (const face of ["express", "fastify", "hono", "nest"] as const)
         assert.throws(() => bearer[face](requirements as object), { name: "ConfigError" }, inspect(requirements));
@@ -640,6 +639,11 @@ describe("the event of a refusal says what helps, and the client is not told", (
   for (const [name, authorization, options, error, reason] of [
     ["no token", undefined, {}, undefined, /^there is no header Authorization$/],
     ["another scheme", "Basic YTpi", {}, undefined, /a scheme that is not offered here$/],
+    ["an encrypted token", "Bearer e30.YQ.YQ.YQ.YQ", {}, "invalid_token", /five parts/],
+    ["an opaque token", `Bearer ${"x".repeat(40)}`, {}, "invalid_token", /opaque/],
+    ["the word undefined", "Bearer undefined", {}, "invalid_token", /sent the word undefined/],
+    ["the word null", "Bearer null", {}, "invalid_token", /sent the word null/],
+    ["two parts", "Bearer YQ.YQ", {}, "invalid_token", /signed JWT$/],
     ["no scheme", token(), {}, undefined, /is not Bearer, a space and a token$/],
     ["no proof", token(), { dpop: "required", baseUrl: audience }, undefined, /is not DPoP, a space and a token$/],
     [
@@ -695,8 +699,6 @@ describe("the event of a refusal says what helps, and the client is not told", (
   }
 });
 
-const requestOf = (url = `${audience}/orders`, headers: Record<string, string> = {}): Request =>
-  new Request(url, { headers });
 const statusOf = (decided: unknown): number => (decided instanceof Response ? decided.status : 200);
 
 describe("what a function of the application gives", () => {
@@ -728,6 +730,8 @@ describe("what a function of the application gives", () => {
       [true, 200],
       [false, 403],
       [undefined, 403],
+      [null, 403],
+      [1, 403],
       ["no", 403],
       [{ status: 401, description: "x" }, 401],
       [{ status: 403, description: "x", scope: "a b" }, 403],
@@ -780,16 +784,52 @@ describe("what a function of the application gives", () => {
   });
 });
 
-test("challenge() takes a denial, and says what is none", async () => {
-  const clock = simulatedClock();
-  const origin = scriptedOrigin(clock, routed(provider(issuer)));
-  const bearer = createBearer({ issuer, audience, clock, keySet: { fetch: origin.fetch, maxWaitMs: 0 } });
-  const { token } = guardOf();
-  const request = new Request(`${audience}/orders`, { headers: { Authorization: `Bearer ${token()}` } });
+test("challenge() takes a denial of a request that was let through, says what is none, and tells the event", async () => {
+  const { bearer, token, events } = guardOf();
+  const request = requestOf(undefined, { Authorization: `Bearer ${token()}` });
+  const denial = { status: 403, description: "x" } as const;
+  assert.throws(() => bearer.challenge(request, denial), { code: "ERR_OPTION_INVALID" });
   assert.ok(!((await bearer.check(request)) instanceof Response));
-  for (const denial of [{}, "no", 403, { status: 403 }, { status: 403, description: "x", scope: ["a"] }])
-    assert.throws(() => bearer.challenge(request, denial as never), { code: "ERR_OPTION_INVALID" });
-  assert.equal(bearer.challenge(request, { status: 403, description: "x" }).status, 403);
+  for (const wrong of [{}, "no", 403, { status: 403 }, { ...denial, scope: ["a"] }])
+    assert.throws(() => bearer.challenge(request, wrong as never), { code: "ERR_OPTION_INVALID" });
+  assert.equal(bearer.challenge(request, denial).status, 403);
+  const event = events.at(-1);
+  assert.ok(event?.type === "refused" && event.reason === "x" && event.path === "/orders");
+});
+
+test("an event has the method, the path and the id of the request, and the code of the token", async () => {
+  const told = async (script: Script | undefined, ...tokens: readonly (object | undefined)[]): Promise<unknown[]> => {
+    const { check, token, events } = guardOf(script, { requestId: ({ method }: Request) => `id of ${method}` });
+    for (const claims of tokens) {
+      const headers = claims === undefined ? {} : { Authorization: `Bearer ${token(claims)}` };
+      await check(new Request(`${audience}/orders?secret=1`, { method: "PUT", headers }));
+    }
+    return events.filter(({ type }) => type !== "key-set").map((event) => ({ code: undefined, ...event }));
+  };
+  const of = { method: "PUT", path: "/orders", id: "id of PUT" };
+  assert.partialDeepStrictEqual(await told(undefined, { exp: 1 }, undefined), [
+    { type: "refused", status: 401, ...of, error: "invalid_token", code: "ERR_TOKEN_EXPIRED" },
+    { type: "refused", status: 401, ...of, code: undefined },
+  ]);
+  assert.partialDeepStrictEqual(await told(unreachable, {}), [{ type: "failed", ...of }]);
+});
+
+test("refresh fetches the keys, and says if they cannot be had", async () => {
+  const { bearer, origin, status } = guardOf();
+  await bearer.refresh();
+  origin.script = unreachable;
+  assert.equal(await status(), 200);
+  await assert.rejects(bearer.refresh(), { name: "FetchError" });
+});
+
+test("keys may be of jose: an unknown kid is a 401, and another error a 503", async () => {
+  const local = createLocalJWKSet({ keys: [{ ...withoutPrivate(ecKey("a")), kty: "EC", kid: "a" }] });
+  const status = (keys: unknown, kid = "a"): Promise<number> => {
+    const guard = guardOf(undefined, { issuer: { issuer, keys: keys as never } });
+    return guard.status(guard.token({}, kid));
+  };
+  assert.deepEqual([await status(local), await status(local, "b"), await status(() => undefined)], [200, 401, 401]);
+  assert.equal(await status(() => Promise.reject(new Error("away"))), 503);
 });
 
 test("what goes wrong in an answer goes to next", async () => {
