@@ -1,11 +1,9 @@
-import { writeFile } from "node:fs/promises";
-import { join } from "node:path";
 import type { TestContext } from "node:test";
 import { fileURLToPath } from "node:url";
 import { binary, bundledText } from "../support/bundle.ts";
 import { portsOf } from "../support/ports.ts";
 import { temporaryFolder } from "../support/service.ts";
-import type { Setup } from "./guards.ts";
+import { jsonBinding, kvBinding, textBinding, workerdCommand } from "../support/workerd.ts";
 import type { StartFace } from "./node-faces.ts";
 
 const script = fileURLToPath(new URL("serve.ts", import.meta.url));
@@ -16,29 +14,14 @@ const process =
   (t, setup) =>
     portsOf(t, [...command, script, face, JSON.stringify(setup)]).then(([port]) => port as number);
 
+const bundle = (path: string): Promise<string> => bundledText(path, "--external", "cloudflare:workers");
+
 const workerd =
   (face: string): StartFace =>
-  async (t, setup: Setup) => {
-    const folder = await temporaryFolder(t);
-    await writeFile(join(folder, "worker.js"), await bundledText(worker, "--external", "cloudflare:workers"));
-    const { issuer, other, down } = setup;
-    await writeFile(
-      join(folder, "config.capnp"),
-      `using Workerd = import "/workerd/workerd.capnp";
-const config :Workerd.Config = (
-  services = [ (name = "api", worker = .api), (name = "internet", network = (allow = ["local"])) ],
-  sockets = [ (name = "http", address = "127.0.0.1:0", http = (), service = "api") ],
-);
-const api :Workerd.Worker = (
-  modules = [ (name = "worker", esModule = embed "worker.js") ],
-  bindings = [
-    (name = "face", text = "${face}"),
-    (name = "setup", json = ${JSON.stringify(JSON.stringify({ issuer, other, down }))}),
-  ],
-  compatibilityDate = "2026-10-01",
-);`,
-    );
-    const [port] = await portsOf(t, [binary("workerd"), "serve", "--control-fd=1", join(folder, "config.capnp")]);
+  async (t, { issuer, other, down }) => {
+    const bindings = [textBinding("face", face), jsonBinding("setup", { issuer, other, down })];
+    const api = { script: await bundle(worker), bindings };
+    const [port] = await portsOf(t, await workerdCommand(await temporaryFolder(t), { api }, { api: 0 }));
     return port as number;
   };
 
@@ -54,33 +37,9 @@ export default {
 
 /** Two workers of one script with one namespace of Workers KV, as two places of Cloudflare run it. */
 export async function startWorkers(t: TestContext, path: string): Promise<number[]> {
-  const folder = await temporaryFolder(t);
-  await writeFile(join(folder, "worker.js"), await bundledText(path, "--external", "cloudflare:workers"));
-  await writeFile(join(folder, "kv.js"), kv);
-  await writeFile(
-    join(folder, "config.capnp"),
-    `using Workerd = import "/workerd/workerd.capnp";
-const config :Workerd.Config = (
-  services = [
-    (name = "one", worker = .api), (name = "two", worker = .api), (name = "kv", worker = .kv),
-    (name = "internet", network = (allow = ["local"])),
-  ],
-  sockets = [
-    (name = "first", address = "127.0.0.1:0", http = (), service = "one"),
-    (name = "second", address = "127.0.0.1:0", http = (), service = "two"),
-  ],
-);
-const api :Workerd.Worker = (
-  modules = [ (name = "worker", esModule = embed "worker.js") ],
-  bindings = [ (name = "KEYS", kvNamespace = "kv") ],
-  compatibilityDate = "2026-10-01",
-);
-const kv :Workerd.Worker = (
-  modules = [ (name = "kv", esModule = embed "kv.js") ],
-  compatibilityDate = "2026-10-01",
-);`,
-  );
-  return portsOf(t, [binary("workerd"), "serve", "--control-fd=1", join(folder, "config.capnp")], 2);
+  const place = { script: await bundle(path), bindings: [kvBinding("KEYS", "kv")] };
+  const workers = { one: place, two: place, kv: { script: kv, bindings: [] } };
+  return portsOf(t, await workerdCommand(await temporaryFolder(t), workers, { one: 0, two: 0 }), 2);
 }
 
 const deno = ["run", "--no-prompt", "--allow-net=127.0.0.1", "--allow-read", "--allow-env"] as const;

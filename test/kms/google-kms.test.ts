@@ -5,7 +5,6 @@ import { join } from "node:path";
 import { type TestContext, after, beforeEach, describe, test } from "node:test";
 import { crc32c } from "../../src/keys/kms/google-crc32c.ts";
 import { type GoogleKmsOptions, googleKmsBackend } from "../../src/keys/kms/google-kms.ts";
-import { inputOf } from "../../src/testing/signer.ts";
 import { keyMaterial } from "../support/keys.ts";
 import { derOf, serviceKey } from "../support/stubs/ecdsa.ts";
 import {
@@ -15,7 +14,7 @@ import {
   googleStub,
   serviceAccount,
 } from "../support/stubs/google-kms.ts";
-import { checkCannotSign, checkFailures, checkWrongUris, failing } from "./failures.ts";
+import { checkCannotSign, checkFailures, checkWrongUris, failing, flipped, input } from "./failures.ts";
 
 const folder = await mkdtemp(join(tmpdir(), "jwksd-"));
 after(() => rm(folder, { recursive: true }));
@@ -30,10 +29,8 @@ beforeEach(() => {
 });
 
 const secrets = ["a text that nobody may see", ...keyMaterial(serviceAccount.private_key)];
-const input = inputOf("header.claims");
 const nameOf = (uri: string): string => uri.slice("gcp-kms:".length);
 const optionsFor = ({ url }: GoogleStub): GoogleKmsOptions => ({ endpoint: url });
-const flipped = (signature: Buffer): Buffer => signature.fill((signature[40] ?? 0) ^ 1, 40, 41);
 const signedWith = (signature: Buffer) => ({
   signature: signature.toString("base64"),
   signatureCrc32c: String(crc32c(signature)),
@@ -76,13 +73,7 @@ checkFailures(
   },
   ({ stub, signer }) => {
     const version = (stub as GoogleStub).versions.get(nameOf(signer.uri));
-    const tamper = (change: Record<string, unknown>) => () => {
-      if (version === undefined) return;
-      version.tamper = (answer) => {
-        delete version.tamper;
-        Object.assign(answer, change);
-      };
-    };
+    const tamper = (change: Record<string, unknown>) => (answer: object) => Object.assign(answer, change);
     const signed = serviceKey().sign(input.digest);
     const good = version?.key.sign(input.digest) ?? signed;
     return [
@@ -155,10 +146,14 @@ describe("opening a key of Google Cloud KMS", () => {
       [{ key: serviceKey("P-384") }, "ERR_KEY_NOT_P256", /P-384/],
       [{ state: "DISABLED" }, "ERR_SIGNER_KEY_STATE", /FAILED_PRECONDITION/],
       [{ state: "DESTROY_SCHEDULED" }, "ERR_SIGNER_KEY_STATE", /FAILED_PRECONDITION/],
-      [{ tamper: (answer) => (answer["pemCrc32c"] = "1") }, "ERR_SIGNER_UNAVAILABLE", /damaged.*pemCrc32c/],
-      [{ tamper: (answer) => (answer["name"] += "0") }, "ERR_SIGNER_BAD_SIGNATURE", /another key version/],
     ];
     await checkCannotSign(stub, backend, rows, `gcp-kms:${cryptoKey}/cryptoKeyVersions/1`, secrets);
+    stub.fail("getPublicKey", (answer) => (answer["pemCrc32c"] = "1"));
+    const damaged = await failing(() => backend.open(stub.add()), "ERR_SIGNER_UNAVAILABLE", secrets);
+    assert.match(damaged.message, /damaged.*pemCrc32c/);
+    stub.fail("getPublicKey", (answer) => (answer["name"] += "0"));
+    const other = await failing(() => backend.open(stub.add()), "ERR_SIGNER_BAD_SIGNATURE", secrets);
+    assert.match(other.message, /another key version/);
   });
 
   test("credentials that cannot be had: an error, and the process goes on", async (t) => {

@@ -4,18 +4,15 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { type TestContext, describe, test } from "node:test";
 import { type VaultTransitOptions, vaultTransitBackend } from "../../src/keys/kms/vault-transit.ts";
-import { inputOf } from "../../src/testing/signer.ts";
 import { serviceKey } from "../support/stubs/ecdsa.ts";
 import { type VaultStub, vaultStub } from "../support/stubs/vault-transit.ts";
-import { checkFailures, checkWrongUris, failing } from "./failures.ts";
+import { checkFailures, checkWrongUris, failing, flipped, input } from "./failures.ts";
 
 const token = "hvs.a-token-that-nobody-may-see";
 process.env["JWKSD_TEST_TOKEN"] = token;
 const access: VaultTransitOptions = { tokenVariable: "JWKSD_TEST_TOKEN" };
-const input = inputOf("header.claims");
 const errors = (status: number) => ({ status, json: { errors: [`${token} ${input.digest.join()}`] } });
 const text = (signature: Buffer): string => signature.toString("base64url");
-const flipped = (signature: Buffer): Buffer => signature.fill((signature[40] ?? 0) ^ 1, 40, 41);
 
 async function start(t: TestContext): Promise<VaultStub> {
   const stub = await vaultStub(token);
@@ -31,13 +28,9 @@ checkFailures(
     return { stub, signer, secrets: [token] };
   },
   ({ stub }) => {
-    const key = (stub as VaultStub).keys.get("login");
-    const tamper = (how: (signature: Buffer) => string) => () => {
-      if (key === undefined) return;
-      key.tamper = (signature) => {
-        delete key.tamper;
-        return how(signature);
-      };
+    const tamper = (change: (good: Buffer) => string) => (answer: Record<string, unknown>) => {
+      const data = answer["data"] as { signature: string };
+      data.signature = change(Buffer.from(data.signature.replace("vault:v1:", ""), "base64url"));
     };
     return [
       ["rate limit quota", errors(429), "ERR_SIGNER_THROTTLED", /status 429/],

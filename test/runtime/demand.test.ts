@@ -1,15 +1,14 @@
 // Keys on demand in real workerd, which ends with a request all that the request has begun, over D1 and over Durable Objects.
 import assert from "node:assert/strict";
-import { type ChildProcess, spawn } from "node:child_process";
-import { mkdir, writeFile } from "node:fs/promises";
-import { join } from "node:path";
 import { type TestContext, describe, test } from "node:test";
 import { fileURLToPath } from "node:url";
 import { decodeProtectedHeader } from "jose";
-import { binary, bundledText } from "../support/bundle.ts";
+import { bundledText } from "../support/bundle.ts";
+import { startDaemon } from "../support/daemon.ts";
 import { newWrappingKey } from "../support/managed.ts";
-import { eventually, freePort, isListening, temporaryFolder } from "../support/service.ts";
+import { eventually, freePort, temporaryFolder } from "../support/service.ts";
 import { soak } from "../support/soak.ts";
+import { d1Binding, d1Worker, jsonBinding, objectBinding, textBinding, workerdCommand } from "../support/workerd.ts";
 
 const here = (file: string): string => fileURLToPath(new URL(file, import.meta.url));
 const [minute, hour] = [60_000, 3_600_000];
@@ -40,82 +39,28 @@ interface Worker {
 
 async function startWorker(t: TestContext, settings: Settings): Promise<Worker> {
   const { kind, create = true, waits = true, many = false, date = "2026-10-01" } = settings;
-  const folder = await temporaryFolder(t);
-  await mkdir(join(folder, "disk"));
-  await writeFile(
-    join(folder, "worker.js"),
-    await bundledText(here("demand-worker.ts"), "--external", "cloudflare:workers"),
-  );
-  await writeFile(join(folder, "d1.js"), await bundledText(here("demand-d1.ts")));
   const [port, controlPort] = [await freePort(), await freePort()];
-  await writeFile(
-    join(folder, "config.capnp"),
-    `using Workerd = import "/workerd/workerd.capnp";
-const config :Workerd.Config = (
-  services = [
-    (name = "provider", worker = .provider), (name = "d1", worker = .d1),
-    (name = "disk", disk = (path = "${join(folder, "disk")}", writable = true)),
-    (name = "internet", network = (allow = ["local"])),
-  ],
-  sockets = [
-    (name = "http", address = "127.0.0.1:${port}", http = (), service = "provider"),
-    (name = "control", address = "127.0.0.1:${controlPort}", http = (), service = "d1"),
-  ],
-);
-const provider :Workerd.Worker = (
-  modules = [ (name = "worker", esModule = embed "worker.js") ],
-  bindings = [
-    (name = "OBJECTS", durableObjectNamespace = "Keys"),
-    (name = "WRAPPING_KEYS", text = "${newWrappingKey()}"),
-    (name = "settings", json = ${JSON.stringify(JSON.stringify({ kind, create, waits, many }))}),
-    (name = "DB", wrapped = (
-      moduleName = "cloudflare-internal:d1-api",
-      innerBindings = [ (name = "fetcher", service = "d1") ],
-    )),
-  ],
-  durableObjectNamespaces = [ (className = "Keys", uniqueKey = "keys", enableSql = true) ],
-  durableObjectStorage = (localDisk = "disk"),
-  compatibilityDate = "${date}",
-);
-const d1 :Workerd.Worker = (
-  modules = [ (name = "d1", esModule = embed "d1.js") ],
-  bindings = [ (name = "DATABASE", durableObjectNamespace = "Database") ],
-  durableObjectNamespaces = [ (className = "Database", uniqueKey = "d1", enableSql = true) ],
-  durableObjectStorage = (localDisk = "disk"),
-  compatibilityDate = "2026-10-01",
-);`,
-  );
-  const running = new Set<ChildProcess>();
-  const end = async (): Promise<void> => {
-    for (const child of running) {
-      const closed = new Promise((resolve) => child.once("close", resolve));
-      child.kill("SIGKILL");
-      await closed;
-      running.delete(child);
-    }
-  };
-  const start = async (): Promise<void> => {
-    const stdio = ["ignore", "inherit", "inherit"] as const;
-    running.add(spawn(binary("workerd"), ["serve", join(folder, "config.capnp")], { stdio: [...stdio] }));
-    for (const each of [port, controlPort]) await eventually("workerd listens", () => isListening(each));
-  };
-  t.after(end);
-  await start();
+  const script = await bundledText(here("demand-worker.ts"), "--external", "cloudflare:workers");
+  const bindings = [
+    objectBinding("OBJECTS", "Keys"),
+    textBinding("WRAPPING_KEYS", newWrappingKey()),
+    jsonBinding("settings", { kind, create, waits, many }),
+    d1Binding("DB", "d1"),
+  ];
+  const workers = { provider: { script, bindings, objects: "Keys", date }, d1: await d1Worker(here("demand-d1.ts")) };
+  const sockets = { provider: port, d1: controlPort };
+  const workerd = await startDaemon(await workerdCommand(await temporaryFolder(t), workers, sockets), controlPort);
+  t.after(() => workerd.kill());
 
   async function control(asked: object): Promise<number> {
     const url = `http://127.0.0.1:${kind === "d1" ? controlPort : port}`;
     const response = await fetch(url, { method: "PUT", body: JSON.stringify(asked) });
     return ((await response.json()) as { waiting: number }).waiting;
   }
-  let aheadMs = 0;
   const worker: Worker = {
-    get aheadMs() {
-      return aheadMs;
-    },
-    set aheadMs(next) {
-      aheadMs = next;
-    },
+    aheadMs: 0,
     async get(path, signal = t.signal) {
+      const { aheadMs } = worker;
       await control({ ahead: aheadMs });
       return fetch(`http://127.0.0.1:${port}${path}`, { headers: { "x-ahead-ms": String(aheadMs) }, signal });
     },
@@ -126,8 +71,8 @@ const d1 :Workerd.Worker = (
     },
     control,
     async restart() {
-      await end();
-      await start();
+      await workerd.kill();
+      await workerd.start();
     },
   };
   return worker;

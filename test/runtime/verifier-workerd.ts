@@ -1,13 +1,12 @@
-import { writeFile } from "node:fs/promises";
-import { join } from "node:path";
 import type { TestContext } from "node:test";
 import { fileURLToPath } from "node:url";
 import { portsOf } from "../support/ports.ts";
 import { temporaryFolder } from "../support/service.ts";
 import { verifyWithoutPause } from "../support/verifier.ts";
 import { type RotatingOp, audience } from "../support/verifier-op.ts";
-import { binary, bundledText } from "../support/bundle.ts";
+import { bundledText } from "../support/bundle.ts";
 import type { Verifier } from "../support/verifier-run.ts";
+import { jsonBinding, workerdCommand } from "../support/workerd.ts";
 
 const worker = fileURLToPath(new URL("verifier-worker.ts", import.meta.url));
 
@@ -25,26 +24,10 @@ export async function startWorkerd(
   { issuer }: RotatingOp,
   { compatibilityDate, madeBy = "first request", state = null, timeoutMs = 5_000 }: WorkerdOptions,
 ): Promise<string> {
-  const folder = await temporaryFolder(t);
-  await writeFile(join(folder, "worker.js"), await bundledText(worker, "--external", "cloudflare:workers"));
-  const settings = JSON.stringify({ issuer, audience, madeBy, state, timeoutMs });
-  await writeFile(
-    join(folder, "config.capnp"),
-    `using Workerd = import "/workerd/workerd.capnp";
-const config :Workerd.Config = (
-  services = [
-    (name = "verifier", worker = .verifier),
-    (name = "internet", network = (allow = ["local"])),
-  ],
-  sockets = [ (name = "http", address = "127.0.0.1:0", http = (), service = "verifier") ],
-);
-const verifier :Workerd.Worker = (
-  modules = [ (name = "worker", esModule = embed "worker.js") ],
-  bindings = [ (name = "settings", json = ${JSON.stringify(settings)}) ],
-  compatibilityDate = "${compatibilityDate}",
-);`,
-  );
-  const [port] = await portsOf(t, [binary("workerd"), "serve", "--control-fd=1", join(folder, "config.capnp")]);
+  const settings = jsonBinding("settings", { issuer, audience, madeBy, state, timeoutMs });
+  const script = await bundledText(worker, "--external", "cloudflare:workers");
+  const verifier = { script, bindings: [settings], date: compatibilityDate };
+  const [port] = await portsOf(t, await workerdCommand(await temporaryFolder(t), { verifier }, { verifier: 0 }));
   return `http://127.0.0.1:${port}`;
 }
 

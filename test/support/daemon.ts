@@ -1,6 +1,5 @@
 import { type ChildProcess, spawn } from "node:child_process";
 import { once } from "node:events";
-import { part } from "./parts.ts";
 import { eventually, isListening } from "./service.ts";
 
 /** A server that a test started, and whose data outlives it. */
@@ -14,22 +13,20 @@ export interface Daemon {
   resume(): void;
 }
 
-/** Starts a server of the system, which listens on a port of this machine when it is ready. */
-export async function startDaemon(program: string, args: readonly string[], port: number): Promise<Daemon> {
+/** Starts a server by its command, which listens on a port of this machine when it is ready. */
+export async function startDaemon([program, ...args]: readonly [string, ...string[]], port: number): Promise<Daemon> {
   let child: ChildProcess | undefined;
+  let exited: Promise<unknown> | undefined;
   const daemon: Daemon = {
     port,
     async kill() {
-      const ended = child;
-      child = undefined;
-      if (ended === undefined || ended.exitCode !== null || ended.signalCode !== null) return;
-      const exit = once(ended, "exit");
-      ended.kill("SIGKILL");
-      await exit;
+      child?.kill("SIGKILL");
+      await exited;
     },
     async start() {
-      const started = spawn(part(program), args, { stdio: ["ignore", "ignore", "pipe"] });
+      const started = spawn(program, args, { stdio: ["ignore", "ignore", "pipe"] });
       child = started;
+      exited = once(started, "exit");
       let errors = "";
       started.stderr.setEncoding("utf8").on("data", (text: string) => (errors = (errors + text).slice(-5_000)));
       await eventually(`${program} listens`, async () => {

@@ -1,6 +1,7 @@
 import { join } from "node:path";
 import { type Cuttable, cuttable } from "./cuttable.ts";
 import { type Daemon, startDaemon } from "./daemon.ts";
+import { part } from "./parts.ts";
 import { type Scope, freePort, temporaryFolder } from "./service.ts";
 
 /** One of three. The others reach it by a network of its own, which a test can cut. */
@@ -29,7 +30,7 @@ export async function startEtcd(t: Scope): Promise<readonly Member[]> {
       const clients = ["--listen-client-urls", url(port), "--advertise-client-urls", url(port)];
       const others = ["--listen-peer-urls", url(peerPort), "--initial-advertise-peer-urls", url(peers.port)];
       const quick = ["--heartbeat-interval=200", "--election-timeout=2000", "--log-level=error"];
-      const daemon = await startDaemon("etcd", [...own, ...clients, ...others, ...quick], port);
+      const daemon = await startDaemon([part("etcd"), ...own, ...clients, ...others, ...quick], port);
       t.after(() => daemon.kill());
       return { daemon, peers };
     }),

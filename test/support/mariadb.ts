@@ -24,7 +24,7 @@ export async function startMariadb(t: Scope): Promise<Daemon> {
   const size = ["--innodb-buffer-pool-size=32M", "--innodb-log-file-size=16M", "--max-connections=500"];
   const log = [`--log-bin=${join(folder, "log")}`, "--server-id=1"];
   const address = ["--bind-address=127.0.0.1", `--port=${port}`];
-  const daemon = await startDaemon("mariadbd", [...own, ...files, ...size, ...log, ...address], port);
+  const daemon = await startDaemon([part("mariadbd"), ...own, ...files, ...size, ...log, ...address], port);
   t.after(() => daemon.kill());
   const root = await createConnection({ host: "127.0.0.1", port, user: "root", multipleStatements: true });
   await root.query("CREATE DATABASE jwksd; CREATE USER jwksd IDENTIFIED BY 's3cret'; GRANT ALL ON jwksd.* TO jwksd");

@@ -1,4 +1,5 @@
 import { type Daemon, startDaemon } from "./daemon.ts";
+import { part } from "./parts.ts";
 import { type Scope, freePort, temporaryFolder } from "./service.ts";
 
 /** A Redis of its own, which loses nothing that it has confirmed, and wants the password `s3cret`. */
@@ -6,7 +7,10 @@ export async function startRedis(t: Scope, ...settings: string[]): Promise<Daemo
   const port = await freePort();
   const own = ["--bind", "127.0.0.1", "--port", `${port}`, "--dir", await temporaryFolder(t)];
   const durable = ["--appendonly", "yes", "--appendfsync", "always", "--save", ""];
-  const daemon = await startDaemon("redis-server", [...own, ...durable, "--requirepass", "s3cret", ...settings], port);
+  const daemon = await startDaemon(
+    [part("redis-server"), ...own, ...durable, "--requirepass", "s3cret", ...settings],
+    port,
+  );
   t.after(() => daemon.kill());
   return daemon;
 }

@@ -13,8 +13,6 @@ export interface KmsKey {
   description: string;
   tags: Record<string, string>;
   deletionWindowDays?: number;
-  /** Changes the answer to Sign. */
-  tamper?: (answer: { KeyId: string; Signature: string; SigningAlgorithm: string }) => void;
 }
 
 export interface KmsStub extends StubServer {
@@ -115,7 +113,5 @@ function sign(
     Object.keys(rest).length === 0;
   if (!isGood) throw new Refusal("no SHA-256 digest for ECDSA_SHA_256", error("ValidationException"));
   const Signature = derOf(key.key.sign(digest)).toString("base64");
-  const json = { KeyId: key.arn, Signature, SigningAlgorithm: "ECDSA_SHA_256" };
-  key.tamper?.(json);
-  return { status: 200, json };
+  return { status: 200, json: { KeyId: key.arn, Signature, SigningAlgorithm } };
 }

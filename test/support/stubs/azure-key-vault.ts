@@ -17,7 +17,6 @@ export interface AzureKey {
   nbf?: number;
   exp?: number;
   tags: Record<string, string>;
-  tamper?: (signature: Buffer) => Buffer;
 }
 
 export interface AzureStub extends StubServer {
@@ -156,9 +155,7 @@ export async function azureStub(token: string, front?: string): Promise<AzureStu
     if (!isGood) throw new Refusal("no SHA-256 digest for ES256", azureError(400, "BadParameter"));
     if (!key.enabled) return azureError(403, "Forbidden", "KeyDisabled");
     if ((key.exp ?? Number.POSITIVE_INFINITY) < Date.now() / 1000) return azureError(403, "Forbidden", "KeyExpired");
-    const signature = key.key.sign(digest);
-    const { kid } = bundle(key).key;
-    return { status: 200, json: { kid, value: (key.tamper?.(signature) ?? signature).toString("base64url") } };
+    return { status: 200, json: { kid: bundle(key).key.kid, value: key.key.sign(digest).toString("base64url") } };
   }
 }
 

@@ -13,8 +13,6 @@ export interface GoogleKeyVersion {
   protectionLevel: keyof typeof levels;
   /** How often the version is still looked at while it is generated. */
   looksUntilEnabled: number;
-  /** Changes an answer. */
-  tamper?: (answer: Record<string, unknown>) => void;
 }
 
 interface CryptoKey {
@@ -124,9 +122,7 @@ export async function googleStub(): Promise<GoogleStub> {
       return { status: 200, json: { ...description(version), destroyTime } };
     }
     if (version.state !== "ENABLED") return googleError(400, "FAILED_PRECONDITION");
-    const json = operation === "sign" ? sign(version, input) : publicKeyOf(version);
-    version.tamper?.(json);
-    return { status: 200, json };
+    return { status: 200, json: operation === "sign" ? sign(version, input) : publicKeyOf(version) };
   }
 
   function createKey(pathname: string, query: URLSearchParams, input: Record<string, unknown>): StubAnswer {

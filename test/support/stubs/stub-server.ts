@@ -23,9 +23,16 @@ export interface StubAnswer {
 
 /**
  * What goes wrong: an answer of the service; a connection that is cut before an answer or in its middle; one on which nothing comes, or
- * no more after the first bytes; an answer that is lost after what was asked was done.
+ * no more after the first bytes; an answer that is lost after what was asked was done; or one whose JSON is changed on its way.
  */
-export type Fault = StubAnswer | "cut" | "cut in the middle" | "silent" | "stalled" | "lost";
+export type Fault =
+  | StubAnswer
+  | ((json: Record<string, unknown>) => unknown)
+  | "cut"
+  | "cut in the middle"
+  | "silent"
+  | "stalled"
+  | "lost";
 
 export interface StubServer {
   /** `http://127.0.0.1:PORT`, or https. */
@@ -92,7 +99,9 @@ export async function stubServer(
       checked(operation, request);
       return void incoming.socket.destroy();
     }
-    write(response, fault ?? checked(operation, request), method);
+    const answered = fault === undefined || typeof fault === "function" ? checked(operation, request) : fault;
+    if (typeof fault === "function") fault(answered.json as Record<string, unknown>);
+    write(response, answered, method);
   };
 
   function checked(operation: string, request: StubRequest): StubAnswer {

@@ -7,8 +7,6 @@ export interface TransitKey {
   versions: Map<number, ServiceKey>;
   minEncryptionVersion: number;
   deletionAllowed: boolean;
-  /** Changes what is signed and how the answer looks. */
-  tamper?: (signature: Buffer, version: number) => string;
 }
 
 export interface VaultStub extends StubServer {
@@ -90,9 +88,8 @@ export async function vaultStub(token: string, mount = "transit"): Promise<Vault
     if (signing === undefined || version < key.minEncryptionVersion) {
       return errors(400, "requested version for signing is less than the minimum encryption key version");
     }
-    const signature = signing.sign(digest);
-    const text = key.tamper?.(signature, version) ?? `vault:v${version}:${signature.toString("base64url")}`;
-    return { status: 200, json: { data: { signature: text, key_version: version } } };
+    const signature = `vault:v${version}:${signing.sign(digest).toString("base64url")}`;
+    return { status: 200, json: { data: { signature, key_version: version } } };
   }
 }
 
