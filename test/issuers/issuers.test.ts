@@ -88,10 +88,10 @@ describe("made-up names", () => {
     const database = await new Database().with("hot");
     const issuers = await database.issuers({ maxIssuers: 2 });
     assert.equal(await statusOf(issuers, "hot"), 200);
-    const names = Array.from({ length: soak(30_000, 1_500) }, (_, index) => `made-up-${index}`);
+    const names = Array.from({ length: soak(30_000, 300) }, (_, index) => `made-up-${index}`);
     for (const name of names) assert.equal(await statusOf(issuers, name), 404);
     assert.deepEqual([database.reads, database.writes, database.taken], [names.length, 0, names.length + 1]);
-    for (const name of names.slice(-1_000)) assert.equal(await statusOf(issuers, name), 404);
+    for (const name of names.slice(-200)) assert.equal(await statusOf(issuers, name), 404);
     assert.equal(database.reads, names.length);
     assert.equal(await statusOf(issuers, "hot"), 200);
     assert.equal(database.taken, names.length + 1, "the hot one was kept");
@@ -276,10 +276,9 @@ test("a store that never answers holds up its own issuer", async () => {
 test("create() is not counted among the made-up names, and gives the keys that the store has", async () => {
   const database = await new Database().with();
   const issuers = await database.issuers();
-  const names = Array.from({ length: 120 }, (_, index) => named(index));
+  const names = Array.from({ length: 101 }, (_, index) => named(index));
   for (const name of names) database.stores.set(name, countedStore(memoryStore({ clock: database.clock })));
-  const made = await Promise.all(names.map((name) => issuers.create(name)));
-  assert.equal(made.length, 120);
+  await Promise.all(names.map((name) => issuers.create(name)));
   // Somebody has deleted it.
   const [name = ""] = names;
   const before = await kidOf(issuers, 0);
@@ -358,10 +357,10 @@ test("a cron takes the steps of all issuers that are due, past a hundred broken 
   };
   const options = { issuer: "https://op.example/*", store, wrappingKeys };
   const then = await createIssuers({ ...options, clock: ago(120) });
-  const good = Array.from({ length: 15 }, (_, index) => named(`good-${index}`));
+  const good = [1, 2, 3].map((index) => named(`good-${index}`));
   for (const issuer of good) await then.create(issuer);
   await (await createIssuers({ ...options, clock: ago(1) })).create(named("young"));
-  const broken = Array.from({ length: 120 }, (_, index) => brokenRow(named(`broken-${index}`)));
+  const broken = Array.from({ length: 101 }, (_, index) => brokenRow(named(`broken-${index}`)));
   await client.batch(await Promise.all(broken), "write");
   // The key of a row need not be made of its name.
   const strange = await brokenRow("https://op.example/strange/name");
@@ -371,9 +370,9 @@ test("a cron takes the steps of all issuers that are due, past a hundred broken 
   const now = await createIssuers(options);
   taken = [];
   const { issuers, failed } = await now.lookAtDue();
-  assert.deepEqual([issuers, failed.size], [135, 120]);
+  assert.deepEqual([issuers, failed.size], [104, 101]);
   assert.ok([...failed].every(([issuer, error]) => issuer.includes("broken") && error instanceof StoreError));
-  assert.equal(taken.length, 136, "each is opened once, and one that lists them");
+  assert.equal(taken.length, 105, "each is opened once, and one that lists them");
   for (const issuer of good) assert.equal((await (await now.get(issuer))?.provider.jwkSet())?.keys.length, 2);
-  assert.equal((await now.lookAtDue()).issuers, 120);
+  assert.equal((await now.lookAtDue()).issuers, 101);
 });

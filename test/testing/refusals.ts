@@ -71,8 +71,7 @@ export async function refusalsOf(t: Scope): Promise<Record<"good" | TokenFault, 
 const line = (cells: readonly string[]): string => `| ${cells.join(" | ")} |`;
 
 /** The table of the page. */
-export async function refusalTable(t: Scope): Promise<string> {
-  const { good, ...rows } = await refusalsOf(t);
+export function refusalTable({ good, ...rows }: Awaited<ReturnType<typeof refusalsOf>>): string {
   return [
     line(["fault", "the token is", ...Object.keys(good)]),
     line(["fault", "", ...Object.keys(good)].map(() => "---")),
@@ -86,6 +85,6 @@ export async function refusalTable(t: Scope): Promise<string> {
 
 if (import.meta.main) {
   const ends: (() => unknown)[] = [];
-  console.log(await refusalTable({ after: (end: () => unknown) => void ends.push(end) }));
+  console.log(refusalTable(await refusalsOf({ after: (end: () => unknown) => void ends.push(end) })));
   for (const end of ends) await end();
 }

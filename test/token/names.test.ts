@@ -93,10 +93,12 @@ test("whatever is signed, a verifier in Go reads as it was meant", { skip }, asy
   const near = fc
     .tuple(fc.constantFrom(...claimNames, "kid", "typ", "alg"), fc.nat(2), fc.constantFrom(...letters))
     .map(([name, at, letter]) => name.slice(0, at) + letter + name.slice(at + 1));
+  // The unit "binary" of fast-check takes a second to set up.
+  const codePoint = fc.nat(0x10ffff).map((code) => String.fromCodePoint(code >= 0xd800 && code < 0xe000 ? 0x20 : code));
   const name = fc.oneof(
     { weight: 4, arbitrary: near },
     fc.constantFrom("jti", "sub", "aud"),
-    fc.string({ unit: "binary" }),
+    fc.string({ unit: codePoint }),
   );
   const claims = fc.uniqueArray(name, { maxLength: 4 });
   const signed: { readonly text: string; readonly names: readonly string[] }[] = [];
