@@ -1,11 +1,11 @@
 import { execFile } from "node:child_process";
 import { createHash } from "node:crypto";
-import { existsSync } from "node:fs";
-import { cp, glob, mkdir, mkdtemp, readFile, rename, rm, symlink } from "node:fs/promises";
+import { cp, glob, mkdir, mkdtemp, readFile, symlink } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join, resolve } from "node:path";
 import { promisify } from "node:util";
 import packageJson from "../../package.json" with { type: "json" };
+import { madeOnce } from "./made-once.ts";
 
 const root = resolve(import.meta.dirname, "../..");
 // Not in node_modules, where Node runs no TypeScript, and not below the sources, whose settings Deno would take.
@@ -31,9 +31,11 @@ export async function builtClone(): Promise<string> {
   for await (const entry of glob(patterns, { cwd: root, withFileTypes: true }))
     if (entry.isFile()) sources.push(join(entry.parentPath, entry.name));
   for (const path of new Set(sources.sort())) hash.update(path).update(await readFile(path));
-  const built = join(cache, hash.digest("hex").slice(0, 16));
-  if (existsSync(built)) return built;
   await mkdir(cache, { recursive: true, mode: 0o700 });
+  return madeOnce(join(cache, hash.digest("hex").slice(0, 16)), build);
+}
+
+async function build(): Promise<string> {
   const clone = await mkdtemp(join(cache, "new-"));
   for (const name of beside) await cp(join(root, name), join(clone, name), { recursive: true });
   await symlink(join(root, "node_modules"), join(clone, "node_modules"));
@@ -42,7 +44,5 @@ export async function builtClone(): Promise<string> {
   // npm would take these for its own settings, and the checkout for its prefix.
   const env = Object.fromEntries(Object.entries(process.env).filter(([name]) => !name.startsWith("npm_")));
   await run("npm", ["pack", "--ignore-scripts"], { cwd: clone, env });
-  // Another test file may have been quicker; its build is the same.
-  await rename(clone, built).catch(() => rm(clone, { recursive: true }));
-  return built;
+  return clone;
 }

@@ -1,11 +1,11 @@
 import { type ChildProcess, execFile, spawn, spawnSync } from "node:child_process";
 import { createHash } from "node:crypto";
 import { once } from "node:events";
-import { existsSync } from "node:fs";
-import { appendFile, chmod, chown, mkdtemp, readFile, rename, rm, writeFile } from "node:fs/promises";
+import { appendFile, chmod, chown, mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { promisify } from "node:util";
+import { madeOnce } from "./made-once.ts";
 import { part } from "./parts.ts";
 import { eventually, freePort, isListening } from "./service.ts";
 
@@ -64,15 +64,12 @@ async function newData(): Promise<string> {
     tmpdir(),
     `jwksd-initdb-${owner.uid ?? process.getuid?.() ?? "own"}-${hash.digest("hex").slice(0, 16)}`,
   );
-  if (existsSync(made)) return made;
-  const folder = await serverFolder();
-  const data = join(folder, "data");
-  run("initdb", ["--pgdata", data, ...options], folder);
-  run("postgres", ["--single", "-D", data, "postgres"], folder, `${role}\n`);
-  // Another test file may have been quicker.
-  await rename(data, made).catch(() => {});
-  await rm(folder, { recursive: true });
-  return made;
+  return madeOnce(made, async () => {
+    const folder = await serverFolder();
+    run("initdb", ["--pgdata", join(folder, "data"), ...options], folder);
+    run("postgres", ["--single", "-D", join(folder, "data"), "postgres"], folder, `${role}\n`);
+    return join(folder, "data");
+  });
 }
 
 /** @param settings lines of postgresql.conf */
