@@ -2,7 +2,7 @@ import { createPrivateKey, getDiffieHellman } from "node:crypto";
 import { readFileSync } from "node:fs";
 import type { Code, Exchange, Failure, Look, Observations } from "../../src/doctor/index.ts";
 import { smallFactor } from "../../src/doctor/integers.ts";
-import { type PrivateJwk, ecKey, rsaKey, withoutPrivate } from "../support/keys.ts";
+import { type PrivateJwk, ecKey, rfc7515Key, rsaKey, withoutPrivate } from "../support/keys.ts";
 import { authorityCertificate, certificate } from "./certificates.ts";
 import { at, bytes, issuer, jwksUri, observed, published, response, sound } from "./observed.ts";
 
@@ -67,31 +67,26 @@ function typesOf(keys: readonly Readonly<Record<string, unknown>>[]): string[] {
   return [...new Set(algs)].filter((alg) => /^(ES|RS\d|Ed|ML)/.test(alg));
 }
 
-const publicEc = { ...withoutPrivate(ec), alg: "ES256" };
-const publicRsa = { ...withoutPrivate(rsa), alg: "RS256" };
+const ofEc = (key: object) => ({ ...withoutPrivate(key), alg: "ES256" });
+const ofRsa = (key: object) => ({ ...withoutPrivate(key), alg: "RS256" });
+const [publicEc, publicRsa] = [ofEc(ec), ofRsa(rsa)];
 const signsEc = { key: ec, alg: "ES256" };
 const signsRsa = { key: rsa, alg: "RS256" };
 const buffer = (text: unknown): Buffer => Buffer.from(text as string, "base64url");
 const padded = (size: number, text: unknown): string =>
   Buffer.concat([Buffer.alloc(size - buffer(text).length), buffer(text)]).toString("base64url");
 
-/** A key whose coordinate begins with a zero, which the encoder has dropped. */
-const shortKey = (): PrivateJwk => {
+/** The first key of its kind. */
+function keyThat(is: (key: PrivateJwk) => boolean): PrivateJwk {
   for (let seed = 0; ; seed += 1) {
-    const key = ecKey(`short ${seed}`);
-    if (buffer(key.x)[0] === 0) return key;
+    const key = ecKey(`that ${seed}`);
+    if (is(key)) return key;
   }
-};
-const short = shortKey();
-
-/** A key whose texts have characters outside of the alphabet of base64url, when they are in base64. */
-const base64Key = (): PrivateJwk => {
-  for (let seed = 0; ; seed += 1) {
-    const key = ecKey(`base64 ${seed}`);
-    if (/[-_]/.test(key.x)) return key;
-  }
-};
-const plus = base64Key();
+}
+/** Its coordinate begins with a zero, which the encoder has dropped. */
+const short = keyThat(({ x }) => buffer(x)[0] === 0);
+/** Its texts have characters outside of the alphabet of base64url, when they are in base64. */
+const plus = keyThat(({ x = "" }) => /[-_]/.test(x));
 const ed448 = { kty: "OKP", crv: "Ed448", x: Buffer.alloc(57, 7).toString("base64url"), alg: "EdDSA" };
 
 const integer = (text: unknown): bigint => BigInt(`0x${buffer(text).toString("hex")}`);
@@ -146,6 +141,13 @@ const ownDigests = certificate(ec);
 const otherDigests = certificate(ecKey("another"));
 const encodedHex = (digest: string): string => Buffer.from(buffer(digest).toString("hex")).toString("base64url");
 
+const inBase64 = { ...ofEc(plus), x: buffer(plus["x"]).toString("base64").replaceAll("=", "") };
+const cutOff = { ...ofEc(short), x: buffer(short["x"]).subarray(1).toString("base64url") };
+const broken = (text = ""): string => `${text.slice(0, 64)}\n${text.slice(64)}`;
+const orderOf8 = 0x05fc536d880238b13933c6d305acdfd5f098eff289f4c345b027b2c28f95e826n;
+const certified = { ...publicEc, ...ownDigests };
+const chain = [...ownDigests.x5c, ...otherDigests.x5c];
+
 const keys: readonly Fixture[] = [
   withKey("JWKS_PRIVATE_MEMBERS", { ...ec, alg: "ES256" }, signsEc, "EC"),
   withKey("JWKS_PRIVATE_MEMBERS", { ...rsa, alg: "RS256" }, signsRsa, "RSA"),
@@ -162,18 +164,8 @@ const keys: readonly Fixture[] = [
   withKey("JWKS_MEMBER_MISSING", { ...publicRsa, e: 65_537 }, signsRsa, "e as a number"),
   withKey("JWKS_MEMBER_TOO_LONG", { ...publicRsa, n: "A".repeat(20_000) }, signsRsa, "RSA"),
   withKey("JWKS_BASE64URL_PADDING", { ...publicEc, x: `${ec.x}=` }, signsEc),
-  withKey(
-    "JWKS_BASE64URL_ALPHABET",
-    { ...withoutPrivate(plus), x: buffer(plus["x"]).toString("base64").replaceAll("=", ""), alg: "ES256" },
-    { key: plus, alg: "ES256" },
-    "+ and /",
-  ),
-  withKey(
-    "JWKS_BASE64URL_ALPHABET",
-    { ...publicRsa, n: `${rsa["n"]?.slice(0, 64)}\n${rsa["n"]?.slice(64)}` },
-    signsRsa,
-    "line break",
-  ),
+  withKey("JWKS_BASE64URL_ALPHABET", inBase64, { key: plus, alg: "ES256" }, "+ and /"),
+  withKey("JWKS_BASE64URL_ALPHABET", { ...publicRsa, n: broken(rsa["n"]) }, signsRsa, "line break"),
   withKey("JWKS_BASE64URL_LENGTH", { ...publicRsa, n: `${rsa["n"]}AAA` }, signsRsa, "three characters more"),
   withKey("JWKS_BASE64URL_BITS", { ...publicEc, x: withBits(ec.x) }, signsEc),
   withKey("JWKS_ALG_MISSING", { ...publicEc, alg: undefined }, signsEc, "EC"),
@@ -192,96 +184,43 @@ const keys: readonly Fixture[] = [
   withKey("JWKS_KEY_OPS_NO_VERIFY", { ...publicRsa, key_ops: ["encrypt"], use: undefined }, signsRsa, "encrypt"),
   withKey("JWKS_ENCRYPTION_KEY", { ...publicRsa, use: "enc", alg: "RSA-OAEP" }),
   withKey("JWKS_KEY_KNOWN", { kty: "RSA", n: debianModulus, e: "AQAB", alg: "RS256" }, undefined, "CVE-2008-0166"),
-  withKey(
-    "JWKS_KEY_KNOWN",
-    {
-      kty: "EC",
-      crv: "P-256",
-      x: "f83OJ3D2xF1Bg8vub9tLe1gHMzV76e8Tus9uPHvRVEU",
-      y: "x_FEzRu9m36HLN_tue659LNpXW6pCyStikYjKIWI5a0",
-      alg: "ES256",
-    },
-    undefined,
-    "RFC 7515 appendix A.3",
-  ),
-  withKey(
-    "JWKS_EC_COORDINATE_LENGTH",
-    { ...withoutPrivate(short), x: buffer(short["x"]).subarray(1).toString("base64url"), alg: "ES256" },
-    { key: short, alg: "ES256" },
-    "shorter",
-  ),
+  withKey("JWKS_KEY_KNOWN", ofEc(rfc7515Key), undefined, "RFC 7515 appendix A.3"),
+  withKey("JWKS_EC_COORDINATE_LENGTH", cutOff, { key: short, alg: "ES256" }, "shorter"),
   withKey("JWKS_EC_COORDINATE_LENGTH", { ...publicEc, y: padded(33, ec.y) }, signsEc, "longer"),
   withKey("JWKS_EC_OFF_CURVE", { ...publicEc, y: ec.x }, signsEc),
-  withKey("JWKS_OKP_LENGTH", {
-    kty: "OKP",
-    crv: "Ed25519",
-    x: Buffer.alloc(31, 1).toString("base64url"),
-    alg: "EdDSA",
-  }),
+  withKey("JWKS_OKP_LENGTH", { ...ed25519, x: Buffer.alloc(31, 1).toString("base64url") }),
   withKey("JWKS_OKP_OFF_CURVE", { ...ed25519, x: littleEndian(2n) }),
   withKey("JWKS_OKP_SMALL_ORDER", { ...ed25519, x: littleEndian(1n) }, undefined, "the neutral point"),
-  withKey(
-    "JWKS_OKP_SMALL_ORDER",
-    {
-      ...ed25519,
-      x: Buffer.from("26e8958fc2b227b045c3f489f2ef98f0d5dfac05d3c63339b13802886d53fc05", "hex").toString("base64url"),
-    },
-    undefined,
-    "order 8",
-  ),
+  withKey("JWKS_OKP_SMALL_ORDER", { ...ed25519, x: littleEndian(orderOf8) }, undefined, "order 8"),
   withKey("JWKS_RSA_LEADING_ZERO", { ...publicRsa, n: padded(257, rsa["n"]) }, signsRsa, "n"),
   withKey("JWKS_RSA_LEADING_ZERO", { ...publicRsa, e: "AAEAAQ" }, signsRsa, "e"),
-  withKey("JWKS_RSA_SHORT", { ...withoutPrivate(weak.short), alg: "RS256" }, { key: weak.short, alg: "RS256" }),
+  withKey("JWKS_RSA_SHORT", ofRsa(weak.short), { key: weak.short, alg: "RS256" }),
   withKey("JWKS_RSA_LARGE", { ...publicRsa, n: Buffer.alloc(1025, 255).toString("base64url") }),
   withKey("JWKS_RSA_EXPONENT", { ...publicRsa, e: "AQ" }, undefined, "1"),
   withKey("JWKS_RSA_EXPONENT", { ...publicRsa, e: "AQAA" }, undefined, "even"),
   withKey("JWKS_RSA_EXPONENT_LARGE", { ...publicRsa, e: "AQAAAAE" }),
-  withKey("JWKS_RSA_ROCA", { ...withoutPrivate(weak.roca), alg: "RS256" }, { key: weak.roca, alg: "RS256" }),
-  withKey(
-    "JWKS_RSA_CLOSE_PRIMES",
-    { ...withoutPrivate(weak.closePrimes), alg: "RS256" },
-    { key: weak.closePrimes, alg: "RS256" },
-  ),
-  withKey("JWKS_RSA_SMALL_FACTOR", { ...withoutPrivate(weak.smallFactor), alg: "RS256" }),
+  withKey("JWKS_RSA_ROCA", ofRsa(weak.roca), { key: weak.roca, alg: "RS256" }),
+  withKey("JWKS_RSA_CLOSE_PRIMES", ofRsa(weak.closePrimes), { key: weak.closePrimes, alg: "RS256" }),
+  withKey("JWKS_RSA_SMALL_FACTOR", ofRsa(weak.smallFactor)),
   withKey("JWKS_RSA_PRIME", { ...publicRsa, n: base64url(primeModulus) }),
   withKey("JWKS_RSA_SMALL_PRIVATE_EXPONENT", { ...publicRsa, e: base64url(exponentOf(smallExponent)) }),
   withKey("JWKS_RSA_POLYNOMIAL", { ...publicRsa, n: base64url(polynomial(32n)) }, undefined, "in 32 bits"),
   withKey("JWKS_RSA_POLYNOMIAL", { ...publicRsa, n: base64url(polynomial(128n)) }, undefined, "in 128 bits"),
   withKey("JWKS_RSA_PATTERN", { ...publicRsa, n: base64url(repeating(rsa["n"])) }),
-  withKey(
-    "JWKS_X5C_CHAIN",
-    { ...publicEc, x5c: [...certificate(ec).x5c, ...certificate(ecKey("another")).x5c] },
-    signsEc,
-    "of others",
-  ),
-  withKey(
-    "JWKS_X5C_CHAIN",
-    { ...publicEc, x5c: [...certificate(ec).x5c, ...certificate(ecKey("another")).x5c, authorityCertificate()] },
-    signsEc,
-    "in wrong order",
-  ),
+  withKey("JWKS_X5C_CHAIN", { ...publicEc, x5c: chain }, signsEc, "of others"),
+  withKey("JWKS_X5C_CHAIN", { ...publicEc, x5c: [...chain, authorityCertificate()] }, signsEc, "in wrong order"),
   withKey("JWKS_X5U_HTTP", { ...publicEc, x5u: "http://login.example.com/certificate.pem" }, signsEc),
-  withKey("JWKS_X5C_MISMATCH", { ...publicEc, x5c: certificate(ecKey("another")).x5c }, signsEc),
+  withKey("JWKS_X5C_MISMATCH", { ...publicEc, x5c: otherDigests.x5c }, signsEc),
   withKey("JWKS_X5C_FORMAT", { ...publicEc, x5c: ["-----BEGIN CERTIFICATE-----"] }, signsEc, "PEM"),
   withKey("JWKS_X5C_FORMAT", { ...publicEc, x5c: [""] }, signsEc, "empty"),
   withKey("JWKS_X5C_FORMAT", { ...publicEc, x5c: ["AQAB"] }, signsEc, "no certificate"),
   withKey("JWKS_X5C_EXPIRED", { ...publicEc, x5c: certificate(ec, { to: "2026-11-19" }).x5c }, signsEc, "ended"),
   withKey("JWKS_X5C_EXPIRED", { ...publicEc, x5c: certificate(ec, { from: "2027-01-01" }).x5c }, signsEc, "not begun"),
-  withKey("JWKS_X5T_MISMATCH", { ...publicEc, ...ownDigests, x5t: otherDigests.x5t }, signsEc, "x5t"),
-  withKey(
-    "JWKS_X5T_MISMATCH",
-    { ...publicEc, ...ownDigests, "x5t#S256": otherDigests["x5t#S256"] },
-    signsEc,
-    "x5t#S256",
-  ),
+  withKey("JWKS_X5T_MISMATCH", { ...certified, x5t: otherDigests.x5t }, signsEc, "x5t"),
+  withKey("JWKS_X5T_MISMATCH", { ...certified, "x5t#S256": otherDigests["x5t#S256"] }, signsEc, "x5t#S256"),
   withKey("JWKS_X5T_SIZE", { ...publicEc, x5t: "AAAA" }, signsEc, "x5t"),
-  withKey("JWKS_X5T_SIZE", { ...publicEc, ...ownDigests, "x5t#S256": ownDigests.x5t }, signsEc, "x5t#S256"),
-  withKey(
-    "JWKS_X5T_HEX",
-    { ...publicEc, ...ownDigests, x5t: encodedHex(ownDigests.x5t) },
-    signsEc,
-    "encoded once more",
-  ),
+  withKey("JWKS_X5T_SIZE", { ...certified, "x5t#S256": ownDigests.x5t }, signsEc, "x5t#S256"),
+  withKey("JWKS_X5T_HEX", { ...certified, x5t: encodedHex(ownDigests.x5t) }, signsEc, "encoded once more"),
   withKey("JWKS_KID_TYPE", { ...publicEc, kid: 7 }, { ...signsEc, kid: 7 }),
 ];
 
@@ -390,6 +329,8 @@ const waiting = (waitMs: number): Parameters<typeof observed>[0] => ({
   ),
 });
 
+const unchanged = (headers: NonNullable<Exchange["headers"]>): Exchange => ({ ...goodSet, status: 304, headers });
+const lifetime = ["cache-control", "max-age=60"] as const;
 const limited = response(bytes("slow down"), { "retry-after": "30" }, { status: 429 });
 
 const endpoint: readonly Fixture[] = [
@@ -408,14 +349,9 @@ const endpoint: readonly Fixture[] = [
   },
   http("HTTP_SLOW_250", waiting(300)),
   http("HTTP_SLOW_500", waiting(600)),
-  {
-    ...http("HTTP_REDIRECT", { set: { redirects: [`${issuer}/old-jwks`] } }),
-    answers: () => ({ status: 302 }),
-  },
+  { ...http("HTTP_REDIRECT", { set: { redirects: [`${issuer}/old-jwks`] } }), answers: () => ({ status: 302 }) },
   http("HTTP_REDIRECT", failed("redirects", "there are more than 5", { redirects: [jwksUri] }), "loop"),
-  http("HTTP_NO_CORS", {
-    headers: { "access-control-allow-origin": undefined },
-  }),
+  http("HTTP_NO_CORS", { headers: { "access-control-allow-origin": undefined } }),
   {
     ...http("HTTP_USER_AGENT", { set: { status: 403, body: bytes("no") }, probes: { browser: goodSet } }),
     answers: ({ "user-agent": agent = "" }) => (agent.startsWith("Mozilla/") ? {} : { status: 403 }),
@@ -442,29 +378,8 @@ const endpoint: readonly Fixture[] = [
   http("HTTP_ETAG_CHANGES", { probes: { again: response(body, { etag: '"2"' }) } }),
   http("HTTP_HEAD", { probes: { head: { ...goodSet, status: 405 } } }),
   http("HTTP_NO_304", { probes: { revalidate: goodSet } }),
-  http(
-    "HTTP_304_HEADERS",
-    {
-      probes: { revalidate: { ...goodSet, status: 304, headers: [["etag", goodEtag()]] } },
-    },
-    "lacking",
-  ),
-  http(
-    "HTTP_304_HEADERS",
-    {
-      probes: {
-        revalidate: {
-          ...goodSet,
-          status: 304,
-          headers: [
-            ["etag", '"2"'],
-            ["cache-control", "max-age=60"],
-          ],
-        },
-      },
-    },
-    "another ETag",
-  ),
+  http("HTTP_304_HEADERS", { probes: { revalidate: unchanged([["etag", goodEtag()]]) } }, "lacking"),
+  http("HTTP_304_HEADERS", { probes: { revalidate: unchanged([["etag", '"2"'], lifetime]) } }, "another ETag"),
   http("HTTP_304_FOREIGN", { probes: { foreign: { ...goodSet, status: 304 } } }),
   http("HTTP_CONDITIONAL_STATUS", { probes: { weak: { ...goodSet, status: 412 } } }),
   http("HTTP_SET_COOKIE", { headers: { "set-cookie": "session=1" } }),
@@ -522,26 +437,19 @@ const login = (issuer: string) => ({
   subject_types_supported: ["public"],
 });
 
+const metadataUrl = `${issuer}/.well-known/oauth-authorization-server`;
+const ofTenant = [
+  response(bytes({ issuer }), {}, { url: `${metadataUrl}/tenant` }),
+  response(bytes("<!doctype html>"), {}, { url: `${issuer}/.well-known/openid-configuration/tenant` }),
+];
+const microsoft = "https://login.microsoftonline.com";
+const withQuery = `${issuer}?tenant=1`;
+
 const documents: readonly Fixture[] = [
   http("DISCOVERY_STATUS", { discovery: { status: 404 } }),
   http("DISCOVERY_MEDIA_TYPE", { discovery: { headers: [["content-type", "text/html"]] } }),
-  http(
-    "DISCOVERY_PATHS",
-    { rest: { metadata: [{ url: `${issuer}/.well-known/oauth-authorization-server`, status: 404 }] } },
-    "not there",
-  ),
-  http(
-    "DISCOVERY_PATHS",
-    {
-      rest: {
-        metadata: [
-          response(bytes({ issuer }), {}, { url: `${issuer}/.well-known/oauth-authorization-server/tenant` }),
-          response(bytes("<!doctype html>"), {}, { url: `${issuer}/.well-known/openid-configuration/tenant` }),
-        ],
-      },
-    },
-    "a web page",
-  ),
+  http("DISCOVERY_PATHS", { rest: { metadata: [{ url: metadataUrl, status: 404 }] } }, "not there"),
+  http("DISCOVERY_PATHS", { rest: { metadata: ofTenant } }, "a web page"),
   http("DISCOVERY_NOT_JSON", { discovery: { body: bytes("<!doctype html>") } }),
   discovery("DISCOVERY_ISSUER_MISSING", () => ({ issuer: undefined })),
   told("DISCOVERY_ISSUER_SLASH", (issuer) => `${issuer}/`),
@@ -549,23 +457,12 @@ const documents: readonly Fixture[] = [
   told("DISCOVERY_ISSUER_PORT", (issuer) => changed(issuer, (url) => (url.port = "8443"))),
   told("DISCOVERY_ISSUER_SCHEME", (issuer) => issuer.replace("https:", "http:")),
   {
-    ...http("DISCOVERY_ISSUER_QUERY", {
-      document: { issuer: `${issuer}?tenant=1` },
-      rest: { issuer: `${issuer}?tenant=1` },
-    }),
+    ...http("DISCOVERY_ISSUER_QUERY", { document: { issuer: withQuery }, rest: { issuer: withQuery } }),
     metadata: (issuer) => ({ issuer: `${issuer}?tenant=1` }),
     asked: (issuer) => `${issuer}?tenant=1`,
   },
-  entra(
-    "https://login.microsoftonline.com/common/v2.0",
-    "https://login.microsoftonline.com/{tenantid}/v2.0",
-    "{tenantid}",
-  ),
-  entra(
-    "https://login.microsoftonline.com/consumers/v2.0",
-    "https://login.microsoftonline.com/9188040d-6c67-4c5b-b112-36a304b66dad/v2.0",
-    "consumers",
-  ),
+  entra(`${microsoft}/common/v2.0`, `${microsoft}/{tenantid}/v2.0`, "{tenantid}"),
+  entra(`${microsoft}/consumers/v2.0`, `${microsoft}/9188040d-6c67-4c5b-b112-36a304b66dad/v2.0`, "consumers"),
   entra(
     "https://contoso.b2clogin.com/contoso.onmicrosoft.com/b2c_1_signin/v2.0",
     "https://contoso.b2clogin.com/775527ff-9a37-4307-8b3d-cc311f58d925/v2.0/",
@@ -601,50 +498,29 @@ const watched = (code: Code, looks: readonly Look[], rest: Partial<Observations>
   return { code, observations: { ...once, looks, ...rest }, ...(about !== undefined && { about }) };
 };
 
+const seen = (set: Exchange): Look => ({ at: at + 5 * second, set });
+const tokenOfNext = (hours: number) => ({ at: at + (hours + 0.1) * hour, kid: "next", issuedAt: at + hours * hour });
+
 const watches: readonly Fixture[] = [
   watched("WATCH_NODES_DISAGREE", [
     look(5 * second, "sound", "next"),
     look(10 * second, "sound"),
     look(15 * second, "sound", "next"),
   ]),
-  watched("WATCH_KID_REUSED", [
-    { at: at + 5 * second, set: response(bytes({ keys: [published("sound", ecKey("another"))] })) },
-  ]),
+  watched("WATCH_KID_REUSED", [seen(response(bytes({ keys: [published("sound", ecKey("another"))] })))]),
   watched("WATCH_KEY_WITHDRAWN", [look(9 * hour, "sound", "next"), look(18 * hour, "next")], {
     tokens: [{ at: at + 17 * hour, kid: "sound", issuedAt: at + 17 * hour, expiresAt: at + 20 * hour }],
   }),
-  watched(
-    "WATCH_SIGNS_UNANNOUNCED",
-    [look(hour, "sound", "next")],
-    {
-      tokens: [{ at: at + 1.5 * hour, kid: "next", issuedAt: at + 1.4 * hour }],
-    },
-    "too early",
-  ),
-  watched(
-    "WATCH_SIGNS_UNANNOUNCED",
-    [look(hour, "sound")],
-    {
-      tokens: [{ at: at + 0.5 * hour, kid: "next", issuedAt: at + 0.4 * hour }],
-    },
-    "never published",
-  ),
+  watched("WATCH_SIGNS_UNANNOUNCED", [look(hour, "sound", "next")], { tokens: [tokenOfNext(1.4)] }, "too early"),
+  watched("WATCH_SIGNS_UNANNOUNCED", [look(hour, "sound")], { tokens: [tokenOfNext(0.4)] }, "never published"),
   watched("WATCH_LIFETIME_TOO_LONG", [look(0.5 * hour, "sound", "next"), look(1.5 * hour, "next")]),
   watched("WATCH_ONLY_GROWS", [
     look(9 * hour, "sound", "b"),
     look(18 * hour, "sound", "b", "c"),
     look(27 * hour, "sound", "b", "c", "d"),
   ]),
-  watched("WATCH_UNREACHABLE", [
-    { at: at + 5 * second, set: { url: jwksUri, status: 502, headers: [] } },
-    look(10 * second, "sound"),
-  ]),
-  watched(
-    "HTTP_ETAG_CHANGES",
-    [{ at: at + 5 * second, set: response(bytes({ keys: [sound] }), { etag: '"2"' }) }],
-    {},
-    "in time",
-  ),
+  watched("WATCH_UNREACHABLE", [seen({ url: jwksUri, status: 502, headers: [] }), look(10 * second, "sound")]),
+  watched("HTTP_ETAG_CHANGES", [seen(response(bytes({ keys: [sound] }), { etag: '"2"' }))], {}, "in time"),
   watched("JWKS_ONE_OLD_KEY", [look(366 * 24 * hour, "sound")], {}, "watched"),
 ];
 

@@ -13,8 +13,10 @@ const numbers = (key: object): Jwk => {
 };
 const [one, two] = [numbers(rsaKey()), numbers(rsaKey(3072))];
 const chain: readonly [Jwk, Jwk] = [certificate(rsaKey()), certificate(rsaKey(3072))];
+/** A key with its certificate, as issuers show it that have one digest. */
+const certified = (key: Jwk, { x5t, x5c }: Jwk): Jwk => ({ ...key, x5t, x5c });
+const [oneCertified, twoCertified] = [certified(one, chain[0]), certified(two, chain[1])];
 const ec = (seed: string): Jwk => withoutPrivate(ecKey(seed));
-const { x5c: ownCertificate } = chain[0];
 const thumb = (text: string): string => createHash("sha256").update(text).digest("base64url");
 const hex = (text: string): string => createHash("sha1").update(text).digest("hex");
 
@@ -40,6 +42,8 @@ const login = {
 /** An issuer of other tokens, without logins. */
 const noLogin = { authorization_endpoint: undefined, token_endpoint: undefined };
 const json = { "content-type": "application/json" };
+/** Nothing for caches. */
+const silent = { ...json, "cache-control": undefined, etag: undefined };
 const rs256 = ["RS256"];
 const es256 = ["ES256"];
 
@@ -59,25 +63,8 @@ export const shapes: readonly Shape[] = [
   {
     name: "Auth0",
     keys: [
-      {
-        kty: "RSA",
-        use: "sig",
-        ...one,
-        e: "AQAB",
-        kid: "bAmW5Ea8ZlJgUtlmgXN4x",
-        x5t: chain[0]["x5t"],
-        x5c: ownCertificate,
-        alg: "RS256",
-      },
-      {
-        kty: "RSA",
-        use: "sig",
-        ...two,
-        kid: "Yy0KDMvXUnPXzDvQlmtVe",
-        x5t: chain[1]["x5t"],
-        x5c: chain[1]["x5c"],
-        alg: "RS256",
-      },
+      { kty: "RSA", use: "sig", ...oneCertified, kid: "bAmW5Ea8ZlJgUtlmgXN4x", alg: "RS256" },
+      { kty: "RSA", use: "sig", ...twoCertified, kid: "Yy0KDMvXUnPXzDvQlmtVe", alg: "RS256" },
     ],
     document: { id_token_signing_alg_values_supported: ["HS256", "RS256", "PS256"] },
     headers: { ...json, "cache-control": "public, max-age=15, stale-while-revalidate=15, stale-if-error=86400" },
@@ -90,34 +77,15 @@ export const shapes: readonly Shape[] = [
   },
   {
     name: "Entra ID",
-    keys: [
-      {
-        kty: "RSA",
-        use: "sig",
-        kid: chain[0]["x5t"],
-        x5t: chain[0]["x5t"],
-        ...one,
-        x5c: ownCertificate,
-        cloud_instance_name: "microsoftonline.com",
-        issuer: "https://login.example.com",
-      },
-      {
-        kty: "RSA",
-        use: "sig",
-        kid: chain[1]["x5t"],
-        x5t: chain[1]["x5t"],
-        ...two,
-        x5c: chain[1]["x5c"],
-        cloud_instance_name: "microsoftonline.com",
-        issuer: "https://login.example.com",
-      },
-    ],
-    headers: {
-      ...json,
-      "cache-control": "max-age=86400, private",
-      etag: undefined,
-      "set-cookie": "fpc=1; secure; HttpOnly",
-    },
+    keys: [oneCertified, twoCertified].map((key) => ({
+      kty: "RSA",
+      use: "sig",
+      kid: key["x5t"],
+      ...key,
+      cloud_instance_name: "microsoftonline.com",
+      issuer: "https://login.example.com",
+    })),
+    headers: { ...silent, "cache-control": "max-age=86400, private", "set-cookie": "fpc=1; secure; HttpOnly" },
   },
   {
     name: "Google",
@@ -131,7 +99,7 @@ export const shapes: readonly Shape[] = [
   {
     name: "Ory Hydra",
     keys: [{ use: "sig", kty: "RSA", kid: "0d2b1ab1-7a3a-4a8f-9d1d-6f1f4c4b2f5d", alg: "RS256", ...one }],
-    headers: { ...json, "cache-control": undefined, etag: undefined },
+    headers: silent,
   },
   {
     name: "dex",
@@ -148,17 +116,17 @@ export const shapes: readonly Shape[] = [
       { kty: "RSA", kid: "x7cGBMxQH7vQV0yhSw3w4kFfnuzGUvyS", alg: "RS256", ...one, use: "sig" },
     ],
     document: { authorization_endpoint: "", id_token_signing_alg_values_supported: ["RS256", "ES256", "ES384"] },
-    headers: { ...json, "cache-control": undefined, etag: undefined },
+    headers: silent,
   },
   {
     name: "a bundle of SPIFFE",
     keys: [
       { use: "x509-svid", kty: "EC", ...ec("spiffe x509"), crv: "P-256", x5c: certificate(ecKey("spiffe x509")).x5c },
-      { use: "x509-svid", kty: "RSA", ...one, x5c: ownCertificate },
+      { use: "x509-svid", kty: "RSA", ...one, x5c: oneCertified["x5c"] },
       { use: "jwt-svid", kty: "EC", kid: "C6vs25welZOx6WksNYfbMfiw9l96pMnD", ...ec("spiffe jwt") },
     ],
     isBundle: true,
-    headers: { ...json, "cache-control": undefined, etag: undefined },
+    headers: silent,
   },
   {
     name: "oidc-provider",
@@ -173,18 +141,14 @@ export const shapes: readonly Shape[] = [
   {
     name: "Kubernetes",
     keys: [{ use: "sig", kty: "RSA", kid: thumb("kubernetes"), alg: "RS256", ...one }],
-    document: {
-      ...noLogin,
-      response_types_supported: ["id_token"],
-      subject_types_supported: ["public"],
-    },
+    document: { ...noLogin, response_types_supported: ["id_token"] },
     headers: { "cache-control": "public, max-age=3600", etag: undefined },
   },
   {
     name: "step-ca",
     keys: [{ use: "sig", kty: "EC", kid: thumb("step"), crv: "P-256", alg: "ES256", ...ec("step") }],
     document: { ...noLogin, id_token_signing_alg_values_supported: es256 },
-    headers: { ...json, "cache-control": undefined, etag: undefined },
+    headers: silent,
   },
   {
     name: "jwksd",
@@ -215,15 +179,7 @@ export const shapes: readonly Shape[] = [
     name: "GitHub Actions",
     keys: [
       { kty: "RSA", alg: "RS256", use: "sig", kid: "cc413527-173f-5a05-976e-9c52b1d7b431", ...one },
-      {
-        ...two,
-        kty: "RSA",
-        alg: "RS256",
-        use: "sig",
-        kid: "38826b17-6a30-5f9b-b169-8beb8202f723",
-        x5c: chain[1]["x5c"],
-        x5t: chain[1]["x5t"],
-      },
+      { ...twoCertified, kty: "RSA", alg: "RS256", use: "sig", kid: "38826b17-6a30-5f9b-b169-8beb8202f723" },
     ],
     document: noLogin,
     headers: { ...json, "cache-control": "max-age=300, private", etag: 'W/"3a"' },
@@ -232,7 +188,7 @@ export const shapes: readonly Shape[] = [
     name: "authentik",
     keys: [{ alg: "RS256", kid: hex("authentik"), kty: "RSA", use: "sig", ...one, ...chain[0] }],
     document: { issuer: "https://login.example.com" },
-    headers: { ...json, "cache-control": undefined, etag: undefined, vary: "Accept-Encoding, Cookie" },
+    headers: { ...silent, vary: "Accept-Encoding, Cookie" },
   },
   {
     name: "ZITADEL",
