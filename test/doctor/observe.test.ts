@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { once } from "node:events";
-import type { IncomingMessage, RequestListener, ServerResponse } from "node:http";
+import type { IncomingMessage, OutgoingHttpHeaders, RequestListener, ServerResponse } from "node:http";
 import { createServer } from "node:http";
 import { type TestContext, describe, test } from "node:test";
 import { gzipSync } from "node:zlib";
@@ -83,24 +83,17 @@ describe("what is looked at", () => {
     });
   }
 
-  const where: readonly (readonly [about: string, path: string])[] = [
-    ["an issuer", ""],
-    ["an issuer with a slash at the end of what is asked for", "/"],
-    ["a discovery document", "/.well-known/openid-configuration"],
-    ["a JWK Set", "/jwks"],
-  ];
-  for (const [about, path] of where) {
-    test(`the address may be that of ${about}`, async (t) => {
-      const url = await serveHttp(
-        t,
-        providing((request, response) => good()(request, response)),
-      );
+  test("the address may be that of an issuer, with a slash at its end, a discovery document or a JWK Set", async (t) => {
+    const url = await serveHttp(
+      t,
+      providing((request, response) => good()(request, response)),
+    );
+    for (const path of ["", "/", "/.well-known/openid-configuration", "/jwks"]) {
       assert.deepEqual(await codesAt(`${url}${path}`), path === "/" ? ["DISCOVERY_ISSUER_SLASH"] : []);
       const { set, discovery } = await observe(`${url}${path}`, local);
-      assert.equal(set?.status, 200);
-      assert.equal(discovery === undefined, path === "/jwks");
-    });
-  }
+      assert.deepEqual([set?.status, discovery === undefined], [200, path === "/jwks"]);
+    }
+  });
 
   test("a JWK Set is one, whatever is served beneath it", async (t) => {
     const url = await serveHttp(t, (request, response) => {
@@ -157,20 +150,10 @@ describe("by default only https and public addresses are looked at", () => {
     });
   }
 
-  for (const host of [
-    "169.254.169.254",
-    "168.63.129.16",
-    "192.0.0.192",
-    "100.100.100.200",
-    "[::ffff:100.100.100.200]",
-    "[fd00:ec2::254]",
-    "[fd00:ec2::23]",
-    "[fd20:ce::254]",
-    "[fd00:c1::a9fe:a9fe]",
-    "[fd00:42::42]",
-    "[fe80::a9fe:a9fe]",
-    "[64:ff9b::a9fe:a9fe]",
-  ]) {
+  const ipv4 = "169.254.169.254 168.63.129.16 192.0.0.192 100.100.100.200";
+  const ipv6 =
+    "[::ffff:100.100.100.200] [fd00:ec2::254] [fd00:ec2::23] [fd20:ce::254] [fd00:c1::a9fe:a9fe] [fd00:42::42]";
+  for (const host of `${ipv4} ${ipv6} [fe80::a9fe:a9fe] [64:ff9b::a9fe:a9fe]`.split(" ")) {
     test(`--allow-insecure does not open the metadata of cloud machines at ${host}`, async () => {
       await assert.rejects(observe(`http://${host}`, { ...local, timeoutMs: 1000 }), { code: "ERR_ADDRESS_FORBIDDEN" });
     });
@@ -233,33 +216,23 @@ const bomb = gzipSync(Buffer.alloc(10_000_000));
 
 describe("hostile servers: it ends within its limits, and says so", () => {
   const quick: ObserveOptions = { ...local, timeoutMs: 300, maxBytes: 100_000 };
+  const coded = (encoding: string, body: Buffer): RequestListener => {
+    const head = { ...fields, "content-encoding": encoding };
+    return (_, response) => response.writeHead(200, head).end(body);
+  };
+  const early: RequestListener = (_, response) => {
+    response.writeHead(200, { ...fields, "content-length": 1000 });
+    response.write('{"keys":[', () => response.destroy());
+  };
+  const loop: RequestListener = (_, response) => response.writeHead(302, { location: "/jwks" }).end();
   const rows: readonly (readonly [about: string, jwks: RequestListener, code: string])[] = [
     ["one that never answers", () => {}, "HTTP_TIMEOUT"],
     ["one that never ends its body", (_, response) => response.writeHead(200, fields).write("{"), "HTTP_TIMEOUT"],
     ["one that sends without end", endless, "HTTP_TOO_LARGE"],
-    [
-      "one whose body unfolds without end",
-      (_, response) => response.writeHead(200, { ...fields, "content-encoding": "gzip" }).end(bomb),
-      "HTTP_TOO_LARGE",
-    ],
-    [
-      "one whose compressed body is damaged",
-      (_, response) => response.writeHead(200, { ...fields, "content-encoding": "br" }).end("nothing of the kind"),
-      "HTTP_INCOMPLETE",
-    ],
-    [
-      "one whose body ends early",
-      (_, response) => {
-        response.writeHead(200, { ...fields, "content-length": 1000 });
-        response.write('{"keys":[', () => response.destroy());
-      },
-      "HTTP_INCOMPLETE",
-    ],
-    [
-      "one that redirects to itself",
-      (_, response) => response.writeHead(302, { location: "/jwks" }).end(),
-      "HTTP_REDIRECT",
-    ],
+    ["one whose body unfolds without end", coded("gzip", bomb), "HTTP_TOO_LARGE"],
+    ["one whose compressed body is damaged", coded("br", Buffer.from("nothing of the kind")), "HTTP_INCOMPLETE"],
+    ["one whose body ends early", early, "HTTP_INCOMPLETE"],
+    ["one that redirects to itself", loop, "HTTP_REDIRECT"],
   ];
   for (const [about, jwks, code] of rows) {
     test(about, async (t) => {
@@ -273,14 +246,12 @@ describe("hostile servers: it ends within its limits, and says so", () => {
     });
   }
 
+  const switching = "HTTP/1.1 101 Switching Protocols\r\n";
   const raw: readonly (readonly [about: string, text: string])[] = [
     ["one that speaks no HTTP", "220 smtp.example.com ESMTP\r\n"],
     ["one with header fields without end", `HTTP/1.1 200 OK\r\n${"x: y\r\n".repeat(20_000)}`],
-    ["one that answers 101, as to nobody's wish", "HTTP/1.1 101 Switching Protocols\r\n\r\n"],
-    [
-      "one that answers 101, to another protocol",
-      "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n",
-    ],
+    ["one that answers 101, as to nobody's wish", `${switching}\r\n`],
+    ["one that answers 101, to another protocol", `${switching}Connection: Upgrade\r\nUpgrade: websocket\r\n\r\n`],
     ["one with informational responses without end", "HTTP/1.1 103 Early Hints\r\n\r\n".repeat(1000)],
   ];
   for (const [about, text] of raw) {
@@ -396,56 +367,31 @@ describe("TLS and addresses", () => {
 
 describe("what only a request in another way shows", () => {
   const rsa = published("rsa", rsaKey(), "RS256");
+  const zipped = gzipSync(goodBody);
+  const moved = { location: "/keys" };
+  /** Answers so to some requests, and to all others as a good provider does. */
+  const only =
+    (some: (request: IncomingMessage) => boolean, ...head: [status: number, fields?: OutgoingHttpHeaders]) =>
+    (request: IncomingMessage, response: ServerResponse): unknown =>
+      some(request) ? response.writeHead(...head).end() : good()(request, response);
+  const { etag: _etag, ...untagged } = fields;
+  const always = { ...untagged, "content-encoding": "gzip", "content-length": zipped.length, vary: "accept-encoding" };
+  const dated = { ...always, "last-modified": new Date(0).toUTCString() };
   const rows: readonly (readonly [code: string, jwks: RequestListener])[] = [
-    [
-      "HTTP_USER_AGENT",
-      (request, response) =>
-        request.headers["user-agent"]?.startsWith("Mozilla/") === true
-          ? good()(request, response)
-          : response.writeHead(403).end(),
-    ],
-    [
-      "HTTP_NOT_ACCEPTABLE",
-      (request, response) =>
-        request.headers.accept === "application/json" ? response.writeHead(406).end() : good()(request, response),
-    ],
-    [
-      "HTTP_HEAD",
-      (request, response) => (request.method === "HEAD" ? response.writeHead(405).end() : good()(request, response)),
-    ],
-    [
-      "HTTP_304_FOREIGN",
-      (request, response) =>
-        request.headers["if-none-match"] === undefined
-          ? good()(request, response)
-          : response.writeHead(304, fields).end(),
-    ],
+    ["HTTP_USER_AGENT", only(({ headers }) => headers["user-agent"]?.startsWith("Mozilla/") !== true, 403)],
+    ["HTTP_NOT_ACCEPTABLE", only(({ headers }) => headers.accept === "application/json", 406)],
+    ["HTTP_HEAD", only(({ method }) => method === "HEAD", 405)],
+    ["HTTP_304_FOREIGN", only(({ headers }) => headers["if-none-match"] !== undefined, 304, fields)],
     [
       "HTTP_COMPRESSED_NO_VARY",
       (request, response) =>
         request.headers["accept-encoding"] === "gzip"
-          ? good(gzipSync(goodBody), { "content-encoding": "gzip" })(request, response)
+          ? good(zipped, { "content-encoding": "gzip" })(request, response)
           : good()(request, response),
     ],
-    [
-      "HTTP_GZIP_UNASKED",
-      (_, response) => {
-        const { etag: _etag, ...others } = fields;
-        const body = gzipSync(goodBody);
-        const more = { "content-encoding": "gzip", "content-length": body.length, vary: "accept-encoding" };
-        response.writeHead(200, { ...others, ...more, "last-modified": new Date(0).toUTCString() }).end(body);
-      },
-    ],
-    [
-      "HTTP_RATE_LIMIT",
-      (request, response) =>
-        request.method === "HEAD" ? response.writeHead(429, { "retry-after": "9" }).end() : good()(request, response),
-    ],
-    [
-      "HTTP_REDIRECT",
-      (request, response) =>
-        request.url === "/jwks" ? response.writeHead(301, { location: "/keys" }).end() : good()(request, response),
-    ],
+    ["HTTP_GZIP_UNASKED", (_, response) => response.writeHead(200, dated).end(zipped)],
+    ["HTTP_RATE_LIMIT", only(({ method }) => method === "HEAD", 429, { "retry-after": "9" })],
+    ["HTTP_REDIRECT", only(({ url }) => url === "/jwks", 301, moved)],
     ["JWKS_PRIVATE_MEMBERS", good(Buffer.from(bytes({ keys: [{ ...rsa, ...rsaKey() }] })))],
   ];
   for (const [code, jwks] of rows) {
