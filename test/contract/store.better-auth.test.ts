@@ -14,8 +14,8 @@ import { decodeProtectedHeader } from "jose";
 import { createConnection, createPool } from "mysql2/promise";
 import pg from "pg";
 import { type AuthAdapter, betterAuthStore, storePlugin } from "../../src/rotation/store/databases/better-auth.ts";
-import { checkRegister } from "../../src/testing/register.ts";
-import { type Open, networkFaults, serverFaults, throughNetwork } from "../support/faults.ts";
+import { type Faults, checkRegister } from "../../src/testing/register.ts";
+import { type Networked, type Open, networkFaults, serverFaults, throughNetwork } from "../support/faults.ts";
 import { newWrappingKey } from "../support/managed.ts";
 import { startMariadb } from "../support/mariadb.ts";
 import { skipWithout } from "../support/parts.ts";
@@ -37,20 +37,24 @@ function postgresAt(port: number) {
   pool.on("error", () => {});
   return pool;
 }
-const servers = skipWithout("mariadbd", "mariadb-install-db", "initdb") === false ? await startServers() : undefined;
-
-async function startServers() {
-  const mariadb = await startMariadb({ after });
-  const postgres = await startPostgres();
-  after(() => postgres.stop());
+const skip = skipWithout("mariadbd", "mariadb-install-db", "initdb");
+const mariadb = skip === false ? await startMariadb({ after }) : undefined;
+if (mariadb !== undefined) {
   const root = await createConnection({ host: "127.0.0.1", port: mariadb.port, user: "root" });
   await root.query("ALTER DATABASE jwksd CHARACTER SET utf8mb4");
   await root.end();
-  for (const pool of [mariadbAt(mariadb.port), postgresAt(postgres.port)]) {
-    await migrate(pool);
-    await pool.end();
-  }
-  return { mariadb, postgres };
+  const pool = mariadbAt(mariadb.port);
+  await migrate(pool);
+  await pool.end();
+}
+/** The port of a server with the table. */
+async function postgresPort(): Promise<number> {
+  const postgres = await startPostgres();
+  after(() => postgres.stop());
+  const pool = postgresAt(postgres.port);
+  await migrate(pool);
+  await pool.end();
+  return postgres.port;
 }
 
 checkRegister("better-auth, SQLite by Kysely", async () => {
@@ -62,37 +66,42 @@ const column = () => text().notNull();
 const columns = { issuer: column().unique(), version: column(), text: column(), word: column() };
 const drizzleSchema = { jwksd: pgTable("jwksd", { id: text().primaryKey(), ...columns }) };
 
-/** By name, the better-auth of a process that reaches the server on a port, and what ends its connections. */
-const ways = {
-  "MariaDB by Kysely": (port: number) => {
-    const pool = mariadbAt(port);
-    return { database: pool, end: () => void pool.end().catch(() => {}) };
-  },
-  "PostgreSQL by Kysely": (port: number) => {
-    const pool = postgresAt(port);
-    return { database: pool, end: () => void pool.end() };
-  },
-  "PostgreSQL by Drizzle": (port: number) => {
-    const pool = postgresAt(port);
-    return {
-      database: drizzleAdapter(drizzle(pool), { provider: "pg", schema: drizzleSchema }),
-      end: () => void pool.end(),
-    };
-  },
-} satisfies Record<string, (port: number) => { database: Database; end: () => unknown }>;
+/** How a process has the database of better-auth on the server of a port, and what ends its connections. */
+type Way = (port: number) => { readonly database: Database; readonly end: () => unknown };
 
-for (const [name, way] of Object.entries(servers === undefined ? {} : ways)) {
-  // PostgreSQL is where an adapter is what differs.
-  if (!isSoak && name.startsWith("PostgreSQL")) continue;
-  const { mariadb, postgres } = servers as NonNullable<typeof servers>;
-  const isMariadb = name.startsWith("MariaDB");
+function check(name: string, port: number, way: Way, faults: Faults<Networked> = {}): void {
   const open: Open = async (port, options, ends) => {
     const { database, end } = way(port);
     ends.push(end);
     return betterAuthStore(await getAdapter(optionsOf(database)), options);
   };
-  const faults = { ...networkFaults("during"), ...(isMariadb && serverFaults("during", mariadb)) };
-  checkRegister(`better-auth, ${name}`, throughNetwork((isMariadb ? mariadb : postgres).port, open), faults);
+  checkRegister(`better-auth, ${name}`, throughNetwork(port, open), { ...networkFaults("during"), ...faults });
+}
+
+if (mariadb !== undefined) {
+  const byKysely: Way = (port) => {
+    const pool = mariadbAt(port);
+    return { database: pool, end: () => void pool.end().catch(() => {}) };
+  };
+  check("MariaDB by Kysely", mariadb.port, byKysely, serverFaults("during", mariadb));
+}
+// PostgreSQL is where an adapter is what differs.
+if (isSoak) {
+  const port = await postgresPort();
+  const through =
+    (adapter: (pool: ReturnType<typeof postgresAt>) => Database): Way =>
+    (port) => {
+      const pool = postgresAt(port);
+      return { database: adapter(pool), end: () => void pool.end() };
+    };
+  const byDrizzle = (pool: ReturnType<typeof postgresAt>) =>
+    drizzleAdapter(drizzle(pool), { provider: "pg", schema: drizzleSchema });
+  check(
+    "PostgreSQL by Kysely",
+    port,
+    through((pool) => pool),
+  );
+  check("PostgreSQL by Drizzle", port, through(byDrizzle));
 }
 
 /** An adapter of better-auth over SQLite. */
@@ -156,8 +165,8 @@ test("errors say what the database says, and nothing that was written", async ()
 });
 
 test("the program of docs/better-auth.md keeps its keys in MySQL", async (t) => {
-  if (servers === undefined) return;
-  const DATABASE_URL = `mysql://jwksd:s3cret@127.0.0.1:${servers.mariadb.port}/jwksd`;
+  if (mariadb === undefined) return;
+  const DATABASE_URL = `mysql://jwksd:s3cret@127.0.0.1:${mariadb.port}/jwksd`;
   Object.assign(process.env, {
     DATABASE_URL,
     JWKSD_WRAPPING_KEYS: newWrappingKey(),

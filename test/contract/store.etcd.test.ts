@@ -2,12 +2,10 @@ import assert from "node:assert/strict";
 import { randomUUID } from "node:crypto";
 import { after, test } from "node:test";
 import { type EtcdStoreOptions, etcdStore } from "../../src/rotation/store/databases/etcd.ts";
-import type { OpenRegister } from "../../src/rotation/store/register.ts";
 import { checkRegister } from "../../src/testing/register.ts";
 import { startEtcd } from "../support/etcd.ts";
-import { networkFaults, serverFaults, throughNetwork } from "../support/faults.ts";
+import { checkSample, networkFaults, serverFaults, throughNetwork } from "../support/faults.ts";
 import { skipWithout } from "../support/parts.ts";
-import { sample } from "../support/samples.ts";
 import { eventually } from "../support/service.ts";
 
 const urlOf = (port: number): string => `http://127.0.0.1:${port}`;
@@ -111,14 +109,7 @@ if (skipWithout("etcd") === false) {
     assert.equal((error as { code?: string }).code, "ERR_STORE_UNAVAILABLE");
   });
 
-  test("the store of docs/stores.md", async (t) => {
-    const path = await sample(
-      t,
-      "examples/docs/store-etcd.mts",
-      Object.fromEntries(["a", "b", "c"].map((name, index) => [`https://${name}.example:2379`, urls[index] ?? ""])),
-    );
-    const { store } = (await import(path)) as { store: OpenRegister };
-    t.after(() => store.close());
-    assert.equal((await store.read()).version, undefined);
-  });
+  checkSample("examples/docs/store-etcd.mts", () =>
+    Object.fromEntries(["a", "b", "c"].map((name, index) => [`https://${name}.example:2379`, urls[index] ?? ""])),
+  );
 }

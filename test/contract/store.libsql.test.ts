@@ -1,13 +1,10 @@
-import assert from "node:assert/strict";
 import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { test } from "node:test";
+import { after } from "node:test";
 import { createClient } from "@libsql/client";
 import { libsqlStore } from "../../src/rotation/store/databases/libsql.ts";
-import type { OpenRegister } from "../../src/rotation/store/register.ts";
-import { checkWays } from "../support/faults.ts";
-import { sample } from "../support/samples.ts";
+import { checkSample, checkWays } from "../support/faults.ts";
 import { temporaryFolder } from "../support/service.ts";
 
 const ways: Record<string, (url: string) => Parameters<typeof libsqlStore>[0]> = {
@@ -35,10 +32,5 @@ checkWays(
   ]),
 );
 
-test("the store of docs/stores.md", async (t) => {
-  const file = `file:${join(await temporaryFolder(t), "keys.db")}`;
-  const path = await sample(t, "examples/docs/store-libsql.mts", { "libsql://db.example": file });
-  const { store } = (await import(path)) as { store: OpenRegister };
-  t.after(() => store.close());
-  assert.equal((await store.read()).version, undefined);
-});
+const folder = await temporaryFolder({ after });
+checkSample("examples/docs/store-libsql.mts", () => ({ "libsql://db.example": `file:${join(folder, "keys.db")}` }));

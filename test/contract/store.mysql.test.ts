@@ -3,11 +3,9 @@ import { after, test } from "node:test";
 import { createPool as callbackPool } from "mysql2";
 import { createConnection, createPool } from "mysql2/promise";
 import { mysqlStore } from "../../src/rotation/store/databases/mysql.ts";
-import type { OpenRegister } from "../../src/rotation/store/register.ts";
-import { type Open, checkWays, networkFaults, serverFaults, throughNetwork } from "../support/faults.ts";
+import { type Open, checkSample, checkWays, networkFaults, serverFaults, throughNetwork } from "../support/faults.ts";
 import { startMariadb } from "../support/mariadb.ts";
 import { skipWithout } from "../support/parts.ts";
-import { sample } from "../support/samples.ts";
 
 if (skipWithout("mariadbd", "mariadb-install-db") === false) {
   const server = await startMariadb({ after });
@@ -91,10 +89,5 @@ if (skipWithout("mariadbd", "mariadb-install-db") === false) {
     await assert.rejects(reader.write("more", version), { code: "ERR_STORE_READ_ONLY" });
   });
 
-  test("the store of docs/stores.md", async (t) => {
-    const path = await sample(t, "examples/docs/store-mysql.mts", { "mysql://jwksd@db.example/jwksd": url() });
-    const { store } = (await import(path)) as { store: OpenRegister };
-    t.after(() => store.close());
-    assert.equal((await store.read()).version, undefined);
-  });
+  checkSample("examples/docs/store-mysql.mts", () => ({ "mysql://jwksd@db.example/jwksd": url() }));
 }

@@ -4,8 +4,7 @@ import postgres from "postgres";
 import { decodeProtectedHeader } from "jose";
 import pg from "pg";
 import { postgresStore } from "../../src/rotation/store/postgres/postgres.ts";
-import type { Register } from "../../src/rotation/store/index.ts";
-import { type Open, checkWays, networkFaults, throughNetwork } from "../support/faults.ts";
+import { type Open, checkSample, checkWays, networkFaults, throughNetwork } from "../support/faults.ts";
 import { newWrappingKey } from "../support/managed.ts";
 import { skipWithout } from "../support/parts.ts";
 import { type PostgresServer, startPgBouncer, startPostgres } from "../support/postgres.ts";
@@ -82,10 +81,5 @@ if (skip === false) {
     assert.deepEqual(server.sql("SELECT name FROM jwksd.documents", "many"), ["https://login.example.com/acme"]);
   });
 
-  test("the store of docs/store-postgres.md", async (t) => {
-    const path = await sample(t, "examples/docs/postgres.mts", { "postgres://jwksd@db.example/jwksd": server.url() });
-    const { store } = (await import(path)) as { store: Register };
-    t.after(() => store.close?.());
-    assert.equal((await store.read()).version, undefined);
-  });
+  checkSample("examples/docs/postgres.mts", () => ({ "postgres://jwksd@db.example/jwksd": server.url() }));
 }

@@ -4,11 +4,9 @@ import { after, test } from "node:test";
 import { Redis } from "ioredis";
 import { createClient } from "redis";
 import { redisStore } from "../../src/rotation/store/databases/redis.ts";
-import type { OpenRegister } from "../../src/rotation/store/register.ts";
-import { type Open, checkWays, networkFaults, serverFaults, throughNetwork } from "../support/faults.ts";
+import { type Open, checkSample, checkWays, networkFaults, serverFaults, throughNetwork } from "../support/faults.ts";
 import { skipWithout } from "../support/parts.ts";
 import { startRedis } from "../support/redis.ts";
-import { sample } from "../support/samples.ts";
 
 const url = (port: number): string => `redis://:s3cret@127.0.0.1:${port}/2`;
 
@@ -87,10 +85,5 @@ if (skipWithout("redis-server") === false) {
     await register.presence?.drop("id");
   });
 
-  test("the store of docs/stores.md", async (t) => {
-    const path = await sample(t, "examples/docs/store-redis.mts", { "redis://jwksd@db.example/0": url(server.port) });
-    const { store } = (await import(path)) as { store: OpenRegister };
-    t.after(() => store.close());
-    assert.equal((await store.read()).version, undefined);
-  });
+  checkSample("examples/docs/store-redis.mts", () => ({ "redis://jwksd@db.example/0": url(server.port) }));
 }

@@ -5,6 +5,7 @@ import type { Register } from "../../src/rotation/store/register.ts";
 import { type Faults, type RegisterUnderTest, checkRegister } from "../../src/testing/register.ts";
 import { type Cut, type Cuttable, cuttable } from "./cuttable.ts";
 import type { Daemon } from "./daemon.ts";
+import { sample } from "./samples.ts";
 import { isSoak } from "./soak.ts";
 
 export interface Networked extends RegisterUnderTest {
@@ -76,6 +77,14 @@ export function checkWays<Under extends RegisterUnderTest>([first, ...others]: r
     else test(`a register, in short: ${way[0]}`, () => checkShortly(way[1]));
   }
 }
+
+/** The store of a sample of the pages, which holds nothing yet. @param changes texts of the sample, once the server runs */
+export const checkSample = (file: string, changes: () => Readonly<Record<string, string>>): void =>
+  void test(`the store of ${file}`, async (t) => {
+    const { store } = (await import(await sample(t, file, changes()))) as { store: Register };
+    t.after(() => store.close?.());
+    assert.equal((await store.read()).version, undefined);
+  });
 
 /** A few calls of each kind, over two handles. */
 async function checkShortly(open: () => Promise<RegisterUnderTest>): Promise<void> {
