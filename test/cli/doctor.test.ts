@@ -347,6 +347,13 @@ describe("jwksd doctor", () => {
   });
 });
 
+const redirect: RequestListener = (_, response) => response.writeHead(302, { location: "/login?state=a" }).end();
+
+const answers =
+  (status: number, body = ""): RequestListener =>
+  (_, response) =>
+    response.writeHead(status).end(body);
+
 describe("--token", () => {
   const key = ecKey("sound");
   const exp = Math.floor(Date.now() / 1000) + 600;
@@ -441,11 +448,6 @@ describe("--token", () => {
     assert.match(both.stderr, /standard input cannot be both/);
   });
 
-  const redirect: RequestListener = (_, response) => response.writeHead(302, { location: "/login?state=a" }).end();
-  const answers =
-    (status: number, body = ""): RequestListener =>
-    (_, response) =>
-      response.writeHead(status).end(body);
   const [at, login] = ["URL/jwks (its jwks_uri)", "URL/jwks → URL/login (its jwks_uri)"];
   const away: readonly (readonly [about: string, jwks: RequestListener, said: string])[] = [
     ["a status", answers(503), `${at}: status 503 [ERR_FETCH_STATUS]`],

@@ -180,7 +180,7 @@ const backends = {
 for (const [name, make] of Object.entries(backends)) {
   test(`${name}: null is not given`, async () => {
     const nulls = Object.fromEntries(namesOf(`openSigner: ${name}`).map((option) => [option, null]));
-    await assert.rejects(make(nulls as never).open("none"), { code: "ERR_SIGNER_URI" });
+    await assert.rejects(make(nulls).open("none"), { code: "ERR_SIGNER_URI" });
   });
 }
 row<ObserveOptions>("observe", {}, (options) =>

@@ -214,17 +214,20 @@ const endless = (_: IncomingMessage, response: ServerResponse): void => {
 
 const bomb = gzipSync(Buffer.alloc(10_000_000));
 
+const coded = (encoding: string, body: Buffer): RequestListener => {
+  const head = { ...fields, "content-encoding": encoding };
+  return (_, response) => response.writeHead(200, head).end(body);
+};
+
+const early: RequestListener = (_, response) => {
+  response.writeHead(200, { ...fields, "content-length": 1000 });
+  response.write('{"keys":[', () => response.destroy());
+};
+
+const loop: RequestListener = (_, response) => response.writeHead(302, { location: "/jwks" }).end();
+
 describe("hostile servers: it ends within its limits, and says so", () => {
   const quick: ObserveOptions = { ...local, timeoutMs: 300, maxBytes: 100_000 };
-  const coded = (encoding: string, body: Buffer): RequestListener => {
-    const head = { ...fields, "content-encoding": encoding };
-    return (_, response) => response.writeHead(200, head).end(body);
-  };
-  const early: RequestListener = (_, response) => {
-    response.writeHead(200, { ...fields, "content-length": 1000 });
-    response.write('{"keys":[', () => response.destroy());
-  };
-  const loop: RequestListener = (_, response) => response.writeHead(302, { location: "/jwks" }).end();
   const rows: readonly (readonly [about: string, jwks: RequestListener, code: string])[] = [
     ["one that never answers", () => {}, "HTTP_TIMEOUT"],
     ["one that never ends its body", (_, response) => response.writeHead(200, fields).write("{"), "HTTP_TIMEOUT"],

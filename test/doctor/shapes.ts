@@ -44,6 +44,7 @@ const noLogin = { authorization_endpoint: undefined, token_endpoint: undefined }
 const json = { "content-type": "application/json" };
 /** Nothing for caches. */
 const silent = { ...json, "cache-control": undefined, etag: undefined };
+const ofMicrosoft = { cloud_instance_name: "microsoftonline.com", issuer: "https://login.example.com" };
 const rs256 = ["RS256"];
 const es256 = ["ES256"];
 
@@ -77,14 +78,9 @@ export const shapes: readonly Shape[] = [
   },
   {
     name: "Entra ID",
-    keys: [oneCertified, twoCertified].map((key) => ({
-      kty: "RSA",
-      use: "sig",
-      kid: key["x5t"],
-      ...key,
-      cloud_instance_name: "microsoftonline.com",
-      issuer: "https://login.example.com",
-    })),
+    keys: [oneCertified, twoCertified].map((key) =>
+      Object.assign({ kty: "RSA", use: "sig", kid: key["x5t"], ...ofMicrosoft }, key),
+    ),
     headers: { ...silent, "cache-control": "max-age=86400, private", "set-cookie": "fpc=1; secure; HttpOnly" },
   },
   {

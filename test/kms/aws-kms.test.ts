@@ -22,6 +22,8 @@ async function start(t: TestContext): Promise<KmsStub> {
   return stub;
 }
 
+const signature = (bytes: Buffer) => (answer: object) => Object.assign(answer, { Signature: bytes.toString("base64") });
+
 checkFailures(
   "AWS KMS",
   async (clock) => {
@@ -31,8 +33,6 @@ checkFailures(
   ({ stub, signer }) => {
     const good = (stub as KmsStub).keys.get(arnOf(signer.uri))?.key.sign(input.digest) ?? Buffer.alloc(64);
     const signed = serviceKey().sign(input.digest);
-    const signature = (bytes: Buffer) => (answer: object) =>
-      Object.assign(answer, { Signature: bytes.toString("base64") });
     return [
       ["ThrottlingException", error("ThrottlingException"), "ERR_SIGNER_THROTTLED", /ThrottlingException/],
       ["status 429", { status: 429 }, "ERR_SIGNER_THROTTLED", /slow down/],

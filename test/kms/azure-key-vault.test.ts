@@ -24,6 +24,12 @@ async function start(t: TestContext): Promise<AzureStub> {
   return stub;
 }
 
+// The first answer on a connection is a challenge.
+const value = (change: (good: Buffer) => Buffer) => (answer: Record<string, unknown>) => {
+  const good = Buffer.from(String(answer["value"]), "base64url");
+  if ("value" in answer) answer["value"] = change(good).toString("base64url");
+};
+
 checkFailures(
   "Azure Key Vault",
   async (clock) => {
@@ -31,11 +37,6 @@ checkFailures(
     return { stub, signer: await azureKeyVaultBackend({ ...access, clock }).open(stub.add()), secrets };
   },
   () => {
-    // The first answer on a connection is a challenge.
-    const value = (change: (good: Buffer) => Buffer) => (answer: Record<string, unknown>) => {
-      const good = Buffer.from(String(answer["value"]), "base64url");
-      if ("value" in answer) answer["value"] = change(good).toString("base64url");
-    };
     return [
       ["throttled", azureError(429, "Throttled"), "ERR_SIGNER_THROTTLED", /status 429/],
       ["a proxy in front", { status: 502 }, "ERR_SIGNER_UNAVAILABLE", /failed; try again/],

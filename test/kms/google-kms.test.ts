@@ -65,6 +65,8 @@ test("CRC32C of the test values (RFC 3720 appendix B.4)", () => {
   for (const [bytes, sum] of rows) assert.equal(crc32c(bytes), sum);
 });
 
+const tamper = (change: Record<string, unknown>) => (answer: object) => Object.assign(answer, change);
+
 checkFailures(
   "Google Cloud KMS",
   async (clock) => {
@@ -73,7 +75,6 @@ checkFailures(
   },
   ({ stub, signer }) => {
     const version = (stub as GoogleStub).versions.get(nameOf(signer.uri));
-    const tamper = (change: Record<string, unknown>) => (answer: object) => Object.assign(answer, change);
     const signed = serviceKey().sign(input.digest);
     const good = version?.key.sign(input.digest) ?? signed;
     return [

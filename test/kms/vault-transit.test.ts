@@ -20,6 +20,11 @@ async function start(t: TestContext): Promise<VaultStub> {
   return stub;
 }
 
+const tamper = (change: (good: Buffer) => string) => (answer: Record<string, unknown>) => {
+  const data = answer["data"] as { signature: string };
+  data.signature = change(Buffer.from(data.signature.replace("vault:v1:", ""), "base64url"));
+};
+
 checkFailures(
   "Vault Transit",
   async (clock) => {
@@ -28,10 +33,6 @@ checkFailures(
     return { stub, signer, secrets: [token] };
   },
   ({ stub }) => {
-    const tamper = (change: (good: Buffer) => string) => (answer: Record<string, unknown>) => {
-      const data = answer["data"] as { signature: string };
-      data.signature = change(Buffer.from(data.signature.replace("vault:v1:", ""), "base64url"));
-    };
     return [
       ["rate limit quota", errors(429), "ERR_SIGNER_THROTTLED", /status 429/],
       ["sealed", errors(503), "ERR_SIGNER_UNAVAILABLE", /status 503/],

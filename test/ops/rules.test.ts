@@ -3,6 +3,7 @@ import { readFile, rename, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { describe, test, type TestContext } from "node:test";
 import { fileURLToPath } from "node:url";
+import { allMetrics } from "../support/all-metrics.ts";
 import { skipWithout } from "../support/parts.ts";
 import { adminArgs, familiesOf, scrape, type Scrape, pageOf } from "../support/scrape.ts";
 import {
@@ -71,12 +72,16 @@ test("each alert has a section in docs/alerts.md, with what to do, and links to 
   }
 });
 
-test("every metric that the alerts and the dashboard name is in a scrape", async (t) => {
+test("a scrape has every metric of docs/metrics.md and no other, and so each that the alerts and the dashboard name", async (t) => {
   // Only a service that signs counts signatures.
   const folder = await temporaryFolder(t);
   const signs = ["--sign-socket", join(folder, "sign.sock")];
   const service = await startService(t, ["--data", join(folder, "data"), ...signs, ...adminArgs]);
   const known = new Set(familiesOf((await scrape(service)).text));
+  // All that docs/metrics.md has, but for those of a verifier.
+  const documented = (await allMetrics()).filter(({ name }) => !/^jwksd_(?:remote_set|retired_kids)_/.test(name));
+  const scraped = [...known].filter((name) => name.startsWith("jwksd_"));
+  assert.deepEqual(scraped.toSorted(), documented.map(({ name }) => name).toSorted());
   const dashboard = JSON.parse(await read("ops/dashboard.json")) as { readonly panels: readonly object[] };
   assert.ok(dashboard.panels.length > 10);
   for (const file of ["ops/alerts.yml", "ops/alerts.test.yml", "ops/dashboard.json"]) {

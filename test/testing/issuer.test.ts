@@ -84,6 +84,9 @@ describe("a token", () => {
   });
 });
 
+const keysOf = async (issuer: TestIssuer): Promise<unknown> =>
+  (await issuer.fetch("https://issuer.example/jwks")).json();
+
 describe("an issuer", () => {
   test("rotates: verifiers fetch the new key, and refuse the key before the last one", async () => {
     const issuer = await createTestIssuer();
@@ -119,8 +122,6 @@ describe("an issuer", () => {
 
   test("of one seed has the same keys everywhere", async () => {
     const algorithms = ["ES256", "RS256", "EdDSA"] as const;
-    const keysOf = async (issuer: TestIssuer): Promise<unknown> =>
-      (await issuer.fetch("https://issuer.example/jwks")).json();
     const issuers = ["a", "a", "b"].map((seed) => createTestIssuer({ seed, algorithms: ["ES256", "EdDSA"] }));
     for (const issuer of issuers) await (await issuer).rotate();
     const [one, same, other] = await Promise.all(issuers.map(async (issuer) => keysOf(await issuer)));

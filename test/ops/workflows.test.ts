@@ -17,21 +17,36 @@ interface Step {
 }
 
 interface Workflow {
+  readonly on: { readonly schedule?: readonly { readonly cron: string }[] };
   readonly permissions: object;
   readonly jobs: Readonly<Record<string, { readonly permissions: object; readonly steps: readonly Step[] }>>;
 }
 
 const root = resolve(import.meta.dirname, "../..");
 const read = (path: string): Promise<string> => readFile(join(root, path), "utf8");
-const name = ".github/workflows/release.yml";
-const text = await read(name);
-const { permissions, jobs } = parse(text) as Workflow;
-const steps = Object.values(jobs).flatMap((job) => job.steps);
+/** What a file says, and the steps of all of its jobs. */
+async function workflow(name: string) {
+  const text = await read(name);
+  const { on, permissions, jobs } = parse(text) as Workflow;
+  return { text, on, permissions, steps: Object.values(jobs).flatMap((job) => job.steps) };
+}
+
+const names = [".github/workflows/release.yml", ".github/workflows/peers.yml"] as const;
+for (const name of names) {
+  const { text, permissions, steps } = await workflow(name);
+  test(`${name} is what the forge takes, with rights that are named, and actions of one version`, async () => {
+    assert.deepEqual(await complaints(name, text), []);
+    assert.deepEqual(permissions, {});
+    for (const { uses } of steps) if (uses !== undefined) assert.match(uses, /^actions\/[\w-]+@v\d+\.\d+\.\d+$/);
+  });
+}
+
+const [name, peers] = names;
+const { text, steps } = await workflow(name);
 const commands = steps.map(({ run = "" }) => run).join("\n");
 
 describe(name, () => {
-  test("is what the forge takes", async () => {
-    assert.deepEqual(await complaints(name, text), []);
+  test("is not taken where a word of it is misspelt, and has the outputs that it names", async () => {
     for (const [right, wrong] of [
       ["timeout-minutes", "timeoutminutes"],
       ["attestations: write", "atestations: write"],
@@ -41,11 +56,6 @@ describe(name, () => {
     }
     const ids = new Set(steps.map(({ id }) => id));
     for (const [, id] of text.matchAll(/\$\{\{ steps\.([\w-]+)\./g)) assert.ok(ids.has(id), id);
-  });
-
-  test("has rights that are named, and actions of one version", () => {
-    assert.deepEqual(permissions, {});
-    for (const { uses } of steps) if (uses !== undefined) assert.match(uses, /^actions\/[\w-]+@v\d+\.\d+\.\d+$/);
   });
 
   test("runs what is there, and releases all that is made", async () => {
@@ -90,5 +100,33 @@ describe(name, () => {
         assert.ok(ci.includes(command), command);
     }
     assert.match(ci, /^step .*; npm test$/m);
+  });
+});
+
+describe(peers, async () => {
+  const { on, steps } = await workflow(peers);
+  const runOf = (step: string): string => steps.find(({ name }) => name === step)?.run ?? "";
+
+  test("runs once a week", () => assert.match(on.schedule?.[0]?.cron ?? "", /^\d+ \d+ \* \* [0-6]$/));
+
+  test("installs the newest of packages that the tests have", () => {
+    const installed = Array.from(
+      runOf("Install the newest releases").matchAll(/(\S+)@latest/g),
+      ([, peer = ""]) => peer,
+    );
+    const expected = ["@better-auth/oauth-provider", "better-auth", "oidc-provider", "openid-client"];
+    assert.deepEqual(installed.toSorted(), expected);
+    assert.deepEqual(
+      expected.filter((peer) => !Object.hasOwn(packageJson.devDependencies, peer)),
+      [],
+    );
+  });
+
+  test("tests the adapters, and the contract through them", async () => {
+    const command = runOf("Test what uses them").replace(/\S+\/node --test.*/, "echo");
+    const { stdout } = await promisify(execFile)("bash", ["-ec", command], { cwd: root });
+    const files = stdout.split(/\s+/);
+    for (const file of ["adapters/oidc-provider", "docs/samples", "spec/wire"])
+      assert.ok(files.includes(`test/${file}.test.ts`), file);
   });
 });
