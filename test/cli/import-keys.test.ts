@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { createPrivateKey, createPublicKey, generateKeyPairSync } from "node:crypto";
 import { readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
-import { describe, test } from "node:test";
+import { type TestContext, describe, test } from "node:test";
 import * as jose from "jose";
 import type { ErrorCode } from "../../src/base/errors.ts";
 import { type ImportOptions, readImport } from "../../src/cli/files/read-import.ts";
@@ -18,6 +18,13 @@ const pem = (key: object, type: "pkcs8" | "sec1" | "pkcs1"): string =>
     .export({ format: "pem", type })
     .toString();
 
+/** A file of this text. */
+async function fileOf(t: TestContext, text: string): Promise<string> {
+  const file = join(await temporaryFolder(t), "key");
+  await writeFile(file, text);
+  return file;
+}
+
 const publicPem = (key: object): string =>
   createPublicKey({ key: key as jose.JWK, format: "jwk" })
     .export({ format: "pem", type: "spki" })
@@ -25,6 +32,7 @@ const publicPem = (key: object): string =>
 
 describe("private keys are read whole, in every form, with what they are for", () => {
   type Row = readonly [name: string, text: string, options: ImportOptions, key: object, use: string, alg: string];
+  const wrap = "ECDH-ES+A256KW";
   const rows: readonly Row[] = [
     ["EC, PKCS#8", pem(ec, "pkcs8"), {}, ec, "sig", "ES256"],
     ["EC, SEC1", pem(ec, "sec1"), {}, ec, "sig", "ES256"],
@@ -38,20 +46,12 @@ describe("private keys are read whole, in every form, with what they are for", (
     ["RSA, PKCS#8", pem(rsa, "pkcs8"), { use: "enc" }, rsa, "enc", "RSA-OAEP-256"],
     ["RSA, PKCS#1", pem(rsa, "pkcs1"), { use: "enc" }, rsa, "enc", "RSA-OAEP-256"],
     ["a JWK", JSON.stringify({ ...ec, ext: true, secret: "x" }), {}, ec, "sig", "ES256"],
-    [
-      "a JWK that says what it is for",
-      JSON.stringify({ ...ec, use: "enc", alg: "ECDH-ES+A256KW" }),
-      {},
-      ec,
-      "enc",
-      "ECDH-ES+A256KW",
-    ],
+    ["a JWK that says what it is for", JSON.stringify({ ...ec, use: "enc", alg: wrap }), {}, ec, "enc", wrap],
     ["an RSA JWK", JSON.stringify({ ...rsa, alg: "RSA-OAEP" }), {}, rsa, "enc", "RSA-OAEP"],
   ];
   for (const [name, text, options, key, use, alg] of rows) {
     test(name, async (t) => {
-      const file = join(await temporaryFolder(t), "key");
-      await writeFile(file, text);
+      const file = await fileOf(t, text);
       const kid = await jose.calculateJwkThumbprint(key);
       assert.deepEqual(await readImport(file, options), { isSet: false, keys: [{ kid, use, alg, privateJwk: key }] });
       const [named] = (await readImport(file, { ...options, kid: "2026-11" })).keys;
@@ -61,8 +61,7 @@ describe("private keys are read whole, in every form, with what they are for", (
 });
 
 test("the kid of a JWK is its kid, and no other may be given to it", async (t) => {
-  const file = join(await temporaryFolder(t), "key.jwk");
-  await writeFile(file, JSON.stringify(named("own")));
+  const file = await fileOf(t, JSON.stringify(named("own")));
   assert.equal((await readImport(file)).keys[0]?.kid, "own");
   const error = await refusal(() => readImport(file, { kid: "other" }), "ERR_OPTION_INVALID");
   assert.match(error.message, /"own".*"other"/);
@@ -84,8 +83,7 @@ describe("what cannot be imported is refused without a word of it", () => {
   ];
   for (const [name, text, options, code] of rows) {
     test(name, async (t) => {
-      const file = join(await temporaryFolder(t), "key");
-      await writeFile(file, text);
+      const file = await fileOf(t, text);
       const error = await refusal(() => readImport(file, options), code);
       assertSilent(error, [text, ec, rsa, p384]);
     });
@@ -111,8 +109,7 @@ describe("signing keys of other algorithms are refused with the way to move, and
   ];
   for (const [name, text, options, type] of rows) {
     test(name, async (t) => {
-      const file = join(await temporaryFolder(t), "key");
-      await writeFile(file, text);
+      const file = await fileOf(t, text);
       const error = await refusal(() => readImport(file, options), "ERR_KEY_NOT_P256");
       assertSilent(error, [text, rsa, p384, ed25519]);
       assert.ok(error.message.includes(`this ${type} key cannot sign here, because jwksd signs with ES256`));
@@ -128,8 +125,7 @@ describe("signing keys of other algorithms are refused with the way to move, and
   });
 
   test("one key of a set is imported whatever the others are", async (t) => {
-    const file = join(await temporaryFolder(t), "keys.json");
-    await writeFile(file, JSON.stringify({ keys: [{ ...ed25519, kid: "b" }, null, named("a")] }));
+    const file = await fileOf(t, JSON.stringify({ keys: [{ ...ed25519, kid: "b" }, null, named("a")] }));
     const { keys } = await readImport(file, { kid: "a" });
     assert.deepEqual(
       keys.map(({ kid }) => kid),
