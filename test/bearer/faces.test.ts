@@ -1,14 +1,14 @@
 import assert from "node:assert/strict";
 import type { ServerResponse } from "node:http";
 import { type TestContext, test } from "node:test";
+import { subscribe, unsubscribe } from "node:diagnostics_channel";
 import { readFile } from "node:fs/promises";
 import { setImmediate } from "node:timers/promises";
 import { createBearer } from "../../src/verify/bearer/index.ts";
-import { applications } from "./answered-first.ts";
 import { compare } from "./comparison.ts";
 import { isSoak, soak } from "../support/soak.ts";
 import { audience, resource } from "./guards.ts";
-import { nodeFaces } from "./node-faces.ts";
+import { listen, nodeFaces } from "./node-faces.ts";
 import { otherRuntimes } from "./other-runtimes.ts";
 import { startProviders } from "./provider.ts";
 import { check, send } from "./replies.ts";
@@ -54,13 +54,37 @@ for (const [face, [name, start]] of Object.entries({ ...nodeFaces, ...otherRunti
   });
 }
 
-for (const [name, start] of Object.entries(applications)) {
+/** Faces whose applications may answer while their guard waits. */
+const answering = [
+  "Express 5",
+  "Express 4",
+  "Fastify 5",
+  "Fastify 4",
+  "NestJS on Express",
+  "NestJS on Fastify",
+  "node:http",
+];
+
+/** Gives each response to somebody before the application sees its request. */
+function begin(t: TestContext, began: (response: ServerResponse) => void): void {
+  const heard = (message: unknown): void => began((message as { response: ServerResponse }).response);
+  subscribe("http.server.request.start", heard);
+  t.after(() => unsubscribe("http.server.request.start", heard));
+}
+
+/** What nobody may hear of. */
+function failures(t: TestContext): unknown[] {
+  const happened: unknown[] = [];
+  const failed = (error: unknown): unknown => happened.push(error);
+  process.on("unhandledRejection", failed);
+  t.after(() => process.off("unhandledRejection", failed));
+  return happened;
+}
+
+for (const name of answering) {
   test(`${name}: where the application answers while the guard waits, the guard adds nothing and lets nobody through`, async (t) => {
     const setup = await startProviders(t);
-    const happened: unknown[] = [];
-    const failed = (error: unknown): unknown => happened.push(error);
-    process.on("unhandledRejection", failed);
-    t.after(() => process.off("unhandledRejection", failed));
+    const happened = failures(t);
     let answer: (() => unknown) | undefined;
     let isLate = false;
     const issuer = (name: string): boolean => {
@@ -68,22 +92,24 @@ for (const [name, start] of Object.entries(applications)) {
       return name === setup.issuer;
     };
     const bearer = createBearer({ issuer, audience, resource });
-    const began = (response: ServerResponse): void => {
+    const handled = { ...bearer, authOf: () => void happened.push("handled") };
+    const start = nodeFaces[name] ?? assert.fail(name);
+    const port = await start(t, { ...setup, more: { "/late": { bearer: handled, requirements: {} } } });
+    begin(t, (response) => {
       answer = async () => {
         response.writeHead(200, { "Content-Length": "5" }).write("fir");
         // NestJS ends a response that has begun.
         for (let turn = 0; turn < 20 && !name.startsWith("NestJS"); turn += 1) await setImmediate();
         response.end("st");
       };
-    };
-    const port = await start(t, bearer, began, () => `handled ${happened.push("handled")}`);
+    });
     const ask = (iss: string) => {
       const token = accessToken({ issuer: iss });
-      return send(port, { target: "/", headers: [["Authorization", `Bearer ${token}`]] });
+      return send(port, { target: "/late", headers: [["Authorization", `Bearer ${token}`]] });
     };
     // From here on, the keys are known.
     await ask(setup.issuer);
-    happened.length = 0;
+    assert.deepEqual(happened.splice(0), ["handled"]);
     isLate = true;
     for (const iss of [setup.issuer, "https://forged.example"]) {
       const { status, body } = await ask(iss);
@@ -93,6 +119,17 @@ for (const [name, start] of Object.entries(applications)) {
     assert.deepEqual(happened, []);
   });
 }
+
+test("metadata in node:http: where the application answers, it adds nothing", async (t) => {
+  const happened = failures(t);
+  const { metadata } = createBearer({ issuer: "https://op.example", audience, resource });
+  const port = await listen(t, (request, response) => {
+    metadata.node(request, response);
+    response.writeHead(200, { "Content-Length": "5" }).end("first");
+  });
+  const { status, body } = await send(port, { target: "/.well-known/oauth-protected-resource" });
+  assert.deepEqual([status, body, happened], [200, "first", []]);
+});
 
 if (isSoak)
   test("docs/comparison.md has the answers that the middlewares of others give", async (t) => {

@@ -16,6 +16,8 @@ export interface Setup {
   readonly other: string;
   /** Nobody answers there. */
   readonly down: string;
+  /** What one test alone guards. */
+  readonly more?: Readonly<Record<string, GuardedPath>>;
 }
 
 export const audience = "https://api.example.com";
@@ -48,7 +50,7 @@ const notYours = { status: 403, description: "the order is of somebody else", sc
 const ended = { status: 401, description: "the session has ended" } as const;
 
 /** The guards by path. */
-export function guardsOf({ issuer, other, down }: Setup): Readonly<Record<string, GuardedPath>> {
+export function guardsOf({ issuer, other, down, more }: Setup): Readonly<Record<string, GuardedPath>> {
   const guard = (options: Partial<BearerOptions> = {}): Bearer => createBearer({ issuer, audience, ...options });
   const dpop = { dpop: "optional", baseUrl: audience } as const;
   const plain = guard();
@@ -94,6 +96,7 @@ export function guardsOf({ issuer, other, down }: Setup): Readonly<Record<string
     "/dpop-required": guarded(guard({ ...dpop, dpop: "required", resource })),
     "/dpop-nonce": guarded(guard({ ...dpop, nonceSecret })),
     "/certificate": guarded(guard({ certificate: certificateOf })),
+    ...more,
   };
 }
 
