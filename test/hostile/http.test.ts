@@ -310,32 +310,13 @@ const seeds: readonly string[] = [
   "\x16\x03\x01\x00\xc8\x01\x00\x00\xc4\x03\x03" + "\x9a".repeat(32) + "\x20".repeat(33) + "\x13\x01\x00\xff",
 ];
 const methods = ["get", "GETT", "", "M-SEARCH", "PROPFIND", "TRACE", "DELETE", "SOURCE", "QUERY", "G\0T", "é"];
-const targets = [
-  "",
-  "*",
-  "//",
-  "/..",
-  "/jwks/../jwks",
-  "/%6awks",
-  "jwks",
-  "http://",
-  "http://[::1",
-  "/\0",
-  "/é",
-  "?",
-  "/__proto__",
-  "a:1",
-];
+const targets = ["", ..."* // /.. /jwks/../jwks /%6awks jwks http:// http://[::1 /\0 /é ? /__proto__ a:1".split(" ")];
 const versions = ["HTTP/0.9", "HTTP/1.2", "HTTP/2", "HTTP/11.1", "HTTP/1.1 ", "http/1.1", "RTSP/1.0", "ICE/1.0", ""];
 const fields = [
   "Host: b",
   "Host:",
-  "Content-Length: -1",
-  "Content-Length: 1e9",
-  "Content-Length: 99999999999999999999",
-  "Content-Length: 3, 4",
-  "Transfer-Encoding: gzip, chunked",
-  "Transfer-Encoding: chunked, identity",
+  ...["-1", "1e9", "99999999999999999999", "3, 4"].map((length) => `Content-Length: ${length}`),
+  ...["gzip, chunked", "chunked, identity"].map((coding) => `Transfer-Encoding: ${coding}`),
   "Transfer-Encoding:\x0bchunked",
   "Connection: close, keep-alive, host",
   "Expect: 42",
