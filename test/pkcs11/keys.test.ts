@@ -253,52 +253,41 @@ describe("keys in SoftHSM", { skip: skipWithoutPkcs11() }, () => {
     const { label } = parseKeyUri(uri).token;
     const notAModule = join(token.folder, "not-a-module.so");
     await writeFile(notAModule, "text");
+    const invalid = "ERR_OPTION_INVALID";
+    const wrong: [options: object, code: string, says?: RegExp][] = [
+      [{ modulePath: null }, "ERR_SIGNER_URI", /pkcs11\.modulePath .*--pkcs11-module .* "module-path"/],
+      [{ modulePath: "softhsm" }, invalid],
+      [{ modulePath: "/missing.so" }, invalid, / \/missing\.so: there is no such file$/],
+      [{ modulePath: notAModule }, invalid, /\/not-a-module\.so: not a PKCS#11 module /],
+      [{ sessions: 0 }, invalid],
+      [{ sessions: 1.5 }, invalid],
+      [{ sessions: "16" }, invalid, /"sessions" must be a whole number from 1 to 1000, not of type string$/],
+      [{ timeoutMs: Number.NaN }, invalid],
+      [{ timeoutMs: 2 ** 31 }, invalid],
+      [{ environment: "VENDOR" }, invalid],
+      [{ environment: ["VENDOR_*"] }, invalid],
+      [{ environment: ["JWKSD_WRAPPING_KEYS"] }, invalid],
+      [{ pin: { environment: "PIN" }, environment: ["PIN"] }, invalid],
+      [{ token: "jwksd" }, "ERR_SIGNER_URI"],
+      [{ token: uri }, "ERR_SIGNER_URI", /named without a key; leave out "object" and "id"/],
+      [{ token: 7 }, invalid],
+      [{ module: modulePath }, "ERR_OPTION_UNKNOWN"],
+    ];
+    const otherPath = new RegExp(`of the URI is /other\\.so, and the configured modulePath is ${modulePath};`);
+    const otherToken = new RegExp(`the token "other" is not present; present: "${label}" \\(serial "[0-9a-f]+"\\);`);
+    const uris: [uri: string, code: string, says?: RegExp][] = [
+      [`${uri}?module-path=/other.so`, "ERR_SIGNER_URI", otherPath],
+      [`${uri}?pin-value=1234`, "ERR_SIGNER_URI"],
+      ["pkcs11:token=other;object=k", "ERR_SIGNER_UNAVAILABLE", otherToken],
+      ["pkcs11:serial=0;slot-id=7;object=k", "ERR_SIGNER_UNAVAILABLE", /with serial "0" and slot-id 7 is not present/],
+      [uri, "ERR_SIGNER_KEY_STATE", /no private key with object "k"$/],
+      [`${uri};id=%0a`, "ERR_SIGNER_KEY_STATE", /with object "k" and id %0A$/],
+    ];
     const rows: [attempt: () => Promise<unknown>, code: string, says?: RegExp][] = [
-      [open({ pin }, uri), "ERR_SIGNER_URI", /pkcs11\.modulePath .*--pkcs11-module .* "module-path"/],
-      [
-        open({ modulePath, pin }, `${uri}?module-path=/other.so`),
-        "ERR_SIGNER_URI",
-        new RegExp(`of the URI is /other\\.so, and the configured modulePath is ${modulePath};`),
-      ],
-      [open({ modulePath, pin }, `${uri}?pin-value=1234`), "ERR_SIGNER_URI"],
-      [open({ modulePath: "softhsm", pin }, uri), "ERR_OPTION_INVALID"],
-      [open({ modulePath: "/missing.so", pin }, uri), "ERR_OPTION_INVALID", / \/missing\.so: there is no such file$/],
-      [open({ modulePath: notAModule, pin }, uri), "ERR_OPTION_INVALID", /\/not-a-module\.so: not a PKCS#11 module /],
-      [open({ modulePath, pin, sessions: 0 }, uri), "ERR_OPTION_INVALID"],
-      [open({ modulePath, pin, sessions: 1.5 }, uri), "ERR_OPTION_INVALID"],
-      [open({ modulePath, pin, timeoutMs: Number.NaN }, uri), "ERR_OPTION_INVALID"],
-      [open({ modulePath, pin, environment: "VENDOR" as never }, uri), "ERR_OPTION_INVALID"],
-      [open({ modulePath, pin, environment: ["VENDOR_*"] }, uri), "ERR_OPTION_INVALID"],
-      [open({ modulePath, pin, environment: ["JWKSD_WRAPPING_KEYS"] }, uri), "ERR_OPTION_INVALID"],
-      [open({ modulePath, pin: { environment: "PIN" }, environment: ["PIN"] }, uri), "ERR_OPTION_INVALID"],
-      [open({ modulePath, pin, timeoutMs: 2 ** 31 }, uri), "ERR_OPTION_INVALID"],
-      [open({ modulePath, pin, token: "jwksd" }, uri), "ERR_SIGNER_URI"],
-      [
-        open({ modulePath, pin, token: uri }, uri),
-        "ERR_SIGNER_URI",
-        /named without a key; leave out "object" and "id"/,
-      ],
-      [open({ modulePath, pin, token: 7 as unknown as string }, uri), "ERR_OPTION_INVALID"],
-      [
-        open({ modulePath, pin, sessions: "16" as unknown as number }, uri),
-        "ERR_OPTION_INVALID",
-        /"sessions" must be a whole number from 1 to 1000, not of type string$/,
-      ],
-      [open({ module: modulePath, pin } as Pkcs11Options, uri), "ERR_OPTION_UNKNOWN"],
-      [open(null as unknown as Pkcs11Options, uri), "ERR_OPTION_INVALID"],
-      [
-        open({ modulePath, pin }, "pkcs11:token=other;object=k"),
-        "ERR_SIGNER_UNAVAILABLE",
-        new RegExp(`the token "other" is not present; present: "${label}" \\(serial "[0-9a-f]+"\\);`),
-      ],
-      [
-        open({ modulePath, pin }, "pkcs11:serial=0;slot-id=7;object=k"),
-        "ERR_SIGNER_UNAVAILABLE",
-        /the token with serial "0" and slot-id 7 is not present/,
-      ],
-      [open({ modulePath, pin }, uri), "ERR_SIGNER_KEY_STATE", /no private key with object "k"$/],
-      [open({ modulePath, pin }, `${uri};id=%0a`), "ERR_SIGNER_KEY_STATE", /with object "k" and id %0A$/],
-      [async () => pkcs11Backend({ modulePath, pin }).create({ issuer }), "ERR_OPTION_INVALID", /pkcs11\.token of /],
+      ...wrong.map(([more, ...error]): (typeof rows)[0] => [open({ modulePath, pin, ...more }, uri), ...error]),
+      ...uris.map(([uri, ...error]): (typeof rows)[0] => [open({ modulePath, pin }, uri), ...error]),
+      [open(null as unknown as Pkcs11Options, uri), invalid],
+      [async () => pkcs11Backend({ modulePath, pin }).create({ issuer }), invalid, /pkcs11\.token of /],
       [async () => backend.open(uri, { signal: AbortSignal.abort() }), "ERR_SIGNER_ABORTED"],
       [async () => backend.create({ issuer, signal: AbortSignal.abort() }), "ERR_SIGNER_ABORTED"],
       [async () => backend.destroy(uri, { signal: AbortSignal.abort() }), "ERR_SIGNER_ABORTED"],

@@ -9,6 +9,7 @@ import type { Pkcs11Options } from "../../src/keys/pkcs11/options.ts";
 import { type PinSource, readPin } from "../../src/keys/pkcs11/pin.ts";
 import { inputOf } from "../../src/testing/signer.ts";
 import { children } from "../support/children.ts";
+import { refusal } from "../support/refusal.ts";
 import { createShim, createSoftHsm, skipWithoutPkcs11 } from "../support/softhsm.ts";
 import { eventually, temporaryFolder } from "../support/service.ts";
 import { simulatedClock } from "../support/simulated.ts";
@@ -25,19 +26,14 @@ async function setUp(t: TestContext) {
   const { modulePath } = shim;
   const uri = `${token.uri};object=k`;
   const logins = (): number => shim.log().filter((line) => line.startsWith("C_Login")).length;
-  return { token, shim, modulePath, uri, logins };
+  const open = (pin: Pkcs11Options["pin"] = { file: token.pinFile }) => pkcs11Backend({ modulePath, pin });
+  return { token, shim, modulePath, uri, logins, open, backend: open() };
 }
-
-async function rejection(promise: Promise<unknown>): Promise<Error & { code?: string; retryable?: boolean }> {
-  return promise.then(
-    () => assert.fail("was not rejected"),
-    (error: unknown) => error as Error,
-  );
-}
+const unauthorized = "ERR_SIGNER_UNAUTHORIZED";
 
 describe("the PIN of a token", { skip: skipWithoutPkcs11("cc") }, () => {
   test("a wrong one is tried once, and never again", async (t) => {
-    const { token, modulePath, uri, logins } = await setUp(t);
+    const { token, modulePath, uri, logins, open } = await setUp(t);
     writeFileSync(token.pinFile, wrongPin);
     const backend = pkcs11Backend({ modulePath, pin: { file: token.pinFile }, token: token.uri });
     const attempts = [
@@ -47,9 +43,7 @@ describe("the PIN of a token", { skip: skipWithoutPkcs11("cc") }, () => {
       () => backend.destroy(uri),
     ];
     for (const attempt of attempts) {
-      const error = await rejection(attempt());
-      assert.equal(error.code, "ERR_SIGNER_UNAUTHORIZED");
-      assert.equal(error.retryable, false);
+      const error = await refusal(attempt, unauthorized);
       assert.match(
         error.message,
         /^PKCS#11: the token "[^"]+"( with .*)?, PIN from file .*\/pin: .*CKR_PIN_INCORRECT;/,
@@ -58,55 +52,51 @@ describe("the PIN of a token", { skip: skipWithoutPkcs11("cc") }, () => {
     }
     assert.equal(logins(), 1);
     // Nor by anybody else in this process, whatever else the URI says about the token.
-    const other = pkcs11Backend({ modulePath, pin: { file: token.pinFile } });
-    const error = await rejection(other.open(`${uri};manufacturer=SoftHSM%20project`));
-    assert.equal(error.code, "ERR_SIGNER_UNAUTHORIZED");
+    const error = await refusal(() => open().open(`${uri};manufacturer=SoftHSM%20project`), unauthorized);
     assert.match(error.message, /was refused before/);
     assert.equal(logins(), 1);
     // Here not even the right one is tried: nobody said that it is there now.
     writeFileSync(token.pinFile, token.pin);
-    assert.equal((await rejection(backend.open(uri))).code, "ERR_SIGNER_UNAUTHORIZED");
+    await refusal(() => backend.open(uri), unauthorized);
     assert.equal(logins(), 1);
 
-    const reopened = pkcs11Backend({ modulePath, pin: { file: token.pinFile } });
-    const signer = await reopened.open(uri);
+    const signer = await open().open(uri);
     assert.equal((await signer.sign(input)).length, 64);
     await signer.close();
     assert.equal(logins(), 2);
   });
 
   test("many who open at once try a wrong one once", async (t) => {
-    const { token, modulePath, uri, logins } = await setUp(t);
+    const { token, backend, uri, logins } = await setUp(t);
     writeFileSync(token.pinFile, wrongPin);
-    const backend = pkcs11Backend({ modulePath, pin: { file: token.pinFile } });
-    const errors = await Promise.all(Array.from({ length: 10 }, () => rejection(backend.open(uri))));
-    assert.deepEqual([...new Set(errors.map(({ code }) => code))], ["ERR_SIGNER_UNAUTHORIZED"]);
+    await Promise.all(Array.from({ length: 10 }, () => refusal(() => backend.open(uri), unauthorized)));
     assert.equal(logins(), 1);
   });
 
   test("one that is changed while a signer is open is tried once when the module is started again", async (t) => {
-    const { token, shim, modulePath, uri, logins } = await setUp(t);
-    const backend = pkcs11Backend({ modulePath, pin: { file: token.pinFile } });
+    const { token, shim, backend, uri, logins } = await setUp(t);
     const signer = await backend.open(uri);
     token.atEnd(() => signer.close());
     writeFileSync(token.pinFile, wrongPin);
     shim.control("C_Sign crash");
-    assert.equal((await rejection(signer.sign(input))).code, "ERR_SIGNER_UNAVAILABLE");
+    await assert.rejects(signer.sign(input), { code: "ERR_SIGNER_UNAVAILABLE" });
     shim.control();
-    const unauthorized = async (): Promise<boolean> =>
-      (await rejection(signer.sign(input))).code === "ERR_SIGNER_UNAUTHORIZED";
-    await eventually("the wrong PIN is refused", unauthorized);
-    for (let attempt = 0; attempt < 20; attempt += 1) assert.ok(await unauthorized());
+    const isRefused = (): Promise<boolean> =>
+      signer.sign(input).then(
+        () => assert.fail(),
+        ({ code }: { code: string }) => code === unauthorized,
+      );
+    await eventually("the wrong PIN is refused", isRefused);
+    for (let attempt = 0; attempt < 20; attempt += 1) assert.ok(await isRefused());
     assert.equal(logins(), 2);
   });
 
   // Flags of a token, PKCS#11 3.0 section 3.2, table 5.
   for (const [state, flags] of [["locked", 0x40000] as const, ["one try before that", 0x20000] as const]) {
     test(`is not tried where it is ${state}`, async (t) => {
-      const { token, shim, modulePath, uri, logins } = await setUp(t);
+      const { shim, backend, uri, logins } = await setUp(t);
       shim.control(`C_GetTokenInfo flags ${flags}`);
-      const backend = pkcs11Backend({ modulePath, pin: { file: token.pinFile } });
-      assert.equal((await rejection(backend.open(uri))).code, "ERR_SIGNER_UNAUTHORIZED");
+      await refusal(() => backend.open(uri), unauthorized);
       assert.equal(logins(), 0);
     });
   }
@@ -121,28 +111,26 @@ describe("the PIN of a token", { skip: skipWithoutPkcs11("cc") }, () => {
       shim.control(line);
       const clock = simulatedClock();
       const backend = pkcs11Backend({ modulePath, pin: { file: token.pinFile }, clock });
-      const first = rejection(backend.open(uri));
+      const open = (): Promise<unknown> => refusal(() => backend.open(uri), unauthorized);
+      const first = open();
       await eventually("the PIN is at the token", () => logins() === 1);
       if (line === "C_Login hang") await clock.advance(30_000);
-      for (const error of [await first, await rejection(backend.open(uri)), await rejection(backend.open(uri))]) {
-        assert.equal(error.code, "ERR_SIGNER_UNAUTHORIZED");
-      }
+      await first;
+      for (let again = 0; again < 2; again += 1) await open();
       assert.equal(logins(), 1);
     });
   }
 
   test("one that was right before is not doubted where a login fails, on whatever connection", async (t) => {
-    const { token, shim, modulePath, uri } = await setUp(t);
-    const backend = pkcs11Backend({ modulePath, pin: { file: token.pinFile } });
+    const { token, shim, backend, uri } = await setUp(t);
     const signer = await backend.open(uri);
     token.atEnd(() => signer.close());
     shim.control("C_Login fail 0x5");
     const other = `${uri};manufacturer=SoftHSM%20project`;
-    const error = await rejection(backend.open(other));
-    assert.equal(error.code, "ERR_SIGNER_UNAVAILABLE");
-    assert.match(error.message, /PIN from file .*C_Login: CKR_GENERAL_ERROR; try again later$/);
+    const message = /PIN from file .*C_Login: CKR_GENERAL_ERROR; try again later$/;
+    await assert.rejects(backend.open(other), { code: "ERR_SIGNER_UNAVAILABLE", message });
     shim.control("C_Sign crash");
-    await rejection(signer.sign(input));
+    await assert.rejects(signer.sign(input));
     shim.control();
     const isOpen = async (): Promise<boolean> =>
       backend.open(other).then(
@@ -159,24 +147,22 @@ describe("the PIN of a token", { skip: skipWithoutPkcs11("cc") }, () => {
   });
 
   test("one that may have been refused is tried again when another connection has shown that it is right", async (t) => {
-    const { token, shim, modulePath, uri, logins } = await setUp(t);
-    const backend = pkcs11Backend({ modulePath, pin: { file: token.pinFile } });
+    const { shim, backend, uri, logins } = await setUp(t);
     shim.control("C_Login hang");
     const uris = [uri, `${uri};manufacturer=SoftHSM%20project`];
     const opening = uris.map((uri) => backend.open(uri));
     const settled = Promise.allSettled(opening);
     await eventually("both are at the token", async () => logins() === 2);
     process.kill(children()[0] as number, "SIGKILL");
-    const error = await rejection(Promise.all(opening));
-    assert.equal(error.code, "ERR_SIGNER_UNAUTHORIZED");
-    assert.match(error.message, /the PIN may have been refused, so none is tried until/);
+    const message = /the PIN may have been refused, so none is tried until/;
+    await assert.rejects(Promise.all(opening), { code: unauthorized, message });
     shim.control();
     for (const result of await settled) if (result.status === "fulfilled") await result.value.close();
     for (const uri of uris) await (await backend.open(uri)).close();
   });
 
   test("comes from a file, an environment variable, a command, or the URI's pin-source", async (t) => {
-    const { token, modulePath, uri } = await setUp(t);
+    const { token, uri, open } = await setUp(t);
     const variable = "TEST_TOKEN_PIN";
     t.after(() => Reflect.deleteProperty(process.env, variable));
     const sources: [pin: Pkcs11Options["pin"], uri: string][] = [
@@ -189,7 +175,7 @@ describe("the PIN of a token", { skip: skipWithoutPkcs11("cc") }, () => {
     for (const [pin, uri] of sources) {
       Reflect.deleteProperty(process.env, variable);
       if (inspect(pin).includes(variable)) process.env[variable] = token.pin;
-      const signer = await pkcs11Backend({ modulePath, pin }).open(uri);
+      const signer = await open(pin ?? null).open(uri);
       token.atEnd(() => signer.close());
       const processes = childProcesses();
       assert.equal(processes.length, 1);
@@ -234,7 +220,7 @@ describe("the PIN of a token", { skip: skipWithoutPkcs11("cc") }, () => {
   });
 
   test("sources that give none are errors without a secret", async (t) => {
-    const { token, modulePath, uri, logins } = await setUp(t);
+    const { token, uri, logins, open } = await setUp(t);
     process.env["TEST_EMPTY_PIN"] = "";
     t.after(() => Reflect.deleteProperty(process.env, "TEST_EMPTY_PIN"));
     const missing = join(token.folder, "missing");
@@ -255,20 +241,17 @@ describe("the PIN of a token", { skip: skipWithoutPkcs11("cc") }, () => {
       { command: `echo ${wrongPin}` },
       {},
     ];
-    const open = async (pin: unknown) => pkcs11Backend({ modulePath, pin: pin as PinSource }).open(uri);
     const attempts = [
       ...unreadable.map((source) => () => readPin(source)),
-      () => open({ file: missing }),
-      ...malformed.map((pin) => () => open(pin)),
+      () => open({ file: missing }).open(uri),
+      ...malformed.map((pin) => () => open(pin as PinSource).open(uri)),
     ];
     for (const attempt of attempts) {
-      const error = await rejection(attempt());
-      assert.equal(error.code, "ERR_OPTION_INVALID", inspect(error));
+      const error = await refusal(attempt, "ERR_OPTION_INVALID");
       assert.ok(!inspect(error, { depth: 9, showHidden: true }).includes(wrongPin), inspect(error));
     }
     assert.equal(logins(), 0);
-    const error = await rejection(pkcs11Backend({ modulePath }).open(uri));
-    assert.equal(error.code, "ERR_SIGNER_UNAUTHORIZED");
+    const error = await refusal(() => open(null).open(uri), unauthorized);
     assert.match(
       error.message,
       /give it by the option pin .*pkcs11\.pin .*--pin-file or --pin-variable .* "pin-source" of the URI;/,
