@@ -21,6 +21,7 @@ const retiring = (ago: number): LiveRecord =>
   record("o", "retiring", { announcedAt: now - 99 * day, activatedAt: now - 98 * day, retiredAt: now - ago });
 const enc = record("e", "active", { use: "enc", announcedAt: now - 9 * day, activatedAt: now - 9 * day });
 
+const revokes = (kid: string): Command => ({ type: "revoke", kid });
 const on = "The rotation mode goes on at 2026-11-20 12:00:00 UTC: from then on caches keep the set for 300 s.";
 const off =
   "The rotation mode goes off at 2026-11-20 12:00:00 UTC: from then on caches may keep the set for 7200 s again.";
@@ -44,165 +45,162 @@ const refused = (since: string, end: string): string =>
   "for maxStaleSeconds 3600, caches keep it for 7200 s more, and cacheSlackSeconds 7200). " +
   newKeyText();
 
-interface Row {
-  readonly name: string;
-  readonly records: readonly KeyRecord[];
-  readonly command: Command | "advance";
-  readonly says: readonly string[];
-}
+type Row = readonly [
+  name: string,
+  records: readonly KeyRecord[],
+  command: Command | "advance",
+  says: readonly string[],
+];
 
 const rows: readonly Row[] = [
-  {
-    name: "a planned rotation affects nobody",
-    records: [a],
-    command: { type: "rotate", use: "sig", key: newKey("b") },
-    says: [
+  [
+    "a planned rotation affects nobody",
+    [a],
+    { type: "rotate", use: "sig", key: newKey("b") },
+    [
       'Signing key "b" is published now and signs from 2026-11-21 12:00:00 UTC on; every cache knows it by then, so nobody is affected.',
       on,
     ],
-  },
-  {
-    name: "neither does its activation when it is due",
-    records: [a, announced(day)],
-    command: "advance",
-    says: [
+  ],
+  [
+    "neither does its activation when it is due",
+    [a, announced(day)],
+    "advance",
+    [
       aRetires,
       'Signing key "b" signs from now on. It has been published since 2026-11-19 12:00:00 UTC, so every cache knows it, and nobody is affected.',
     ],
-  },
-  {
-    name: "a key that signs at once is unknown to processes that cannot read, and to caches",
-    records: [a],
-    command: { type: "rotate", use: "sig", key: newKey("b"), now: true },
-    says: [aRetires, refused("12:00:00", "17:00:00"), on],
-  },
-  {
-    name: "a forced activation: the time counts from the announcement, not from now on",
-    records: [a, announced(hour)],
-    command: { type: "activate", kid: "b", force: true },
-    says: [aRetires, refused("11:00:00", "16:00:00")],
-  },
-  {
-    name: "a forced activation before a read has seen the announcement: the time counts from now on",
-    records: [a, waiting(announced(hour))],
-    command: { type: "activate", kid: "b", force: true },
-    says: [aRetires, refused("12:00:00", "17:00:00")],
-  },
-  {
-    name: "a forced activation after every cache has heard of the key affects nobody",
-    records: [a, announced(5 * hour)],
-    command: { type: "activate", kid: "b", force: true },
-    says: [
+  ],
+  [
+    "a key that signs at once is unknown to processes that cannot read, and to caches",
+    [a],
+    { type: "rotate", use: "sig", key: newKey("b"), now: true },
+    [aRetires, refused("12:00:00", "17:00:00"), on],
+  ],
+  [
+    "a forced activation: the time counts from the announcement, not from now on",
+    [a, announced(hour)],
+    { type: "activate", kid: "b", force: true },
+    [aRetires, refused("11:00:00", "16:00:00")],
+  ],
+  [
+    "a forced activation before a read has seen the announcement: the time counts from now on",
+    [a, waiting(announced(hour))],
+    { type: "activate", kid: "b", force: true },
+    [aRetires, refused("12:00:00", "17:00:00")],
+  ],
+  [
+    "a forced activation after every cache has heard of the key affects nobody",
+    [a, announced(5 * hour)],
+    { type: "activate", kid: "b", force: true },
+    [
       aRetires,
       'Signing key "b" signs from now on. It has been published since 2026-11-20 07:00:00 UTC, so every cache knows it, and nobody is affected.',
     ],
-  },
-  {
-    name: "the first key of a store",
-    records: [],
-    command: { type: "import", key: newKey("a"), state: "active" },
-    says: [
+  ],
+  [
+    "the first key of a store",
+    [],
+    { type: "import", key: newKey("a"), state: "active" },
+    [
       'Signing key "a" signs from now on. It is the first signing key of this store. If another provider of this issuer has published it, ' +
         "nobody is affected. If that provider has published other keys only, verifiers refuse its tokens until their cached sets have expired.",
     ],
-  },
-  {
-    name: "a removal when its time has come affects nobody",
-    records: [a, retiring(7_800 * second)],
-    command: { type: "remove", kid: "o" },
-    says: ['Signing key "o" is gone; nothing that needs it can be valid any more, so nobody is affected.', off],
-  },
-  {
-    name: "a removal before its time fails the tokens that live, until the last one has expired",
-    records: [a, retiring(10 * minute)],
-    command: { type: "remove", kid: "o", force: true },
-    says: [
+  ],
+  [
+    "a removal when its time has come affects nobody",
+    [a, retiring(7_800 * second)],
+    { type: "remove", kid: "o" },
+    ['Signing key "o" is gone; nothing that needs it can be valid any more, so nobody is affected.', off],
+  ],
+  [
+    "a removal before its time fails the tokens that live, until the last one has expired",
+    [a, retiring(10 * minute)],
+    { type: "remove", kid: "o", force: true },
+    [
       'Signing key "o" is no longer published before its time: tokens that it signed until 2026-11-20 11:50:00 UTC and that have not ' +
         "expired fail at every verifier that fetches the set from now on, until 2026-11-20 14:00:00 UTC, when the last of them has expired.",
       off,
     ],
-  },
-  {
-    name: "withdrawing a key that never signed affects nobody",
-    records: [a, announced(hour)],
-    command: { type: "remove", kid: "b" },
-    says: ['Signing key "b" never signed anything; it is no longer published, and nobody is affected.', off],
-  },
-  {
-    name: "a revocation in long mode",
-    records: [a],
-    command: { type: "revoke", kid: "a", replacement: newKey("b") },
-    says: [`Signing key "a" is revoked. Caches may trust it ${long} ${tokensFail}`, refused("12:00:00", "17:00:00")],
-  },
-  {
-    name: "a revocation when the rotation mode has been on for a second less than it takes",
-    records: [a, announced(10_799 * second)],
-    command: { type: "revoke", kid: "b" },
-    says: [`Signing key "b" is revoked. Caches may trust it ${long} It has not signed anything yet.`, off],
-  },
-  {
-    name: "a revocation when the rotation mode has been on for long enough",
-    records: [a, announced(10_800 * second)],
-    command: { type: "revoke", kid: "b" },
-    says: [`Signing key "b" is revoked. Caches may trust it ${short} It has not signed anything yet.`, off],
-  },
-  {
-    name: "a revocation of a retiring key in long mode: verifiers go by max-age, without stale-while-revalidate",
-    records: [a, retiring(hour)],
-    command: { type: "revoke", kid: "o" },
-    says: [`Signing key "o" is revoked. Caches may trust it ${long} ${tokensOfOldFail(3600)}`, off],
-  },
-  {
-    name: "two waits that touch count as one",
-    records: [
+  ],
+  [
+    "withdrawing a key that never signed affects nobody",
+    [a, announced(hour)],
+    { type: "remove", kid: "b" },
+    ['Signing key "b" never signed anything; it is no longer published, and nobody is affected.', off],
+  ],
+  [
+    "a revocation in long mode",
+    [a],
+    { type: "revoke", kid: "a", replacement: newKey("b") },
+    [`Signing key "a" is revoked. Caches may trust it ${long} ${tokensFail}`, refused("12:00:00", "17:00:00")],
+  ],
+  [
+    "a revocation when the rotation mode has been on for a second less than it takes",
+    [a, announced(10_799 * second)],
+    revokes("b"),
+    [`Signing key "b" is revoked. Caches may trust it ${long} It has not signed anything yet.`, off],
+  ],
+  [
+    "a revocation when the rotation mode has been on for long enough",
+    [a, announced(10_800 * second)],
+    revokes("b"),
+    [`Signing key "b" is revoked. Caches may trust it ${short} It has not signed anything yet.`, off],
+  ],
+  [
+    "a revocation of a retiring key in long mode: verifiers go by max-age, without stale-while-revalidate",
+    [a, retiring(hour)],
+    revokes("o"),
+    [`Signing key "o" is revoked. Caches may trust it ${long} ${tokensOfOldFail(3600)}`, off],
+  ],
+  [
+    "two waits that touch count as one",
+    [
       record("a", "active", { announcedAt: now - 5 * hour, publishedAt: now - 5 * hour, activatedAt: now - hour }),
       record("o", "retiring", { announcedAt: now - 90 * day, activatedAt: now - 89 * day, retiredAt: now - hour }),
     ],
-    command: { type: "revoke", kid: "o" },
-    says: [`Signing key "o" is revoked. Caches may trust it ${short} ${tokensOfOldFail(300)}`, off],
-  },
-  {
-    name: "the first encryption key",
-    records: [a],
-    command: { type: "announce", key: newKey("e", "enc") },
-    says: ['Encryption key "e" is what relying parties encrypt to from now on; nobody is affected.'],
-  },
-  {
-    name: "the next encryption key",
-    records: [a, enc],
-    command: { type: "announce", key: newKey("f", "enc") },
-    says: [
+    revokes("o"),
+    [`Signing key "o" is revoked. Caches may trust it ${short} ${tokensOfOldFail(300)}`, off],
+  ],
+  [
+    "the first encryption key",
+    [a],
+    { type: "announce", key: newKey("e", "enc") },
+    ['Encryption key "e" is what relying parties encrypt to from now on; nobody is affected.'],
+  ],
+  [
+    "the next encryption key",
+    [a, enc],
+    { type: "announce", key: newKey("f", "enc") },
+    [
       'Encryption key "f" is published now, after the active one, and takes its place at 2026-11-21 12:00:00 UTC; nobody is affected.',
       on,
     ],
-  },
-  {
-    name: "a removal before its time of a key that was imported to retire: nobody knows until when it signed",
-    records: applyCommand(
-      [a],
-      { type: "import", key: newKey("o"), state: "retiring" },
-      { policy, now: now - 10 * minute },
-    ).records,
-    command: { type: "remove", kid: "o", force: true },
-    says: [
+  ],
+  [
+    "a removal before its time of a key that was imported to retire: nobody knows until when it signed",
+    applyCommand([a], { type: "import", key: newKey("o"), state: "retiring" }, { policy, now: now - 10 * minute })
+      .records,
+    { type: "remove", kid: "o", force: true },
+    [
       'Signing key "o" is no longer published before its time: tokens that it signed and that have not expired fail at every verifier ' +
         "that fetches the set from now on, until 2026-11-20 14:10:00 UTC, when the last of them has expired.",
       off,
     ],
-  },
-  {
-    name: "an encryption key that is replaced can decrypt until no cache gives it away any more",
-    records: [a, enc, record("f", "announced", { use: "enc", announcedAt: now - day })],
-    command: "advance",
-    says: [
+  ],
+  [
+    "an encryption key that is replaced can decrypt until no cache gives it away any more",
+    [a, enc, record("f", "announced", { use: "enc", announcedAt: now - day })],
+    "advance",
+    [
       'Encryption key "e" is no longer published; what is encrypted to it can be decrypted until 2026-11-20 18:10:00 UTC, when no cache ' +
         "gives it away any more, so nobody is affected.",
       'Encryption key "f" is what relying parties encrypt to from now on; nobody is affected.',
     ],
-  },
-  {
-    name: "an encryption key that is removed before its time",
-    records: [
+  ],
+  [
+    "an encryption key that is removed before its time",
+    [
       a,
       enc,
       record("d", "retiring", {
@@ -212,26 +210,26 @@ const rows: readonly Row[] = [
         retiredAt: now - 9 * hour + 8 * hour,
       }),
     ],
-    command: { type: "remove", kid: "d", force: true },
-    says: [
+    { type: "remove", kid: "d", force: true },
+    [
       'Encryption key "d" is gone before its time: what is encrypted to it, and what relying parties with a cached set encrypt to it ' +
         "until 2026-11-20 17:10:00 UTC, can no longer be decrypted.",
       off,
     ],
-  },
-  {
-    name: "an encryption key that is revoked and has no successor",
-    records: [a, enc],
-    command: { type: "revoke", kid: "e" },
-    says: [
+  ],
+  [
+    "an encryption key that is revoked and has no successor",
+    [a, enc],
+    revokes("e"),
+    [
       `Encryption key "e" is revoked. Relying parties may encrypt to it ${long} What is encrypted to it can no longer be decrypted. ` +
         "No encryption key is left; jwksd keys announce --use enc makes one.",
     ],
-  },
+  ],
 ];
 
 describe("what a change means for verifiers", () => {
-  for (const { name, records, command, says } of rows) {
+  for (const [name, records, command, says] of rows) {
     test(name, () => {
       const { records: after }: Change =
         command === "advance" ? advance(records, policy, now) : applyCommand(records, command, { policy, now });

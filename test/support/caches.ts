@@ -36,7 +36,7 @@ export const nginx: Cache = {
   async start(t, options) {
     const folder = await temporaryFolder(t);
     const socketPath = join(folder, "socket");
-    await writeFile(join(folder, "nginx.conf"), nginxConfig(socketPath, options));
+    await writeFile(join(folder, "nginx.conf"), nginxConfig(nginxCache(socketPath, options)));
     await startProgram(t, nginx.program, ["-p", folder, "-c", "nginx.conf", "-e", "stderr"], socketPath);
     return {
       socketPath,
@@ -53,8 +53,8 @@ export const nginx: Cache = {
   },
 };
 
-// The temporary paths, and the user when started as root, are there because the built-in ones belong to the system's own nginx.
-const nginxConfig = (socketPath: string, { originPort, shortLived }: CacheOptions): string => `
+/** A configuration with this inside of `http`. Temporary paths, and the user of root, are there because the built-in ones belong to the system's nginx. */
+export const nginxConfig = (http: string): string => `
 daemon off;
 ${process.getuid?.() === 0 ? "user root;" : ""}
 pid pid;
@@ -63,6 +63,10 @@ events {}
 http {
   access_log off;
   ${["client_body", "proxy", "fastcgi", "uwsgi", "scgi"].map((name) => `${name}_temp_path ${name};`).join(" ")}
+  ${http}
+}`;
+
+const nginxCache = (socketPath: string, { originPort, shortLived }: CacheOptions): string => `
   proxy_cache_path cache keys_zone=documents:1m;
   map $http_cache_control $asks_origin { ~no-cache 1; default 0; }
   server {
@@ -77,8 +81,7 @@ http {
       add_header X-Cache $upstream_cache_status;
       ${shortLived ? "proxy_ignore_headers Cache-Control; proxy_cache_valid 200 1s;" : ""}
     }
-  }
-}`;
+  }`;
 
 export const varnish: Cache = {
   name: "Varnish",

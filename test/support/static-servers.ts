@@ -1,7 +1,7 @@
 import { readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import type { TestContext } from "node:test";
-import { startProgram } from "./caches.ts";
+import { nginxConfig, startProgram } from "./caches.ts";
 import { temporaryFolder } from "./service.ts";
 
 /** A web server that shows a folder of `jwksd publish` as docs/publish.md says. */
@@ -19,26 +19,10 @@ async function block(language: string, folder: string): Promise<string> {
   return text.replaceAll("/srv/www", folder);
 }
 
-/**
- * Starts nginx with this inside of `http`. The temporary paths, and the user when started as root, are there because the built-in ones belong
- * to the system's own nginx.
- */
+/** Starts nginx with this inside of `http`. */
 export async function startNginx(t: TestContext, http: string, port: number): Promise<void> {
   const own = await temporaryFolder(t);
-  const config = `
-daemon off;
-master_process off;
-${process.getuid?.() === 0 ? "user root;" : ""}
-pid pid;
-error_log stderr;
-events {}
-http {
-  access_log off;
-  types { text/html html; }
-  ${["client_body", "proxy", "fastcgi", "uwsgi", "scgi"].map((name) => `${name}_temp_path ${name};`).join(" ")}
-  ${http}
-}`;
-  await writeFile(join(own, "nginx.conf"), config);
+  await writeFile(join(own, "nginx.conf"), nginxConfig(`types { text/html html; }\n${http}`));
   await startProgram(t, "nginx", ["-p", own, "-c", "nginx.conf", "-e", "stderr"], { host: "127.0.0.1", port });
 }
 
