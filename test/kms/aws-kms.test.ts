@@ -4,13 +4,17 @@ import { calculateJwkThumbprint } from "jose";
 import { type AwsKmsOptions, awsKmsBackend } from "../../src/keys/kms/aws-kms.ts";
 import { type KmsKey, type KmsStub, kmsStub } from "../support/stubs/aws-kms.ts";
 import { derOf, serviceKey } from "../support/stubs/ecdsa.ts";
-import { checkCannotSign, checkFailures, checkWrongUris, failing, flipped, input } from "./failures.ts";
+import { checkCannotSign, checkKeyService, checkWrongUris, failing, flipped, input } from "./failures.ts";
 
 // The SDK waits between its attempts for real.
 process.env["AWS_MAX_ATTEMPTS"] = "2";
 
-const credentials = { accessKeyId: "AKIDEXAMPLE", secretAccessKey: "a-secret-that-nobody-may-see" };
-const secrets = [credentials.secretAccessKey, "a text that nobody may see"];
+const credentials = {
+  accessKeyId: "AKIDEXAMPLE",
+  secretAccessKey: "a-secret-that-nobody-may-see",
+  sessionToken: "a-session-token-that-nobody-may-see",
+};
+const secrets = [credentials.secretAccessKey, "a text that nobody may see", credentials.sessionToken];
 const error = (type: string, status = 400) => ({ status, json: { __type: type, message: secrets[1] } });
 const arnOf = (uri: string): string => uri.slice("aws-kms:".length);
 const optionsFor = ({ url }: KmsStub): AwsKmsOptions => ({ endpoint: url, credentials: async () => credentials });
@@ -24,14 +28,16 @@ async function start(t: TestContext): Promise<KmsStub> {
 
 const signature = (bytes: Buffer) => (answer: object) => Object.assign(answer, { Signature: bytes.toString("base64") });
 
-checkFailures(
+checkKeyService(
   "AWS KMS",
   async (clock) => {
     const stub = await newStub();
-    return { stub, signer: await awsKmsBackend({ ...optionsFor(stub), clock }).open(stub.add()), secrets };
+    const uri = stub.add();
+    const signer = await awsKmsBackend({ ...optionsFor(stub), clock }).open(uri);
+    return { stub, signer, secrets, key: stub.keys.get(arnOf(uri))?.key };
   },
-  ({ stub, signer }) => {
-    const good = (stub as KmsStub).keys.get(arnOf(signer.uri))?.key.sign(input.digest) ?? Buffer.alloc(64);
+  ({ key }) => {
+    const good = key?.sign(input.digest) ?? Buffer.alloc(64);
     const signed = serviceKey().sign(input.digest);
     return [
       ["ThrottlingException", error("ThrottlingException"), "ERR_SIGNER_THROTTLED", /ThrottlingException/],

@@ -8,7 +8,7 @@ import {
 } from "../../src/keys/kms/azure-key-vault.ts";
 import { type AzureKey, type AzureStub, azureError, azureStub } from "../support/stubs/azure-key-vault.ts";
 import { serviceKey } from "../support/stubs/ecdsa.ts";
-import { checkCannotSign, checkFailures, checkWrongUris, failing, flipped, input } from "./failures.ts";
+import { checkCannotSign, checkKeyService, checkWrongUris, failing, flipped, input } from "./failures.ts";
 
 const token = "a-token-that-nobody-may-see";
 const secrets = [token, "a text that nobody may see"];
@@ -30,11 +30,12 @@ const value = (change: (good: Buffer) => Buffer) => (answer: Record<string, unkn
   if ("value" in answer) answer["value"] = change(good).toString("base64url");
 };
 
-checkFailures(
+checkKeyService(
   "Azure Key Vault",
   async (clock) => {
     const stub = await azureStub(token);
-    return { stub, signer: await azureKeyVaultBackend({ ...access, clock }).open(stub.add()), secrets };
+    const signer = await azureKeyVaultBackend({ ...access, clock }).open(stub.add());
+    return { stub, signer, secrets, key: stub.keys[0]?.key };
   },
   () => {
     return [

@@ -5,8 +5,10 @@ import * as jose from "jose";
 import type { ErrorCode, JwksdError } from "../../src/index.ts";
 import { boundSigner } from "../../src/keys/signer/bounded.ts";
 import type { ExternalSigner, SignerBackend } from "../../src/keys/signer/signer.ts";
-import { failing as failingWith, inputOf } from "../../src/testing/signer.ts";
+import { checkSigner, failing as failingWith, inputOf } from "../../src/testing/signer.ts";
 import { type SimulatedClock, settled, simulatedClock } from "../support/simulated.ts";
+import { soak } from "../support/soak.ts";
+import type { ServiceKey } from "../support/stubs/ecdsa.ts";
 import type { Fault, StubServer } from "../support/stubs/stub-server.ts";
 
 /** A signer whose key service is a stub. */
@@ -15,6 +17,8 @@ export interface Opened {
   readonly signer: ExternalSigner;
   /** Texts that no error may hold. */
   readonly secrets: readonly string[];
+  /** As the service has it. */
+  readonly key: ServiceKey | undefined;
 }
 
 /** What goes wrong, the code of the error, and a word of its message. */
@@ -69,15 +73,29 @@ export async function checkCannotSign<Key>(
 }
 
 /**
- * The failures that every key service has, and those of one: each has its code, and the signer works again as soon as its service
- * does. `open` is called once, with the clock of the signer.
+ * The contract of signers, the failures that every key service has, and those of one: each has its code, and the signer works again as
+ * soon as its service does.
  */
-export function checkFailures(
+export function checkKeyService(
   name: string,
-  open: (clock: SimulatedClock) => Promise<Opened>,
+  open: (clock?: SimulatedClock) => Promise<Opened>,
   ofService: (opened: Opened) => readonly Failing[],
   attempts: number,
 ): void {
+  checkSigner(
+    `${name}, against a stub`,
+    async () => {
+      const { stub, signer, secrets, key } = await open();
+      const close = async (): Promise<void> => {
+        await signer.close();
+        await stub.close();
+      };
+      const all = [...secrets, key?.privateScalar ?? ""];
+      return { signer, secrets: all, key, hold: () => stub.hold("sign"), close };
+    },
+    { signatures: soak(1_000) },
+  );
+
   describe(`failures of ${name}`, async () => {
     const clock = simulatedClock();
     const opened = await open(clock);

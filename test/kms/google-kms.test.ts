@@ -14,7 +14,7 @@ import {
   googleStub,
   serviceAccount,
 } from "../support/stubs/google-kms.ts";
-import { checkCannotSign, checkFailures, checkWrongUris, failing, flipped, input } from "./failures.ts";
+import { checkCannotSign, checkKeyService, checkWrongUris, failing, flipped, input } from "./failures.ts";
 
 const folder = await mkdtemp(join(tmpdir(), "jwksd-"));
 after(() => rm(folder, { recursive: true }));
@@ -67,16 +67,18 @@ test("CRC32C of the test values (RFC 3720 appendix B.4)", () => {
 
 const tamper = (change: Record<string, unknown>) => (answer: object) => Object.assign(answer, change);
 
-checkFailures(
+checkKeyService(
   "Google Cloud KMS",
   async (clock) => {
     const stub = await googleStub();
-    return { stub, signer: await googleKmsBackend({ ...optionsFor(stub), clock }).open(stub.add()), secrets };
+    const uri = stub.add();
+    const signer = await googleKmsBackend({ ...optionsFor(stub), clock }).open(uri);
+    assert.equal(stub.tokens.size, 1);
+    return { stub, signer, secrets: [...secrets, ...stub.tokens], key: stub.versions.get(nameOf(uri))?.key };
   },
-  ({ stub, signer }) => {
-    const version = (stub as GoogleStub).versions.get(nameOf(signer.uri));
+  ({ signer, key }) => {
     const signed = serviceKey().sign(input.digest);
-    const good = version?.key.sign(input.digest) ?? signed;
+    const good = key?.sign(input.digest) ?? signed;
     return [
       ["quota", googleError(429, "RESOURCE_EXHAUSTED"), "ERR_SIGNER_THROTTLED", /RESOURCE_EXHAUSTED/],
       ["UNAVAILABLE", googleError(503, "UNAVAILABLE"), "ERR_SIGNER_UNAVAILABLE", /failed; try again/],
@@ -88,7 +90,12 @@ checkFailures(
       ["not there", googleError(404, "NOT_FOUND"), "ERR_SIGNER_KEY_STATE", /NOT_FOUND/],
       ["of another kind", googleError(400, "INVALID_ARGUMENT"), "ERR_SIGNER_KEY_STATE", /INVALID_ARGUMENT/],
       ["an empty answer", { status: 200, json: {} }, "ERR_SIGNER_BAD_SIGNATURE", /another key version/],
-      ["another version", tamper({ name: `${version?.name}0` }), "ERR_SIGNER_BAD_SIGNATURE", /another key version/],
+      [
+        "another version",
+        tamper({ name: `${nameOf(signer.uri)}0` }),
+        "ERR_SIGNER_BAD_SIGNATURE",
+        /another key version/,
+      ],
       [
         "the digest was damaged",
         tamper({ verifiedDigestCrc32c: false }),

@@ -6,7 +6,7 @@ import { type TestContext, describe, test } from "node:test";
 import { type VaultTransitOptions, vaultTransitBackend } from "../../src/keys/kms/vault-transit.ts";
 import { serviceKey } from "../support/stubs/ecdsa.ts";
 import { type VaultStub, vaultStub } from "../support/stubs/vault-transit.ts";
-import { checkFailures, checkWrongUris, failing, flipped, input } from "./failures.ts";
+import { checkKeyService, checkWrongUris, failing, flipped, input } from "./failures.ts";
 
 const token = "hvs.a-token-that-nobody-may-see";
 process.env["JWKSD_TEST_TOKEN"] = token;
@@ -25,12 +25,12 @@ const tamper = (change: (good: Buffer) => string) => (answer: Record<string, unk
   data.signature = change(Buffer.from(data.signature.replace("vault:v1:", ""), "base64url"));
 };
 
-checkFailures(
+checkKeyService(
   "Vault Transit",
   async (clock) => {
     const stub = await vaultStub(token);
     const signer = await vaultTransitBackend({ ...access, clock }).open(stub.add("login"));
-    return { stub, signer, secrets: [token] };
+    return { stub, signer, secrets: [token], key: stub.keys.get("login")?.versions.get(1) };
   },
   ({ stub }) => {
     return [
