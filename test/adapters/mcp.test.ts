@@ -1,7 +1,5 @@
 import assert from "node:assert/strict";
-import { once } from "node:events";
 import { createServer } from "node:http";
-import type { AddressInfo } from "node:net";
 import { DatabaseSync } from "node:sqlite";
 import { type TestContext, test } from "node:test";
 import { mcp, requireMcpAuth } from "@better-auth/mcp";
@@ -15,18 +13,14 @@ import { decodeProtectedHeader } from "jose";
 import { createProvider, localSigner } from "../../src/index.ts";
 import { jwtOptions } from "../../src/provider/adapters/better-auth.ts";
 import { named } from "../support/keys.ts";
+import { listening } from "../support/listening.ts";
 
 const entry = async (kid: string) => ({ kid, signer: await localSigner(named(kid)) });
 
 /** An MCP server that is its own authorization server, with two keys of which the first one signs. */
 async function start(t: TestContext) {
-  const server = createServer().listen(0, "127.0.0.1");
-  await once(server, "listening");
-  t.after(() => {
-    server.closeAllConnections();
-    server.close();
-  });
-  const origin = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+  const server = createServer();
+  const origin = `http://127.0.0.1:${await listening(t, server)}`;
   const issuer = `${origin}/api/auth`;
   const keyset = [await entry("first"), await entry("second")];
   const provider = await createProvider({ issuer, keyset, maxTokenLifetimeSeconds: 36_000 }, { discovery: false });

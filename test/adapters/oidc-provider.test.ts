@@ -75,37 +75,24 @@ async function discover(url: string) {
 
 describe("a configuration that would break is refused at the start", () => {
   const jwts = { getResourceServerInfo: () => ({}) };
-  const rows: [name: string, more: object, message: RegExp | undefined][] = [
+  const api = (more: object = {}) => ({ resourceIndicators: { ...jwts, ...more } });
+  const long = { AccessToken: 86_400 };
+  const userinfo = /the default of ttl\.AccessToken is 3600 s, and may be 3540 s/;
+  const rows: [name: string, more: object, message?: RegExp][] = [
     ["keys of its own", { jwks: { keys: [] } }, /"jwks" is set/],
     ["no adapter", { adapter: undefined }, /"adapter" is missing/],
-    [
-      "an ID token that lives too long",
-      { ttl: { IdToken: 3601 } },
-      /ttl\.IdToken is 3601 s, and may be 3600 s at most/,
-    ],
-    ["one that does not", { ttl: { IdToken: 3600 } }, undefined],
-    ["a function, which says so when it is called", { ttl: { IdToken: () => 3601 } }, undefined],
-    ["an opaque access token", { ttl: { AccessToken: 86_400 }, features: {} }, undefined],
-    [
-      "a JWT for an API",
-      { ttl: { AccessToken: 86_400 }, features: { resourceIndicators: jwts } },
-      /ttl\.AccessToken is 86400 s, and may be 3600 s/,
-    ],
+    ["a long ID token", { ttl: { IdToken: 3601 } }, /ttl\.IdToken is 3601 s, and may be 3600 s at most/],
+    ["one that does not live too long", { ttl: { IdToken: 3600 } }],
+    ["a function, which says so when it is called", { ttl: { IdToken: () => 3601 } }],
+    ["an opaque access token", { ttl: long, features: {} }],
+    ["a JWT for an API", { ttl: long, features: api() }, /ttl\.AccessToken is 86400 s, and may be 3600 s/],
     [
       "a JWT for a machine",
-      { ttl: { ClientCredentials: 3601 }, features: { resourceIndicators: { enabled: true, ...jwts } } },
+      { ttl: { ClientCredentials: 3601 }, features: api({ enabled: true }) },
       /ttl\.ClientCredentials is 3601 s/,
     ],
-    [
-      "APIs that are switched off",
-      { ttl: { AccessToken: 86_400 }, features: { resourceIndicators: { enabled: false, ...jwts } } },
-      undefined,
-    ],
-    [
-      "a signed userinfo, which ends with an access token",
-      { features: { jwtUserinfo: { enabled: true } } },
-      /the default of ttl\.AccessToken is 3600 s, and may be 3540 s/,
-    ],
+    ["APIs that are switched off", { ttl: long, features: api({ enabled: false }) }],
+    ["a signed userinfo, which ends with an access token", { features: { jwtUserinfo: { enabled: true } } }, userinfo],
   ];
   for (const [name, more, message] of rows) {
     test(name, async () => {
@@ -119,14 +106,38 @@ describe("a configuration that would break is refused at the start", () => {
   test("another issuer", async () => {
     const keys = await keysOf({ keys: [named("a")] });
     const made = withJwksd(keys, configuration, (given) => new Provider("https://other.example", given));
-    await assert.rejects(made, {
-      code: "ERR_OPTION_INVALID",
-      message: /the issuer of oidc-provider is "https:\/\/other/,
-    });
+    const message = /the issuer of oidc-provider is "https:\/\/other/;
+    await assert.rejects(made, { code: "ERR_OPTION_INVALID", message });
   });
 });
 
 type Serve = (handler: OidcWithKeys<Provider>["handler"]) => RequestListener | Promise<RequestListener>;
+
+const inFastify: Serve = async (handler) => {
+  const app = fastify();
+  app.addHook("onRequest", async ({ raw: request }, reply) => {
+    if (request.url?.startsWith("/oidc/") !== true) return;
+    reply.hijack();
+    handler(request, reply.raw);
+  });
+  await app.ready();
+  return app.routing.bind(app);
+};
+
+/** Comes with oidc-provider, and without types. */
+interface Koa {
+  use(middleware: (ctx: { respond: boolean; req: never; res: never }) => void): Koa;
+  callback(): RequestListener;
+}
+const koa: string = "koa";
+const inKoa: Serve = async (handler) => {
+  const { default: Koa } = (await import(koa)) as { default: new () => Koa };
+  const app = new Koa().use((ctx) => {
+    ctx.respond = false;
+    handler(ctx.req, ctx.res);
+  });
+  return app.callback();
+};
 
 describe("where it is mounted, tokens verify by the set at the jwks_uri of discovery", () => {
   const rows: [name: string, path: string, serve: Serve][] = [
@@ -135,33 +146,8 @@ describe("where it is mounted, tokens verify by the set at the jwks_uri of disco
     ["Express", "", (handler) => express().use(handler)],
     ["Express, which strips the path", "/oidc", (handler) => express().use("/oidc", handler)],
     ["Express, which does not", "/oidc", (handler) => express().use(handler)],
-    [
-      "Fastify",
-      "/oidc",
-      async (handler) => {
-        const app = fastify();
-        app.addHook("onRequest", async ({ raw: request }, reply) => {
-          if (request.url?.startsWith("/oidc/") !== true) return;
-          reply.hijack();
-          handler(request, reply.raw);
-        });
-        await app.ready();
-        return app.routing.bind(app);
-      },
-    ],
-    [
-      "Koa",
-      "/oidc",
-      async (handler) => {
-        const { default: Koa } = (await import(koa)) as { default: new () => Koa };
-        return new Koa()
-          .use((ctx) => {
-            ctx.respond = false;
-            handler(ctx.req, ctx.res);
-          })
-          .callback();
-      },
-    ],
+    ["Fastify", "/oidc", inFastify],
+    ["Koa", "/oidc", inKoa],
   ];
   for (const [name, path, serve] of rows) {
     test(name, async (t) => {
@@ -209,13 +195,6 @@ describe("the metadata of an issuer with a path is where RFC 8414 section 3.1 pu
     });
   }
 });
-
-/** Comes with oidc-provider, and without types. */
-const koa: string = "koa";
-interface Koa {
-  use(middleware: (ctx: { respond: boolean; req: never; res: never }) => void): Koa;
-  callback(): RequestListener;
-}
 
 describe("keys change", () => {
   test("each time an instance takes over that signs with the active key; without a change it stays", async (t) => {

@@ -1,8 +1,6 @@
 import { createHash } from "node:crypto";
-import { once } from "node:events";
 import { mkdtemp, rm } from "node:fs/promises";
 import { createServer } from "node:http";
-import type { AddressInfo } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after } from "node:test";
@@ -11,6 +9,7 @@ import { memoryStore } from "../../src/rotation/store/memory.ts";
 import type { Register } from "../../src/rotation/store/register.ts";
 import { sqliteStore } from "../../src/rotation/store/sqlite/sqlite.ts";
 import { checkRegister } from "../../src/testing/register.ts";
+import { listening } from "../support/listening.ts";
 import { sample } from "../support/samples.ts";
 
 checkRegister("memory", async () => {
@@ -49,14 +48,10 @@ checkRegister("one's own, of docs/stores.md", async () => {
     else if (headers["if-none-match"] === tag) response.writeHead(304).end();
     else response.writeHead(200, { ETag: tag }).end(found);
   });
-  server.listen(0, "127.0.0.1");
-  await once(server, "listening");
+  const ends: (() => Promise<void>)[] = [];
+  const port = await listening({ after: (end) => void ends.push(end) }, server);
   return {
-    handle: async (issuer) =>
-      httpStore(`http://127.0.0.1:${(server.address() as AddressInfo).port}/${encodeURIComponent(issuer)}`),
-    async end() {
-      server.closeAllConnections();
-      server.close();
-    },
+    handle: async (issuer) => httpStore(`http://127.0.0.1:${port}/${encodeURIComponent(issuer)}`),
+    end: async () => ends[0]?.(),
   };
 });
