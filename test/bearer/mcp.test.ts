@@ -4,13 +4,15 @@ import { McpServer } from "@modelcontextprotocol/sdk/server/mcp.js";
 import { StreamableHTTPServerTransport } from "@modelcontextprotocol/sdk/server/streamableHttp.js";
 import { requireBearerAuth } from "@modelcontextprotocol/sdk/server/auth/middleware/bearerAuth.js";
 import express from "express";
+import { soak } from "../support/soak.ts";
 import { audience, guardsOf } from "./guards.ts";
 import { listen } from "./node-faces.ts";
 import { startProviders } from "./provider.ts";
 import { check, send } from "./replies.ts";
 import { rows } from "./requests.ts";
 
-const guarded = rows.filter(({ byHandler }) => byHandler !== true);
+// In `npm test` every fifth: the face is that of Express, which has them all.
+const guarded = rows.filter(({ byHandler }, row) => byHandler !== true && row % soak(1, 5) === 0);
 test(`before a server of the MCP SDK, express() answers as everywhere: ${guarded.length} requests`, async (t) => {
   const setup = await startProviders(t);
   const app = express().disable("x-powered-by");

@@ -47,7 +47,7 @@ async function found(
   let isOver = false;
   const watching = watch(await askFor(provider, world.clock.now()), {
     durationMs,
-    intervalMs: durationMs / 200,
+    intervalMs: durationMs / 100,
     clock,
     ask: () => ask(provider, jwksUri),
     tokens: async () => [await provider.sign({ sub: "a", aud: "b" }, { lifetimeSeconds: 3600 })],
@@ -57,7 +57,7 @@ async function found(
     await waiting(() => isOver);
     if (isOver) break;
     if (looks === 5) await meanwhile(world, replica);
-    await world.pass(durationMs / 200);
+    await world.pass(durationMs / 100);
   }
   const again = await askFor(provider, world.clock.now());
   const codes = [...(await examine(await watching)), ...(await examine(again))].map(({ code }) => code);

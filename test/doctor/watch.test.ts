@@ -164,6 +164,7 @@ describe("a watch with tokens", () => {
       },
       {
         durationMs: 12 * hour,
+        intervalMs: hour / 6,
         tokens: async () => [token(elapsedMs < signsFrom * hour ? "a" : "b", startMs + elapsedMs)],
       },
     );
