@@ -44,26 +44,29 @@ describe("a fast clock begins now, and runs as fast", () => {
   }
 });
 
-test("on a machine that is slow to start it, the log begins without an error", { timeout }, async () => {
+/** A demonstration whose clock is that of the test. */
+function demo() {
   const real = simulatedClock();
   let log = "";
   const output = { write: (text: string) => (log += text) };
   const io: Io = { stdin: Readable.from([]), stdout: output, stderr: output, environment: {}, exitCode: 0 };
+  return { real, log: () => log, starting: startDemo(io, fastClock(timesAsFast, real)) };
+}
+
+test("on a machine that is slow to start it, the log begins without an error", { timeout }, async () => {
+  const { real, log, ...made } = demo();
   const state = { isStarting: true };
-  const starting = startDemo(io, fastClock(timesAsFast, real)).finally(() => (state.isStarting = false));
+  const starting = made.starting.finally(() => (state.isStarting = false));
   // Each turn of the event loop takes long, until 10 s have passed.
   for (let passedMs = 0; state.isStarting && passedMs < 10_000; passedMs += 20) await real.advance(20);
   await (await starting).stop();
-  assert.match(log, / info started /);
-  assert.doesNotMatch(log, / (warn|error) /);
+  assert.match(log(), / info started /);
+  assert.doesNotMatch(log(), / (warn|error) /);
 });
 
 test("a whole rotation is seen within three minutes, by the rules of every other service", { timeout }, async () => {
-  const real = simulatedClock();
-  let log = "";
-  const output = { write: (text: string) => (log += text) };
-  const io: Io = { stdin: Readable.from([]), stdout: output, stderr: output, environment: {}, exitCode: 0 };
-  const service = await startDemo(io, fastClock(timesAsFast, real));
+  const { real, log, starting } = demo();
+  const service = await starting;
   try {
     const seconds = async (count: number): Promise<void> => {
       for (let second = 0; second < count; second += 1) {
@@ -79,7 +82,7 @@ test("a whole rotation is seen within three minutes, by the rules of every other
         await seconds(1);
       }
     };
-    const count = (word: string): number => log.split(` info key ${word} `).length - 1;
+    const count = (word: string): number => log().split(` info key ${word} `).length - 1;
     const kids = async (): Promise<string[]> => {
       const set = (await (await fetch(service.url)).json()) as { keys: { kid: string }[] };
       return set.keys.map(({ kid }) => kid);

@@ -97,6 +97,16 @@ async function judge(verify: Primitives["verify"], signature: Bytes, what: strin
   return expected;
 }
 
+/** What jose signs: the input, and the signature of it. */
+async function signedByJose(
+  alg: string,
+  payload: Bytes,
+): Promise<{ readonly input: Bytes; readonly signature: Bytes }> {
+  const signer = new jose.CompactSign(payload).setProtectedHeader({ alg });
+  const [head, body, tail = ""] = (await signer.sign(await privateKey(keys[alg] ?? {}, alg))).split(".");
+  return { input: new TextEncoder().encode(`${head}.${body}`), signature: jose.base64url.decode(tail) as Bytes };
+}
+
 // One suite: Deno runs the first one of a file.
 describe("the primitives", () => {
   for (const [name, { sha256, sign, verify, verifyLater, toBase64url }] of Object.entries(rooms)) {
@@ -161,11 +171,7 @@ describe("the primitives", () => {
         test(alg, async () => {
           const key = await publicKey(jwk, alg);
           for (let count = 0; count < 8; count += 1) {
-            const payload = new TextEncoder().encode(`claims ${count}`);
-            const signer = new jose.CompactSign(payload).setProtectedHeader({ alg });
-            const [head, body, tail = ""] = (await signer.sign(await privateKey(jwk, alg))).split(".");
-            const input = new TextEncoder().encode(`${head}.${body}`);
-            const signature = jose.base64url.decode(tail) as Bytes;
+            const { input, signature } = await signedByJose(alg, new TextEncoder().encode(`claims ${count}`));
             assert.equal(await verify(key, alg, input, signature), true);
             assert.equal(await verify(key, alg, message, signature), false);
             for (const changed of [
@@ -202,10 +208,7 @@ describe("the primitives", () => {
 
       test("the same later", async () => {
         for (const [alg, jwk] of Object.entries(keys)) {
-          const signer = new jose.CompactSign(message).setProtectedHeader({ alg });
-          const [head, body, tail = ""] = (await signer.sign(await privateKey(jwk, alg))).split(".");
-          const input = new TextEncoder().encode(`${head}.${body}`);
-          const signature = jose.base64url.decode(tail) as Bytes;
+          const { input, signature } = await signedByJose(alg, message);
           const key = await publicKey(jwk, alg);
           const verdicts = [input, message].map(async (bytes) => verifyLater(key, alg, bytes, signature));
           assert.deepEqual(await Promise.all(verdicts), [true, false]);
