@@ -178,7 +178,7 @@ describe("issuers that a function allows", () => {
   });
 
   test("may have 64 keys; one that is no key verifies nothing, and is no outage", async () => {
-    const [good] = [{ ...withoutPrivate(ecKey("a")), kid: "a" }];
+    const good = keyAs("a");
     const bent = { ...good, y: withoutPrivate(ecKey("b"))["y"], kid: "bent" };
     const rows: [others: number, kid: string, expected: number][] = [
       [62, "a", 200],
@@ -240,6 +240,18 @@ const memory = () => {
   };
 };
 
+/** What a store may give for an issuer. */
+const stateOf = (issuer: string, body: object | string, more: Partial<KeySetState> = {}): KeySetState => ({
+  issuer,
+  jwksUri: `${issuer}/jwks`,
+  body: JSON.stringify(body),
+  etag: undefined,
+  headers: {},
+  requestedAt: 0,
+  ...more,
+});
+const keyAs = (kid: string, seed = kid): object => ({ ...withoutPrivate(ecKey(seed)), kid });
+
 describe("a store for the state", () => {
   test("a cold start needs no request", async () => {
     const state = memory();
@@ -259,10 +271,7 @@ describe("a store for the state", () => {
   test("one that answers late does not take the place of what was fetched meanwhile", async () => {
     const [stolen, late, gate] = [ecKey("stolen"), Promise.withResolvers<KeySetState>(), Promise.withResolvers<void>()];
     // Many keys, so that importing them takes longer than a fetch.
-    const many = Array.from({ length: 100 }, (_, index) => ({
-      ...withoutPrivate(ecKey(`f${index}`)),
-      kid: `f${index}`,
-    }));
+    const many = Array.from({ length: 100 }, (_, index) => keyAs(`f${index}`));
     const script = routed(provider(issuer));
     const gated: Script = async (request, clock) => {
       if (request.url.endsWith("/jwks")) await gate.promise;
@@ -271,14 +280,8 @@ describe("a store for the state", () => {
     const guard = guardOf(gated, { state: { get: () => late.promise, set: () => {} } });
     const first = guard.status();
     await guard.clock.advance(1_000);
-    late.resolve({
-      issuer,
-      jwksUri: `${issuer}/jwks`,
-      body: JSON.stringify({ keys: [{ ...withoutPrivate(stolen), kid: "stolen" }, ...many] }),
-      etag: undefined,
-      headers: { cacheControl: "max-age=3600" },
-      requestedAt: guard.clock.now() - 600_000,
-    });
+    const old = { headers: { cacheControl: "max-age=3600" }, requestedAt: guard.clock.now() - 600_000 };
+    late.resolve(stateOf(issuer, { keys: [keyAs("stolen"), ...many] }, old));
     await settled();
     const second = guard.status(guard.token({}, "stolen", stolen));
     gate.resolve();
@@ -288,30 +291,13 @@ describe("a store for the state", () => {
     assert.equal(await guard.status(guard.token({}, "stolen", stolen)), 401);
   });
 
+  const other = stateOf("https://evil.example", { keys: [keyAs("a", "b")] });
   for (const [name, get] of [
     ["fails", () => Promise.reject(new Error("no store"))],
-    [
-      "throws",
-      () => {
-        throw new Error("no store");
-      },
-    ],
+    ["throws", () => assert.fail("no store")],
     ["gives nonsense", () => ({ body: "x" }) as unknown as KeySetState],
-    [
-      "gives a set of no keys",
-      () => ({ issuer, jwksUri: `${issuer}/jwks`, body: '"x"', etag: undefined, headers: {}, requestedAt: 0 }),
-    ],
-    [
-      "gives the keys of another issuer",
-      () => ({
-        issuer: "https://evil.example",
-        jwksUri: "https://evil.example/jwks",
-        body: JSON.stringify({ keys: [{ ...withoutPrivate(ecKey("b")), kid: "a" }] }),
-        etag: undefined,
-        headers: {},
-        requestedAt: 0,
-      }),
-    ],
+    ["gives a set of no keys", () => stateOf(issuer, "x")],
+    ["gives the keys of another issuer", () => other],
     ["never answers", () => new Promise<never>(() => {})],
   ] as const) {
     test(`one that ${name} costs a request`, async () => {
