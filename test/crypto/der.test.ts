@@ -20,6 +20,18 @@ const half = fc.oneof(
 );
 const scalar = half.filter((value) => value < order);
 
+/** Bytes are refused, or are DER of what comes out. */
+function check(der: Uint8Array): void {
+  let signature: Uint8Array;
+  try {
+    signature = es256FromDer(der, "the key");
+  } catch (error) {
+    assert.ok(error instanceof SignerError);
+    return;
+  }
+  assert.deepEqual(derOf(signature), Buffer.from(der));
+}
+
 describe("an ES256 signature from DER (RFC 3279 section 2.2.3, RFC 7518 section 3.4)", () => {
   test("every r and s come out as 32 bytes each, padded on the left", () => {
     fc.assert(
@@ -46,18 +58,6 @@ describe("an ES256 signature from DER (RFC 3279 section 2.2.3, RFC 7518 section 
       assert.deepEqual(Buffer.from(es256FromDer(whole.subarray(2, -1), "the key")), signature);
     }
   });
-
-  /** Bytes are refused, or are DER of what comes out. */
-  function check(der: Uint8Array): void {
-    let signature: Uint8Array;
-    try {
-      signature = es256FromDer(der, "the key");
-    } catch (error) {
-      assert.ok(error instanceof SignerError);
-      return;
-    }
-    assert.deepEqual(derOf(signature), Buffer.from(der));
-  }
 
   test("any change of a byte is refused, or is another signature in DER", () => {
     fc.assert(

@@ -283,9 +283,9 @@ describe("keys in SoftHSM", { skip: skipWithoutPkcs11() }, () => {
       [uri, "ERR_SIGNER_KEY_STATE", /no private key with object "k"$/],
       [`${uri};id=%0a`, "ERR_SIGNER_KEY_STATE", /with object "k" and id %0A$/],
     ];
-    const rows: [attempt: () => Promise<unknown>, code: string, says?: RegExp][] = [
-      ...wrong.map(([more, ...error]): (typeof rows)[0] => [open({ modulePath, pin, ...more }, uri), ...error]),
-      ...uris.map(([uri, ...error]): (typeof rows)[0] => [open({ modulePath, pin }, uri), ...error]),
+    const rows: (readonly [attempt: () => Promise<unknown>, code: string, says?: RegExp | undefined])[] = [
+      ...wrong.map(([more, code, says]) => [open({ modulePath, pin, ...more }, uri), code, says] as const),
+      ...uris.map(([uri, code, says]) => [open({ modulePath, pin }, uri), code, says] as const),
       [open(null as unknown as Pkcs11Options, uri), invalid],
       [async () => pkcs11Backend({ modulePath, pin }).create({ issuer }), invalid, /pkcs11\.token of /],
       [async () => backend.open(uri, { signal: AbortSignal.abort() }), "ERR_SIGNER_ABORTED"],
