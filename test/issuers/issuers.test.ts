@@ -276,11 +276,16 @@ test("a store that never answers holds up its own issuer", async () => {
 test("create() is not counted among the made-up names, and gives the keys that the store has", async () => {
   const database = await new Database().with();
   const issuers = await database.issuers();
-  const names = Array.from({ length: 101 }, (_, index) => named(index));
-  for (const name of names) database.stores.set(name, countedStore(memoryStore({ clock: database.clock })));
-  await Promise.all(names.map((name) => issuers.create(name)));
+  const { promise, resolve } = Promise.withResolvers<void>();
+  database.onEmpty = () => promise;
+  const waiting = Array.from({ length: 100 }, (_, index) => issuers.get(named(`made-up-${index}`)));
+  await assert.rejects(issuers.get(named("one-more")), { code: "ERR_STORE_UNAVAILABLE" });
+  const name = named(0);
+  database.stores.set(name, countedStore(memoryStore({ clock: database.clock })));
+  await issuers.create(name);
+  resolve();
+  await Promise.all(waiting);
   // Somebody has deleted it.
-  const [name = ""] = names;
   const before = await kidOf(issuers, 0);
   database.stores.set(name, countedStore(memoryStore({ clock: database.clock })));
   const { provider } = await issuers.create(name);
