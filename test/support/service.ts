@@ -159,19 +159,6 @@ export async function cliRefused(...run: Parameters<typeof runCli>): Promise<str
   return stderr;
 }
 
-/** Runs the command line as a process, to its end: for what a process has and does, and once for each command. */
-export async function runCliProcess(t: Scope, args: readonly string[], env: Environment = {}): Promise<Finished> {
-  const { child } = spawnCli(t, args, env);
-  const output = { stdout: "", stderr: "" };
-  for (const name of ["stdout", "stderr"] as const) {
-    child[name].setEncoding("utf8").on("data", (chunk: string) => (output[name] += chunk));
-  }
-  const timer = setTimeout(() => child.kill("SIGKILL"), 60_000);
-  const [code, signal] = (await once(child, "close")) as [number | null, NodeJS.Signals | null];
-  clearTimeout(timer);
-  return { code, signal, ...output };
-}
-
 const serveArgs = ["--port", "0", "--admin", "off", "--json-logs"];
 
 /** Starts the service inside this process; it is stopped when the test ends. */
