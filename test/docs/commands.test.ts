@@ -16,9 +16,9 @@ import { type Scope, temporaryFolder } from "../support/service.ts";
 // Each command of jwksd that a page shows is one that the command line takes, with these arguments and options. What blocks do is seen
 // by blocks.test.ts, where that can be had; some name accounts and machines that a test has not.
 
-/** A shell in which `jwksd` writes down its arguments, and nothing else is a program. */
+/** A shell in which `jwksd` writes down its arguments, and nothing else is a program. In one write: two of a pipe run at the same time. */
 const recorder = `
-  jwksd() { printf '%s\\0' "$@" >&3; printf '\\36' >&3; }
+  jwksd() { printf '%s\\0' "$@" $'\\36' >&3; }
   npx() { [ "$1 $2" != "--no-install jwksd" ] || { shift 2; jwksd "$@"; }; }
   npm() { [ "$1 $2 $3" != "run jwksd --" ] || { shift 3; jwksd "$@"; }; }
   command_not_found_handle() { :; }
@@ -31,7 +31,7 @@ async function commandsOf(t: Scope, script: string): Promise<string[][]> {
   const env = { PATH: folder };
   // What is no program fails, and the script goes on.
   await promisify(execFile)(part("bash"), ["--norc", "-c", `${recorder}\n${script}\n:`], { cwd: folder, env });
-  const records = (await readFile(join(folder, "record"), "utf8")).split("\u001E");
+  const records = (await readFile(join(folder, "record"), "utf8")).split("\u001E\0");
   return records.slice(0, -1).map((record) => record.split("\0").slice(0, -1));
 }
 
