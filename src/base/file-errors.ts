@@ -7,7 +7,7 @@ const words: Readonly<Record<string, string>> = {
   EROFS: "the file system is read-only",
 };
 
-/** What is read of a file; `undefined` where there is none. */
+/** The result of reading a file; `undefined` if the file does not exist. */
 export function unlessMissing<T>(reading: Promise<T>): Promise<T | undefined> {
   return reading.catch((error: NodeJS.ErrnoException) => {
     if (error.code === "ENOENT" || error.code === "ENOTDIR") return undefined;

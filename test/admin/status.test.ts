@@ -8,7 +8,7 @@ import type { KnownManager } from "../../src/service/keys/known.ts";
 import { replicasPart } from "../../src/service/admin/page/tables.ts";
 import { statusOf } from "../../src/service/admin/status.ts";
 import { day, hour, record, second, start, waiting } from "../rules/key-records.ts";
-import { processLine, storeDocument } from "../support/store-view.ts";
+import { known, processLine, storeDocument } from "../support/store-view.ts";
 import { execFileSync } from "node:child_process";
 import { readFile } from "node:fs/promises";
 import { guideUrl, remedyOf } from "../../src/service/admin/remedies.ts";
@@ -55,22 +55,6 @@ function managed({
       ...more,
     },
   });
-}
-
-function known(more: Partial<Known> = {}): Known {
-  return {
-    now: start,
-    phase: "running",
-    issuer: "https://op.example",
-    jwksUri: "https://op.example/jwks",
-    pid: 42,
-    commandFlags: "",
-    isShortBySetting: false,
-    isShort: false,
-    published: [],
-    events: [],
-    ...more,
-  };
 }
 
 const because = (known: Known) => statusOf(known).rotationMode.because;

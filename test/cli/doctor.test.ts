@@ -143,7 +143,7 @@ describe("jwksd doctor", () => {
     const text = await readFile(page, "utf8");
     for (const [, finding] of stdout.matchAll(/^(?:broken|risk|advice) {2}(\w+):/gm))
       assert.ok(text.includes(`>${finding}</a>`));
-    assert.match(text, /How keys are rotated/);
+    assert.match(text, /<dt>Effect<[^]*<dt>What to do<[^]*<dt>Rule<[^]*How keys are rotated/);
     assert.match(text, /&quot;d&quot;: &quot;\(removed\)&quot;/);
     assert.ok(text.includes(String(sound["x"])) && text.includes("jwks_uri"));
     assert.ok(!text.includes(leaked.d));

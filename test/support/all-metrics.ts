@@ -6,12 +6,11 @@ import { createProvider } from "../../src/provider/provider.ts";
 import { createKeySetMetrics } from "../../src/verify/relying-party/metrics.ts";
 import { serviceMetrics } from "../../src/service/admin/service-metrics.ts";
 import { localSigner } from "../../src/keys/signer/local.ts";
-import type { Known } from "../../src/service/admin/known.ts";
 import { statusOf } from "../../src/service/admin/status.ts";
 import { day, hour, record, start, waiting } from "../rules/key-records.ts";
 import { ecKey } from "./keys.ts";
 import { simulatedClock } from "./simulated.ts";
-import { processLine, storeDocument } from "./store-view.ts";
+import { known, processLine, storeDocument } from "./store-view.ts";
 
 const outage = new StoreError("ERR_STORE_UNAVAILABLE", "no route to host");
 
@@ -40,27 +39,18 @@ function managerPart(): readonly Metric[] {
 }
 
 function serviceParts(): readonly (readonly Metric[])[] {
-  const known: Known = {
-    now: start,
-    phase: "running",
-    issuer: "https://op.example",
-    jwksUri: "https://op.example/jwks",
-    pid: 42,
-    commandFlags: "",
-    isShortBySetting: false,
-    isShort: false,
+  const service = known({
     published: [
       { jwk: { kid: "file", use: "enc", alg: "RSA-OAEP-256", kty: "RSA", n: "", e: "" }, notAfter: Infinity },
     ],
-    events: [],
-  };
+  });
   const failure = { at: start, code: outage.code, message: outage.message };
   const store = { lastAttemptAt: start, lastSuccessAt: start, revision: 5 };
   const health = { failure, heldBack: {}, unopened: {}, undestroyed: {}, store };
   const processes = [processLine("self")];
   const manager = { id: "self", document, policyGiven: {}, processes, clockAheadMs: 0, health };
-  const managed = { ...known, manager };
-  const kept = { ...known, withoutStore: { savedAt: start, outage: failure } };
+  const managed = { ...service, manager };
+  const kept = { ...service, withoutStore: { savedAt: start, outage: failure } };
   return [managed, kept].map((known) => serviceMetrics(statusOf(known), start, false));
 }
 

@@ -2,6 +2,7 @@ import type { StoreDocument } from "../../src/rotation/custody/document.ts";
 import type { ProcessLine } from "../../src/rotation/custody/presence.ts";
 import { rotationPolicy } from "../../src/rotation/rules/policy.ts";
 import type { KeyRecord } from "../../src/rotation/rules/records.ts";
+import type { Known } from "../../src/service/admin/known.ts";
 import { start } from "../rules/key-records.ts";
 
 /** The document of a store at revision 5. */
@@ -32,5 +33,22 @@ export function processLine(id: string, told: Partial<ProcessLine> = {}): Proces
     wrappingKeys: ["w"],
     at: start,
     ...told,
+  };
+}
+
+/** What a service knows of itself, with no key. */
+export function known(more: Partial<Known> = {}): Known {
+  return {
+    now: start,
+    phase: "running",
+    issuer: "https://op.example",
+    jwksUri: "https://op.example/jwks",
+    pid: 42,
+    commandFlags: "",
+    isShortBySetting: false,
+    isShort: false,
+    published: [],
+    events: [],
+    ...more,
   };
 }

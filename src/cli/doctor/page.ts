@@ -85,9 +85,12 @@ function prose(text: string): Html {
   return html`${first}${parts}`;
 }
 
+/** Headings of the parts of a finding, by their labels. */
+const headings = { seen: "Seen", effect: "Effect", breaks: "Breaks", do: "What to do", rule: "Rule", more: "More" };
+
 function section(finding: Finding): Html {
   const { code, severity, title, ruleUrl, link } = finding;
-  const shown = (label: string, text: string): Html => {
+  const shown = (label: keyof typeof headings, text: string): Html => {
     if (label === "more") return html`<a href="${link}">${code}</a>`;
     if (label === "rule" && ruleUrl !== undefined) return html`<a href="${ruleUrl}">${text}</a>`;
     return label === "effect" || label === "do" ? prose(text) : html`${text}`;
@@ -97,7 +100,7 @@ function section(finding: Finding): Html {
     <dl>
       ${partsOf(finding).map(
         ([label, texts]) =>
-          html`<dt>${label}</dt>
+          html`<dt>${headings[label]}</dt>
             ${texts.map((text) => html`<dd>${shown(label, text)}</dd>`)}`,
       )}
     </dl>

@@ -82,7 +82,7 @@ export function happeningLine({ at, text }: Happening): string {
 }
 
 /** What is said of a finding, by its label. */
-export function partsOf(finding: Finding): (readonly [label: string, texts: readonly string[]])[] {
+export function partsOf(finding: Finding) {
   const { seen, count, effect, remedy, rule, link } = finding;
   const more = count > seen.length ? [`and ${(count - seen.length).toLocaleString("en")} more`] : [];
   const parts = [

@@ -5,6 +5,13 @@ import type { ChangedFile, TargetFile } from "./changed.ts";
 import type { StaticDocument } from "./documents.ts";
 import type { Target } from "./target.ts";
 
+/** Where in which bucket. */
+export interface BucketUrl {
+  readonly bucket: string;
+  /** Without a slash at its ends; may be empty. */
+  readonly prefix: string;
+}
+
 export interface BucketOptions {
   /** URL of a service with the protocol of S3. Its buckets are in the path. Default: AWS. */
   readonly endpoint?: string | undefined;
@@ -16,8 +23,8 @@ const requestMs = 20_000;
 /** No document of jwksd is larger. */
 const maxBytes = 1_000_000;
 
-/** The bucket, and the prefix in it, without a slash at its ends; it may be empty. @throws ConfigError `ERR_OPTION_INVALID` */
-export function parseBucketUrl(url: string) {
+/** @throws ConfigError `ERR_OPTION_INVALID` */
+export function parseBucketUrl(url: string): BucketUrl {
   const [, bucket, prefix = ""] = /^s3:\/\/([a-z\d][a-z\d.-]{1,61}[a-z\d])(?:\/([\w!.*'()/-]*))?$/.exec(url) ?? [];
   const trimmed = prefix.replace(/\/$/, "");
   const isPath = trimmed === "" || !trimmed.split("/").some((part) => ["", ".", ".."].includes(part));
@@ -35,7 +42,7 @@ const meanwhile = "somebody else has written it in the meantime; let jwksd publi
  * @see https://docs.aws.amazon.com/AmazonS3/latest/userguide/conditional-writes.html
  */
 export function bucketTarget(
-  { bucket, prefix }: ReturnType<typeof parseBucketUrl>,
+  { bucket, prefix }: BucketUrl,
   paths: readonly string[],
   { endpoint, signal }: BucketOptions = {},
 ): Target {

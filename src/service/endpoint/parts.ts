@@ -31,7 +31,7 @@ export async function partsOf(settings: Settings, log: Logger) {
   if (!reusePort) wanted.unshift([{ host, port }, "--port"]);
   await checkFree(wanted);
   await checkFilesOf(sockets);
-  // Where all keys are in files, there is none.
+  // If all keys are in files, jwksd manages none.
   const isManaged = settings.keys === undefined;
   const managed = isManaged ? { store, signers: await signersOf(settings, log), signs: sockets.length > 0 } : undefined;
   return { site, store, managed, sockets, admin };
