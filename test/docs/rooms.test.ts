@@ -117,3 +117,14 @@ describe("the linter holds the rooms apart", () => {
     }
   });
 });
+
+test("npm test runs every folder of test/ once", async () => {
+  const [, apart = ""] = /^apart=(.*)$/m.exec(await readFile(join(root, "scripts/test"), "utf8")) ?? [];
+  const runs = ["all", ...apart.split(",")];
+  for (const name of await readdir(join(root, "test/all"))) {
+    const [, folders = ""] = /loadTests\((.*)\)/.exec(await readFile(join(root, "test/all", name), "utf8")) ?? [];
+    runs.push(...(JSON.parse(`[${folders}]`) as string[]));
+  }
+  const files = (await readdir(join(root, "test"), { recursive: true })).filter((name) => name.endsWith(".test.ts"));
+  assert.deepEqual(runs.sort(), [...new Set(files.map(dirname))].sort());
+});
