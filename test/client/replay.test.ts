@@ -229,6 +229,29 @@ describe("the store in memory", () => {
     assert.equal(await verdict(clientAssertion(token(20), client)), "accepted");
   });
 
+  test("of the clients that have the most, it forgets the tokens that expire first, and no others", () => {
+    const clock = simulatedClock();
+    const store = memoryReplayStore({ maxEntries: 12, clock });
+    const use = (clientId: string, seconds: number): unknown => {
+      try {
+        return store(`${clientId} ${seconds}`, clock.now() + seconds * second, clientId);
+      } catch (error) {
+        return (error as TokenError).code;
+      }
+    };
+    const busy = [50, 10, 70, 20, 40, 30, 80, 60];
+    const quiet = [4, 2, 3, 1];
+    for (const seconds of busy) assert.equal(use("busy", seconds), true);
+    for (const seconds of quiet) assert.equal(use("quiet", seconds), true);
+    assert.equal(use("new", 1), true);
+    assert.deepEqual(
+      busy.toSorted().map((seconds) => use("busy", seconds)),
+      [...Array.from({ length: 3 }, () => "ERR_REPLAY_FULL"), false, false, false, false, false],
+    );
+    for (const seconds of quiet) assert.equal(use("quiet", seconds), false);
+    assert.deepEqual([use("busy", 29), use("busy", 31)], ["ERR_REPLAY_FULL", true]);
+  });
+
   test("holds 100,000 by default, by the machine's clock", () => {
     const store = memoryReplayStore();
     const expiresAt = Date.now() + later;

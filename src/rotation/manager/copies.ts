@@ -31,7 +31,6 @@ export function isAwaited(document: Held, name: string): boolean {
   const { revision = 0, at = 0 } = entryOf(document, name) ?? {};
   const isRevoked = (record: KeyRecord): boolean => record.state === "revoked" && record.endedAt >= at;
   return (
-    revision === 0 ||
     liveRecords(document.records).some(({ stateRevision = 0 }) => stateRevision > revision) ||
     document.records.some(isRevoked)
   );
