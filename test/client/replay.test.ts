@@ -245,7 +245,7 @@ describe("the store in memory", () => {
     for (const seconds of quiet) assert.equal(use("quiet", seconds), true);
     assert.equal(use("new", 1), true);
     assert.deepEqual(
-      busy.toSorted().map((seconds) => use("busy", seconds)),
+      busy.toSorted((one, other) => one - other).map((seconds) => use("busy", seconds)),
       [...Array.from({ length: 3 }, () => "ERR_REPLAY_FULL"), false, false, false, false, false],
     );
     for (const seconds of quiet) assert.equal(use("quiet", seconds), false);
