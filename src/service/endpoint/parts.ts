@@ -1,19 +1,28 @@
 import { locate } from "../../publish/paths.ts";
-import { hostAndPort } from "../config/addresses.ts";
+import type { Site } from "../../publish/publisher.ts";
+import { type HostAndPort, hostAndPort } from "../config/addresses.ts";
 import type { Logger } from "../config/log.ts";
 import type { Settings } from "../config/setting-definitions.ts";
 import { signersOf } from "../config/signers.ts";
 import { readSite } from "../config/site.ts";
-import { storeSettingsOf } from "../config/store-settings.ts";
+import { type StoreSettings, storeSettingsOf } from "../config/store-settings.ts";
+import type { ManagedSettings } from "../keys/open-manager.ts";
 import { type Wanted, checkFree } from "../listen/http-server.ts";
 import { checkFilesOf, wantedBy } from "../signing/sign-sockets.ts";
-import { readSockets } from "../signing/sockets.ts";
+import { type SignSocket, readSockets } from "../signing/sockets.ts";
 
-/**
- * What the steps of a service take of its settings. Reads what these name, and checks all that can be checked, so that a wrong setting leaves
- * no files behind.
- */
-export async function partsOf(settings: Settings, log: Logger) {
+/** What the steps of a service take of its settings. */
+export interface ServiceParts {
+  readonly site: Site;
+  readonly store: StoreSettings;
+  /** `undefined` where all keys are in files: then jwksd manages none. */
+  readonly managed: ManagedSettings | undefined;
+  readonly sockets: readonly SignSocket[];
+  readonly admin: HostAndPort | undefined;
+}
+
+/** Reads what the settings name, and checks all that can be checked, so that a wrong setting leaves no files behind. */
+export async function partsOf(settings: Settings, log: Logger): Promise<ServiceParts> {
   const { host, port, reusePort } = settings;
   const store = storeSettingsOf(settings);
   const admin = hostAndPort(settings.admin);
@@ -31,7 +40,6 @@ export async function partsOf(settings: Settings, log: Logger) {
   if (!reusePort) wanted.unshift([{ host, port }, "--port"]);
   await checkFree(wanted);
   await checkFilesOf(sockets);
-  // If all keys are in files, jwksd manages none.
   const isManaged = settings.keys === undefined;
   const managed = isManaged ? { store, signers: await signersOf(settings, log), signs: sockets.length > 0 } : undefined;
   return { site, store, managed, sockets, admin };
