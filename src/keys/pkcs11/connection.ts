@@ -1,6 +1,6 @@
 import { TokenFailure } from "./failure.ts";
 import type { TokenRequest } from "./messages.ts";
-import { type PinSource, createPinTries, describePin } from "./pin.ts";
+import { type PinSource, type PinTries, createPinTries, describePin } from "./pin.ts";
 import { type ProcessSettings, TokenProcess } from "./token-process.ts";
 import { nameOfToken } from "./uri.ts";
 
@@ -19,7 +19,7 @@ const lastDelayMs = 5_000;
 export class Connection {
   readonly #target: ConnectionTarget;
   readonly #settings: ProcessSettings;
-  readonly #pins: ReturnType<typeof createPinTries>;
+  readonly #pins: PinTries;
   #users = 0;
   #process: TokenProcess | undefined;
   #starting: Promise<TokenProcess> | undefined;

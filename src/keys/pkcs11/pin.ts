@@ -85,27 +85,37 @@ const bad = (rule: string): ConfigError => invalidOption(`pin: ${rule}`);
 const known = new Map<string, "right" | "refused">();
 const processKey = randomBytes(32);
 
+/** The tries of the PIN of one token. */
+export interface PinTries {
+  /** Why no more PINs are tried. */
+  readonly refusal: TokenFailure | undefined;
+  /** To be called before the module is started. */
+  begin(): void;
+  /** The PIN, for one try. Rejects with {@link TokenFailure} if it was refused before, or as {@link readPin} does. */
+  next(token: TokenDescription): Promise<string | undefined>;
+  worked(): void;
+  /** After a login without a result, the PIN counts as refused, unless it has worked before. */
+  failed(failure: TokenFailure): void;
+}
+
 /**
- * Counts the tries of the PIN of one token, because tokens lock after a few wrong ones. No connection tries a refused PIN again. A PIN that
- * once worked does not count as refused when a login fails for an unknown reason.
+ * Counts the tries, because tokens lock after a few wrong ones. No connection tries a refused PIN again. A PIN that once worked does not count
+ * as refused when a login fails for an unknown reason.
  */
-export function createPinTries(source: PinSource | undefined, modulePath: string) {
+export function createPinTries(source: PinSource | undefined, modulePath: string): PinTries {
   /** Hash of the last PIN that was tried. */
   let last = "";
   let refusal: TokenFailure | undefined;
   return {
-    /** Why no more PINs are tried. */
     get refusal() {
       return known.get(last) === "right" ? undefined : refusal;
     },
 
-    /** To be called before the module is started. */
-    begin(): void {
+    begin() {
       [last, refusal] = ["", undefined];
     },
 
-    /** The PIN, for one try. Rejects with {@link TokenFailure} if it was refused before, or as {@link readPin} does. */
-    async next(token: TokenDescription): Promise<string | undefined> {
+    async next(token) {
       if (source === undefined) return undefined;
       const pin = await readPin(source);
       last = createHmac("sha256", processKey)
@@ -115,12 +125,11 @@ export function createPinTries(source: PinSource | undefined, modulePath: string
       throw new TokenFailure("pin", "this PIN was refused before, or may have been", true);
     },
 
-    worked(): void {
+    worked() {
       if (last !== "") known.set(last, "right");
     },
 
-    /** After a login without a result, the PIN counts as refused, unless it has worked before. */
-    failed(failure: TokenFailure): void {
+    failed(failure) {
       const isDoubted = failure.reason === "login" && known.get(last) !== "right";
       if (failure.reason !== "pin" && !isDoubted) return;
       refusal = failure;
