@@ -4,7 +4,7 @@ import { type View, activate, advance, end, nextMadeForMs } from "../../src/rota
 import { announceForMs, retireForMs, rotateEveryMs, rotationPolicy } from "../../src/rotation/rules/policy.ts";
 import type { KeyRecord, KeyUse, LiveRecord } from "../../src/rotation/rules/records.ts";
 import { endOfWait } from "../../src/rotation/rules/waits.ts";
-import { frozen, hour, record, second, start, states, tombstone, waiting, year } from "./key-records.ts";
+import { day, frozen, hour, record, second, start, states, tombstone, waiting, year } from "./key-records.ts";
 
 const policy = rotationPolicy({
   maxTokenLifetimeSeconds: 7200,
@@ -282,6 +282,17 @@ test("what stays of a key is its kid, its thumbprint, when it ended, the URI whe
   const change = end({ records: [active, external], events: [] }, "r", "removed", { policy, now }, "why");
   assert.deepEqual(change.records, [active, { ...removed, uri }]);
   assert.deepEqual(change.events, [{ at: now, type: "removed", kid: "r", use: "sig", reason: "why" }]);
+});
+
+test("the eight keys that were removed last keep their public halves, in whatever order their records are", () => {
+  const { publicJwk } = retiring;
+  const ended = [5, 2, 8, 1, 7, 3, 6, 4].map((days) =>
+    tombstone(`${days}`, "removed", { endedAt: start - days * day, publicJwk }),
+  );
+  const now = start + hour;
+  const { records } = end({ records: [...ended, retiring], events: [] }, "r", "removed", { policy, now }, "why");
+  const without = records.filter((record) => record.publicJwk === undefined);
+  assert.deepEqual(states(without), "8 removed");
 });
 
 test("the first key of its use takes nobody's place", () => {
