@@ -1,7 +1,8 @@
 import assert from "node:assert/strict";
-import { readFile, readdir, writeFile } from "node:fs/promises";
+import { readdir, writeFile } from "node:fs/promises";
 import { type IncomingMessage, type Server, type ServerResponse, createServer } from "node:http";
 import type { AddressInfo } from "node:net";
+import { join } from "node:path";
 import { text } from "node:stream/consumers";
 import { type TestContext, describe, test } from "node:test";
 import { format, inspect } from "node:util";
@@ -11,10 +12,10 @@ import { NestFactory } from "@nestjs/core";
 import { ClientCredentialsProvider } from "@modelcontextprotocol/sdk/client/auth-extensions.js";
 import { Client } from "@modelcontextprotocol/sdk/client/index.js";
 import { StreamableHTTPClientTransport } from "@modelcontextprotocol/sdk/client/streamableHttp.js";
-import { ModuleKind, ScriptTarget, transpileModule } from "typescript-5.9";
 import { type Bearer, createBearer } from "../../src/verify/bearer/index.ts";
 import { type TestIssuer, createTestIssuer } from "../../src/testing/index.ts";
 import { startWorkers } from "./other-runtimes.ts";
+import { bundledText } from "../support/bundle.ts";
 import { listening } from "../support/listening.ts";
 import { sample } from "../support/samples.ts";
 import { freePort, temporaryFolder } from "../support/service.ts";
@@ -136,9 +137,8 @@ describe("the guard", { concurrency: 3 }, () => {
       [named]: setup.issuer,
       "const bearer": "export const bearer",
     });
-    const compilerOptions = { module: ModuleKind.ESNext, target: ScriptTarget.ES2022, experimentalDecorators: true };
-    const { outputText } = transpileModule(await readFile(path, "utf8"), { compilerOptions });
-    await writeFile(`${path}.mjs`, outputText);
+    await writeFile(join(path, "../tsconfig.json"), '{ "compilerOptions": { "experimentalDecorators": true } }');
+    await writeFile(`${path}.mjs`, await bundledText(path, "--packages=external", "--target=node"));
     const { bearer, Orders } = (await import(`${path}.mjs`)) as { bearer: Bearer; Orders: new () => object };
     class Other {
       list(): string {

@@ -6,7 +6,7 @@ import type { Bytes } from "../../src/base/bytes.ts";
 import * as node from "../../src/keys/crypto/node.ts";
 import type { Primitives } from "../../src/keys/crypto/primitives.ts";
 import * as web from "../../src/keys/crypto/web.ts";
-import { ecKey, withoutPrivate } from "../support/keys.ts";
+import { ecKey, rsaKey, withoutPrivate } from "../support/keys.ts";
 
 // Deno, which has Web Crypto here, knows hashes by other names in node:crypto.
 const isDeno = "Deno" in globalThis;
@@ -28,7 +28,7 @@ const order = 0xffffffff00000000ffffffffffffffffbce6faada7179e84f3b9cac2fc632551
 
 const generated = async (alg: string): Promise<jose.JWK> =>
   jose.exportJWK((await jose.generateKeyPair(alg, { extractable: true })).privateKey);
-const rsa = await generated("RS256");
+const rsa = rsaKey();
 const p384 = await generated("ES384");
 const ed25519 = await generated("EdDSA");
 const keys: Readonly<Record<string, jose.JWK>> = {

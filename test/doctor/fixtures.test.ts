@@ -392,7 +392,7 @@ function rsaKeys(count: number, bits: number): object[] {
 
 const deep = soak(100_000);
 const nested = `${"[".repeat(deep)}${"]".repeat(deep)}`;
-const [short, long, entries, digits] = [soak(1000, 20), soak(680, 20), soak(200_000), soak(950_000)];
+const [short, long, entries, digits] = [soak(1000, 8), soak(680, 8), soak(200_000), soak(950_000)];
 const proto = `{"__proto__":{"d":"x"},"keys":[{"__proto__":{"kty":"RSA"},"constructor":1,"kid":"__proto__","kty":"__proto__","x5c":["__proto__"]}]}`;
 
 const hostileRows: readonly (readonly [about: string, text: () => string, code: string])[] = [

@@ -6,13 +6,14 @@ import { asSet, observed } from "./observed.ts";
 
 type Jwk = Readonly<Record<string, unknown>>;
 
-// Two RSA keys are enough for every shape: what counts is which members there are, and what the kids look like.
+// Two RSA keys are enough for every shape: what counts is which members there are, and what the kids look like. The
+// second one is a byte longer, to be another one: what is computed of a modulus grows with the third power of its length.
 const numbers = (key: object): Jwk => {
   const { n, e } = withoutPrivate(key);
   return { n, e };
 };
-const [one, two] = [numbers(rsaKey()), numbers(rsaKey(3072))];
-const chain: readonly [Jwk, Jwk] = [certificate(rsaKey()), certificate(rsaKey(3072))];
+const [one, two] = [numbers(rsaKey()), numbers(rsaKey(2056))];
+const chain: readonly [Jwk, Jwk] = [certificate(rsaKey()), certificate(rsaKey(2056))];
 /** A key with its certificate, as issuers show it that have one digest. */
 const certified = (key: Jwk, { x5t, x5c }: Jwk): Jwk => ({ ...key, x5t, x5c });
 const [oneCertified, twoCertified] = [certified(one, chain[0]), certified(two, chain[1])];

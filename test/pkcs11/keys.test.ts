@@ -1,22 +1,22 @@
 import assert from "node:assert/strict";
-import { execFile } from "node:child_process";
 import { cp, mkdir, symlink, writeFile } from "node:fs/promises";
 import { createServer } from "node:http";
 import { join } from "node:path";
-import { type TestContext, describe, test } from "node:test";
+import { type TestContext, after, before, describe, test } from "node:test";
 import { fileURLToPath } from "node:url";
-import { inspect, promisify } from "node:util";
+import { inspect } from "node:util";
 import { calculateJwkThumbprint, createRemoteJWKSet, jwtVerify } from "jose";
 import type { Handle, PKCS11, Template } from "pkcs11js";
 import { type Signer, createProvider } from "../../src/index.ts";
 import { CKA, CKM, CKO, p256Params } from "../../src/keys/pkcs11/constants.ts";
 import { pkcs11Backend } from "../../src/keys/pkcs11/backend.ts";
 import type { Pkcs11Options } from "../../src/keys/pkcs11/options.ts";
+import type { SignerBackend } from "../../src/keys/signer/signer.ts";
 import { parseKeyUri } from "../../src/keys/pkcs11/uri.ts";
 import { inputOf } from "../../src/testing/signer.ts";
 import { listening } from "../support/listening.ts";
 import { temporaryFolder } from "../support/service.ts";
-import { createShim, createSoftHsm, skipWithoutPkcs11 } from "../support/softhsm.ts";
+import { type Shim, type SoftHsm, createShim, createSoftHsm, skipWithoutPkcs11 } from "../support/softhsm.ts";
 
 const issuer = "https://op.example";
 const input = inputOf("header.claims");
@@ -32,7 +32,7 @@ async function setUp(t: TestContext) {
 }
 
 /** A key that stays open keeps the process of the token, which takes a quarter of a second to start. */
-async function keepProcess({ token, backend }: Awaited<ReturnType<typeof setUp>>): Promise<void> {
+async function keepProcess({ token, backend }: { token: SoftHsm; backend: SignerBackend }): Promise<void> {
   const kept = await backend.create({ issuer });
   token.atEnd(() => kept.close());
 }
@@ -302,31 +302,50 @@ describe("keys in SoftHSM", { skip: skipWithoutPkcs11() }, () => {
   });
 
   test("without pkcs11js the error names what to install", async (t) => {
-    const { token, pin } = await setUp(t);
     const folder = await temporaryFolder(t);
     const root = fileURLToPath(new URL("../../", import.meta.url));
-    await cp(join(root, "src"), join(folder, "src"), { recursive: true });
+    for (const part of ["base", "keys", "package.json"])
+      await cp(join(root, "src", part), join(folder, "src", part), { recursive: true });
     await mkdir(join(folder, "node_modules"));
     await symlink(join(root, "node_modules/jose"), join(folder, "node_modules/jose"));
-    await writeFile(join(folder, "package.json"), '{"type":"module"}');
-    const script = `
-      const { pkcs11Backend } = await import("./src/keys/pkcs11/backend.ts");
-      const backend = pkcs11Backend(${JSON.stringify({ modulePath: token.modulePath, pin })});
-      await backend.open("${token.uri};object=k").catch(({ name, code, message }) => console.log(name, code, message));
-    `;
-    const { stdout } = await promisify(execFile)(process.execPath, ["--input-type=module", "-e", script], {
-      cwd: folder,
+    const copy = (await import(join(folder, "src/keys/pkcs11/backend.ts"))) as { pkcs11Backend: typeof pkcs11Backend };
+    const backend = copy.pkcs11Backend({ modulePath: "/module.so", pin: { environment: "PIN" } });
+    await assert.rejects(backend.open("pkcs11:token=a;object=k"), {
+      name: "ConfigError",
+      code: "ERR_PACKAGE_MISSING",
+      message: /npm install pkcs11js/,
     });
-    assert.match(stdout, /^ConfigError ERR_PACKAGE_MISSING .*npm install pkcs11js/);
   });
 });
 
 describe("tokens that cannot do everything", { skip: skipWithoutPkcs11("cc") }, () => {
-  test("one that cannot rename keeps a key's first name", async (t) => {
-    const { token, pin } = await setUp(t);
-    const shim = createShim(token);
+  let token: SoftHsm;
+  let shim: Shim;
+  let backend: SignerBackend;
+  const ends: (() => Promise<void>)[] = [];
+  before(async () => {
+    token = await createSoftHsm({ after: (end) => void ends.push(end) });
+    shim = createShim(token);
+    backend = pkcs11Backend({ modulePath: shim.modulePath, pin: { file: token.pinFile }, token: token.uri });
+  });
+  after(async () => {
+    for (const end of ends) await end();
+  });
+
+  test("a key that is of no use is not left behind", async () => {
+    shim.control("C_Sign corrupt");
+    await assert.rejects(backend.create({ issuer }), { code: "ERR_KEY_MISMATCH" });
+    assert.doesNotMatch(token.pkcs11Tool("--list-objects"), /Key Object/);
+    shim.control();
+    await keepProcess({ token, backend });
+    shim.control("C_GenerateKeyPair fail 0x31");
+    await assert.rejects(backend.create({ issuer }), { code: "ERR_SIGNER_THROTTLED" });
+    shim.control("C_GenerateKeyPair fail 0xE2");
+    await assert.rejects(backend.create({ issuer }), { code: "ERR_SIGNER_UNAUTHORIZED" });
+  });
+
+  test("one that cannot rename keeps a key's first name", async () => {
     shim.control("C_SetAttributeValue fail 0x54");
-    const backend = pkcs11Backend({ modulePath: shim.modulePath, pin, token: token.uri });
     const signer = await backend.create({ issuer });
     assert.equal((await signer.sign(input)).length, 64);
     await signer.close();
@@ -335,27 +354,15 @@ describe("tokens that cannot do everything", { skip: skipWithoutPkcs11("cc") }, 
     await again.close();
   });
 
-  test("one that allows few sessions is used with those", async (t) => {
-    const { token, pin } = await setUp(t);
-    const shim = createShim(token);
-    const backend = pkcs11Backend({ modulePath: shim.modulePath, pin, token: token.uri });
+  test("one that allows few sessions is used with those", async () => {
+    // A backend of its own, which starts the module again.
+    const { modulePath } = shim;
     shim.control("C_OpenSession most 4");
-    const signer = await backend.create({ issuer });
+    const signer = await pkcs11Backend({ modulePath, pin: { file: token.pinFile }, token: token.uri }).create({
+      issuer,
+    });
     const signatures = await Promise.all(Array.from({ length: 20 }, () => signer.sign(input)));
     assert.equal(signatures.length, 20);
     await signer.close();
-  });
-
-  test("a key that is of no use is not left behind", async (t) => {
-    const { token, pin } = await setUp(t);
-    const shim = createShim(token);
-    const backend = pkcs11Backend({ modulePath: shim.modulePath, pin, token: token.uri });
-    shim.control("C_Sign corrupt");
-    await assert.rejects(backend.create({ issuer }), { code: "ERR_KEY_MISMATCH" });
-    assert.doesNotMatch(token.pkcs11Tool("--list-objects"), /Key Object/);
-    shim.control("C_GenerateKeyPair fail 0x31");
-    await assert.rejects(backend.create({ issuer }), { code: "ERR_SIGNER_THROTTLED" });
-    shim.control("C_GenerateKeyPair fail 0xE2");
-    await assert.rejects(backend.create({ issuer }), { code: "ERR_SIGNER_UNAUTHORIZED" });
   });
 });
