@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { EventEmitter, once } from "node:events";
 import { describe, mock, test } from "node:test";
+import { setTimeout as pause } from "node:timers/promises";
 import { JwksdError } from "../base/errors.ts";
 import type { DueIssuer, Presence, Register, StoreCall } from "../rotation/store/register.ts";
 
@@ -156,7 +157,8 @@ function checkText(check: Check): void {
 function checkRaces(check: Check): void {
   check("of 100 writers over two handles, one writes, and its text is there", async (register, handle) => {
     const handles = [register, await handle()] as const;
-    for (let round = 0; round < 5; round += 1) {
+    // Onto nothing, and onto a text.
+    for (const round of [1, 2]) {
       const { version } = await register.read();
       const writes = Array.from({ length: 100 }, (_, index) =>
         handles[index % 2 === 0 ? 0 : 1].write(`${round} ${index}`, version),
@@ -322,6 +324,7 @@ async function insist<T>(call: () => Promise<T>, isEnough: (result: T) => boolea
     });
     if (result !== undefined && isEnough(result)) return result;
     assert.ok(performance.now() < deadlineMs, "it did not happen in time");
+    await pause(20);
   }
 }
 

@@ -187,14 +187,18 @@ const put = (key: string, value: string) => ({ key: base64(key), value: base64(v
 
 function base64(text: string): string {
   const bytes = new TextEncoder().encode(text);
-  // An argument for each byte would be too many.
-  return btoa(Array.from(bytes, (byte) => String.fromCharCode(byte)).join(""));
+  let binary = "";
+  // In pieces: an argument for each byte of a long text would be too many.
+  for (let at = 0; at < bytes.length; at += 8_192) binary += String.fromCharCode(...bytes.subarray(at, at + 8_192));
+  return btoa(binary);
 }
 
-const textOf = (value = ""): string =>
-  new TextDecoder("utf-8", { ignoreBOM: true }).decode(
-    Uint8Array.from(atob(value), (character) => character.charCodeAt(0)),
-  );
+function textOf(value = ""): string {
+  const binary = atob(value);
+  const bytes = new Uint8Array(binary.length);
+  for (let at = 0; at < bytes.length; at += 1) bytes[at] = binary.charCodeAt(at);
+  return new TextDecoder("utf-8", { ignoreBOM: true }).decode(bytes);
+}
 
 /** Of requests that certainly changed nothing: wrong, not allowed, or too much. @see https://grpc.io/docs/guides/status-codes/ */
 const refusals = new Set([400, 401, 403, 404, 429]);
