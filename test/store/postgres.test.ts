@@ -31,7 +31,10 @@ type Scope = Pick<TestContext, "after">;
 
 let server: PostgresServer;
 
-/** A database of its own. */
+/** An issuer of its own. */
+const newIssuer = (): string => `https://${randomUUID()}.example`;
+
+/** A database of its own, which costs more than an issuer. */
 function database(): string {
   const name = `d${randomUUID().replaceAll("-", "")}`;
   server.sql(`CREATE DATABASE ${name}`);
@@ -129,9 +132,9 @@ describe("the store in PostgreSQL", { skip }, () => {
   test("silence: every call has a deadline, who watches hears of it, and it goes on afterwards", async (t) => {
     const network = await cuttable(server.port);
     t.after(() => network.close());
-    const name = database();
-    await (await opened(t, server.url(name))).write("a", undefined);
-    const store = await opened(t, at(`postgres@127.0.0.1:${network.port}/${name}`), { timeoutMs: 400 });
+    const issuer = newIssuer();
+    await (await opened(t, server.url(), { issuer })).write("a", undefined);
+    const store = await opened(t, at(`postgres@127.0.0.1:${network.port}/postgres`), { issuer, timeoutMs: 400 });
     const { version } = await insist(() => store.read());
     const seen = await watched(t, store);
     await seen.changed(async () => {
@@ -211,15 +214,15 @@ describe("the store in PostgreSQL", { skip }, () => {
   });
 
   test("a Unix socket, and a URL with a user and no host", async (t) => {
-    const [name, folder] = [database(), encodeURIComponent(server.folder)];
+    const folder = encodeURIComponent(server.folder);
     server.sql(`CREATE ROLE "a+b&c" SUPERUSER LOGIN`);
-    for (const [index, rest] of [
-      `postgres@/${name}?host=${folder}&port=${server.port}`,
-      `postgres:secret@:${server.port}/${name}?host=${folder}`,
-      `a+b&c@:${server.port}/${name}?host=${folder}`,
-      `:${server.port}/${name}?host=${folder}&user=postgres`,
-    ].entries()) {
-      const store = await opened(t, at(rest), { issuer: `https://${index}.example` });
+    for (const rest of [
+      `postgres@/postgres?host=${folder}&port=${server.port}`,
+      `postgres:secret@:${server.port}/postgres?host=${folder}`,
+      `a+b&c@:${server.port}/postgres?host=${folder}`,
+      `:${server.port}/postgres?host=${folder}&user=postgres`,
+    ]) {
+      const store = await opened(t, at(rest), { issuer: newIssuer() });
       assert.equal(await store.write("text", undefined), true, rest);
     }
     assert.deepEqual(
@@ -232,9 +235,9 @@ describe("the store in PostgreSQL", { skip }, () => {
   });
 
   test("a pool of the caller's stays the caller's, and keeps no connection", async (t) => {
-    const pool = new pg.Pool({ connectionString: server.url(database()), max: 3 });
+    const pool = new pg.Pool({ connectionString: server.url(), max: 3 });
     t.after(() => pool.end());
-    const store = await postgresStore(pool, { issuer: "https://op.example" });
+    const store = await postgresStore(pool, { issuer: newIssuer() });
     await watched(t, store);
     await Promise.all(Array.from({ length: 20 }, () => store.read()));
     await store.write("a", undefined);
