@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { randomUUID } from "node:crypto";
-import { test } from "node:test";
+import { after, test } from "node:test";
 import type { Register } from "../../src/rotation/store/register.ts";
 import { type Faults, type RegisterUnderTest, checkRegister } from "../../src/testing/register.ts";
 import { type Cut, type Cuttable, cuttable } from "./cuttable.ts";
@@ -21,20 +21,26 @@ export type Open = (
   ends: Ends,
 ) => Register | Promise<Register>;
 
-/** For `checkRegister`: registers that reach the server on a port over lines that can be cut, with issuers of their own. */
-export const throughNetwork = (port: number, open: Open) => async (): Promise<Networked> => {
-  const network = await cuttable(port);
-  const run = randomUUID();
-  const ends: Ends = [];
-  return {
-    network,
-    handle: async (issuer) => open(network.port, { issuer: `${issuer}#${run}`, timeoutMs: 3_000 }, ends),
-    async end() {
-      for (const end of ends) await end();
-      await network.close();
-    },
+/**
+ * For `checkRegister`: registers that reach the server on a port over lines that can be cut, with issuers of their own. The lines are the same for
+ * all tests: for each new address, the package redis makes a class with all of its commands.
+ */
+export function throughNetwork(port: number, open: Open): () => Promise<Networked> {
+  let lines: Promise<Cuttable> | undefined;
+  after(async () => (await lines)?.close());
+  return async () => {
+    const network = await (lines ??= cuttable(port));
+    const run = randomUUID();
+    const ends: Ends = [];
+    return {
+      network,
+      handle: async (issuer) => open(network.port, { issuer: `${issuer}#${run}`, timeoutMs: 3_000 }, ends),
+      async end() {
+        for (const end of ends) await end();
+      },
+    };
   };
-};
+}
 
 const cuts: Readonly<Record<string, Cut>> = {
   "the connection breaks before the server hears of it": "before the server hears it",
