@@ -25,9 +25,9 @@ function listHolds(list: string, etag: string): boolean {
   let position = skip(separators, list, 0);
   while (position < list.length) {
     const end = skip(entityTag, list, position);
-    if (end === position) return false;
     if (list.slice(position, end) === etag) found = true;
     position = skip(separators, list, end);
+    // There was no tag, or no comma after it.
     if (position < list.length && !list.slice(end, position).includes(",")) return false;
   }
   return found;
