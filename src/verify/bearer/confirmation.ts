@@ -1,5 +1,6 @@
 import { sha256, toBase64url } from "#crypto";
 import type { JWTPayload } from "jose";
+import { fromBase64 } from "../../base/bytes.ts";
 import { invalidOption } from "../../base/errors.ts";
 import type { Credentials } from "./authorization.ts";
 import { createProofCheck } from "./dpop-proof.ts";
@@ -68,7 +69,7 @@ function derOf(text: string): Uint8Array | undefined {
     // nginx and the load balancer of AWS escape a PEM.
     const plain = text.includes("%") ? decodeURIComponent(text) : text;
     const base64 = forms.map((form) => form.exec(plain)?.[1]).find((found) => found !== undefined);
-    return base64 === undefined ? undefined : Uint8Array.from(atob(base64), (character) => character.charCodeAt(0));
+    return base64 === undefined ? undefined : fromBase64(base64);
   } catch {
     return undefined;
   }

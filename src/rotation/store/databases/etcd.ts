@@ -4,6 +4,7 @@
  * @module jwksd/store/etcd
  */
 
+import { fromBase64 } from "../../../base/bytes.ts";
 import { type Optional, callback, checkOptions } from "../../../base/options.ts";
 import { issuerKey, requiredIssuer } from "../issuer.ts";
 import type { OpenRegister } from "../register.ts";
@@ -193,12 +194,7 @@ function base64(text: string): string {
   return btoa(binary);
 }
 
-function textOf(value = ""): string {
-  const binary = atob(value);
-  const bytes = new Uint8Array(binary.length);
-  for (let at = 0; at < bytes.length; at += 1) bytes[at] = binary.charCodeAt(at);
-  return new TextDecoder("utf-8", { ignoreBOM: true }).decode(bytes);
-}
+const textOf = (value = ""): string => new TextDecoder("utf-8", { ignoreBOM: true }).decode(fromBase64(value));
 
 /** Of requests that certainly changed nothing: wrong, not allowed, or too much. @see https://grpc.io/docs/guides/status-codes/ */
 const refusals = new Set([400, 401, 403, 404, 429]);
