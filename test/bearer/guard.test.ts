@@ -12,7 +12,6 @@ import {
 } from "../../src/verify/bearer/index.ts";
 import { heapUsed } from "../support/heap.ts";
 import { ecKey, withoutPrivate } from "../support/keys.ts";
-import { soak } from "../support/soak.ts";
 import {
   type Script,
   delayed,
@@ -215,10 +214,9 @@ describe("issuers that a function allows", () => {
     const { origin, status, token } = guardOf(routed(all), { issuer: () => true, maxIssuers: 5 });
     for (const number of [0, 1, 2]) assert.equal(await status(token({ iss: tenant(number) })), 200);
     const forged = ecKey("forged");
-    const rounds = soak(50, 15);
-    for (let round = 0; round < rounds; round += 1)
+    for (let round = 0; round < 50; round += 1)
       for (let number = 3; number < 20; number += 1) await status(token({ iss: tenant(number) }, "a", forged));
-    assert.ok(origin.requests.length < 3 * 20 * 2, `${origin.requests.length} requests for ${rounds * 17} tokens`);
+    assert.ok(origin.requests.length < 3 * 20 * 2, `${origin.requests.length} requests for 850 tokens`);
     origin.script = unreachable;
     for (const number of [0, 1, 2]) assert.equal(await status(token({ iss: tenant(number) })), 200);
   });
