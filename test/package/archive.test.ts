@@ -7,6 +7,7 @@ import { describe, test } from "node:test";
 import { promisify } from "node:util";
 import packageJson from "../../package.json" with { type: "json" };
 import { archive, archiveFolder, skipWithoutArchive } from "../support/archive.ts";
+import { brokenLinks } from "../support/links.ts";
 import { temporaryFolder } from "../support/service.ts";
 import { createSoftHsm, skipWithoutPkcs11 } from "../support/softhsm.ts";
 
@@ -57,6 +58,12 @@ describe(
       for (const { dependsOn } of dependencies) for (const ref of dependsOn) assert.ok(refs.has(ref), ref);
       const licenses = await read("licenses.txt");
       for (const name of ["jose", "pg", "commander"]) assert.match(licenses, new RegExp(`^== ${name}@`, "m"));
+    });
+
+    test("has every file that its pages link to", async (t) => {
+      const folder = await temporaryFolder(t);
+      await run("tar", ["-xzf", join(archiveFolder, archive), "-C", folder]);
+      assert.deepEqual(await brokenLinks(join(folder, "jwksd")), []);
     });
 
     test("runs from any folder, by a link too, and with a PKCS#11 module", { skip: skipWithoutPkcs11() }, async (t) => {

@@ -9,6 +9,7 @@ import { promisify } from "node:util";
 import { gzipSync } from "node:zlib";
 import packageJson from "../../package.json" with { type: "json" };
 import { builtClone } from "../support/build.ts";
+import { brokenLinks } from "../support/links.ts";
 import { isSoak, soak } from "../support/soak.ts";
 
 // The package as npm would publish it, where somebody has installed it: with its dependencies and nothing else.
@@ -89,15 +90,7 @@ test("where the runtime is too old, all that makes something says so, and does n
 
 describe("what a document or a help text names is in the package", () => {
   test("links", async () => {
-    const broken: string[] = [];
-    for await (const file of glob("{*,docs/**/*}.md", { cwd: installed })) {
-      const text = await readFile(join(installed, file), "utf8");
-      for (const [, link = ""] of text.matchAll(/\]\(([^)#\s]+)[^)]*\)/g)) {
-        const isThere = URL.canParse(link) || existsSync(join(installed, dirname(file), link));
-        if (!isThere) broken.push(`${file}: ${link}`);
-      }
-    }
-    assert.deepEqual(broken, []);
+    assert.deepEqual(await brokenLinks(installed), []);
   });
 
   test("documents of which commands, messages and types speak", async () => {
