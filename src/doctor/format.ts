@@ -9,14 +9,6 @@ const longestName = 39;
 export const counted = (count: number, noun: string): string =>
   count === 1 ? `one ${noun}` : `${count.toLocaleString("en")} ${noun}s`;
 
-/** `90 s`, `2 hours`, `14 days`: the largest unit that is exact, or days. */
-export function durationText(seconds: number): string {
-  const whole = Math.round(seconds);
-  if (whole >= 172_800) return counted(Math.round(whole / 86_400), "day");
-  if (whole >= 3600 && whole % 3600 === 0) return counted(whole / 3600, "hour");
-  return `${whole.toLocaleString("en")} s`;
-}
-
 /** The type of a value that is not what it should be. It is not quoted, because it may be a key. */
 export function typeText(value: unknown): string {
   if (value === undefined) return "missing";

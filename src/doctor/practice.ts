@@ -1,8 +1,9 @@
+import { durationText } from "../base/format.ts";
 import { isForSignatures } from "./algorithms.ts";
 import { type Lifetime, lifetimeOf } from "./cache-control.ts";
 import { isObject, readJson } from "./document.ts";
 import { field, setResponse } from "./exchange.ts";
-import { counted, durationText, quoted } from "./format.ts";
+import { counted, quoted } from "./format.ts";
 import type { Observations, SeenToken } from "./observations.ts";
 import { type State, sequence } from "./sequence.ts";
 import { removedKeyText } from "./verifiers/habits.ts";
@@ -44,7 +45,7 @@ function lifetime({ noStore, servedSeconds }: Lifetime, control: string | undefi
   if (noStore) return "Caches may not keep the set, so a new key may sign as soon as every server publishes it.";
   if (servedSeconds === undefined) return "No lifetime is stated: each verifier keeps the set for as long as it likes.";
   const by = control === undefined ? "Expires" : quoted(control);
-  return `Caches may keep the set for ${durationText(servedSeconds)} (${by}): a new key has to be published for longer than that before it signs.`;
+  return `Caches may keep the set for ${durationText(servedSeconds * 1000)} (${by}): a new key has to be published for longer than that before it signs.`;
 }
 
 function movement(states: readonly State[]): string {
@@ -55,8 +56,8 @@ function movement(states: readonly State[]): string {
     added += [...keys.keys()].filter((kid) => !before.has(kid)).length;
     withdrawn += [...before.keys()].filter((kid) => !keys.has(kid)).length;
   }
-  const seconds = ((states.at(-1)?.at ?? 0) - (states[0]?.at ?? 0)) / 1000;
-  return `In ${durationText(seconds)}, ${counted(added, "key")} came and ${counted(withdrawn, "key")} went.`;
+  const ms = (states.at(-1)?.at ?? 0) - (states[0]?.at ?? 0);
+  return `In ${durationText(ms)}, ${counted(added, "key")} came and ${counted(withdrawn, "key")} went.`;
 }
 
 /** Since when the keys of tokens are published, and whether they still are. */
@@ -73,14 +74,14 @@ function signers(states: readonly State[], tokens: readonly SeenToken[]): string
     const lines: string[] = [];
     if (appeared.at > first.at) {
       const begins = Math.min(...own.map(({ at, issuedAt = at }) => issuedAt));
-      const seconds = (begins - appeared.at) / 1000;
-      const when = seconds < 0 ? "before it was published" : `${durationText(seconds)} after it was published`;
+      const waitedMs = begins - appeared.at;
+      const when = waitedMs < 0 ? "before it was published" : `${durationText(waitedMs)} after it was published`;
       lines.push(`kid ${quoted(kid)} began to sign ${when}.`);
     }
     if (last.keys?.has(kid) === true) return lines;
     const gone = states[states.findLastIndex(({ keys }) => keys?.has(kid) === true) + 1] as State;
-    const left = (Math.max(...own.map(({ expiresAt = 0 }) => expiresAt)) - gone.at) / 1000;
-    const end = left > 0 ? `while a token was valid for ${durationText(left)} more` : "after its tokens had expired";
+    const leftMs = Math.max(...own.map(({ expiresAt = 0 }) => expiresAt)) - gone.at;
+    const end = leftMs > 0 ? `while a token was valid for ${durationText(leftMs)} more` : "after its tokens had expired";
     lines.push(`kid ${quoted(kid)} was withdrawn ${end}.`);
     return lines;
   });

@@ -105,8 +105,8 @@ const oneLook = (kids: readonly string[], control?: string): Observations => ({ 
 const rows: readonly (readonly [about: string, observations: Observations, says: RegExp])[] = [
   ["one key", oneLook(["a"]), /^One signing key is published, so no next key is announced\./m],
   ["two keys", oneLook(["a", "b"]), /^2 signing keys are published: one signs/m],
-  ["a lifetime of weeks", oneLook(["a"], "max-age=1209600, immutable"), /^Caches may keep the set for 14 days /m],
-  ["a lifetime of hours", oneLook(["a"]), /^Caches may keep the set for 2 hours /m],
+  ["a lifetime of weeks", oneLook(["a"], "max-age=1209600, immutable"), /^Caches may keep the set for 14 d /m],
+  ["a lifetime of hours", oneLook(["a"]), /^Caches may keep the set for 2 h /m],
   ["no-store", oneLook(["a"], "no-store"), /^Caches may not keep the set/m],
   ["no lifetime", oneLook(["a"], "public"), /^No lifetime is stated/m],
   [
@@ -121,7 +121,7 @@ const rows: readonly (readonly [about: string, observations: Observations, says:
   [
     "a watch",
     { ...oneLook(["a"]), looks: [look(1, "a", "b"), look(6, "b")] },
-    /^In 6 hours, one key came and one key went\./m,
+    /^In 6 h, one key came and one key went\./m,
   ],
   [
     "a key that is announced, and one that outlives its tokens",
@@ -133,7 +133,7 @@ const rows: readonly (readonly [about: string, observations: Observations, says:
         { at: at + 5 * hour, kid: "b", issuedAt: at + 4 * hour, expiresAt: at + 5 * hour },
       ],
     },
-    /^kid "a" was withdrawn after its tokens had expired\.\nkid "b" began to sign 3 hours after it was published\.$/m,
+    /^kid "a" was withdrawn after its tokens had expired\.\nkid "b" began to sign 3 h after it was published\.$/m,
   ],
   [
     "a key that is withdrawn early, and one that signs early",
@@ -145,7 +145,7 @@ const rows: readonly (readonly [about: string, observations: Observations, says:
         { at, kid: "b", issuedAt: at, expiresAt: at + 4 * hour },
       ],
     },
-    /^kid "a" was withdrawn while a token was valid for 2 hours more\.\nkid "b" began to sign before it was published\.$/m,
+    /^kid "a" was withdrawn while a token was valid for 2 h more\.\nkid "b" began to sign before it was published\.$/m,
   ],
   [
     "a key that is not published",

@@ -25,6 +25,7 @@ case "$1" in
 esac
 `;
 const nodeOf = (knowsTypescript: boolean): string => `#!/bin/sh
+[ "$1" != --test ] || exec printf '%s\\n' "$@"
 [ "$1" = -p ] || exit ${knowsTypescript ? 0 : 1}
 exec '${process.execPath}' "$@"
 `;
@@ -43,7 +44,7 @@ async function clone(t: TestContext, { node = "new" }: { readonly node?: "new" |
   await write(join(programs, "newer"), nodeOf(true));
   await write(join(folder, "package-lock.json"), '{ "packages": { "node_modules/node": { "version": "24.0.0" } } }');
   await write(join(folder, "scripts/install-test-services"), "#!/bin/sh\n");
-  for (const file of ["scripts/setup", ".ci/run", ".gitignore"]) {
+  for (const file of ["scripts/setup", "scripts/test", ".ci/run", ".gitignore"]) {
     await mkdir(dirname(join(folder, file)), { recursive: true });
     await copyFile(join(root, file), join(folder, file));
   }
@@ -126,6 +127,20 @@ describe("scripts/setup", () => {
     await setup("all");
     assert.equal(await installed(), "");
   });
+});
+
+test("scripts/test runs every test, unless it is given test files", async (t) => {
+  const { run, folder } = await clone(t);
+  await symlink(folder, join(folder, "node_modules"));
+  const file = "test/cli/help.test.ts";
+  for (const args of [[], ["--test-only"], ["--test-name-pattern", "a b"], [file], ["--test-only", file, file]]) {
+    const { stdout } = await run("scripts/test", {}, ...args);
+    const nodeArgs = stdout.trim().split("\n");
+    const given = nodeArgs.slice(nodeArgs.indexOf("--import") + 2);
+    const every = args.includes(file) ? [] : [given.at(-1)];
+    assert.deepEqual(given, [...args, ...every]);
+    for (const pattern of every) assert.match(pattern ?? "", /^test\/\{all,.*\}\/\*\.test\.ts$/);
+  }
 });
 
 /** A clone in which all is committed. */

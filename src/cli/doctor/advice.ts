@@ -1,4 +1,4 @@
-import { durationText } from "../../doctor/format.ts";
+import { durationText } from "../../base/format.ts";
 import type { Explanation } from "./explain.ts";
 
 interface Context {
@@ -22,7 +22,7 @@ export function adviceFor({ verified, steps }: Explanation, context: Context): s
     if (steps.some(({ cause }) => cause === "next answer"))
       return `If the key is not new, servers of the provider disagree, and other tokens fail by chance: ${watch}`;
     return keptSeconds > daySeconds
-      ? `If your API refuses the token, it may have an older set: caches may keep one for up to ${durationText(keptSeconds)}. Restart the API, or let it fetch the set again.`
+      ? `If your API refuses the token, it may have an older set: caches may keep one for up to ${durationText(keptSeconds * 1000)}. Restart the API, or let it fetch the set again.`
       : undefined;
   }
   const { code, cause } = steps.at(-1) ?? {};
