@@ -20,7 +20,7 @@ import { type Scope, temporaryFolder } from "../support/service.ts";
 const recorder = `
   jwksd() { printf '%s\\0' "$@" $'\\36' >&3; }
   npx() { [ "$1 $2" != "--no-install jwksd" ] || { shift 2; jwksd "$@"; }; }
-  npm() { [ "$1 $2 $3" != "run jwksd --" ] || { shift 3; jwksd "$@"; }; }
+  npm() { [ "$1 $2 $3 $4" != "run -s jwksd --" ] || { shift 4; jwksd "$@"; }; }
   command_not_found_handle() { :; }
   exec 3>record
 `;
@@ -67,9 +67,9 @@ describe("commands that are shown are commands that there are", { skip: skipWith
       const text = textOf(page);
       const blocks = [...text.matchAll(fence)].filter(([, , language]) => language === "sh");
       assert.deepEqual(await refusals(t, blocks.map(([, , , block]) => block).join("\n")), []);
-      const spans = [...text.replaceAll(fence, "").matchAll(/`((?:npx --no-install )?jwksd [^`]+)`/g)].map(
-        ([, span = ""]) => span,
-      );
+      const spans = [
+        ...text.replaceAll(fence, "").matchAll(/`((?:(?:npx --no-install )?jwksd|npm run -s jwksd --) [^`]+)`/g),
+      ].map(([, span = ""]) => span);
       const commands = new Set(spans.filter((span) => !noCommands.has(span)));
       // A sentence may name a command without what it needs.
       const unknown = (await refusals(t, [...commands].join("\n"))).filter(
@@ -85,6 +85,10 @@ describe("commands that are shown are commands that there are", { skip: skipWith
         /\b(?:npx (?!--no-install )(?:-\S+ )*|npm (?:i|install|add|exec)\b[^\n`#]* )["']?jwksd(?![\w-])/,
         file,
       );
+  });
+
+  test("npm passes every argument on: without --, it takes flags for its own", () => {
+    for (const page of pages) assert.doesNotMatch(textOf(page), /npm run (?!-s jwksd --)(?:-\S+ )*jwksd\b/, page);
   });
 
   test("the examples in the help of each command", async (t) => {
