@@ -3,7 +3,7 @@ import { readFileSync } from "node:fs";
 
 const rules = readFileSync(new URL("../ops/alerts.yml", import.meta.url), "utf8");
 const indented = rules.slice(rules.indexOf("groups:")).replaceAll(/^(?=.)/gm, "  ");
-process.stdout.write(`# Made of ops/alerts.yml: node scripts/kubernetes-alerts.ts > ops/kubernetes/alerts.yaml
+process.stdout.write(`# Generated from ops/alerts.yml: node scripts/kubernetes-alerts.ts > ops/kubernetes/alerts.yaml
 apiVersion: monitoring.coreos.com/v1
 kind: PrometheusRule
 metadata:

@@ -177,7 +177,7 @@ export const errorTable = {
     ERR_STORE_EMPTY: {
       when: "the store is not there, or holds no keys, and `requireStore` or `--require-store` is set, or the saved set shows that it had keys",
       remedy:
-        "correct the path or URL of the store; if the store is gone, see [the store is lost](emergencies.md#the-store-is-lost)",
+        "correct the path or URL of the store; if the store is gone, see [a lost store](emergencies.md#a-lost-store)",
     },
     ERR_STORE_FORMAT: {
       when: "the file or the table is not a jwksd store, or beside the file is the journal of another one",
@@ -195,7 +195,7 @@ export const errorTable = {
     ERR_RECORDS_INVALID: {
       when: "the records break a rule, such as two active keys, or lack a key that is in use; the records are not used",
       remedy:
-        "restore the newest copy of the store; if only an older one is left, see [the store is lost](emergencies.md#the-store-is-lost)",
+        "restore the newest copy of the store; if only an older one is left, see [a lost store](emergencies.md#a-lost-store)",
     },
     ERR_WRAPPING_KEY_MISSING: {
       when: "a private key is wrapped, or the MAC of the store made, under a key that was not given",

@@ -315,7 +315,7 @@ test("what is said of a store depends on what it has done", () => {
   const codes = ["ERR_STORE_EMPTY", "ERR_RECORDS_INVALID", "ERR_STORE_NOT_AUTHENTIC", "ERR_WRAPPING_KEY_MISSING"];
   assert.deepEqual(
     codes.map((code) => remedyOf(code).guide),
-    ["the-store-is-lost", "the-store-is-lost", "a-store-that-is-not-authentic", "a-lost-wrapping-key"].map(
+    ["a-lost-store", "a-lost-store", "a-store-that-is-not-authentic", "a-lost-wrapping-key"].map(
       (section) => `emergencies.md#${section}`,
     ),
   );

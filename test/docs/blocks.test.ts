@@ -146,7 +146,7 @@ const acts: readonly Act[] = [
       @ Backup and restore
       leaked=$(kid active)
       KID() { echo "$leaked"; }
-      @ A key has leaked
+      @ A leaked key
       now=$(kid active)
       test "$now" != "$leaked"
       @ JwksdUpdateRefused

@@ -73,7 +73,7 @@ describe("the site", { skip: skipWithoutSite() || skipWithout("chromium-headless
     verify: guide,
     kid: guide,
     "wrapping key": /#wrapping-keys$/,
-    leaked: /#a-key-has-leaked$/,
+    leaked: /#a-leaked-key$/,
     install: guide,
     createProvider: /functions\/jwksd\.createProvider\.html$/,
     OpenRegister: /interfaces\/jwksd_store\.OpenRegister\.html$/,

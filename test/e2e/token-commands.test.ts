@@ -145,7 +145,7 @@ describe("jwksd token and the keys that a service manages", { timeout, concurren
     assert.deepEqual({ code, stdout, files: await readdir(folder) }, { code: 1, stdout: "", files: ["keys.db"] });
     assert.equal(
       stderr,
-      'jwksd: the store holds no key; if it had keys, see "The store is lost" in docs/emergencies.md; if not, jwksd serve makes the first one [ERR_TRANSITION]\n',
+      'jwksd: the store holds no key; if it had keys, see "A lost store" in docs/emergencies.md; if not, jwksd serve makes the first one [ERR_TRANSITION]\n',
     );
   });
 });

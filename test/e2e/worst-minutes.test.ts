@@ -91,7 +91,7 @@ describe("a store that holds no keys", () => {
     const saved = await readFile(file, "utf8");
     await rm(join(data, "keys.db"));
     const says = new RegExp(
-      `--data ${data} holds no keys of https:\\S+, and ${file} is the last set of a service .*nothing was made.*"The store is lost" in docs.*\\[ERR_STORE_EMPTY\\]`,
+      `--data ${data} holds no keys of https:\\S+, and ${file} is the last set of a service .*nothing was made.*"A lost store" in docs.*\\[ERR_STORE_EMPTY\\]`,
     );
     // The wrapping key may be lost as well, and the file may be damaged.
     const other = { JWKSD_WRAPPING_KEYS: newWrappingKey() };

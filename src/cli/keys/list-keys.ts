@@ -65,7 +65,7 @@ async function listKeys(io: Io, flags: ListFlags): Promise<void> {
 }
 
 const noKeys =
-  'There are no keys. If there were some, see "The store is lost" in docs/emergencies.md; if not, jwksd serve makes the first one.';
+  'There are no keys. If there were some, see "A lost store" in docs/emergencies.md; if not, jwksd serve makes the first one.';
 
 function stepJson({ at, action, reason, bound }: PlanStep) {
   return { action, at: iso(at), reason, bound };

@@ -220,7 +220,7 @@ export function createKeyring(custody: Custody, access: StoreAccess, options: Ke
 
 function holdsNoKeys(issuer: string): StoreError {
   const way =
-    'check its path or URL; if the store is gone, see "The store is lost" in docs/emergencies.md; leave requireStore out at the first start only';
+    'check its path or URL; if the store is gone, see "A lost store" in docs/emergencies.md; leave requireStore out at the first start only';
   return new StoreError(
     "ERR_STORE_EMPTY",
     `the store holds no keys of ${issuer}, and requireStore is set, so none were made; ${way}`,

@@ -74,7 +74,7 @@ function warnOfFirstKey(event: ManagerEvent): void {
   // Some runtimes have no process, or a part of one.
   const { process } = globalThis as { process?: Partial<NodeJS.Process> };
   process?.emitWarning?.(
-    'the key store held no keys, so a first key was made. At the first start that is right: set requireStore: true from now on. At a later start, the tokens of the old keys fail: stop this process, and see "The store is lost" in docs/emergencies.md. requireStore: false makes no warning',
+    'the key store held no keys, so a first key was made. At the first start that is right: set requireStore: true from now on. At a later start, the tokens of the old keys fail: stop this process, and see "A lost store" in docs/emergencies.md. requireStore: false makes no warning',
     "JwksdWarning",
   );
 }

@@ -27,9 +27,9 @@ const outage: Remedy = {
 
 const lostStore: Remedy = {
   remedy:
-    'Put the newest copy of the store back: read "The store is lost" in docs/emergencies.md. This command shows what the store holds now:',
+    'Put the newest copy of the store back: read "A lost store" in docs/emergencies.md. This command shows what the store holds now:',
   command: "jwksd keys",
-  guide: "emergencies.md#the-store-is-lost",
+  guide: "emergencies.md#a-lost-store",
 };
 
 const lostWrappingKey: Remedy = {

@@ -107,6 +107,6 @@ export const fillingText = ({ bytes, maxBytes }: Filling): string =>
 function warnOfNewKeys({ issuer, name, flag }: StoreSettings, log: Pick<Logger, "warn">): void {
   log.warn(
     { issuer },
-    `${name} held no keys of ${issuer}, so new ones were made. If this is the first start for this issuer, all is well: set --require-store (JWKSD_REQUIRE_STORE=true) from now on. If the issuer had keys before, every token that they signed fails at each verifier that fetches this set: stop this process, correct ${flag} or --issuer, and start it again; if the store is gone, see "The store is lost" in docs/emergencies.md`,
+    `${name} held no keys of ${issuer}, so new ones were made. If this is the first start for this issuer, all is well: set --require-store (JWKSD_REQUIRE_STORE=true) from now on. If the issuer had keys before, every token that they signed fails at each verifier that fetches this set: stop this process, correct ${flag} or --issuer, and start it again; if the store is gone, see "A lost store" in docs/emergencies.md`,
   );
 }

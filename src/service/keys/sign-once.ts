@@ -84,6 +84,6 @@ export async function checkHasKey(store: StoreSettings): Promise<void> {
 function noKeyYet(): StateError {
   return new StateError(
     "ERR_TRANSITION",
-    'the store holds no key; if it had keys, see "The store is lost" in docs/emergencies.md; if not, jwksd serve makes the first one',
+    'the store holds no key; if it had keys, see "A lost store" in docs/emergencies.md; if not, jwksd serve makes the first one',
   );
 }

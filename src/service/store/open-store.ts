@@ -105,7 +105,7 @@ async function holdsNoKeys(
       : ", which also says how to make new keys on purpose";
   return new StoreError(
     "ERR_STORE_EMPTY",
-    `${name} holds no keys${whose}${cause}, and ${why}: nothing was made; correct ${flag} or --issuer; if the store is gone, see "The store is lost" in docs/emergencies.md${next}`,
+    `${name} holds no keys${whose}${cause}, and ${why}: nothing was made; correct ${flag} or --issuer; if the store is gone, see "A lost store" in docs/emergencies.md${next}`,
   );
 }
 
@@ -124,7 +124,7 @@ export async function openStore(
   if (!create && !(await exists(path))) {
     throw new StoreError(
       "ERR_STORE_UNAVAILABLE",
-      `there is no store at ${path}; name yours with --store sqlite:PATH or --data FOLDER; if it was there, see "The store is lost" in docs/emergencies.md; if there was none yet, jwksd serve makes it`,
+      `there is no store at ${path}; name yours with --store sqlite:PATH or --data FOLDER; if it was there, see "A lost store" in docs/emergencies.md; if there was none yet, jwksd serve makes it`,
     );
   }
   const store = await sqliteStore(path);

@@ -6,7 +6,7 @@ const advice = new Map([
   ["28", "it refuses the user or the password; check PGUSER, PGPASSWORD and pg_hba.conf"],
   [
     "3D000",
-    'there is no such database; check its name; for a first start, make it with createdb; if it is lost, see "The store is lost" in docs/emergencies.md',
+    'there is no such database; check its name; for a first start, make it with createdb; if it is lost, see "A lost store" in docs/emergencies.md',
   ],
   ["42501", "the user lacks a right; jwksd store sql prints the rights"],
   ["25006", "it can only be read, as a standby; name the primary"],
