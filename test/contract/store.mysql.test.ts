@@ -1,9 +1,18 @@
 import assert from "node:assert/strict";
 import { after, test } from "node:test";
-import { createPool as callbackPool } from "mysql2";
-import { createConnection, createPool } from "mysql2/promise";
+import { createPool as callbackPool, escape } from "mysql2";
+import { type RowDataPacket, createConnection, createPool } from "mysql2/promise";
 import { mysqlStore } from "../../src/rotation/store/databases/mysql.ts";
-import { type Open, checkSample, checkWays, networkFaults, serverFaults, throughNetwork } from "../support/faults.ts";
+import type { Register } from "../../src/rotation/store/register.ts";
+import {
+  type Open,
+  checkSample,
+  checkShortly,
+  checkWays,
+  networkFaults,
+  serverFaults,
+  throughNetwork,
+} from "../support/faults.ts";
 import { startMariadb } from "../support/mariadb.ts";
 import { skipWithout } from "../support/parts.ts";
 
@@ -88,6 +97,76 @@ if (skipWithout("mariadbd", "mariadb-install-db") === false) {
     assert.equal(text, "text");
     await assert.rejects(reader.write("more", version), { code: "ERR_STORE_READ_ONLY" });
   });
+
+  const sessions = [
+    "autocommit = 0",
+    "completion_type = 'CHAIN'",
+    "completion_type = 'RELEASE'",
+    "autocommit = 0, completion_type = 'CHAIN'",
+    "SESSION TRANSACTION ISOLATION LEVEL READ UNCOMMITTED",
+    "SESSION TRANSACTION ISOLATION LEVEL SERIALIZABLE",
+    "innodb_snapshot_isolation = 1",
+    "sql_mode = ''",
+    "sql_mode = 'ANSI'",
+    "sql_mode = 'ORACLE'",
+    "sql_mode = 'EMPTY_STRING_IS_NULL'",
+    "sql_safe_updates = 1",
+    "time_zone = '+09:00'",
+  ];
+  test("a commit is a commit, and a read sees commits alone, whatever the settings of a session are", async (t) => {
+    t.after(() => sql("SET GLOBAL init_connect = ''"));
+    const failures: string[] = [];
+    for (const [index, session] of sessions.entries()) {
+      await sql(`SET GLOBAL init_connect = ${escape(`SET ${session}`)}`);
+      const handle = async (issuer: string) => mysqlStore(url(), { issuer: `${issuer}#${index}`, timeoutMs: 2_000 });
+      try {
+        await checkShortly(async () => ({ handle }));
+        await checkIsolation(await handle("https://isolated.example"));
+      } catch (error) {
+        failures.push(`${session}: ${(error as Error).message}`);
+      }
+    }
+    assert.deepEqual(failures, []);
+  });
+
+  test("a transaction that was left open on a connection of a pool delays a call, and is not part of it", async (t) => {
+    const pool = createPool({ uri: url(), connectionLimit: 1 });
+    t.after(() => pool.end());
+    await sql("CREATE TABLE jwksd.theirs (id INT)");
+    const register = await mysqlStore(pool, { issuer: "https://dirty.example" });
+    for (const call of [() => register.read(), () => register.write("text", undefined), () => register.read()]) {
+      await pool.query("SET autocommit = 0");
+      await pool.query("INSERT INTO theirs VALUES (1)");
+      await call();
+    }
+    assert.equal((await register.read()).text, "text");
+    const [rows] = await pool.query("SELECT * FROM theirs");
+    assert.deepEqual(rows, []);
+  });
+
+  /** What a connection sees that shares no settings with the register. */
+  async function checkIsolation(register: Register): Promise<void> {
+    const observer = await createConnection({ host: "127.0.0.1", port: server.port, user: "root", database: "jwksd" });
+    try {
+      assert.equal(await register.write("one", undefined), true);
+      const { version } = await register.read();
+      const where = "WHERE version = ?";
+      const committed = async (version = ""): Promise<unknown> =>
+        (await observer.query<RowDataPacket[]>(`SELECT text FROM jwksd_documents ${where}`, [version]))[0][0]?.["text"];
+      assert.equal(String(await committed(version)), "one", "its first write is committed");
+      assert.equal(await register.write("two", version), true);
+      const { version: next } = await register.read();
+      assert.equal(String(await committed(next)), "two", "its second write is committed");
+      await observer.query("START TRANSACTION");
+      await observer.query(`UPDATE jwksd_documents SET text = 'uncommitted' ${where}`, [next]);
+      assert.equal((await register.read()).text, "two", "what is not committed is not read");
+      await observer.query("COMMIT");
+      assert.equal((await register.read()).text, "uncommitted", "and then it is");
+    } finally {
+      await observer.end();
+      await register.close?.();
+    }
+  }
 
   checkSample("examples/docs/store-mysql.mts", () => ({ "mysql://jwksd@db.example/jwksd": url() }));
 }

@@ -93,7 +93,7 @@ export const checkSample = (file: string, changes: () => Readonly<Record<string,
   });
 
 /** A few calls of each kind, over two handles. */
-async function checkShortly(open: () => Promise<RegisterUnderTest>): Promise<void> {
+export async function checkShortly(open: () => Promise<RegisterUnderTest>): Promise<void> {
   const under = await open();
   const [one, other] = (await Promise.all([1, 2].map(() => under.handle("https://op.example")))) as [
     Register,

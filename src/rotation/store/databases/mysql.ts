@@ -97,26 +97,30 @@ async function poolOf(database: string | MysqlPool | MysqlCallbackPool, connectT
   return { pool: pool as MysqlPool, name: `mysql://${host}${pathname}`, end: async () => pool.end().catch(() => {}) };
 }
 
+/**
+ * Runs all statements in one transaction that states explicitly what session settings could change: `autocommit`, `completion_type`, and an
+ * isolation level that reads uncommitted data or blocks writers.
+ */
 async function transact(pool: MysqlPool, statements: readonly Statement[], signal: AbortSignal): Promise<Answer[]> {
   const connection = await pool.getConnection().catch((cause: unknown) => {
     throw new NotSent("", { cause });
   });
-  // Nobody waits any more, and the connection may still be at it.
+  // No caller waits for it, and the server may still be running it.
   const destroy = (): void => connection.destroy();
   signal.addEventListener("abort", destroy, { once: true });
   try {
     if (signal.aborted) throw new NotSent();
     const answers: Answer[] = [];
-    if (statements.length > 1) await connection.query("START TRANSACTION");
+    await connection.query("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ");
+    await connection.query("START TRANSACTION");
     for (const [sql, ...values] of statements)
       answers.push(answerOf(await connection.execute(sql, values.map(toBytes))));
-    if (statements.length > 1) await connection.query("COMMIT");
+    await connection.query("COMMIT AND NO CHAIN NO RELEASE");
     connection.release();
     return answers;
   } catch (error) {
-    // A transaction that is open ends with its connection.
-    if (statements.length > 1 || !faultOf(error).isCertain) connection.destroy();
-    else connection.release();
+    // An open transaction ends with its connection.
+    connection.destroy();
     throw error;
   } finally {
     signal.removeEventListener("abort", destroy);
@@ -139,8 +143,8 @@ const textOf = (value: unknown): unknown => (Buffer.isBuffer(value) ? value.toSt
 /** Error numbers of the server. @see https://dev.mysql.com/doc/mysql-errors/8.4/en/server-error-reference.html */
 const numbers = {
   noTable: [1146],
-  /** Deadlock, lock wait time-out. */
-  races: [1213, 1205],
+  /** Deadlock, lock wait timeout, snapshot too old, and a transaction that the pool's owner left open on this connection. */
+  races: [1213, 1205, 1020, 1568],
   /** A right is missing, or the server is read-only. */
   readOnly: [1142, 1143, 1044, 1290, 1792, 1836],
   /** It ends, or was told to stop, and may have written before: also where it waits for a replica. */

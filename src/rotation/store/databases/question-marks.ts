@@ -10,7 +10,7 @@ export interface Dialect {
 
 /** Something that only the primary can write, in the transaction of a read. */
 const word = (): Statement => [
-  "REPLACE INTO jwksd_presence (issuer, id, line) VALUES ('', '', ?)",
+  "REPLACE INTO jwksd_presence (issuer, id, line) VALUES ('-', '-', ?)",
   crypto.randomUUID(),
 ];
 

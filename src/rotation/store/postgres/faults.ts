@@ -9,7 +9,7 @@ const advice = new Map([
     'there is no such database; check its name; for a first start, make it with createdb; if it is lost, see "A lost store" in docs/emergencies.md',
   ],
   ["42501", "the user lacks a right; jwksd store sql prints the rights"],
-  ["25006", "it can only be read, as a standby; name the primary"],
+  ["25006", "it is a standby, or default_transaction_read_only is on; name the primary"],
   ["53100", "its disk is full; make room"],
   ["53300", "it takes no more connections; end others, or put PgBouncer before it"],
   ["57P03", "it is starting or stopping; try again"],
