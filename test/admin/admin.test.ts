@@ -1,6 +1,8 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
+import { startAdmin } from "../../src/service/admin/admin.ts";
 import { refusalOf } from "../../src/service/admin/admin-access.ts";
+import { loggerOf } from "../../src/service/config/log.ts";
 import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { adminArgs, scrape } from "../support/scrape.ts";
@@ -163,4 +165,22 @@ describe("GET /metrics", () => {
     const head = await fetch(`${admin}/metrics`, { method: "HEAD" });
     assert.deepEqual([head.status, await head.text()], [200, ""]);
   });
+});
+
+test("a page that fails returns 500 as a problem, and is logged", async (t) => {
+  const logged: unknown[] = [];
+  const fail = async () => Promise.reject(new Error("Cannot find module '/opt/jwksd/prom-client.mjs'"));
+  const log = loggerOf((level, fields, message) => logged.push([level, fields, message]));
+  const server = await startAdmin({ host: "127.0.0.1", port: 0 }, { "/metrics": fail }, log);
+  t.after(server.stop);
+  for (const method of ["GET", "HEAD"]) {
+    const response = await fetch(`http://127.0.0.1:${server.port}/metrics`, { method });
+    assert.equal(response.status, 500);
+    assert.equal(response.headers.get("content-type"), "application/problem+json");
+    const body = await response.text();
+    assert.ok(method === "HEAD" ? body === "" : !body.includes("prom-client"), body);
+    const fields = { admin: "127.0.0.1:0", path: "/metrics", code: "ERR_INTERNAL" };
+    const message = "a page failed: Cannot find module '/opt/jwksd/prom-client.mjs'";
+    assert.deepEqual(logged.splice(0), [["error", fields, message]]);
+  }
 });

@@ -1,14 +1,15 @@
 import assert from "node:assert/strict";
-import { execFile } from "node:child_process";
+import { execFile, spawn } from "node:child_process";
 import { createHash } from "node:crypto";
-import { readFile, symlink, writeFile } from "node:fs/promises";
+import { readFile, rm, symlink, writeFile } from "node:fs/promises";
 import { join } from "node:path";
+import { createInterface } from "node:readline";
 import { describe, test } from "node:test";
 import { promisify } from "node:util";
 import packageJson from "../../package.json" with { type: "json" };
 import { archive, archiveFolder, skipWithoutArchive } from "../support/archive.ts";
 import { brokenLinks } from "../support/links.ts";
-import { temporaryFolder } from "../support/service.ts";
+import { type LogLine, temporaryFolder } from "../support/service.ts";
 import { createSoftHsm, skipWithoutPkcs11 } from "../support/softhsm.ts";
 
 interface Bom {
@@ -64,6 +65,29 @@ describe(
       const folder = await temporaryFolder(t);
       await run("tar", ["-xzf", join(archiveFolder, archive), "-C", folder]);
       assert.deepEqual(await brokenLinks(join(folder, "jwksd")), []);
+    });
+
+    test("serves keys after its folder was removed, and reports what it cannot load any more", async (t) => {
+      const cwd = await temporaryFolder(t);
+      await run("tar", ["-xzf", join(archiveFolder, archive), "-C", cwd]);
+      const args = ["serve", "--port", "0", "--admin", "127.0.0.1:0", "--data", join(cwd, "data"), "--json-logs"];
+      const child = spawn(join(cwd, "jwksd/jwksd"), args, { stdio: ["ignore", "pipe", "ignore"], env: {} });
+      t.after(() => child.kill());
+      const lines = createInterface(child.stdout)[Symbol.asyncIterator]();
+      const logged = async (isMeant: (line: LogLine) => boolean): Promise<LogLine> => {
+        for (;;) {
+          const line = JSON.parse(String((await lines.next()).value)) as LogLine;
+          if (isMeant(line)) return line;
+        }
+      };
+      const { admin, jwksUri } = await logged(({ msg }) => msg === "started");
+      await rm(join(cwd, "jwksd"), { recursive: true });
+      assert.equal((await fetch(`${jwksUri}`)).status, 200);
+      const response = await fetch(`${admin}/metrics`);
+      assert.equal(response.status, 500);
+      assert.match(await response.text(), /"title":"Internal Server Error"/);
+      const { path } = await logged(({ msg }) => msg.startsWith("a page failed: "));
+      assert.equal(path, "/metrics");
     });
 
     test("runs from any folder, by a link too, and with a PKCS#11 module", { skip: skipWithoutPkcs11() }, async (t) => {

@@ -1,11 +1,11 @@
 import type { IncomingMessage } from "node:http";
-import { ConfigError } from "../../base/errors.ts";
+import { ConfigError, codeOf } from "../../base/errors.ts";
 import type { Metric } from "../../base/metrics.ts";
 import { writeReply } from "../../publish/node.ts";
-import { methodNotAllowed } from "../../publish/respond.ts";
+import { methodNotAllowed, problem, withoutBodyOnHead } from "../../publish/respond.ts";
 import { refusalOf } from "./admin-access.ts";
 import { expose } from "./exposition.ts";
-import type { LogOverload } from "../listen/connections.ts";
+import type { Logger } from "../config/log.ts";
 import type { Handler } from "../listen/gate.ts";
 import { type RunningServer, startHttpServer } from "../listen/http-server.ts";
 
@@ -49,14 +49,17 @@ export function metricsPage(metrics: () => Promise<readonly Metric[]>): AdminPag
 
 const notFound: AdminPage = () => plainText(404, "not found");
 
+const failed = problem(500, "Internal Server Error", "This page failed. The log of jwksd has the cause.");
+
 /** Serves the admin address to the requests that {@link refusalOf} does not refuse. @param pages by path; they show, and change nothing */
 export function startAdmin(
   address: { readonly host: string; readonly port: number },
   pages: Readonly<Record<string, AdminPage>>,
-  onOverload: LogOverload,
+  log: Logger,
 ): Promise<RunningServer> {
+  const admin = `${address.host}:${address.port}`;
   const handler: Handler = (request, response) => {
-    const { headers, method, socket, url } = request;
+    const { headers, method = "", socket, url } = request;
     const path = url?.split("?")[0] ?? "";
     const refusal = refusalOf({ path, headers, localAddress: socket.localAddress }, address.host);
     if (refusal !== undefined) return writeReply(response, refusal);
@@ -73,7 +76,13 @@ export function startAdmin(
       });
       response.end(text);
     };
-    answer().catch(() => response.destroy());
+    // A page can fail at any time: what it loads at its first request may have been removed since jwksd started.
+    answer().catch((error: unknown) => {
+      log.error({ admin, path, code: codeOf(error) }, `a page failed: ${(error as Error).message}`);
+      writeReply(response, withoutBodyOnHead(failed, method));
+    });
   };
-  return startHttpServer(address, () => handler, { onOverload });
+  return startHttpServer(address, () => handler, {
+    onOverload: (lost, message) => log.warn({ admin, ...lost }, message),
+  });
 }

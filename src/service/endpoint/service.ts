@@ -80,11 +80,7 @@ async function start(settings: Settings, to: Logger, given: Substitutes, stops: 
   const { commandFlags } = store;
   const of = { commandFlags, rotationMode, clock, endpoint, managed, keys, events, phase: () => phase };
   const report = createReport(of);
-  const admin =
-    adminAddress &&
-    (await startAdmin(adminAddress, report.pages, (lost, message) =>
-      log.warn({ admin: settings.admin, ...lost }, message),
-    ));
+  const admin = adminAddress && (await startAdmin(adminAddress, report.pages, log));
   const adminUrl = admin && `http://${urlHost(adminAddress.host)}:${admin.port}`;
   if (admin !== undefined) stops.push(admin.stop);
 
