@@ -8,7 +8,7 @@ const store = await libsqlStore(DATABASE_URL, { issuer });
 const keys = await createKeyManager({ issuer, store, wrappingKeys: JWKSD_WRAPPING_KEYS, onDemand: true });
 const provider = await createProvider({ keys });
 
-/** An event of a function URL, or of an HTTP API. */
+/** An event from a function URL or an HTTP API. */
 interface Event {
   readonly rawPath: string;
   readonly headers: Readonly<Record<string, string>>;

@@ -14,7 +14,7 @@ async function start() {
 let provider: ReturnType<typeof start> | undefined;
 
 export async function GET(request: Request) {
-  provider ??= start(); // not before: `next build` loads this file, without a database
+  provider ??= start(); // not earlier: `next build` loads this file without a database
   provider.catch(() => (provider = undefined));
   return (await provider).fetch(request);
 }

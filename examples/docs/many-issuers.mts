@@ -16,15 +16,15 @@ const issuers = await createIssuers({
 // When a tenant signs up:
 await issuers.create("https://login.example.com/acme");
 
-// In the token endpoint of that tenant:
+// In that tenant's token endpoint:
 const claims = { sub: "alice", aud: "https://api.example.com", client_id: "app" };
 const options = { typ: "at+jwt", lifetimeSeconds: 300 };
 console.log(await issuers.sign("https://login.example.com/acme", claims, options));
 
-// GET /acme/jwks and /acme/.well-known/openid-configuration, and the same of each tenant:
+// GET /acme/jwks and /acme/.well-known/openid-configuration, and the same for every other tenant:
 createServer(issuers.node).listen(3000);
 
-// Once an hour, in one process or in several: the steps that are due, also of tenants without visitors.
+// Once an hour, in one process or several: takes due steps, even for tenants without traffic.
 async function lookAtDue() {
   const { failed } = await issuers.lookAtDue();
   for (const [issuer, error] of failed) console.error(issuer, error);
