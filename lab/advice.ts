@@ -73,7 +73,7 @@ export const advice: Readonly<Record<string, Advice>> = {
     set: "Nothing for planned rotations. `cacheMaxAge` is for how long a removed key is trusted, and how often an outage can hit. The discovery document is fetched again as often, so an outage of that alone refuses tokens, too.",
   },
   "hono/jwk": {
-    setUp: '`jwk({ jwks_uri, alg: ["ES256"] })`',
+    setUp: '`jwk({ jwks_uri, alg: ["ES256"], verification: { iss, aud, typ: "at+jwt" } })`',
     line: "honojs/hono/blob/v4.13.3/src/utils/jwt/jwt.ts#L231",
     says: "The set is fetched for each request. Nothing is kept.",
     set: "Instead of `jwks_uri`, give `keys` a function that returns the keys of a set which it keeps for some minutes, and the old ones if fetching fails. Keys must then be announced for that long. Otherwise each request of your API waits for the provider, costs it a request, and fails while it is away.",

@@ -185,7 +185,8 @@ export const drivers: readonly Driver[] = [
   {
     name: "hono/jwk",
     packages: ["hono"],
-    make: async ({ jwksUri }) => {
+    typ: "at+jwt",
+    make: async ({ jwksUri, iss }) => {
       const { Hono } = await import("hono");
       const { HTTPException } = await import("hono/http-exception");
       const { jwk } = await import("hono/jwk");
@@ -193,7 +194,7 @@ export const drivers: readonly Driver[] = [
         .onError((error, context) =>
           error instanceof HTTPException ? error.getResponse() : context.text("error", 500),
         )
-        .use(jwk({ jwks_uri: jwksUri, alg: ["ES256"] }))
+        .use(jwk({ jwks_uri: jwksUri, alg: ["ES256"], verification: { iss, aud: audience, typ: "at+jwt" } }))
         .get("/", (context) => context.text("in"));
       return async (token) => {
         const response = await app.request("/", { headers: { authorization: `Bearer ${token}` } });

@@ -1,7 +1,7 @@
 import { getRequestListener } from "@hono/node-server";
 import fastifyJwt from "@fastify/jwt";
 import express, { type ErrorRequestHandler, type Request, type RequestHandler } from "express";
-import { type GetVerificationKey, expressjwt } from "express-jwt";
+import { type GetVerificationKey, UnauthorizedError as ExpressJwtError, expressjwt } from "express-jwt";
 import {
   InsufficientScopeError,
   InvalidTokenError,
@@ -20,7 +20,7 @@ import { audience } from "./guards.ts";
 import { type StartFace, listen } from "./node-faces.ts";
 import type { Setup } from "./guards.ts";
 
-// The middlewares of others, each set up as strictly as its options allow. A path that is not there is a feature that is not there.
+// Other middlewares, each set up with the options and callbacks that its README shows, as strictly as they allow. A missing path is a missing feature.
 
 const algorithms = ["ES256", "RS256"];
 /** Where each part of the table wants one issuer. */
@@ -33,6 +33,10 @@ function expressApp(guards: Readonly<Record<string, readonly RequestHandler[]>>)
     app.all(path, ...handlers, (_request, response) => void response.end("ok"));
   return app;
 }
+
+/** Whether the header `typ` is `at+jwt`, `JWT` or missing. */
+const isAccessOrPlain = (typ: unknown): boolean =>
+  typ === undefined || /^(application\/)?(at\+)?jwt$/i.test(String(typ));
 
 const refused =
   (error: () => Error): RequestHandler =>
@@ -61,7 +65,8 @@ const oauth2JwtBearer: StartFace = async (t, setup) => {
     "/own-keys": [of({ issuerBaseURL: undefined, issuer, jwksUri: `${issuer}/jwks` })],
     "/oauth": [of({ issuerBaseURL: `${issuer}/oauth` })],
     "/optional": [of({ authRequired: false })],
-    "/jwt": [of({ strict: false })],
+    "/required-claims": [of({ validators: { cnf: (cnf: unknown) => cnf !== undefined } })],
+    "/jwt": [of({ strict: false, validators: { typ: isAccessOrPlain } })],
     "/several": [of(several)],
     "/function": [of({ ...several, mcd: { issuers: () => [issuer] } })],
     "/down": [of({ issuerBaseURL: down })],
@@ -84,9 +89,21 @@ const tokenInCookie = /(?:^|; )token=([^;]*)/;
 const silent: ErrorRequestHandler = (error, _request, response, _next) =>
   void response.status(error.status ?? 500).end();
 
+const secretOf = (issuer: string): GetVerificationKey =>
+  jwksRsa.expressJwtSecret({ jwksUri: `${issuer}/jwks`, cache: true, rateLimit: true }) as GetVerificationKey;
+
 const expressJwt: StartFace = async (t, setup) => {
+  const trusted = [setup.issuer, setup.other];
+  const secrets = new Map(trusted.map((issuer) => [issuer, secretOf(issuer)]));
+  const several: GetVerificationKey = async (request, token) => {
+    const secret = secrets.get(String((token as Jwt | undefined)?.payload["iss"]));
+    if (secret === undefined) throw new ExpressJwtError("invalid_token", { message: "the issuer is not trusted" });
+    return secret(request, token);
+  };
   const options: Readonly<Record<string, object>> = {
     "/plain": {},
+    "/own-keys": {},
+    "/several": { secret: several, issuer: trusted },
     "/down": {},
     "/optional": { credentialsRequired: false },
     "/cookie": { getToken: ({ headers }: Request) => tokenInCookie.exec(headers.cookie ?? "")?.[1] },
@@ -95,12 +112,10 @@ const expressJwt: StartFace = async (t, setup) => {
   };
   const guards = Object.entries(options).map(([path, more]) => {
     const issuer = issuerAt(setup, path);
-    const secret = jwksRsa.expressJwtSecret({
-      jwksUri: `${issuer}/jwks`,
-      cache: true,
-      rateLimit: true,
-    }) as GetVerificationKey;
-    return [path, [expressjwt({ secret, algorithms: ["ES256", "RS256"], issuer, audience, ...more })]];
+    return [
+      path,
+      [expressjwt({ secret: secretOf(issuer), algorithms: ["ES256", "RS256"], issuer, audience, ...more })],
+    ];
   });
   const app = expressApp(Object.fromEntries(guards) as Record<string, RequestHandler[]>);
   return listen(t, app.use(silent));
@@ -111,46 +126,68 @@ const honoJwk: StartFace = async (t, setup) => {
   app.onError((error, context) =>
     "getResponse" in error ? (error as { getResponse(): Response }).getResponse() : context.body(null, 500),
   );
-  const paths = { "/plain": {}, "/down": {}, "/optional": { allow_anon: true }, "/cookie": { cookie: "token" } };
+  const paths: Readonly<Record<string, object>> = {
+    "/plain": {},
+    "/own-keys": {},
+    "/jwt": {},
+    "/down": {},
+    "/optional": { allow_anon: true },
+    "/cookie": { cookie: "token" },
+  };
   for (const [path, more] of Object.entries(paths)) {
     const issuer = issuerAt(setup, path);
     const options = {
       ...more,
       jwks_uri: `${issuer}/jwks`,
       alg: algorithms as ["ES256"],
-      verification: { iss: issuer, aud: audience },
+      // Without typ, it accepts JWT and a missing typ.
+      verification: { iss: issuer, aud: audience, ...(path !== "/jwt" && { typ: "at+jwt" }) },
     };
     app.all(path, jwk(options), (context) => context.text("ok"));
   }
   return listen(t, getRequestListener(app.fetch));
 };
 
+interface FastifyGuard {
+  readonly verify?: object;
+  readonly typ?: string;
+  readonly issuers?: readonly string[];
+  readonly trusted?: (request: FastifyRequest, claims: Jwt["payload"]) => boolean;
+}
+
+interface DecodedToken extends Jwt {
+  readonly header: { readonly kid: string; readonly alg: string };
+}
+
 const fastifyGetJwks: StartFace = async (t, setup) => {
   const app = fastify();
   t.after(() => app.close());
   const inCookie = { extractToken: ({ headers }: FastifyRequest) => tokenInCookie.exec(headers.cookie ?? "")?.[1] };
-  const paths: Readonly<
-    Record<string, { verify?: object; trusted?: (request: FastifyRequest, claims: Jwt["payload"]) => boolean }>
-  > = {
+  const paths: Readonly<Record<string, FastifyGuard>> = {
     "/plain": {},
+    "/own-keys": {},
+    "/jwt": { typ: "JWT" },
+    "/required-claims": { verify: { requiredClaims: ["exp", "iss", "aud", "sub", "cnf"] } },
+    "/several": { issuers: [setup.issuer, setup.other] },
     "/down": {},
     "/cookie": { verify: inCookie },
     "/tenant": { trusted: ({ headers }, claims) => headers["x-tenant"] === claims["tenant"] },
     "/revoked": { trusted: (_request, claims) => claims["revoked"] !== true },
   };
-  for (const [path, { verify, trusted }] of Object.entries(paths)) {
-    const issuer = issuerAt(setup, path);
-    const keys = getJwks({ issuersWhitelist: [issuer], jwksPath: "/jwks" });
+  for (const [path, { verify, typ = "at+jwt", issuers = [issuerAt(setup, path)], trusted }] of Object.entries(paths)) {
+    const keys = getJwks({ issuersWhitelist: [...issuers], jwksPath: "/jwks" });
+    const secret = (_request: unknown, { header: { kid, alg }, payload }: DecodedToken) =>
+      keys.getPublicKey({ kid, alg, domain: issuers.length === 1 ? String(issuers[0]) : String(payload["iss"]) });
     await app.register(async (scope) => {
       await scope.register(fastifyJwt, {
-        decode: { complete: true },
-        secret: ((_request: unknown, { header: { kid, alg } }: { header: { kid: string; alg: string } }) =>
-          keys.getPublicKey({ domain: issuer, kid, alg })) as never,
+        // In the verify options, checkTyp makes it return 500 for another type.
+        decode: { complete: true, checkTyp: typ },
+        secret: secret as never,
         verify: {
           algorithms: ["ES256", "RS256"],
-          allowedIss: issuer,
+          allowedIss: [...issuers],
           allowedAud: audience,
-          requiredClaims: ["exp"],
+          requiredClaims: ["exp", "iss", "aud"],
           ...verify,
         },
         ...(trusted && { trusted }),
