@@ -1,12 +1,15 @@
 import assert from "node:assert/strict";
 import { randomUUID } from "node:crypto";
+import { type ServerResponse, createServer } from "node:http";
+import { text } from "node:stream/consumers";
 import { after, test } from "node:test";
 import { type EtcdStoreOptions, etcdStore } from "../../src/rotation/store/databases/etcd.ts";
 import { checkRegister } from "../../src/testing/register.ts";
 import { startEtcd } from "../support/etcd.ts";
+import { listening } from "../support/listening.ts";
 import { checkSample, networkFaults, serverFaults, throughNetwork } from "../support/faults.ts";
 import { skipWithout } from "../support/parts.ts";
-import { eventually } from "../support/service.ts";
+import { type Scope, eventually } from "../support/service.ts";
 
 const urlOf = (port: number): string => `http://127.0.0.1:${port}`;
 const base64 = (text: string): string => Buffer.from(text).toString("base64");
@@ -14,6 +17,29 @@ const op = (more: Partial<EtcdStoreOptions> = {}): EtcdStoreOptions => ({
   issuer: `https://op.example/${randomUUID()}`,
   ...more,
 });
+
+/** How a gateway reports an error of etcd, of which etcd 3.4 has `error` and `message`. */
+type Reports = (response: ServerResponse, status: number, error: { readonly message?: string }) => void;
+const gateways: Readonly<Record<string, Reports>> = {
+  "etcd 3.4": (response, status, error) => response.writeHead(status).end(JSON.stringify(error)),
+  "etcd 3.6, whose errors have no `error`": (response, status, { message }) =>
+    response.writeHead(status).end(JSON.stringify({ code: 16, message, details: [] })),
+  "a gateway that returns a 401 of its own": (response, status) => response.writeHead(status).end("Unauthorized"),
+  "a gateway that closes the connection instead of returning 401": (response) => response.destroy(),
+};
+
+/** The gateway of a member, which reports errors in this way. @returns its port */
+function gateway(t: Scope, member: string, reports: Reports): Promise<number> {
+  const server = createServer(async (request, response) => {
+    const { authorization, "content-type": type = "" } = request.headers;
+    const headers = { "Content-Type": type, ...(authorization !== undefined && { authorization }) };
+    const answer = await fetch(`${member}${request.url}`, { method: "POST", headers, body: await text(request) });
+    const body = await answer.text();
+    if (answer.ok) response.writeHead(200, { Date: answer.headers.get("Date") ?? "" }).end(body);
+    else reports(response, answer.status, JSON.parse(body) as { message?: string });
+  });
+  return listening(t, server);
+}
 
 if (skipWithout("etcd") === false) {
   const members = await startEtcd({ after });
@@ -52,7 +78,7 @@ if (skipWithout("etcd") === false) {
     );
   });
 
-  test("a user with a password is who may, also when the token has been lost", async (t) => {
+  test("a user with a password may use the store, even after a token expires, however that is reported", async (t) => {
     const { port } = one.daemon;
     let token = "";
     const admin = async (path: string, body: object): Promise<string> => {
@@ -83,13 +109,22 @@ if (skipWithout("etcd") === false) {
     const error = await wrong.read().catch((error: unknown) => error);
     assert.match(String(error), /authentication failed/);
     assert.doesNotMatch(String(error), /wr0ng/);
-    const store = etcdStore(urlOf(port).replace("//", `//jwksd:${encodeURIComponent("s3cret:@")}@`), op());
-    assert.equal(await store.write("text", undefined), true);
-    // All tokens end.
+    const stores = await Promise.all(
+      Object.entries(gateways).map(async ([name, reports]) => {
+        const url = urlOf(await gateway(t, urlOf(port), reports));
+        return { name, store: etcdStore(url.replace("//", `//jwksd:${encodeURIComponent("s3cret:@")}@`), op()) };
+      }),
+    );
+    for (const { name, store } of stores) assert.equal(await store.write("text", undefined), true, name);
+    // All tokens expire.
     await admin("disable", {});
     token = "";
     await admin("enable", {});
-    assert.equal((await store.read()).text, "text");
+    for (const { name, store } of stores) {
+      // A closed connection may have other causes, so only the next call has a new token.
+      if (name.includes("closes")) await assert.rejects(store.read(), { code: "ERR_STORE_UNAVAILABLE" });
+      assert.equal((await store.read()).text, "text", name);
+    }
   });
 
   test("with one member stopped, the two others go on; with two stopped, no read is believed", async (t) => {

@@ -1,10 +1,13 @@
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
-import { after, test } from "node:test";
+import { type TestContext, after, test } from "node:test";
 import { Redis } from "ioredis";
 import { createClient } from "redis";
+import type { OpenRegister } from "../../src/rotation/store/register.ts";
 import { redisStore } from "../../src/rotation/store/databases/redis.ts";
 import { type Open, checkSample, checkWays, networkFaults, serverFaults, throughNetwork } from "../support/faults.ts";
+import { cuttable } from "../support/cuttable.ts";
+import { eventually } from "../support/service.ts";
 import { skipWithout } from "../support/parts.ts";
 import { startRedis } from "../support/redis.ts";
 
@@ -69,15 +72,66 @@ if (skipWithout("redis-server") === false) {
     }
   });
 
-  test("a user with the rights of docs/stores.md can do all", async (t) => {
-    const [, rights = ""] = /`(~jwksd:\* [^`]+)`/.exec(readFileSync("docs/stores.md", "utf8")) ?? [];
-    const root = createClient({ url: url(server.port) });
-    await root.connect();
+  test("after a failover behind one address, writes reach the new primary without a restart", async (t) => {
+    const [former, next] = [await startRedis(t), await startRedis(t, "--masterauth", "s3cret")];
+    const address = await cuttable(former.port);
+    t.after(() => address.close());
+    const command = async (port: number, ...words: string[]): Promise<unknown> => {
+      const client = await createClient({ url: url(port) }).connect();
+      return client.sendCommand(words).finally(() => client.destroy());
+    };
+    const reconnecting = new Redis(url(address.port), {
+      reconnectOnError: ({ message }) => /READONLY|NOREPLICAS/.test(message),
+    });
+    t.after(() => reconnecting.disconnect());
+    const stores = {
+      "by URL": await redisStore(url(address.port), { issuer: "https://url.example" }),
+      "a client of the package ioredis, as in docs/stores.md": await redisStore(reconnecting, {
+        issuer: "https://client.example",
+      }),
+    };
+    for (const [name, store] of Object.entries(stores)) {
+      t.after(() => store.close());
+      assert.equal(await store.write("before", undefined), true, name);
+    }
+    await command(next.port, "REPLICAOF", "127.0.0.1", `${former.port}`);
+    await eventually("the replica is in sync", async () =>
+      String(await command(next.port, "INFO", "replication")).includes("master_link_status:up"),
+    );
+    await command(next.port, "REPLICAOF", "NO", "ONE");
+    await command(former.port, "CONFIG", "SET", "masterauth", "s3cret");
+    await command(former.port, "REPLICAOF", "127.0.0.1", `${next.port}`);
+    address.lead(next.port);
+    for (const [name, store] of Object.entries(stores)) {
+      const refused = await store.presence?.put("id", "line").catch(({ code }: { code: string }) => code);
+      assert.equal(refused, "ERR_STORE_READ_ONLY", `${name}: a demoted primary refuses`);
+      const { version, text } = await store.read(undefined, { confirmed: true });
+      assert.equal(text, "before", name);
+      assert.equal(await store.write("after", version), true, name);
+    }
+  });
+
+  /** A store for a user with these rights. */
+  async function limited(t: TestContext, rights: string): Promise<OpenRegister> {
+    const root = await createClient({ url: url(server.port) }).connect();
     t.after(() => root.destroy());
-    await root.sendCommand(["ACL", "SETUSER", "limited", "on", ">s3cret", ...rights.split(" ")]);
-    const limited = url(server.port).replace(":s3cret", "limited:s3cret").replace("/2", "");
-    const register = await redisStore(limited, { issuer: "https://limited.example" });
+    await root.sendCommand(["ACL", "SETUSER", "limited", "reset", "on", ">s3cret", ...rights.split(" ")]);
+    const user = url(server.port).replace(":s3cret", "limited:s3cret").replace("/2", "");
+    const register = await redisStore(user, { issuer: "https://limited.example" });
     t.after(() => register.close());
+    return register;
+  }
+  const [, rights = ""] = /`(~jwksd:\* [^`]+)`/.exec(readFileSync("docs/stores.md", "utf8")) ?? [];
+
+  test("a user without +hset confirms what it reads, and is refused to write", async (t) => {
+    const register = await limited(t, rights.replace(" +hset", ""));
+    assert.equal((await register.read(undefined, { confirmed: true })).version, undefined);
+    await assert.rejects(register.write("text", undefined), { code: "ERR_STORE_READ_ONLY" });
+    await assert.rejects(async () => register.presence?.put("id", "line"), { code: "ERR_STORE_READ_ONLY" });
+  });
+
+  test("a user with the rights of docs/stores.md can do all", async (t) => {
+    const register = await limited(t, rights);
     assert.equal(await register.write("text", undefined), true);
     assert.equal((await register.read(undefined, { confirmed: true })).text, "text");
     await register.presence?.put("id", "line");

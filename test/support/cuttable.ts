@@ -16,6 +16,8 @@ export interface Cuttable {
   /** Keeps all connections, and new ones, and carries nothing. */
   silence(): void;
   mend(): void;
+  /** New connections lead to the server on this port; existing ones stay where they are. */
+  lead(port: number): void;
   /** Breaks all connections; new ones lead to the server on this port. */
   redirect(port: number): void;
   close(): Promise<void>;
@@ -81,6 +83,7 @@ export async function cuttable(serverPort: number, counted: readonly string[] = 
       if (state === "silent") breakAll();
       state = "open";
     },
+    lead: (port) => void (target = port),
     redirect(port) {
       target = port;
       breakAll();

@@ -4,7 +4,9 @@
  * @module jwksd/store/etcd
  */
 
+import { bytesWithin } from "../../../base/body.ts";
 import { fromBase64 } from "../../../base/bytes.ts";
+import { jsonOf } from "../../../base/json.ts";
 import { type Optional, callback, checkOptions } from "../../../base/options.ts";
 import { issuerKey, requiredIssuer } from "../issuer.ts";
 import type { OpenRegister } from "../register.ts";
@@ -37,7 +39,16 @@ interface Answer {
   readonly token?: string;
 }
 
-/** Etcd has answered that it does not do it. */
+/** An error, which has no `error` since etcd 3.6. */
+interface Failing extends Answer {
+  readonly message?: string;
+  readonly error?: string;
+}
+
+/** No text and no presence records take more, in base64. */
+const maxResponseBytes = 4 * 2 ** 20;
+
+/** A response that is an error, or is not one of etcd. */
 class Refused extends Error {
   readonly status: number;
   constructor(status: number, message: string) {
@@ -76,14 +87,17 @@ export function etcdStore(urls: string | readonly string[], options: EtcdStoreOp
       const { cause } = error as { readonly cause?: unknown };
       throw networkFault(cause).isCertain ? new NotSent("", { cause }) : error;
     });
-    const answer = (await response.json()) as Answer & { readonly error?: string };
-    if (!response.ok) throw new Refused(response.status, String(answer.error));
+    const bytes = await bytesWithin(response.body, maxResponseBytes);
+    if (bytes === undefined) throw new Refused(502, `the response is larger than ${maxResponseBytes} bytes`);
+    const answer = jsonOf(new TextDecoder().decode(bytes)) as Failing | undefined;
+    if (!response.ok || !answer)
+      throw new Refused(response.status, answer?.message ?? answer?.error ?? "the response is not JSON");
     const now = Date.parse(response.headers.get("Date") ?? "");
-    if (Number.isNaN(now)) throw new Refused(502, "an answer without the time");
+    if (Number.isNaN(now)) throw new Refused(502, "the response has no Date");
     return [answer, now];
   }
 
-  /** Asks a member, with a token where there are a user and a password. A token lasts for some minutes. */
+  /** Sends a request to a member, with a token if there are a user and a password. A token lasts for a few minutes. */
   async function ask(path: string, body: object, signal: AbortSignal): Promise<readonly [Answer, now: number]> {
     const { login } = members[current] as Member;
     if (login === undefined) return post(path, body, signal);
@@ -93,7 +107,11 @@ export function etcdStore(urls: string | readonly string[], options: EtcdStoreOp
     };
     if (token === undefined) await renew();
     return post(path, body, signal).catch(async (error: unknown) => {
-      if (!/invalid auth token|auth store is old/.test(String(error))) throw error;
+      const isRefused = error instanceof Refused;
+      if (isRefused && error.status !== 401 && !error.message.includes("auth store is old")) throw error;
+      // A gateway may close the connection of a token that has expired.
+      token = undefined;
+      if (!isRefused) throw error;
       await renew();
       return post(path, body, signal);
     });

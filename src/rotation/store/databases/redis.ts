@@ -138,45 +138,59 @@ async function loadDriver() {
   }
 }
 
-/** Connects when it is first used, and anew after a failure. */
+/** Connects when it is first used, and again after a failure. */
 async function urlConnection(url: string, timeoutMs: number): Promise<Connection> {
   const { protocol, host, pathname } = databaseUrl(url, /^rediss?:$/, "redis://USER@HOST:PORT/NUMBER");
   const { createClient } = await loadDriver();
   type Client = ReturnType<typeof newClient>;
   const newClient = () => createClient({ url, socket: { connectTimeout: timeoutMs, reconnectStrategy: false } });
-  let connecting: Promise<Client> | undefined;
+  let current: { readonly client: Client; readonly connected: Promise<Client> } | undefined;
 
-  /** The next call connects anew. */
+  /** The next call connects again. */
   const leave = (client: Client): void => {
-    connecting = undefined;
+    if (current?.client === client) current = undefined;
     if (client.isOpen) client.destroy();
   };
-  function connect(): Promise<Client> {
+  function connect(): NonNullable<typeof current> {
     const client = newClient();
     client.on("error", () => leave(client));
-    return client.connect().catch((cause: unknown) => {
+    const connected = client.connect().catch((cause: unknown) => {
       leave(client);
       throw new NotSent("", { cause });
     });
+    return { client, connected };
   }
 
   return {
     name: `${protocol}//${host}${pathname}`,
     async send(command, signal) {
-      const client = await (connecting ??= connect());
-      // A network that is silent is not noticed by itself.
+      const client = await (current ??= connect()).connected;
+      // Nothing else reports a silent network.
       const late = (): void => void (signal.reason instanceof NoAnswer && leave(client));
       signal.addEventListener("abort", late, { once: true });
-      return client.sendCommand(command).finally(() => signal.removeEventListener("abort", late));
+      try {
+        return await client.sendCommand(command);
+      } catch (error) {
+        if (isReplaced(error as Error)) leave(client);
+        throw error;
+      } finally {
+        signal.removeEventListener("abort", late);
+      }
     },
-    end: () => void connecting?.then(leave, () => {}),
+    end: () => void current?.connected.then(leave, () => {}),
   };
 }
+
+/** Whether a server refuses writes as a primary that was demoted or cut off. Its address may point to another server now. */
+const isReplaced = ({ message }: Error): boolean => /READONLY|NOREPLICAS|MASTERDOWN/.test(message);
+
+/** A replica, or a user who lacks a right: in a script, the code of that is `ERR` in Redis 7.0. */
+const readOnly = /READONLY|NOPERM|The user executing the script can't/;
 
 /** An error that the server sent begins with a word in capitals. Scripts write in the end, so after an error nothing was written. */
 function faultOf(error: unknown): Fault {
   const { message } = (error instanceof NotSent ? error.cause : error) as Error;
   const [, word] = /^([A-Z]{2,}) /.exec(message) ?? [];
   if (word === undefined) return networkFault(error);
-  return { word, text: message, isCertain: true, isReadOnly: /READONLY|NOPERM/.test(message) };
+  return { word, text: message, isCertain: true, isReadOnly: readOnly.test(message) };
 }
