@@ -18,6 +18,12 @@ const isLive = (page: Page): Promise<unknown> => page.locator("#live", { hasText
 const overflow = (page: Page): Promise<number> =>
   page.evaluate<number>("document.documentElement.scrollWidth - window.innerWidth");
 
+/** Returns the width of the narrowest cell with a kid or another long word, of all tables, in pixels. */
+const narrowestCell = (page: Page): Promise<number> =>
+  page.evaluate<number>(
+    'Math.min(...Array.from(document.querySelectorAll("tbody :is(th, td):has(code)"), (cell) => cell.clientWidth))',
+  );
+
 /** @param browser which is there when the tests run */
 export function checkPage(browser: () => Browser): void {
   describe("the page of the admin address", () => {
@@ -85,6 +91,7 @@ export function checkPage(browser: () => Browser): void {
           await page.emulateMedia({ colorScheme });
           await page.setViewportSize({ width, height: 900 });
           assert.ok((await overflow(page)) <= 0, `${width} px`);
+          assert.ok((await narrowestCell(page)) >= 200, `${width} px: a kid is broken into many lines`);
           assert.deepEqual(await brokenRules(page), [], `${colorScheme}, ${width} px`);
         }
         assert.equal(await page.locator("img, main script").count(), 0);
