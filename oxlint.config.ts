@@ -1,5 +1,5 @@
 import { type OxlintConfig, defineConfig } from "oxlint";
-import { forbiddenImports, rooms } from "./rooms.ts";
+import { forbiddenImports, modules } from "./modules.ts";
 
 const wholeJose = {
   regex: "^jose$",
@@ -43,9 +43,9 @@ export default defineConfig({
       files: ["test/**", "src/testing/**", "examples/docs/orders-test.*"],
       rules: { "typescript/no-floating-promises": "off" },
     },
-    ...Object.entries(rooms).map(([name, room]) => ({
+    ...Object.entries(modules).map(([name, module]) => ({
       files: [`src/${name}/*.ts`],
-      rules: noImports(forbiddenImports(name, room), `src/${name} may not import this; see rooms.ts`),
+      rules: noImports(forbiddenImports(name, module), `src/${name} must not import this; see modules.ts`),
     })),
     // One file for each kind of runtime.
     {

@@ -9,7 +9,7 @@ import type { Known } from "../src/service/admin/known.ts";
 import type { StoredEvent } from "../src/rotation/custody/document.ts";
 import { statusOf } from "../src/service/admin/status.ts";
 import type { LiveRecord } from "../src/rotation/rules/records.ts";
-import type { ProcessLine } from "../src/rotation/custody/presence.ts";
+import type { PresenceRecord } from "../src/rotation/custody/presence.ts";
 
 const [file = "page.png"] = process.argv.slice(2);
 const now = Date.parse("2026-11-20T12:00:00Z");
@@ -32,7 +32,7 @@ const next: LiveRecord = {
   announcedAt: now - 301 * minute,
   publishedAt: now - 300 * minute,
 };
-const line = (name: string, heardMinutes: number): ProcessLine => ({
+const line = (name: string, heardMinutes: number): PresenceRecord => ({
   id: name,
   name,
   revision: 12,
@@ -66,7 +66,7 @@ const known: Known = {
       revision: 12,
       policy: rotationPolicy(),
       records: [active, next],
-      copies: [],
+      targets: [],
       commits: [],
       events: [
         event(1, now - 90 * day, "announced", active, "it is time for the next key"),
@@ -76,9 +76,9 @@ const known: Known = {
     },
     policyGiven: {},
     health: {
-      heldBack: {},
-      unopened: {},
-      undestroyed: {},
+      activationBlocked: {},
+      unavailable: {},
+      destroyFailed: {},
       store: { lastAttemptAt: now, lastSuccessAt: now, revision: 12, revisionSince: now - 300 * minute },
     },
     processes: [line("login-1", 2), line("login-2", 7), line("login-3", 4)],

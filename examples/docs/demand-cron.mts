@@ -8,5 +8,5 @@ const store = await libsqlStore(DATABASE_URL, { issuer });
 const requireStore = FIRST_START !== "yes";
 const wrappingKeys = JWKSD_WRAPPING_KEYS;
 const keys = await createKeyManager({ issuer, store, wrappingKeys, onDemand: true, requireStore });
-await keys.look();
+await keys.runDueSteps();
 await store.close();

@@ -16,5 +16,5 @@ const provider = await createProvider({ keys });
 
 export default {
   fetch: (request: Request) => provider.fetch(request),
-  scheduled: () => keys.look(), // takes due steps even without traffic: crons = ["0 * * * *"]
+  scheduled: () => keys.runDueSteps(), // takes due steps even without traffic: crons = ["0 * * * *"]
 };

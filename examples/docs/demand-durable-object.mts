@@ -20,4 +20,4 @@ app.get("/token", async (context) => {
 });
 app.all("*", (context) => provider.fetch(context.req.raw));
 
-export default { fetch: app.fetch, scheduled: () => keys.look() };
+export default { fetch: app.fetch, scheduled: () => keys.runDueSteps() };

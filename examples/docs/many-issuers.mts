@@ -25,8 +25,8 @@ console.log(await issuers.sign("https://login.example.com/acme", claims, options
 createServer(issuers.node).listen(3000);
 
 // Once an hour, in one process or several: takes due steps, even for tenants without traffic.
-async function lookAtDue() {
-  const { failed } = await issuers.lookAtDue();
+async function runAllDueSteps() {
+  const { failed } = await issuers.runAllDueSteps();
   for (const [issuer, error] of failed) console.error(issuer, error);
 }
-setInterval(() => void lookAtDue().catch(console.error), 3_600_000);
+setInterval(() => void runAllDueSteps().catch(console.error), 3_600_000);

@@ -24,7 +24,7 @@ test("a token without the scope, and an expired one, are refused", async () => {
 test("a rotation of the keys and an outage change nothing", async () => {
   await issuer.rotate();
   assert.equal((await ask(await issuer.token({ scope: "orders:read" }))).status, 200);
-  issuer.goAway();
+  issuer.goOffline();
   assert.equal((await ask(await issuer.token({ scope: "orders:read" }))).status, 200);
-  issuer.comeBack();
+  issuer.goOnline();
 });

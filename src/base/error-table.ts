@@ -237,7 +237,7 @@ export const errorTable = {
     },
   },
   FetchError: {
-    ERR_KEYS_LATER: {
+    ERR_KEYS_RETRY_LATER: {
       when: "no request for keys is allowed yet, after a failure or too many unknown kids or new issuers; `cause` has the failure",
       remedy: "answer 503 with `Retry-After`, or try again",
       retryable: true,

@@ -81,7 +81,8 @@ function signers(states: readonly State[], tokens: readonly SeenToken[]): string
     if (last.keys?.has(kid) === true) return lines;
     const gone = states[states.findLastIndex(({ keys }) => keys?.has(kid) === true) + 1] as State;
     const leftMs = Math.max(...own.map(({ expiresAt = 0 }) => expiresAt)) - gone.at;
-    const end = leftMs > 0 ? `while a token was valid for ${durationText(leftMs)} more` : "after its tokens had expired";
+    const end =
+      leftMs > 0 ? `while a token was valid for ${durationText(leftMs)} more` : "after its tokens had expired";
     lines.push(`kid ${quoted(kid)} was withdrawn ${end}.`);
     return lines;
   });

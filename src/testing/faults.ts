@@ -53,12 +53,12 @@ const nothing = (): Uint8Array => new Uint8Array();
 /** Every fault of a token, by the name that `token` takes. */
 export const tokenFaults = {
   expired: claims("expired an hour ago", "ERR_TOKEN_EXPIRED", (now) => ({ iat: now - 3_900, exp: now - 3_600 })),
-  notYet: claims("valid in an hour", "ERR_TOKEN_CLAIM", (now) => ({ nbf: now + 3_600, exp: now + 7_200 })),
-  noExpiry: claims("no exp", "ERR_TOKEN_CLAIM", () => ({ exp: undefined })),
-  audience: claims("for another API", "ERR_TOKEN_CLAIM", () => ({ aud: "https://other.example" })),
-  issuer: claims("of another issuer", "ERR_TOKEN_CLAIM", () => ({ iss: "https://evil.example" })),
+  notYetValid: claims("valid in an hour", "ERR_TOKEN_CLAIM", (now) => ({ nbf: now + 3_600, exp: now + 7_200 })),
+  missingExp: claims("no exp", "ERR_TOKEN_CLAIM", () => ({ exp: undefined })),
+  wrongAudience: claims("for another API", "ERR_TOKEN_CLAIM", () => ({ aud: "https://other.example" })),
+  wrongIssuer: claims("from another issuer", "ERR_TOKEN_CLAIM", () => ({ iss: "https://evil.example" })),
   tooLarge: claims("longer than 16 KiB", "ERR_TOKEN_TOO_LARGE", () => ({ padding: "x".repeat(16_384) })),
-  typ: header("a logout token", "ERR_TOKEN_TYP", { typ: "logout+jwt" }),
+  wrongTyp: header("a logout token", "ERR_TOKEN_TYP", { typ: "logout+jwt" }),
   noKid: header("no kid", "ERR_TOKEN_KID_MISSING", { kid: undefined }),
   unknownKid: header("a kid that is not published, though its key is", "ERR_TOKEN_KID_UNKNOWN", { kid: "unknown" }),
   critical: header("a critical header parameter that nobody knows", "ERR_TOKEN_CRIT", { crit: ["x"], x: 1 }),
@@ -91,7 +91,7 @@ export const tokenFaults = {
     code: "ERR_TOKEN_SIGNATURE",
     change: async (_draft, { stranger }) => ({ sign: (await stranger()).sign }),
   },
-  ownKey: {
+  embeddedKey: {
     title: "signed by a key that the token brings along",
     code: "ERR_TOKEN_SIGNATURE",
     change: async ({ header }, { stranger }) => {
@@ -100,7 +100,7 @@ export const tokenFaults = {
     },
   },
   unsigned: { title: "without its signature", code: "ERR_TOKEN_SIGNATURE", change: () => ({ sign: nothing }) },
-  changed: {
+  tampered: {
     title: "a claim was changed after it was signed",
     code: "ERR_TOKEN_SIGNATURE",
     change: ({ claims }) => ({

@@ -54,8 +54,8 @@ export interface TestIssuer {
   /** New keys sign. The ones before them stay published until the next rotation. */
   rotate(this: void): Promise<void>;
   /** From now on, no request is answered but that for a token: tests get their tokens there. */
-  goAway(this: void): void;
-  comeBack(this: void): void;
+  goOffline(this: void): void;
+  goOnline(this: void): void;
 }
 
 const rules: Rules<TestIssuerOptions> = {
@@ -160,10 +160,10 @@ export async function createTestIssuer(options: TestIssuerOptions = {}): Promise
     async rotate() {
       generations.unshift(await makeKeys());
     },
-    goAway() {
+    goOffline() {
       isAway = true;
     },
-    comeBack() {
+    goOnline() {
       isAway = false;
     },
   } satisfies TestIssuer);

@@ -208,7 +208,7 @@ describe("keys change", () => {
       assert.equal(decodeProtectedHeader(token).kid, active());
       kids.push(active());
       const before = op.provider;
-      await manager.look();
+      await manager.runDueSteps();
       assert.equal(op.provider, before);
     }
     assert.equal(new Set(kids).size, 3);

@@ -44,7 +44,7 @@ function knownWith(hostile: string): Known {
     manager: {
       id: "self",
       document: storeDocument([active, next], {
-        copies: [{ name: hostile, revision: 4, at: start - 2 * hour }],
+        targets: [{ name: hostile, revision: 4, at: start - 2 * hour }],
         events: [{ number: 1, at: start - hour, type: "announced", kid: hostile, use: "sig", reason: hostile }],
       }),
       policyGiven: { rotateEveryDays: 30 },
@@ -56,9 +56,9 @@ function knownWith(hostile: string): Known {
       health: {
         failure,
         stale: failure,
-        heldBack: { [`${hostile}2`]: failure },
-        unopened: { [hostile]: failure },
-        undestroyed: { [hostile]: failure },
+        activationBlocked: { [`${hostile}2`]: failure },
+        unavailable: { [hostile]: failure },
+        destroyFailed: { [hostile]: failure },
         store: { lastAttemptAt: start, lastError: failure, revision: 5, revisionSince: start - hour },
       },
     },
@@ -133,7 +133,7 @@ describe("the page", () => {
   test("has each id once, and labels that exist", () => {
     const ids = [...plain.matchAll(/\sid="([^"]*)"/g)].map(([, id]) => id);
     assert.equal(new Set(ids).size, ids.length);
-    for (const [, id] of plain.matchAll(/(?:aria-labelledby|data-copy)="([^"]*)"/g)) assert.ok(ids.includes(id), id);
+    for (const [, id] of plain.matchAll(/(?:aria-labelledby|data-target)="([^"]*)"/g)) assert.ok(ids.includes(id), id);
     for (const id of Object.keys(pageParts(statusOf(knownWith("name")), answer))) assert.ok(ids.includes(id), id);
   });
 

@@ -22,7 +22,7 @@ const active = record("now", "active", { announcedAt: start - 12 * day, activate
 const next = record("next", "announced", { announcedAt: start - hour });
 const failure = { at: start - hour, code: "ERR_STORE_UNAVAILABLE", message: "no route to host" };
 
-const health: Omit<ManagerHealth, "store"> = { heldBack: {}, unopened: {}, undestroyed: {} };
+const health: Omit<ManagerHealth, "store"> = { activationBlocked: {}, unavailable: {}, destroyFailed: {} };
 const store: StoreHealth = {
   lastAttemptAt: start,
   lastSuccessAt: start,
@@ -58,7 +58,7 @@ function managed({
 }
 
 const because = (known: Known) => statusOf(known).rotationMode.because;
-const copies = [{ name: "web", revision: 4, at: start - 2 * hour }];
+const targets = [{ name: "web", revision: 4, at: start - 2 * hour }];
 
 const table: Readonly<Record<string, readonly [Known, ...[string, string][]]>> = {
   "all is well": [managed()],
@@ -109,15 +109,15 @@ const table: Readonly<Record<string, readonly [Known, ...[string, string][]]>> =
   "the next key cannot sign": [
     managed({
       records: [active, { ...next, privateHalf: { uri: "pkcs11:object=a%20b;id=%01" } }],
-      health: { ...health, heldBack: { next: { ...failure, code: "ERR_SIGNER_UNAVAILABLE" } } },
+      health: { ...health, activationBlocked: { next: { ...failure, code: "ERR_SIGNER_UNAVAILABLE" } } },
     }),
     ["ERR_SIGNER_UNAVAILABLE", "jwksd signer check 'pkcs11:object=a%20b;id=%01'"],
   ],
   "the active key cannot be opened": [
-    managed({ health: { ...health, unopened: { now: { ...failure, code: "ERR_WRAPPED_KEY" } } } }),
+    managed({ health: { ...health, unavailable: { now: { ...failure, code: "ERR_WRAPPED_KEY" } } } }),
     ["ERR_WRAPPED_KEY", "jwksd keys"],
   ],
-  "a clock is wrong": [managed({ clockAheadMs: 301 * second }), ["CLOCK_DIFFERS", "timedatectl"]],
+  "a clock is wrong": [managed({ clockAheadMs: 301 * second }), ["CLOCK_SKEW", "timedatectl"]],
   "a clock is as wrong as it may be": [managed({ clockAheadMs: 300 * second })],
   "a step is late": [
     managed({ records: [active, { ...next, publishedAt: start - day - 61 * second }] }),
@@ -132,17 +132,17 @@ const table: Readonly<Record<string, readonly [Known, ...[string, string][]]>> =
     managed({ records: [active, { ...active, kid: "enc", use: "enc", activatedAt: start - 90 * day }] }),
     ["NO_SUCCESSOR", "jwksd keys announce --use enc"],
   ],
-  "a step waits for a copy": [
+  "a step waits for a target": [
     managed({
       records: [active, waiting({ ...next, announcedAt: start - 61 * second, stateRevision: 5 })],
-      document: { copies },
+      document: { targets },
     }),
-    ["STEP_WAITS", "jwksd replicas"],
+    ["STEP_BLOCKED", "jwksd replicas"],
   ],
   "a step has just begun to wait": [
     managed({
       records: [active, waiting({ ...next, announcedAt: start - 59 * second, stateRevision: 5 })],
-      document: { copies },
+      document: { targets },
     }),
   ],
   "a replica is behind": [
@@ -152,12 +152,12 @@ const table: Readonly<Record<string, readonly [Known, ...[string, string][]]>> =
   "a replica is behind for a moment": [
     managed({ processes: [processLine("old", { revision: 4 })], store: { ...store, revisionSince: start } }),
   ],
-  "a replica is ahead: the store is an older copy": [
+  "a replica is ahead: the store is an older backup": [
     managed({ processes: [processLine("old", { revision: 6 })] }),
     ["REPLICA_BEHIND", "jwksd replicas"],
   ],
   "a removed key is still in its HSM": [
-    managed({ health: { ...health, undestroyed: { "-gone": { ...failure, code: "ERR_SIGNER_UNAVAILABLE" } } } }),
+    managed({ health: { ...health, destroyFailed: { "-gone": { ...failure, code: "ERR_SIGNER_UNAVAILABLE" } } } }),
     ["ERR_SIGNER_UNAVAILABLE", "jwksd keys destroy '-gone'"],
   ],
   "key files are refused": [
@@ -214,7 +214,7 @@ describe("the status", () => {
     const stale = { ...health, stale: failure };
     const { replicas, revision } = statusOf(managed({ processes, health: stale, store: { ...store, revision: 6 } }));
     assert.deepEqual(
-      replicas.map(({ id, isSelf, isStale, behind, lastWordAt }) => [id, isSelf, isStale, behind, lastWordAt]),
+      replicas.map(({ id, isSelf, isStale, behind, lastCheckInAt }) => [id, isSelf, isStale, behind, lastCheckInAt]),
       [
         ["self", true, true, 0, start - minute],
         ["old", false, false, 1, start],
@@ -224,11 +224,11 @@ describe("the status", () => {
     assert.equal(statusOf(managed()).replicas[0]?.isStale, false);
   });
 
-  test("says of a step that waits since when, and for which copies", () => {
+  test("says of a step that waits since when, and for which targets", () => {
     const records = [active, waiting({ ...next, announcedAt: start - minute, stateRevision: 5 })];
-    const status = statusOf(managed({ records, document: { copies } }));
+    const status = statusOf(managed({ records, document: { targets } }));
     assert.deepEqual(
-      status.waits.map(({ kid, action, since, copies }) => [kid, action, since, copies]),
+      status.waits.map(({ kid, action, since, targets }) => [kid, action, since, targets]),
       [["next", "activated", start - minute, ["web"]]],
     );
     assert.match(replicasPart(status).text, /web[^]*lacks a step[^]*2 h ago/);

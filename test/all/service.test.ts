@@ -1,3 +1,3 @@
 import { loadTests } from "../support/together.ts";
 
-await loadTests("admin", "cli", "config", "copies", "listen", "node");
+await loadTests("admin", "cli", "config", "targets", "listen", "node");

@@ -3,7 +3,7 @@ import { describe, test, type TestContext } from "node:test";
 import { InvalidArgumentError } from "commander";
 import fc from "fast-check";
 import { addClaim } from "../../src/cli/claim.ts";
-import { meantKid } from "../../src/cli/keys/kid.ts";
+import { resolveKid } from "../../src/cli/keys/kid.ts";
 import { record, start, tombstone, second } from "../rules/key-records.ts";
 import { errorText } from "../../src/cli/error-text.ts";
 import { ConfigError, JwksdError, StoreError } from "../../src/base/errors.ts";
@@ -16,7 +16,7 @@ import { Readable } from "node:stream";
 import { follow, followedLines } from "../../src/cli/keys/follow.ts";
 import type { Io } from "../../src/cli/io.ts";
 import type { StoreDocument } from "../../src/rotation/custody/document.ts";
-import { type ProcessLine, lineText } from "../../src/rotation/custody/presence.ts";
+import { type PresenceRecord, lineText } from "../../src/rotation/custody/presence.ts";
 import type { Changed, StoreAccess } from "../../src/rotation/manager/store-access.ts";
 import { processLine, storeDocument } from "../support/store-view.ts";
 
@@ -80,9 +80,9 @@ describe("a kid is given whole, or by a prefix that only it has", () => {
   ];
   for (const [given, kid, ...says] of rows) {
     test(`${given}: ${kid ?? "refused"}`, () => {
-      if (kid !== undefined) return assert.equal(meantKid(records, given), kid);
+      if (kid !== undefined) return assert.equal(resolveKid(records, given), kid);
       assert.throws(
-        () => meantKid(records, given),
+        () => resolveKid(records, given),
         ({ code, message }: { code: string; message: string }) => {
           assert.equal(code, "ERR_KID_UNMANAGED");
           assert.deepEqual(
@@ -97,7 +97,7 @@ describe("a kid is given whole, or by a prefix that only it has", () => {
 
   test("a prefix that several have is refused, with those alone", () => {
     const many = ["abcdefg1", "abcdefg2", "other"].map((kid) => tombstone(kid, "removed"));
-    assert.throws(() => meantKid(many, "abcdefg"), {
+    assert.throws(() => resolveKid(many, "abcdefg"), {
       code: "ERR_OPTION_INVALID",
       message: '2 kids begin with "abcdefg"; give more of one:\n- abcdefg1, sig removed\n- abcdefg2, sig removed',
     });
@@ -219,7 +219,7 @@ const change = { document: { revision: 5 }, events: [{}] } as unknown as Changed
 
 /** A command on a store that gives these lines one after the other, or an error. */
 function command(
-  answers: readonly (readonly ProcessLine[] | StoreError)[],
+  answers: readonly (readonly PresenceRecord[] | StoreError)[],
   { isTTY = false, document = storeDocument([]) }: { isTTY?: boolean; document?: StoreDocument } = {},
 ) {
   let written = "";
@@ -272,18 +272,23 @@ describe("waiting for the replicas", () => {
   test("is for those who may serve or sign: each has followed that publishes the change, or a later one of the same history", async () => {
     const later = storeDocument([], { revision: 6, commits: ["c5", "c6"] });
     const dead = processLine("dead", { revision: 1, at: start - 3_600_000 });
-    const rows: [name: string, line: ProcessLine, document: StoreDocument | undefined, waits: number, code: number][] =
-      [
-        ["it publishes the change", processLine("r"), undefined, 120, 0],
-        ["it publishes a later one", processLine("r", { revision: 6 }), later, 120, 0],
-        ["it is late", processLine("r", { revision: 4 }), undefined, 0.001, 3],
-        ["it has just started", processLine("r", { revision: 0, commit: undefined }), undefined, 0.001, 3],
-        ["it is late, and nobody waits", processLine("r", { revision: 4 }), undefined, 0, 0],
-        // After an older copy was restored. Nobody waits for them, and they are told in any case.
-        ["it is ahead of the store", processLine("r", { revision: 6 }), undefined, 120, 3],
-        ["it has another revision of this number", processLine("r", { commit: "other" }), undefined, 120, 3],
-        ["it is ahead, and nobody waits", processLine("r", { revision: 6 }), undefined, 0, 3],
-      ];
+    const rows: [
+      name: string,
+      line: PresenceRecord,
+      document: StoreDocument | undefined,
+      waits: number,
+      code: number,
+    ][] = [
+      ["it publishes the change", processLine("r"), undefined, 120, 0],
+      ["it publishes a later one", processLine("r", { revision: 6 }), later, 120, 0],
+      ["it is late", processLine("r", { revision: 4 }), undefined, 0.001, 3],
+      ["it has just started", processLine("r", { revision: 0, commit: undefined }), undefined, 0.001, 3],
+      ["it is late, and nobody waits", processLine("r", { revision: 4 }), undefined, 0, 0],
+      // After an older backup was restored. Nobody waits for them, and they are told in any case.
+      ["it is ahead of the store", processLine("r", { revision: 6 }), undefined, 120, 3],
+      ["it has another revision of this number", processLine("r", { commit: "other" }), undefined, 120, 3],
+      ["it is ahead, and nobody waits", processLine("r", { revision: 6 }), undefined, 0, 3],
+    ];
     const found = await Promise.all(
       rows.map(async ([name, line, document, waits]) => {
         const { keys, io } = command([[line, dead]], document && { document });
@@ -298,24 +303,27 @@ describe("waiting for the replicas", () => {
     );
   });
 
-  test("says what one that refuses an older copy does", async () => {
+  test("says what one that refuses an older backup does", async () => {
     const { keys } = command([[processLine("r", { revision: 6 }), processLine("s")]]);
     const told = await follow(keys, change, 0);
     assert.ok(told);
     const [count, why = ""] = followedLines(told);
     assert.equal(count, "1 of 2 follow.");
-    assert.match(why, /^Replica "r".* publishes revision 6, which the store no longer has\. It refuses an older copy/);
+    assert.match(
+      why,
+      /^Replica "r".* publishes revision 6, which the store no longer has\. It refuses an older backup/,
+    );
   });
 
   test("names the copies that lack a step or a revocation, and are served", async () => {
     const copy = { name: "s3://bucket", revision: 3, at: start };
     const next = { ...record("b", "announced", { announcedAt: start }), stateRevision: 5 };
     const rows: [name: string, document: StoreDocument, lacks: boolean][] = [
-      ["a step", storeDocument([next], { copies: [copy] }), true],
-      ["a step that it has", storeDocument([next], { copies: [{ ...copy, revision: 5 }] }), false],
-      ["a step, and nobody reads it yet", storeDocument([next], { copies: [{ ...copy, revision: 0 }] }), false],
-      ["a revocation", storeDocument([gone(start + second)], { copies: [copy] }), true],
-      ["a revocation that it has", storeDocument([gone(start - second)], { copies: [copy] }), false],
+      ["a step", storeDocument([next], { targets: [copy] }), true],
+      ["a step that it has", storeDocument([next], { targets: [{ ...copy, revision: 5 }] }), false],
+      ["a step, and nobody reads it yet", storeDocument([next], { targets: [{ ...copy, revision: 0 }] }), false],
+      ["a revocation", storeDocument([gone(start + second)], { targets: [copy] }), true],
+      ["a revocation that it has", storeDocument([gone(start - second)], { targets: [copy] }), false],
     ];
     for (const [name, document, lacks] of rows) {
       const { keys, io } = command([followed], { document });

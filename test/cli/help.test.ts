@@ -114,9 +114,12 @@ describe("help OPTION", () => {
     const { stdout } = await runCli(t, ["help", "--max-stale-seconds"]);
     assert.match(stdout, /^--max-stale-seconds <n>\n\n.*without the store.*\n[^]*^Unit +seconds\nDefault +3600\n/m);
     const yes = (await runCli(t, ["help", "yes"])).stdout;
-    assert.match(yes, /breaks verifications\.\n[^]*\n--yes\n[^]*nobody reads the copy\.\n\nCommands +replicas end\n/);
-    const inCommand = (await runCli(t, ["help", "replicas", "end", "--yes"])).stdout;
-    assert.match(inCommand, /^--yes\n\nConfirm that nobody reads the copy\.\n\nCommands +replicas end\n$/);
+    assert.match(
+      yes,
+      /breaks verifications\.\n[^]*\n--yes\n[^]*the target is no longer read\.\n\nCommands +targets forget\n/,
+    );
+    const inCommand = (await runCli(t, ["help", "targets", "forget", "--yes"])).stdout;
+    assert.match(inCommand, /^--yes\n\nConfirm that the target is no longer read\.\n\nCommands +targets forget\n$/);
     const level = (await runCli(t, ["help", "log-level"])).stdout;
     assert.match(level, /^Values +debug, info, warn, error, silent$/m);
   });

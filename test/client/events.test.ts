@@ -142,7 +142,7 @@ describe("a budget that is empty is told beside the refusal", () => {
     assert.equal(await verdict(clientAssertion(madeUp("a"), remote)), "ERR_FETCH_STATUS");
     await clock.advance(1_000);
     assert.equal(await verdict(clientAssertion(madeUp("a"), remote)), "ERR_FETCH_STATUS");
-    assert.equal(await verdict(clientAssertion(madeUp("a"), remote)), "ERR_KEYS_LATER");
+    assert.equal(await verdict(clientAssertion(madeUp("a"), remote)), "ERR_KEYS_RETRY_LATER");
     assert.deepEqual(exhausted(events), [{ type: "exhausted", budget: "keys", kind: "clientAssertion", clientId }]);
   });
 

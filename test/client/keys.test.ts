@@ -303,7 +303,7 @@ describe("keys by jwks_uri", () => {
       await clock.advance(1_000);
     }
     await clock.advance(10_000);
-    assert.deepEqual(new Set(await Promise.all(checks)), new Set(["ERR_TOKEN_KID_UNKNOWN", "ERR_KEYS_LATER"]));
+    assert.deepEqual(new Set(await Promise.all(checks)), new Set(["ERR_TOKEN_KID_UNKNOWN", "ERR_KEYS_RETRY_LATER"]));
     // In 18 seconds: one for the set, and one for a kid that it lacks.
     const counts = Object.values(Object.groupBy(origin.requests, ({ url }) => url)).map((all = []) => all.length);
     assert.equal(counts.length, 51);
@@ -317,7 +317,7 @@ describe("keys by jwks_uri", () => {
     for (let index = 100; index < 110; index += 1) assert.equal(await checkMadeUp(at(index)), "ERR_TOKEN_KID_UNKNOWN");
     await clock.advance(50_000);
     origin.requests.length = 0;
-    for (let index = 110; index < 210; index += 1) assert.equal(await checkMadeUp(at(index)), "ERR_KEYS_LATER");
+    for (let index = 110; index < 210; index += 1) assert.equal(await checkMadeUp(at(index)), "ERR_KEYS_RETRY_LATER");
     assert.equal(origin.requests.length, 0);
     assert.equal(await check("a", at(19)), "accepted", "a known one");
     await clock.advance(10_000);
@@ -328,7 +328,7 @@ describe("keys by jwks_uri", () => {
     const { origin, clock, check, checkMadeUp } = hosted(served(["a"]), { maxKeySets: 20 });
     for (let use = 0; use < 2; use += 1) await checkMadeUp(at(0));
     for (let index = 1; index <= 20; index += 1) await check("a", at(index));
-    assert.equal(await check("a", at(0)), "ERR_KEYS_LATER");
+    assert.equal(await check("a", at(0)), "ERR_KEYS_RETRY_LATER");
     await clock.advance(60_000);
     origin.script = served(["b"]);
     assert.equal(await check("b", at(0)), "accepted");

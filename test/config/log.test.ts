@@ -211,7 +211,7 @@ test("an outage says until when the last keys are used; a policy that differs, w
     { type: "failed", error, retryInMs: 1, staleAt: clock.now() + hour },
     { type: "failed", error, retryInMs: 1, staleAt: clock.now() },
     { type: "policy-differs", given: { rotateEveryDays: 30 }, stored: rotationPolicy() },
-    { type: "store-filling", bytes: 50_000, maxBytes: 65_535 },
+    { type: "store-nearly-full", bytes: 50_000, maxBytes: 65_535 },
   ]);
   assert.match(
     lines[0] ?? "",

@@ -135,10 +135,10 @@ const acts: readonly Act[] = [
       @ JwksdNotReady
       @ JwksdKeysUnmanaged
       @ JwksdReplicaBehind
-      @ JwksdStepHeldUp
+      @ JwksdStepBlocked
       @ JwksdStepOverdue
       timedatectl() { true; }
-      @ JwksdClockOff
+      @ JwksdClockSkew
       @ JwksdServerErrors
       @ Wrapping keys
       test "$(jwksd keys wrapping-keys --wrapping-key-file wrapping.key | wc -l)" = 2

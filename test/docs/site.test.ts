@@ -77,7 +77,7 @@ describe("the site", { skip: skipWithoutSite() || skipWithout("chromium-headless
     install: guide,
     createProvider: /functions\/jwksd\.createProvider\.html$/,
     OpenRegister: /interfaces\/jwksd_store\.OpenRegister\.html$/,
-    JwksdClockOff: /alerts\.html#jwksdclockoff$/,
+    JwksdClockSkew: /alerts\.html#jwksdclockskew$/,
   };
 
   test("the search answers with sections of guides first, and with a whole name first", async () => {

@@ -96,7 +96,7 @@ for (const cache of isSoak ? [nginx, varnish] : [nginx]) {
         const { ask, cacheLifetime } = asked();
         await ask();
         assert.equal((await ask()).headers["x-cache"], "HIT");
-        // It says nothing of stale copies, and caches have defaults of their own.
+        // It says nothing of stale targets, and caches have defaults of their own.
         assert.equal((await cacheLifetime()).freshSeconds, 300);
       });
     });

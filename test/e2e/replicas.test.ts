@@ -5,7 +5,7 @@ import { join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
 import { type TestContext, describe, test } from "node:test";
 import { systemClock } from "../../src/base/clock.ts";
-import { type ProcessLine, lineText } from "../../src/rotation/custody/presence.ts";
+import { type PresenceRecord, lineText } from "../../src/rotation/custody/presence.ts";
 import { createStoreAccess } from "../../src/rotation/manager/store-access.ts";
 import { rotationPolicy } from "../../src/rotation/rules/policy.ts";
 import { sqliteStore } from "../../src/rotation/store/sqlite/sqlite.ts";
@@ -43,17 +43,17 @@ async function withReplicas(t: TestContext) {
     store,
     run,
     /** Writes the line of a process that has published what there is. */
-    tell: async (name: string, told: Partial<ProcessLine> = {}): Promise<void> => {
+    tell: async (name: string, told: Partial<PresenceRecord> = {}): Promise<void> => {
       const { revision, commits } = await documentOf(store);
       const line = processLine(name, { kid: "first", revision, commit: commits.at(-1), at: Date.now(), ...told });
       await store.presence?.put(name, lineText(line));
     },
-    /** Names a copy that was never written. */
+    /** Names a target that was never written. */
     addCopy: async (name: string): Promise<void> => {
       const custody = await custodyOf(store, [await wrappingKeyOf(data)]);
       const { signal } = new AbortController();
       const access = createStoreAccess(custody, { policy: rotationPolicy(), clock: systemClock, signal });
-      await access.change(async ({ now }) => ({ copies: [{ name, revision: 0, at: now }] }));
+      await access.change(async ({ now }) => ({ targets: [{ name, revision: 0, at: now }] }));
     },
     /** Resolves when the store has another version than it had. */
     changed: async (): Promise<void> => {
@@ -68,11 +68,11 @@ interface Listed {
     readonly name: string;
     readonly behind?: number;
     readonly kid?: string;
-    readonly lastWordAt: string;
+    readonly lastCheckInAt: string;
     readonly staleAt: string;
   }[];
-  readonly copies: readonly { readonly name: string; readonly revision: number; readonly isBehind: boolean }[];
-  readonly waits: readonly { readonly action: string; readonly copies: readonly string[] }[];
+  readonly targets: readonly { readonly name: string; readonly revision: number; readonly isBehind: boolean }[];
+  readonly waits: readonly { readonly action: string; readonly targets: readonly string[] }[];
 }
 
 const soonStale = ["--max-stale-seconds", "2"];
@@ -169,17 +169,17 @@ describe("a command that changes keys waits for the replicas", { timeout: 60_000
 });
 
 describe("jwksd replicas", { timeout: 60_000 }, () => {
-  test("lists the processes and the copies of a store; keys and plan name a copy that holds up a step", async (t) => {
+  test("lists the processes and the targets of a store; keys and plan name a target that holds up a step", async (t) => {
     const { run, tell, addCopy } = await withReplicas(t);
     await tell("a", { version: "1.2.3" });
     await tell("b in Zürich", { kid: undefined, signs: false });
     await tell("dead", { at: Date.now() - 3_600_000 });
-    const copy = "s3://bucket/cluster-1";
-    await addCopy(copy);
+    const target = "s3://bucket/cluster-1";
+    await addCopy(target);
     assert.equal((await run("rotate", "--wait", "0")).code, 0);
 
     const list = async (): Promise<Listed> => JSON.parse((await run("replicas", "--json")).stdout) as Listed;
-    const { replicas, copies, waits } = await list();
+    const { replicas, targets, waits } = await list();
     assert.deepEqual(
       replicas.map(({ name, kid }) => [name, kid]),
       [
@@ -187,26 +187,26 @@ describe("jwksd replicas", { timeout: 60_000 }, () => {
         ["b in Zürich", undefined],
       ],
     );
-    for (const { lastWordAt, staleAt } of replicas)
-      assert.equal(Date.parse(staleAt) - Date.parse(lastWordAt), 3_600_000);
-    assert.partialDeepStrictEqual(copies, [{ name: copy, revision: 0, isBehind: true }]);
-    assert.partialDeepStrictEqual(waits, [{ action: "activated", copies: [copy] }]);
+    for (const { lastCheckInAt, staleAt } of replicas)
+      assert.equal(Date.parse(staleAt) - Date.parse(lastCheckInAt), 3_600_000);
+    assert.partialDeepStrictEqual(targets, [{ name: target, revision: 0, isBehind: true }]);
+    assert.partialDeepStrictEqual(waits, [{ action: "activated", targets: [target] }]);
     const { stdout: table } = await run("replicas");
     assert.match(
       table,
-      /^REPLICA +PUBLISHES +LAST WORD +SIGNS +VERSION\na +\d revisions behind +.* ago +signs with first +1\.2\.3\n/,
+      /^REPLICA +PUBLISHES +LAST CHECK-IN +SIGNS +VERSION\na +\d revisions behind +.* ago +signs with first +1\.2\.3\n/,
     );
     assert.match(table, /^b in Zürich .* publishes; it is not set up to sign$/m);
-    assert.match(table, /^COPY +HAS +READ BACK\n.* not written yet, lacks a step +.* ago$/m);
+    assert.match(table, /^TARGET +HAS +READ BACK\n.* not written yet, lacks a step +.* ago$/m);
     for (const command of ["keys", "plan", "replicas"]) {
       const said = (await run(command)).stdout.replaceAll(/\s+/g, " ");
-      assert.ok(said.includes(`This wait has not begun. Copy "${copy}" lacks the step: write it`), said);
+      assert.ok(said.includes(`This wait has not begun. Target "${target}" lacks the step: write it`), said);
     }
 
-    assert.match((await run("replicas", "end", copy)).stderr, /--yes ends it \[ERR_CONFIRMATION\]\n$/);
-    assert.match((await run("replicas", "end", copy, "--yes")).stdout, /^Nothing waits for .* any more/);
-    assert.deepEqual((await list()).copies, []);
-    assert.match((await run("replicas", "end", "a", "--yes")).stderr, /no copy of this name.*\[ERR_TRANSITION\]/);
+    assert.match((await run("targets", "forget", target)).stderr, /confirm with --yes \[ERR_CONFIRMATION\]\n$/);
+    assert.match((await run("targets", "forget", target, "--yes")).stdout, /^Nothing waits for .* any longer/);
+    assert.deepEqual((await list()).targets, []);
+    assert.match((await run("targets", "forget", "a", "--yes")).stderr, /no target of this name.*\[ERR_TRANSITION\]/);
   });
 
   test("says where there is none", async (t) => {

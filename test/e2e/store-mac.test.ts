@@ -145,8 +145,8 @@ describe("what is shown without being verified says so", { timeout }, () => {
       { events: [{ ...event, at: "then" }] },
       { events: [{ ...event, reason: undefined }] },
       { events: [{ ...event, kid: 1 }] },
-      { copies: [{ name: "a", revision: 1, at: 1e300 }] },
-      { copies: [{ name: 1, revision: 1, at: 0 }] },
+      { targets: [{ name: "a", revision: 1, at: 1e300 }] },
+      { targets: [{ name: 1, revision: 1, at: 0 }] },
     ];
     for (const change of changes) {
       const good = await attack(path, () => change);

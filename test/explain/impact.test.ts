@@ -7,7 +7,7 @@ import { newKeyText, removedKeyText, replacedKeyText } from "../../src/doctor/ve
 import { aftermath, impactOf } from "../../src/rotation/explain/impact.ts";
 import { rotationPolicy } from "../../src/rotation/rules/policy.ts";
 import type { KeyRecord, LiveRecord } from "../../src/rotation/rules/records.ts";
-import { noteBounds } from "../../src/rotation/rules/waits.ts";
+import { recordBounds } from "../../src/rotation/rules/waits.ts";
 import { day, hour, newKey, record, second, start, waiting } from "../rules/key-records.ts";
 
 const policy = rotationPolicy();
@@ -293,7 +293,7 @@ describe("what the past still does", () => {
   const encRevoked = after([a, enc], { type: "revoke", kid: "e", replacement: newKey("f", "enc") });
   const first = after([], { type: "import", key: newKey("a"), state: "active" });
   const whole = after(first, { type: "import", key: newKey("o"), state: "retiring" });
-  const byEarlier = noteBounds(forced, { ...policy, maxStaleSeconds: 7_200 });
+  const byEarlier = recordBounds(forced, { ...policy, maxStaleSeconds: 7_200 });
   const bUnknown = /^Signing key "b" .* until 2026-11-20 17:00:00 UTC/;
   const aTrusted =
     /^Signing key "a" is revoked. Caches may trust it until .* 15:00:00 UTC. Caches that ignore .* 17:00:00 UTC/;

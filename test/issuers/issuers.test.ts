@@ -96,10 +96,10 @@ describe("made-up names", () => {
     assert.equal(await statusOf(issuers, "hot"), 200);
     assert.equal(database.taken, names.length + 1, "the hot one was kept");
     await assert.rejects(issuers.sign(named("made-up-1"), {}, { lifetimeSeconds: 60 }), { code: "ERR_STORE_EMPTY" });
-    await assert.rejects(issuers.look(named("made-up-1")), { code: "ERR_STORE_EMPTY" });
+    await assert.rejects(issuers.runDueSteps(named("made-up-1")), { code: "ERR_STORE_EMPTY" });
     assert.equal(await issuers.get("https://other.example/hot"), undefined);
     await assert.rejects(issuers.create("https://other.example/hot"), { code: "ERR_ISSUER_INVALID" });
-    assert.equal(database.writes, 1, "a word of look()");
+    assert.equal(database.writes, 1, "a check-in of runDueSteps()");
   });
 
   test("are remembered up to a number, and until the issuer is made", async () => {
@@ -266,7 +266,7 @@ test("a store that never answers holds up its own issuer", async () => {
   const store = (issuer: string) =>
     issuer === named("silent") ? new Promise<never>(() => {}) : database.store(issuer);
   const issuers = await database.issuers({ store });
-  const calls = [issuers.look(named("silent")), issuers.create(named("silent")), issuers.get(named("silent"))];
+  const calls = [issuers.runDueSteps(named("silent")), issuers.create(named("silent")), issuers.get(named("silent"))];
   let refused = 0;
   for (const call of calls) void assert.rejects(call, { code: "ERR_STORE_UNAVAILABLE" }).then(() => (refused += 1));
   while (refused < calls.length) await database.pass(10_000);
@@ -298,7 +298,7 @@ test("what is no text is no issuer", async () => {
   const issuers = await (await new Database().with()).issuers();
   for (const name of [undefined, null, 7]) {
     assert.equal(await issuers.get(name as never), undefined);
-    for (const call of [issuers.look, issuers.create])
+    for (const call of [issuers.runDueSteps, issuers.create])
       await assert.rejects(call(name as never), { code: "ERR_ISSUER_INVALID" });
   }
 });
@@ -315,9 +315,9 @@ test("wrong options show when it is made", async () => {
   ];
   for (const [options, code] of rows)
     await assert.rejects(createIssuers({ ...good, ...options } as IssuersOptions), { code });
-  await assert.rejects((await createIssuers(good)).lookAtDue(), /cannot list issuers/);
-  const { get, create, lookAtDue } = await createIssuers({ ...good, store: () => ({}) as never });
-  for (const call of [() => get(named(1)), () => create(named(2)), lookAtDue])
+  await assert.rejects((await createIssuers(good)).runAllDueSteps(), /cannot list issuers/);
+  const { get, create, runAllDueSteps } = await createIssuers({ ...good, store: () => ({}) as never });
+  for (const call of [() => get(named(1)), () => create(named(2)), runAllDueSteps])
     await assert.rejects(call, { code: "ERR_OPTION_INVALID", message: /"store" must give an object with the methods/ });
 });
 
@@ -374,10 +374,10 @@ test("a cron takes the steps of all issuers that are due, past a hundred broken 
   await (await store("https://other.example")).write("text", undefined, { due: 2 });
   const now = await createIssuers(options);
   taken = [];
-  const { issuers, failed } = await now.lookAtDue();
+  const { issuers, failed } = await now.runAllDueSteps();
   assert.deepEqual([issuers, failed.size], [104, 101]);
   assert.ok([...failed].every(([issuer, error]) => issuer.includes("broken") && error instanceof StoreError));
   assert.equal(taken.length, 105, "each is opened once, and one that lists them");
   for (const issuer of good) assert.equal((await (await now.get(issuer))?.provider.jwkSet())?.keys.length, 2);
-  assert.equal((await now.lookAtDue()).issuers, 101);
+  assert.equal((await now.runAllDueSteps()).issuers, 101);
 });

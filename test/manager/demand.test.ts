@@ -96,7 +96,7 @@ describe("an empty store", () => {
     const world = new World();
     const instance = await demand(world);
     assert.deepEqual(await use(world, instance), refused);
-    await assert.rejects(world.until(instance.manager.look()), { code: "ERR_STORE_EMPTY" });
+    await assert.rejects(world.until(instance.manager.runDueSteps()), { code: "ERR_STORE_EMPTY" });
     await assert.rejects(instance.provider.sign({}, { lifetimeSeconds: 60 }), ({ message, cause }: JwksdError) => {
       assert.match(message, /holds no keys/);
       return (cause as JwksdError).code === "ERR_STORE_EMPTY";
@@ -236,12 +236,12 @@ test("a cron that looks only when the store says that a step is due takes each s
     },
   };
   const { manager } = await world.start({ store, onDemand: true, requireStore: false });
-  await world.until(manager.look());
+  await world.until(manager.runDueSteps());
   const times = [world.elapsedMs];
   while (world.elapsedMs < 40 * 24 * hour) {
     assert.ok(due !== undefined, "a write says when the next step is due");
     await world.pass(due - world.clock.now());
-    await world.until(manager.look());
+    await world.until(manager.runDueSteps());
     times.push(world.elapsedMs);
   }
   const { events } = await world.document();
@@ -293,7 +293,7 @@ test("keys for jose and Node: the handle of a signing key, node(), and what is k
 test(`no cache and no relying party is surprised: three instances, asked at random, for ${days} days`, async () => {
   const { world, instance } = await worldWithKeys();
   const instances = [instance, await demand(world), await demand(world)];
-  const copies: { at: number; kids: string[] }[] = [];
+  const targets: { at: number; kids: string[] }[] = [];
   const tokens: { at: number; kid: string }[] = [];
   const kids = new Set<string>();
   const random = randomFrom(1);
@@ -302,11 +302,11 @@ test(`no cache and no relying party is surprised: three instances, asked at rand
     const one = instances[Math.floor(random() * 3)] as Instance;
     const now = world.elapsedMs;
     const set = await world.until(seen(one));
-    while ((copies[0]?.at ?? now) < now - 2 * hour) copies.shift();
+    while ((targets[0]?.at ?? now) < now - 2 * hour) targets.shift();
     while ((tokens[0]?.at ?? now) < now - hour) tokens.shift();
-    copies.push({ at: now, kids: set.kids });
+    targets.push({ at: now, kids: set.kids });
     for (const { kid } of tokens) assert.ok(set.kids.includes(kid), "a token that lives has lost its key");
-    for (const { at, kids } of copies)
+    for (const { at, kids } of targets)
       assert.ok(kids.includes(set.signs), `a copy of ${(now - at) / 1000} s ago lacks a key`);
     tokens.push({ at: now, kid: set.signs });
     kids.add(set.signs);

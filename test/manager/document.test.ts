@@ -53,15 +53,15 @@ describe("for later versions", () => {
       policy: { ...policy, ...later },
       owner: { ...owner, ...later },
       records: records.map((record) => ({ ...record, ...later })),
-      copies: [{ name: "a", revision: 1, at: 1, ...later }],
+      targets: [{ name: "a", revision: 1, at: 1, ...later }],
       commits: ["a commit of a later version"],
     }));
     await world.stop(replica);
     const next = await world.start();
     await world.until(next.manager.rotate({ now: true }));
     await world.run(next, { type: "policy", policy: { rotateEveryDays: 60 } });
-    const { records, policy, copies, ...rest } = (await world.document()) as StoreDocument & typeof later;
-    const found = [rest, policy, records[0], copies[0]] as (typeof later)[];
+    const { records, policy, targets, ...rest } = (await world.document()) as StoreDocument & typeof later;
+    const found = [rest, policy, records[0], targets[0]] as (typeof later)[];
     assert.deepEqual(
       found.map(({ later }) => later),
       found.map(() => later.later),
@@ -136,7 +136,7 @@ describe("a document is bounded", () => {
       await world.until(replica.manager.revoke(active));
       await world.idle();
     }
-    const told = replica.told.filter(({ type }) => type === "store-filling");
+    const told = replica.told.filter(({ type }) => type === "store-nearly-full");
     assert.equal(told.length, 1);
     const { records, events } = await world.document();
     const revoked = records.filter(({ state }) => state === "revoked").length;
@@ -363,10 +363,10 @@ describe("a store that was made without an issuer", () => {
     const world = new World();
     const store = memoryStore({ clock: world.clock });
     const first = await serving(world, store, there);
-    await first.manager.noteIssuer(here.issuer);
+    await first.manager.recordIssuer(here.issuer);
     assert.deepEqual((await found(world, store)).owner, here);
     const { revision } = await documentOf(store);
-    await first.manager.noteIssuer(here.issuer);
+    await first.manager.recordIssuer(here.issuer);
     assert.equal((await documentOf(store)).revision, revision, "what is known already is not written");
     for (const [use, alg] of [["enc", "ECDH-ES"] as const, ["sig"] as const]) {
       await first.manager.execute({ type: "announce", key: await first.manager.makeKey(use, alg) });
@@ -404,7 +404,7 @@ describe("a store that was made without an issuer", () => {
     await world.pass(86_400_000);
     const replica = await world.start({ store, issuer: a.issuer });
     assert.equal(replica.manager.records[1]?.state, "active");
-    assert.ok(!replica.told.some(({ type }) => type === "held-back"));
+    assert.ok(!replica.told.some(({ type }) => type === "activation-blocked"));
     await world.stop(replica);
   });
 

@@ -194,7 +194,7 @@ describe("keys in an HSM or key service", () => {
     await world.pass(hour - 1 + 20 * minute);
     const [active, next] = before.kids;
     for (const { told, manager } of replicas) {
-      const held = told.filter((event) => event.type === "held-back");
+      const held = told.filter((event) => event.type === "activation-blocked");
       assert.ok(held.length >= 18 && held.length <= 22, `once a minute, not ${held.length} times in 20 minutes`);
       assert.ok(held.every((event) => event.kid === next && event.error.code === "ERR_SIGNER_UNAVAILABLE"));
       assert.equal(manager.keysets.keyset[0]?.kid, active);
@@ -285,7 +285,7 @@ describe("keys in an HSM or key service", () => {
     });
     await world.passTo(12 * day + 16 * hour);
     const failuresOf = (): (JwksdError | undefined)[] =>
-      failing.told.flatMap((event) => (event.type === "destroyed" ? [event.error] : []));
+      failing.told.flatMap((event) => (event.type === "destroy-failed" ? [event.error] : []));
     await eventually("it was tried", () => failuresOf().length > 0);
     assert.deepEqual(
       failuresOf().map((error) => (error === undefined ? "" : (error.cause as Error).message)),
@@ -306,7 +306,7 @@ describe("keys in an HSM or key service", () => {
     module.keys.set("module:key/1", module.keys.get("module:key/2") as jose.JWK);
     await world.passTo(4 * day + 14 * hour);
     const outcomes = (): unknown[] =>
-      told.flatMap((event) => (event.type === "destroyed" ? [[event.kid, event.error?.code]] : []));
+      told.flatMap((event) => (event.type === "destroy-failed" ? [[event.kid, event.error.code]] : []));
     await eventually("it was looked at", () => outcomes().length > 0);
     assert.deepEqual(outcomes(), [[first?.kid, "ERR_KEY_MISMATCH"]]);
     assert.deepEqual(destroyed, []);

@@ -56,19 +56,19 @@ describe("metrics of a manager", () => {
     assert.equal(retired, announcedAt + day / 1000);
   });
 
-  test("a step that waits for a copy is not due, and they tell since when it waits", async () => {
+  test("a step that waits for a target is not due, and they tell since when it waits", async () => {
     const world = new World();
     const replica = await world.start();
-    await world.change(() => ({ copies: [{ name: "s3://bucket", revision: 1, at: 1 }] }));
+    await world.change(() => ({ targets: [{ name: "s3://bucket", revision: 1, at: 1 }] }));
     await world.until(replica.manager.rotate());
     await world.idle();
-    const held = Object.entries(valuesOf(replica.manager, "jwksd_step_held_up_timestamp_seconds"));
+    const held = Object.entries(valuesOf(replica.manager, "jwksd_step_blocked_timestamp_seconds"));
     const record = liveRecords(replica.manager.records).at(-1);
     assert.deepEqual(held, [[`{kid="${record?.kid}",use="sig",step="activate"}`, (record?.announcedAt ?? 0) / 1000]]);
     assert.deepEqual(valuesOf(replica.manager, "jwksd_step_timestamp_seconds"), {});
-    await world.change(() => ({ copies: [] }));
+    await world.change(() => ({ targets: [] }));
     await world.idle();
-    assert.deepEqual(valuesOf(replica.manager, "jwksd_step_held_up_timestamp_seconds"), {});
+    assert.deepEqual(valuesOf(replica.manager, "jwksd_step_blocked_timestamp_seconds"), {});
     await world.stop(replica);
   });
 
@@ -79,13 +79,13 @@ describe("metrics of a manager", () => {
     assert.deepEqual(
       ["published", "stored"]
         .map((name) => read(`jwksd_revision_${name}`))
-        .concat(read("jwksd_ready"), read("jwksd_stale_in_seconds")),
+        .concat(read("jwksd_ready"), read("jwksd_seconds_until_stale")),
       [1, 1, 1, 3564],
     );
     const before = read("jwksd_store_success_timestamp_seconds");
     world.store.isGone = true;
     await world.pass(2 * hour);
-    assert.deepEqual([read("jwksd_ready"), read("jwksd_stale_in_seconds")], [0, 0]);
+    assert.deepEqual([read("jwksd_ready"), read("jwksd_seconds_until_stale")], [0, 0]);
     assert.deepEqual(valuesOf(replica.manager, "jwksd_failure"), { '{code="ERR_STORE_UNAVAILABLE"}': 1 });
     const calls = valuesOf(replica.manager, "jwksd_store_calls_total");
     assert.equal(calls['{call="write",result="ok"}'], 1);

@@ -165,7 +165,7 @@ describe("a private half that cannot be unwrapped", () => {
       await world.put({ records: change(records, b.kid, { privateHalf: halfOf(a, b.kid) }) });
       const replica = await world.start();
       assert.deepEqual(await seen(replica), { kids: [a.kid, b.kid], cacheControl: shortCache, signs: a.kid });
-      const { code: found, message = "" } = replica.manager.health.heldBack[b.kid] ?? {};
+      const { code: found, message = "" } = replica.manager.health.activationBlocked[b.kid] ?? {};
       assert.equal(found, expected);
       assert.match(message, says);
       await world.passTo(day + hour);
@@ -342,7 +342,7 @@ describe("who has the wrapping key: the halves of a live key are compared wherev
       const started = await world.start({ policy }).catch((error: JwksdError) => error.code);
       if (typeof started === "string") return assert.equal(started, "ERR_KEY_MISMATCH");
       // What is only published, or decrypts, keeps nobody from starting.
-      assert.equal(Object.values(started.manager.health.heldBack)[0]?.code, "ERR_KEY_MISMATCH");
+      assert.equal(Object.values(started.manager.health.activationBlocked)[0]?.code, "ERR_KEY_MISMATCH");
       await world.stop(started);
     });
   }

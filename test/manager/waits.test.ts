@@ -82,15 +82,15 @@ describe("a clock that is set while a key is announced", () => {
     const line = world.store.line();
     const replicas = [await world.start(), await world.start({ store: line })] as const;
     const later = Promise.withResolvers<void>();
-    let isUnderWay = false;
+    let isInFlight = false;
     line.hook = (operation, go) => {
-      if (operation !== "read" || isUnderWay) return go();
-      isUnderWay = true;
+      if (operation !== "read" || isInFlight) return go();
+      isInFlight = true;
       const answer = go();
       return line.hanging(later.promise.then(() => answer));
     };
     await world.pass(2 * hour);
-    assert.equal(isUnderWay, true);
+    assert.equal(isInFlight, true);
     await world.until(replicas[0].manager.rotate());
     await world.idle();
     const { kids } = await seen(replicas[0]);
@@ -181,7 +181,7 @@ test("a subscriber that fails makes its own process stale after F, and nobody el
   await world.stop(one, other);
 });
 
-test("an older copy that was restored is refused and told, its line shows it, and a restart goes on with it", async () => {
+test("an older backup that was restored is refused and told, its line shows it, and a restart goes on with it", async () => {
   const { world, store } = writtenWorld();
   const replica = await world.start({ policy });
   await world.until(replica.manager.rotate());
@@ -242,7 +242,7 @@ test("a process that lacks a key publishes, drops what is revoked, does not sign
   assert.deepEqual(await seen(two), { ...without, kids: [b, a] });
   assert.deepEqual([two.manager.isReady, (await lineOfTwo())?.kid], [true, undefined]);
   assert.equal((await lineOfTwo())?.revision, (await world.document()).revision);
-  assert.deepEqual(Object.keys(two.manager.health.unopened), [b]);
+  assert.deepEqual(Object.keys(two.manager.health.unavailable), [b]);
 
   await world.until(one.manager.rotate());
   const c = one.manager.records.at(-1)?.kid ?? "";
@@ -255,6 +255,9 @@ test("a process that lacks a key publishes, drops what is revoked, does not sign
   broken.clear();
   await world.pass(31 * second);
   assert.deepEqual(await seen(two), await seen(one));
-  assert.deepEqual([two.manager.isReady, two.manager.health.unopened, two.told.at(-1)?.type], [true, {}, "recovered"]);
+  assert.deepEqual(
+    [two.manager.isReady, two.manager.health.unavailable, two.told.at(-1)?.type],
+    [true, {}, "recovered"],
+  );
   await world.stop(one, two);
 });

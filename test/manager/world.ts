@@ -9,9 +9,9 @@ import type { Provider } from "../../src/provider/types.ts";
 import type { Custody } from "../../src/rotation/custody/custody.ts";
 import { unsealed } from "../../src/rotation/custody/mac.ts";
 import type { DocumentChange, StoreDocument } from "../../src/rotation/custody/document.ts";
-import type { Copy } from "../../src/rotation/manager/copies.ts";
+import type { Target } from "../../src/rotation/manager/targets.ts";
 import { type ServiceManager, manageKeys } from "../../src/rotation/manager/manager.ts";
-import { type ProcessLine, readLines } from "../../src/rotation/custody/presence.ts";
+import { type PresenceRecord, readPresence } from "../../src/rotation/custody/presence.ts";
 import type { KeyManagerOptions, ManagerEvent } from "../../src/rotation/manager/types.ts";
 import type { Command } from "../../src/rotation/rules/commands.ts";
 import { memoryStore } from "../../src/rotation/store/memory.ts";
@@ -144,12 +144,12 @@ export class World {
     return { manager, provider, told };
   }
 
-  /** Starts a manager that publishes a copy, in the place of a provider. */
-  async startCopy(copy: Copy, choice: ManagerChoice = {}): Promise<ServiceManager> {
+  /** Starts a manager that publishes a target, in the place of a provider. */
+  async startCopy(target: Target, choice: ManagerChoice = {}): Promise<ServiceManager> {
     const store = choice.store ?? this.store;
     const custody = await custodyOf(store, [this.wrappingKey], { issuer: choice.issuer ?? issuer, isChosen: true });
     const policy = policyOf(choice);
-    const manager = await this.until(manageKeys(custody, { clock: this.clock, ...choice, policy, copy }));
+    const manager = await this.until(manageKeys(custody, { clock: this.clock, ...choice, policy, target }));
     this.#managers.set(manager, hungOf(store));
     await this.idle();
     return manager;
@@ -184,8 +184,8 @@ export class World {
   }
 
   /** The lines of processes, oldest first. */
-  async lines(): Promise<ProcessLine[]> {
-    return readLines((await this.store.register.presence?.all()) ?? new Map());
+  async lines(): Promise<PresenceRecord[]> {
+    return readPresence((await this.store.register.presence?.all()) ?? new Map());
   }
 
   /** Gives a command of an operator to a manager. */

@@ -367,7 +367,7 @@ describe("a call of an HSM or key service that never ends is given up after a mi
         call === "make"
           ? keyring.makeKey("sig", "ES256")
           : call === "open"
-            ? keyring.open([record]).then(({ unopened }) => Promise.reject(unopened.get("x")))
+            ? keyring.open([record]).then(({ unavailable }) => Promise.reject(unavailable.get("x")))
             : keyring.change(() => ({}), await externalKey(await externalSigner("x:y"))).then(() => isDestroyed)
       ).then(
         (value) => value,
@@ -479,8 +479,8 @@ describe("the end waits until a signer is closed", () => {
       const signer = await externalSigner("module:a");
       const { keyring } = await keyringOf({ openSigner: async () => ({ ...signer, close: () => promise }) });
       const record = recordOf(publicJwkOf(key), { state: "active", activatedAt: 0 });
-      const { unopened } = await keyring.open([record]);
-      assert.ok(isOpened || code("ERR_KEY_MISMATCH")(unopened.get("x")));
+      const { unavailable } = await keyring.open([record]);
+      assert.ok(isOpened || code("ERR_KEY_MISMATCH")(unavailable.get("x")));
       let isOver = false;
       void keyring.close().then(() => (isOver = true));
       await settled();

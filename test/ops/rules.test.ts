@@ -309,7 +309,7 @@ describe("each fault has its alert, and no other", { skip: skipWithout("promtool
     wall.set(-10 * minute);
     // On a busy machine, the way from the store takes up to seconds.
     const says = /The clock of this machine is (?:9 min \d+ s|10 min(?: \d+ s)?) behind that of the store/;
-    await look("the clock is ten minutes behind", service, { name: "JwksdClockOff", says }, realNow);
+    await look("the clock is ten minutes behind", service, { name: "JwksdClockSkew", says }, realNow);
     wall.set(0);
     await look("the clock is right", service);
   });

@@ -188,7 +188,7 @@ if (isSoak) {
       const store = await libsqlStore(env.DATABASE_URL, { issuer });
       const wrappingKeys = env.JWKSD_WRAPPING_KEYS;
       const manager = await createKeyManager({ issuer, store, wrappingKeys, onDemand: true, requireStore: false });
-      await manager.look();
+      await manager.runDueSteps();
       await store.close();
       const { keys } = (await answerOfNext(project, "jwks", flag, env)) as { keys: { kid: string }[] };
       assert.deepEqual(

@@ -256,11 +256,11 @@ for (const [name, keys] of [
     assert.deepEqual([error.code, error.status], ["ERR_FETCH_BODY", 503]);
     assert.match(error.message, /has no key that can be used(: its "use" is not "sig")?$/);
     assert.equal(await ask("a"), "a");
-    assert.match(await ask("b"), /^ERR_(FETCH_BODY|KEYS_LATER)$/);
+    assert.match(await ask("b"), /^ERR_(FETCH_BODY|KEYS_RETRY_LATER)$/);
     await clock.advance(3_600_000);
     assert.equal(await ask("a"), "a");
     await clock.advance(60_000);
-    assert.match(await ask("a"), /^ERR_(FETCH_BODY|KEYS_LATER)$/);
+    assert.match(await ask("a"), /^ERR_(FETCH_BODY|KEYS_RETRY_LATER)$/);
     assert.deepEqual(new Set(events.map(({ type }) => type)), new Set(["failed", "exhausted"]));
     assert.equal(await verifierOf(servedSet(keys)).ask("a"), "ERR_FETCH_BODY");
   });
@@ -316,7 +316,7 @@ describe("Retry-After", () => {
         const error = await failure<FetchError>(() => keys(header));
         assert.deepEqual([error.code, error.retryAfterSeconds], ["ERR_FETCH_STATUS", seconds]);
         await clock.advance(seconds * 1000 - 1);
-        assert.equal(await ask("a"), "ERR_KEYS_LATER");
+        assert.equal(await ask("a"), "ERR_KEYS_RETRY_LATER");
         assert.equal(origin.requests.length, 1);
         origin.script = served(["a"]);
         await clock.advance(1);

@@ -388,7 +388,7 @@ describe("the status of an error", () => {
   });
 
   test("is 503 of keys that cannot be had, with Retry-After where that is known", () => {
-    const { status, headers } = new FetchError("ERR_KEYS_LATER", "", { retryAfterSeconds: 7 });
+    const { status, headers } = new FetchError("ERR_KEYS_RETRY_LATER", "", { retryAfterSeconds: 7 });
     assert.deepEqual([status, headers], [503, { "Retry-After": "7" }]);
     assert.deepEqual(new FetchError("ERR_CLOSED", "").headers, {});
   });
@@ -444,10 +444,10 @@ describe("metrics of a key set", () => {
     for (const kid of kids) outcomes.push(await ask(kid));
     const values = samplesOf(keys.metrics());
     const count = (code: string): number => outcomes.filter((outcome) => outcome === code).length;
-    assert.ok(count("ERR_KEYS_LATER") > 0);
+    assert.ok(count("ERR_KEYS_RETRY_LATER") > 0);
     const told = {
       [of("unknown_kids_total")]: count("ERR_TOKEN_KID_UNKNOWN"),
-      [of("exhausted_total")]: count("ERR_KEYS_LATER"),
+      [of("exhausted_total")]: count("ERR_KEYS_RETRY_LATER"),
     };
     for (const [name, value] of Object.entries(told)) assert.equal(values[name], value);
     assert.ok(!JSON.stringify([keys.metrics(), events]).includes("forged"));

@@ -154,7 +154,7 @@ async function play(steps: readonly Step[]): Promise<void> {
     } else if (answer === "ERR_TOKEN_KID_UNKNOWN") {
       assert.ok(told !== undefined && !told.kids.includes(kid), `${kid} is in the set`);
     } else {
-      assert.match(answer, /^ERR_(FETCH_(FAILED|TIMEOUT|STATUS|REDIRECT|BODY)|KEYS_LATER)$/);
+      assert.match(answer, /^ERR_(FETCH_(FAILED|TIMEOUT|STATUS|REDIRECT|BODY)|KEYS_RETRY_LATER)$/);
     }
   }
 

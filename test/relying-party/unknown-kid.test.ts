@@ -116,7 +116,7 @@ describe("a bypass that a cache answers", () => {
       const { ask, origin, events } = await warmVerifier();
       origin.script = served(["a", "b"], age === undefined ? {} : { Age: age });
       await ask("b");
-      const found = events.flatMap((event) => (event.type === "bypass-ineffective" ? [event.ageSeconds] : []));
+      const found = events.flatMap((event) => (event.type === "cache-bypass-failed" ? [event.ageSeconds] : []));
       assert.deepEqual(found, expect);
     });
   }
@@ -195,7 +195,7 @@ test("the budget, once spent, says when to come back if the set is not fresh", a
     [999, 1],
   ] as const) {
     await clock.advance(passedMs);
-    assert.deepEqual(await pauseOf(keys), ["ERR_KEYS_LATER", retryAfterSeconds]);
+    assert.deepEqual(await pauseOf(keys), ["ERR_KEYS_RETRY_LATER", retryAfterSeconds]);
   }
   await clock.advance(1);
   assert.equal(await ask("b"), unknown);
@@ -231,10 +231,10 @@ describe("failures say when the next request may be made", () => {
       assert.ok(event?.type === "failed" && "retryAfterSeconds" in event.error);
       assert.equal(event.error.retryAfterSeconds, pauseSeconds);
       const later = await ask();
-      assert.deepEqual([later.code, later.retryAfterSeconds], ["ERR_KEYS_LATER", pauseSeconds]);
+      assert.deepEqual([later.code, later.retryAfterSeconds], ["ERR_KEYS_RETRY_LATER", pauseSeconds]);
       assert.equal((later.cause as FetchError).code, "ERR_FETCH_FAILED");
       await clock.advance(pauseSeconds * 1000 - 1);
-      assert.equal((await ask()).code, "ERR_KEYS_LATER");
+      assert.equal((await ask()).code, "ERR_KEYS_RETRY_LATER");
       await clock.advance(1);
     }
     assert.equal(origin.requests.length, 6);
@@ -264,7 +264,7 @@ describe("failures say when the next request may be made", () => {
     origin.script = served(["a"], { "Cache-Control": "no-cache" });
     for (const kid of kidsOf(3)) await ask(kid);
     const error = await failure<FetchError>(() => keys({ kid: "b", alg: "ES256" }));
-    assert.deepEqual([error.code, error.cause], ["ERR_KEYS_LATER", undefined]);
+    assert.deepEqual([error.code, error.cause], ["ERR_KEYS_RETRY_LATER", undefined]);
   });
 });
 

@@ -28,7 +28,7 @@ const modes: Readonly<Record<string, Mode>> = {
   "stores that hang and lose answers, stopped processes, slow targets": {
     faults: ["outage", "partition", "pause", "slow targets", "freeze before a write"],
   },
-  "a store that goes back to an older copy": { faults: ["older copy", "partition"] },
+  "a store that goes back to an older backup": { faults: ["older backup", "partition"] },
   "commands, and changes of the policy": { faults: ["command", "command", "partition", "kill", "slow targets"] },
   "one process stays well, and the others do not": {
     faults: ["partition", "pause", "kill", "slow targets", "clock jump", "old primary"],
@@ -181,8 +181,8 @@ const changes: Readonly<Record<string, { readonly mode: Mode; readonly edits: re
     mode: { faults: ["command"] },
     edits: [["rotation/manager/freshness.ts", "if (!isPublished)", "if (!isPublished && kid === '')"]],
   },
-  "takes an older copy for the store": {
-    mode: { faults: ["older copy"] },
+  "takes an older backup for the store": {
+    mode: { faults: ["older backup"] },
     edits: [["rotation/manager/store-access.ts", "checkIsLater(document, before.document)", "void checkIsLater"]],
   },
   "forgets the bounds of earlier policies": {

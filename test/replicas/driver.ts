@@ -380,12 +380,12 @@ export class Simulation {
     } else this.oracle.made(kid);
   }
 
-  /** Puts an older copy in the place of the store for a while. A process that has not seen what is lost cannot know of it. */
+  /** Puts an older backup in the place of the store for a while. A process that has not seen what is lost cannot know of it. */
   async goBack(ageMs: number, forMs: number): Promise<void> {
     const revision = (await this.document())?.revision;
     if (this.processes.some(({ manager }) => manager?.document.revision !== revision)) return;
     if (!this.network.goBack(ageMs, forMs)) return;
-    this.broke.push(`${at(this.now)} the store is a copy from ${ageMs / second} s before, for ${forMs / second} s`);
+    this.broke.push(`${at(this.now)} the store is a target from ${ageMs / second} s before, for ${forMs / second} s`);
   }
 
   // ---- what is due
@@ -571,7 +571,7 @@ export const faults = {
     world.network.failOver(some, forMs);
     return `${some.map(({ name }) => name).join(" and ")} talk to a primary that was replaced, for ${forMs / second} s`;
   },
-  "older copy"(world: Simulation) {
+  "older backup"(world: Simulation) {
     if (world.network.olderUntil > world.now || world.isStarting) return undefined;
     const [ageMs, forMs] = [world.random.log(second, 6 * hour), world.random.log(second, 2 * hour)];
     void world.goBack(ageMs, forMs);

@@ -43,7 +43,7 @@ export interface Simulated {
 /** A store behind a network that does what networks do. */
 export class Network {
   storeBreak: Break | undefined;
-  /** Until when an older copy is in the place of the store. */
+  /** Until when an older backup is in the place of the store. */
   olderUntil = 0;
   readonly #world: Simulated;
   readonly #real: Register | undefined;
@@ -79,7 +79,7 @@ export class Network {
     }
   }
 
-  /** Puts an older copy in the place of the store for a while. Resolves to whether there was one. */
+  /** Puts an older backup in the place of the store for a while. Resolves to whether there was one. */
   goBack(ageMs: number, forMs: number): boolean {
     const { now } = this.#world;
     const newest = this.#held;

@@ -303,7 +303,7 @@ test("the first key of its use takes nobody's place", () => {
   );
 });
 
-const copies = (revision: number): View => ({ copies: [{ name: "bucket", revision, at: start }] });
+const targets = (revision: number): View => ({ targets: [{ name: "bucket", revision, at: start }] });
 
 describe("a wait counts from a read that saw its step, never from the step", () => {
   const given = frozen([active, announced, enc(active), enc(announced)]);
@@ -325,10 +325,10 @@ describe("a wait counts from a read that saw its step, never from the step", () 
     assert.equal(wakeAt, start + announcement + retirement);
   });
 
-  test("a copy that lacks the step holds the wait up", () => {
+  test("a target that lacks the step holds the wait up", () => {
     const records = frozen([active, { ...waiting(announced), stateRevision: 7 }]);
-    assert.equal(advance(records, policy, start, copies(6)).records, records);
-    assert.equal(advance(records, policy, start, copies(7)).wakeAt, start + announcement);
+    assert.equal(advance(records, policy, start, targets(6)).records, records);
+    assert.equal(advance(records, policy, start, targets(7)).wakeAt, start + announcement);
   });
 });
 
@@ -344,7 +344,10 @@ describe("a process whose store has no clock of its own adds what it knows of ti
 
   test("a wait that has not begun is not over, whatever it says", () => {
     const unread = frozen([active, { ...waiting(announced), stateRevision: 7 }]);
-    assert.equal(states(advance(unread, policy, start, { ...left(0), ...copies(6) }).records), "a active, b announced");
+    assert.equal(
+      states(advance(unread, policy, start, { ...left(0), ...targets(6) }).records),
+      "a active, b announced",
+    );
   });
 
   test("an end that was missed by more than an hour begins again, once: its clock may have been set", () => {

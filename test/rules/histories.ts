@@ -5,7 +5,7 @@ import { type Change, type View, advance } from "../../src/rotation/rules/advanc
 import { type Command, announce, applyCommand } from "../../src/rotation/rules/commands.ts";
 import { type RotationPolicy, rotationPolicy } from "../../src/rotation/rules/policy.ts";
 import { type KeyRecord, type KeyUse, keyUses } from "../../src/rotation/rules/records.ts";
-import { noteBounds } from "../../src/rotation/rules/waits.ts";
+import { recordBounds } from "../../src/rotation/rules/waits.ts";
 import { day, frozen, hour, newKey, second, start, year } from "./key-records.ts";
 
 /** Years that pass forwards, and a clock that is set as well. */
@@ -83,7 +83,7 @@ export function turn(before: readonly KeyRecord[], policy: RotationPolicy, now: 
       (change, use) => announce(change, next(change.records, use), now, "it is time"),
       taken,
     );
-    const noted = noteBounds(made.records, policy);
+    const noted = recordBounds(made.records, policy);
     if (noted === all.records) return all;
     all = { records: noted, events: made.events };
   }
@@ -121,7 +121,7 @@ export function live(
       try {
         const change = applyCommand(frozen(records), commandOf(deed, records), { policy, now });
         ({ policy = policy } = change);
-        records = noteBounds(change.records, policy);
+        records = recordBounds(change.records, policy);
       } catch (error) {
         assert.ok(error instanceof StateError || error instanceof ConfigError, String(error));
       }

@@ -10,12 +10,12 @@ import {
 } from "../../src/rotation/rules/policy.ts";
 import { type KeyRecord, isLive, liveRecords } from "../../src/rotation/rules/records.ts";
 import {
-  type CopyRecord,
+  type TargetRecord,
   beginWaits,
-  copiesBehind,
+  targetsBehind,
   earliestEndOfWait,
   endOfWait,
-  noteBounds,
+  recordBounds,
 } from "../../src/rotation/rules/waits.ts";
 import { day, frozen, hour, record, second, start, tombstone, waiting } from "./key-records.ts";
 
@@ -62,26 +62,26 @@ describe("the end of a wait", () => {
   });
 });
 
-describe("a wait begins at a read that has seen the step, when each copy has it", () => {
+describe("a wait begins at a read that has seen the step, when each target has it", () => {
   const staleMs = policy.maxStaleSeconds * 1000;
   const now = start + hour;
-  const copy = (revision: number, at = start): CopyRecord => ({ name: `${revision} at ${at - now}`, revision, at });
+  const target = (revision: number, at = start): TargetRecord => ({ name: `${revision} at ${at - now}`, revision, at });
   const step = { ...waiting(announced), stateRevision: 7 };
-  const rows: readonly (readonly [string, copies: readonly CopyRecord[], begins: boolean])[] = [
-    ["no copy", [], true],
-    ["each copy has it", [copy(7), copy(8)], true],
-    ["a copy is a revision behind", [copy(7), copy(6)], false],
-    ["a copy is behind for years, and it is served all the same", [copy(6, start - 999 * day)], false],
-    ["a copy was begun, and nobody has read it back yet", [copy(0, now - staleMs + 1)], false],
-    ["a copy was begun so long ago that its writer is stale", [copy(0, now - staleMs)], true],
+  const rows: readonly (readonly [string, targets: readonly TargetRecord[], begins: boolean])[] = [
+    ["no target", [], true],
+    ["each target has it", [target(7), target(8)], true],
+    ["a target is a revision behind", [target(7), target(6)], false],
+    ["a target is behind for years, and it is served all the same", [target(6, start - 999 * day)], false],
+    ["a target was begun, and nobody has read it back yet", [target(0, now - staleMs + 1)], false],
+    ["a target was begun so long ago that its writer is stale", [target(0, now - staleMs)], true],
   ];
-  for (const [name, copies, begins] of rows) {
+  for (const [name, targets, begins] of rows) {
     test(name, () => {
       const records = frozen([active, step]);
-      const after = beginWaits(records, policy, now, copies);
+      const after = beginWaits(records, policy, now, targets);
       assert.deepEqual(after, begins ? [active, { ...step, publishedAt: now }] : records);
-      const behind = begins ? [] : copies.filter(({ revision }) => revision < 7);
-      assert.deepEqual(copiesBehind(step, copies, policy, now), behind);
+      const behind = begins ? [] : targets.filter(({ revision }) => revision < 7);
+      assert.deepEqual(targetsBehind(step, targets, policy, now), behind);
     });
   }
 
@@ -107,7 +107,7 @@ const bounds = (records: readonly KeyRecord[]) =>
 
 describe("the longest bounds of all policies count for the keys under way", () => {
   test("each record notes what it is about, nothing else changes, and what is noted is not written again", () => {
-    const noted = noteBounds(all, policy);
+    const noted = recordBounds(all, policy);
     assert.deepEqual(bounds(noted), [
       ["a", undefined, 7_800, 3_600],
       ["b", 86_400, 7_800, 3_600],
@@ -121,7 +121,7 @@ describe("the longest bounds of all policies count for the keys under way", () =
       return rest;
     });
     assert.deepEqual(bare, all);
-    assert.equal(noteBounds(noted, policy), noted);
+    assert.equal(recordBounds(noted, policy), noted);
   });
 
   test("maxStaleSeconds falls: what was read before is used for as long as it was then, so new keys count that, too", () => {
@@ -129,14 +129,14 @@ describe("the longest bounds of all policies count for the keys under way", () =
       rotationPolicy({ maxStaleSeconds, announceForSeconds: 21_900 - 7_200 + maxStaleSeconds }),
     ) as [RotationPolicy, RotationPolicy];
     assert.equal(leastAnnouncementSeconds(long), 21_900);
-    const fallen = noteBounds([...noteBounds([active], long), announced, retiring], short);
+    const fallen = recordBounds([...recordBounds([active], long), announced, retiring], short);
     assert.deepEqual(bounds(fallen), [
       ["a", undefined, 11_400, 7_200],
       ["b", 21_900, 11_400, 600],
       ["o", undefined, 11_400, 600],
     ]);
     // When the last key is gone that knew the longer one, every process goes by the shorter one.
-    assert.deepEqual(bounds(noteBounds([announced], short)), [["b", 15_300, 4_800, 600]]);
+    assert.deepEqual(bounds(recordBounds([announced], short)), [["b", 15_300, 4_800, 600]]);
   });
 
   const some = fc
@@ -154,7 +154,7 @@ describe("the longest bounds of all policies count for the keys under way", () =
       fc.property(fc.array(some, { minLength: 1, maxLength: 6 }), (policies) => {
         let records = all;
         for (const policy of policies) {
-          const next = noteBounds(records, policy);
+          const next = recordBounds(records, policy);
           liveRecords(next).forEach(({ announceForSeconds = 0, retireForSeconds = 0, maxStaleSeconds = 0 }, index) => {
             const before = liveRecords(records)[index];
             assert.ok(announceForSeconds >= (before?.announceForSeconds ?? 0));

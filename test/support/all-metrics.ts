@@ -28,13 +28,13 @@ const records = [
   record("code", "active", { use: "enc", announcedAt: start - 100 * day, activatedAt: start - 99 * day }),
   waiting(record("next", "announced", { announcedAt: start - hour, stateRevision: 5 })),
 ];
-const document = storeDocument(records, { copies: [{ name: "web", revision: 4, at: start - 2 * hour }] });
+const document = storeDocument(records, { targets: [{ name: "web", revision: 4, at: start - 2 * hour }] });
 
 function managerPart(): readonly Metric[] {
   const health = createHealth(simulatedClock());
   health.onCall("read", {});
   health.note({ type: "failed", error: outage, retryInMs: 1, staleAt: start + hour });
-  health.note({ type: "held-back", kid: "next", error: new SignerError("ERR_SIGNER_UNAVAILABLE", "off") });
+  health.note({ type: "activation-blocked", kid: "next", error: new SignerError("ERR_SIGNER_UNAVAILABLE", "off") });
   return managerMetrics({ document, isReady: true, staleInMs: hour, health });
 }
 
@@ -46,7 +46,7 @@ function serviceParts(): readonly (readonly Metric[])[] {
   });
   const failure = { at: start, code: outage.code, message: outage.message };
   const store = { lastAttemptAt: start, lastSuccessAt: start, revision: 5 };
-  const health = { failure, heldBack: {}, unopened: {}, undestroyed: {}, store };
+  const health = { failure, activationBlocked: {}, unavailable: {}, destroyFailed: {}, store };
   const processes = [processLine("self")];
   const manager = { id: "self", document, policyGiven: {}, processes, clockAheadMs: 0, health };
   const managed = { ...service, manager };

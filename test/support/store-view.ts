@@ -1,5 +1,5 @@
 import type { StoreDocument } from "../../src/rotation/custody/document.ts";
-import type { ProcessLine } from "../../src/rotation/custody/presence.ts";
+import type { PresenceRecord } from "../../src/rotation/custody/presence.ts";
 import { rotationPolicy } from "../../src/rotation/rules/policy.ts";
 import type { KeyRecord } from "../../src/rotation/rules/records.ts";
 import type { Known } from "../../src/service/admin/known.ts";
@@ -13,7 +13,7 @@ export function storeDocument(records: readonly KeyRecord[], more: Partial<Store
     owner: { issuer: "https://login.example.com", isChosen: true },
     policy: rotationPolicy(),
     records,
-    copies: [],
+    targets: [],
     events: [],
     commits: ["c4", "c5"],
     ...more,
@@ -21,7 +21,7 @@ export function storeDocument(records: readonly KeyRecord[], more: Partial<Store
 }
 
 /** The line of a process that signs with "a", and has followed. */
-export function processLine(id: string, told: Partial<ProcessLine> = {}): ProcessLine {
+export function processLine(id: string, told: Partial<PresenceRecord> = {}): PresenceRecord {
   const { revision = 5 } = told;
   return {
     id,

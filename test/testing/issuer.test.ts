@@ -103,9 +103,9 @@ describe("an issuer", () => {
   test("goes away and comes back: 503, then 200", async () => {
     const issuer = await createTestIssuer();
     const token = await issuer.token();
-    issuer.goAway();
+    issuer.goOffline();
     assert.equal(await statusOf(guardOf(issuer), token), 503);
-    issuer.comeBack();
+    issuer.goOnline();
     assert.equal(await statusOf(guardOf(issuer), token), 200);
   });
 
@@ -176,7 +176,7 @@ describe("over HTTP", () => {
     assert.equal((await fetch(`${url}/token?fault=none`)).status, 400);
     assert.equal((await fetch(`${url}/nothing`)).status, 404);
     assert.equal((await fetch(`${url}/.well-known/oauth-authorization-server`)).status, 200);
-    issuer.goAway();
+    issuer.goOffline();
     await assert.rejects(fetch(`${url}/jwks`));
   });
 
@@ -208,11 +208,11 @@ describe("over HTTP", () => {
     const before = await kids();
     assert.equal((await press("/rotate")).status, 200);
     assert.equal(await kids(), 2 * before);
-    await press("/go-away");
+    await press("/go-offline");
     await assert.rejects(kids());
     const during = decodeJwt(await (await fetch(`${url}/token?sub=123`)).text());
     assert.equal(during.sub, "123", "tests get their tokens there");
-    await press("/come-back");
+    await press("/go-online");
     await kids();
     child.kill("SIGINT");
     await once(child, "close");

@@ -444,7 +444,7 @@ function throwing(reason: Error): never {
 
 describe("what the keys throw gets out as it is", () => {
   const rows: [name: string, thrown: Error][] = [
-    ["a FetchError", new FetchError("ERR_KEYS_LATER", "later")],
+    ["a FetchError", new FetchError("ERR_KEYS_RETRY_LATER", "later")],
     ["a TokenError", new TokenError("ERR_TOKEN_ALG", "no")],
     ["an error of the caller", new Error("no database")],
     ["a TypeError", new TypeError("x is undefined")],

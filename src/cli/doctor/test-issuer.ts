@@ -51,8 +51,8 @@ interface Options {
 /** What the buttons do. */
 const actions: Readonly<Record<string, (issuer: TestIssuer) => unknown>> = {
   "/rotate": ({ rotate }) => rotate(),
-  "/go-away": ({ goAway }) => goAway(),
-  "/come-back": ({ comeBack }) => comeBack(),
+  "/go-offline": ({ goOffline }) => goOffline(),
+  "/go-online": ({ goOnline }) => goOnline(),
 };
 
 /** The page and its buttons answer while the issuer is away, too. */

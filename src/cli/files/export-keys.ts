@@ -16,7 +16,7 @@ import {
   uriOf,
 } from "../../rotation/rules/records.ts";
 import { type Io, print } from "../io.ts";
-import { meantKid } from "../keys/kid.ts";
+import { resolveKid } from "../keys/kid.ts";
 import { type Flags, addReadSettings, takesKid, withKeys } from "../keys/open-keys.ts";
 
 type ExportFlags = Flags & { readonly private?: true; readonly yes?: true; readonly out?: string };
@@ -78,7 +78,7 @@ async function exportPrivate(io: Io, kid: string | undefined, flags: ExportFlags
 
 /** @throws StateError `ERR_KID_UNMANAGED`, `ERR_TRANSITION`: nothing but its thumbprint is kept of a key that has ended */
 function liveRecord(records: readonly KeyRecord[], given: string): LiveRecord {
-  const record = recordOf(records, meantKid(records, given));
+  const record = recordOf(records, resolveKid(records, given));
   if (isLive(record)) return record;
   throw new StateError("ERR_TRANSITION", `kid ${JSON.stringify(record.kid)} is ${record.state}; its key is not kept`);
 }

@@ -35,7 +35,7 @@ export function printChange(io: Io, report: Report, flags: { readonly json?: tru
 
 /** Prints who follows a change, if there is anybody. */
 export function printFollowed(io: Io, followed: Followed): void {
-  if (followed.view.processes.length + followed.copies.length === 0) return;
+  if (followed.view.processes.length + followed.targets.length === 0) return;
   const { columns } = terminalOf(io);
   print(io, section("Replicas", followedLines(followed), columns).join("\n"));
 }

@@ -19,7 +19,7 @@ import {
 import type { Settings } from "../../service/config/setting-definitions.ts";
 import { type Signers, signersOf } from "../../service/config/signers.ts";
 import { type Io, print, tell } from "../io.ts";
-import { meantKid } from "./kid.ts";
+import { resolveKid } from "./kid.ts";
 import { type Flags, addReadSettings, takesKid, withKeys } from "./open-keys.ts";
 
 const cannotBeUndone = "That cannot be undone, unless its service keeps deleted keys for a while.";
@@ -112,7 +112,7 @@ Examples:
 async function destroy(io: Io, given: string, flags: DestroyFlags): Promise<void> {
   // What is destroyed is not for whoever can write the store to choose.
   await withKeys(io, flags, {}, async ({ document: { records }, settings }) => {
-    const record = recordOf(records, meantKid(records, given));
+    const record = recordOf(records, resolveKid(records, given));
     const { kid, thumbprint } = record;
     const uri = uriOf(record);
     if (isLive(record) || uri === undefined) {

@@ -2,10 +2,10 @@ import { sleep } from "../../base/async.ts";
 import { systemClock } from "../../base/clock.ts";
 import type { JwksdError } from "../../base/errors.ts";
 import { printable } from "../../base/printable.ts";
-import { type ProcessLine, livingLines, readLines, revisionsBehind } from "../../rotation/custody/presence.ts";
-import { lateCopies } from "../../rotation/manager/copies.ts";
+import { type PresenceRecord, livePresence, readPresence, revisionsBehind } from "../../rotation/custody/presence.ts";
+import { lateTargets } from "../../rotation/manager/targets.ts";
 import type { Changed } from "../../rotation/manager/store-access.ts";
-import type { CopyRecord } from "../../rotation/rules/waits.ts";
+import type { TargetRecord } from "../../rotation/rules/waits.ts";
 import { type StoreView, followText, hasFollowed, lateText } from "../../rotation/explain/replicas.ts";
 import { type Io, tell } from "../io.ts";
 import type { CommandKeys } from "./open-keys.ts";
@@ -19,14 +19,14 @@ export const notFollowed = 3;
 export interface Followed {
   readonly view: StoreView;
   /** The processes that do not publish the change yet. */
-  readonly late: readonly ProcessLine[];
-  /** The copies that were not written since. */
-  readonly copies: readonly CopyRecord[];
+  readonly late: readonly PresenceRecord[];
+  /** The targets that were not written since. */
+  readonly targets: readonly TargetRecord[];
 }
 
 /**
  * Waits until every process that has a line in the store publishes a change, and sets the exit code if one does not in time. The change stands
- * in any case. A process that refuses the store, because an older copy was restored, does not follow: it is told, and nobody waits for it.
+ * in any case. A process that refuses the store, because an older backup was restored, does not follow: it is told, and nobody waits for it.
  *
  * @returns `undefined` where the store could not be asked, or there is nothing to tell
  */
@@ -43,15 +43,15 @@ export async function follow(
       const view = await viewOf(access);
       const late = view.processes.filter((line) => !hasFollowed(line, revision, view));
       const awaited = late.filter((line) => revisionsBehind(line, view.document) !== undefined);
-      const copies = lateCopies(view.document);
+      const targets = lateTargets(view.document);
       const leftMs = end - performance.now();
-      if (awaited.length + copies.length === 0 || leftMs <= 0) {
+      if (awaited.length + targets.length === 0 || leftMs <= 0) {
         if (waitSeconds === 0 && awaited.length === late.length) return undefined;
-        if (late.length + copies.length > 0) io.exitCode = notFollowed;
-        return { view, late, copies };
+        if (late.length + targets.length > 0) io.exitCode = notFollowed;
+        return { view, late, targets };
       }
       show(
-        `waiting for ${[...awaited, ...copies].map(({ name }) => printable(name)).join(", ")} (${Math.ceil(leftMs / 1000)} s)`,
+        `waiting for ${[...awaited, ...targets].map(({ name }) => printable(name)).join(", ")} (${Math.ceil(leftMs / 1000)} s)`,
       );
       await sleep(Math.min(pollMs, leftMs), systemClock);
     }
@@ -68,9 +68,9 @@ export async function follow(
 /** The store and its living processes, as they are now. */
 export async function viewOf(access: CommandKeys["access"]): Promise<StoreView> {
   // In this order, no line is newer than the store.
-  const lines = readLines(await access.lines());
+  const lines = readPresence(await access.lines());
   const { document, now } = await access.read();
-  return { document, processes: livingLines(lines, now, document), now };
+  return { document, processes: livePresence(lines, now, document), now };
 }
 
 /** One line on a terminal that changes. */
@@ -85,20 +85,20 @@ function progress({ stderr }: Io): (text: string) => void {
 }
 
 /** Who follows, and what operators should expect of those who do not. */
-export function followedLines({ view, late, copies }: Followed): string[] {
+export function followedLines({ view, late, targets }: Followed): string[] {
   const { length } = view.processes;
   return [
     `${followText(length - late.length, length)}.`,
     ...late.map((line) => lateText(line, view)),
-    ...copies.map(
+    ...targets.map(
       ({ name }) =>
-        `The copy ${printable(name)} lacks the change, and serves the previous keys until jwksd publish writes it.`,
+        `The target ${printable(name)} lacks the change, and serves the previous keys until jwksd publish writes it.`,
     ),
   ];
 }
 
-export const followedJson = ({ view, late, copies }: Followed): object => ({
+export const followedJson = ({ view, late, targets }: Followed): object => ({
   count: view.processes.length,
   late: late.map((line) => replicaJson(line, view)),
-  lateCopies: copies.map(({ name }) => name),
+  lateTargets: targets.map(({ name }) => name),
 });

@@ -7,7 +7,7 @@ import { timeText } from "../../base/format.ts";
 import { type KeyUse, activeKey, announcedKey, recordOf } from "../../rotation/rules/records.ts";
 import { errorText } from "../error-text.ts";
 import { type Io, tell } from "../io.ts";
-import { meantKid } from "./kid.ts";
+import { resolveKid } from "./kid.ts";
 import { type ChangeFlags, addChangeFlags, byCommand, changeKeys } from "./change-keys.ts";
 import { exportCommand } from "../files/export-keys.ts";
 import { destroyCommand } from "./external-keys.ts";
@@ -82,7 +82,7 @@ Examples:
   $ jwksd keys ${type} KID --force --yes`)
     .action((given: string, flags: ChangeFlags) =>
       withKeys(io, flags, {}, (open) => {
-        const kid = meantKid(open.document.records, given);
+        const kid = resolveKid(open.document.records, given);
         const force = flags.force === true;
         return changeKeys(
           open,
@@ -112,7 +112,7 @@ Examples:
       const isLost = flags.lostWrappingKey === true;
       return withKeys(io, flags, { accepts: lost(io, flags) }, (open) => {
         const { records } = open.document;
-        const kid = meantKid(records, given);
+        const kid = resolveKid(records, given);
         const { use } = recordOf(records, kid);
         const isNeeded = activeKey(records, use)?.kid === kid && announcedKey(records, use) === undefined;
         const newKey = isNeeded ? { use } : undefined;

@@ -11,7 +11,7 @@ const leastPrefix = 6;
  * @throws ConfigError `ERR_OPTION_INVALID`: several kids begin with it
  * @throws StateError `ERR_KID_UNMANAGED`
  */
-export function meantKid(records: readonly KeyRecord[], given: string): string {
+export function resolveKid(records: readonly KeyRecord[], given: string): string {
   if (records.some(({ kid }) => kid === given)) return given;
   const begin = given.length < leastPrefix ? [] : records.filter(({ kid }) => kid.startsWith(given));
   const [only] = begin;

@@ -8,7 +8,7 @@ import { type StoreDocument, emptyDocument, parseDocument } from "../../rotation
 import { type Owner, commandedBy } from "../../rotation/custody/issuer-check.ts";
 import { unsealed } from "../../rotation/custody/mac.ts";
 import { type Keyring, createKeyring } from "../../rotation/manager/keyring.ts";
-import { livingLines, readLines } from "../../rotation/custody/presence.ts";
+import { livePresence, readPresence } from "../../rotation/custody/presence.ts";
 import { type StoreAccess, createStoreAccess } from "../../rotation/manager/store-access.ts";
 import { policyNames, rotationPolicy } from "../../rotation/rules/policy.ts";
 import type { StoreView } from "../../rotation/explain/replicas.ts";
@@ -97,8 +97,8 @@ export async function readStore(io: Io, flags: Flags): Promise<StoreContent> {
   return closing(register, async () => {
     const { text, now = systemClock.now() } = await register.read();
     const found = await opened(text);
-    const lines = readLines((await register.presence?.all()) ?? new Map());
-    return { ...found, processes: livingLines(lines, now, found.document), now };
+    const lines = readPresence((await register.presence?.all()) ?? new Map());
+    return { ...found, processes: livePresence(lines, now, found.document), now };
   });
 
   async function opened(text: string | undefined): Promise<Pick<StoreContent, "document" | "isVerified" | "owner">> {

@@ -1,12 +1,11 @@
 import { Command } from "../command.ts";
-import { ConfigError, StateError } from "../../base/errors.ts";
 import { printable } from "../../base/printable.ts";
-import type { ProcessLine } from "../../rotation/custody/presence.ts";
+import type { PresenceRecord } from "../../rotation/custody/presence.ts";
 import { durationText, kidText } from "../../base/format.ts";
 import {
-  type CopyStatus,
+  type TargetStatus,
   type StoreView,
-  copyStatus,
+  targetStatus,
   lastWordText,
   publishesText,
   replicaStatus,
@@ -16,19 +15,18 @@ import {
 } from "../../rotation/explain/replicas.ts";
 import { type Io, iso, print, printJson } from "../io.ts";
 import { aligned, indented, printParagraphs, terminalOf } from "../terminal.ts";
-import { type CommandKeys, type Flags, addReadSettings, readStore, withKeys } from "./open-keys.ts";
+import { type Flags, addReadSettings, readStore } from "./open-keys.ts";
 
 export function commandOf(io: Io): Command {
-  const command = new Command("replicas");
-  // This command and its subcommand have the same flags.
-  return addReadSettings(command.enablePositionalOptions().addCommand(endCopyCommand(io)))
+  return addReadSettings(new Command("replicas"))
     .notes(`
-Each process that may write the store has a line in it, and writes that line
-again six times in --max-stale-seconds. A process whose line is older than that
-neither signs nor is ready, and is not listed. No step waits for a process. A
-copy that jwksd publish wrote is served without a process, so steps wait until
-the copy has them, or until jwksd replicas end forgets the copy. The MAC of the
-store covers its keys and copies, and no lines.
+A process that can write to the store keeps a presence record there, and renews
+it six times per --max-stale-seconds. A process whose record is older than that
+is not ready, does not sign, and is not listed. No step waits for a process.
+
+A target that jwksd publish writes is served without a process, so each step
+waits until the target has it, or until jwksd targets forget removes the target.
+The store's MAC covers its keys and targets, but no presence records.
 
 Examples:
   $ jwksd replicas
@@ -39,26 +37,26 @@ Examples:
 async function replicas(io: Io, flags: Flags): Promise<void> {
   const found = await readStore(io, flags);
   const { document, processes, isVerified } = found;
-  const copies = document.copies.map((copy) => copyStatus(copy, found));
+  const targets = document.targets.map((target) => targetStatus(target, found));
   if (flags["json"] === true) {
     return printJson(io, {
       verified: isVerified,
       revision: document.revision,
       replicas: processes.map((line) => replicaJson(line, found)),
-      copies: copies.map((copy) => ({ ...copy, at: iso(copy.at) })),
+      targets: targets.map((target) => ({ ...target, at: iso(target.at) })),
       waits: waitsJson(found),
     });
   }
   const { columns } = terminalOf(io);
   const lines = [...table(found), ...indented(unlistedText, columns, 0)];
-  print(io, [...lines, ...copiesTable(copies, found)].join("\n"));
+  print(io, [...lines, ...targetsTable(targets, found)].join("\n"));
   printParagraphs(io, waitTexts(found));
 }
 
 function table(found: StoreView): string[] {
   const { processes } = found;
   if (processes.length === 0) return ["No replica is listed."];
-  const isTwin = ({ name }: ProcessLine): boolean => processes.filter((other) => other.name === name).length > 1;
+  const isTwin = ({ name }: PresenceRecord): boolean => processes.filter((other) => other.name === name).length > 1;
   const rows = processes.map((line) => {
     const status = replicaStatus(line, found);
     const { id, name, kid = "", signing, version = "" } = status;
@@ -71,67 +69,27 @@ function table(found: StoreView): string[] {
       printable(version),
     ];
   });
-  return aligned([["REPLICA", "PUBLISHES", "LAST WORD", "SIGNS", "VERSION"], ...rows]);
+  return aligned([["REPLICA", "PUBLISHES", "LAST CHECK-IN", "SIGNS", "VERSION"], ...rows]);
 }
 
-function copiesTable(copies: readonly CopyStatus[], { now }: StoreView): string[] {
-  if (copies.length === 0) return [];
-  const rows = copies.map(({ name, revision, at, isBehind }) => [
+function targetsTable(targets: readonly TargetStatus[], { now }: StoreView): string[] {
+  if (targets.length === 0) return [];
+  const rows = targets.map(({ name, revision, at, isBehind }) => [
     printable(name),
     `${revision === 0 ? "not written yet" : `revision ${revision}`}${isBehind ? ", lacks a step" : ""}`,
     `${durationText(now - at)} ago`,
   ]);
-  return ["", ...aligned([["COPY", "HAS", "READ BACK"], ...rows])];
+  return ["", ...aligned([["TARGET", "HAS", "READ BACK"], ...rows])];
 }
 
-/** The steps whose wait has not begun, and the copies for which they wait. */
+/** The steps whose wait has not begun, and the targets for which they wait. */
 export const waitTexts = (found: StoreView): string[] => waitsOf(found).map(({ text }) => text);
 
 /** The same for `--json`. */
 export const waitsJson = (found: StoreView): object[] =>
   waitsOf(found).map((wait) => Object.assign({}, wait, { since: iso(wait.since) }));
 
-export function replicaJson(line: ProcessLine, view: StoreView): object {
+export function replicaJson(line: PresenceRecord, view: StoreView): object {
   const status = replicaStatus(line, view);
-  return { ...status, lastWordAt: iso(status.lastWordAt), staleAt: iso(status.staleAt) };
-}
-
-function endCopyCommand(io: Io): Command {
-  const command = new Command("end")
-    .description("Stop waiting for a copy that jwksd publish wrote, because nobody reads it any more.")
-    .argument("<name>", "jwksd replicas lists the copies")
-    .option("--yes", "confirm that nobody reads the copy");
-  return addReadSettings(command)
-    .notes(`
-While the store names a copy, no key becomes active that the copy lacks.
-Afterwards, anybody who still reads the copy refuses the tokens of the next key.
-So remove the copy first, wait until caches have forgotten it (7,200 s), and
-then end it. A jwksd publish that runs names it again.
-
-Examples:
-  $ jwksd replicas
-  $ jwksd replicas end s3://example-issuer/cluster-1 --yes`)
-    .action((name: string, flags: Flags) => withKeys(io, flags, {}, (keys) => endCopy(keys, name, flags)));
-}
-
-/**
- * @throws StateError `ERR_TRANSITION`: there is no such copy
- * @throws ConfigError `ERR_CONFIRMATION`
- */
-async function endCopy({ io, access }: CommandKeys, name: string, { yes }: Flags): Promise<void> {
-  const { document, now } = await access.read();
-  const copy = document.copies.find((copy) => copy.name === name);
-  if (copy === undefined) {
-    const why = "a process needs no command: when it is stopped, nothing waits for it";
-    throw new StateError("ERR_TRANSITION", `there is no copy of this name; jwksd replicas lists the copies; ${why}`);
-  }
-  const heard = `last read back ${durationText(now - copy.at)} ago`;
-  if (yes !== true) {
-    throw new ConfigError(
-      "ERR_CONFIRMATION",
-      `nothing was changed; if nobody reads ${printable(name)} any more (${heard}), --yes ends it`,
-    );
-  }
-  await access.change(async ({ document }) => ({ copies: document.copies.filter((copy) => copy.name !== name) }));
-  print(io, `Nothing waits for ${printable(name)} any more (${heard}).`);
+  return { ...status, lastCheckInAt: iso(status.lastCheckInAt), staleAt: iso(status.staleAt) };
 }

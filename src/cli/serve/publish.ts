@@ -3,9 +3,9 @@ import { sleep } from "../../base/async.ts";
 import { systemClock } from "../../base/clock.ts";
 import { JwksdError, ServiceError, invalidOption } from "../../base/errors.ts";
 import { printable } from "../../base/printable.ts";
-import type { Published } from "../../service/copies/publish.ts";
+import type { Published } from "../../service/targets/publish.ts";
 import { createCommandLog } from "../../service/config/log.ts";
-import { type Publishing, startPublishing } from "../../service/copies/publish.ts";
+import { type Publishing, startPublishing } from "../../service/targets/publish.ts";
 import { waitSeconds } from "../arguments.ts";
 import { notFollowed } from "../keys/follow.ts";
 import { type Io, print, tell } from "../io.ts";
@@ -37,7 +37,7 @@ export function commandOf(io: Io): Command {
 The target holds what --issuer shows: TARGET/jwks is at ISSUER/jwks. The bytes
 are those of jwksd serve. A key signs only after it was read back from the
 target, past caches. This holds even after this process has ended. If nobody
-reads the target any more: jwksd replicas end NAME. docs/publish.md has more.
+reads the target any more: jwksd targets forget NAME. docs/publish.md has more.
 
 For a folder, docs/publish.md has the configurations of nginx and Caddy. A
 bucket takes the package @aws-sdk/client-s3, which finds credentials, AWS_REGION

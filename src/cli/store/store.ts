@@ -6,7 +6,7 @@ import { type Custody, createCustody } from "../../rotation/custody/custody.ts";
 import type { StoreDocument } from "../../rotation/custody/document.ts";
 import { type Owner, commandedBy } from "../../rotation/custody/issuer-check.ts";
 import type { WrappingKeys } from "../../rotation/custody/wrapping.ts";
-import { livingLines, readLines } from "../../rotation/custody/presence.ts";
+import { livePresence, readPresence } from "../../rotation/custody/presence.ts";
 import { nextLookAt } from "../../rotation/rules/due.ts";
 import { readingRights, rights, schema } from "../../rotation/store/postgres/schema.ts";
 import { lastWordText } from "../../rotation/explain/replicas.ts";
@@ -101,8 +101,8 @@ async function migrated(
   if (text === undefined) throw refusal("the store to copy holds no keys");
   const custody = createCustody({ register: source, keys, issuerCheck: commandedBy(owner) });
   const document = await custody.open(text);
-  const lines = readLines((await source.presence?.all()) ?? new Map());
-  const processes = livingLines(lines, now, document);
+  const lines = readPresence((await source.presence?.all()) ?? new Map());
+  const processes = livePresence(lines, now, document);
   const [line] = processes;
   if (line !== undefined) {
     const seen = lastWordText(line, { document, processes, now });

@@ -3,7 +3,7 @@ import { jsonOf } from "../../base/json.ts";
 import { type RotationPolicy, policyDefaults, policyNames } from "../rules/policy.ts";
 import { isDate } from "../../base/format.ts";
 import { type KeyEvent, type KeyRecord, type LiveRecord, checkRecords, mapLive } from "../rules/records.ts";
-import type { CopyRecord } from "../rules/waits.ts";
+import type { TargetRecord } from "../rules/waits.ts";
 import type { Owner } from "./issuer-check.ts";
 
 /** An event and its place in the audit log, counted from 1. */
@@ -21,7 +21,7 @@ export interface StoreDocument {
   readonly policy: RotationPolicy;
   /** In the order in which they were added. */
   readonly records: readonly KeyRecord[];
-  readonly copies: readonly CopyRecord[];
+  readonly targets: readonly TargetRecord[];
   /** The newest events, oldest first: as many as 16 KiB hold, or what the keys leave of the register. */
   readonly events: readonly StoredEvent[];
   /** The ids of the newest 32 commits, the newest last. They tell two histories apart. */
@@ -34,14 +34,14 @@ const sealBytes = 512;
 const maxCommits = 32;
 
 /** What a commit may replace. */
-export interface DocumentChange extends Partial<Pick<StoreDocument, "owner" | "policy" | "records" | "copies">> {
+export interface DocumentChange extends Partial<Pick<StoreDocument, "owner" | "policy" | "records" | "targets">> {
   /** To be added to the audit log. */
   readonly events?: readonly KeyEvent[];
 }
 
 /** A store before its first commit. */
 export function emptyDocument(owner: Owner, policy: RotationPolicy): StoreDocument {
-  return { format: 1, revision: 0, owner, policy, records: [], copies: [], events: [], commits: [] };
+  return { format: 1, revision: 0, owner, policy, records: [], targets: [], events: [], commits: [] };
 }
 
 /**
@@ -105,11 +105,11 @@ export function parseDocument(text: string): StoreDocument {
   }
   try {
     const document = found as StoreDocument;
-    const lists = [document.records, document.copies, document.events, document.commits];
+    const lists = [document.records, document.targets, document.events, document.commits];
     const isWhole = Number.isSafeInteger(document.revision) && lists.every((list) => Array.isArray(list));
     if (!isWhole || typeof document.owner.issuer !== "string") throw damaged();
     checkRecords(document.records);
-    if (![...document.events, ...document.copies].every(canBeShown)) throw damaged();
+    if (![...document.events, ...document.targets].every(canBeShown)) throw damaged();
     // A later version may have other bounds, and another member.
     const policy = { ...policyDefaults, ...document.policy };
     if (!policyNames.every((name) => Number.isFinite(policy[name]))) throw damaged();
@@ -119,8 +119,8 @@ export function parseDocument(text: string): StoreDocument {
   }
 }
 
-/** Whether people can be shown an event or a copy: it has texts and a time. */
-function canBeShown(entry: StoredEvent | CopyRecord): boolean {
+/** Whether people can be shown an event or a target: it has texts and a time. */
+function canBeShown(entry: StoredEvent | TargetRecord): boolean {
   const texts: readonly unknown[] =
     "name" in entry ? [entry.name] : [entry.type, entry.reason, entry.kid ?? "", entry.use ?? ""];
   return isDate(entry.at) && texts.every((text) => typeof text === "string");

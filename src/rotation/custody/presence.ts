@@ -3,7 +3,7 @@ import type { StoreDocument } from "./document.ts";
 import { longestStale } from "../rules/waits.ts";
 
 /** What a living process says of itself. Anybody who can write the store can write a line, so it decides nothing. */
-export interface ProcessLine {
+export interface PresenceRecord {
   /** Another one for each start. */
   readonly id: string;
   /** How people call the process. */
@@ -27,18 +27,18 @@ export interface ProcessLine {
 /** For how long people may want to know of a process that has ended. */
 const keptMs = 86_400_000;
 
-export const lineText = ({ id: _id, ...line }: ProcessLine): string => JSON.stringify(line);
+export const lineText = ({ id: _id, ...line }: PresenceRecord): string => JSON.stringify(line);
 
 /** The lines that are lines, oldest first. */
-export function readLines(texts: ReadonlyMap<string, string>): ProcessLine[] {
+export function readPresence(texts: ReadonlyMap<string, string>): PresenceRecord[] {
   const lines = [...texts].flatMap(([id, text]) => {
-    const line = jsonOf(text.slice(0, 4_096)) as Partial<ProcessLine> | undefined;
+    const line = jsonOf(text.slice(0, 4_096)) as Partial<PresenceRecord> | undefined;
     return isLine(line) ? [{ ...line, id }] : [];
   });
   return lines.sort((a, b) => a.at - b.at);
 }
 
-function isLine(line: Partial<ProcessLine> | null | undefined): line is ProcessLine {
+function isLine(line: Partial<PresenceRecord> | null | undefined): line is PresenceRecord {
   if (typeof line !== "object" || line === null) return false;
   const { name, revision, kid = "", version = "", commit = "", signs, wrappingKeys, at } = line;
   const texts: readonly unknown[] = [name, kid, version, commit];
@@ -52,15 +52,15 @@ function isLine(line: Partial<ProcessLine> | null | undefined): line is ProcessL
 }
 
 /** Lines of processes that ended long ago, as where one is killed and started again and again. */
-export const deadLines = (lines: readonly ProcessLine[], now: number): ProcessLine[] =>
+export const deadLines = (lines: readonly PresenceRecord[], now: number): PresenceRecord[] =>
   lines.filter(({ at }) => now - at > keptMs);
 
 /** The processes that may serve or sign now: whoever says nothing for `maxStaleSeconds` does neither. */
-export function livingLines(
-  lines: readonly ProcessLine[],
+export function livePresence(
+  lines: readonly PresenceRecord[],
   now: number,
   { records, policy }: Pick<StoreDocument, "records" | "policy">,
-): ProcessLine[] {
+): PresenceRecord[] {
   const staleMs = longestStale(records, policy).maxStaleSeconds * 1000;
   return lines.filter(({ at }) => now - at < staleMs);
 }
@@ -70,7 +70,7 @@ export function livingLines(
  * copy was restored. Such a process refuses the store.
  */
 export function revisionsBehind(
-  { revision, commit }: ProcessLine,
+  { revision, commit }: PresenceRecord,
   document: Pick<StoreDocument, "revision" | "commits">,
 ): number | undefined {
   const behind = document.revision - revision;

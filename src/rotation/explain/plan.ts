@@ -18,7 +18,7 @@ import {
   nextAlg,
   stateSince,
 } from "../rules/records.ts";
-import { noteBounds } from "../rules/waits.ts";
+import { recordBounds } from "../rules/waits.ts";
 import { type Why, whyOf } from "./why.ts";
 
 /** A key of a plan. */
@@ -118,7 +118,7 @@ function lookAhead(records: readonly KeyRecord[], policy: RotationPolicy, now: n
   let after = records;
   let at = now;
   for (let turns = 1; ; turns += 1) {
-    const before = noteBounds(after, policy);
+    const before = recordBounds(after, policy);
     const { due, wakeAt, ...taken } = advance(before, policy, at, { looksAhead: true });
     const change = due.reduce(
       (change, use) => announce(change, inventKey(use, change.records, invented), at, ""),

@@ -1,14 +1,14 @@
 import { printable } from "../../base/printable.ts";
 import type { StoreDocument } from "../custody/document.ts";
-import { type ProcessLine, revisionsBehind } from "../custody/presence.ts";
+import { type PresenceRecord, revisionsBehind } from "../custody/presence.ts";
 import { durationText, kidText, timeText } from "../../base/format.ts";
 import { type LiveRecord, isLive, liveRecords, stateSince } from "../rules/records.ts";
-import { type CopyRecord, copiesBehind, waitOf } from "../rules/waits.ts";
+import { type TargetRecord, targetsBehind, waitOf } from "../rules/waits.ts";
 
 /** A store at one moment: its document, and the processes that live. */
 export interface StoreView {
-  readonly document: Pick<StoreDocument, "revision" | "records" | "copies" | "policy" | "commits">;
-  readonly processes: readonly ProcessLine[];
+  readonly document: Pick<StoreDocument, "revision" | "records" | "targets" | "policy" | "commits">;
+  readonly processes: readonly PresenceRecord[];
   /** In epoch milliseconds, by the clock of the store. */
   readonly now: number;
 }
@@ -21,19 +21,19 @@ export interface ReplicaStatus {
   readonly version?: string | undefined;
   /** The revision that the process publishes; 0 for none yet. */
   readonly revision: number;
-  /** By how many revisions; `undefined` where the store no longer has that revision, because an older copy was restored. */
+  /** By how many revisions; `undefined` where the store no longer has that revision, because an older backup was restored. */
   readonly behind: number | undefined;
   /** The kid with which it signs. */
   readonly kid?: string | undefined;
   /** `not now`: it is set up to sign, and cannot, or has just started. */
   readonly signing: "signs" | "publishes only" | "not now";
-  readonly lastWordAt: number;
+  readonly lastCheckInAt: number;
   /** When it stops signing, unless it has another word with the store before. */
   readonly staleAt: number;
 }
 
-/** A copy of the documents that is served without a process. */
-export interface CopyStatus extends CopyRecord {
+/** A target of the documents that is served without a process. */
+export interface TargetStatus extends TargetRecord {
   /** Whether it lacks a step, whose wait therefore has not begun. */
   readonly isBehind: boolean;
 }
@@ -45,8 +45,8 @@ export interface WaitStatus {
   readonly action: "activated" | "removed";
   /** Since when the wait cannot begin. */
   readonly since: number;
-  /** Names of the copies that lack the step. */
-  readonly copies: readonly string[];
+  /** Names of the targets that lack the step. */
+  readonly targets: readonly string[];
   readonly text: string;
 }
 
@@ -55,10 +55,10 @@ export const unlistedText = "Not listed: processes on demand, and those that may
 
 const maxNamed = 5;
 
-export function replicaStatus(line: ProcessLine, view: StoreView): ReplicaStatus {
+export function replicaStatus(line: PresenceRecord, view: StoreView): ReplicaStatus {
   const { id, name, version, revision, kid, signs } = line;
   const { document } = view;
-  const lastWordAt = lastWord(line, view);
+  const lastCheckInAt = lastCheckIn(line, view);
   return {
     id,
     name,
@@ -67,13 +67,13 @@ export function replicaStatus(line: ProcessLine, view: StoreView): ReplicaStatus
     behind: revisionsBehind(line, document),
     kid,
     signing: signingOf(kid, signs),
-    lastWordAt,
-    staleAt: lastWordAt + document.policy.maxStaleSeconds * 1000,
+    lastCheckInAt,
+    staleAt: lastCheckInAt + document.policy.maxStaleSeconds * 1000,
   };
 }
 
 /** Anybody who can write the store can write a line, and its time. */
-const lastWord = ({ at }: ProcessLine, { now }: StoreView): number => Math.min(at, now);
+const lastCheckIn = ({ at }: PresenceRecord, { now }: StoreView): number => Math.min(at, now);
 
 function signingOf(kid: string | undefined, signs: boolean): ReplicaStatus["signing"] {
   if (!signs) return "publishes only";
@@ -94,11 +94,11 @@ export function publishesText({ revision, behind }: Pick<ReplicaStatus, "revisio
 }
 
 /** How long ago a process had its last word with the store: "40 s ago". */
-export const lastWordText = (line: ProcessLine, view: StoreView): string =>
-  `${durationText(view.now - lastWord(line, view))} ago`;
+export const lastWordText = (line: PresenceRecord, view: StoreView): string =>
+  `${durationText(view.now - lastCheckIn(line, view))} ago`;
 
 /** Whether a process publishes a change. @param revision that of the change */
-export function hasFollowed(line: ProcessLine, revision: number, { document }: StoreView): boolean {
+export function hasFollowed(line: PresenceRecord, revision: number, { document }: StoreView): boolean {
   return line.revision >= revision && revisionsBehind(line, document) !== undefined;
 }
 
@@ -108,12 +108,12 @@ export function followText(following: number, all: number): string {
 }
 
 /** What it means that a process does not publish a change: until when it may publish and sign with the previous keys. */
-export function lateText(line: ProcessLine, view: StoreView): string {
+export function lateText(line: PresenceRecord, view: StoreView): string {
   const { name, revision, behind, kid, staleAt } = replicaStatus(line, view);
   const who = `Replica "${printable(name)}", last word ${lastWordText(line, view)},`;
   if (revision === 0) return `${who} has just started. It is not ready, and publishes nothing yet.`;
   if (behind === undefined) {
-    return `${who} publishes revision ${revision}, which the store no longer has. It refuses an older copy of its store until it is restarted.`;
+    return `${who} publishes revision ${revision}, which the store no longer has. It refuses an older backup of its store until it is restarted.`;
   }
   const { records } = view.document;
   const record = records.find((record) => record.kid === kid);
@@ -123,24 +123,24 @@ export function lateText(line: ProcessLine, view: StoreView): string {
   return `${who} may publish the previous keys${signs}, until ${timeText(staleAt)} at most.${refused}`;
 }
 
-export function copyStatus(copy: CopyRecord, { document, now }: StoreView): CopyStatus {
+export function targetStatus(target: TargetRecord, { document, now }: StoreView): TargetStatus {
   const { records, policy } = document;
-  const isBehind = liveRecords(records).some((record) => copiesBehind(record, [copy], policy, now).length > 0);
-  return { ...copy, isBehind };
+  const isBehind = liveRecords(records).some((record) => targetsBehind(record, [target], policy, now).length > 0);
+  return { ...target, isBehind };
 }
 
 /** The steps whose wait has not begun. In every rotation, each step is one for a moment. */
 export function waitsOf(view: StoreView): WaitStatus[] {
   const { document, now } = view;
-  const { records, policy, copies } = document;
+  const { records, policy, targets } = document;
   return liveRecords(records).flatMap((record) => {
     const wait = waitOf(record, policy);
     if (wait === undefined || wait.since !== undefined) return [];
     const { kid, use, state } = record;
-    const behind = copiesBehind(record, copies, policy, now).map(({ name }) => name);
+    const behind = targetsBehind(record, targets, policy, now).map(({ name }) => name);
     const text = `${goalText(record, wait.forMs)} This wait has not begun. ${waitsFor(behind, view)}`;
     const action = state === "announced" ? "activated" : "removed";
-    return [{ kid, use, action, since: stateSince(record), copies: behind, text }];
+    return [{ kid, use, action, since: stateSince(record), targets: behind, text }];
   });
 }
 
@@ -155,8 +155,8 @@ function waitsFor(behind: readonly string[], { processes }: StoreView): string {
   if (behind.length > 0) {
     const named = behind.slice(0, maxNamed).map((name) => `"${printable(name)}"`);
     const more = behind.length > maxNamed ? [`${behind.length - maxNamed} more`] : [];
-    const [copies, lack, them] = behind.length === 1 ? ["Copy", "lacks", "it"] : ["Copies", "lack", "them"];
-    return `${copies} ${[...named, ...more].join(", ")} ${lack} the step: write ${them} with jwksd publish; if nobody reads ${them}, use jwksd replicas end.`;
+    const [targets, lack, them] = behind.length === 1 ? ["Target", "lacks", "it"] : ["Targets", "lack", "them"];
+    return `${targets} ${[...named, ...more].join(", ")} ${lack} the step: write ${them} with jwksd publish; if nobody reads ${them}, use jwksd targets forget.`;
   }
   return processes.length === 0
     ? "It begins when a process reads the store. No process is listed; jwksd serve is one."

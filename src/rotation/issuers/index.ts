@@ -5,4 +5,4 @@
  */
 
 export { createIssuers } from "./issuers.ts";
-export type { HostRequest, IssuersOptions, Issuers, LookedAt, ManagedIssuer } from "./types.ts";
+export type { HostRequest, IssuersOptions, Issuers, DueStepsReport, ManagedIssuer } from "./types.ts";

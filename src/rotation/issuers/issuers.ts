@@ -106,12 +106,12 @@ export async function createIssuers(options: IssuersOptions): Promise<Issuers> {
     withDeadline(async (signal) => work(signal), { clock, timeoutMs: lookupMs, expired: late });
 
   /** Takes the steps that are due, with a manager that is not kept. */
-  async function lookOnce(issuer: string, more?: FirstKey): Promise<void> {
+  async function runDueStepsOnce(issuer: string, more?: FirstKey): Promise<void> {
     if (!names.holds(issuer)) {
       throw new ConfigError("ERR_ISSUER_INVALID", `issuer ${JSON.stringify(issuer)} does not match ${template}`);
     }
     const keys = await managerOf(issuer, await inTime(() => registerOf(issuer)), more);
-    await keys.look().finally(() => keys.close());
+    await keys.runDueSteps().finally(() => keys.close());
   }
 
   function note(issuer: string, fault: Unusable): void {
@@ -160,14 +160,15 @@ export async function createIssuers(options: IssuersOptions): Promise<Issuers> {
 
   const get: Issuers["get"] = async (issuer) => kept.get(issuer) ?? find(issuer);
 
-  const look: Issuers["look"] = async (issuer) => kept.peek(issuer)?.keys.look() ?? lookOnce(issuer);
+  const runDueSteps: Issuers["runDueSteps"] = async (issuer) =>
+    kept.peek(issuer)?.keys.runDueSteps() ?? runDueStepsOnce(issuer);
 
   return Object.freeze({
     get,
-    look,
+    runDueSteps,
 
     async create(issuer) {
-      await lookOnce(issuer, { requireStore: false, policy: await spreadPolicy(issuer, policy) });
+      await runDueStepsOnce(issuer, { requireStore: false, policy: await spreadPolicy(issuer, policy) });
       // One that is known, or is being looked for, may have been read before.
       await lookups.get(issuer)?.catch(() => {});
       unusable.delete(issuer);
@@ -209,11 +210,11 @@ export async function createIssuers(options: IssuersOptions): Promise<Issuers> {
       );
     },
 
-    async lookAtDue() {
+    async runAllDueSteps() {
       // A register of any issuer lists all.
       const register = await inTime(() => registerOf(template));
       if (register.due === undefined)
-        throw invalidOption(`the store ${register.name} cannot list issuers; call look() for each`);
+        throw invalidOption(`the store ${register.name} cannot list issuers; call runDueSteps() for each`);
       const failed = new Map<string, unknown>();
       let [issuers, last]: [number, DueIssuer | undefined] = [0, undefined];
       for (;;) {
@@ -225,7 +226,7 @@ export async function createIssuers(options: IssuersOptions): Promise<Issuers> {
         const lookOn = async (): Promise<void> => {
           for (const { issuer } of ours) {
             issuers += 1;
-            await look(issuer).catch((error: unknown) => failed.set(issuer, error));
+            await runDueSteps(issuer).catch((error: unknown) => failed.set(issuer, error));
           }
         };
         await Promise.all(Array.from({ length: looksAtOnce }, lookOn));

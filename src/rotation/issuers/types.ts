@@ -16,7 +16,7 @@ export interface IssuersOptions {
    */
   readonly issuer: string;
   /**
-   * Gives the register of an issuer, whenever one is taken up; for `lookAtDue`, it gets the option `issuer` with its `*`, and any register of the
+   * Gives the register of an issuer, whenever one is taken up; for `runAllDueSteps`, it gets the option `issuer` with its `*`, and any register of the
    * database will do. Registers share a pool or a client, which is yours to end; nobody closes a
    * register.
    */
@@ -55,8 +55,8 @@ export interface HostRequest extends NodeRequest {
   };
 }
 
-/** What {@link Issuers.lookAtDue} did. */
-export interface LookedAt {
+/** What {@link Issuers.runAllDueSteps} did. */
+export interface DueStepsReport {
   /** How many issuers had a step that was due. */
   readonly issuers: number;
   /** Those that could not be looked at, and why. */
@@ -82,8 +82,8 @@ export interface Issuers {
    * calls `next` if it is given, else answers 404.
    */
   node(this: void, request: HostRequest, response: NodeResponse, next?: () => void): void;
-  /** Takes the steps of an issuer that are due. It is not kept in memory for that. @throws StoreError; see `KeyManager.look` */
-  look(this: void, issuer: string): Promise<void>;
+  /** Takes the steps of an issuer that are due. It is not kept in memory for that. @throws StoreError; see `KeyManager.runDueSteps` */
+  runDueSteps(this: void, issuer: string): Promise<void>;
   /**
    * Looks at all issuers whose next step is due, ten at a time, the longest due first. One that fails is no obstacle to the others. Call it
    * once an hour.
@@ -91,5 +91,5 @@ export interface Issuers {
    * @throws ConfigError `ERR_OPTION_INVALID`: the store cannot list them
    * @throws StoreError `ERR_STORE_UNAVAILABLE`
    */
-  lookAtDue(this: void): Promise<LookedAt>;
+  runAllDueSteps(this: void): Promise<DueStepsReport>;
 }

@@ -7,7 +7,7 @@ import type { ForceOptions, KeyManager, RotateOptions } from "./types.ts";
 
 interface CommandsOptions {
   /** Looks at the store, where others may have changed the keys. */
-  readonly look: () => Promise<void>;
+  readonly runDueSteps: () => Promise<void>;
   readonly execute: (command: Command, made?: NewKey) => Promise<Change>;
   readonly makeKey: (use: KeyUse, alg?: string) => Promise<NewKey>;
   readonly records: () => readonly KeyRecord[];
@@ -23,7 +23,7 @@ function checkKid(kid: unknown): string {
 
 /** The commands of operators as methods of a manager. A wrong argument is refused before a key is made. */
 export function createCommands({
-  look,
+  runDueSteps,
   execute,
   makeKey,
   records,
@@ -38,7 +38,7 @@ export function createCommands({
   return {
     async rotate(options = {}) {
       const { use = "sig", alg, now = false } = checkOptions(options, rotateRules);
-      await look().catch(() => {});
+      await runDueSteps().catch(() => {});
       // With `now`, an announced key is the next one already.
       const isThere = now && announcedKey(records(), use) !== undefined;
       const key = isThere ? undefined : await makeKey(use, alg);
@@ -49,7 +49,7 @@ export function createCommands({
     remove: early("remove"),
     async revoke(kid) {
       checkKid(kid);
-      await look().catch(() => {});
+      await runDueSteps().catch(() => {});
       const { use } = records().find((record) => record.kid === kid) ?? {};
       const isActive = use !== undefined && activeKey(records(), use)?.kid === kid;
       const isAlone = isActive && announcedKey(records(), use) === undefined;

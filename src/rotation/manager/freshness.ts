@@ -81,7 +81,7 @@ export function createFreshness({ inUse, seen, signs, clock, signal, emit }: Fre
         const isPublished = inUse.records.some((record) => record.kid === kid && isLive(record));
         if (!isPublished)
           throw stale(`kid ${JSON.stringify(kid)} was revoked or removed; take the key anew for each request`);
-        const cause = signs ? inUse.state.keys.unopened.get(kid) : undefined;
+        const cause = signs ? inUse.state.keys.unavailable.get(kid) : undefined;
         if (cause !== undefined) throw unavailable(kid, cause);
       };
     },

@@ -37,11 +37,11 @@ export interface ManagerHealth {
   /** Why this process does not sign and is not ready, and since when. */
   readonly stale?: KnownError | undefined;
   /** By kid: announced keys that cannot sign. */
-  readonly heldBack: Readonly<Record<string, KnownError>>;
+  readonly activationBlocked: Readonly<Record<string, KnownError>>;
   /** By kid: active keys that cannot be opened here. */
-  readonly unopened: Readonly<Record<string, KnownError>>;
+  readonly unavailable: Readonly<Record<string, KnownError>>;
   /** By kid: keys that were removed or revoked, but could not be destroyed in their HSM or key service. */
-  readonly undestroyed: Readonly<Record<string, KnownError>>;
+  readonly destroyFailed: Readonly<Record<string, KnownError>>;
   readonly store: StoreHealth;
 }
 
@@ -67,7 +67,7 @@ export interface Health {
 export function createHealth(clock: Clock): Health {
   const calls = new Map<StoreOperation, Tally>();
   const failures = createTally();
-  let health: ManagerHealth = { heldBack: {}, unopened: {}, undestroyed: {}, store: {} };
+  let health: ManagerHealth = { activationBlocked: {}, unavailable: {}, destroyFailed: {}, store: {} };
 
   const noteStore = (next: StoreHealth): void => {
     health = { ...health, store: { ...health.store, ...next } };
@@ -111,8 +111,8 @@ function troubleAfter(health: ManagerHealth, event: ManagerEvent, at: number): P
       return { failure: knownError(event.error, health.failure?.at ?? at) };
     case "recovered":
       // No round ends well while the active key cannot be opened.
-      return { failure: undefined, unopened: {} };
-    case "store-filling":
+      return { failure: undefined, unavailable: {} };
+    case "store-nearly-full":
       return { store: { ...health.store, filling: { bytes: event.bytes, maxBytes: event.maxBytes } } };
     case "stale":
       return { stale: knownError(event.error, at) };
@@ -120,16 +120,17 @@ function troubleAfter(health: ManagerHealth, event: ManagerEvent, at: number): P
       return { stale: undefined };
     case "changed":
       // Keys that still cannot be opened or cannot sign cause new events after this one.
-      return { heldBack: {}, unopened: {} };
-    case "held-back":
-      return { heldBack: { ...health.heldBack, [event.kid]: knownError(event.error, at) } };
-    case "unopened":
-      return { unopened: { ...health.unopened, [event.kid]: knownError(event.error, at) } };
+      return { activationBlocked: {}, unavailable: {} };
+    case "activation-blocked":
+      return { activationBlocked: { ...health.activationBlocked, [event.kid]: knownError(event.error, at) } };
+    case "key-unavailable":
+      return { unavailable: { ...health.unavailable, [event.kid]: knownError(event.error, at) } };
     case "destroyed": {
-      const { [event.kid]: _, ...others } = health.undestroyed;
-      const undestroyed = event.error === undefined ? others : { ...others, [event.kid]: knownError(event.error, at) };
-      return { undestroyed };
+      const { [event.kid]: _, ...others } = health.destroyFailed;
+      return { destroyFailed: others };
     }
+    case "destroy-failed":
+      return { destroyFailed: { ...health.destroyFailed, [event.kid]: knownError(event.error, at) } };
     default:
       return {};
   }

@@ -15,7 +15,7 @@ import {
   newlyActive,
   uriOf,
 } from "../rules/records.ts";
-import { noteBounds } from "../rules/waits.ts";
+import { recordBounds } from "../rules/waits.ts";
 import type { ExternalSigner, Signer } from "../../keys/signer/signer.ts";
 import { externalKey, makeLocalKey } from "./make-key.ts";
 import { type OpenKeys, closeSigner, createKeyOpener, destroyExternal, keysetsOf } from "./private-keys.ts";
@@ -116,7 +116,7 @@ export function createKeyring(custody: Custody, access: StoreAccess, options: Ke
     const { records: stored, policy } = seen.document;
     if (requireStore && stored.length === 0) throw holdsNoKeys(custody.owner.issuer);
     const decision = await decide(seen);
-    const records = noteBounds(decision.records ?? stored, decision.policy ?? policy);
+    const records = recordBounds(decision.records ?? stored, decision.policy ?? policy);
     checkRecords(records);
     return { ...decision, records };
   }
@@ -127,7 +127,7 @@ export function createKeyring(custody: Custody, access: StoreAccess, options: Ke
     const trial = createKeyOpener(custody, openSigner, { clock, signal, close });
     try {
       const opened = await trial.open(added);
-      for (const error of opened.unopened.values()) throw error;
+      for (const error of opened.unavailable.values()) throw error;
       const { keyset, encryptionKeyset } = keysetsOf(added, opened);
       if (keyset.length > 0) await checkSigning(keyset);
       await checkEncryption(encryptionKeyset);

@@ -28,7 +28,7 @@ export interface KeysInUse {
   readonly state: InUse;
   readonly records: readonly KeyRecord[];
   /** The active signing key, if it cannot be opened here. */
-  readonly unopened: unknown;
+  readonly unavailable: unknown;
   /**
    * Whether the short Cache-Control is sent. The short time begins before the new document is out, and ends after it is out. While the store
    * is out of reach, or the active key cannot be opened, the Cache-Control is short, too.
@@ -58,7 +58,7 @@ export interface KeysInUseOptions {
 /** How long keys that are gone stay published while others are opened. */
 const soonMs = 1_000;
 
-const nothing: OpenKeys = { signers: new Map(), decryptionKeys: new Map(), unopened: new Map() };
+const nothing: OpenKeys = { signers: new Map(), decryptionKeys: new Map(), unavailable: new Map() };
 
 export function createKeysInUse({ keyring, subscribers, signs, clock, emit }: KeysInUseOptions): KeysInUse {
   let state: InUse = { document: undefined, keys: nothing, published: undefined };
@@ -67,9 +67,9 @@ export function createKeysInUse({ keyring, subscribers, signs, clock, emit }: Ke
   let isOpen = true;
 
   const recordsInUse = (): readonly KeyRecord[] => state.document?.records ?? [];
-  const unopened = (): unknown => {
+  const unavailable = (): unknown => {
     const active = activeKey(recordsInUse(), "sig");
-    return signs && active !== undefined ? state.keys.unopened.get(active.kid) : undefined;
+    return signs && active !== undefined ? state.keys.unavailable.get(active.kid) : undefined;
   };
 
   function given(isRotating: boolean): SubscriberUpdate {
@@ -87,7 +87,7 @@ export function createKeysInUse({ keyring, subscribers, signs, clock, emit }: Ke
     // Another round may have read a later one meanwhile, where no process lives on.
     if ((state.document?.revision ?? 0) > document.revision) return;
     state = { ...state, document, keys };
-    await updateSubscribers(isRotating(document.records) || unopened() !== undefined);
+    await updateSubscribers(isRotating(document.records) || unavailable() !== undefined);
     if (subscribers.isBehind) return;
     state = { ...state, published: { document, confirmed } };
     keyring.closeUnused(document.records);
@@ -104,14 +104,15 @@ export function createKeysInUse({ keyring, subscribers, signs, clock, emit }: Ke
     return Promise.race([settled, late]).finally(cancel);
   }
 
-  function emitUnopened(kid: string, error: unknown): void {
-    const type = activeKey(recordsInUse(), "sig")?.kid === kid ? "unopened" : "held-back";
+  function emitUnavailable(kid: string, error: unknown): void {
+    const type = activeKey(recordsInUse(), "sig")?.kid === kid ? "key-unavailable" : "activation-blocked";
     emit({ type, kid, error: asJwksdError(error) });
   }
 
   async function destroyEnded({ records, events }: Changed): Promise<void> {
     for await (const { kid, uri, error } of keyring.destroyEnded({ records, events })) {
-      emit({ type: "destroyed", kid, uri, ...(error !== undefined && { error: asJwksdError(error) }) });
+      if (error === undefined) emit({ type: "destroyed", kid, uri });
+      else emit({ type: "destroy-failed", kid, uri, error: asJwksdError(error) });
     }
   }
 
@@ -132,8 +133,8 @@ export function createKeysInUse({ keyring, subscribers, signs, clock, emit }: Ke
     get records() {
       return recordsInUse();
     },
-    get unopened() {
-      return unopened();
+    get unavailable() {
+      return unavailable();
     },
     get isShort() {
       return isShort;
@@ -149,7 +150,7 @@ export function createKeysInUse({ keyring, subscribers, signs, clock, emit }: Ke
       const { document: before, keys: former } = state;
       const isNew = before?.commits.at(-1) !== document.commits.at(-1) || before === undefined;
       const opening =
-        isNew || !isOpen || former.unopened.size > 0 ? keyring.open(document.records) : Promise.resolve(former);
+        isNew || !isOpen || former.unavailable.size > 0 ? keyring.open(document.records) : Promise.resolve(former);
       // An HSM that hangs keeps no revoked key in the set, and no process from taking over what others did.
       isOpen = false;
       if (!(await isSoon(opening))) await publish(document, keyring.opened(document.records), confirmed);
@@ -159,7 +160,7 @@ export function createKeysInUse({ keyring, subscribers, signs, clock, emit }: Ke
       if (!isNew) return;
       emitChange(before, change);
       // An operator has time to mend the key before it has to sign.
-      for (const [kid, error] of keys.unopened) emitUnopened(kid, error);
+      for (const [kid, error] of keys.unavailable) emitUnavailable(kid, error);
       void destroyEnded(change);
     },
   };

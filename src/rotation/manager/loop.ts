@@ -177,7 +177,7 @@ export function createDemand(round: () => Promise<RoundResult>, options: DemandO
     }
   }
 
-  function look(): Promise<void> {
+  function runDueSteps(): Promise<void> {
     const done = ended(round());
     begun = { at: instantNow(clock), done };
     const settled = done.catch(() => {});
@@ -187,7 +187,7 @@ export function createDemand(round: () => Promise<RoundResult>, options: DemandO
 
   /** The round under way, or else a new one. */
   const joined = (): Promise<void> =>
-    outlivesRequests && begun !== undefined && isWithin(patienceMs, begun.at) ? begun.done : look();
+    outlivesRequests && begun !== undefined && isWithin(patienceMs, begun.at) ? begun.done : runDueSteps();
 
   async function patiently(done: Promise<void>): Promise<void> {
     await withDeadline(() => done, { clock, timeoutMs: patienceMs, expired: late }).catch((error: unknown) => {
@@ -208,16 +208,16 @@ export function createDemand(round: () => Promise<RoundResult>, options: DemandO
           if (!isUsable()) throw staleBecause(error);
         });
       if (!isWithin(2 * refreshMs, read)) return patiently(joined());
-      if (!isWithin(refreshMs, begun?.at)) void look();
+      if (!isWithin(refreshMs, begun?.at)) void runDueSteps();
       return undefined;
     },
     ended,
     async ask() {
       if (isWithin(patienceMs, begun?.at)) return outlivesRequests ? begun?.done : undefined;
-      if (!isWithin(refreshMs, failed?.at)) await look();
+      if (!isWithin(refreshMs, failed?.at)) await runDueSteps();
     },
     run: (action) => action(),
-    round: look,
+    round: runDueSteps,
     wake() {},
     async stop() {},
   };

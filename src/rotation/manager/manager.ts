@@ -12,14 +12,14 @@ import { type Command, type NewKey, applyCommand } from "../rules/commands.ts";
 import { type RotationPolicy, type RotationPolicyOptions, policyNames, rotationPolicy } from "../rules/policy.ts";
 import { type KeyUse, endOf, isLive, nextAlg, recordOf } from "../rules/records.ts";
 import { createCommands } from "./commands.ts";
-import { type Copy, isAwaited } from "./copies.ts";
+import { type Target, isTargetBehind } from "./targets.ts";
 import { stale } from "./freshness.ts";
 import { createHealth } from "./health.ts";
 import { CannotSign, createKeyring } from "./keyring.ts";
 import { createKeysInUse } from "./keys-in-use.ts";
 import { managerMetrics } from "./metrics.ts";
 import { checkManagerOptions } from "./options.ts";
-import { type ProcessLine, livingLines, readLines } from "../custody/presence.ts";
+import { type PresenceRecord, livePresence, readPresence } from "../custody/presence.ts";
 import { keysetsOf } from "./private-keys.ts";
 import { type RoundsOptions, createRounds } from "./rounds.ts";
 import { clockAheadMs, createStoreAccess, storeNow } from "./store-access.ts";
@@ -80,8 +80,8 @@ export interface ManageOptions extends Omit<
 > {
   /** Rounds only when somebody asks. */
   readonly demand?: RoundsOptions["demand"];
-  /** A copy to publish. Such a manager signs nothing. */
-  readonly copy?: Copy | undefined;
+  /** A target to publish. Such a manager signs nothing. */
+  readonly target?: Target | undefined;
   /** The version of jwksd, for people who look at the processes of a store. */
   readonly version?: string | undefined;
 }
@@ -101,26 +101,26 @@ export interface ServiceManager extends KeyManager {
   readonly process: ProcessName;
   /** The document in use. */
   readonly document: StoreDocument;
-  /** Whether all subscribers have taken the newest keys that this process knows; of a copy, whether the store knows that, too. */
+  /** Whether all subscribers have taken the newest keys that this process knows; of a target, whether the store knows that, too. */
   readonly isPublished: boolean;
   /** How far the clock of the store is ahead of that of this machine, in milliseconds. */
   readonly clockAheadMs: number;
   /** The processes that may serve or sign now, by their lines in the store. @throws StoreError */
-  processes(): Promise<readonly ProcessLine[]>;
+  processes(): Promise<readonly PresenceRecord[]>;
   /** Remembers in the store where keys are served for which no issuer was chosen. @throws StoreError */
-  noteIssuer(issuer: string): Promise<void>;
+  recordIssuer(issuer: string): Promise<void>;
 }
 
 /** Manages the keys in custody. @throws see {@link createKeyManager} */
 export async function manageKeys(custody: Custody, options: ManageOptions): Promise<ServiceManager> {
-  const { onEvent, copy, signs = copy === undefined } = options;
+  const { onEvent, target, signs = target === undefined } = options;
   const clock = options.clock ?? systemClock;
   const closing = new AbortController();
   const { signal } = closing;
   const health = createHealth(clock);
   const emit = (event: ManagerEvent): void => {
     // A key that did not open because the manager is closed is not held back.
-    if (event.type === "held-back" && signal.aborted) return;
+    if (event.type === "activation-blocked" && signal.aborted) return;
     health.note(event);
     notify(onEvent, event);
   };
@@ -128,7 +128,7 @@ export async function manageKeys(custody: Custody, options: ManageOptions): Prom
   const onRevision = (revision: number): void => health.noteRevision(revision);
   const policy = rotationPolicy(options.policy);
   const onFilling = (filling: Filling): void => {
-    if (health.health.store.filling === undefined) emit({ type: "store-filling", ...filling });
+    if (health.health.store.filling === undefined) emit({ type: "store-nearly-full", ...filling });
   };
   const access = createStoreAccess(custody, { policy, clock, signal, onCall, onRevision, onFilling });
   const keyring = createKeyring(custody, access, {
@@ -137,7 +137,7 @@ export async function manageKeys(custody: Custody, options: ManageOptions): Prom
     signal,
     onOrphan: (uri, isDestroyed) => emit({ type: "orphaned", uri, isDestroyed }),
   });
-  const subscribers = createSubscribers(clock, signal, copy);
+  const subscribers = createSubscribers(clock, signal, target);
   const inUse = createKeysInUse({ keyring, subscribers, signs, clock, emit });
   const { version } = options;
   let id: string | undefined;
@@ -146,16 +146,16 @@ export async function manageKeys(custody: Custody, options: ManageOptions): Prom
     get id() {
       return (id ??= crypto.randomUUID());
     },
-    name: copy?.name ?? options.replicaName ?? "jwksd",
+    name: target?.name ?? options.replicaName ?? "jwksd",
     version,
   };
   const common = { custody, access, keyring, inUse, subscribers, clock, signal, emit };
-  const rounds = createRounds({ ...common, process, copy, signs, demand: options.demand });
+  const rounds = createRounds({ ...common, process, target, signs, demand: options.demand });
   const { freshness, fresh } = rounds;
 
   function documentInUse(): StoreDocument {
     const { document } = inUse.state;
-    if (document === undefined) throw stale("it has not read its store yet; await look()");
+    if (document === undefined) throw stale("it has not read its store yet; await runDueSteps()");
     return document;
   }
 
@@ -198,8 +198,8 @@ export async function manageKeys(custody: Custody, options: ManageOptions): Prom
   // Watching begins before the first read, so that no commit between both is missed.
   custody.register.watch?.(rounds.wake, { signal });
   if (fresh === undefined) {
-    await rounds.look().catch(async (error: unknown) => {
-      if (inUse.state.document !== undefined && inUse.unopened === undefined) return;
+    await rounds.runDueSteps().catch(async (error: unknown) => {
+      if (inUse.state.document !== undefined && inUse.unavailable === undefined) return;
       await close();
       throw error;
     });
@@ -223,7 +223,7 @@ export async function manageKeys(custody: Custody, options: ManageOptions): Prom
       return freshness.error === undefined;
     },
     get isPublished() {
-      return !subscribers.isBehind && (copy === undefined || !isAwaited(documentInUse(), copy.name));
+      return !subscribers.isBehind && (target === undefined || !isTargetBehind(documentInUse(), target.name));
     },
     issuer: custody.owner.issuer,
     get maxTokenLifetimeSeconds() {
@@ -259,20 +259,20 @@ export async function manageKeys(custody: Custody, options: ManageOptions): Prom
     get clockAheadMs() {
       return access.last === undefined ? 0 : clockAheadMs(access.last, clock);
     },
-    look: () => rounds.look(),
+    runDueSteps: () => rounds.runDueSteps(),
     async processes() {
-      const lines = readLines(await access.lines());
+      const lines = readPresence(await access.lines());
       const now = access.last === undefined ? clock.now() : storeNow(access.last, clock);
-      return livingLines(lines, now, documentInUse());
+      return livePresence(lines, now, documentInUse());
     },
-    async noteIssuer(issuer) {
+    async recordIssuer(issuer) {
       await access.change(async ({ document }) => {
         const { owner } = custody;
         const isNoted = owner.isChosen || owner.issuer === issuer || document.records.length === 0;
         return isNoted ? {} : { owner: { issuer, isChosen: false } };
       });
     },
-    ...createCommands({ look: () => rounds.look(), execute, makeKey, records: () => inUse.records }),
+    ...createCommands({ runDueSteps: () => rounds.runDueSteps(), execute, makeKey, records: () => inUse.records }),
     execute,
     makeKey,
     decryptionKey,

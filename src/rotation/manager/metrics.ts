@@ -27,16 +27,19 @@ export const definitions = {
 /** The metrics of a key manager. See docs/metrics.md. */
 export function managerMetrics(state: ManagerState): Metric[] {
   const { health, counts } = state.health;
-  const { failure, heldBack, unopened, store } = health;
+  const { failure, activationBlocked, unavailable, store } = health;
   return [
     ...keyMetrics(state),
     gauge(
       ["jwksd_key_unusable", "1 for a key that cannot sign or cannot be opened, with the error code."],
-      Object.entries({ ...heldBack, ...unopened }).map(([kid, { code }]) => ({ labels: { kid, code }, value: 1 })),
+      Object.entries({ ...activationBlocked, ...unavailable }).map(([kid, { code }]) => ({
+        labels: { kid, code },
+        value: 1,
+      })),
     ),
     gauge(definitions.ready, plain(state.isReady)),
     gauge(
-      ["jwksd_stale_in_seconds", "How long this process may go on without reaching its store."],
+      ["jwksd_seconds_until_stale", "How long this process may go on without reaching its store."],
       plain(Math.floor(state.staleInMs / 1000)),
     ),
     gauge(
@@ -95,8 +98,8 @@ function keyMetrics({ document: { records, policy } }: ManagerState): Metric[] {
       steps.flatMap(({ at, kid, use, step }) => seconds(at, { kid, use, step })),
     ),
     gauge(
-      ["jwksd_step_held_up_timestamp_seconds", "Since when the next step of a key waits for a copy."],
-      steps.flatMap(({ heldUpSince, kid, use, step }) => seconds(heldUpSince, { kid, use, step })),
+      ["jwksd_step_blocked_timestamp_seconds", "Since when the next step of a key waits for a target."],
+      steps.flatMap(({ blockedSince, kid, use, step }) => seconds(blockedSince, { kid, use, step })),
     ),
   ];
 }

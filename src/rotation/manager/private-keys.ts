@@ -27,7 +27,7 @@ export interface OpenKeys {
   /** Private halves of live encryption keys. */
   readonly decryptionKeys: ReadonlyMap<string, CryptoKey>;
   /** Keys that could not be opened, and why. */
-  readonly unopened: ReadonlyMap<string, unknown>;
+  readonly unavailable: ReadonlyMap<string, unknown>;
 }
 
 /** Makes one signature and verifies it. A local key was tried when it was loaded. @throws SignerError see `boundSigner` */
@@ -151,7 +151,7 @@ export function createKeyOpener(
     return {
       signers: new Map([...signers].filter(([kid]) => live.some((key) => key.kid === kid && maySign(key)))),
       decryptionKeys: new Map([...decryptionKeys].filter(([kid]) => live.some((key) => key.kid === kid))),
-      unopened: new Map(),
+      unavailable: new Map(),
     };
   }
 
@@ -169,11 +169,11 @@ export function createKeyOpener(
      * the set at once, whatever becomes of its successor.
      */
     async open(records) {
-      const unopened = new Map<string, unknown>();
+      const unavailable = new Map<string, unknown>();
       for (const record of liveRecords(records))
-        await openOne(record).catch((error: unknown) => unopened.set(record.kid, error));
+        await openOne(record).catch((error: unknown) => unavailable.set(record.kid, error));
       signal.throwIfAborted();
-      return { ...opened(records), unopened };
+      return { ...opened(records), unavailable };
     },
 
     opened,

@@ -5,7 +5,7 @@ import type { StoreDocument } from "../custody/document.ts";
 import { type Advance, type At, type View, advance } from "../rules/advance.ts";
 import { type KeyRecord, type LiveRecord, activeKey, announcedKey, liveRecords } from "../rules/records.ts";
 import { waitOf } from "../rules/waits.ts";
-import { type Copy, begunCopy, writtenCopy } from "./copies.ts";
+import { type Target, begunTarget, writtenTarget } from "./targets.ts";
 import { type Freshness, createFreshness } from "./freshness.ts";
 import { unanswered } from "./health.ts";
 import type { Keyring } from "./keyring.ts";
@@ -30,7 +30,7 @@ export interface RoundsOptions {
   readonly inUse: KeysInUse;
   readonly subscribers: Subscribers;
   readonly process: ProcessName;
-  readonly copy: Copy | undefined;
+  readonly target: Target | undefined;
   /** Rounds only when somebody asks. */
   readonly demand?: Pick<DemandOptions, "refreshMs" | "waitUntil"> | undefined;
   readonly signs: boolean;
@@ -48,7 +48,7 @@ export interface Rounds {
   /** A round at once, for the action that runs. @throws as a round does */
   now(): Promise<void>;
   /** A round as soon as nothing else runs. @throws as a round does */
-  look(): Promise<void>;
+  runDueSteps(): Promise<void>;
   /** A round soon, for somebody who does not wait. */
   wake(this: void): void;
   /** A round for somebody who waits: once a second at most, for all who ask together. */
@@ -60,14 +60,14 @@ export interface Rounds {
 
 /** The rounds of a manager: in each it reads the store, does what is due, and takes over what others did. */
 export function createRounds(options: RoundsOptions): Rounds {
-  const { custody, access, keyring, inUse, subscribers, process, copy, signs, clock, signal, emit } = options;
+  const { custody, access, keyring, inUse, subscribers, process, target, signs, clock, signal, emit } = options;
   const ends = { clock, signal, onFailure, onRecovery: () => emit({ type: "recovered" }) };
   const demand =
     options.demand && createDemand(round, { ...ends, ...options.demand, isUsable: () => freshness.leftMs > 0 });
   const loop: Loop = demand ?? createLoop(round, ends);
   const waitClock = createWaitClock(clock);
   /** Announced keys that could not sign when their wait was over, and when they were tried. */
-  const heldBack = new Map<string, Moment<"monotonic">>();
+  const activationBlocked = new Map<string, Moment<"monotonic">>();
   const now = (): number => (access.last === undefined ? clock.now() : storeNow(access.last, clock));
   const word = createWord({ custody, access, inUse, process, signs, clock, storeNow: now });
   const freshness = createFreshness({ inUse, seen: () => access.last, signs, clock, signal, emit });
@@ -84,20 +84,21 @@ export function createRounds(options: RoundsOptions): Rounds {
       });
     }
     const publish = (change: Changed): Promise<void> => adopt(change, sent);
-    if (copy !== undefined) await noteCopy(({ document, now }) => begunCopy(document, copy.name, now));
+    if (target !== undefined) await recordTarget(({ document, now }) => begunTarget(document, target.name, now));
     await step({ custody, keyring, process: process.id, caller: { plan, publish, holdBack } });
     await word.tell();
     freshness.note();
     // What a subscriber has not taken, or what was not opened, is tried again after these errors.
     subscribers.check();
-    if (inUse.unopened !== undefined) throw inUse.unopened;
+    if (inUse.unavailable !== undefined) throw inUse.unavailable;
     const { revision = 0 } = inUse.state.document ?? {};
-    if (copy !== undefined) await noteCopy(({ document, now }) => writtenCopy(document, copy.name, revision, now));
+    if (target !== undefined)
+      await recordTarget(({ document, now }) => writtenTarget(document, target.name, revision, now));
     return { wakeInMs: wakeInMs(), isPending: isMakingNext() };
   }
 
-  async function noteCopy(copiesAfter: (seen: Seen) => StoreDocument["copies"]): Promise<void> {
-    await access.change(async (seen) => ({ copies: copiesAfter(seen) }));
+  async function recordTarget(targetsAfter: (seen: Seen) => StoreDocument["targets"]): Promise<void> {
+    await access.change(async (seen) => ({ targets: targetsAfter(seen) }));
   }
 
   async function takeOver(sent: Instant | undefined): Promise<void> {
@@ -116,10 +117,10 @@ export function createRounds(options: RoundsOptions): Rounds {
   }
 
   function planAt(records: readonly KeyRecord[], { document, hasClock }: Seen, now: number): Advance {
-    const { policy, copies } = document;
-    const cannotSign = new Set([...heldBack].flatMap(([kid, at]) => (againInMs(at) > 0 ? [kid] : [])));
+    const { policy, targets } = document;
+    const cannotSign = new Set([...activationBlocked].flatMap(([kid, at]) => (againInMs(at) > 0 ? [kid] : [])));
     const leftMs: View["leftMs"] = hasClock ? undefined : (record, wait) => waitClock.leftMs(record, wait, now);
-    return advance(records, policy, now, { copies, cannotSign, leftMs });
+    return advance(records, policy, now, { targets, cannotSign, leftMs });
   }
 
   const againInMs = (triedAt: Moment<"monotonic">): number => againMs - msBetween(triedAt, monotonicNow(clock));
@@ -134,7 +135,7 @@ export function createRounds(options: RoundsOptions): Rounds {
       return Math.min(polls, againMs, word.dueInMs);
     const ahead = planAt(document.records, last, now());
     if (ahead.due.length > 0 || ahead.records !== document.records) return 0;
-    const retries = [...heldBack.values()].map(againInMs).filter((ms) => ms > 0);
+    const retries = [...activationBlocked.values()].map(againInMs).filter((ms) => ms > 0);
     return Math.max(Math.min(ahead.wakeAt - now(), word.dueInMs, polls, ...retries), 0);
   }
 
@@ -154,12 +155,12 @@ export function createRounds(options: RoundsOptions): Rounds {
     if (sent === undefined) return;
     await inUse.adopt(change, sent);
     const announced = new Set(change.records.flatMap(({ kid, state }) => (state === "announced" ? [kid] : [])));
-    for (const kid of heldBack.keys()) if (!announced.has(kid)) heldBack.delete(kid);
+    for (const kid of activationBlocked.keys()) if (!announced.has(kid)) activationBlocked.delete(kid);
   }
 
   function holdBack(kid: string, error: JwksdError): void {
-    heldBack.set(kid, monotonicNow(clock));
-    emit({ type: "held-back", kid, error });
+    activationBlocked.set(kid, monotonicNow(clock));
+    emit({ type: "activation-blocked", kid, error });
   }
 
   /** After a failure to make the next key, only the next attempt shows whether making keys works again. */
@@ -181,7 +182,7 @@ export function createRounds(options: RoundsOptions): Rounds {
     freshness,
     run: (action) => loop.run(action),
     now: () => loop.ended(round()),
-    look: () => loop.round(),
+    runDueSteps: () => loop.round(),
     wake: () => loop.wake(),
     ask: () => loop.ask(),
     fresh: demand && (() => demand.fresh()),

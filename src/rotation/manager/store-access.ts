@@ -77,7 +77,7 @@ export interface StoreAccessOptions {
   readonly onFilling?: ((filling: Filling) => void) | undefined;
 }
 
-/** How a process reads and writes its store. It believes no older copy, and no other history than the one that it has seen. */
+/** How a process reads and writes its store. It believes no older backup, and no other history than the one that it has seen. */
 export interface StoreAccess {
   /** The newest that was read. */
   readonly last: Seen | undefined;
@@ -261,7 +261,7 @@ function isNothing({ events = [], ...changed }: Decision, document: StoreDocumen
 }
 
 /**
- * Refuses a store that was put back to an older copy, or that has lost commits in a failover: it knows nothing of a key that this process has
+ * Refuses a store that was put back to an older backup, or that has lost commits in a failover: it knows nothing of a key that this process has
  * seen revoked, for example.
  *
  * @throws StoreError `ERR_RECORDS_INVALID`
@@ -271,12 +271,14 @@ function checkIsLater(found: StoreDocument, seen: StoreDocument): void {
   if (commit === undefined || found.commits.includes(commit)) return;
   if (found.revision <= seen.revision) {
     throw older(
-      `the store is at revision ${found.revision}, and was at ${seen.revision}: it is empty, or an older copy`,
+      `the store is at revision ${found.revision}, and was at ${seen.revision}: it is empty, or an older backup`,
     );
   }
   // After so many commits nobody can tell by their ids.
   if (found.revision < seen.revision + found.commits.length) {
-    throw older(`the store has lost revision ${seen.revision}: it is an older copy to which others have written since`);
+    throw older(
+      `the store has lost revision ${seen.revision}: it is an older backup to which others have written since`,
+    );
   }
   checkNotRolledBack(found.records, seen.records);
 }

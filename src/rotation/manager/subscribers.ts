@@ -7,8 +7,8 @@ import type { KeySubscriber } from "../../provider/managed-keys.ts";
 
 /** How long a subscriber may take to take the keys. */
 const updateMs = 10_000;
-/** A copy takes longer: it may lie behind a network, and behind a cache that the purge command clears first. */
-const copyMs = 120_000;
+/** A target takes longer: it may lie behind a network, and behind a cache that the purge command clears first. */
+const targetMs = 120_000;
 
 /** The part of the keys that matters to a subscriber: live keys, and no tombstones. */
 const textOf = ({ records, keys, isRotating, maxTokenLifetimeSeconds }: SubscriberUpdate): string => {
@@ -40,16 +40,16 @@ export interface Subscribers {
 /**
  * The subscribers of a manager: providers, and other objects with the method `update`.
  *
- * @param copy is behind until it has taken the keys for the first time
+ * @param target is behind until it has taken the keys for the first time
  */
-export function createSubscribers(clock: Clock, signal: AbortSignal, copy?: KeySubscriber): Subscribers {
+export function createSubscribers(clock: Clock, signal: AbortSignal, target?: KeySubscriber): Subscribers {
   /** What each subscriber has taken; empty where that is not known. */
-  const taken = new Map<KeySubscriber, string>(copy === undefined ? [] : [[copy, ""]]);
+  const taken = new Map<KeySubscriber, string>(target === undefined ? [] : [[target, ""]]);
   let failures: readonly unknown[] = [];
 
   async function give(subscriber: KeySubscriber, given: SubscriberUpdate): Promise<void> {
     const { records, keys, isRotating } = given;
-    const timeoutMs = subscriber === copy ? copyMs : updateMs;
+    const timeoutMs = subscriber === target ? targetMs : updateMs;
     const expired = (): Error =>
       new StateError("ERR_UPDATE", `a subscriber has not taken the keys within ${timeoutMs} ms`);
     const update = async (): Promise<void> => subscriber.update(keysetsOf(records, keys), { isRotating });

@@ -49,20 +49,22 @@ export type ManagerEvent =
   /** The policy of the options is another one than that of the store, which holds. `jwksd policy` changes that one. */
   | { readonly type: "policy-differs"; readonly given: RotationPolicyOptions; readonly stored: RotationPolicy }
   /** The text of the store takes 70 % or more of the bytes that its register can hold. Told once. */
-  | ({ readonly type: "store-filling" } & Filling)
+  | ({ readonly type: "store-nearly-full" } & Filling)
   /** Keys are managed again, after `failed`. */
   | { readonly type: "recovered" }
   /** An announced key cannot be opened or cannot sign, so it does not become active yet; the active key stays. */
-  | { readonly type: "held-back"; readonly kid: string; readonly error: JwksdError }
+  | { readonly type: "activation-blocked"; readonly kid: string; readonly error: JwksdError }
   /** The active key cannot be opened by this process, which does not sign, and is published all the same. */
-  | { readonly type: "unopened"; readonly kid: string; readonly error: JwksdError }
+  | { readonly type: "key-unavailable"; readonly kid: string; readonly error: JwksdError }
   /**
    * A key was made in its HSM or key service, but nothing uses it: another process was quicker, or the key could not be recorded. The key
    * was destroyed again if `destroySigner` is given and it is certain that no record names the key.
    */
   | { readonly type: "orphaned"; readonly uri: string; readonly isDestroyed: boolean }
-  /** A removed or revoked key was destroyed in its HSM or key service, or could not be (then `error` says why). */
-  | { readonly type: "destroyed"; readonly kid: string; readonly uri: string; readonly error?: JwksdError };
+  /** A removed or revoked key was destroyed in its HSM or key service. */
+  | { readonly type: "destroyed"; readonly kid: string; readonly uri: string }
+  /** A removed or revoked key could not be destroyed in its HSM or key service. */
+  | { readonly type: "destroy-failed"; readonly kid: string; readonly uri: string; readonly error: JwksdError };
 
 /** Options of `createKeyManager`. */
 export interface KeyManagerOptions {
@@ -109,7 +111,7 @@ export interface KeyManagerOptions {
    */
   readonly requireStore?: Optional<boolean>;
   /**
-   * Reads the store only when keys are asked for, or with `look`: for Workers, functions, and all else where no process lives between two
+   * Reads the store only when keys are asked for, or with `runDueSteps`: for Workers, functions, and all else where no process lives between two
    * requests. Needs `requireStore: false` for a first key. Default: `false`.
    */
   readonly onDemand?: Optional<boolean>;
@@ -181,7 +183,7 @@ export interface KeyManager extends ManagedKeys {
    *
    * @throws StoreError, SignerError see `createKeyManager`
    */
-  look(): Promise<void>;
+  runDueSteps(): Promise<void>;
   /** What is wrong, and what the store has answered. */
   readonly health: ManagerHealth;
   /** Metrics of the keys, their next steps and the store, made for each scrape. See docs/metrics.md. */

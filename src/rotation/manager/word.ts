@@ -3,7 +3,7 @@ import { StoreError } from "../../base/errors.ts";
 import type { Custody } from "../custody/custody.ts";
 import { activeKey } from "../rules/records.ts";
 import type { KeysInUse } from "./keys-in-use.ts";
-import { deadLines, lineText, readLines } from "../custody/presence.ts";
+import { deadLines, lineText, readPresence } from "../custody/presence.ts";
 import type { StoreAccess } from "./store-access.ts";
 
 /** How many confirmed words a process has with its store within `maxStaleSeconds`. */
@@ -72,7 +72,7 @@ export function createWord({ custody, access, inUse, process, signs, clock, stor
   }
 
   async function sweep(): Promise<void> {
-    const lines = readLines(await access.lines());
+    const lines = readPresence(await access.lines());
     for (const { id } of deadLines(lines, storeNow())) await access.leave(id);
   }
 

@@ -16,7 +16,7 @@ import {
   retiringKeys,
   uriOf,
 } from "./records.ts";
-import { type CopyRecord, type Wait, beginWaits, endOfWait, waitOf, withWaitSince } from "./waits.ts";
+import { type TargetRecord, type Wait, beginWaits, endOfWait, waitOf, withWaitSince } from "./waits.ts";
 
 /** New records, and what happened to get to them. */
 export interface Change {
@@ -51,8 +51,8 @@ export interface Advance extends Change {
 
 /** What a process knows beside the records. */
 export interface View {
-  /** Copies that have to have a step before its wait begins. Default: none. */
-  readonly copies?: readonly CopyRecord[];
+  /** Targets that have to have a step before its wait begins. Default: none. */
+  readonly targets?: readonly TargetRecord[];
   /** Whether waits of steps that are taken now begin now, as when one looks ahead. Default: they begin when a read has seen the step. */
   readonly looksAhead?: boolean;
   /** Kids of announced keys that were found unable to sign. They do not become active. */
@@ -75,13 +75,13 @@ const missedAfterMs = 3_600_000;
  * @param now the time of the read, by the clock of the store
  */
 export function advance(before: readonly KeyRecord[], policy: RotationPolicy, now: number, view: View = {}): Advance {
-  const { copies = [], looksAhead = false, cannotSign = new Set() } = view;
+  const { targets = [], looksAhead = false, cannotSign = new Set() } = view;
   const leftMs = (record: LiveRecord): number => {
     const { since, forMs = 0 } = waitOf(record, policy) ?? {};
     if (since === undefined) return Infinity;
     return view.leftMs?.(record, { since, forMs }) ?? since + forMs - now;
   };
-  const begin = (change: Change): Change => ({ ...change, records: beginWaits(change.records, policy, now, copies) });
+  const begin = (change: Change): Change => ({ ...change, records: beginWaits(change.records, policy, now, targets) });
   const begun = begin(restartWaits({ records: before, events: [] }, { policy, now }, view.leftMs !== undefined));
   const taken = keyUses.reduce((change, use) => takeSteps(change, use, { policy, now }, leftMs, cannotSign), begun);
   const change = looksAhead ? begin(taken) : taken;

@@ -1,7 +1,7 @@
 import { advance } from "./advance.ts";
 import { type RotationPolicy, announceForMs, rotateEveryMs } from "./policy.ts";
 import { type KeyRecord, type KeyUse, activeKey, announcedKey, keyUses, stateSince } from "./records.ts";
-import { type CopyRecord, endOfWait, waitOf } from "./waits.ts";
+import { type TargetRecord, endOfWait, waitOf } from "./waits.ts";
 
 /** The next step of a key. */
 export interface DueStep {
@@ -11,8 +11,8 @@ export interface DueStep {
   readonly step: "announce" | "activate" | "remove";
   /** When it is due, in epoch milliseconds, however late it is; `undefined` while its wait has not begun. */
   readonly at: number | undefined;
-  /** Since when its wait cannot begin, because a copy lacks the step. */
-  readonly heldUpSince: number | undefined;
+  /** Since when its wait cannot begin, because a target lacks the step. */
+  readonly blockedSince: number | undefined;
 }
 
 /** The next steps of all keys that have one. */
@@ -21,14 +21,14 @@ export function dueSteps(records: readonly KeyRecord[], policy: RotationPolicy):
     const { kid, activatedAt } = activeKey(records, use) ?? {};
     if (kid === undefined || activatedAt === undefined || announcedKey(records, use) !== undefined) return [];
     const at = activatedAt + rotateEveryMs(policy) - announceForMs(policy);
-    return [{ kid, use, step: "announce", at, heldUpSince: undefined }];
+    return [{ kid, use, step: "announce", at, blockedSince: undefined }];
   });
   const waits = records.flatMap((record): DueStep[] => {
     if (waitOf(record, policy) === undefined) return [];
     const { kid, use, state } = record;
     const at = endOfWait(record, policy);
-    const heldUpSince = at === undefined ? stateSince(record) : undefined;
-    return [{ kid, use, step: state === "announced" ? "activate" : "remove", at, heldUpSince }];
+    const blockedSince = at === undefined ? stateSince(record) : undefined;
+    return [{ kid, use, step: state === "announced" ? "activate" : "remove", at, blockedSince }];
   });
   return [...announcements, ...waits];
 }
@@ -37,12 +37,12 @@ export function dueSteps(records: readonly KeyRecord[], policy: RotationPolicy):
 export interface Planned {
   readonly records: readonly KeyRecord[];
   readonly policy: RotationPolicy;
-  readonly copies: readonly CopyRecord[];
+  readonly targets: readonly TargetRecord[];
 }
 
 /** When somebody is to look at a store again, in epoch milliseconds by its clock: at the next step, or now, where a wait has not begun yet. */
-export function nextLookAt({ records, policy, copies }: Planned, now: number): number {
-  const ahead = advance(records, policy, now, { copies });
+export function nextLookAt({ records, policy, targets }: Planned, now: number): number {
+  const ahead = advance(records, policy, now, { targets });
   const isWaiting = ahead.due.length === 0 && ahead.records === records && ahead.wakeAt !== Infinity;
   return isWaiting ? ahead.wakeAt : now;
 }

@@ -5,7 +5,7 @@ import type { KeyRecord, KeyState } from "./records.ts";
 const stateRank: Readonly<Record<KeyState, number>> = { announced: 0, active: 1, retiring: 2, removed: 3, revoked: 3 };
 
 /**
- * Refuses a store that was put back to an older copy, or emptied, while this process has seen newer records.
+ * Refuses a store that was put back to an older backup, or emptied, while this process has seen newer records.
  *
  * @param seen the records as they were last seen in the store
  * @throws StoreError `ERR_RECORDS_INVALID`
@@ -15,10 +15,12 @@ export function checkNotRolledBack(stored: readonly KeyRecord[], seen: readonly 
   for (const { kid, state } of seen) {
     const found = states.get(kid);
     if (found === undefined) {
-      throw rolledBack(`the store does not know kid ${JSON.stringify(kid)} any more: it is empty, or an older copy`);
+      throw rolledBack(`the store does not know kid ${JSON.stringify(kid)} any more: it is empty, or an older backup`);
     }
     if (stateRank[found] < stateRank[state]) {
-      throw rolledBack(`kid ${JSON.stringify(kid)} was ${state}, and is ${found} in the store: that is an older copy`);
+      throw rolledBack(
+        `kid ${JSON.stringify(kid)} was ${state}, and is ${found} in the store: that is an older backup`,
+      );
     }
   }
 }

@@ -3,18 +3,18 @@ import { type KeyRecord, type LiveRecord, isLive, liveRecords, mapLive } from ".
 
 /** The time that an announced key waits before it becomes active, or a retiring key before it is removed. */
 export interface Wait {
-  /** In epoch milliseconds; `undefined` until a read has seen the step, and each copy has it. */
+  /** In epoch milliseconds; `undefined` until a read has seen the step, and each target has it. */
   readonly since: number | undefined;
   readonly forMs: number;
 }
 
-/** A copy of the documents that is served without a process. It has no clock, so steps wait until it has them. Plain JSON. */
-export interface CopyRecord {
+/** A target of the documents that is served without a process. It has no clock, so steps wait until it has them. Plain JSON. */
+export interface TargetRecord {
   /** A folder or a bucket. */
   readonly name: string;
   /** The newest revision that was read back from it; 0 before the first. */
   readonly revision: number;
-  /** When that was, or when the copy was begun; in epoch milliseconds. */
+  /** When that was, or when the target was begun; in epoch milliseconds. */
   readonly at: number;
 }
 
@@ -44,20 +44,20 @@ export function withWaitSince(record: LiveRecord, since: number): LiveRecord {
   return record.state === "announced" ? { ...record, publishedAt: since } : { ...record, replacedAt: since };
 }
 
-/** The copies that lack the step of a record. A copy that was never read back counts for as long as a process may be stale. */
-export function copiesBehind(
+/** The targets that lack the step of a record. A target that was never read back counts for as long as a process may be stale. */
+export function targetsBehind(
   { stateRevision = 0 }: Pick<LiveRecord, "stateRevision">,
-  copies: readonly CopyRecord[],
+  targets: readonly TargetRecord[],
   policy: RotationPolicy,
   now: number,
-): readonly CopyRecord[] {
-  return copies.filter(
+): readonly TargetRecord[] {
+  return targets.filter(
     ({ revision, at }) => revision < stateRevision && (revision > 0 || now < at + policy.maxStaleSeconds * 1000),
   );
 }
 
 /**
- * Begins the waits of the steps that a read has seen, if each copy has them. A wait never counts from the commit of its step: the process
+ * Begins the waits of the steps that a read has seen, if each target has them. A wait never counts from the commit of its step: the process
  * that committed it may have been stopped between its read and its write.
  *
  * @param records as they were read
@@ -67,12 +67,12 @@ export function beginWaits(
   records: readonly KeyRecord[],
   policy: RotationPolicy,
   now: number,
-  copies: readonly CopyRecord[] = [],
+  targets: readonly TargetRecord[] = [],
 ): readonly KeyRecord[] {
   return mapLive(records, (record) => {
     const wait = waitOf(record, policy);
     const begins =
-      wait !== undefined && wait.since === undefined && copiesBehind(record, copies, policy, now).length === 0;
+      wait !== undefined && wait.since === undefined && targetsBehind(record, targets, policy, now).length === 0;
     return begins ? withWaitSince(record, now) : record;
   });
 }
@@ -84,7 +84,7 @@ export function longestStale(records: readonly KeyRecord[], policy: RotationPoli
 }
 
 /** Notes on each live key the longest bounds of all policies of its life. */
-export function noteBounds(records: readonly KeyRecord[], policy: RotationPolicy): readonly KeyRecord[] {
+export function recordBounds(records: readonly KeyRecord[], policy: RotationPolicy): readonly KeyRecord[] {
   const longest = longestStale(records, policy);
   return mapLive(records, (record) => {
     const { state, use, announceForSeconds = 0, retireForSeconds = 0, maxStaleSeconds = 0 } = record;

@@ -2,7 +2,7 @@
 const lost = Symbol("lost");
 
 /**
- * Calls back when what `look` finds has changed, and when it begins or ceases to fail, until the signal aborts. Also calls back once at the
+ * Calls back when what `runDueSteps` finds has changed, and when it begins or ceases to fail, until the signal aborts. Also calls back once at the
  * beginning, because what its caller has read may be older than what the first look finds. Keeps no process alive.
  *
  * @returns looks at once

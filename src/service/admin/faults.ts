@@ -62,15 +62,18 @@ function managerFaults(manager: KnownManager, now: number): Fault[] {
   const faults = [
     unmanaged(manager),
     staleProcess(manager),
-    ...ofKeys(health.unopened, (name) => `The active key ${name} cannot be opened here, and is published all the same`),
-    ...ofKeys(health.heldBack, (name) => `The next key ${name} cannot sign, so the active one stays`),
+    ...ofKeys(
+      health.unavailable,
+      (name) => `The active key ${name} cannot be opened here, and is published all the same`,
+    ),
+    ...ofKeys(health.activationBlocked, (name) => `The next key ${name} cannot sign, so the active one stays`),
     clockDiffers(manager),
     ...lateSteps(manager, now),
     ...waiting(view),
     ...behind(manager, view),
     policyDiffers(manager),
     storeFilling(manager),
-    ...Object.entries(health.undestroyed).map(([kid, error]) => {
+    ...Object.entries(health.destroyFailed).map(([kid, error]) => {
       const what = `The key "${kidText(kid)}" is gone, and could not be destroyed where it was made`;
       const again = { remedy: "This command tries it again:", command: `jwksd keys destroy ${shellWord(kid)}` };
       return failureOf(what, error, again, { kid, severity: "warning" });
@@ -146,10 +149,10 @@ function clockDiffers({ document: { policy }, clockAheadMs: aheadMs }: KnownMana
   if (Math.abs(aheadMs) <= policy.clockSkewSeconds * 1000) return undefined;
   const by = `${durationText(aheadMs)} ${aheadMs > 0 ? "behind" : "ahead of"}`;
   const text = `The clock of this machine is ${by} that of the store, more than clockSkewSeconds ${policy.clockSkewSeconds} allows, so this process takes no step and does not sign.`;
-  return faultOf("CLOCK_DIFFERS", text, {
+  return faultOf("CLOCK_SKEW", text, {
     remedy: "Set the clock of the machine that is wrong. This command says whether this one is synchronized:",
     command: "timedatectl",
-    guide: "alerts.md#jwksdclockoff",
+    guide: "alerts.md#jwksdclockskew",
   });
 }
 
@@ -184,7 +187,7 @@ function lateStep({ kid, use, step, at: since = 0 }: DueStep, now: number): Faul
 function waiting(view: StoreView): Fault[] {
   const late = waitsOf(view).filter(({ since }) => view.now > since + graceMs);
   return late.map(({ text, kid, since }) =>
-    faultOf("STEP_WAITS", text, listing("Publish the copy again."), { severity: "warning", kid, since }),
+    faultOf("STEP_BLOCKED", text, listing("Publish the target again."), { severity: "warning", kid, since }),
   );
 }
 

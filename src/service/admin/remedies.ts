@@ -12,10 +12,10 @@ export interface Remedy {
 /** Where the section of a remedy is. */
 export const guideUrl = (guide: string): string => `https://github.com/jwksd/jwksd/blob/main/docs/${guide}`;
 
-/** A remedy with the command that lists replicas and copies. */
+/** A remedy with the command that lists replicas and targets. */
 export function listing(remedy: string): Remedy {
   const guide = "operations.md#replicas";
-  return { remedy: `${remedy} This command lists replicas and copies:`, command: "jwksd replicas", guide };
+  return { remedy: `${remedy} This command lists replicas and targets:`, command: "jwksd replicas", guide };
 }
 
 const outage: Remedy = {

@@ -41,7 +41,7 @@ function storeMetrics(status: Status, store: NonNullable<Status["store"]>): Metr
   const states = { current: 0, behind: 0 };
   for (const { behind } of replicas) states[behind === 0 ? "current" : "behind"] += 1;
   const heard = new Map<string, number>();
-  for (const { name, lastWordAt } of replicas) heard.set(name, Math.min(lastWordAt, heard.get(name) ?? Infinity));
+  for (const { name, lastCheckInAt } of replicas) heard.set(name, Math.min(lastCheckInAt, heard.get(name) ?? Infinity));
   return [
     gauge(
       [
@@ -51,14 +51,14 @@ function storeMetrics(status: Status, store: NonNullable<Status["store"]>): Metr
       Object.entries(states).map(([state, value]) => ({ labels: { state }, value })),
     ),
     gauge(
-      ["jwksd_replica_heard_timestamp_seconds", "When a process last had a word with the store, by its name."],
+      ["jwksd_replica_last_check_in_timestamp_seconds", "When a process last had a word with the store, by its name."],
       [...heard].flatMap(([replica, at]) => seconds(at, { replica })),
     ),
     gauge(
-      ["jwksd_step_held_up_copies", "How many copies the next step of a key waits for."],
-      waits.map(({ kid, use, action, copies }) => ({
+      ["jwksd_step_blocked_targets", "How many targets the next step of a key waits for."],
+      waits.map(({ kid, use, action, targets }) => ({
         labels: { kid, use, step: action === "activated" ? "activate" : "remove" },
-        value: copies.length,
+        value: targets.length,
       })),
     ),
     gauge(

@@ -1,9 +1,9 @@
 import {
-  type CopyStatus,
+  type TargetStatus,
   type ReplicaStatus,
   type StoreView,
   type WaitStatus,
-  copyStatus,
+  targetStatus,
   replicaStatus,
   waitsOf,
 } from "../../rotation/explain/replicas.ts";
@@ -64,7 +64,7 @@ export interface Status extends Pick<
   /** The plan of managed keys. */
   readonly plan?: RotationPlan | undefined;
   readonly replicas: readonly SeenReplica[];
-  readonly copies: readonly CopyStatus[];
+  readonly targets: readonly TargetStatus[];
   readonly waits: readonly WaitStatus[];
   /** Revisions of the store: what this process publishes, and what is newest. */
   readonly revision?: { readonly published: number; readonly stored: number } | undefined;
@@ -111,10 +111,10 @@ export function statusOf(known: Known): Status {
       lastError: withoutStore.outage,
       aheadMs,
     };
-    return { ...told, source, keys: publishedKeys(known), replicas: [], copies: [], waits: [], past: [], store };
+    return { ...told, source, keys: publishedKeys(known), replicas: [], targets: [], waits: [], past: [], store };
   }
   const { document, processes, health } = manager;
-  const { records, policy, copies, events: log } = document;
+  const { records, policy, targets, events: log } = document;
   const ahead = plan(records, policy, now);
   const { steps } = ahead;
   const view = { document, processes, now };
@@ -128,7 +128,7 @@ export function statusOf(known: Known): Status {
     next: steps.find(({ at, action }) => at === steps[0]?.at && action === "activated") ?? steps[0],
     plan: ahead,
     replicas: replicasOf(manager, view),
-    copies: copies.map((copy) => copyStatus(copy, view)),
+    targets: targets.map((target) => targetStatus(target, view)),
     waits: waitsOf(view),
     revision: { published: document.revision, stored: revision },
     store: { lastAttemptAt, lastSuccessAt, lastError, aheadMs },

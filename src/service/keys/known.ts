@@ -1,5 +1,5 @@
 import type { StoreDocument } from "../../rotation/custody/document.ts";
-import type { ProcessLine } from "../../rotation/custody/presence.ts";
+import type { PresenceRecord } from "../../rotation/custody/presence.ts";
 import type { KnownError } from "../../rotation/manager/health.ts";
 import type { ServiceManager } from "../../rotation/manager/manager.ts";
 import type { RotationPolicyOptions } from "../../rotation/rules/policy.ts";
@@ -9,11 +9,11 @@ import type { RotationPolicyOptions } from "../../rotation/rules/policy.ts";
 /** Keys that a manager of this process drives through their lives. */
 export interface KnownManager extends Pick<ServiceManager, "health" | "clockAheadMs"> {
   /** What is in use of the store. */
-  readonly document: Pick<StoreDocument, "revision" | "records" | "copies" | "policy" | "commits" | "events">;
+  readonly document: Pick<StoreDocument, "revision" | "records" | "targets" | "policy" | "commits" | "events">;
   /** What the settings say of the policy. That of the document holds. */
   readonly policyGiven: RotationPolicyOptions;
   /** The processes that live, as of the last look. */
-  readonly processes: readonly ProcessLine[];
+  readonly processes: readonly PresenceRecord[];
   /** The id of this process. */
   readonly id: string;
 }

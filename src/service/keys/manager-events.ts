@@ -75,21 +75,20 @@ function lineOf(event: Exclude<ManagerEvent, { readonly type: "changed" }>, now:
       const remedy = `leave these settings out, or write them into the store: jwksd policy ${flags}`;
       return ["warn", {}, `${text}; ${remedy}`];
     }
-    case "store-filling": {
+    case "store-nearly-full": {
       const { bytes, maxBytes } = event;
       return ["warn", { bytes, maxBytes }, `${fillingText(event)}; before it is full: jwksd store migrate`];
     }
-    case "held-back":
+    case "activation-blocked":
       return ["error", { kid: event.kid, code }, `the next key cannot sign, the active one stays: ${why}`];
-    case "unopened": {
+    case "key-unavailable": {
       const what = "the active key cannot be opened here, and is published all the same";
       return ["error", { kid: event.kid, code }, `${what}: ${why}`];
     }
-    case "destroyed": {
-      const { kid, uri, error } = event;
-      if (error === undefined) return ["info", { kid, uri }, "key destroyed where it was made"];
-      return ["error", { kid, uri, code }, `a key that is gone could not be destroyed where it was made: ${why}`];
-    }
+    case "destroyed":
+      return ["info", { kid: event.kid, uri: event.uri }, "key destroyed in its HSM or key service"];
+    case "destroy-failed":
+      return ["error", { kid: event.kid, uri: event.uri, code }, `a removed key could not be destroyed: ${why}`];
     case "orphaned": {
       const { uri, isDestroyed } = event;
       if (isDestroyed) return ["info", { uri }, "a key was made that was not needed, and destroyed again"];

@@ -18,7 +18,7 @@ export interface ManagedSettings {
   readonly signs?: boolean;
 }
 
-interface Options extends Pick<ManageOptions, "clock" | "copy">, Pick<OpenOptions, "store" | "savedSet"> {
+interface Options extends Pick<ManageOptions, "clock" | "target">, Pick<OpenOptions, "store" | "savedSet"> {
   /** Refuses a store before its keys are managed. */
   readonly check?: (custody: Custody) => Promise<void>;
   /** Takes an event that is then not logged. */

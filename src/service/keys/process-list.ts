@@ -1,7 +1,7 @@
 import { sleep } from "../../base/async.ts";
 import { type Clock, type Moment, monotonicNow, msBetween } from "../../base/clock.ts";
 import type { ServiceManager } from "../../rotation/manager/manager.ts";
-import type { ProcessLine } from "../../rotation/custody/presence.ts";
+import type { PresenceRecord } from "../../rotation/custody/presence.ts";
 
 /** In milliseconds. */
 const limits = {
@@ -18,8 +18,8 @@ const limits = {
 export function createProcessList(
   manager: Pick<ServiceManager, "processes" | "document">,
   clock: Clock,
-): () => Promise<readonly ProcessLine[]> {
-  let processes: readonly ProcessLine[] = [];
+): () => Promise<readonly PresenceRecord[]> {
+  let processes: readonly PresenceRecord[] = [];
   let last: { readonly at: Moment<"monotonic">; readonly revision: number } | undefined;
   let asking: Promise<void> | undefined;
 

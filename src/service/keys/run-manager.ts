@@ -114,17 +114,19 @@ async function runManager(
     published: { set, isRotating: manager.isRotating },
     notReady() {
       if (manager.isReady || store.readyWithoutStore) return undefined;
-      const { stale, failure, unopened } = manager.health;
-      const [unopenedKey] = Object.values(unopened);
+      const { stale, failure, unavailable } = manager.health;
+      const [unavailableKey] = Object.values(unavailable);
       const why = failure === undefined ? "" : `; the last failure is ${failure.code}`;
-      const { message } = stale ?? unopenedKey ?? { message: "it does not publish the newest keys of the store yet" };
+      const { message } = stale ??
+        unavailableKey ?? { message: "it does not publish the newest keys of the store yet" };
       return `${withFlags(message)}${why}`;
     },
     metrics: () => [...manager.metrics(), ...(signing?.metrics() ?? [])],
     get signing() {
       return signing;
     },
-    stateText: (kid) => (manager.health.unopened[kid] === undefined ? "active" : "active, but cannot be opened here"),
+    stateText: (kid) =>
+      manager.health.unavailable[kid] === undefined ? "active" : "active, but cannot be opened here",
     async known() {
       const living = await processes();
       const { process, document, health, clockAheadMs } = manager;
@@ -144,7 +146,7 @@ async function runManager(
         },
       });
       await saver.written();
-      await manager.noteIssuer(issuer).catch((error: unknown) => {
+      await manager.recordIssuer(issuer).catch((error: unknown) => {
         const { code, message } = error as { readonly code?: string; readonly message: string };
         log.warn({ code }, `the issuer could not be noted in the store; give it to commands with --issuer: ${message}`);
       });

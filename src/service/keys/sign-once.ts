@@ -56,8 +56,8 @@ export async function signOnce(
   const { maxTokenLifetimeSeconds, clockSkewSeconds } = policy;
   const active = activeKey(records, "sig");
   if (active === undefined) throw noKeyYet();
-  const { signers, unopened } = await keyring.open([active]);
-  if (unopened.has(active.kid)) throw unopened.get(active.kid);
+  const { signers, unavailable } = await keyring.open([active]);
+  if (unavailable.has(active.kid)) throw unavailable.get(active.kid);
   const permit = (): void => {
     if (longestSince(seen.asked, clock) >= usableMs(policy)) throw stale("it has read the store too long ago");
     if (clocksDiffer(seen, clock, clockSkewSeconds * 1000)) {

@@ -67,7 +67,7 @@ export function boundConnections(
   });
 
   function longestIdle(newest: Socket): Socket | undefined {
-    for (const [socket, reply] of connections) if (socket !== newest && !isUnderWay(reply)) return socket;
+    for (const [socket, reply] of connections) if (socket !== newest && !isInFlight(reply)) return socket;
     return undefined;
   }
 
@@ -94,7 +94,7 @@ export function boundConnections(
   };
 }
 
-export const isUnderWay = (reply: ServerResponse | undefined): reply is ServerResponse =>
+export const isInFlight = (reply: ServerResponse | undefined): reply is ServerResponse =>
   reply?.writableFinished === false;
 
 /** Certificates are checked in the handshake alone, and a connection can outlive them. @see RFC 5280 section 4.1.2.5 */

@@ -7,7 +7,7 @@ import { systemClock } from "../../base/clock.ts";
 import { ServiceError } from "../../base/errors.ts";
 import { type NodeResponse, writeReply } from "../../publish/node.ts";
 import { type Reply, methodNotAllowed, problem, textOf, withoutBodyOnHead } from "../../publish/respond.ts";
-import { type ConnectionOptions, type Connections, boundConnections, isUnderWay } from "./connections.ts";
+import { type ConnectionOptions, type Connections, boundConnections, isInFlight } from "./connections.ts";
 import { drain } from "./drain.ts";
 import { type Handler, closedGate } from "./gate.ts";
 import { boundHandshakes } from "./handshakes.ts";
@@ -263,7 +263,7 @@ function refuseOnce(socket: Socket, reply: Reply, connections: Connections): boo
     socket.once("close", () => clearTimeout(timer));
   };
   // Earlier requests on this connection get their replies first.
-  if (isUnderWay(last)) last.once("close", end);
+  if (isInFlight(last)) last.once("close", end);
   else end();
   return !isForLast;
 }

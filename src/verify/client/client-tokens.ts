@@ -194,7 +194,7 @@ export function createClientVerifier(options: ClientVerifierOptions): ClientVeri
 
 /** The exhausted budget by error code. */
 const budgets: { readonly [Code in ErrorCode]?: "keys" | "fetches" | "replay" } = {
-  ERR_KEYS_LATER: "keys",
+  ERR_KEYS_RETRY_LATER: "keys",
   ERR_FETCH_BUSY: "fetches",
   ERR_REPLAY_FULL: "replay",
 };

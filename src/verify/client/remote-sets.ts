@@ -62,7 +62,7 @@ export function createRemoteSets(options: RemoteSetsOptions) {
   let size = 0;
   let requests = 0;
 
-  /** @throws FetchError `ERR_KEYS_LATER`, `ERR_URL_INSECURE` */
+  /** @throws FetchError `ERR_KEYS_RETRY_LATER`, `ERR_URL_INSECURE` */
   function create(name: string): RemoteSet {
     const now = clock.now();
     const budgets = dropped.get(name) ?? { create: evenBudget(), refetch: evenBudget() };
@@ -148,7 +148,7 @@ export function createRemoteSets(options: RemoteSetsOptions) {
   }
 
   return {
-    /** @throws FetchError `ERR_KEYS_LATER`, `ERR_URL_INSECURE` */
+    /** @throws FetchError `ERR_KEYS_RETRY_LATER`, `ERR_URL_INSECURE` */
     use(name: string): RemoteSet {
       const set = sets.get(name) ?? create(name);
       keep(set);

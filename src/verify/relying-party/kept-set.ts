@@ -93,7 +93,7 @@ export function createKeptSet(options: KeptSetOptions) {
         replace(set);
       }
       emit({ type: "refreshed", status, bytes });
-      if (bypassCaches && ageSeconds > 0) emit({ type: "bypass-ineffective", ageSeconds });
+      if (bypassCaches && ageSeconds > 0) emit({ type: "cache-bypass-failed", ageSeconds });
     },
 
     /** Takes the option `state`. In workerd the clock is 0 until the first request, so a state from the future is tried again later. */

@@ -35,7 +35,7 @@ export function createKeySetMetrics(set: string) {
       counter(
         [
           "jwksd_remote_set_exhausted_total",
-          "Tokens that were refused because the keys could not be fetched again yet (ERR_KEYS_LATER).",
+          "Tokens that were refused because the keys could not be fetched again yet (ERR_KEYS_RETRY_LATER).",
         ],
         [{ labels, value: counts.exhausted }],
       ),

@@ -28,10 +28,10 @@ export type KeySetEvent =
   /** A fetch failed, or a state could not be used, found or stored. */
   | { readonly type: "failed"; readonly error: JwksdError }
   /** A cache on the way answered although the request had `no-cache`. New keys may reach this verifier late. */
-  | { readonly type: "bypass-ineffective"; readonly ageSeconds: number }
+  | { readonly type: "cache-bypass-failed"; readonly ageSeconds: number }
   /** A token was refused (`ERR_TOKEN_KID_UNKNOWN`). Its kid is not told, because anybody can choose one. */
   | { readonly type: "unknown-kid" }
-  /** A token was refused, because the keys may not be fetched again yet (`ERR_KEYS_LATER`). */
+  /** A token was refused, because the keys may not be fetched again yet (`ERR_KEYS_RETRY_LATER`). */
   | { readonly type: "exhausted" };
 
 /** Options of `createRemoteKeySet`. Either `issuer` or `jwksUri` is required. */

@@ -26,7 +26,7 @@ export type GetKey = (header: KeyHeader) => Promise<CryptoKey>;
  * The keys of a provider: a function for `jose.jwtVerify`, and for the option `keys` of `verify` of this package.
  *
  * It throws TokenError `ERR_TOKEN_KID_MISSING`, `ERR_TOKEN_KID_UNKNOWN` and `ERR_TOKEN_ALG`: the token names no key of the provider. It
- * throws FetchError when it cannot tell, because the keys cannot be fetched now: `ERR_KEYS_LATER`, `ERR_FETCH_FAILED`,
+ * throws FetchError when it cannot tell, because the keys cannot be fetched now: `ERR_KEYS_RETRY_LATER`, `ERR_FETCH_FAILED`,
  * `ERR_FETCH_TIMEOUT`, `ERR_FETCH_STATUS`, `ERR_FETCH_REDIRECT`, `ERR_FETCH_TOO_LARGE` and `ERR_FETCH_BODY`, which are `retryable`, and
  * `ERR_DISCOVERY_ISSUER`, `ERR_URL_INSECURE`, `ERR_CLOSED`, which are not.
  */
@@ -238,7 +238,7 @@ export function createKeySet(
    * Waits if the pause is short and not too many calls wait. Otherwise, a kid that a fresh set lacks is unknown: its provider has said for how
    * long it keeps to the set, and a flood of forged kids must not look like an outage of this verifier.
    *
-   * @throws FetchError `ERR_KEYS_LATER`, TokenError `ERR_TOKEN_KID_UNKNOWN`
+   * @throws FetchError `ERR_KEYS_RETRY_LATER`, TokenError `ERR_TOKEN_KID_UNKNOWN`
    */
   async function pause(pauseMs: number, call: Call): Promise<void> {
     const { group } = call;
@@ -309,5 +309,5 @@ export function createKeySet(
 export function keysLater(pauseMs: number, cause?: FetchError): FetchError {
   const retryAfterSeconds = Math.ceil(pauseMs / 1000);
   const message = `the keys may not be fetched again yet; try again in ${retryAfterSeconds} s`;
-  return new FetchError("ERR_KEYS_LATER", message, { cause, retryAfterSeconds });
+  return new FetchError("ERR_KEYS_RETRY_LATER", message, { cause, retryAfterSeconds });
 }

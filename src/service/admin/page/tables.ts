@@ -55,16 +55,16 @@ function nextOf({ next, notAfter }: KeyStatus, now: number): Html {
   return html`<span class="quiet">none</span>`;
 }
 
-export function replicasPart({ replicas, copies, source, now }: Status): Html {
+export function replicasPart({ replicas, targets, source, now }: Status): Html {
   if (source === "files") return html`<p class="quiet">There is no store, so nothing is known of other replicas.</p>`;
   const columns = ["Replica", "Publishes", "Signs with", "Last word", "Stale without another"];
   const rows = replicas.map((replica) => {
-    const { name, version, isSelf, lastWordAt, staleAt } = replica;
+    const { name, version, isSelf, lastCheckInAt, staleAt } = replica;
     return [
       html`${name} <span class="quiet">${version}${isSelf ? " this one" : undefined}</span>`,
       publishesOf(replica),
       signsWith(replica),
-      relative(lastWordAt, now),
+      relative(lastCheckInAt, now),
       moment(staleAt, now),
     ];
   });
@@ -72,7 +72,7 @@ export function replicasPart({ replicas, copies, source, now }: Status): Html {
     rows.length === 0 ? html`<p class="quiet">No replica is listed.</p>` : table("The replicas", columns, rows);
   return html`${listed}
     <p class="quiet">${unlistedText}</p>
-    ${copies.length === 0 ? undefined : copiesTable(copies, now)}`;
+    ${targets.length === 0 ? undefined : targetsTable(targets, now)}`;
 }
 
 function publishesOf({ revision, behind, isStale }: SeenReplica): Html {
@@ -88,13 +88,13 @@ function signsWith({ signing, kid, isStale }: SeenReplica): Html {
     : html`<span class="quiet">${unsignedTexts[signing]}</span>`;
 }
 
-function copiesTable(copies: Status["copies"], now: number): Html {
-  const rows = copies.map(({ name, revision, at, isBehind }) => [
+function targetsTable(targets: Status["targets"], now: number): Html {
+  const rows = targets.map(({ name, revision, at, isBehind }) => [
     html`${name}`,
     isBehind ? html`<span class="wrong">lacks a step</span>` : html`all steps`,
     revision === 0 ? html`never` : relative(at, now),
   ]);
-  return table("The copies", ["Copy", "Has", "Read back"], rows);
+  return table("The targets", ["Target", "Has", "Read back"], rows);
 }
 
 export function eventsPart({ events, now }: Status): Html {

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { readFile, readdir, stat, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { type TestContext, describe, test } from "node:test";
-import { folderTarget } from "../../src/service/copies/folder.ts";
+import { folderTarget } from "../../src/service/targets/folder.ts";
 import { serveFolder } from "../support/folder-server.ts";
 import { named } from "../support/keys.ts";
 import { readStore } from "../support/managed.ts";
@@ -15,23 +15,23 @@ async function start(t: TestContext) {
   const quiet = ["--log-level", "silent", "--wait", "3"];
   const publish = (...args: readonly string[]) => runCli(t, ["publish", folder, ...common, ...quiet, ...args]);
   const cli = (...args: readonly string[]) => runCli(t, [...args, ...common]);
-  const copies = async () => (await readStore(join(data, "keys.db"))).copies;
+  const targets = async () => (await readStore(join(data, "keys.db"))).targets;
   const kids = async (): Promise<string[]> => {
     const { keys } = JSON.parse(await readFile(join(folder, "jwks"), "utf8")) as { keys: { kid: string }[] };
     return keys.map(({ kid }) => kid);
   };
-  return { folder, data, server, publish, cli, copies, kids };
+  return { folder, data, server, publish, cli, targets, kids };
 }
 
 describe("jwksd publish FOLDER, of managed keys", () => {
-  test("writes them, reads them back past caches, and names the copy in the store", async (t) => {
-    const { publish, server, copies, kids } = await start(t);
+  test("writes them, reads them back past caches, and names the target in the store", async (t) => {
+    const { publish, server, targets, kids } = await start(t);
     const { code, stdout } = await publish("--json");
     assert.equal(code, 0);
     assert.partialDeepStrictEqual(JSON.parse(stdout), { mode: "long", kids: await kids() });
-    const [copy, ...others] = await copies();
+    const [target, ...others] = await targets();
     assert.equal(others.length, 0);
-    assert.ok((copy?.revision ?? 0) > 0);
+    assert.ok((target?.revision ?? 0) > 0);
     assert.ok(
       server.requests.every((request) => /\?jwksd=[\w-]{36}$/.test(request)),
       String(server.requests),
@@ -54,11 +54,11 @@ describe("jwksd publish FOLDER, of managed keys", () => {
   });
 
   test("follows a rotation, which waits for it", async (t) => {
-    const { publish, cli, kids, copies, folder } = await start(t);
+    const { publish, cli, kids, targets, folder } = await start(t);
     await publish();
     await cli("rotate", "--wait", "0");
     const held = (await cli("replicas")).stdout.replaceAll(/\s+/g, " ");
-    assert.match(held, /Signing key .* This wait has not begun\. Copy "[^"]+" lacks the step/);
+    assert.match(held, /Signing key .* This wait has not begun\. Target "[^"]+" lacks the step/);
     assert.equal((await kids()).length, 1);
     const { code, stdout } = await publish("--json");
     assert.equal(code, 0);
@@ -66,18 +66,18 @@ describe("jwksd publish FOLDER, of managed keys", () => {
     assert.equal((await kids()).length, 2);
     assert.equal((await readdir(join(folder, ".jwksd"))).includes("rotation"), true);
     assert.doesNotMatch((await cli("replicas")).stdout, /lacks the step/);
-    assert.equal((await copies()).length, 1);
+    assert.equal((await targets()).length, 1);
   });
 
   test("is not known to have followed while the server answers with something else, or lets caches keep it too long", async (t) => {
-    const { publish, server, cli, copies } = await start(t);
+    const { publish, server, cli, targets } = await start(t);
     server.cacheControl = "max-age=86400";
     const refused = async (says: RegExp, what: string): Promise<void> => {
-      const [before] = await copies();
+      const [before] = await targets();
       const { code, stderr } = await publish("--wait", "0");
       assert.equal(code, 3, what);
       assert.match(stderr, says);
-      assert.equal((await copies())[0]?.revision, before?.revision ?? 0, what);
+      assert.equal((await targets())[0]?.revision, before?.revision ?? 0, what);
     };
     for (const cacheControl of [
       "max-age=86400",
@@ -101,27 +101,27 @@ describe("jwksd publish FOLDER, of managed keys", () => {
   });
 
   test("is forgotten on command when nobody reads it, and no other one is", async (t) => {
-    const { publish, cli, copies } = await start(t);
+    const { publish, cli, targets } = await start(t);
     await publish();
-    const [{ name } = { name: "" }] = await copies();
-    assert.match((await cli("replicas", "end", "no-such")).stderr, /no copy of this name/);
-    const asked = await cli("replicas", "end", name);
-    assert.deepEqual([asked.code, (await copies()).length], [1, 1]);
-    assert.match(asked.stderr, /--yes ends it \[ERR_CONFIRMATION\]/);
-    assert.equal((await cli("replicas", "end", name, "--yes")).code, 0);
-    assert.deepEqual(await copies(), []);
+    const [{ name } = { name: "" }] = await targets();
+    assert.match((await cli("targets", "forget", "no-such")).stderr, /no target of this name/);
+    const asked = await cli("targets", "forget", name);
+    assert.deepEqual([asked.code, (await targets()).length], [1, 1]);
+    assert.match(asked.stderr, /confirm with --yes \[ERR_CONFIRMATION\]/);
+    assert.equal((await cli("targets", "forget", name, "--yes")).code, 0);
+    assert.deepEqual(await targets(), []);
   });
 
   test("is known to a store into which the keys are copied, and is not forgotten by a publisher that fails there", async (t) => {
-    const { publish, cli, data, copies, server } = await start(t);
+    const { publish, cli, data, targets, server } = await start(t);
     await publish();
-    const before = await copies();
+    const before = await targets();
     const [from, to] = [`sqlite:${join(data, "keys.db")}`, `sqlite:${join(data, "next.db")}`];
     const key = ["--wrapping-key-file", join(data, "wrapping.key")];
     await cliDone(t, ["store", "migrate", "--from", from, "--to", to, "--issuer", server.url, ...key]);
     const copied = async () => {
       const { stdout } = await cli("replicas", "--json", "--store", to, ...key);
-      return (JSON.parse(stdout) as { copies: { name: string; revision: number }[] }).copies;
+      return (JSON.parse(stdout) as { targets: { name: string; revision: number }[] }).targets;
     };
     const name = before[0]?.name;
     assert.partialDeepStrictEqual(await copied(), [{ name }]);

@@ -1,9 +1,9 @@
-// A copy of the documents is served without the process that writes it, and has no clock: what that means for rotations.
+// A target of the documents is served without the process that writes it, and has no clock: what that means for rotations.
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import type { Keysets } from "../../src/publish/keyset.ts";
 import type { KeySubscriber } from "../../src/provider/managed-keys.ts";
-import type { Copy } from "../../src/rotation/manager/copies.ts";
+import type { Target } from "../../src/rotation/manager/targets.ts";
 import type { ServiceManager } from "../../src/rotation/manager/manager.ts";
 import { createSubscribers } from "../../src/rotation/manager/subscribers.ts";
 import { activeKey, announcedKey } from "../../src/rotation/rules/records.ts";
@@ -25,7 +25,7 @@ const policy = {
 };
 
 /** A bucket: what it holds stays, whoever lives. */
-class Bucket implements Copy {
+class Bucket implements Target {
   readonly name = "s3://bucket";
   /** Since when it has held each key. */
   readonly since = new Map<string, number>();
@@ -50,7 +50,7 @@ async function start() {
   const one = await world.start({ policy });
   const publish = (choice: ManagerChoice = {}): Promise<ServiceManager> =>
     world.startCopy(bucket, { policy, ...choice });
-  const entry = async () => (await world.document()).copies.find(({ name }) => name === bucket.name);
+  const entry = async () => (await world.document()).targets.find(({ name }) => name === bucket.name);
   return { world, bucket, one, publish, entry };
 }
 
@@ -69,13 +69,13 @@ async function signsFrom(world: World, replica: Replica, kid: string, at: number
   assert.equal((await seen(replica)).signs, kid);
 }
 
-describe("a copy", () => {
+describe("a target", () => {
   test("is named once, whoever writes it, and noted where a step waits for it", async () => {
     const { world, bucket, one, publish, entry } = await start();
     for (let round = 0; round < 2; round += 1) {
       const publishers = [await publish(), await publish()];
       await world.pass(2 * staleMs);
-      assert.deepEqual([(await world.document()).copies.length, (await world.document()).revision], [1, 3]);
+      assert.deepEqual([(await world.document()).targets.length, (await world.document()).revision], [1, 3]);
       for (const manager of publishers) await world.stop({ manager });
     }
     const publisher = await publish();
@@ -113,16 +113,16 @@ describe("a copy", () => {
       queueMicrotask(callback);
       return () => {};
     };
-    const copy: KeySubscriber = { update: () => new Promise<void>(() => {}) };
-    const subscribers = createSubscribers({ now: () => 0, setTimer }, new AbortController().signal, copy);
-    const keys = { signers: new Map(), decryptionKeys: new Map(), unopened: new Map() };
+    const target: KeySubscriber = { update: () => new Promise<void>(() => {}) };
+    const subscribers = createSubscribers({ now: () => 0, setTimer }, new AbortController().signal, target);
+    const keys = { signers: new Map(), decryptionKeys: new Map(), unavailable: new Map() };
     await subscribers.giveAll({ records: [], keys, isRotating: false, maxTokenLifetimeSeconds: 60 });
     assert.deepEqual([subscribers.isBehind, delays], [true, [2 * minute]]);
     assert.throws(() => subscribers.check(), { code: "ERR_UPDATE" });
   });
 });
 
-test("whatever happens to publishers, no token bears a key that the copy, or a cache of it, may lack", async () => {
+test("whatever happens to publishers, no token bears a key that the target, or a cache of it, may lack", async () => {
   for (let seed = 1; seed <= soak(4, 1); seed += 1) {
     const random = randomFrom(seed);
     const { world, bucket, one, publish } = await start();
@@ -133,7 +133,7 @@ test("whatever happens to publishers, no token bears a key that the copy, or a c
       const { signs } = await seen(one);
       if (signs === first) return;
       const since = bucket.since.get(signs) ?? Infinity;
-      assert.ok(since <= world.clock.now() - announceMs, `seed ${seed}, ${step}: ${signs} is new to the copy`);
+      assert.ok(since <= world.clock.now() - announceMs, `seed ${seed}, ${step}: ${signs} is new to the target`);
       assert.equal(activeKey(one.manager.records, "sig")?.kid, signs);
     };
     for (let step = 0; step < (isSoak ? 30 : 15); step += 1) {

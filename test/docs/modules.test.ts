@@ -5,11 +5,11 @@ import { tmpdir } from "node:os";
 import { dirname, join, posix, resolve } from "node:path";
 import { after, before, describe, test } from "node:test";
 import { promisify } from "node:util";
-import { packages, rooms } from "../../rooms.ts";
+import { packages, modules } from "../../modules.ts";
 
 const root = resolve(import.meta.dirname, "../..");
 
-const roomOf = (file: string): string => posix.dirname(file);
+const moduleOf = (file: string): string => posix.dirname(file);
 
 /** Every file in a folder of `src/`, as `folder/file.ts`; nobody can import the declarations of a package from a path. */
 const files = (await readdir(join(root, "src"), { recursive: true }))
@@ -23,16 +23,16 @@ const parts: Readonly<Record<string, string>> = {
   "package.json": "../package.json",
 };
 
-/** What a file of a room could import: every file that there is, every package. */
+/** What a file of a module could import: every file that there is, every package. */
 const targets = [
-  // What is in no room has a test of its own.
-  ...files.filter((file) => roomOf(file) in rooms).map((file) => ({ name: roomOf(file), specifier: file })),
+  // What is in no module has a test of its own.
+  ...files.filter((file) => moduleOf(file) in modules).map((file) => ({ name: moduleOf(file), specifier: file })),
   ...packages.map((name) => ({ name, specifier: parts[name] ?? name })),
 ];
 
-function specifierFrom(room: string, { name, specifier }: (typeof targets)[number]): string {
+function specifierFrom(module: string, { name, specifier }: (typeof targets)[number]): string {
   if (packages.includes(name) && name !== "package.json") return specifier;
-  const path = posix.relative(room, specifier);
+  const path = posix.relative(module, specifier);
   return path.startsWith(".") ? path : `./${path}`;
 }
 
@@ -42,19 +42,19 @@ interface Diagnostic {
   readonly labels: readonly { readonly span: { readonly line: number } }[];
 }
 
-describe("the linter holds the rooms apart", () => {
+describe("the linter holds the modules apart", () => {
   let folder: string;
   const refused = new Map<string, Set<number>>();
 
   before(async () => {
-    folder = await mkdtemp(join(tmpdir(), "jwksd-rooms-"));
-    for (const name of ["oxlint.config.ts", "rooms.ts", "package.json"])
+    folder = await mkdtemp(join(tmpdir(), "jwksd-modules-"));
+    for (const name of ["oxlint.config.ts", "modules.ts", "package.json"])
       await copyFile(join(root, name), join(folder, name));
     await symlink(join(root, "node_modules"), join(folder, "node_modules"));
-    for (const room of Object.keys(rooms)) {
-      const file = join(folder, "src", room, "tries-all.ts");
+    for (const module of Object.keys(modules)) {
+      const file = join(folder, "src", module, "tries-all.ts");
       await mkdir(dirname(file), { recursive: true });
-      await writeFile(file, targets.map((to) => `export * from "${specifierFrom(room, to)}";\n`).join(""));
+      await writeFile(file, targets.map((to) => `export * from "${specifierFrom(module, to)}";\n`).join(""));
     }
     const oxlint = join(root, "node_modules/.bin/oxlint");
     const { stdout } = await promisify(execFile)(oxlint, ["--format", "json", "src"], {
@@ -69,10 +69,10 @@ describe("the linter holds the rooms apart", () => {
   });
   after(() => rm(folder, { recursive: true }));
 
-  for (const [room, { rooms: mayImport, packages: mayUse }] of Object.entries(rooms)) {
-    test(room, () => {
-      const allowed = new Set([room, "base", ...mayImport, ...mayUse]);
-      const lines = refused.get(`src/${room}/tries-all.ts`) ?? new Set();
+  for (const [module, { modules: mayImport, packages: mayUse }] of Object.entries(modules)) {
+    test(module, () => {
+      const allowed = new Set([module, "base", ...mayImport, ...mayUse]);
+      const lines = refused.get(`src/${module}/tries-all.ts`) ?? new Set();
       assert.deepEqual(
         targets.filter((_, index) => lines.has(index + 1)),
         // All of jose at once is refused everywhere, so only a part of it is tried.
@@ -82,15 +82,15 @@ describe("the linter holds the rooms apart", () => {
   }
 
   test("every folder of src/ is in the list, and in src/ itself are three files", async () => {
-    assert.deepEqual([...new Set(files.map(roomOf))].sort(), Object.keys(rooms).sort());
+    assert.deepEqual([...new Set(files.map(moduleOf))].sort(), Object.keys(modules).sort());
     const entries = await readdir(join(root, "src"), { withFileTypes: true });
     const ownFiles = entries.filter((entry) => entry.isFile()).map(({ name }) => name);
     assert.deepEqual(ownFiles.sort(), ["index.ts", "package.json"]);
   });
 
   test("no folder of src/ has more than 20 files", () => {
-    const counts = Object.entries(Object.groupBy(files, roomOf)).map(
-      ([room, all]) => [room, all?.length ?? 0] as const,
+    const counts = Object.entries(Object.groupBy(files, moduleOf)).map(
+      ([module, all]) => [module, all?.length ?? 0] as const,
     );
     assert.deepEqual(
       counts.filter(([, count]) => count > 20),
@@ -98,22 +98,22 @@ describe("the linter holds the rooms apart", () => {
     );
   });
 
-  test("no room imports more than eight others", () => {
-    const many = Object.entries(rooms).filter(([, room]) => room.rooms.length > 8);
+  test("no module imports more than eight others", () => {
+    const many = Object.entries(modules).filter(([, module]) => module.modules.length > 8);
     assert.deepEqual(
       many.map(([name]) => name),
       [],
     );
   });
 
-  test("in the picture of CONTRIBUTING.md, a wing builds on its own line and those below", async () => {
+  test("in the picture of CONTRIBUTING.md, a layer builds on its own line and those below", async () => {
     const [, picture = ""] =
       /^```text\n(cli.*?)^```$/ms.exec(await readFile(join(root, "CONTRIBUTING.md"), "utf8")) ?? [];
     const lines = picture.trim().split("\n");
-    const level = (room: string): number => lines.findIndex((line) => line.split(/ +/)[0] === room.split("/")[0]);
-    for (const [from, { rooms: below }] of Object.entries(rooms)) {
+    const level = (module: string): number => lines.findIndex((line) => line.split(/ +/)[0] === module.split("/")[0]);
+    for (const [from, { modules: below }] of Object.entries(modules)) {
       assert.ok(level(from) >= 0, from);
-      for (const room of below) assert.ok(level(room) >= level(from), `${from}, ${room}`);
+      for (const module of below) assert.ok(level(module) >= level(from), `${from}, ${module}`);
     }
   });
 });

@@ -5,9 +5,9 @@ import { join } from "node:path";
 import { type Interface, createInterface } from "node:readline";
 import { type TestContext, test } from "node:test";
 import { settingsFrom } from "../../src/cli/settings-options.ts";
-import type { Published } from "../../src/service/copies/publish.ts";
+import type { Published } from "../../src/service/targets/publish.ts";
 import { createLog } from "../../src/service/config/log.ts";
-import { startPublishing } from "../../src/service/copies/publish.ts";
+import { startPublishing } from "../../src/service/targets/publish.ts";
 import { serveFolder } from "../support/folder-server.ts";
 import { named } from "../support/keys.ts";
 import { eventually, runCli, spawnCli, temporaryFolder } from "../support/service.ts";
@@ -37,7 +37,7 @@ async function* linesOf(lines: Interface): AsyncGenerator<Line, never> {
   throw new Error("it has ended");
 }
 
-test("a publisher that follows takes up a rotation; on SIGTERM it ends, and its copy stands", options, async (t) => {
+test("a publisher that follows takes up a rotation; on SIGTERM it ends, and its target stands", options, async (t) => {
   const { folder, data, common, follow } = await start(t);
   const store = ["--data", data];
   const { child, exited, lines } = follow(...store);
@@ -57,7 +57,7 @@ test("a publisher that follows takes up a rotation; on SIGTERM it ends, and its 
   assert.deepEqual(await exited, { code: 0, signal: null });
 
   const listed = JSON.parse((await runCli(t, ["replicas", "--json", ...common, ...store])).stdout) as object;
-  assert.partialDeepStrictEqual(listed, { replicas: [], copies: [{ isBehind: false }] });
+  assert.partialDeepStrictEqual(listed, { replicas: [], targets: [{ isBehind: false }] });
   const { stdout } = await runCli(t, ["publish", folder, ...common, ...store, "--json"]);
   assert.partialDeepStrictEqual(JSON.parse(stdout), { written: [], kids: second.kids });
 });

@@ -25,7 +25,7 @@ export interface DocumentSet {
 }
 
 /** A site of a known issuer. */
-export interface CopiedSite extends Site {
+export interface TargetSite extends Site {
   readonly issuer: string;
 }
 
@@ -35,7 +35,7 @@ export interface CopiedSite extends Site {
  *
  * @see RFC 8414 section 3.1
  */
-export function pathsOf(site: CopiedSite): readonly string[] {
+export function pathsOf(site: TargetSite): readonly string[] {
   const { jwksUri, metadataPaths } = locate(site);
   const base = new URL(baseOf(site.issuer)).pathname;
   const below = metadataPaths.filter((asked) => asked.startsWith(base));
@@ -43,7 +43,7 @@ export function pathsOf(site: CopiedSite): readonly string[] {
 }
 
 /** All URLs at which clients ask for the documents. */
-export function urlsOf(site: CopiedSite): readonly string[] {
+export function urlsOf(site: TargetSite): readonly string[] {
   const { jwksUri, metadataPaths } = locate(site);
   return [jwksUri, ...metadataPaths.map((path) => new URL(path, site.issuer).href)];
 }
@@ -52,7 +52,7 @@ export function urlsOf(site: CopiedSite): readonly string[] {
 export const baseOf = (issuer: string): string => issuer.replace(/\/?$/, "/");
 
 /** The documents of a set, as they are now. @throws ConfigError see `createPublisher` */
-export async function documentSetOf(set: JwkSet, site: CopiedSite, isShort: boolean): Promise<DocumentSet> {
+export async function documentSetOf(set: JwkSet, site: TargetSite, isShort: boolean): Promise<DocumentSet> {
   const [jwksPath, ...discoveryPaths] = pathsOf(site);
   const jwks = documentAt(set.documents, systemClock) as JwkSetDocument;
   const mode = isShort ? "rotation" : "long";

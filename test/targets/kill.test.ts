@@ -7,7 +7,7 @@ import { join } from "node:path";
 import { type TestContext, test } from "node:test";
 import { setImmediate as turn } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
-import { folderTarget } from "../../src/service/copies/folder.ts";
+import { folderTarget } from "../../src/service/targets/folder.ts";
 import { temporaryFolder } from "../support/service.ts";
 import { isSoak } from "../support/soak.ts";
 import { s3Stub } from "../support/stubs/s3.ts";

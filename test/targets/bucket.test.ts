@@ -4,8 +4,8 @@ import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { type TestContext, describe, test } from "node:test";
 import { loadKeyFiles } from "../../src/service/keys/published-keys.ts";
-import { bucketTarget, parseBucketUrl } from "../../src/service/copies/bucket.ts";
-import { type DocumentSet, type StaticDocument, documentSetOf } from "../../src/service/copies/documents.ts";
+import { bucketTarget, parseBucketUrl } from "../../src/service/targets/bucket.ts";
+import { type DocumentSet, type StaticDocument, documentSetOf } from "../../src/service/targets/documents.ts";
 import { named } from "../support/keys.ts";
 import { readStore } from "../support/managed.ts";
 import { runCli, startService, temporaryFolder } from "../support/service.ts";
@@ -225,7 +225,7 @@ async function startCli(t: TestContext) {
       environment,
     );
   const cli = (...args: readonly string[]) => runCli(t, [...args, "--data", data], environment);
-  const copy = async () => (await readStore(join(data, "keys.db"))).copies[0];
+  const copy = async () => (await readStore(join(data, "keys.db"))).targets[0];
   return { stub, publish, cli, copy };
 }
 

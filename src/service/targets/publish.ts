@@ -13,7 +13,7 @@ import { type OpenedManager, openManager } from "../keys/open-manager.ts";
 import { type PublishedKeys, readPublishedKeys } from "../keys/published-keys.ts";
 import { savedSetOf } from "../keys/saved-set.ts";
 import { type ChangedFile, keysIn, whyLeft } from "./changed.ts";
-import { type CopiedSite, type DocumentSet, baseOf, documentSetOf, pathsOf, urlsOf } from "./documents.ts";
+import { type TargetSite, type DocumentSet, baseOf, documentSetOf, pathsOf, urlsOf } from "./documents.ts";
 import { bucketTarget, parseBucketUrl } from "./bucket.ts";
 import { folderTarget } from "./folder.ts";
 import type { Target } from "./target.ts";
@@ -108,7 +108,7 @@ export async function startPublishing(settings: Settings, options: PublishOption
       const there = await target.content(paths[0] as string);
       const signers = await signersOf(settings, log);
       managing = await openManager({ store, signers }, log, {
-        copy: {
+        target: {
           name: target.name,
           async update(keysets, { isRotating }) {
             await keys.takeManaged({ set: (await checkKeysets(keysets)).set, isRotating });
@@ -131,7 +131,7 @@ export async function startPublishing(settings: Settings, options: PublishOption
   /** Publishes changes of key files. The manager itself tries again to publish its keys. */
   const refresh = async (): Promise<void> => {
     if (managing?.manager.isPublished === false || isSame(await newest(), done)) return;
-    await managing?.manager.look();
+    await managing?.manager.runDueSteps();
     await publish();
   };
   /** Writes files again that somebody else has changed or removed since they were published. */
@@ -140,7 +140,7 @@ export async function startPublishing(settings: Settings, options: PublishOption
     const changed = documentSet === undefined ? [] : await target.changed(documentSet);
     if (documentSet === undefined || changed.length === 0) return;
     // The manager looks at the store after the look at the target: so it knows every key that another publisher of the store may have written.
-    await managing?.manager.look();
+    await managing?.manager.runDueSteps();
     await inTurn(async () => {
       if (!isSame(await newest(), documentSet)) return;
       const known = [...(managing?.manager.records ?? []), ...keys.current.set.entries.map(({ jwk }) => jwk)];
@@ -207,7 +207,7 @@ function targetOf(
  *
  * @throws ConfigError `ERR_OPTION_INVALID`, `ERR_CONFIG_FORMAT`
  */
-async function siteOf(settings: Settings): Promise<CopiedSite> {
+async function siteOf(settings: Settings): Promise<TargetSite> {
   const { issuer } = settings;
   if (issuer === undefined) {
     throw invalidOption("the URL is missing at which relying parties find what is published; give it with --issuer");

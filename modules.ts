@@ -1,35 +1,35 @@
 import { posix } from "node:path";
 import packageJson from "./package.json" with { type: "json" };
 
-// Which rooms of src/ may import which. The linter's rules are made from this list, and a test tries each of them with every file there is.
+// The modules of src/, and what each may import. The linter's rules are generated from this list; a test tries each rule with every file.
 
 /** One folder of `src/`. */
-export interface Room {
-  /** Other rooms, at most eight. Every room may also import `base`. */
-  readonly rooms: readonly string[];
-  /** Packages; `node:` stands for all modules of Node, so a room without it runs anywhere. */
+export interface Module {
+  /** Other modules, at most eight. Every module may also import `base`. */
+  readonly modules: readonly string[];
+  /** Packages; `node:` stands for all of Node's modules, so a module without it runs anywhere. */
   readonly packages: readonly string[];
 }
 
-export const rooms: Readonly<Record<string, Room>> = {
-  base: { rooms: [], packages: [] },
-  "keys/crypto": { rooms: [], packages: ["jose", "#crypto", "node:"] },
-  "keys/jwk": { rooms: [], packages: ["jose", "#crypto"] },
-  "keys/signer": { rooms: ["keys/jwk"], packages: ["jose", "#crypto"] },
+export const modules: Readonly<Record<string, Module>> = {
+  base: { modules: [], packages: [] },
+  "keys/crypto": { modules: [], packages: ["jose", "#crypto", "node:"] },
+  "keys/jwk": { modules: [], packages: ["jose", "#crypto"] },
+  "keys/signer": { modules: ["keys/jwk"], packages: ["jose", "#crypto"] },
   "keys/kms": {
-    rooms: ["keys/crypto", "keys/jwk", "keys/signer"],
+    modules: ["keys/crypto", "keys/jwk", "keys/signer"],
     packages: ["jose", "node:", "@aws-sdk/client-kms", "@azure/identity", "@azure/keyvault-keys", "@google-cloud/kms"],
   },
-  "keys/pkcs11": { rooms: ["keys/jwk", "keys/signer"], packages: ["jose", "node:", "pkcs11js"] },
-  keys: { rooms: ["keys/kms", "keys/pkcs11", "keys/signer"], packages: [] },
+  "keys/pkcs11": { modules: ["keys/jwk", "keys/signer"], packages: ["jose", "node:", "pkcs11js"] },
+  keys: { modules: ["keys/kms", "keys/pkcs11", "keys/signer"], packages: [] },
 
-  publish: { rooms: ["keys/jwk", "keys/signer"], packages: ["jose", "#crypto"] },
+  publish: { modules: ["keys/jwk", "keys/signer"], packages: ["jose", "#crypto"] },
 
-  "verify/token": { rooms: ["keys/crypto", "keys/jwk"], packages: ["jose", "#crypto"] },
-  "verify/relying-party": { rooms: ["keys/crypto", "keys/jwk"], packages: ["jose"] },
-  "verify/client": { rooms: ["keys/crypto", "keys/jwk", "verify/relying-party", "verify/token"], packages: ["jose"] },
+  "verify/token": { modules: ["keys/crypto", "keys/jwk"], packages: ["jose", "#crypto"] },
+  "verify/relying-party": { modules: ["keys/crypto", "keys/jwk"], packages: ["jose"] },
+  "verify/client": { modules: ["keys/crypto", "keys/jwk", "verify/relying-party", "verify/token"], packages: ["jose"] },
   "verify/bearer": {
-    rooms: [
+    modules: [
       "keys/crypto",
       "keys/jwk",
       "publish",
@@ -41,36 +41,36 @@ export const rooms: Readonly<Record<string, Room>> = {
     packages: ["jose", "#crypto"],
   },
   "verify/bearer/faces": {
-    rooms: ["publish", "verify/bearer"],
+    modules: ["publish", "verify/bearer"],
     packages: ["@modelcontextprotocol/sdk", "@nestjs/common"],
   },
 
-  "sign/token": { rooms: ["keys/jwk", "keys/signer", "publish", "verify/token"], packages: ["jose", "#crypto"] },
-  "sign/client": { rooms: ["sign/token"], packages: ["node:"] },
+  "sign/token": { modules: ["keys/jwk", "keys/signer", "publish", "verify/token"], packages: ["jose", "#crypto"] },
+  "sign/client": { modules: ["sign/token"], packages: ["node:"] },
 
-  provider: { rooms: ["keys/jwk", "keys/signer", "publish", "sign/token", "verify/token"], packages: [] },
+  provider: { modules: ["keys/jwk", "keys/signer", "publish", "sign/token", "verify/token"], packages: [] },
   "provider/adapters": {
-    rooms: ["keys/jwk", "provider", "publish", "sign/token"],
+    modules: ["keys/jwk", "provider", "publish", "sign/token"],
     packages: ["jose", "node:", "oidc-provider"],
   },
   node: {
-    rooms: ["keys/jwk", "keys/signer", "publish", "verify/relying-party"],
+    modules: ["keys/jwk", "keys/signer", "publish", "verify/relying-party"],
     packages: ["jose", "node:", "ipaddr.js"],
   },
 
-  "rotation/rules": { rooms: ["keys/jwk"], packages: [] },
-  "rotation/explain": { rooms: ["doctor/verifiers", "rotation/custody", "rotation/rules"], packages: [] },
-  "rotation/store": { rooms: [], packages: [] },
-  "rotation/store/sqlite": { rooms: ["rotation/store"], packages: ["node:"] },
-  "rotation/store/postgres": { rooms: ["rotation/store", "rotation/store/databases"], packages: ["node:", "pg"] },
-  "rotation/store/databases": { rooms: ["rotation/store"], packages: ["@libsql/client", "mysql2", "redis"] },
-  "rotation/custody": { rooms: ["keys/jwk", "rotation/rules", "rotation/store"], packages: ["jose"] },
+  "rotation/rules": { modules: ["keys/jwk"], packages: [] },
+  "rotation/explain": { modules: ["doctor/verifiers", "rotation/custody", "rotation/rules"], packages: [] },
+  "rotation/store": { modules: [], packages: [] },
+  "rotation/store/sqlite": { modules: ["rotation/store"], packages: ["node:"] },
+  "rotation/store/postgres": { modules: ["rotation/store", "rotation/store/databases"], packages: ["node:", "pg"] },
+  "rotation/store/databases": { modules: ["rotation/store"], packages: ["@libsql/client", "mysql2", "redis"] },
+  "rotation/custody": { modules: ["keys/jwk", "rotation/rules", "rotation/store"], packages: ["jose"] },
   "rotation/manager": {
-    rooms: ["keys/jwk", "keys/signer", "provider", "publish", "rotation/custody", "rotation/rules", "rotation/store"],
+    modules: ["keys/jwk", "keys/signer", "provider", "publish", "rotation/custody", "rotation/rules", "rotation/store"],
     packages: ["jose"],
   },
   "rotation/issuers": {
-    rooms: [
+    modules: [
       "provider",
       "publish",
       "rotation/custody",
@@ -82,16 +82,16 @@ export const rooms: Readonly<Record<string, Room>> = {
     packages: [],
   },
 
-  "doctor/codes": { rooms: [], packages: [] },
-  "doctor/verifiers": { rooms: ["doctor"], packages: [] },
-  doctor: { rooms: ["doctor/checks", "doctor/codes", "doctor/verifiers", "keys/crypto"], packages: ["jose"] },
-  "doctor/checks": { rooms: ["doctor"], packages: [] },
-  "doctor/node": { rooms: ["doctor", "node"], packages: ["jose", "node:"] },
+  "doctor/codes": { modules: [], packages: [] },
+  "doctor/verifiers": { modules: ["doctor"], packages: [] },
+  doctor: { modules: ["doctor/checks", "doctor/codes", "doctor/verifiers", "keys/crypto"], packages: ["jose"] },
+  "doctor/checks": { modules: ["doctor"], packages: [] },
+  "doctor/node": { modules: ["doctor", "node"], packages: ["jose", "node:"] },
 
-  testing: { rooms: ["keys/crypto", "keys/signer", "rotation/store"], packages: ["jose", "#crypto", "node:"] },
+  testing: { modules: ["keys/crypto", "keys/signer", "rotation/store"], packages: ["jose", "#crypto", "node:"] },
 
   "service/config": {
-    rooms: [
+    modules: [
       "keys",
       "keys/pkcs11",
       "keys/signer",
@@ -104,7 +104,7 @@ export const rooms: Readonly<Record<string, Room>> = {
     packages: ["node:"],
   },
   "service/store": {
-    rooms: [
+    modules: [
       "node",
       "rotation/custody",
       "rotation/rules",
@@ -116,13 +116,13 @@ export const rooms: Readonly<Record<string, Room>> = {
     ],
     packages: ["node:"],
   },
-  "service/listen": { rooms: ["publish"], packages: ["node:"] },
+  "service/listen": { modules: ["publish"], packages: ["node:"] },
   "service/signing": {
-    rooms: ["keys/jwk", "publish", "service/config", "service/keys", "service/listen", "sign/token"],
+    modules: ["keys/jwk", "publish", "service/config", "service/keys", "service/listen", "sign/token"],
     packages: ["node:"],
   },
   "service/keys": {
-    rooms: [
+    modules: [
       "node",
       "publish",
       "rotation/custody",
@@ -134,12 +134,12 @@ export const rooms: Readonly<Record<string, Room>> = {
     ],
     packages: ["jose", "node:", "package.json"],
   },
-  "service/copies": {
-    rooms: ["publish", "rotation/rules", "rotation/store/sqlite", "service/config", "service/keys"],
+  "service/targets": {
+    modules: ["publish", "rotation/rules", "rotation/store/sqlite", "service/config", "service/keys"],
     packages: ["node:", "@aws-sdk/client-s3"],
   },
   "service/admin": {
-    rooms: [
+    modules: [
       "publish",
       "rotation/explain",
       "rotation/manager",
@@ -150,9 +150,9 @@ export const rooms: Readonly<Record<string, Room>> = {
     ],
     packages: ["node:", "package.json", "prom-client"],
   },
-  "service/admin/page": { rooms: ["rotation/explain", "service/admin"], packages: ["node:"] },
+  "service/admin/page": { modules: ["rotation/explain", "service/admin"], packages: ["node:"] },
   "service/endpoint": {
-    rooms: [
+    modules: [
       "publish",
       "service/admin",
       "service/admin/page",
@@ -165,24 +165,24 @@ export const rooms: Readonly<Record<string, Room>> = {
   },
 
   cli: {
-    rooms: ["cli/doctor", "cli/keys", "cli/serve", "cli/store", "keys", "keys/signer", "node", "service/config"],
+    modules: ["cli/doctor", "cli/keys", "cli/serve", "cli/store", "keys", "keys/signer", "node", "service/config"],
     packages: ["jose", "node:", "commander", "package.json"],
   },
   "cli/serve": {
-    rooms: [
+    modules: [
       "cli",
       "cli/keys",
       "rotation/custody",
       "rotation/store",
       "service/config",
-      "service/copies",
+      "service/targets",
       "service/endpoint",
       "service/keys",
     ],
     packages: ["commander"],
   },
   "cli/doctor": {
-    rooms: [
+    modules: [
       "cli",
       "doctor",
       "doctor/node",
@@ -195,7 +195,7 @@ export const rooms: Readonly<Record<string, Room>> = {
     packages: ["jose", "node:", "commander"],
   },
   "cli/store": {
-    rooms: [
+    modules: [
       "cli",
       "cli/keys",
       "rotation/custody",
@@ -208,11 +208,11 @@ export const rooms: Readonly<Record<string, Room>> = {
     packages: ["commander"],
   },
   "cli/files": {
-    rooms: ["cli", "cli/keys", "keys/jwk", "keys/signer", "node", "publish", "rotation/custody", "rotation/rules"],
+    modules: ["cli", "cli/keys", "keys/jwk", "keys/signer", "node", "publish", "rotation/custody", "rotation/rules"],
     packages: ["jose", "node:", "commander"],
   },
   "cli/keys": {
-    rooms: [
+    modules: [
       "cli",
       "cli/files",
       "rotation/custody",
@@ -226,7 +226,7 @@ export const rooms: Readonly<Record<string, Room>> = {
   },
 };
 
-/** All that a room could import from outside of `src/`. */
+/** Everything that a module could import from outside `src/`. */
 export const packages: readonly string[] = [
   "node:",
   "package.json",
@@ -236,18 +236,18 @@ export const packages: readonly string[] = [
 
 const escaped = (text: string): string => text.replaceAll(/[.$^*+?()[\]{}|\\]/g, "\\$&");
 
-/** A package, or a part of it such as `jose/key/import`. */
+/** A package, or a part of it, for example `jose/key/import`. */
 function packagePattern(name: string, folder: string): string {
   if (name === "node:") return "node:.+";
   if (name === "package.json") return escaped(posix.relative(folder, "package.json"));
   return `${escaped(name)}(?:/.+)?`;
 }
 
-/** Matches all that the files of a room may not import, by the shortest relative path. */
-export function forbiddenImports(name: string, room: Room): string {
+/** Returns a pattern for everything that the files of a module must not import, by the shortest relative path. */
+export function forbiddenImports(name: string, module: Module): string {
   const folder = `src/${name}`;
-  const allowed = new Set([name, "base", ...room.rooms, ...room.packages]);
-  const files = Object.keys(rooms).map((other) => {
+  const allowed = new Set([name, "base", ...module.modules, ...module.packages]);
+  const files = Object.keys(modules).map((other) => {
     const path = posix.relative(folder, `src/${other}`);
     return [other, `${escaped(path.startsWith(".") ? path : `./${path}`)}/[\\w-]+\\.ts`] as const;
   });

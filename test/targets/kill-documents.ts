@@ -1,7 +1,7 @@
 import { cacheControl } from "../../src/publish/respond.ts";
-import type { CopiedSite, DocumentSet } from "../../src/service/copies/documents.ts";
+import type { TargetSite, DocumentSet } from "../../src/service/targets/documents.ts";
 
-export const site: CopiedSite = { issuer: "https://a.example", cors: true, discovery: true };
+export const site: TargetSite = { issuer: "https://a.example", cors: true, discovery: true };
 /** The discovery document changes now and then, and always leads to the same JWK Set. */
 const discovery = (number: number): string =>
   JSON.stringify({ issuer: site.issuer, jwks_uri: `${site.issuer}/jwks`, changed: Math.floor(number / 5) });
