@@ -1,9 +1,12 @@
+import { invalidOption } from "../base/errors.ts";
 import { jsonOf } from "../base/json.ts";
+import { object } from "../base/options.ts";
+import { isLoopback } from "../base/urls.ts";
 import { type Claims, type TokenChanges, tokenFaults } from "./faults.ts";
 import { type HostileName, hostileNames } from "./hostile.ts";
 import type { TestAlgorithm } from "./keys.ts";
 
-/** What the answers are made of. */
+/** The parts of the responses. */
 interface Provider {
   readonly issuer: string;
   readonly algorithms: readonly TestAlgorithm[];
@@ -13,14 +16,33 @@ interface Provider {
 }
 
 const caching = { "Cache-Control": "public, max-age=300" };
+const noStore = { "Cache-Control": "no-store" };
 const json = (value: unknown, headers: Record<string, string> = caching): Response => Response.json(value, { headers });
 
 /**
- * What the provider answers: its documents, tokens at `/token`, and below `/hostile/NAME` the documents of an issuer with a fault.
+ * Answers a request for the provider: its documents, tokens at `/token`, and below `/hostile/NAME` the documents of an issuer with a fault. Pages
+ * of any origin can read the documents, and pages of this machine the tokens.
  *
- * @see OpenID Connect Discovery 1.0 section 4; RFC 8414 section 3; RFC 6749 section 4.4
+ * @see OpenID Connect Discovery 1.0 section 4; RFC 8414 section 3; RFC 6749 section 4.4; Fetch Standard, CORS protocol
  */
 export async function answerOf(request: Request, provider: Provider): Promise<Response> {
+  const response = request.method === "OPTIONS" ? new Response(null, { status: 204 }) : await routed(request, provider);
+  const origin = request.headers.get("origin");
+  const isToken = new URL(request.url).pathname.endsWith("/token");
+  const readers = !isToken ? "*" : origin !== null && isLocal(origin) ? origin : undefined;
+  if (isToken) response.headers.set("Vary", "Origin");
+  if (readers === undefined) return response;
+  response.headers.set("Access-Control-Allow-Origin", readers);
+  if (request.method === "OPTIONS") {
+    response.headers.set("Access-Control-Allow-Methods", "GET, POST");
+    response.headers.set("Access-Control-Allow-Headers", "Authorization, Content-Type, DPoP");
+  }
+  return response;
+}
+
+const isLocal = (origin: string): boolean => URL.canParse(origin) && isLoopback(new URL(origin).hostname);
+
+async function routed(request: Request, provider: Provider): Promise<Response> {
   const { issuer, algorithms, token } = provider;
   const { pathname, searchParams } = new URL(request.url);
   const root = issuer.replace(/\/$/, "");
@@ -34,48 +56,72 @@ export async function answerOf(request: Request, provider: Provider): Promise<Re
     subject_types_supported: ["public"],
     id_token_signing_alg_values_supported: algorithms,
   });
-  const [, faulty = "", rest = ""] = /^\/hostile\/(\w+)(\/.*)$/.exec(path) ?? [];
-  if (isHostile(faulty)) {
+  const [, faulty, rest = ""] = /^\/hostile\/([^/]*)(.*)$/.exec(path) ?? [];
+  if (faulty !== undefined && !isHostile(faulty))
+    return notFound(`There is no document with this fault. There is: ${hostileNames.join(", ")}.`);
+  if (faulty !== undefined) {
     const own = `${root}/hostile/${faulty}`;
     if (rest === "/jwks") return new Response(await provider.hostile(faulty), { headers: { ...type, ...caching } });
     if (rest === "/.well-known/openid-configuration") return json(metadata(own));
     if (rest === "/token")
       return tokenAnswer(request, searchParams, (given, changes) => token({ iss: own, ...given }, changes));
+    return notFound(
+      `There is: ${["jwks", ".well-known/openid-configuration", "token"].map((end) => `${own}/${end}`).join(", ")}.`,
+    );
   }
   if (path === "/.well-known/openid-configuration" || pathname === `/.well-known/oauth-authorization-server${base}`)
     return json(metadata(issuer));
   if (path === "/jwks") return json({ keys: provider.keys() });
   if (path === "/token") return tokenAnswer(request, searchParams, token);
-  return new Response("There is nothing at this path.\n", { status: 404 });
+  return notFound("There is nothing at this path.");
 }
 
 const type = { "Content-Type": "application/jwk-set+json" };
 const isHostile = (name: string): name is HostileName => (hostileNames as readonly string[]).includes(name);
+const notFound = (text: string): Response => new Response(`${text}\n`, { status: 404 });
 
-/** GET gives the token alone, POST what a token endpoint answers. Parameters are claims; `fault` and `alg` are changes. */
+/** Answers GET with the token alone, and POST as a token endpoint does. Parameters are claims; `fault` and `alg` are changes. */
 async function tokenAnswer(request: Request, query: URLSearchParams, token: Provider["token"]): Promise<Response> {
-  const form = request.method === "POST" ? new URLSearchParams(await request.text()) : query;
   const claims: Record<string, unknown> = {};
   const changes: Record<string, unknown> = {};
-  for (const [name, value] of form) {
-    if (name === "fault") changes[value] = true;
-    else if (name === "alg") changes[name] = value;
-    else if (!ofRequests.has(name)) claims[name] = texts.has(name) ? value : (jsonOf(value) ?? value);
-  }
   try {
+    for (const [name, value] of request.method === "POST" ? await parametersOf(request) : query) {
+      if (name === "fault") changes[String(value)] = true;
+      else if (name === "alg") changes[name] = value;
+      else if (!ofRequests.has(name))
+        claims[name] = typeof value !== "string" || texts.has(name) ? value : (jsonOf(value) ?? value);
+    }
     const made = await token(claims, changes);
-    const headers = { "Cache-Control": "no-store" };
-    if (request.method !== "POST") return new Response(made, { headers });
-    return json({ access_token: made, token_type: "Bearer", expires_in: 300 }, headers);
+    if (request.method !== "POST") return new Response(made, { headers: noStore });
+    return json({ access_token: made, token_type: "Bearer", expires_in: 300 }, noStore);
   } catch (error) {
-    return Response.json({ error: "invalid_request", error_description: String(error) }, { status: 400 });
+    // RFC 6749 section 5.2: printable ASCII without quotes and backslashes.
+    const description = (error as Error).message.replaceAll(/[^ !#-[\]-~]/g, "'");
+    return Response.json(
+      { error: "invalid_request", error_description: description },
+      { status: 400, headers: noStore },
+    );
   }
 }
 
-/** Claims that are texts, even where they look like numbers. @see RFC 7519 section 4.1; RFC 9068 section 2.2 */
+/** The parameters of a token request, as a form or as JSON. @see RFC 6749 section 4.4.2 */
+async function parametersOf(request: Request): Promise<Iterable<readonly [name: string, value: unknown]>> {
+  const body = await request.text();
+  const [mediaType = ""] = (request.headers.get("content-type") ?? "").split(";");
+  if (body === "" || /^application\/x-www-form-urlencoded\s*$/i.test(mediaType)) return new URLSearchParams(body);
+  const members = /^application\/json\s*$/i.test(mediaType) ? jsonOf(body) : undefined;
+  if (!object.holds(members))
+    throw invalidOption("the body must be a form (application/x-www-form-urlencoded) or a JSON object");
+  return Object.entries(members);
+}
+
+/** Claims that are strings, even if they look like numbers. @see RFC 7519 section 4.1; RFC 9068 section 2.2 */
 const texts = new Set(["iss", "sub", "client_id", "jti", "scope"]);
-/** Parameters of the grant that are no claims. */
-const ofRequests = new Set(["grant_type", "client_secret", "client_assertion", "client_assertion_type", "resource"]);
+/** Parameters of token requests that are not claims. @see RFC 6749 section 4; RFC 7521 section 4; RFC 7636 section 4.5 */
+const ofRequests = new Set(
+  `grant_type client_secret client_assertion client_assertion_type resource code code_verifier redirect_uri
+  refresh_token username password assertion`.split(/\s+/),
+);
 
 /** The paths of the tokens with a fault. */
 export const faultPaths = (): readonly (readonly [path: string, title: string])[] =>

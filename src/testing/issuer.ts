@@ -18,19 +18,19 @@ import { type Listening, listen } from "./listen.ts";
 
 /** Options of `createTestIssuer`. */
 export interface TestIssuerOptions {
-  /** Its name: `iss` of its tokens, and where `fetch` answers. Default: `https://issuer.example`; after `listen`, its URL. */
+  /** Its name: `iss` of its tokens, and the URL for which `fetch` answers. Default: `https://issuer.example`; after `listen`, its URL. */
   readonly issuer?: Optional<string>;
   /** `aud` of its tokens. Default: `https://api.example.com`. */
   readonly audience?: Optional<string>;
-  /** A key is made for each: `ES256`, `RS256`, `PS256`, `EdDSA`. The first signs by default. Default: `["ES256"]`. */
+  /** Algorithms, each with a key of its own: `ES256`, `RS256`, `PS256`, `EdDSA`. The first one signs by default. Default: `["ES256"]`. */
   readonly algorithms?: Optional<readonly TestAlgorithm[]>;
-  /** Claims of each token, beside those of `token`. Default: none. */
+  /** Claims of each token, in addition to its usual claims. Default: none. */
   readonly claims?: Optional<Claims>;
-  /** The same seed gives the same keys, in other processes, too. Needs `node:crypto`. Default: new keys. */
+  /** Seed of the keys: the same seed makes the same keys in every process. Needs `node:crypto`. Default: new keys. */
   readonly seed?: Optional<string>;
-  /** Tells the time. Default: `Date.now()`, so that fake timers set it. */
+  /** Source of the time. Default: `Date.now()`, so that fake timers set it. */
   readonly clock?: Optional<Pick<Clock, "now">>;
-  /** Lets it start where `NODE_ENV` is `production`. Default: `false`. */
+  /** Whether it starts even if `NODE_ENV` is `production` or another name that begins with `prod`, in any case. Default: `false`. */
   readonly allowProduction?: Optional<boolean>;
 }
 
@@ -40,21 +40,22 @@ export interface TestIssuer {
   readonly issuer: string;
   /** `aud` of its tokens. */
   readonly audience: string;
-  /** Answers for the URLs of this issuer, without the network; other URLs fail. For the option `keySet.fetch`, or in place of the global `fetch`. */
+  /** Answers for the URLs of this issuer, without the network; other URLs fail. For the `keySet.fetch` option, or instead of the global `fetch`. */
   fetch(this: void, input: string | URL | Request, init?: RequestInit): Promise<Response>;
-  /** Serves the same over HTTP, on 127.0.0.1. Unless the option `issuer` is given, the issuer is called by that URL from then on. */
+  /** Serves the issuer over HTTP, on 127.0.0.1. Unless the `issuer` option is given, the issuer's name is that URL from then on. */
   listen(this: void, port?: number): Promise<Listening>;
   /**
-   * An access token that is good for five minutes. `claims` are beside `iss`, `aud`, `sub`, `client_id`, `iat`, `exp`, `jti` and replace those;
-   * `undefined` leaves a claim out.
+   * Makes an access token that is valid for five minutes. `claims` are added to `iss`, `aud`, `sub`, `client_id`, `iat`, `exp` and `jti`, and
+   * replace those; `undefined` leaves a claim out.
    *
    * @throws ConfigError `ERR_OPTION_INVALID` for an unknown fault or algorithm
    */
   token(this: void, claims?: Claims, changes?: TokenChanges): Promise<string>;
-  /** New keys sign. The ones before them stay published until the next rotation. */
+  /** Makes new keys, which sign from then on. The keys before them stay published until the next rotation. */
   rotate(this: void): Promise<void>;
-  /** From now on, no request is answered but that for a token: tests get their tokens there. */
+  /** Answers nothing but requests for tokens, which tests still need, until `goOnline`. */
   goOffline(this: void): void;
+  /** Answers requests again. */
   goOnline(this: void): void;
 }
 
@@ -82,13 +83,13 @@ const rules: Rules<TestIssuerOptions> = {
  * const token = await issuer.token({ scope: "orders:read" });
  * ```
  *
- * @throws ConfigError `ERR_OPTION_UNKNOWN`, `ERR_OPTION_INVALID`, also where `NODE_ENV` is `production`
+ * @throws ConfigError `ERR_OPTION_UNKNOWN`, `ERR_OPTION_INVALID`, including if `NODE_ENV` is `production`
  */
 export async function createTestIssuer(options: TestIssuerOptions = {}): Promise<TestIssuer> {
   const given = checkOptions(options, rules);
   const { audience = "https://api.example.com", algorithms = ["ES256"], seed, clock = systemClock } = given;
   if (inProduction() && given.allowProduction !== true)
-    throw invalidOption("a test issuer does not start where NODE_ENV is production, unless allowProduction is true");
+    throw invalidOption("a test issuer does not start if NODE_ENV is production, unless allowProduction is true");
   let issuer = given.issuer ?? "https://issuer.example";
   if (!URL.canParse(issuer)) throw invalidOption('option "issuer" must be a URL');
   const [preferred = "ES256"] = algorithms;
@@ -146,13 +147,16 @@ export async function createTestIssuer(options: TestIssuerOptions = {}): Promise
       const isOwn = request.url === issuer || request.url.startsWith(issuer.replace(/\/?$/, "/"));
       const isGone = isHidden(request);
       if (isGone || !isOwn) {
-        const why = isGone ? "the test issuer is away" : `the test issuer answers for ${issuer} alone`;
+        const why = isGone ? "the test issuer is offline" : `the test issuer answers for ${issuer} alone`;
         throw new TypeError("fetch failed", { cause: new Error(why) });
       }
       return answer(request);
     },
     async listen(port = 0) {
-      const listening = await listen(port, async (request) => (isHidden(request) ? undefined : answer(request)));
+      const { hostname } = new URL(issuer);
+      const listening = await listen(port, hostname, async (request) =>
+        isHidden(request) ? undefined : answer(request),
+      );
       if (given.issuer === undefined) issuer = listening.url;
       return listening;
     },
@@ -171,7 +175,7 @@ export async function createTestIssuer(options: TestIssuerOptions = {}): Promise
 
 function inProduction(): boolean {
   try {
-    return globalThis.process?.env["NODE_ENV"] === "production";
+    return /^\s*prod(uction)?(?![a-z])/i.test(globalThis.process?.env["NODE_ENV"] ?? "");
   } catch {
     // Deno does not show it without --allow-env.
     return false;

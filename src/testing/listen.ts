@@ -1,4 +1,7 @@
+import type { IncomingMessage, ServerResponse } from "node:http";
+import { type Bytes, bytesWithin } from "../base/bytes.ts";
 import { invalidOption } from "../base/errors.ts";
+import { refusalOf } from "../base/local-requests.ts";
 
 /** A server on this machine. */
 export interface Listening {
@@ -7,28 +10,37 @@ export interface Listening {
   close(this: void): Promise<void>;
 }
 
-/** Serves a handler over HTTP. To what it answers `undefined`, the connection ends without a response. */
-export async function listen(
-  port: number,
-  handle: (request: Request) => Promise<Response | undefined>,
-): Promise<Listening> {
+/** Answers a request; `undefined` ends the connection without a response. */
+export type Handle = (request: Request) => Promise<Response | undefined>;
+
+const maxBodyBytes = 1024 * 1024;
+const misdirected =
+  "The test issuer answers only requests for localhost, for its address and for the host in its name: a page that calls itself something else could read its tokens.\n";
+
+/**
+ * Serves a handler over HTTP, on 127.0.0.1.
+ *
+ * @param ownHost a host, besides localhost, for which requests are answered
+ */
+export async function listen(port: number, ownHost: string, handle: Handle): Promise<Listening> {
   const { createServer } = await import("node:http");
-  const { buffer } = await import("node:stream/consumers");
-  const server = createServer(async (incoming, outgoing) => {
-    const { method = "GET", headers } = incoming;
-    const body = await buffer(incoming);
-    const init = {
-      method,
-      headers: headers as Record<string, string>,
-      ...(body.length > 0 && { body: new Uint8Array(body) }),
-    };
-    // A target such as "//" is no URL.
-    const target = URL.parse(incoming.url ?? "/", url);
-    const response = target === null ? undefined : await handle(new Request(target, init));
-    if (response === undefined) return void incoming.socket.destroy();
-    outgoing.writeHead(response.status, Object.fromEntries(response.headers));
-    return outgoing.end(new Uint8Array(await response.arrayBuffer()));
+  const server = createServer((incoming, outgoing) => {
+    // An error means that the client went away or sent a broken body, so there is no one to answer.
+    serve(incoming, outgoing).catch(() => outgoing.destroy());
   });
+  async function serve(incoming: IncomingMessage, outgoing: ServerResponse): Promise<void> {
+    const request = requestOf(incoming, await bytesWithin(incoming, maxBodyBytes), url);
+    const { headers } = incoming;
+    const response =
+      refusalOf({ path: incoming.url ?? "/", headers }, ownHost) === 421
+        ? new Response(misdirected, { status: 421 })
+        : request === undefined
+          ? new Response("The test issuer cannot read this request.\n", { status: 400 })
+          : await handle(request);
+    if (response === undefined) return void outgoing.destroy();
+    outgoing.writeHead(response.status, Object.fromEntries(response.headers));
+    outgoing.end(new Uint8Array(await response.arrayBuffer()));
+  }
   let url = "";
   return new Promise((resolve, reject) => {
     server.once("error", ({ message }) => reject(invalidOption(`port ${port} cannot be used: ${message}`)));
@@ -42,4 +54,21 @@ export async function listen(
       resolve({ url, close });
     });
   });
+}
+
+/** A request as `fetch` has it; `undefined` if `fetch` cannot express it: TRACE, a target without a path, a large body. */
+function requestOf(
+  { method = "GET", headers, url: target = "/" }: IncomingMessage,
+  body: Bytes | undefined,
+  url: string,
+): Request | undefined {
+  // RFC 9112 section 3.2.2: a target can be a whole URL.
+  const path = target.replace(/^https?:\/\/[^/?]*/i, "");
+  const hasBody = method !== "GET" && method !== "HEAD";
+  try {
+    if (body === undefined || !path.startsWith("/")) return undefined;
+    return new Request(url + path, { method, headers: headers as Record<string, string>, ...(hasBody && { body }) });
+  } catch {
+    return undefined;
+  }
 }

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
+import { refusalOf } from "../../src/base/local-requests.ts";
 import { startAdmin } from "../../src/service/admin/admin.ts";
-import { refusalOf } from "../../src/service/admin/admin-access.ts";
 import { loggerOf } from "../../src/service/config/log.ts";
 import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
@@ -12,7 +12,7 @@ import { exchange } from "../support/wire.ts";
 type Headers = Readonly<Record<string, string | undefined>>;
 
 function statusOf(path: string, headers: Headers, listenHost = "127.0.0.1", localAddress = "127.0.0.1"): number {
-  return refusalOf({ path, headers, localAddress }, listenHost)?.status ?? 200;
+  return refusalOf({ path, headers, localAddress }, listenHost) ?? 200;
 }
 
 describe("Host: loopback names and the address itself, so that no name of another leads here", () => {
@@ -167,9 +167,10 @@ describe("GET /metrics", () => {
   });
 });
 
+const fail = async () => Promise.reject(new Error("Cannot find module '/opt/jwksd/prom-client.mjs'"));
+
 test("a page that fails returns 500 as a problem, and is logged", async (t) => {
   const logged: unknown[] = [];
-  const fail = async () => Promise.reject(new Error("Cannot find module '/opt/jwksd/prom-client.mjs'"));
   const log = loggerOf((level, fields, message) => logged.push([level, fields, message]));
   const server = await startAdmin({ host: "127.0.0.1", port: 0 }, { "/metrics": fail }, log);
   t.after(server.stop);

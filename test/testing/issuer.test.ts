@@ -2,7 +2,9 @@ import assert from "node:assert/strict";
 import { X509Certificate } from "node:crypto";
 import { readFile } from "node:fs/promises";
 import { once } from "node:events";
+import { type IncomingMessage, request as plainRequest } from "node:http";
 import { createServer, request as send } from "node:https";
+import { connect } from "node:net";
 import { type TestContext, describe, test } from "node:test";
 import type { TLSSocket } from "node:tls";
 import { decodeJwt } from "jose";
@@ -15,6 +17,8 @@ import { type TestIssuer, createTestClient, createTestIssuer, tokenFaults } from
 import { observed } from "../doctor/observed.ts";
 import { listening } from "../support/listening.ts";
 import { eventually, freePort, spawnCli } from "../support/service.ts";
+import { unhandledRejections } from "../support/unhandled.ts";
+import { exchange } from "../support/wire.ts";
 import { verdict } from "../token/compact.ts";
 import { refusalTable, refusalsOf } from "./refusals.ts";
 
@@ -147,15 +151,26 @@ describe("an issuer", () => {
   test("does not start in production, unless it may", async (t) => {
     const { NODE_ENV = "test" } = process.env;
     t.after(() => (process.env["NODE_ENV"] = NODE_ENV));
-    process.env["NODE_ENV"] = "production";
-    await assert.rejects(createTestIssuer(), { code: "ERR_OPTION_INVALID", message: /production/ });
-    await createTestIssuer({ allowProduction: true });
+    for (const name of ["production", "Production", " production\n", "prod", "PROD", "prod-eu", "production_2"]) {
+      process.env["NODE_ENV"] = name;
+      await assert.rejects(createTestIssuer(), { code: "ERR_OPTION_INVALID", message: /production/ }, name);
+      await createTestIssuer({ allowProduction: true });
+    }
+    for (const name of ["test", "product-tests", "preprod", ""]) {
+      process.env["NODE_ENV"] = name;
+      await createTestIssuer();
+    }
   });
 
   test("refuses wrong options", async () => {
     for (const wrong of [{ algorithms: [] }, { algorithms: ["HS256"] }, { issuer: "no URL" }, { port: 1 }])
       await assert.rejects(createTestIssuer(wrong as object), { name: "ConfigError" });
   });
+});
+
+const jsonBody = (value: unknown): RequestInit => ({
+  headers: { "Content-Type": "application/json; charset=utf-8" },
+  body: typeof value === "string" ? value : JSON.stringify(value),
 });
 
 describe("over HTTP", () => {
@@ -192,6 +207,123 @@ describe("over HTTP", () => {
     );
   });
 
+  test("a request that is broken, aborted or odd ends neither the process nor the issuer", async (t) => {
+    const issuer = await createTestIssuer();
+    const { url, close } = await issuer.listen();
+    t.after(close);
+    const port = Number(new URL(url).port);
+    const statusOf = async (head: string, body = ""): Promise<string> =>
+      (await exchange(port, `${head}\r\nHost: localhost\r\nConnection: close\r\n${body || "\r\n"}`))
+        .subarray(9, 12)
+        .toString();
+    const unhandled = unhandledRejections();
+    const aborted = connect(port, "127.0.0.1");
+    aborted.end("POST /token HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\nscope=");
+    await once(aborted.resume(), "close");
+    const withBody = "Content-Length: 2\r\n\r\nab";
+    const large = `Content-Length: 2000000\r\n\r\n${"x".repeat(2_000_000)}`;
+    const table: readonly (readonly [status: string, head: string, body?: string])[] = [
+      ["400", "POST /token HTTP/1.1", "Transfer-Encoding: chunked\r\n\r\nzz\r\n"],
+      ["200", "GET /jwks HTTP/1.1", withBody],
+      ["200", "HEAD /jwks HTTP/1.1", withBody],
+      ["400", "TRACE /jwks HTTP/1.1"],
+      ["200", `GET http://user:pass@localhost:${port}/jwks HTTP/1.1`],
+      ["404", "GET //user:pass@evil.example/jwks HTTP/1.1"],
+      ["404", "GET // HTTP/1.1"],
+      ["400", "OPTIONS * HTTP/1.1"],
+      ["404", "GET /hostile/%ff/jwks HTTP/1.1"],
+    ];
+    const statuses: string[] = [];
+    for (const [, head, body] of table) statuses.push(await statusOf(head, body));
+    await statusOf("POST /token HTTP/1.1", large).catch(() => "closed");
+    assert.deepEqual(
+      statuses,
+      table.map(([status]) => status),
+    );
+    assert.deepEqual(await unhandled(), []);
+    assert.equal((await fetch(`${url}/jwks`)).status, 200);
+  });
+
+  test("POST /token reads a form or JSON and refuses anything else as invalid_request", async (t) => {
+    const issuer = await createTestIssuer();
+    const { url, close } = await issuer.listen();
+    t.after(close);
+    const form = new FormData();
+    form.set("client_secret", "s3cret");
+    const secret = { grant_type: "client_credentials", client_secret: "s3cret", code: "s3cret", password: "s3cret" };
+    const post = async (init: RequestInit): Promise<unknown> => {
+      const reply = await fetch(`${url}/token`, { method: "POST", ...init });
+      assert.equal(reply.headers.get("cache-control"), "no-store");
+      const answer = (await reply.json()) as Record<string, string>;
+      if (reply.status !== 200) {
+        assert.match(answer["error_description"] ?? "", /^[ !#-[\]-~]+$/, "RFC 6749 section 5.2");
+        assert.doesNotMatch(answer["error_description"] ?? "", /Error|s3cret/);
+        return [reply.status, answer["error"]];
+      }
+      const {
+        iss: _iss,
+        aud: _aud,
+        iat: _iat,
+        exp: _exp,
+        jti: _jti,
+        ...claims
+      } = decodeJwt(answer["access_token"] ?? "");
+      return claims;
+    };
+    const refused = [400, "invalid_request"];
+    const usual = { sub: "alice", client_id: "app" };
+    const table: Readonly<Record<string, readonly [init: RequestInit, answer: unknown]>> = {
+      "a form": [
+        { body: new URLSearchParams({ ...secret, scope: "a b", level: "3" }) },
+        { ...usual, scope: "a b", level: 3 },
+      ],
+      JSON: [
+        jsonBody({ ...secret, sub: "7", roles: ["a"], level: "3" }),
+        { ...usual, sub: "7", roles: ["a"], level: 3 },
+      ],
+      "no body": [{}, usual],
+      "JSON that is broken": [jsonBody('{"client_secret": "s3cret"'), refused],
+      "JSON that is not an object": [jsonBody(["s3cret"]), refused],
+      multipart: [{ body: form }, refused],
+      "a body without a type": [{ body: new TextEncoder().encode("client_secret=s3cret") }, refused],
+      text: [{ body: "client_secret=s3cret" }, refused],
+      "a fault that does not exist": [{ body: new URLSearchParams({ fault: 'n\u00f6"\\' }) }, refused],
+    };
+    const answers: Record<string, unknown> = {};
+    for (const [name, [init]] of Object.entries(table)) answers[name] = await post(init);
+    assert.deepEqual(answers, Object.fromEntries(Object.entries(table).map(([name, [, answer]]) => [name, answer])));
+  });
+
+  test("it answers for no other host and shows tokens only to pages of this machine", async (t) => {
+    const issuer = await createTestIssuer({ issuer: "https://login.example.com" });
+    const { url, close } = await issuer.listen();
+    t.after(close);
+    const port = Number(new URL(url).port);
+    const ask = async (path: string, headers: Readonly<Record<string, string>>, method = "GET") => {
+      const sent = plainRequest({ port, path, method, headers }).end();
+      const [reply] = (await once(sent, "response")) as [IncomingMessage];
+      reply.resume();
+      return [reply.statusCode, reply.headers["access-control-allow-origin"]];
+    };
+    const local = "http://localhost:3000";
+    const foreign = "https://evil.example";
+    const table: readonly (readonly [host: string, origin: string, token: unknown, keys: unknown])[] = [
+      ["evil.example", foreign, [421, undefined], [421, undefined]],
+      [`evil.example:${port}`, local, [421, undefined], [421, undefined]],
+      [`localhost:${port}`, local, [200, local], [200, "*"]],
+      [`127.0.0.1:${port}`, "http://[::1]:5173", [200, "http://[::1]:5173"], [200, "*"]],
+      ["login.example.com", foreign, [200, undefined], [200, "*"]],
+      ["localhost", "http://localhost.evil.example", [200, undefined], [200, "*"]],
+      ["localhost", "null", [200, undefined], [200, "*"]],
+    ];
+    const rows = [];
+    for (const [host, origin] of table)
+      rows.push([host, origin, await ask("/token", { host, origin }), await ask("/jwks", { host, origin })]);
+    assert.deepEqual(rows, table);
+    const preflight = { host: "localhost", origin: local, "access-control-request-method": "POST" };
+    assert.deepEqual(await ask("/token", preflight, "OPTIONS"), [204, local]);
+  });
+
   test("jwksd test-issuer has a page with tokens and buttons", async (t) => {
     const port = await freePort();
     const { child, exited } = spawnCli(t, ["test-issuer", "--port", String(port)]);
@@ -207,6 +339,11 @@ describe("over HTTP", () => {
     const kids = async () => ((await (await fetch(`${url}/jwks`)).json()) as { keys: unknown[] }).keys.length;
     const before = await kids();
     assert.equal((await press("/rotate")).status, 200);
+    assert.equal(await kids(), 2 * before);
+    for (const path of ["/rotate", "/go-offline"]) {
+      const headers = { Origin: "https://evil.example" };
+      assert.equal((await fetch(url + path, { method: "POST", headers })).status, 403, path);
+    }
     assert.equal(await kids(), 2 * before);
     await press("/go-offline");
     await assert.rejects(kids());
@@ -233,9 +370,24 @@ describe("documents with a fault", () => {
     assert.deepEqual(misses, []);
   });
 
+  test("a 404 for another name lists the faults that exist", async () => {
+    const { issuer, fetch } = await createTestIssuer();
+    const text = async (path: string): Promise<unknown> => {
+      const reply = await fetch(`${issuer}/hostile/${path}`);
+      return [reply.status, await reply.text()];
+    };
+    const [, last] = hostileNames.slice(-2);
+    for (const path of ["JWKS_RSA_ROCA/jwks", "", "nothing"])
+      assert.match(String(await text(path)), new RegExp(`^404,.*: JWKS_NOT_JSON, .*, ${last}\\.\n$`), path);
+    assert.match(String(await text("JWKS_OCT/keys")), /^404,.*JWKS_OCT\/jwks/);
+  });
+
   test("a good token has its key beside an odd one, and the guard takes it", async () => {
     const issuer = await createTestIssuer();
-    const whole = ["JWKS_NOT_JSON", "JWKS_KEYS_MISSING", "JWKS_KEYS_NOT_LIST", "JWKS_KEYS_EMPTY"];
+    const whole =
+      "JWKS_NOT_JSON JWKS_KEYS_MISSING JWKS_KEYS_NOT_LIST JWKS_KEYS_EMPTY JWKS_ONE_KEY_NO_KID JWKS_ONE_OLD_KEY JWKS_NO_SIGNING_KEY".split(
+        " ",
+      );
     const answers: Record<string, number> = {};
     for (const name of hostileNames) {
       const at = `${issuer.issuer}/hostile/${name}`;

@@ -1,5 +1,6 @@
 import { Command } from "../command.ts";
 import { type Html, html } from "../../base/html.ts";
+import { refusalOf } from "../../base/local-requests.ts";
 import { faultPaths } from "../../testing/answer.ts";
 import { hostileNames } from "../../testing/hostile.ts";
 import { type TestIssuer, createTestIssuer } from "../../testing/issuer.ts";
@@ -19,8 +20,8 @@ export function commandOf(io: Io): Command {
     .notes(`
 An issuer for the tests of an API in any language. Its keys are in memory. Its
 page has a token for each fault, and buttons that rotate its keys and take it
-away. Below /hostile/CODE are issuers whose JWK Sets have one fault, by the
-codes of jwksd doctor.
+offline. Below /hostile/CODE are issuers whose JWK Sets have one fault, named
+after the codes that jwksd doctor reports.
 
 Examples:
   $ jwksd test-issuer
@@ -31,7 +32,7 @@ Examples:
       const url = `http://127.0.0.1:${port}`;
       const all = { algorithms: testAlgorithms, allowProduction: allowProduction === true };
       const issuer = await createTestIssuer({ issuer: url, audience: aud, seed, ...all });
-      const starting = listen(port, (request) => answer(issuer, request));
+      const starting = listen(port, "127.0.0.1", (request) => answer(issuer, request));
       handleSignals(starting.then(({ close }) => ({ reload: async () => {}, stop: close })));
       await starting;
       print(
@@ -48,18 +49,21 @@ interface Options {
   readonly allowProduction?: true;
 }
 
-/** What the buttons do. */
+/** Effects of the buttons. */
 const actions: Readonly<Record<string, (issuer: TestIssuer) => unknown>> = {
   "/rotate": ({ rotate }) => rotate(),
   "/go-offline": ({ goOffline }) => goOffline(),
   "/go-online": ({ goOnline }) => goOnline(),
 };
 
-/** The page and its buttons answer while the issuer is away, too. */
+/** The page and its buttons, which other websites cannot press, answer even while the issuer is offline. */
 async function answer(issuer: TestIssuer, request: Request): Promise<Response | undefined> {
   const { pathname } = new URL(request.url);
   if (pathname === "/")
     return new Response(pageOf(issuer).text, { headers: { "Content-Type": "text/html; charset=utf-8" } });
+  const headers = Object.fromEntries(request.headers);
+  if (Object.hasOwn(actions, pathname) && refusalOf({ path: pathname, headers }, "127.0.0.1") !== undefined)
+    return new Response("The test issuer does this for no other website.\n", { status: 403 });
   if (request.method === "POST" && Object.hasOwn(actions, pathname)) {
     await actions[pathname]?.(issuer);
     return new Response(null, { status: 303, headers: { Location: "/" } });
@@ -86,7 +90,7 @@ function pageOf({ issuer, audience }: TestIssuer): Html {
       <p>
         <code>iss</code> is <code>${issuer}</code>, <code>aud</code> is <code>${audience}</code>. Not for production.
       </p>
-      <h2>Good tokens</h2>
+      <h2>Valid tokens</h2>
       <form action="/token">
         <label>scope <input name="scope" value="orders:read" /></label> <button>a token</button>
       </form>
@@ -96,7 +100,7 @@ function pageOf({ issuer, audience }: TestIssuer): Html {
       <ul>
         ${algorithms}
       </ul>
-      <h2>Bad tokens</h2>
+      <h2>Invalid tokens</h2>
       <ul>
         ${faultPaths().map(([path, title]) => link(path, title))}
       </ul>

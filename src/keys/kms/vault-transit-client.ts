@@ -1,5 +1,5 @@
 import { readFile } from "node:fs/promises";
-import { bytesWithin } from "../../base/body.ts";
+import { bytesWithin } from "../../base/bytes.ts";
 import { SignerError } from "../../base/errors.ts";
 import { jsonOf } from "../../base/json.ts";
 import type { Optional, Given } from "../../base/options.ts";

@@ -1,9 +1,9 @@
 import type { IncomingMessage } from "node:http";
 import { ConfigError, codeOf } from "../../base/errors.ts";
+import { refusalOf } from "../../base/local-requests.ts";
 import type { Metric } from "../../base/metrics.ts";
 import { writeReply } from "../../publish/node.ts";
 import { methodNotAllowed, problem, withoutBodyOnHead } from "../../publish/respond.ts";
-import { refusalOf } from "./admin-access.ts";
 import { expose } from "./exposition.ts";
 import type { Logger } from "../config/log.ts";
 import type { Handler } from "../listen/gate.ts";
@@ -34,7 +34,7 @@ export function healthPage(faultOf: () => string | undefined): AdminPage {
   };
 }
 
-/** `/metrics`. Without prom-client it says 501, and how to install it. @param metrics what is to be told, made for each scrape */
+/** Makes `/metrics`. Without prom-client it returns 501 and says how to install it. @param metrics collects the metrics of each scrape */
 export function metricsPage(metrics: () => Promise<readonly Metric[]>): AdminPage {
   return async ({ headers }) => {
     try {
@@ -47,11 +47,20 @@ export function metricsPage(metrics: () => Promise<readonly Metric[]>): AdminPag
   };
 }
 
+const refusals = {
+  421: problem(
+    421,
+    "Misdirected Request",
+    "The admin address answers to localhost and to the address on which it listens, and to no other name. From another machine, forward a port: ssh -L 9901:127.0.0.1:9901 HOST",
+  ).get,
+  403: problem(403, "Forbidden", "The admin address answers no requests that other web sites make.").get,
+};
+
 const notFound: AdminPage = () => plainText(404, "not found");
 
 const failed = problem(500, "Internal Server Error", "This page failed. The log of jwksd has the cause.");
 
-/** Serves the admin address to the requests that {@link refusalOf} does not refuse. @param pages by path; they show, and change nothing */
+/** Serves the admin address to requests that {@link refusalOf} does not refuse. @param pages by path; they show, and change nothing */
 export function startAdmin(
   address: { readonly host: string; readonly port: number },
   pages: Readonly<Record<string, AdminPage>>,
@@ -62,7 +71,7 @@ export function startAdmin(
     const { headers, method = "", socket, url } = request;
     const path = url?.split("?")[0] ?? "";
     const refusal = refusalOf({ path, headers, localAddress: socket.localAddress }, address.host);
-    if (refusal !== undefined) return writeReply(response, refusal);
+    if (refusal !== undefined) return writeReply(response, refusals[refusal]);
     if (method !== "GET" && method !== "HEAD") return writeReply(response, methodNotAllowed.get);
     const page = (Object.hasOwn(pages, path) ? pages[path] : undefined) ?? notFound;
     const answer = async (): Promise<void> => {

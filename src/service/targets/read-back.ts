@@ -1,5 +1,5 @@
 import { randomUUID } from "node:crypto";
-import { bytesWithin } from "../../base/body.ts";
+import { bytesWithin } from "../../base/bytes.ts";
 import { cacheDirectives } from "../../base/cache-control.ts";
 import { ServiceError } from "../../base/errors.ts";
 import { cachedForSeconds } from "../../rotation/rules/policy.ts";

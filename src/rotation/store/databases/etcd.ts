@@ -4,8 +4,7 @@
  * @module jwksd/store/etcd
  */
 
-import { bytesWithin } from "../../../base/body.ts";
-import { fromBase64 } from "../../../base/bytes.ts";
+import { bytesWithin, fromBase64 } from "../../../base/bytes.ts";
 import { jsonOf } from "../../../base/json.ts";
 import { type Optional, callback, checkOptions } from "../../../base/options.ts";
 import { issuerKey, requiredIssuer } from "../issuer.ts";

@@ -1,0 +1,53 @@
+import { isLoopback } from "./urls.ts";
+
+/** The part of a request that decides whether an address for this machine serves it. */
+export interface LocalRequest {
+  readonly path: string;
+  /** Header fields by lower-case name. */
+  readonly headers: Readonly<Record<string, string | string[] | undefined>>;
+  /** Address of this machine on which the request arrived. */
+  readonly localAddress?: string | undefined;
+}
+
+/** Paths that orchestrators request by the address of a pod or machine. */
+const probes: ReadonlySet<string> = new Set(["/livez", "/readyz"]);
+
+/**
+ * Returns the status with which an address for this machine refuses a request: 421 if `Host` names another machine, as after DNS rebinding; 403
+ * if another website made the request. A link to the page at `/` can be followed from anywhere: the site with the link learns nothing.
+ *
+ * @param listenHost the host on which the address listens
+ * @see RFC 9110 section 7.4 (misdirected requests); Fetch Metadata Request Headers; RFC 6454 (Origin)
+ */
+export function refusalOf(request: LocalRequest, listenHost: string): 403 | 421 | undefined {
+  const { host, origin, "sec-fetch-site": site } = request.headers;
+  if (typeof host === "string" && !isOwnHost(host, request, listenHost)) return 421;
+  if (origin !== undefined && origin !== `http://${String(host)}`) return 403;
+  const isOwn = site === undefined || site === "same-origin" || site === "none";
+  return isOwn || isFollowedLink(request) ? undefined : 403;
+}
+
+function isOwnHost(host: string, { path, localAddress = "" }: LocalRequest, listenHost: string): boolean {
+  const name = hostName(host);
+  if (probes.has(path) && (host === "" || isAddress(name ?? ""))) return true;
+  if (name === undefined) return false;
+  return isLoopback(name) || [listenHost, localAddress].some((own) => hostName(asHost(own)) === name);
+}
+
+function isFollowedLink({ path, headers }: LocalRequest): boolean {
+  return path === "/" && headers["sec-fetch-mode"] === "navigate" && headers["sec-fetch-dest"] === "document";
+}
+
+/** The host of a `Host` field as URLs spell it, without its port. */
+function hostName(host: string): string | undefined {
+  return URL.canParse(`http://${host}`) ? new URL(`http://${host}`).hostname.replace(/\.$/, "") : undefined;
+}
+
+/** Reports whether a host, as URLs spell it, is an IP address. @see URL Standard, host serializing */
+const isAddress = (name: string): boolean => name.startsWith("[") || /^\d+(\.\d+){3}$/.test(name);
+
+/** A name or address as a URL contains it. A socket can report an IPv4 address as IPv6. */
+function asHost(address: string): string {
+  const plain = address.replace(/^::ffff:(?=\d+\.)/, "");
+  return plain.includes(":") && !plain.startsWith("[") ? `[${plain}]` : plain;
+}
