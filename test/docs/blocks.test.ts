@@ -126,7 +126,7 @@ const acts: readonly Act[] = [
       PID() { cat "$STATE/first.pid"; }
       @ Routine rotation
       grep '</svg>' plan.svg
-      @ Change the policy
+      @ Changing the policy
       jwksd policy --json | grep '"rotateEveryDays": 30'
       @ Replicas
       @ The wrong store with the right wrapping key

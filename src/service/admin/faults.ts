@@ -128,7 +128,7 @@ function storeFilling({ health: { store } }: KnownManager): Fault | undefined {
     remedy:
       "Before it is full, copy the keys into a store that can hold more, with jwksd store migrate. This command lists them:",
     command: "jwksd keys --all",
-    guide: "stores.md#what-a-store-can-hold",
+    guide: "stores.md#capacity",
   };
   return faultOf("STORE_FILLING", text.charAt(0).toUpperCase() + text.slice(1), remedy, { severity: "warning" });
 }
