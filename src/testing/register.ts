@@ -2,7 +2,9 @@ import assert from "node:assert/strict";
 import { EventEmitter, once } from "node:events";
 import { describe, mock, test } from "node:test";
 import { setTimeout as pause } from "node:timers/promises";
+import { inspect } from "node:util";
 import { JwksdError } from "../base/errors.ts";
+import { isDate } from "../base/format.ts";
 import type { DueIssuer, Presence, Register, StoreCall } from "../rotation/store/register.ts";
 
 /** Registers to hold against the contract: none holds anything yet. */
@@ -141,6 +143,7 @@ function checkText(check: Check): void {
   check("the clock of a register goes on, and is not that of the caller", async (register) => {
     const { now } = await register.read();
     if (now === undefined) return;
+    assert.ok(isDate(now), `now is a number of epoch milliseconds, and not ${inspect(now)}`);
     await insist(
       () => register.read(),
       (reading) => (reading.now ?? 0) > now,

@@ -1,9 +1,10 @@
+import assert from "node:assert/strict";
 import { createHash } from "node:crypto";
 import { mkdtemp, rm } from "node:fs/promises";
 import { createServer } from "node:http";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { after } from "node:test";
+import { after, test } from "node:test";
 import { text } from "node:stream/consumers";
 import { memoryStore } from "../../src/rotation/store/memory.ts";
 import type { Register } from "../../src/rotation/store/register.ts";
@@ -33,6 +34,15 @@ checkRegister("sqlite", async () => {
 
 const own = await sample({ after }, "examples/docs/store-own.mts");
 const { httpStore } = (await import(own)) as { httpStore: (url: string) => Register };
+test("a store of your own, as in docs/stores.md, refuses a response without a Date", async (t) => {
+  const server = createServer((_, response) => {
+    response.sendDate = false;
+    response.writeHead(404).end();
+  });
+  const store = httpStore(`http://127.0.0.1:${await listening(t, server)}/`);
+  await assert.rejects(store.read(), /without a Date/);
+});
+
 checkRegister("one's own, of docs/stores.md", async () => {
   const held = new Map<string, string>();
   const server = createServer(async (request, response) => {

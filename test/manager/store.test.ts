@@ -12,6 +12,7 @@ import {
   longCache,
   retireMs,
   seen,
+  staleMs,
   shortCache,
   typesOf,
   type Replica,
@@ -101,6 +102,41 @@ describe("while the store is gone", () => {
     await all({ kids: [b], cacheControl: longCache, signs: b });
     await world.stop(...replicas);
   });
+});
+
+test("a register that returns what no register may counts as unavailable, and is retried at growing intervals", async () => {
+  const wrong: Readonly<Record<string, object>> = {
+    "time NaN": { now: NaN },
+    "time Infinity": { now: Infinity },
+    "time as a string": { now: "2026-11-20T12:00:00Z" },
+    "time as a Date": { now: new Date() },
+    "time null": { now: null },
+    "version as a number": { version: 7 },
+    "text as bytes": { version: "other", text: new Uint8Array(9) },
+    "text missing": { version: "other" },
+  };
+  for (const [name, members] of Object.entries(wrong)) {
+    const world = new World();
+    const replica = await world.start();
+    const before = await seen(replica);
+    world.store.hook = async (_, go) => {
+      const found = await go();
+      const isReading = typeof found === "object" && found !== null && "version" in found;
+      return isReading ? Object.assign({}, found, members) : found;
+    };
+    // The next read is that of the next check-in.
+    await world.pass(staleMs / 6 + hour / 3);
+    const attempts = retries(replica.told);
+    assert.deepEqual(attempts.slice(0, 7), [1, 2, 4, 8, 16, 30, 30], name);
+    assert.ok(attempts.length < 45, `${name}: ${attempts.length} attempts in 20 minutes`);
+    const failed = replica.told.findLast(({ type }) => type === "failed");
+    assert.ok(failed?.type === "failed" && code("ERR_STORE_UNAVAILABLE", /returned/)(failed.error), name);
+    assert.deepEqual(await seen(replica), { ...before, cacheControl: shortCache }, name);
+    world.store.hook = undefined;
+    await world.pass(30 * second);
+    assert.equal(typesOf(replica.told).at(-1), "recovered", name);
+    await world.stop(replica);
+  }
 });
 
 describe("records that are not used: the last good ones stay, loudly, until they are good again", () => {

@@ -1,6 +1,7 @@
 import { pauseAfter, withDeadline } from "../../base/async.ts";
 import { type Clock, type Instant, epochMs, instantNow, longestSince, setSince } from "../../base/clock.ts";
 import { StoreError } from "../../base/errors.ts";
+import { isDate } from "../../base/format.ts";
 import { traced } from "../../base/trace.ts";
 import type { Custody } from "../custody/custody.ts";
 import {
@@ -132,7 +133,12 @@ export function createStoreAccess(custody: Custody, options: StoreAccessOptions)
     // As it was before the store was asked: another read of this process may end before this one.
     const before = last;
     const asked = instantNow(clock);
-    const found = await call("read", (signal) => register.read(before?.version, { signal, confirmed }));
+    const found = await call("read", async (signal) => {
+      const reading = await register.read(before?.version, { signal, confirmed });
+      const fault = faultOf(reading, before?.version);
+      if (fault === undefined) return reading;
+      throw new StoreError("ERR_STORE_UNAVAILABLE", `the store ${register.name} returned ${fault}; correct its read()`);
+    });
     const answered = instantNow(clock);
     const isKnown = found.version !== undefined && found.version === before?.version;
     const document = isKnown ? before.document : await documentOf(found);
@@ -242,6 +248,15 @@ export function createStoreAccess(custody: Custody, options: StoreAccessOptions)
       return presence === undefined ? new Map() : call("presence", (signal) => presence.all({ signal }));
     },
   };
+}
+
+/** Describes what no register may return; a time that is not a number would make every wake-up due. */
+function faultOf({ version, text, now }: Reading, known: string | undefined): string | undefined {
+  const strings: readonly unknown[] = [version ?? "", text ?? ""];
+  if (now !== undefined && !isDate(now)) return "a time that is not a number of epoch milliseconds";
+  if (strings.some((value) => typeof value !== "string")) return "a version or a document that is not a string";
+  const isKnown = version !== undefined && version === known;
+  return isKnown || (version === undefined) === (text === undefined) ? undefined : "a version without its document";
 }
 
 const changed = (seen: Seen, { events = [] }: Decision, document: StoreDocument): Changed => ({
