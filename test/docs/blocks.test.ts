@@ -410,13 +410,13 @@ const acts: readonly Act[] = [
       printf '127.0.0.1 db.example\n' >>/etc/hosts
       @ Keys in PostgreSQL
       end-service
-      @ Rights
+      @ Privileges
       psql --quiet postgres://jwksd@db.example/jwksd --command 'DROP SCHEMA jwksd CASCADE'
       rm -r .jwksd
       export JWKSD_WRAPPING_KEY_FILE=wrapping.key
       jwksd serve --issuer https://login.example.com
       end-service
-      @ Move the keys of a SQLite store
+      @ Moving keys from a SQLite store
     `,
     needs: ["initdb", "psql", "openssl"],
     start: startDatabase,
