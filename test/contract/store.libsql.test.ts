@@ -1,36 +1,41 @@
-import { mkdtemp, rm } from "node:fs/promises";
-import { tmpdir } from "node:os";
+import assert from "node:assert/strict";
+import { readdirSync } from "node:fs";
 import { join } from "node:path";
-import { after } from "node:test";
+import { after, test } from "node:test";
 import { createClient } from "@libsql/client";
 import { libsqlStore } from "../../src/rotation/store/databases/libsql.ts";
-import { checkSample, checkWays } from "../support/faults.ts";
+import { type Open, checkSample, checkWays, networkFaults, throughNetwork } from "../support/faults.ts";
+import { startLibsql } from "../support/libsql.ts";
 import { temporaryFolder } from "../support/service.ts";
 
-const ways: Record<string, (url: string) => Parameters<typeof libsqlStore>[0]> = {
-  "by URL": (url) => url,
-  "a client": (url) => createClient({ url }),
+const url = await startLibsql({ after });
+const at = (port: number): string => `http://127.0.0.1:${port}`;
+
+const ways: Record<string, Open> = {
+  "by URL": (port, options) => libsqlStore(at(port), options),
+  "a client": (port, options, ends) => {
+    const client = createClient({ url: at(port) });
+    ends.push(() => client.close());
+    return libsqlStore(client, options);
+  },
 };
 checkWays(
   Object.entries(ways).map(([name, way]) => [
-    `libSQL on a file, ${name}`,
-    async () => {
-      const folder = await mkdtemp(join(tmpdir(), "jwksd-test-"));
-      const opened: Parameters<typeof libsqlStore>[0][] = [];
-      return {
-        async handle(issuer: string) {
-          const database = way(`file:${join(folder, "keys.db")}`);
-          opened.push(database);
-          return libsqlStore(database, { issuer });
-        },
-        async end() {
-          for (const database of opened) if (typeof database !== "string") database.close();
-          await rm(folder, { recursive: true });
-        },
-      };
-    },
+    `libSQL, ${name}`,
+    throughNetwork(Number(new URL(url).port), way),
+    networkFaults("UPDATE"),
   ]),
 );
 
-const folder = await temporaryFolder({ after });
-checkSample("examples/docs/store-libsql.mts", () => ({ "libsql://db.example": `file:${join(folder, "keys.db")}` }));
+test("a file is refused, and not created", async (t) => {
+  const path = join(await temporaryFolder(t), "keys.db");
+  const client = createClient({ url: ":memory:" });
+  t.after(() => client.close());
+  for (const database of [`file:${path}`, `file://${path}`, ":memory:", client]) {
+    const opening = libsqlStore(database, { issuer: "https://op.example" });
+    await assert.rejects(opening, { code: "ERR_OPTION_INVALID", message: /for a file, use sqliteStore\(PATH\)$/ });
+  }
+  assert.deepEqual(readdirSync(join(path, "..")), []);
+});
+
+checkSample("examples/docs/store-libsql.mts", () => ({ "libsql://db.example": url }));

@@ -11,6 +11,7 @@ import { sqliteStore } from "../../src/rotation/store/sqlite/sqlite.ts";
 import { pages, textOf, withSamples } from "../../scripts/samples.ts";
 import { ecKey } from "../support/keys.ts";
 import { listening } from "../support/listening.ts";
+import { startLibsql } from "../support/libsql.ts";
 import { runSample, sample } from "../support/samples.ts";
 import { freePort, runCli, temporaryFolder } from "../support/service.ts";
 import { createSoftHsm, skipWithoutPkcs11 } from "../support/softhsm.ts";
@@ -297,7 +298,7 @@ test("the fetch of docs/oidc-provider.md guards what oidc-provider gets, and lea
   await assert.rejects(configuration.fetch(url, { method: "POST" }), TypeError);
 });
 
-// The programs of docs/on-demand.md that Node runs, over libSQL in a file. Those of Workers are bundled here; test/runtime has the same in workerd.
+// The programs of docs/on-demand.md that Node runs, over libSQL. Those of Workers are bundled here; test/runtime has the same in workerd.
 
 interface Answer {
   readonly statusCode: number;
@@ -306,7 +307,7 @@ interface Answer {
 
 test("a cron makes the first key and takes steps, and Lambda and Next.js serve it; Lambda is frozen between its calls", async (t) => {
   const cron = await sample(t, "examples/docs/demand-cron.mts");
-  const env = { DATABASE_URL: `file:${join(dirname(cron), "keys.db")}`, JWKSD_WRAPPING_KEYS: newWrappingKey() };
+  const env = { DATABASE_URL: await startLibsql(t), JWKSD_WRAPPING_KEYS: newWrappingKey() };
   Object.assign(process.env, env);
   await assert.rejects(import(cron), { code: "ERR_STORE_EMPTY" });
   process.env["FIRST_START"] = "yes";

@@ -13,6 +13,7 @@ import { createKeyManager } from "../../src/rotation/manager/index.ts";
 import { libsqlStore } from "../../src/rotation/store/databases/libsql.ts";
 import { builtClone } from "../support/build.ts";
 import { binary } from "../support/bundle.ts";
+import { startLibsql } from "../support/libsql.ts";
 import { newWrappingKey } from "../support/managed.ts";
 import { eventually } from "../support/service.ts";
 import { isSoak } from "../support/soak.ts";
@@ -180,10 +181,10 @@ async function answerOfNext(project: string, name: keyof typeof routes, flag: st
 
 if (isSoak) {
   for (const flag of ["--turbopack", "--webpack"]) {
-    test(`the route of docs/on-demand.md, by next build ${flag}`, async () => {
+    test(`the route of docs/on-demand.md, by next build ${flag}`, async (t) => {
       const project = join(root, flag);
       await projectWith([...needed, "@libsql/client"], project, join(await builtClone(), archive));
-      const env = { DATABASE_URL: `file:${join(project, "keys.db")}`, JWKSD_WRAPPING_KEYS: newWrappingKey() };
+      const env = { DATABASE_URL: await startLibsql(t), JWKSD_WRAPPING_KEYS: newWrappingKey() };
       const issuer = "https://login.example.com";
       const store = await libsqlStore(env.DATABASE_URL, { issuer });
       const wrappingKeys = env.JWKSD_WRAPPING_KEYS;

@@ -50,7 +50,7 @@ export function d1Store(binding: D1Binding, options: DatabaseStoreOptions): Open
     const answers = await session.batch(batch);
     return answers.map(({ results, meta: { changes = 0 } }) => ({ rows: results as Answer["rows"], changes }));
   };
-  const database = { name: "in D1", statements: sqliteStatements(), maxBytes, faultOf: sqliteFault, transact };
+  const database = { name: "in D1", statements: sqliteStatements, maxBytes, faultOf: sqliteFault, transact };
   // No process lives that could be listed.
   return { ...sqlRegister(database, { issuer: requiredIssuer(issuer), timeoutMs }), presence: undefined };
 }

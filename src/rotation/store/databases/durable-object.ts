@@ -63,7 +63,7 @@ export class KeysObject {
     const { storage } = this.#state;
     const database: SqlDatabase = {
       name: "in a Durable Object",
-      statements: sqliteStatements(),
+      statements: sqliteStatements,
       maxBytes,
       faultOf: sqliteFault,
       transact: async (statements) =>

@@ -18,7 +18,7 @@ export type { DatabaseStoreOptions } from "./calls.ts";
 
 /** The part of a client of `@libsql/client` that is used here. */
 export interface LibsqlClient {
-  /** `file` where the database is a file of this machine. */
+  /** `file` if the database is a local file, which is refused. */
   readonly protocol: string;
   batch(
     statements: { sql: string; args: (string | number | null)[] }[],
@@ -28,11 +28,10 @@ export interface LibsqlClient {
 }
 
 /**
- * The store of one issuer in a libSQL database, which any number of processes and issuers may share. Tables are made by the first call. A
- * file has no clock of its own, so all that use it are on one machine.
+ * Opens the store of one issuer on a libSQL server, which any number of processes and issuers may share. The first call creates the tables.
  *
- * @param database `libsql://HOST?authToken=TOKEN`, `file:PATH` or another URL that `@libsql/client` takes, and which needs that package; or one
- *   of its clients, which the caller closes
+ * @param database `libsql://HOST?authToken=TOKEN` or another URL of a server that `@libsql/client` accepts, which needs that package; or one of
+ *   its clients, which the caller closes
  * @throws ConfigError `ERR_OPTION_INVALID`, `ERR_PACKAGE_MISSING`
  */
 export async function libsqlStore(
@@ -41,13 +40,11 @@ export async function libsqlStore(
 ): Promise<OpenRegister> {
   const { issuer, timeoutMs } = checkOptions(options, databaseRules);
   const whose = { issuer: requiredIssuer(issuer), timeoutMs };
-  const client = typeof database === "string" ? await open(database) : database;
-  const name = typeof database === "string" ? database.replace(/\?.*$/s, "").replace(/\/\/[^/]*@/, "//") : "in libSQL";
-  const statements = sqliteStatements(client.protocol === "file" ? "NULL AS now" : undefined);
+  const { client, name, close } = await clientOf(database);
   const register = sqlRegister(
     {
       name,
-      statements,
+      statements: sqliteStatements,
       faultOf: sqliteFault,
       async transact(statements) {
         // To write, because whatever only reads may be answered by a replica.
@@ -67,7 +64,7 @@ export async function libsqlStore(
     ...register,
     async close() {
       await register.close();
-      if (client !== database) client.close();
+      close();
     },
   };
 }
@@ -82,17 +79,26 @@ async function loadDriver() {
   }
 }
 
+const aFile = "for a file, use sqliteStore(PATH)";
+
 /** @throws ConfigError `ERR_OPTION_INVALID`, `ERR_PACKAGE_MISSING` */
-async function open(url: string): Promise<LibsqlClient> {
-  // A path may have an "@".
-  if (!url.startsWith("file:")) databaseUrl(url, /./, "libsql://HOST");
+async function clientOf(database: string | LibsqlClient) {
+  if (typeof database !== "string") {
+    // Two processes that share a file lock each other out permanently: an unfinished statement of the client keeps it from committing.
+    if (database.protocol === "file") throw invalidOption(`the client must be one of a libSQL server; ${aFile}`);
+    return { client: database, name: "in libSQL", close: () => {} };
+  }
+  const { protocol, host, pathname } = databaseUrl(
+    database,
+    /^(libsql|https?|wss?):$/,
+    `libsql://HOST?authToken=TOKEN; ${aFile}`,
+  );
   const { createClient } = await loadDriver();
   try {
-    return createClient({ url });
+    const client: LibsqlClient = createClient({ url: database });
+    return { client, name: `${protocol}//${host}${pathname}`, close: () => client.close() };
   } catch {
     // Its words show the URL.
-    throw invalidOption(
-      "the URL of the database must be one that @libsql/client takes, such as libsql://HOST or file:PATH",
-    );
+    throw invalidOption("the URL of the database must be one that @libsql/client accepts, such as libsql://HOST");
   }
 }

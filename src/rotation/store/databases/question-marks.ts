@@ -3,7 +3,7 @@ import type { Statement, Statements } from "./sql.ts";
 export interface Dialect {
   /** Inserts a row unless its key is there. */
   readonly insert: "INSERT IGNORE" | "INSERT OR IGNORE";
-  /** The columns `now` and `standby`, where the database has them. */
+  /** The column `now`, and the column `standby` if the database has standbys. */
   readonly asked: string;
   readonly schema: readonly string[];
 }

@@ -8,9 +8,12 @@ const schema = [
   "CREATE TABLE IF NOT EXISTS jwksd_presence (issuer TEXT, id TEXT, line TEXT NOT NULL, PRIMARY KEY (issuer, id))",
 ];
 
-/** What SQLite speaks. @param now the column of that name; `NULL AS now` where the database has no clock of its own */
-export const sqliteStatements = (now: string = "CAST(unixepoch('subsec') * 1000 AS INTEGER) AS now"): Statements =>
-  questionMarks({ insert: "INSERT OR IGNORE", asked: now, schema });
+/** The statements of SQLite. */
+export const sqliteStatements: Statements = questionMarks({
+  insert: "INSERT OR IGNORE",
+  asked: "CAST(unixepoch('subsec') * 1000 AS INTEGER) AS now",
+  schema,
+});
 
 /** The text of SQLite is what all of them give, beside or in a text of their own. A statement that fails is rolled back with its transaction. */
 export function sqliteFault(error: unknown): SqlFault {
