@@ -6,6 +6,9 @@ import { inspect } from "node:util";
 import * as jose from "jose";
 import { jweOf, liveRecords } from "../../src/rotation/rules/records.ts";
 import { sqliteStore } from "../../src/rotation/store/sqlite/sqlite.ts";
+import { memoryStore } from "../../src/rotation/store/memory.ts";
+import { countedStore } from "../manager/counted-store.ts";
+import { longCache, shortCache } from "../manager/world.ts";
 import { getOnce, kidsIn } from "../support/load.ts";
 import {
   commandStore,
@@ -18,6 +21,7 @@ import {
   custodyOf,
   wrappingKeyOf,
 } from "../support/managed.ts";
+import { simulatedClock } from "../support/simulated.ts";
 import { type RunningService, eventually, runCli, startService, temporaryFolder } from "../support/service.ts";
 
 const timeout = 120_000;
@@ -140,6 +144,22 @@ describe("the store", { timeout, concurrency: 2 }, () => {
     await announceNext(running);
     assert.equal(await service.stop(), 0);
   });
+});
+
+test("a paused service sends the short Cache-Control from its first response on, with or without its store", async (t) => {
+  for (const hangs of [false, true]) {
+    const clock = simulatedClock();
+    const store = countedStore(memoryStore({ clock }));
+    const environment = { JWKSD_WRAPPING_KEYS: newWrappingKey() };
+    const service = await startService(t, ["--data", await temporaryFolder(t)], environment, { clock, store });
+    assert.equal((await served(service)).cacheControl, longCache);
+    store.hangs = hangs;
+    // No timer has fired yet.
+    clock.setBy(3_600_000);
+    assert.equal((await served(service)).cacheControl, shortCache);
+    store.hangs = false;
+    await service.stop();
+  }
 });
 
 test("no private byte gets out: not of a running service, not of commands, not of failures", { timeout }, async (t) => {

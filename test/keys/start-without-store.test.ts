@@ -3,8 +3,7 @@ import { describe, test, type TestContext } from "node:test";
 import { StoreError } from "../../src/base/errors.ts";
 import { rotationPolicy } from "../../src/rotation/rules/policy.ts";
 import { createLogger } from "../../src/service/config/log.ts";
-import { jwkSetOf } from "../../src/publish/jwk-set.ts";
-import type { PublishedSet } from "../../src/service/keys/published-keys.ts";
+import { type JwkSet, jwkSetOf } from "../../src/publish/jwk-set.ts";
 import type { RunningManager } from "../../src/service/keys/run-manager.ts";
 import { startWithoutStore } from "../../src/service/keys/start-without-store.ts";
 import type { Signing } from "../../src/service/keys/signing.ts";
@@ -27,7 +26,7 @@ import { newWrappingKey } from "../support/managed.ts";
 import { temporaryFolder } from "../support/service.ts";
 
 const none = await jwkSetOf([]);
-const stored: PublishedSet = { set: none, isRotating: false };
+const stored = await jwkSetOf([]);
 const cause = { at: 0, code: "ERR_STORE_UNAVAILABLE", message: "no route to host" };
 const issuer = "https://op.example";
 const outage = (): Promise<never> => Promise.reject(new StoreError("ERR_STORE_UNAVAILABLE", "no route to host"));
@@ -36,6 +35,7 @@ const outage = (): Promise<never> => Promise.reject(new StoreError("ERR_STORE_UN
 function managedKeys(told: string[], notReady?: string): RunningManager {
   return {
     published: stored,
+    isRotating: false,
     notReady: () => notReady,
     metrics: () => [],
     signing: undefined,
@@ -81,7 +81,7 @@ describe("until the store is back", () => {
   test("then its keys are taken, its manager says whether it is ready, and it learns where they are served", async () => {
     const told: string[] = [];
     const { clock, lines, managed } = begin(async () => managedKeys(told, "its clock is wrong"));
-    const taken: PublishedSet[] = [];
+    const taken: JwkSet[] = [];
     await managed.follow(issuer, async (keys) => void taken.push(keys));
     assert.match(managed.notReady() ?? "", /^the store was not reached since the start; the set is of 2026-/);
     await clock.advance(1_000);

@@ -14,6 +14,7 @@ import { run } from "../../src/cli/run.ts";
 import { addSettings, settingsFrom } from "../../src/cli/settings-options.ts";
 import { createLog } from "../../src/service/config/log.ts";
 import { startService as startServiceHere } from "../../src/service/endpoint/service.ts";
+import type { Substitutes } from "../../src/service/keys/run-manager.ts";
 import { named } from "./keys.ts";
 
 const main = fileURLToPath(new URL("../../src/cli/main.ts", import.meta.url));
@@ -166,6 +167,7 @@ export async function startService(
   t: Scope,
   args: readonly string[],
   environment: Environment = {},
+  given: Substitutes = {},
 ): Promise<RunningService> {
   const log = new ServiceLog();
   let errors = "";
@@ -173,7 +175,7 @@ export async function startService(
   const io: Io = { stdin: Readable.from([]), stdout: log, stderr, environment, exitCode: 0 };
   const command = addSettings(new Command("serve")).parse([...serveArgs, ...args], { from: "user" });
   const settings = await settingsFrom(io, command.opts());
-  const service = await startServiceHere(settings, createLog(settings, io));
+  const service = await startServiceHere(settings, createLog(settings, io), given);
   let stopped: Promise<void> | undefined;
   const stop = async (): Promise<number> => {
     await (stopped ??= service.stop());

@@ -5,7 +5,7 @@ import type { LogOverload } from "../listen/connections.ts";
 import type { Handler } from "../listen/gate.ts";
 import { startHttpServer } from "../listen/http-server.ts";
 import { issuerOf, urlHost } from "../config/addresses.ts";
-import type { PublishedSet } from "../keys/published-keys.ts";
+import type { JwkSet } from "../../publish/jwk-set.ts";
 
 /** Options of the public endpoint. The default of the issuer is `http://HOST:PORT`, which only this machine can use. */
 interface Options extends Site {
@@ -14,7 +14,8 @@ interface Options extends Site {
   readonly port: number;
   /** Whether other processes may listen on the port. */
   readonly reusePort: boolean;
-  readonly rotationMode: boolean;
+  /** Whether rotation mode is on; evaluated for each request. */
+  readonly isRotating: () => boolean;
 }
 
 /** The public endpoint of a service. */
@@ -24,7 +25,7 @@ export interface PublicEndpoint {
   readonly jwksUri: string;
   /** URL of the JWK Set on this machine. */
   readonly url: string;
-  publish(this: void, next: PublishedSet): void;
+  publish(this: void, next: JwkSet): void;
   /** Counts of responses since the start. */
   metrics(this: void): readonly Metric[];
   stop(this: void): Promise<void>;
@@ -33,17 +34,16 @@ export interface PublicEndpoint {
 /** Serves the public endpoint. */
 export async function startPublicEndpoint(
   options: Options,
-  first: PublishedSet,
+  first: JwkSet,
   onOverload: LogOverload,
 ): Promise<PublicEndpoint> {
-  let published = first;
-  const mode = () => (published.isRotating || options.rotationMode ? "rotation" : "long");
+  const mode = () => (options.isRotating() ? "rotation" : "long");
   const make = async (port: number): Promise<Publisher> => {
     const publisher = await createPublisher(
       { ...options, issuer: issuerOf(options, port) },
       { mode, clock: systemClock },
     );
-    publisher.publish(first.set);
+    publisher.publish(first);
     return publisher;
   };
   // Made before listening as well, to find bad options before a connection is accepted.
@@ -63,10 +63,7 @@ export async function startPublicEndpoint(
     issuer: publisher.issuer,
     jwksUri: publisher.jwksUri,
     url: `http://${urlHost(host)}:${server.port}${new URL(publisher.jwksUri).pathname}`,
-    publish(next) {
-      published = next;
-      publisher.publish(next.set);
-    },
+    publish: (next) => publisher.publish(next),
     metrics() {
       const values = refusals.values("code", { document: "none" });
       return sumMetrics([publisher.metrics(), [counter(["jwksd_responses_total", ""], values)]]);

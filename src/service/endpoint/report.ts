@@ -47,8 +47,8 @@ export function createReport(of: Reported): Report {
       commandFlags,
       notReady: notReady(),
       isShortBySetting: rotationMode,
-      isShort: keys.current.isRotating,
-      published: keys.current.set.entries,
+      isShort: managed?.isRotating ?? false,
+      published: keys.current.entries,
       refused: keys.refused,
       events: events(),
     });

@@ -72,7 +72,8 @@ async function start(settings: Settings, to: Logger, given: Substitutes, stops: 
     await keys.takeManaged(managed.published);
   }
 
-  const where = { ...site, host, port, reusePort, rotationMode };
+  const isRotating = (): boolean => rotationMode || managed?.isRotating === true;
+  const where = { ...site, host, port, reusePort, isRotating };
   const endpoint = await startPublicEndpoint(where, keys.current, log.warn);
   stops.push(endpoint.stop);
   const { issuer, jwksUri, url } = endpoint;
@@ -98,7 +99,7 @@ async function start(settings: Settings, to: Logger, given: Substitutes, stops: 
       return false;
     }
     endpoint.publish(keys.current);
-    const encryptionKeys = keys.current.set.entries.length - keys.kids.length;
+    const encryptionKeys = keys.current.entries.length - keys.kids.length;
     log.info({ kids: keys.kids, encryptionKeys }, "keys reloaded");
     return true;
   };

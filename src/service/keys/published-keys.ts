@@ -9,22 +9,15 @@ import type { Logger } from "../config/log.ts";
 import type { Settings } from "../config/setting-definitions.ts";
 import { fingerprint, watchPaths } from "../config/watch.ts";
 
-/** What a service publishes. */
-export interface PublishedSet {
-  readonly set: JwkSet;
-  /** Whether the rotation mode is on. */
-  readonly isRotating: boolean;
-}
-
 /** The keys of a service: those of a manager, of files, or both. Signing keys are either managed or in files. */
 export interface PublishedKeys {
-  readonly current: PublishedSet;
+  readonly current: JwkSet;
   /** Of the signing keys, the active one first. */
   readonly kids: readonly string[];
   /** Why the files were refused at the last reading. */
   readonly refused: KnownError | undefined;
   /** @throws KeyMaterialError they clash with those of the files, and what was published stays */
-  takeManaged(this: void, managed: PublishedSet): Promise<void>;
+  takeManaged(this: void, managed: JwkSet): Promise<void>;
   /** Reads the files again. @throws what is wrong with them; the old keys stay in use, and `refused` says why */
   reload(this: void): Promise<void>;
   /** Calls back when the files have changed since they were read for the first time. */
@@ -45,8 +38,8 @@ export async function readPublishedKeys(
   // Before the files, so that no change is missed.
   const baseline = await fingerprint(paths);
   let files = await loadKeyFiles(settings, log);
-  let managed: PublishedSet | undefined;
-  let current: PublishedSet = { set: files, isRotating: false };
+  let managed: JwkSet | undefined;
+  let current = files;
   let refused: KnownError | undefined;
   // One change after the other, so that none undoes a newer one.
   const inTurn = serial();
@@ -67,7 +60,7 @@ export async function readPublishedKeys(
       return current;
     },
     get kids() {
-      return entriesFor("sig", current.set.entries).map(({ jwk }) => jwk.kid);
+      return entriesFor("sig", current.entries).map(({ jwk }) => jwk.kid);
     },
     get refused() {
       return refused;
@@ -103,8 +96,7 @@ export async function loadKeyFiles(settings: KeyPaths, log: Pick<Logger, "warn">
 }
 
 /** @throws see `jwkSetOf` */
-async function together(managed: PublishedSet | undefined, files: JwkSet): Promise<PublishedSet> {
-  if (managed === undefined) return { set: files, isRotating: false };
-  if (files.entries.length === 0) return managed;
-  return { ...managed, set: await jwkSetOf([...managed.set.entries, ...files.entries]) };
+async function together(managed: JwkSet | undefined, files: JwkSet): Promise<JwkSet> {
+  if (managed === undefined) return files;
+  return files.entries.length === 0 ? managed : jwkSetOf([...managed.entries, ...files.entries]);
 }

@@ -2,6 +2,7 @@ import { type Clock, systemClock } from "../../base/clock.ts";
 import { type ErrorCode, StoreError } from "../../base/errors.ts";
 import { timeText } from "../../base/format.ts";
 import type { Metric } from "../../base/metrics.ts";
+import type { JwkSet } from "../../publish/jwk-set.ts";
 import { checkKeysets } from "../../publish/keyset.ts";
 import type { Custody } from "../../rotation/custody/custody.ts";
 import { knownError } from "../../rotation/manager/health.ts";
@@ -12,7 +13,6 @@ import { wrappingKeysOf } from "../store/wrapping-keys.ts";
 import type { KnownKeys } from "./known.ts";
 import { type ManagedSettings, openManager } from "./open-manager.ts";
 import { createProcessList } from "./process-list.ts";
-import type { PublishedSet } from "./published-keys.ts";
 import { type SavedSet, Unusable, maxSavedSetSeconds, readSavedSet, saveSet, savedSetOf } from "./saved-set.ts";
 import { createSetSaver } from "./set-saver.ts";
 import { type ManagedSigning, type Signing, createSigning } from "./signing.ts";
@@ -27,8 +27,10 @@ export interface Substitutes {
 
 /** A manager as the service runs it: with a store, or with the saved set until the store is reached. */
 export interface RunningManager {
-  /** As they were when it started. */
-  readonly published: PublishedSet;
+  /** The set as it was at startup. */
+  readonly published: JwkSet;
+  /** Whether rotation mode is on now. It is while this process is stale. */
+  readonly isRotating: boolean;
   /** Why this process should get no requests; `undefined` while it is ready. */
   notReady(): string | undefined;
   /** See `KeyManager`; none before the store was reached. */
@@ -44,7 +46,7 @@ export interface RunningManager {
    *
    * @param issuer where they are served; remembered for commands that are given none
    */
-  follow(issuer: string, update: (next: PublishedSet) => Promise<void>): Promise<void>;
+  follow(issuer: string, update: (next: JwkSet) => Promise<void>): Promise<void>;
   stop(): Promise<void>;
 }
 
@@ -111,7 +113,10 @@ async function runManager(
   );
   let signing: ManagedSigning | undefined;
   return {
-    published: { set, isRotating: manager.isRotating },
+    published: set,
+    get isRotating() {
+      return manager.isRotating;
+    },
     notReady() {
       if (manager.isReady || store.readyWithoutStore) return undefined;
       const { stale, failure, unavailable } = manager.health;
@@ -137,9 +142,9 @@ async function runManager(
     async follow(issuer, update) {
       if (signs) signing = createSigning(issuer, manager, firstKeys, systemClock);
       await manager.subscribe({
-        async update(keysets, { isRotating }) {
+        async update(keysets) {
           const checked = await checkKeysets(keysets);
-          await update({ set: checked.set, isRotating });
+          await update(checked.set);
           // Nothing is signed with a key before it is published.
           signing?.take(checked.signing);
           if (maxSavedSetSeconds(store, manager.policy) > 0) saver.save(checked.set);

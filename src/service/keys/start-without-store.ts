@@ -77,8 +77,11 @@ export function startWithoutStore(
   };
 
   return {
-    // The set may be old.
-    published: { set, isRotating: true },
+    published: set,
+    get isRotating() {
+      // The saved set may be old.
+      return managed?.isRotating ?? true;
+    },
     notReady() {
       if (managed !== undefined) return managed.notReady();
       return isReady ? undefined : `the store was not reached since the start; the set is of ${timeText(at)}`;

@@ -93,13 +93,13 @@ export async function startPublishing(settings: Settings, options: PublishOption
   }
 
   const newest = async (): Promise<DocumentSet> => {
-    const { set, isRotating } = keys.current;
-    return documentSetOf(set, site, isRotating || settings.rotationMode);
+    return documentSetOf(keys.current, site, isRotating || settings.rotationMode);
   };
   const publish = (): Promise<void> => inTurn(async () => write(await newest()));
 
   // Before the keys are read, so that an older set never takes the place of a newer one.
   for (const warning of await target.open()) log.warn(warning);
+  let isRotating = false;
   let keys: PublishedKeys;
   let managing: OpenedManager | undefined;
   try {
@@ -110,8 +110,9 @@ export async function startPublishing(settings: Settings, options: PublishOption
       managing = await openManager({ store, signers }, log, {
         target: {
           name: target.name,
-          async update(keysets, { isRotating }) {
-            await keys.takeManaged({ set: (await checkKeysets(keysets)).set, isRotating });
+          async update(keysets, mode) {
+            await keys.takeManaged((await checkKeysets(keysets)).set);
+            ({ isRotating } = mode);
             await publish();
           },
         },
@@ -143,7 +144,7 @@ export async function startPublishing(settings: Settings, options: PublishOption
     await managing?.manager.runDueSteps();
     await inTurn(async () => {
       if (!isSame(await newest(), documentSet)) return;
-      const known = [...(managing?.manager.records ?? []), ...keys.current.set.entries.map(({ jwk }) => jwk)];
+      const known = [...(managing?.manager.records ?? []), ...keys.current.entries.map(({ jwk }) => jwk)];
       for (const change of changed) {
         const why = whyLeft(change, documentSet, (kid) => known.some((key) => key.kid === kid));
         if (why !== undefined) {
