@@ -4,7 +4,7 @@ import { discovery } from "./codes/discovery.ts";
 import { endpoint } from "./codes/endpoint.ts";
 import { key } from "./codes/key.ts";
 import { rsa } from "./codes/rsa.ts";
-import { openidDiscovery } from "./codes/finding-kind.ts";
+import { openidDiscovery, openidFederation } from "./codes/finding-kind.ts";
 import { set } from "./codes/set.ts";
 import { watch } from "./codes/watch.ts";
 
@@ -30,6 +30,7 @@ export function ruleUrl(rule: string): string | undefined {
   const [, number, section] = /^RFC (\d+) section ([\d.]+)$/.exec(rule) ?? [];
   if (number !== undefined) return `https://www.rfc-editor.org/rfc/rfc${number}#section-${section}`;
   if (rule.startsWith(openidDiscovery)) return "https://openid.net/specs/openid-connect-discovery-1_0.html";
+  if (rule.startsWith(openidFederation)) return "https://openid.net/specs/openid-federation-1_0.html";
   if (rule.startsWith("OpenID Connect Core")) return "https://openid.net/specs/openid-connect-core-1_0.html";
   return rule.startsWith("Fetch Standard") ? "https://fetch.spec.whatwg.org/#http-cors-protocol" : undefined;
 }

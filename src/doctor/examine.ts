@@ -9,6 +9,7 @@ import { checkSharedPrimes } from "./checks/rsa-shared.ts";
 import { checkPurpose, checkSet } from "./checks/set.ts";
 import { checkTls } from "./checks/tls.ts";
 import { checkWatch } from "./checks/watch.ts";
+import { checkValidity } from "./checks/validity.ts";
 import { checkX5c } from "./checks/x5c.ts";
 import { isObject, readJson } from "./document.ts";
 import { type Finding, type Note, findings, note } from "./finding.ts";
@@ -43,7 +44,7 @@ export async function examine(observations: Observations): Promise<readonly Find
     }
     notes.push(...checkSet(keys, set.entries.length, at));
     for (const key of keys) {
-      notes.push(...checkMembers(key, isOfIssuer), ...checkEc(key), ...checkOkp(key));
+      notes.push(...checkMembers(key, isOfIssuer), ...checkValidity(key, at), ...checkEc(key), ...checkOkp(key));
       notes.push(...(await checkKnown(key, blocklist)), ...(await checkX5c(key, observations)));
     }
     notes.push(

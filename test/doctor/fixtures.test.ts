@@ -335,6 +335,12 @@ describe("what is not what it looks like", () => {
   });
 });
 
+const cached = (age: string, control?: string): Promise<string[]> =>
+  found(observed({ headers: { age, "cache-control": control } }));
+
+const withMember = async (member: object): Promise<string[]> =>
+  (await examine(observed({ keys: [sound, { ...published("odd"), ...member }] }))).flatMap(({ seen }) => seen);
+
 const slow = (waitMs: number): Promise<string[]> => found(observed({ set: { waitMs } }));
 
 describe("a value at its bound is on the good side", () => {
@@ -366,6 +372,33 @@ describe("a value at its bound is on the good side", () => {
     assert.deepEqual(await slow(251), ["HTTP_SLOW_250"]);
     assert.deepEqual(await slow(500), ["HTTP_SLOW_250"]);
     assert.deepEqual(await slow(501), ["HTTP_SLOW_500"]);
+  });
+
+  test("a response with an Age above its lifetime, or above a day without one, is an old copy from a cache", async () => {
+    assert.deepEqual(await cached("7200", "max-age=3600, stale-while-revalidate=3600"), []);
+    assert.deepEqual(await cached("7201", "max-age=3600, stale-while-revalidate=3600"), ["HTTP_AGE"]);
+    assert.deepEqual(await cached("90000", "max-age=604800"), []);
+    assert.deepEqual(await cached("86400"), ["HTTP_NO_LIFETIME"]);
+    assert.deepEqual(await cached("90000"), ["HTTP_AGE", "HTTP_NO_LIFETIME"]);
+    assert.deepEqual(await cached("90000", "no-cache"), ["HTTP_AGE", "HTTP_NO_LIFETIME"]);
+    assert.deepEqual(await cached("-1, x"), ["HTTP_NO_LIFETIME"]);
+  });
+
+  test("a missing document is blamed on jwks_uri only if a discovery document names the URL", async () => {
+    const missing = observed({ set: { status: 404 } });
+    assert.deepEqual(await found(missing), ["DISCOVERY_JWKS_URI_NOT_FOUND"]);
+    assert.deepEqual(await found(observed({ set: { status: 410 } })), ["DISCOVERY_JWKS_URI_NOT_FOUND"]);
+    assert.deepEqual(await found(asSet(missing)), ["HTTP_STATUS"]);
+  });
+
+  test("a key is valid from its nbf until its exp, both in seconds", async () => {
+    const now = at / 1000;
+    assert.deepEqual(await withMember({ exp: now + 1, nbf: now, iat: now }), []);
+    assert.deepEqual(await withMember({ exp: String(now), nbf: null, revoked: null }), []);
+    assert.deepEqual(await withMember({ exp: now }), ['key 2 (kid "odd") expired on 2026-11-20 12:00:00 UTC']);
+    assert.deepEqual(await withMember({ exp: -1e300, nbf: 1e300 }), [
+      'key 2 (kid "odd") expired on -1e+300, is valid from 1e+300',
+    ]);
   });
 
   test("a signing key whose kid is a date is old after a year, and not before", async () => {

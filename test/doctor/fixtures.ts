@@ -14,6 +14,8 @@ export interface Fixture {
   readonly observations: Observations;
   /** The private half of the key that the fault is about, by whose tokens clients are tried. */
   readonly signs?: { readonly key: object; readonly alg: string; readonly kid?: unknown };
+  /** Whether tokens name the key that signs them. Default: `true`. */
+  readonly namesKeys?: false;
   /** What a server does whose answer depends on the request; default: what was observed. */
   readonly answers?: (headers: Readonly<Record<string, string | undefined>>) => Partial<Exchange>;
   /** What the discovery document of an issuer says, where the fault is there. The same is served at a plain http URL, too. */
@@ -67,6 +69,7 @@ function typesOf(keys: readonly Readonly<Record<string, unknown>>[]): string[] {
   return [...new Set(algs)].filter((alg) => /^(ES|RS\d|Ed|ML)/.test(alg));
 }
 
+const seconds = (date: string): number => Date.parse(date) / 1000;
 const ofEc = (key: object) => ({ ...withoutPrivate(key), alg: "ES256" });
 const ofRsa = (key: object) => ({ ...withoutPrivate(key), alg: "RS256" });
 const [publicEc, publicRsa] = [ofEc(ec), ofRsa(rsa)];
@@ -183,6 +186,9 @@ const keys: readonly Fixture[] = [
   withKey("JWKS_KEY_OPS_NO_VERIFY", { ...publicEc, key_ops: [], use: undefined }, signsEc, "empty"),
   withKey("JWKS_KEY_OPS_NO_VERIFY", { ...publicRsa, key_ops: ["encrypt"], use: undefined }, signsRsa, "encrypt"),
   withKey("JWKS_ENCRYPTION_KEY", { ...publicRsa, use: "enc", alg: "RSA-OAEP" }),
+  withKey("JWKS_KEY_EXPIRED", { ...publicEc, exp: seconds("2026-11-19") }, signsEc, "exp"),
+  withKey("JWKS_KEY_EXPIRED", { ...publicEc, nbf: seconds("2026-12-19") }, signsEc, "nbf"),
+  withKey("JWKS_KEY_EXPIRED", { ...publicEc, revoked: { revoked_at: seconds("2026-11-19") } }, signsEc, "revoked"),
   withKey("JWKS_KEY_KNOWN", { kty: "RSA", n: debianModulus, e: "AQAB", alg: "RS256" }, undefined, "CVE-2008-0166"),
   withKey("JWKS_KEY_KNOWN", ofEc(rfc7515Key), undefined, "RFC 7515 appendix A.3"),
   withKey("JWKS_EC_COORDINATE_LENGTH", cutOff, { key: short, alg: "ES256" }, "shorter"),
@@ -258,7 +264,19 @@ const sets: readonly Fixture[] = [
   set("JWKS_KEYS_MANY", { keys: [sound, ...Array.from({ length: 100 }, (_, index) => published(`kid ${index}`))] }),
   { ...set("JWKS_KID_MISSING", { keys: [sound, { ...publicEc, use: "sig" }] }), signs: { ...signsEc, kid: undefined } },
   { ...set("JWKS_KID_EMPTY", { keys: [sound, { ...published("odd"), kid: "" }] }), signs: { ...signsEc, kid: "" } },
-  set("JWKS_ONE_KEY_NO_KID", { keys: [{ ...sound, kid: undefined }] }),
+  {
+    ...set("JWKS_KID_WHITESPACE", { keys: [sound, { ...published("odd"), kid: " " }] }, "blank"),
+    signs: { ...signsEc, kid: " " },
+  },
+  {
+    ...set("JWKS_KID_WHITESPACE", { keys: [sound, { ...published("odd"), kid: "odd " }] }, "a space at the end"),
+    signs: { ...signsEc, kid: "odd " },
+  },
+  set("JWKS_ONE_KEY_NO_KID", { keys: [{ ...sound, kid: undefined }] }, "a token with a kid"),
+  {
+    ...set("JWKS_ONE_KEY_NO_KID", { keys: [{ ...sound, kid: undefined }] }, "a token without a kid"),
+    namesKeys: false,
+  },
   {
     ...set("JWKS_KID_DUPLICATE", {
       keys: [published("odd", ecKey("another")), { ...publicEc, kid, use: "sig" }, sound],
@@ -277,7 +295,7 @@ const sets: readonly Fixture[] = [
     ...set("JWKS_KID_CONFUSABLE", { keys: [sound, published("odd"), published("Odd")] }, "case"),
     signs: { key: ecKey("Odd"), alg: "ES256", kid: "Odd" },
   },
-  set("JWKS_KID_CONFUSABLE", { keys: [sound, published("odd"), published("odd ")] }, "a blank"),
+  set("JWKS_KID_CONFUSABLE", { keys: [sound, published("odd"), published("o dd")] }, "a space"),
   set("JWKS_KID_CONFUSABLE", { keys: [sound, published("Z\u00fcrich"), published("Zu\u0308rich")] }, "Unicode"),
   set("JWKS_PRIVATE_MEMBERS", { keys: [sound], ...ecKey("leaked") }, "beside keys"),
   set("JWKS_PRIVATE_MEMBERS", { keys: [sound], backup: { deep: [ecKey("leaked")] } }, "nested"),
@@ -368,7 +386,7 @@ const endpoint: readonly Fixture[] = [
   http("HTTP_LIFETIME_LONG", { headers: { "cache-control": "public, max-age=1209600" } }, "two weeks"),
   http("HTTP_LIFETIME_LONG", { headers: { "cache-control": "max-age=60, s-maxage=31536000" } }, "in shared caches"),
   http("HTTP_IMMUTABLE", { headers: { "cache-control": "public, max-age=86400, immutable" } }),
-  http("HTTP_AGE", { headers: { "cache-control": "public, max-age=600", age: "4000" } }),
+  http("HTTP_AGE", { headers: { "cache-control": "public, max-age=600", age: "4000" } }, "above the lifetime"),
   http("HTTP_PRIVATE", { headers: { "cache-control": "private, max-age=600" } }),
   http("HTTP_VARY_ANY", { headers: { vary: "*" } }),
   http("HTTP_CORS_ONE_ORIGIN", { headers: { "access-control-allow-origin": "https://app.example.com" } }),
@@ -477,6 +495,7 @@ const documents: readonly Fixture[] = [
   told("DISCOVERY_ISSUER_OTHER", () => "https://other.example.com"),
   discovery("DISCOVERY_JWKS_URI_MISSING", () => ({ jwks_uri: undefined }), "missing"),
   discovery("DISCOVERY_JWKS_URI_MISSING", () => ({ jwks_uri: "/jwks" }), "a path"),
+  http("DISCOVERY_JWKS_URI_NOT_FOUND", { set: { status: 404, body: bytes("<!doctype html>") } }),
   discovery("DISCOVERY_JWKS_URI_HTTP", (_, plain) => ({ jwks_uri: `${plain}/jwks` })),
   discovery("DISCOVERY_JWKS_URI_HTTP", () => ({ jwks_uri: "file:///etc/jwks.json" }), "file:"),
   discovery("DISCOVERY_JWKS_URI_PRIVATE", () => ({ jwks_uri: "https://10.0.0.1/jwks" }), "an address"),

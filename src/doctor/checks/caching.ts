@@ -1,10 +1,12 @@
-import { lifetimeOf } from "../cache-control.ts";
+import { ageOf, lifetimeOf } from "../cache-control.ts";
 import { field, sameBytes } from "../exchange.ts";
 import { type Note, note } from "../finding.ts";
+import { durationText } from "../../base/format.ts";
 import { counted, quoted } from "../format.ts";
 import type { Exchange, Probes } from "../observations.ts";
 
-const week = 7 * 24 * 3600;
+const daySeconds = 24 * 3600;
+const weekSeconds = 7 * daySeconds;
 
 /** Checks for how long caches keep the set, and how they revalidate it. */
 export function checkCaching(set: Exchange, probes: Probes): Note[] {
@@ -16,14 +18,14 @@ function checkFreshness(set: Exchange): Note[] {
   const control = field(set, "cache-control");
   const said = control === undefined ? "neither Cache-Control nor Expires" : `Cache-Control: ${quoted(control)}`;
   if (noStore) return [note("HTTP_NO_STORE", said)];
-  if (freshSeconds === undefined) return [note("HTTP_NO_LIFETIME", said)];
-  const notes: Note[] = [];
-  if (servedSeconds > week) {
+  const age = ageOf(set);
+  const isOld = age > (freshSeconds === undefined ? daySeconds : servedSeconds);
+  const notes = isOld ? [note("HTTP_AGE", `Age: ${age} (${durationText(age * 1000)}), ${said}`)] : [];
+  if (freshSeconds === undefined) return [...notes, note("HTTP_NO_LIFETIME", said)];
+  if (servedSeconds > weekSeconds) {
     notes.push(note("HTTP_LIFETIME_LONG", `${control === undefined ? "Expires" : said}: ${days(servedSeconds)}`));
   }
   if (/(^|[\s,])immutable($|[\s,])/i.test(control ?? "")) notes.push(note("HTTP_IMMUTABLE", said));
-  const age = Number(field(set, "age") ?? 0);
-  if (age > servedSeconds) notes.push(note("HTTP_AGE", `Age: ${age}, ${said}`));
   if (field(set, "etag") === undefined && field(set, "last-modified") === undefined) {
     notes.push(note("HTTP_NO_VALIDATOR", said));
   }

@@ -18,7 +18,7 @@ export function checkHttp({ discovery, set, probes = {} }: Observations): Note[]
     notes.push(note("HTTP_PLAIN", urlText(asked.url)));
   }
   if (set === undefined) return notes;
-  notes.push(...checkFailure(set, discovery?.body !== undefined), ...checkAgents(set, probes));
+  notes.push(...checkFailure(set, discovery?.body !== undefined), ...checkStatus(set, probes, discovery !== undefined));
   const served = set.status === 200 ? set : probes.browser;
   if (served?.status !== 200 || served.body === undefined) return notes;
   return [...notes, ...checkBody(served), ...checkCaching(served, probes), ...checkProbes(served, probes)];
@@ -51,7 +51,8 @@ function checkFailure({ failure }: Exchange, isThere: boolean): Note[] {
 
 const isTurnedAway = (exchange: Exchange | undefined): boolean => exchange?.status === 401 || exchange?.status === 403;
 
-function checkAgents(set: Exchange, { noAgent, browser }: Probes): Note[] {
+/** Checks the status, for programs and for browsers. @param isAdvertised whether a discovery document names the URL */
+function checkStatus(set: Exchange, { noAgent, browser }: Probes, isAdvertised: boolean): Note[] {
   const { status } = set;
   if (isTurnedAway(set) && browser?.status === 200) {
     return [note("HTTP_USER_AGENT", `${statusText(set)}, and 200 for a browser`)];
@@ -60,6 +61,8 @@ function checkAgents(set: Exchange, { noAgent, browser }: Probes): Note[] {
     return [note("HTTP_NO_USER_AGENT", `status ${noAgent?.status}`)];
   }
   if (status === undefined || status === 200) return [];
+  if (isAdvertised && (status === 404 || status === 410))
+    return [note("DISCOVERY_JWKS_URI_NOT_FOUND", `${wayOf(set)}: ${statusText(set)}`)];
   const retry = field(set, "retry-after");
   return [note("HTTP_STATUS", `${statusText(set)}${retry === undefined ? "" : `, Retry-After: ${quoted(retry)}`}`)];
 }

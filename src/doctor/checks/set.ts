@@ -37,7 +37,7 @@ function checkKids(keys: readonly Key[]): Note[] {
     const { kid, use } = jwk;
     if (kid !== undefined && typeof kid !== "string") return [note("JWKS_KID_TYPE", name)];
     if (kid === "") return [note("JWKS_KID_EMPTY", name)];
-    if (kid !== undefined) return [];
+    if (kid !== undefined) return kid === kid.trim() ? [] : [note("JWKS_KID_WHITESPACE", name)];
     // A bundle of SPIFFE has authorities of certificates, which no kid names; each key of its tokens has one.
     if (use === "x509-svid") return [];
     const isNeeded = use === "jwt-svid" || keys.length > 1;

@@ -80,6 +80,13 @@ export const discovery = {
     rule: `${openidDiscovery} 3`,
     remedy: "Add `jwks_uri`, the absolute https URL of the JWK Set.",
   },
+  DISCOVERY_JWKS_URI_NOT_FOUND: {
+    severity: "broken",
+    title: "There is no document at `jwks_uri`",
+    why: "Relying parties find no keys. The discovery document may name the wrong URL.",
+    rule: `${openidDiscovery} 3`,
+    remedy: "Write the URL of the JWK Set as `jwks_uri`, or serve the set at the URL that it names.",
+  },
   DISCOVERY_JWKS_URI_HTTP: {
     severity: "broken",
     title: "`jwks_uri` is not an https URL",

@@ -242,10 +242,10 @@ export const endpoint = {
   },
   HTTP_AGE: {
     severity: "risk",
-    title: "A cache serves the JWK Set after its lifetime",
-    why: "Age is above the lifetime: verifiers get an old set, and learn of new keys later than the headers promise.",
+    title: "The JWK Set is an old copy from a cache",
+    why: "`Age` is above the lifetime, or above a day where there is no lifetime: verifiers get an old set, and learn about new and removed keys later than the headers promise.",
     rule: "RFC 9111 section 4.2.4",
-    remedy: "Let the cache in front revalidate on time, and not override Cache-Control.",
+    remedy: "Empty the cache in front. Configure it to revalidate on time, and not to override Cache-Control.",
   },
   HTTP_RATE_LIMIT: {
     severity: "risk",

@@ -18,5 +18,7 @@ export interface FindingKind {
   readonly remedy: string;
 }
 
-/** Where the specification of discovery is cited. */
+/** Beginning of rules in OpenID Connect Discovery. */
 export const openidDiscovery = "OpenID Connect Discovery 1.0 section";
+/** Beginning of rules in OpenID Federation. */
+export const openidFederation = "OpenID Federation 1.0 section";

@@ -1,4 +1,4 @@
-import type { FindingKind } from "./finding-kind.ts";
+import { type FindingKind, openidFederation } from "./finding-kind.ts";
 
 /** What each key says about itself. */
 export const key = {
@@ -135,6 +135,13 @@ export const key = {
     why: "That is allowed, but some older verifiers refuse a set with an algorithm that they cannot verify.",
     rule: "RFC 7517 section 4.2",
     remedy: "Keep it if relying parties encrypt to this issuer; else remove it.",
+  },
+  JWKS_KEY_EXPIRED: {
+    severity: "risk",
+    title: "A key is not valid now, according to its own `exp`, `nbf` or `revoked`",
+    why: "Verifiers that read these members (OpenID Federation) refuse the key. Most ignore them, and trust a key that its issuer no longer vouches for.",
+    rule: `${openidFederation} 8.7.2`,
+    remedy: "Remove the key if it has expired or is revoked. If it signs, remove or correct the member.",
   },
   JWKS_KEY_KNOWN: {
     severity: "broken",

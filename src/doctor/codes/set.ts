@@ -54,7 +54,7 @@ export const set = {
   JWKS_ONE_KEY_NO_KID: {
     severity: "risk",
     title: "The only key has no `kid`",
-    why: "Verifiers refuse tokens that name a `kid`, because no key has that `kid`. When a second key comes, every token needs a `kid`.",
+    why: "Verifiers refuse tokens that name a `kid`, because no key has that `kid`. Some refuse tokens without a `kid`, too. After a second key is added, every token needs a `kid`.",
     rule: "RFC 7517 section 4.5",
     remedy: "Give the key a `kid`, such as its RFC 7638 thumbprint, and put it into the header of the tokens.",
   },
@@ -65,6 +65,14 @@ export const set = {
     rule: "RFC 7517 section 4.5",
     remedy:
       "Give the key a `kid` with characters, such as its RFC 7638 thumbprint, and put it into the header of the tokens.",
+  },
+  JWKS_KID_WHITESPACE: {
+    severity: "risk",
+    title: "A `kid` is blank, or begins or ends with whitespace",
+    why: "A `kid` is compared exactly. A configuration, a database or a program that trims it no longer finds the key.",
+    rule: "RFC 7517 section 4.5",
+    remedy:
+      "Give the key a `kid` without whitespace, such as its RFC 7638 thumbprint, and put it into the header of the tokens.",
   },
   JWKS_KID_TYPE: {
     severity: "broken",

@@ -3,7 +3,7 @@ import type { Row } from "./row.ts";
 // Written by `node test/doctor/table.ts`, which runs the verifiers. A test runs them again and compares.
 
 /** The day of the run. */
-export const date = "2026-11-27";
+export const date = "2026-11-28";
 
 /** The verifiers that were run, with their versions. Each is a column of the table. */
 export const versions: Readonly<Record<string, string>> = {
@@ -57,6 +57,9 @@ export const rows: readonly Row[] = [
   { code: "JWKS_KEY_OPS_NO_VERIFY", form: "empty", outcomes: "i...i.i....." },
   { code: "JWKS_KEY_OPS_NO_VERIFY", form: "encrypt", outcomes: "ii..i.ii...." },
   { code: "JWKS_ENCRYPTION_KEY", form: "", outcomes: "............" },
+  { code: "JWKS_KEY_EXPIRED", form: "exp", outcomes: "............" },
+  { code: "JWKS_KEY_EXPIRED", form: "nbf", outcomes: "............" },
+  { code: "JWKS_KEY_EXPIRED", form: "revoked", outcomes: "............" },
   { code: "JWKS_KEY_KNOWN", form: "CVE-2008-0166", outcomes: "............" },
   { code: "JWKS_KEY_KNOWN", form: "RFC 7515 appendix A.3", outcomes: "............" },
   { code: "JWKS_EC_COORDINATE_LENGTH", form: "shorter", outcomes: ".....a...aai" },
@@ -106,7 +109,10 @@ export const rows: readonly Row[] = [
   { code: "JWKS_KEYS_MANY", form: "", outcomes: "............" },
   { code: "JWKS_KID_MISSING", form: "", outcomes: "ii.iii..ii.i" },
   { code: "JWKS_KID_EMPTY", form: "", outcomes: ".i...i...i.." },
-  { code: "JWKS_ONE_KEY_NO_KID", form: "", outcomes: "aaaaaaaaaaaa" },
+  { code: "JWKS_KID_WHITESPACE", form: "blank", outcomes: "............" },
+  { code: "JWKS_KID_WHITESPACE", form: "a space at the end", outcomes: "............" },
+  { code: "JWKS_ONE_KEY_NO_KID", form: "a token with a kid", outcomes: "aaaaaaaaaaaa" },
+  { code: "JWKS_ONE_KEY_NO_KID", form: "a token without a kid", outcomes: "...a.a..aa.a" },
   { code: "JWKS_KID_DUPLICATE", form: "", outcomes: "iiiiiiiiii.i" },
   { code: "JWKS_KEY_TWICE", form: "", outcomes: "i...i......." },
   { code: "JWKS_KEY_TWO_KIDS", form: "", outcomes: "............" },
@@ -114,7 +120,7 @@ export const rows: readonly Row[] = [
   { code: "JWKS_MEMBER_TWICE", form: "keys", outcomes: "............" },
   { code: "JWKS_NO_SIGNING_KEY", form: "", outcomes: "aaaaaaaaaaaa" },
   { code: "JWKS_KID_CONFUSABLE", form: "case", outcomes: "............" },
-  { code: "JWKS_KID_CONFUSABLE", form: "a blank", outcomes: "............" },
+  { code: "JWKS_KID_CONFUSABLE", form: "a space", outcomes: "............" },
   { code: "JWKS_KID_CONFUSABLE", form: "Unicode", outcomes: "............" },
   { code: "JWKS_PRIVATE_MEMBERS", form: "beside keys", outcomes: "............" },
   { code: "JWKS_PRIVATE_MEMBERS", form: "nested", outcomes: "............" },
@@ -144,7 +150,7 @@ export const rows: readonly Row[] = [
   { code: "HTTP_LIFETIME_LONG", form: "two weeks", outcomes: "......----.-" },
   { code: "HTTP_LIFETIME_LONG", form: "in shared caches", outcomes: "......----.-" },
   { code: "HTTP_IMMUTABLE", form: "", outcomes: "......----.-" },
-  { code: "HTTP_AGE", form: "", outcomes: "......----.-" },
+  { code: "HTTP_AGE", form: "above the lifetime", outcomes: "......----.-" },
   { code: "HTTP_PRIVATE", form: "", outcomes: "......----.-" },
   { code: "HTTP_VARY_ANY", form: "", outcomes: "......----.-" },
   { code: "HTTP_CORS_ONE_ORIGIN", form: "", outcomes: "......----.-" },
@@ -181,6 +187,7 @@ export const rows: readonly Row[] = [
   { code: "DISCOVERY_ISSUER_OTHER", form: "", outcomes: "--.-a-----a-" },
   { code: "DISCOVERY_JWKS_URI_MISSING", form: "missing", outcomes: "--a-a-----a-" },
   { code: "DISCOVERY_JWKS_URI_MISSING", form: "a path", outcomes: "--a-a-----a-" },
+  { code: "DISCOVERY_JWKS_URI_NOT_FOUND", form: "", outcomes: "--a-a-----a-" },
   { code: "DISCOVERY_JWKS_URI_HTTP", form: "", outcomes: "--.-a-----.-" },
   { code: "DISCOVERY_JWKS_URI_HTTP", form: "file:", outcomes: "--a-a-----a-" },
   { code: "DISCOVERY_ALG_WITHOUT_KEY", form: "", outcomes: "--.-.-----.-" },
