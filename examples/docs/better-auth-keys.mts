@@ -5,7 +5,7 @@ import { symmetricDecrypt } from "better-auth/crypto";
 import { createJwk, jwt } from "better-auth/plugins";
 
 const { BETTER_AUTH_SECRET = "" } = process.env;
-// Database, secret and options of jwt() as you have them.
+// Use your own database, secret and jwt() options.
 const auth = betterAuth({ secret: BETTER_AUTH_SECRET, database: new DatabaseSync("./auth.db"), plugins: [jwt()] });
 
 interface Row {
@@ -20,7 +20,7 @@ const isEs256 = ({ alg }: Row) => alg === "ES256";
 if (!(await find()).some(isEs256)) {
   const options = { jwks: { keyPairConfig: { alg: "ES256" } } } as const;
   await createJwk({ context } as Parameters<typeof createJwk>[0], options);
-  console.error("made an ES256 key, which is published now, and does not sign yet");
+  console.error("generated an ES256 key, which is now published but does not sign yet");
 }
 const keys: object[] = [];
 for (const { id, privateKey } of (await find()).filter(isEs256)) {

@@ -15,7 +15,7 @@ const issuer = `${baseURL}/api/auth`;
 const options = { baseURL, secret: BETTER_AUTH_SECRET, database: createPool(DATABASE_URL) };
 
 const tables = { ...options, plugins: [storePlugin] };
-await (await getMigrations(tables)).runMigrations(); // the table of the keys, before they are read
+await (await getMigrations(tables)).runMigrations(); // create the key table before the keys are read
 const store = betterAuthStore(await getAdapter(tables), { issuer });
 export const manager = await createKeyManager({ issuer, store, wrappingKeys: JWKSD_WRAPPING_KEYS });
 export const provider = await createProvider({ keys: manager }, { discovery: false });

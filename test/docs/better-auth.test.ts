@@ -49,7 +49,7 @@ test("docs/better-auth.md takes over the present keys with their kids, and token
   const first = before("EdDSA");
   await (await getMigrations(first.options)).runMigrations();
   assert.equal(decodeProtectedHeader(await tokenOf(first)).alg, "EdDSA");
-  assert.match((await keys()).stderr, /^made an ES256 key/m);
+  assert.match((await keys()).stderr, /^generated an ES256 key/m);
   assert.equal(decodeProtectedHeader(await tokenOf(first)).alg, "EdDSA", "the new key does not sign yet");
   const { keys: published } = await first.api.getJwks();
   assert.deepEqual(new Set(published.map(({ alg }) => alg)), new Set(["EdDSA", "ES256"]));

@@ -237,7 +237,7 @@ const acts: readonly Act[] = [
     needs: ["caddy"],
   },
   { pages: ["docs/clients.md"], script: "@ Keys of a client", needs: ["openssl"] },
-  { pages: ["docs/better-auth.md"], script: "@ Begin", needs: ["openssl"] },
+  { pages: ["docs/better-auth.md"], script: "@ Getting started", needs: ["openssl"] },
   { pages: ["docs/relying-party.md"], script: "@ The guard\n@ The key set" },
   {
     pages: ["docs/oidc-provider.md"],
@@ -455,8 +455,8 @@ const elsewhere: Readonly<Record<string, Readonly<Record<string, string>>>> = {
   "README.md": { jwksd: "test/ops/scripts.test.ts" },
   "CONTRIBUTING.md": { Contributing: ".ci/run" },
   "docs/better-auth.md": {
-    "Keys in the database of better-auth": "test/contract/store.better-auth.test.ts",
-    "Take over the present keys": "test/docs/better-auth.test.ts",
+    "Keys in better-auth's database": "test/contract/store.better-auth.test.ts",
+    "Taking over existing keys": "test/docs/better-auth.test.ts",
   },
   "docs/install.md": {
     npm: "test/package/package.test.ts",
