@@ -3,6 +3,9 @@ import type { ServerResponse } from "node:http";
 import { type TestContext, test } from "node:test";
 import { subscribe, unsubscribe } from "node:diagnostics_channel";
 import { readFile } from "node:fs/promises";
+import { once } from "node:events";
+import { connect } from "node:net";
+import { Duplex } from "node:stream";
 import { setImmediate } from "node:timers/promises";
 import { McpServer } from "@modelcontextprotocol/sdk/server/mcp.js";
 import { StreamableHTTPServerTransport } from "@modelcontextprotocol/sdk/server/streamableHttp.js";
@@ -11,9 +14,13 @@ import express from "express";
 import { createBearer } from "../../src/verify/bearer/index.ts";
 import { compare } from "./comparison.ts";
 import { isSoak, soak } from "../support/soak.ts";
+import { portsOf } from "../support/ports.ts";
+import { eventually } from "../support/service.ts";
+import { simulatedClock } from "../support/simulated.ts";
+import { requestText } from "../support/wire.ts";
 import { audience, guardsOf, resource } from "./guards.ts";
 import { listen, nodeFaces } from "./node-faces.ts";
-import { otherRuntimes } from "./other-runtimes.ts";
+import { otherRuntimes, upgradeServers } from "./other-runtimes.ts";
 import { startProviders } from "./provider.ts";
 import { check, send } from "./replies.ts";
 import { accessToken, rows } from "./requests.ts";
@@ -123,6 +130,43 @@ for (const name of answering) {
     assert.deepEqual(happened, []);
   });
 }
+
+const upgrade = requestText({
+  target: "/",
+  headers: [
+    ["Connection", "Upgrade"],
+    ["Upgrade", "websocket"],
+  ],
+});
+
+for (const [runtime, command] of Object.entries(upgradeServers)) {
+  test(`a refused upgrade closes its socket in ${runtime}, even if the client never closes it`, async (t) => {
+    const [port = 0] = await portsOf(t, command);
+    let received = "";
+    const socket = connect({ port, host: "127.0.0.1", allowHalfOpen: true }, () => socket.write(upgrade));
+    t.after(() => socket.destroy());
+    socket.on("data", (chunk) => (received += chunk)).on("error", () => {});
+    await once(socket, "end");
+    assert.match(received, /^HTTP\/1\.1 401 Unauthorized\r\n/);
+    // Only a write shows whether the server still reads: if it does not, the write is reset.
+    await eventually("the socket is closed", () => {
+      socket.write("x");
+      return socket.destroyed;
+    });
+  });
+}
+
+test("a refused upgrade closes its socket after 5 s if the refusal cannot be written", async () => {
+  const clock = simulatedClock();
+  const { upgrade } = createBearer({ issuer: "https://op.example", audience, clock });
+  // A client that reads nothing: no write ends.
+  const socket = new Duplex({ read() {}, write() {} });
+  assert.equal(await upgrade()({ headers: {} }, socket), false);
+  await clock.advance(4_999);
+  assert.equal(socket.destroyed, false);
+  await clock.advance(1);
+  assert.equal(socket.destroyed, true);
+});
 
 test("metadata in node:http: where the application answers, it adds nothing", async (t) => {
   const happened = failures(t);

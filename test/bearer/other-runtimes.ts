@@ -45,6 +45,15 @@ export async function startWorkers(t: TestContext, path: string): Promise<number
 
 const deno = ["run", "--no-prompt", "--allow-net=127.0.0.1", "--allow-read", "--allow-env"] as const;
 
+const upgrades = fileURLToPath(new URL("refuse-upgrades.ts", import.meta.url));
+
+/** Commands that start a server of `node:http` that refuses every upgrade. */
+export const upgradeServers: Readonly<Record<string, readonly [string, ...string[]]>> = {
+  Node: [binary("node"), upgrades],
+  Bun: [binary("bun"), upgrades],
+  Deno: [binary("deno"), ...deno, upgrades],
+};
+
 const faces: Readonly<Record<string, StartFace>> = {
   "Hono on Bun": process("hono", binary("bun")),
   "check() on Deno": process("check", binary("deno"), ...deno),

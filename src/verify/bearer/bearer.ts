@@ -27,7 +27,7 @@ export interface Bearer {
   hono(this: void, requirements?: Requirements): HonoMiddleware;
   /** Middleware for Koa. */
   koa(this: void, requirements?: Requirements): KoaMiddleware;
-  /** For the event `upgrade` of a server of `node:http`, as WebSockets need it: `false` if the upgrade was refused, and answered. */
+  /** Guards the `upgrade` event of a `node:http` server, for WebSockets. Returns `false` if the upgrade was refused: it is then answered, and its socket closed. */
   upgrade(this: void, requirements?: Requirements): UpgradeGuard;
   /** A guard of NestJS, on Express and Fastify, for `@UseGuards` and `useGlobalGuards`. */
   nest(this: void, requirements?: Requirements): NestGuard;
@@ -89,7 +89,7 @@ export function createBearer(options: BearerOptions): Bearer {
     fastify: faceOf("fastify", (requirements) => fastifyFace(guard, requirements)),
     hono: faceOf("hono", (requirements) => honoFace(guard, requirements)),
     koa: faceOf("koa", (requirements) => koaFace(guard, requirements)),
-    upgrade: faceOf("upgrade", (requirements) => upgradeFace(guard, requirements)),
+    upgrade: faceOf("upgrade", (requirements) => upgradeFace(guard, settings, requirements)),
     nest: faceOf("nest", (requirements) => nestFace(guard, requirements)),
     authOf: guard.authOf,
     check: (async (request, requirements = {}) => check(request, checkRequirements(requirements))) as Bearer["check"],

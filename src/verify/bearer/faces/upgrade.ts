@@ -3,28 +3,41 @@ import { type NodeGuardedRequest, nodeRequest } from "./node-request.ts";
 import type { Guard } from "../guard.ts";
 import { titles } from "../refusal.ts";
 import type { Requirements } from "../requirements.ts";
+import type { BearerSettings } from "../settings.ts";
 
-/** The part of a socket of Node that a guard uses. */
+/** The part of a Node socket that a guard uses. */
 export interface SocketLike {
   readonly destroyed: boolean;
   on(event: "error", listener: () => void): unknown;
   off(event: "error", listener: () => void): unknown;
-  end(text: string): unknown;
+  end(text: string, written: () => void): unknown;
+  destroy(): unknown;
 }
 
-/** Whether the upgrade is let through. If not, it was answered. */
+/** Reports whether the upgrade is let through. If it is not, the guard has answered it and closes the socket. */
 export type UpgradeGuard = (request: NodeGuardedRequest, socket: SocketLike) => Promise<boolean>;
+
+/** Time that a client has to take in a refusal. */
+const refusalMs = 5_000;
 
 const ignore = (): void => {};
 
-/** For the event `upgrade` of a server of `node:http`. */
+/** Guards the `upgrade` event of a `node:http` server. */
 export const upgradeFace =
-  ({ decide }: Guard, requirements: Requirements): UpgradeGuard =>
+  ({ decide }: Guard, { clock }: BearerSettings, requirements: Requirements): UpgradeGuard =>
   async (request, socket) => {
-    // Nobody else listens yet, and an error would end the process.
+    // No other listener is attached yet, and an unhandled error would end the process.
     socket.on("error", ignore);
     const decision = await decide(nodeRequest(request, request), requirements);
-    if ("auth" in decision) socket.off("error", ignore);
-    else socket.end(textOf(decision.reply, titles[decision.reply.status], request.method));
-    return "auth" in decision && !socket.destroyed;
+    if ("auth" in decision) {
+      socket.off("error", ignore);
+      return !socket.destroyed;
+    }
+    // node:http no longer owns the socket, so only destroying it closes the half that the client may leave open.
+    const cancel = clock.setTimer(() => socket.destroy(), refusalMs);
+    socket.end(textOf(decision.reply, titles[decision.reply.status], request.method), () => {
+      cancel();
+      socket.destroy();
+    });
+    return false;
   };
