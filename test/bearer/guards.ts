@@ -93,6 +93,7 @@ export function guardsOf({ issuer, other, down, more }: Setup): Readonly<Record<
     "/resource": guarded(guard({ resource }), { scope: "orders:read" }),
     "/dpop": guarded(guard(dpop)),
     "/dpop/scope": guarded(guard(dpop), { scope: "orders:read" }),
+    "/dpop/acr": guarded(guard(dpop), { acrValues: ["phr"] }),
     "/dpop-required": guarded(guard({ ...dpop, dpop: "required", resource })),
     "/dpop-nonce": guarded(guard({ ...dpop, nonceSecret })),
     "/certificate": guarded(guard({ certificate: certificateOf })),

@@ -118,7 +118,7 @@ const invalid = (description: string): Expected => asked(`error="invalid_token",
 const noDpop: Expected = { status: 401, challenge: `Bearer ${realm}, DPoP ${realm}, ${algs}` };
 const badDpop = (error: string, description: string): Expected => ({
   status: 401,
-  challenge: `Bearer ${realm}, DPoP ${realm}, error="${error}", error_description="${description}", ${algs}`,
+  challenge: `DPoP ${realm}, error="${error}", error_description="${description}", ${algs}`,
 });
 const badProof = (description: string): Expected => badDpop("invalid_dpop_proof", description);
 
@@ -168,6 +168,8 @@ const forms: readonly Row[] = [
   formRow("no token", sent(undefined), none),
   formRow("an empty Authorization", sent(""), none),
   formRow("another scheme", sent("Basic YWxpY2U6c2VjcmV0"), none),
+  formRow("the name of a member of every object", sent("constructor abc"), none),
+  formRow("a scheme that only begins like one", sent("Bearer-x abc def"), none),
   formRow("a DPoP token where there is no DPoP", sent("DPoP abc"), none),
   formRow("a scheme without a token", sent("Bearer"), oneToken),
   formRow("two tokens after one scheme", sent("Bearer abc def"), oneToken),
@@ -450,7 +452,7 @@ const routes: readonly Row[] = [
   byHandler(
     row("9449 7.1", "a handler refuses a token with a proof", (setup) => proven(setup, "/denied/dpop"), {
       status: 403,
-      challenge: `Bearer ${realm}, scope="orders:admin", DPoP ${realm}, error="insufficient_scope", error_description="the order is of somebody else", scope="orders:admin", ${algs}`,
+      challenge: `DPoP ${realm}, error="insufficient_scope", error_description="the order is of somebody else", scope="orders:admin", ${algs}`,
     }),
   ),
   tokenRow("9110 15.6.4", "the check of the application fails", {}, { status: 503, retryAfter: "1" }, "/check-fails"),
@@ -595,6 +597,15 @@ const dpopRows: readonly Row[] = [
     { status: 401, challenge: `DPoP ${realm}, ${algs}, ${metadata}` },
     "9449 7.1",
   ),
+  formRow(
+    "DPoP without a token",
+    sent("DPoP", "/dpop"),
+    {
+      status: 400,
+      challenge: `DPoP ${realm}, error="invalid_request", error_description="the header Authorization is a scheme, a space and one token", ${algs}`,
+    },
+    "9449 9",
+  ),
   row(
     "9449 7.2",
     "a bound token without its proof",
@@ -668,9 +679,13 @@ const dpopRows: readonly Row[] = [
     ...(badDpop("use_dpop_nonce", "the proof needs the nonce of the header DPoP-Nonce") as object),
     nonce: true,
   } as Expected),
-  row("9449 7.1", "too little scope, told under the scheme that was used", (setup) => proven(setup, "/dpop/scope"), {
+  row("9449 9", "a sign-in that is too weak, under the scheme DPoP", (setup) => proven(setup, "/dpop/acr"), {
+    status: 401,
+    challenge: `DPoP ${realm}, error="insufficient_user_authentication", error_description="the user must sign in in another way", acr_values="phr", ${algs}`,
+  }),
+  row("9449 9", "too little scope, under the scheme DPoP", (setup) => proven(setup, "/dpop/scope"), {
     status: 403,
-    challenge: `Bearer ${realm}, scope="orders:read", DPoP ${realm}, error="insufficient_scope", error_description="the token needs the scope orders:read", scope="orders:read", ${algs}`,
+    challenge: `DPoP ${realm}, error="insufficient_scope", error_description="the token needs the scope orders:read", scope="orders:read", ${algs}`,
   }),
 ];
 

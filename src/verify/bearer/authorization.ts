@@ -19,9 +19,15 @@ export interface Credentials {
   readonly token: string;
 }
 
-/** `Bearer`, then spaces, then the token. @see RFC 6750 section 2.1; RFC 9449 section 7.1; RFC 9110 section 11.4 */
-const form = /^([!#$%&'*+\-.^_`|~\w]+)(?: +([\w\-.~+/]+=*))?$/;
-const schemes: Readonly<Record<string, Scheme>> = { bearer: "Bearer", dpop: "DPoP" };
+const schemes: readonly Scheme[] = ["Bearer", "DPoP"];
+/** A scheme, then spaces, then one token. @see RFC 6750 section 2.1; RFC 9449 section 7.1; RFC 9110 section 11.4 */
+const form = /^[!#$%&'*+\-.^_`|~\w]+ +([\w\-.~+/]+=*)$/;
+
+/** Returns the scheme of the header field `Authorization`, if it is one of these. @see RFC 9110 section 11.1 */
+export function schemeOf(authorization: string = "", among: readonly Scheme[]): Scheme | undefined {
+  const [name = ""] = /^[!#$%&'*+\-.^_`|~\w]*/.exec(authorization) ?? [];
+  return among.find((scheme) => scheme.toLowerCase() === name.toLowerCase());
+}
 
 /** Finds the one token of a request in its header field `Authorization`. Several such fields are joined by commas. A second token in the query is refused. */
 export function credentialsOf(
@@ -29,17 +35,17 @@ export function credentialsOf(
   target: string,
   offered: readonly Scheme[],
 ): Credentials | Refusal {
-  const [, name = "", token] = form.exec(authorization ?? "") ?? [];
-  const known = schemes[(name === "" ? (/^\w*/.exec(authorization ?? "")?.[0] ?? "") : name).toLowerCase()];
+  const scheme = schemeOf(authorization, schemes);
+  const [, token] = form.exec(authorization ?? "") ?? [];
   // Without a token for one of its schemes, a request lacks authentication and is told no error. RFC 6750 section 3
-  if (known === undefined || !offered.includes(known)) {
+  if (scheme === undefined || !offered.includes(scheme)) {
     // A token that needs no proof is an error where proofs are required, so the client does not send it again.
-    if (known === "Bearer" && token !== undefined) return invalidToken("a token needs a proof here; send it as DPoP");
+    if (scheme === "Bearer" && token !== undefined) return invalidToken("a token needs a proof here; send it as DPoP");
     return { status: 401, hint: lackOf(authorization, offered) };
   }
   if (token === undefined) return invalidRequest("the header Authorization is a scheme, a space and one token");
   if (hasQueryToken(target)) return invalidRequest("a token in the query is refused; send one token, in the header");
-  return { scheme: known, token };
+  return { scheme, token };
 }
 
 /** A token of RFC 6750. */

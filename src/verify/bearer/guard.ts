@@ -11,6 +11,7 @@ import {
   credentialsElsewhere,
   credentialsOf,
   hasQueryToken,
+  schemeOf,
 } from "./authorization.ts";
 import { createConfirmation } from "./confirmation.ts";
 import { metadataUrl } from "./metadata.ts";
@@ -84,7 +85,7 @@ export function createGuard(settings: BearerSettings): Guard {
       admitted.set(source, { request, scheme: undefined, auth: undefined });
       return { auth: undefined };
     }
-    const scheme = "token" in credentials ? credentials.scheme : undefined;
+    const scheme = schemeOf(request.authorization, terms.schemes);
     const outcome =
       "token" in credentials ? await admit(credentials, request, requirements).catch(refusalOf) : credentials;
     if ("claims" in outcome) {

@@ -127,17 +127,23 @@ export function replyTo(
 const needed = ({ schemes: [scheme], isInHeader }: ChallengeTerms): string =>
   isInHeader ? `This needs an access token, sent as 'Authorization: ${scheme} TOKEN'.` : "This needs an access token.";
 
-/** One challenge for each scheme. The error is told under the scheme that was used. @see RFC 9449 section 7.2 */
+/**
+ * Returns one challenge for each scheme that the client may use. The error is in the challenge of the scheme that it used. A client that used
+ * DPoP gets that challenge alone, because clients read the first challenge only.
+ *
+ * @see RFC 9449 sections 7.2 and 9
+ */
 function challengesOf(
   refusal: Refusal,
   used: Scheme | undefined,
   { schemes, algorithms, realm, resourceMetadata }: ChallengeTerms,
   scope: string | undefined,
 ): string {
-  const told = used ?? schemes[0];
-  return schemes
+  const blamed = used ?? schemes[0];
+  const challenged = used === "DPoP" ? [used] : schemes;
+  return challenged
     .map((scheme) => {
-      const { error, description, parameters } = scheme === told ? refusal : {};
+      const { error, description, parameters } = scheme === blamed ? refusal : {};
       const all = {
         realm,
         error,
