@@ -269,6 +269,11 @@ export const errorTable = {
       remedy: "check the URL",
       retryable: true,
     },
+    ERR_FETCH_OUTDATED: {
+      when: "a cache returned an expired set that is older than the one that was fetched before",
+      remedy: "let the cache send `Age` and pass on requests with `no-cache`, or bypass it",
+      retryable: true,
+    },
     ERR_DISCOVERY_ISSUER: {
       when: "the discovery document names another issuer",
       remedy: "configure the issuer exactly as the provider does",

@@ -27,6 +27,7 @@ const retryable: Readonly<Record<RetryableCode, true>> = {
   ERR_FETCH_REDIRECT: true,
   ERR_FETCH_TOO_LARGE: true,
   ERR_FETCH_BODY: true,
+  ERR_FETCH_OUTDATED: true,
   ERR_FETCH_BUSY: true,
   ERR_KEYS_RETRY_LATER: true,
   ERR_REPLAY_FULL: true,

@@ -266,6 +266,9 @@ for (const [name, keys] of [
   });
 }
 
+const later = (seconds: number): string => new Date(Date.parse("2026-11-20T12:00:00Z") + seconds * 1000).toUTCString();
+const at = (seconds: number): string => `Date: ${later(seconds)}`;
+
 histories(
   "a key that a newer set no longer had",
   {
@@ -285,12 +288,28 @@ histories(
     "is not brought back by one that cannot be passed by, while the newer set is fresh; it is asked once": `
       knows a | max-age=60; serves b | max-age=60; refresh = ok; asked 1; serves a | max-age=60 | Age: 500; +48s
       each 1s for 12s: b = b; asked 2`,
+    "is not brought back by a cache that sends no Age: of two responses, the one with the newer Date wins (9111 4)": `
+      with maxWaitMs=0; knows a | max-age=300 | ${at(0)}; +300s; serves b | max-age=300, must-revalidate | ${at(300)}; b = b
+      serves a | max-age=300 | ${at(0)}; +299s; b = b; +1h; each 1h for 24h: a = outdated & b = outdated|later
+      serves b | max-age=300 | ${at(86_700)}; b = b`,
+    "is not brought back by an expired response with an Age, either": `
+      with maxWaitMs=0; knows a | max-age=300; serves b | max-age=300, must-revalidate; refresh = ok
+      serves a | max-age=300 | Age: 500; +300s; a = outdated; b = later`,
+    "does not come back before the cache is bypassed": `
+      knows a | max-age=300 | ${at(0)}; +300s; serves b | max-age=300 | ${at(300)}; b = b; asked 1
+      serves a | max-age=300 | ${at(0)} // serves b | max-age=300 | ${at(600)}; +300s; a = unknown; b = b
+      asked /jwks past past`,
+    // Either clock, and that of each replica, may be wrong by a minute.
+    "comes back by a replica whose clock is a minute slow": `
+      knows a | max-age=300 | ${at(0)}; +300s; serves b | max-age=300 | ${at(300)}; b = b
+      serves a b | max-age=300 | ${at(240)}; a = a`,
+    "comes back if the provider sets its clock back by an hour": `
+      knows a | max-age=300 | ${at(3_600)}; serves b | max-age=300 | ${at(3_600)}; refresh = ok
+      serves a b | max-age=300 | ${at(0)}; refresh = ok; a = a`,
   },
   "",
   { "another key": servedSet([entryOf(named("a", ecKey("b")))], minute) },
 );
-
-const later = (seconds: number): string => new Date(Date.parse("2026-11-20T12:00:00Z") + seconds * 1000).toUTCString();
 
 describe("Retry-After", () => {
   const rows: [name: string, headers: Readonly<Record<string, string>>, seconds: number][] = [

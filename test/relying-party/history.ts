@@ -32,6 +32,7 @@ const errors: Readonly<Record<string, string>> = {
   redirect: "ERR_FETCH_REDIRECT",
   body: "ERR_FETCH_BODY",
   large: "ERR_FETCH_TOO_LARGE",
+  outdated: "ERR_FETCH_OUTDATED",
   later: "ERR_KEYS_RETRY_LATER",
   closed: "ERR_CLOSED",
   issuer: "ERR_DISCOVERY_ISSUER",

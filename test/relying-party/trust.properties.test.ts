@@ -37,7 +37,7 @@ const caching: fc.Arbitrary<Caching> = fc.record({
   staleIfError: seconds,
   mustRevalidate: fc.nat(3).map((value) => value === 0),
   noReuse: fc.nat(9).map((value) => value === 0),
-  age: fc.constantFrom(undefined, 0, 5, 50),
+  age: fc.constantFrom(undefined, 0, 5, 50, 500),
 });
 
 const behaviour: fc.Arbitrary<Behaviour> = fc.oneof(
@@ -91,6 +91,10 @@ function isOutdated(next: SeenSet, told: SeenSet): boolean {
   return next.kids.join() !== told.kids.join() && leftOrigin(next) < leftOrigin(told);
 }
 
+/** One that is older than the set that was told, and had expired, is never used. */
+const hadExpired = ({ age = 0, maxAge = defaultBounds.defaultFreshSeconds, noReuse }: Caching): boolean =>
+  age > Math.max(noReuse === true ? 0 : maxAge, 60);
+
 const isFresh = (told: SeenSet, now: number): boolean =>
   useOf(told.caching, { ...told, now }, defaultBounds) === "fresh";
 
@@ -122,7 +126,10 @@ async function play(steps: readonly Step[]): Promise<void> {
       const next = { kids, caching: said.caching, requestedAt, receivedAt: clock.now() };
       const isBypass = request.headers["cache-control"] === "no-cache";
       // One that is outdated is asked for again, past caches; if those do not let that happen, it is kept away while the newer is fresh.
-      const isKeptAway = told !== undefined && isOutdated(next, told) && (!isBypass || isFresh(told, next.receivedAt));
+      const isKeptAway =
+        told !== undefined &&
+        isOutdated(next, told) &&
+        (!isBypass || isFresh(told, next.receivedAt) || hadExpired(next.caching));
       if (!isKeptAway) {
         const comesBack = kids.some((kid) => seen.has(kid) && told?.kids.includes(kid) === false);
         told = {
@@ -154,7 +161,7 @@ async function play(steps: readonly Step[]): Promise<void> {
     } else if (answer === "ERR_TOKEN_KID_UNKNOWN") {
       assert.ok(told !== undefined && !told.kids.includes(kid), `${kid} is in the set`);
     } else {
-      assert.match(answer, /^ERR_(FETCH_(FAILED|TIMEOUT|STATUS|REDIRECT|BODY)|KEYS_RETRY_LATER)$/);
+      assert.match(answer, /^ERR_(FETCH_(FAILED|TIMEOUT|STATUS|REDIRECT|BODY|OUTDATED)|KEYS_RETRY_LATER)$/);
     }
   }
 

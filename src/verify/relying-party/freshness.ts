@@ -42,8 +42,8 @@ export interface Freshness {
 
 export type Until = "freshUntil" | "staleUntil" | "outageUntil";
 
-/** A response is fresh for at least this long where only its `Date` says that it is older: either clock may be wrong. */
-const leastByDateMs = 60_000;
+/** By how much the clocks of this machine and of a server may differ before a `Date` proves the age of a response. */
+export const clockToleranceMs = 60_000;
 const refreshAheadMs = 60_000;
 
 /**
@@ -56,15 +56,11 @@ const refreshAheadMs = 60_000;
  * @see RFC 9111 sections 4.2 and 5.2.2; RFC 5861
  */
 export function freshness(headers: CachingHeaders, requestedAtMs: number, bounds: FreshnessBounds): Freshness {
-  const directives = parseCacheControl(headers.cacheControl ?? "");
-  const noReuse = directives.has("no-store") || directives.has("no-cache");
-  const lifetime = noReuse
-    ? 0
-    : (directives.get("max-age") ?? expiresIn(headers, requestedAtMs) ?? bounds.defaultFreshSeconds);
+  const { directives, noReuse, lifetimeMs } = lifetimeOf(headers, requestedAtMs, bounds);
   const ageMs = ageSeconds(headers) * 1000;
-  const ageByDateMs = requestedAtMs - (httpDate(headers.date) ?? requestedAtMs);
-  const freshMs = (ageMs: number): number => Math.min(lifetime * 1000 - ageMs, bounds.maxFreshSeconds * 1000);
-  const leastMs = Math.max(Math.min(freshMs(ageMs), leastByDateMs), bounds.minFreshSeconds * 1000);
+  const ageByDateMs = dateAgeMs(headers, requestedAtMs);
+  const freshMs = (ageMs: number): number => Math.min(lifetimeMs - ageMs, bounds.maxFreshSeconds * 1000);
+  const leastMs = Math.max(Math.min(freshMs(ageMs), clockToleranceMs), bounds.minFreshSeconds * 1000);
   const remainingMs = freshMs(Math.max(ageMs, ageByDateMs));
   const until = (staleSeconds: number): number => requestedAtMs + Math.max(remainingMs + staleSeconds * 1000, leastMs);
 
@@ -81,6 +77,26 @@ export function freshness(headers: CachingHeaders, requestedAtMs: number, bounds
     staleUntil: until(stale),
     outageUntil: until(Math.max(stale, outage)),
   };
+}
+
+/** Reports whether a response had expired before it was requested, so that only a cache can have sent it. */
+export function hadExpired(headers: CachingHeaders, requestedAtMs: number, bounds: FreshnessBounds): boolean {
+  const { lifetimeMs } = lifetimeOf(headers, requestedAtMs, bounds);
+  const ageMs = Math.max(ageSeconds(headers) * 1000, dateAgeMs(headers, requestedAtMs));
+  return ageMs > Math.max(lifetimeMs, clockToleranceMs);
+}
+
+/** @see RFC 9111 section 4.2.1 */
+function lifetimeOf(headers: CachingHeaders, requestedAtMs: number, { defaultFreshSeconds }: FreshnessBounds) {
+  const directives = parseCacheControl(headers.cacheControl ?? "");
+  const noReuse = directives.has("no-store") || directives.has("no-cache");
+  const seconds = directives.get("max-age") ?? expiresIn(headers, requestedAtMs) ?? defaultFreshSeconds;
+  return { directives, noReuse, lifetimeMs: noReuse ? 0 : seconds * 1000 };
+}
+
+/** Returns how long before its request a response left the origin, by its `Date`. @see RFC 9111 section 4.2.3 */
+export function dateAgeMs({ date }: CachingHeaders, requestedAtMs: number): number {
+  return requestedAtMs - (httpDate(date) ?? requestedAtMs);
 }
 
 /** Whether a response may be used now. The age of a response from the future is unknown, because the clock was set back: it may not. */

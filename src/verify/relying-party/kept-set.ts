@@ -1,8 +1,9 @@
 import { withDeadline } from "../../base/async.ts";
 import { type Instant, epochMs, instantNow, longestSince } from "../../base/clock.ts";
-import { type JwksdError, asJwksdError, invalidOption } from "../../base/errors.ts";
+import { FetchError, type JwksdError, asJwksdError, invalidOption } from "../../base/errors.ts";
 import type { Given } from "../../base/options.ts";
-import { type Freshness, type FreshnessBounds, type Until, freshness, mayUse } from "./freshness.ts";
+import { shownUrl } from "../../base/urls.ts";
+import { type Freshness, type FreshnessBounds, type Until, freshness, hadExpired, mayUse } from "./freshness.ts";
 import type { KeySetEvent, RemoteKeySetOptions } from "./options.ts";
 import type { FetchedSet, SourceOptions } from "./source.ts";
 import { type KeySetState, type StoredSet, difference, isKeySetState, isOutdated, storedSet } from "./stored.ts";
@@ -84,11 +85,14 @@ export function createKeptSet(options: KeptSetOptions) {
     /** The set, if it may be used now. */
     usable,
 
-    /** Stores a fetched set. */
+    /** Stores a fetched set. @throws FetchError `ERR_FETCH_OUTDATED` */
     take({ set, status, bytes, ageSeconds }: FetchedSet, bypassCaches: boolean): void {
       if (kept !== undefined && isOutdated(set, kept) && usable("freshUntil") !== undefined) {
         // A cache on the way ignored the bypass and gave a set that is older than the kept one, which stays until it gets stale.
         kept = { ...kept, refreshFrom: Infinity };
+      } else if (isOutdated(set, kept) && hadExpired(set.headers, set.requestedAt, bounds)) {
+        const message = `${shownUrl(set.jwksUri)}: a cache returned an expired response that is older than the stored one`;
+        throw new FetchError("ERR_FETCH_OUTDATED", message);
       } else {
         replace(set);
       }

@@ -27,8 +27,8 @@ export type GetKey = (header: KeyHeader) => Promise<CryptoKey>;
  *
  * It throws TokenError `ERR_TOKEN_KID_MISSING`, `ERR_TOKEN_KID_UNKNOWN` and `ERR_TOKEN_ALG`: the token names no key of the provider. It
  * throws FetchError when it cannot tell, because the keys cannot be fetched now: `ERR_KEYS_RETRY_LATER`, `ERR_FETCH_FAILED`,
- * `ERR_FETCH_TIMEOUT`, `ERR_FETCH_STATUS`, `ERR_FETCH_REDIRECT`, `ERR_FETCH_TOO_LARGE` and `ERR_FETCH_BODY`, which are `retryable`, and
- * `ERR_DISCOVERY_ISSUER`, `ERR_URL_INSECURE`, `ERR_CLOSED`, which are not.
+ * `ERR_FETCH_TIMEOUT`, `ERR_FETCH_STATUS`, `ERR_FETCH_REDIRECT`, `ERR_FETCH_TOO_LARGE`, `ERR_FETCH_BODY` and `ERR_FETCH_OUTDATED`, which are
+ * `retryable`, and `ERR_DISCOVERY_ISSUER`, `ERR_URL_INSECURE`, `ERR_CLOSED`, which are not.
  */
 export interface RemoteKeySet extends GetKey {
   /** The same function as a member. */

@@ -1,7 +1,8 @@
 import { FetchError, KeyMaterialError } from "../../base/errors.ts";
 import { textHash } from "../../keys/crypto/text-hash.ts";
 import type { VerificationKeys } from "../../keys/jwk/verification-keys.ts";
-import { type CachingHeaders, ageSeconds } from "./freshness.ts";
+import { type CachingHeaders, ageSeconds, clockToleranceMs, dateAgeMs } from "./freshness.ts";
+import { httpDate } from "./header-values.ts";
 import { shownUrl } from "../../base/urls.ts";
 
 /**
@@ -73,13 +74,24 @@ export function withKeys(read: ReadKeys): ReadKeys {
   };
 }
 
-/** Whether a set differs from the stored one and left the origin before it, so that a cache on the way must have answered. */
+/**
+ * Reports whether a set differs from the stored one and left the origin before it, so that a cache on the way must have returned it. A `Date`
+ * counts only if it is too old for a difference of clocks, because replicas of a provider have one clock each.
+ *
+ * @see RFC 9111 section 4: of two responses, the one with the newer `Date` is used
+ */
 export function isOutdated(next: StoredSet, stored: StoredSet | undefined): boolean {
-  const isOther = next.keys !== stored?.keys && next.jwksUri === stored?.jwksUri;
-  return isOther && leftOrigin(next) < leftOrigin(stored);
+  if (stored === undefined || next.keys === stored.keys || next.jwksUri !== stored.jwksUri) return false;
+  const isOldByDate = (dateOf(next) ?? NaN) < (dateOf(stored) ?? NaN);
+  return (
+    leftOrigin(next) < leftOrigin(stored) ||
+    (isOldByDate && dateAgeMs(next.headers, next.requestedAt) > clockToleranceMs)
+  );
 }
 
-/** When the origin sent the response, in epoch milliseconds. */
+const dateOf = ({ headers }: StoredSet): number | undefined => httpDate(headers.date);
+
+/** Returns when the origin sent the response, by the `Age` that caches report, in epoch milliseconds. */
 function leftOrigin({ requestedAt, headers }: StoredSet): number {
   return requestedAt - ageSeconds(headers) * 1000;
 }
