@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { createHash } from "node:crypto";
 import { describe, test } from "node:test";
 import { inspect } from "node:util";
-import { calculateJwkThumbprint, createLocalJWKSet } from "jose";
+import { calculateJwkThumbprint, createLocalJWKSet, createRemoteJWKSet, customFetch } from "jose";
 import {
   type BearerEvent,
   type BearerOptions,
@@ -10,6 +10,7 @@ import {
   createBearer,
   memoryReplayStore,
 } from "../../src/verify/bearer/index.ts";
+import { createRemoteKeySet } from "../../src/verify/relying-party/index.ts";
 import { heapUsed } from "../support/heap.ts";
 import { ecKey, withoutPrivate } from "../support/keys.ts";
 import {
@@ -544,6 +545,18 @@ describe("options", () => {
     ["an empty list of issuers", { ...good, issuer: [] }, /"issuer"/],
     ["an issuer that is no URL", { ...good, issuer: "login" }, /not a URL/],
     ["an issuer of http", { ...good, issuer: "http://login.example.com" }, /not an https URL/],
+    ...["\n", "\t", " ", "\u00a0"].flatMap((space): [string, object, RegExp][] =>
+      [`${issuer}${space}`, `${space}${issuer}`, `${issuer}/a${space}b`].map((spaced) => [
+        `the issuer ${JSON.stringify(spaced)}`,
+        { ...good, issuer: [issuer, { issuer: spaced, keys: () => undefined }] },
+        /^issuer ".*%.*" contains a space, line break or control character; remove it$/,
+      ]),
+    ),
+    [
+      "an issuer that is listed twice",
+      { ...good, issuer: [issuer, "https://b.example", { issuer, jwksUri: `${issuer}/other` }] },
+      /^issuer "https:\/\/op\.example" is listed twice; list it once, with "keys": a function that looks in both sets$/,
+    ],
     ["a listed issuer without its URL", { ...good, issuer: [{ issuer }] }, /issuer or jwksUri/],
     ["a tolerance in milliseconds", { ...good, clockToleranceSeconds: 5_000 }, /a number from 0 to 300, not 5000$/],
     ["an algorithm without a public key", { ...good, algorithms: ["HS256"] }, /HS256/],
@@ -621,7 +634,6 @@ describe("options", () => {
 describe("the event of a refusal says what helps, and the client is not told", () => {
   const local = "http://localhost:3000";
   const { token } = guardOf();
-  const other = { issuer: local, audience: [audience, "orders"] };
   for (const [name, authorization, options, error, reason] of [
     ["no token", undefined, {}, undefined, /^there is no header Authorization$/],
     ["another scheme", "Basic YTpi", {}, undefined, /a scheme that is not offered here$/],
@@ -632,27 +644,47 @@ describe("the event of a refusal says what helps, and the client is not told", (
     ["two parts", "Bearer YQ.YQ", {}, "invalid_token", /signed JWT$/],
     ["no scheme", token(), {}, undefined, /is not Bearer, a space and a token$/],
     ["no proof", token(), { dpop: "required", baseUrl: audience }, undefined, /is not DPoP, a space and a token$/],
+    ...(
+      [
+        ["a last slash", issuer, `${issuer}/`],
+        ["a comma list", `${issuer},https://b.example`, issuer],
+        ["a discovery URL", `${issuer}/.well-known/openid-configuration`, issuer],
+        ["the port", `${issuer}:443`, issuer],
+        ["a trailing dot", "https://op.example.", issuer],
+        ["another case", "https://OP.example", issuer],
+        ["another name of this machine", local, "http://127.0.0.1:3000"],
+        ["another issuer", issuer, "https://secret"],
+      ] as const
+    ).map(
+      ([name, trusted, iss]) =>
+        [
+          `${name} in the issuer`,
+          `Bearer ${token({ iss })}`,
+          { issuer: trusted },
+          "invalid_token",
+          new RegExp(`not trusted here: trusted is "${trusted}"; iss must equal it, character by character$`),
+        ] as const,
+    ),
     [
-      "a last slash",
-      `Bearer ${token({ iss: `${issuer}/` })}`,
-      {},
+      "none of many issuers",
+      `Bearer ${token({ iss: "https://secret" })}`,
+      { issuer: Array.from({ length: 9 }, (_, number) => tenant(number)) },
       "invalid_token",
-      /not trusted here: "https:\/\/op\.example" is trusted, and differs only by a last slash/,
+      /not trusted here: trusted is (?:"https:\/\/login\.example\/tenant-\d" or ){5}4 more; iss must equal/,
     ],
     [
-      "another name of this machine",
-      `Bearer ${token({ iss: "http://127.0.0.1:3000" })}`,
-      other,
+      "an issuer that the function refuses",
+      `Bearer ${token({ iss: "https://secret" })}`,
+      { issuer: () => false },
       "invalid_token",
-      /not trusted here: "http:\/\/localhost:3000" is trusted/,
+      /not trusted here: the function "issuer" did not accept it$/,
     ],
-    ["an issuer that is like none", `Bearer ${token({ iss: "https://secret" })}`, {}, "invalid_token", /trusted here$/],
     [
-      "a host that only begins like this machine",
-      `Bearer ${token({ iss: "http://127.0.0.1.evil.example:3000" })}`,
-      other,
+      "an issuer that the function is not asked about",
+      `Bearer ${token({ iss: "https://secret?x" })}`,
+      { issuer: () => true },
       "invalid_token",
-      /trusted here$/,
+      /not trusted here: it is not an https URL in canonical form, so the function "issuer" was not called$/,
     ],
     [
       "another audience",
@@ -679,7 +711,7 @@ describe("the event of a refusal says what helps, and the client is not told", (
       assert.deepEqual([event.status, event.error], [401, error]);
       assert.match(event.reason, reason);
       const told = `${inspect([...answer.headers])} ${await answer.text()}`;
-      assert.ok(!/is trusted|expected is|option typ|there is no header/.test(told), told);
+      assert.ok(!/trusted is|expected is|the function|option typ|there is no header/.test(told), told);
       assert.equal(told.includes("Authorization: "), error === undefined);
     });
   }
@@ -807,6 +839,27 @@ test("refresh fetches the keys, and says if they cannot be had", async () => {
   origin.script = unreachable;
   assert.equal(await status(), 200);
   await assert.rejects(bearer.refresh(), { name: "FetchError" });
+});
+
+test("refresh fetches the keys of an issuer with its own key set", async () => {
+  const clock = simulatedClock();
+  const origin = scriptedOrigin(clock, served(["a"]));
+  const { fetch } = origin;
+  const jwksUri = `${issuer}/jwks`;
+  const josesFetch = fetch as Parameters<typeof createRemoteJWKSet>[1] & typeof fetch;
+  for (const keys of [
+    createRemoteKeySet({ jwksUri, fetch, clock }),
+    createRemoteJWKSet(new URL(jwksUri), { [customFetch]: josesFetch }),
+  ]) {
+    const { refresh } = createBearer({ issuer: { issuer, keys }, audience });
+    origin.requests.length = 0;
+    origin.script = served(["a"]);
+    await refresh();
+    assert.equal(origin.requests.length, 1);
+    origin.script = unreachable;
+    await assert.rejects(refresh());
+  }
+  await createBearer({ issuer: { issuer, keys: () => undefined }, audience }).refresh();
 });
 
 test("keys may be of jose: an unknown kid is a 401, and another error a 503", async () => {

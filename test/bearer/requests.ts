@@ -238,6 +238,12 @@ const madeBy =
     return bearer("/plain", compact({ alg, kid: "ec-1", typ: "at+jwt" }, claims, sign));
   };
 
+/** Claims that say in two providers of what kind a token is. */
+const markedTokens = (cognito: string, keycloak: string): readonly (readonly [provider: string, claims: object])[] => [
+  ["Cognito", { token_use: cognito }],
+  ["Keycloak", { typ: keycloak }],
+];
+
 const ago = (seconds: number): number => nowSeconds() - seconds;
 const tokens: readonly Row[] = [
   tokenRow("9068 4", "a good token", {}, ok),
@@ -319,6 +325,14 @@ const tokens: readonly Row[] = [
     { header: { typ: "JWT" }, claims: { at_hash: "h" } },
     idToken,
     "/jwt",
+  ),
+  ...markedTokens("id", "ID").map(([provider, claims]) =>
+    optional(
+      tokenRow("OIDC Core 2", `an ID token of ${provider}`, { header: { typ: "JWT" }, claims }, idToken, "/jwt"),
+    ),
+  ),
+  ...markedTokens("access", "Bearer").map(([provider, claims]) =>
+    tokenRow("9068 4", `an access token of ${provider}`, { header: { typ: "JWT" }, claims }, ok, "/jwt"),
   ),
   claimRow(
     "9068 2.2",

@@ -185,6 +185,7 @@ describe("options are checked when the verifier is made", () => {
   const wrong: object[] = [
     { issuer: undefined },
     { issuer: "" },
+    { issuer: "https://op.example\n" },
     { audiences: [""] },
     { audiences: [undefined] },
     { audiences: "https://op.example/token" },

@@ -37,6 +37,7 @@ describe("options", () => {
     ["a clock without timers", { jwksUri, clock: { now: Date.now } }, "ERR_OPTION_INVALID"],
     ["a listener that is none", { jwksUri, onEvent: {} }, "ERR_OPTION_INVALID"],
     ["an issuer that is no text", { issuer: 5 }, "ERR_OPTION_INVALID"],
+    ["an issuer with a line break at its end", { issuer: "https://op.example\n" }, "ERR_OPTION_INVALID"],
     ["an issuer of null beside a jwksUri", { jwksUri, issuer: null }, "accepted"],
     ["a jwksUri of null beside an issuer", { jwksUri: null, issuer: "https://op.example" }, "accepted"],
     ["both null", { jwksUri: null, issuer: null }, "ERR_OPTION_INVALID"],

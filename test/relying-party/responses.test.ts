@@ -155,14 +155,14 @@ describe("messages do not repeat what outsiders wrote", () => {
   }
 
   test("an issuer and its discovery document", async () => {
-    const issuer = "https://op.example/\u001b";
-    const told = "https://op.example/%1B/.well-known/openid-configuration";
+    const issuer = "https://op.example/\u202e";
+    const told = "https://op.example/%E2%80%AE/.well-known/openid-configuration";
     for (const [body, message] of [
       ["", `${told}: the body is not JSON`],
-      ["{}", `${told}: it is the document of another issuer, none and not "https://op.example/%1B"`],
+      ["{}", `${told}: it is the document of another issuer, none and not "https://op.example/%E2%80%AE"`],
       [
         JSON.stringify({ issuer: "https://op.example/?secret\n" }),
-        `${told}: it is the document of another issuer, "https://op.example/" and not "https://op.example/%1B"`,
+        `${told}: it is the document of another issuer, "https://op.example/" and not "https://op.example/%E2%80%AE"`,
       ],
       [JSON.stringify({ issuer, jwks_uri: "secret" }), `jwks_uri of ${told} is not a URL`],
       [

@@ -1,4 +1,4 @@
-import type { JWTHeaderParameters } from "jose";
+import type { JWTHeaderParameters, JWTPayload } from "jose";
 import { TokenError } from "../../base/errors.ts";
 import { checkTyp } from "../client/claims.ts";
 import { mediaTypeOf, readClaims, readHeader } from "../token/compact-jws.ts";
@@ -6,8 +6,15 @@ import { type VerifiedToken, verifyRead } from "../token/verify.ts";
 import type { BearerSettings } from "./settings.ts";
 import type { KeysOf } from "./trusted-issuers.ts";
 
-/** Claims that only ID tokens have. @see OpenID Connect Core 1.0 sections 2 and 3.3.2.11 */
-const idTokenClaims = ["nonce", "at_hash", "c_hash"];
+/**
+ * Reports whether claims are those of an ID token. Cognito marks its ID tokens with `token_use`, Keycloak with `typ`.
+ *
+ * @see OpenID Connect Core 1.0 sections 2 and 3.3.2.11
+ */
+const isIdToken = (claims: JWTPayload): boolean =>
+  ["nonce", "at_hash", "c_hash"].some((name) => Object.hasOwn(claims, name)) ||
+  claims["token_use"] === "id" ||
+  claims["typ"] === "ID";
 
 /**
  * Verifies an access token: its form, whether its issuer is trusted, signature, claims and type.
@@ -30,7 +37,7 @@ export async function verifyAccessToken(
   const trusted = await keysOf(issuer);
   const read = { token, header, claims: () => claims };
   const verified = await verifyRead(read, { ...verification, keys: trusted.keys, issuer, clock });
-  if (typ === "JWT" && idTokenClaims.some((name) => Object.hasOwn(verified.claims, name)))
+  if (typ === "JWT" && isIdToken(verified.claims))
     throw new TokenError("ERR_TOKEN_TYP", "the token is an ID token; send an access token");
   trusted.prove();
   return verified;

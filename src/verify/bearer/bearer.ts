@@ -51,7 +51,8 @@ export interface Bearer {
    */
   challenge(this: void, request: object, denial: Denial): Challenge;
   /**
-   * Fetches the keys of all issuers now, such as before the process is ready. Where `issuer` is a function, nothing is fetched.
+   * Fetches the keys of all issuers now, such as before the process is ready. If `issuer` is a function, nothing is fetched, and neither is
+   * anything for `keys` without a method `refresh` or `reload`.
    *
    * @throws FetchError see `createRemoteKeySet`
    */

@@ -61,8 +61,9 @@ export interface BearerOptions {
   readonly audience: string | readonly string[] | AudienceClaim;
   /**
    * `at+jwt`: the header `typ` must say that the token is an access token. `JWT`, for a provider that does not say so: `typ` may also be
-   * `JWT` or absent, and a token with `nonce`, `at_hash` or `c_hash` is refused as an ID token. Other ID tokens are refused by their `aud`
-   * alone: `audience` must not be the client ID of an application that signs users in. Default: `at+jwt`.
+   * `JWT` or absent. A token with `nonce`, `at_hash`, `c_hash`, `token_use` `id` (Cognito) or `typ` `ID` (Keycloak) is then refused as an ID
+   * token. Other ID tokens are refused by their `aud` alone: `audience` must not be the client ID of an application that signs users in.
+   * Default: `at+jwt`.
    *
    * @see RFC 9068 section 4; RFC 8725 section 3.11
    */

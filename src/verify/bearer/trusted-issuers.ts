@@ -49,10 +49,17 @@ export function createTrustedIssuers(settings: BearerSettings): TrustedIssuers {
     state === undefined ? {} : { loadState: async () => (await asked("get", () => state.get(issuer))) ?? undefined };
 
   if (typeof issuers !== "function") {
-    const listed = new Map(issuers.map((each) => [nameOf(each), open(each)]));
-    const byLikeness = new Map([...listed.keys()].map((name) => [likeness(name), name]));
+    const listed = new Map<string, Trusted>();
+    for (const each of issuers) {
+      const name = nameOf(each);
+      if (listed.has(name)) {
+        const remedy = 'list it once, with "keys": a function that looks in both sets';
+        throw invalidOption(`issuer ${JSON.stringify(name)} is listed twice; ${remedy}`);
+      }
+      listed.set(name, open(each));
+    }
     return {
-      keysOf: (issuer) => listed.get(issuer) ?? untrusted(byLikeness.get(likeness(issuer))),
+      keysOf: (issuer) => listed.get(issuer) ?? untrusted(trustedText([...listed.keys()])),
       refresh: async () => void (await Promise.all([...listed.values()].map(async ({ refresh }) => refresh?.()))),
     };
   }
@@ -60,7 +67,7 @@ export function createTrustedIssuers(settings: BearerSettings): TrustedIssuers {
   function open(each: TrustedIssuer): Trusted {
     const issuer = nameOf(each);
     checkIssuer(issuer);
-    if (typeof each !== "string" && "keys" in each) return { keys: ownKeys(each.keys), prove() {} };
+    if (typeof each !== "string" && "keys" in each) return ownKeys(each.keys);
     const where = typeof each === "string" ? { issuer } : { jwksUri: each.jwksUri };
     const keys: RemoteKeySet = createKeySet(
       { ...keySet, ...where, clock, onEvent: (event) => onKeySetEvent(issuer, keys, event) },
@@ -83,7 +90,9 @@ export function createTrustedIssuers(settings: BearerSettings): TrustedIssuers {
   });
   return {
     async keysOf(issuer) {
-      if (!isIssuer(issuer, allowInsecure) || !(await issuers(issuer))) return untrusted();
+      if (!isIssuer(issuer, allowInsecure))
+        return untrusted('it is not an https URL in canonical form, so the function "issuer" was not called');
+      if (!(await issuers(issuer))) return untrusted('the function "issuer" did not accept it');
       const set = sets.use(issuer);
       return { keys: ({ kid, alg }) => set.keys({ kid, alg }).catch(unusable), prove: () => sets.prove(set) };
     },
@@ -92,17 +101,28 @@ export function createTrustedIssuers(settings: BearerSettings): TrustedIssuers {
   };
 }
 
-/** jose's `createLocalJWKSet` throws for an unknown kid. @throws ConfigError `ERR_OPTION_INVALID` */
-function ownKeys(keys: unknown): KeySource {
+/** Methods of `createRemoteKeySet`, and of jose's `createRemoteJWKSet`, that fetch the keys. */
+interface Refreshable {
+  readonly refresh?: () => Promise<void>;
+  readonly reload?: () => Promise<void>;
+}
+
+/** @throws ConfigError `ERR_OPTION_INVALID` */
+function ownKeys(keys: KeySource & Refreshable): Trusted {
   if (typeof keys !== "function")
     throw invalidOption('"keys" of an issuer must be a function, such as a createRemoteKeySet');
-  return async (header) => {
-    try {
-      return await (keys as KeySource)(header);
-    } catch (error) {
-      if (Object(error).name !== "JWKSNoMatchingKey") throw error;
-      throw new TokenError("ERR_TOKEN_KID_UNKNOWN", "the kid of the token names no key", { cause: error });
-    }
+  return {
+    async keys(header) {
+      try {
+        return await keys(header);
+      } catch (error) {
+        // jose throws for an unknown kid.
+        if (Object(error).name !== "JWKSNoMatchingKey") throw error;
+        throw new TokenError("ERR_TOKEN_KID_UNKNOWN", "the kid of the token names no key", { cause: error });
+      }
+    },
+    prove() {},
+    refresh: async () => (keys.refresh ?? keys.reload)?.(),
   };
 }
 
@@ -121,16 +141,18 @@ function unusable(error: unknown): never {
   throw new TokenError("ERR_TOKEN_KID_UNKNOWN", "the kid of the token names no usable key of the provider");
 }
 
-/** @param alike an issuer that is trusted */
-function untrusted(alike?: string): never {
-  const hint =
-    alike && `${JSON.stringify(alike)} is trusted, and differs only by a last slash, or by localhost for 127.0.0.1`;
+function untrusted(hint: string): never {
   throw new TokenError("ERR_TOKEN_CLAIM", "the issuer of the token is not trusted here", { hint });
 }
 
-/** The same text for issuers that are easily mistaken for one another. They stay different ones. */
-const likeness = (issuer: string): string =>
-  issuer.replace(/\/$/, "").replace(/^(http:\/\/)(127\.0\.0\.1|\[::1\])(?![^:/])/, "$1localhost");
+const maxNamed = 5;
+
+/** Names the trusted issuers for the operator, who cannot see in a list of options what differs from the token. */
+function trustedText(names: readonly string[]): string {
+  const shown = names.slice(0, maxNamed).map((name) => JSON.stringify(name));
+  if (names.length > maxNamed) shown.push(`${names.length - maxNamed} more`);
+  return `trusted is ${shown.join(" or ")}; iss must equal it, character by character`;
+}
 
 const nameOf = (each: TrustedIssuer): string => (typeof each === "string" ? each : each.issuer);
 

@@ -12,6 +12,7 @@ import {
   texts,
 } from "../../base/options.ts";
 import type { Fetch } from "../relying-party/fetch-json.ts";
+import { checkIssuer } from "../relying-party/urls.ts";
 import { textHash } from "../../keys/crypto/text-hash.ts";
 import { clientAlgorithms } from "./client-algorithms.ts";
 import { type VerifiedToken, verify } from "../token/verify.ts";
@@ -101,6 +102,7 @@ export function createClientVerifier(options: ClientVerifierOptions): ClientVeri
   const given = checkOptions(options, rules);
   const { issuer, audiences = [], fetch, maxKeySets = 10_000, clock = systemClock } = given;
   if (issuer === undefined) throw invalidOption('option "issuer" is missing');
+  checkIssuer(issuer);
   const { maxLifetimeSeconds = 3_600, clockToleranceSeconds = 0, replay = memoryReplayStore({ clock }) } = given;
   const audience = [issuer, ...audiences];
   const emit = clientEvents(given.onEvent);

@@ -29,6 +29,9 @@ export function checkSecureUrl(url: unknown, what: string, allowInsecure: boolea
 /** Refuses an issuer that no provider may have. @throws ConfigError `ERR_OPTION_INVALID` @see OpenID Connect Discovery 1.0 section 3 */
 export function checkIssuer(issuer: string): void {
   if (/[?#]/.test(issuer)) throw invalidOption(`issuer ${shownIssuer(issuer)} has a query or fragment`);
+  // URL parsers remove or escape these, so the issuer would fetch keys, and equal that of no token.
+  if (/[\s\p{Cc}]/u.test(issuer))
+    throw invalidOption(`issuer ${shownIssuer(issuer)} contains a space, line break or control character; remove it`);
 }
 
 /** An issuer for a message, in its own spelling: encoded, cut at 256 characters, and without a query. */
