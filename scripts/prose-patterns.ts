@@ -237,7 +237,7 @@ export const phrases: readonly Phrase[] = [
   },
   {
     name: "texts",
-    pattern: /\b(?:the|of|in|as|their|its|these|all|long|any|two|several|messages and) texts\b(?![.(\[])/g,
+    pattern: /\b(?:the|of|in|as|their|its|these|all|long|any|two|several|messages and) texts\b(?![.([])/g,
     advice: "strings, text",
   },
   {
