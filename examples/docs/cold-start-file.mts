@@ -1,7 +1,7 @@
 import { existsSync, readFileSync, renameSync, writeFileSync } from "node:fs";
 import { createBearer } from "jwksd/bearer";
 
-// A folder that nobody else can write: anyone who can write it chooses the keys. On Lambda: /tmp
+// A folder that no one else can write to: anyone who can write to it chooses the keys. On Lambda: /tmp
 const folder = "/var/lib/orders";
 const fileOf = (issuer: string) => `${folder}/${encodeURIComponent(issuer)}.json`;
 

@@ -1,4 +1,4 @@
-// A binding of Workers KV with the name KEYS
+// A Workers KV binding named KEYS
 import { env, waitUntil } from "cloudflare:workers";
 import { createBearer } from "jwksd/bearer";
 

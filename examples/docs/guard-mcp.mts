@@ -7,7 +7,7 @@ const resource = "https://mcp.example.com/mcp";
 const bearer = createBearer({ issuer: "https://login.example.com", audience: resource, resource });
 
 const app = express();
-app.use(bearer.metadata.node); // by this, a client finds the provider
+app.use(bearer.metadata.node); // lets clients discover the provider
 app.post("/mcp", bearer.express({ scope: "tools" }), express.json(), async (req, res) => {
   const server = new McpServer({ name: "example", version: "1.0.0" });
   server.registerTool("client", { description: "Says which client calls" }, ({ authInfo }) => ({

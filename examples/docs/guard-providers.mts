@@ -1,11 +1,11 @@
 import { createBearer } from "jwksd/bearer";
 
-// Microsoft Entra ID (Azure AD), tokens of version 2.0. The audience is the client ID of the API's own registration.
+// Microsoft Entra ID (Azure AD), version 2.0 tokens. The audience is the client ID of the API's own registration.
 export const azure = createBearer({
   issuer: "https://login.microsoftonline.com/11111111-2222-3333-4444-555555555555/v2.0",
   audience: "66666666-7777-8888-9999-000000000000",
   typ: "JWT",
-  scopeClaims: ["scp", "roles"], // of users, and of programs
+  scopeClaims: ["scp", "roles"], // for users and for programs
 });
 
 // Auth0. The issuer ends in a slash. Permissions come with "Add Permissions in the Access Token".
@@ -16,14 +16,14 @@ export const auth0 = createBearer({
   scopeClaims: ["permissions", "scope"],
 });
 
-// Amazon Cognito. Its tokens name the client, and no API.
+// Amazon Cognito. Its tokens name the client, not an API.
 export const cognito = createBearer({
   issuer: "https://cognito-idp.eu-central-1.amazonaws.com/eu-central-1_EXAMPLE",
   audience: { claim: "client_id", values: ["1example23456789"] },
   typ: "JWT",
 });
 
-// Behind an Application Load Balancer of AWS that signs users in, here with Cognito
+// Behind an AWS Application Load Balancer that signs users in, here with Cognito
 export const behindLoadBalancer = createBearer({
   issuer: "https://cognito-idp.eu-central-1.amazonaws.com/eu-central-1_EXAMPLE",
   audience: { claim: "client_id", values: ["1example23456789"] },

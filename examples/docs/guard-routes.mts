@@ -13,7 +13,7 @@ app.get("/orders", bearer.express({ scope: { any: ["orders:read", "orders:admin"
   res.json([]);
 });
 
-// A claim that must fit the request
+// A claim that must match the request
 const ofTenant = bearer.express({
   check: ({ claims }, req: Request) => claims["tenant"] === req.params["tenant"],
 });
@@ -21,17 +21,17 @@ app.get("/tenants/:tenant", ofTenant, (_req, res) => {
   res.json([]);
 });
 
-// With a token or without
+// With or without a token
 app.get("/shop", bearer.express({ optional: true }), (req, res) => {
   res.json({ hello: bearer.authOf(req)?.claims.sub ?? "guest" });
 });
 
-// A refusal in the handler
+// A denial in the handler
 app.delete("/orders/:id", bearer.express(), (req, res) => {
   if (req.params["id"] === "1") {
     res.status(204).end();
   } else {
-    const description = "the order is of somebody else";
+    const description = "the order belongs to another user";
     const { status, headers, body } = bearer.challenge(req, { status: 403, description, scope: "orders:admin" });
     res.status(status).set(headers).send(body);
   }

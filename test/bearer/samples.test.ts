@@ -203,7 +203,7 @@ describe("for routes, providers and sockets", () => {
     );
     assert.equal(await status("/orders/1", ofA, "DELETE"), 204);
     const refused = await fetch(`http://localhost:${port}/orders/2`, { ...asking(ofA), method: "DELETE" });
-    const description = 'error_description="the order is of somebody else", scope="orders:admin"';
+    const description = 'error_description="the order belongs to another user", scope="orders:admin"';
     assert.equal(
       refused.headers.get("www-authenticate"),
       `Bearer realm="https://api.example.com", error="insufficient_scope", ${description}`,
