@@ -5,21 +5,11 @@ import {
   type SettingName,
   type Settings,
   flagName,
-  managedOnly,
   settingDefinitions,
-  settingGroups,
   settingNames,
 } from "../service/config/setting-definitions.ts";
 import { resolveSettings } from "../service/config/settings.ts";
 import type { Io } from "./io.ts";
-
-/** Settings of commands that use the managed keys. */
-export const storeSettings: readonly SettingName[] = ["issuer", "data", ...managedOnly];
-
-/** Settings that several commands take. */
-export const sharedSettings = settingNames.filter((name) =>
-  Object.values(settingGroups).some((members) => members.includes(name)),
-);
 
 /** What the help says of a flag. */
 interface Row {
@@ -30,12 +20,14 @@ interface Row {
   /** The default of a setting that has none before it is used. */
   readonly preset?: number;
   readonly rule?: Rule;
+  readonly heading?: string;
 }
 
 const configRow: Row = {
   value: "<file>",
   about:
     "JSON file of settings. Its members are named like the flags, in camel case. Flags and environment variables win over it.",
+  heading: "Other settings:",
 };
 
 /** The flag of a setting. The parser knows neither its default nor its values: settings come from elsewhere, too, and are checked together. */
@@ -51,8 +43,7 @@ export class SettingOption extends Option {
     );
     this.setting = setting;
     this.row = row;
-    const [group] = Object.entries(settingGroups).find(([, members]) => members.includes(setting)) ?? [];
-    if (group !== undefined) this.helpGroup(group);
+    if (row.heading !== undefined) this.helpGroup(row.heading);
   }
 }
 
@@ -68,15 +59,9 @@ export function defaultOf(option: Option): string | undefined {
   return typeof value === "string" || typeof value === "number" ? String(value) : undefined;
 }
 
-/** Adds the flags of settings and `--config` to a command, which has its own flags already. Its help shows only those in `shown`. */
-export function addSettings(
-  command: Command,
-  names: readonly SettingName[] = settingNames,
-  shown: readonly SettingName[] = names,
-): Command {
-  for (const name of settingNames) {
-    if (names.includes(name)) command.addOption(new SettingOption(name).hideHelp(!shown.includes(name)));
-  }
+/** Adds the flags of settings and `--config` to a command, which has its own flags already. */
+export function addSettings(command: Command, names: readonly SettingName[] = settingNames): Command {
+  for (const name of settingNames) if (names.includes(name)) command.addOption(new SettingOption(name));
   return command.addOption(new SettingOption("config"));
 }
 

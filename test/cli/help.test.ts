@@ -3,7 +3,7 @@ import { describe, test } from "node:test";
 import {
   flagName,
   settingDefinitions,
-  settingGroups,
+  settingHeadings,
   settingNames,
   variableName,
 } from "../../src/service/config/setting-definitions.ts";
@@ -50,17 +50,22 @@ async function helpOf(t: Scope, words: readonly string[] = []): Promise<Help[]> 
   return [{ command: words.join(" "), text, groups }, ...(await Promise.all(subs)).flat()];
 }
 
-const shared: ReadonlyMap<string, string> = new Map(
-  Object.entries(settingGroups).flatMap(([group, names]) => names.map((name) => [flagName(name), group] as const)),
-);
+const headings: readonly string[] = ["Options:", ...settingHeadings];
+const shared: ReadonlyMap<string, string> = new Map([
+  ["--config", "Other settings:"],
+  ...settingNames.flatMap((name) => {
+    const { heading }: { heading?: string } = settingDefinitions[name];
+    return heading === undefined ? [] : [[flagName(name), heading] as const];
+  }),
+]);
 
 test("each command: at most 80 columns, own options first, shared ones in their groups with one line each", async (t) => {
   const helps = await helpOf(t);
   assert.ok(helps.length >= 35, `${helps.length} commands`);
   const faults = helps.flatMap(({ command, text, groups }) => {
     const found = text.split("\n").flatMap((line) => (line.length > 80 ? [`${line.length} columns: ${line}`] : []));
-    const lists = [...groups].filter(([heading]) => heading === "Options:" || Object.hasOwn(settingGroups, heading));
-    const order = ["Options:", ...Object.keys(settingGroups)].filter((heading) => groups.has(heading));
+    const lists = [...groups].filter(([heading]) => headings.includes(heading));
+    const order = headings.filter((heading) => groups.has(heading));
     if (lists.map(([heading]) => heading).join() !== order.join())
       found.push(`groups: ${[...groups.keys()].join(" ")}`);
     // Options of other commands may have the name of a setting.

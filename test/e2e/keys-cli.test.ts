@@ -349,7 +349,7 @@ describe("the policy of a store", { timeout }, () => {
   test("is that of its first start, and changes by a command that says what it means", async (t) => {
     const { file, ok, refused, change, stored } = await setUp(t);
     await ok("keys", "import", file, "--rotate-every-days", "60");
-    await ok("rotate", "--rotate-every-days", "10");
+    await ok("rotate");
     const table =
       /^--rotate-every-days +60\n--announce-for-seconds +86400\n(--\S+ +\d+\n){3}--max-stale-seconds +3600\n/m;
     assert.match(await ok("policy"), table);

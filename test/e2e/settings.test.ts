@@ -383,8 +383,12 @@ async function dataOf(t: TestContext): Promise<string> {
 }
 
 /** In how many days the next key is announced. */
-async function announcedInDays(t: TestContext, args: readonly string[]): Promise<[days: number, stderr: string]> {
-  const { stdout, stderr } = await cliDone(t, ["plan", "--json", ...args]);
+async function announcedInDays(
+  t: TestContext,
+  args: readonly string[],
+  environment: Readonly<Record<string, string>> = {},
+): Promise<[days: number, stderr: string]> {
+  const { stdout, stderr } = await cliDone(t, ["plan", "--json", ...args], environment);
   const { now, steps } = JSON.parse(stdout) as { now: string; steps: { action: string; at: string }[] };
   const { at = "" } = steps.find(({ action }) => action === "announced") ?? {};
   return [Math.round((Date.parse(at) - Date.parse(now)) / 86_400_000), stderr];
@@ -394,8 +398,8 @@ test("plan and --dry-run go by the policy of the store, and serve warns of a fla
   const data = await dataOf(t);
   const policy = ["--rotate-every-days", "30", "--max-token-lifetime-seconds", "7200"];
   const first = await startService(t, ["--data", data, ...policy]);
-  for (const flags of [[], ["--rotate-every-days", "60"]]) {
-    assert.deepEqual(await announcedInDays(t, ["--data", data, ...flags]), [29, ""]);
+  for (const environment of [{}, { JWKSD_ROTATE_EVERY_DAYS: "60" }]) {
+    assert.deepEqual(await announcedInDays(t, ["--data", data], environment), [29, ""]);
   }
   const dry = await runCli(t, ["rotate", "--dry-run", "--json", "--data", data]);
   const { changes } = JSON.parse(dry.stdout) as { changes: { retireForSeconds: number }[] };

@@ -100,7 +100,7 @@ describe("jwksd token and the keys that a service manages", { timeout, concurren
     const data = await temporaryFolder(t);
     const service = await startService(t, ["--data", data]);
     const issuer = `http://127.0.0.1:${service.port}`;
-    const args = ["token", "--data", data, "--port", String(service.port), "--aud", "api"];
+    const args = ["token", "--data", data, "--aud", "api"];
     const { code, stdout, stderr } = await runCli(t, args);
     assert.deepEqual({ code, stderr }, { code: 0, stderr: "" });
     const set = createRemoteJWKSet(new URL(service.jwksUri));

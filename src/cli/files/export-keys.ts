@@ -17,7 +17,7 @@ import {
 } from "../../rotation/rules/records.ts";
 import { type Io, print } from "../io.ts";
 import { resolveKid } from "../keys/kid.ts";
-import { type Flags, addReadSettings, takesKid, withKeys } from "../keys/open-keys.ts";
+import { type Flags, addStoreSettings, takesKid, withKeys } from "../keys/open-keys.ts";
 
 type ExportFlags = Flags & { readonly private?: true; readonly yes?: true; readonly out?: string };
 
@@ -33,7 +33,7 @@ export function exportCommand(io: Io): Command {
     .option("--private", "export the private key; needs a kid, --out and --yes")
     .option("--out <file>", "write a new file of mode 0600 (default: standard output, public keys only)")
     .option("--yes", "confirm that the private key is written to a file unencrypted");
-  return addReadSettings(command)
+  return addStoreSettings(command)
     .notes(`
 Examples:
   $ jwksd keys export > jwks.json

@@ -6,6 +6,7 @@ import { type Changed, type Decision, type Seen, atOf } from "../../rotation/man
 import { type Command as KeyCommand, type NewKey, applyCommand } from "../../rotation/rules/commands.ts";
 import { kidText } from "../../base/format.ts";
 import type { KeyUse } from "../../rotation/rules/records.ts";
+import type { SettingName } from "../../service/config/setting-definitions.ts";
 import { waitSeconds } from "../arguments.ts";
 import { tell } from "../io.ts";
 import { type Report, meaningOf, printChange, printFollowed } from "./change-report.ts";
@@ -45,11 +46,18 @@ export const byCommand =
   (seen, key) =>
     applyCommand(seen.document.records, command(key), atOf(seen, systemClock));
 
-/** Gives a command the flags of every change. */
-export function addChangeFlags(command: Command, { force = false, yes = false } = {}): Command {
+/** Settings of commands that make a key. If it turns out that the key is not needed, it is destroyed again. */
+export const newKeySettings = ["signerType", "destroyExternal"] as const;
+
+/** Adds the flags of every change to a command. @param more settings that the command takes beyond those of every change */
+export function addChangeFlags(
+  command: Command,
+  { force = false, yes = false } = {},
+  ...more: readonly SettingName[]
+): Command {
   if (force) command.option("--force", "take the step now, although it breaks verifications; needs --yes");
   if (force || yes) command.option("--yes", "confirm a change that breaks verifications");
-  return addStoreSettings(addWaitFlags(command));
+  return addStoreSettings(addWaitFlags(command), "signers", ...more);
 }
 
 /** Gives a command the flags of a change that is not confirmed. */

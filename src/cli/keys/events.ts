@@ -5,13 +5,13 @@ import { count } from "../arguments.ts";
 import { type Io, iso, print, printJson } from "../io.ts";
 import { indented, terminalOf } from "../terminal.ts";
 import { eventText } from "./change-report.ts";
-import { type Flags, addReadSettings, readStore } from "./open-keys.ts";
+import { type Flags, addStoreSettings, readStore } from "./open-keys.ts";
 
 type EventsFlags = Flags & { readonly limit: number };
 
 export function commandOf(io: Io): Command {
   const command = new Command("events").option("--limit <count>", "how many events to print", count, 20);
-  return addReadSettings(command)
+  return addStoreSettings(command)
     .notes(`
 The store keeps the newest events: about a hundred. The log of jwksd serve has
 all of them.

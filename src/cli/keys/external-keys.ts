@@ -20,7 +20,7 @@ import type { Settings } from "../../service/config/setting-definitions.ts";
 import { type Signers, signersOf } from "../../service/config/signers.ts";
 import { type Io, print, tell } from "../io.ts";
 import { resolveKid } from "./kid.ts";
-import { type Flags, addReadSettings, takesKid, withKeys } from "./open-keys.ts";
+import { type Flags, addStoreSettings, takesKid, withKeys } from "./open-keys.ts";
 
 const cannotBeUndone = "That cannot be undone, unless its service keeps deleted keys for a while.";
 
@@ -96,7 +96,7 @@ export function destroyCommand(io: Io): Command {
   )
     .option("--yes", "confirm that the key is destroyed for good")
     .option("--dry-run", "print what would be destroyed, and change nothing");
-  return addReadSettings(command, ["signers"])
+  return addStoreSettings(command, "signers")
     .notes(`
 Use this command for keys that were removed without --destroy-external, or that
 could not be reached then. If the URI now names another key, nothing is

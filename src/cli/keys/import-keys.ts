@@ -7,6 +7,7 @@ import { type Changed, atOf } from "../../rotation/manager/store-access.ts";
 import { type Command as KeyCommand, type NewKey, applyCommand } from "../../rotation/rules/commands.ts";
 import { wrapKey } from "../../rotation/manager/make-key.ts";
 import { kidText } from "../../base/format.ts";
+import { policyNames } from "../../rotation/rules/policy.ts";
 import { type KeyRecord, type KeyUse, activeKey, keyUses } from "../../rotation/rules/records.ts";
 import { readImport } from "../files/read-import.ts";
 import { looksLikeSecret } from "../../service/config/setting-definitions.ts";
@@ -36,14 +37,14 @@ export function importCommand(io: Io): Command {
     )
     .addOption(useOption())
     .option("--kid <kid>", "of a set: import only this key; of a PEM file or --signer: the published kid of the key");
-  return addChangeFlags(command, { force: true })
+  return addChangeFlags(command, { force: true }, ...policyNames)
     .notes(`
 Without --kid, all keys of a set are imported, into a store without keys: the
 first key of each use becomes active, the others retiring. The kid is that of
 the JWK, else --kid, else the RFC 7638 thumbprint of the key. Signing keys must
 be EC on P-256 (ES256). Keys of other types are encryption keys: use or alg of
 the JWK must say so; a PEM file needs --use enc. Into a store without keys,
-import also writes the rotation policy of the flags of serve.
+import also writes the rotation policy.
 
 Examples:
   $ jwksd keys import key.pem --kid 2026-11      tokens with this kid stay valid

@@ -8,7 +8,7 @@ import { type KeyUse, activeKey, announcedKey, recordOf } from "../../rotation/r
 import { errorText } from "../error-text.ts";
 import { type Io, tell } from "../io.ts";
 import { resolveKid } from "./kid.ts";
-import { type ChangeFlags, addChangeFlags, byCommand, changeKeys } from "./change-keys.ts";
+import { type ChangeFlags, addChangeFlags, byCommand, changeKeys, newKeySettings } from "./change-keys.ts";
 import { exportCommand } from "../files/export-keys.ts";
 import { destroyCommand } from "./external-keys.ts";
 import { importCommand } from "./import-keys.ts";
@@ -51,7 +51,7 @@ function announceCommand(io: Io): Command {
   const command = new Command("announce").description(
     "Publish a new key. It becomes active when every cache knows it; the first signing or encryption key, at once.",
   );
-  return addChangeFlags(addNewKeyFlags(command))
+  return addChangeFlags(addNewKeyFlags(command), {}, ...newKeySettings)
     .notes(`
 Examples:
   $ jwksd keys announce               the next signing key, as jwksd rotate does
@@ -71,11 +71,13 @@ for good, even an imported key that jwksd did not make. --dry-run names the key.
 `;
 
 function stepCommand(io: Io, type: "activate" | "retire" | "remove", description: string): Command {
-  return addChangeFlags(takesKid(new Command(type).description(description)), { force: true })
+  const command = takesKid(new Command(type).description(description));
+  const destroys = type === "remove";
+  return addChangeFlags(command, { force: true }, ...(destroys ? (["destroyExternal"] as const) : []))
     .notes(`
 A step that would break verifications is refused; the message says when the step
 will be safe. --force --yes takes it now.
-${type === "remove" ? destroyHelp : ""}
+${destroys ? destroyHelp : ""}
 Examples:
   $ jwksd keys ${type} KID --dry-run
   $ jwksd keys ${type} KID
@@ -98,7 +100,7 @@ function revokeCommand(io: Io): Command {
     "Remove a key at once and for good, because others may know its private half.",
   );
   const help = "the wrapping key of the store is lost: new keys are wrapped under the one that is given";
-  return addChangeFlags(takesKid(command.option("--lost-wrapping-key", help)), { yes: true })
+  return addChangeFlags(takesKid(command.option("--lost-wrapping-key", help)), { yes: true }, ...newKeySettings)
     .notes(`
 If the key was active, the announced key takes its place, else a new key. A
 replica that cannot read the store goes on with the revoked key until it is

@@ -8,14 +8,14 @@ import { planVerbs } from "../../rotation/explain/plan-scale.ts";
 import { aligned, indented, printParagraphs, terminalOf } from "../terminal.ts";
 import { publicRecord } from "./change-report.ts";
 import { type Io, iso, print, printJson } from "../io.ts";
-import { type Flags, addReadSettings, readStore } from "./open-keys.ts";
+import { type Flags, addStoreSettings, readStore } from "./open-keys.ts";
 import { waitTexts, waitsJson } from "./replicas.ts";
 
 type ListFlags = Flags & { readonly all?: true; readonly json?: true };
 
 export function listCommand(io: Io): Command {
   const command = new Command("list").description("List the managed keys, as jwksd keys without a command does.");
-  return addReadSettings(command.option("--all", "list removed and revoked keys too"))
+  return addStoreSettings(command.option("--all", "list removed and revoked keys too"))
     .notes(`
 A key in an HSM or key service has its URI below it; --json has the URI as uri.
 The next step of a key follows from the policy of the store: jwksd policy.`)

@@ -10,17 +10,17 @@ import { unsealed } from "../../rotation/custody/mac.ts";
 import { type Keyring, createKeyring } from "../../rotation/manager/keyring.ts";
 import { livePresence, readPresence } from "../../rotation/custody/presence.ts";
 import { type StoreAccess, createStoreAccess } from "../../rotation/manager/store-access.ts";
-import { policyNames, rotationPolicy } from "../../rotation/rules/policy.ts";
+import { rotationPolicy } from "../../rotation/rules/policy.ts";
 import type { StoreView } from "../../rotation/explain/replicas.ts";
 import { createCommandLog } from "../../service/config/log.ts";
-import type { SettingName, Settings } from "../../service/config/setting-definitions.ts";
+import { type SettingName, type Settings, settingsWith } from "../../service/config/setting-definitions.ts";
 import { type Signers, signersOf } from "../../service/config/signers.ts";
 import { storeSettingsOf } from "../../service/config/store-settings.ts";
 import { type OpenOptions, emptyCustody, openManaged, openStore } from "../../service/store/open-store.ts";
 import { exists, isUnreadable, neededKeys, wrappingKeysOf } from "../../service/store/wrapping-keys.ts";
 import { errorText } from "../error-text.ts";
 import { type Io, tell } from "../io.ts";
-import { addSettings, settingsFrom, storeSettings } from "../settings-options.ts";
+import { addSettings, settingsFrom } from "../settings-options.ts";
 
 /** What a command line parser found. */
 export type Flags = Readonly<Record<string, unknown>>;
@@ -37,20 +37,9 @@ export interface CommandKeys {
   readonly document: StoreDocument;
 }
 
-const withJson = (command: Command): Command => command.option("--json", "print JSON");
-
-/**
- * Gives a command that changes keys the settings by which it finds them, and `--json`. It takes the policy of `serve`, too, so that an operator
- * can repeat all flags; it goes by the policy of the store.
- */
-export function addStoreSettings(command: Command): Command {
-  const shown = storeSettings.filter((name) => !policyNames.some((other) => other === name));
-  return addSettings(withJson(command), storeSettings, shown);
-}
-
-/** The same for a command that reads the store. Its help lists the few that it needs. */
-export function addReadSettings(command: Command, more: readonly SettingName[] = []): Command {
-  return addSettings(withJson(command), storeSettings, ["issuer", "data", "store", "wrappingKeyFile", ...more]);
+/** Adds `--json` and the settings by which a command finds the store. @param more other settings that the command takes */
+export function addStoreSettings(command: Command, ...more: readonly SettingName[]): Command {
+  return addSettings(command.option("--json", "print JSON"), [...settingsWith("store"), ...more]);
 }
 
 /** Gives a command a kid. One in 64 thumbprints begins with a dash, so what is no option of the command is the kid. */

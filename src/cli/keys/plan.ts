@@ -10,7 +10,7 @@ import { planSvg } from "./plan-svg.ts";
 import { printParagraphs, terminalOf } from "../terminal.ts";
 import { count } from "../arguments.ts";
 import { type Io, iso, print, printJson, tell } from "../io.ts";
-import { type Flags, addReadSettings, readStore } from "./open-keys.ts";
+import { type Flags, addStoreSettings, readStore } from "./open-keys.ts";
 import { waitTexts, waitsJson } from "./replicas.ts";
 
 type PlanFlags = Flags & { readonly svg?: string; readonly days?: number; readonly json?: true };
@@ -23,7 +23,7 @@ export function commandOf(io: Io): Command {
       count,
     )
     .option("--svg <file>", "also write the picture to this file; replaces an existing picture");
-  return addReadSettings(command)
+  return addStoreSettings(command)
     .notes(`
 The plan shows what jwksd serve will do if no command changes the keys. Where a
 step waits for a copy, the plan assumes that the copy has the step now, and

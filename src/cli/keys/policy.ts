@@ -17,11 +17,11 @@ import { type Io, print, printJson } from "../io.ts";
 import { settingsFrom } from "../settings-options.ts";
 import { aligned, indented, printParagraphs, terminalOf } from "../terminal.ts";
 import { type ChangeFlags, addWaitFlags, byCommand, changeKeys, checkHasKeys } from "./change-keys.ts";
-import { addReadSettings, readStore, withKeys } from "./open-keys.ts";
+import { addStoreSettings, readStore, withKeys } from "./open-keys.ts";
 
 export function commandOf(io: Io): Command {
   const command = addWaitFlags(new Command("policy"));
-  return addReadSettings(command, policyNames)
+  return addStoreSettings(command, ...policyNames)
     .notes(`
 Prints the rotation policy of the store, or changes what the flags say of it.
 All processes go by that policy. The same flags of jwksd serve only count in a

@@ -15,10 +15,10 @@ import {
 } from "../../rotation/explain/replicas.ts";
 import { type Io, iso, print, printJson } from "../io.ts";
 import { aligned, indented, printParagraphs, terminalOf } from "../terminal.ts";
-import { type Flags, addReadSettings, readStore } from "./open-keys.ts";
+import { type Flags, addStoreSettings, readStore } from "./open-keys.ts";
 
 export function commandOf(io: Io): Command {
-  return addReadSettings(new Command("replicas"))
+  return addStoreSettings(new Command("replicas"))
     .notes(`
 A process that can write to the store keeps a presence record there, and renews
 it six times per --max-stale-seconds. A process whose record is older than that

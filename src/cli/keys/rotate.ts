@@ -1,6 +1,6 @@
 import { Command } from "../command.ts";
 import { type KeyUse, announcedKey } from "../../rotation/rules/records.ts";
-import { type ChangeFlags, addChangeFlags, byCommand, changeKeys } from "./change-keys.ts";
+import { type ChangeFlags, addChangeFlags, byCommand, changeKeys, newKeySettings } from "./change-keys.ts";
 import type { Io } from "../io.ts";
 import { addNewKeyFlags } from "./make-keys.ts";
 import { withKeys } from "./open-keys.ts";
@@ -10,7 +10,7 @@ type RotateFlags = ChangeFlags & { readonly use: KeyUse; readonly alg?: string; 
 export function commandOf(io: Io): Command {
   const command = new Command("rotate");
   addNewKeyFlags(command).option("--now", "let the next key sign at once, before caches know it; needs --yes");
-  return addChangeFlags(command, { yes: true })
+  return addChangeFlags(command, { yes: true }, ...newKeySettings)
     .notes(`
 A rotation without --now breaks nothing: the new key signs when every cache
 knows it. With --now it signs at once. Verifiers that do not fetch again on an

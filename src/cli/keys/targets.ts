@@ -3,14 +3,14 @@ import { ConfigError, StateError } from "../../base/errors.ts";
 import { durationText } from "../../base/format.ts";
 import { printable } from "../../base/printable.ts";
 import { type Io, print } from "../io.ts";
-import { type CommandKeys, type Flags, addReadSettings, withKeys } from "./open-keys.ts";
+import { type CommandKeys, type Flags, addStoreSettings, withKeys } from "./open-keys.ts";
 
 export function commandOf(io: Io): Command {
   const forget = new Command("forget")
     .description("Stop waiting for a target that is no longer read.")
     .argument("<name>", "name of the target, as jwksd replicas prints it")
     .option("--yes", "confirm that the target is no longer read");
-  addReadSettings(forget)
+  addStoreSettings(forget)
     .notes(`
 While the store lists a target, no key becomes active before the target has it.
 After this command, a verifier that still reads the target refuses the tokens of

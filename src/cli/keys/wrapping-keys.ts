@@ -14,14 +14,14 @@ import { type Io, print, printJson, tell } from "../io.ts";
 import { settingsFrom } from "../settings-options.ts";
 import { type ChangeFlags, addChangeFlags, changeKeys } from "./change-keys.ts";
 import { viewOf } from "./follow.ts";
-import { type Flags, addReadSettings, withKeys } from "./open-keys.ts";
+import { type Flags, addStoreSettings, withKeys } from "./open-keys.ts";
 
 /** Messages name wrapping keys by their ids. */
 export function wrappingKeysCommand(io: Io): Command {
   const command = new Command("wrapping-keys").description(
     "Print the ids of the given wrapping keys, the one that encrypts first. Needs no store.",
   );
-  return addReadSettings(command)
+  return addStoreSettings(command)
     .notes(`
 Examples:
   $ jwksd keys wrapping-keys --wrapping-key-file /etc/jwksd/wrapping.key`)

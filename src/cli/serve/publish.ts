@@ -5,13 +5,14 @@ import { JwksdError, ServiceError, invalidOption } from "../../base/errors.ts";
 import { printable } from "../../base/printable.ts";
 import type { Published } from "../../service/targets/publish.ts";
 import { createCommandLog } from "../../service/config/log.ts";
+import { settingsWith } from "../../service/config/setting-definitions.ts";
 import { type Publishing, startPublishing } from "../../service/targets/publish.ts";
 import { waitSeconds } from "../arguments.ts";
 import { notFollowed } from "../keys/follow.ts";
 import { type Io, print, tell } from "../io.ts";
 import type { Flags } from "../keys/open-keys.ts";
 import { handleSignals } from "../signals.ts";
-import { addSettings, settingsFrom, sharedSettings } from "../settings-options.ts";
+import { addSettings, settingsFrom } from "../settings-options.ts";
 
 interface PublishFlags extends Flags {
   readonly follow?: true;
@@ -32,7 +33,7 @@ export function commandOf(io: Io): Command {
     .option("--purge-command <command>", "run after something was written, to clear a CDN; JWKSD_URLS has the URLs")
     .option("--wait <seconds>", "without --follow, how long to try until it can be read back", waitSeconds, 30)
     .option("--json", "print JSON; with --follow, a line each time");
-  return addSettings(command, [...sharedSettings, "requireStore"])
+  return addSettings(command, settingsWith("publish"))
     .notes(`
 The target holds what --issuer shows: TARGET/jwks is at ISSUER/jwks. The bytes
 are those of jwksd serve. A key signs only after it was read back from the

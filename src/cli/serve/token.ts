@@ -1,15 +1,14 @@
 import { InvalidArgumentError } from "commander";
 import { Command } from "../command.ts";
-import type { Owner } from "../../rotation/custody/issuer-check.ts";
 import { issuerOf } from "../../service/config/addresses.ts";
-import { type Settings, settingDefinitions } from "../../service/config/setting-definitions.ts";
+import { settingsWith } from "../../service/config/setting-definitions.ts";
 import { storeSettingsOf } from "../../service/config/store-settings.ts";
 import { checkHasKey, signOnce, signWithFiles } from "../../service/keys/sign-once.ts";
 import { collect, wholeNumber } from "../arguments.ts";
 import { addClaim } from "../claim.ts";
 import { type Io, print } from "../io.ts";
 import { withKeys } from "../keys/open-keys.ts";
-import { addSettings, settingsFrom, storeSettings } from "../settings-options.ts";
+import { addSettings, settingsFrom } from "../settings-options.ts";
 
 type TokenOptions = { aud: string[]; sub?: string; claim?: object; lifetime?: number; typ: string };
 
@@ -24,12 +23,7 @@ export function commandOf(io: Io): Command {
       wholeNumber(/^\d+$/, "Not a whole number of seconds."),
     )
     .option("--typ <type>", 'header typ, such as "at+jwt" for access tokens', "JWT");
-  // It takes those of serve, and lists the few that it needs.
-  return addSettings(
-    command,
-    ["host", "port", "keys", ...storeSettings],
-    ["issuer", "data", "store", "wrappingKeyFile", "keys", "signers"],
-  )
+  return addSettings(command, [...settingsWith("store"), "keys", "signers"])
     .notes(`
 Examples:
   $ jwksd token --aud my-api --sub alice
@@ -49,17 +43,10 @@ Examples:
       }
       await checkHasKey(storeSettingsOf(settings));
       const token = await withKeys(io, options, {}, ({ custody, ...opened }) =>
-        signOnce(opened, () => issuerFor(settings, custody.owner), claims, how),
+        signOnce(opened, () => custody.owner.issuer, claims, how),
       );
       print(io, token);
     });
-}
-
-/** As `serve` publishes it: what the store says, unless an address is given for keys that have no chosen issuer. */
-function issuerFor(settings: Settings, { issuer, isChosen }: Owner): string {
-  const { host, port } = settingDefinitions;
-  const isGiven = settings.host !== host.fallback || settings.port !== port.fallback;
-  return isGiven && !isChosen ? issuerOf(settings, settings.port) : issuer;
 }
 
 function addAudience(audience: string, before?: readonly string[]): string[] {

@@ -2,7 +2,7 @@ import { isIP } from "node:net";
 import { signerTypes } from "../../keys/backends.ts";
 import { type Rule, boolean, oneOf, text, textThat, wholeNumber } from "../../base/options.ts";
 import { printable } from "../../base/printable.ts";
-import { type RotationPolicy, policyDefaults, policyNames } from "../../rotation/rules/policy.ts";
+import { type RotationPolicy, policyDefaults } from "../../rotation/rules/policy.ts";
 import { socketPath } from "./addresses.ts";
 import { isDatabaseUrl } from "./database-url.ts";
 
@@ -21,24 +21,55 @@ function isListenHost(value: string): boolean {
   return isIP(value) !== 0 || (/^[\w.-]+$/.test(value) && URL.canParse(`http://${value}`));
 }
 
+/** Headings of the help, in its order, for settings that several commands take. */
+export const settingHeadings = [
+  "Issuer and store:",
+  "Documents:",
+  "Keys that jwksd does not manage:",
+  "HSMs and key services:",
+  "Rotation:",
+  "Other settings:",
+] as const;
+type Heading = (typeof settingHeadings)[number];
+
+/** Marks of a setting. `jwksd serve` takes every setting; without marks, it is the only command that does. */
+interface Marks {
+  /** Heading in `--help`. Default: none, so the setting is among the options of the command. */
+  readonly heading?: Heading;
+  /** Whether it is about keys that jwksd manages, so that `--keys` excludes it. */
+  readonly managed?: true;
+  /** Whether `jwksd publish` takes it. */
+  readonly publish?: true;
+  /** Whether every command that opens the store takes it. */
+  readonly store?: true;
+}
+
 /** A setting without a default. `about` begins with its line in `--help`; `jwksd help OPTION` shows all of it. */
-const optional = <Value>(rule: Rule<Value>, value: string, about: string) => ({
+const optional = <Value>(rule: Rule<Value>, value: string, about: string, marks: Marks = {}) => ({
   rule,
   fallback: undefined,
   value,
   about,
+  ...marks,
 });
 
 /** A setting with a default. */
-const usual = <Value>(rule: Rule<Value>, fallback: Value, value: string, about: string) => ({
+const usual = <Value>(rule: Rule<Value>, fallback: Value, value: string, about: string, marks: Marks = {}) => ({
   rule,
   fallback,
   value,
   about,
+  ...marks,
 });
 
 /** A setting that is on or off. */
-const toggle = (about: string) => ({ rule: boolean, fallback: false, value: undefined, about });
+const toggle = (about: string, marks: Marks = {}) => ({
+  rule: boolean,
+  fallback: false,
+  value: undefined,
+  about,
+  ...marks,
+});
 
 /** A duration of the rotation policy, which checks its bounds and has its default. */
 const duration = (name: keyof RotationPolicy, about: string) => ({
@@ -46,6 +77,7 @@ const duration = (name: keyof RotationPolicy, about: string) => ({
     wholeNumber(0, 1_000_000_000),
     "<n>",
     `${about} serve writes it into an empty store. Later, jwksd policy changes it there, for all processes.`,
+    { heading: "Rotation:", managed: true, publish: true },
   ),
   preset: policyDefaults[name],
 });
@@ -73,53 +105,67 @@ export const settingDefinitions = {
   ),
   requireStore: toggle(
     "refuse to start where the store has no keys. Without it, such a start makes new keys. Set it after the first start.",
+    { managed: true, publish: true },
   ),
   readyWithoutStore: toggle(
     "/readyz says 200 while the store is away. For balancers that send nothing when no replica is ready.",
+    { managed: true },
   ),
   maxSavedSetSeconds: optional(
     wholeNumber(0, 1_000_000_000),
     "<n>",
     "oldest saved set to publish without a store. Age of the oldest saved set that a start publishes while the store is down; 0 for none. Default, which follows from the policy of the store: 82200.",
+    { managed: true },
   ),
   signSocket: optional(
     socketPath,
     "<socket>",
     "Unix socket where programs get tokens. Other programs of this user get tokens signed there; see docs/sign-socket.md.",
+    { managed: true },
   ),
   signAddress: optional(
     text,
     "<host:port>",
     "TLS address where programs get tokens. A loopback address. Programs with a client certificate get tokens signed there. Needs --sign-tls.",
+    { managed: true },
   ),
   signTls: optional(
     path,
     "<folder>",
     "certificates of --sign-address. Folder of tls.crt, tls.key and ca.crt (the certificate authority of clients).",
+    { managed: true },
   ),
   signConfig: optional(
     path,
     "<file>",
     "more sign sockets, with rules for each. JSON file: who may connect, and what may be signed; see docs/sign-socket.md.",
+    { managed: true },
   ),
 
   issuer: optional(
     text,
     "<url>",
     "issuer identifier of the provider. Without it, serve takes http://HOST:PORT, which only this machine can use. Other commands take that of the store.",
+    { heading: "Issuer and store:", publish: true, store: true },
   ),
-  data: usual(text, "./.jwksd", "<folder>", "data folder. serve makes it at the first start."),
+  data: usual(text, "./.jwksd", "<folder>", "data folder. serve makes it at the first start.", {
+    heading: "Issuer and store:",
+    publish: true,
+    store: true,
+  }),
   store: optional(
     textThat("sqlite:PATH, without //, or the URL of a database, such as postgres://USER@HOST:PORT/DATABASE", (value) =>
       value.startsWith("sqlite:") ? !value.includes("://") : isDatabaseUrl(value),
     ),
     "<url>",
     "database of the keys that jwksd manages. sqlite:PATH, or a database which replicas share: postgres://USER@HOST:PORT/DATABASE, mysql://, redis://, libsql:// or etcd://HOST:PORT,HOST:PORT, as in docs/stores.md. Without it, sqlite:DATA/keys.db, where DATA is the folder of --data.",
+    { heading: "Issuer and store:", managed: true, publish: true, store: true },
   ),
   wrappingKeyFile: optional(
     path,
     "<file>",
     "file of wrapping keys. One per line, 32 bytes in base64url. The first encrypts, all decrypt. The variable JWKSD_WRAPPING_KEYS holds the keys themselves. Without either, a file beside the store.",
+    { heading: "Issuer and store:", managed: true, publish: true, store: true },
   ),
   replicaName: optional(
     textThat(
@@ -128,34 +174,48 @@ export const settingDefinitions = {
     ),
     "<name>",
     "name of this process in jwksd replicas. Without it, the host name.",
+    { heading: "Issuer and store:", managed: true, publish: true },
   ),
 
   mountPrefix: optional(
     text,
     "<path>",
     "path between the issuer and the endpoints. With /oidc, the JWK Set is at ISSUER/oidc/jwks.",
+    { heading: "Documents:", publish: true },
   ),
-  jwksPath: usual(text, "/jwks", "<path>", "path of the JWK Set. It comes after the issuer and --mount-prefix."),
+  jwksPath: usual(text, "/jwks", "<path>", "path of the JWK Set. It comes after the issuer and --mount-prefix.", {
+    heading: "Documents:",
+    publish: true,
+  }),
   metadata: optional(
     path,
     "<file>",
     "more members of the discovery document. JSON file with an object, read at the start.",
+    { heading: "Documents:", publish: true },
   ),
-  noDiscovery: toggle("serve no discovery document. For a provider that serves its own, with the URL of the JWK Set."),
-  noCors: toggle("send no CORS headers. Pages of other origins then cannot read the documents."),
+  noDiscovery: toggle("serve no discovery document. For a provider that serves its own, with the URL of the JWK Set.", {
+    heading: "Documents:",
+    publish: true,
+  }),
+  noCors: toggle("send no CORS headers. Pages of other origins then cannot read the documents.", {
+    heading: "Documents:",
+  }),
   rotationMode: toggle(
     "send the short Cache-Control (5 minutes). Sends the Cache-Control of a rotation even while no key rotates.",
+    { heading: "Documents:", publish: true },
   ),
 
   keys: optional(
     path,
     "<files>",
     "signing keys, in a file or a folder. Keys that jwksd does not manage: a private JWK Set, or a folder of PEM or JWK files. The file whose name sorts last is the active key.",
+    { heading: "Keys that jwksd does not manage:", publish: true },
   ),
   encryptionKeys: optional(
     path,
     "<files>",
     "encryption keys, public or private. Keys that jwksd does not manage, in the forms of --keys.",
+    { heading: "Keys that jwksd does not manage:", publish: true },
   ),
 
   signerType: usual(
@@ -163,10 +223,16 @@ export const settingDefinitions = {
     "local",
     "<type>",
     "where signing keys are made. local: encrypted in the store. The others are HSMs and key services; see docs/signers.md.",
+    { heading: "HSMs and key services:", managed: true, publish: true },
   ),
-  signers: optional(path, "<file>", "options of HSMs and key services. JSON file; see docs/signers.md."),
+  signers: optional(path, "<file>", "options of HSMs and key services. JSON file; see docs/signers.md.", {
+    heading: "HSMs and key services:",
+    managed: true,
+    publish: true,
+  }),
   destroyExternal: toggle(
     "also destroy removed keys in their HSM. Removed and revoked keys are also destroyed in their HSM or key service, imported keys included.",
+    { heading: "HSMs and key services:", managed: true, publish: true },
   ),
 
   rotateEveryDays: duration("rotateEveryDays", "days for which a key is active. Then the next key signs."),
@@ -196,19 +262,13 @@ export const settingDefinitions = {
     "info",
     "<level>",
     "least level that is logged. silent logs nothing.",
+    { heading: "Other settings:", publish: true },
   ),
-  jsonLogs: toggle("log JSON lines for machines. Each line is one object. So is an error that ends the command."),
+  jsonLogs: toggle("log JSON lines for machines. Each line is one object. So is an error that ends the command.", {
+    heading: "Other settings:",
+    publish: true,
+  }),
 } as const;
-
-/** Settings that several commands take, by their heading in the help. The others are of `serve` alone. */
-export const settingGroups: Readonly<Record<string, readonly (SettingName | "config")[]>> = {
-  "Issuer and store:": ["issuer", "data", "store", "wrappingKeyFile", "replicaName"],
-  "Documents:": ["mountPrefix", "jwksPath", "metadata", "noDiscovery", "noCors", "rotationMode"],
-  "Keys that jwksd does not manage:": ["keys", "encryptionKeys"],
-  "HSMs and key services:": ["signerType", "signers", "destroyExternal"],
-  "Rotation:": policyNames,
-  "Other settings:": ["config", "logLevel", "jsonLogs"],
-};
 
 type Definitions = typeof settingDefinitions;
 export type SettingName = keyof Definitions;
@@ -224,15 +284,10 @@ export type Settings = {
   readonly wrappingKeys: string | undefined;
 };
 
-/** Settings for keys that jwksd manages. */
-export const managedOnly = [
-  "store",
-  "wrappingKeyFile",
-  "signerType",
-  "signers",
-  "destroyExternal",
-  ...policyNames,
-] as const satisfies readonly SettingName[];
+/** Returns the settings with a mark. */
+export const settingsWith = (mark: keyof Marks): SettingName[] =>
+  settingNames.filter((name) => (settingDefinitions[name] as Marks)[mark] !== undefined);
+
 export const flagName = (name: string): string => `--${name.replace(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`)}`;
 export const variableName = (name: string): string =>
   `JWKSD${flagName(name).slice(1).replaceAll("-", "_").toUpperCase()}`;

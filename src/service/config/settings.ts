@@ -9,26 +9,15 @@ import {
   type Settings,
   flagName,
   looksLikeSecret,
-  managedOnly,
   settingDefinitions,
   settingNames,
+  settingsWith,
   variableName,
 } from "./setting-definitions.ts";
 
-/** Settings of managed keys that only `serve` has. */
-const managedServe = [
-  "replicaName",
-  "readyWithoutStore",
-  "requireStore",
-  "maxSavedSetSeconds",
-  "signSocket",
-  "signAddress",
-  "signTls",
-  "signConfig",
-] as const satisfies readonly SettingName[];
 /** Pairs of settings that exclude each other. */
 const exclusive = [
-  ...[...managedOnly, ...managedServe, "wrappingKeys" as const].map((name) => ["keys", name] as const),
+  ...[...settingsWith("managed"), "wrappingKeys" as const].map((name) => ["keys", name] as const),
   ["wrappingKeyFile", "wrappingKeys"] as const,
   ["metadata", "noDiscovery"] as const,
 ];
