@@ -5,7 +5,7 @@ import { sqliteStore } from "jwksd/store/sqlite";
 
 const store = await sqliteStore("./keys.db");
 const manager = await createKeyManager({
-  issuer: "http://localhost:3000", // yours, with https, outside of this machine
+  issuer: "http://localhost:3000", // for real use: your own https URL
   store,
   wrappingKeys: process.env.JWKSD_WRAPPING_KEYS ?? "",
 });
@@ -17,7 +17,7 @@ console.log(await provider.sign(claims, { typ: "at+jwt", lifetimeSeconds: 300 })
 
 const stop = () =>
   server.close(async () => {
-    await manager.close(); // ends its timers; jwksd replicas lists it no more
+    await manager.close(); // stops its timers and removes it from jwksd replicas
     await store.close();
   });
 process.once("SIGTERM", stop).once("SIGINT", stop);
