@@ -20,11 +20,8 @@ export function lifetimeOf(exchange: Exchange): Lifetime {
   return { noStore, freshSeconds, servedSeconds: freshSeconds + whileRevalidated };
 }
 
-/** Age of a response in seconds, by its Age header; 0 if a cache did not serve it. @see RFC 9111 section 5.1 */
-export function ageOf(exchange: Exchange): number {
-  const age = field(exchange, "age") ?? "";
-  return /^\d{1,15}$/.test(age) ? Number(age) : 0;
-}
+/** Reads an Age header, in seconds; 0 if there is none, because a cache did not serve the response. @see RFC 9111 section 5.1 */
+export const ageSeconds = (age: string | undefined): number => (/^\d{1,15}$/.test(age ?? "") ? Number(age) : 0);
 
 function untilExpires(exchange: Exchange): number | undefined {
   const [expires, date] = [field(exchange, "expires"), field(exchange, "date")].map((text) => Date.parse(text ?? ""));

@@ -5,7 +5,8 @@ import { type RequestListener, createServer } from "node:http";
 import { join } from "node:path";
 import { Readable } from "node:stream";
 import { type TestContext, describe, test } from "node:test";
-import type { Cause } from "../../src/cli/doctor/diagnosis.ts";
+import type { Cause } from "../../src/cli/doctor/advice.ts";
+import type { Step } from "../../src/cli/doctor/explain.ts";
 import { run } from "../../src/cli/run.ts";
 import { codes } from "../../src/doctor/index.ts";
 import { certificateFor } from "../client/certificate.ts";
@@ -14,7 +15,7 @@ import { providing, serveHttp, serveRaw, serveTls } from "../doctor/server.ts";
 import { listening } from "../support/listening.ts";
 import { ecKey, keyMaterial, rsaKey } from "../support/keys.ts";
 import { runCli, temporaryFolder } from "../support/service.ts";
-import { compact, signature } from "../token/compact.ts";
+import { compact, encode, noSignature, signature } from "../token/compact.ts";
 
 const insecure = "--allow-insecure";
 /** What a terminal obeys or hides. */
@@ -375,6 +376,7 @@ describe("--token", () => {
     sign("sha256", input, createPrivateKey({ key: { ...key }, format: "jwk" }));
   /** The last step of what is explained. */
   const stepOf = {
+    CRIT: "signature",
     KID: "key",
     ALG: "key",
     SIGNATURE: "signature",
@@ -383,23 +385,37 @@ describe("--token", () => {
     MALFORMED: "token",
   };
   const noKid = { kid: undefined };
-  const rows: readonly (readonly [about: string, token: (iss: string) => string, code: string, cause?: Cause])[] = [
+  const rows: readonly (readonly [about: string, token: (iss: string) => string, code: string, cause: Cause])[] = [
     ["another issuer", () => signed({}, { iss: "https://other.example" }), "ERR_TOKEN_CLAIM", "iss"],
     ["an issuer with a slash more", (iss) => signed({}, { iss: `${iss}/` }), "ERR_TOKEN_CLAIM", "iss"],
     ["no kid", (iss) => signed(noKid, { iss }), "ERR_TOKEN_KID_MISSING", "other key"],
     ["an empty kid", (iss) => signed({ kid: "" }, { iss }, ecKey("empty")), "ERR_TOKEN_KID_UNKNOWN", "unusable key"],
-    ["a kid of nobody", (iss) => signed({ kid: "next" }, { iss }, ecKey("next")), "ERR_TOKEN_KID_UNKNOWN"],
+    [
+      "a kid of nobody",
+      (iss) => signed({ kid: "next" }, { iss }, ecKey("next")),
+      "ERR_TOKEN_KID_UNKNOWN",
+      "unknown kid",
+    ],
     ["a kid that is not published", (iss) => signed({ kid: "next" }, { iss }), "ERR_TOKEN_KID_UNKNOWN", "other key"],
     ["a kid of an unusable key", (iss) => signed({ kid: "leaked" }, { iss }), "ERR_TOKEN_KID_UNKNOWN", "unusable key"],
-    ["a signature of no key", (iss) => signed({}, { iss }, ecKey("other")), "ERR_TOKEN_SIGNATURE"],
+    ["a signature of no key", (iss) => signed({}, { iss }, ecKey("other")), "ERR_TOKEN_SIGNATURE", "signature"],
+    ["no signature", (iss) => compact(es256, { iss, exp }, noSignature), "ERR_TOKEN_SIGNATURE", "malformed"],
     ["one of another key", (iss) => signed({}, { iss }, ecKey("nameless")), "ERR_TOKEN_SIGNATURE", "other key"],
     ["a signature in DER", (iss) => compact(es256, { iss, aud: "a", exp }, der), "ERR_TOKEN_SIGNATURE", "der"],
-    ["an exp that has passed", (iss) => signed({}, { iss, exp: 1 }), "ERR_TOKEN_EXPIRED"],
+    ["an exp that has passed", (iss) => signed({}, { iss, exp: 1 }), "ERR_TOKEN_EXPIRED", "expired"],
+    [
+      "an exp that has passed, and no aud",
+      (iss) => signed({}, { iss, exp: 1, aud: undefined }),
+      "ERR_TOKEN_EXPIRED",
+      "expired",
+    ],
     ["a nbf that has not come", (iss) => signed({}, { iss, nbf: exp }), "ERR_TOKEN_CLAIM", "nbf"],
-    ["no audience", (iss) => signed({}, { iss, aud: undefined }), "ERR_TOKEN_CLAIM", "aud"],
+    ["an aud that is a number", (iss) => signed({}, { iss, aud: 5 }), "ERR_TOKEN_CLAIM", "aud"],
+    ["an aud that is an empty list", (iss) => signed({}, { iss, aud: [] }), "ERR_TOKEN_CLAIM", "aud"],
+    ["a critical header", (iss) => signed({ crit: ["x"], x: 1 }, { iss }), "ERR_TOKEN_CRIT", "critical header"],
     ["an opaque token", () => "ya29.a0AfH6SMB", "ERR_TOKEN_MALFORMED", "opaque"],
-    ["an encrypted token", () => "e30.YQ.YQ.YQ.YQ", "ERR_TOKEN_MALFORMED", "encrypted"],
-    ["three parts that are no JWT", () => "a.b.c", "ERR_TOKEN_MALFORMED"],
+    ["an encrypted token", () => `${encode({ enc: "A256GCM" })}.YQ.YQ.YQ.YQ`, "ERR_TOKEN_MALFORMED", "encrypted"],
+    ["three parts that are not a JWT", () => "a.b.c", "ERR_TOKEN_MALFORMED", "malformed"],
     ["HS256", (iss) => signed({ alg: "HS256", ...noKid }, { iss }), "ERR_TOKEN_ALG", "shared secret"],
     ["alg none", (iss) => signed({ alg: "none", ...noKid }, { iss }), "ERR_TOKEN_ALG", "unsigned"],
   ];
@@ -420,6 +436,88 @@ describe("--token", () => {
       assert.match(explanation.advice ?? "", /\.$| --allow-insecure --watch 10m$/);
     });
   }
+
+  /** What people paste, made from a valid token, and what is said about it. */
+  const pasted: readonly (readonly [form: string, paste: (token: string) => string, said: string])[] = [
+    ["a line break", (token) => `${token.slice(0, 60)}\n${token.slice(60)}`, "it contains spaces or line breaks"],
+    ["a space", (token) => token.replace(".", ". "), "it contains spaces or line breaks"],
+    ["padding", (token) => token.replace(".", "==."), "it contains padding (=)"],
+    ["a dot at the end", (token) => `${token}.`, "it begins or ends with a dot"],
+    ["a URL", (token) => `https://app.example.com/cb#access_token=${token}`, "it is a URL"],
+    ["JSON", (token) => JSON.stringify({ access_token: token }), "it is JSON"],
+    ["a header field", (token) => `Bearer ${token}`, "it begins with the name of the token"],
+    ["quotation marks", (token) => `"${token}"`, "it contains quotation marks"],
+    ["an ellipsis", (token) => `${token.slice(0, 30)}…${token.slice(-30)}`, "a part of it is left out"],
+    ["two parts", (token) => token.slice(0, token.lastIndexOf(".")), "it has 2 parts, not three"],
+    ["five parts that are not encrypted", (token) => `${token}.YQ.YQ`, "it has 5 parts, not three"],
+  ];
+  test("a token that was pasted with something else is refused in the first step, which says what else", async (t) => {
+    const url = await provider(t, [sound]);
+    const token = signed({}, { iss: url });
+    for (const [form, paste, said] of pasted)
+      for (const command of [
+        ["doctor", url, insecure, "--token", paste(token)],
+        ["verify", paste(token), "--issuer", url, "--aud", "my-api"],
+      ]) {
+        const { code, stdout } = await runCli(t, command, { COLUMNS: "500" });
+        assert.equal(code, 1, form);
+        const [, detail = "", advice = ""] =
+          /^FAIL {2}token .*?; (.*) \[ERR_TOKEN_MALFORMED\]\n\nWhat to do: (.*)$/m.exec(stdout) ?? [];
+        assert.ok(detail.startsWith(said), `${form}: ${stdout}`);
+        assert.match(advice, /^Pass the whole token and nothing else/);
+        assert.doesNotMatch(stdout, /^ok/m);
+      }
+  });
+
+  test("a token without an audience is accepted, with the advice that other verifiers may refuse it", async (t) => {
+    const url = await provider(t, [sound]);
+    const token = signed({}, { iss: url, aud: undefined, client_id: "app" });
+    const { code, stdout } = await runCli(t, ["doctor", url, insecure, "--token", token], { COLUMNS: "500" });
+    assert.equal(code, 0);
+    assert.match(
+      stdout,
+      /^ok {4}claims .*, aud missing, expires in \d+ s\n\nThe token is good\.\n\nWhat to do: The token has no aud/m,
+    );
+    const verified = await runCli(t, ["verify", token, "--issuer", url, "--aud", "my-api"]);
+    assert.equal(verified.code, 1);
+    assert.match(verified.stdout, /aud is missing, expected: my-api \[ERR_TOKEN_CLAIM\]/);
+  });
+
+  test("an expired token is reported as expired, whatever else is wrong with it", async (t) => {
+    const url = await provider(t, [sound]);
+    const expired = { iss: url, exp: Math.floor(Date.now() / 1000) - 600 };
+    for (const [token, code] of [
+      [signed({ typ: "at+jwt" }, { ...expired, aud: "another" }), "ERR_TOKEN_CLAIM"],
+      [signed({ kid: "gone" }, expired, ecKey("gone")), "ERR_TOKEN_KID_UNKNOWN"],
+      [signed({ typ: "JWT" }, expired), "ERR_TOKEN_TYP"],
+    ] as const) {
+      const { stdout } = await runCli(t, ["verify", token, "--issuer", url, "--aud", "my-api", "--typ", "at+jwt"]);
+      assert.match(stdout, new RegExp(`exp is .* UTC, 10 min .*ago \\[${code}\\]`));
+    }
+  });
+
+  test("a set that a cache has kept since before the token was issued is the cause of an unknown kid", async (t) => {
+    const iat = Math.floor(Date.now() / 1000) - 3600;
+    for (const [age, cause] of [
+      ["90000", "cached set"],
+      ["3000", "unknown kid"],
+      ["", "unknown kid"],
+    ] as const) {
+      const url = await provider(t, [sound], age === "" ? {} : { age });
+      const token = signed({ kid: "next" }, { iss: url, iat }, ecKey("next"));
+      for (const command of [
+        ["doctor", url, insecure, "--token", token],
+        ["verify", token, "--issuer", url, "--aud", "my-api"],
+      ]) {
+        const { stdout } = await runCli(t, [...command, "--json"]);
+        const { token: explanation = JSON.parse(stdout) } = JSON.parse(stdout) as { token?: { steps: Step[] } };
+        const { cause: found, detail } = (explanation as { steps: Step[] }).steps.at(-1) ?? {};
+        assert.equal(found, cause, stdout);
+        if (cause === "cached set")
+          assert.match(detail ?? "", /a cached one, 1 d 1 h old \(Age: 90000\), older than the token/);
+      }
+    }
+  });
 
   test("a refused token is on the page of --html, and in the summary; its text is not", async (t) => {
     const url = await provider(t, [sound]);

@@ -167,7 +167,7 @@ describe("jwksd verify tells the steps, whatever is in a token or a set, and wha
     const { code, stdout } = await runCli(t, ["verify", token, "--issuer", asked, "--aud", "me"]);
     assert.equal(code, 1);
     assert.ok(stdout.includes(`another issuer, "${issuer}" and not "${asked}" [`), stdout);
-    assert.match(stdout, / \[ERR_DISCOVERY_ISSUER\]\n\nWhat to do: Give --issuer exactly/);
+    assert.match(stdout, / \[ERR_DISCOVERY_ISSUER\]\n\nWhat to do: Pass --issuer exactly/);
   });
 });
 
@@ -179,7 +179,7 @@ test("jwksd verify: a key that only the next answer has is told of, with what to
   assert.equal(code, 0);
   assert.match(
     stdout,
-    /; the answer above lacks it, the next one has it\n[^]*\n\nThe token is good\.\n\nWhat to do: If the key is not new, servers/,
+    /; the response above lacks it, the next one has it\n[^]*\n\nThe token is good\.\n\nWhat to do: If the key is not new, servers/,
   );
 });
 
@@ -191,7 +191,7 @@ test("jwksd verify: a provider that names itself in two ways is told of", { time
   assert.equal(code, 1);
   assert.match(
     stdout,
-    /; the token is of http:\/\/localhost:\d+ \[ERR_DISCOVERY_ISSUER\]\n\nWhat to do: Let the provider name itself in one way/,
+    /; the token names http:\/\/localhost:\d+ \[ERR_DISCOVERY_ISSUER\]\n\nWhat to do: Configure the provider to use one name for itself/,
   );
 });
 

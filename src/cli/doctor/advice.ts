@@ -1,82 +1,84 @@
 import { durationText } from "../../base/format.ts";
-import type { Explanation } from "./explain.ts";
 
+/** What advice depends on. */
 interface Context {
   readonly issuer: string;
-  /** The command that looks at the provider. */
+  /** The command that checks the provider. */
   readonly doctor: string;
-  /** Whether that command is this one, so its findings are beside the advice. */
+  /** Whether that command is running, so that its findings are next to the advice. */
   readonly isDoctor?: true;
-  /** How long caches may keep the set, if that was looked at. */
+  /** How long caches may keep the set, if its response is known. */
   readonly keptSeconds?: number | undefined;
+}
+
+const wholeToken = "Pass the whole token and nothing else: the part after Bearer in the Authorization header.";
+const watching = ({ doctor }: Context): string => `${doctor} --watch 10m`;
+const says = ({ doctor, isDoctor }: Context): string => (isDoctor === true ? "the findings say" : `${doctor} says`);
+
+const adviceByCause = {
+  malformed: wholeToken,
+  opaque: `Ask the provider about the token (RFC 7662), or configure it to issue JWTs (RFC 9068) for your API; many providers do so only for a client that names the API. If it should be a JWT: ${wholeToken}`,
+  encrypted:
+    "Decrypt the token where its private key is. If your API has no such key, configure the provider not to encrypt tokens for it.",
+  unsigned: "Refuse such tokens everywhere, and configure the provider to sign them.",
+  "shared secret":
+    "Configure the provider to sign with a key that it publishes; often that is a setting of the client or of the API. A verifier that has the secret does not need a JWK Set.",
+  algorithm:
+    "If the provider is supposed to sign with this algorithm, accept it (jwksd verify: --alg). If not, configure the provider to sign with an accepted one.",
+  "critical header":
+    "Configure the provider to sign without these header parameters: verifiers that do not know them must refuse the token.",
+  "no keys": (context: Context) =>
+    `The keys could not be fetched, so the token was not checked: ${says(context)} what is wrong.`,
+  "other issuer": "Pass --issuer exactly as the discovery document has it, if that is the right provider.",
+  "two issuers":
+    "Configure the provider to use one name for itself: verifiers compare every character, so with two issuers they refuse the document or the tokens.",
+  "no kid": "Configure the provider to put the kid of the signing key into the header.",
+  "unknown kid": (context: Context) =>
+    `Check that ${context.issuer} issued this token, and get a new one: the key of an old token may have been removed or revoked. If a new token fails too, the provider, or one of its servers, does not publish the signing key: ${watching(context)}`,
+  "cached set": (context: Context) =>
+    `Empty the cache in front of the provider, and configure it to follow Cache-Control: its set may be older than the key of the token. If a new response fails too, servers of the provider disagree: ${watching(context)}`,
+  "unusable key": (context: Context) =>
+    `Publish the key in a form that verifiers can read: ${says(context)} what is wrong with it.`,
+  "other key":
+    "Configure the provider to write into tokens the kid under which it publishes the signing key, and give each published key a kid.",
+  der: 'Write the signature as r and s of equal length, as RFC 7518 section 3.4 requires, not as DER. Many libraries have an option for this; in Node, it is dsaEncoding: "ieee-p1363".',
+  signature:
+    "Get the token again: it may have been changed on the way. If a new token fails too, the provider signs with a key that it does not publish; publish that key under its own kid.",
+  typ: "If the token is meant for this verifier, configure the verifier to expect its type (jwksd verify: --typ). If not, request one that is.",
+  iss: "Get a token from the expected issuer: verifiers compare every character. If the provider writes one issuer into its discovery document and another into its tokens, configure it to write the same one into both.",
+  aud: "If the token is meant for this verifier, configure the verifier to expect its audience (jwksd verify: --aud). If not, request one that is.",
+  nbf: "Synchronize the clocks of the provider and of this machine: the token is not valid yet. If both are right, the provider issues tokens for later, or writes local time as UTC.",
+  expired: "Get a new token. If this one is new, synchronize the clocks of the provider and of this machine.",
+  claim: "Configure the provider to issue tokens with this claim, in the form that RFC 7519 section 4.1 requires.",
+  "no audience":
+    "The token has no aud, like access tokens from Amazon Cognito, so an API that expects an audience refuses it. Configure the API to check another claim, such as client_id.",
+  "next answer": (context: Context) =>
+    `If the key is not new, servers of the provider disagree, and other tokens fail by chance: ${watching(context)}`,
+} as const satisfies Readonly<Record<string, string | ((context: Context) => string)>>;
+
+/** Why a token is refused; or why an accepted one may be refused elsewhere (`no audience`, `next answer`). */
+export type Cause = keyof typeof adviceByCause;
+
+/** The part of an explanation that advice is based on. */
+interface Explained {
+  readonly verified: boolean;
+  readonly steps: readonly { readonly cause?: Cause | undefined }[];
 }
 
 const daySeconds = 86_400;
 
-/** What to do after a verification; `undefined` where there is nothing to do. */
-export function adviceFor({ verified, steps }: Explanation, context: Context): string | undefined {
-  const { issuer, doctor, isDoctor, keptSeconds = 0 } = context;
-  const watch = `${doctor} --watch 10m`;
-  const looked = isDoctor === true ? "the findings say" : `${doctor} says`;
-  if (verified) {
-    if (steps.some(({ cause }) => cause === "next answer"))
-      return `If the key is not new, servers of the provider disagree, and other tokens fail by chance: ${watch}`;
-    return keptSeconds > daySeconds
-      ? `If your API refuses the token, it may have an older set: caches may keep one for up to ${durationText(keptSeconds * 1000)}. Restart the API, or let it fetch the set again.`
-      : undefined;
+/** Returns what to do after a verification; `undefined` if there is nothing to do. */
+export function adviceFor({ verified, steps }: Explained, context: Context): string | undefined {
+  const cause = steps.findLast((step) => step.cause !== undefined)?.cause;
+  if (cause !== undefined) {
+    const advice = adviceByCause[cause];
+    return typeof advice === "string" ? advice : advice(context);
   }
-  const { code, cause } = steps.at(-1) ?? {};
-  switch (cause) {
-    case "iss":
-      return "Get a token of the expected issuer; verifiers compare every character. If the provider writes the one into its discovery document and the other into its tokens, let it write the same into both.";
-    case "aud":
-      return "If the token is meant for this verifier, let the verifier expect its audience (jwksd verify: --aud); else ask the provider for one that is.";
-    case "opaque":
-      return "Ask the provider about the token (RFC 7662), or let it issue JWTs (RFC 9068) for your API; many providers do so only for a client that names the API. If it was a JWT, give the whole token: what follows Bearer in the Authorization header.";
-    case "encrypted":
-      return "Decrypt the token where its private key is. If your API has no such key, let the provider encrypt no tokens for it.";
-    case "unsigned":
-      return "Refuse such tokens everywhere, and let the provider sign them.";
-    case "shared secret":
-      return "Let the provider sign with a key that it publishes; often that is a setting of the client or of the API. A verifier that has the secret needs no JWK Set.";
-    case "nbf":
-      return "Set the clocks of the provider and of this machine: the token begins to be valid later. If both are right, the provider issues tokens for later, or writes local time as UTC.";
-    case "two issuers":
-      return "Let the provider name itself in one way: verifiers compare every character, so with two issuers they refuse the document or the tokens.";
-    case "unusable key":
-      return `Let the provider publish the key in a form that verifiers can read: ${looked} what is wrong with it.`;
-    case "other key":
-      return "Let the provider write into tokens the kid under which it publishes the key that signs, and give each published key a kid.";
-    case "der":
-      return 'Let the provider write the signature as r and s of equal length, as RFC 7518 section 3.4 says, and not as DER. Many libraries have an option for this; in Node, it is dsaEncoding: "ieee-p1363".';
-  }
-  switch (code) {
-    case "ERR_TOKEN_MALFORMED":
-    case "ERR_TOKEN_TOO_LARGE":
-      return "Give the whole token and nothing else: what follows Bearer in the Authorization header.";
-    case "ERR_TOKEN_ALG":
-      return "If the provider is to sign so, accept the algorithm with --alg; else let it sign with one that is accepted.";
-    case "ERR_TOKEN_CRIT":
-      return "Let the provider sign without these header parameters; verifiers that do not know them must refuse the token.";
-    case "ERR_TOKEN_KID_MISSING":
-      return "Let the provider put the kid of the key that signs into the header.";
-    case "ERR_TOKEN_KID_UNKNOWN":
-      return `Check that ${issuer} issued this token, and get a new one: the key of an old token may have been removed or revoked. If a new one fails too, the provider, or one of its servers, does not publish the key that signs: ${watch}`;
-    case "ERR_TOKEN_SIGNATURE":
-      return "Get the token again, because it may have been changed on its way. If a new one fails too, the provider signs with a key that it does not publish: let it publish that key, under a kid of its own.";
-    case "ERR_TOKEN_EXPIRED":
-      return "Get a new token. If this one is new, set the clocks of the provider and of this machine.";
-    case "ERR_TOKEN_CLAIM":
-      return "Let the provider issue tokens with this claim, in the form that RFC 7519 section 4.1 says.";
-    case "ERR_TOKEN_TYP":
-      return "If the token is meant for this verifier, let the verifier expect its type (jwksd verify: --typ); else ask the provider for one that is.";
-    case "ERR_DISCOVERY_ISSUER":
-      return "Give --issuer exactly as the discovery document has it, if that is the right provider.";
-    default:
-      return `The keys could not be had, so the token was not checked: ${looked} what is wrong.`;
-  }
+  const { keptSeconds = 0 } = context;
+  if (!verified || keptSeconds <= daySeconds) return undefined;
+  return `If your API refuses the token, it may have an older set: caches may keep one for up to ${durationText(keptSeconds * 1000)}. Restart the API, or make it fetch the set again.`;
 }
 
-/** `jwksd doctor` for a URL, with the flag that it needs there. */
+/** Returns the `jwksd doctor` command for a URL, with the flag that the URL needs. */
 export const doctorCommandFor = (url: string, allowInsecure: boolean | undefined): string =>
   `jwksd doctor ${url}${allowInsecure === true || url.startsWith("http:") ? " --allow-insecure" : ""}`;

@@ -10,96 +10,147 @@ import { counted } from "../../doctor/format.ts";
 import { isPrivateText } from "../../doctor/secrets.ts";
 import { entriesOf, verificationKeys } from "../../keys/jwk/verification-keys.ts";
 import { type VerifyOptions, checkSignature } from "../../verify/token/verify.ts";
-import { isDate, relativeText, timeText } from "../../base/format.ts";
-
-/**
- * What was found out beside an error code. A claim is not the expected one: `iss`, `aud`, `nbf`. `two issuers`: the discovery document
- * names another one than the token. `opaque`: it is no JWT. `encrypted`: it is a JWE. `unsigned`: its alg is none. `shared secret`: its alg is
- * HMAC. `unusable key`: that of the kid. `other key`: the one of another kid made the signature. `der`: the
- * signature has this form. `next answer`: the key was only in the second answer.
- */
-export type Cause =
-  | ("iss" | "aud" | "nbf" | "two issuers")
-  | ("opaque" | "encrypted" | "unsigned" | "shared secret")
-  | ("unusable key" | "other key" | "der" | "next answer");
+import { durationText, isDate, relativeText, timeText } from "../../base/format.ts";
+import type { Cause } from "./advice.ts";
 
 export interface Diagnosis {
-  readonly cause?: Cause | undefined;
-  /** What was compared, in words. */
+  readonly cause: Cause;
+  /** What was found, for the message. */
   readonly details: readonly string[];
 }
 
-/** The expected claims and header of a token; see `verify`. */
+type Found = Partial<Diagnosis>;
+
+/** Expected claims and header of a token; see `verify`. */
 export interface Expected extends Pick<VerifyOptions, "algorithms" | "typ"> {
   readonly issuer: string;
-  readonly audience: readonly string[];
+  /** Accepted audiences. Default: any audience, or none. */
+  readonly audience?: readonly string[];
 }
 
-const none: Diagnosis = { details: [] };
+/** Why a token is refused if its code says all that there is to say. */
+const causeOfCode: Readonly<Record<string, Cause>> = {
+  ERR_TOKEN_MALFORMED: "malformed",
+  ERR_TOKEN_TOO_LARGE: "malformed",
+  ERR_TOKEN_ALG: "algorithm",
+  ERR_TOKEN_CRIT: "critical header",
+  ERR_TOKEN_KID_MISSING: "no kid",
+  ERR_TOKEN_KID_UNKNOWN: "unknown kid",
+  ERR_TOKEN_SIGNATURE: "signature",
+  ERR_TOKEN_EXPIRED: "expired",
+  ERR_TOKEN_CLAIM: "claim",
+  ERR_TOKEN_TYP: "typ",
+  ERR_DISCOVERY_ISSUER: "other issuer",
+};
 
-/** Looks at a refused token again, for the cause. @param jwkSet the set of the provider, if it was read */
+/** The set that a token was verified with. */
+export interface UsedSet {
+  readonly jwkSet: unknown;
+  /** `Age` of the response; 0 if a cache did not serve it. */
+  readonly ageSeconds: number;
+}
+
+/** Looks for the cause for which a token was refused. @param set the provider's set, if it was fetched */
 export async function diagnose(
   token: string,
   code: string,
-  { issuer, audience, algorithms, typ }: Expected,
-  jwkSet: unknown,
+  expected: Required<Pick<Expected, "audience">> & Expected,
+  set: UsedSet | undefined,
 ): Promise<Diagnosis> {
+  const { cause = causeOfCode[code] ?? "no keys", details = [] } = await findCause(token, code, expected, set);
+  return { cause, details: [...details, ...expiry(token)] };
+}
+
+async function findCause(
+  token: string,
+  code: string,
+  expected: Required<Pick<Expected, "audience">> & Expected,
+  set: UsedSet | undefined,
+): Promise<Found> {
   switch (code) {
     case "ERR_TOKEN_MALFORMED":
-      return ofParts(token.split(".").length);
+      return ofForm(token);
     case "ERR_TOKEN_KID_UNKNOWN":
     case "ERR_TOKEN_KID_MISSING":
     case "ERR_TOKEN_SIGNATURE":
-      return jwkSet === undefined ? none : ofKeys(token, code, jwkSet);
-    case "ERR_TOKEN_ALG": {
-      const { alg } = decodeProtectedHeader(token);
-      if (/^none$/i.test(shown(alg)))
-        return { cause: "unsigned", details: ["it has no signature, so anybody can write it"] };
-      if (/^HS\d/i.test(shown(alg)))
-        return { cause: "shared secret", details: ["it is made with a secret that provider and verifier share"] };
-      if (algorithms.includes(alg ?? "")) return none;
-      const remedy = isPublicKeyAlgorithm(alg) ? [`to accept it, add --alg ${alg}`] : [];
-      return { details: [has("alg", alg, algorithms), ...remedy] };
-    }
+      return set === undefined ? {} : ofKeys(token, code, set);
+    case "ERR_TOKEN_ALG":
+      return ofAlgorithm(decodeProtectedHeader(token).alg, expected.algorithms);
     case "ERR_TOKEN_TYP":
-      return { details: [has("typ", decodeProtectedHeader(token).typ, [typ ?? ""])] };
-    case "ERR_TOKEN_EXPIRED":
-      return { details: [when("exp", decodeJwt(token).exp)] };
+      return { details: [comparison("typ", decodeProtectedHeader(token).typ, [expected.typ ?? ""])] };
     case "ERR_TOKEN_CLAIM":
-      return ofClaims(token, issuer, audience);
+      return ofClaims(token, expected.issuer, expected.audience);
     case "ERR_DISCOVERY_ISSUER": {
       const { iss } = decodeJwt(token);
-      return iss === issuer ? { cause: "two issuers", details: [`the token is of ${shown(iss)}`] } : none;
+      return iss === expected.issuer ? { cause: "two issuers", details: [`the token names ${valueText(iss)}`] } : {};
     }
     default:
-      return none;
+      return {};
   }
 }
 
-/** @see RFC 7515 section 7.1, RFC 7516 section 7.1 */
-function ofParts(parts: number): Diagnosis {
-  if (parts === 5) return { cause: "encrypted", details: ["it has five parts, so it is encrypted (JWE, RFC 7516)"] };
-  if (parts === 3) return none;
-  return { cause: "opaque", details: [`it has ${counted(parts, "part")}, so it is an opaque token`] };
+/** Says that a token has expired, whatever it was refused for. */
+function expiry(token: string): string[] {
+  const exp = claimsOf(token)?.exp;
+  return typeof exp === "number" && exp * 1000 <= Date.now() ? [timeOf("exp", exp)] : [];
 }
 
-function ofClaims(token: string, issuer: string, audience: readonly string[]): Diagnosis {
+/** What people pass instead of a token. */
+const forms: readonly (readonly [form: RegExp, detail: string])[] = [
+  [/^(undefined|null)$/, "it is the word that a program writes for a missing value"],
+  [/^[a-z][a-z\d+.-]*:\/\//i, "it is a URL; the token is one of its parameters"],
+  [/^[{[]/, "it is JSON; the token is one of its values, such as access_token"],
+  [/^(authorization:|bearer\s|dpop\s|(access_|id_)?token=)/i, "it begins with the name of the token"],
+  [/["'`]/, "it contains quotation marks"],
+  [/\s/, "it contains spaces or line breaks; join its lines"],
+  [/=/, "it contains padding (=), which the parts of a token do not have"],
+  [/^\.|\.$/, "it begins or ends with a dot"],
+  [/…|\.\.\./, "a part of it is left out"],
+];
+
+/** @see RFC 7515 section 7.1, RFC 7516 section 7.1 */
+function ofForm(token: string): Found {
+  const [, detail] = forms.find(([form]) => form.test(token)) ?? [];
+  if (detail !== undefined) return { details: [detail] };
+  const parts = token.split(".").length;
+  const header = headerOf(token);
+  if (parts === 5 && header?.["enc"] !== undefined)
+    return { cause: "encrypted", details: ["it has five parts, so it is encrypted (JWE, RFC 7516)"] };
+  if (parts === 3) return {};
+  const has = `it has ${counted(parts, "part")}`;
+  if (header === undefined) return { cause: "opaque", details: [`${has}, so it is an opaque token`] };
+  return { details: [`${has}, not three`] };
+}
+
+function ofAlgorithm(alg: string | undefined, accepted: readonly string[]): Found {
+  if (/^none$/i.test(valueText(alg)))
+    return { cause: "unsigned", details: ["it has no signature, so anyone can write it"] };
+  if (/^HS\d/i.test(valueText(alg)))
+    return { cause: "shared secret", details: ["it is signed with a secret that provider and verifier share"] };
+  if (accepted.includes(alg ?? "")) return {};
+  const remedy = isPublicKeyAlgorithm(alg) ? [`to accept it, add --alg ${alg}`] : [];
+  return { details: [comparison("alg", alg, accepted), ...remedy] };
+}
+
+function ofClaims(token: string, issuer: string, audience: readonly string[]): Found {
   const { iss, aud, nbf } = decodeJwt(token);
   const isMeant = [aud].flat().some((one) => audience.includes(one ?? ""));
   const isEarly = typeof nbf === "number" && nbf * 1000 > Date.now();
+  const cause = iss !== issuer ? "iss" : !isMeant ? "aud" : isEarly ? "nbf" : undefined;
   return {
-    cause: iss !== issuer ? "iss" : !isMeant ? "aud" : isEarly ? "nbf" : undefined,
+    ...(cause && { cause }),
     details: [
-      ...(iss === issuer ? [] : [has("iss", iss, [issuer])]),
-      ...(isMeant ? [] : [has("aud", aud, audience)]),
-      ...(isEarly ? [when("nbf", nbf)] : []),
+      ...(iss === issuer ? [] : [comparison("iss", iss, [issuer])]),
+      ...(isMeant ? [] : [comparison("aud", aud, audience)]),
+      ...(isEarly ? [timeOf("nbf", nbf)] : []),
     ],
   };
 }
 
 /** Finds the published key that made the signature, whatever its kid, or why the key of the kid cannot be used. */
-async function ofKeys(token: string, code: string, jwkSet: unknown): Promise<Diagnosis> {
+async function ofKeys(token: string, code: string, { jwkSet, ageSeconds }: UsedSet): Promise<Found> {
   const { alg = "", kid } = decodeProtectedHeader(token);
+  if (token.endsWith(".")) return { cause: "malformed", details: ["its signature is missing"] };
   const { skipped } = await verificationKeys(jwkSet);
   const unusable = skipped.find((key) => key.kid !== undefined && key.kid === kid);
   if (code === "ERR_TOKEN_KID_UNKNOWN" && unusable !== undefined)
@@ -108,26 +159,32 @@ async function ofKeys(token: string, code: string, jwkSet: unknown): Promise<Dia
       details: [`its key is published, but cannot be used: ${unusable.reason.replace(/^the entry: /, "")}`],
     };
   for (const [index, jwk] of entriesOf(jwkSet).entries()) {
-    const form = isObject(jwk) ? await formOf(token, jwk, alg) : undefined;
-    if (!isObject(jwk) || form === undefined) continue;
+    const encoding = isObject(jwk) ? await signatureEncoding(token, jwk, alg) : undefined;
+    if (!isObject(jwk) || encoding === undefined) continue;
     const { name } = await decodeKey(jwk, index);
-    // The verifier takes it for none, as others do.
+    // Verifiers treat an empty kid as a missing one.
     if (kid === "" && jwk["kid"] === "")
       return { cause: "unusable key", details: [`${name} verifies the signature, but its kid is empty`] };
-    return form === "der"
+    return encoding === "der"
       ? { cause: "der", details: [`${name} verifies it when it is read as DER`] }
       : { cause: "other key", details: [`${name} verifies the signature`] };
   }
-  return { details: ["no published key verifies the signature"] };
+  const details = ["no published key verifies the signature"];
+  const { iat } = decodeJwt(token);
+  const isOlder = typeof iat === "number" && ageSeconds > 0 && iat * 1000 > Date.now() - ageSeconds * 1000;
+  if (code !== "ERR_TOKEN_KID_UNKNOWN" || !isOlder) return { details };
+  const age = `the set is a cached one, ${durationText(ageSeconds * 1000)} old (Age: ${ageSeconds})`;
+  return { cause: "cached set", details: [...details, `${age}, older than the token`] };
 }
 
 /** How the signature of a token is encoded, if this key made it. @see RFC 7518 section 3.4 */
-async function formOf(token: string, jwk: Readonly<Record<string, unknown>>, alg: string) {
+async function signatureEncoding(token: string, jwk: Readonly<Record<string, unknown>>, alg: string) {
   try {
+    // For a symmetric key it returns bytes, with which both checks fail.
     const key = (await importJWK(jwk, alg)) as CryptoKey;
     return isDer(token, alg, key) ? "der" : await checkSignature(token, alg, key).then(() => "jws" as const);
   } catch {
-    // It is not of this key, or the key is of another type, or none.
+    // Another key made it, or the key has another type or cannot be read.
     return undefined;
   }
 }
@@ -140,18 +197,35 @@ function isDer(token: string, alg: string, key: CryptoKey): boolean {
   return bits !== undefined && verify(`sha${bits}`, input, options, signature);
 }
 
-function has(name: string, value: unknown, expected: readonly string[]): string {
-  const values = [value].flat().map((one) => shown(one));
-  return `${name} is ${values.join(", ")}, expected: ${expected.join(" or ")}`;
+/** The header of whatever begins with one, even if it does not have three parts. */
+function headerOf(token: string): Readonly<Record<string, unknown>> | undefined {
+  try {
+    return decodeProtectedHeader({ protected: token.split(".", 1)[0] });
+  } catch {
+    return undefined;
+  }
 }
 
-function when(name: string, seconds = 0): string {
+function claimsOf(token: string): ReturnType<typeof decodeJwt> | undefined {
+  try {
+    return decodeJwt(token);
+  } catch {
+    return undefined;
+  }
+}
+
+function comparison(name: string, value: unknown, expected: readonly string[]): string {
+  const values = [value].flat().map((one) => valueText(one));
+  return `${name} is ${values.length === 0 ? "an empty list" : values.join(", ")}, expected: ${expected.join(" or ")}`;
+}
+
+function timeOf(name: string, seconds: number): string {
   const ms = seconds * 1000;
   return `${name} is ${isDate(ms) ? `${timeText(ms)}, ${relativeText(ms, Date.now())}` : seconds}`;
 }
 
-/** A value from outside: a text as it is, another value by its type. */
-export function shown(value: unknown, missing = "missing"): string {
+/** A value of a token or a set, for a message: a string as is, other values by their type. */
+export function valueText(value: unknown, missing = "missing"): string {
   if (value === undefined) return missing;
   if (Array.isArray(value)) return "(a list)";
   if (typeof value === "object" && value !== null) return "(an object)";

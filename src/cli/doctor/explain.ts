@@ -1,11 +1,12 @@
-import type { JWSHeaderParameters } from "jose";
-import { decodeJwt } from "jose/jwt/decode";
+import type { JWTHeaderParameters, JWTPayload } from "jose";
 import { decodeProtectedHeader } from "jose/decode/protected_header";
 import { JwksdError, TokenError } from "../../base/errors.ts";
+import { ageSeconds } from "../../doctor/cache-control.ts";
 import { createRemoteKeySet } from "../../verify/relying-party/remote-key-set.ts";
-import { type Cause, type Expected, diagnose, shown } from "./diagnosis.ts";
-import { maxTokenBytes } from "../../verify/token/compact-jws.ts";
-import { type VerifyOptions, checkVerifyOptions, verify } from "../../verify/token/verify.ts";
+import type { Cause } from "./advice.ts";
+import { type Expected, type UsedSet, diagnose, valueText } from "./diagnosis.ts";
+import { isCompactJws, maxTokenBytes, readClaims, readHeader } from "../../verify/token/compact-jws.ts";
+import { type VerifyOptions, checkVerifyOptions, verifyRead } from "../../verify/token/verify.ts";
 
 /** One step of a verification, and its result. */
 export interface Step {
@@ -14,7 +15,7 @@ export interface Step {
   readonly detail: string;
   /** Error code of a failed step. */
   readonly code?: string | undefined;
-  /** Why, where more is known than the code says. */
+  /** Cause of the failure, or of one that may happen elsewhere. */
   readonly cause?: Cause | undefined;
 }
 
@@ -24,28 +25,38 @@ export interface Explanation {
   readonly steps: readonly Step[];
 }
 
-/** A JWK Set. */
+/** A set as it was fetched. */
+interface LoadedSet {
+  readonly where: string;
+  readonly body: string;
+  /** `Age` header of its response. */
+  readonly age: string | undefined;
+}
+
+/** Where the keys come from. */
 interface KeySource {
-  /** The step in which the set is read. */
+  /** The step in which the set is fetched. */
   readonly step: "discovery" | "jwks";
-  /** Reads the set: where it is, and its text. */
-  readonly load: () => Promise<{ readonly where: string; readonly body: string }>;
+  readonly load: () => Promise<LoadedSet>;
   readonly getKey: VerifyOptions["keys"];
 }
 
 interface ExplainOptions extends Expected {
-  /** URL of the JWK Set. Default: that of the discovery document. */
+  /** URL of the JWK Set. Default: the `jwks_uri` of the discovery document. */
   readonly jwksUri?: string | undefined;
   readonly allowInsecure?: boolean | undefined;
 }
 
-/** Errors that `verify` throws only after the signature was verified. */
+/** Errors that verification throws only for a valid signature. */
 const aboutClaims: ReadonlySet<string> = new Set(["ERR_TOKEN_CLAIM", "ERR_TOKEN_EXPIRED", "ERR_TOKEN_TYP"]);
 
 /** Algorithms of shared secrets, and of tokens without a signature. */
 const withoutKeyPair = /^(HS\d+|none)$/i;
 
-const goodSignature: Step = { step: "signature", ok: true, detail: "is that of the published key" };
+const validSignature: Step = { step: "signature", ok: true, detail: "is valid under the published key" };
+
+/** Stands for the audience of a token that has none, where any is accepted. */
+const anyAudience = "any audience";
 
 /**
  * Verifies a token as a relying party does, and reports each step up to the first failure.
@@ -64,8 +75,8 @@ export async function explainVerification(
       getKey: keySet.getKey,
       async load() {
         await keySet.refresh();
-        const { jwksUri, body } = keySet.state() ?? { jwksUri: "", body: '{"keys":[]}' };
-        return { where: jwksUri, body };
+        const { jwksUri = "", body = '{"keys":[]}', headers } = keySet.state() ?? {};
+        return { where: jwksUri, body, age: headers?.age };
       },
     });
   } finally {
@@ -73,17 +84,17 @@ export async function explainVerification(
   }
 }
 
-/** {@link explainVerification} with the keys of any source. @throws ConfigError `ERR_OPTION_INVALID` */
+/** {@link explainVerification} with keys from any source. @throws ConfigError `ERR_OPTION_INVALID` */
 export async function explain(token: string, expected: Expected, source: KeySource): Promise<Explanation> {
   const steps: Step[] = [];
-  const verifyOptions = { ...expected, keys: source.getKey };
-  checkVerifyOptions(verifyOptions);
+  const given = checkVerifyOptions({ ...expected, audience: expected.audience ?? anyAudience, keys: source.getKey });
+  let { audience = [anyAudience] } = expected;
   let step: Step["step"] = "token";
-  let jwkSet: { readonly keys: readonly ({ kid?: unknown } | null)[] } | undefined;
+  let used: UsedSet | undefined;
   const done = (detail: string, cause?: Cause): number => steps.push({ step, ok: true, detail, cause });
   try {
-    const header = shownHeader(token);
-    const [alg, kid, typ] = [header.alg, header.kid, header.typ].map((value) => shown(value));
+    const { header, claims } = readToken(token);
+    const [alg, kid, typ] = [header.alg, header.kid, header.typ].map((value) => valueText(value));
     done(`${token.length} bytes, alg ${alg}, kid ${kid}, typ ${typ}`);
     if (withoutKeyPair.test(alg ?? "")) {
       step = "key";
@@ -91,49 +102,66 @@ export async function explain(token: string, expected: Expected, source: KeySour
     }
 
     ({ step } = source);
-    const { where, body } = await source.load();
-    jwkSet = JSON.parse(body) as NonNullable<typeof jwkSet>;
+    const { where, body, age } = await source.load();
+    const jwkSet = JSON.parse(body) as { readonly keys: readonly ({ kid?: unknown } | null)[] };
+    used = { jwkSet, ageSeconds: ageSeconds(age) };
     const { keys } = jwkSet;
-    const kids = keys.map((key) => shown(key?.kid, "(no kid)"));
+    const kids = keys.map((key) => valueText(key?.kid, "(no kid)"));
     done(`${where} has ${keys.length === 1 ? "1 key" : `${keys.length} keys`}: ${kids.join(", ")}`);
 
     step = "key";
     await source.getKey(header);
     const published = `kid ${header.kid} is published, for ${header.alg}`;
     if (keys.some((key) => key?.kid === header.kid)) done(published);
-    else done(`${published}; the answer above lacks it, the next one has it`, "next answer");
+    else done(`${published}; the response above lacks it, the next one has it`, "next answer");
 
     step = "claims";
-    const { claims } = await verify(token, verifyOptions);
-    steps.push(goodSignature);
+    const isForAny = expected.audience === undefined;
+    if (isForAny && claims.aud !== undefined) audience = [claims.aud].flat().filter(isText);
+    await verifyRead(
+      {
+        token,
+        header: readHeader(token, given.algorithms),
+        claims: () => (isForAny ? { aud: anyAudience, ...claims } : claims),
+      },
+      { ...given, audience },
+    );
+    steps.push(validSignature);
+    const audiences = [claims.aud].flat().map((aud) => valueText(aud));
     const secondsLeft = Math.round((claims.exp ?? 0) - Date.now() / 1000);
-    const audiences = [claims.aud].flat().map((aud) => shown(aud));
-    done(`iss ${claims.iss}, aud ${audiences.join(", ")}, expires in ${secondsLeft} s`);
+    done(
+      `iss ${claims.iss}, aud ${audiences.join(", ")}, expires in ${secondsLeft} s`,
+      claims.aud === undefined ? "no audience" : undefined,
+    );
     return { verified: true, steps };
   } catch (error) {
     if (!(error instanceof JwksdError)) throw error;
     if (step === "claims") {
-      if (aboutClaims.has(error.code)) steps.push(goodSignature);
+      if (aboutClaims.has(error.code)) steps.push(validSignature);
       else step = "signature";
     }
-    const { cause, details } = await diagnose(token, error.code, expected, jwkSet);
+    const { cause, details } = await diagnose(token, error.code, { ...expected, audience }, used);
     const detail = [error.message, ...details].join("; ");
     steps.push({ step, ok: false, detail: `${detail} [${error.code}]`, code: error.code, cause });
     return { verified: false, steps };
   }
 }
 
-function shownHeader(token: string): JWSHeaderParameters {
+const isText = (value: unknown): value is string => typeof value === "string" && value !== "";
+
+/** Reads a token as strictly as verifiers do, except for its `alg`. */
+function readToken(token: string): { readonly header: JWTHeaderParameters; readonly claims: JWTPayload } {
   if (token.length > maxTokenBytes) {
     throw new TokenError("ERR_TOKEN_TOO_LARGE", `the token is longer than ${maxTokenBytes} bytes`);
   }
   try {
-    decodeJwt(token);
-    return decodeProtectedHeader(token);
+    if (isCompactJws(token))
+      return { header: decodeProtectedHeader(token) as JWTHeaderParameters, claims: readClaims(token) };
   } catch {
-    throw new TokenError(
-      "ERR_TOKEN_MALFORMED",
-      "this is not a compact JWT: three base64url parts, the first a JSON header, the second JSON claims",
-    );
+    // Its parts are not JSON.
   }
+  throw new TokenError(
+    "ERR_TOKEN_MALFORMED",
+    "this is not a compact JWT: three base64url parts, the first a JSON header, the second JSON claims",
+  );
 }

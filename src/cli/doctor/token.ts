@@ -1,8 +1,7 @@
-import type { JWTPayload } from "jose";
 import { decodeJwt } from "jose/jwt/decode";
 import { publicKeyAlgorithms } from "../../keys/crypto/algorithms.ts";
 import { lifetimeOf } from "../../doctor/cache-control.ts";
-import { setResponse, wayOf } from "../../doctor/exchange.ts";
+import { field, setResponse, wayOf } from "../../doctor/exchange.ts";
 import type { Observations } from "../../doctor/index.ts";
 import { TokenError } from "../../base/errors.ts";
 import { jsonOf } from "../../base/json.ts";
@@ -11,10 +10,7 @@ import { adviceFor, doctorCommandFor } from "./advice.ts";
 import { type Explanation, explain } from "./explain.ts";
 import { noKeys } from "./no-keys.ts";
 
-/** The expected audience of a token that has none. */
-const nobody = "(the audience of this token)";
-
-/** Verifies a token with the observed keys, for any audience, explains each step, and says what to do. */
+/** Verifies a token with the observed keys, for any audience; explains each step and says what to do. */
 export async function explainToken(
   token: string,
   observations: Observations,
@@ -28,13 +24,7 @@ export async function explainToken(
 }
 
 async function explained(token: string, observations: Observations): Promise<Explanation> {
-  const claims = claimsOf(token);
-  const audiences = [claims.aud].flat().filter((aud): aud is string => typeof aud === "string" && aud !== "");
-  const expected = {
-    issuer: issuerOf(observations) ?? claims.iss ?? "(an issuer)",
-    audience: audiences.length === 0 ? [nobody] : audiences,
-    algorithms: publicKeyAlgorithms,
-  };
+  const issuer = issuerOf(observations) ?? issuerIn(token) ?? "(an issuer)";
   const response = setResponse(observations);
   const body = response?.body === undefined ? undefined : new TextDecoder().decode(response.body);
   let keys: VerificationKeys | undefined;
@@ -44,32 +34,37 @@ async function explained(token: string, observations: Observations): Promise<Exp
   } catch (error) {
     cause = error;
   }
-  return explain(token, expected, {
-    step: "jwks",
-    load: async () => {
-      if (response === undefined || body === undefined || keys === undefined) throw noKeys(observations, cause);
-      return { where: response.url === undefined ? "the file" : wayOf(response), body };
+  return explain(
+    token,
+    { issuer, algorithms: publicKeyAlgorithms },
+    {
+      step: "jwks",
+      load: async () => {
+        if (response === undefined || body === undefined || keys === undefined) throw noKeys(observations, cause);
+        const where = response.url === undefined ? "the file" : wayOf(response);
+        return { where, body, age: field(response, "age") };
+      },
+      getKey: async ({ kid, alg = "" }) => {
+        if (kid === undefined) throw new TokenError("ERR_TOKEN_KID_MISSING", "its header has no kid");
+        const key = await keys?.find(kid, alg);
+        if (key !== undefined) return key;
+        throw new TokenError("ERR_TOKEN_KID_UNKNOWN", "the kid of the token names no usable key of the provider");
+      },
     },
-    getKey: async ({ kid, alg = "" }) => {
-      if (kid === undefined) throw new TokenError("ERR_TOKEN_KID_MISSING", "its header has no kid");
-      const key = await keys?.find(kid, alg);
-      if (key !== undefined) return key;
-      throw new TokenError("ERR_TOKEN_KID_UNKNOWN", "the kid of the token names no usable key of the provider");
-    },
-  });
+  );
 }
 
-/** The expected issuer: that of the discovery document, else the observed URL. */
+/** The expected issuer, from the discovery document. If there is none, the observed URL. */
 function issuerOf({ discovery, issuer }: Observations): string | undefined {
   const document = discovery?.body === undefined ? undefined : jsonOf(new TextDecoder().decode(discovery.body));
   const said = (document as { issuer?: unknown } | null | undefined)?.issuer;
   return typeof said === "string" && said !== "" ? said : issuer;
 }
 
-function claimsOf(token: string): Partial<JWTPayload> {
+function issuerIn(token: string): string | undefined {
   try {
-    return decodeJwt(token);
+    return decodeJwt(token).iss;
   } catch {
-    return {};
+    return undefined;
   }
 }

@@ -1,4 +1,4 @@
-import { ageOf, lifetimeOf } from "../cache-control.ts";
+import { ageSeconds, lifetimeOf } from "../cache-control.ts";
 import { field, sameBytes } from "../exchange.ts";
 import { type Note, note } from "../finding.ts";
 import { durationText } from "../../base/format.ts";
@@ -18,7 +18,7 @@ function checkFreshness(set: Exchange): Note[] {
   const control = field(set, "cache-control");
   const said = control === undefined ? "neither Cache-Control nor Expires" : `Cache-Control: ${quoted(control)}`;
   if (noStore) return [note("HTTP_NO_STORE", said)];
-  const age = ageOf(set);
+  const age = ageSeconds(field(set, "age"));
   const isOld = age > (freshSeconds === undefined ? daySeconds : servedSeconds);
   const notes = isOld ? [note("HTTP_AGE", `Age: ${age} (${durationText(age * 1000)}), ${said}`)] : [];
   if (freshSeconds === undefined) return [...notes, note("HTTP_NO_LIFETIME", said)];

@@ -14,6 +14,9 @@ const base64url = "(?:[\\w-]{4})*(?:[\\w-][AQgw]|[\\w-]{2}[AEIMQUYcgkosw048])?";
  */
 const compactJws = new RegExp(`^${base64url}\\.${base64url}\\.${base64url}$`);
 
+/** Reports whether a token has the form of a compact JWS. */
+export const isCompactJws = (token: string): boolean => compactJws.test(token);
+
 /**
  * Reads the protected header of a compact JWS, before the signature is verified. Refuses unknown critical parameters and other algorithms.
  *
@@ -29,7 +32,7 @@ export function readHeader(
   if (token.length > maxBytes) {
     throw new TokenError("ERR_TOKEN_TOO_LARGE", `the token is longer than ${maxBytes} bytes`);
   }
-  if (!compactJws.test(token)) throw malformed(undefined, whatItIs(token));
+  if (!isCompactJws(token)) throw malformed(undefined, whatItIs(token));
   const header = parse(token);
   if (header.crit !== undefined) checkCritical(header);
   if (typeof header.alg !== "string" || header.alg === "") throw malformed();
