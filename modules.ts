@@ -99,7 +99,7 @@ export const modules: Readonly<Record<string, Module>> = {
       "publish",
       "rotation/custody",
       "rotation/rules",
-      "rotation/store/postgres",
+      "rotation/store",
     ],
     packages: ["node:"],
   },

@@ -14,7 +14,7 @@ import pg from "pg";
 import { JwksdError } from "../../src/base/errors.ts";
 import { type PostgresStoreOptions, postgresStore } from "../../src/rotation/store/postgres/postgres.ts";
 import { readingRights, rights, schema } from "../../src/rotation/store/postgres/schema.ts";
-import { faultOfUrl, hasPassword } from "../../src/rotation/store/postgres/url.ts";
+import { isPostgresUrl } from "../../src/rotation/store/postgres/url.ts";
 import type { Register } from "../../src/rotation/store/register.ts";
 import { cuttable } from "../support/cuttable.ts";
 import { part, skipWithout } from "../support/parts.ts";
@@ -176,8 +176,8 @@ describe("the store in PostgreSQL", { skip }, () => {
       [`${server.url()}?sslmode=require`, "ERR_STORE_UNAVAILABLE", /it has no TLS; see sslmode/],
       [`${server.url()}?sslmode=verify-ca`, "ERR_OPTION_INVALID", /verify-ca requires specifying a CA/],
       [`${server.url()}?sslrootcert=/nowhere`, "ERR_OPTION_INVALID", /ENOENT.*\/nowhere/],
-      ["sesame", "ERR_OPTION_INVALID", /a URL in the form postgres:/],
-      ["https://user:sesame@op.example/", "ERR_OPTION_INVALID", /a URL in the form postgres:/],
+      ["sesame", "ERR_OPTION_INVALID", /in the form postgres:/],
+      ["https://user:sesame@op.example/", "ERR_OPTION_INVALID", /in the form postgres:/],
       [at("a,b:5432/postgres"), "ERR_STORE_UNAVAILABLE", /\((ENOTFOUND|EAI_AGAIN)\)/],
     ];
     for (const [url, code, says] of rows) {
@@ -225,13 +225,7 @@ describe("the store in PostgreSQL", { skip }, () => {
       const store = await opened(t, at(rest), { issuer: newIssuer() });
       assert.equal(await store.write("text", undefined), true, rest);
     }
-    assert.deepEqual(
-      ["u:p@/d?host=/run", "u@/d?host=/run&password=p", "u@/d?host=/run", ":5432/d"].map((rest) =>
-        hasPassword(at(rest)),
-      ),
-      [true, true, false, false],
-    );
-    for (const rest of ["u%zz@/d", "@:x/d"]) assert.match(faultOfUrl(at(rest)) ?? "", /^a URL in the form/);
+    for (const rest of ["u%zz@/d", "@:x/d"]) assert.equal(isPostgresUrl(at(rest)), false, rest);
   });
 
   test("a pool of the caller's stays the caller's, and keeps no connection", async (t) => {

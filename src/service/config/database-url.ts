@@ -1,4 +1,4 @@
-import { faultOfUrl, hasPassword as hasPlainPassword } from "../../rotation/store/postgres/url.ts";
+import { isEscaped } from "../../rotation/store/url.ts";
 
 const schemes = ["mysql", "mariadb", "redis", "rediss", "libsql", "etcd", "etcds"] as const;
 
@@ -16,11 +16,21 @@ export function etcdMembers(url: string): string[] {
   return hosts.split(",").map((host) => `http${tls}://${login && `${login}@`}${host}`);
 }
 
-const parts = (url: string): string[] => (/^etcds?:/.test(url) ? etcdMembers(url) : [url]);
+/** Reports whether a string can be the URL of a database. */
+export function isDatabaseUrl(text: string): boolean {
+  if (!isEscaped(text)) return false;
+  if (/^postgres(ql)?:/.test(text)) return true;
+  const urls = /^etcds?:/.test(text) ? etcdMembers(text) : [text];
+  return databaseScheme(text) !== undefined && urls.every((url) => URL.canParse(url));
+}
 
-export const isDatabaseUrl = (text: string): boolean =>
-  databaseScheme(text) === undefined ? faultOfUrl(text) === undefined : parts(text).every((part) => URL.canParse(part));
-
-/** Whether everybody who sees the command line would see a password. */
-export const hasPassword = (text: string): boolean =>
-  parts(text).some((part) => hasPlainPassword(part) || URL.parse(part)?.searchParams.has("authToken") === true);
+/** Reports whether a URL contains what must not be on a command line: a password, a token or a private key, also of a client certificate. */
+export function hasPassword(text: string): boolean {
+  const [, login = "", query] = /^\w+:\/\/(?:([^@/?#]*)@)?[^?#]*(.*)$/s.exec(text) ?? [];
+  return (
+    /:./.test(login) ||
+    [...new URLSearchParams(query)].some(
+      ([name, value]) => /password|token|secret/i.test(name) || /passphrase|pfx|PRIVATE KEY/.test(value),
+    )
+  );
+}

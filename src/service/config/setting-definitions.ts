@@ -4,6 +4,7 @@ import { type Rule, boolean, oneOf, text, textThat, wholeNumber } from "../../ba
 import { printable } from "../../base/printable.ts";
 import { type RotationPolicy, policyDefaults } from "../../rotation/rules/policy.ts";
 import { socketPath } from "./addresses.ts";
+import { escapes } from "../../rotation/store/url.ts";
 import { isDatabaseUrl } from "./database-url.ts";
 
 /** Whether a value looks like a JWK, a PEM or a wrapping key instead of the path of a file. */
@@ -154,8 +155,9 @@ export const settingDefinitions = {
     store: true,
   }),
   store: optional(
-    textThat("sqlite:PATH, without //, or the URL of a database, such as postgres://USER@HOST:PORT/DATABASE", (value) =>
-      value.startsWith("sqlite:") ? !value.includes("://") : isDatabaseUrl(value),
+    textThat(
+      `sqlite:PATH, without //, or the URL of a database, such as postgres://USER@HOST:PORT/DATABASE, ${escapes}`,
+      (value) => (value.startsWith("sqlite:") ? !value.includes("://") : isDatabaseUrl(value)),
     ),
     "<url>",
     "database of the keys that jwksd manages. sqlite:PATH, or a database which replicas share: postgres://USER@HOST:PORT/DATABASE, mysql://, redis://, libsql:// or etcd://HOST:PORT,HOST:PORT, as in docs/stores.md. Without it, sqlite:DATA/keys.db, where DATA is the folder of --data.",

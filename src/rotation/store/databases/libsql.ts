@@ -88,17 +88,18 @@ async function clientOf(database: string | LibsqlClient) {
     if (database.protocol === "file") throw invalidOption(`the client must be one of a libSQL server; ${aFile}`);
     return { client: database, name: "in libSQL", close: () => {} };
   }
+  if (/^(file|:memory):/i.test(database)) throw invalidOption(`the URL must be one of a libSQL server; ${aFile}`);
   const { protocol, host, pathname } = databaseUrl(
     database,
     /^(libsql|https?|wss?):$/,
-    `libsql://HOST?authToken=TOKEN; ${aFile}`,
+    "libsql://HOST?authToken=TOKEN",
   );
   const { createClient } = await loadDriver();
   try {
     const client: LibsqlClient = createClient({ url: database });
     return { client, name: `${protocol}//${host}${pathname}`, close: () => client.close() };
   } catch {
-    // Its words show the URL.
+    // The error quotes the URL.
     throw invalidOption("the URL of the database must be one that @libsql/client accepts, such as libsql://HOST");
   }
 }

@@ -4,6 +4,7 @@
  * @module jwksd/store/mysql
  */
 
+import { invalidOption } from "../../../base/errors.ts";
 import { importFailure } from "../../../base/optional-package.ts";
 import { checkOptions } from "../../../base/options.ts";
 import { requiredIssuer } from "../issuer.ts";
@@ -93,8 +94,15 @@ async function poolOf(database: string | MysqlPool | MysqlCallbackPool, connectT
   }
   const { host, pathname } = databaseUrl(database, /^(mysql|mariadb):$/, "mysql://USER@HOST:PORT/DATABASE");
   const { createPool } = await loadDriver();
-  const pool = createPool({ uri: database, connectTimeout, connectionLimit: 5, enableKeepAlive: true });
-  return { pool: pool as MysqlPool, name: `mysql://${host}${pathname}`, end: async () => pool.end().catch(() => {}) };
+  try {
+    const pool = createPool({ uri: database, connectTimeout, connectionLimit: 5, enableKeepAlive: true });
+    return { pool: pool as MysqlPool, name: `mysql://${host}${pathname}`, end: async () => pool.end().catch(() => {}) };
+  } catch {
+    // The error quotes the URL.
+    throw invalidOption(
+      'the options in the URL of the database must be ones that mysql2 accepts, such as ?ssl={"rejectUnauthorized":true}',
+    );
+  }
 }
 
 /**

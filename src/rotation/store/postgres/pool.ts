@@ -4,7 +4,8 @@ import { invalidOption } from "../../../base/errors.ts";
 import { importFailure } from "../../../base/optional-package.ts";
 import type { Driver } from "./driver.ts";
 import { type PostgresClient, type PostgresPool, pgDriver } from "./pg.ts";
-import { connectionStrings, faultOfUrl } from "./url.ts";
+import { escapes } from "../url.ts";
+import { connectionStrings, isPostgresUrl } from "./url.ts";
 
 type Pg = typeof pgPackage;
 
@@ -25,8 +26,9 @@ const max = 10;
  * @throws ConfigError `ERR_OPTION_INVALID`, `ERR_PACKAGE_MISSING`
  */
 export async function urlDriver(url: string, timeoutMs: number): Promise<Driver> {
-  const fault = faultOfUrl(url);
-  if (fault !== undefined) throw invalidOption(`the URL of the database must be ${fault}`);
+  if (!isPostgresUrl(url)) {
+    throw invalidOption(`the URL of the database must be in the form postgres://USER@HOST:PORT/DATABASE, ${escapes}`);
+  }
   const pg = await loadPg();
   const [first, ...others] = connectionStrings(url);
   let pool = newPool(pg, first, timeoutMs);

@@ -1,18 +1,8 @@
-import { escapes, isEscaped } from "../url.ts";
+import { isEscaped } from "../url.ts";
 
-/** Why a text is no URL of a database, as the end of the sentence "it must be …"; `undefined` if it is one. Never shows the text. */
-export function faultOfUrl(text: string): string | undefined {
-  const url = urlOf(text);
-  if (url === undefined || !["postgres:", "postgresql:"].includes(url.protocol))
-    return "a URL in the form postgres://USER@HOST:PORT/DATABASE";
-  return isEscaped(url) ? undefined : `one whose ${escapes}`;
-}
-
-/** Whether everybody who sees the command line would see a password. */
-export function hasPassword(text: string): boolean {
-  const url = urlOf(text);
-  return url !== undefined && (url.password !== "" || url.searchParams.has("password"));
-}
+/** Reports whether a string is the URL of a PostgreSQL database. */
+export const isPostgresUrl = (text: string): boolean =>
+  isEscaped(text) && ["postgres:", "postgresql:"].includes(urlOf(text)?.protocol ?? "");
 
 /** A URL. Without a host, as libpq takes it for a Unix socket, `URL` takes no user and no port, so they become parameters. */
 function urlOf(text: string): URL | undefined {
