@@ -383,7 +383,7 @@ describe("a store", { timeout }, () => {
     await ok("keys", "import", file);
     await ok("rotate");
     const [from, to] = [join(data, "keys.db"), join(folder, "new.db")];
-    const migrate = ["store", "migrate", "--from", `sqlite:${from}`, "--to", `sqlite:${to}`];
+    const migrate = ["store", "migrate", "--store", `sqlite:${from}`, "--to", `sqlite:${to}`];
     const store = await sqliteStore(from);
     t.after(async () => store.close?.());
     await store.presence?.put("a", lineText(processLine("a", { at: Date.now() })));

@@ -118,7 +118,7 @@ describe("jwksd publish FOLDER, of managed keys", () => {
     const before = await targets();
     const [from, to] = [`sqlite:${join(data, "keys.db")}`, `sqlite:${join(data, "next.db")}`];
     const key = ["--wrapping-key-file", join(data, "wrapping.key")];
-    await cliDone(t, ["store", "migrate", "--from", from, "--to", to, "--issuer", server.url, ...key]);
+    await cliDone(t, ["store", "migrate", "--store", from, "--to", to, "--issuer", server.url, ...key]);
     const copied = async () => {
       const { stdout } = await cli("replicas", "--json", "--store", to, ...key);
       return (JSON.parse(stdout) as { targets: { name: string; revision: number }[] }).targets;

@@ -11,9 +11,8 @@ import { nextLookAt } from "../../rotation/rules/due.ts";
 import { readingRights, rights, schema } from "../../rotation/store/postgres/schema.ts";
 import { lastWordText } from "../../rotation/explain/replicas.ts";
 import { createCommandLog } from "../../service/config/log.ts";
-import type { Settings } from "../../service/config/setting-definitions.ts";
-import { checkStore } from "../../service/config/settings.ts";
-import { type StoreSettings, storeSettingsOf } from "../../service/config/store-settings.ts";
+import { targetStore } from "../../service/config/settings.ts";
+import { storeSettingsOf } from "../../service/config/store-settings.ts";
 import { openStore } from "../../service/store/open-store.ts";
 import { wrappingKeysOf } from "../../service/store/wrapping-keys.ts";
 import { type Io, print, tell } from "../io.ts";
@@ -22,19 +21,22 @@ import { type Flags, closing } from "../keys/open-keys.ts";
 
 export function commandOf(io: Io): Command {
   const migrate = new Command("migrate")
-    .description("Copy the managed keys into another store, which holds none yet.")
-    .requiredOption("--from <url>", "the store to copy, in the forms of --store")
-    .requiredOption("--to <url>", "the store to fill, in the same forms");
-  addSettings(migrate, ["issuer", "wrappingKeyFile"])
+    .description("Copy the managed keys into another store, which must be empty.")
+    .option("--to <url>", "the store to fill, in the forms of --store");
+  addSettings(migrate, ["issuer", "data", "store", "wrappingKeyFile"])
     .notes(`
-Stop every jwksd on the old store first. What it holds is verified before it is
-written, and read back and compared after that. The wrapping key stays the same;
-give it with --wrapping-key-file or JWKSD_WRAPPING_KEYS to whatever runs on the
-new store.
+Stop every jwksd on the old store first. Its keys are verified before they are
+written, then read back and compared. The wrapping key stays the same; give it
+with --wrapping-key-file or JWKSD_WRAPPING_KEYS to whatever runs on the new
+store.
+
+Put a URL with a password into the environment: the store to copy into
+JWKSD_STORE, the store to fill into JWKSD_TO.
 
 Examples:
   $ jwksd store migrate --issuer https://login.example.com \\
-      --from sqlite:.jwksd/keys.db --to postgres://jwksd@db.example/jwksd`)
+      --store sqlite:.jwksd/keys.db --to postgres://jwksd@db.example/jwksd
+  $ JWKSD_TO=$(cat url) jwksd store migrate --issuer https://login.example.com`)
     .action((flags: Flags) => migrateStore(io, flags));
 
   const sql = new Command("sql")
@@ -60,7 +62,8 @@ ${readingRights}`;
 
 async function migrateStore(io: Io, flags: Flags): Promise<void> {
   const settings = await settingsFrom(io, { ...flags });
-  const [from, to] = [storeIn(settings, flags, "from"), storeIn(settings, flags, "to")];
+  const from = storeSettingsOf(settings);
+  const to = storeSettingsOf({ ...settings, store: targetStore(flags["to"] as string | undefined, io.environment) });
   const log = createCommandLog(settings, io);
   const keys = (await wrappingKeysOf(from, log)) ?? (await wrappingKeysOf(to, log));
   if (keys === undefined) {
@@ -75,14 +78,10 @@ async function migrateStore(io: Io, flags: Flags): Promise<void> {
     const { records } = await closing(target, () => migrated(source, target, from.owner, keys));
     print(io, `Copied ${records.length} keys, and compared them.`);
   });
-  tell(io, `start jwksd with --store ${JSON.stringify(flags["to"])} now, and put the old store away`);
-}
-
-/** The settings with a store that a flag names. */
-function storeIn(settings: Settings, flags: Flags, flag: "from" | "to"): StoreSettings {
-  const store = String(flags[flag]);
-  checkStore(store, `--${flag}`);
-  return storeSettingsOf({ ...settings, store });
+  tell(
+    io,
+    `start jwksd on the new store now${to.commandFlags && `, with ${to.commandFlags}`}, and put the old store away`,
+  );
 }
 
 /**

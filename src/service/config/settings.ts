@@ -22,6 +22,9 @@ const exclusive = [
   ["metadata", "noDiscovery"] as const,
 ];
 
+/** The variable of the store that `jwksd store migrate` fills. */
+const target = variableName("to");
+
 /** Sources of settings. A flag wins over the environment, the environment over the file, the file over the default. */
 export interface SettingSources {
   /** By setting name, as text (or `true` for a flag without a value). */
@@ -42,7 +45,7 @@ export async function resolveSettings(sources: SettingSources): Promise<Settings
   const environment = ownVariables(sources.environment);
   const configVariable = variableName("config");
   const wrappingVariable = variableName("wrappingKeys");
-  const variables = [...settingNames.map(variableName), configVariable, wrappingVariable];
+  const variables = [...settingNames.map(variableName), configVariable, wrappingVariable, target];
   checkKnown(Object.keys(environment), variables, "environment variable");
   const file = await readConfigFile(configFile ?? environment[configVariable]);
 
@@ -56,7 +59,7 @@ export async function resolveSettings(sources: SettingSources): Promise<Settings
     ].find(({ value }) => value !== undefined && value !== null);
     settings[name] = given === undefined ? fallback : check(name, given.value, given.from);
   }
-  if (typeof flags["store"] === "string") checkStore(flags["store"], "--store");
+  if (typeof flags["store"] === "string") refusePassword(flags["store"], "store");
   const isGiven = (name: keyof Settings): boolean =>
     settings[name] !== (name === "wrappingKeys" ? undefined : settingDefinitions[name].fallback);
   for (const [one, other] of exclusive) {
@@ -120,11 +123,19 @@ function check(name: SettingName, value: unknown, from: string): unknown {
 
 const sourceName = (name: keyof Settings): string => (name === "wrappingKeys" ? variableName(name) : flagName(name));
 
-/** The store that a flag names: every process can read what is on a command line. @throws ConfigError `ERR_OPTION_INVALID` */
-export function checkStore(store: string, flag: string): void {
-  check("store", store, flag);
+/** Refuses a password on the command line, which every process can read. @throws ConfigError `ERR_OPTION_INVALID` */
+function refusePassword(store: string, name: string): void {
   if (!hasPassword(store)) return;
   throw invalidOption(
-    `${flag} must hold no password, which every process could read; put the URL into JWKSD_STORE, or a password of PostgreSQL into PGPASSWORD or ~/.pgpass`,
+    `${flagName(name)} must not contain a password or a token, which every process could read; put the URL into ${variableName(name)}, or a password of PostgreSQL into PGPASSWORD or ~/.pgpass`,
   );
+}
+
+/** The store of `--to`, or of its variable. @throws ConfigError `ERR_OPTION_INVALID` */
+export function targetStore(flag: string | undefined, environment: SettingSources["environment"]): string {
+  const store = flag ?? environment[target];
+  if (store === undefined) throw invalidOption(`--to (${target}) must name the store to fill`);
+  check("store", store, flag === undefined ? target : "--to");
+  if (flag !== undefined) refusePassword(flag, "to");
+  return store;
 }
