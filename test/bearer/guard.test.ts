@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import { createHash } from "node:crypto";
+import type { ServerResponse } from "node:http";
 import { describe, test } from "node:test";
 import { inspect } from "node:util";
 import { calculateJwkThumbprint, createLocalJWKSet, createRemoteJWKSet, customFetch } from "jose";
@@ -337,6 +338,9 @@ test("the event of a 503 has the error, which names the URL", async () => {
 const challengeOf = (answer: Response | "let through"): string =>
   answer instanceof Response ? (answer.headers.get("www-authenticate") ?? String(answer.status)) : answer;
 
+const refuse = (): never => assert.fail("refused");
+const letThrough = (): Promise<void> => Promise.resolve();
+
 describe("proofs", () => {
   const key = ecKey("client");
   const jwk = withoutPrivate(key);
@@ -415,6 +419,23 @@ describe("proofs", () => {
     const scoped = await check(request, { scope: "orders:read" });
     assert.ok(scoped instanceof Response && scoped.status === 403, "what the second one asks for is checked");
     assert.match(challengeOf((await check(new Request(request))) as Response), /used before/);
+  });
+
+  test("two adapters on one request take one proof", async () => {
+    const { bearer, bound, proofOf } = await dpopGuard();
+    const raw = requestOf(undefined, proofOf({}, bound()));
+    assert.equal(await bearer.hono()({ req: { raw } }, letThrough), undefined);
+    assert.ok(!((await bearer.check(raw)) instanceof Response));
+
+    const { authorization = "", dpop = "" } = Object.fromEntries(requestOf(undefined, proofOf({}, bound())).headers);
+    const incoming = { method: "GET", url: "/orders", headers: { authorization, dpop } };
+    const reached = Promise.withResolvers<unknown>();
+    await bearer.express()(incoming, { headersSent: false } as ServerResponse, reached.resolve);
+    assert.equal(await reached.promise, undefined);
+    const reply = { raw: { headersSent: false }, hijack: refuse, code: refuse, header: refuse, send: refuse };
+    assert.equal(await bearer.fastify()({ raw: incoming, originalUrl: "/orders" }, reply), undefined);
+    const http = { getRequest: () => ({ ...incoming, raw: incoming }), getResponse: () => reply };
+    assert.equal(await bearer.nest().canActivate({ getType: () => "http", switchToHttp: () => http }), true);
   });
 
   test("a store of the user's is asked, with a hash and its end; one that fails decides nothing", async () => {
@@ -541,6 +562,18 @@ describe("options", () => {
     ["no audience", { issuer }, /"audience"/],
     ["no options", undefined as unknown as object, /an object of options/],
     ["an unknown one", { ...good, audiences: [] }, /there is no option "audiences"; did you mean "audience"\?/],
+    ["the URL of the keys", { jwksUri: issuer }, /no option "jwksUri"; write issuer: \{ issuer, jwksUri \}$/],
+    ["keys at the top", { ...good, keys: () => undefined }, /no option "keys"; write issuer: \{ issuer, keys \}$/],
+    [
+      "an option of key sets at the top",
+      { ...good, timeoutMs: 5 },
+      /no option "timeoutMs"; write keySet: \{ timeoutMs \}$/,
+    ],
+    [
+      "a requirement of a route",
+      { ...good, scope: "a" },
+      /no option "scope"; give it to each route, as in bearer\.express\(\{ scope \}\)$/,
+    ],
     ["a name without its unit", { ...good, clockTolerance: 5 }, /did you mean "clockToleranceSeconds"\?/],
     ["an empty list of issuers", { ...good, issuer: [] }, /"issuer"/],
     ["an issuer that is no URL", { ...good, issuer: "login" }, /not a URL/],

@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { readdir, writeFile } from "node:fs/promises";
+import { readFile, readdir, writeFile } from "node:fs/promises";
 import { type IncomingMessage, type Server, type ServerResponse, createServer } from "node:http";
 import type { AddressInfo } from "node:net";
 import { join } from "node:path";
@@ -7,8 +7,10 @@ import { text } from "node:stream/consumers";
 import { type TestContext, describe, test } from "node:test";
 import { format, inspect } from "node:util";
 import "reflect-metadata";
-import { Controller, Get, Module, VersioningType } from "@nestjs/common";
+import { Controller, Get, Module, Post, UseGuards, VersioningType } from "@nestjs/common";
 import { NestFactory } from "@nestjs/core";
+import { FastifyAdapter } from "@nestjs/platform-fastify";
+import express from "express";
 import { ClientCredentialsProvider } from "@modelcontextprotocol/sdk/client/auth-extensions.js";
 import { Client } from "@modelcontextprotocol/sdk/client/index.js";
 import { StreamableHTTPClientTransport } from "@modelcontextprotocol/sdk/client/streamableHttp.js";
@@ -16,6 +18,8 @@ import { type Bearer, createBearer } from "../../src/verify/bearer/index.ts";
 import { type TestIssuer, createTestIssuer } from "../../src/testing/index.ts";
 import { startWorkers } from "./other-runtimes.ts";
 import { bundledText } from "../support/bundle.ts";
+import { skipWithout } from "../support/parts.ts";
+import { startNginx } from "../support/static-servers.ts";
 import { listening } from "../support/listening.ts";
 import { sample } from "../support/samples.ts";
 import { freePort, temporaryFolder } from "../support/service.ts";
@@ -170,6 +174,85 @@ describe("the guard", { concurrency: 3 }, () => {
       ["/api/v1/other", undefined, 401],
     ] as const)
       assert.equal((await ask(path, token))[0], status, path);
+  });
+
+  test("in NestJS on Fastify, a hook refuses a request before its body is parsed", async (t) => {
+    const setup = await startProviders(t);
+    const bearer = createBearer({ issuer: setup.issuer, audience: "https://api.example.com" });
+    const page = await readFile(new URL("../../docs/relying-party.md", import.meta.url), "utf8");
+    const [, line = ""] = /`(app\.getHttpAdapter.*?)`/.exec(page) ?? [];
+    const statuses: number[] = [];
+    for (const hook of ["", line]) {
+      class App {
+        readonly name = "app";
+      }
+      class Orders {
+        create(): string {
+          return "made";
+        }
+      }
+      const create = Object.getOwnPropertyDescriptor(Orders.prototype, "create") as PropertyDescriptor;
+      Post()(Orders.prototype, "create", create);
+      UseGuards(bearer.nest({ scope: "orders:read" }))(Orders);
+      Controller("orders")(Orders);
+      Module({ controllers: [Orders] })(App);
+      const app = await NestFactory.create(App, new FastifyAdapter(), { logger: false });
+      t.after(() => app.close());
+      const module = `data:text/javascript,export default (app, bearer) => { ${encodeURIComponent(hook)} }`;
+      const { default: addHook } = (await import(module)) as { default: (app: object, bearer: Bearer) => void };
+      addHook(app, bearer);
+      await app.listen(0, "127.0.0.1");
+      const ask = async (token?: string, type = "text/csv") => {
+        const { headers } = asking(token) as { headers: Record<string, string> };
+        const init = { method: "POST", body: "{}", headers: { ...headers, "Content-Type": type } };
+        return (await fetch(`${await app.getUrl()}/orders`, init)).status;
+      };
+      statuses.push(
+        await ask(),
+        await ask(goodToken(setup), "application/json"),
+        await ask(goodToken(setup, { scope: "" }), "application/json"),
+      );
+    }
+    assert.deepEqual(statuses, [415, 201, 403, 401, 201, 403]);
+  });
+
+  test("behind auth_request of nginx, each status of the guard arrives", { skip: skipWithout("nginx") }, async (t) => {
+    const page = await readFile(new URL("../../docs/relying-party.md", import.meta.url), "utf8");
+    const [, locations = ""] = /^ {2}```nginx\n(.*?)^ {2}```$/ms.exec(page) ?? [];
+    const setup = await startProviders(t);
+    const app = express();
+    app.get(
+      "/guard",
+      createBearer({ issuer: setup.issuer, audience: "https://api.example.com" }).express({ scope: "orders:read" }),
+      (_, response) => {
+        response.end();
+      },
+    );
+    app.get("/orders", (_, response) => {
+      response.end("orders");
+    });
+    const port = await listening(t, createServer(app));
+    const front = await freePort();
+    const server = `server { listen 127.0.0.1:${front}; ${locations.replaceAll("127.0.0.1:3001", `127.0.0.1:${port}`)} }`;
+    await startNginx(t, server, front);
+    const status = async (authorization: string): Promise<number> =>
+      (
+        await fetch(`http://127.0.0.1:${front}/orders`, {
+          headers: { Authorization: authorization, Connection: "close" },
+        })
+      ).status;
+    setup.isBroken = true;
+    assert.equal(await status(`Bearer ${goodToken(setup)}`), 503);
+    setup.isBroken = false;
+    assert.deepEqual(
+      [
+        await status(`Bearer ${goodToken(setup)}`),
+        await status("Bearer"),
+        await status("Basic YTpi"),
+        await status(`Bearer ${goodToken(setup, { scope: "" })}`),
+      ],
+      [200, 400, 401, 403],
+    );
   });
 
   test("in NestJS, a handler of anything but HTTP is not called", async () => {

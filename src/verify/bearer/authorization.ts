@@ -11,6 +11,8 @@ export interface GuardedRequest {
   readonly proof: string | undefined;
   /** The request as the face has it, for the function `certificate`. */
   readonly source: object;
+  /** The request as the server has it: one object, however many adapters see it. */
+  readonly raw: object;
 }
 
 /** A token and the scheme under which it came. */

@@ -118,10 +118,10 @@ export function createGuard(settings: BearerSettings): Guard {
   ): Promise<Auth | Refusal> {
     const { token } = credentials;
     const auth = await verify(token);
-    if (confirmed.get(request.source) !== token) {
+    if (confirmed.get(request.raw) !== token) {
       const unconfirmed = await confirm(auth.claims, credentials, request);
       if (unconfirmed !== undefined) return unconfirmed;
-      confirmed.set(request.source, token);
+      confirmed.set(request.raw, token);
       if (hasExpired(auth)) return invalidToken("the token has expired");
     }
     const lack = unmet(requirements, auth.claims, auth.scopes, settings);

@@ -63,7 +63,7 @@ export function checkDenial(denial: Denial): Denial {
   return { status, description, scope };
 }
 
-const rules: Rules<Requirements> = {
+export const requirementRules: Rules<Requirements> = {
   scope: {
     must: 'one string of scopes, separated by spaces, in printable ASCII without " and \\, or { any: [...] } with an array of scopes',
     holds: (value): value is unknown =>
@@ -79,7 +79,7 @@ const rules: Rules<Requirements> = {
 
 /** @throws ConfigError `ERR_OPTION_UNKNOWN`, `ERR_OPTION_INVALID` */
 export const checkRequirements = (requirements: Requirements): Requirements =>
-  checkOptions(requirements, rules, "requirement");
+  checkOptions(requirements, requirementRules, "requirement");
 
 /** The scope that a challenge names: one that is enough. */
 export const shownScope = (scope: Requirements["scope"]): string | undefined =>

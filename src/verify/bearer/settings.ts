@@ -1,5 +1,5 @@
 import { systemClock } from "../../base/clock.ts";
-import { invalidOption } from "../../base/errors.ts";
+import { ConfigError, invalidOption } from "../../base/errors.ts";
 import {
   type Rule,
   type Rules,
@@ -18,10 +18,11 @@ import {
 } from "../../base/options.ts";
 import { publicKeyAlgorithms } from "../../keys/crypto/algorithms.ts";
 import { futureSeconds } from "../client/claims.ts";
-import { resolveOptions } from "../relying-party/options.ts";
+import { keySetRules, resolveOptions } from "../relying-party/options.ts";
 import { maxTokenBytes } from "../token/compact-jws.ts";
 import { checkVerifyOptions } from "../token/verify.ts";
 import { quotable } from "./refusal.ts";
+import { requirementRules } from "./requirements.ts";
 import type { AudienceClaim, BearerOptions } from "./options.ts";
 
 const url: Rule = textThat("an https URL without query and fragment", (value) => {
@@ -67,8 +68,21 @@ function isJson(value: object): boolean {
   }
 }
 
+/** Remedies for options that belong elsewhere. */
+const remedies: Readonly<Record<string, string>> = {
+  ...Object.fromEntries(Object.keys(keySetRules).map((name) => [name, `write keySet: { ${name} }`])),
+  ...Object.fromEntries(
+    Object.keys(requirementRules).map((name) => [name, `give it to each route, as in bearer.express({ ${name} })`]),
+  ),
+  jwksUri: "write issuer: { issuer, jwksUri }",
+  keys: "write issuer: { issuer, keys }",
+};
+
 /** The options with their defaults. @throws ConfigError `ERR_OPTION_UNKNOWN`, `ERR_OPTION_INVALID` */
 export function resolveBearerOptions(options: BearerOptions) {
+  for (const name of Object.keys(Object(options) as object))
+    if (!Object.hasOwn(rules, name) && Object.hasOwn(remedies, name))
+      throw new ConfigError("ERR_OPTION_UNKNOWN", `there is no option "${name}"; ${remedies[name]}`);
   const given = checkOptions(options, rules);
   const { issuer, resource, dpop } = given;
   const byClaim = object.holds(given.audience) ? (given.audience as AudienceClaim) : undefined;

@@ -71,7 +71,7 @@ export interface RemoteKeySetOptions {
   readonly state?: Optional<KeySetState>;
 }
 
-const rules: Rules<RemoteKeySetOptions> = {
+export const keySetRules: Rules<RemoteKeySetOptions> = {
   issuer: string,
   jwksUri: string,
   allowInsecure: boolean,
@@ -92,7 +92,7 @@ const defaultFreshSeconds = 300;
 
 /** The options with their defaults. @throws ConfigError `ERR_OPTION_UNKNOWN`, `ERR_OPTION_INVALID`, FetchError `ERR_URL_INSECURE` */
 export function resolveOptions(options: RemoteKeySetOptions) {
-  const given = checkOptions(options, rules);
+  const given = checkOptions(options, keySetRules);
   const { issuer, jwksUri, allowInsecure = false, clock = systemClock, onEvent } = given;
   const { fetch = (url: string, init: RequestInit) => globalThis.fetch(url, init) } = given;
   const { timeoutMs = 5_000, maxBytes = 262_144, maxWaitMs = 1_000 } = given;

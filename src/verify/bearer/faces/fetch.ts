@@ -12,12 +12,14 @@ export const fetchFace =
   };
 
 /** @param source what the function `certificate` gets */
-export function fetchRequest({ method, url, headers }: Request, source: object): GuardedRequest {
+export function fetchRequest(request: Request, source: object): GuardedRequest {
+  const { method, url, headers } = request;
   return {
     method,
     target: url,
     authorization: headers.get("authorization") ?? undefined,
     proof: headers.get("dpop") ?? undefined,
     source,
+    raw: request,
   };
 }

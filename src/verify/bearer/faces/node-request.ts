@@ -24,6 +24,7 @@ export function nodeRequest(
     authorization: authorizationOf(request),
     proof: Array.isArray(dpop) ? dpop.join(", ") : dpop,
     source,
+    raw: request,
   };
 }
 
