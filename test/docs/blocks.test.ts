@@ -98,9 +98,9 @@ const acts: readonly Act[] = [
   {
     pages: ["README.md"],
     script: String.raw`
-      @ In a provider
+      @ Quick start for a provider
       unset JWKSD_WRAPPING_KEYS
-      @ As a service
+      @ Quick start for the service
       curl http://127.0.0.1:9900/jwks | grep '"kid"'
     `,
     needs: ["openssl"],
