@@ -10,6 +10,8 @@ export interface Rule<Value = unknown> {
   readonly choices?: readonly string[];
   /** Its values are strings. The type of a wrong string is right, and no message blames it. */
   readonly isText?: true;
+  /** Whether the option must be given. */
+  readonly isRequired?: true;
   readonly holds: (value: unknown) => value is Value;
 }
 
@@ -85,11 +87,14 @@ export type Optional<Value> = Value | null | undefined;
 /** Options without `null`, which means not given. */
 export type Given<Options> = { readonly [Name in keyof Options]: Exclude<Options[Name], null> };
 
+/** Makes the rule of an option that must be given. */
+export const required = <Value>(rule: Rule<Value>): Rule<Value> => ({ ...rule, isRequired: true });
+
 /** For a value that is checked where it is used. */
 export const anything: Rule = { must: "anything", holds: (_value): _value is unknown => true };
 
 /**
- * Refuses unknown options and values that break their rule. `null` and `undefined` mean not given.
+ * Refuses unknown options, values that break their rule, and missing options. `null` and `undefined` mean not given.
  *
  * @param what how messages call an option
  * @returns the options that are given
@@ -98,11 +103,11 @@ export const anything: Rule = { must: "anything", holds: (_value): _value is unk
 export function checkOptions<Options>(options: Options, rules: Rules<Options>, what = "option"): Given<Options> {
   // All functions of the library that make something check their options.
   checkRuntime();
-  if (!object.holds(options)) {
+  if (options !== undefined && !object.holds(options)) {
     throw invalidOption(`an object of ${what}s is expected, not ${kindOf(options)}`);
   }
   const given: Record<string, unknown> = {};
-  for (const [name, value] of Object.entries(options as object)) {
+  for (const [name, value] of Object.entries(options ?? {})) {
     if (!Object.hasOwn(rules, name)) {
       const known = Object.keys(rules);
       const meant = nearest(name, known);
@@ -114,6 +119,11 @@ export function checkOptions<Options>(options: Options, rules: Rules<Options>, w
     given[name] = value;
     if (rule.holds(value)) continue;
     throw invalidOption(`${what} "${name}" must be ${rule.must}${instead(value, rule)}`);
+  }
+  for (const name in rules) {
+    const { isRequired, must }: Rule = rules[name];
+    if (isRequired === true && given[name] === undefined)
+      throw invalidOption(`${what} "${name}" is missing; give ${must}`);
   }
   return given as Given<Options>;
 }

@@ -1,5 +1,5 @@
 import { Option } from "commander";
-import type { CryptoKey } from "jose";
+import type { CryptoKey, JWK } from "jose";
 import { calculateJwkThumbprint } from "jose/jwk/thumbprint";
 import { importJWK } from "jose/key/import";
 import { Command } from "./command.ts";
@@ -83,13 +83,12 @@ async function check(io: Io, uri: string, flags: CheckFlags): Promise<Report> {
   try {
     const openedAt = performance.now();
     signer = await open(io, uri, flags);
-    const { publicKey } = signer;
-    const curve = String((publicKey as { crv?: unknown }).crv);
+    const publicKey = signer.publicKey as JWK;
     const openMs = sinceMs(openedAt);
-    report = { ...report, openMs, kid: await calculateJwkThumbprint(publicKey), curve };
+    report = { ...report, openMs, kid: await calculateJwkThumbprint(publicKey), curve: String(publicKey.crv) };
 
     // A bounded signer verifies each signature with the public key, and limits its time.
-    const sign = boundSigner(signer, (await importJWK({ ...publicKey }, "ES256")) as CryptoKey, uri);
+    const sign = boundSigner(signer, (await importJWK(publicKey, "ES256")) as CryptoKey, uri);
     const encoder = new TextEncoder();
     for (let probe = 0; probe < flags.probes; probe += 1) {
       const startedAt = performance.now();

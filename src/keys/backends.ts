@@ -69,7 +69,7 @@ export function typesOf(options: BackendOptions): string[] {
  * @throws ConfigError `ERR_SIGNER_URI`, `ERR_OPTION_UNKNOWN`, `ERR_OPTION_INVALID`
  */
 export async function signerBackend(uriOrType: string, options: BackendOptions = {}): Promise<SignerBackend> {
-  const [type = ""] = uriOrType.split(":", 1);
+  const [type = ""] = /^[^:]*/.exec(uriOrType) ?? [];
   const [, load] = (Object.hasOwn(adapters, type) && adapters[type]) || [];
   if (load === undefined) {
     const known = signerTypes.map((name) => `${name}:`).join(", ");

@@ -1,6 +1,6 @@
 import { notify, serial } from "../base/async.ts";
 import { systemClock } from "../base/clock.ts";
-import { JwksdError, SignerError, TokenError, invalidOption } from "../base/errors.ts";
+import { JwksdError, KeyMaterialError, SignerError, TokenError, invalidOption } from "../base/errors.ts";
 import { type Optional, type Rules, array, checkOptions, string, text } from "../base/options.ts";
 import { entriesFor, jwkSetOf } from "../publish/jwk-set.ts";
 import { checkEncryption, checkKeysets, checkSigning } from "../publish/keyset.ts";
@@ -48,6 +48,8 @@ export async function createProvider(...options: readonly Optional<ProviderOptio
   const site = { issuer: merged.issuer, mountPrefix, jwksPath: endpoints.jwks ?? undefined, discovery, metadata, cors };
   const onDemand = keys?.onDemand;
   const fresh = onDemand && (() => onDemand.fresh());
+  if (keys === undefined && merged.keyset === undefined)
+    throw new KeyMaterialError("ERR_KEYSET_EMPTY", 'option "keyset" is missing; give the signing keys, or "keys"');
   // Begins now, so that what the caller does with its keysets from here on has no effect.
   const { keyset = [], encryptionKeyset = [] } = merged;
   const checking = onDemand === undefined ? checkKeysets({ keyset, encryptionKeyset }) : undefined;

@@ -3,7 +3,7 @@ import type { CryptoKey } from "jose";
 import { importJWK } from "jose/key/import";
 import { KeyMaterialError, keyError } from "../base/errors.ts";
 import { type Jwk, type PublicJwk, publicMembers, publishedJwk } from "../keys/jwk/public.ts";
-import { type KeyInput, readKey } from "../keys/jwk/read.ts";
+import { type JwkObject, type KeyInput, readKey } from "../keys/jwk/read.ts";
 import type { Signer } from "../keys/signer/signer.ts";
 import { type JwkSet, type JwkSetEntry, jwkSetOf } from "./jwk-set.ts";
 
@@ -14,7 +14,7 @@ export interface SigningEntry {
   /** Holds the private key, an ECDSA key on P-256. */
   readonly signer?: Optional<Signer>;
   /** The public key as a JWK, where there is no signer: nothing is signed with it (`ERR_SIGNER_PUBLISH_ONLY`). */
-  readonly publicKey?: Optional<PublicJwk>;
+  readonly publicKey?: Optional<JwkObject>;
 }
 
 /** Signing keys: the first one is active and signs; later ones are retiring and only verify. */

@@ -3,8 +3,9 @@ import { EventEmitter, once } from "node:events";
 import { describe, mock, test } from "node:test";
 import { setTimeout as pause } from "node:timers/promises";
 import { inspect } from "node:util";
-import { JwksdError } from "../base/errors.ts";
+import { JwksdError, invalidOption } from "../base/errors.ts";
 import { isDate } from "../base/format.ts";
+import { checkCall } from "./check-call.ts";
 import type { DueIssuer, Presence, Register, StoreCall } from "../rotation/store/register.ts";
 
 /** Registers to hold against the contract: none holds anything yet. */
@@ -22,15 +23,23 @@ export type Faults<Under extends RegisterUnderTest> = Readonly<
 
 type Handle = (issuer?: string) => Promise<Register>;
 
-/** Registers, with `node:test`, what every register must pass. `open` is called for each test. @see Register */
+/**
+ * Registers, with `node:test`, the tests that every register must pass. `open` is called for each test.
+ *
+ * @throws ConfigError `ERR_OPTION_INVALID`
+ * @see Register
+ */
 export function checkRegister<Under extends RegisterUnderTest>(
   name: string,
   open: () => Promise<Under>,
   faults: Faults<Under> = {},
 ): void {
+  checkCall("checkRegister", name, open);
   const check = (title: string, body: (register: Register, handle: Handle, under: Under) => Promise<void>): void =>
     void test(title, async () => {
       const under = await open();
+      if (typeof under?.handle !== "function")
+        throw invalidOption("the function that opens a register must return { handle }");
       const handles: Register[] = [];
       const handle: Handle = async (issuer = "https://op.example") => {
         const opened = await under.handle(issuer);

@@ -3,10 +3,12 @@ import { createHash } from "node:crypto";
 import { after, before, describe, test } from "node:test";
 import { inspect } from "node:util";
 import { compactVerify } from "jose/jws/compact/verify";
-import type { CryptoKey } from "jose";
+import type { CryptoKey, JWK } from "jose";
 import { importJWK } from "jose/key/import";
-import { type ErrorCode, JwksdError } from "../base/errors.ts";
+import { type ErrorCode, JwksdError, invalidOption } from "../base/errors.ts";
+import { type Rules, boolean, checkOptions, object, wholeNumber } from "../base/options.ts";
 import type { SignInput, Signer } from "../keys/signer/signer.ts";
+import { checkCall } from "./check-call.ts";
 
 /** A signer to hold against the contract. */
 export interface SignerUnderTest {
@@ -28,6 +30,8 @@ export interface CheckSignerOptions {
   /** Whether to look for a signature whose r, and one whose s, begins with a zero byte: one in 256, so up to 6,000 are made for each. Default: `true`. */
   readonly leadingZeros?: boolean;
 }
+
+const rules: Rules<CheckSignerOptions> = { signatures: wholeNumber(1, 1_000_000), leadingZeros: boolean };
 
 /** One signature in 256 has a leading zero. With so many signatures, one run in 10^10 has no such signature. */
 const maxSignatures = 6_000;
@@ -63,12 +67,19 @@ export async function failing(
   return error;
 }
 
-/** Registers, with `node:test`, what every signer must pass. `open` is called once. @see Signer; RFC 7518 section 3.4 */
+/**
+ * Registers, with `node:test`, the tests that every signer must pass. `open` is called once.
+ *
+ * @throws ConfigError `ERR_OPTION_UNKNOWN`, `ERR_OPTION_INVALID`
+ * @see Signer; RFC 7518 section 3.4
+ */
 export function checkSigner(
   name: string,
   open: () => Promise<SignerUnderTest>,
-  { signatures = 100, leadingZeros = true }: CheckSignerOptions = {},
+  options: CheckSignerOptions = {},
 ): void {
+  checkCall("checkSigner", name, open);
+  const { signatures = 100, leadingZeros = true } = checkOptions(options, rules);
   describe(`a signer: ${name}`, () => {
     let opened: SignerUnderTest;
     let publicKey: CryptoKey;
@@ -79,8 +90,10 @@ export function checkSigner(
 
     before(async () => {
       opened = await open();
+      if (!object.holds(opened) || typeof opened.signer?.sign !== "function" || !Array.isArray(opened.secrets))
+        throw invalidOption("the function that opens a signer must return { signer, secrets }");
       shown = JSON.stringify(opened.signer.publicKey);
-      publicKey = (await importJWK(JSON.parse(shown) as Signer["publicKey"], "ES256")) as CryptoKey;
+      publicKey = (await importJWK(JSON.parse(shown) as JWK, "ES256")) as CryptoKey;
     });
     after(() => opened.close?.());
 

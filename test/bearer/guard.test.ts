@@ -560,7 +560,7 @@ describe("options", () => {
   const refused: readonly [name: string, options: object, message: RegExp][] = [
     ["no issuer", { audience }, /"issuer"/],
     ["no audience", { issuer }, /"audience"/],
-    ["no options", undefined as unknown as object, /an object of options/],
+    ["no options", undefined as unknown as object, /option "issuer" is missing/],
     ["an unknown one", { ...good, audiences: [] }, /there is no option "audiences"; did you mean "audience"\?/],
     ["the URL of the keys", { jwksUri: issuer }, /no option "jwksUri"; write issuer: \{ issuer, jwksUri \}$/],
     ["keys at the top", { ...good, keys: () => undefined }, /no option "keys"; write issuer: \{ issuer, keys \}$/],

@@ -1,4 +1,5 @@
-// One rule for `null` in options: not given. docs/options.md, which is made of the types, names every option that may be left out.
+// `null` in options means not given, and a required option that is not given is reported as missing. docs/options.md, which is made of the types,
+// names the options of both kinds.
 import assert from "node:assert/strict";
 import { readFile } from "node:fs/promises";
 import { test } from "node:test";
@@ -56,14 +57,18 @@ const keys = createRemoteKeySet({ jwksUri: provider.jwksUri, fetch: async () => 
 /** What the provider serves. */
 const serve = async (url: string): Promise<Response> => provider.fetch(new Request(url));
 
-/** The options that may be left out, by the function that takes them. */
-const optional = new Map(
+/** The options of each function: name and default. */
+const documented = new Map(
   (await readFile(new URL("../../docs/options.md", import.meta.url), "utf8")).split(/^### /m).map((section) => {
-    const rows = section.matchAll(/^\| `(\w+)` \| (?:[^|]|\\\|)* \| (?!required \|)/gm);
-    return [section.split("\n", 1)[0] ?? "", Array.from(rows, ([, name = ""]) => name)] as const;
+    const rows = section.matchAll(/^\| `(\w+)` \| (?:[^|]|\\\|)* \| ([^|]*) \|/gm);
+    return [section.split("\n", 1)[0] ?? "", Array.from(rows, ([, name = "", value = ""]) => [name, value])] as const;
   }),
 );
-const namesOf = (taker: string): readonly string[] => optional.get(taker) ?? assert.fail(taker);
+const namesOf = (taker: string, isMeant = (value: string): boolean => value !== "required"): readonly string[] =>
+  (documented.get(taker) ?? assert.fail(taker)).flatMap(([name = "", value = ""]) => (isMeant(value) ? [name] : []));
+
+/** Whether an option is required of a call that gives no alternative to it. */
+const isRequired = (value: string): boolean => /^required(?:, unless (?:`keys`|the claims)|$)/.test(value);
 
 /** Those whose type does not take `null`: none. */
 type WithoutNull<Options> = {
@@ -73,19 +78,28 @@ type WithoutNull<Options> = {
 /** A function, called with `null` for each option, and without them: what is seen is the same. */
 function row<Options>(
   taker: string,
-  required: Options,
+  complete: Options,
   see: [WithoutNull<Options>] extends [never] ? (options: Options) => Promise<unknown> : never,
 ): void {
   test(`${taker}: null is not given`, async () => {
-    const expected = await see(required);
+    const expected = await see(complete);
     const names = namesOf(taker);
     assert.ok(names.length > 0);
     for (const name of names) {
-      const one = required[name as keyof Options] === undefined ? { [name]: null } : {};
-      assert.deepEqual(await see({ ...required, ...one }), expected, name);
+      const one = complete[name as keyof Options] === undefined ? { [name]: null } : {};
+      assert.deepEqual(await see({ ...complete, ...one }), expected, name);
     }
     const all = Object.fromEntries(names.map((name) => [name, null]));
-    assert.deepEqual(await see({ ...all, ...required }), expected);
+    assert.deepEqual(await see({ ...all, ...complete }), expected);
+  });
+  const required = namesOf(taker, isRequired);
+  if (required.length === 0) return;
+  test(`${taker}: a required option that is not given is reported as missing`, async () => {
+    for (const name of required)
+      for (const none of [undefined, null]) {
+        const message = new RegExp(`\\b${name}"? is missing; `);
+        await assert.rejects(async () => see({ ...complete, [name]: none }), { message }, name);
+      }
   });
 }
 
@@ -136,7 +150,7 @@ row<IssuersOptions>(
 );
 const manager = (): KeyManagerOptions => ({ issuer, store: memoryStore(), wrappingKeys: [newWrappingKey()] });
 row<KeyManagerOptions>("createKeyManager", manager(), async (options) => {
-  const made = await createKeyManager({ ...options, ...manager() });
+  const made = await createKeyManager({ ...options, store: options.store && memoryStore() });
   const follows = await createProvider({ keys: made });
   await follows.sign(claims, { lifetimeSeconds: 60 });
   await made.close();

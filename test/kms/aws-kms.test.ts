@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { type TestContext, describe, test } from "node:test";
-import { calculateJwkThumbprint } from "jose";
+import { type JWK, calculateJwkThumbprint } from "jose";
 import { type AwsKmsOptions, awsKmsBackend } from "../../src/keys/kms/aws-kms.ts";
 import { type KmsKey, type KmsStub, kmsStub } from "../support/stubs/aws-kms.ts";
 import { derOf, serviceKey } from "../support/stubs/ecdsa.ts";
@@ -147,7 +147,7 @@ describe("making and destroying keys of AWS KMS", () => {
     assert.equal(key?.description, `jwksd: signing key of ${issuer}`);
     assert.deepEqual(key?.tags, {
       "jwksd:issuer": "https://login.example.com:8443/tenant_a",
-      "jwksd:kid": await calculateJwkThumbprint(signer.publicKey),
+      "jwksd:kid": await calculateJwkThumbprint(signer.publicKey as JWK),
     });
 
     const { destroyedAt } = await backend.destroy(signer.uri);

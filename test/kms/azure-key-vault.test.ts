@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { type TestContext, describe, test } from "node:test";
-import { calculateJwkThumbprint } from "jose";
+import { type JWK, calculateJwkThumbprint } from "jose";
 import {
   type AzureCredential,
   type AzureKeyVaultOptions,
@@ -154,7 +154,7 @@ describe("making and destroying keys of Azure Key Vault", () => {
     assert.match(signer.uri, /\/keys\/jwksd-login-example-com-[0-9a-f]{12}\/[0-9a-f]{32}$/);
     assert.equal((await signer.sign(input)).length, 64);
     assert.equal(stub.keys[0]?.kty, "EC-HSM");
-    const kid = await calculateJwkThumbprint(signer.publicKey);
+    const kid = await calculateJwkThumbprint(signer.publicKey as JWK);
     assert.deepEqual(stub.keys[0]?.tags, { "jwksd-issuer": issuer, "jwksd-kid": kid });
 
     const { destroyedAt } = await backend.destroy(signer.uri);

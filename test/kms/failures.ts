@@ -2,6 +2,7 @@ import assert from "node:assert/strict";
 import { getEventListeners } from "node:events";
 import { after, before, describe, test } from "node:test";
 import * as jose from "jose";
+import type { Bytes } from "../../src/base/bytes.ts";
 import type { ErrorCode, JwksdError } from "../../src/index.ts";
 import { boundSigner } from "../../src/keys/signer/bounded.ts";
 import type { ExternalSigner, SignerBackend } from "../../src/keys/signer/signer.ts";
@@ -100,7 +101,7 @@ export function checkKeyService(
     const clock = simulatedClock();
     const opened = await open(clock);
     const { stub, signer, secrets } = opened;
-    const publicKey = (await jose.importJWK({ ...signer.publicKey }, "ES256")) as jose.CryptoKey;
+    const publicKey = (await jose.importJWK(signer.publicKey as jose.JWK, "ES256")) as jose.CryptoKey;
     const guarded = boundSigner(signer, publicKey, "this key", {}, clock);
     before(() => assert.equal(clock.timers, 0, "a timer is left"));
     after(() => stub.close());
@@ -114,7 +115,7 @@ export function checkKeyService(
     for (const [what, fault, code, says] of [...ofAll, ...ofService(opened)]) {
       test(`${what}: ${code}`, async () => {
         stub.fail("sign", fault, attempts);
-        const signing = failing(() => guarded(input.message as Uint8Array<ArrayBuffer>), code, secrets);
+        const signing = failing(() => guarded(input.message), code, secrets);
         const error = await signing.finally(stub.recover);
         assert.match(error.message, says);
         assert.equal(clock.timers, 0, "a timer is left");
@@ -138,7 +139,7 @@ export function checkKeyService(
 
     test("what is no digest is not sent", async () => {
       const before = stub.seen.get("sign");
-      for (const digest of [input.digest.subarray(1), new Uint8Array(33), "digest", undefined] as Uint8Array[]) {
+      for (const digest of [input.digest.subarray(1), new Uint8Array(33), "digest", undefined] as Bytes[]) {
         await failing(() => signer.sign({ ...input, digest }), "ERR_OPTION_INVALID");
       }
       assert.equal(stub.seen.get("sign"), before);
@@ -179,7 +180,7 @@ export function checkKeyService(
     });
 
     test("after all of it the key signs, and the service had nothing to refuse", async () => {
-      assert.equal((await guarded(input.message as Uint8Array<ArrayBuffer>)).length, 64);
+      assert.equal((await guarded(input.message)).length, 64);
       assert.deepEqual(stub.refused, []);
     });
 

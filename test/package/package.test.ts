@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { execFile } from "node:child_process";
 import { existsSync } from "node:fs";
-import { copyFile, glob, mkdir, mkdtemp, readFile, realpath, rm, stat, symlink, writeFile } from "node:fs/promises";
+import { copyFile, cp, glob, mkdir, mkdtemp, readFile, realpath, rm, stat, symlink, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { delimiter, dirname, join, resolve } from "node:path";
 import { after, before, describe, test } from "node:test";
@@ -263,6 +263,33 @@ describe("jwksd/testing/adapters holds adapters of others against the contract",
   }
 });
 
+test("a wrong call of jwksd/testing/adapters says what is wrong, and registers no tests", async () => {
+  const calls = [
+    "checkSigner({ signer: tinySigner('der') })",
+    "checkSigner(async () => ({}))",
+    "checkSigner('ours', tinySigner('der'))",
+    "checkSigner('ours', async () => ({}), { rounds: 1 })",
+    "checkRegister(memoryStore())",
+    "checkRegister('ours', memoryStore())",
+  ];
+  const body = calls.map(
+    (call) => `try { ${call}; console.log("accepted"); } catch (error) { console.log(error.message); }`,
+  );
+  await writeFile(join(project, "wrong-calls.mjs"), tiny + body.join("\n"));
+  const lines = (await runNode("wrong-calls.mjs")).trim().split("\n");
+  assert.deepEqual(
+    lines.map((line) => /^(\w+ takes a name and a function|there is no option "rounds")/.exec(line)?.[0]),
+    [
+      ...[0, 1, 2].map(() => "checkSigner takes a name and a function"),
+      'there is no option "rounds"',
+      ...[0, 1].map(() => "checkRegister takes a name and a function"),
+    ],
+  );
+  // What the function returns is known only when the tests run.
+  await writeFile(join(project, "adapter.test.mjs"), `${tiny}checkSigner("ours", async () => tinySigner("der"));`);
+  assert.match(await runNode("adapter.test.mjs"), /must return \{ signer, secrets \}/);
+});
+
 /** The size of a minified bundle with jose's `jwtVerify`, in kB, gzipped. */
 async function bundleSize(name: string, from: string): Promise<number> {
   await writeFile(join(project, "bundle.mjs"), `export { ${name} } from "${from}"; export { jwtVerify } from "jose";`);
@@ -335,6 +362,22 @@ describe("types", () => {
 
   const dom = { lib: ["es2022", "dom"], types: [] };
   const node = { types: ["node"] };
+  const strictest = {
+    module: "nodenext",
+    target: "es2022",
+    skipDefaultLibCheck: true,
+    strict: true,
+    exactOptionalPropertyTypes: true,
+    noFallthroughCasesInSwitch: true,
+    noImplicitOverride: true,
+    noImplicitReturns: true,
+    noPropertyAccessFromIndexSignature: true,
+    noUncheckedIndexedAccess: true,
+    noUnusedLocals: true,
+    noUnusedParameters: true,
+    verbatimModuleSyntax: true,
+    isolatedModules: true,
+  };
   // The fastest compiler is first: npm test runs only that one.
   const compilations = [
     ["typescript", "@types/node", node, ["module.mts", "import.cts", "require.cts"]],
@@ -355,6 +398,25 @@ describe("types", () => {
       assert.equal(await runNode(join(modules, compiler, "bin/tsc"), "--noEmit"), "");
     });
   }
+
+  // Everything that TypeScript can be told to check, of programs that extend jwksd and of the declarations that they use.
+  test("the extension points compile with the strictest settings of each compiler", async () => {
+    const folder = join(project, "test/package/extensions");
+    await cp(join(import.meta.dirname, "extensions"), folder, { recursive: true });
+    await cp(join(installed, "examples/docs/store-own.mts"), join(project, "examples/docs/store-own.mts"));
+    const include = ["*.mts"];
+    const found = await Promise.all(
+      compilations.map(async ([compiler, , options]) => {
+        const config = join(folder, `${compiler}.json`);
+        await writeFile(config, JSON.stringify({ include, compilerOptions: { ...strictest, ...options } }));
+        return runNode(join(modules, compiler, "bin/tsc"), "--noEmit", "-p", config);
+      }),
+    );
+    assert.deepEqual(
+      found,
+      compilations.map(() => ""),
+    );
+  });
 
   test("what require() gives is there", async () => {
     await writeFile(

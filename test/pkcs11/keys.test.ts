@@ -5,7 +5,7 @@ import { join } from "node:path";
 import { type TestContext, after, before, describe, test } from "node:test";
 import { fileURLToPath } from "node:url";
 import { inspect } from "node:util";
-import { calculateJwkThumbprint, createRemoteJWKSet, jwtVerify } from "jose";
+import { type JWK, calculateJwkThumbprint, createRemoteJWKSet, jwtVerify } from "jose";
 import type { Handle, PKCS11, Template } from "pkcs11js";
 import { type Signer, createProvider } from "../../src/index.ts";
 import { CKA, CKM, CKO, p256Params } from "../../src/keys/pkcs11/constants.ts";
@@ -23,7 +23,7 @@ const input = inputOf("header.claims");
 const audience = "api";
 const [CKA_VALUE, CKA_VALUE_LEN, CKA_WRAP] = [0x11, 0x161, 0x106] as const;
 const [CKM_AES_KEY_GEN, CKM_AES_KEY_WRAP_PAD] = [0x1080, 0x210a] as const;
-const thumbprint = (signer: Signer): Promise<string> => calculateJwkThumbprint({ ...signer.publicKey });
+const thumbprint = (signer: Signer): Promise<string> => calculateJwkThumbprint(signer.publicKey as JWK);
 
 async function setUp(t: TestContext) {
   const token = await createSoftHsm(t);

@@ -24,7 +24,8 @@ registerHooks({
 const arn = "arn:aws:kms:eu-central-1:111122223333:key/1234abcd-12ab-34cd-56ef-1234567890ab";
 
 describe("the adapter of a key URI", () => {
-  for (const uri of ["", "login", "kms:login", "AWS-KMS:x", "toString:x", "constructor", "file:///key.pem"]) {
+  const unknown = ["", "login", "kms:login", "AWS-KMS:x", "toString:x", "constructor", "file:///key.pem"];
+  for (const uri of [...unknown, undefined as unknown as string]) {
     test(`${JSON.stringify(uri)} is of no known kind`, async () => {
       const error = await failing(() => openSigner(uri), "ERR_SIGNER_URI");
       for (const type of signerTypes) assert.ok(error.message.includes(`${type}:`), error.message);

@@ -606,7 +606,8 @@ describe("times outside of it are refused, by name", () => {
     [{ exp: now + 10, nbf: now + 10 }, /^claim "nbf" is not before "exp"/],
     [{ nbf: now + 60 }, /^claim "nbf" is not before "exp"/, { lifetimeSeconds: 60 }],
     [{ exp: now + 900, iss: "https://other.example" }, /^claim "iss"/],
-    [{ iat: now }, /^lifetimeSeconds must be/],
+    [{ iat: now }, /^option "lifetimeSeconds" is missing; /],
+    [{ iat: now }, /^lifetimeSeconds must be/, { lifetimeSeconds: 0 }],
     ...["exp", "iat", "nbf"].flatMap((name) =>
       [`${now + 60}`, null, Number.NaN, Infinity, new Date(), true, [now]].map((value): [object, RegExp] => [
         { exp: now + 900, [name]: value },

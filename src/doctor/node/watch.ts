@@ -10,6 +10,7 @@ import {
   checkOptions,
   clock as clockRule,
   number,
+  required,
 } from "../../base/options.ts";
 import { field, sameBytes } from "../exchange.ts";
 import type { Exchange, Look, Observations, SeenToken } from "../observations.ts";
@@ -37,7 +38,7 @@ export interface WatchOptions {
 }
 
 const rules: Rules<WatchOptions> = {
-  durationMs: number(0),
+  durationMs: required(number(0)),
   intervalMs: number(0),
   clock: clockRule,
   ask: callback,

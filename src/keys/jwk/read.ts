@@ -23,11 +23,14 @@ export interface KeyObjectLike {
   export(options: { format: "jwk" }): unknown;
 }
 
+/** A JWK as an object, with any members. @see RFC 7517 section 4 */
+export type JwkObject = Readonly<Record<string, unknown>> | { readonly kty?: unknown };
+
 /**
  * A key: a JWK (object or JSON text), PEM text (PKCS#8, SPKI, SEC1 or PKCS#1), a `KeyObject`, a `CryptoKey`, or, for a private key that
  * is not extractable, a `CryptoKeyPair`.
  */
-export type KeyInput = string | Readonly<Record<string, unknown>> | KeyObjectLike | CryptoKey | CryptoKeyPair;
+export type KeyInput = string | JwkObject | KeyObjectLike | CryptoKey | CryptoKeyPair;
 
 const forSignatures = /^(ECDSA|RSASSA-PKCS1-v1_5|RSA-PSS|Ed25519)$/;
 

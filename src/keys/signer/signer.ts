@@ -1,11 +1,12 @@
-import type { PublicJwk } from "../jwk/public.ts";
+import type { Bytes } from "../../base/bytes.ts";
+import type { JwkObject } from "../jwk/read.ts";
 
-/** What to sign. A backend takes the digest or the message, whichever it can sign. */
+/** Input of a signature. A backend uses the digest or the message, whichever it can sign. */
 export interface SignInput {
   /** SHA-256 of `message`, 32 bytes: for HSMs and key services, which sign digests. */
-  readonly digest: Uint8Array;
+  readonly digest: Bytes;
   /** The JWS signing input in ASCII: for Web Crypto and `node:crypto`, which hash the message themselves. */
-  readonly message: Uint8Array;
+  readonly message: Bytes;
   /** Aborts the operation. */
   readonly signal?: AbortSignal | undefined;
 }
@@ -23,11 +24,11 @@ export interface SignInput {
  * ```
  */
 export interface Signer {
-  /** Public half, a P-256 JWK. It must not change. */
-  readonly publicKey: PublicJwk | Readonly<Record<string, unknown>>;
-  /** Signs with ES256. Gives 64 bytes: r, then s, each 32 bytes big-endian. @see RFC 7518 section 3.4 */
+  /** Public half, a P-256 JWK, such as a `JsonWebKey` that Web Crypto exports. It must not change. */
+  readonly publicKey: JwkObject;
+  /** Signs with ES256. Returns 64 bytes: r, then s, each 32 bytes big-endian. @see RFC 7518 section 3.4 */
   sign(input: SignInput): Promise<Uint8Array>;
-  /** Frees what the signer holds, after the signatures under way. */
+  /** Releases resources, after the signatures in flight. */
   close?(): Promise<void>;
 }
 
@@ -35,7 +36,7 @@ export interface Signer {
 export interface ExternalSigner extends Signer {
   /** Names a key version that never changes, not an alias. Holds no credentials. */
   readonly uri: string;
-  /** Frees what the signer holds, after the signatures under way. */
+  /** Releases resources, after the signatures in flight. */
   close(): Promise<void>;
 }
 

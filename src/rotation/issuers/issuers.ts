@@ -9,6 +9,7 @@ import {
   clock as clockRule,
   number,
   object,
+  required,
   string,
 } from "../../base/options.ts";
 import { outlivesRequests } from "../../base/runtime.ts";
@@ -28,9 +29,9 @@ import { spreadPolicy } from "./spread.ts";
 import type { Issuers, IssuersOptions, ManagedIssuer } from "./types.ts";
 
 const rules: Rules<IssuersOptions> = {
-  issuer: string,
-  store: callback,
-  wrappingKeys: wrappingKeysRule,
+  issuer: required(string),
+  store: required(callback),
+  wrappingKeys: required(wrappingKeysRule),
   policy: object,
   metadata: callback,
   refreshSeconds: number(1),
@@ -70,8 +71,6 @@ export async function createIssuers(options: IssuersOptions): Promise<Issuers> {
   const given = checkOptions(options, rules);
   const { issuer: template, store, wrappingKeys, policy, metadata, waitUntil, onEvent, clock = systemClock } = given;
   const { refreshSeconds = 30, maxIssuers = 1_000, maxBytes = 100_000_000 } = given;
-  for (const name of ["issuer", "store", "wrappingKeys"] as const)
-    if ((given[name] as unknown) === undefined) throw invalidOption(`option "${name}" is missing`);
   const names = createNames(template);
   // All that is wrong shows here, and not at the first request.
   rotationPolicy(policy);

@@ -10,6 +10,7 @@ import {
   clock,
   number,
   object,
+  required,
   string,
   withMethods,
 } from "../../base/options.ts";
@@ -25,9 +26,9 @@ export const registerRule = withMethods("read", "write");
 
 const rules: Rules<KeyManagerOptions> = {
   issuer: string,
-  store: registerRule,
+  store: required(registerRule),
   policy: object,
-  wrappingKeys: wrappingKeysRule,
+  wrappingKeys: required(wrappingKeysRule),
   createSigner: callback,
   openSigner: callback,
   destroySigner: callback,
@@ -48,9 +49,6 @@ const rules: Rules<KeyManagerOptions> = {
  */
 export function checkManagerOptions(options: KeyManagerOptions): Given<KeyManagerOptions> {
   const given = checkOptions(options, rules);
-  for (const name of ["store", "wrappingKeys"] as const) {
-    if ((given[name] as unknown) === undefined) throw invalid(`option "${name}" is missing`);
-  }
   if ((given.createSigner ?? given.destroySigner) !== undefined && given.openSigner === undefined) {
     throw invalid("createSigner and destroySigner need openSigner, which opens a key by its URI again");
   }

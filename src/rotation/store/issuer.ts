@@ -9,7 +9,7 @@ export const issuerRule = textThat(
 /** @throws ConfigError `ERR_OPTION_INVALID` */
 export function requiredIssuer(issuer: string | undefined): string {
   if (issuer === undefined)
-    throw new ConfigError("ERR_OPTION_INVALID", 'option "issuer" must say whose keys are meant');
+    throw new ConfigError("ERR_OPTION_INVALID", 'option "issuer" is missing; name the issuer whose keys are meant');
   return issuer;
 }
 

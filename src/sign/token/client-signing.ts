@@ -1,6 +1,6 @@
 import { encode as toBase64url } from "jose/base64url";
 import { type Clock, systemClock } from "../../base/clock.ts";
-import { invalidClaims, invalidOption } from "../../base/errors.ts";
+import { invalidClaims } from "../../base/errors.ts";
 import {
   type Optional,
   type Given,
@@ -9,6 +9,7 @@ import {
   checkOptions,
   clock,
   object,
+  required,
   text,
   wholeNumber,
 } from "../../base/options.ts";
@@ -48,8 +49,8 @@ export interface RequestObjectOptions extends ClientAssertionOptions {
 }
 
 const rules: Rules<ClientAssertionOptions> = {
-  clientId: text,
-  audience: text,
+  clientId: required(text),
+  audience: required(text),
   lifetimeSeconds: wholeNumber(1, 300),
   signal: anything,
   clock: { ...clock, must: "an object with the method now", holds: (value): value is object => hasNow(value) },
@@ -71,7 +72,7 @@ const hasNow = (value: unknown): boolean => typeof (value as Partial<Clock>).now
  * @see RFC 7523 section 3; draft-ietf-oauth-rfc7523bis section 4; OpenID Connect Core 1.0 section 9
  */
 export async function createClientAssertion(signer: ClientSigner, options: ClientAssertionOptions): Promise<string> {
-  const given = checked(options, rules);
+  const given = checkOptions(options, rules);
   return sign(signer, given, "client-authentication+jwt", { sub: given.clientId });
 }
 
@@ -84,7 +85,7 @@ export async function createClientAssertion(signer: ClientSigner, options: Clien
  * @see RFC 9101 sections 4 and 10.8; FAPI 2.0 Message Signing section 5.3.1
  */
 export async function createRequestObject(signer: ClientSigner, options: RequestObjectOptions): Promise<string> {
-  const { parameters, ...given } = checked(options, { ...rules, parameters: object });
+  const { parameters, ...given } = checkOptions(options, { ...rules, parameters: required(object) });
   checkPlain("parameters", parameters);
   const own = ["iss", "sub", "aud", "client_id", "iat", "nbf", "exp", "jti", "request", "request_uri"];
   const wrong = own.find((name) => parameters[name] !== undefined);
@@ -105,13 +106,4 @@ async function sign(
   const input = `${encode({ alg: "ES256", kid, typ })}.${encode(payload, "parameters")}`;
   const signature = await sign(new TextEncoder().encode(input), { lifetimeSeconds, signal });
   return `${input}.${toBase64url(signature)}`;
-}
-
-/** @throws ConfigError */
-function checked<Options extends ClientAssertionOptions>(options: Options, rules: Rules<Options>): Given<Options> {
-  const given = checkOptions(options, rules);
-  for (const name of Object.keys(rules).filter((name) => ["clientId", "audience", "parameters"].includes(name))) {
-    if (given[name as keyof Options] === undefined) throw invalidOption(`option "${name}" is missing`);
-  }
-  return given;
 }

@@ -50,11 +50,13 @@ export function timesOf(
 
 /** @throws TokenError `ERR_CLAIMS_INVALID` */
 export function checkLifetime(lifetimeSeconds: number | undefined, maxLifetimeSeconds: number): number {
-  if (!Number.isSafeInteger(lifetimeSeconds) || (lifetimeSeconds as number) <= 0)
+  if (lifetimeSeconds === undefined)
+    throw invalidClaims('option "lifetimeSeconds" is missing; give a whole number of seconds above 0');
+  if (!Number.isSafeInteger(lifetimeSeconds) || lifetimeSeconds <= 0)
     throw invalidClaims("lifetimeSeconds must be a whole number of seconds above 0");
-  if ((lifetimeSeconds as number) > maxLifetimeSeconds)
+  if (lifetimeSeconds > maxLifetimeSeconds)
     throw invalidClaims(`lifetimeSeconds is ${lifetimeSeconds}${tooLong(maxLifetimeSeconds)}`);
-  return lifetimeSeconds as number;
+  return lifetimeSeconds;
 }
 
 const tooLong = (maxLifetimeSeconds: number): string =>

@@ -11,6 +11,7 @@ import {
   number,
   object,
   oneOf,
+  required,
   textThat,
   texts,
   wholeNumber,
@@ -32,8 +33,8 @@ const url: Rule = textThat("an https URL without query and fragment", (value) =>
 });
 
 const rules: Rules<BearerOptions> = {
-  issuer: anything,
-  audience: anything,
+  issuer: required({ ...anything, must: "the issuer whose tokens are accepted" }),
+  audience: required({ ...anything, must: "the name of this API in tokens" }),
   typ: oneOf("at+jwt", "JWT"),
   scopeClaims: texts,
   maxTokenBytes: wholeNumber(1, 2 ** 20),
@@ -89,14 +90,12 @@ export function resolveBearerOptions(options: BearerOptions) {
   const audience = byClaim === undefined ? (given.audience as string | readonly string[]) : byClaim.values;
   const { algorithms = publicKeyAlgorithms, clockToleranceSeconds = 0, requiredClaims = [] } = given;
   const isFunction = typeof issuer === "function";
-  const issuers = isFunction || issuer === undefined ? [] : [issuer].flat();
+  const issuers = isFunction ? [] : [issuer].flat();
   const names = isFunction ? "any" : issuers.map((each) => (typeof each === "string" ? each : each?.issuer));
   if (byClaim !== undefined && (typeof byClaim.claim !== "string" || byClaim.claim === "iss"))
     throw invalidOption('option "audience" must have "claim", the name of a claim, and "values"');
   if (given.token !== undefined && dpop !== undefined)
     throw invalidOption('"dpop" needs tokens in the header Authorization, so take out "token"');
-  if (issuer === undefined || given.audience === undefined)
-    throw invalidOption(`a guard needs "${issuer === undefined ? "issuer" : "audience"}"`);
   checkVerifyOptions({
     keys: () => undefined,
     issuer: names,

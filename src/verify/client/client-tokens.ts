@@ -8,6 +8,7 @@ import {
   clock,
   clockTolerance,
   number,
+  required,
   text,
   texts,
 } from "../../base/options.ts";
@@ -49,7 +50,7 @@ export interface ClientVerifierOptions {
 }
 
 const rules: Rules<ClientVerifierOptions> = {
-  issuer: text,
+  issuer: required(text),
   audiences: texts,
   fetch: callback,
   maxKeySets: number(1),
@@ -101,7 +102,6 @@ export interface ClientVerifier {
 export function createClientVerifier(options: ClientVerifierOptions): ClientVerifier {
   const given = checkOptions(options, rules);
   const { issuer, audiences = [], fetch, maxKeySets = 10_000, clock = systemClock } = given;
-  if (issuer === undefined) throw invalidOption('option "issuer" is missing');
   checkIssuer(issuer);
   const { maxLifetimeSeconds = 3_600, clockToleranceSeconds = 0, replay = memoryReplayStore({ clock }) } = given;
   const audience = [issuer, ...audiences];

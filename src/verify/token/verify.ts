@@ -11,6 +11,7 @@ import {
   callback,
   checkOptions,
   clockTolerance,
+  required,
   text,
   texts,
 } from "../../base/options.ts";
@@ -60,13 +61,16 @@ const oneOrMoreTexts: Rule = {
   holds: (value): value is unknown => text.holds(value) || (texts.holds(value) && value.length > 0),
 };
 const rules: Rules<VerifyOptions> = {
-  keys: { ...callback, must: "a function from the header of a token to its key, such as a createRemoteKeySet" },
-  issuer: oneOrMoreTexts,
-  audience: oneOrMoreTexts,
-  algorithms: {
+  keys: required({
+    ...callback,
+    must: "a function from the header of a token to its key, such as a createRemoteKeySet",
+  }),
+  issuer: required(oneOrMoreTexts),
+  audience: required(oneOrMoreTexts),
+  algorithms: required({
     must: "an array of algorithms",
     holds: (value): value is unknown => texts.holds(value) && value.length > 0,
-  },
+  }),
   typ: text,
   clockToleranceSeconds: clockTolerance,
   requiredClaims: texts,
@@ -124,11 +128,6 @@ export async function verifyRead(read: ReadToken, given: CheckedOptions): Promis
 /** Checks options before the first token. @throws ConfigError see `verify` */
 export function checkVerifyOptions(options: VerifyOptions): Given<VerifyOptions> {
   const given = checkOptions(options, rules);
-  for (const name of ["keys", "issuer", "audience", "algorithms"] as const) {
-    if ((given[name] as unknown) === undefined) {
-      throw invalidOption(`verify needs "${name}"; there is no default that accepts anything`);
-    }
-  }
   const unfit = given.algorithms.find((alg) => !isPublicKeyAlgorithm(alg));
   if (unfit === undefined) return given;
   throw invalidOption(`${JSON.stringify(unfit)} is no algorithm that verifies with a public key`);

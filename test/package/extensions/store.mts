@@ -1,0 +1,33 @@
+// A store, as docs/stores.md describes it, with every method that a store can have.
+import { createKeyManager } from "jwksd/rotation";
+import type { OpenRegister, Presence, Register } from "jwksd/store";
+import { checkRegister } from "jwksd/testing/adapters";
+import { httpStore } from "../../../examples/docs/store-own.mjs";
+
+const lines = new Map<string, string>();
+const presence: Presence = {
+  async put(id, line, { signal } = {}) {
+    signal?.throwIfAborted();
+    lines.set(id, line);
+  },
+  all: async () => lines,
+  async drop(id) {
+    lines.delete(id);
+  },
+};
+
+export const store: OpenRegister = {
+  ...httpStore("https://store.example/keys"),
+  presence,
+  watch(onChange, { signal }) {
+    const timer = setInterval(onChange, 1000);
+    signal.addEventListener("abort", () => clearInterval(timer));
+  },
+  due: async (limit, after) =>
+    (after === undefined ? [{ issuer: "https://op.example", due: 0, key: "1" }] : []).slice(0, limit),
+  maxBytes: 1_000_000,
+  async close() {},
+};
+
+export const manager = await createKeyManager({ issuer: "https://op.example", store, wrappingKeys: "" });
+checkRegister("ours", async () => ({ handle: async (): Promise<Register> => store, end: async () => {} }));
