@@ -33,14 +33,14 @@ export const modules: Readonly<Record<string, Module>> = {
       "keys/crypto",
       "keys/jwk",
       "publish",
-      "verify/bearer/faces",
+      "verify/bearer/adapters",
       "verify/client",
       "verify/relying-party",
       "verify/token",
     ],
     packages: ["jose", "#crypto"],
   },
-  "verify/bearer/faces": {
+  "verify/bearer/adapters": {
     modules: ["publish", "verify/bearer"],
     packages: ["@modelcontextprotocol/sdk", "@nestjs/common"],
   },

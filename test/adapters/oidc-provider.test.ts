@@ -15,7 +15,7 @@ import { World, issuer } from "../manager/world.ts";
 import { liveRecords } from "../../src/rotation/rules/records.ts";
 import { day, hour, second } from "../rules/key-records.ts";
 import { named } from "../support/keys.ts";
-import { keysOf } from "./oidc-provider-face.ts";
+import { keysOf } from "./oidc-provider-adapter.ts";
 import { listening } from "../support/listening.ts";
 
 const resource = "https://api.example";

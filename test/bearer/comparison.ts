@@ -2,7 +2,7 @@
 import type { TestContext } from "node:test";
 import { exchange, requestText } from "../support/wire.ts";
 import type { Setup } from "./guards.ts";
-import { type StartFace, nodeFaces } from "./node-faces.ts";
+import { type StartAdapter, nodeAdapters } from "./node-adapters.ts";
 import { peers } from "./peers.ts";
 import { startProviders } from "./provider.ts";
 import { type Row, topics } from "./requests.ts";
@@ -49,7 +49,7 @@ function verdictOf({ expected, lenient }: Row, { status, challenge }: { status: 
 }
 
 /** Every answer of one middleware. */
-export async function answersOf(t: Pick<TestContext, "after">, start: StartFace): Promise<Answer[]> {
+export async function answersOf(t: Pick<TestContext, "after">, start: StartAdapter): Promise<Answer[]> {
   const setup = await startProviders(t);
   const port = await start(t as TestContext, setup);
   const answers: Answer[] = [];
@@ -93,7 +93,7 @@ export function comparisonOf(all: Readonly<Record<string, readonly Answer[]>>): 
 }
 
 export async function compare(t: Pick<TestContext, "after">): Promise<string> {
-  const guard = nodeFaces["Express 5"] as StartFace;
+  const guard = nodeAdapters["Express 5"] as StartAdapter;
   const all: Record<string, readonly Answer[]> = {};
   for (const [name, start] of Object.entries({ "jwksd/bearer": guard, ...peers }))
     all[name] = await answersOf(t, start);

@@ -2,7 +2,7 @@ import { Hono } from "hono";
 import { type GuardedPath, type Setup, answerOf, guardsOf, metadataOf } from "./guards.ts";
 
 /** The API as a function from `Request` to `Response`, for every runtime. */
-export function fetchApp(setup: Setup, face: "check" | "hono"): (request: Request) => Promise<Response> {
+export function fetchApp(setup: Setup, adapter: "check" | "hono"): (request: Request) => Promise<Response> {
   const guards = guardsOf(setup);
   const metadata = metadataOf(setup);
   const app = new Hono();
@@ -10,7 +10,7 @@ export function fetchApp(setup: Setup, face: "check" | "hono"): (request: Reques
     app.all(path, guarded.bearer.hono(guarded.requirements), (context) => responseOf(guarded, context));
   }
   app.all("/.well-known/*", (context) => metadata.fetch(context.req.raw));
-  if (face === "hono") return async (request) => app.fetch(request);
+  if (adapter === "hono") return async (request) => app.fetch(request);
 
   return async (request) => {
     const guarded = guards[new URL(request.url).pathname];

@@ -624,12 +624,12 @@ describe("options", () => {
     assert.throws(mcp, { code: "ERR_OPTION_INVALID" });
   });
 
-  test("so is a face that is not called: the framework calls it with a request", () => {
+  test("so is an adapter that is not called: the framework calls it with a request", () => {
     const bearer = createBearer(good);
     const withRequest = [{ headers: {}, _events: {} }, {}, () => {}];
     for (const name of ["express", "fastify", "hono", "nest"] as const) {
-      const face = bearer[name] as (...args: readonly unknown[]) => unknown;
-      assert.throws(() => face(...withRequest), { message: new RegExp(`call bearer\\.${name}\\(\\)`) });
+      const adapter = bearer[name] as (...args: readonly unknown[]) => unknown;
+      assert.throws(() => adapter(...withRequest), { message: new RegExp(`call bearer\\.${name}\\(\\)`) });
     }
   });
 
@@ -657,8 +657,8 @@ describe("options", () => {
       { check: true },
       { optional: 1 },
     ]) {
-      for (const face of ["express", "fastify", "hono", "nest"] as const)
-        assert.throws(() => bearer[face](requirements as object), { name: "ConfigError" }, inspect(requirements));
+      for (const adapter of ["express", "fastify", "hono", "nest"] as const)
+        assert.throws(() => bearer[adapter](requirements as object), { name: "ConfigError" }, inspect(requirements));
       await assert.rejects(bearer.check(new Request(audience), requirements as object), { name: "ConfigError" });
     }
   });

@@ -104,7 +104,7 @@ export function guardsOf({ issuer, other, down, more }: Setup): Readonly<Record<
 /** As behind a proxy, which writes the certificate into a header field. */
 const certificateOf = (request: object): string | undefined => fieldOf(request, "client-cert");
 
-/** A header field. Each face gives its own kind of request. */
+/** A header field. Each adapter gives its own kind of request. */
 function fieldOf(request: object, name: string): string | undefined {
   const { headers } = (request as { req?: { raw?: Request } }).req?.raw ?? (request as Request);
   const field = typeof headers.get === "function" ? headers.get(name) : Reflect.get(headers, name);

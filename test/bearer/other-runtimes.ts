@@ -5,22 +5,22 @@ import { portsOf } from "../support/ports.ts";
 import { temporaryFolder } from "../support/service.ts";
 import { soak } from "../support/soak.ts";
 import { jsonBinding, kvBinding, textBinding, workerdCommand } from "../support/workerd.ts";
-import type { StartFace } from "./node-faces.ts";
+import type { StartAdapter } from "./node-adapters.ts";
 
 const script = fileURLToPath(new URL("serve.ts", import.meta.url));
 const worker = fileURLToPath(new URL("worker.ts", import.meta.url));
 
 const process =
-  (face: string, ...command: readonly [string, ...string[]]): StartFace =>
+  (adapter: string, ...command: readonly [string, ...string[]]): StartAdapter =>
   (t, setup) =>
-    portsOf(t, [...command, script, face, JSON.stringify(setup)]).then(([port]) => port as number);
+    portsOf(t, [...command, script, adapter, JSON.stringify(setup)]).then(([port]) => port as number);
 
 const bundle = (path: string): Promise<string> => bundledText(path, "--external", "cloudflare:workers");
 
 const workerd =
-  (face: string): StartFace =>
+  (adapter: string): StartAdapter =>
   async (t, { issuer, other, down }) => {
-    const bindings = [textBinding("face", face), jsonBinding("setup", { issuer, other, down })];
+    const bindings = [textBinding("adapter", adapter), jsonBinding("setup", { issuer, other, down })];
     const api = { script: await bundle(worker), bindings };
     const [port] = await portsOf(t, await workerdCommand(await temporaryFolder(t), { api }, { api: 0 }));
     return port as number;
@@ -54,7 +54,7 @@ export const upgradeServers: Readonly<Record<string, readonly [string, ...string
   Deno: [binary("deno"), ...deno, upgrades],
 };
 
-const faces: Readonly<Record<string, StartFace>> = {
+const adapters: Readonly<Record<string, StartAdapter>> = {
   "Hono on Bun": process("hono", binary("bun")),
   "check() on Deno": process("check", binary("deno"), ...deno),
   "Hono on workerd": workerd("hono"),
@@ -64,4 +64,4 @@ const faces: Readonly<Record<string, StartFace>> = {
 };
 
 /** The API in other runtimes than Node. In `npm test`, one way in each. */
-export const otherRuntimes = Object.fromEntries(Object.entries(faces).slice(0, soak(6, 3)));
+export const otherRuntimes = Object.fromEntries(Object.entries(adapters).slice(0, soak(6, 3)));

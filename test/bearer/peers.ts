@@ -17,7 +17,7 @@ import { Hono } from "hono";
 import { jwk } from "hono/jwk";
 import jwksRsa from "jwks-rsa";
 import { audience } from "./guards.ts";
-import { type StartFace, listen } from "./node-faces.ts";
+import { type StartAdapter, listen } from "./node-adapters.ts";
 import type { Setup } from "./guards.ts";
 
 // Other middlewares, each set up with the options and callbacks that its README shows, as strictly as they allow. A missing path is a missing feature.
@@ -43,7 +43,7 @@ const refused =
   (_request, _response, next) =>
     next(error());
 
-const oauth2JwtBearer: StartFace = async (t, setup) => {
+const oauth2JwtBearer: StartAdapter = async (t, setup) => {
   const { issuer, other, down } = setup;
   const of = (options: object = {}): RequestHandler =>
     auth({ issuerBaseURL: issuer, audience, strict: true, clockTolerance: 0, dpop: { enabled: false }, ...options });
@@ -92,7 +92,7 @@ const silent: ErrorRequestHandler = (error, _request, response, _next) =>
 const secretOf = (issuer: string): GetVerificationKey =>
   jwksRsa.expressJwtSecret({ jwksUri: `${issuer}/jwks`, cache: true, rateLimit: true }) as GetVerificationKey;
 
-const expressJwt: StartFace = async (t, setup) => {
+const expressJwt: StartAdapter = async (t, setup) => {
   const trusted = [setup.issuer, setup.other];
   const secrets = new Map(trusted.map((issuer) => [issuer, secretOf(issuer)]));
   const several: GetVerificationKey = async (request, token) => {
@@ -121,7 +121,7 @@ const expressJwt: StartFace = async (t, setup) => {
   return listen(t, app.use(silent));
 };
 
-const honoJwk: StartFace = async (t, setup) => {
+const honoJwk: StartAdapter = async (t, setup) => {
   const app = new Hono();
   app.onError((error, context) =>
     "getResponse" in error ? (error as { getResponse(): Response }).getResponse() : context.body(null, 500),
@@ -159,7 +159,7 @@ interface DecodedToken extends Jwt {
   readonly header: { readonly kid: string; readonly alg: string };
 }
 
-const fastifyGetJwks: StartFace = async (t, setup) => {
+const fastifyGetJwks: StartAdapter = async (t, setup) => {
   const app = fastify();
   t.after(() => app.close());
   const inCookie = { extractToken: ({ headers }: FastifyRequest) => tokenInCookie.exec(headers.cookie ?? "")?.[1] };
@@ -199,7 +199,7 @@ const fastifyGetJwks: StartFace = async (t, setup) => {
   return Number(new URL(app.listeningOrigin).port);
 };
 
-export const peers: Readonly<Record<string, StartFace>> = {
+export const peers: Readonly<Record<string, StartAdapter>> = {
   "express-oauth2-jwt-bearer": oauth2JwtBearer,
   "express-jwt with jwks-rsa": expressJwt,
   "hono/jwk": honoJwk,

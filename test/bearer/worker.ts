@@ -4,5 +4,5 @@ import type { Setup } from "./guards.ts";
 
 // The API in workerd.
 
-const { face, setup } = env as unknown as { readonly face: "check" | "hono"; readonly setup: Setup };
-export default { fetch: fetchApp(setup, face) };
+const { adapter, setup } = env as unknown as { readonly adapter: "check" | "hono"; readonly setup: Setup };
+export default { fetch: fetchApp(setup, adapter) };

@@ -163,7 +163,7 @@ describe("what the caller does with what it passed has no effect", () => {
   });
 });
 
-/** The Node face with what Express, Connect and plain `node:http` pass. */
+/** The Node adapter with what Express, Connect and plain `node:http` pass. */
 function viaNode(provider: Provider, request: { url: string; originalUrl?: string }, withNext: boolean) {
   const written: unknown[] = [];
   let nexts = 0;
@@ -177,7 +177,7 @@ function viaNode(provider: Provider, request: { url: string; originalUrl?: strin
   return { written, nexts };
 }
 
-describe("the Node face in a framework", () => {
+describe("the Node adapter in a framework", () => {
   const answered = { written: [200, "end"], nexts: 0 };
   const passedOn = { written: [], nexts: 1 };
   const notFound = { written: [404, "end"], nexts: 0 };

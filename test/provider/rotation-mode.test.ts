@@ -35,7 +35,7 @@ function fetchFrom(provider: Provider, [path, init]: Sent): Response {
   return provider.fetch(new Request(`https://op.example${path}`, init)) as Response;
 }
 
-/** Through the Node face, as far as it goes without a server. */
+/** Through the Node adapter, as far as it goes without a server. */
 function nodeStatus(provider: Provider, [url, init]: Sent): number {
   let status = 0;
   const headers = Object.fromEntries(new Headers(init?.headers));

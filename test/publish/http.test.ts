@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { after, before, describe, test, type TestContext } from "node:test";
 import fc from "fast-check";
 import { notModified } from "../../src/publish/conditional.ts";
-import { type Target, faces, providerOf } from "../support/faces.ts";
+import { type Target, adapters, providerOf } from "../support/adapters.ts";
 import { named } from "../support/keys.ts";
 import { soak } from "../support/soak.ts";
 import { type RequestListener, type ServerResponse, createServer } from "node:http";
@@ -130,11 +130,11 @@ describe("304 if and only if the contract says so", () => {
   });
 
   const setup = { keys: [named("a")] };
-  for (const face of faces) {
-    describe(face.name, () => {
+  for (const adapter of adapters) {
+    describe(adapter.name, () => {
       let target: Target;
       before(async () => {
-        target = await face.start(setup);
+        target = await adapter.start(setup);
       });
       after(() => target.close());
 

@@ -14,7 +14,7 @@ import {
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import * as jose from "jose";
-import { type Setup, type Target, defaultIssuer, faces, startedOnce } from "../support/faces.ts";
+import { type Setup, type Target, defaultIssuer, adapters, startedOnce } from "../support/adapters.ts";
 
 const document = expectedSet(defaultSetup.keys);
 const target = "/jwks";
@@ -222,9 +222,9 @@ const uris: [name: string, setup: Partial<Setup>, uri: string][] = [
   ["one slash after an issuer that ends in one", { issuer: "https://op.example/" }, "https://op.example/jwks"],
 ];
 
-for (const face of faces) {
-  describe(face.name, () => {
-    const started = startedOnce(face);
+for (const adapter of adapters) {
+  describe(adapter.name, () => {
+    const started = startedOnce(adapter);
 
     for (const [section, name, input, expect] of tokens) {
       test(`section ${section}: ${name}`, async () => {
@@ -305,9 +305,9 @@ const changes: Pick<Setup, "keys" | "encryptionKeys">[] = [
   { keys: [a, b], encryptionKeys: [{ ...c, alg: "ECDH-ES+A128KW" }] },
 ];
 
-for (const face of faces) {
-  describe(face.name, () => {
-    const started = startedOnce(face);
+for (const adapter of adapters) {
+  describe(adapter.name, () => {
+    const started = startedOnce(adapter);
     test("section 3: the ETag changes whenever the body changes", async () => {
       const etags = await Promise.all(
         changes.map(async (setup) => (await (await started(setup)).send({ target })).headers["etag"]),

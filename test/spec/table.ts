@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
 import { createHash } from "node:crypto";
 import { describe, test } from "node:test";
-import { type Setup, faces, startedOnce } from "../support/faces.ts";
-import { oidcFace } from "../adapters/oidc-provider-face.ts";
+import { type Setup, adapters, startedOnce } from "../support/adapters.ts";
+import { oidcAdapter } from "../adapters/oidc-provider-adapter.ts";
 import { type NamedKey, named } from "../support/keys.ts";
 import type { WireReply, WireRequest } from "../support/wire.ts";
 
@@ -20,15 +20,16 @@ export interface Row {
 export const defaultSetup: Setup = { keys: [named("active"), named("retiring")] };
 
 /**
- * Runs each row against every face, in a test for each part of the contract; a failure names its rows. The header fields must be the
+ * Runs each row against every adapter, in a test for each part of the contract; a failure names its rows. The header fields must be the
  * expected ones, and no others.
  */
 export function checkTable(rows: readonly Row[]): void {
-  for (const face of [...faces, oidcFace]) {
-    describe(face.name, () => {
-      const started = startedOnce(face);
+  for (const adapter of [...adapters, oidcAdapter]) {
+    describe(adapter.name, () => {
+      const started = startedOnce(adapter);
       const taken = rows.filter(
-        ({ setup, input, expect }) => face.takes?.({ ...defaultSetup, ...setup }, input.target, expect.status) ?? true,
+        ({ setup, input, expect }) =>
+          adapter.takes?.({ ...defaultSetup, ...setup }, input.target, expect.status) ?? true,
       );
       for (const [section, ofSection] of Map.groupBy(taken, ({ section }) => section)) {
         test(`section ${section}: ${ofSection.length} rows`, async () => {

@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
 import { METHODS } from "node:http";
 import { describe, test } from "node:test";
-import { oidcFace } from "../adapters/oidc-provider-face.ts";
-import { serviceFace, startedOnce, wireFaces } from "../support/faces.ts";
+import { oidcAdapter } from "../adapters/oidc-provider-adapter.ts";
+import { serviceAdapter, startedOnce, wireAdapters } from "../support/adapters.ts";
 import {
   type HeaderLine,
   type WireReply,
@@ -158,11 +158,11 @@ function manyLines(count: number): HeaderLine[] {
   return Array.from({ length: count }, (_, index) => ["If-None-Match", `"${index}"`]);
 }
 
-for (const face of [...wireFaces, oidcFace]) {
-  describe(face.name, () => {
-    const started = startedOnce(face);
+for (const adapter of [...wireAdapters, oidcAdapter]) {
+  describe(adapter.name, () => {
+    const started = startedOnce(adapter);
 
-    for (const [section, name, input, methods, expect] of face === serviceFace
+    for (const [section, name, input, methods, expect] of adapter === serviceAdapter
       ? [...exchanges, ...serviceExchanges]
       : exchanges) {
       test(`section ${section}: ${name}`, async () => {

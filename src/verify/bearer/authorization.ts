@@ -9,7 +9,7 @@ export interface GuardedRequest {
   readonly authorization: string | undefined;
   /** `DPoP`. */
   readonly proof: string | undefined;
-  /** The request as the face has it, for the function `certificate`. */
+  /** The request as the adapter has it, for the function `certificate`. */
   readonly source: object;
   /** The request as the server has it: one object, however many adapters see it. */
   readonly raw: object;

@@ -1,18 +1,18 @@
 import { invalidOption } from "../../base/errors.ts";
-import { type ExpressMiddleware, expressFace } from "./faces/express.ts";
-import { type FastifyHook, fastifyFace } from "./faces/fastify.ts";
-import { fetchFace } from "./faces/fetch.ts";
+import { type ExpressMiddleware, expressAdapter } from "./adapters/express.ts";
+import { type FastifyHook, fastifyAdapter } from "./adapters/fastify.ts";
+import { fetchAdapter } from "./adapters/fetch.ts";
 import { type Challenge, createGuard } from "./guard.ts";
-import { type HonoMiddleware, honoFace } from "./faces/hono.ts";
-import { type KoaMiddleware, koaFace } from "./faces/koa.ts";
-import { type TokenVerifier, mcpFace } from "./faces/mcp.ts";
+import { type HonoMiddleware, honoAdapter } from "./adapters/hono.ts";
+import { type KoaMiddleware, koaAdapter } from "./adapters/koa.ts";
+import { type TokenVerifier, mcpAdapter } from "./adapters/mcp.ts";
 import { type ResourceMetadata, createMetadata } from "./metadata.ts";
-import { type NestGuard, nestFace } from "./faces/nest.ts";
+import { type NestGuard, nestAdapter } from "./adapters/nest.ts";
 import type { BearerOptions } from "./options.ts";
 import type { Denial } from "./refusal.ts";
 import { type Auth, type Requirements, checkRequirements } from "./requirements.ts";
 import { resolveBearerOptions } from "./settings.ts";
-import { type UpgradeGuard, upgradeFace } from "./faces/upgrade.ts";
+import { type UpgradeGuard, upgradeAdapter } from "./adapters/upgrade.ts";
 
 /** Requirements of a route that needs a token. */
 type TokenRequired = Requirements & { readonly optional?: false | undefined };
@@ -84,27 +84,27 @@ export interface Bearer {
 export function createBearer(options: BearerOptions): Bearer {
   const settings = resolveBearerOptions(options);
   const guard = createGuard(settings);
-  const check = fetchFace(guard);
+  const check = fetchAdapter(guard);
   return Object.freeze({
-    express: faceOf("express", (requirements) => expressFace(guard, requirements)),
-    fastify: faceOf("fastify", (requirements) => fastifyFace(guard, requirements)),
-    hono: faceOf("hono", (requirements) => honoFace(guard, requirements)),
-    koa: faceOf("koa", (requirements) => koaFace(guard, requirements)),
-    upgrade: faceOf("upgrade", (requirements) => upgradeFace(guard, settings, requirements)),
-    nest: faceOf("nest", (requirements) => nestFace(guard, requirements)),
+    express: adapterOf("express", (requirements) => expressAdapter(guard, requirements)),
+    fastify: adapterOf("fastify", (requirements) => fastifyAdapter(guard, requirements)),
+    hono: adapterOf("hono", (requirements) => honoAdapter(guard, requirements)),
+    koa: adapterOf("koa", (requirements) => koaAdapter(guard, requirements)),
+    upgrade: adapterOf("upgrade", (requirements) => upgradeAdapter(guard, settings, requirements)),
+    nest: adapterOf("nest", (requirements) => nestAdapter(guard, requirements)),
     authOf: guard.authOf,
     check: (async (request, requirements = {}) => check(request, checkRequirements(requirements))) as Bearer["check"],
     challenge: guard.challenge,
     refresh: guard.refresh,
-    mcp: () => mcpFace(guard, settings),
+    mcp: () => mcpAdapter(guard, settings),
     metadata: createMetadata(settings),
   } satisfies Bearer);
 }
 
-/** A framework calls a face that stands at a route without its own call, with a request and more. */
-const faceOf =
-  <Face>(name: string, make: (requirements: Requirements) => Face) =>
-  (requirements: Requirements = {}, ...more: readonly unknown[]): Face => {
+/** A framework calls an adapter that stands at a route without its own call, with a request and more. */
+const adapterOf =
+  <Adapter>(name: string, make: (requirements: Requirements) => Adapter) =>
+  (requirements: Requirements = {}, ...more: readonly unknown[]): Adapter => {
     if (more.length > 0) throw invalidOption(`call bearer.${name}(), and give its result to the route`);
     return make(checkRequirements(requirements));
   };

@@ -50,7 +50,7 @@ export interface Challenge {
 
 const schemesOf = { none: ["Bearer"], optional: ["Bearer", "DPoP"], required: ["DPoP"] } as const;
 
-/** Decides about requests, for all faces. */
+/** Decides about requests, for all adapters. */
 export interface Guard {
   decide(this: void, request: GuardedRequest, requirements: Requirements): Promise<AccessDecision>;
   /** The auth of a token alone. @throws TokenError, FetchError */

@@ -11,12 +11,12 @@ export interface TokenVerifier {
 }
 
 /**
- * The face for the middleware of the MCP SDK, which knows a token and nothing else of the request: a token that is bound to a key or a
+ * The adapter for the middleware of the MCP SDK, which knows a token and nothing else of the request: a token that is bound to a key or a
  * certificate is refused.
  *
  * @throws ConfigError `ERR_OPTION_INVALID` when proofs are required
  */
-export function mcpFace({ verify }: Guard, { dpop, resource, verification }: BearerSettings): TokenVerifier {
+export function mcpAdapter({ verify }: Guard, { dpop, resource, verification }: BearerSettings): TokenVerifier {
   if (dpop === "required") throw invalidOption('mcp() sees no proofs, and "dpop" is "required"; use express()');
   const accepted = [verification.audience].flat();
 

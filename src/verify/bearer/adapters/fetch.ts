@@ -4,7 +4,7 @@ import type { Guard } from "../guard.ts";
 import type { Auth, Requirements } from "../requirements.ts";
 
 /** The auth of a `Request`, or the `Response` to it. */
-export const fetchFace =
+export const fetchAdapter =
   ({ decide }: Guard) =>
   async (request: Request, requirements: Requirements): Promise<Auth | Response | undefined> => {
     const decision = await decide(fetchRequest(request, request), requirements);

@@ -11,7 +11,7 @@ export type ExpressMiddleware = (
 ) => Promise<void>;
 
 /** Sets `auth` of the request, which the MCP SDK reads, and calls `next`, or answers. The promise never rejects. */
-export const expressFace =
+export const expressAdapter =
   ({ decide }: Guard, requirements: Requirements): ExpressMiddleware =>
   async (request, response, next) => {
     try {

@@ -34,7 +34,7 @@ export interface WireTarget extends Target {
 }
 
 /** One way to reach the endpoint. */
-export interface Face<T extends Target = Target> {
+export interface Adapter<T extends Target = Target> {
   readonly name: string;
   /** Whether it can be set up so, and answers this target itself, with this status. Default: always. */
   takes?(setup: Setup, target: string, status: number): boolean;
@@ -59,7 +59,7 @@ export async function providerOf(setup: Setup): Promise<Provider> {
   });
 }
 
-const fetchFace: Face = {
+const fetchAdapter: Adapter = {
   name: "provider.fetch",
   async start(setup) {
     const provider = await providerOf(setup);
@@ -91,7 +91,7 @@ export async function wireServer(listener: RequestListener): Promise<WireTarget>
   });
 }
 
-const nodeFace: Face<WireTarget> = {
+const nodeAdapter: Adapter<WireTarget> = {
   name: "provider.node",
   async start(setup) {
     const provider = await providerOf(setup);
@@ -99,12 +99,12 @@ const nodeFace: Face<WireTarget> = {
   },
 };
 
-const betterAuthFace: Face = {
+const betterAuthAdapter: Adapter = {
   name: "better-auth",
   // Other paths are better-auth's to answer.
   takes: (_setup, _target, status) => status !== 404,
   async start(setup) {
-    // Loaded here, because not all who start faces start this one.
+    // Loaded here, because not all who start adapters start this one.
     const [{ betterAuth }, { toNodeHandler }, { jwt }] = await Promise.all([
       import("better-auth/minimal"),
       import("better-auth/node"),
@@ -121,7 +121,7 @@ const betterAuthFace: Face = {
 };
 
 /** A process of its own. */
-export const serviceFace: Face<WireTarget> = {
+export const serviceAdapter: Adapter<WireTarget> = {
   name: "jwksd serve",
   async start(setup) {
     const cleanups: (() => Promise<void>)[] = [];
@@ -153,21 +153,21 @@ export const serviceFace: Face<WireTarget> = {
   },
 };
 
-/** The faces that a raw socket reaches. */
-export const wireFaces: readonly Face<WireTarget>[] = [nodeFace, serviceFace];
+/** The adapters that a raw socket reaches. */
+export const wireAdapters: readonly Adapter<WireTarget>[] = [nodeAdapter, serviceAdapter];
 
-/** Every face; a new one is plugged in here or, if it listens on a port, above. */
-export const faces: readonly Face[] = [fetchFace, ...wireFaces, betterAuthFace];
+/** Every adapter; a new one is plugged in here or, if it listens on a port, above. */
+export const adapters: readonly Adapter[] = [fetchAdapter, ...wireAdapters, betterAuthAdapter];
 
 /** Starts each setup once, on first use, and closes them all when the tests of the caller's suite are over. */
-export function startedOnce<T extends Target>(face: Face<T>): (setup: Setup) => Promise<T> {
+export function startedOnce<T extends Target>(adapter: Adapter<T>): (setup: Setup) => Promise<T> {
   const targets = new Map<string, Promise<T>>();
   after(async () => {
     await Promise.allSettled([...targets.values()].map(async (target) => (await target).close()));
   });
   return (setup) => {
     const key = JSON.stringify(setup);
-    const target = targets.get(key) ?? face.start(setup);
+    const target = targets.get(key) ?? adapter.start(setup);
     targets.set(key, target);
     return target;
   };

@@ -19,7 +19,7 @@ export type FastifyHook = (
 ) => Promise<unknown>;
 
 /** Lets the request through, or answers. */
-export const fastifyFace =
+export const fastifyAdapter =
   ({ decide }: Guard, requirements: Requirements): FastifyHook =>
   async (request, reply) => {
     const decision = await decide(nodeRequest(request.raw, request, request.originalUrl), requirements);

@@ -28,7 +28,7 @@ export interface NestGuard {
 }
 
 /** Lets the request through, or throws an `HttpException`, so that the exception filters of the application see it. */
-export function nestFace({ decide }: Guard, requirements: Requirements): NestGuard {
+export function nestAdapter({ decide }: Guard, requirements: Requirements): NestGuard {
   return {
     async canActivate(context) {
       if (context.getType() !== "http")

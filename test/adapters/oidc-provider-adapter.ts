@@ -1,6 +1,6 @@
 import { Provider } from "oidc-provider";
 import { type OidcKeys, withJwksd } from "../../src/provider/adapters/oidc-provider.ts";
-import { type Face, type Setup, type WireTarget, defaultIssuer, wireServer } from "../support/faces.ts";
+import { type Adapter, type Setup, type WireTarget, defaultIssuer, wireServer } from "../support/adapters.ts";
 import { withoutPrivate } from "../support/keys.ts";
 import { localSigner } from "../../src/index.ts";
 
@@ -31,7 +31,7 @@ const takes = ({ mountPrefix, cors }: Setup, target: string): boolean =>
   mountPrefix === undefined && cors !== false && !target.includes(".well-known");
 
 /** oidc-provider with our keys. Where it has no route, an application says what the contract says. */
-export const oidcFace: Face<WireTarget> = {
+export const oidcAdapter: Adapter<WireTarget> = {
   name: "jwksd/oidc-provider",
   takes,
   async start(setup) {

@@ -23,7 +23,7 @@ const refusalMs = 5_000;
 const ignore = (): void => {};
 
 /** Guards the `upgrade` event of a `node:http` server. */
-export const upgradeFace =
+export const upgradeAdapter =
   ({ decide }: Guard, { clock }: BearerSettings, requirements: Requirements): UpgradeGuard =>
   async (request, socket) => {
     // No other listener is attached yet, and an unhandled error would end the process.

@@ -12,7 +12,7 @@ export interface HonoContextLike {
 export type HonoMiddleware = (context: HonoContextLike, next: () => Promise<void>) => Promise<Response | void>;
 
 /** Calls `next`, or answers. */
-export const honoFace =
+export const honoAdapter =
   ({ decide }: Guard, requirements: Requirements): HonoMiddleware =>
   async (context, next) => {
     const decision = await decide(fetchRequest(context.req.raw, context), requirements);

@@ -17,7 +17,7 @@ export interface KoaContextLike {
 export type KoaMiddleware = (context: KoaContextLike, next: () => Promise<unknown>) => Promise<unknown>;
 
 /** Calls `next`, or answers. */
-export const koaFace =
+export const koaAdapter =
   ({ decide }: Guard, requirements: Requirements): KoaMiddleware =>
   async (context, next) => {
     const decision = await decide(nodeRequest(context.req, context, context.originalUrl), requirements);

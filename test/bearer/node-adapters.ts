@@ -20,14 +20,14 @@ import { type NestHandler, nestApp } from "./nest-app.ts";
 import { listening } from "../support/listening.ts";
 
 /** Starts an API; gives its port. */
-export type StartFace = (t: TestContext, setup: Setup) => Promise<number>;
+export type StartAdapter = (t: TestContext, setup: Setup) => Promise<number>;
 
 export const listen = (t: TestContext, listener: RequestListener): Promise<number> =>
   listening(t, createServer(listener));
 
 /** Of Express 4 and 5, which have the same methods. */
-const expressFace =
-  (express: typeof express5): StartFace =>
+const expressAdapter =
+  (express: typeof express5): StartAdapter =>
   (t, setup) => {
     const app = express().disable("x-powered-by").disable("etag");
     app.use(metadataOf(setup).node);
@@ -41,8 +41,8 @@ const expressFace =
   };
 
 /** Of Fastify 4 and 5, which have the same methods. */
-const fastifyFace =
-  (fastify: typeof fastify5): StartFace =>
+const fastifyAdapter =
+  (fastify: typeof fastify5): StartAdapter =>
   async (t, setup) => {
     const app = fastify();
     t.after(() => app.close());
@@ -68,7 +68,7 @@ type Context = KoaContextLike & {
   set(fields: object): void;
 };
 
-const koaFace: StartFace = async (t, setup) => {
+const koaAdapter: StartAdapter = async (t, setup) => {
   // @ts-expect-error There are no types for it.
   const { default: Koa } = await import("koa");
   const app = new Koa();
@@ -95,7 +95,7 @@ function answer(guarded: GuardedPath, request: IncomingMessage, response: Server
 }
 
 /** Each request as if it were an upgrade: what the guard writes to the socket is the response. */
-const upgradeFace: StartFace = (t, setup) => {
+const upgradeAdapter: StartAdapter = (t, setup) => {
   const guards = guardsOf(setup);
   const metadata = metadataOf(setup);
   return listen(t, async (request, response) => {
@@ -105,7 +105,7 @@ const upgradeFace: StartFace = (t, setup) => {
   });
 };
 
-const nodeFace: StartFace = (t, setup) => {
+const nodeAdapter: StartAdapter = (t, setup) => {
   const metadata = metadataOf(setup);
   const guards = guardsOf(setup);
   return listen(t, (request, response) => {
@@ -116,8 +116,8 @@ const nodeFace: StartFace = (t, setup) => {
 };
 
 /** Of NestJS, which adds a charset to the type of an exception. */
-const nestFace =
-  (adapter: () => AbstractHttpAdapter): StartFace =>
+const nestAdapter =
+  (adapter: () => AbstractHttpAdapter): StartAdapter =>
   (t, setup) => {
     const routes = Object.entries(guardsOf(setup)).map(([path, guarded]) => {
       const handler: NestHandler = (request, response) => {
@@ -133,32 +133,32 @@ const nestFace =
 
 const nestExpress = (): AbstractHttpAdapter => new ExpressAdapter(express5().disable("x-powered-by").disable("etag"));
 
-const honoFace: StartFace = (t, setup) => listen(t, getRequestListener(fetchApp(setup, "hono")));
+const honoAdapter: StartAdapter = (t, setup) => listen(t, getRequestListener(fetchApp(setup, "hono")));
 
 /** What other frameworks hand to `check`: their own kind of `Request`. */
-const checkFace =
-  (mount: (check: (request: Request) => Promise<Response>) => RequestListener): StartFace =>
+const checkAdapter =
+  (mount: (check: (request: Request) => Promise<Response>) => RequestListener): StartAdapter =>
   (t, setup) =>
     listen(t, mount(fetchApp(setup, "check")));
 
 /** All that run in a process of Node. */
-export const nodeFaces: Readonly<Record<string, StartFace>> = {
-  "Express 5": expressFace(express5),
-  "Express 4": expressFace(express4),
-  "Fastify 5": fastifyFace(fastify5),
-  "Fastify 4": fastifyFace(fastify4 as unknown as typeof fastify5),
-  "node:http": nodeFace,
-  Koa: koaFace,
-  "an upgrade of node:http": upgradeFace,
-  "NestJS on Express": nestFace(nestExpress),
-  "NestJS on Fastify": nestFace(() => new FastifyAdapter()),
-  "Hono on Node": honoFace,
-  "check() on Node": checkFace(getRequestListener),
-  "check() in h3": checkFace((check) => toNodeHandler(new H3().all("/**", ({ req }) => check(req)))),
-  "check() in Elysia": checkFace((check) =>
+export const nodeAdapters: Readonly<Record<string, StartAdapter>> = {
+  "Express 5": expressAdapter(express5),
+  "Express 4": expressAdapter(express4),
+  "Fastify 5": fastifyAdapter(fastify5),
+  "Fastify 4": fastifyAdapter(fastify4 as unknown as typeof fastify5),
+  "node:http": nodeAdapter,
+  Koa: koaAdapter,
+  "an upgrade of node:http": upgradeAdapter,
+  "NestJS on Express": nestAdapter(nestExpress),
+  "NestJS on Fastify": nestAdapter(() => new FastifyAdapter()),
+  "Hono on Node": honoAdapter,
+  "check() on Node": checkAdapter(getRequestListener),
+  "check() in h3": checkAdapter((check) => toNodeHandler(new H3().all("/**", ({ req }) => check(req)))),
+  "check() in Elysia": checkAdapter((check) =>
     getRequestListener(new Elysia().all("*", ({ request }) => check(request)).fetch),
   ),
-  "check() in Next.js": checkFace((check) =>
+  "check() in Next.js": checkAdapter((check) =>
     getRequestListener(({ url, method, headers }) => check(new NextRequest(url, { method, headers }))),
   ),
 };

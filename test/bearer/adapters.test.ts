@@ -19,13 +19,13 @@ import { eventually } from "../support/service.ts";
 import { simulatedClock } from "../support/simulated.ts";
 import { requestText } from "../support/wire.ts";
 import { audience, guardsOf, resource } from "./guards.ts";
-import { listen, nodeFaces } from "./node-faces.ts";
+import { listen, nodeAdapters } from "./node-adapters.ts";
 import { otherRuntimes, upgradeServers } from "./other-runtimes.ts";
 import { startProviders } from "./provider.ts";
 import { check, send } from "./replies.ts";
 import { accessToken, rows } from "./requests.ts";
 
-// Every request of the table goes through every face in npm run soak, on the wire, and each face must give the same status, header fields and body.
+// Every request of the table goes through every adapter in npm run soak, on the wire, and each adapter must give the same status, header fields and body.
 
 /** The metadata of the resource. @see RFC 9728 sections 3.1 and 3.2 */
 async function checkMetadata(port: number, { issuer }: { readonly issuer: string }): Promise<void> {
@@ -51,11 +51,11 @@ async function checkMetadata(port: number, { issuer }: { readonly issuer: string
   assert.equal((await send(port, { target: `${wellKnown}/other` })).status, 404);
 }
 
-/** In `npm test` each request goes through every fifth face. */
+/** In `npm test` each request goes through every fifth adapter. */
 const every = soak(1, 5);
 
-for (const [face, [name, start]] of Object.entries({ ...nodeFaces, ...otherRuntimes }).entries()) {
-  const chosen = rows.filter((_, row) => (row + face) % every === 0);
+for (const [adapter, [name, start]] of Object.entries({ ...nodeAdapters, ...otherRuntimes }).entries()) {
+  const chosen = rows.filter((_, row) => (row + adapter) % every === 0);
   test(`${name}: ${chosen.length} requests`, async (t: TestContext) => {
     const setup = await startProviders(t);
     const port = await start(t, setup);
@@ -65,7 +65,7 @@ for (const [face, [name, start]] of Object.entries({ ...nodeFaces, ...otherRunti
   });
 }
 
-/** Faces whose applications may answer while their guard waits. */
+/** Adapters whose applications may answer while their guard waits. */
 const answering = [
   "Express 5",
   "Express 4",
@@ -104,7 +104,7 @@ for (const name of answering) {
     };
     const bearer = createBearer({ issuer, audience, resource });
     const handled = { ...bearer, authOf: () => void happened.push("handled") };
-    const start = nodeFaces[name] ?? assert.fail(name);
+    const start = nodeAdapters[name] ?? assert.fail(name);
     const port = await start(t, { ...setup, more: { "/late": { bearer: handled, requirements: {} } } });
     begin(t, (response) => {
       answer = async () => {
@@ -179,7 +179,7 @@ test("metadata in node:http: where the application answers, it adds nothing", as
   assert.deepEqual([status, body, happened], [200, "first", []]);
 });
 
-// The face is that of Express, which has them all.
+// The adapter is that of Express, which has them all.
 const guarded = rows.filter(({ byHandler }, row) => byHandler !== true && row % every === 0);
 test(`before a server of the MCP SDK, express() answers as everywhere: ${guarded.length} requests`, async (t) => {
   const setup = await startProviders(t);
