@@ -6,14 +6,14 @@ import * as openid from "openid-client"; // npm install openid-client
 
 const { JWKSD_WRAPPING_KEYS = "" } = process.env;
 export const manager = await createKeyManager({
-  issuer: "https://client.example", // of these keys: where the client is
-  store: await sqliteStore("./client-keys.db"), // its own, never that of a provider
+  issuer: "https://client.example", // the issuer of these keys: the client's origin
+  store: await sqliteStore("./client-keys.db"), // its own store, never a provider's
   wrappingKeys: JWKSD_WRAPPING_KEYS,
   policy: { rotateEveryDays: 90, maxTokenLifetimeSeconds: 300 },
 });
 const keys = await createProvider({ keys: manager }, { discovery: false });
 
-// A client ID metadata document: the URL is the client_id. Where a client is registered, send the same members there.
+// A client ID metadata document: its URL is the client_id. If the client is registered instead, register the same members.
 const clientId = "https://client.example/oauth-client.json";
 const metadata = {
   client_id: clientId,

@@ -6,7 +6,7 @@ const clients = createClientVerifier({
   fetch: guardedFetch,
   onEvent: (event) => console.log(JSON.stringify(event)),
 });
-const client = { clientId: "web", jwksUri: "https://client.example/jwks" }; // or jwks, the set itself
+const client = { clientId: "web", jwksUri: "https://client.example/jwks" }; // or jwks: the set itself
 
 export const authenticate = (assertion: string) => clients.clientAssertion(assertion, client);
 export const readRequest = (requestObject: string) => clients.requestObject(requestObject, client);

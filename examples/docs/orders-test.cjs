@@ -11,7 +11,7 @@ before(async () => {
   globalThis.fetch = issuer.fetch;
 });
 
-test("a token with the scope is let through", async () => {
+test("a token with the scope is accepted", async () => {
   const headers = { Authorization: `Bearer ${await issuer.token({ scope: "orders:read" })}` };
   const response = await orders(new Request("https://api.example.com/orders", { headers }));
   assert.equal(await response.text(), '{"of":"alice"}');

@@ -60,8 +60,8 @@ export const tokenFaults = {
   tooLarge: claims("longer than 16 KiB", "ERR_TOKEN_TOO_LARGE", () => ({ padding: "x".repeat(16_384) })),
   wrongTyp: header("a logout token", "ERR_TOKEN_TYP", { typ: "logout+jwt" }),
   noKid: header("no kid", "ERR_TOKEN_KID_MISSING", { kid: undefined }),
-  unknownKid: header("a kid that is not published, though its key is", "ERR_TOKEN_KID_UNKNOWN", { kid: "unknown" }),
-  critical: header("a critical header parameter that nobody knows", "ERR_TOKEN_CRIT", { crit: ["x"], x: 1 }),
+  unknownKid: header("an unpublished kid, although its key is published", "ERR_TOKEN_KID_UNKNOWN", { kid: "unknown" }),
+  critical: header("an unknown critical header parameter", "ERR_TOKEN_CRIT", { crit: ["x"], x: 1 }),
   algNone: {
     title: "alg none",
     code: "ERR_TOKEN_ALG",
@@ -79,7 +79,7 @@ export const tokenFaults = {
     },
   },
   removedKey: {
-    title: "signed by a key that is no longer published",
+    title: "signed with a key that is no longer published",
     code: "ERR_TOKEN_KID_UNKNOWN",
     change: async ({ header }, { removed }) => {
       const { kid, sign } = await removed();
@@ -87,29 +87,29 @@ export const tokenFaults = {
     },
   },
   wrongSignature: {
-    title: "signed by another key, under the kid of the right one",
+    title: "signed with another key under the right kid",
     code: "ERR_TOKEN_SIGNATURE",
     change: async (_draft, { stranger }) => ({ sign: (await stranger()).sign }),
   },
   embeddedKey: {
-    title: "signed by a key that the token brings along",
+    title: "signed with a key embedded in the token",
     code: "ERR_TOKEN_SIGNATURE",
     change: async ({ header }, { stranger }) => {
       const { jwk, sign } = await stranger();
       return { header: { ...header, jwk }, sign };
     },
   },
-  unsigned: { title: "without its signature", code: "ERR_TOKEN_SIGNATURE", change: () => ({ sign: nothing }) },
+  unsigned: { title: "without a signature", code: "ERR_TOKEN_SIGNATURE", change: () => ({ sign: nothing }) },
   tampered: {
-    title: "a claim was changed after it was signed",
+    title: "a claim changed after signing",
     code: "ERR_TOKEN_SIGNATURE",
     change: ({ claims }) => ({
       finish: (token) =>
         token.replace(/\.[^.]+/, `.${base64url.encode(JSON.stringify({ ...claims, sub: "mallory" }))}`),
     }),
   },
-  opaque: whole("no JWT at all", () => "0123456789abcdef"),
-  encrypted: whole("five parts, as an encrypted token has", (token) => `${token}.AAAA.AAAA`),
+  opaque: whole("not a JWT", () => "0123456789abcdef"),
+  encrypted: whole("five parts, like an encrypted token", (token) => `${token}.AAAA.AAAA`),
 } as const satisfies Readonly<Record<string, Fault>>;
 
 /** The name of a fault. */

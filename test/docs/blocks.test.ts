@@ -236,7 +236,7 @@ const acts: readonly Act[] = [
     `,
     needs: ["caddy"],
   },
-  { pages: ["docs/clients.md"], script: "@ Keys of a client", needs: ["openssl"] },
+  { pages: ["docs/clients.md"], script: "@ Client keys", needs: ["openssl"] },
   { pages: ["docs/better-auth.md"], script: "@ Getting started", needs: ["openssl"] },
   { pages: ["docs/relying-party.md"], script: "@ The guard\n@ The key set" },
   {
@@ -476,7 +476,7 @@ const elsewhere: Readonly<Record<string, Readonly<Record<string, string>>>> = {
     libSQL: "test/contract/store.libsql.test.ts",
     D1: "it makes a database at Cloudflare",
   },
-  "docs/testing.md": { "In other languages": "test/testing/issuer.test.ts" },
+  "docs/testing.md": { "Other languages": "test/testing/issuer.test.ts" },
 };
 
 const marker = /^ *@(\d*) (.+)$/gm;

@@ -47,7 +47,7 @@ async function verifiers(t: Scope, { issuer, audience, fetch }: TestIssuer): Pro
   };
 }
 
-/** `taken`, or the code or name of the error, by verifier. */
+/** `accepted`, or the code or name of the error, by verifier. */
 export async function refusalsOf(t: Scope): Promise<Record<"good" | TokenFault, Record<string, string>>> {
   const issuer = await createTestIssuer();
   const { close } = await issuer.listen();
@@ -57,7 +57,7 @@ export async function refusalsOf(t: Scope): Promise<Record<"good" | TokenFault, 
     const said: Record<string, string> = {};
     for (const [name, verifier] of Object.entries(all))
       said[name] = await verifier(token).then(
-        () => "taken",
+        () => "accepted",
         (error: { code?: string; name: string }) => error.code ?? error.name,
       );
     return said;
@@ -73,11 +73,11 @@ const line = (cells: readonly string[]): string => `| ${cells.join(" | ")} |`;
 /** The table of the page. */
 export function refusalTable({ good, ...rows }: Awaited<ReturnType<typeof refusalsOf>>): string {
   return [
-    line(["fault", "the token is", ...Object.keys(good)]),
+    line(["fault", "token", ...Object.keys(good)]),
     line(["fault", "", ...Object.keys(good)].map(() => "---")),
     ...Object.entries(rows).map(([fault, said]) => {
       const { title } = tokenFaults[fault as TokenFault];
-      const cells = Object.values(said).map((text) => (text === "taken" ? "**taken**" : `\`${text}\``));
+      const cells = Object.values(said).map((text) => (text === "accepted" ? "**accepted**" : `\`${text}\``));
       return line([`\`${fault}\``, title, ...cells]);
     }),
   ].join("\n");
