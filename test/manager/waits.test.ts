@@ -42,6 +42,28 @@ describe("a process whose clock and that of the store differ by more than the sk
     });
   }
 
+  for (const [name, setMs] of [
+    ["back", -hour],
+    ["ahead", hour],
+  ] as const) {
+    test(`a clock that is set ${name} while a read is in flight counts from that read on`, async () => {
+      const world = new World();
+      const machine = world.machine();
+      const replica = await world.start({ clock: machine.clock });
+      await world.pass(hour);
+      // The last call of a check.
+      world.store.hook = async (operation, go) => {
+        const response = await go();
+        if (operation === "read") machine.offMs = setMs;
+        return response;
+      };
+      await world.until(replica.manager.runDueSteps());
+      assert.deepEqual([(await seen(replica)).signs, replica.manager.isReady], ["ERR_SIGNER_STALE", false]);
+      world.store.hook = undefined;
+      await world.stop(replica);
+    });
+  }
+
   test("within the skew it signs and takes steps, by the clock of the store", async () => {
     const world = new World();
     const machine = world.machine();

@@ -311,13 +311,13 @@ const conflict = (): StoreError =>
   new StoreError("ERR_STORE_CONFLICT", `another commit came first, ${maxAttempts} times in a row; try again`);
 
 /**
- * Whether the clock of this machine may differ from that of the store by more than the skew. The store looked at its clock at some moment between
- * question and answer, so both are compared. A step of this machine's clock since then counts, too.
+ * Reports whether this machine's clock may differ from the store's by more than the skew. The store read its clock at some moment between
+ * the request and the response, so both are compared, each as this machine's clock would show it if it had always been set as it is now.
  */
 export function clocksDiffer({ now, hasClock, asked, answered }: Seen, clock: Clock, skewMs: number): boolean {
   if (!hasClock) return false;
-  const setMs = setSince(answered, clock);
-  return epochMs(asked.wall) + setMs < now - skewMs || epochMs(answered.wall) + setMs > now + skewMs;
+  const asSetNow = (instant: Instant): number => epochMs(instant.wall) + setSince(instant, clock);
+  return asSetNow(asked) < now - skewMs || asSetNow(answered) > now + skewMs;
 }
 
 /** How far the clock of the store is ahead of that of this machine, in milliseconds, which may have been set since the store was read. */
