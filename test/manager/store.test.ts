@@ -139,6 +139,26 @@ test("a register that returns what no register may counts as unavailable, and is
   }
 });
 
+for (const operation of ["word", "read"] as const) {
+  test(`a ${operation === "word" ? "check-in" : operation} whose reply is lost is reported as an unavailable store`, async () => {
+    const world = new World();
+    const replica = await world.start();
+    world.store.hook = async (called, go) => {
+      const response = await go();
+      if (called === operation) throw new Error("socket hang up");
+      return response;
+    };
+    await world.pass(staleMs / 6);
+    const { failure, store } = replica.manager.health;
+    assert.deepEqual([failure?.code, store.lastError?.code], ["ERR_STORE_UNAVAILABLE", "ERR_STORE_UNAVAILABLE"]);
+    assert.match(failure?.message ?? "", /^store (presence|read) failed: socket hang up$/);
+    world.store.hook = undefined;
+    await world.pass(60 * second);
+    assert.equal(replica.told.at(-1)?.type, "recovered");
+    await world.stop(replica);
+  });
+}
+
 describe("records that are not used: the last good ones stay, loudly, until they are good again", () => {
   test("two active keys", async () => {
     const world = new World();

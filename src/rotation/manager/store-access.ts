@@ -1,6 +1,7 @@
 import { pauseAfter, withDeadline } from "../../base/async.ts";
 import { type Clock, type Instant, epochMs, instantNow, longestSince, setSince } from "../../base/clock.ts";
-import { StoreError } from "../../base/errors.ts";
+import { JwksdError, StoreError } from "../../base/errors.ts";
+import { printable } from "../../base/printable.ts";
 import { isDate } from "../../base/format.ts";
 import { traced } from "../../base/trace.ts";
 import type { Custody } from "../custody/custody.ts";
@@ -123,7 +124,10 @@ export function createStoreAccess(custody: Custody, options: StoreAccessOptions)
       );
       onCall?.(operation, {});
       return answer;
-    } catch (error) {
+    } catch (thrown) {
+      // The error of a driver: a reply was lost, for example.
+      const said = `store ${operation} failed: ${printable((thrown as Partial<Error> | undefined)?.message ?? "")}`;
+      const error = thrown instanceof JwksdError ? thrown : new StoreError(code, said, { cause: thrown });
       onCall?.(operation, { error });
       throw error;
     }
