@@ -1,8 +1,12 @@
 // Many issuers in one process: what is kept in memory, what a made-up name costs, and which steps a cron takes.
 import assert from "node:assert/strict";
+import { once } from "node:events";
+import { createServer as createHttpServer } from "node:http";
+import { type IncomingHttpStatusHeader, connect as connectHttp2, createServer as createHttp2Server } from "node:http2";
+import { type AddressInfo, connect } from "node:net";
 import { describe, test } from "node:test";
 import { createClient } from "@libsql/client";
-import { decodeProtectedHeader } from "jose";
+import { decodeJwt, decodeProtectedHeader } from "jose";
 import type { Clock } from "../../src/base/clock.ts";
 import { systemClock } from "../../src/base/clock.ts";
 import { StoreError } from "../../src/base/errors.ts";
@@ -122,6 +126,17 @@ describe("made-up names", () => {
     assert.equal(await statusOf(issuers, 9_999), 404);
     await database.pass(30_000);
     assert.equal(await statusOf(issuers, 9_999), 200);
+  });
+
+  test("leave calls of the application their own lookups, however many requests wait", async () => {
+    const database = await new Database().with("tenant", "other");
+    const issuers = await database.issuers();
+    database.onEmpty = () => new Promise(() => {});
+    const waiting = Array.from({ length: 300 }, (_, index) => statusOf(issuers, index));
+    assert.deepEqual([await statusOf(issuers, "tenant"), typeof (await kidOf(issuers, "tenant"))], [503, "string"]);
+    assert.notEqual(await issuers.get(named("other")), undefined);
+    await database.pass(10_000);
+    assert.deepEqual(new Set(await Promise.all(waiting)), new Set([503]));
   });
 
   test("that all wait for a slow store are refused beyond a number, and hot issuers go on", async () => {
@@ -260,6 +275,70 @@ test("node() passes on what is of no issuer, HEAD has no body, and metadata is t
       await asked("/1/.well-known/openid-configuration", "POST"),
     ],
     [[200, `${named(1)}/token`], [200, ""], "next", "next", [404, ""], [405, undefined]],
+  );
+});
+
+test("a request that names two hosts gets 400, over HTTP/1.1 and HTTP/2, and one that names one does not", async (t) => {
+  const database = new Database();
+  const issuers = await database.issuers({ issuer: "https://*.op.example" });
+  for (const name of ["a", "b"]) {
+    const issuer = `https://${name}.op.example`;
+    database.stores.set(issuer, countedStore(memoryStore({ clock: database.clock })));
+    await issuers.create(issuer);
+  }
+  const [plain, http2] = [createHttpServer(issuers.node), createHttp2Server(issuers.node as never)];
+  for (const server of [plain, http2]) await once(server.listen(0, "127.0.0.1"), "listening");
+  const [port, http2Port] = [plain, http2].map((server) => (server.address() as AddressInfo).port);
+  const session = connectHttp2(`http://127.0.0.1:${http2Port}`);
+  t.after(() => {
+    session.destroy();
+    http2.close();
+    plain.close();
+  });
+
+  async function over1(target: string, ...hosts: readonly string[]): Promise<number> {
+    const socket = connect(port as number, "127.0.0.1").setEncoding("latin1");
+    socket.write(`GET ${target} HTTP/1.1\r\n${hosts.map((host) => `${host}\r\n`).join("")}Connection: close\r\n\r\n`);
+    const [head] = (await once(socket, "data")) as [string];
+    return Number(head.split(" ")[1]);
+  }
+  async function over2(headers: Readonly<Record<string, string>>): Promise<number | undefined> {
+    const [fields] = (await once(session.request({ ":path": "/jwks", ...headers }).resume(), "response")) as [
+      IncomingHttpStatusHeader,
+    ];
+    return fields[":status"];
+  }
+  assert.deepEqual(
+    [
+      await over1("/jwks", "Host: a.op.example"),
+      await over1("/jwks", "Host: a.op.example", "hOST: b.op.example"),
+      await over1("/jwks", "Host: a.op.example", "Host: a.op.example"),
+      await over1("https://a.op.example/jwks", "Host: a.op.example", "Host: b.op.example"),
+      await over1("/other", "Host: a.op.example", "Host: b.op.example"),
+      await over2({ ":authority": "a.op.example" }),
+      await over2({ ":authority": "a.op.example", host: "a.op.example" }),
+      await over2({ ":authority": "a.op.example", host: "b.op.example" }),
+    ],
+    [200, 400, 400, 400, 404, 200, 200, 400],
+  );
+});
+
+test("an issuer has its records before its first use, and its tokens the time of the option clock", async () => {
+  const database = new Database();
+  database.nowMs = Date.parse("2031-01-01T00:00:00Z");
+  await database.with(1);
+  const issuers = await database.issuers();
+  const { keys, provider } = (await issuers.get(named(1))) ?? assert.fail();
+  assert.deepEqual(
+    keys.records.map(({ state }) => state),
+    ["active"],
+  );
+  for (const { kid } of keys.records) await keys.revoke(kid);
+  const { iat } = decodeJwt(await provider.sign({ sub: "a" }, { lifetimeSeconds: 60 }));
+  assert.equal(iat, database.nowMs / 1000);
+  assert.deepEqual(
+    keys.records.map(({ state }) => state),
+    ["revoked", "active"],
   );
 });
 

@@ -15,7 +15,7 @@ import {
 import { outlivesRequests } from "../../base/runtime.ts";
 import { toResponse } from "../../publish/fetch.ts";
 import { writeReply } from "../../publish/node.ts";
-import { notFound, unavailable, withoutBodyOnHead } from "../../publish/respond.ts";
+import { notFound, problem, unavailable, withoutBodyOnHead } from "../../publish/respond.ts";
 import { createProvider } from "../../provider/provider.ts";
 import { readWrappingKeys } from "../custody/wrapping.ts";
 import { managerWith } from "../manager/manager.ts";
@@ -26,7 +26,7 @@ import type { DueIssuer, Register } from "../store/register.ts";
 import { createNames } from "./names.ts";
 import { createRecent } from "./recent.ts";
 import { spreadPolicy } from "./spread.ts";
-import type { Issuers, IssuersOptions, ManagedIssuer } from "./types.ts";
+import type { HostRequest, Issuers, IssuersOptions, ManagedIssuer } from "./types.ts";
 
 const rules: Rules<IssuersOptions> = {
   issuer: required(string),
@@ -44,7 +44,7 @@ const rules: Rules<IssuersOptions> = {
 
 /** How many issuers are remembered that cannot be used: anybody can think of names. */
 const maxUnusable = 10_000;
-/** How many issuers are looked for at a time. */
+/** Most lookups in flight for requests, and as many for calls of the application. */
 const maxLookups = 100;
 const lookupMs = 10_000;
 const duePage = 100;
@@ -55,6 +55,9 @@ const bytesPerCharacter = 8;
 
 /** Options of a manager that may make the first key of an issuer. */
 type FirstKey = Pick<Given<KeyManagerOptions>, "requireStore" | "policy">;
+
+/** The origin of a name: the application knows its tenants; a request may name anything. */
+type Caller = "application" | "request";
 
 /** An issuer that has no keys, or could not be taken up. */
 interface Unusable {
@@ -79,7 +82,11 @@ export async function createIssuers(options: IssuersOptions): Promise<Issuers> {
   const kept = createRecent<ManagedIssuer>(maxIssuers, maxBytes);
   /** The oldest first. */
   const unusable = new Map<string, Unusable>();
-  const lookups = new Map<string, Promise<ManagedIssuer | undefined>>();
+  /** Lookups in flight. Anyone can request names, and must not keep the application from signing. */
+  const lookups: Readonly<Record<Caller, Map<string, Promise<ManagedIssuer | undefined>>>> = {
+    application: new Map(),
+    request: new Map(),
+  };
 
   function managerOf(issuer: string, register: Register, more: FirstKey = {}): Promise<KeyManager> {
     return managerWith(keys, {
@@ -132,7 +139,12 @@ export async function createIssuers(options: IssuersOptions): Promise<Issuers> {
         return undefined;
       }
       const keys = await managerOf(issuer, register);
-      const taken = Object.freeze({ keys, provider: await createProvider({ keys, metadata: metadata?.(issuer) }) });
+      // Its records are there from the beginning. A failed write does not matter if the keys may be used.
+      await keys.runDueSteps().catch((error: unknown) => {
+        if (!keys.isReady) throw error;
+      });
+      const provider = await createProvider({ keys, clock, metadata: metadata?.(issuer) });
+      const taken = Object.freeze({ keys, provider });
       kept.set(issuer, taken, ownBytes + bytesPerCharacter * text.length);
       return taken;
     } catch (error) {
@@ -141,23 +153,26 @@ export async function createIssuers(options: IssuersOptions): Promise<Issuers> {
     }
   }
 
-  async function find(issuer: string): Promise<ManagedIssuer | undefined> {
+  const inFlight = (issuer: string) => lookups.application.get(issuer) ?? lookups.request.get(issuer);
+
+  async function find(issuer: string, caller: Caller): Promise<ManagedIssuer | undefined> {
     const { at, error } = unusable.get(issuer) ?? {};
     if (at !== undefined && longestSince(at, clock) < refreshSeconds * 1000) {
       if (error !== undefined) throw error;
       return undefined;
     }
     if (!names.holds(issuer)) return undefined;
-    const lookup = lookups.get(issuer);
+    const lookup = inFlight(issuer);
     if (lookup !== undefined) return lookup;
-    if (lookups.size >= maxLookups)
-      throw new StoreError("ERR_STORE_UNAVAILABLE", "too many issuers are looked for now; try again");
-    const taking = takeUp(issuer).finally(() => lookups.delete(issuer));
-    if (outlivesRequests) lookups.set(issuer, taking);
+    const own = lookups[caller];
+    if (own.size >= maxLookups)
+      throw new StoreError("ERR_STORE_UNAVAILABLE", `${maxLookups} lookups of issuers are in flight; try again`);
+    const taking = takeUp(issuer).finally(() => own.delete(issuer));
+    if (outlivesRequests) own.set(issuer, taking);
     return taking;
   }
 
-  const get: Issuers["get"] = async (issuer) => kept.get(issuer) ?? find(issuer);
+  const get: Issuers["get"] = async (issuer) => kept.get(issuer) ?? find(issuer, "application");
 
   const runDueSteps: Issuers["runDueSteps"] = async (issuer) =>
     kept.peek(issuer)?.keys.runDueSteps() ?? runDueStepsOnce(issuer);
@@ -169,7 +184,7 @@ export async function createIssuers(options: IssuersOptions): Promise<Issuers> {
     async create(issuer) {
       await runDueStepsOnce(issuer, { requireStore: false, policy: await spreadPolicy(issuer, policy) });
       // One that is known, or is being looked for, may have been read before.
-      await lookups.get(issuer)?.catch(() => {});
+      await inFlight(issuer)?.catch(() => {});
       unusable.delete(issuer);
       return (await takeUp(issuer)) ?? lacksKeys(issuer);
     },
@@ -186,14 +201,14 @@ export async function createIssuers(options: IssuersOptions): Promise<Issuers> {
       if (issuer === undefined) return otherwise(notFound);
       const held = kept.get(issuer);
       if (held !== undefined) return held.provider.fetch(request);
-      return find(issuer).then(
+      return find(issuer, "request").then(
         (found) => found?.provider.fetch(request) ?? otherwise(notFound),
         () => otherwise(unavailable),
       );
     },
 
     node(request, response, next) {
-      const { method = "GET", headers } = request;
+      const { method = "GET", headers, rawHeaders } = request;
       const otherwise = (replies: typeof notFound): void => {
         if (replies === notFound && next !== undefined) next();
         else writeReply(response, withoutBodyOnHead(replies, method));
@@ -201,9 +216,10 @@ export async function createIssuers(options: IssuersOptions): Promise<Issuers> {
       const host = headers[":authority"] ?? headers.host;
       const issuer = names.issuerOf(request.originalUrl ?? request.url ?? "/", host?.toString());
       if (issuer === undefined) return otherwise(notFound);
+      if (namesTwoHosts(headers[":authority"], rawHeaders)) return otherwise(twoHosts);
       const held = kept.get(issuer);
       if (held !== undefined) return held.provider.node(request, response, next);
-      void find(issuer).then(
+      void find(issuer, "request").then(
         (found) => (found === undefined ? otherwise(notFound) : found.provider.node(request, response, next)),
         () => otherwise(unavailable),
       );
@@ -232,6 +248,20 @@ export async function createIssuers(options: IssuersOptions): Promise<Issuers> {
       }
     },
   } satisfies Issuers);
+}
+
+const twoHosts = problem(400, "Bad Request", "The request names more than one host.");
+
+/** Reports whether a proxy may have understood another host than `node:http`. @see RFC 9112 section 3.2; RFC 9113 section 8.3.1 */
+function namesTwoHosts(authority: HostRequest["headers"][":authority"], rawHeaders: readonly string[] = []): boolean {
+  let named = authority?.toString();
+  let hosts = 0;
+  for (let i = 0; i + 1 < rawHeaders.length; i += 2) {
+    if (rawHeaders[i]?.length !== 4 || rawHeaders[i]?.toLowerCase() !== "host") continue;
+    hosts += 1;
+    if (hosts > 1 || rawHeaders[i + 1] !== (named ??= rawHeaders[i + 1])) return true;
+  }
+  return false;
 }
 
 const late = (): StoreError =>

@@ -49,6 +49,8 @@ export interface ManagedIssuer {
 
 /** A request with the names of its host. */
 export interface HostRequest extends NodeRequest {
+  /** All header fields: name, value, name, value. They show a second `Host` field, which `headers` leaves out. */
+  readonly rawHeaders?: readonly string[] | undefined;
   readonly headers: NodeRequest["headers"] & {
     readonly host?: string | undefined;
     readonly ":authority"?: string | readonly string[] | undefined;
