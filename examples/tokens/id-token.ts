@@ -20,7 +20,7 @@ const idToken = await provider.sign(
 // The relying party knows the issuer alone; here the provider itself stands in for the network.
 const keys = createRemoteKeySet({ issuer, fetch: async (url, init) => provider.fetch(new Request(url, init)) });
 const { header, claims } = await verify(idToken, {
-  keys: keys.fromTokenEndpoint,
+  keys,
   issuer,
   audience: clientId,
   algorithms: ["ES256"],

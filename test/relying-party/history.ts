@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { type Script, delayed, hanging, reply, served, settled, unreachable } from "../support/simulated.ts";
-import { type KeyFunction, type VerifierOptions, isPending, outcome, verifierOf } from "./setup.ts";
+import { type VerifierOptions, isPending, outcome, verifierOf } from "./setup.ts";
 
 /*
  * A history of a key set as text. A step is a line, or a part of one before a semicolon:
@@ -14,8 +14,8 @@ import { type KeyFunction, type VerifierOptions, isPending, outcome, verifierOf 
  *   serves a // serves b         a cache that answers, and the origin behind it, which answers to who passes caches by
  *   @/other serves a; @config 404; names /other           the same at another path; at the discovery document; what that names
  *   +60s; clock -1y              time passes; the clock is set
- *   a = a; b/token = unknown     asks for a kid, for a token of the token endpoint: the kid whose key comes, or the error
- *   3 new = unknown; 100 * a = a             three, one after the other, that were never asked for; a hundred at once; new/either: by both functions in turn
+ *   a = a; b = unknown           asks for a kid: the kid whose key comes, or the error
+ *   3 new = unknown; 100 * a = a             three, one after the other, that were never asked for; a hundred at once
  *   a = waits; still waits; got a            no answer yet; that of the oldest that waits
  *   each 1s for 60s: a = a & b = later
  *   refresh = ok; close
@@ -106,21 +106,16 @@ async function live(text: string, named: Scripts): Promise<void> {
 
   let count = 0;
   const waiting: Promise<string>[] = [];
-  const ask = (kid: string, via: KeyFunction): Promise<string> =>
-    verifier.ask(kid === "new" ? `made up ${(count += 1)}` : kid, via);
+  const ask = (kid: string): Promise<string> => verifier.ask(kid === "new" ? `made up ${(count += 1)}` : kid);
 
-  /** `[3 | 3 *] KID[/token] = EXPECT`, or `refresh = EXPECT`. */
+  /** `[3 | 3 *] KID = EXPECT`, or `refresh = EXPECT`. */
   async function expectAnswer(step: string): Promise<boolean> {
-    const [, times = "1", isAtOnce, kid = "", token, expect = ""] =
-      /^(?:(\d+) (\* )?)?([^\s/]+)(\/token|\/either)? = (.+)$/.exec(step) ?? [];
+    const [, times = "1", isAtOnce, kid = "", expect = ""] = /^(?:(\d+) (\* )?)?(\S+) = (.+)$/.exec(step) ?? [];
     if (expect === "") return false;
-    const viaOf = (time: number): KeyFunction =>
-      token === "/token" || (token === "/either" && time % 2 === 1) ? "fromTokenEndpoint" : "getKey";
-    const once = (time: number): Promise<string> =>
-      kid === "refresh" ? outcome(() => keys.refresh().then(() => "ok")) : ask(kid, viaOf(time));
+    const once = (): Promise<string> => (kid === "refresh" ? outcome(() => keys.refresh().then(() => "ok")) : ask(kid));
     const asked: Promise<string>[] = [];
     for (let time = 0; time < Number(times); time += 1) {
-      asked.push(once(time));
+      asked.push(once());
       if (expect !== "waits" && isAtOnce === undefined) await asked.at(-1);
     }
     if (expect === "waits") {

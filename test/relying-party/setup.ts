@@ -27,12 +27,10 @@ export interface Verifier {
   readonly origin: ScriptedOrigin;
   readonly events: KeySetEvent[];
   /** The kid whose key comes back, or the code of the error. */
-  ask(this: void, kid: string, via?: KeyFunction): Promise<string>;
+  ask(this: void, kid: string): Promise<string>;
   /** Event types so far, which are then forgotten. */
   happened(this: void): string[];
 }
-
-export type KeyFunction = "getKey" | "fromTokenEndpoint";
 
 export interface VerifierOptions extends RemoteKeySetOptions {
   readonly clock?: SimulatedClock;
@@ -51,7 +49,7 @@ export function verifierOf(script: Script = served(["a"]), options: VerifierOpti
     clock,
     origin,
     events,
-    ask: (kid, via = "getKey") => outcome(async () => keyName(await keys[via]({ kid, alg: "ES256" }), kid)),
+    ask: (kid) => outcome(async () => keyName(await keys({ kid, alg: "ES256" }), kid)),
     happened: () => events.splice(0).map(({ type }) => type),
   };
 }

@@ -3,7 +3,7 @@ import { test } from "node:test";
 import fc from "fast-check";
 import { type Script, delayed, hanging, reply, served, unreachable } from "../support/simulated.ts";
 import { type Caching, defaultBounds, useOf } from "./model.ts";
-import { type KeyFunction, verifierOf } from "./setup.ts";
+import { verifierOf } from "./setup.ts";
 import { soak } from "../support/soak.ts";
 
 const allKids = ["a", "b", "c", "d"];
@@ -26,7 +26,7 @@ const failures = {
 
 type Step =
   | { readonly type: "advance"; readonly ms: number }
-  | { readonly type: "ask"; readonly kid: string; readonly via: KeyFunction }
+  | { readonly type: "ask"; readonly kid: string }
   | { readonly type: "refresh" }
   | { readonly type: "origin"; readonly behaviour: Behaviour };
 
@@ -59,7 +59,6 @@ const step: fc.Arbitrary<Step> = fc.oneof(
     arbitrary: fc.record({
       type: fc.constant<"ask">("ask"),
       kid: fc.constantFrom(...allKids),
-      via: fc.constantFrom<KeyFunction>("getKey", "fromTokenEndpoint"),
     }),
   },
   { weight: 1, arbitrary: fc.constant<Step>({ type: "refresh" }) },
@@ -175,7 +174,7 @@ async function play(steps: readonly Step[]): Promise<void> {
     if (step.type === "advance") await clock.advance(step.ms);
     if (step.type === "origin") behaviour = step.behaviour;
     if (step.type === "refresh") later(keys.refresh().catch(() => {}));
-    if (step.type === "ask") later(ask(step.kid, step.via).then((answer) => check(step.kid, answer)));
+    if (step.type === "ask") later(ask(step.kid).then((answer) => check(step.kid, answer)));
   }
   behaviour = { type: "set", kids: allKids, caching: { maxAge: 60 } };
   await clock.advance(20_000);

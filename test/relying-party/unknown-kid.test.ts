@@ -6,11 +6,6 @@ import { histories } from "./history.ts";
 import { failure, verifierOf, warmVerifier } from "./setup.ts";
 
 const unknown = "ERR_TOKEN_KID_UNKNOWN";
-const ofEach = (rows: (via: string) => readonly (readonly [name: string, text: string])[]): Record<string, string> =>
-  Object.fromEntries(
-    ["", "/token"].flatMap((via) => rows(via).map(([name, text]) => [`${name}${via}`, text] as const)),
-  );
-
 const kidsOf = (count: number, prefix = "made-up"): string[] =>
   Array.from({ length: count }, (_, i) => `${prefix} ${i}`);
 
@@ -25,7 +20,7 @@ describe("an unknown kid (contract 1.4)", () => {
   });
 
   test("is never answered with another key (contract 1.5)", async () => {
-    const { ask, keys } = await warmVerifier(served(["only"]), { maxWaitMs: 0 });
+    const { ask, keys } = await warmVerifier(served(["only"]));
     for (const kid of ["ONLY", "only ", "__proto__"]) assert.equal(await ask(kid), unknown);
     for (const kid of [undefined, "", null, 0, ["only"]]) {
       await assert.rejects(keys({ kid: kid as string, alg: "ES256" }), { code: "ERR_TOKEN_KID_MISSING" });
@@ -47,13 +42,11 @@ histories("an unknown kid", {
   ...Object.fromEntries(
     Object.entries({ unreachable: "failed", 404: "status", 503: "status", html: "body" }).map(([does, error]) => [
       `is not called unknown when that cannot be known: ${does}`,
-      `knows a; ${does}; b = ${error}; a = a; serves a b; b = waits; +1s; got b`,
+      `knows a; ${does}; b = ${error}; a = a; serves a b; b = later; +1s; b = b`,
     ]),
   ),
-  "is known to be unknown for 10 s, for its function": `
-    knows a; b = unknown; +9.999s; b = unknown; asked 1; b/token = unknown; asked 1; +1ms; b = unknown; asked 1`,
-  "is forgotten when the keys change": `
-    knows a; b = unknown; b/token = unknown; serves a c; refresh = ok; serves a b c; b = b`,
+  "is known to be unknown for 10 s": "knows a; b = unknown; +9.999s; b = unknown; asked 1; +1ms; b = unknown; asked 1",
+  "is forgotten when the keys change": "knows a; b = unknown; serves a c; refresh = ok; serves a b c; b = b",
 });
 
 describe("a kid that was not there", () => {
@@ -94,7 +87,7 @@ describe("a kid that was not there", () => {
 histories("one flight for all", {
   "100 callers of a known kid at a cold start": "serves a; 100 * a = a; asked 1",
   "100 callers of a rotated kid": "knows a; slowly 100ms serves b; 100 * b = waits; +100ms; 100 * got b; asked 1",
-  "100 callers of 100 unknown kids for both functions": "knows a; 100 * new/either = unknown; asked 1",
+  "100 callers of 100 unknown kids": "knows a; 100 * new = unknown; asked 1",
   "but who came after it was sent is not told that the kid is unknown": `
     knows a; slowly 100ms serves a; c = waits; +50ms; serves a b; b = waits; +50ms; got unknown; got b; asked 2`,
   "and a revalidation that caches may have answered does not do": `
@@ -128,44 +121,29 @@ histories("a revalidation", {
 histories(
   "the budget",
   {
-    ...ofEach((via) => [
-      [
-        "three at once, then after 1, 2, 4, 8, 10, 10 s while fruitless",
-        `with maxWaitMs=0; knows a | max-age=86400; each 500ms for 45.5s: 5 new${via} = unknown
-      asked at 0 0 0 1 3 7 15 25 35 45`,
-      ],
-      [
-        // The fifth was spent a millisecond too early for that.
-        "begins anew after a minute in which nothing was spent, and not before",
-        `with maxWaitMs=0; knows a | max-age=86400; 3 new${via} = unknown; +1s; new${via} = unknown
-      +59.999s; 2 new${via} = unknown; asked 5; +60s; 4 new${via} = unknown; asked 3; +1s; new${via} = unknown; asked 1`,
-      ],
-    ]),
+    "three at once, then after 1, 2, 4, 8, 10, 10 s while fruitless": `
+    knows a | max-age=86400; each 500ms for 45.5s: 5 new = unknown
+    asked at 0 0 0 1 3 7 15 25 35 45`,
+    // The fifth was spent a millisecond too early for that.
+    "begins anew after a minute in which nothing was spent, and not before": `
+    knows a | max-age=86400; 3 new = unknown; +1s; new = unknown
+    +59.999s; 2 new = unknown; asked 5; +60s; 4 new = unknown; asked 3; +1s; new = unknown; asked 1`,
     ...Object.fromEntries(
       ["minFreshSeconds=0; knows a | max-age=60", "minFreshSeconds=5; knows a | no-cache"].map((fresh) => [
         `once spent, makes a kid unknown that a fresh set lacks; the next request is due all the same: ${fresh}`,
-        `with maxWaitMs=0 ${fresh}; 3 new = unknown; serves a b; b = unknown; +1s; b = b`,
+        `with ${fresh}; 3 new = unknown; serves a b; b = unknown; +1s; b = b`,
       ]),
     ),
     "finds an unannounced rotation at once, after stray kids of many days": `
-    with maxWaitMs=0; knows a; each 1d for 10d: new = unknown
+    knows a; each 1d for 10d: new = unknown
     a = a; new = unknown; serves b; b = b`,
     // Other bytes with the same keys are no change.
     "is whole again at once when the keys change, and only then": `
-    with maxWaitMs=0; knows a; 9 new = unknown; 9 new/token = unknown; asked 6
-    refresh = ok; 9 new = unknown; 9 new/token = unknown; asked 1
-    other bytes; refresh = ok; 9 new = unknown; 9 new/token = unknown; asked 1
-    serves a b; refresh = ok; 9 new = unknown; 9 new/token = unknown; asked 7`,
-    "makes callers wait if that is short": `
-    knows a | max-age=86400; 3 new = unknown; serves a b; b = waits; +999ms; still waits; asked 3
-    +1ms; got b; asked 1; timers 0`,
-    "makes no caller wait longer than allowed": `
-    with maxWaitMs=999; knows a; 3 new = unknown; serves a b; b = unknown; +1ms; b = waits; +999ms; got b`,
-    "makes at most 1000 callers of a function wait": `
-    with maxWaitMs=2000; knows a; 3 new = unknown; 3 new/token = unknown; 1000 * new = waits
-    serves a b; b = unknown; +1s; b/token = b; 1000 * got unknown`,
-    "makes those who waited share one request, and no one wait twice": `
-    with maxWaitMs=60000; knows a; 3 new = unknown; 10 * new = waits; +1s; 10 * got unknown; asked 4`,
+    knows a; 9 new = unknown; asked 3
+    refresh = ok; 9 new = unknown; asked 1
+    other bytes; refresh = ok; 9 new = unknown; asked 1
+    serves a b; refresh = ok; 9 new = unknown; asked 4`,
+    "makes no caller wait": "knows a; 3 new = unknown; serves a b; b = unknown; timers 0; +1s; b = b; asked 4",
   },
   "",
   { "other bytes": servedSet([{ ...entry("a"), x5t: "x" }]) },
@@ -180,7 +158,6 @@ const pauseOf = async (keys: (header: object) => Promise<unknown>, kid = "b"): P
 
 test("the budget, once spent, says when to come back if the set is not fresh", async () => {
   const { ask, clock, keys } = await warmVerifier(served(["a"], { "Cache-Control": "no-cache" }), {
-    maxWaitMs: 0,
     minFreshSeconds: 0,
   });
   for (const kid of kidsOf(4)) {
@@ -203,24 +180,21 @@ test("the budget, once spent, says when to come back if the set is not fresh", a
 
 histories("failures", {
   "are over with a success": `
-    with maxWaitMs=0; unreachable; a = failed; +1s; a = failed; +2s; a = failed; serves a; a = later
+    unreachable; a = failed; +1s; a = failed; +2s; a = failed; serves a; a = later
     refresh = ok; unreachable; b = failed; +1s; b = failed`,
   "of more than a minute ago are forgotten": `
-    with maxWaitMs=0; unreachable; a = failed; +1s; a = failed; +2s; a = failed; +1m; a = failed; a = later; +1s; a = failed`,
-  "make callers wait if that is short, and share the next request": `
-    unreachable; a = failed; a = waits; b = waits; a/token = waits; +1s
-    3 * got failed|later; asked 2; serves a; +1s; 2 * a = waits; a/token = waits; +1s; 3 * got a; asked 1`,
-  "make no caller wait twice": `
-    with maxWaitMs=10000; unreachable; a = failed; 20 * a = waits; +10s; 20 * got failed|later; timers 0`,
+    unreachable; a = failed; +1s; a = failed; +2s; a = failed; +1m; a = failed; a = later; +1s; a = failed`,
+  "make no caller wait, and callers share the next request": `
+    unreachable; a = failed; 20 * a = later; timers 0; +1s; 20 * a = failed; asked 2; serves a; +2s; 3 * a = a; asked 1`,
   "leave what is stale in use, without waiting": "knows a | max-age=60; 503; +60s; 10 a = a; asked 1; timers 0",
   "are paced: one, then after 1, 2, 4, 8, 10, 10 s": `
-    with maxWaitMs=0; unreachable; each 500ms for 40s: a = failed|later & a/token = failed|later
+    unreachable; each 500ms for 40s: a = failed|later
     asked at 0 1 3 7 15 25 35`,
 });
 
 describe("failures say when the next request may be made", () => {
   test("and why", async () => {
-    const { keys, clock, origin, events } = verifierOf(unreachable, { maxWaitMs: 0 });
+    const { keys, clock, origin, events } = verifierOf(unreachable);
     const ask = (): Promise<FetchError> => failure<FetchError>(() => keys({ kid: "a", alg: "ES256" }));
     for (const pauseSeconds of [1, 2, 4, 8, 10, 10]) {
       const { code, message, cause, retryAfterSeconds } = await ask();
@@ -241,7 +215,7 @@ describe("failures say when the next request may be made", () => {
   });
 
   test("also of a request for an unknown kid, by the budget if its pause is longer", async () => {
-    const { ask, keys, clock, origin } = await warmVerifier(served(["a"]), { maxWaitMs: 0 });
+    const { ask, keys, clock, origin } = await warmVerifier(served(["a"]));
     for (const kid of kidsOf(4)) {
       await ask(kid);
       await clock.advance(1_000);
@@ -258,7 +232,7 @@ describe("failures say when the next request may be made", () => {
   });
 
   test("and are no reason any more once they are over", async () => {
-    const { keys, ask, clock, origin } = verifierOf(unreachable, { maxWaitMs: 0, minFreshSeconds: 0 });
+    const { keys, ask, clock, origin } = verifierOf(unreachable, { minFreshSeconds: 0 });
     await ask("a");
     await clock.advance(1_000);
     origin.script = served(["a"], { "Cache-Control": "no-cache" });
@@ -271,7 +245,7 @@ describe("failures say when the next request may be made", () => {
 test("servers that disagree do not lift the limit of requests: only a key that no set had before does", async () => {
   let turn = 0;
   const either: Script = (...request) => ((turn += 1) % 2 === 0 ? served(["a", "b"]) : served(["a"]))(...request);
-  const { ask, origin, clock } = await warmVerifier(either, { maxWaitMs: 0 });
+  const { ask, origin, clock } = await warmVerifier(either);
   for (const kid of kidsOf(200)) {
     await ask(kid);
     await clock.advance(50);

@@ -72,7 +72,7 @@ export async function explainVerification(
   try {
     return await explain(token, expected, {
       step: jwksUri === undefined ? "discovery" : "jwks",
-      getKey: keySet.getKey,
+      getKey: keySet,
       async load() {
         await keySet.refresh();
         const { jwksUri = "", body = '{"keys":[]}', headers } = keySet.state() ?? {};

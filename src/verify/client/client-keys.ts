@@ -110,7 +110,7 @@ export function createClientKeys({ fetch, clock, maxKeySets, emit }: ClientKeysO
       // Only a token that passed the first checks gets here, so that no other can drop the set of another client.
       find(header) {
         used = remoteSets.use(jwksUri);
-        return used.keys.getKey(header);
+        return used.keys(header);
       },
       prove() {
         if (used !== undefined) remoteSets.prove(used);

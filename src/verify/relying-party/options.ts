@@ -63,7 +63,7 @@ export interface RemoteKeySetOptions {
    * `no-store` of the server forbid that use, and `stale-if-error` may shorten it. Default: 3600.
    */
   readonly outageToleranceSeconds?: Optional<number>;
-  /** How long a call waits until the next request is allowed, and for its answer while the old keys may be used, in milliseconds. Default: 1000. */
+  /** How long a call waits for a response while the old keys may be used, in milliseconds. Default: 1000. */
   readonly maxWaitMs?: Optional<number>;
   /** Gets each fetch, change, failure and refused token. Default: nobody listens. */
   readonly onEvent?: Optional<(event: KeySetEvent) => void>;

@@ -1,4 +1,4 @@
-import { notify, sleep } from "../../base/async.ts";
+import { notify } from "../../base/async.ts";
 import type { CryptoKey } from "jose";
 import { FetchError, TokenError } from "../../base/errors.ts";
 import type { Metric } from "../../base/metrics.ts";
@@ -31,13 +31,6 @@ export type GetKey = (header: KeyHeader) => Promise<CryptoKey>;
  * `retryable`, and `ERR_DISCOVERY_ISSUER`, `ERR_URL_INSECURE`, `ERR_CLOSED`, which are not.
  */
 export interface RemoteKeySet extends GetKey {
-  /** The same function as a member. */
-  readonly getKey: GetKey;
-  /**
-   * The same, for tokens that came directly from the token endpoint of the provider. Unknown kids of these tokens have a request budget
-   * of their own, so a flood of forged tokens cannot use it up.
-   */
-  readonly fromTokenEndpoint: GetKey;
   /** Fetches the discovery document and the set now, bypassing all caches. */
   refresh(this: void): Promise<void>;
   /** The stored response, for the option `state` of a later process; `undefined` before the first one. */
@@ -47,25 +40,6 @@ export interface RemoteKeySet extends GetKey {
   /** Aborts requests. Later calls throw `ERR_CLOSED`, and no more events are sent. */
   close(this: void): void;
 }
-
-/** The limits that callers with tokens from one source share. */
-interface CallerGroup {
-  readonly budget: Budget;
-  readonly unknown: UnknownKids;
-  /** How many callers wait. */
-  waiting: number;
-}
-
-/** One call for a key that the stored set does not give. */
-interface Call {
-  readonly group: CallerGroup;
-  /** How many fetches were started before this call. */
-  readonly startedBefore: number;
-  /** How much longer the call may wait. */
-  patienceMs: number;
-}
-
-const maxWaiting = 1_000;
 
 /**
  * Makes a cache of the JWK Set of a provider. The set is fetched when the first key is asked for, and refreshed before it gets stale. A
@@ -122,8 +96,6 @@ export function createKeySet(
   const closed = new AbortController();
   const { signal } = closed;
   const measured = createKeySetMetrics(settings.issuer ?? (settings.jwksUri as string));
-  const anyCallers: CallerGroup = { budget, unknown, waiting: 0 };
-  const tokenEndpointCallers: CallerGroup = { budget: createBudget(), unknown: createUnknownKids()(), waiting: 0 };
   const source = createSource({ ...settings, signal, readKeys, mediaTypes });
   const kept = createKeptSet({ ...settings, bounds, maxRemoved, signal, readKeys, loadState, emit, onNewKeys });
   const { usable } = kept;
@@ -136,33 +108,31 @@ export function createKeySet(
   });
   void kept.restore();
 
-  function getKeyFor(group: CallerGroup): GetKey {
-    return async ({ kid, alg = "" }) => {
-      if (typeof kid !== "string" || kid === "") {
-        throw new TokenError("ERR_TOKEN_KID_MISSING", "the token names no key: its header has no kid");
-      }
-      if (kid.length > maxKidLength) throw unknownKid();
-      const now = clock.now();
-      const set = usable("freshUntil", now);
-      const key = set?.keys.find(kid, alg);
-      if (set === undefined || key === undefined) return getKeyAfterFetch(kid, alg, group);
-      // In workerd a call would have to wait for this request, so the set is used until it gets stale.
-      if (now >= set.refreshFrom && !inWorkerd) void revalidate(now);
-      return key;
-    };
+  async function getKey({ kid, alg = "" }: KeyHeader): Promise<CryptoKey> {
+    if (typeof kid !== "string" || kid === "") {
+      throw new TokenError("ERR_TOKEN_KID_MISSING", "the token names no key: its header has no kid");
+    }
+    if (kid.length > maxKidLength) throw unknownKid();
+    const now = clock.now();
+    const set = usable("freshUntil", now);
+    const key = set?.keys.find(kid, alg);
+    if (set === undefined || key === undefined) return getKeyAfterFetch(kid, alg);
+    // In workerd a call would have to wait for this request, so the set is used until it gets stale.
+    if (now >= set.refreshFrom && !inWorkerd) void revalidate(now);
+    return key;
   }
 
-  async function getKeyAfterFetch(kid: string, alg: string, group: CallerGroup): Promise<CryptoKey> {
-    const call = { group, startedBefore: fetches.started(), patienceMs: maxWaitMs };
+  async function getKeyAfterFetch(kid: string, alg: string): Promise<CryptoKey> {
+    const startedBefore = fetches.started();
     signal.throwIfAborted();
     await kept.load();
     await kept.restore();
-    const set = await usableSet(call);
-    return set.keys.find(kid, alg) ?? findAfterRefetch(kid, alg, call);
+    const set = await usableSet();
+    return set.keys.find(kid, alg) ?? findAfterRefetch(kid, alg, startedBefore);
   }
 
   /** The stored set if it may be used, else a fetched one. */
-  async function usableSet(call: Call): Promise<KeptSet> {
+  async function usableSet(): Promise<KeptSet> {
     const fresh = usable("freshUntil");
     if (fresh !== undefined) return fresh;
     const now = clock.now();
@@ -173,11 +143,7 @@ export function createKeySet(
       return kept.current() ?? stale;
     }
     const pauseMs = fetches.current() === undefined ? fetches.waitMs(now) : 0;
-    if (pauseMs > 0) {
-      await pause(pauseMs, call);
-      // Another call may have fetched the set meanwhile.
-      return usableSet(call);
-    }
+    if (pauseMs > 0) throw tooEarly(pauseMs);
     const fetch = fetches.join(false);
     try {
       // While an old set may be used, a server that does not answer holds no caller up for longer than that.
@@ -205,66 +171,52 @@ export function createKeySet(
     if (inWorkerd) await fetches.wait(fetch, maxWaitMs).catch(() => fetches.giveUp(fetch));
   }
 
-  /** The stored set lacks the kid: fetches once more, bypassing caches, if the budget allows. */
-  async function findAfterRefetch(kid: string, alg: string, call: Call): Promise<CryptoKey> {
-    const { group, startedBefore } = call;
+  /**
+   * The stored set lacks the kid: fetches once more, bypassing caches, if the budget allows.
+   *
+   * @param startedBefore how many fetches were started before the call
+   */
+  async function findAfterRefetch(kid: string, alg: string, startedBefore: number): Promise<CryptoKey> {
     for (;;) {
       const now = clock.now();
-      if (await group.unknown.has(kid, now)) throw unknownKid();
-      const pauseMs = Math.max(group.budget.waitMs(now), fetches.waitMs(now));
-      const joined = fetches.current();
-      let set: KeptSet | undefined;
-      if (joined === undefined && pauseMs > 0) {
-        await pause(pauseMs, call);
-        set = await usableSet(call);
-      } else {
-        if (joined === undefined) group.budget.spend(now);
-        await fetches.wait(joined ?? fetches.join(true)).catch((error: unknown) => {
-          throw withPause(error, group.budget.waitMs(clock.now()));
-        });
-        set = kept.current();
+      if (await unknown.has(kid, now)) throw unknownKid();
+      let fetch = fetches.current();
+      if (fetch === undefined) {
+        const pauseMs = Math.max(budget.waitMs(now), fetches.waitMs(now));
+        if (pauseMs > 0) throw tooEarly(pauseMs);
+        budget.spend(now);
+        fetch = fetches.join(true);
       }
-      const key = set?.keys.find(kid, alg);
+      await fetches.wait(fetch).catch((error: unknown) => {
+        throw withPause(error, budget.waitMs(clock.now()));
+      });
+      const key = kept.current()?.keys.find(kid, alg);
       if (key !== undefined) return key;
       // Only a fetch after this token came, and past all caches, proves that its kid is unknown.
       if (fetches.bypassedSince(startedBefore)) {
-        await group.unknown.add(kid, clock.now());
+        await unknown.add(kid, clock.now());
         throw unknownKid();
       }
     }
   }
 
   /**
-   * Waits if the pause is short and not too many calls wait. Otherwise, a kid that a fresh set lacks is unknown: its provider has said for how
-   * long it keeps to the set, and a flood of forged kids must not look like an outage of this verifier.
-   *
-   * @throws FetchError `ERR_KEYS_RETRY_LATER`, TokenError `ERR_TOKEN_KID_UNKNOWN`
+   * Returns the error for a call whose fetch is not due yet. A kid that a fresh set lacks is unknown: its provider has said for how long it
+   * keeps to the set, and a flood of forged kids must not look like an outage of this verifier.
    */
-  async function pause(pauseMs: number, call: Call): Promise<void> {
-    const { group } = call;
-    if (pauseMs > call.patienceMs || group.waiting >= maxWaiting) {
-      if (fetches.waitMs(clock.now()) === 0 && usable("freshUntil") !== undefined) throw unknownKid();
-      emit({ type: "exhausted" });
-      throw keysLater(pauseMs, fetches.lastError());
-    }
-    call.patienceMs -= pauseMs;
-    group.waiting += 1;
-    try {
-      await sleep(pauseMs, clock, signal);
-    } finally {
-      group.waiting -= 1;
-    }
+  function tooEarly(pauseMs: number): TokenError | FetchError {
+    if (fetches.waitMs(clock.now()) === 0 && usable("freshUntil") !== undefined) return unknownKid();
+    emit({ type: "exhausted" });
+    return keysLater(pauseMs, fetches.lastError());
   }
 
   /**
-   * A rotation makes the budgets whole. Changes alone do not: while replicas of the provider disagree, each fetch may bring a change, but no
+   * A rotation makes the budget whole. Changes alone do not: while replicas of the provider disagree, each fetch may bring a change, but no
    * new key.
    */
   function onNewKeys(): void {
-    for (const group of [anyCallers, tokenEndpointCallers]) {
-      group.budget.reset();
-      group.unknown.clear();
-    }
+    budget.reset();
+    unknown.clear();
   }
 
   function emit(event: KeySetEvent): void {
@@ -278,9 +230,7 @@ export function createKeySet(
     return new TokenError("ERR_TOKEN_KID_UNKNOWN", "the kid of the token names no usable key of the provider");
   }
 
-  return Object.assign(getKeyFor(anyCallers), {
-    getKey: getKeyFor(anyCallers),
-    fromTokenEndpoint: getKeyFor(tokenEndpointCallers),
+  return Object.assign(getKey, {
     async refresh() {
       source.lookUpAgain();
       const startedBefore = fetches.started();
