@@ -157,6 +157,25 @@ test("a lock is waited for, unless the caller or the lock goes on for too long",
   assert.equal(await textOf(store), "b");
 });
 
+test("a read that does not end blocks commits, which say so, and no check-in: the process is read-only", async (t) => {
+  const path = await temporaryPath(t);
+  const store = await filled(path, "a");
+  const { version } = await store.read();
+  const other = new DatabaseSync(path);
+  t.after(() => other.close());
+  other.exec("BEGIN; SELECT * FROM document");
+  const says = /another process holds it locked, for a write or for a read that does not end/;
+  const [error, refused] = await Promise.all([
+    refusal(store.write("b", version), "ERR_STORE_UNAVAILABLE", path),
+    refusal(store.presence?.put("id", "line") as Promise<void>, "ERR_STORE_READ_ONLY", path),
+  ]);
+  for (const { message } of [error, refused]) assert.match(message, says);
+  assert.equal((await store.read(undefined, { confirmed: true })).text, "a");
+  other.exec("ROLLBACK");
+  assert.equal(await store.write("b", version), true);
+  await store.presence?.put("id", "line");
+});
+
 // With fewer pages than the file before, and with more.
 for (const [way, put] of [
   ["takes the place of the file", renameSync],

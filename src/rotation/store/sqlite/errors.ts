@@ -3,11 +3,14 @@ import { dirname } from "node:path";
 import { StoreError } from "../../../base/errors.ts";
 import { fileErrorText } from "../../../base/file-errors.ts";
 
+const locked =
+  "another process holds it locked, for a write or for a read that does not end, such as sqlite3 in a transaction; end it (fuser finds it), or try again";
+
 /** Primary result codes of SQLite, and what to do about them. @see https://sqlite.org/rescode.html */
 const advice = new Map([
   [3, "permission is denied; check the mode of the file and of its folder"],
-  [5, "another process holds it locked; end what holds it, or try again"],
-  [6, "another process holds it locked; end what holds it, or try again"],
+  [5, locked],
+  [6, locked],
   [7, "there is no memory left"],
   [8, "the file or its folder is read-only; make both writable"],
   [10, "reading or writing failed; check the disk"],
@@ -49,16 +52,17 @@ function obstacle(path: string): string | undefined {
  *
  * @returns StoreError `ERR_STORE_UNAVAILABLE`, `ERR_STORE_READ_ONLY`, `ERR_STORE_FORMAT`; any other error as it is
  */
-export function storeError(error: unknown, path: string, isWrite: boolean): unknown {
+export function storeError(error: unknown, path: string, writes?: "document" | "presence"): unknown {
   const code = resultCode(error);
   const isSystems = (error as NodeJS.ErrnoException).syscall !== undefined;
   if (code === undefined && !isSystems) return error;
   if (!existsSync(path)) return unavailable(path, "it is gone; put it back, or restore it from a backup", error);
   if (code === undefined) return unavailable(path, fileErrorText(error), error);
-  if (unwritable.has(code)) {
+  // A lock that keeps a process from writing its line keeps all others from changing the document, so what this process reads is fresh.
+  if (unwritable.has(code) || (code === busy && writes === "presence")) {
     const isFull = statfsSync(dirname(path)).bavail === 0;
     const why = obstacle(path) ?? advice.get(isFull ? full : code) ?? "";
-    if (!isWrite || isFull) return unavailable(path, why, error);
+    if (writes === undefined || isFull) return unavailable(path, why, error);
     return new StoreError("ERR_STORE_READ_ONLY", `cannot write the store ${path}: ${why}`, { cause: error });
   }
   const what = advice.get(code);

@@ -37,7 +37,11 @@ export async function sqliteStore(path: string): Promise<OpenRegister> {
   createFile(file);
   const closing = new AbortController();
 
-  async function use<T>(action: (db: DatabaseSync) => T, { signal }: StoreCall = {}, isWrite = false): Promise<T> {
+  async function use<T>(
+    action: (db: DatabaseSync) => T,
+    { signal }: StoreCall = {},
+    writes?: "document" | "presence",
+  ): Promise<T> {
     for (let retries = 0; ; retries += 1) {
       signal?.throwIfAborted();
       if (closing.signal.aborted) {
@@ -52,7 +56,7 @@ export async function sqliteStore(path: string): Promise<OpenRegister> {
           db.close();
         }
       } catch (error) {
-        if (!isBusy(error) || retries === maxLockRetries) throw storeError(error, file, isWrite);
+        if (!isBusy(error) || retries === maxLockRetries) throw storeError(error, file, writes);
       }
       // SQLite would wait, too, and stop all else in this process meanwhile.
       await sleep(Math.random() * 2 * lockRetryMs, systemClock, signal);
@@ -78,12 +82,13 @@ export async function sqliteStore(path: string): Promise<OpenRegister> {
             return versionIn(db) === ifVersion;
           }),
         call,
-        true,
+        "document",
       ),
 
     presence: {
       async put(id, line, call) {
-        await use((db) => change(db, file, "INSERT OR REPLACE INTO presence VALUES (?, ?)", [id, line]), call, true);
+        const sql = "INSERT OR REPLACE INTO presence VALUES (?, ?)";
+        await use((db) => change(db, file, sql, [id, line]), call, "presence");
       },
       all: (call) =>
         use((db) => {
@@ -91,7 +96,7 @@ export async function sqliteStore(path: string): Promise<OpenRegister> {
           return new Map(rows.map(({ id, line }) => [id, line]));
         }, call),
       async drop(id, call) {
-        await use((db) => change(db, file, "DELETE FROM presence WHERE id = ?", [id]), call, true);
+        await use((db) => change(db, file, "DELETE FROM presence WHERE id = ?", [id]), call, "presence");
       },
     },
 
