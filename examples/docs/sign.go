@@ -11,7 +11,7 @@ import (
 )
 
 var client = http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{
-	IdleConnTimeout: time.Minute, // jwksd closes what is idle for 75 s
+	IdleConnTimeout: time.Minute, // jwksd closes connections that are idle for 75 s
 	DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 		return (&net.Dialer{}).DialContext(ctx, "unix", "/run/jwksd/sign.sock")
 	},
@@ -23,7 +23,7 @@ func main() {
 	if err != nil {
 		panic(err)
 	}
-	request.Header["Idempotency-Key"] = nil // not sent: net/http may repeat the request on a new connection
+	request.Header["Idempotency-Key"] = nil // not sent, but lets net/http repeat the request on a new connection
 	response, err := client.Do(request)
 	if err != nil {
 		panic(err)

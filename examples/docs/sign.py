@@ -6,7 +6,7 @@ class SignSocket(http.client.HTTPConnection):
         self.sock.settimeout(self.timeout)
         self.sock.connect("/run/jwksd/sign.sock")
 
-connection = SignSocket("localhost", timeout=10)  # one for each thread
+connection = SignSocket("localhost", timeout=10)  # one per thread
 
 def sign(request):
     for is_last in False, True:
@@ -16,7 +16,7 @@ def sign(request):
             token = response.read().decode()
             break
         except (OSError, http.client.HTTPException):
-            connection.close()  # the next request connects again
+            connection.close()  # the next request reconnects
             if is_last:
                 raise
     if response.status != 200:

@@ -354,7 +354,7 @@ const acts: readonly Act[] = [
       vault() { echo; }
       @ Vault and OpenBao
       KEY_URI() { echo "aws-kms:$AWS_KEY"; }
-      @ Using them
+      @ Using a key
       test "$(jwksd keys --json | jq -r '.keys[] | select(.state == "active").uri')" = "$(KEY_URI)"
       jwksd rotate --signer-type aws-kms
       jwksd keys --json | jq --exit-status '.keys[] | select(.state == "announced").uri | startswith("aws-kms:")'
