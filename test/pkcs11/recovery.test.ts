@@ -8,6 +8,7 @@ import { after, before, describe, test } from "node:test";
 import { fileURLToPath } from "node:url";
 import { type JSONWebKeySet, createLocalJWKSet, jwtVerify } from "jose";
 import { JwksdError, type Provider, createProvider } from "../../src/index.ts";
+import { slowTimeoutMs } from "../../src/keys/signer/backend-options.ts";
 import { pkcs11Backend } from "../../src/keys/pkcs11/backend.ts";
 import type { Pkcs11Options } from "../../src/keys/pkcs11/options.ts";
 import { parseKeyUri } from "../../src/keys/pkcs11/uri.ts";
@@ -54,7 +55,6 @@ async function setUpInTime(t: Scope, options: Pkcs11Options = {}) {
 }
 
 const timeoutMs = 5_000;
-const slowTimeoutMs = 30_000;
 const few = soak(50, 15);
 
 /** Signs with many callers at once, and verifies every token as a relying party does. */

@@ -8,6 +8,7 @@ import { ConfigError, JwksdError, SignerError, keyError } from "../../base/error
 import type { EcPublicJwk } from "../jwk/public.ts";
 import { type KeyInput, readKey } from "../jwk/read.ts";
 import { type Optional, type Given, textThat } from "../../base/options.ts";
+import { slowTimeoutMs } from "../signer/backend-options.ts";
 import { abortedBy, externalSigner, notP256 } from "../signer/external.ts";
 import type { ExternalSigner, SignerBackend } from "../signer/signer.ts";
 
@@ -15,8 +16,6 @@ import type { ExternalSigner, SignerBackend } from "../signer/signer.ts";
 export interface KeyServiceOptions {
   /** Time for one signature, in milliseconds. Default: 5000. */
   readonly timeoutMs?: Optional<number>;
-  /** Time to open, make or destroy a key, in milliseconds, including a search for credentials. Default: 30000. */
-  readonly slowTimeoutMs?: Optional<number>;
   /** Tells the time. Default: the clock of the machine. */
   readonly clock?: Optional<Clock>;
 }
@@ -89,7 +88,7 @@ const pauseMs = 250;
 /** Makes a backend of a key service. */
 export function keyServiceBackend<Key, Client>(
   service: KeyService<Key, Client>,
-  { timeoutMs = 5000, slowTimeoutMs = 30_000, clock = systemClock }: Given<KeyServiceOptions>,
+  { timeoutMs = 5000, clock = systemClock }: Given<KeyServiceOptions>,
 ): SignerBackend {
   async function run<T>(
     name: string,

@@ -41,14 +41,14 @@ import {
  */
 export function pkcs11Backend(options: Pkcs11Options = {}): SignerBackend {
   const given = checkBackendOptions(options, pkcs11Rules);
-  const { modulePath, pin, token, sessions = 16, timeoutMs = 5_000, slowTimeoutMs = 30_000 } = given;
+  const { modulePath, pin, token, sessions = 16, timeoutMs = 5_000 } = given;
   const { environment: variables = [], clock = systemClock } = given;
   // The module gets the PIN by C_Login only, even if its variable is on the list.
   const environment = variables.filter(
     (name) => !(pin !== undefined && "environment" in pin && name === pin.environment),
   );
   const tokenForNewKeys = token === undefined ? undefined : parseTokenUri(token);
-  const settings = { timeoutMs, slowTimeoutMs, environment, clock };
+  const settings = { timeoutMs, environment, clock };
   const connections = new Map<string, Connection>();
 
   function targetOf(uri: Pkcs11Uri): ConnectionTarget {

@@ -21,8 +21,6 @@ export interface Pkcs11Options {
   readonly sessions?: Optional<number>;
   /** Time for one signature, in milliseconds. A module that takes longer counts as hanging, and its process is replaced. Default: 5000. */
   readonly timeoutMs?: Optional<number>;
-  /** Time to start the module and log in, and to make or destroy a key, in milliseconds. Default: 30000. */
-  readonly slowTimeoutMs?: Optional<number>;
   /** Tells the time. Default: the clock of the machine. */
   readonly clock?: Optional<Clock>;
 }

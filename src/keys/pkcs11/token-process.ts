@@ -1,6 +1,7 @@
 import type { ChildProcess } from "node:child_process";
 import { abortable } from "../../base/async.ts";
 import type { Clock } from "../../base/clock.ts";
+import { slowTimeoutMs } from "../signer/backend-options.ts";
 import { TokenFailure, fromData } from "./failure.ts";
 import { forkChild } from "./fork-child.ts";
 import type {
@@ -21,8 +22,6 @@ export type ReadPin = (token: TokenDescription) => Promise<string | undefined>;
 export interface ProcessSettings {
   /** Time for one signature or search, without time in the queue, in milliseconds. */
   readonly timeoutMs: number;
-  /** Time for start and login, and to make or destroy a key, in milliseconds. */
-  readonly slowTimeoutMs: number;
   /** Names of more environment variables that the module needs. */
   readonly environment: readonly string[];
   readonly clock: Clock;
@@ -117,7 +116,7 @@ export class TokenProcess {
   }
 
   async #open(request: TokenRequest, readPin: ReadPin): Promise<void> {
-    const { clock, slowTimeoutMs } = this.#settings;
+    const { clock } = this.#settings;
     let step = "the start of the module";
     let isLoggingIn = false;
     const expire = (): void =>
@@ -191,8 +190,7 @@ export class TokenProcess {
 
   /** Time limit of the calls under way. */
   get #limitMs(): number {
-    const { timeoutMs, slowTimeoutMs } = this.#settings;
-    return [...this.#underWay.values()].some(isSlow) ? slowTimeoutMs : timeoutMs;
+    return [...this.#underWay.values()].some(isSlow) ? slowTimeoutMs : this.#settings.timeoutMs;
   }
 
   /** Ends a process whose module does not answer in time. */

@@ -12,10 +12,12 @@ export const httpUrl = textThat(
   (value) => URL.canParse(value) && /^https?:$/.test(new URL(value).protocol),
 );
 
+/** Time limit for opening, making or destroying a key, in milliseconds, including a search for credentials. */
+export const slowTimeoutMs = 30_000;
+
 /** Options of all backends. */
 export const backendRules = {
   timeoutMs: timeout,
-  slowTimeoutMs: timeout,
   clock: onlyFromCode(clock, "leave it out in a file"),
 } as const;
 

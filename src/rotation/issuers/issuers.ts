@@ -36,7 +36,6 @@ const rules: Rules<IssuersOptions> = {
   metadata: callback,
   refreshSeconds: number(1),
   maxIssuers: number(1),
-  maxBytes: number(1),
   waitUntil: callback,
   onEvent: callback,
   clock: clockRule,
@@ -49,6 +48,8 @@ const maxLookups = 100;
 const lookupMs = 10_000;
 const duePage = 100;
 const looksAtOnce = 10;
+/** How much memory all issuers may take, in bytes, by an estimate from the length of what is stored. */
+const maxBytes = 100_000_000;
 /** What an issuer takes in memory: measured, with two keys. */
 const ownBytes = 40_000;
 const bytesPerCharacter = 8;
@@ -73,7 +74,7 @@ interface Unusable {
 export async function createIssuers(options: IssuersOptions): Promise<Issuers> {
   const given = checkOptions(options, rules);
   const { issuer: template, store, wrappingKeys, policy, metadata, waitUntil, onEvent, clock = systemClock } = given;
-  const { refreshSeconds = 30, maxIssuers = 1_000, maxBytes = 100_000_000 } = given;
+  const { refreshSeconds = 30, maxIssuers = 1_000 } = given;
   const names = createNames(template);
   // All that is wrong shows here, and not at the first request.
   rotationPolicy(policy);

@@ -29,10 +29,8 @@ export interface IssuersOptions {
   readonly metadata?: Optional<(issuer: string) => Metadata>;
   /** How old a read may be, in seconds. See `createKeyManager`. Default: 30. */
   readonly refreshSeconds?: Optional<number>;
-  /** How many issuers are kept in memory; those that were not used for the longest time are forgotten first. Default: 1,000. */
+  /** How many issuers are kept in memory; those that were not used for the longest time are forgotten first. They take at most about 100 MB. Default: 1,000. */
   readonly maxIssuers?: Optional<number>;
-  /** How much memory these may take, in bytes, by an estimate from the length of what is stored. Default: 100,000,000. */
-  readonly maxBytes?: Optional<number>;
   /** Keeps the platform from ending a read with the request that began it. See `createKeyManager`. Default: none. */
   readonly waitUntil?: Optional<(promise: Promise<unknown>) => unknown>;
   /** Gets changes of keys, and failures, of issuers in memory. Default: nobody listens. */
