@@ -11,6 +11,7 @@ import { day, second } from "../rules/key-records.ts";
 import { ecKey } from "../support/keys.ts";
 import { accessTo, custodyOf } from "../support/managed.ts";
 import { refusal } from "../support/refusal.ts";
+import { eventually } from "../support/service.ts";
 import { World, issuer, seen } from "./world.ts";
 
 const open = async (uri: string): Promise<ExternalSigner> => {
@@ -68,6 +69,53 @@ describe("methods of a manager", () => {
     await world.until(manager.rotate({ use: "sig" }));
     await world.until(manager.retire(kidOf("b"), { force: true }));
     assert.deepEqual(await now(), { states: ["a removed", "b retiring", "c active"], published: "cb", signs: "c" });
+    await world.stop(replica);
+  });
+
+  test("are reported as changes by this manager, to others as changes by another, and destroy the keys that they end", async () => {
+    const { world, manager, kidOf, replica, destroyed } = await start();
+    const other = await world.start({ openSigner: open });
+    const force = { force: true };
+    const rows: readonly (readonly [command: () => Promise<unknown>, types: string, ended: string])[] = [
+      [() => manager.rotate(), "announced", ""],
+      [() => manager.activate(kidOf("b"), force), "retired activated", ""],
+      [() => manager.remove(kidOf("a"), force), "removed", "a"],
+      [() => manager.rotate({ now: true }), "announced retired activated", ""],
+      [() => manager.revoke(kidOf("c")), "announced retired activated revoked", "c"],
+    ];
+    for (const [command, types, ended] of rows) {
+      const before = [replica, other].map(({ told }) => told.length);
+      await world.until(command());
+      await world.idle();
+      const [own, others] = [replica, other].map(({ told }, i) =>
+        told
+          .slice(before[i])
+          .flatMap((event) =>
+            event.type === "changed" ? [`${event.by}: ${event.events.map(({ type }) => type).join(" ")}`] : [],
+          ),
+      );
+      assert.deepEqual([own, others], [[`this: ${types}`], [`another: ${types}`]]);
+      await eventually("the key is destroyed", () => destroyed.join("") === ended);
+      destroyed.length = 0;
+    }
+    await world.stop(replica, other);
+  });
+
+  test("are reported as changes by this manager even if the replies to their commit are lost", async () => {
+    const { world, manager, replica } = await start();
+    world.store.hook = async (operation, go) => {
+      const response = await go();
+      if (operation !== "write") return response;
+      world.store.isGone = true;
+      throw new Error("socket hang up");
+    };
+    await assert.rejects(world.until(manager.rotate({ use: "enc" })), { code: "ERR_COMMIT_UNKNOWN" });
+    world.store.hook = undefined;
+    world.store.isGone = false;
+    const before = replica.told.length;
+    await world.until(replica.manager.runDueSteps());
+    const [event] = replica.told.slice(before);
+    assert.equal(event?.type === "changed" && event.by, "this");
     await world.stop(replica);
   });
 

@@ -2,9 +2,10 @@ import type { Clock, Instant } from "../../base/clock.ts";
 import { asJwksdError } from "../../base/errors.ts";
 import type { StoredEvent, StoreDocument } from "../custody/document.ts";
 import { type KeyEvent, type KeyRecord, type LiveRecord, activeKey, isLive, isRotating } from "../rules/records.ts";
+import type { Change } from "../rules/advance.ts";
 import type { Keyring } from "./keyring.ts";
 import type { OpenKeys } from "./private-keys.ts";
-import type { Changed } from "./store-access.ts";
+import type { StoreAccess } from "./store-access.ts";
 import type { SubscriberUpdate, Subscribers } from "./subscribers.ts";
 import type { KeySubscriber } from "../../provider/managed-keys.ts";
 import type { ManagerEvent, PublicRecord } from "./types.ts";
@@ -43,7 +44,7 @@ export interface KeysInUse {
    *
    * @param confirmed when the confirmed word was sent after which it was read
    */
-  adopt(change: Changed, confirmed: Instant): Promise<void>;
+  adopt(document: StoreDocument, confirmed: Instant): Promise<void>;
 }
 
 export interface KeysInUseOptions {
@@ -52,6 +53,7 @@ export interface KeysInUseOptions {
   /** Whether this process signs while it may. */
   readonly signs: boolean;
   readonly clock: Clock;
+  readonly isOwn: StoreAccess["isOwn"];
   readonly emit: (event: ManagerEvent) => void;
 }
 
@@ -60,7 +62,7 @@ const soonMs = 1_000;
 
 const nothing: OpenKeys = { signers: new Map(), decryptionKeys: new Map(), unavailable: new Map() };
 
-export function createKeysInUse({ keyring, subscribers, signs, clock, emit }: KeysInUseOptions): KeysInUse {
+export function createKeysInUse({ keyring, subscribers, signs, clock, isOwn, emit }: KeysInUseOptions): KeysInUse {
   let state: InUse = { document: undefined, keys: nothing, published: undefined };
   let isShort = false;
   /** Whether all keys of the document were opened, as far as they can be: workerd may end a round before. */
@@ -109,21 +111,24 @@ export function createKeysInUse({ keyring, subscribers, signs, clock, emit }: Ke
     emit({ type, kid, error: asJwksdError(error) });
   }
 
-  async function destroyEnded({ records, events }: Changed): Promise<void> {
-    for await (const { kid, uri, error } of keyring.destroyEnded({ records, events })) {
+  async function destroyEnded(change: Change): Promise<void> {
+    for await (const { kid, uri, error } of keyring.destroyEnded(change)) {
       if (error === undefined) emit({ type: "destroyed", kid, uri });
       else emit({ type: "destroy-failed", kid, uri, error: asJwksdError(error) });
     }
   }
 
-  /** Tells of the commits since the last time, no matter which process made them. Keys that were there before this process started are no change. */
-  function emitChange(before: StoreDocument | undefined, { document, events: own }: Changed): void {
-    const seen = before?.events.at(-1)?.number ?? 0;
-    const events =
-      before === undefined ? own : document.events.filter(({ number }) => number > seen).map(withoutNumber);
-    if (events.length === 0) return;
-    const by = own.length > 0 ? "this" : "another";
-    emit({ type: "changed", by, records: document.records.map(withoutPrivateHalf), events });
+  /** Reports commits of any process since the last time. What other processes committed before this one started is not a change. */
+  function emitChanges(before: StoreDocument | undefined, document: StoreDocument): void {
+    const last = before?.events.at(-1)?.number ?? 0;
+    const isNewsOf = (by: "this" | "another") => (event: StoredEvent) =>
+      event.number > last && (by === "this") === isOwn(event, document);
+    for (const by of before === undefined ? (["this"] as const) : (["another", "this"] as const)) {
+      const events = document.events.filter(isNewsOf(by)).map(withoutNumber);
+      if (events.length === 0) continue;
+      emit({ type: "changed", by, records: document.records.map(withoutPrivateHalf), events });
+      if (by === "this") void destroyEnded({ records: document.records, events });
+    }
   }
 
   return {
@@ -145,8 +150,7 @@ export function createKeysInUse({ keyring, subscribers, signs, clock, emit }: Ke
     },
     shorten: () => updateSubscribers(true),
 
-    async adopt(change, confirmed) {
-      const { document } = change;
+    async adopt(document, confirmed) {
       const { document: before, keys: former } = state;
       const isNew = before?.commits.at(-1) !== document.commits.at(-1) || before === undefined;
       const opening =
@@ -158,10 +162,9 @@ export function createKeysInUse({ keyring, subscribers, signs, clock, emit }: Ke
       isOpen = true;
       await publish(document, keys, confirmed);
       if (!isNew) return;
-      emitChange(before, change);
+      emitChanges(before, document);
       // An operator has time to mend the key before it has to sign.
       for (const [kid, error] of keys.unavailable) emitUnavailable(kid, error);
-      void destroyEnded(change);
     },
   };
 }

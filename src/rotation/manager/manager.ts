@@ -138,7 +138,7 @@ export async function manageKeys(custody: Custody, options: ManageOptions): Prom
     onOrphan: (uri, isDestroyed) => emit({ type: "orphaned", uri, isDestroyed }),
   });
   const subscribers = createSubscribers(clock, signal, target);
-  const inUse = createKeysInUse({ keyring, subscribers, signs, clock, emit });
+  const inUse = createKeysInUse({ keyring, subscribers, signs, clock, isOwn: access.isOwn, emit });
   const { version } = options;
   let id: string | undefined;
   const process: ProcessName = {

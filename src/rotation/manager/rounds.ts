@@ -83,7 +83,7 @@ export function createRounds(options: RoundsOptions): Rounds {
         throw error;
       });
     }
-    const publish = (change: Changed): Promise<void> => adopt(change, sent);
+    const publish = ({ document }: Changed): Promise<void> => adopt(document, sent);
     if (target !== undefined) await recordTarget(({ document, now }) => begunTarget(document, target.name, now));
     await step({ custody, keyring, process: process.id, caller: { plan, publish, holdBack } });
     await word.tell();
@@ -102,10 +102,7 @@ export function createRounds(options: RoundsOptions): Rounds {
   }
 
   async function takeOver(sent: Instant | undefined): Promise<void> {
-    const seen = await access.read();
-    const { document } = seen;
-    const { records } = document;
-    await adopt({ seen, document, before: records, records, events: [] }, sent);
+    await adopt((await access.read()).document, sent);
   }
 
   /** Plans what is due; nothing where the clock of this machine and that of the store differ, because one of them is wrong. */
@@ -150,11 +147,11 @@ export function createRounds(options: RoundsOptions): Rounds {
     return { policy, now, areClocksOff: areClocksOff || (!seen.hasClock && liveRecords(records).some(seemsOver)) };
   }
 
-  async function adopt(change: Changed, sent: Instant | undefined): Promise<void> {
+  async function adopt(document: StoreDocument, sent: Instant | undefined): Promise<void> {
     freshness.note();
     if (sent === undefined) return;
-    await inUse.adopt(change, sent);
-    const announced = new Set(change.records.flatMap(({ kid, state }) => (state === "announced" ? [kid] : [])));
+    await inUse.adopt(document, sent);
+    const announced = new Set(document.records.flatMap(({ kid, state }) => (state === "announced" ? [kid] : [])));
     for (const kid of activationBlocked.keys()) if (!announced.has(kid)) activationBlocked.delete(kid);
   }
 

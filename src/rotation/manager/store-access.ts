@@ -8,6 +8,7 @@ import type { Custody } from "../custody/custody.ts";
 import {
   type DocumentChange,
   type StoreDocument,
+  type StoredEvent,
   emptyDocument,
   nextDocument,
   textBytes,
@@ -97,6 +98,8 @@ export interface StoreAccess {
   change(decide: (seen: Seen) => Promise<Decision>): Promise<Changed>;
   /** What `change` would do now. */
   preview(decide: (seen: Seen) => Promise<Decision>): Promise<Changed>;
+  /** Reports whether an event of a document was committed by this process. */
+  isOwn(this: void, event: StoredEvent, document: StoreDocument): boolean;
   /** Writes the line of this process into the store, if the store has lines. */
   present(id: string, line: string): Promise<void>;
   /** Removes the line again. */
@@ -110,6 +113,8 @@ export function createStoreAccess(custody: Custody, options: StoreAccessOptions)
   const { policy, clock, signal, onCall, onRevision, onFilling } = options;
   const { maxBytes = Infinity } = register;
   let last: Seen | undefined;
+  /** The latest commits with events that this process tried. Only ids that a document contains were written. */
+  let tried: readonly { readonly commit: string; readonly events: readonly StoredEvent[] }[] = [];
 
   /** Waits for at most 10 s, even if the store ignores the signal. */
   async function call<T>(
@@ -223,6 +228,9 @@ export function createStoreAccess(custody: Custody, options: StoreAccessOptions)
         const commit = crypto.randomUUID();
         const room = maxBytes - reservedBytes;
         const document = nextDocument(seen.document, { owner: custody.owner, ...decision }, commit, room);
+        const lastNumber = seen.document.events.at(-1)?.number ?? 0;
+        const events = document.events.filter(({ number }) => number > lastNumber);
+        if (events.length > 0) tried = [...tried, { commit, events }].slice(-document.commits.length - 1);
         const isRevocation = decision.events?.some(({ type }) => type === "revoked") === true;
         if (await write(document, seen, commit, isRevocation ? maxBytes : room)) {
           // A failover may lose the commit before it was read. Its version is not known yet.
@@ -234,6 +242,9 @@ export function createStoreAccess(custody: Custody, options: StoreAccessOptions)
         await pauseAfter(attempt, maxPauseMs, clock, signal);
       }
     },
+
+    isOwn: ({ number }, { commits }) =>
+      tried.some(({ commit, events }) => commits.includes(commit) && events.some((event) => event.number === number)),
 
     async present(id, line) {
       const { presence } = register;
