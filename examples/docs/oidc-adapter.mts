@@ -1,4 +1,4 @@
-// oidc-adapter.mts: sessions, grants and codes of oidc-provider in one SQLite file, for any number of processes on one machine
+// oidc-adapter.mts: oidc-provider sessions, grants and codes in one SQLite file, for any number of processes on one machine
 import { DatabaseSync } from "node:sqlite";
 
 type Payload = Record<string, unknown>;

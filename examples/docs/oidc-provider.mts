@@ -13,7 +13,7 @@ const manager = await createKeyManager({
   wrappingKeys: JWKSD_WRAPPING_KEYS,
   policy: { rotateEveryDays: 90, maxTokenLifetimeSeconds: 3600 },
 });
-// Yours, without "jwks".
+// Your configuration, without "jwks".
 const configuration = {
   adapter: sqliteAdapter("./sessions.db"),
   clients: [{ client_id: "app", client_secret: "secret", redirect_uris: ["http://localhost:8080/callback"] }],

@@ -242,12 +242,12 @@ const acts: readonly Act[] = [
   {
     pages: ["docs/oidc-provider.md"],
     script: String.raw`
-      @1 Try it
+      @1 Getting started
       node examples/docs/oidc-provider.mts >/dev/null &
       until_done curl http://localhost:3000/jwks
-      @2 Try it
+      @2 Getting started
       KID() { JWKSD_DATA=. kid announced; }
-      @3 Try it
+      @3 Getting started
     `,
     needs: ["openssl"],
   },
@@ -373,7 +373,7 @@ const acts: readonly Act[] = [
     `,
     needs: ["caddy"],
   },
-  ...["2. Keys that jwksd rotates", "2b. Or: Kubernetes signs with a key file"].map((keys) => ({
+  ...["2. Keys that jwksd rotates", "2b. Alternative: a Kubernetes key file"].map((keys) => ({
     pages: ["docs/workload-identity.md"],
     script: String.raw`
       with_bucket
@@ -387,7 +387,7 @@ const acts: readonly Act[] = [
       az() { true; }
       @ 1. The bucket and the issuer
       @ ${keys}
-      @ 3. What verifiers see
+      @ 3. Checking the setup
       @ 4. AWS
       @ 5. Google Cloud
       @ 6. Azure
@@ -468,7 +468,7 @@ const elsewhere: Readonly<Record<string, Readonly<Record<string, string>>>> = {
     Kubernetes: "test/ops/deployments.test.ts",
   },
   "docs/model/README.md": { "The one rule, checked by a machine": "test/model" },
-  "docs/oidc-provider.md": { "The keys you have": "test/docs/samples.test.ts" },
+  "docs/oidc-provider.md": { "Existing keys": "test/docs/samples.test.ts" },
   "docs/on-demand.md": { "Workers with D1": "it deploys at Cloudflare" },
   "docs/stores.md": {
     MySQL: "test/contract/store.mysql.test.ts",
