@@ -98,7 +98,7 @@ describe("lifetimes of tokens are compared with the policy at the start", () => 
     ["tokens of /token, in words", withJwt("2 hours"), /jwt.expirationTime is 7200 s/],
     ["tokens of /token, in months", withJwt("1mo"), /jwt.expirationTime is 2592000 s/],
     ["tokens of /token, in capitals", withJwt("+2 Hours"), /jwt.expirationTime is 7200 s/],
-    ["tokens of /token, in a text that is no time", withJwt("soon"), /must be a time such as "15m"/],
+    ["tokens of /token, in a text that is not a time", withJwt("soon"), /must be a time such as "15m"/],
     ["tokens of /token that are short", withJwt("1h"), undefined],
     ["a moment, which is checked when a token is signed", withJwt(new Date(0)), undefined],
   ];

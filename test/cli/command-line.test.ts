@@ -117,8 +117,8 @@ describe("an error of the library names options, and the command line says it wi
     [
       "a policy",
       { policy: { rotateEveryDays: 1, announceForSeconds: 3600 } },
-      /^announceForSeconds is 3600, .*cacheSlackSeconds \(7200\)/,
-      /^--announce-for-seconds is 3600, .*--cache-slack-seconds \(7200\)/,
+      /^announceForSeconds is 3600 and .*cacheSlackSeconds \(7200\)/,
+      /^--announce-for-seconds is 3600 and .*--cache-slack-seconds \(7200\)/,
     ],
     [
       "a wrapping key that is not given",

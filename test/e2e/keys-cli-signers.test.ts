@@ -65,7 +65,7 @@ test(
     const [, announced] = await records();
     assert.equal(announced?.state, "announced");
     assert.match((announced && uriOf(announced)) ?? "", /^vault-transit:/);
-    assert.match((await run("rotate", ...there)).stderr, /is announced already.* \[ERR_TRANSITION\]\n$/);
+    assert.match((await run("rotate", ...there)).stderr, /is already announced.* \[ERR_TRANSITION\]\n$/);
     assert.equal(vault.keys.size, 2, "what is refused for another reason makes none, either");
 
     const enc = await run("keys", "announce", "--use", "enc", "--alg", "ECDH-ES", ...there);

@@ -114,7 +114,7 @@ describe("a life of managed keys on the command line", { timeout, concurrency: 3
       ["retired", "activated", "removed"],
     );
 
-    assert.match(await refused("ERR_TRANSITION", "rotate"), /is announced already/);
+    assert.match(await refused("ERR_TRANSITION", "rotate"), /is already announced/);
     assert.match(await refused("ERR_TOO_EARLY", "keys", "activate", "--", kid), /allowed from \d{4}-/);
     assert.match(await refused("ERR_TOO_EARLY", "keys", "retire", "first"), /allowed from \d{4}-/);
     const asked = await refused("ERR_CONFIRMATION", "keys", "activate", "--force", "--", kid);
@@ -221,7 +221,7 @@ describe("a life of managed keys on the command line", { timeout, concurrency: 3
     assert.ok(effects.some((effect) => effect.startsWith(stays)));
     // Under another kid, as if its first import had forgotten --kid.
     await writeFile(own, JSON.stringify({ ...named("second"), kid: "other" }));
-    assert.match(await refused("ERR_TRANSITION", "keys", "import", own), /for another kid, import it into a store/);
+    assert.match(await refused("ERR_TRANSITION", "keys", "import", own), /to give it another kid, import it into a store/);
   });
 
   test("all private keys move under a new wrapping key", async (t) => {
@@ -370,7 +370,7 @@ describe("the policy of a store", { timeout }, () => {
     assert.match(same, /^Nothing is to be changed\. The store has this policy\./);
 
     const why = await refused("ERR_POLICY_INVALID", "policy", "--max-stale-seconds", "20000");
-    assert.match(why, /--announce-for-seconds is 20000, and must be at least 34700: .*--max-stale-seconds \(20000\)/);
+    assert.match(why, /--announce-for-seconds is 20000 and must be at least 34700: .*--max-stale-seconds \(20000\)/);
     // Together with what the store says of the others, and not with the defaults.
     await ok("policy", "--max-stale-seconds", "60", "--cache-slack-seconds", "0");
     await ok("policy", "--announce-for-seconds", "8000");

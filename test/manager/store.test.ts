@@ -169,7 +169,7 @@ describe("records that are not used: the last good ones stay, loudly, until they
     const { records, revision } = await world.document();
     await world.put({ records: change(records, before.kids[1], { state: "active", activatedAt: 1 }) });
     await world.pass(10 * second);
-    const refused = code("ERR_RECORDS_INVALID", /2 keys of use "sig" are active/);
+    const refused = code("ERR_RECORDS_INVALID", /2 keys with use "sig" are active/);
     await assert.rejects(world.start(), refused);
     const failed = replica.told.findLast(({ type }) => type === "failed");
     assert.ok(failed?.type === "failed" && refused(failed.error));

@@ -164,7 +164,7 @@ const wrongState = (type: string, targets: string, rule: string): Refused[] =>
     return [`${type} ${kid} force`, state, new RegExp(`^kid "${kid}" is ${state}; ${rule}`)];
   });
 const wrongUse = (use: string, needed: string): RegExp =>
-  new RegExp(`^kid "new" is a key of use "${use}", and one of use "${needed}" is needed$`);
+  new RegExp(`^kid "new" has use "${key.use}", and a key with use "${needed}" is needed$`);
 
 const soon = { at: announcedUntil - 1, allowedAt: announcedUntil };
 const unseen = (record: LiveRecord): KeyRecord[] => [active, waiting(record)];
@@ -174,24 +174,24 @@ const refusedCommands: readonly Refused[] = [
   [
     "activate b",
     "before the announcement is over",
-    /^kid "b" may not sign before its announcement is over.*caches.*allowed from 2026-11-21 11:00:00 UTC on$/,
+    /^kid "b" must not sign before its propagation period ends.*caches.*allowed from 2026-11-21 11:00:00 UTC$/,
     soon,
   ],
   ["activate eb", "before the announcement is over", /^kid "eb" /, { allowedAt: announcedUntil }],
   [
     "activate b",
     "before a read has seen it announced, however long ago that was",
-    /^kid "b" may not sign yet: its announcement has not begun; it begins when.*11-21 12:00.* on at the earliest$/,
+    /^kid "b" must not sign yet: its propagation period has not begun; it begins when.*11-21 12:00.* at the earliest$/,
     { given: unseen({ ...announced, announcedAt: start - year }), allowedAt: start + announceForMs(policy) },
   ],
   [
     "remove r",
     "before a read has seen it retiring, however long ago that was",
-    /^kid "r" may not be removed yet: .* on at the earliest$/,
+    /^kid "r" must not be removed yet: .* at the earliest$/,
     { given: unseen({ ...retiring, retiredAt: start - year }), allowedAt: start + retireForMs(policy, "sig") },
   ],
   ...wrongState("activate", "a active, r retiring, t removed, v revoked", "only an announced key"),
-  ["retire a", "before the announcement of the next key is over", /^kid "b" may not sign/, soon],
+  ["retire a", "before the announcement of the next key is over", /^kid "b" must not sign/, soon],
   ["retire a force", "no key is announced", /^kid "a" cannot retire before another key is announced/, { given: quiet }],
   ["retire a force", "a key of the other use is announced", /^kid "a" cannot retire/, { given: otherUse }],
   ...wrongState(
@@ -203,17 +203,17 @@ const refusedCommands: readonly Refused[] = [
   [
     "remove r",
     "while tokens need it",
-    /^kid "r" may not be removed yet.*signed/,
+    /^kid "r" must not be removed yet.*signed/,
     { at: neededUntil - 1, allowedAt: neededUntil },
   ],
   [
     "remove er",
     "while caches hand it out",
-    /^kid "er" may not be removed yet.*encrypted/,
+    /^kid "er" must not be removed yet.*encrypted/,
     { at: neededUntil, allowedAt: encNeededUntil },
   ],
-  ["revoke t with new", "removed already", /^kid "t" is removed already/],
-  ["revoke v with new", "revoked already", /^kid "v" is revoked already/],
+  ["revoke t with new", "removed already", /^kid "t" is already removed/],
+  ["revoke v with new", "revoked already", /^kid "v" is already revoked/],
   [
     "revoke a",
     "the active signing key, with nothing in its place",
@@ -228,20 +228,20 @@ const refusedCommands: readonly Refused[] = [
     /^kid "new" is an encryption key, and the first key of a store is a signing key$/,
     { given: [] },
   ],
-  ["announce with new", "a second signing key", /^kid "b" is announced already/],
-  ["announce with enc", "a second encryption key", /^kid "eb" is announced already/],
+  ["announce with new", "a second signing key", /^kid "b" is already announced/],
+  ["announce with enc", "a second encryption key", /^kid "eb" is already announced/],
   ...all.map(({ kid, state }): Refused => {
-    const says = new RegExp(`^kid "${kid}" is the kid of a key that is ${state}; a kid is never used twice`);
+    const says = new RegExp(`^kid "${kid}" belongs to a key that is ${state}; a kid is never used twice`);
     return [`announce with ${kid}`, `the kid of a key that is ${state}`, says, used];
   }),
-  ["announce with twin", "there under another kid", /^kid "t" is the same key, and is r/, { given: [active, removed] }],
+  ["announce with twin", "there under another kid", /^kid "t" is the same key and is r/, { given: [active, removed] }],
   ["rotate sig", "without a key", /a planned rotation needs a new key/, { given: quiet }],
-  ["rotate sig with new", "while a key is announced", /^kid "b" is announced already/],
+  ["rotate sig with new", "while a key is announced", /^kid "b" is already announced/],
   ["rotate sig with enc", "of the other use", wrongUse("enc", "sig"), { given: quiet }],
   [
     "rotate enc now",
     "without a key, and none is announced",
-    /no key of use "enc" is announced; a new key is needed/,
+    /no key with use "enc" is announced; a new key is needed/,
     { given: quiet },
   ],
   ["rotate enc now with new", "of the other use", wrongUse("sig", "enc"), { given: quiet }],
@@ -249,14 +249,14 @@ const refusedCommands: readonly Refused[] = [
   [
     "import active with new",
     "while another key is",
-    /^kid "a" is active, and caches of this provider do not know the imported key/,
+    /^kid "a" is active, and caches of this provider do not have the imported key/,
     { allowedAt: start + announceForMs(policy) },
   ],
-  ["import announced force with new", "while another key is", /^kid "b" is announced already/],
+  ["import announced force with new", "while another key is", /^kid "b" is already announced/],
   [
     "import retiring force with new",
     "before the active key",
-    /the active key must be imported before those that retire/,
+    /the active key must be imported before retiring keys/,
     { given: [] },
   ],
   ["import retiring with enc", "where none is active", /the active key must be imported/, { given: [active] }],
@@ -376,7 +376,7 @@ describe("the policy changes by a command", () => {
 
   test("a policy that does not add up is refused, with what the rest of it says", async () => {
     const { message } = await refusal(() => change({ maxStaleSeconds: 80_000 }), "ERR_POLICY_INVALID");
-    assert.match(message, /announceForSeconds is 86400, and must be at least 94460/);
+    assert.match(message, /announceForSeconds is 86400 and must be at least 94460/);
   });
 });
 

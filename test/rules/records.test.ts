@@ -98,38 +98,42 @@ describe("records that keep every rule are used", () => {
 describe("records that break a rule are not used, whoever wrote them", () => {
   const { activatedAt: _activated, ...timeless } = active;
   const cases: readonly (readonly [string, readonly KeyRecord[], RegExp])[] = [
-    ["no active signing key", [announced], /0 keys of use "sig"/],
-    ["only tombstones", [removed], /0 keys of use "sig"/],
-    ["an encryption key alone", [encActive], /0 keys of use "sig"/],
-    ["two active signing keys", [active, { ...newer, state: "active" }], /2 keys of use "sig"/],
-    ["two active encryption keys", [active, encActive, { ...encRetiring, state: "active" }], /2 keys of use "enc"/],
-    ["two announced signing keys", [active, announced, { ...newer, state: "announced" }], /one key of use "sig"/],
+    ["no active signing key", [announced], /0 keys with use "sig"/],
+    ["only tombstones", [removed], /0 keys with use "sig"/],
+    ["an encryption key alone", [encActive], /0 keys with use "sig"/],
+    ["two active signing keys", [active, { ...newer, state: "active" }], /2 keys with use "sig"/],
+    ["two active encryption keys", [active, encActive, { ...encRetiring, state: "active" }], /2 keys with use "enc"/],
+    ["two announced signing keys", [active, announced, { ...newer, state: "announced" }], /one key with use "sig"/],
     [
       "two announced encryption keys",
       [active, encAnnounced, { ...encRetiring, state: "announced" }],
-      /one key of use "enc"/,
+      /one key with use "enc"/,
     ],
     ["one kid twice", [active, { ...removed, kid: "active" }], /kid "active" is on two records/],
     ["one kid twice, across uses", [active, { ...encActive, kid: "active" }], /kid "active" is on two records/],
     [
       "one key twice",
       [active, { ...removed, thumbprint: active.thumbprint }],
-      /kid "(active" and kid "removed|removed" and kid "active)" are one key/,
+      /kid "(active" and kid "removed|removed" and kid "active)" are the same key/,
     ],
-    ["an unknown state", [active, { ...newer, state: "compromised" as LiveState }], /"newer" is in no known state/],
-    ["a state of every object", [active, { ...newer, state: "toString" as LiveState }], /"newer" is in no known state/],
-    ["a time is missing", [timeless], /kid "active": the time is missing at which it became active/],
-    ["a time is no number", [{ ...active, activatedAt: Number.NaN }], /kid "active": the time is missing/],
-    ["a time that no date has", [{ ...active, announcedAt: 1e17 }], /kid "active": announcedAt is no time/],
-    ["a tombstone without a time", [active, { ...removed, endedAt: Number.NaN }], /kid "removed": the time is missing/],
-    ["a wait began at no time", [active, { ...announced, publishedAt: "1" as never }], /publishedAt is no time/],
-    ["a wait began when no date is", [active, { ...newer, replacedAt: 1e17 }], /replacedAt is no time/],
+    ["an unknown state", [active, { ...newer, state: "compromised" as LiveState }], /"newer" has an unknown state/],
+    ["a state of every object", [active, { ...newer, state: "toString" as LiveState }], /"newer" has an unknown state/],
+    ["a time is missing", [timeless], /kid "active": the time at which it became active is missing/],
+    ["a time is no number", [{ ...active, activatedAt: Number.NaN }], /kid "active": the time at which .* is missing/],
+    ["a time that no date has", [{ ...active, announcedAt: 1e17 }], /kid "active": announcedAt is not a time/],
+    [
+      "a tombstone without a time",
+      [active, { ...removed, endedAt: Number.NaN }],
+      /kid "removed": the time at which .* is missing/,
+    ],
+    ["a wait began at no time", [active, { ...announced, publishedAt: "1" as never }], /publishedAt is not a time/],
+    ["a wait began when no date is", [active, { ...newer, replacedAt: 1e17 }], /replacedAt is not a time/],
   ];
   for (const [name, records, says] of cases) {
     test(name, async () => {
       const { message } = await refusal(() => checkRecords(records), "ERR_RECORDS_INVALID");
       assert.match(message, says);
-      assert.match(message, /^the key records are not used: /);
+      assert.match(message, /^the key records are invalid: /);
     });
   }
 });

@@ -18,48 +18,48 @@ import {
 } from "./records.ts";
 import { type TargetRecord, type Wait, beginWaits, endOfWait, waitOf, withWaitSince } from "./waits.ts";
 
-/** New records, and what happened to get to them. */
+/** New records and the events that led to them. */
 export interface Change {
   readonly records: readonly KeyRecord[];
   readonly events: readonly KeyEvent[];
-  /** Missing where the policy stays. */
+  /** Missing if the policy does not change. */
   readonly policy?: RotationPolicy;
 }
 
-/** By which rules a step is judged, and when. */
+/** The policy and time by which a step is judged. */
 export interface At {
   readonly policy: RotationPolicy;
   /** Epoch milliseconds. */
   readonly now: number;
-  /** Whether the clocks of this machine and of the store differ, so that nobody knows which one is right. Default: `false`. */
+  /** Whether the clocks of this machine and the store differ, so that either may be wrong. Default: `false`. */
   readonly areClocksOff?: boolean;
 }
 
-/** A wait that has begun. */
+/** A waiting period that has begun. */
 export type BegunWait = Wait & { readonly since: number };
 
-/** For how long the next key is left to the process that makes it. */
+/** Time for which other processes leave the next key to the process that generates it, in milliseconds. */
 export const nextMadeForMs = 60_000;
 
-/** Where the plan stands. */
+/** The result of taking the due steps. */
 export interface Advance extends Change {
-  /** The uses for which a new key is to be announced now. The caller makes those keys, because a pure function cannot. */
+  /** The uses for which a new key is due now. The caller generates these keys, because a pure function cannot. */
   readonly due: readonly KeyUse[];
-  /** The next moment at which there is something to do, in epoch milliseconds; `Infinity` for none. */
+  /** Time of the next step, in epoch milliseconds; `Infinity` if there is none. */
   readonly wakeAt: number;
 }
 
-/** What a process knows beside the records. */
+/** The knowledge of a process in addition to the records. */
 export interface View {
-  /** Targets that have to have a step before its wait begins. Default: none. */
+  /** Targets that must have a step before its waiting period begins. Default: none. */
   readonly targets?: readonly TargetRecord[];
-  /** Whether waits of steps that are taken now begin now, as when one looks ahead. Default: they begin when a read has seen the step. */
+  /** Whether the waiting periods of steps taken now begin now, as a preview assumes. Default: they begin at a read that has seen the step. */
   readonly looksAhead?: boolean;
-  /** Kids of announced keys that were found unable to sign. They do not become active. */
+  /** Kids of announced keys that cannot sign. These keys do not become active. */
   readonly cannotSign?: ReadonlySet<string>;
   /**
-   * How long a wait still is, in milliseconds, by a process whose store has no clock of its own. Its clock may have been set, so a wait whose end
-   * was missed begins again, once. Default: by the clock of the store.
+   * Returns the rest of a waiting period in milliseconds, for a store without a clock. The machine's clock may have been set, so a period whose
+   * end was missed begins again, once. Default: by the store's clock.
    */
   readonly leftMs?: ((record: LiveRecord, wait: BegunWait) => number) | undefined;
 }
@@ -68,11 +68,11 @@ export interface View {
 const missedAfterMs = 3_600_000;
 
 /**
- * Takes every planned step that is due: announced keys become active, retiring keys are removed. A wait counts from the moment at which a
- * read has seen the previous step, never from when that step was due. So a late step delays the next ones and makes no wait shorter.
+ * Takes every planned step that is due: announced keys become active, retiring keys are removed. A waiting period starts at a read that has
+ * seen the previous step, never at the time for which that step was planned. A late step therefore delays later ones and shortens no period.
  *
- * @param before as they were read
- * @param now the time of the read, by the clock of the store
+ * @param before the records that were read
+ * @param now the time of the read, by the store's clock
  */
 export function advance(before: readonly KeyRecord[], policy: RotationPolicy, now: number, view: View = {}): Advance {
   const { targets = [], looksAhead = false, cannotSign = new Set() } = view;
@@ -103,7 +103,7 @@ function takeSteps(
   const gone = retiringKeys(change.records, use).filter(isOver);
   const removed = gone.reduce(
     (change, { kid }) =>
-      end(change, kid, "removed", at, "nothing that it signed or that was encrypted to it can be valid any more"),
+      end(change, kid, "removed", at, "everything that it signed, or that was encrypted to it, has expired"),
     change,
   );
   const next = announcedKey(removed.records, use);
@@ -112,7 +112,7 @@ function takeSteps(
   return activate(removed, next, at.now, `every process has published it for ${Math.max(publishedFor, 0)} s`);
 }
 
-/** Makes a key active, with what its record says now, and the active one retiring. */
+/** Turns a key into the active key, and the previously active one retiring. */
 export function activate(change: Change, next: LiveRecord, now: number, reason: string): Change {
   const { restarted: _again, ...rest } = next;
   const activated: LiveRecord = { ...rest, state: "active", activatedAt: now };
@@ -124,10 +124,10 @@ export function activate(change: Change, next: LiveRecord, now: number, reason: 
   return replace(retired, activated, now, "activated", reason);
 }
 
-/** How many removed signing keys keep their public halves: two years of rotations, by default. */
+/** The number of removed signing keys whose public keys are kept: two years of rotations by default. */
 const keptHalves = 8;
 
-/** Turns a key into a tombstone. The URI of an external key stays, because the key may still exist there. */
+/** Turns a key into a tombstone. The URI of an external key is kept, because the key may still exist there. */
 export function end(change: Change, kid: string, state: EndState, { policy, now }: At, reason: string): Change {
   const record = liveRecords(change.records).find((record) => record.kid === kid) as LiveRecord;
   const { use, thumbprint, publicJwk } = record;
@@ -152,7 +152,7 @@ function withNewestHalves(records: readonly KeyRecord[]): readonly KeyRecord[] {
   });
 }
 
-/** Puts a record in the place of the live one with its kid. */
+/** Replaces the live record that has the same kid. */
 export function replace(change: Change, record: KeyRecord, at: number, type: KeyEvent["type"], reason: string): Change {
   return {
     records: mapLive(change.records, (other) => (other.kid === record.kid ? record : other)),
@@ -160,34 +160,34 @@ export function replace(change: Change, record: KeyRecord, at: number, type: Key
   };
 }
 
-/** When the next key of a use is to be announced; `Infinity` while one is, or where there is no key of this use. */
+/** Returns when the next key for a use is due; `Infinity` while one is announced, or if there is no key for this use. */
 function nextKeyAt(records: readonly KeyRecord[], use: KeyUse, policy: RotationPolicy, now: number): number {
   const active = activeKey(records, use);
-  // The first signing key is made at once; encryption keys begin with a command.
+  // The first signing key is generated immediately; the first encryption key, by a command.
   if (active === undefined) return use === "sig" && records.length === 0 ? now : Infinity;
   if (announcedKey(records, use) !== undefined) return Infinity;
   const byRecord = (active.activatedAt ?? 0) + rotateEveryMs(policy) - announceForMs(policy);
   // If the clock was years ahead when a key became active, that key would never be replaced.
   const planned = byRecord > now + rotateEveryMs(policy) ? now : byRecord;
   const madeUntil = active.nextMadeBy?.until ?? 0;
-  // A time from a wrong clock would make the wait last for years.
+  // A time from a wrong clock would delay the next key for years.
   return madeUntil <= Math.max(planned, now) + nextMadeForMs ? Math.max(planned, madeUntil) : planned;
 }
 
 /**
- * Lets a wait begin again whose time cannot be right: it begins in the future; or, where the clock may have been set, its end was missed. The
- * latter happens once, or a process that is seldom asked would never take a step.
+ * Restarts each waiting period whose time cannot be right: it begins in the future, or the clock may have been set and its end was missed. The
+ * latter happens once; otherwise, a process that is rarely called would never take a step.
  */
 export function restartWaits(change: Change, { policy, now }: At, isClockUnsure = false): Change {
   return liveRecords(change.records).reduce((change, record) => {
     const since = waitOf(record, policy)?.since ?? now;
     const again = withWaitSince(record, now);
     if (since > now + policy.clockSkewSeconds * 1000) {
-      return replace(change, again, now, "restarted", "its wait began in the future, by a clock that was wrong");
+      return replace(change, again, now, "restarted", "its waiting period began in the future, by a wrong clock");
     }
     const isMissed = isClockUnsure && now > (endOfWait(record, policy) ?? Infinity) + missedAfterMs;
     if (!isMissed || record.restarted === true) return change;
-    const reason = "its next step was due more than an hour ago: nothing ran then, or the clock was set";
+    const reason = "its next step was due more than an hour ago: no process was running, or the clock was set";
     return replace(change, { ...again, restarted: true }, now, "restarted", reason);
   }, change);
 }

@@ -16,20 +16,20 @@ import {
   recordOf,
 } from "./records.ts";
 
-/** A key that no record has yet. */
+/** A key that has no record yet. */
 export type NewKey = Pick<LiveRecord, "kid" | "use" | "alg" | "thumbprint" | "publicJwk" | "privateHalf">;
 
 /**
- * What an operator can ask for. `force` does a step although it breaks verifications.
+ * An operator's command. `force` takes a step even if it makes valid tokens fail.
  *
- * - `announce`: publishes a key; it becomes active when its announcement is over
- * - `activate`: an announced key signs from now on, and the active one retires
- * - `retire`: the active key retires, and the announced one takes its place
- * - `remove`: a retiring or announced key goes for good; an announced encryption key, which somebody may have encrypted to, retires
- * - `revoke`: a key goes for good, at once; in the place of the active one comes the announced one, else `replacement`
- * - `rotate`: announces `key`; with `now`, the announced key or else `key` signs at once
- * - `import`: takes over a key that was published and used elsewhere
- * - `policy`: keys rotate by these settings from now on; for keys under way, the longest waits of all policies count
+ * - `announce`: publishes a key, which becomes active after its propagation period
+ * - `activate`: makes an announced key active; the active one retires
+ * - `retire`: the active key retires, and the announced one becomes active
+ * - `remove`: removes a retiring or announced key permanently; an announced encryption key, to which a client may have encrypted, retires
+ * - `revoke`: removes a key permanently and immediately; the active key is replaced by the announced one, or by `replacement`
+ * - `rotate`: announces `key`; with `now`, the announced key (or `key` if there is none) signs immediately
+ * - `import`: adopts a key that was published and used elsewhere
+ * - `policy`: changes how keys rotate from now on; for announced and retiring keys, the longest waiting period of any policy applies
  */
 export type Command =
   | { readonly type: "announce"; readonly key: NewKey }
@@ -50,15 +50,15 @@ export type Command =
   | { readonly type: "policy"; readonly policy: RotationPolicyOptions };
 
 /**
- * Does what a command asks for, or refuses it and changes nothing.
+ * Carries out a command, or refuses it and changes nothing.
  *
  * @throws ConfigError `ERR_POLICY_INVALID`
- * @throws StateError `ERR_KID_USED`, `ERR_KID_UNMANAGED`, `ERR_TRANSITION`, `ERR_TOO_EARLY` (`allowedAt` says when it is allowed; absent
- * while clocks differ)
+ * @throws StateError `ERR_KID_USED`, `ERR_KID_UNMANAGED`, `ERR_TRANSITION`, `ERR_TOO_EARLY` (`allowedAt` is the time at which it is allowed;
+ * missing while clocks differ)
  */
 export function applyCommand(records: readonly KeyRecord[], command: Command, at: At): Change {
   const before: Change = { records, events: [] };
-  // A wait from a wrong clock begins again, for commands as for planned steps; but not by a clock that may be wrong itself.
+  // A waiting period from a wrong clock restarts, for commands as for planned steps, unless this clock may be wrong itself.
   const change = apply(at.areClocksOff === true ? before : restartWaits(before, at), command, at);
   checkRecords(change.records);
   return change;
@@ -87,14 +87,14 @@ function apply(change: Change, command: Command, at: At): Change {
   }
 }
 
-/** Publishes a new key. The first key of its use is active at once: there is no other. */
+/** Publishes a new key. The first key for its use becomes active immediately: there is no other. */
 export function announce(change: Change, key: NewKey, now: number, reason: string): Change {
   checkNew(change, key);
   const announced = announcedKey(change.records, key.use);
   if (announced !== undefined) {
     throw refused(
       announced,
-      "is announced already, and only one key at a time can be; wait until it is active, let it sign at once (rotate with now; jwksd rotate --now --yes), or remove it",
+      "is already announced, and only one key can be announced at a time; wait until it is active, make it active now (rotate with now; jwksd rotate --now --yes), or remove it",
     );
   }
   const record = announcedRecord(key, now);
@@ -111,12 +111,12 @@ function activate(change: Change, key: KeyRecord, force: boolean, at: At): Chang
   if (now >= earliestEndOfWait(key, policy, now)) return activateKey(change, key, now, "an operator activated it");
   if (!force) {
     throw tooEarly(key, at, {
-      behind: "may not sign yet: its announcement has not begun",
+      behind: "must not sign yet: its propagation period has not begun",
       waits:
-        "may not sign before its announcement is over: caches do not know it yet, and verifiers that do not ask again would refuse its tokens",
+        "must not sign before its propagation period ends: caches do not have it yet, and verifiers that do not refetch would refuse its tokens",
     });
   }
-  return unannounced(change, key, now, "an operator forced it before its announcement was over");
+  return unannounced(change, key, now, "an operator forced it before its propagation period ended");
 }
 
 function retire(change: Change, key: KeyRecord, force: boolean, at: At): Change {
@@ -132,26 +132,26 @@ function remove(change: Change, key: KeyRecord, force: boolean, at: At): Change 
     return end(change, key.kid, "removed", at, "an operator withdrew it before it was in use");
   if (isLive(key) && key.state === "announced") {
     const withdrawn = { ...key, state: "retiring" as const, retiredAt: now };
-    return replace(change, withdrawn, now, "retired", "an operator withdrew it; somebody may have encrypted to it");
+    return replace(change, withdrawn, now, "retired", "an operator withdrew it; a client may have encrypted to it");
   }
   if (key.state !== "retiring") throw refused(key, `is ${key.state}; only a retiring or announced key can be removed`);
   if (!force && at.areClocksOff === true) throw uncertain(at);
   if (now >= earliestEndOfWait(key, policy, now)) return end(change, key.kid, "removed", at, "an operator removed it");
   if (!force) {
     throw tooEarly(key, at, {
-      behind: "may not be removed yet: its retirement has not begun",
-      waits: "may not be removed yet: what it signed, or what is encrypted to it, is still in use",
+      behind: "must not be removed yet: its retirement period has not begun",
+      waits: "must not be removed yet: tokens that it signed, or that are encrypted to it, are still in use",
     });
   }
   return end(change, key.kid, "removed", at, "an operator forced it while it was still needed");
 }
 
 function revoke(change: Change, key: KeyRecord, replacement: NewKey | undefined, at: At): Change {
-  if (!isLive(key)) throw refused(key, `is ${key.state} already`);
+  if (!isLive(key)) throw refused(key, `is already ${key.state}`);
   return withNoteOf(key, revokeLive(change, key, replacement, at));
 }
 
-/** A process that cannot read goes by the policies in the life of a revoked key, so the keys that stay note the longest of them. */
+/** A process that cannot read follows a policy in the life of the revoked key, so the remaining keys record the longest bound. */
 function withNoteOf({ maxStaleSeconds = 0 }: LiveRecord, change: Change): Change {
   const noted = (record: LiveRecord): LiveRecord =>
     record.state !== "active" || (record.maxStaleSeconds ?? 0) >= maxStaleSeconds
@@ -177,18 +177,18 @@ function rotate(change: Change, { use, key, now }: Extract<Command, { type: "rot
   }
   const replaced = replaceActive(change, use, key, at);
   if (replaced !== undefined) return replaced;
-  throw new StateError("ERR_TRANSITION", `no key of use "${use}" is announced; a new key is needed`);
+  throw new StateError("ERR_TRANSITION", `no key with use "${use}" is announced; a new key is needed`);
 }
 
-/** Lets the announced key, or else a new one, sign at once; `undefined` where there is neither. */
+/** Makes the announced key, or otherwise a new one, active immediately; `undefined` if there is neither. */
 function replaceActive(change: Change, use: KeyUse, key: NewKey | undefined, at: At): Change | undefined {
   const announced = announcedKey(change.records, use);
   if (announced !== undefined) return activate(change, announced, true, at);
   if (key === undefined) return undefined;
   checkNew(change, key, use);
   const record = announcedRecord(key, at.now);
-  const added = add(change, record, at.now, "it is needed at once");
-  return unannounced(added, record, at.now, "an operator asked for it to sign at once");
+  const added = add(change, record, at.now, "it is needed immediately");
+  return unannounced(added, record, at.now, "an operator made it active immediately");
 }
 
 function importKey(
@@ -203,7 +203,7 @@ function importKey(
   if (state === "announced" && active !== undefined) return announce(change, key, now, "an operator imported it");
   if (state === "retiring") {
     if (active === undefined)
-      throw new StateError("ERR_TRANSITION", "the active key must be imported before those that retire");
+      throw new StateError("ERR_TRANSITION", "the active key must be imported before retiring keys");
     return add(
       change,
       { ...key, state, announcedAt: now, activatedAt: now, retiredAt: now },
@@ -215,7 +215,7 @@ function importKey(
   if (active !== undefined && force !== true) {
     throw new StateError(
       "ERR_TOO_EARLY",
-      `kid ${JSON.stringify(active.kid)} is active, and caches of this provider do not know the imported key: verifiers that do not ask again would refuse its tokens; import it as announced, and it signs from ${new Date(now + announceForMs(policy)).toISOString()} on`,
+      `kid ${JSON.stringify(active.kid)} is active, and caches of this provider do not have the imported key: verifiers that do not refetch would refuse its tokens; import it as announced, and it will sign from ${new Date(now + announceForMs(policy)).toISOString()}`,
       { allowedAt: now + announceForMs(policy) },
     );
   }
@@ -224,7 +224,7 @@ function importKey(
   return unannounced(added, record, now, "it was imported as the active key");
 }
 
-/** @param given replaces what the policy says of these settings */
+/** @param given the settings to change */
 function changePolicy(change: Change, given: RotationPolicyOptions, { policy: before, now }: At): Change {
   const policy = { ...before, ...rotationPolicy({ ...knownOf(before), ...given }) };
   const changed = policyNames.filter((name) => policy[name] !== before[name]);
@@ -233,7 +233,7 @@ function changePolicy(change: Change, given: RotationPolicyOptions, { policy: be
   return { ...change, policy, events: [...change.events, { at: now, type: "policy", reason }] };
 }
 
-/** Makes a key active that caches may not know. */
+/** Activates a key although caches might not have it. */
 function unannounced(change: Change, key: LiveRecord, now: number, reason: string): Change {
   return activateKey(change, { ...key, unannounced: true }, now, reason);
 }
@@ -256,21 +256,20 @@ function add(
 }
 
 function checkNew({ records }: Change, key: NewKey, use: KeyUse = key.use): void {
-  if (!keyUses.includes(key.use))
-    throw refused(key, `is a key of use ${JSON.stringify(key.use)}, and there is sig and enc`);
-  if (key.use !== use) throw refused(key, `is a key of use "${key.use}", and one of use "${use}" is needed`);
+  if (!keyUses.includes(key.use)) throw refused(key, `has use ${JSON.stringify(key.use)}, which must be sig or enc`);
+  if (key.use !== use) throw refused(key, `has use "${key.use}", and a key with use "${use}" is needed`);
   if (use === "enc" && activeKey(records, "sig") === undefined)
     throw refused(key, "is an encryption key, and the first key of a store is a signing key");
   const used = records.find(({ kid }) => kid === key.kid);
   if (used !== undefined) {
-    const message = `kid ${JSON.stringify(key.kid)} is the kid of a key that is ${used.state}; a kid is never used twice`;
+    const message = `kid ${JSON.stringify(key.kid)} belongs to a key that is ${used.state}; a kid is never used twice`;
     throw new StateError("ERR_KID_USED", message);
   }
   const twin = records.find(({ thumbprint }) => thumbprint === key.thumbprint);
   if (twin !== undefined)
     throw refused(
       twin,
-      `is the same key, and is ${twin.state}; for another kid, import it into a store that never had it`,
+      `is the same key and is ${twin.state}; to give it another kid, import it into a store that never had it`,
     );
 }
 
@@ -281,11 +280,11 @@ function refused({ kid }: Pick<KeyRecord, "kid">, rule: string): StateError {
 function uncertain({ policy: { clockSkewSeconds } }: At): StateError {
   return new StateError(
     "ERR_TOO_EARLY",
-    `nothing was changed, because the step may be too early: the clocks of this machine and of the store differ by more than clockSkewSeconds ${clockSkewSeconds}, or one of them was set; set them, or take the step now with force (--force --yes)`,
+    `nothing was changed, because the step may be too early: the clocks of this machine and the store differ by more than clockSkewSeconds ${clockSkewSeconds}, or one of them was set; correct the clocks, or take the step now with force (--force --yes)`,
   );
 }
 
-/** @param rules what is broken before the wait has begun, and while it goes on */
+/** @param rules the messages before the waiting period has begun, and during it */
 function tooEarly(
   record: KeyRecord,
   { policy, now }: At,
@@ -293,8 +292,8 @@ function tooEarly(
 ): StateError {
   const allowedAt = earliestEndOfWait(record, policy, now);
   const isBehind = endOfWait(record, policy) === undefined;
-  const rule = isBehind ? `${rules.behind}; it begins when the step was read back, and each copy has it` : rules.waits;
-  const from = `${timeText(allowedAt)} on${isBehind ? " at the earliest" : ""}`;
+  const rule = isBehind ? `${rules.behind}; it begins when the step was read back and each target has it` : rules.waits;
+  const from = `${timeText(allowedAt)}${isBehind ? " at the earliest" : ""}`;
   return new StateError("ERR_TOO_EARLY", `kid ${JSON.stringify(record.kid)} ${rule}; allowed from ${from}`, {
     allowedAt,
   });

@@ -7,15 +7,15 @@ import { type TargetRecord, endOfWait, waitOf } from "./waits.ts";
 export interface DueStep {
   readonly kid: string;
   readonly use: KeyUse;
-  /** `announce`: of an active key, that its successor is announced. */
+  /** `announce` is a step of the active key: its successor is announced. */
   readonly step: "announce" | "activate" | "remove";
-  /** When it is due, in epoch milliseconds, however late it is; `undefined` while its wait has not begun. */
+  /** Time at which the step is due, in epoch milliseconds, even if that is in the past; `undefined` until its waiting period has begun. */
   readonly at: number | undefined;
-  /** Since when its wait cannot begin, because a target lacks the step. */
+  /** Time since which a target that lacks the step has kept the waiting period from beginning, in epoch milliseconds. */
   readonly blockedSince: number | undefined;
 }
 
-/** The next steps of all keys that have one. */
+/** Returns the next step of each key that has one. */
 export function dueSteps(records: readonly KeyRecord[], policy: RotationPolicy): DueStep[] {
   const announcements = keyUses.flatMap((use): DueStep[] => {
     const { kid, activatedAt } = activeKey(records, use) ?? {};
@@ -33,14 +33,14 @@ export function dueSteps(records: readonly KeyRecord[], policy: RotationPolicy):
   return [...announcements, ...waits];
 }
 
-/** What is needed of a document to tell what is due. */
+/** The parts of a document that determine which steps are due. */
 export interface Planned {
   readonly records: readonly KeyRecord[];
   readonly policy: RotationPolicy;
   readonly targets: readonly TargetRecord[];
 }
 
-/** When somebody is to look at a store again, in epoch milliseconds by its clock: at the next step, or now, where a wait has not begun yet. */
+/** Returns when a store must be read again, in epoch milliseconds by its clock: at the next step, or now if a waiting period has not begun yet. */
 export function nextLookAt({ records, policy, targets }: Planned, now: number): number {
   const ahead = advance(records, policy, now, { targets });
   const isWaiting = ahead.due.length === 0 && ahead.records === records && ahead.wakeAt !== Infinity;

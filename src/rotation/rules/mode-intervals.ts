@@ -8,13 +8,14 @@ export interface Interval {
   readonly to?: number;
 }
 
-/** The times of a key on its way in and out. */
+/** The times at which a key enters and leaves the set. */
 export interface Way extends Pick<LiveRecord, "announcedAt" | "activatedAt" | "retiredAt"> {
   readonly endedAt?: number | undefined;
 }
 
 /**
- * When the rotation mode was on, or is: while any of these keys was on its way in or out. In order, and intervals that touch are one.
+ * Returns the intervals in which the rotation mode is on: while any of these keys is announced or retiring. Sorted; touching intervals are
+ * merged.
  */
 export function rotationIntervals(ways: readonly Way[]): Interval[] {
   const spans = ways.flatMap(({ announcedAt, activatedAt, retiredAt, endedAt }) => [
@@ -32,8 +33,8 @@ export function rotationIntervals(ways: readonly Way[]): Interval[] {
 }
 
 /**
- * Since when a read has seen the rotation mode on without a break, at a moment; `undefined` where it is off, or no read has seen it yet. Keys
- * that are gone do not count, so that may be later than it was.
+ * Returns the time since which reads have seen the rotation mode on without a break; `undefined` if it is off at that moment, or no read has
+ * seen it yet. Removed keys are ignored, so the result may be later than the true time.
  */
 export function rotatingSince(records: readonly KeyRecord[], at: number): number | undefined {
   const live = liveRecords(records);
@@ -45,8 +46,8 @@ export function rotatingSince(records: readonly KeyRecord[], at: number): number
 }
 
 /**
- * For how long caches may keep a set that a process gives out, in seconds. A process may send the long Cache-Control until it is stale, so the
- * rotation mode has to be on for that time, and for as long as caches keep a set of the long mode.
+ * Returns how long caches may keep a set that a process serves, in seconds. A process may send the long Cache-Control until it is stale, so
+ * the short time applies only once the rotation mode has been on for `maxStaleSeconds` plus the long cache lifetime.
  *
  * @see RFC 5861 section 3
  */
@@ -57,8 +58,8 @@ export function cachedSeconds(records: readonly KeyRecord[], at: number, policy:
 }
 
 /**
- * Until when caches may trust a key that is revoked now: a process that cannot read gives the old set out until it is stale, and caches keep
- * that set.
+ * Returns the time until which caches may trust a key that is revoked now, in epoch milliseconds: a process that cannot read the store serves
+ * the old set until it is stale, and caches keep that set.
  *
  * @param records before the revocation
  */

@@ -3,7 +3,7 @@ import { type NewKey, announce } from "./commands.ts";
 import type { RotationPolicy } from "./policy.ts";
 import { type KeyRecord, activeKey, mapLive } from "./records.ts";
 
-/** Leaves the making of the next signing key to one process for a while, if it is due; it takes time, and a key cannot be thrown away. */
+/** Reserves the next signing key for one process for a while, if it is due: generating it takes time, and a key in an HSM cannot be discarded. */
 export function leaveNextTo(
   process: string,
   records: readonly KeyRecord[],
@@ -16,7 +16,7 @@ export function leaveNextTo(
   return mapLive(records, (record) => (record === active ? left : record));
 }
 
-/** Announces a key that took a while to make, unless another process was quicker. */
+/** Announces a key that took a while to generate, unless another process was faster. */
 export function announceNext(records: readonly KeyRecord[], key: NewKey, policy: RotationPolicy, now: number): Change {
   const free = mapLive(records, (record) => {
     const { nextMadeBy: _, ...rest } = record;
@@ -28,5 +28,5 @@ export function announceNext(records: readonly KeyRecord[], key: NewKey, policy:
 }
 
 export function reasonForNext(isFirst: boolean): string {
-  return isFirst ? "the store was empty" : "it is time for the next key";
+  return isFirst ? "the store was empty" : "the next key is due";
 }

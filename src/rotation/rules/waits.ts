@@ -1,24 +1,24 @@
 import { type RotationPolicy, announceForMs, leastAnnouncementSeconds, retireForMs } from "./policy.ts";
 import { type KeyRecord, type LiveRecord, isLive, liveRecords, mapLive } from "./records.ts";
 
-/** The time that an announced key waits before it becomes active, or a retiring key before it is removed. */
+/** A waiting period: propagation of an announced key before it becomes active, or retirement of a key before it is removed. */
 export interface Wait {
-  /** In epoch milliseconds; `undefined` until a read has seen the step, and each target has it. */
+  /** Start, in epoch milliseconds; `undefined` until a read has seen the step and each target has it. */
   readonly since: number | undefined;
   readonly forMs: number;
 }
 
-/** A target of the documents that is served without a process. It has no clock, so steps wait until it has them. Plain JSON. */
+/** A target of `jwksd publish`, which is served without a process. It has no clock, so steps wait until it has them. Plain JSON. */
 export interface TargetRecord {
   /** A folder or a bucket. */
   readonly name: string;
-  /** The newest revision that was read back from it; 0 before the first. */
+  /** Latest revision that was read back from the target; 0 before the first. */
   readonly revision: number;
-  /** When that was, or when the target was begun; in epoch milliseconds. */
+  /** Time at which it was read back, or first named in the store, in epoch milliseconds. */
   readonly at: number;
 }
 
-/** The wait of a key, by the longest bounds that any policy has asked for; `undefined` where it waits for nothing. */
+/** Returns the waiting period of a key, by the longest bounds of any policy in its life; `undefined` for an active or removed key. */
 export function waitOf(record: KeyRecord, policy: RotationPolicy): Wait | undefined {
   if (!isLive(record) || record.state === "active") return undefined;
   const { state, use, publishedAt, replacedAt, announceForSeconds = 0, retireForSeconds = 0 } = record;
@@ -27,24 +27,24 @@ export function waitOf(record: KeyRecord, policy: RotationPolicy): Wait | undefi
     : { since: replacedAt, forMs: Math.max(retireForMs(policy, use), retireForSeconds * 1000) };
 }
 
-/** When the wait of a key is over, in epoch milliseconds; `undefined` where it has not begun. */
+/** Returns when the waiting period of a key ends, in epoch milliseconds; `undefined` if it has not begun. */
 export function endOfWait(record: KeyRecord, policy: RotationPolicy): number | undefined {
   const wait = waitOf(record, policy);
   return wait?.since === undefined ? undefined : wait.since + wait.forMs;
 }
 
-/** The same, and where it has not begun, as if it began now. */
+/** Like `endOfWait`, but a period that has not begun is assumed to begin now. */
 export function earliestEndOfWait(record: KeyRecord, policy: RotationPolicy, now: number): number {
   const { since = now, forMs = 0 } = waitOf(record, policy) ?? {};
   return since + forMs;
 }
 
-/** The record with its wait beginning at this time. */
+/** Returns the record with its waiting period beginning at this time. */
 export function withWaitSince(record: LiveRecord, since: number): LiveRecord {
   return record.state === "announced" ? { ...record, publishedAt: since } : { ...record, replacedAt: since };
 }
 
-/** The targets that lack the step of a record. A target that was never read back counts for as long as a process may be stale. */
+/** Returns the targets that lack a record's step. A target that was never read back is included only for `maxStaleSeconds`. */
 export function targetsBehind(
   { stateRevision = 0 }: Pick<LiveRecord, "stateRevision">,
   targets: readonly TargetRecord[],
@@ -57,10 +57,10 @@ export function targetsBehind(
 }
 
 /**
- * Begins the waits of the steps that a read has seen, if each target has them. A wait never counts from the commit of its step: the process
- * that committed it may have been stopped between its read and its write.
+ * Begins the waiting period of each step that a read has seen and each target has. A period never starts at the commit of its step: the
+ * process that committed it may have been stopped between its read and its write.
  *
- * @param records as they were read
+ * @param records the records that were read
  * @param now the time of the read
  */
 export function beginWaits(
@@ -77,13 +77,13 @@ export function beginWaits(
   });
 }
 
-/** The policy, with the longest `maxStaleSeconds` of all policies in the life of any key: a process may still go by an earlier one. */
+/** Returns the policy with the longest `maxStaleSeconds` of all policies in the life of any key: a process may still follow an earlier one. */
 export function longestStale(records: readonly KeyRecord[], policy: RotationPolicy): RotationPolicy {
   const noted = liveRecords(records).map(({ maxStaleSeconds = 0 }) => maxStaleSeconds);
   return { ...policy, maxStaleSeconds: Math.max(policy.maxStaleSeconds, ...noted) };
 }
 
-/** Notes on each live key the longest bounds of all policies of its life. */
+/** Records on each live key the longest bounds of all policies in its life. */
 export function recordBounds(records: readonly KeyRecord[], policy: RotationPolicy): readonly KeyRecord[] {
   const longest = longestStale(records, policy);
   return mapLive(records, (record) => {
