@@ -164,7 +164,7 @@ const wrongState = (type: string, targets: string, rule: string): Refused[] =>
     return [`${type} ${kid} force`, state, new RegExp(`^kid "${kid}" is ${state}; ${rule}`)];
   });
 const wrongUse = (use: string, needed: string): RegExp =>
-  new RegExp(`^kid "new" has use "${key.use}", and a key with use "${needed}" is needed$`);
+  new RegExp(`^kid "new" has use "${use}", and a key with use "${needed}" is needed$`);
 
 const soon = { at: announcedUntil - 1, allowedAt: announcedUntil };
 const unseen = (record: LiveRecord): KeyRecord[] => [active, waiting(record)];
