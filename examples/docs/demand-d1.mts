@@ -4,13 +4,14 @@ import { createKeyManager } from "jwksd/rotation";
 import { d1Store } from "jwksd/store/d1";
 
 const issuer = "https://login.example.com";
+const firstStart: string = env.FIRST_START; // "no" once the first key exists
 const keys = await createKeyManager({
   issuer,
   store: d1Store(env.DB, { issuer }),
   wrappingKeys: env.WRAPPING_KEYS,
   onDemand: true,
   waitUntil,
-  requireStore: env.FIRST_START !== "yes",
+  requireStore: firstStart !== "yes",
 });
 const provider = await createProvider({ keys });
 

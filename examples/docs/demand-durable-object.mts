@@ -8,7 +8,8 @@ export { KeysObject } from "jwksd/store/durable-object";
 
 const issuer = "https://login.example.com";
 const store = durableObjectStore(env.OBJECTS, { issuer });
-const requireStore = env.FIRST_START !== "yes";
+const firstStart: string = env.FIRST_START; // "no" once the first key exists
+const requireStore = firstStart !== "yes";
 const wrappingKeys = env.WRAPPING_KEYS;
 const keys = await createKeyManager({ issuer, store, wrappingKeys, onDemand: true, waitUntil, requireStore });
 const provider = await createProvider({ keys });

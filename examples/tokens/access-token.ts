@@ -12,7 +12,7 @@ const provider = await createProvider({ issuer, keyset: [{ kid: "2026-11", signe
 
 // The provider, at its token endpoint.
 const accessToken = await provider.sign(
-  { sub: "248289761001", aud: api, client_id: "s6BhdRkqt3", jti: crypto.randomUUID(), scope: "orders:read" },
+  { sub: "248289761001", aud: api, client_id: "s6BhdRkqt3", scope: "orders:read" },
   { lifetimeSeconds: 300, typ: "at+jwt" },
 );
 

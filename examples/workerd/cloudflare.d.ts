@@ -12,7 +12,8 @@ declare module "cloudflare:workers" {
     readonly DB: D1Binding;
     readonly OBJECTS: DurableObjectNamespace;
     readonly WRAPPING_KEYS: string;
-    readonly FIRST_START?: string;
+    /** `wrangler types` gives each variable the type of its value. */
+    readonly FIRST_START: "no";
   };
   export function waitUntil(promise: Promise<unknown>): void;
 }

@@ -17,6 +17,7 @@ import { freePort, runCli, temporaryFolder } from "../support/service.ts";
 import { createSoftHsm, skipWithoutPkcs11 } from "../support/softhsm.ts";
 import { kmsStub } from "../support/stubs/aws-kms.ts";
 import type { AddressInfo } from "node:net";
+import * as oauth from "oauth4webapi";
 import { Provider as OidcProvider } from "oidc-provider";
 import { newWrappingKey } from "../support/managed.ts";
 import { exportJWK, generateKeyPair, decodeProtectedHeader } from "jose";
@@ -85,6 +86,12 @@ describe("the samples of the documents", () => {
     });
     const running = runSample(t, providerPath, { JWKSD_WRAPPING_KEYS: wrappingKey });
     const token = String(await running.next());
+    // A strict client of RFC 9068.
+    const server = { issuer: `http://localhost:${port}`, jwks_uri: `http://localhost:${port}/jwks` };
+    const sent = new Request("http://localhost/orders", { headers: { Authorization: `Bearer ${token}` } });
+    const insecure = { [oauth.allowInsecureRequests]: true };
+    const accepted = await oauth.validateJwtAccessToken(server, sent, "https://api.example.com", insecure);
+    assert.equal(accepted.sub, "alice");
     const guardPath = await sample(t, "examples/docs/guard.mjs", {
       "localhost:3000": `localhost:${port}`,
       ".listen(3001)": ".listen(0, function () { process.send(this.address().port) })",

@@ -46,7 +46,7 @@ test(
     const signed = await token(...args, "--claim", 'o={"a":[1]}', "--lifetime", "60", "--typ", "at+jwt");
     const options = { issuer, audience: "api", typ: "at+jwt" };
     const { payload, protectedHeader } = await jwtVerify(signed, createRemoteJWKSet(new URL(service.jwksUri)), options);
-    const { iat = 0, exp, ...claims } = payload;
+    const { iat = 0, exp, jti = "", ...claims } = payload;
     assert.deepEqual(protectedHeader, { alg: "ES256", kid: "active", typ: "at+jwt" });
     assert.deepEqual(claims, {
       iss: issuer,
@@ -57,6 +57,7 @@ test(
       o: { a: [1] },
     });
     assert.equal(exp, iat + 60);
+    assert.match(jti, /^[\da-f-]{36}$/, "RFC 9068 section 2.2");
   },
 );
 

@@ -50,8 +50,9 @@ describe("a sign socket", () => {
     const claims = { sub: "älice", aud: "api", more: { deep: ["x", null, 1.5, -9007199254740991] }, ["__proto__"]: 1 };
     const reply = await askSocket(plain, signText({ claims, ...hour, typ: "at+jwt", header: { cty: "x" } }));
     const { payload, protectedHeader } = await verified(reply, "api");
-    const { iss, iat = 0, exp, ...rest } = payload;
+    const { iss, iat = 0, exp, jti = "", ...rest } = payload;
     assert.deepEqual(rest, claims);
+    assert.match(jti, /^[\da-f-]{36}$/, "RFC 9068 section 2.2");
     assert.deepEqual([iss, exp], [issuer, iat + 3600]);
     const { kid, ...header } = protectedHeader;
     assert.deepEqual(header, { cty: "x", alg: "ES256", typ: "at+jwt" });

@@ -58,7 +58,7 @@ describe("what a token says", () => {
     ...kept,
     ["exp follows from the lifetime", {}, { lifetimeSeconds: 3600 }, {}, iat + 3600],
     ["one second is enough", {}, { lifetimeSeconds: 1 }, {}, iat + 1],
-    ["typ of an access token", {}, { typ: "at+jwt" }, { typ: "at+jwt" }],
+    ["typ of an access token", { jti: "7" }, { typ: "at+jwt" }, { typ: "at+jwt" }],
     ["typ of any other", {}, { typ: "logout+jwt" }, { typ: "logout+jwt" }],
     ["more header parameters", {}, { header: more }, more],
   ];
@@ -74,6 +74,20 @@ describe("what a token says", () => {
       assert.deepEqual(JSON.parse(new TextDecoder().decode(payload)), JSON.parse(JSON.stringify(expected)));
     });
   }
+
+  test("an access token has a random jti unless the claims have one: RFC 9068 section 2.2", async () => {
+    const provider = await provide();
+    const jtiOf = async (typ: string, jti?: string): Promise<unknown> =>
+      read(await provider.sign({ jti }, { lifetimeSeconds: 60, typ })).claims["jti"];
+    const uuid = /^[\da-f]{8}(-[\da-f]{4}){3}-[\da-f]{12}$/;
+    const made = [await jtiOf("at+jwt"), await jtiOf("at+jwt"), await jtiOf("application/AT+JWT")];
+    for (const jti of made) assert.match(String(jti), uuid);
+    assert.equal(new Set(made).size, made.length);
+    assert.deepEqual(
+      [await jtiOf("at+jwt", "own"), await jtiOf("JWT"), await jtiOf("xat+jwt")],
+      ["own", undefined, undefined],
+    );
+  });
 
   for (const kid of ["a b", 'quote"', "ключ", "𝄞", "../../etc/passwd", "\u0000", "x".repeat(500)]) {
     test(`kid ${JSON.stringify(kid).slice(0, 24)} arrives as it is`, async () => {

@@ -27,7 +27,7 @@ export function commandOf(io: Io): Command {
     .notes(`
 Examples:
   $ jwksd token --aud my-api --sub alice
-  $ jwksd token --aud my-api --typ at+jwt --lifetime 300 \\
+  $ jwksd token --aud my-api --sub alice --typ at+jwt --lifetime 300 \\
       --claim client_id=web --claim 'scope=read write'
   $ curl -H "Authorization: Bearer $(jwksd token --aud my-api)" \\
       http://127.0.0.1:3000/`)

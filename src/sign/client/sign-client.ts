@@ -65,7 +65,7 @@ const rules: Rules<SignClientOptions> = {
  * @example
  * ```ts
  * const tokens = createSignClient({ socket: "/run/jwksd/sign.sock" });
- * const token = await tokens.sign({ sub: "alice", aud: "my-api" }, { typ: "at+jwt", lifetimeSeconds: 300 });
+ * const token = await tokens.sign({ sub: "alice", aud: "my-api", client_id: "app" }, { typ: "at+jwt", lifetimeSeconds: 300 });
  * ```
  *
  * @throws ConfigError `ERR_OPTION_UNKNOWN`, `ERR_OPTION_INVALID`

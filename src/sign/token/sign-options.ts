@@ -14,8 +14,9 @@ export interface SignOptions {
 }
 
 /**
- * The claims of a token. `sign` sets `iss`, `iat` and `exp` where they are not given. `iss` may only be the issuer, `iat` at most a minute
- * ahead, `exp` at most `maxTokenLifetimeSeconds` ahead, and `nbf` before `exp`. `sub`, `aud` and `jti` are strings, `auth_time` is a number.
+ * The claims of a token. `sign` sets `iss`, `iat` and `exp` if they are not given, and, for the `typ` `at+jwt`, a random `jti`. `iss` can only be
+ * the issuer, `iat` at most a minute ahead, `exp` at most `maxTokenLifetimeSeconds` ahead, and `nbf` before `exp`. `sub`, `aud` and `jti` are
+ * strings, `auth_time` is a number.
  */
 export type Claims = Readonly<Record<string, unknown>>;
 

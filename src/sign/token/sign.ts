@@ -26,6 +26,8 @@ export interface SignedPayload {
 
 /** Bounds the memory where a caller takes `typ` from outside. */
 const maxHeaders = 16;
+/** Reports whether the `typ` is that of access tokens, which must have a `jti`. @see RFC 9068 sections 2.1 and 2.2; RFC 7515 section 4.1.9 */
+const isAccessToken = (typ: string): boolean => /^(application\/)?at\+jwt$/i.test(typ);
 /** 64 bytes in base64url. */
 const signatureLength = 86;
 const encoder = new TextEncoder();
@@ -51,7 +53,8 @@ export async function signToken(
   if (!Number.isFinite(nowMs)) throw invalidOption('"clock" does not tell the time');
   const times = timesOf(claims, { lifetimeSeconds, maxLifetimeSeconds: active.maxLifetimeSeconds, nowMs });
   const protectedHeader = encodedHeader(active, typ, header);
-  const payload = encode({ ...claims, iss: issuer, ...times });
+  const jti = claims["jti"] ?? (isAccessToken(typ) ? crypto.randomUUID() : undefined);
+  const payload = encode({ ...claims, iss: issuer, ...times, jti });
   const input = `${protectedHeader}.${payload}`;
   return `${input}.${toBase64url(await signParts(active, input, signal))}`;
 }
