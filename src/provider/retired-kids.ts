@@ -36,10 +36,7 @@ export function createRetiredKids(
     },
     metrics: (): Metric =>
       counter(
-        [
-          "jwksd_retired_kids_presented_total",
-          "Tokens that verify was given with the kid of a removed or revoked key.",
-        ],
+        ["jwksd_retired_kids_presented_total", "Tokens passed to verify with the kid of a removed or revoked key."],
         presented.values("end"),
       ),
   };

@@ -76,7 +76,7 @@ export async function createPublisher(site: Site, { mode, clock, fresh }: Publis
     metrics: () => [
       ...metrics(),
       gauge(
-        ["jwksd_rotation_mode", "Whether the short Cache-Control of a rotation is sent (1) or the long one (0)."],
+        ["jwksd_rotation_mode", "Whether the short Cache-Control of rotation mode is sent (1) or the long one (0)."],
         plain(mode() === "rotation"),
       ),
     ],

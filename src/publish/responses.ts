@@ -31,7 +31,7 @@ export function createResponses() {
           values.filter(({ labels, value }) => value > 0 || (labels.document !== "none" && labels.code < "400")),
         ),
         counter(
-          ["jwksd_response_bytes_total", "Bytes of bodies that were sent, by document."],
+          ["jwksd_response_bytes_total", "Bytes of response bodies, by document."],
           documents.map((document, row) => ({ labels: { document }, value: bytes[row] as number })),
         ),
       ];

@@ -16,12 +16,12 @@ export interface ManagerState {
 
 /** Metrics that a service without a manager has, too. */
 export const definitions = {
-  keyInfo: ["jwksd_key_info", "A live key: its use, algorithm and state, and where its private half is."],
-  ready: ["jwksd_ready", "Whether this process is ready (1), or should get no requests (0), as /readyz says."],
+  keyInfo: ["jwksd_key_info", "A live key: its use, algorithm and state, and the location of its private half."],
+  ready: ["jwksd_ready", "Whether this process is ready (1) or should get no requests (0), as in /readyz."],
   failure: ["jwksd_failure", "1 while keys cannot be managed, with the error code of the last attempt."],
-  stored: ["jwksd_revision_stored", "The newest revision of the store that is known."],
-  attempt: ["jwksd_store_attempt_timestamp_seconds", "When the store was last asked."],
-  success: ["jwksd_store_success_timestamp_seconds", "When the store last answered."],
+  stored: ["jwksd_revision_stored", "The store's latest revision that this process has read."],
+  attempt: ["jwksd_store_attempt_timestamp_seconds", "Time of the last call to the store."],
+  success: ["jwksd_store_success_timestamp_seconds", "Time of the last reply from the store."],
 } as const;
 
 /** The metrics of a key manager. See docs/metrics.md. */
@@ -39,24 +39,18 @@ export function managerMetrics(state: ManagerState): Metric[] {
     ),
     gauge(definitions.ready, plain(state.isReady)),
     gauge(
-      ["jwksd_seconds_until_stale", "How long this process may go on without reaching its store."],
+      ["jwksd_seconds_until_stale", "Time until this process is stale, if it does not reach its store."],
       plain(Math.floor(state.staleInMs / 1000)),
     ),
     gauge(
-      ["jwksd_revision_published", "The revision of the store that is published here."],
+      ["jwksd_revision_published", "The store revision that this process publishes."],
       plain(state.document.revision),
     ),
     gauge(definitions.stored, plain(store.revision ?? 0)),
     gauge(definitions.failure, failure === undefined ? [] : [{ labels: { code: failure.code }, value: 1 }]),
+    counter(["jwksd_failures_total", "Failed attempts to manage keys, by error code."], counts.failures.values("code")),
     counter(
-      ["jwksd_failures_total", "Attempts to manage keys that failed, by error code."],
-      counts.failures.values("code"),
-    ),
-    counter(
-      [
-        "jwksd_store_calls_total",
-        "Calls of the store by result: ok, or the error code. A conflict is ERR_STORE_CONFLICT.",
-      ],
+      ["jwksd_store_calls_total", "Store calls by result: ok or the error code. A conflict is ERR_STORE_CONFLICT."],
       [...counts.calls].flatMap(([call, tally]) => tally.values("result", { call })),
     ),
     gauge(definitions.attempt, seconds(store.lastAttemptAt)),
@@ -85,7 +79,7 @@ function keyMetrics({ document: { records, policy } }: ManagerState): Metric[] {
       }),
     ),
     gauge(
-      ["jwksd_key_timestamp_seconds", "When a live key came to a state, or a read saw that."],
+      ["jwksd_key_timestamp_seconds", "Time at which a live key entered a state, or a read saw that."],
       live.flatMap((record) =>
         Object.entries(times).flatMap(([event, time]) => seconds(record[time], { kid: record.kid, event })),
       ),
@@ -93,12 +87,12 @@ function keyMetrics({ document: { records, policy } }: ManagerState): Metric[] {
     gauge(
       [
         "jwksd_step_timestamp_seconds",
-        "When the next step of a key is due. The smallest value belongs to the step that comes next.",
+        "Time at which a key's next step is due. The smallest value belongs to the step that comes next.",
       ],
       steps.flatMap(({ at, kid, use, step }) => seconds(at, { kid, use, step })),
     ),
     gauge(
-      ["jwksd_step_blocked_timestamp_seconds", "Since when the next step of a key waits for a target."],
+      ["jwksd_step_blocked_timestamp_seconds", "Time since which a key's next step has been waiting for a target."],
       steps.flatMap(({ blockedSince, kid, use, step }) => seconds(blockedSince, { kid, use, step })),
     ),
   ];

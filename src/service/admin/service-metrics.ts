@@ -14,22 +14,19 @@ export function serviceMetrics(status: Status, now: number, isRefused: boolean):
   const { store } = status;
   return [
     gauge(
-      ["jwksd_build_info", "The version of jwksd and of Node."],
+      ["jwksd_build_info", "Versions of jwksd and Node."],
       [{ labels: { version, node: process.versions.node }, value: 1 }],
     ),
     gauge(definitions.ready, plain(status.notReady === undefined)),
     gauge(["jwksd_update_refused", "Whether the key files were refused when they were last read."], plain(isRefused)),
     gauge(
-      [
-        "jwksd_fault",
-        "1 for each fault of the page of the admin address, by its code; JWKS_UNANSWERED is on the page only.",
-      ],
+      ["jwksd_fault", "1 for each fault on the admin page, by code; JWKS_UNANSWERED is only on the page."],
       Array.from(new Map(status.faults.map(({ code, severity }) => [code, severity])), ([code, severity]) => ({
         labels: { code, severity },
         value: 1,
       })),
     ),
-    gauge(["jwksd_clock_timestamp_seconds", "The clock of this machine at the scrape."], seconds(now)),
+    gauge(["jwksd_clock_timestamp_seconds", "This machine's clock at the time of the scrape."], seconds(now)),
     ...(store === undefined ? [] : storeMetrics(status, store)),
     ...savedSetMetrics(status),
     ...fileKeyMetrics(status),
@@ -46,23 +43,23 @@ function storeMetrics(status: Status, store: NonNullable<Status["store"]>): Metr
     gauge(
       [
         "jwksd_replicas",
-        "Processes that live, by the store: those that publish the newest revision, and those that do not.",
+        "Live processes in the store: those that publish the latest revision, and those that are behind.",
       ],
       Object.entries(states).map(([state, value]) => ({ labels: { state }, value })),
     ),
     gauge(
-      ["jwksd_replica_last_check_in_timestamp_seconds", "When a process last had a word with the store, by its name."],
+      ["jwksd_replica_last_check_in_timestamp_seconds", "Time of a process's last check-in with the store, by name."],
       [...heard].flatMap(([replica, at]) => seconds(at, { replica })),
     ),
     gauge(
-      ["jwksd_step_blocked_targets", "How many targets the next step of a key waits for."],
+      ["jwksd_step_blocked_targets", "Number of targets that a key's next step is waiting for."],
       waits.map(({ kid, use, action, targets }) => ({
         labels: { kid, use, step: action === "activated" ? "activate" : "remove" },
         value: targets.length,
       })),
     ),
     gauge(
-      ["jwksd_store_clock_ahead_seconds", "How far the clock of the store is ahead of that of this machine."],
+      ["jwksd_store_clock_ahead_seconds", "How far the store's clock is ahead of this machine's clock."],
       plain(store.aheadMs / 1000),
     ),
   ];

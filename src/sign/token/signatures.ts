@@ -60,17 +60,17 @@ export function createSignatures(clock: Clock, onFailure: (kid: string, error: J
       const name = "jwksd_signature_duration_seconds";
       return [
         counter(
-          ["jwksd_signatures_total", "Signatures by key and result: ok, or the error code."],
+          ["jwksd_signatures_total", "Signatures by key and result: ok or the error code."],
           signed.flatMap(([kid, { results }]) => results.values("result", { kid })),
         ),
         {
           name,
-          help: "How long successful signatures took, waiting included.",
+          help: "Duration of successful signatures, including time in the queue.",
           type: "histogram",
           values: signed.flatMap(([kid, { durations }]) => durations.values(name, { kid })),
         },
         gauge(
-          ["jwksd_signatures_queued", "Signatures that wait for their turn at the signer."],
+          ["jwksd_signatures_queued", "Signatures waiting in the signer's queue."],
           [...keys].map(([kid, { queued }]) => ({ labels: { kid }, value: queued() })),
         ),
       ];

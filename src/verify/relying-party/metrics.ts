@@ -21,26 +21,29 @@ export function createKeySetMetrics(set: string) {
     /** @param requestedAt that of the stored set, in epoch milliseconds */
     metrics: (requestedAt: number | undefined): Metric[] => [
       counter(
-        ["jwksd_remote_set_fetches_total", "Fetches of the set by result: 200, 304, or the error code."],
+        ["jwksd_remote_set_fetches_total", "Fetches of the set by result: 200, 304 or the error code."],
         fetches.values("result", labels),
       ),
       counter(
-        ["jwksd_remote_set_bytes_total", "Bytes of sets that were fetched, decompressed."],
+        ["jwksd_remote_set_bytes_total", "Bytes of fetched sets, decompressed."],
         [{ labels, value: counts.bytes }],
       ),
       counter(
-        ["jwksd_remote_set_unknown_kids_total", "Tokens that were refused because their kid names no key of the set."],
+        ["jwksd_remote_set_unknown_kids_total", "Tokens refused because no key in the set has their kid."],
         [{ labels, value: counts.unknown }],
       ),
       counter(
         [
           "jwksd_remote_set_exhausted_total",
-          "Tokens that were refused because the keys could not be fetched again yet (ERR_KEYS_RETRY_LATER).",
+          "Tokens refused because the keys must not be refetched yet (ERR_KEYS_RETRY_LATER).",
         ],
         [{ labels, value: counts.exhausted }],
       ),
       gauge(
-        ["jwksd_remote_set_requested_timestamp_seconds", "When the stored set was last requested or confirmed."],
+        [
+          "jwksd_remote_set_requested_timestamp_seconds",
+          "Time at which the cached set was last requested or confirmed.",
+        ],
         seconds(requestedAt, labels),
       ),
     ],
