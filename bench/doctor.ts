@@ -29,7 +29,7 @@ export async function doctor(): Promise<Section> {
   return {
     title: "jwksd doctor: 1,000 RSA keys",
     text: [
-      "`examine` of a set of 1,000 RSA keys: small factors up to 65,536, the fingerprint of ROCA, 100 rounds of Fermat's method, and shared primes. Most of it is the division of large integers. The moduli are products of 64-bit primes, which none of these checks finds.",
+      "`examine` with a set of 1,000 RSA keys: small factors up to 65,536, the ROCA fingerprint, 100 rounds of Fermat's method, and shared primes. Most of the time is spent dividing large integers. The moduli are products of 64-bit primes, which none of these checks finds.",
       table(
         ["moduli", "seconds", "CPU seconds", "found"],
         results.map(({ name, seconds, cpu, found }) => [name, seconds.toFixed(1), cpu.toFixed(1), found]),

@@ -25,14 +25,14 @@ export async function flood(): Promise<Section> {
   const bounded = results.filter(({ name, fetches }) => name !== "jwksd" && fetches <= 60 * 10 * phasesSeconds.length);
   const fewest = Math.min(...bounded.map(({ refused }) => refused));
   return {
-    title: "A flood of made-up kids",
+    title: "A flood of unknown kids",
     text: [
-      "50 tokens with made-up kids and one valid token per second for ten minutes. In the middle the provider rotates: the next valid token has a kid that no cache knows. Four runs, with the rotation 2, 9, 16 and 23 seconds after the fifth minute. Every package is the real one, in a process of its own on a simulated clock; its requests are counted where they leave it.",
+      "50 tokens with unknown kids and one valid token per second for ten minutes. In the middle, the provider rotates: the next valid token has a kid that no cache has. Four runs, with the rotation 2, 9, 16 and 23 seconds after the fifth minute. Every package is the real one, in its own process on a simulated clock; its requests are counted as they leave it.",
       table(["key set", "fetches per minute", "valid tokens refused in the 2 minutes after the rotation"], rows),
     ].join("\n\n"),
     goals: [
       {
-        name: "flood: fewest valid tokens refused of all that fetch at most once a second",
+        name: "flood: fewest valid tokens refused among those that fetch at most once per second",
         reached: (ours?.refused ?? Infinity) <= fewest,
         measured: `${ours?.refused}, the next best ${fewest}`,
       },

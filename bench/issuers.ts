@@ -125,7 +125,7 @@ async function measure(database: Database, { rounds }: Plan) {
       ...[median(coldMs), p99, at(hotMs, 0.99)].map((ms) => ms.toFixed(1)),
     ],
     goals: [
-      { name: `${what}: no query while nobody asks`, reached: idle === 0, measured: `${idle}` },
+      { name: `${what}: no query without requests`, reached: idle === 0, measured: `${idle}` },
       {
         name: `${what}: 1,000 hot ones within 100 MB of heap`,
         reached: heap * mebibyte < 1e8,

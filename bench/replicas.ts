@@ -187,7 +187,7 @@ async function together(server: PostgresServer, wrappingKey: string, seconds: nu
     "of lines",
   ]);
   return {
-    text: `Processes of one issuer that share a database; each has a pool of its own:\n\n${table(head, rows)}`,
+    text: `Processes of one issuer that share a database; each has its own pool:\n\n${table(head, rows)}`,
     goals: [
       {
         name: "queries of an idle process in a minute: at most 70",

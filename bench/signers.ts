@@ -66,7 +66,7 @@ export async function signers(plan: Plan): Promise<Section> {
   }
 }
 
-const explanation = `Signatures by as many callers as are in flight, each with one after another; ratios are to the first row of a table, in the same round. \`provider.sign\` makes a whole token, and checks the signature with the published key; "the signer alone" does neither. "In a child" is pkcs11js with a pool of ${sessions} sessions in a process of its own that is sent one message for each digest, as the simplest signer in a child process would be; "a loop in the child" needs no messages, and is the most that the module gives. The ${delayMs} ms module is SoftHSM behind a shim that makes each C_Sign take ${delayMs} ms.`;
+const explanation = `Signatures for as many callers as are in flight, each with one at a time; ratios are to the first row of a table, in the same round. \`provider.sign\` creates a complete token and checks the signature with the published key; "the signer alone" does neither. "In a child" is pkcs11js with a pool of ${sessions} sessions in its own process, which receives one message per digest, as the simplest signer in a child process would; "a loop in the child" needs no messages, and is the most that the module can do. The ${delayMs} ms module is SoftHSM behind a shim that makes each C_Sign take ${delayMs} ms.`;
 
 async function localGroup(): Promise<Group> {
   const pair = await crypto.subtle.generateKey({ name: "ECDSA", namedCurve: "P-256" }, true, ["sign", "verify"]);
@@ -241,7 +241,7 @@ async function publishingWhileSigning(
     { name: "jwksd serve, while another process signs", port: portOf(service), load: signing },
     { name: "provider.node of the process that signs", port: (server.address() as AddressInfo).port, load: signing },
     {
-      name: "jwksd serve on a core of its own",
+      name: "jwksd serve on its own core",
       port: portOf(service),
       load: signing,
       isPinned: true,
@@ -273,12 +273,12 @@ async function publishingWhileSigning(
     rows.push([name, median(idle).toFixed(2), median(busy).toFixed(2), ratio.toFixed(2)]);
     if (name.startsWith("node:http")) continue;
     goals.push({
-      name: `/jwks of ${name}: p99 at most 1.5 of idle`,
+      name: `/jwks from ${name}: p99 at most 1.5 of idle`,
       reached: ratio <= 1.5,
       measured: ratio.toFixed(2),
     });
   }
   const head = ["/jwks, 500 requests a second on one connection", "p99 ms, idle", "p99 ms, while signing", "ratio"];
-  const text = `Signing at full load: \`provider.sign\` with the ${delayMs} ms module, 64 in flight, each on a thread of its own, on the two cores that the endpoint and the probe have as well. The first two rows show what sharing the two cores costs by itself: a server with a constant answer, beside the loop in the child, and beside the same load as in the third row. In the last row, endpoint and probe have one core and the signing processes the other.`;
+  const text = `Signing at full load: \`provider.sign\` with the ${delayMs} ms module, 64 in flight, each on its own thread, on the same two cores as the endpoint and the probe. The first two rows show what sharing the two cores alone costs: a server with a constant response, next to the loop in the child, and next to the same load as in the third row. In the last row, endpoint and probe have one core and the signing processes the other.`;
   return { text: `${table(head, rows)}\n\n${text}`, goals };
 }
