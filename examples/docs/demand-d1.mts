@@ -12,6 +12,7 @@ const keys = await createKeyManager({
   onDemand: true,
   waitUntil,
   requireStore: firstStart !== "yes",
+  onEvent: (event) => "error" in event && console.error(event.type, event.error.message),
 });
 const provider = await createProvider({ keys });
 

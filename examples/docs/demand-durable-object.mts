@@ -9,9 +9,15 @@ export { KeysObject } from "jwksd/store/durable-object";
 const issuer = "https://login.example.com";
 const store = durableObjectStore(env.OBJECTS, { issuer });
 const firstStart: string = env.FIRST_START; // "no" once the first key exists
-const requireStore = firstStart !== "yes";
-const wrappingKeys = env.WRAPPING_KEYS;
-const keys = await createKeyManager({ issuer, store, wrappingKeys, onDemand: true, waitUntil, requireStore });
+const keys = await createKeyManager({
+  issuer,
+  store,
+  wrappingKeys: env.WRAPPING_KEYS,
+  onDemand: true,
+  waitUntil,
+  requireStore: firstStart !== "yes",
+  onEvent: (event) => "error" in event && console.error(event.type, event.error.message),
+});
 const provider = await createProvider({ keys });
 
 const app = new Hono();

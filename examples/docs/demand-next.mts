@@ -7,7 +7,13 @@ async function start() {
   const { DATABASE_URL = "", JWKSD_WRAPPING_KEYS = "" } = process.env;
   const issuer = "https://login.example.com";
   const store = await libsqlStore(DATABASE_URL, { issuer });
-  const keys = await createKeyManager({ issuer, store, wrappingKeys: JWKSD_WRAPPING_KEYS, onDemand: true });
+  const keys = await createKeyManager({
+    issuer,
+    store,
+    wrappingKeys: JWKSD_WRAPPING_KEYS,
+    onDemand: true,
+    onEvent: (event) => "error" in event && console.error(event.type, event.error.message),
+  });
   return createProvider({ keys });
 }
 

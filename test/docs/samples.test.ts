@@ -13,7 +13,7 @@ import { ecKey } from "../support/keys.ts";
 import { listening } from "../support/listening.ts";
 import { startLibsql } from "../support/libsql.ts";
 import { runSample, sample } from "../support/samples.ts";
-import { freePort, runCli, temporaryFolder } from "../support/service.ts";
+import { eventually, freePort, runCli, temporaryFolder } from "../support/service.ts";
 import { createSoftHsm, skipWithoutPkcs11 } from "../support/softhsm.ts";
 import { kmsStub } from "../support/stubs/aws-kms.ts";
 import type { AddressInfo } from "node:net";
@@ -313,10 +313,15 @@ interface Answer {
 }
 
 test("a cron makes the first key and takes steps, and Lambda and Next.js serve it; Lambda is frozen between its calls", async (t) => {
+  const route = await sample(t, "examples/docs/demand-next.mts");
+  const { GET } = (await import(route)) as { GET: (request: Request) => Promise<Response> };
   const cron = await sample(t, "examples/docs/demand-cron.mts");
   const env = { DATABASE_URL: await startLibsql(t), JWKSD_WRAPPING_KEYS: newWrappingKey() };
   Object.assign(process.env, env);
   await assert.rejects(import(cron), { code: "ERR_STORE_EMPTY" });
+  const logged = t.mock.method(console, "error", () => {});
+  assert.equal((await GET(new Request("https://login.example.com/jwks"))).status, 503);
+  assert.match(String(logged.mock.calls[0]?.arguments), /^failed,the store holds no keys of /);
   process.env["FIRST_START"] = "yes";
   await import(`${cron}?first`);
   delete process.env["FIRST_START"];
@@ -348,9 +353,11 @@ process.send("ready");`,
   }
   assert.equal((await call("/nothing")).statusCode, 404);
 
-  const route = await sample(t, "examples/docs/demand-next.mts");
-  const { GET } = (await import(route)) as { GET: (request: Request) => Promise<Response> };
-  const response = await GET(new Request("https://login.example.com/jwks"));
+  let response = new Response();
+  await eventually("the route has read the store again", async () => {
+    response = await GET(new Request("https://login.example.com/jwks"));
+    return response.status === 200;
+  });
   const { keys } = (await response.json()) as { keys: { kid: string }[] };
   kids.push(keys[0]?.kid);
   assert.equal(new Set(kids).size, 1);

@@ -221,7 +221,10 @@ describe("a life of managed keys on the command line", { timeout, concurrency: 3
     assert.ok(effects.some((effect) => effect.startsWith(stays)));
     // Under another kid, as if its first import had forgotten --kid.
     await writeFile(own, JSON.stringify({ ...named("second"), kid: "other" }));
-    assert.match(await refused("ERR_TRANSITION", "keys", "import", own), /to give it another kid, import it into a store/);
+    assert.match(
+      await refused("ERR_TRANSITION", "keys", "import", own),
+      /to give it another kid, import it into a store/,
+    );
   });
 
   test("all private keys move under a new wrapping key", async (t) => {

@@ -76,7 +76,7 @@ interface Listed {
 }
 
 const soonStale = ["--max-stale-seconds", "2"];
-const stale = /^this process does not sign now: it has had no word with its store/;
+const stale = /^this process does not sign now: it has not checked in with its store/;
 
 describe("the name of a replica", { timeout: 60_000 }, () => {
   test("is that of the host, or the one that is given", async (t) => {
@@ -103,7 +103,7 @@ describe("a process that is stale", { timeout: 60_000, concurrency: true }, () =
     try {
       await service.logged(({ msg }) => stale.test(msg));
       await eventually("it is not ready", async () => (await ready()).startsWith("503"));
-      assert.match(await ready(), /^503 not ready: this process does not sign now: it has had no word/);
+      assert.match(await ready(), /^503 not ready: this process does not sign now: it has not checked in/);
       const reply = await getOnce(service.port);
       assert.deepEqual(kidsIn(reply), served);
       assert.equal(reply.headers["cache-control"], "public, max-age=300, must-revalidate");

@@ -102,6 +102,21 @@ describe("an empty store", () => {
       return (cause as JwksdError).code === "ERR_STORE_EMPTY";
     });
     assert.equal((await world.document()).records.length, 0);
+    const failed = instance.told.find((event) => event.type === "failed");
+    assert.deepEqual([failed?.error.code, failed?.retryInMs], ["ERR_STORE_EMPTY", second]);
+  });
+
+  test("is read again a second after a request found it empty, so the first key is served as soon as there is one", async () => {
+    const world = new World();
+    const instance = await demand(world);
+    assert.deepEqual(await use(world, instance), refused);
+    const before = readsOf(instance);
+    assert.deepEqual(await use(world, instance), refused);
+    assert.equal(readsOf(instance), before, "within a second");
+    await world.stop(await world.start());
+    await world.pass(second);
+    assert.deepEqual(await use(world, instance), [200, await activeIn(world)]);
+    assert.equal(instance.told.at(-1)?.type, "recovered");
   });
 
   test("gets them with requireStore: false; two instances make the same", async () => {

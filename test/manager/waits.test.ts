@@ -24,7 +24,10 @@ describe("a process whose clock and that of the store differ by more than the sk
       machine.offMs = offSeconds * second;
       await world.passTo(day + hour);
       assert.deepEqual([(await seen(replica)).signs, replica.manager.isReady], ["ERR_SIGNER_STALE", false]);
-      assert.match(replica.manager.health.stale?.message ?? "", /clock of this machine and that of the store differ/);
+      assert.match(
+        replica.manager.health.stale?.message ?? "",
+        /now: this machine's clock is .* the store's clock, and clockSkewSeconds allows 300 s; correct the wrong clock$/,
+      );
       assert.deepEqual([(await recordsOf(world))[1]?.state, publisher.manager.isReady], ["announced", true]);
       // Commands that rest on no wait are done, by the clock of the store.
       await world.until(replica.manager.rotate({ now: true }));
@@ -39,6 +42,24 @@ describe("a process whose clock and that of the store differ by more than the sk
       assert.deepEqual([(await seen(replica)).signs, replica.manager.isReady], [next?.kid, true]);
       assert.equal(replica.told.at(-1)?.type, "fresh");
       await world.stop(replica, publisher, right);
+    });
+  }
+
+  for (const [offMs, difference] of [
+    [hour, "1 h ahead of"],
+    [-2 * day, "2 d behind"],
+  ] as const) {
+    test(`at a first start, ${difference} the store's clock: no key is generated, and the error names the difference`, async () => {
+      const world = new World();
+      const machine = world.machine();
+      machine.offMs = offMs;
+      const message = new RegExp(`this machine's clock is ${difference} the store's clock`);
+      for (const choice of [{}, { signs: false }])
+        await assert.rejects(world.start({ clock: machine.clock, ...choice }), { code: "ERR_SIGNER_STALE", message });
+      const onDemand = { onDemand: true, requireStore: false };
+      const { provider } = await world.start({ clock: machine.clock, ...onDemand });
+      await assert.rejects(provider.sign({}, { lifetimeSeconds: 60 }), { code: "ERR_SIGNER_STALE", message });
+      assert.deepEqual((await world.document()).records, []);
     });
   }
 

@@ -196,7 +196,10 @@ describe("each fault has its alert, and no other", { skip: skipWithout("promtool
     const admin = service.log.find(({ msg }) => msg === "started")?.["admin"] as string;
     const ready = await fetch(`${admin}/readyz`);
     assert.equal(ready.status, 503);
-    assert.match(await ready.text(), /no word with its store for --max-stale-seconds; the last failure is ERR_STORE/);
+    assert.match(
+      await ready.text(),
+      /not checked in with its store for --max-stale-seconds; the last failure is ERR_STORE/,
+    );
     await rename(`${data}-gone`, data);
     // A commit wakes it before it tries again by itself.
     await run("keys", "announce", "--use", "enc", "--wait", "0");

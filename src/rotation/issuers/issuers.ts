@@ -1,6 +1,6 @@
 import { withDeadline } from "../../base/async.ts";
 import { type Instant, instantNow, longestSince, systemClock } from "../../base/clock.ts";
-import { ConfigError, StoreError, invalidOption } from "../../base/errors.ts";
+import { ConfigError, StoreError, codeOf, invalidOption } from "../../base/errors.ts";
 import {
   type Given,
   type Rules,
@@ -118,7 +118,13 @@ export async function createIssuers(options: IssuersOptions): Promise<Issuers> {
       throw new ConfigError("ERR_ISSUER_INVALID", `issuer ${JSON.stringify(issuer)} does not match ${template}`);
     }
     const keys = await managerOf(issuer, await inTime(() => registerOf(issuer)), more);
-    await keys.runDueSteps().finally(() => keys.close());
+    try {
+      await keys.runDueSteps();
+    } catch (error) {
+      throw codeOf(error) === "ERR_STORE_EMPTY" ? lacksKeys(issuer) : error;
+    } finally {
+      await keys.close();
+    }
   }
 
   function note(issuer: string, fault: Unusable): void {
@@ -187,12 +193,15 @@ export async function createIssuers(options: IssuersOptions): Promise<Issuers> {
       // One that is known, or is being looked for, may have been read before.
       await inFlight(issuer)?.catch(() => {});
       unusable.delete(issuer);
-      return (await takeUp(issuer)) ?? lacksKeys(issuer);
+      const made = await takeUp(issuer);
+      if (made === undefined) throw lacksKeys(issuer);
+      return made;
     },
 
     async sign(issuer, claims, options) {
-      const { provider } = (await get(issuer)) ?? lacksKeys(issuer);
-      return provider.sign(claims, options);
+      const found = await get(issuer);
+      if (found === undefined) throw lacksKeys(issuer);
+      return found.provider.sign(claims, options);
     },
 
     fetch(request) {
@@ -268,7 +277,5 @@ function namesTwoHosts(authority: HostRequest["headers"][":authority"], rawHeade
 const late = (): StoreError =>
   new StoreError("ERR_STORE_UNAVAILABLE", `the store has not answered within ${lookupMs / 1000} s`);
 
-/** @throws StoreError `ERR_STORE_EMPTY` */
-function lacksKeys(issuer: string): never {
-  throw new StoreError("ERR_STORE_EMPTY", `the store holds no keys of ${issuer}; make them with create()`);
-}
+const lacksKeys = (issuer: string): StoreError =>
+  new StoreError("ERR_STORE_EMPTY", `the store holds no keys of ${issuer}; generate the first one with create()`);

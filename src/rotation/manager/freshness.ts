@@ -3,7 +3,7 @@ import { SignerError, asJwksdError } from "../../base/errors.ts";
 import type { RotationPolicy } from "../rules/policy.ts";
 import { isLive } from "../rules/records.ts";
 import type { KeysInUse, Published } from "./keys-in-use.ts";
-import { type Seen, clocksDiffer } from "./store-access.ts";
+import { type Seen, clocksDiffer, clocksText } from "./store-access.ts";
 import type { ManagerEvent } from "./types.ts";
 
 /** The part of `maxStaleSeconds` that a process does not use, because clocks run at different rates. */
@@ -40,21 +40,37 @@ export interface Freshness {
   permit(kid: string): () => void;
 }
 
+/** Why a process does not sign. */
+type Reason = "closed" | "age" | "clock";
+
 export function createFreshness({ inUse, seen, signs, clock, signal, emit }: FreshnessOptions): Freshness {
-  let noted: SignerError | undefined;
+  let noted: Reason | undefined;
 
   /** By the policy of what is published: a later one may allow more. */
   const leftMs = (published: Published | undefined): number =>
     published === undefined ? 0 : usableMs(published.document.policy) - longestSince(published.confirmed, clock);
 
-  function faultOf(published: Published | undefined): SignerError | undefined {
-    if (signal.aborted) return stale("its key manager was closed");
-    if (leftMs(published) <= 0) return stale("it has had no word with its store for maxStaleSeconds");
+  function reasonOf(published: Published | undefined): Reason | undefined {
+    if (signal.aborted) return "closed";
+    if (leftMs(published) <= 0) return "age";
     const last = seen();
     const skewMs = (inUse.state.document?.policy.clockSkewSeconds ?? 0) * 1000;
-    // Tokens get their times from the clock of this machine, and waits rely on the skew.
-    if (!signs || last === undefined || !clocksDiffer(last, clock, skewMs)) return undefined;
-    return stale("the clock of this machine and that of the store differ by more than clockSkewSeconds");
+    // Tokens get their times from this machine's clock, and waiting periods rely on the skew.
+    return signs && last !== undefined && clocksDiffer(last, clock, skewMs) ? "clock" : undefined;
+  }
+
+  function faultOf(published: Published | undefined): SignerError | undefined {
+    const last = seen();
+    switch (reasonOf(published)) {
+      case "closed":
+        return stale("its key manager was closed");
+      case "age":
+        return stale("it has not checked in with its store for maxStaleSeconds");
+      case "clock":
+        return last && stale(clocksText(last, clock));
+      default:
+        return undefined;
+    }
   }
 
   const current = (): SignerError | undefined => faultOf(inUse.state.published);
@@ -69,9 +85,10 @@ export function createFreshness({ inUse, seen, signs, clock, signal, emit }: Fre
     note() {
       if (signal.aborted || inUse.state.published === undefined) return;
       const before = noted;
-      noted = current();
-      if (noted?.message === before?.message) return;
-      emit(noted === undefined ? { type: "fresh" } : { type: "stale", error: noted });
+      noted = reasonOf(inUse.state.published);
+      if (noted === before) return;
+      const error = current();
+      emit(error === undefined ? { type: "fresh" } : { type: "stale", error });
     },
     permit(kid) {
       const { published } = inUse.state;
@@ -99,4 +116,4 @@ export function stale(why: string, cause?: unknown): SignerError {
 }
 
 export const staleBecause = (cause: unknown): SignerError =>
-  stale(`its store could not be read: ${asJwksdError(cause).message}`, cause);
+  cause instanceof SignerError ? cause : stale(`its store could not be read: ${asJwksdError(cause).message}`, cause);

@@ -219,10 +219,10 @@ export function createKeyring(custody: Custody, access: StoreAccess, options: Ke
 }
 
 function holdsNoKeys(issuer: string): StoreError {
-  const way =
-    'check its path or URL; if the store is gone, see "A lost store" in docs/emergencies.md; leave requireStore out at the first start only';
+  const remedy =
+    'check its path or URL; if the store is gone, see "A lost store" in docs/emergencies.md; only for the first start, set requireStore: false';
   return new StoreError(
     "ERR_STORE_EMPTY",
-    `the store holds no keys of ${issuer}, and requireStore is set, so none were made; ${way}`,
+    `the store holds no keys of ${issuer}, and requireStore is true (the default with onDemand), so none were generated; ${remedy}`,
   );
 }

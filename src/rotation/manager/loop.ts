@@ -8,9 +8,10 @@ import {
   monotonicNow,
   msBetween,
 } from "../../base/clock.ts";
-import { StoreError } from "../../base/errors.ts";
+import { StoreError, codeOf } from "../../base/errors.ts";
 import { outlivesRequests } from "../../base/runtime.ts";
 import { staleBecause } from "./freshness.ts";
+import { unanswered } from "./health.ts";
 
 const retryMs = { first: 1_000, last: 30_000 } as const;
 
@@ -151,6 +152,10 @@ export function createDemand(round: () => Promise<RoundResult>, options: DemandO
 
   const isWithin = (ms: number, at: Instant | undefined): boolean => at !== undefined && longestSince(at, clock) < ms;
 
+  /** After an error, nothing is read for this time. A store that responds is spared only while there are keys to use. */
+  const pauseMs = (error: unknown): number => (isUsable() || unanswered.has(codeOf(error)) ? refreshMs : patienceMs);
+  const isPausing = (): boolean => failed !== undefined && isWithin(pauseMs(failed.error), failed.at);
+
   async function ended(outcome: Promise<RoundResult>): Promise<void> {
     attempts += 1;
     const [attempt, at] = [attempts, instantNow(clock)];
@@ -171,7 +176,7 @@ export function createDemand(round: () => Promise<RoundResult>, options: DemandO
         // From its beginning: the process may have been frozen meanwhile.
         failed = { at, error };
         isFailing = true;
-        await onFailure(error, refreshMs);
+        await onFailure(error, pauseMs(error));
       }
       throw error;
     }
@@ -200,8 +205,7 @@ export function createDemand(round: () => Promise<RoundResult>, options: DemandO
     fresh() {
       const usable = isUsable();
       if (usable && isWithin(refreshMs, read)) return undefined;
-      if (failed !== undefined && isWithin(refreshMs, failed.at))
-        return usable ? undefined : Promise.reject(staleBecause(failed.error));
+      if (failed !== undefined && isPausing()) return usable ? undefined : Promise.reject(staleBecause(failed.error));
       if (!usable)
         return joined().catch((error: unknown) => {
           // What was read is in use, even if the rest of the round has failed.
@@ -214,7 +218,7 @@ export function createDemand(round: () => Promise<RoundResult>, options: DemandO
     ended,
     async ask() {
       if (isWithin(patienceMs, begun?.at)) return outlivesRequests ? begun?.done : undefined;
-      if (!isWithin(refreshMs, failed?.at)) await runDueSteps();
+      if (!isPausing()) await runDueSteps();
     },
     run: (action) => action(),
     round: runDueSteps,

@@ -6,13 +6,13 @@ import { type Advance, type At, type View, advance } from "../rules/advance.ts";
 import { type KeyRecord, type LiveRecord, activeKey, announcedKey, liveRecords } from "../rules/records.ts";
 import { waitOf } from "../rules/waits.ts";
 import { type Target, begunTarget, writtenTarget } from "./targets.ts";
-import { type Freshness, createFreshness } from "./freshness.ts";
+import { type Freshness, createFreshness, stale } from "./freshness.ts";
 import { unanswered } from "./health.ts";
 import type { Keyring } from "./keyring.ts";
 import type { KeysInUse } from "./keys-in-use.ts";
 import { type Demand, type DemandOptions, type Loop, type RoundResult, createDemand, createLoop } from "./loop.ts";
 import { step } from "./step.ts";
-import { type Changed, type Seen, type StoreAccess, atOf, clocksDiffer, storeNow } from "./store-access.ts";
+import { type Changed, type Seen, type StoreAccess, atOf, clocksDiffer, clocksText, storeNow } from "./store-access.ts";
 import type { Subscribers } from "./subscribers.ts";
 import type { ManagerEvent } from "./types.ts";
 import { createWaitClock } from "./wait-clock.ts";
@@ -108,7 +108,10 @@ export function createRounds(options: RoundsOptions): Rounds {
   /** Plans what is due; nothing where the clock of this machine and that of the store differ, because one of them is wrong. */
   function plan(records: readonly KeyRecord[], seen: Seen): Advance | undefined {
     const { document, now, hasClock } = seen;
-    if (clocksDiffer(seen, clock, document.policy.clockSkewSeconds * 1000)) return undefined;
+    if (clocksDiffer(seen, clock, document.policy.clockSkewSeconds * 1000)) {
+      if (records.length === 0) throw stale(clocksText(seen, clock));
+      return undefined;
+    }
     if (!hasClock) waitClock.note(seen);
     return planAt(records, seen, now);
   }
@@ -167,10 +170,12 @@ export function createRounds(options: RoundsOptions): Rounds {
   }
 
   async function onFailure(error: unknown, retryInMs: number): Promise<void> {
-    // Before it has keys, the manager has not started, and `createKeyManager` throws.
-    if (inUse.state.document === undefined) return;
+    const hasStarted = inUse.state.document !== undefined;
+    // `createKeyManager` throws the error, unless it reads on demand.
+    if (!hasStarted && demand === undefined) return;
     emit({ type: "failed", error: asJwksdError(error), retryInMs, staleAt: clock.now() + freshness.leftMs });
     freshness.note();
+    if (!hasStarted) return;
     if (unanswered.has(codeOf(error)) || freshness.error !== undefined) await inUse.shorten();
   }
 

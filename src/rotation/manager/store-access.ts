@@ -1,6 +1,7 @@
 import { pauseAfter, withDeadline } from "../../base/async.ts";
 import { type Clock, type Instant, epochMs, instantNow, longestSince, setSince } from "../../base/clock.ts";
 import { JwksdError, StoreError } from "../../base/errors.ts";
+import { durationText } from "../../base/format.ts";
 import { printable } from "../../base/printable.ts";
 import { isDate } from "../../base/format.ts";
 import { traced } from "../../base/trace.ts";
@@ -338,6 +339,14 @@ export function clocksDiffer({ now, hasClock, asked, answered }: Seen, clock: Cl
 /** How far the clock of the store is ahead of that of this machine, in milliseconds, which may have been set since the store was read. */
 export function clockAheadMs({ now, hasClock, answered }: Seen, clock: Clock): number {
   return hasClock ? now - epochMs(answered.wall) - setSince(answered, clock) : 0;
+}
+
+/** States the difference between the clocks, for a message. */
+export function clocksText(seen: Seen, clock: Clock): string {
+  const aheadMs = clockAheadMs(seen, clock);
+  const difference = `${durationText(aheadMs)} ${aheadMs > 0 ? "behind" : "ahead of"}`;
+  const allowed = `clockSkewSeconds allows ${seen.document.policy.clockSkewSeconds} s`;
+  return `this machine's clock is ${difference} the store's clock, and ${allowed}; correct the wrong clock`;
 }
 
 /** By which rules, and when, a command is judged that found this in the store. */

@@ -6,7 +6,7 @@ import { parseDocument } from "../../rotation/custody/document.ts";
 import { unsealed } from "../../rotation/custody/mac.ts";
 import { stale, usableMs } from "../../rotation/manager/freshness.ts";
 import type { Keyring } from "../../rotation/manager/keyring.ts";
-import { type StoreAccess, clocksDiffer } from "../../rotation/manager/store-access.ts";
+import { type StoreAccess, clocksDiffer, clocksText } from "../../rotation/manager/store-access.ts";
 import { activeKey } from "../../rotation/rules/records.ts";
 import type { Claims, SignOptions } from "../../sign/token/sign-options.ts";
 import { createTokenSigner } from "../../sign/token/token-signer.ts";
@@ -61,7 +61,7 @@ export async function signOnce(
   const permit = (): void => {
     if (longestSince(seen.asked, clock) >= usableMs(policy)) throw stale("it has read the store too long ago");
     if (clocksDiffer(seen, clock, clockSkewSeconds * 1000)) {
-      throw stale("the clock of this machine and that of the store differ by more than clockSkewSeconds");
+      throw stale(clocksText(seen, clock));
     }
   };
   const signing = await checkSigning([{ kid: active.kid, signer: signers.get(active.kid) }]);
