@@ -103,8 +103,8 @@ export const anything: Rule = { must: "anything", holds: (_value): _value is unk
 export function checkOptions<Options>(options: Options, rules: Rules<Options>, what = "option"): Given<Options> {
   // All functions of the library that make something check their options.
   checkRuntime();
-  if (options !== undefined && !object.holds(options)) {
-    throw invalidOption(`an object of ${what}s is expected, not ${kindOf(options)}`);
+  if (options !== undefined && (!object.holds(options) || isPromise(options))) {
+    throw invalidOption(`an object of ${what}s is expected${instead(options)}`);
   }
   const given: Record<string, unknown> = {};
   for (const [name, value] of Object.entries(options ?? {})) {
@@ -117,8 +117,7 @@ export function checkOptions<Options>(options: Options, rules: Rules<Options>, w
     const rule: Rule = rules[name as keyof Options];
     if (value === null || value === undefined) continue;
     given[name] = value;
-    if (rule.holds(value)) continue;
-    throw invalidOption(`${what} "${name}" must be ${rule.must}${instead(value, rule)}`);
+    checkArgument(`${what} "${name}"`, value, rule);
   }
   for (const name in rules) {
     const { isRequired, must }: Rule = rules[name];
@@ -128,8 +127,16 @@ export function checkOptions<Options>(options: Options, rules: Rules<Options>, w
   return given as Given<Options>;
 }
 
+/** @param what what messages call it @throws ConfigError `ERR_OPTION_INVALID` */
+export function checkArgument(what: string, value: unknown, rule: Rule): void {
+  if (!rule.holds(value)) throw invalidOption(`${what} must be ${rule.must}${instead(value, rule)}`);
+}
+
+export const isPromise = (value: unknown): boolean => callback.holds((value as Partial<Promise<unknown>> | null)?.then);
+
 /** What the value is instead: a number or its type. A string is not shown, because it may be a secret in the wrong place. */
-function instead(value: unknown, { must, isText }: Rule): string {
+function instead(value: unknown, { must, isText }: Pick<Rule, "must" | "isText"> = { must: "" }): string {
+  if (isPromise(value)) return ", not a promise; await it";
   const type = Array.isArray(value) ? "array" : typeof value;
   if (isText === true && type === "string") return "";
   if (!must.includes(type)) return `, not ${kindOf(value)}`;

@@ -1,4 +1,4 @@
-import type { Optional } from "../base/options.ts";
+import { type Optional, isPromise } from "../base/options.ts";
 import type { CryptoKey } from "jose";
 import { importJWK } from "jose/key/import";
 import { KeyMaterialError, keyError } from "../base/errors.ts";
@@ -114,7 +114,8 @@ async function signingEntry({ kid, signer, publicKey: given }: SigningEntry, ind
   const name = entryName(kid, "signing", index);
   const jwk: unknown = signer ? signer.publicKey : given;
   if (typeof jwk !== "object" || jwk === null) {
-    throw keyError("ERR_KEY_FORMAT", name, "the signer has no public key in JWK form");
+    const what = isPromise(signer) ? "the signer is a promise; await it" : "the signer has no public key in JWK form";
+    throw keyError("ERR_KEY_FORMAT", name, what);
   }
   if (signer && typeof signer.sign !== "function") {
     throw keyError("ERR_PRIVATE_KEY_MISSING", name, "the signer has no sign operation");

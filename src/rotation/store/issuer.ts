@@ -1,17 +1,9 @@
-import { ConfigError } from "../../base/errors.ts";
 import { textThat } from "../../base/options.ts";
 
 export const issuerRule = textThat(
   "a string of 1 to 2,048 characters",
   (value) => value.length <= 2_048 && value.isWellFormed(),
 );
-
-/** @throws ConfigError `ERR_OPTION_INVALID` */
-export function requiredIssuer(issuer: string | undefined): string {
-  if (issuer === undefined)
-    throw new ConfigError("ERR_OPTION_INVALID", 'option "issuer" is missing; name the issuer whose keys are meant');
-  return issuer;
-}
 
 /**
  * The name of an issuer in a database: the SHA-256 in hexadecimal, because databases limit the length of names, and some compare them without

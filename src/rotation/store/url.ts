@@ -1,7 +1,14 @@
 import { invalidOption } from "../../base/errors.ts";
+import { type Rule, string, withMethods } from "../../base/options.ts";
 
 /** How special characters in a user and a password are written. */
 export const escapes = 'with "/", "@", "?", "#" and "%" in user and password written as %2F, %40, %3F, %23 and %25';
+
+/** Makes the rule of a database that is a URL, or a client with one of these methods. */
+export const urlOr = (client: string, ...methods: readonly string[]): Rule => ({
+  must: `a URL or ${client}`,
+  holds: (value): value is unknown => string.holds(value) || methods.some((method) => withMethods(method).holds(value)),
+});
 
 /**
  * Parses the URL of a database.

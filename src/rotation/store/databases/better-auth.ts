@@ -6,8 +6,8 @@
 
 import { pauseAfter } from "../../../base/async.ts";
 import { systemClock } from "../../../base/clock.ts";
-import { checkOptions } from "../../../base/options.ts";
-import { issuerKey, requiredIssuer } from "../issuer.ts";
+import { checkArgument, checkOptions, withMethods } from "../../../base/options.ts";
+import { issuerKey } from "../issuer.ts";
 import type { OpenRegister } from "../register.ts";
 import { type DatabaseStoreOptions, type Fault, callsTo, databaseRules } from "./calls.ts";
 
@@ -46,6 +46,11 @@ export const storePlugin = {
   },
 } as const;
 
+const adapterRule = {
+  ...withMethods("create", "findMany", "updateMany"),
+  must: "an adapter of better-auth, such as await getAdapter(options)",
+};
+
 const maxReads = 12;
 const maxPauseMs = 500;
 
@@ -57,8 +62,8 @@ const maxPauseMs = 500;
  * @throws ConfigError `ERR_OPTION_INVALID`
  */
 export function betterAuthStore(adapter: AuthAdapter, options: DatabaseStoreOptions): OpenRegister {
-  const { issuer: given, timeoutMs = 5_000 } = checkOptions(options, databaseRules);
-  const issuer = requiredIssuer(given);
+  checkArgument("the adapter", adapter, adapterRule);
+  const { issuer, timeoutMs = 5_000 } = checkOptions(options, databaseRules);
   const name = "in better-auth";
   const calls = callsTo(name, timeoutMs, faultOf);
   const where = async () => [{ field: "issuer", value: await issuerKey(issuer) }];

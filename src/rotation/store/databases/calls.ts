@@ -1,7 +1,7 @@
 import { withDeadline } from "../../../base/async.ts";
 import { systemClock } from "../../../base/clock.ts";
 import { JwksdError, StoreError } from "../../../base/errors.ts";
-import { type Optional, timeout } from "../../../base/options.ts";
+import { type Optional, required, timeout } from "../../../base/options.ts";
 import { printable } from "../../../base/printable.ts";
 import { issuerRule } from "../issuer.ts";
 
@@ -12,7 +12,7 @@ export interface DatabaseStoreOptions {
   readonly timeoutMs?: Optional<number>;
 }
 
-export const databaseRules = { issuer: issuerRule, timeoutMs: timeout };
+export const databaseRules = { issuer: required(issuerRule), timeoutMs: timeout };
 
 /** What an error of a database, or of its package, says. */
 export interface Fault {

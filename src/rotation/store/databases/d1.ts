@@ -4,8 +4,7 @@
  * @module jwksd/store/d1
  */
 
-import { checkOptions } from "../../../base/options.ts";
-import { requiredIssuer } from "../issuer.ts";
+import { checkArgument, checkOptions, withMethods } from "../../../base/options.ts";
 import type { OpenRegister } from "../register.ts";
 import { type DatabaseStoreOptions, databaseRules } from "./calls.ts";
 import { type Answer, type SqlDatabase, sqlRegister } from "./sql.ts";
@@ -32,25 +31,31 @@ export interface D1Answer {
   readonly meta: { readonly changes?: number };
 }
 
+const binding = {
+  ...withMethods("withSession"),
+  must: "env.NAME, where NAME is the binding of a D1 database in the Worker's configuration",
+};
+
 /** D1 limits the size of a row. @see https://developers.cloudflare.com/d1/platform/limits/ */
 const maxBytes = 1_900_000;
 
 /**
  * The store of one issuer in a database of D1, which any number of Workers and issuers may share. Tables are made by the first call.
  *
- * @param binding of the database, such as `env.DB`
+ * @param database its binding, such as `env.DB`
  * @throws ConfigError `ERR_OPTION_INVALID`
  */
-export function d1Store(binding: D1Binding, options: DatabaseStoreOptions): OpenRegister {
+export function d1Store(database: D1Binding, options: DatabaseStoreOptions): OpenRegister {
+  checkArgument("the database", database, binding);
   const { issuer, timeoutMs } = checkOptions(options, databaseRules);
   const transact: SqlDatabase["transact"] = async (statements) => {
     // Of this call alone: later calls of a session may be answered by replicas.
-    const session = binding.withSession("first-primary");
+    const session = database.withSession("first-primary");
     const batch = statements.map(([sql, ...values]) => session.prepare(sql).bind(...values));
     const answers = await session.batch(batch);
     return answers.map(({ results, meta: { changes = 0 } }) => ({ rows: results as Answer["rows"], changes }));
   };
-  const database = { name: "in D1", statements: sqliteStatements, maxBytes, faultOf: sqliteFault, transact };
+  const sql = { name: "in D1", statements: sqliteStatements, maxBytes, faultOf: sqliteFault, transact };
   // No process lives that could be listed.
-  return { ...sqlRegister(database, { issuer: requiredIssuer(issuer), timeoutMs }), presence: undefined };
+  return { ...sqlRegister(sql, { issuer, timeoutMs }), presence: undefined };
 }

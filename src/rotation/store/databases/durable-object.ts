@@ -5,8 +5,8 @@
  */
 
 import { JwksdError, StoreError } from "../../../base/errors.ts";
-import { checkOptions } from "../../../base/options.ts";
-import { issuerKey, requiredIssuer } from "../issuer.ts";
+import { checkArgument, checkOptions, withMethods } from "../../../base/options.ts";
+import { issuerKey } from "../issuer.ts";
 import type { Reading, Register } from "../register.ts";
 import { type Call, type DatabaseStoreOptions, callsTo, databaseRules, networkFault } from "./calls.ts";
 import { type SqlDatabase, sqlRegister } from "./sql.ts";
@@ -43,6 +43,11 @@ type Asked = { readonly issuer: string } & (
 );
 
 type Told = { readonly value: unknown } | { readonly code: "ERR_STORE_UNAVAILABLE"; readonly message: string };
+
+const binding = {
+  ...withMethods("idFromName", "get"),
+  must: "env.NAME, where NAME is the binding of the class KeysObject in the Worker's configuration",
+};
 
 /** Objects limit the size of a row. @see https://developers.cloudflare.com/durable-objects/platform/limits/ */
 const maxBytes = 1_900_000;
@@ -97,8 +102,8 @@ export class KeysObject {
  * @throws ConfigError `ERR_OPTION_INVALID`
  */
 export function durableObjectStore(namespace: DurableObjectNamespace, options: DatabaseStoreOptions): Register {
-  const { issuer: given, timeoutMs = 5_000 } = checkOptions(options, databaseRules);
-  const issuer = requiredIssuer(given);
+  checkArgument("the namespace", namespace, binding);
+  const { issuer, timeoutMs = 5_000 } = checkOptions(options, databaseRules);
   const name = "in a Durable Object";
   const calls = callsTo(name, timeoutMs, networkFault);
 

@@ -6,8 +6,8 @@
 
 import { bytesWithin, fromBase64 } from "../../../base/bytes.ts";
 import { jsonOf } from "../../../base/json.ts";
-import { type Optional, callback, checkOptions } from "../../../base/options.ts";
-import { issuerKey, requiredIssuer } from "../issuer.ts";
+import { type Optional, type Rule, callback, checkArgument, checkOptions, text, texts } from "../../../base/options.ts";
+import { issuerKey } from "../issuer.ts";
 import type { OpenRegister } from "../register.ts";
 import { databaseUrl } from "../url.ts";
 import {
@@ -38,6 +38,11 @@ interface Answer {
   readonly token?: string;
 }
 
+const membersRule: Rule = {
+  must: "the URL of a member, or an array of them",
+  holds: (value): value is unknown => text.holds(value) || (texts.holds(value) && value.length > 0),
+};
+
 /** An error, which has no `error` since etcd 3.6. */
 interface Failing extends Answer {
   readonly message?: string;
@@ -64,12 +69,12 @@ class Refused extends Error {
  * @throws ConfigError `ERR_OPTION_INVALID`
  */
 export function etcdStore(urls: string | readonly string[], options: EtcdStoreOptions): OpenRegister {
+  checkArgument("the database", urls, membersRule);
   const {
-    issuer: given,
+    issuer,
     timeoutMs = 5_000,
     fetch = globalThis.fetch,
   } = checkOptions(options, { ...databaseRules, fetch: callback });
-  const issuer = requiredIssuer(given);
   const members = [urls].flat().map(memberOf);
   const name = members.map(({ base }) => base).join(",");
   // Each member has its turn.

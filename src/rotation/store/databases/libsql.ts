@@ -6,10 +6,9 @@
 
 import { invalidOption } from "../../../base/errors.ts";
 import { importFailure } from "../../../base/optional-package.ts";
-import { checkOptions } from "../../../base/options.ts";
-import { requiredIssuer } from "../issuer.ts";
+import { checkArgument, checkOptions } from "../../../base/options.ts";
 import type { OpenRegister } from "../register.ts";
-import { databaseUrl } from "../url.ts";
+import { databaseUrl, urlOr } from "../url.ts";
 import { type DatabaseStoreOptions, databaseRules } from "./calls.ts";
 import { sqlRegister } from "./sql.ts";
 import { sqliteFault, sqliteStatements } from "./sqlite-dialect.ts";
@@ -38,8 +37,8 @@ export async function libsqlStore(
   database: string | LibsqlClient,
   options: DatabaseStoreOptions,
 ): Promise<OpenRegister> {
+  checkArgument("the database", database, urlOr("a client of @libsql/client", "batch"));
   const { issuer, timeoutMs } = checkOptions(options, databaseRules);
-  const whose = { issuer: requiredIssuer(issuer), timeoutMs };
   const { client, name, close } = await clientOf(database);
   const register = sqlRegister(
     {
@@ -58,7 +57,7 @@ export async function libsqlStore(
         }));
       },
     },
-    whose,
+    { issuer, timeoutMs },
   );
   return {
     ...register,

@@ -6,10 +6,9 @@
 
 import { invalidOption } from "../../../base/errors.ts";
 import { importFailure } from "../../../base/optional-package.ts";
-import { checkOptions } from "../../../base/options.ts";
-import { requiredIssuer } from "../issuer.ts";
+import { checkArgument, checkOptions } from "../../../base/options.ts";
 import type { OpenRegister } from "../register.ts";
-import { databaseUrl } from "../url.ts";
+import { databaseUrl, urlOr } from "../url.ts";
 import { type DatabaseStoreOptions, NotSent, databaseRules, networkFault } from "./calls.ts";
 import { questionMarks } from "./question-marks.ts";
 import { type Answer, type SqlFault, type Statement, sqlRegister } from "./sql.ts";
@@ -61,12 +60,12 @@ export async function mysqlStore(
   database: string | MysqlPool | MysqlCallbackPool,
   options: DatabaseStoreOptions,
 ): Promise<OpenRegister> {
+  checkArgument("the database", database, urlOr("a pool of mysql2", "getConnection"));
   const { issuer, timeoutMs = 5_000 } = checkOptions(options, databaseRules);
-  const whose = { issuer: requiredIssuer(issuer), timeoutMs };
   const { pool, name, end } = await poolOf(database, timeoutMs);
   const register = sqlRegister(
     { name, statements, maxBytes, faultOf, transact: (...call) => transact(pool, ...call) },
-    whose,
+    { issuer, timeoutMs },
   );
   return {
     ...register,

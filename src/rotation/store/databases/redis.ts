@@ -5,10 +5,10 @@
  */
 
 import { importFailure } from "../../../base/optional-package.ts";
-import { checkOptions } from "../../../base/options.ts";
-import { issuerKey, requiredIssuer } from "../issuer.ts";
+import { checkArgument, checkOptions } from "../../../base/options.ts";
+import { issuerKey } from "../issuer.ts";
 import type { OpenRegister } from "../register.ts";
-import { databaseUrl } from "../url.ts";
+import { databaseUrl, urlOr } from "../url.ts";
 import {
   type Call,
   type DatabaseStoreOptions,
@@ -68,8 +68,9 @@ export async function redisStore(
   database: string | RedisClient | IoredisClient,
   options: DatabaseStoreOptions,
 ): Promise<OpenRegister> {
+  checkArgument("the database", database, urlOr("a client of redis or ioredis", "sendCommand", "call"));
   const { issuer, timeoutMs = 5_000 } = checkOptions(options, databaseRules);
-  const key = await issuerKey(requiredIssuer(issuer));
+  const key = await issuerKey(issuer);
   const { name, send, end } = await connectionTo(database, timeoutMs);
   const calls = callsTo(name, timeoutMs, faultOf);
   const run = (options: Call, script: string, ...values: string[]): Promise<unknown> =>

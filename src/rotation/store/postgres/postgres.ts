@@ -5,7 +5,16 @@
  */
 
 import { StoreError, invalidOption } from "../../../base/errors.ts";
-import { type Optional, checkOptions, timeout } from "../../../base/options.ts";
+import {
+  type Optional,
+  type Rule,
+  callback,
+  checkArgument,
+  checkOptions,
+  string,
+  timeout,
+  withMethods,
+} from "../../../base/options.ts";
 import { callsTo } from "../databases/calls.ts";
 import { type Answer, type SqlDatabase, sqlRegister } from "../databases/sql.ts";
 import { issuerKey, issuerRule } from "../issuer.ts";
@@ -44,6 +53,7 @@ export async function postgresStore(
   database: string | PostgresPool | PostgresSql,
   options: PostgresStoreOptions = {},
 ): Promise<OpenRegister> {
+  checkArgument("the database", database, databaseRule);
   const rules = { issuer: issuerRule, timeoutMs: timeout };
   const { issuer, timeoutMs = 5_000 } = checkOptions(options, rules);
   const driver = await driverOf(database, timeoutMs);
@@ -56,17 +66,22 @@ export async function postgresStore(
 }
 
 /** @throws ConfigError `ERR_OPTION_INVALID`, `ERR_PACKAGE_MISSING` */
-async function driverOf(database: unknown, timeoutMs: number): Promise<Driver> {
+async function driverOf(database: string | PostgresPool | PostgresSql, timeoutMs: number): Promise<Driver> {
   if (typeof database === "string") return urlDriver(database, timeoutMs);
-  if (isSql(database)) return postgresJsDriver(database, timeoutMs);
-  if (isPool(database)) return pgDriver(database, "in PostgreSQL", timeoutMs);
-  throw invalidOption("the database must be a URL, a pool of the package pg, or an instance of the package postgres");
+  return isSql(database) ? postgresJsDriver(database, timeoutMs) : pgDriver(database, "in PostgreSQL", timeoutMs);
 }
 
+/** An instance inside of a transaction has no `listen`, and would not commit. */
 const isSql = (value: unknown): value is PostgresSql =>
-  typeof (value as Partial<PostgresSql> | null)?.unsafe === "function";
+  callback.holds((value as Partial<PostgresSql> | null)?.unsafe) && callback.holds((value as PostgresSql).listen);
+/** A single client of `pg` connects as well, but only once. It alone has a `processID`. */
 const isPool = (value: unknown): value is PostgresPool =>
-  typeof (value as Partial<PostgresPool> | null)?.connect === "function";
+  withMethods("connect").holds(value) && !("processID" in value);
+
+const databaseRule: Rule = {
+  must: "a URL, a pool of the package pg, or an instance of the package postgres",
+  holds: (value): value is unknown => string.holds(value) || isSql(value) || isPool(value),
+};
 
 /** A connection and an answer have a deadline each, which the driver holds. */
 const bothMs = (timeoutMs: number): number => 2 * timeoutMs;

@@ -9,6 +9,7 @@ import type { DatabaseSync } from "node:sqlite";
 import { sleep } from "../../../base/async.ts";
 import { systemClock } from "../../../base/clock.ts";
 import { StoreError } from "../../../base/errors.ts";
+import { checkArgument, text } from "../../../base/options.ts";
 import { checkRuntime } from "../../../base/runtime.ts";
 import { poll } from "../poll.ts";
 import type { OpenRegister, StoreCall } from "../register.ts";
@@ -29,6 +30,7 @@ const maxLockRetries = 250;
  * @throws ConfigError `ERR_PACKAGE_MISSING`
  */
 export async function sqliteStore(path: string): Promise<OpenRegister> {
+  checkArgument("the path", path, text);
   // Absolute: a later change of directory leads nowhere else, and names that SQLite treats specially are names of files.
   const file = resolve(path);
   // Before a file is made that nothing could open.
