@@ -22,7 +22,7 @@ import { skipWithout } from "../support/parts.ts";
 import { startNginx } from "../support/static-servers.ts";
 import { listening } from "../support/listening.ts";
 import { sample } from "../support/samples.ts";
-import { freePort, temporaryFolder } from "../support/service.ts";
+import { eventually, freePort, temporaryFolder } from "../support/service.ts";
 import { exchange, requestText } from "../support/wire.ts";
 import { type TestProviders, startProviders } from "./provider.ts";
 import { accessToken } from "./requests.ts";
@@ -84,6 +84,13 @@ async function imported(
   return async (token) => app.fetch(new Request(`https://api.example.com${path}`, asking(token)));
 }
 
+/** Asks until the response has this status: after a failed fetch of the keys, the next one waits for a second. */
+async function answered(status: number, ask: () => Promise<Response>): Promise<Response> {
+  let response = await ask();
+  await eventually(`status ${status}`, async () => response.status === status || ((response = await ask()), false));
+  return response;
+}
+
 describe("the guard", { concurrency: 3 }, () => {
   for (const [file, start, path] of [
     ["examples/docs/guard-fastify.mts", served],
@@ -99,8 +106,7 @@ describe("the guard", { concurrency: 3 }, () => {
       setup.isBroken = true;
       assert.equal((await ask(goodToken(setup))).status, 503);
       setup.isBroken = false;
-      const good = await ask(goodToken(setup));
-      assert.equal(good.status, 200);
+      const good = await answered(200, () => ask(goodToken(setup)));
       // tRPC wraps it.
       assert.match(await good.text(), /{"of":"alice"}/);
       assert.deepEqual([(await ask()).status, (await ask(goodToken(setup, { scope: "x" }))).status], [401, 403]);
@@ -244,14 +250,14 @@ describe("the guard", { concurrency: 3 }, () => {
     setup.isBroken = true;
     assert.equal(await status(`Bearer ${goodToken(setup)}`), 503);
     setup.isBroken = false;
+    await eventually("the keys are fetched", async () => (await status(`Bearer ${goodToken(setup)}`)) === 200);
     assert.deepEqual(
       [
-        await status(`Bearer ${goodToken(setup)}`),
         await status("Bearer"),
         await status("Basic YTpi"),
         await status(`Bearer ${goodToken(setup, { scope: "" })}`),
       ],
-      [200, 400, 401, 403],
+      [400, 401, 403],
     );
   });
 
@@ -489,7 +495,7 @@ describe("who stays with", { concurrency: 3 }, () => {
       setup.isBroken = true;
       assert.equal((await ask(goodToken(setup))).status, outage);
       setup.isBroken = false;
-      assert.equal((await ask(goodToken(setup))).status, 200);
+      await answered(200, () => ask(goodToken(setup)));
       const wrong = [
         goodToken(setup, { exp: 1 }),
         goodToken(setup, { iss: "https://evil.example" }),
