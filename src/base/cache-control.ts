@@ -1,19 +1,54 @@
 /**
- * What a Cache-Control says to caches of any kind, in seconds. `maxAge` is the longer of `max-age` and `s-maxage`.
+ * Reads a Cache-Control: the seconds of each directive, by its name in lower case, or `undefined` if it has no valid number of seconds.
+ * Of a repeated directive the first counts: every cache uses that one, or treats the response as stale.
  *
- * @see RFC 9111 section 5.2.2, RFC 5861 section 3
+ * @see RFC 9111 sections 4.2.1 and 5.2
+ */
+export function parseCacheControl(value: string): ReadonlyMap<string, number | undefined> {
+  const directives = new Map<string, number | undefined>();
+  const directive = /([!#$%&'*+\-.^_`|~\w]+)(?:=(?:"((?:[^"\\]|\\.)*)"|([^\s,"]*)))?/g;
+  for (const [, name = "", quoted, token] of value.matchAll(directive)) {
+    const key = name.toLowerCase();
+    if (!directives.has(key)) directives.set(key, deltaSeconds(quoted ?? token));
+  }
+  return directives;
+}
+
+/**
+ * Returns what a Cache-Control allows caches of any kind, in seconds. `maxAge` is the longer of `max-age` and `s-maxage`.
+ *
+ * @see RFC 9111 section 5.2.2; RFC 5861 section 3
  */
 export function cacheDirectives(cacheControl: string) {
-  const has = (directive: string): boolean => new RegExp(`(^|[\\s,])${directive}\\s*($|[,=])`, "i").test(cacheControl);
-  const seconds = (directive: string): number | undefined => {
-    const [, digits] = new RegExp(`(?:^|[\\s,])${directive}\\s*=\\s*"?(\\d{1,10})`, "i").exec(cacheControl) ?? [];
-    return digits === undefined ? undefined : Number(digits);
-  };
-  const ages = ["max-age", "s-maxage"].flatMap((directive) => seconds(directive) ?? []);
+  const directives = parseCacheControl(cacheControl);
+  const ages = ["max-age", "s-maxage"].flatMap((name) => directives.get(name) ?? []);
   return {
-    noStore: has("no-store"),
-    noCache: has("no-cache"),
+    noStore: directives.has("no-store"),
+    noCache: directives.has("no-cache"),
     maxAge: ages.length === 0 ? undefined : Math.max(...ages),
-    whileRevalidated: has("must-revalidate") ? 0 : (seconds("stale-while-revalidate") ?? 0),
+    whileRevalidated: directives.has("must-revalidate") ? 0 : (directives.get("stale-while-revalidate") ?? 0),
   };
+}
+
+/** Returns how long caches kept a response, in seconds, by its `Age`. Of a list, the first member counts. @see RFC 9111 section 5.1 */
+export function ageSeconds(age: string = ""): number {
+  const [first = ""] = age.split(",");
+  return deltaSeconds(first.trim()) ?? 0;
+}
+
+/** Reads seconds; 2^31 stands for more than that. @see RFC 9111 section 1.2.2 */
+export function deltaSeconds(text: string | undefined): number | undefined {
+  return text !== undefined && /^\d+$/.test(text) ? Math.min(Number(text), 2 ** 31) : undefined;
+}
+
+/**
+ * Reads a date as milliseconds since the epoch. Other formats and zones are invalid.
+ *
+ * @see RFC 9110 section 5.6.7; RFC 9111 section 4.2
+ */
+export function httpDate(text: string = ""): number | undefined {
+  const asctime = /^\w{3} \w{3} [ \d]\d \d\d:\d\d:\d\d \d{4}$/;
+  const zoned = asctime.test(text) ? `${text} GMT` : text;
+  const ms = /^[a-z]{3,9},? [^,]* (GMT|UTC)$/i.test(zoned) ? Date.parse(zoned) : NaN;
+  return Number.isNaN(ms) ? undefined : ms;
 }

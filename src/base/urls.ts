@@ -15,3 +15,29 @@ export function targetPath(target: string): string {
   const end = target.indexOf("?", start);
   return end === -1 ? (start === 0 ? target : target.slice(start)) : target.slice(start, end);
 }
+
+/** A metadata document. @see OpenID Connect Discovery 1.0 section 4; RFC 8414 section 3; RFC 9728 section 3 */
+export type WellKnown = "openid-configuration" | "oauth-authorization-server" | "oauth-protected-resource";
+
+/** Returns the path of a document on a host. The path of its issuer or resource comes last. @see RFC 8414 section 3.1; RFC 9728 section 3.1 */
+export const wellKnownPath = (name: WellKnown, path = ""): string => `/.well-known/${name}${path}`;
+
+/** Returns the URL of a document of an issuer or a resource, with the path of that last. */
+export function wellKnownUrl(url: string, name: WellKnown): string {
+  const { origin, path } = partsOf(url);
+  return origin + wellKnownPath(name, path);
+}
+
+/** Returns the URL of the discovery document, which is below its issuer. @see OpenID Connect Discovery 1.0 section 4 */
+export function discoveryUrl(issuer: string): string {
+  const { origin, path } = partsOf(issuer);
+  return origin + path + wellKnownPath("openid-configuration");
+}
+
+/** The part of the URL of an issuer's metadata that is not from the issuer. */
+export const metadataPart = /\/\.well-known\/(?:openid-configuration|oauth-authorization-server)/;
+
+function partsOf(url: string): { readonly origin: string; readonly path: string } {
+  const { origin, pathname } = new URL(url);
+  return { origin, path: pathname.replace(/\/$/, "") };
+}

@@ -1,4 +1,4 @@
-import { cacheDirectives } from "../base/cache-control.ts";
+import { cacheDirectives, httpDate } from "../base/cache-control.ts";
 import { field } from "./exchange.ts";
 import type { Exchange } from "./observations.ts";
 
@@ -20,11 +20,8 @@ export function lifetimeOf(exchange: Exchange): Lifetime {
   return { noStore, freshSeconds, servedSeconds: freshSeconds + whileRevalidated };
 }
 
-/** Reads an Age header, in seconds; 0 if there is none, because a cache did not serve the response. @see RFC 9111 section 5.1 */
-export const ageSeconds = (age: string | undefined): number => (/^\d{1,15}$/.test(age ?? "") ? Number(age) : 0);
-
 function untilExpires(exchange: Exchange): number | undefined {
-  const [expires, date] = [field(exchange, "expires"), field(exchange, "date")].map((text) => Date.parse(text ?? ""));
+  const [expires, date] = [field(exchange, "expires"), field(exchange, "date")].map(httpDate);
   const seconds = ((expires ?? Number.NaN) - (date ?? Number.NaN)) / 1000;
   return Number.isNaN(seconds) ? undefined : seconds;
 }

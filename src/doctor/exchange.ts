@@ -33,21 +33,6 @@ export const failureText = ({ kind, detail }: Failure): string =>
 /** The origin of the page that a probe pretends to be of. */
 export const probeOrigin = "https://relying-party.example";
 
-/** The path of a discovery document. @see OpenID Connect Discovery 1.0 section 4; RFC 8414 section 3 */
-export const wellKnown = /\/\.well-known\/(openid-configuration|oauth-authorization-server)/;
-
-/**
- * Where OAuth clients ask for the metadata of an issuer, beside the discovery document below it.
- *
- * @see RFC 8414 sections 3.1 and 5
- */
-export function metadataUrls(issuer: string): string[] {
-  const { origin, pathname } = new URL(issuer);
-  const path = pathname.replace(/\/$/, "");
-  const names = ["oauth-authorization-server", ...(path === "" ? [] : ["openid-configuration"])];
-  return names.map((name) => `${origin}/.well-known/${name}${path}`);
-}
-
 export function sameBytes(one: Uint8Array | undefined, other: Uint8Array | undefined): boolean {
   return (
     one !== undefined &&

@@ -1,5 +1,5 @@
 import { ConfigError } from "../base/errors.ts";
-import { isLoopback } from "../base/urls.ts";
+import { isLoopback, wellKnownPath } from "../base/urls.ts";
 
 /** The documents of a provider. */
 export type DocumentName = "jwks" | "discovery";
@@ -24,9 +24,6 @@ export interface Locations {
   /** Document by request path. */
   readonly routes: ReadonlyMap<string, DocumentName>;
 }
-
-const discoveryPath = "/.well-known/openid-configuration";
-const metadataPath = "/.well-known/oauth-authorization-server";
 
 /**
  * Derives the paths of the documents from issuer, mount prefix and endpoint path.
@@ -53,8 +50,15 @@ export function locate({ issuer, mountPrefix = "/", jwksPath = "/jwks", discover
     );
 
   const routes = new Map<string, DocumentName>();
+  const discoveryPath = wellKnownPath("openid-configuration");
   const metadataPaths = discovery
-    ? [...new Set([issuerPath + discoveryPath, discoveryPath + issuerPath, metadataPath + issuerPath])]
+    ? [
+        ...new Set([
+          issuerPath + discoveryPath,
+          wellKnownPath("openid-configuration", issuerPath),
+          wellKnownPath("oauth-authorization-server", issuerPath),
+        ]),
+      ]
     : [];
   for (const path of discovery ? [...metadataPaths, discoveryPath] : []) routes.set(path, "discovery");
   for (const path of [issuerPath + prefix + jwks, prefix + jwks, jwks]) {

@@ -1,7 +1,7 @@
 import { invalidOption } from "../base/errors.ts";
 import { jsonOf } from "../base/json.ts";
 import { object } from "../base/options.ts";
-import { isLoopback } from "../base/urls.ts";
+import { isLoopback, wellKnownPath } from "../base/urls.ts";
 import { type Claims, type TokenChanges, tokenFaults } from "./faults.ts";
 import { type HostileName, hostileNames } from "./hostile.ts";
 import type { TestAlgorithm } from "./keys.ts";
@@ -62,20 +62,19 @@ async function routed(request: Request, provider: Provider): Promise<Response> {
   if (faulty !== undefined) {
     const own = `${root}/hostile/${faulty}`;
     if (rest === "/jwks") return new Response(await provider.hostile(faulty), { headers: { ...type, ...caching } });
-    if (rest === "/.well-known/openid-configuration") return json(metadata(own));
+    if (rest === discoveryPath) return json(metadata(own));
     if (rest === "/token")
       return tokenAnswer(request, searchParams, (given, changes) => token({ iss: own, ...given }, changes));
-    return notFound(
-      `There is: ${["jwks", ".well-known/openid-configuration", "token"].map((end) => `${own}/${end}`).join(", ")}.`,
-    );
+    return notFound(`There is: ${["/jwks", discoveryPath, "/token"].map((end) => own + end).join(", ")}.`);
   }
-  if (path === "/.well-known/openid-configuration" || pathname === `/.well-known/oauth-authorization-server${base}`)
+  if (path === discoveryPath || pathname === wellKnownPath("oauth-authorization-server", base))
     return json(metadata(issuer));
   if (path === "/jwks") return json({ keys: provider.keys() });
   if (path === "/token") return tokenAnswer(request, searchParams, token);
   return notFound("There is nothing at this path.");
 }
 
+const discoveryPath = wellKnownPath("openid-configuration");
 const type = { "Content-Type": "application/jwk-set+json" };
 const isHostile = (name: string): name is HostileName => (hostileNames as readonly string[]).includes(name);
 const notFound = (text: string): Response => new Response(`${text}\n`, { status: 404 });

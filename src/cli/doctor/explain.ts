@@ -1,7 +1,7 @@
 import type { JWTHeaderParameters, JWTPayload } from "jose";
 import { decodeProtectedHeader } from "jose/decode/protected_header";
 import { JwksdError, TokenError } from "../../base/errors.ts";
-import { ageSeconds } from "../../doctor/cache-control.ts";
+import { ageSeconds } from "../../base/cache-control.ts";
 import { createRemoteKeySet } from "../../verify/relying-party/remote-key-set.ts";
 import type { Cause } from "./advice.ts";
 import { type Expected, type UsedSet, diagnose, valueText } from "./diagnosis.ts";

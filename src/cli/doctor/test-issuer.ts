@@ -1,6 +1,7 @@
 import { Command } from "../command.ts";
 import { type Html, html } from "../../base/html.ts";
 import { refusalOf } from "../../base/local-requests.ts";
+import { wellKnownPath } from "../../base/urls.ts";
 import { faultPaths } from "../../testing/answer.ts";
 import { hostileNames } from "../../testing/hostile.ts";
 import { type TestIssuer, createTestIssuer } from "../../testing/issuer.ts";
@@ -110,7 +111,7 @@ function pageOf({ issuer, audience }: TestIssuer): Html {
       )}
       <h2>Documents</h2>
       <ul>
-        ${["/.well-known/openid-configuration", "/jwks"].map((path) => link(path, path))}
+        ${[wellKnownPath("openid-configuration"), "/jwks"].map((path) => link(path, path))}
       </ul>
       <h2>Issuers whose JWK Set has a fault</h2>
       <p>The issuer is the address without <code>/jwks</code>; <code>/token</code> below it gives its tokens.</p>

@@ -1,4 +1,5 @@
-import { ageSeconds, lifetimeOf } from "../cache-control.ts";
+import { ageSeconds, parseCacheControl } from "../../base/cache-control.ts";
+import { lifetimeOf } from "../cache-control.ts";
 import { field, sameBytes } from "../exchange.ts";
 import { type Note, note } from "../finding.ts";
 import { durationText } from "../../base/format.ts";
@@ -25,7 +26,7 @@ function checkFreshness(set: Exchange): Note[] {
   if (servedSeconds > weekSeconds) {
     notes.push(note("HTTP_LIFETIME_LONG", `${control === undefined ? "Expires" : said}: ${days(servedSeconds)}`));
   }
-  if (/(^|[\s,])immutable($|[\s,])/i.test(control ?? "")) notes.push(note("HTTP_IMMUTABLE", said));
+  if (parseCacheControl(control ?? "").has("immutable")) notes.push(note("HTTP_IMMUTABLE", said));
   if (field(set, "etag") === undefined && field(set, "last-modified") === undefined) {
     notes.push(note("HTTP_NO_VALIDATOR", said));
   }
@@ -37,7 +38,7 @@ const days = (seconds: number): string => counted(Math.round(seconds / 86_400), 
 /** Which caches may use the response for another request. */
 function checkReach(set: Exchange): Note[] {
   const { noStore } = lifetimeOf(set);
-  const isPrivate = /(^|[\s,])private\s*($|[,=])/i.test(field(set, "cache-control") ?? "");
+  const isPrivate = parseCacheControl(field(set, "cache-control") ?? "").has("private");
   const notes =
     isPrivate && !noStore ? [note("HTTP_PRIVATE", `Cache-Control: ${quoted(field(set, "cache-control"))}`)] : [];
   const varies = field(set, "vary");

@@ -1,6 +1,7 @@
+import { metadataPart, wellKnownPath } from "../../base/urls.ts";
 import { isForSignatures, verifiesUnder } from "../algorithms.ts";
 import { isObject, readJson } from "../document.ts";
-import { isPrivate, statusText, wellKnown } from "../exchange.ts";
+import { isPrivate, statusText } from "../exchange.ts";
 import { type Note, note } from "../finding.ts";
 import type { Key } from "../key.ts";
 import type { Exchange, Failure, Observations } from "../observations.ts";
@@ -26,7 +27,7 @@ export function checkDiscovery(
   return [
     ...notes,
     ...checkPrivate(value, "discovery document"),
-    ...checkRequired(value, url?.includes("/.well-known/oauth-authorization-server") !== true),
+    ...checkRequired(value, url?.includes(wellKnownPath("oauth-authorization-server")) !== true),
     ...(discovery.status === undefined ? [] : checkMediaType(discovery, ["application/json"], "DISCOVERY_MEDIA_TYPE")),
     ...checkIssuer(value["issuer"], issuer, url),
     ...checkJwksUri(value["jwks_uri"], value["issuer"], set),
@@ -38,7 +39,7 @@ export function checkDiscovery(
 function checkIssuer(said: unknown, configured: string | undefined, url: string | undefined): Note[] {
   if (typeof said !== "string" || said === "") return [note("DISCOVERY_ISSUER_MISSING", typeText(said))];
   // The URL of the document does not say whether the issuer ends with a slash.
-  const expected = configured ?? (url === undefined ? said : url.replace(wellKnown, ""));
+  const expected = configured ?? (url === undefined ? said : url.replace(metadataPart, ""));
   const hasMore = URL.canParse(said) && /[?#]/.test(said) ? [note("DISCOVERY_ISSUER_QUERY", quoted(said))] : [];
   if (said === expected || (configured === undefined && withoutSlash(said) === withoutSlash(expected))) return hasMore;
   return [...hasMore, note(issuerDifference(said, expected), `${quoted(said)} instead of ${quoted(expected)}`)];

@@ -1,7 +1,8 @@
 import { FetchError } from "../../base/errors.ts";
 import { type Rules, anything, boolean, callback, checkOptions, number, text, timeout } from "../../base/options.ts";
 import { isObject, readJson } from "../document.ts";
-import { field, metadataUrls, probeOrigin, sameBytes, setResponse, wellKnown } from "../exchange.ts";
+import { discoveryUrl, metadataPart, wellKnownUrl } from "../../base/urls.ts";
+import { field, probeOrigin, sameBytes, setResponse } from "../exchange.ts";
 import type { Exchange, Observations, Probes } from "../observations.ts";
 import { urlText } from "../format.ts";
 import { readCertificates } from "./certificates.ts";
@@ -72,13 +73,13 @@ type Found = Pick<Observations, "issuer" | "discovery" | "set">;
 
 /** Finds out whether a URL is an issuer, a discovery document or a JWK Set: what it answers counts before what is found beneath it. */
 async function find(target: string, request: Requester): Promise<Found> {
-  if (wellKnown.test(target)) return { discovery: reached(await request(target)) };
+  if (metadataPart.test(target)) return { discovery: reached(await request(target)) };
   const isBare = ["", "/"].includes(new URL(target).pathname);
   // A bare issuer often answers with a web page.
   let direct = isBare ? undefined : reached(await request(target));
   const found = direct && documentAt(direct);
   if (found !== undefined) return found;
-  const discovery = reached(await request(wellKnownUrl(target)));
+  const discovery = reached(await request(discoveryUrl(target)));
   if (isMetadata(jsonIn(discovery))) return { issuer: target, discovery };
   direct ??= reached(await request(target));
   return documentAt(direct) ?? (isSetUrl(target, direct) ? { set: direct } : { issuer: target, discovery });
@@ -90,7 +91,7 @@ async function metadataOf({ issuer, discovery }: Found, request: Requester): Pro
   const endpoint = memberOf(document, "authorization_endpoint") ?? memberOf(document, "token_endpoint");
   if (issuer === undefined || endpoint === undefined) return undefined;
   const exchanges: Exchange[] = [];
-  for (const url of metadataUrls(issuer)) exchanges.push(await request(url));
+  for (const url of oauthUrls(issuer)) exchanges.push(await request(url));
   return exchanges;
 }
 
@@ -108,9 +109,12 @@ function isSetUrl(target: string, { status, headers }: Exchange): boolean {
   return last !== "" && status === 200 && !isPage;
 }
 
-function wellKnownUrl(issuer: string): string {
-  const url = new URL(issuer);
-  return `${url.origin}${url.pathname.replace(/\/$/, "")}/.well-known/openid-configuration`;
+/** Returns where OAuth clients ask for the metadata of an issuer, besides its discovery document. @see RFC 8414 sections 3.1 and 5 */
+function oauthUrls(issuer: string): string[] {
+  const urls = (["oauth-authorization-server", "openid-configuration"] as const).map((name) =>
+    wellKnownUrl(issuer, name),
+  );
+  return urls.filter((url) => url !== discoveryUrl(issuer));
 }
 
 /** The exchange, if there was a response. @throws FetchError */

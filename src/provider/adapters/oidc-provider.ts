@@ -8,6 +8,7 @@ import type { Context } from "oidc-provider";
 import { serial } from "../../base/async.ts";
 import { ConfigError } from "../../base/errors.ts";
 import { importFailure } from "../../base/optional-package.ts";
+import { wellKnownPath } from "../../base/urls.ts";
 import type { NodeRequest, NodeResponse } from "../../publish/node.ts";
 import { optionsOf } from "../managed-keys.ts";
 import { createProvider } from "../provider.ts";
@@ -143,7 +144,9 @@ function checkIssuer(issuer: string, expected: string): void {
   throw new ConfigError("ERR_OPTION_INVALID", `${message}; create it with the issuer of the manager`);
 }
 
-const metadataPaths = ["/.well-known/openid-configuration", "/.well-known/oauth-authorization-server"];
+const metadataPaths = (["openid-configuration", "oauth-authorization-server"] as const).map((name) =>
+  wellKnownPath(name),
+);
 
 /**
  * oidc-provider routes by the URL without mount path, and makes its own URLs from both; frameworks that strip the path leave both. Of the metadata,

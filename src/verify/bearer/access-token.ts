@@ -1,7 +1,7 @@
-import type { JWTHeaderParameters, JWTPayload } from "jose";
+import type { JWTPayload } from "jose";
 import { TokenError } from "../../base/errors.ts";
-import { checkTyp } from "../client/claims.ts";
-import { mediaTypeOf, readClaims, readHeader } from "../token/compact-jws.ts";
+import { readClaims, readHeader } from "../token/compact-jws.ts";
+import { type TypRule, checkTyp } from "../token/typ.ts";
 import { type VerifiedToken, verifyRead } from "../token/verify.ts";
 import type { BearerSettings } from "./settings.ts";
 import type { KeysOf } from "./trusted-issuers.ts";
@@ -29,7 +29,7 @@ export async function verifyAccessToken(
   { verification, maxTokenBytes, typ, clock }: BearerSettings,
 ): Promise<VerifiedToken> {
   const header = readHeader(token, verification.algorithms, maxTokenBytes);
-  checkType(header, typ);
+  checkTyp(header, typRules[typ]);
   const claims = readClaims(token);
   // Not verified yet, the issuer only chooses the keys.
   const { iss: issuer } = claims;
@@ -43,11 +43,13 @@ export async function verifyAccessToken(
   return verified;
 }
 
-/** @see RFC 9068 section 4; RFC 8725 section 3.11 */
-function checkType(header: JWTHeaderParameters, typ: BearerSettings["typ"]): void {
-  if (typ === "JWT") checkTyp(header, "at+jwt");
-  else if (mediaTypeOf(header) !== "at+jwt")
-    throw new TokenError("ERR_TOKEN_TYP", "the header typ is not at+jwt (RFC 9068); send an access token", {
-      hint: 'if the provider gives its access tokens another typ, set the option typ to "JWT"',
-    });
-}
+const remedy = "send an access token";
+const typRules: Readonly<Record<BearerSettings["typ"], TypRule>> = {
+  // RFC 9068 section 4
+  "at+jwt": {
+    typ: "at+jwt",
+    remedy,
+    hint: 'if the provider gives its access tokens another typ, set the option typ to "JWT"',
+  },
+  JWT: { typ: "at+jwt", acceptsPlain: true, remedy },
+};

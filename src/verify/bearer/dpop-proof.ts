@@ -5,7 +5,8 @@ import { publicKeyAlgorithms } from "../../keys/crypto/algorithms.ts";
 import { textHash } from "../../keys/crypto/text-hash.ts";
 import { verificationKeysOnDemand } from "../../keys/jwk/verification-keys.ts";
 import { memoryReplayStore } from "../client/replay.ts";
-import { mediaTypeOf, readClaims, readHeader } from "../token/compact-jws.ts";
+import { readClaims, readHeader } from "../token/compact-jws.ts";
+import { checkTyp } from "../token/typ.ts";
 import { checkSignature } from "../token/verify.ts";
 import { createNonces } from "./dpop-nonces.ts";
 import type { BearerSettings } from "./settings.ts";
@@ -66,7 +67,7 @@ export function createProofCheck(settings: BearerSettings) {
 async function readProof(proof: string): Promise<{ readonly claims: JWTPayload; readonly jkt: string } | undefined> {
   try {
     const header = readHeader(proof, publicKeyAlgorithms);
-    if (mediaTypeOf(header) !== "dpop+jwt") return undefined;
+    checkTyp(header, { typ: "dpop+jwt" });
     const { jwk = {}, alg } = header;
     // The lookup refuses keys with private members, of an expensive size, or whose type does not fit the alg.
     const key = verificationKeysOnDemand({ keys: [{ ...jwk, kid: "proof" }] }).find("proof", alg);

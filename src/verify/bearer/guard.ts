@@ -14,7 +14,7 @@ import {
   schemeOf,
 } from "./authorization.ts";
 import { createConfirmation } from "./confirmation.ts";
-import { metadataUrl } from "./metadata.ts";
+import { resourceMetadataUrl } from "./metadata.ts";
 import {
   type ChallengeTerms,
   type Denial,
@@ -73,7 +73,7 @@ export function createGuard(settings: BearerSettings): Guard {
   const terms: ChallengeTerms = {
     schemes: schemesOf[dpop ?? "none"],
     algorithms: publicKeyAlgorithms,
-    resourceMetadata: resource && metadataUrl(resource),
+    resourceMetadata: resource && resourceMetadataUrl(resource),
     realm: [verification.audience].flat()[0] ?? "",
     isInHeader: settings.token === undefined,
   };

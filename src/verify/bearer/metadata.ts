@@ -1,4 +1,4 @@
-import { targetPath } from "../../base/urls.ts";
+import { targetPath, wellKnownPath } from "../../base/urls.ts";
 import { publicKeyAlgorithms } from "../../keys/crypto/algorithms.ts";
 import { type Document, makeDocument } from "../../publish/document.ts";
 import { toResponse } from "../../publish/fetch.ts";
@@ -13,12 +13,10 @@ import {
 } from "../../publish/respond.ts";
 import type { BearerSettings } from "./settings.ts";
 
-const wellKnown = "/.well-known/oauth-protected-resource";
-
-/** Where the metadata of a resource is: before the path of its URL. @see RFC 9728 section 3.1 */
-export function metadataUrl(resource: string): string {
+/** Returns the URL of the metadata of a resource. Only the slash of a path that is nothing else is dropped. @see RFC 9728 section 3.1 */
+export function resourceMetadataUrl(resource: string): string {
   const { origin, pathname } = new URL(resource);
-  return `${origin}${wellKnown}${pathname === "/" ? "" : pathname}`;
+  return origin + wellKnownPath("oauth-protected-resource", pathname === "/" ? "" : pathname);
 }
 
 /** The metadata of a resource, as handlers. */
@@ -48,7 +46,10 @@ function membersOf({ resource, issuers, dpop, certificate, metadata }: BearerSet
 export function createMetadata(settings: BearerSettings): ResourceMetadata {
   const { resource } = settings;
   let document: Promise<Document> | undefined;
-  const paths = resource === undefined ? [] : [wellKnown, new URL(metadataUrl(resource)).pathname];
+  const paths =
+    resource === undefined
+      ? []
+      : [wellKnownPath("oauth-protected-resource"), new URL(resourceMetadataUrl(resource)).pathname];
 
   /** `undefined` for other paths. */
   function answer(method: string, target: string, ifNoneMatch: string | null | undefined): Promise<Reply> | undefined {

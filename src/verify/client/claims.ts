@@ -1,21 +1,8 @@
-import type { JWTHeaderParameters, JWTPayload } from "jose";
+import type { JWTPayload } from "jose";
 import { TokenError } from "../../base/errors.ts";
-import { mediaTypeOf } from "../token/compact-jws.ts";
 
 /** Seconds by which `nbf` and `iat` may always lie ahead, and by which they may never. @see FAPI 2.0 Security Profile section 5.3.2.1 */
 export const futureSeconds = { accepted: 10, refused: 60 } as const;
-
-/**
- * Refuses a token that was signed for another use, such as `dpop+jwt` or `logout+jwt`. Without a typ, or with `JWT`, later checks of the
- * claims decide.
- *
- * @throws TokenError `ERR_TOKEN_TYP`
- * @see RFC 8725 section 3.11
- */
-export function checkTyp(header: JWTHeaderParameters, own: string): void {
-  const type = mediaTypeOf(header) ?? "jwt";
-  if (type !== "jwt" && type !== own) throw new TokenError("ERR_TOKEN_TYP", `the header typ is neither ${own} nor JWT`);
-}
 
 /**
  * Refuses an assertion with other audiences, because each of them could replay it here.

@@ -16,8 +16,9 @@ import type { Fetch } from "../relying-party/fetch-json.ts";
 import { checkIssuer } from "../relying-party/urls.ts";
 import { textHash } from "../../keys/crypto/text-hash.ts";
 import { clientAlgorithms } from "./client-algorithms.ts";
+import { checkTyp } from "../token/typ.ts";
 import { type VerifiedToken, verify } from "../token/verify.ts";
-import { checkSpan, checkSoleAudience, checkTimes, checkTyp, futureSeconds } from "./claims.ts";
+import { checkSpan, checkSoleAudience, checkTimes, futureSeconds } from "./claims.ts";
 import { type Client, createClientKeys } from "./client-keys.ts";
 import { type ClientEvent, type TokenKind, clientEvents } from "./events.ts";
 import { type SetIfAbsent, memoryReplayStore } from "./replay.ts";
@@ -123,7 +124,7 @@ export function createClientVerifier(options: ClientVerifierOptions): ClientVeri
       clock,
       requiredClaims,
     });
-    checkTyp(verified.header, typ);
+    checkTyp(verified.header, { typ, acceptsPlain: true });
     checkTimes(verified.claims, { nowSeconds: clock.now() / 1000, maxLifetimeSeconds, clockToleranceSeconds });
     keys.prove();
     return verified;

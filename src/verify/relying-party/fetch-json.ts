@@ -1,8 +1,8 @@
 import { withDeadline } from "../../base/async.ts";
+import { deltaSeconds, httpDate } from "../../base/cache-control.ts";
 import type { Clock } from "../../base/clock.ts";
 import { FetchError } from "../../base/errors.ts";
 import type { CachingHeaders } from "./freshness.ts";
-import { retryAfterSeconds } from "./header-values.ts";
 import { traced } from "../../base/trace.ts";
 import { shownUrl } from "../../base/urls.ts";
 
@@ -166,4 +166,19 @@ function why(error: unknown): string {
 
 function isWord(value: unknown): value is string {
   return typeof value === "string" && /^\w{1,64}$/.test(value);
+}
+
+/** A new key reaches this verifier at most so much later because of `Retry-After`. */
+const maxRetryAfterSeconds = 30;
+
+/**
+ * Reads `Retry-After` in seconds, at most 30; 0 means immediately. A date counts from the `Date` of the response, if it has one.
+ *
+ * @see RFC 9110 section 10.2.3
+ */
+function retryAfterSeconds(headers: Headers, nowMs: number): number {
+  const value = headers.get("retry-after") ?? undefined;
+  const fromMs = httpDate(headers.get("date") ?? undefined) ?? nowMs;
+  const seconds = deltaSeconds(value) ?? Math.ceil(((httpDate(value) ?? fromMs) - fromMs) / 1000);
+  return Math.min(Math.max(seconds, 0), maxRetryAfterSeconds);
 }

@@ -1,4 +1,4 @@
-import { deltaSeconds, httpDate } from "./header-values.ts";
+import { ageSeconds, httpDate, parseCacheControl } from "../../base/cache-control.ts";
 
 /** The header fields of a response on which its freshness depends. */
 export interface CachingHeaders {
@@ -50,25 +50,23 @@ const refreshAheadMs = 60_000;
  * Computes the freshness of a response in a private cache.
  *
  * Times count from the moment of the request, so the time on the way counts as age. The age is that of `Age`, or the time since
- * `Date` if that is longer (RFC 9111 section 4.2.3). Of a directive that is given twice, the smallest value counts; an invalid value
- * counts as 0 (section 4.2.1). `s-maxage` is for shared caches only.
+ * `Date` if that is longer (RFC 9111 section 4.2.3). An invalid value of a directive counts as 0 (section 4.2.1). `s-maxage` is for shared
+ * caches only.
  *
  * @see RFC 9111 sections 4.2 and 5.2.2; RFC 5861
  */
 export function freshness(headers: CachingHeaders, requestedAtMs: number, bounds: FreshnessBounds): Freshness {
-  const { directives, noReuse, lifetimeMs } = lifetimeOf(headers, requestedAtMs, bounds);
-  const ageMs = ageSeconds(headers) * 1000;
+  const { has, seconds, noReuse, lifetimeMs } = lifetimeOf(headers, requestedAtMs, bounds);
+  const ageMs = ageSeconds(headers.age) * 1000;
   const ageByDateMs = dateAgeMs(headers, requestedAtMs);
   const freshMs = (ageMs: number): number => Math.min(lifetimeMs - ageMs, bounds.maxFreshSeconds * 1000);
   const leastMs = Math.max(Math.min(freshMs(ageMs), clockToleranceMs), bounds.minFreshSeconds * 1000);
   const remainingMs = freshMs(Math.max(ageMs, ageByDateMs));
   const until = (staleSeconds: number): number => requestedAtMs + Math.max(remainingMs + staleSeconds * 1000, leastMs);
 
-  const mustRevalidate = noReuse || directives.has("must-revalidate");
-  const stale = mustRevalidate ? 0 : Math.min(directives.get("stale-while-revalidate") ?? 0, bounds.maxStaleSeconds);
-  const outage = mustRevalidate
-    ? 0
-    : Math.min(directives.get("stale-if-error") ?? Infinity, bounds.outageToleranceSeconds);
+  const mustRevalidate = noReuse || has("must-revalidate");
+  const stale = mustRevalidate ? 0 : Math.min(seconds("stale-while-revalidate") ?? 0, bounds.maxStaleSeconds);
+  const outage = mustRevalidate ? 0 : Math.min(seconds("stale-if-error") ?? Infinity, bounds.outageToleranceSeconds);
   const freshUntil = until(0);
   return {
     since: requestedAtMs,
@@ -82,16 +80,18 @@ export function freshness(headers: CachingHeaders, requestedAtMs: number, bounds
 /** Reports whether a response had expired before it was requested, so that only a cache can have sent it. */
 export function hadExpired(headers: CachingHeaders, requestedAtMs: number, bounds: FreshnessBounds): boolean {
   const { lifetimeMs } = lifetimeOf(headers, requestedAtMs, bounds);
-  const ageMs = Math.max(ageSeconds(headers) * 1000, dateAgeMs(headers, requestedAtMs));
+  const ageMs = Math.max(ageSeconds(headers.age) * 1000, dateAgeMs(headers, requestedAtMs));
   return ageMs > Math.max(lifetimeMs, clockToleranceMs);
 }
 
 /** @see RFC 9111 section 4.2.1 */
 function lifetimeOf(headers: CachingHeaders, requestedAtMs: number, { defaultFreshSeconds }: FreshnessBounds) {
   const directives = parseCacheControl(headers.cacheControl ?? "");
-  const noReuse = directives.has("no-store") || directives.has("no-cache");
-  const seconds = directives.get("max-age") ?? expiresIn(headers, requestedAtMs) ?? defaultFreshSeconds;
-  return { directives, noReuse, lifetimeMs: noReuse ? 0 : seconds * 1000 };
+  const has = (name: string): boolean => directives.has(name);
+  const seconds = (name: string): number | undefined => (has(name) ? (directives.get(name) ?? 0) : undefined);
+  const noReuse = has("no-store") || has("no-cache");
+  const lifetime = seconds("max-age") ?? expiresIn(headers, requestedAtMs) ?? defaultFreshSeconds;
+  return { has, seconds, noReuse, lifetimeMs: noReuse ? 0 : lifetime * 1000 };
 }
 
 /** Returns how long before its request a response left the origin, by its `Date`. @see RFC 9111 section 4.2.3 */
@@ -102,24 +102,6 @@ export function dateAgeMs({ date }: CachingHeaders, requestedAtMs: number): numb
 /** Whether a response may be used now. The age of a response from the future is unknown, because the clock was set back: it may not. */
 export function mayUse(response: Freshness, until: Until, nowMs: number): boolean {
   return response.since <= nowMs && nowMs < response[until];
-}
-
-/** Seconds by directive, in lower case; `0` for a directive without a number. */
-function parseCacheControl(value: string): Map<string, number> {
-  const directives = new Map<string, number>();
-  const directive = /([!#$%&'*+\-.^_`|~\w]+)(?:=(?:"((?:[^"\\]|\\.)*)"|([^\s,"]*)))?/g;
-  for (const [, name = "", quoted, token] of value.matchAll(directive)) {
-    const key = name.toLowerCase();
-    const seconds = deltaSeconds(quoted ?? token) ?? 0;
-    directives.set(key, Math.min(seconds, directives.get(key) ?? Infinity));
-  }
-  return directives;
-}
-
-/** How long caches on the way kept a response. Of a list, the first member counts. @see RFC 9111 section 5.1 */
-export function ageSeconds({ age = "" }: CachingHeaders): number {
-  const [first = ""] = age.split(",");
-  return deltaSeconds(first.trim()) ?? 0;
 }
 
 /**

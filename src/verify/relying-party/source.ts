@@ -1,9 +1,10 @@
+import { ageSeconds } from "../../base/cache-control.ts";
 import { FetchError } from "../../base/errors.ts";
 import { jsonOf } from "../../base/json.ts";
 import { type FetchOptions, type Fetched, fetchJson } from "./fetch-json.ts";
-import { type Freshness, ageSeconds, freshness, mayUse } from "./freshness.ts";
+import { type Freshness, freshness, mayUse } from "./freshness.ts";
 import { type ReadKeys, type StoredSet, isOutdated, storedSet } from "./stored.ts";
-import { shownUrl } from "../../base/urls.ts";
+import { discoveryUrl, shownUrl, wellKnownUrl } from "../../base/urls.ts";
 import { checkSecureUrl, shownIssuer } from "./urls.ts";
 
 export interface SourceOptions extends Omit<FetchOptions, "etag" | "bypassCaches"> {
@@ -79,7 +80,7 @@ export function createSource({ issuer, jwksUri: fixedUri, allowInsecure, readKey
     if (known === undefined || (text !== undefined && text !== known.body)) {
       const state = { issuer, jwksUri, body: text ?? "", etag, headers, requestedAt };
       const set = await storedSet(state, readKeys);
-      return { set, status, bytes, ageSeconds: ageSeconds(headers) };
+      return { set, status, bytes, ageSeconds: ageSeconds(headers.age) };
     }
     // The fields of a 304 replace the stored ones. RFC 9111 section 4.3.4
     const { cacheControl = known.headers.cacheControl, expires = known.headers.expires } = headers;
@@ -87,7 +88,7 @@ export function createSource({ issuer, jwksUri: fixedUri, allowInsecure, readKey
     // With the ETag of another body, every later request would get a 304 and never that body.
     const isTagOfBody = etag !== undefined && (status === 200 || opaqueTag(etag) === opaqueTag(known.etag));
     const set = { ...known, etag: isTagOfBody ? etag : known.etag, headers: updated, requestedAt };
-    return { set, status, bytes, ageSeconds: ageSeconds(headers) };
+    return { set, status, bytes, ageSeconds: ageSeconds(headers.age) };
   }
 
   async function discover(wanted: string, bypassCaches: boolean): Promise<string> {
@@ -99,9 +100,14 @@ export function createSource({ issuer, jwksUri: fixedUri, allowInsecure, readKey
     }
     lookedUpAt = now;
     const known = discovered !== undefined && mayUse(discovered, "outageUntil", now) ? discovered.url : undefined;
-    const urls = known === undefined ? metadataUrls(wanted) : [known];
+    // An authorization server without logins has its metadata at the second URL.
+    const urls = [discoveryUrl(wanted), wellKnownUrl(wanted, "oauth-authorization-server")];
     try {
-      const { url, text = "", headers } = await fetchFirst(urls, { ...fetchOptions, bypassCaches });
+      const {
+        url,
+        text = "",
+        headers,
+      } = await fetchFirst(known === undefined ? urls : [known], { ...fetchOptions, bypassCaches });
       const jwksUri = jwksUriOf(text, wanted, shownUrl(url));
       discovered = { url, jwksUri, ...freshness(headers, now, discoveryBounds) };
       return jwksUri;
@@ -129,19 +135,6 @@ export function createSource({ issuer, jwksUri: fixedUri, allowInsecure, readKey
     }
     return jwksUri;
   }
-}
-
-/**
- * Where the metadata of an issuer may be. An authorization server without logins has it at the second one.
- *
- * @see OpenID Connect Discovery 1.0 section 4.1; RFC 8414 section 3.1
- */
-function metadataUrls(issuer: string): string[] {
-  const { origin, pathname } = new URL(issuer);
-  return [
-    `${issuer.replace(/\/$/, "")}/.well-known/openid-configuration`,
-    `${origin}/.well-known/oauth-authorization-server${pathname.replace(/\/$/, "")}`,
-  ];
 }
 
 /** The first document that is there. @throws FetchError that of the first URL */

@@ -1,8 +1,8 @@
+import { ageSeconds, httpDate } from "../../base/cache-control.ts";
 import { FetchError, KeyMaterialError } from "../../base/errors.ts";
 import { textHash } from "../../keys/crypto/text-hash.ts";
 import type { VerificationKeys } from "../../keys/jwk/verification-keys.ts";
-import { type CachingHeaders, ageSeconds, clockToleranceMs, dateAgeMs } from "./freshness.ts";
-import { httpDate } from "./header-values.ts";
+import { type CachingHeaders, clockToleranceMs, dateAgeMs } from "./freshness.ts";
 import { shownUrl } from "../../base/urls.ts";
 
 /**
@@ -93,7 +93,7 @@ const dateOf = ({ headers }: StoredSet): number | undefined => httpDate(headers.
 
 /** Returns when the origin sent the response, by the `Age` that caches report, in epoch milliseconds. */
 function leftOrigin({ requestedAt, headers }: StoredSet): number {
-  return requestedAt - ageSeconds(headers) * 1000;
+  return requestedAt - ageSeconds(headers.age) * 1000;
 }
 
 /** Kids that came and went between two sets. A kid whose key was replaced is in both lists. */

@@ -55,12 +55,6 @@ export function readClaims(token: string): JWTPayload {
   return claims as JWTPayload;
 }
 
-/** The header `typ` as a media type in its short form; `undefined` where there is none. @see RFC 7515 section 4.1.9 */
-export function mediaTypeOf({ typ }: { readonly typ?: unknown }): string | undefined {
-  if (typ === undefined) return undefined;
-  return typeof typ === "string" ? typ.toLowerCase().replace(/^application\/(?!.*\/)/, "") : "";
-}
-
 export function malformed(message: string = "the token is not a well-formed signed JWT", hint?: string): TokenError {
   return new TokenError("ERR_TOKEN_MALFORMED", message, { hint });
 }

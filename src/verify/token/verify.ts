@@ -19,7 +19,8 @@ import { type Clock, systemClock } from "../../base/clock.ts";
 import { isPublicKeyAlgorithm } from "../../keys/crypto/algorithms.ts";
 import { TokenError, invalidOption } from "../../base/errors.ts";
 import { isCryptoKey } from "../../keys/jwk/read.ts";
-import { mediaTypeOf, readClaims, readHeader } from "./compact-jws.ts";
+import { readClaims, readHeader } from "./compact-jws.ts";
+import { checkTyp } from "./typ.ts";
 
 /**
  * Finds the public key for the header of a token, such as a `createRemoteKeySet`. Throws or returns `undefined` for an unknown kid, and
@@ -119,7 +120,7 @@ export async function verifyRead(read: ReadToken, given: CheckedOptions): Promis
   }
   await checkSignature(token, header.alg, publicKey(await keys(header)));
   const claims = read.claims();
-  checkTyp(header, given.typ);
+  if (given.typ !== undefined) checkTyp(header, { typ: given.typ });
   // The time is read last: a token may expire while its key is fetched.
   checkClaims(claims, given, secondsOf(clock));
   return { header, claims };
@@ -162,12 +163,6 @@ export async function checkSignature(token: string, alg: string, key: CryptoKey)
   }
   if (!isGood)
     throw new TokenError("ERR_TOKEN_SIGNATURE", "the signature does not belong to the token and the key of its kid");
-}
-
-/** @see RFC 8725 section 3.11; RFC 7515 section 4.1.9 */
-function checkTyp(header: JWTHeaderParameters, typ: string | undefined): void {
-  if (typ !== undefined && mediaTypeOf(header) !== mediaTypeOf({ typ }))
-    throw new TokenError("ERR_TOKEN_TYP", "the token is of another type (header typ)");
 }
 
 /** Checks the claims of a token whose signature was verified. @see RFC 7519 section 4.1 */
