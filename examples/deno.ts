@@ -3,7 +3,7 @@ import { createProvider, localSigner } from "jwksd";
 
 const { PORT = "3000", ISSUER = `http://localhost:${PORT}` } = process.env;
 
-// A new key on each start, for the example only; yours comes from a file: localSigner(await Deno.readTextFile("key.pem")).
+// A new key on each start, only for this example; read yours from a file: localSigner(await Deno.readTextFile("key.pem")).
 const key = await crypto.subtle.generateKey({ name: "ECDSA", namedCurve: "P-256" }, false, ["sign", "verify"]);
 const provider = await createProvider({
   issuer: ISSUER,

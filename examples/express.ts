@@ -10,7 +10,7 @@ const tenant = await createProvider({ issuer: `${ISSUER}/tenant`, keyset: [await
 
 const app = express();
 app.disable("x-powered-by");
-// Each answers at its own paths only: /jwks, and /tenant/jwks, because its issuer has the path /tenant.
+// Each serves only its own paths: /jwks, and /tenant/jwks for the issuer with the path /tenant.
 app.use(provider.node);
 app.use("/tenant", tenant.node);
 
@@ -18,7 +18,7 @@ const server = app.listen(Number(PORT), () => {
   console.log(`JWK Set at http://localhost:${(server.address() as AddressInfo).port}/jwks`);
 });
 
-// A new key on each start, for the example only; yours come from files: readKeyset("./keys") of "jwksd/node".
+// A new key on each start, only for this example; read yours from files: readKeyset("./keys") from "jwksd/node".
 async function newEntry(kid: string) {
   const key = await crypto.subtle.generateKey({ name: "ECDSA", namedCurve: "P-256" }, false, ["sign", "verify"]);
   return { kid, signer: await localSigner(key) };

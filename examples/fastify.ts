@@ -4,7 +4,7 @@ import { createProvider, localSigner } from "jwksd";
 
 const { PORT = "3000", ISSUER = `http://localhost:${PORT}` } = process.env;
 
-// A new key on each start, for the example only; yours come from files: readKeyset("./keys") of "jwksd/node".
+// A new key on each start, only for this example; read yours from files: readKeyset("./keys") from "jwksd/node".
 const key = await crypto.subtle.generateKey({ name: "ECDSA", namedCurve: "P-256" }, false, ["sign", "verify"]);
 const provider = await createProvider({
   issuer: ISSUER,
@@ -12,7 +12,7 @@ const provider = await createProvider({
 });
 
 const app = fastify();
-// A hook, not a route: it runs before Fastify parses a body, and leaves every path that is not the provider's to the app.
+// A hook, not a route: it runs before Fastify parses a body. All other paths go to the app.
 app.addHook("onRequest", (request, reply, next) => provider.node(request.raw, reply.raw, next));
 
 console.log(`JWK Set at ${await app.listen({ port: Number(PORT) })}/jwks`);

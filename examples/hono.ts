@@ -5,7 +5,7 @@ import { createProvider, localSigner } from "jwksd";
 
 const { PORT = "3000", ISSUER = `http://localhost:${PORT}` } = process.env;
 
-// A new key on each start, for the example only; yours come from files: readKeyset("./keys") of "jwksd/node".
+// A new key on each start, only for this example; read yours from files: readKeyset("./keys") from "jwksd/node".
 const key = await crypto.subtle.generateKey({ name: "ECDSA", namedCurve: "P-256" }, false, ["sign", "verify"]);
 const provider = await createProvider({
   issuer: ISSUER,
@@ -13,7 +13,7 @@ const provider = await createProvider({
 });
 
 const app = new Hono();
-// Routes of your own go before this one.
+// Your own routes go before this one.
 app.all("*", (context) => provider.fetch(context.req.raw));
 
 serve({ fetch: app.fetch, port: Number(PORT) }, ({ port }) => console.log(`JWK Set at http://localhost:${port}/jwks`));

@@ -9,23 +9,23 @@ import { type BackendOptions, signerBackend } from "jwksd/signer";
 import { memoryStore } from "jwksd/store";
 import { sqliteStore } from "jwksd/store/sqlite";
 
-// The last two say where keys are, as --signer-type and --signers of jwksd serve do.
+// The last two say where keys are, like jwksd serve's --signer-type and --signers.
 const { PORT = "3000", ISSUER = `http://localhost:${PORT}`, SIGNER_TYPE = "pkcs11", SIGNERS } = process.env;
-// Signing keys need no wrapping key here; encryption keys do, and those that were made in the store before.
+// Signing keys need no wrapping key here; encryption keys do, and so do keys that were generated in the store earlier.
 const { STORE, JWKSD_WRAPPING_KEYS = randomBytes(32).toString("base64url") } = process.env;
 
-// See docs/signers.md; in your code an object like it.
+// See docs/signers.md; in your code, use an object with the same members.
 const options = SIGNERS === undefined ? {} : (JSON.parse(await readFile(SIGNERS, "utf8")) as BackendOptions);
 const backend = await signerBackend(SIGNER_TYPE, options);
 
 const manager = await createKeyManager({
   issuer: ISSUER,
-  // Keys outlive a store in memory, so keep yours in a file.
+  // The keys outlive this in-memory store, so use a file or a database.
   store: STORE === undefined ? memoryStore() : await sqliteStore(STORE),
   wrappingKeys: JWKSD_WRAPPING_KEYS,
   createSigner: (request) => backend.create(request),
   openSigner: (uri, options) => backend.open(uri, options),
-  // With `destroySigner: (uri, options) => backend.destroy(uri, options)` removed keys are destroyed there, for good.
+  // With `destroySigner: (uri, options) => backend.destroy(uri, options)`, removed keys are permanently destroyed there.
   onEvent: (event) => console.log(event.type, "error" in event ? event.error?.message : ""),
 });
 const provider = await createProvider({ keys: manager });
@@ -36,6 +36,6 @@ server.listen(Number(PORT), () => {
 });
 process.once("SIGTERM", () => {
   server.close();
-  // Ends the open signers: that of a PKCS#11 token keeps the process running.
+  // Closes the open signers: a PKCS#11 token's signer keeps the process running.
   void manager.close();
 });

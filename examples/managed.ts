@@ -8,10 +8,10 @@ import { memoryStore } from "jwksd/store";
 import { sqliteStore } from "jwksd/store/sqlite";
 
 const { PORT = "3000", ISSUER = `http://localhost:${PORT}` } = process.env;
-// In memory and under a new wrapping key on each start, for the example only; yours are a path and a secret.
+// In memory and under a new wrapping key on each start, only for this example; use a path and a secret.
 const { STORE, JWKSD_WRAPPING_KEYS = randomBytes(32).toString("base64url") } = process.env;
 
-// Makes the first key, and from then on announces, activates, retires and removes keys when it is time.
+// Generates the first key, then announces, activates, retires and removes keys on schedule.
 const manager = await createKeyManager({
   issuer: ISSUER,
   store: STORE === undefined ? memoryStore() : await sqliteStore(STORE),

@@ -22,24 +22,24 @@ const provider = await createProvider(
     onEvent: (event) => console.log(event.type),
   },
 );
-// The keys of somebody else, whose tokens this process accepts.
+// The keys of another issuer, whose tokens this process accepts.
 const partner = createRemoteKeySet({ issuer: "https://partner.example.com" });
 
 const registry = new Registry();
 collectDefaultMetrics({ register: registry });
 
-/** Lets prom-client ask for metrics at each scrape. The metrics of a part are always the same, and their values change. */
+/** Registers metrics that prom-client reads at each scrape. The list of metrics never changes, only their values. */
 function register(part: { metrics(): readonly Metric[] }): void {
   for (const { name } of part.metrics()) {
     const get = async () => part.metrics().find((metric) => metric.name === name);
-    // prom-client takes such an object, and its types do not know that.
+    // prom-client accepts this object, although its types do not say so.
     registry.registerMetric({ name, get } as unknown as Counter);
   }
 }
 for (const part of [manager, provider, partner]) register(part);
 
 async function answerOther(request: IncomingMessage, response: ServerResponse): Promise<void> {
-  // Your proxy keeps this path from the public.
+  // Your proxy must not expose this path.
   const isScrape = request.url === "/metrics";
   const text = isScrape ? await registry.metrics() : "not found\n";
   response.setHeader("Content-Type", isScrape ? registry.contentType : "text/plain");

@@ -13,7 +13,7 @@ async function secret(_request: unknown, { header }: { header: KeyHeader }): Pro
 const app = fastify();
 await app.register(fastifyJwt, {
   decode: { complete: true },
-  secret: secret as never, // the types of @fastify/jwt know no request here
+  secret: secret as never, // @fastify/jwt's types do not include the request here
   verify: { algorithms: ["ES256"], allowedIss: issuer, allowedAud: "https://api.example.com", requiredClaims: ["exp"] },
 });
 app.get("/orders", { onRequest: (request) => request.jwtVerify() }, () => []);

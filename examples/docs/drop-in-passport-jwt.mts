@@ -14,7 +14,7 @@ passport.use(
       jwtFromRequest: ExtractJwt.fromAuthHeaderAsBearerToken(),
       secretOrKeyProvider: async (_request, token: string, done) => {
         try {
-          // passport-jwt hands a key to jsonwebtoken, which takes a PEM or a KeyObject.
+          // passport-jwt passes a key to jsonwebtoken, which accepts a PEM or a KeyObject.
           done(null, KeyObject.from(await keys(decodeProtectedHeader(token))) as never);
         } catch (error) {
           done(error);

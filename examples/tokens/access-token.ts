@@ -6,7 +6,7 @@ import { createRemoteKeySet } from "jwksd/relying-party";
 const issuer = "https://op.example";
 const api = "https://api.example";
 
-// A new key on each run, for the example only; yours come from files: readKeyset("./keys") of "jwksd/node".
+// A new key on each run, only for this example; read yours from files: readKeyset("./keys") from "jwksd/node".
 const key = await crypto.subtle.generateKey({ name: "ECDSA", namedCurve: "P-256" }, false, ["sign", "verify"]);
 const provider = await createProvider({ issuer, keyset: [{ kid: "2026-11", signer: await localSigner(key) }] });
 
@@ -16,7 +16,7 @@ const accessToken = await provider.sign(
   { lifetimeSeconds: 300, typ: "at+jwt" },
 );
 
-// The resource server knows the issuer alone; here the provider itself stands in for the network. The typ keeps ID Tokens out.
+// The resource server knows only the issuer; here the provider itself stands in for the network. The typ keeps ID Tokens out.
 const keys = createRemoteKeySet({ issuer, fetch: async (url, init) => provider.fetch(new Request(url, init)) });
 const { header, claims } = await verify(accessToken, {
   keys,

@@ -6,11 +6,11 @@ import { createRemoteKeySet } from "jwksd/relying-party";
 const issuer = "https://op.example";
 const clientId = "s6BhdRkqt3";
 
-// A new key on each run, for the example only; yours come from files: readKeyset("./keys") of "jwksd/node".
+// A new key on each run, only for this example; read yours from files: readKeyset("./keys") from "jwksd/node".
 const key = await crypto.subtle.generateKey({ name: "ECDSA", namedCurve: "P-256" }, false, ["sign", "verify"]);
 const provider = await createProvider({ issuer, keyset: [{ kid: "2026-11", signer: await localSigner(key) }] });
 
-// The provider, at its authorization endpoint, for response_mode=query.jwt; the state is that of the client's request.
+// The provider, at its authorization endpoint, for response_mode=query.jwt; the state is from the client's request.
 const state = "S8NJ7uqk5fY4EjNvP_G_FtyJu6pUsvH9jsYni9dMAJw";
 const response = await provider.sign(
   { aud: clientId, code: "PyyFaux2o7Q0YfXBU32jhw.5FXSQpvr8akv9CeRDSd0QA", state },
@@ -18,7 +18,7 @@ const response = await provider.sign(
 );
 const redirect = new URL(`https://client.example/cb?response=${response}`);
 
-// The client knows the issuer alone; here the provider itself stands in for the network.
+// The client knows only the issuer; here the provider itself stands in for the network.
 const keys = createRemoteKeySet({ issuer, fetch: async (url, init) => provider.fetch(new Request(url, init)) });
 const { header, claims } = await verify(redirect.searchParams.get("response") ?? "", {
   keys,

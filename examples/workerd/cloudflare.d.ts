@@ -1,4 +1,4 @@
-// The part of the module of Workers that the examples and tests use.
+// The part of the Workers module that the examples and tests use.
 declare module "cloudflare:workers" {
   import type { D1Binding } from "jwksd/store/d1";
   import type { DurableObjectNamespace } from "jwksd/store/durable-object";
@@ -12,7 +12,7 @@ declare module "cloudflare:workers" {
     readonly DB: D1Binding;
     readonly OBJECTS: DurableObjectNamespace;
     readonly WRAPPING_KEYS: string;
-    /** `wrangler types` gives each variable the type of its value. */
+    /** `wrangler types` types each variable by its value. */
     readonly FIRST_START: "no";
   };
   export function waitUntil(promise: Promise<unknown>): void;
