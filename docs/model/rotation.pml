@@ -1,18 +1,18 @@
 /*
- * A process is a cache of the store: it publishes as ready, and signs, only with what it has read after a confirmed word with the store
- * that is less than F old. One rotation from key 1 to key 2. Beside it: a failover that leaves the old primary running, policies that
- * change F, or a revocation. README.md beside this file tells how to run it, and why it may leave out what it does.
+ * A process is a cache of the store: it is ready and signs only on what it read after a confirmed check-in with the store that is less
+ * than F old. One rotation from key 1 to key 2, combined with one of these: a failover that leaves the old primary running, policies that
+ * change F, or a revocation. README.md in this folder describes how to run the model, and why its omissions are sound.
  *
- * Time passes in ticks. Nobody ever has to act: a process that is frozen, cut off or dead does nothing, and only gets older.
+ * Time passes in ticks. No process ever has to act: a process that is frozen, cut off or dead does nothing, and its data only gets older.
  */
 #ifndef PROCESSES
 #define PROCESSES 2
 #endif
 #define LONG_STALE 2   /* the larger F of the policies */
 #define SHORT_STALE 1
-#define CACHE 2        /* for how long caches keep a set of the long mode */
-#define SHORT 1        /* and one of the rotation mode */
-#define TOKEN 2        /* how long a token lives */
+#define CACHE 2        /* how long caches keep a set from the long mode */
+#define SHORT 1        /* and one from rotation mode */
+#define TOKEN 2        /* lifetime of a token */
 #ifndef ANNOUNCE
 #define ANNOUNCE (longestStale + CACHE)
 #endif
@@ -20,28 +20,28 @@
 #define RETIRE (longestStale + TOKEN)
 #endif
 #ifndef MODE_ON
-#define MODE_ON (noted + CACHE)   /* for how long the rotation mode is on when every copy is one of it */
+#define MODE_ON (noted + CACHE)   /* how long rotation mode is on until every cached set is from it */
 #endif
 
-/* What may happen beside the rotation. Each is searched alone, which keeps the search short. */
+/* Events during the rotation. Each is searched separately, which keeps the search short. */
 #define FAILOVER 1
 #define POLICY 2
 #define REVOCATION 3
 
-/* Changed models, of which each is found wrong: -DCHANGE=... */
+/* Changed models, each of which violates an assertion: -DCHANGE=... */
 #define SIGNS_WHILE_STALE 1
 #define PUBLISHES_WHILE_STALE 2
-#define COUNTS_FROM_ANSWER 3
-#define TOKEN_COUNTS_FROM_ANSWER 4
-#define WAIT_COUNTS_FROM_EARLIER_READ 5
-#define PLAIN_READ_IS_A_WORD 6
-#define WAIT_COUNTS_NEW_POLICY 7
+#define AGE_STARTS_AT_REPLY 3
+#define TOKEN_STARTS_AT_REPLY 4
+#define WAIT_STARTS_AT_EARLIER_READ 5
+#define PLAIN_READ_IS_A_CHECK_IN 6
+#define WAIT_USES_NEW_POLICY 7
 #define NOTHING 0
 #ifndef CHANGE
 #define CHANGE NOTHING
 #endif
 
-/* States that matter, to see that the search meets them: -DNEVER=... */
+/* States that the search must reach: -DNEVER=... */
 #define A_ROTATION_ENDS (step == REMOVED)
 #define AN_OLD_PRIMARY_IS_BELIEVED (failedOver && isFresh(0) && doc[0] < step)
 #define AN_EARLIER_POLICY_IS_FOLLOWED (isFresh(0) && mine[0] > stale)
@@ -50,11 +50,11 @@
 #define NEVER false
 #endif
 
-#define FAR 5          /* as good as for ever; more than any wait */
+#define FAR 5          /* stands for forever; longer than any waiting period */
 #define NEW 0          /* the steps: key 1 signs */
-#define ANNOUNCED 1    /* key 2 is published, too */
+#define ANNOUNCED 1    /* key 2 is published too */
 #define RETIRING 2     /* key 2 signs */
-#define REMOVED 3      /* key 1 is not published any more */
+#define REMOVED 3      /* key 1 is no longer published */
 #define REVOKED 4      /* no key is published */
 #define has(doc, key) ((key == 1 && doc < REMOVED) || (key == 2 && doc > NEW && doc < REVOKED))
 #define signer(doc) (doc < RETIRING -> 1 : 2)
@@ -62,40 +62,40 @@
 #define older(x) x = (x < FAR -> x + 1 : x)
 #define less(x) x = (x > 0 -> x - 1 : 0)
 
-byte with;                              /* what happens beside the rotation */
-/* The store: its last step, whether a read has seen it, and how long that is ago. */
+byte with;                              /* the event during the rotation */
+/* The store: its last step, whether a read has seen it, and how long ago that was. */
 byte step = NEW, since = FAR; bool seen;
-byte stale, noted;                      /* F by the policy, and the largest F of any policy in the life of a key */
-byte modeSince; bool modeSeen;          /* how long ago a read first saw the rotation mode on */
+byte stale, noted;                      /* the policy's F, and the largest F of any policy during a key's life */
+byte modeSince; bool modeSeen;          /* how long ago a read first saw rotation mode on */
 byte revokedSince = FAR;                /* how long ago the keys were revoked */
-byte followed, cached;                  /* how long ago the last ready process read that, and how long copies live then */
-bool failedOver; byte oldStep;          /* the old primary goes on with what it has, and takes no write */
-/* Each process: what it has read and the F of that; how old its last word is. */
+byte followed, cached;                  /* how long ago the last ready process read that, and how long cached sets live from then */
+bool failedOver; byte oldStep;          /* the old primary keeps its data and accepts no writes */
+/* Each process: what it has read, the F in it, and the age of its last check-in. */
 byte doc[PROCESSES], mine[PROCESSES], age[PROCESSES];
-byte asking[PROCESSES], signing[PROCESSES];   /* only of two changed models: an answer or a signature that is under way */
-byte copy, copyLeft;                    /* what a cache has, and for how long it keeps that */
-byte token, tokenLeft;                  /* the key of a token, and for how long that lives */
+byte asking[PROCESSES], signing[PROCESSES];   /* only in two changed models: a reply or a signature in flight */
+byte copy, copyLeft;                    /* what a cache has, and how long it keeps that */
+byte token, tokenLeft;                  /* a token's key, and its remaining lifetime */
 
 #define isFresh(i) (age[i] <= mine[i])
 #define maySign(i) (doc[i] < REVOKED && age[i] < FAR && (CHANGE == SIGNS_WHILE_STALE || isFresh(i)))
 #define mayPublish(i) (age[i] < FAR && (CHANGE == PUBLISHES_WHILE_STALE || isFresh(i)))
 #define isBehind(i) (mayPublish(i) && doc[i] < REVOKED)
-#define longestStale (CHANGE == WAIT_COUNTS_NEW_POLICY -> stale : noted)
+#define longestStale (CHANGE == WAIT_USES_NEW_POLICY -> stale : noted)
 #define isConnected(i) (!(failedOver && i == 0))     /* process 0 stays with the old primary */
 #define mayWrite(i) (isConnected(i) && age[i] < FAR && doc[i] == step)   /* compare-and-set, however long after the read */
 
 inline take(next) {
   step = next; seen = false; since = FAR;
-  if :: CHANGE == WAIT_COUNTS_FROM_EARLIER_READ -> seen = true; since = age[i] :: else fi
+  if :: CHANGE == WAIT_STARTS_AT_EARLIER_READ -> seen = true; since = age[i] :: else fi
 }
 
 inline check() {
   assert(!(NEVER));
   if
-  :: step < REVOKED ->   /* whoever gets a token gets its key */
+  :: step < REVOKED ->   /* every verifier that gets a token gets its key */
     assert(tokenLeft == 0 || copyLeft == 0 || has(copy, token));
     j = 0; do :: j < PROCESSES -> assert(tokenLeft == 0 || !mayPublish(j) || has(doc[j], token)); j++ :: else -> break od
-  :: else ->   /* whoever may still trust a revoked key was counted */
+  :: else ->   /* every cache that may still trust a revoked key was taken into account */
     assert(followed < cached || copyLeft == 0 || copy == REVOKED);
     j = 0; do :: j < PROCESSES -> assert(revokedSince <= noted || !isBehind(j)); j++ :: else -> break od
   fi; j = 0
@@ -115,22 +115,22 @@ active proctype World() {
     check() }
   :: with == FAILOVER && !failedOver -> d_step { failedOver = true; oldStep = step }
   :: d_step { with == POLICY -> stale = SHORT_STALE + LONG_STALE - stale; noted = (noted > stale -> noted : stale) }
-  :: d_step { with == REVOCATION && step < REVOKED ->   /* somebody revokes both keys, after any read */
+  :: d_step { with == REVOCATION && step < REVOKED ->   /* an operator revokes both keys, after any read */
     cached = (rotates(step) && modeSince >= MODE_ON -> SHORT : CACHE); step = REVOKED; revokedSince = 0 }
   :: atomic { i = 0; do :: i < PROCESSES - 1 -> i++ :: break od;
     if
-    :: d_step { isConnected(i) && CHANGE != COUNTS_FROM_ANSWER -> doc[i] = step; mine[i] = stale; age[i] = 0; check() }
-    :: d_step { CHANGE == COUNTS_FROM_ANSWER && isConnected(i) && !asking[i] -> asking[i] = step + 1 }
-    :: d_step { CHANGE == COUNTS_FROM_ANSWER && asking[i] ->
+    :: d_step { isConnected(i) && CHANGE != AGE_STARTS_AT_REPLY -> doc[i] = step; mine[i] = stale; age[i] = 0; check() }
+    :: d_step { CHANGE == AGE_STARTS_AT_REPLY && isConnected(i) && !asking[i] -> asking[i] = step + 1 }
+    :: d_step { CHANGE == AGE_STARTS_AT_REPLY && asking[i] ->
       doc[i] = asking[i] - 1; mine[i] = stale; age[i] = 0; asking[i] = 0; check() }
-    /* A plain read of the old primary: what it says is used, and is no word. */
+    /* A plain read from the old primary: the data is used but is not a check-in. */
     :: d_step { !isConnected(i) && oldStep >= doc[i] && age[i] < FAR ->
-      doc[i] = oldStep; if :: CHANGE == PLAIN_READ_IS_A_WORD -> age[i] = 0 :: else fi; check() }
-    :: d_step { maySign(i) && CHANGE != TOKEN_COUNTS_FROM_ANSWER -> token = signer(doc[i]); tokenLeft = TOKEN; check() }
-    :: d_step { CHANGE == TOKEN_COUNTS_FROM_ANSWER && maySign(i) && !signing[i] -> signing[i] = signer(doc[i]) }
+      doc[i] = oldStep; if :: CHANGE == PLAIN_READ_IS_A_CHECK_IN -> age[i] = 0 :: else fi; check() }
+    :: d_step { maySign(i) && CHANGE != TOKEN_STARTS_AT_REPLY -> token = signer(doc[i]); tokenLeft = TOKEN; check() }
+    :: d_step { CHANGE == TOKEN_STARTS_AT_REPLY && maySign(i) && !signing[i] -> signing[i] = signer(doc[i]) }
     :: d_step { signing[i] > 0 -> token = signing[i]; tokenLeft = TOKEN; signing[i] = 0; check() }
     :: d_step { mayPublish(i) -> copy = doc[i]; copyLeft = (rotates(doc[i]) -> SHORT : CACHE); check() }
-    /* A read that has seen the step begins its wait, at the time of that read, whenever this is written. */
+    /* A read that has seen the step starts its waiting period, at the time of that read, whenever this is written. */
     :: d_step { mayWrite(i) && !seen && rotates(step) -> seen = true; since = age[i];
       if :: with == REVOCATION && step == ANNOUNCED -> modeSeen = true; modeSince = age[i] :: else fi }
     :: d_step { mayWrite(i) && step == NEW -> take(ANNOUNCED) }

@@ -1,4 +1,3 @@
-import { Option } from "commander";
 import type { CryptoKey, JWK } from "jose";
 import { calculateJwkThumbprint } from "jose/jwk/thumbprint";
 import { importJWK } from "jose/key/import";
@@ -6,7 +5,7 @@ import { Command } from "./command.ts";
 import { JwksdError } from "../base/errors.ts";
 import { signersOf } from "../service/config/signers.ts";
 import { boundSigner } from "../keys/signer/bounded.ts";
-import { type BackendOptions, type ExternalSigner, openSigner } from "../keys/open.ts";
+import type { ExternalSigner } from "../keys/open.ts";
 import { wholeNumber } from "./arguments.ts";
 import { type Io, print } from "./io.ts";
 import { addSettings, settingsFrom } from "./settings-options.ts";
@@ -15,11 +14,6 @@ type CheckFlags = {
   readonly probes: number;
   readonly json?: true;
   readonly signers?: string;
-  readonly pkcs11Module?: string;
-  readonly pinFile?: string;
-  readonly pinVariable?: string;
-  readonly vaultTokenFile?: string;
-  readonly vaultNamespace?: string;
 };
 
 /** The result of a check. After a failure, later members are missing. */
@@ -36,15 +30,6 @@ interface Report {
   readonly failure?: { readonly code: string; readonly message: string };
 }
 
-/** Flags for a first try without a signers file. */
-const shortcuts = [
-  new Option("--pkcs11-module <file>", "PKCS#11: absolute path of the module, if the URI has none"),
-  new Option("--pin-file <file>", "PKCS#11: file that holds the user PIN"),
-  new Option("--pin-variable <name>", "PKCS#11: variable that holds the user PIN").conflicts("pinFile"),
-  new Option("--vault-token-file <file>", "Vault: file that holds the token (default: the variable VAULT_TOKEN)"),
-  new Option("--vault-namespace <name>", "Vault: namespace (default: the variable VAULT_NAMESPACE)"),
-].map((option) => option.conflicts("signers"));
-
 const probeCount = wholeNumber(/^[1-9]\d{0,5}$/, "Not a whole number from 1 to 999999.");
 
 export function commandOf(io: Io): Command {
@@ -55,7 +40,6 @@ export function commandOf(io: Io): Command {
     .argument("<uri>", "key URI, with a key version")
     .option("--probes <number>", "how many signatures to make", probeCount, 100)
     .option("--json", "print the result as JSON");
-  for (const option of shortcuts) checking.addOption(option);
   addSettings(checking, ["signers"])
     .notes(`
 Exit codes: 0, every signature is good; 1, there was an error. The SDK of the
@@ -64,10 +48,10 @@ service finds its credentials; docs/signers.md shows what each service needs.
 Examples:
   $ jwksd signer check \\
       aws-kms:arn:aws:kms:eu-central-1:111122223333:key/KEY-ID
-  $ jwksd signer check 'pkcs11:token=jwksd;object=login' --pin-file /run/pin \\
-      --pkcs11-module /usr/lib/softhsm/libsofthsm2.so
-  $ jwksd signer check --vault-token-file /run/vault/token \\
-      vault-transit:https://vault.example.com/transit/login/1`)
+  $ VAULT_TOKEN=$(cat token) jwksd signer check \\
+      vault-transit:https://vault.example.com/transit/login/1
+  $ jwksd signer check 'pkcs11:token=jwksd;object=login' \\
+      --signers signers.json`)
     .action(async (uri: string, flags: CheckFlags) => {
       const report = await check(io, uri, flags);
       print(io, flags.json === true ? JSON.stringify(report, undefined, 2) : textOf(report));
@@ -107,22 +91,11 @@ async function check(io: Io, uri: string, flags: CheckFlags): Promise<Report> {
   }
 }
 
+/** Opens a key with the options of the signers file, as `serve` does. */
 async function open(io: Io, uri: string, flags: CheckFlags): Promise<ExternalSigner> {
-  const isShort = shortcuts.some((option) => flags[option.attributeName() as keyof CheckFlags] !== undefined);
-  const { signers } = isShort ? {} : await settingsFrom(io, { ...flags });
-  if (signers === undefined) return openSigner(uri, optionsFrom(io, flags));
-  const configured = await signersOf({ signers, signerType: "local", destroyExternal: false });
-  return configured.openSigner(uri);
-}
-
-function optionsFrom({ environment }: Io, flags: CheckFlags): BackendOptions {
-  const { pkcs11Module: modulePath, pinFile, pinVariable, vaultTokenFile, vaultNamespace } = flags;
-  const pin =
-    pinFile !== undefined ? { file: pinFile } : pinVariable !== undefined ? { environment: pinVariable } : undefined;
-  return {
-    pkcs11: { modulePath, pin },
-    vaultTransit: { tokenFile: vaultTokenFile, namespace: vaultNamespace ?? environment["VAULT_NAMESPACE"] },
-  };
+  const { signers } = await settingsFrom(io, { ...flags });
+  const { openSigner } = await signersOf({ signers, signerType: "local", destroyExternal: false });
+  return openSigner(uri);
 }
 
 function summary(latencies: readonly number[]): NonNullable<Report["latencyMs"]> {

@@ -467,7 +467,7 @@ const elsewhere: Readonly<Record<string, Readonly<Record<string, string>>>> = {
     Compose: "test/ops/deployments.test.ts",
     Kubernetes: "test/ops/deployments.test.ts",
   },
-  "docs/model/README.md": { "The one rule, checked by a machine": "test/model" },
+  "docs/model/README.md": { "A model of the freshness rule": "test/model" },
   "docs/oidc-provider.md": { "Existing keys": "test/docs/samples.test.ts" },
   "docs/on-demand.md": { "Workers with D1": "it deploys at Cloudflare" },
   "docs/stores.md": {

@@ -61,7 +61,7 @@ test("a command refuses settings of serve that would have no effect on it", asyn
     ["keys remove kid", "--signer-type"],
     ["keys import file", "--signer-type", "--destroy-external"],
     ["token --aud a", "--host", "--port", "--signer-type", "--rotate-every-days"],
-    ["store migrate --from a --to b", "--data", "--store"],
+    ["store migrate --to sqlite:b", "--signers", "--log-level"],
   ];
   for (const [command, ...flags] of refused)
     for (const flag of flags) {

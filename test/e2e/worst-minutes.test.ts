@@ -240,12 +240,15 @@ test("a start whose active key cannot be opened says so in its banner", async (t
   const folder = await temporaryFolder(t);
   const signers = join(folder, "signers.json");
   await writeFile(signers, JSON.stringify({ vaultTransit: { mount: `${vault.url}/transit` } }));
-  const there = ["--data", join(folder, "data"), "--signer-type", "vault-transit", "--signers", signers];
+  const there = ["--data", join(folder, "data"), "--signers", signers];
   // Credentials of key services are those of the process.
   process.env["VAULT_TOKEN"] = "hvs.only-for-this-test";
   await cliDone(t, ["keys", "import", "--signer", vault.add("first"), "--kid", "first", ...there]);
   vault.fail("read", { status: 503, json: { errors: ["sealed"] } }, 1_000);
-  assert.equal((await startService(t, there)).stateText, "active, but cannot be opened here");
+  assert.equal(
+    (await startService(t, [...there, "--signer-type", "vault-transit"])).stateText,
+    "active, but cannot be opened here",
+  );
 });
 
 test("on a read-only disk, commands that only read work, and the others name the cause", { skip }, async (t) => {

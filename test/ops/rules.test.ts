@@ -236,13 +236,13 @@ describe("each fault has its alert, and no other", { skip: skipWithout("promtool
       });
       const file = join(await temporaryFolder(t), "signers.json");
       await writeFile(file, JSON.stringify({ vaultTransit: { mount: `${vault.url}/transit` } }));
-      return { vault, there: ["--signer-type", "vault-transit", "--signers", file] };
+      return { vault, signers: ["--signers", file], there: ["--signer-type", "vault-transit", "--signers", file] };
     }
 
     test("the next key cannot be opened", async (t) => {
-      const { vault, there } = await withVault(t);
+      const { vault, signers, there } = await withVault(t);
       const { start, run } = await managed(t, ...there);
-      await run("keys", "import", "--signer", vault.add("first"), "--kid", "first", ...there);
+      await run("keys", "import", "--signer", vault.add("first"), "--kid", "first", ...signers);
       await run("rotate", ...there);
       vault.fail("read", { status: 503, json: { errors: ["sealed"] } }, 1_000);
       const service = await start();
@@ -259,10 +259,10 @@ describe("each fault has its alert, and no other", { skip: skipWithout("promtool
 
     test("the next key cannot be made", async (t) => {
       const wall = new Wall(t);
-      const { vault, there } = await withVault(t);
+      const { vault, signers, there } = await withVault(t);
       const { start, run } = await managed(t, ...there);
       wall.set(-100 * 24 * 60 * minute);
-      await run("keys", "import", "--signer", vault.add("first"), "--kid", "first", ...there);
+      await run("keys", "import", "--signer", vault.add("first"), "--kid", "first", ...signers);
       wall.set(0);
       vault.fail("create", { status: 503, json: { errors: ["sealed"] } }, 1_000);
       const service = await start();

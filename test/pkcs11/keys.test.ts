@@ -255,7 +255,7 @@ describe("keys in SoftHSM", { skip: skipWithoutPkcs11() }, () => {
     await writeFile(notAModule, "text");
     const invalid = "ERR_OPTION_INVALID";
     const wrong: [options: object, code: string, says?: RegExp][] = [
-      [{ modulePath: null }, "ERR_SIGNER_URI", /pkcs11\.modulePath .*--pkcs11-module .* "module-path"/],
+      [{ modulePath: null }, "ERR_SIGNER_URI", /pkcs11\.modulePath .* "module-path"/],
       [{ modulePath: "softhsm" }, invalid],
       [{ modulePath: "/missing.so" }, invalid, / \/missing\.so: there is no such file$/],
       [{ modulePath: notAModule }, invalid, /\/not-a-module\.so: not a PKCS#11 module /],

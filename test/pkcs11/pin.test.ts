@@ -254,7 +254,7 @@ describe("the PIN of a token", { skip: skipWithoutPkcs11("cc") }, () => {
     const error = await refusal(() => open(null).open(uri), unauthorized);
     assert.match(
       error.message,
-      /give it by the option pin .*pkcs11\.pin .*--pin-file or --pin-variable .* "pin-source" of the URI;/,
+      /give it by the option pin .*pkcs11\.pin .* "pin-source" of the URI;/,
     );
     assert.equal(logins(), 0);
   });

@@ -55,7 +55,7 @@ export function pkcs11Backend(options: Pkcs11Options = {}): SignerBackend {
     const path = modulePath ?? uri.modulePath;
     if (path === undefined) {
       const ways =
-        'the option modulePath (pkcs11.modulePath of the signers file), --pkcs11-module of jwksd signer check, or "module-path" of the URI';
+        'the option modulePath (pkcs11.modulePath of the signers file), or "module-path" of the URI';
       throw new ConfigError("ERR_SIGNER_URI", `no PKCS#11 module is given; give its path by ${ways}`);
     }
     // A module runs with the rights of this process, so a URI must not choose another one.

@@ -189,7 +189,7 @@ function checkTries(flags: number): void {
 function login(module: PKCS11, session: Handle, pin: string | undefined): void {
   if (pin === undefined) {
     const ways =
-      'the option pin (pkcs11.pin of the signers file), --pin-file or --pin-variable of jwksd signer check, or "pin-source" of the URI';
+      'the option pin (pkcs11.pin of the signers file), or "pin-source" of the URI';
     throw new TokenFailure("pin", `it wants a PIN and none was given; give it by ${ways}`);
   }
   try {
