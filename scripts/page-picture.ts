@@ -82,6 +82,7 @@ const known: Known = {
       store: { lastAttemptAt: now, lastSuccessAt: now, revision: 12, revisionSince: now - 300 * minute },
     },
     processes: [line("login-1", 2), line("login-2", 7), line("login-3", 4)],
+    unread: 0,
     id: "login-1",
     clockAheadMs: 0,
   },

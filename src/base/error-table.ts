@@ -175,7 +175,7 @@ export const errorTable = {
       remedy: "grant the right to write, or let another process take the steps",
     },
     ERR_STORE_EMPTY: {
-      when: "the store is not there, or holds no keys, and `requireStore` or `--require-store` is set, or the saved set shows that it had keys",
+      when: "the store is not there, or holds no keys, and `requireStore` or `--require-store` is set, or the saved set or running processes show that it had keys",
       remedy:
         "correct the path or URL of the store; if the store is gone, see [a lost store](emergencies.md#a-lost-store)",
     },

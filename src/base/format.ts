@@ -38,6 +38,14 @@ export function kidText(kid: string): string {
   return kid.replaceAll(/[^ -~]/g, escapedUnit);
 }
 
+const maxNamed = 5;
+
+/** Names the first of many things: "a, b, c, d, e, 95 more". */
+export function someOf<T>(things: readonly T[], name: (thing: T) => string): string {
+  const more = things.length > maxNamed ? [`${things.length - maxNamed} more`] : [];
+  return [...things.slice(0, maxNamed).map(name), ...more].join(", ");
+}
+
 /** Whether a time can be written as a date. */
 export function isDate(epochMs: unknown): boolean {
   return typeof epochMs === "number" && Math.abs(epochMs) <= 8.64e15;

@@ -98,6 +98,9 @@ async function held(register: Register, known?: string): Promise<object> {
   return rest;
 }
 
+const listed = async ({ presence }: Register): Promise<ReadonlyMap<string, string>> =>
+  (await presence?.list(500))?.records ?? new Map();
+
 function checkText(check: Check): void {
   check("a text that is empty is not the same as none", async (register, handle) => {
     assert.deepEqual(await held(register), {});
@@ -142,7 +145,7 @@ function checkText(check: Check): void {
     const issuers = ["https://a.example/x", "https://a.example/X", "https://a.example/x ", "https://a.example/x/"];
     for (const issuer of issuers) {
       const register = await handle(issuer);
-      assert.deepEqual([await held(register), await register.presence?.all()], [{}, register.presence && new Map()]);
+      assert.deepEqual([await held(register), await listed(register)], [{}, new Map()]);
       await written(register, issuer);
       await register.presence?.put("id", issuer);
     }
@@ -198,7 +201,7 @@ function checkRaces(check: Check): void {
 
 function checkPresence(check: Check): void {
   check(
-    "lines of processes are written, replaced and dropped, and are no part of the text",
+    "presence records are written, replaced and dropped, and are no part of the document",
     async (register, handle) => {
       const { presence } = register;
       if (presence === undefined) return;
@@ -210,20 +213,38 @@ function checkPresence(check: Check): void {
       assert.deepEqual(await held(register), {});
       const version = await written(register, "text");
       await other.put("a", "2");
-      const lines = new Map([
+      const records = new Map([
         ["a", "2"],
         ["A", long],
         ["a ", ""],
       ]);
-      for (const seen of [await presence.all(), await other.all()]) {
-        assert.deepEqual(seen, lines);
+      for (const handle of [presence, other]) {
+        assert.deepEqual(await handle.list(3), { records, count: 3 });
       }
-      await presence.drop("a");
-      await presence.drop("nobody");
-      assert.deepEqual([...(await other.all()).keys()].toSorted(), ["A", "a "]);
+      await presence.drop(["a", "nobody"]);
+      assert.deepEqual([...(await other.list(3)).records.keys()].toSorted(), ["A", "a "]);
       assert.deepEqual(await held(register, version), { version });
     },
   );
+
+  check("presence records are listed up to a limit in number and length, and counted", async (register) => {
+    const { presence } = register;
+    if (presence === undefined) return;
+    const ids = Array.from({ length: 150 }, () => crypto.randomUUID());
+    await Promise.all([...ids, "one more"].map((id) => presence.put(id, id)));
+    // A register may refuse it.
+    await presence.put("long", "a".repeat(60_000)).catch(() => {});
+    const { records, count } = await presence.list(152);
+    const kept = new Map([...records].filter(([id, record]) => id !== "long" || record.length > 0));
+    assert.deepEqual(kept, new Map([...ids, "one more"].map((id) => [id, id])));
+    for (const limit of [1, 100]) {
+      const some = await presence.list(limit);
+      assert.deepEqual([some.records.size, some.count], [limit, count]);
+    }
+    await presence.drop(ids);
+    const left = await presence.list(152);
+    assert.deepEqual([left.records.get("one more"), left.count], ["one more", count - ids.length]);
+  });
 }
 
 function checkDue(check: Check): void {
@@ -269,7 +290,11 @@ const calls = (register: Register, call?: StoreCall): Promise<unknown>[] => [
   ...(register.due === undefined ? [] : [register.due(1, undefined, call)]),
   ...(register.presence === undefined
     ? []
-    : [register.presence.put("called", "", call), register.presence.all(call), register.presence.drop("called", call)]),
+    : [
+        register.presence.put("called", "", call),
+        register.presence.list(1, call),
+        register.presence.drop(["called"], call),
+      ]),
 ];
 
 function checkCalls(check: Check): void {
@@ -279,7 +304,7 @@ function checkCalls(check: Check): void {
       outcome.status === "rejected" && outcome.reason === reason;
     const stopped = await Promise.allSettled(calls(register, { signal: AbortSignal.abort(reason) }));
     assert.ok(stopped.every(isReason), "before");
-    assert.deepEqual([await held(register), (await register.presence?.all())?.size ?? 0], [{}, 0]);
+    assert.deepEqual([await held(register), await listed(register)], [{}, new Map()]);
     const controller = new AbortController();
     const outcomes = Promise.allSettled(calls(register, { signal: controller.signal }));
     controller.abort(reason);

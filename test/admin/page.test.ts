@@ -48,6 +48,7 @@ function knownWith(hostile: string): Known {
         events: [{ number: 1, at: start - hour, type: "announced", kid: hostile, use: "sig", reason: hostile }],
       }),
       policyGiven: { rotateEveryDays: 30 },
+      unread: 0,
       processes: [
         processLine("self", { name: hostile, version: hostile }),
         processLine("old", { revision: 4, name: hostile, kid: hostile }),

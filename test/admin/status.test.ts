@@ -50,6 +50,7 @@ function managed({
       document: storeDocument(records, document),
       policyGiven: {},
       processes: [processLine("self")],
+      unread: 0,
       clockAheadMs: 0,
       health: { ...troubles, store: seen },
       ...more,

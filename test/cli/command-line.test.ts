@@ -220,15 +220,15 @@ const change = { document: { revision: 5 }, events: [{}] } as unknown as Changed
 /** A command on a store that gives these lines one after the other, or an error. */
 function command(
   answers: readonly (readonly PresenceRecord[] | StoreError)[],
-  { isTTY = false, document = storeDocument([]) }: { isTTY?: boolean; document?: StoreDocument } = {},
+  { isTTY = false, document = storeDocument([]), unread = 0 } = {},
 ) {
   let written = "";
   const rest = [...answers];
   const access = {
-    async lines() {
+    async presence() {
       const answer = (rest.length > 1 ? rest.shift() : rest[0]) ?? [];
       if (answer instanceof StoreError) throw answer;
-      return new Map(answer.map((line) => [line.id, lineText(line)]));
+      return { records: new Map(answer.map((line) => [line.id, lineText(line)])), count: answer.length + unread };
     },
     read: async () => ({ document, now: start }),
   } as unknown as StoreAccess;
@@ -313,6 +313,15 @@ describe("waiting for the replicas", () => {
       why,
       /^Replica "r".* publishes revision 6, which the store no longer has\. It refuses an older backup/,
     );
+  });
+
+  test("says how many presence records were not read", async () => {
+    const { keys } = command([followed], { unread: 5_000 });
+    const told = await follow(keys, change, 9);
+    assert.deepEqual(followedLines(told ?? assert.fail()), [
+      "1 of 1 follows.",
+      "The store has 5,000 more presence records, which were not read.",
+    ]);
   });
 
   test("names the copies that lack a step or a revocation, and are served", async () => {

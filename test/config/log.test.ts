@@ -212,6 +212,7 @@ test("an outage says until when the last keys are used; a policy that differs, w
     { type: "failed", error, retryInMs: 1, staleAt: clock.now() },
     { type: "policy-differs", given: { rotateEveryDays: 30 }, stored: rotationPolicy() },
     { type: "store-nearly-full", bytes: 50_000, maxBytes: 65_535 },
+    { type: "store-emptied", error: new StoreError("ERR_STORE_EMPTY", "processes of it are running: a") },
   ]);
   assert.match(
     lines[0] ?? "",
@@ -223,4 +224,5 @@ test("an outage says until when the last keys are used; a policy that differs, w
     /^40 .*--rotate-every-days is 30 here, and 90 in the store; .*jwksd policy --rotate-every-days 30$/,
   );
   assert.match(lines[3] ?? "", /^40 .*takes 50,000 of the 65,535 bytes.*; before it is full: jwksd store migrate$/);
+  assert.equal(lines[4], "40 | processes of it are running: a");
 });

@@ -135,8 +135,8 @@ if (skipWithout("redis-server") === false) {
     assert.equal(await register.write("text", undefined), true);
     assert.equal((await register.read(undefined, { confirmed: true })).text, "text");
     await register.presence?.put("id", "line");
-    assert.deepEqual(await register.presence?.all(), new Map([["id", "line"]]));
-    await register.presence?.drop("id");
+    assert.deepEqual(await register.presence?.list(9), { records: new Map([["id", "line"]]), count: 1 });
+    await register.presence?.drop(["id"]);
   });
 
   checkSample("examples/docs/store-redis.mts", () => ({ "redis://jwksd@db.example/0": url(server.port) }));

@@ -391,7 +391,7 @@ describe("a store", { timeout }, () => {
     t.after(async () => store.close?.());
     await store.presence?.put("a", lineText(processLine("a", { at: Date.now() })));
     assert.match((await runCli(t, migrate)).stderr, /the replica a runs on the store to copy .*\[ERR_TRANSITION\]\n$/);
-    await store.presence?.drop("a");
+    await store.presence?.drop(["a"]);
     assert.match((await runCli(t, migrate)).stdout, /^Copied 2 keys, and compared them\.\n$/);
     assert.deepEqual(await readStore(to), await readStore(from));
     assert.match((await runCli(t, migrate)).stderr, /in use already; nothing was written \[ERR_TRANSITION\]\n$/);

@@ -40,6 +40,7 @@ async function withReplicas(t: TestContext) {
   const store = await sqliteStore(join(data, "keys.db"));
   t.after(async () => store.close?.());
   return {
+    data,
     store,
     run,
     /** Writes the line of a process that has published what there is. */
@@ -72,9 +73,11 @@ interface Listed {
     readonly staleAt: string;
   }[];
   readonly targets: readonly { readonly name: string; readonly revision: number; readonly isBehind: boolean }[];
+  readonly unread: number;
   readonly waits: readonly { readonly action: string; readonly targets: readonly string[] }[];
 }
 
+const record = (name: string): string => lineText(processLine(name, { name: "a", at: Date.now() }));
 const soonStale = ["--max-stale-seconds", "2"];
 const stale = /^this process does not sign now: it has not checked in with its store/;
 
@@ -208,6 +211,53 @@ describe("jwksd replicas", { timeout: 60_000 }, () => {
     assert.deepEqual((await list()).targets, []);
     assert.match((await run("targets", "forget", "a", "--yes")).stderr, /no target of this name.*\[ERR_TRANSITION\]/);
   });
+
+  test("forget removes the presence record of a process that has ended, by its name or id", async (t) => {
+    const { run, tell, store } = await withReplicas(t);
+    const ids = { old: "0d1f0c5e-aaaa", new: "7b3e9a21-bbbb", other: "c4d0e5f6-cccc" };
+    await tell(ids.old, { name: "login-2", revision: 7, at: Date.now() - 60_000 });
+    await tell(ids.new, { name: "login-2" });
+    await tell(ids.other, { name: "login-3", revision: 7 });
+    assert.match((await run("replicas")).stdout, /^login-2 \(0d1f0c5e\) +revision 7, which the store no longer has/m);
+    assert.match(
+      (await run("replicas", "forget", "login")).stderr,
+      /no replica with this name or id.*\[ERR_TRANSITION\]/,
+    );
+    const twins = await run("replicas", "forget", "login-2");
+    assert.match(twins.stderr, /2 replicas have this name; give one of the ids 0d1f0c5e, 7b3e9a21;/);
+    const removed = await run("replicas", "forget", "0d1f0c5e");
+    assert.match(removed.stdout, /^Removed the presence record of login-2 \(last check-in 1 min ago\)\.\n$/);
+    assert.equal((await run("replicas", "forget", "login-3")).code, 0);
+    assert.deepEqual([...((await store.presence?.list(9))?.records.keys() ?? [])], [ids.new]);
+  });
+
+  const attacks: Readonly<Record<string, (index: number) => [id: string, record: string]>> = {
+    "50,000 records of one name": (index) => [`\u{1b}[31m${index}`, record(`id-${index}`)],
+    "400 records of 1 MB": (index) => [`${index}`, "x".repeat(1_000_000)],
+    "20,000 ids of 2 kB": (index) => [`${index}${"x".repeat(2_000)}`, record("a")],
+  };
+  for (const [name, of] of Object.entries(attacks)) {
+    test(`lists some of many presence records, and says how many more there are: ${name}`, async (t) => {
+      const { run, data } = await withReplicas(t);
+      const count = Number(/^[\d,]+/.exec(name)?.[0].replace(",", ""));
+      const db = new DatabaseSync(join(data, "keys.db"));
+      db.exec("BEGIN");
+      const insert = db.prepare("INSERT INTO presence VALUES (?, ?)");
+      for (let index = 0; index < count; index += 1) insert.run(...of(index));
+      db.exec("COMMIT");
+      db.close();
+      const { stdout, code } = await run("replicas");
+      assert.equal(code, 0);
+      assert.doesNotMatch(stdout, /[^\n -~]/);
+      const { replicas, unread } = JSON.parse((await run("replicas", "--json")).stdout) as Listed;
+      assert.ok(replicas.length <= 500);
+      assert.ok(unread >= count - 500);
+      assert.match(
+        stdout.replaceAll("\n", " "),
+        new RegExp(`The store has ${unread.toLocaleString("en")} more presence records`),
+      );
+    });
+  }
 
   test("says where there is none", async (t) => {
     const { run } = await withReplicas(t);

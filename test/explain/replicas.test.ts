@@ -24,7 +24,7 @@ function view(
   processes: readonly PresenceRecord[],
   targets: readonly TargetRecord[] = [],
 ): StoreView {
-  return { document: storeDocument(records, { targets }), processes, now: start };
+  return { document: storeDocument(records, { targets }), processes, unread: 0, now: start };
 }
 
 const target = (name: string, revision = 4): TargetRecord => ({ name, revision, at: start - 2 * hour });

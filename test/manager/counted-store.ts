@@ -1,5 +1,5 @@
 import { StoreError } from "../../src/base/errors.ts";
-import type { Register, StoreCall } from "../../src/rotation/store/register.ts";
+import type { Presence, Register, StoreCall } from "../../src/rotation/store/register.ts";
 
 /** `word`: a read that is confirmed, or the line of a process. */
 export type Operation = "read" | "word" | "write";
@@ -94,13 +94,13 @@ export function countedStore(register: Register, total = { calls: 0 }): CountedS
       return call("write", options, () => register.write(text, ifVersion, options));
     },
     presence: {
-      async put(id, line, options = {}) {
+      async put(id, record, options = {}) {
         if (store.isReadOnly) throw readOnly();
-        return call("word", options, async () => register.presence?.put(id, line, options));
+        return call("word", options, async () => register.presence?.put(id, record, options));
       },
-      all: async (options = {}) =>
-        call("read", options, async () => (await register.presence?.all(options)) ?? new Map()),
-      drop: async (id, options = {}) => call("word", options, async () => register.presence?.drop(id, options)),
+      list: async (limit, options = {}) =>
+        call("read", options, async () => (register.presence as Presence).list(limit, options)),
+      drop: async (ids, options = {}) => call("word", options, async () => register.presence?.drop(ids, options)),
     },
     watch(onChange, options) {
       const notify = (): void => {

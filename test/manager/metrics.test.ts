@@ -7,6 +7,7 @@ import { day, hour, second } from "../rules/key-records.ts";
 import { ecKey } from "../support/keys.ts";
 import { valuesOf } from "../support/scrape.ts";
 import { World } from "./world.ts";
+import type { Processes } from "../../src/rotation/custody/presence.ts";
 import type { StoreDocument } from "../../src/rotation/custody/document.ts";
 import { createHealth } from "../../src/rotation/manager/health.ts";
 import { createProcessList } from "../../src/service/keys/process-list.ts";
@@ -197,7 +198,9 @@ test("a failure is as old as the first of several, and staleness is another thin
   assert.equal(health.health.stale, undefined);
 });
 
-function processList(processes: () => Promise<[]>) {
+const none: Processes = { processes: [], unread: 0 };
+
+function processList(processes: () => Promise<Processes>) {
   const clock = simulatedClock();
   const document = { revision: 1 };
   let asked = 0;
@@ -214,7 +217,7 @@ function processList(processes: () => Promise<[]>) {
 
 describe("the list of processes, for people", () => {
   test("is asked for once in two seconds, however many want it, and again after a change", async () => {
-    const { clock, document, refresh, asked } = processList(async () => []);
+    const { clock, document, refresh, asked } = processList(async () => none);
     await Promise.all([refresh(), refresh()]);
     await refresh();
     assert.equal(asked(), 1);
@@ -228,7 +231,7 @@ describe("the list of processes, for people", () => {
 
   test("is not waited for where the store takes its time, and is made once until it answers", async () => {
     const answers: (() => void)[] = [];
-    const { clock, refresh, asked } = processList(() => new Promise((resolve) => answers.push(() => resolve([]))));
+    const { clock, refresh, asked } = processList(() => new Promise((resolve) => answers.push(() => resolve(none))));
     for (let call = 0; call < 2; call += 1) {
       const refreshing = refresh();
       await clock.advance(250);

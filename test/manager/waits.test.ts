@@ -3,9 +3,10 @@ import { describe, test } from "node:test";
 import { memoryStore } from "../../src/rotation/store/memory.ts";
 import type { LiveRecord } from "../../src/rotation/rules/records.ts";
 import { day, hour, minute, second } from "../rules/key-records.ts";
-import { World, seen, shortCache, typesOf, writtenWorld } from "./world.ts";
+import { type Replica, World, seen, shortCache, typesOf, writtenWorld } from "./world.ts";
 import { revisionsBehind } from "../../src/rotation/custody/presence.ts";
 import { Module } from "./module.ts";
+import type { ManagerEvent } from "../../src/rotation/manager/types.ts";
 
 // From when a wait counts, by which clock, and who may take a step.
 
@@ -251,6 +252,51 @@ test("an older backup that was restored is refused and told, its line shows it, 
   await world.passTo(usableMs);
   assert.deepEqual([(await seen(replica)).signs, restarted.manager.isReady], ["ERR_SIGNER_STALE", true]);
   await world.stop(replica, restarted);
+});
+
+const emptied = (told: readonly ManagerEvent[]): string[] =>
+  told.flatMap((event) => (event.type === "store-emptied" ? [`${event.error.code} ${event.error.message}`] : []));
+
+describe("a first key", () => {
+  test("is made with a warning that names the processes that run, if the store was emptied", async () => {
+    const { world, store } = writtenWorld();
+    const running: Replica[] = [];
+    for (let index = 0; index < 7; index += 1)
+      running.push(await world.start({ policy, replicaName: `login-${index}\u{1b}[2J` }));
+    await world.pass(minute);
+    store.put("");
+    const replica = await world.start({ policy });
+    const [message = "", ...more] = emptied(replica.told);
+    assert.match(
+      message,
+      /^ERR_STORE_EMPTY processes of https:\/\/op\.example are running, and the store has no keys: "login-0\\u\{1b\}\[2J" \(last check-in 1 min ago\), .*, 2 more; stop this process/,
+    );
+    assert.deepEqual([more, typesOf(replica.told)], [[], ["store-emptied", "changed"]]);
+    assert.deepEqual(
+      running.flatMap(({ told }) => emptied(told)),
+      [],
+    );
+    await world.stop(replica, ...running);
+  });
+
+  test("is made without that warning at a first start, even if two processes start at once", async () => {
+    const world = new World();
+    const line = world.store.line();
+    let first: Replica | undefined;
+    line.hook = async (operation, go) => {
+      const found = await go();
+      // After the second one has read that there are no keys, and before it lists the presence records.
+      if (operation === "word" && found !== undefined) first ??= await world.start({ policy });
+      return found;
+    };
+    const second = await world.start({ policy, store: line });
+    assert.ok(first !== undefined);
+    assert.deepEqual(
+      [first, second].map(({ told }) => typesOf(told)),
+      [["changed"], []],
+    );
+    await world.stop(first, second);
+  });
 });
 
 test("what this process has committed, and a failover has lost, is missed as well", async () => {

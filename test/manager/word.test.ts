@@ -131,7 +131,7 @@ describe("nobody is ready without a word", () => {
     assert.deepEqual(lines[0], [0]);
     const [line] = await world.lines();
     assert.deepEqual([line?.revision, line?.kid], [1, (await seen(replica)).signs]);
-    assert.deepEqual(await replica.manager.processes(), [line]);
+    assert.deepEqual(await replica.manager.processes(), { processes: [line], unread: 0 });
     await world.stop(replica);
     assert.deepEqual(await world.lines(), []);
   });
@@ -144,8 +144,8 @@ test("between two steps there are words only, six in maxStaleSeconds: 6 days, on
   const { calls } = world.store;
   assert.equal(world.timers, 1);
   await world.passTo(6 * day);
-  // Each writes the line, reads to confirm, and looks for what is due.
-  assert.deepEqual([world.store.calls - calls, world.timers], [((6 * day) / (2 * hour)) * 3, 1]);
+  // Each writes the presence record, reads to confirm, lists the records to remove old ones, and looks for what is due.
+  assert.deepEqual([world.store.calls - calls, world.timers], [((6 * day) / (2 * hour)) * 4, 1]);
   assert.equal((await world.lines())[0]?.at, world.clock.now());
   const { write } = world.store.counts;
   await world.passTo(9 * day);
@@ -170,21 +170,26 @@ test("a process that may only read is not listed, and all goes on by confirmed r
   await world.stop(writer, reader);
 });
 
-test("lines that are none are ignored, and no line decides anything", async () => {
+test("presence records that no running process has written are not listed, decide nothing, and are removed", async () => {
   const world = new World();
-  const replica = await world.start();
+  const replica = await world.start({ policy });
   const { presence } = world.store.register;
-  const [line] = await world.lines();
-  const others = ["", "null", "[]", "{", "5", '{"at":"x"}', JSON.stringify({ ...line, at: null }), "x".repeat(10_000)];
-  for (const [index, text] of others.entries()) await presence?.put(`${index}`, text);
-  await presence?.put(
-    "years ahead",
-    JSON.stringify({ ...line, id: "forged", at: world.clock.now() + 1e15, revision: 0 }),
-  );
-  assert.deepEqual(
-    (await replica.manager.processes()).map(({ id }) => id),
-    [replica.manager.process.id, "years ahead"],
-  );
+  const [own] = await world.lines();
+  const broken = ["", "null", "[]", "{", "5", '{"at":"x"}', JSON.stringify({ ...own, at: null }), "x".repeat(10_000)];
+  for (const [index, text] of broken.entries()) await presence?.put(`${index}`, text);
+  // A process may still go by the former policy, with a longer F.
+  await world.change(({ policy }) => ({ policy: { ...policy, maxStaleSeconds: staleMs / second / 2 } }));
+  await world.idle();
+  for (const [id, ms] of Object.entries({ "years ahead": 1e15, old: 2 * minute - staleMs, "too old": -staleMs }))
+    await presence?.put(id, JSON.stringify({ ...own, at: world.clock.now() + ms, revision: 0 }));
+  const listed = async (): Promise<string[]> => (await replica.manager.processes()).processes.map(({ id }) => id);
+  const { id } = replica.manager.process;
+  assert.deepEqual(await listed(), ["old", id]);
+  await world.pass(minute);
+  await world.until(replica.manager.runDueSteps());
+  assert.equal((await presence?.list(99))?.count, 3 + broken.length + 1, "removed before the next check-in");
+  await world.pass(staleMs / 12 - minute);
+  assert.deepEqual([...((await presence?.list(99))?.records.keys() ?? [])], [id]);
   await world.passTo(4 * day);
   assert.equal((await seen(replica)).kids.length, 2);
   await world.stop(replica);

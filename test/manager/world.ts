@@ -11,7 +11,7 @@ import { unsealed } from "../../src/rotation/custody/mac.ts";
 import type { DocumentChange, StoreDocument } from "../../src/rotation/custody/document.ts";
 import type { Target } from "../../src/rotation/manager/targets.ts";
 import { type ServiceManager, manageKeys } from "../../src/rotation/manager/manager.ts";
-import { type PresenceRecord, readPresence } from "../../src/rotation/custody/presence.ts";
+import { type PresenceRecord, listPresence, readPresence } from "../../src/rotation/custody/presence.ts";
 import type { KeyManagerOptions, ManagerEvent } from "../../src/rotation/manager/types.ts";
 import type { Command } from "../../src/rotation/rules/commands.ts";
 import { memoryStore } from "../../src/rotation/store/memory.ts";
@@ -185,7 +185,7 @@ export class World {
 
   /** The lines of processes, oldest first. */
   async lines(): Promise<PresenceRecord[]> {
-    return readPresence((await this.store.register.presence?.all()) ?? new Map());
+    return readPresence(await listPresence(this.store.register.presence));
   }
 
   /** Gives a command of an operator to a manager. */

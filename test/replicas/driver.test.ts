@@ -117,8 +117,8 @@ const changes: Readonly<Record<string, { readonly mode: Mode; readonly edits: re
     edits: [
       [
         "rotation/manager/word.ts",
-        "await write();\n      await access.read({ confirmed: true });",
-        "await access.read();",
+        "await write();\n      const { document } = await access.read({ confirmed: true });",
+        "const { document } = await access.read();",
       ],
       ["rotation/manager/word.ts", "if (JSON.stringify(line()) !== told) await write();", "void told;"],
     ],

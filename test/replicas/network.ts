@@ -99,9 +99,9 @@ export class Network {
       read: (known, { confirmed = false } = {}) => read(known, confirmed),
       write: (text, ifVersion) => this.#call(caller, "write", () => this.#write(text, ifVersion)),
       presence: {
-        put: (id, line) => this.#call(caller, "put", async () => void this.lines.set(id, line)),
-        all: () => this.#call(caller, "read", async () => new Map(this.lines)),
-        drop: (id) => this.#call(caller, "put", async () => void this.lines.delete(id)),
+        put: (id, record) => this.#call(caller, "put", async () => void this.lines.set(id, record)),
+        list: () => this.#call(caller, "read", async () => ({ records: new Map(this.lines), count: this.lines.size })),
+        drop: (ids) => this.#call(caller, "put", async () => ids.forEach((id) => this.lines.delete(id))),
       },
       watch: (onChange, { signal }) => {
         caller.watchers.add(onChange);

@@ -71,7 +71,7 @@ const commands: Readonly<Record<string, () => Promise<void>>> = {
     };
     for (const isLast of [false, true]) {
       const error = await fill();
-      const seen = (await store.presence?.all())?.size;
+      const seen = (await store.presence?.list(1))?.count;
       const db = new DatabaseSync(path);
       const { integrity_check: integrity } = db.prepare("PRAGMA integrity_check").get() as Record<string, unknown>;
       db.close();

@@ -140,7 +140,7 @@ describe("the store in PostgreSQL", { skip }, () => {
     await seen.changed(async () => {
       network.silence();
       await unknown(store.write("b", version));
-      const reads = [store.read(), store.read(undefined, { confirmed: true }), store.presence?.all()];
+      const reads = [store.read(), store.read(undefined, { confirmed: true }), store.presence?.list(9)];
       await refusals(reads, "ERR_STORE_UNAVAILABLE", /no answer in time/);
     });
     await seen.changed(() => network.mend());
@@ -273,7 +273,7 @@ describe("the store in PostgreSQL", { skip }, () => {
       const { version } = await humble.read();
       assert.equal(await humble.write("b", version), true);
       await humble.presence?.put("id", "line");
-      assert.deepEqual(await reader.presence?.all(), new Map([["id", "line"]]));
+      assert.deepEqual(await reader.presence?.list(9), { records: new Map([["id", "line"]]), count: 1 });
       for (const options of [{}, { confirmed: true }]) assert.equal((await reader.read(undefined, options)).text, "b");
       const seen = await watched(t, reader);
       await seen.changed(async () => humble.write("c", (await humble.read()).version));
@@ -282,9 +282,9 @@ describe("the store in PostgreSQL", { skip }, () => {
         "ERR_STORE_READ_ONLY",
         /\(42501\)/,
       );
-      await humble.presence?.drop("id");
+      await humble.presence?.drop(["id"]);
       await refusals(
-        [stranger.read(), stranger.read("a", { confirmed: true }), stranger.presence?.all()],
+        [stranger.read(), stranger.read("a", { confirmed: true }), stranger.presence?.list(9)],
         "ERR_STORE_UNAVAILABLE",
         /\(42501\)/,
       );

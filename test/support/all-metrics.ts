@@ -48,7 +48,7 @@ function serviceParts(): readonly (readonly Metric[])[] {
   const store = { lastAttemptAt: start, lastSuccessAt: start, revision: 5 };
   const health = { failure, activationBlocked: {}, unavailable: {}, destroyFailed: {}, store };
   const processes = [processLine("self")];
-  const manager = { id: "self", document, policyGiven: {}, processes, clockAheadMs: 0, health };
+  const manager = { id: "self", document, policyGiven: {}, processes, unread: 0, clockAheadMs: 0, health };
   const managed = { ...service, manager };
   const kept = { ...service, withoutStore: { savedAt: start, outage: failure } };
   return [managed, kept].map((known) => serviceMetrics(statusOf(known), start, false));

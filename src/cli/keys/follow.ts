@@ -1,14 +1,15 @@
 import { sleep } from "../../base/async.ts";
 import { systemClock } from "../../base/clock.ts";
 import type { JwksdError } from "../../base/errors.ts";
+import { someOf } from "../../base/format.ts";
 import { printable } from "../../base/printable.ts";
-import { type PresenceRecord, livePresence, readPresence, revisionsBehind } from "../../rotation/custody/presence.ts";
+import { type PresenceRecord, revisionsBehind } from "../../rotation/custody/presence.ts";
 import { lateTargets } from "../../rotation/manager/targets.ts";
 import type { Changed } from "../../rotation/manager/store-access.ts";
 import type { TargetRecord } from "../../rotation/rules/waits.ts";
-import { type StoreView, followText, hasFollowed, lateText } from "../../rotation/explain/replicas.ts";
+import { type StoreView, followText, hasFollowed, lateText, unreadTexts } from "../../rotation/explain/replicas.ts";
 import { type Io, tell } from "../io.ts";
-import type { CommandKeys } from "./open-keys.ts";
+import { type CommandKeys, viewOf } from "./open-keys.ts";
 import { replicaJson } from "./replicas.ts";
 
 const pollMs = 200;
@@ -51,7 +52,7 @@ export async function follow(
         return { view, late, targets };
       }
       show(
-        `waiting for ${[...awaited, ...targets].map(({ name }) => printable(name)).join(", ")} (${Math.ceil(leftMs / 1000)} s)`,
+        `waiting for ${someOf([...awaited, ...targets], ({ name }) => printable(name))} (${Math.ceil(leftMs / 1000)} s)`,
       );
       await sleep(Math.min(pollMs, leftMs), systemClock);
     }
@@ -63,14 +64,6 @@ export async function follow(
   } finally {
     show("");
   }
-}
-
-/** The store and its living processes, as they are now. */
-export async function viewOf(access: CommandKeys["access"]): Promise<StoreView> {
-  // In this order, no line is newer than the store.
-  const lines = readPresence(await access.lines());
-  const { document, now } = await access.read();
-  return { document, processes: livePresence(lines, now, document), now };
 }
 
 /** One line on a terminal that changes. */
@@ -89,6 +82,7 @@ export function followedLines({ view, late, targets }: Followed): string[] {
   const { length } = view.processes;
   return [
     `${followText(length - late.length, length)}.`,
+    ...unreadTexts(view),
     ...late.map((line) => lateText(line, view)),
     ...targets.map(
       ({ name }) =>
@@ -101,4 +95,5 @@ export const followedJson = ({ view, late, targets }: Followed): object => ({
   count: view.processes.length,
   late: late.map((line) => replicaJson(line, view)),
   lateTargets: targets.map(({ name }) => name),
+  unread: view.unread,
 });

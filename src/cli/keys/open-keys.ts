@@ -8,7 +8,7 @@ import { type StoreDocument, emptyDocument, parseDocument } from "../../rotation
 import { type Owner, commandedBy } from "../../rotation/custody/issuer-check.ts";
 import { unsealed } from "../../rotation/custody/mac.ts";
 import { type Keyring, createKeyring } from "../../rotation/manager/keyring.ts";
-import { livePresence, readPresence } from "../../rotation/custody/presence.ts";
+import { listPresence, livePresence } from "../../rotation/custody/presence.ts";
 import { type StoreAccess, createStoreAccess } from "../../rotation/manager/store-access.ts";
 import { rotationPolicy } from "../../rotation/rules/policy.ts";
 import type { StoreView } from "../../rotation/explain/replicas.ts";
@@ -86,8 +86,7 @@ export async function readStore(io: Io, flags: Flags): Promise<StoreContent> {
   return closing(register, async () => {
     const { text, now = systemClock.now() } = await register.read();
     const found = await opened(text);
-    const lines = readPresence((await register.presence?.all()) ?? new Map());
-    return { ...found, processes: livePresence(lines, now, found.document), now };
+    return { ...found, ...livePresence(await listPresence(register.presence), now, found.document), now };
   });
 
   async function opened(text: string | undefined): Promise<Pick<StoreContent, "document" | "isVerified" | "owner">> {
@@ -157,6 +156,14 @@ export async function withKeys<T>(
       await keyring.close();
     }
   }
+}
+
+/** The store and its living processes, as they are now. */
+export async function viewOf(access: CommandKeys["access"]): Promise<StoreView> {
+  // In this order, no record is newer than the store.
+  const list = await access.presence();
+  const { document, now } = await access.read();
+  return { document, ...livePresence(list, now, document), now };
 }
 
 export async function managedSettings(io: Io, flags: Flags): Promise<Settings> {

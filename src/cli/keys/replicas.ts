@@ -1,7 +1,8 @@
 import { Command } from "../command.ts";
+import { StateError } from "../../base/errors.ts";
 import { printable } from "../../base/printable.ts";
 import type { PresenceRecord } from "../../rotation/custody/presence.ts";
-import { durationText, kidText } from "../../base/format.ts";
+import { durationText, kidText, someOf } from "../../base/format.ts";
 import {
   type TargetStatus,
   type StoreView,
@@ -10,19 +11,23 @@ import {
   publishesText,
   replicaStatus,
   unlistedText,
+  unreadTexts,
   unsignedTexts,
   waitsOf,
 } from "../../rotation/explain/replicas.ts";
 import { type Io, iso, print, printJson } from "../io.ts";
 import { aligned, indented, printParagraphs, terminalOf } from "../terminal.ts";
-import { type Flags, addStoreSettings, readStore } from "./open-keys.ts";
+import { type CommandKeys, type Flags, addStoreSettings, readStore, viewOf, withKeys } from "./open-keys.ts";
 
 export function commandOf(io: Io): Command {
-  return addStoreSettings(new Command("replicas"))
+  // This command and its subcommand have the same flags.
+  const command = new Command("replicas").enablePositionalOptions().addCommand(forgetCommand(io));
+  return addStoreSettings(command)
     .notes(`
 A process that can write to the store keeps a presence record there, and renews
 it six times per --max-stale-seconds. A process whose record is older than that
 is not ready, does not sign, and is not listed. No step waits for a process.
+If a process has ended and is still listed, jwksd replicas forget removes it.
 
 A target that jwksd publish writes is served without a process, so each step
 waits until the target has it, or until jwksd targets forget removes the target.
@@ -43,26 +48,32 @@ async function replicas(io: Io, flags: Flags): Promise<void> {
       verified: isVerified,
       revision: document.revision,
       replicas: processes.map((line) => replicaJson(line, found)),
+      unread: found.unread,
       targets: targets.map((target) => ({ ...target, at: iso(target.at) })),
       waits: waitsJson(found),
     });
   }
   const { columns } = terminalOf(io);
-  const lines = [...table(found), ...indented(unlistedText, columns, 0)];
+  const notes = [...unreadTexts(found), unlistedText].flatMap((text) => indented(text, columns, 0));
+  const lines = [...table(found), ...notes];
   print(io, [...lines, ...targetsTable(targets, found)].join("\n"));
   printParagraphs(io, waitTexts(found));
 }
 
+/** The part of an id that tells replicas of one name apart. */
+const shownId = (id: string): string => printable(id.slice(0, 8));
+
 function table(found: StoreView): string[] {
   const { processes } = found;
   if (processes.length === 0) return ["No replica is listed."];
-  const isTwin = ({ name }: PresenceRecord): boolean => processes.filter((other) => other.name === name).length > 1;
+  const counts = new Map<string, number>();
+  for (const { name } of processes) counts.set(name, (counts.get(name) ?? 0) + 1);
   const rows = processes.map((line) => {
     const status = replicaStatus(line, found);
     const { id, name, kid = "", signing, version = "" } = status;
     return [
       // The former process of a name, or two that have it.
-      `${printable(name)}${isTwin(line) ? ` (${id.slice(0, 8)})` : ""}`,
+      `${printable(name)}${(counts.get(name) ?? 0) > 1 ? ` (${shownId(id)})` : ""}`,
       publishesText(status),
       lastWordText(line, found),
       signing === "signs" ? `signs with ${kidText(kid)}` : unsignedTexts[signing],
@@ -92,4 +103,39 @@ export const waitsJson = (found: StoreView): object[] =>
 export function replicaJson(line: PresenceRecord, view: StoreView): object {
   const status = replicaStatus(line, view);
   return { ...status, lastCheckInAt: iso(status.lastCheckInAt), staleAt: iso(status.staleAt) };
+}
+
+function forgetCommand(io: Io): Command {
+  const command = new Command("forget")
+    .description("Remove the presence record of a process that has ended.")
+    .argument("<replica>", "its name, or its id if several replicas have that name; jwksd replicas prints both");
+  return addStoreSettings(command)
+    .notes(`
+A process removes its record when it is stopped. The record of a process that
+was killed, or one that a restored backup brings back, stays listed for
+--max-stale-seconds; until then, jwksd_replicas counts it as behind. A running
+process writes its record again at its next check-in.
+
+Examples:
+  $ jwksd replicas
+  $ jwksd replicas forget login-2`)
+    .action((replica: string, flags: Flags) => withKeys(io, flags, {}, (keys) => forget(keys, replica)));
+}
+
+/** @throws StateError `ERR_TRANSITION` unless it is exactly one replica */
+async function forget({ io, access }: CommandKeys, replica: string): Promise<void> {
+  const view = await viewOf(access);
+  const named = view.processes.filter(({ name }) => printable(name) === replica);
+  const found = named.length > 0 ? named : view.processes.filter(({ id }) => shownId(id) === replica || id === replica);
+  const [line] = found;
+  if (line === undefined || found.length > 1) {
+    const ids = someOf(found, ({ id }) => shownId(id));
+    const fault =
+      line === undefined
+        ? "there is no replica with this name or id"
+        : `${found.length} replicas have this name; give one of the ids ${ids}`;
+    throw new StateError("ERR_TRANSITION", `${fault}; jwksd replicas lists them`);
+  }
+  await access.forget([line.id]);
+  print(io, `Removed the presence record of ${printable(line.name)} (last check-in ${lastWordText(line, view)}).`);
 }

@@ -4,17 +4,16 @@ import { printable } from "../../base/printable.ts";
 import type { CustodyOptions } from "../../rotation/custody/custody.ts";
 import { movedBy } from "../../rotation/custody/issuer-check.ts";
 import { rewrap } from "../../rotation/custody/rewrap.ts";
-import { kidText, timeText } from "../../base/format.ts";
+import { kidText, someOf, timeText } from "../../base/format.ts";
 import { isLive, uriOf } from "../../rotation/rules/records.ts";
-import { type StoreView, lastWordText, replicaStatus } from "../../rotation/explain/replicas.ts";
+import { type StoreView, lastWordText, replicaStatus, unreadTexts } from "../../rotation/explain/replicas.ts";
 import { createCommandLog } from "../../service/config/log.ts";
 import { storeSettingsOf } from "../../service/config/store-settings.ts";
 import { wrappingKeysOf } from "../../service/store/wrapping-keys.ts";
 import { type Io, print, printJson, tell } from "../io.ts";
 import { settingsFrom } from "../settings-options.ts";
 import { type ChangeFlags, addChangeFlags, changeKeys } from "./change-keys.ts";
-import { viewOf } from "./follow.ts";
-import { type Flags, addStoreSettings, withKeys } from "./open-keys.ts";
+import { type Flags, addStoreSettings, viewOf, withKeys } from "./open-keys.ts";
 
 /** Messages name wrapping keys by their ids. */
 export function wrappingKeysCommand(io: Io): Command {
@@ -71,18 +70,23 @@ Examples:
     );
 }
 
-/** A replica that lacks the wrapping key of the store could read it no more. @throws StateError `ERR_TRANSITION` */
+/** A replica without the store's wrapping key could no longer read it. @throws StateError `ERR_TRANSITION` */
 function checkAllHave(wrappingKey: string, view: StoreView): void {
   const lacking = view.processes.filter(({ wrappingKeys }) => !wrappingKeys.includes(wrappingKey));
-  if (lacking.length === 0) return;
-  const names = lacking.map((line) => {
+  const names = someOf(lacking, (line) => {
     const { name, staleAt } = replicaStatus(line, view);
-    return `"${printable(name)}" (last word ${lastWordText(line, view)}; not listed from ${timeText(staleAt)} on if it does not run any more)`;
+    return `"${printable(name)}" (last check-in ${lastWordText(line, view)}; if it no longer runs, not listed from ${timeText(staleAt)} on)`;
   });
-  throw new StateError(
-    "ERR_TRANSITION",
-    `nothing was changed: rewrap puts the store under the wrapping key ${wrappingKey}, and these replicas do not have it: ${names.join(", ")}; add it there, restart them, and try again`,
-  );
+  const faults = [
+    ...(lacking.length === 0
+      ? []
+      : [`these replicas do not have it: ${names}; add it there, restart them, and try again`]),
+    ...unreadTexts(view).map(
+      (text) => `not every replica is known: ${text} Running processes remove old records; try again later`,
+    ),
+  ];
+  const rule = `nothing was changed: rewrap puts the store under the wrapping key ${wrappingKey}, and`;
+  for (const fault of faults) throw new StateError("ERR_TRANSITION", `${rule} ${fault}`);
 }
 
 /** An operator who has looked can vouch for records that are not authentic. */

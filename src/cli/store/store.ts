@@ -6,7 +6,7 @@ import { type Custody, createCustody } from "../../rotation/custody/custody.ts";
 import type { StoreDocument } from "../../rotation/custody/document.ts";
 import { type Owner, commandedBy } from "../../rotation/custody/issuer-check.ts";
 import type { WrappingKeys } from "../../rotation/custody/wrapping.ts";
-import { livePresence, readPresence } from "../../rotation/custody/presence.ts";
+import { listPresence, livePresence } from "../../rotation/custody/presence.ts";
 import { nextLookAt } from "../../rotation/rules/due.ts";
 import { readingRights, rights, schema } from "../../rotation/store/postgres/schema.ts";
 import { lastWordText } from "../../rotation/explain/replicas.ts";
@@ -100,11 +100,10 @@ async function migrated(
   if (text === undefined) throw refusal("the store to copy holds no keys");
   const custody = createCustody({ register: source, keys, issuerCheck: commandedBy(owner) });
   const document = await custody.open(text);
-  const lines = readPresence((await source.presence?.all()) ?? new Map());
-  const processes = livePresence(lines, now, document);
-  const [line] = processes;
+  const found = livePresence(await listPresence(source.presence), now, document);
+  const [line] = found.processes;
   if (line !== undefined) {
-    const seen = lastWordText(line, { document, processes, now });
+    const seen = lastWordText(line, { document, ...found, now });
     throw refusal(
       `the replica ${printable(line.name)} runs on the store to copy (last word ${seen}); stop it, and all others`,
     );

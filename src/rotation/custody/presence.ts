@@ -1,6 +1,7 @@
 import { jsonOf } from "../../base/json.ts";
-import type { StoreDocument } from "./document.ts";
 import { longestStale } from "../rules/waits.ts";
+import type { Presence, PresenceList, StoreCall } from "../store/register.ts";
+import type { StoreDocument } from "./document.ts";
 
 /** What a living process says of itself. Anybody who can write the store can write a line, so it decides nothing. */
 export interface PresenceRecord {
@@ -24,15 +25,28 @@ export interface PresenceRecord {
   readonly at: number;
 }
 
-/** For how long people may want to know of a process that has ended. */
-const keptMs = 86_400_000;
+/** What the presence records of a store say of its processes. */
+export interface Processes {
+  /** Those that may serve or sign now, the one that has been silent for longest first. */
+  readonly processes: readonly PresenceRecord[];
+  /** Number of presence records that were not read: because there are too many, or because they are not such records. */
+  readonly unread: number;
+}
+
+/** More records would block a process that shows them, and one of them is a process that runs. */
+const maxRead = 500;
+const maxLength = 4_096;
 
 export const lineText = ({ id: _id, ...line }: PresenceRecord): string => JSON.stringify(line);
 
-/** The lines that are lines, oldest first. */
-export function readPresence(texts: ReadonlyMap<string, string>): PresenceRecord[] {
-  const lines = [...texts].flatMap(([id, text]) => {
-    const line = jsonOf(text.slice(0, 4_096)) as Partial<PresenceRecord> | undefined;
+/** Lists the presence records of a store: none if its register has none. */
+export const listPresence = async (presence: Presence | undefined, options?: StoreCall): Promise<PresenceList> =>
+  (await presence?.list(maxRead, options)) ?? { records: new Map(), count: 0 };
+
+/** The records that can be read, oldest first. */
+export function readPresence({ records }: PresenceList): PresenceRecord[] {
+  const lines = [...records].flatMap(([id, text]) => {
+    const line = text.length > maxLength ? undefined : (jsonOf(text) as Partial<PresenceRecord> | undefined);
     return isLine(line) ? [{ ...line, id }] : [];
   });
   return lines.sort((a, b) => a.at - b.at);
@@ -51,18 +65,15 @@ function isLine(line: Partial<PresenceRecord> | null | undefined): line is Prese
   );
 }
 
-/** Lines of processes that ended long ago, as where one is killed and started again and again. */
-export const deadLines = (lines: readonly PresenceRecord[], now: number): PresenceRecord[] =>
-  lines.filter(({ at }) => now - at > keptMs);
-
-/** The processes that may serve or sign now: whoever says nothing for `maxStaleSeconds` does neither. */
+/** The processes that may serve or sign now: one that writes no record for `maxStaleSeconds`, by the longest policy, does neither. */
 export function livePresence(
-  lines: readonly PresenceRecord[],
+  list: PresenceList,
   now: number,
   { records, policy }: Pick<StoreDocument, "records" | "policy">,
-): PresenceRecord[] {
+): Processes {
   const staleMs = longestStale(records, policy).maxStaleSeconds * 1000;
-  return lines.filter(({ at }) => now - at < staleMs);
+  const read = readPresence(list);
+  return { processes: read.filter(({ at }) => Math.abs(now - at) < staleMs), unread: list.count - read.length };
 }
 
 /**

@@ -1,14 +1,13 @@
 import { printable } from "../../base/printable.ts";
 import type { StoreDocument } from "../custody/document.ts";
-import { type PresenceRecord, revisionsBehind } from "../custody/presence.ts";
-import { durationText, kidText, timeText } from "../../base/format.ts";
+import { type PresenceRecord, type Processes, revisionsBehind } from "../custody/presence.ts";
+import { durationText, kidText, someOf, timeText } from "../../base/format.ts";
 import { type LiveRecord, isLive, liveRecords, stateSince } from "../rules/records.ts";
 import { type TargetRecord, targetsBehind, waitOf } from "../rules/waits.ts";
 
 /** A store at one moment: its document, and the processes that live. */
-export interface StoreView {
+export interface StoreView extends Processes {
   readonly document: Pick<StoreDocument, "revision" | "records" | "targets" | "policy" | "commits">;
-  readonly processes: readonly PresenceRecord[];
   /** In epoch milliseconds, by the clock of the store. */
   readonly now: number;
 }
@@ -53,7 +52,12 @@ export interface WaitStatus {
 /** What no list of processes shows. */
 export const unlistedText = "Not listed: processes on demand, and those that may only read the store.";
 
-const maxNamed = 5;
+/** What it means that not all presence records were read; nothing if they were. */
+export function unreadTexts({ unread }: Pick<Processes, "unread">): string[] {
+  if (unread === 0) return [];
+  const records = unread === 1 ? "presence record, which was" : "presence records, which were";
+  return [`The store has ${unread.toLocaleString("en")} more ${records} not read.`];
+}
 
 export function replicaStatus(line: PresenceRecord, view: StoreView): ReplicaStatus {
   const { id, name, version, revision, kid, signs } = line;
@@ -153,10 +157,9 @@ function goalText({ use, kid, state }: LiveRecord, forMs: number): string {
 
 function waitsFor(behind: readonly string[], { processes }: StoreView): string {
   if (behind.length > 0) {
-    const named = behind.slice(0, maxNamed).map((name) => `"${printable(name)}"`);
-    const more = behind.length > maxNamed ? [`${behind.length - maxNamed} more`] : [];
+    const named = someOf(behind, (name) => `"${printable(name)}"`);
     const [targets, lack, them] = behind.length === 1 ? ["Target", "lacks", "it"] : ["Targets", "lack", "them"];
-    return `${targets} ${[...named, ...more].join(", ")} ${lack} the step: write ${them} with jwksd publish; if nobody reads ${them}, use jwksd targets forget.`;
+    return `${targets} ${named} ${lack} the step: write ${them} with jwksd publish; if nobody reads ${them}, use jwksd targets forget.`;
   }
   return processes.length === 0
     ? "It begins when a process reads the store. No process is listed; jwksd serve is one."

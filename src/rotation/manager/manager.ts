@@ -19,7 +19,7 @@ import { CannotSign, createKeyring } from "./keyring.ts";
 import { createKeysInUse } from "./keys-in-use.ts";
 import { managerMetrics } from "./metrics.ts";
 import { checkManagerOptions } from "./options.ts";
-import { type PresenceRecord, livePresence, readPresence } from "../custody/presence.ts";
+import { type Processes, livePresence } from "../custody/presence.ts";
 import { keysetsOf } from "./private-keys.ts";
 import { type RoundsOptions, createRounds } from "./rounds.ts";
 import { clockAheadMs, createStoreAccess, storeNow } from "./store-access.ts";
@@ -106,7 +106,7 @@ export interface ServiceManager extends KeyManager {
   /** How far the clock of the store is ahead of that of this machine, in milliseconds. */
   readonly clockAheadMs: number;
   /** The processes that may serve or sign now, by their lines in the store. @throws StoreError */
-  processes(): Promise<readonly PresenceRecord[]>;
+  processes(): Promise<Processes>;
   /** Remembers in the store where keys are served for which no issuer was chosen. @throws StoreError */
   recordIssuer(issuer: string): Promise<void>;
 }
@@ -191,7 +191,7 @@ export async function manageKeys(custody: Custody, options: ManageOptions): Prom
   async function close(): Promise<void> {
     closing.abort(new StoreError("ERR_CLOSED", "the key manager was closed"));
     await rounds.stop();
-    await access.leave(process.id).catch(() => {});
+    await access.forget([process.id]).catch(() => {});
     await keyring.close();
   }
 
@@ -261,9 +261,9 @@ export async function manageKeys(custody: Custody, options: ManageOptions): Prom
     },
     runDueSteps: () => rounds.runDueSteps(),
     async processes() {
-      const lines = readPresence(await access.lines());
+      const list = await access.presence();
       const now = access.last === undefined ? clock.now() : storeNow(access.last, clock);
-      return livePresence(lines, now, documentInUse());
+      return livePresence(list, now, documentInUse());
     },
     async recordIssuer(issuer) {
       await access.change(async ({ document }) => {

@@ -68,13 +68,17 @@ export function isFirstKey({ by, records, events }: Extract<ManagerEvent, { read
  * first sign of it would be a login that fails.
  */
 function warnOfFirstKey(event: ManagerEvent): void {
+  if (event.type === "store-emptied") warn(event.error.message);
   if (event.type !== "changed" || !isFirstKey(event)) return;
+  warn(
+    'the key store held no keys, so a first key was made. At the first start that is right: set requireStore: true from now on. At a later start, the tokens of the old keys fail: stop this process, and see "A lost store" in docs/emergencies.md. requireStore: false makes no warning',
+  );
+}
+
+function warn(message: string): void {
   // Some runtimes have no process, or a part of one.
   const { process } = globalThis as { process?: Partial<NodeJS.Process> };
-  process?.emitWarning?.(
-    'the key store held no keys, so a first key was made. At the first start that is right: set requireStore: true from now on. At a later start, the tokens of the old keys fail: stop this process, and see "A lost store" in docs/emergencies.md. requireStore: false makes no warning',
-    "JwksdWarning",
-  );
+  process?.emitWarning?.(message, "JwksdWarning");
 }
 
 const invalid = (rule: string): ConfigError => new ConfigError("ERR_OPTION_INVALID", rule);

@@ -69,7 +69,7 @@ export function createRounds(options: RoundsOptions): Rounds {
   /** Announced keys that could not sign when their wait was over, and when they were tried. */
   const activationBlocked = new Map<string, Moment<"monotonic">>();
   const now = (): number => (access.last === undefined ? clock.now() : storeNow(access.last, clock));
-  const word = createWord({ custody, access, inUse, process, signs, clock, storeNow: now });
+  const word = createWord({ custody, access, inUse, process, signs, clock, storeNow: now, emit });
   const freshness = createFreshness({ inUse, seen: () => access.last, signs, clock, signal, emit });
 
   /** Reads the store, does what is due, and takes over what others did. */

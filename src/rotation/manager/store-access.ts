@@ -19,7 +19,8 @@ import { nextLookAt } from "../rules/due.ts";
 import type { RotationPolicy } from "../rules/policy.ts";
 import type { KeyEvent, KeyRecord } from "../rules/records.ts";
 import { checkNotRolledBack } from "../rules/rollback.ts";
-import type { Reading } from "../store/register.ts";
+import { listPresence } from "../custody/presence.ts";
+import type { PresenceList, Reading } from "../store/register.ts";
 import type { OnCall, StoreOperation } from "./health.ts";
 import type { Filling } from "./types.ts";
 
@@ -27,8 +28,8 @@ const maxAttempts = 20;
 const maxPauseMs = 1_000;
 /** How long one call of the store may take. */
 const storeMs = 10_000;
-/** How long a process that ends waits for its line to be removed: without that, it is listed until it would be stale. */
-const leaveMs = 2_000;
+/** How long a process that ends waits until its presence record is removed; otherwise it is listed until it would be stale. */
+const forgetMs = 2_000;
 
 /** The part of a register from which on people are warned. */
 const warnedShare = 0.7;
@@ -101,12 +102,12 @@ export interface StoreAccess {
   preview(decide: (seen: Seen) => Promise<Decision>): Promise<Changed>;
   /** Reports whether an event of a document was committed by this process. */
   isOwn(this: void, event: StoredEvent, document: StoreDocument): boolean;
-  /** Writes the line of this process into the store, if the store has lines. */
-  present(id: string, line: string): Promise<void>;
-  /** Removes the line again. */
-  leave(id: string): Promise<void>;
-  /** The lines of all processes. */
-  lines(): Promise<ReadonlyMap<string, string>>;
+  /** Writes the presence record of this process into the store, if its register has presence records. */
+  present(id: string, record: string): Promise<void>;
+  /** Removes the presence records of processes that have ended. */
+  forget(ids: readonly string[]): Promise<void>;
+  /** Lists the presence records of all processes. */
+  presence(): Promise<PresenceList>;
 }
 
 export function createStoreAccess(custody: Custody, options: StoreAccessOptions): StoreAccess {
@@ -247,22 +248,19 @@ export function createStoreAccess(custody: Custody, options: StoreAccessOptions)
     isOwn: ({ number }, { commits }) =>
       tried.some(({ commit, events }) => commits.includes(commit) && events.some((event) => event.number === number)),
 
-    async present(id, line) {
+    async present(id, record) {
       const { presence } = register;
-      if (presence !== undefined) await call("presence", (signal) => presence.put(id, line, { signal }));
+      if (presence !== undefined) await call("presence", (signal) => presence.put(id, record, { signal }));
     },
 
-    async leave(id) {
+    async forget(ids) {
       const { presence } = register;
-      // Not under the signal of the manager, which has aborted by then.
-      const drop = async (signal: AbortSignal): Promise<void> => presence?.drop(id, { signal });
-      await withDeadline(drop, { clock, timeoutMs: leaveMs, expired: () => new Error("no answer") });
+      // Not under the signal of the manager, which has aborted when the process ends.
+      const drop = async (signal: AbortSignal): Promise<void> => presence?.drop(ids, { signal });
+      await withDeadline(drop, { clock, timeoutMs: forgetMs, expired: () => new Error("no answer") });
     },
 
-    async lines() {
-      const { presence } = register;
-      return presence === undefined ? new Map() : call("presence", (signal) => presence.all({ signal }));
-    },
+    presence: () => call("presence", (signal) => listPresence(register.presence, { signal })),
   };
 }
 

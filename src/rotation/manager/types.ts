@@ -50,6 +50,11 @@ export type ManagerEvent =
   | { readonly type: "policy-differs"; readonly given: RotationPolicyOptions; readonly stored: RotationPolicy }
   /** The text of the store takes 70 % or more of the bytes that its register can hold. Told once. */
   | ({ readonly type: "store-nearly-full" } & Filling)
+  /**
+   * Processes of this issuer are running, and the store has no keys (`ERR_STORE_EMPTY`): it was emptied, or this process uses another store. The
+   * error names them. Unless `requireStore` is set, this process makes the first key all the same.
+   */
+  | { readonly type: "store-emptied"; readonly error: JwksdError }
   /** Keys are managed again, after `failed`. */
   | { readonly type: "recovered" }
   /** An announced key cannot be opened or cannot sign, so it does not become active yet; the active key stays. */

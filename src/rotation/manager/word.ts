@@ -1,10 +1,14 @@
 import { type Clock, type Instant, instantNow, longestSince } from "../../base/clock.ts";
 import { StoreError } from "../../base/errors.ts";
+import { printable } from "../../base/printable.ts";
+import { durationText, someOf } from "../../base/format.ts";
 import type { Custody } from "../custody/custody.ts";
+import type { StoreDocument } from "../custody/document.ts";
 import { activeKey } from "../rules/records.ts";
 import type { KeysInUse } from "./keys-in-use.ts";
-import { deadLines, lineText, readPresence } from "../custody/presence.ts";
+import { type PresenceRecord, lineText, livePresence } from "../custody/presence.ts";
 import type { StoreAccess } from "./store-access.ts";
+import type { ManagerEvent } from "./types.ts";
 
 /** How many confirmed words a process has with its store within `maxStaleSeconds`. */
 const words = 6;
@@ -27,6 +31,7 @@ export interface WordOptions {
   readonly clock: Clock;
   /** The time of the store. */
   readonly storeNow: () => number;
+  readonly emit: (event: ManagerEvent) => void;
 }
 
 /** The confirmed word of a process with its store: the age of what it has read counts from there. */
@@ -44,7 +49,7 @@ export interface Word {
   tell(): Promise<void>;
 }
 
-export function createWord({ custody, access, inUse, process, signs, clock, storeNow }: WordOptions): Word {
+export function createWord({ custody, access, inUse, process, signs, clock, storeNow, emit }: WordOptions): Word {
   let sent: Instant | undefined;
   let told: string | undefined;
 
@@ -71,9 +76,17 @@ export function createWord({ custody, access, inUse, process, signs, clock, stor
     told = JSON.stringify(next);
   }
 
-  async function sweep(): Promise<void> {
-    const lines = readPresence(await access.lines());
-    for (const { id } of deadLines(lines, storeNow())) await access.leave(id);
+  /** Reports processes whose store has lost its keys, and removes the presence records that no running process has written. */
+  async function sweep(found: StoreDocument): Promise<void> {
+    const list = await access.presence();
+    const { processes } = livePresence(list, storeNow(), found);
+    const others = processes.filter(({ revision }) => revision > 0);
+    // Another process may have made the first keys after they were looked for.
+    const isEmptied = found.revision === 0 && others.length > 0 && (await access.read()).document.revision === 0;
+    if (isEmptied) emit({ type: "store-emptied", error: emptied(custody.owner.issuer, others, storeNow()) });
+    const live = new Set(processes.map(({ id }) => id));
+    const ended = [...list.records.keys()].filter((id) => !live.has(id));
+    if (ended.length > 0) await access.forget(ended);
   }
 
   return {
@@ -88,9 +101,9 @@ export function createWord({ custody, access, inUse, process, signs, clock, stor
     async have() {
       const next = instantNow(clock);
       await write();
-      await access.read({ confirmed: true });
-      // Only people look at lines, so this may fail.
-      if (sent === undefined) await sweep().catch(() => {});
+      const { document } = await access.read({ confirmed: true });
+      // Presence records are for people only, so this may fail.
+      await sweep(document).catch(() => {});
       sent = next;
       return next;
     },
@@ -98,4 +111,15 @@ export function createWord({ custody, access, inUse, process, signs, clock, stor
       if (JSON.stringify(line()) !== told) await write();
     },
   };
+}
+
+function emptied(issuer: string, processes: readonly PresenceRecord[], now: number): StoreError {
+  const named = someOf(
+    processes,
+    ({ name, at }) => `"${printable(name)}" (last check-in ${durationText(now - at)} ago)`,
+  );
+  return new StoreError(
+    "ERR_STORE_EMPTY",
+    `processes of ${issuer} are running, and the store has no keys: ${named}; stop this process, and if the store was emptied, see "A lost store" in docs/emergencies.md`,
+  );
 }

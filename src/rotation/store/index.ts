@@ -9,6 +9,7 @@ export type {
   DueIssuer,
   OpenRegister,
   Presence,
+  PresenceList,
   Reading,
   ReadOptions,
   Register,

@@ -1,7 +1,7 @@
 import type { Clock } from "../../base/clock.ts";
 import { StoreError } from "../../base/errors.ts";
 import { type Optional, checkOptions, clock as clockRule } from "../../base/options.ts";
-import type { OpenRegister } from "./register.ts";
+import { type OpenRegister, presenceBytes } from "./register.ts";
 
 export interface MemoryStoreOptions {
   /** The clock of the store. Default: none, as for all stores that one machine uses. */
@@ -11,7 +11,7 @@ export interface MemoryStoreOptions {
 /** A store that lives as long as its process: for tests, and for keys that need not outlive it. Runs anywhere. */
 export function memoryStore(options: MemoryStoreOptions = {}): OpenRegister {
   const { clock } = checkOptions(options, { clock: clockRule });
-  const lines = new Map<string, string>();
+  const present = new Map<string, string>();
   const watchers = new Set<() => void>();
   let held: { readonly version: string; readonly text: string } | undefined;
   let isClosed = false;
@@ -39,17 +39,21 @@ export function memoryStore(options: MemoryStoreOptions = {}): OpenRegister {
     },
 
     presence: {
-      async put(id, line, { signal } = {}) {
+      async put(id, record, { signal } = {}) {
         check(signal);
-        lines.set(id, line);
+        present.set(id, record);
       },
-      async all({ signal } = {}) {
+      async list(limit, { signal } = {}) {
         check(signal);
-        return new Map(lines);
+        const listed = [...present].filter(([id]) => id.length <= presenceBytes.id).slice(0, limit);
+        const records = listed.map(
+          ([id, record]) => [id, record.length <= presenceBytes.record ? record : ""] as const,
+        );
+        return { records: new Map(records), count: present.size };
       },
-      async drop(id, { signal } = {}) {
+      async drop(ids, { signal } = {}) {
         check(signal);
-        lines.delete(id);
+        for (const id of ids) present.delete(id);
       },
     },
 

@@ -39,14 +39,28 @@ export interface Reading {
   readonly now?: number | undefined;
 }
 
-/** One line for each process that lives, for people: it decides nothing. */
+/** What is listed of the presence records of an issuer. */
+export interface PresenceList {
+  /** By process id. */
+  readonly records: ReadonlyMap<string, string>;
+  /** Number of records in the store, including those that are not listed. */
+  readonly count: number;
+}
+
+/** Largest id and record that are listed, in bytes. */
+export const presenceBytes = { id: 512, record: 16_384 } as const;
+
+/** A record for each running process, for people: it decides nothing. */
 export interface Presence {
-  /** Writes the line of a process, in place of the one that it wrote before. At most 4,096 characters. */
-  put(id: string, line: string, options?: StoreCall): Promise<void>;
-  /** All lines by id. Anybody who can write the store can write a line. */
-  all(options?: StoreCall): Promise<ReadonlyMap<string, string>>;
-  /** Removes the line of a process, if there is one. */
-  drop(id: string, options?: StoreCall): Promise<void>;
+  /** Writes the record of a process, at most 4,096 characters, in place of the former one. */
+  put(id: string, record: string, options?: StoreCall): Promise<void>;
+  /**
+   * Lists at most `limit` records. Anyone who can write to the store can write records, so the query itself is bounded: a record of more than
+   * 16,384 bytes is listed as an empty string, and a record whose id has more than 512 bytes is left out.
+   */
+  list(limit: number, options?: StoreCall): Promise<PresenceList>;
+  /** Removes the records of these processes, at most 500 of them, if they exist. */
+  drop(ids: readonly string[], options?: StoreCall): Promise<void>;
 }
 
 /**

@@ -52,13 +52,13 @@ function withStore(fault: Fault, flags: string): Fault {
 }
 
 function managerFaults(manager: KnownManager, now: number): Fault[] {
-  const { document, health, processes } = manager;
+  const { document, health, processes, unread } = manager;
   const recordOf = (kid: string): KeyRecord | undefined => document.records.find((record) => record.kid === kid);
   const ofKeys = (errors: Readonly<Record<string, KnownError>>, what: (name: string) => string): Fault[] =>
     Object.entries(errors).map(([kid, error]) =>
       failureOf(what(`"${kidText(kid)}"`), error, remedyOf(error.code, recordOf(kid)), { kid }),
     );
-  const view = { document, processes, now };
+  const view = { document, processes, unread, now };
   const faults = [
     unmanaged(manager),
     staleProcess(manager),

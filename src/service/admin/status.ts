@@ -64,6 +64,8 @@ export interface Status extends Pick<
   /** The plan of managed keys. */
   readonly plan?: RotationPlan | undefined;
   readonly replicas: readonly SeenReplica[];
+  /** Number of presence records that were not read. */
+  readonly unread: number;
   readonly targets: readonly TargetStatus[];
   readonly waits: readonly WaitStatus[];
   /** Revisions of the store: what this process publishes, and what is newest. */
@@ -111,13 +113,23 @@ export function statusOf(known: Known): Status {
       lastError: withoutStore.outage,
       aheadMs,
     };
-    return { ...told, source, keys: publishedKeys(known), replicas: [], targets: [], waits: [], past: [], store };
+    return {
+      ...told,
+      source,
+      keys: publishedKeys(known),
+      replicas: [],
+      unread: 0,
+      targets: [],
+      waits: [],
+      past: [],
+      store,
+    };
   }
-  const { document, processes, health } = manager;
+  const { document, processes, unread, health } = manager;
   const { records, policy, targets, events: log } = document;
   const ahead = plan(records, policy, now);
   const { steps } = ahead;
-  const view = { document, processes, now };
+  const view = { document, processes, unread, now };
   const { lastAttemptAt, lastSuccessAt, lastError, revision = document.revision } = health.store;
   const managed = new Set(records.map(({ kid }) => kid));
   const fromFiles = known.published.filter(({ jwk }) => !managed.has(jwk.kid));
@@ -128,6 +140,7 @@ export function statusOf(known: Known): Status {
     next: steps.find(({ at, action }) => at === steps[0]?.at && action === "activated") ?? steps[0],
     plan: ahead,
     replicas: replicasOf(manager, view),
+    unread,
     targets: targets.map((target) => targetStatus(target, view)),
     waits: waitsOf(view),
     revision: { published: document.revision, stored: revision },

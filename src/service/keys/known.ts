@@ -1,5 +1,5 @@
 import type { StoreDocument } from "../../rotation/custody/document.ts";
-import type { PresenceRecord } from "../../rotation/custody/presence.ts";
+import type { Processes } from "../../rotation/custody/presence.ts";
 import type { KnownError } from "../../rotation/manager/health.ts";
 import type { ServiceManager } from "../../rotation/manager/manager.ts";
 import type { RotationPolicyOptions } from "../../rotation/rules/policy.ts";
@@ -7,13 +7,11 @@ import type { RotationPolicyOptions } from "../../rotation/rules/policy.ts";
 // What a service knows of its keys. All times are epoch milliseconds.
 
 /** Keys that a manager of this process drives through their lives. */
-export interface KnownManager extends Pick<ServiceManager, "health" | "clockAheadMs"> {
+export interface KnownManager extends Processes, Pick<ServiceManager, "health" | "clockAheadMs"> {
   /** What is in use of the store. */
   readonly document: Pick<StoreDocument, "revision" | "records" | "targets" | "policy" | "commits" | "events">;
   /** What the settings say of the policy. That of the document holds. */
   readonly policyGiven: RotationPolicyOptions;
-  /** The processes that live, as of the last look. */
-  readonly processes: readonly PresenceRecord[];
   /** The id of this process. */
   readonly id: string;
 }

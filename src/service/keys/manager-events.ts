@@ -79,6 +79,8 @@ function lineOf(event: Exclude<ManagerEvent, { readonly type: "changed" }>, now:
       const { bytes, maxBytes } = event;
       return ["warn", { bytes, maxBytes }, `${fillingText(event)}; before it is full: jwksd store migrate`];
     }
+    case "store-emptied":
+      return ["warn", { code }, why];
     case "activation-blocked":
       return ["error", { kid: event.kid, code }, `the next key cannot sign, the active one stays: ${why}`];
     case "key-unavailable": {

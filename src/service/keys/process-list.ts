@@ -1,7 +1,7 @@
 import { sleep } from "../../base/async.ts";
 import { type Clock, type Moment, monotonicNow, msBetween } from "../../base/clock.ts";
 import type { ServiceManager } from "../../rotation/manager/manager.ts";
-import type { PresenceRecord } from "../../rotation/custody/presence.ts";
+import type { Processes } from "../../rotation/custody/presence.ts";
 
 /** In milliseconds. */
 const limits = {
@@ -18,8 +18,8 @@ const limits = {
 export function createProcessList(
   manager: Pick<ServiceManager, "processes" | "document">,
   clock: Clock,
-): () => Promise<readonly PresenceRecord[]> {
-  let processes: readonly PresenceRecord[] = [];
+): () => Promise<Processes> {
+  let found: Processes = { processes: [], unread: 0 };
   let last: { readonly at: Moment<"monotonic">; readonly revision: number } | undefined;
   let asking: Promise<void> | undefined;
 
@@ -27,18 +27,18 @@ export function createProcessList(
     const at = monotonicNow(clock);
     const { revision } = manager.document;
     // An outage is in the health of the manager.
-    processes = await manager.processes().catch(() => processes);
+    found = await manager.processes().catch(() => found);
     [last, asking] = [{ at, revision }, undefined];
   }
 
   return async () => {
     const isNew =
       last?.revision === manager.document.revision && msBetween(last.at, monotonicNow(clock)) < limits.oldMs;
-    if (isNew) return processes;
+    if (isNew) return found;
     asking ??= ask();
     const enough = new AbortController();
     const waited = sleep(limits.waitMs, clock, enough.signal).catch(() => {});
     await Promise.race([asking, waited]).finally(() => enough.abort());
-    return processes;
+    return found;
   };
 }

@@ -133,10 +133,10 @@ async function runManager(
     stateText: (kid) =>
       manager.health.unavailable[kid] === undefined ? "active" : "active, but cannot be opened here",
     async known() {
-      const living = await processes();
+      const found = await processes();
       const { process, document, health, clockAheadMs } = manager;
       return {
-        manager: { id: process.id, document, policyGiven: store.policy, health, processes: living, clockAheadMs },
+        manager: { id: process.id, document, policyGiven: store.policy, health, ...found, clockAheadMs },
       };
     },
     async follow(issuer, update) {

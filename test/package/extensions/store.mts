@@ -4,15 +4,15 @@ import type { OpenRegister, Presence, Register } from "jwksd/store";
 import { checkRegister } from "jwksd/testing/adapters";
 import { httpStore } from "../../../examples/docs/store-own.mjs";
 
-const lines = new Map<string, string>();
+const present = new Map<string, string>();
 const presence: Presence = {
-  async put(id, line, { signal } = {}) {
+  async put(id, record, { signal } = {}) {
     signal?.throwIfAborted();
-    lines.set(id, line);
+    present.set(id, record);
   },
-  all: async () => lines,
-  async drop(id) {
-    lines.delete(id);
+  list: async (limit) => ({ records: new Map([...present].slice(0, limit)), count: present.size }),
+  async drop(ids) {
+    for (const id of ids) present.delete(id);
   },
 };
 

@@ -8,7 +8,7 @@ import { bytesWithin, fromBase64 } from "../../../base/bytes.ts";
 import { jsonOf } from "../../../base/json.ts";
 import { type Optional, type Rule, callback, checkArgument, checkOptions, text, texts } from "../../../base/options.ts";
 import { issuerKey } from "../issuer.ts";
-import type { OpenRegister } from "../register.ts";
+import { type OpenRegister, presenceBytes } from "../register.ts";
 import { databaseUrl } from "../url.ts";
 import {
   type Call,
@@ -34,6 +34,8 @@ interface KeyValue {
 interface Answer {
   readonly succeeded?: boolean;
   readonly kvs?: readonly KeyValue[];
+  /** Of a range, also if it has a limit. */
+  readonly count?: string;
   readonly responses?: readonly { readonly response_range?: { readonly kvs?: readonly KeyValue[] } }[];
   readonly token?: string;
 }
@@ -167,20 +169,30 @@ export function etcdStore(urls: string | readonly string[], options: EtcdStoreOp
     },
 
     presence: {
-      async put(id, line, { signal } = {}) {
-        await run({ signal, writes: true }, (prefix) => ["kv/put", put(`${prefix}presence/${id}`, line)]);
+      async put(id, record, { signal } = {}) {
+        await run({ signal, writes: true }, (prefix) => ["kv/put", put(`${prefix}presence/${id}`, record)]);
       },
-      async all({ signal } = {}) {
+      // A response that is too large is not read to its end.
+      async list(limit, { signal } = {}) {
         let start = "";
-        const [{ kvs = [] }] = await run({ signal, writes: false }, (prefix) => {
+        const [{ kvs = [], count = 0 }] = await run({ signal, writes: false }, (prefix) => {
           start = `${prefix}presence/`;
-          // The next text after all that begin with this one.
-          return ["kv/range", { key: base64(start), range_end: base64(`${prefix}presence0`) }];
+          // The next string after all that begin with this one.
+          return ["kv/range", { key: base64(start), range_end: base64(`${prefix}presence0`), limit: `${limit}` }];
         });
-        return new Map(kvs.map(({ key, value }) => [textOf(key).slice(start.length), textOf(value)]));
+        const records = kvs.map(({ key, value }) => {
+          const record = textOf(value);
+          return [textOf(key).slice(start.length), record.length <= presenceBytes.record ? record : ""] as const;
+        });
+        return { records: new Map(records), count: Number(count) };
       },
-      async drop(id, { signal } = {}) {
-        await run({ signal, writes: true }, (prefix) => ["kv/deleterange", { key: base64(`${prefix}presence/${id}`) }]);
+      async drop(ids, { signal } = {}) {
+        // A transaction may have 128 operations by default.
+        for (let at = 0; at < ids.length; at += 100)
+          await run({ signal, writes: true }, (prefix) => {
+            const keys = ids.slice(at, at + 100).map((id) => base64(`${prefix}presence/${id}`));
+            return ["kv/txn", { success: keys.map((key) => ({ request_delete_range: { key } })) }];
+          });
       },
     },
 

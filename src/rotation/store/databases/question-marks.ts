@@ -1,3 +1,4 @@
+import { presenceBytes } from "../register.ts";
 import type { Statement, Statements } from "./sql.ts";
 
 export interface Dialect {
@@ -21,6 +22,9 @@ export function questionMarks({ insert, asked, schema }: Dialect): Statements {
   const first = `${insert} INTO jwksd_documents (issuer, name, version, text, due) VALUES (?, ?, ?, ?, ?)`;
   const next = "UPDATE jwksd_documents SET version = ?, text = ?, due = ? WHERE issuer = ? AND version = ?";
   const put = "REPLACE INTO jwksd_presence (issuer, id, line) VALUES (?, ?, ?)";
+  const list = `SELECT id, CASE WHEN octet_length(line) <= ${presenceBytes.record} THEN line ELSE '' END AS line,
+    (SELECT count(*) FROM jwksd_presence WHERE issuer = ?) AS count
+    FROM jwksd_presence WHERE issuer = ? AND octet_length(id) <= ${presenceBytes.id}`;
   const due = `SELECT name, due, issuer AS row_key FROM jwksd_documents
     WHERE due BETWEEN ? AND ? AND (due > ? OR issuer > ?) ORDER BY due, issuer`;
   return {
@@ -28,9 +32,9 @@ export function questionMarks({ insert, asked, schema }: Dialect): Statements {
     first: (row) => [first, row.key, row.issuer, row.version, row.text, row.due],
     next: (row, ifVersion) => [next, row.version, row.text, row.due, row.key, ifVersion],
     put: (key, id, line) => [put, key, id, line],
-    all: (key) => ["SELECT id, line FROM jwksd_presence WHERE issuer = ?", key],
+    // A limit is not a parameter, which some servers refuse there.
+    list: (key, limit) => [`${list} LIMIT ${limit}`, key, key],
     drop: (key, id) => ["DELETE FROM jwksd_presence WHERE issuer = ? AND id = ?", key, id],
-    // The limit is not a parameter, which some servers refuse there.
     due: (now, after, limit) => [`${due} LIMIT ${limit}`, after.due, now, after.due, after.key],
     schema,
   };

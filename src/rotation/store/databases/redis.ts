@@ -7,7 +7,7 @@
 import { importFailure } from "../../../base/optional-package.ts";
 import { checkArgument, checkOptions } from "../../../base/options.ts";
 import { issuerKey } from "../issuer.ts";
-import type { OpenRegister } from "../register.ts";
+import { type OpenRegister, presenceBytes } from "../register.ts";
 import { databaseUrl, urlOr } from "../url.ts";
 import {
   type Call,
@@ -54,8 +54,20 @@ redis.call('HSET', KEYS[1], 'version', ARGV[2], 'text', ARGV[3], 'due', ARGV[4])
 return 1`;
 // Scripts, because they answer the same whatever protocol the client speaks.
 const putScript = "redis.call('HSET', KEYS[2], ARGV[1], ARGV[2])";
-const allScript = "return redis.call('HGETALL', KEYS[2])";
-const dropScript = "redis.call('HDEL', KEYS[2], ARGV[1])";
+const listScript = `local found, cursor, most = {}, '0', 2 * tonumber(ARGV[1])
+repeat
+  local page = redis.call('HSCAN', KEYS[2], cursor)
+  cursor = page[1]
+  for at = 1, #page[2], 2 do
+    local id, record = page[2][at], page[2][at + 1]
+    if #id <= ${presenceBytes.id} and #found < most then
+      found[#found + 1] = id
+      found[#found + 1] = #record <= ${presenceBytes.record} and record or ''
+    end
+  end
+until cursor == '0' or #found >= most
+return { redis.call('HLEN', KEYS[2]), found }`;
+const dropScript = "redis.call('HDEL', KEYS[2], unpack(ARGV))";
 
 /**
  * The store of one issuer in Redis or Valkey, which any number of processes and issuers may share.
@@ -95,20 +107,18 @@ export async function redisStore(
     },
 
     presence: {
-      async put(id, line, { signal } = {}) {
-        await run({ signal, writes: true }, putScript, id, line);
+      async put(id, record, { signal } = {}) {
+        await run({ signal, writes: true }, putScript, id, record);
       },
-      async all({ signal } = {}) {
-        const answer = ((await run({ signal, writes: false }, allScript)) as unknown[]).map(String);
-        return new Map(
-          Array.from({ length: answer.length / 2 }, (_, index) => [
-            answer[2 * index] ?? "",
-            answer[2 * index + 1] ?? "",
-          ]),
-        );
+      async list(limit, { signal } = {}) {
+        const answer = await run({ signal, writes: false }, listScript, `${limit}`);
+        const [count, found] = answer as readonly [unknown, unknown[]];
+        const pairs = found.map(String);
+        const records = new Map(pairs.flatMap((id, at) => (at % 2 === 0 ? [[id, pairs[at + 1] ?? ""]] : [])));
+        return { records, count: Number(count) };
       },
-      async drop(id, { signal } = {}) {
-        await run({ signal, writes: true }, dropScript, id);
+      async drop(ids, { signal } = {}) {
+        await run({ signal, writes: true }, dropScript, ...ids);
       },
     },
 

@@ -40,9 +40,9 @@ export interface Statements {
   readonly readNothing?: (confirmed: boolean) => readonly Statement[];
   first(row: Row): Statement;
   next(row: Row, ifVersion: string): Statement;
-  put(key: string, id: string, line: string): Statement;
-  /** Columns: `id`, `line`. */
-  all(key: string): Statement;
+  put(key: string, id: string, record: string): Statement;
+  /** Columns: `id`, `line`, and in each row `count`, the number of all records. @see Presence */
+  list(key: string, limit: number): Statement;
   drop(key: string, id: string): Statement;
   /** Columns: `name`, `due`, `row_key`. Due by now, after a row, in the order of both. */
   due(now: number, after: { readonly due: number; readonly key: string }, limit: number): Statement;
@@ -114,8 +114,8 @@ export function sqlRegister(
   const list = (asked: (key: string) => Statement, signal: AbortSignal | undefined): Promise<Answer> =>
     ask((key) => [asked(key)], { signal, writes: false }, statements.readNothing && []);
 
-  const change = (asked: (key: string) => Statement, signal: AbortSignal | undefined): Promise<Answer> =>
-    ask((key) => [asked(key)], { signal, writes: true });
+  const change = (asked: (key: string) => readonly Statement[], signal: AbortSignal | undefined): Promise<Answer> =>
+    ask(asked, { signal, writes: true });
 
   return {
     name,
@@ -141,22 +141,23 @@ export function sqlRegister(
       const version = crypto.randomUUID();
       const { changes } = await change((key) => {
         const row = { key, issuer, version, text, due: due === undefined ? null : Math.ceil(due) };
-        return ifVersion === undefined ? statements.first(row) : statements.next(row, ifVersion);
+        return [ifVersion === undefined ? statements.first(row) : statements.next(row, ifVersion)];
       }, signal);
       if (changes > 0) onWritten?.();
       return changes > 0;
     },
 
     presence: {
-      async put(id, line, { signal } = {}) {
-        await change((key) => statements.put(key, id, line), signal);
+      async put(id, record, { signal } = {}) {
+        await change((key) => [statements.put(key, id, record)], signal);
       },
-      async all({ signal } = {}) {
-        const { rows } = await list((key) => statements.all(key), signal);
-        return new Map(rows.map(({ id, line }) => [id as string, line as string]));
+      async list(limit, { signal } = {}) {
+        const { rows } = await list((key) => statements.list(key, Math.floor(limit)), signal);
+        const records = new Map(rows.map(({ id, line }) => [id as string, line as string]));
+        return { records, count: Number(rows[0]?.["count"] ?? 0) };
       },
-      async drop(id, { signal } = {}) {
-        await change((key) => statements.drop(key, id), signal);
+      async drop(ids, { signal } = {}) {
+        await change((key) => ids.map((id) => statements.drop(key, id)), signal);
       },
     },
 

@@ -1,4 +1,5 @@
 import type { Statement, Statements } from "../databases/sql.ts";
+import { presenceBytes } from "../register.ts";
 import { schema } from "./schema.ts";
 
 // Each statement is a transaction of its own, so that they work behind PgBouncer.
@@ -34,6 +35,9 @@ const next = `${limits(5)} UPDATE jwksd.documents SET version = $2, text = $3, d
 FROM limits WHERE issuer = $1 AND version = $6 RETURNING version`;
 const put = `${limits(4)} INSERT INTO jwksd.presence (issuer, id, line)
 SELECT $1::text, $2::text, $3::text FROM limits ON CONFLICT (issuer, id) DO UPDATE SET line = excluded.line`;
+const list = `SELECT id, CASE WHEN octet_length(line) <= ${presenceBytes.record} THEN line ELSE '' END AS line,
+(SELECT count(*)::text FROM jwksd.presence WHERE issuer = $1) AS count
+FROM jwksd.presence WHERE issuer = $1 AND octet_length(id) <= ${presenceBytes.id} LIMIT $2::int`;
 const due = `SELECT name, due::text, issuer AS row_key FROM jwksd.documents
 WHERE due <= $1::bigint AND (due, issuer) > ($2::bigint, $3) ORDER BY due, issuer LIMIT $4::int`;
 
@@ -63,7 +67,7 @@ export function postgresStatements(timeoutMs: number, lock: string): Statements 
     first: (row) => [first, row.key, row.version, row.text, row.due, limit, row.issuer],
     next: (row, ifVersion) => [next, row.key, row.version, row.text, row.due, limit, ifVersion],
     put: (key, id, line) => [put, key, id, line, limit],
-    all: (key) => ["SELECT id, line FROM jwksd.presence WHERE issuer = $1", key],
+    list: (key, most) => [list, key, most],
     drop: (key, id) => ["DELETE FROM jwksd.presence WHERE issuer = $1 AND id = $2", key, id],
     due: (at, after, most) => [due, at, after.due, after.key, most],
     schema: [making],

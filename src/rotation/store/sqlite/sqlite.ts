@@ -12,12 +12,15 @@ import { StoreError } from "../../../base/errors.ts";
 import { checkArgument, text } from "../../../base/options.ts";
 import { checkRuntime } from "../../../base/runtime.ts";
 import { poll } from "../poll.ts";
-import type { OpenRegister, StoreCall } from "../register.ts";
+import { type OpenRegister, type StoreCall, presenceBytes } from "../register.ts";
 import { isBusy, storeError } from "./errors.ts";
 import { change, createFile, openFile, setUp } from "./file.ts";
 import { nodeSqlite } from "./node-sqlite.ts";
 
 const pollMs = 250;
+/** SQLite does not read a text to tell its length in bytes. */
+const listed = `SELECT id, CASE WHEN octet_length(line) <= ${presenceBytes.record} THEN line ELSE '' END AS line
+  FROM presence WHERE octet_length(id) <= ${presenceBytes.id}`;
 // All retries together wait about five seconds for a lock, which another process holds for milliseconds.
 const lockRetryMs = 20;
 const maxLockRetries = 250;
@@ -88,17 +91,19 @@ export async function sqliteStore(path: string): Promise<OpenRegister> {
       ),
 
     presence: {
-      async put(id, line, call) {
+      async put(id, record, call) {
         const sql = "INSERT OR REPLACE INTO presence VALUES (?, ?)";
-        await use((db) => change(db, file, sql, [id, line]), call, "presence");
+        await use((db) => change(db, file, sql, [id, record]), call, "presence");
       },
-      all: (call) =>
+      list: (limit, call) =>
         use((db) => {
-          const rows = db.prepare("SELECT id, line FROM presence").all() as { id: string; line: string }[];
-          return new Map(rows.map(({ id, line }) => [id, line]));
+          const { count } = db.prepare("SELECT count(*) AS count FROM presence").get() as { count: number };
+          const rows = db.prepare(`${listed} LIMIT ?`).all(limit) as { id: string; line: string }[];
+          return { records: new Map(rows.map(({ id, line }) => [id, line])), count };
         }, call),
-      async drop(id, call) {
-        await use((db) => change(db, file, "DELETE FROM presence WHERE id = ?", [id]), call, "presence");
+      async drop(ids, call) {
+        const sql = "DELETE FROM presence WHERE id IN (SELECT value FROM json_each(?))";
+        await use((db) => change(db, file, sql, [JSON.stringify(ids)]), call, "presence");
       },
     },
 

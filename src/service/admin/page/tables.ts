@@ -3,7 +3,7 @@ import type { LogEvent } from "../known.ts";
 import type { KeyStatus, SeenReplica, Status } from "../status.ts";
 import { type Html, html } from "../../../base/html.ts";
 import { planVerbs } from "../../../rotation/explain/plan-scale.ts";
-import { publishesText, unlistedText, unsignedTexts } from "../../../rotation/explain/replicas.ts";
+import { publishesText, unlistedText, unreadTexts, unsignedTexts } from "../../../rotation/explain/replicas.ts";
 import { badge, moment, relative, scrolled } from "./words.ts";
 
 function table(name: string, columns: readonly string[], rows: readonly (readonly Html[])[]): Html {
@@ -55,7 +55,8 @@ function nextOf({ next, notAfter }: KeyStatus, now: number): Html {
   return html`<span class="quiet">none</span>`;
 }
 
-export function replicasPart({ replicas, targets, source, now }: Status): Html {
+export function replicasPart(status: Status): Html {
+  const { replicas, targets, source, now } = status;
   if (source === "files") return html`<p class="quiet">There is no store, so nothing is known of other replicas.</p>`;
   const columns = ["Replica", "Publishes", "Signs with", "Last word", "Stale without another"];
   const rows = replicas.map((replica) => {
@@ -70,9 +71,8 @@ export function replicasPart({ replicas, targets, source, now }: Status): Html {
   });
   const listed =
     rows.length === 0 ? html`<p class="quiet">No replica is listed.</p>` : table("The replicas", columns, rows);
-  return html`${listed}
-    <p class="quiet">${unlistedText}</p>
-    ${targets.length === 0 ? undefined : targetsTable(targets, now)}`;
+  return html`${listed} ${[...unreadTexts(status), unlistedText].map((text) => html`<p class="quiet">${text}</p>`)}
+  ${targets.length === 0 ? undefined : targetsTable(targets, now)}`;
 }
 
 function publishesOf({ revision, behind, isStale }: SeenReplica): Html {
