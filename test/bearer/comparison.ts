@@ -7,7 +7,7 @@ import { peers } from "./peers.ts";
 import { startProviders } from "./provider.ts";
 import { type Row, topics } from "./requests.ts";
 
-/** `weak`: refused, but with another status or without the challenge. `none`: there is no such feature. */
+/** `weak`: refused, but with another status or without the challenge. `none`: the feature is not supported. */
 export type Verdict = "right" | "weak" | "wrong" | "none";
 
 /** What was answered to a row, and how that is. */
@@ -77,7 +77,7 @@ export function comparisonOf(all: Readonly<Record<string, readonly Answer[]>>): 
       )
       .join(" / ");
   const table = [
-    line(["right / weak / wrong / no such feature", ...names]),
+    line(["right / weak / wrong / not supported", ...names]),
     line(["---", ...names.map(() => "---")]),
     ...Object.keys(topics).map((topic) => line([topic, ...names.map((name) => count(all[name] ?? [], topic))])),
     line(["all", ...names.map((name) => count(all[name] ?? [], undefined))]),
@@ -89,7 +89,7 @@ export function comparisonOf(all: Readonly<Record<string, readonly Answer[]>>): 
     })
     .filter(([, wrong]) => wrong !== "")
     .map(([name, wrong]) => `- **${name}**: ${wrong}.`);
-  return [...table, "", "Wrong answers, with their status:", "", ...faults].join("\n");
+  return [...table, "", "Wrong responses, with their status:", "", ...faults].join("\n");
 }
 
 export async function compare(t: Pick<TestContext, "after">): Promise<string> {

@@ -176,31 +176,31 @@ const forms: readonly Row[] = [
   formRow("tokens with a comma", sent("Bearer abc,def"), oneToken),
   formRow("a token with quotes", sent('Bearer "abc"'), oneToken),
   formRow("a token in parameters", sent("Bearer token=abc, realm=def"), oneToken),
-  formRow("a tab for a space", sent("Bearer\tabc"), oneToken),
-  formRow("a token that is no JWT", sent("Bearer abc"), malformed),
+  formRow("a tab instead of a space", sent("Bearer\tabc"), oneToken),
+  formRow("a token that is not a JWT", sent("Bearer abc"), malformed),
   formRow("a token with padding", sent("Bearer YQ.YQ.YQ=="), malformed),
   formRow("a token in the query", sent(undefined, "/plain?access_token=abc"), none, "6750 2.3"),
   row(
     "6750 2",
-    "a token in the header, and one in the query",
+    "a token in the header and one in the query",
     (setup) => bearer(`/plain?a=1&access_token=${accessToken(setup)}`, accessToken(setup)),
     queryToken,
   ),
   row(
     "6750 2",
-    "a token in the header, and one in the query, whose name is escaped",
+    "a token in the header and one in the query with an escaped name",
     (setup) => bearer("/plain?a=1&access%5Ftoken=abc", accessToken(setup)),
     queryToken,
   ),
   row(
     "6750 2",
-    "two header fields Authorization, the good one first",
+    "two Authorization headers, the valid one first",
     (setup) => bearer("/plain", accessToken(setup), [["Authorization", "Bearer abc"]]),
     oneToken,
   ),
   row(
     "6750 2",
-    "two header fields Authorization, the good one last",
+    "two Authorization headers, the valid one last",
     (setup) => ({
       target: "/plain",
       headers: [
@@ -246,10 +246,10 @@ const markedTokens = (cognito: string, keycloak: string): readonly (readonly [pr
 
 const ago = (seconds: number): number => nowSeconds() - seconds;
 const tokens: readonly Row[] = [
-  tokenRow("9068 4", "a good token", {}, ok),
-  tokenRow("9068 4", "a good token of RS256", { kid: "rsa-1" }, ok),
+  tokenRow("9068 4", "a valid token", {}, ok),
+  tokenRow("9068 4", "a valid RS256 token", { kid: "rsa-1" }, ok),
   claimRow("7519 4.1.3", "one of several audiences", { aud: ["x", audience] }, ok),
-  headerRow("7515 4.1.9", "the whole media type", { typ: "application/at+jwt" }, ok),
+  headerRow("7515 4.1.9", "typ as a full media type", { typ: "application/at+jwt" }, ok),
   claimRow("7519 4.1.4", "expired", { exp: ago(1) }, invalid("the token has expired")),
   claimRow("7519 4.1.4", "no exp", { exp: undefined }, missing("exp")),
   claimRow("7519 2", "exp is a string", { exp: "9999999999" }, unexpected("exp")),
@@ -261,7 +261,7 @@ const tokens: readonly Row[] = [
   claimRow("9068 4", "an issuer that is a list", { iss: [] }, missing("iss")),
   row(
     "8725 3.8",
-    "the issuer with a slash more",
+    "the issuer with an extra slash",
     (setup) => bearer("/plain", accessToken({ issuer: `${setup.issuer}/` })),
     untrusted,
   ),
@@ -275,13 +275,13 @@ const tokens: readonly Row[] = [
   headerRow("7515 4.1.4", "no kid", { kid: undefined }, invalid("the token names no key: its header has no kid")),
   headerRow(
     "8725 3.1",
-    "alg that is not that of the key",
+    "alg that does not match the key",
     { alg: "ES384" },
     invalid("the alg of the token is not that of the key of its kid"),
   ),
   tokenRow(
     "8725 3.10",
-    "a key of its own in the header",
+    "its own key in the header",
     { key: strangerKey, header: { jwk: withoutPrivate(strangerKey) } },
     wrongSignature,
   ),
@@ -295,7 +295,7 @@ const tokens: readonly Row[] = [
   ),
   headerRow(
     "7515 4.1.11",
-    "crit that nobody knows",
+    "an unknown crit",
     { crit: ["x"], x: 1 },
     invalid("the token has critical header parameters that are not understood"),
   ),
@@ -336,7 +336,7 @@ const tokens: readonly Row[] = [
   ),
   claimRow(
     "9068 2.2",
-    "a claim is missing that the API asks for",
+    "a claim that the API requires is missing",
     { sub: undefined, cnf: {} },
     missing("sub"),
     "/required-claims",
@@ -372,11 +372,11 @@ const requirements: readonly Row[] = [
     "/scope",
   ),
   claimRow("6750 3.1", "all scopes and more", { scope: `openid ${needed}` }, ok, "/scope"),
-  claimRow("6750 3.1", "scopes as the list scp", { scp: needed.split(" ") }, ok, "/scope"),
+  claimRow("6750 3.1", "scopes as a list in scp", { scp: needed.split(" ") }, ok, "/scope"),
   claimRow("6750 3.1", "one of two scopes", { scope: "orders:read" }, tooLittle(needed), "/scope"),
   claimRow(
     "6750 3.1",
-    "a scope that only begins alike",
+    "a scope with the same beginning",
     { scope: "orders:readonly orders:list" },
     tooLittle(needed),
     "/scope",
@@ -434,7 +434,7 @@ const routes: readonly Row[] = [
   claimRow("6750 3.1", "scopes in another claim", { permissions: ["orders:read"] }, ok, "/permissions"),
   claimRow(
     "6750 3.1",
-    "no scopes in the claim that comes first",
+    "no scopes in the first claim",
     { permissions: [], scope: "orders:read" },
     tooLittle("orders:read"),
     "/permissions",
@@ -477,14 +477,14 @@ const routes: readonly Row[] = [
   }),
   formRow("an empty Authorization where no token need be", sent("", "/optional"), { status: 200, body: "{}" }),
   tokenRow("6750 3.1", "a good token where none need be", {}, ok, "/optional"),
-  tokenRow("6750 3.1", "too little scope where no token need be", {}, tooLittle("orders:read"), "/optional/scope"),
-  formRow("a bad token where none need be", sent("Bearer abc", "/optional"), malformed),
+  tokenRow("6750 3.1", "insufficient scope where no token need be", {}, tooLittle("orders:read"), "/optional/scope"),
+  formRow("an invalid token where a token is optional", sent("Bearer abc", "/optional"), malformed),
   optional(formRow("another scheme where no token need be", sent("Basic YTpi", "/optional"), none)),
   optional(formRow("a token in the query where none need be", sent(undefined, "/optional?access_token=abc"), none)),
   claimRow("9068 4", "no audience, and a client that is one of these", { aud: undefined }, ok, "/client-id"),
   claimRow(
     "9068 4",
-    "no audience, and another client",
+    "no audience and another client",
     { aud: undefined, client_id: "evil" },
     atClients(otherClient),
     "/client-id",
@@ -520,7 +520,7 @@ const routes: readonly Row[] = [
   ),
   claimRow(
     "6750 2.1",
-    "a token that is longer than the API takes",
+    "a token that is longer than the API accepts",
     { padding: "x".repeat(1_000) },
     invalid("the token is longer than 1000 bytes"),
     "/short",
@@ -538,17 +538,17 @@ const routes: readonly Row[] = [
 const issuers: readonly Row[] = [
   row(
     "9068 4",
-    "a token of the second issuer",
+    "a token from the second issuer",
     ({ other }) => bearer("/several", accessToken({ issuer: other }, { key: otherKeys["ec-1"].jwk })),
     ok,
   ),
   row(
     "8725 3.8",
-    "a token of one issuer, signed by the other",
+    "a token from one issuer, signed by the other",
     ({ other }) => bearer("/several", accessToken({ issuer: other })),
     wrongSignature,
   ),
-  claimRow("9068 4", "an issuer that is not listed", { iss: "https://evil.example" }, untrusted, "/several"),
+  claimRow("9068 4", "an unlisted issuer", { iss: "https://evil.example" }, untrusted, "/several"),
   tokenRow("9068 4", "an issuer that the function allows", {}, ok, "/function"),
   claimRow(
     "9068 4",
@@ -575,7 +575,7 @@ const resourceRows: readonly Row[] = [
   formRow("no token", sent(undefined, "/resource"), asked(`scope="orders:read", ${metadata}`), "9728 5.1"),
   row(
     "9728 5.1",
-    "too little scope",
+    "insufficient scope",
     (setup) => bearer("/resource", accessToken(setup)),
     denied("the token needs the scope orders:read", `, scope="orders:read", ${metadata}`),
   ),
@@ -640,7 +640,7 @@ const dpopRows: readonly Row[] = [
   optional(claimRow("7800 3.1", "a binding that is none", { cnf: null }, unknownWay)),
   row(
     "9449 7.1",
-    "an unbound token under the scheme DPoP",
+    "an unbound token under the DPoP scheme",
     (setup) => proven(setup, "/dpop", {}, accessToken(setup)),
     badDpop("invalid_token", "the token is not bound to a key (cnf.jkt)"),
   ),
@@ -667,9 +667,9 @@ const dpopRows: readonly Row[] = [
   proofRow("a signature of another key", { key: strangerKey, header: { jwk: withoutPrivate(clientKey) } }, noProof),
   proofRow("no jti", { claims: { jti: undefined } }, badProof("the proof has no jti")),
   proofRow("another method", { claims: { htm: "POST" } }, otherMethod),
-  proofRow("a method in lower case", { claims: { htm: "get" } }, otherMethod),
+  proofRow("a lower-case method", { claims: { htm: "get" } }, otherMethod),
   proofRow("another path", { claims: { htu: `${audience}/other` } }, otherUrl),
-  proofRow("another host, which the header Host names", { claims: { htu: "https://op.example/dpop" } }, otherUrl),
+  proofRow("another host, named by the Host header", { claims: { htu: "https://op.example/dpop" } }, otherUrl),
   proofRow("no URL", { claims: { htu: undefined } }, otherUrl),
   proofRow("a URL in another spelling", { claims: { htu: "HTTPS://API.example.com:443/%64pop?a#b" } }, ok),
   proofRow("too old", { claims: { iat: ago(120) } }, badProof("the proof is too old (iat)")),
@@ -678,13 +678,13 @@ const dpopRows: readonly Row[] = [
   proofRow("no hash of the token", { claims: { ath: undefined } }, otherHash),
   proofRow("the hash of another token", { claims: { ath: "x" } }, otherHash),
   proofRow(
-    "another key than that of the token",
+    "a different key than the token's",
     { key: strangerKey },
     badProof("the token is bound to another key than that of the proof"),
   ),
   {
     source: "9449 11.1",
-    name: "a proof that was used before",
+    name: "a reused proof",
     request: (setup) => proven(setup, "/dpop"),
     again: true,
     expected: badProof("the proof was used before (jti)"),
@@ -697,7 +697,7 @@ const dpopRows: readonly Row[] = [
     status: 401,
     challenge: `DPoP ${realm}, error="insufficient_user_authentication", error_description="the user must sign in in another way", acr_values="phr", ${algs}`,
   }),
-  row("9449 9", "too little scope, under the scheme DPoP", (setup) => proven(setup, "/dpop/scope"), {
+  row("9449 9", "insufficient scope, under the scheme DPoP", (setup) => proven(setup, "/dpop/scope"), {
     status: 403,
     challenge: `DPoP ${realm}, error="insufficient_scope", error_description="the token needs the scope orders:read", scope="orders:read", ${algs}`,
   }),
@@ -734,12 +734,12 @@ const certificates: readonly Row[] = [
 
 /** The rows by topic. */
 export const topics: Readonly<Record<string, readonly Row[]>> = {
-  "the form of the request": forms,
-  "the token": tokens,
+  "request format": forms,
+  token: tokens,
   "scope and sign-in": requirements,
-  "what routes and providers need": routes,
-  "several issuers, and outages": issuers,
-  "the metadata of the resource": resourceRows,
+  "route and provider requirements": routes,
+  "several issuers and outages": issuers,
+  "resource metadata": resourceRows,
   DPoP: dpopRows,
   "certificate-bound tokens": certificates,
 };

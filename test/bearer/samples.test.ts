@@ -252,11 +252,7 @@ describe("the guard", { concurrency: 3 }, () => {
     setup.isBroken = false;
     await eventually("the keys are fetched", async () => (await status(`Bearer ${goodToken(setup)}`)) === 200);
     assert.deepEqual(
-      [
-        await status("Bearer"),
-        await status("Basic YTpi"),
-        await status(`Bearer ${goodToken(setup, { scope: "" })}`),
-      ],
+      [await status("Bearer"), await status("Basic YTpi"), await status(`Bearer ${goodToken(setup, { scope: "" })}`)],
       [400, 401, 403],
     );
   });
