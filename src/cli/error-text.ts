@@ -3,7 +3,6 @@ import { withFlags } from "../service/config/setting-names.ts";
 
 /** Which flags and commands mend an error: the library does not know them. */
 const advice: { readonly [Code in ErrorCode]?: string } = {
-  ERR_WRAPPING_KEY_MISSING: "jwksd keys wrapping-keys prints the ids of a file",
   ERR_STORE_ISSUER: "--issuer names the issuer; --data or --store, another store",
 };
 

@@ -123,8 +123,8 @@ describe("an error of the library names options, and the command line says it wi
     [
       "a wrapping key that is not given",
       { wrappingKeys: newWrappingKey() },
-      /not given; put it into wrappingKeys, beside the others; if nobody has that key, see [^;]+$/,
-      /put it into --wrapping-key-file or JWKSD_WRAPPING_KEYS, .*; jwksd keys wrapping-keys prints .* \[ERR_WRAPPING_KEY_MISSING\]$/,
+      /not given \(given: [\w-]{43}\); put it into wrappingKeys, beside the others; if nobody has that key, see [^;]+$/,
+      /put it into --wrapping-key-file or JWKSD_WRAPPING_KEYS, [^;]*; if nobody has that key, see [^;]* \[ERR_WRAPPING_KEY_MISSING\]$/,
     ],
     [
       "the keys of another issuer",

@@ -4,6 +4,7 @@ import { readFile, readdir, rename, rm, writeFile } from "node:fs/promises";
 import { createServer } from "node:net";
 import { join } from "node:path";
 import { type TestContext, describe, test } from "node:test";
+import { calculateJwkThumbprint } from "jose";
 import { listening } from "../support/listening.ts";
 import { newWrappingKey } from "../support/managed.ts";
 import { mounted, skipWithoutMounts, toReadOnly } from "../support/mounts.ts";
@@ -180,23 +181,17 @@ describe("a port that is taken", () => {
   }
 });
 
-test("a lost wrapping key: messages name its id, a command finds the file that has it, and they say what to do next", async (t) => {
+test("a lost wrapping key: messages name its id and the ids that were given, and say what to do next", async (t) => {
   const folder = await temporaryFolder(t);
   const [own, other] = [newWrappingKey(), newWrappingKey()];
-  const [ownFile, otherFile] = [join(folder, "own"), join(folder, "other")];
-  await writeFile(ownFile, `${other}\n${own}\n`, { mode: 0o600 });
+  const otherFile = join(folder, "other");
   await writeFile(otherFile, other, { mode: 0o600 });
   const data = join(folder, "data");
   await (await startService(t, ["--data", data], { JWKSD_WRAPPING_KEYS: own })).stop();
   const stderr = await refused(t, ["--data", data, "--wrapping-key-file", otherFile]);
-  const [, id = ""] =
-    /under the wrapping key "(\S{43})", which was not given; put it into --wrapping-key-file.*"A lost wrapping key" in docs.* jwksd keys wrapping-keys prints the ids/.exec(
-      stderr,
-    ) ?? [];
-  const idsIn = async (file: string) =>
-    (await runCli(t, ["keys", "wrapping-keys", "--wrapping-key-file", file])).stdout.trimEnd().split("\n");
-  const [otherId] = await idsIn(otherFile);
-  assert.deepEqual(await idsIn(ownFile), [otherId, id]);
+  const [id, otherId] = await Promise.all([own, other].map((k) => calculateJwkThumbprint({ kty: "oct", k })));
+  assert.ok(stderr.includes(`under the wrapping key "${id}", which was not given (given: ${otherId})`), stderr);
+  assert.match(stderr, /put it into --wrapping-key-file.*"A lost wrapping key" in docs/);
   // Without the file, commands that only read work; all say which key the store needs.
   const gone = [
     "--data",
@@ -213,7 +208,7 @@ test("a lost wrapping key: messages name its id, a command finds the file that h
       assert.deepEqual([code, stdout === ""], [exit, false], stderr);
       assert.match(
         stderr,
-        new RegExp(`not verified: .*needs the wrapping key ${id}: .*"A lost wrapping key" in docs/`),
+        new RegExp(`not verified: .*needs the wrapping key ${id}; .*"A lost wrapping key" in docs/`),
       );
     }
   }
@@ -221,9 +216,6 @@ test("a lost wrapping key: messages name its id, a command finds the file that h
   assert.match(events, /announced/);
   const unread = await refused(t, gone);
   for (const says of [gone.at(-1) ?? "", `needs the wrapping key ${id}`]) assert.ok(unread.includes(says), unread);
-  const none = await runCli(t, ["keys", "wrapping-keys", "--data", join(folder, "none")]);
-  assert.deepEqual([none.code, none.stdout], [1, ""]);
-  assert.match(none.stderr, /ERR_WRAPPING_KEY_MISSING/);
 });
 
 test("of two processes with one name, such as one that was killed and the next one, each has its own line", async (t) => {

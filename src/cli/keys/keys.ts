@@ -15,7 +15,7 @@ import { importCommand } from "./import-keys.ts";
 import { listCommand } from "./list-keys.ts";
 import { addNewKeyFlags } from "./make-keys.ts";
 import { takesKid, withKeys } from "./open-keys.ts";
-import { rewrapCommand, wrappingKeysCommand } from "./wrapping-keys.ts";
+import { rewrapCommand } from "./rewrap.ts";
 
 type RevokeFlags = ChangeFlags & { readonly lostWrappingKey?: true };
 
@@ -30,8 +30,7 @@ export function commandOf(io: Io): Command {
     .addCommand(destroyCommand(io))
     .addCommand(importCommand(io))
     .addCommand(exportCommand(io))
-    .addCommand(rewrapCommand(io))
-    .addCommand(wrappingKeysCommand(io)).notes(`
+    .addCommand(rewrapCommand(io)).notes(`
 The options of the list, such as --data and --all: jwksd help keys list.
 
 jwksd serve takes each planned step by itself; these commands are for everything

@@ -1,7 +1,7 @@
 import { FlattenedSign } from "jose/jws/flattened/sign";
 import { flattenedVerify } from "jose/jws/flattened/verify";
 import { StoreError } from "../../base/errors.ts";
-import { type WrappingKey, type WrappingKeys, jweHeader, missing } from "./wrapping.ts";
+import { type WrappingKey, type WrappingKeys, jweHeader, keyNamed } from "./wrapping.ts";
 
 const typ = "jwksd-store";
 
@@ -34,8 +34,7 @@ export async function verifySeal(keys: WrappingKeys, text: string): Promise<stri
   const [header = "", , signature = ""] = mac.split(".");
   const { kid } = jweHeader(mac) ?? {};
   if (typeof kid !== "string") throw notAuthentic("its MAC is gone or damaged");
-  const key = keys.find(({ id }) => id === kid);
-  if (key === undefined) throw missing("the MAC of the store was made", kid);
+  const key = keyNamed(kid, keys, "the MAC of the store was made");
   const jws = { protected: header, payload: new TextEncoder().encode(unsealed(text)), signature };
   const verified = await flattenedVerify(jws, key.macKey, { algorithms: ["HS256"] }).catch(() => undefined);
   // The key makes MACs of other types as well. @see RFC 8725 section 3.11

@@ -48,8 +48,7 @@ export function createWrapping(keys: WrappingKeys, issuer: string): Wrapping {
     async unwrap(kid, jwe) {
       const header = jweHeader(jwe);
       if (header === undefined) throw damaged(kid);
-      const key = keys.find(({ id }) => id === header.kid);
-      if (key === undefined) throw missing(`kid ${JSON.stringify(kid)} is wrapped`, header.kid);
+      const key = keyNamed(header.kid, keys, `kid ${JSON.stringify(kid)} is wrapped`);
       if (header["iss"] !== issuer || header["sub"] !== kid) {
         const belongs = `kid ${JSON.stringify(header["sub"])} of issuer ${JSON.stringify(header["iss"])}`;
         throw new StoreError(
@@ -153,10 +152,19 @@ async function deriveMacKey(bytes: Uint8Array<ArrayBuffer>): Promise<CryptoKey> 
   );
 }
 
-export function missing(what: string, id: unknown): StoreError {
-  return new StoreError(
+/**
+ * Returns the wrapping key with an id.
+ *
+ * @param what for messages: "the MAC of the store was made"
+ * @throws StoreError `ERR_WRAPPING_KEY_MISSING`
+ */
+export function keyNamed(id: unknown, keys: WrappingKeys, what: string): WrappingKey {
+  const key = keys.find((key) => key.id === id);
+  if (key !== undefined) return key;
+  const given = [...new Set(keys.map(({ id }) => id))].join(", ");
+  throw new StoreError(
     "ERR_WRAPPING_KEY_MISSING",
-    `${what} under the wrapping key ${JSON.stringify(id)}, which was not given; put it into wrappingKeys, beside the others; ${ifLost}`,
+    `${what} under the wrapping key ${JSON.stringify(id)}, which was not given (given: ${given}); put it into wrappingKeys, beside the others; ${ifLost}`,
   );
 }
 

@@ -58,7 +58,7 @@ export async function firstWrappingKey(
     const way = file === undefined ? "which was not given;" : `and ${file} is not there; put it back,`;
     throw new StoreError(
       "ERR_WRAPPING_KEY_MISSING",
-      `private keys are wrapped under the wrapping key ${ids.join(", ")}, ${way} name it with --wrapping-key-file, or give it in JWKSD_WRAPPING_KEYS; jwksd keys wrapping-keys prints the ids of a file; ${ifLost}`,
+      `private keys are wrapped under the wrapping key ${ids.join(", ")}, ${way} name it with --wrapping-key-file, or give it in JWKSD_WRAPPING_KEYS; ${ifLost}`,
     );
   }
   if (file === undefined) {
@@ -143,7 +143,7 @@ export function neededKeys(stored: string | undefined): string {
   const ids = wrappingKeyIds(stored);
   return ids.length === 0
     ? ""
-    : `; the store needs the wrapping key ${ids.join(", ")}: jwksd keys wrapping-keys prints the ids of a file; ${ifLost}`;
+    : `; the store needs the wrapping key ${ids.join(", ")}; ${ifLost}`;
 }
 
 /** The wrapping keys of the MAC of a store, and of its private keys. */

@@ -15,30 +15,6 @@ import { settingsFrom } from "../settings-options.ts";
 import { type ChangeFlags, addChangeFlags, changeKeys } from "./change-keys.ts";
 import { type Flags, addStoreSettings, viewOf, withKeys } from "./open-keys.ts";
 
-/** Messages name wrapping keys by their ids. */
-export function wrappingKeysCommand(io: Io): Command {
-  const command = new Command("wrapping-keys").description(
-    "Print the ids of the given wrapping keys, the one that encrypts first. Needs no store.",
-  );
-  return addStoreSettings(command)
-    .notes(`
-Examples:
-  $ jwksd keys wrapping-keys --wrapping-key-file /etc/jwksd/wrapping.key`)
-    .action(async (flags: Flags) => {
-      const settings = await settingsFrom(io, { ...flags });
-      const keys = await wrappingKeysOf(storeSettingsOf(settings), createCommandLog(settings, io));
-      if (keys === undefined) {
-        throw new StoreError(
-          "ERR_WRAPPING_KEY_MISSING",
-          "no wrapping key is given; name a file with --wrapping-key-file, or set JWKSD_WRAPPING_KEYS",
-        );
-      }
-      const ids = keys.map(({ id }) => id);
-      if (flags["json"] === true) printJson(io, ids);
-      else print(io, ids.join("\n"));
-    });
-}
-
 export function rewrapCommand(io: Io): Command {
   const command = new Command("rewrap").description(
     "Encrypt all private keys again under the first wrapping key, and make the MAC of the store anew. Verifiers do not notice.",
