@@ -272,13 +272,13 @@ const acts: readonly Act[] = [
           '{components: {"org.keycloak.keys.KeyProvider": [{providerId: "ecdsa-generated", config: {ecdsaPrivateKey: [$key]}}]}}' \
           >export/REALM-realm.json
       }
-      @1 Where the keys are
-      @2 Where the keys are
+      @1 Importing keys
+      @2 Importing keys
       rm -r .jwksd
       KID() { jq -r .keys[0].kid hydra.json; }
-      @3 Where the keys are
+      @3 Importing keys
       rm -r .jwksd
-      @4 Where the keys are
+      @4 Importing keys
     `,
     needs: ["openssl", "jq"],
   },
