@@ -43,10 +43,10 @@ function write(): void {
   const data = readData();
   const behaviors = Object.entries(data.verifiers).map(([name, measured]) => behaviorOf(name, measured));
   const behaviorFile = path("src/doctor/verifiers/behavior.ts");
-  const made = `/** The day of the run. */
+  const made = `/** Date of the measurement. */
 export const measuredOn = ${JSON.stringify(data.date)};
 
-/** What each verifier does. */
+/** Measured behavior of each verifier. */
 export const behaviors: readonly Behavior[] = ${JSON.stringify(behaviors)};
 `;
   const source = readFileSync(behaviorFile, "utf8");

@@ -1,4 +1,4 @@
-// What a key can be used for, by its `alg`, `use` and `key_ops`.
+// The purposes of a key, by its `alg`, `use` and `key_ops`.
 
 type Members = Readonly<Record<string, unknown>>;
 
@@ -15,34 +15,34 @@ const bySignatureCurve: Readonly<Record<string, readonly string[]>> = {
   Ed448: ["EdDSA", "Ed448"],
 };
 
-/** Signature algorithms for the type of a key. @see https://www.iana.org/assignments/jose */
+/** Returns the signature algorithms for a key's type. @see https://www.iana.org/assignments/jose */
 export function signatureAlgorithms({ kty, crv }: Members): readonly string[] {
   if (kty === "RSA") return rsaSignatures;
   if (kty === "AKP") return ["ML-DSA-44", "ML-DSA-65", "ML-DSA-87"];
   return typeof crv === "string" && Object.hasOwn(bySignatureCurve, crv) ? (bySignatureCurve[crv] ?? []) : [];
 }
 
-/** Key management algorithms for the type of a key. */
+/** Returns the key management algorithms for a key's type. */
 export function encryptionAlgorithms({ kty, crv }: Members): readonly string[] {
   if (kty === "RSA") return rsaEncryptions;
   if (kty === "EC" || crv === "X25519" || crv === "X448") return agreements;
   return [];
 }
 
-/** Whether a key has the `use` or `alg` of encryption. */
+/** Reports whether a key has an encryption `use` or `alg`. */
 export function isForEncryption(jwk: Members): boolean {
   const { use, alg } = jwk;
   return use === "enc" || (typeof alg === "string" && encryptionAlgorithms(jwk).includes(alg));
 }
 
-/** Whether tokens may be verified with a key; `use` may be that of SPIFFE. @see SPIFFE Trust Domain and Bundle section 4.2.2 */
+/** Reports whether a key may verify tokens; its `use` may come from SPIFFE. @see SPIFFE Trust Domain and Bundle section 4.2.2 */
 export function isForSignatures(jwk: Members): boolean {
   const { key_ops: operations, use } = jwk;
   if (isForEncryption(jwk) || use === "x509-svid" || signatureAlgorithms(jwk).length === 0) return false;
   return !Array.isArray(operations) || operations.includes("verify") || operations.includes("sign");
 }
 
-/** Algorithms with which a key may verify: its `alg`, or all for its type. */
+/** Returns the algorithms with which a key may verify: its `alg`, or all for its type. */
 export function verifiesUnder(jwk: Members): readonly string[] {
   const possible = signatureAlgorithms(jwk);
   return typeof jwk["alg"] === "string" ? possible.filter((alg) => alg === jwk["alg"]) : possible;

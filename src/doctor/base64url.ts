@@ -1,13 +1,14 @@
 import * as base64url from "jose/base64url";
 import type { Code } from "./codes.ts";
 
-/** The bytes of a base64url text, and what is wrong with the text. */
+/** A decoded base64url value. */
 export interface Decoded {
   readonly bytes: Uint8Array;
+  /** Finding about the encoding; absent if it is strict base64url. */
   readonly problem?: Code;
 }
 
-/** Decodes leniently, so that a wrong text is one finding and not several. */
+/** Decodes leniently, so that a wrong encoding is one finding and not several. */
 export function decode(text: string): Decoded {
   const bytes = base64url.decode(lax(text));
   if (!/^[\w-]*=*$/.test(text)) return { bytes, problem: "JWKS_BASE64URL_ALPHABET" };
@@ -21,11 +22,11 @@ function lax(text: string): string {
     .replaceAll("+", "-")
     .replaceAll("/", "_")
     .replaceAll(/[^\w-]/g, "");
-  // A single last character has less than one byte.
+  // A single character at the end is less than a byte.
   return kept.length % 4 === 1 ? kept.slice(0, -1) : kept;
 }
 
-/** Bytes as an unsigned integer, most significant byte first. */
+/** Reads bytes as an unsigned integer, most significant byte first. */
 export function integer(bytes: Uint8Array): bigint {
   let hex = "";
   for (const byte of bytes) hex += byte.toString(16).padStart(2, "0");

@@ -2,16 +2,16 @@ import { cacheDirectives, httpDate } from "../base/cache-control.ts";
 import { field } from "./exchange.ts";
 import type { Exchange } from "./observations.ts";
 
-/** How long caches may serve a response, by its headers. */
+/** Time for which caches may serve a response, by its headers. */
 export interface Lifetime {
   readonly noStore: boolean;
-  /** The longer of `max-age` and `s-maxage`, else by `Expires`; absent if there is neither, or with `no-cache`. */
+  /** The longer of `max-age` and `s-maxage`, or the time until `Expires`. Absent if there is no such header, or with `no-cache`. */
   readonly freshSeconds?: number;
   /** `freshSeconds` plus `stale-while-revalidate`. */
   readonly servedSeconds?: number;
 }
 
-/** @see RFC 9111 sections 4.2.1 and 5.2.2, RFC 5861 section 3 */
+/** Returns how long caches may serve a response. @see RFC 9111 sections 4.2.1 and 5.2.2, RFC 5861 section 3 */
 export function lifetimeOf(exchange: Exchange): Lifetime {
   const { noStore, noCache, maxAge, whileRevalidated } = cacheDirectives(field(exchange, "cache-control") ?? "");
   if (noStore || noCache) return { noStore };

@@ -10,7 +10,7 @@ import { watch } from "./codes/watch.ts";
 
 export type { Severity } from "./codes/finding-kind.ts";
 
-/** All findings by stable code. `docs/doctor.md` is made from this table. */
+/** All kinds of findings by stable code. `docs/doctor.md` is generated from this table. */
 export const codes = {
   ...set,
   ...key,
@@ -22,10 +22,14 @@ export const codes = {
   ...watch,
 } as const;
 
-/** The stable code of a finding. */
+/** Stable code of a finding. */
 export type Code = keyof typeof codes;
 
-/** The URL of a rule, if it has one. */
+/** All codes, in the order of the table. */
+// The keys of an object are typed as string, because a subtype may have more.
+export const allCodes = Object.keys(codes) as readonly Code[];
+
+/** Returns the URL of a rule, if it has one. */
 export function ruleUrl(rule: string): string | undefined {
   const [, number, section] = /^RFC (\d+) section ([\d.]+)$/.exec(rule) ?? [];
   if (number !== undefined) return `https://www.rfc-editor.org/rfc/rfc${number}#section-${section}`;

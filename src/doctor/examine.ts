@@ -17,12 +17,12 @@ import { type Key, decodeKey, maxKeys } from "./key.ts";
 import { setResponse } from "./exchange.ts";
 import type { Observations } from "./observations.ts";
 import { sequence } from "./sequence.ts";
-import { bodyText, shown, typeText } from "./format.ts";
+import { bodyText, quotedName, typeText } from "./format.ts";
 import { duplicateMembers } from "../base/member-names.ts";
 
 /**
- * Finds what is wrong with the discovery document and the JWK Set of an issuer, and which verifiers fail. Needs observations only, so it runs
- * on every runtime. The worst finding comes first.
+ * Finds what is wrong with an issuer's discovery document and JWK Set, and which verifiers fail. It works on observations only, so it runs
+ * on every runtime. The worst findings come first.
  *
  * @example
  * ```ts
@@ -65,9 +65,9 @@ function readSet(observations: Observations): { entries: readonly unknown[]; not
   const notes = [...found, ...checkPrivate(value ?? text, "JWK Set")];
   const only = (...more: Note[]) => ({ entries: [], notes: [...notes, ...more] });
   if (value === undefined) return only(note("JWKS_NOT_JSON", bodyText(text)));
-  for (const member of new Set(duplicateMembers(text))) notes.push(note("JWKS_MEMBER_TWICE", shown(member)));
+  for (const member of new Set(duplicateMembers(text))) notes.push(note("JWKS_MEMBER_TWICE", quotedName(member)));
   const keys = isObject(value) ? value["keys"] : undefined;
-  if (keys === undefined) return only(note("JWKS_KEYS_MISSING", isObject(value) ? "no member keys" : typeText(value)));
+  if (keys === undefined) return only(note("JWKS_KEYS_MISSING", isObject(value) ? "no keys member" : typeText(value)));
   if (!Array.isArray(keys)) return only(note("JWKS_KEYS_NOT_LIST", `keys is ${typeText(keys)}`));
   return keys.length === 0 ? only(note("JWKS_KEYS_EMPTY", "keys is []")) : { entries: keys, notes };
 }

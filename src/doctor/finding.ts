@@ -1,8 +1,8 @@
 import { breaksOf, triedOf } from "./verifiers/breaks.ts";
 import type { Break } from "./verifiers/cited.ts";
-import { type Code, type Severity, codes, ruleUrl } from "./codes.ts";
+import { type Code, type Severity, allCodes, codes, ruleUrl } from "./codes.ts";
 
-/** The page with a paragraph about each code. */
+/** Page with a paragraph about each code. */
 const page = "https://github.com/jwksd/jwksd/blob/main/docs/doctor.md";
 
 /** One problem, in one or more places. `seen` may quote the issuer: escape it before you print it. */
@@ -11,23 +11,23 @@ export interface Finding {
   readonly code: Code;
   /** `broken`: verifiers fail. `risk`: they may fail. `advice`: they work, but not well. */
   readonly severity: Severity;
-  /** What is wrong, in a few words. */
+  /** The fault, in a few words. */
   readonly title: string;
   /** The first 10 places, without private members and parts of bodies. */
   readonly seen: readonly string[];
-  /** How many places there are. */
+  /** Number of places. */
   readonly count: number;
-  /** What goes wrong because of it. */
+  /** The consequences of the fault. */
   readonly effect: string;
-  /** The rule that is broken, with its section. */
+  /** The violated rule, with its section. */
   readonly rule: string;
-  /** Where to read the rule, if it is public. */
+  /** URL of the rule, if it is public. */
   readonly ruleUrl: string | undefined;
   /** Verifiers that fail, as a run, a public issue or a line of source shows. Others may fail too. */
   readonly breaks: readonly Break[];
-  /** How many verifiers were run against this finding; 0 where a run could show nothing. */
+  /** Number of verifiers that were run against this finding; 0 if a run could show nothing. */
   readonly tried: number;
-  /** What to do, in one sentence. */
+  /** The remedy, in one or two sentences. */
   readonly remedy: string;
   /** URL of the paragraph about the code. */
   readonly link: string;
@@ -41,15 +41,15 @@ export interface Note {
 
 export const note = (code: Code, seen: string): Note => ({ code, seen });
 
-/** The worst first. */
+/** Severities, worst first. */
 export const severities: readonly Severity[] = ["broken", "risk", "advice"];
 const maxSeen = 10;
 
-/** Groups notes into findings, one for each code. Worst first, then in the order of the table. */
+/** Groups notes into findings, one for each code: worst first, then in the order of the table. */
 export function findings(notes: readonly Note[]): Finding[] {
   const byCode = Map.groupBy(notes, ({ code }) => code);
   return severities.flatMap((severity) =>
-    (Object.keys(codes) as Code[])
+    allCodes
       .filter((code) => codes[code].severity === severity && byCode.has(code))
       .map((code) => finding(code, byCode.get(code)?.map(({ seen }) => seen) ?? [])),
   );
@@ -73,6 +73,6 @@ function finding(code: Code, seen: readonly string[]): Finding {
   };
 }
 
-/** Whether one severity is at least as bad as another. */
+/** Reports whether one severity is at least as bad as another. */
 export const atLeast = (one: Severity, other: Severity): boolean =>
   severities.indexOf(one) <= severities.indexOf(other);

@@ -1,55 +1,55 @@
 import { shownUrl } from "../base/urls.ts";
 import { isPrivateText } from "./secrets.ts";
 
-const longest = 60;
-/** Names of algorithms and the like are shorter, and private keys are longer. */
-const longestName = 39;
+const maxQuoted = 60;
+/** Names, such as algorithms, are shorter; private keys are longer. */
+const maxName = 39;
 
-/** `one key`, `3 keys`. */
+/** Writes a count: `one key`, `3 keys`. */
 export const counted = (count: number, noun: string): string =>
   count === 1 ? `one ${noun}` : `${count.toLocaleString("en")} ${noun}s`;
 
-/** The type of a value that is not what it should be. It is not quoted, because it may be a key. */
+/** Describes the type of an unexpected value. The value is not quoted, because it may be a key. */
 export function typeText(value: unknown): string {
   if (value === undefined) return "missing";
-  if (typeof value === "string") return `a text of ${counted(value.length, "character")}`;
+  if (typeof value === "string") return `a string of ${counted(value.length, "character")}`;
   if (Array.isArray(value)) return "an array";
   return typeof value === "object" && value !== null ? "an object" : JSON.stringify(value);
 }
 
-/** A value from outside for a message: a name is quoted, and of other values the type is told. */
-export const shown = (value: unknown): string =>
-  typeof value === "string" && value.length > longestName ? `(${typeText(value)})` : quoted(value);
+/** Quotes a name, such as an algorithm. Of any other value, it describes the type. */
+export const quotedName = (value: unknown): string =>
+  typeof value === "string" && value.length > maxName ? `(${typeText(value)})` : quoted(value);
 
-/** The same for a kid, a header or an issuer, which may be longer. */
+/** Quotes a kid, a header or an issuer, which may be longer than a name. */
 export function quoted(value: unknown): string {
   if (typeof value !== "string") return typeText(value);
   if (isPrivateText(value)) return `(${typeText(value)})`;
-  return JSON.stringify(value.length > longest ? `${value.slice(0, longest)}…` : value);
+  return JSON.stringify(value.length > maxQuoted ? `${value.slice(0, maxQuoted)}…` : value);
 }
 
-/** What a body is that cannot be read. It is not quoted, because it may be a key. */
+/** Describes a body that cannot be read. It is not quoted, because it may be a key. */
 export function bodyText(text: string): string {
   if (text === "") return "it is empty";
   return `it is ${kindText(text)} of ${counted(text.length, "character")}`;
 }
 
-/** The kind of a body that is no JSON. */
+/** Describes the kind of a body that is not JSON. */
 export function kindText(text: string): string {
   if (isHtml(text)) return isLogin(text) ? "a login page in HTML" : "an HTML page";
   if (text.includes("-----BEGIN ")) return "PEM";
-  return /^\s*[{[]/.test(text) ? "JSON with a mistake in it," : "a text";
+  return /^\s*[{[]/.test(text) ? "JSON with a mistake in it," : "text";
 }
 
-/** Whether a body is a web page. */
+/** Reports whether a body is a web page. */
 export const isHtml = (text: string): boolean => /<(!doctype html|html|head|body)\b/i.test(text.slice(0, 1000));
 
 const isLogin = (html: string): boolean =>
   /type\s*=\s*["']?password\b/i.test(html) || /<title>[^<]{0,100}\b(log|sign)[ -]?(in|on)\b/i.test(html);
 
-/** A URL for a message, without parts that may be secret: query, user, and long parts of the path. */
+/** Writes a URL without its parts that may be secret: query, user, and long parts of the path. */
 export function urlText(url: string): string {
-  if (!URL.canParse(url)) return shown(url);
+  if (!URL.canParse(url)) return quotedName(url);
   const { protocol } = new URL(url);
   return /^https?:$/.test(protocol) ? shownUrl(url).replaceAll(/[^/]{41,}/g, "…") : `${protocol}…`;
 }

@@ -1,5 +1,5 @@
 /**
- * What is wrong with the keys of any provider: observations in, findings out. It fetches nothing.
+ * Finds what is wrong with any provider's keys: observations in, findings out. It fetches nothing.
  *
  * @module jwksd/doctor
  */

@@ -1,6 +1,6 @@
-// Number theory of RSA moduli, with `bigint` only.
+// Number theory for RSA moduli, with `bigint` only.
 
-/** The greatest common divisor. */
+/** Returns the greatest common divisor. */
 export function gcd(a: bigint, b: bigint): bigint {
   let [one, other] = [a, b];
   while (other !== 0n) [one, other] = [other, one % other];
@@ -12,10 +12,10 @@ export const bitLength = (value: bigint): number => {
   return value === 0n ? 0 : hex.length * 4 - Math.clz32(Number.parseInt(hex[0] as string, 16)) + 28;
 };
 
-/** The integer part of the square root, by Newton's method. */
+/** Returns the integer part of the square root, by Newton's method. */
 export function squareRoot(value: bigint): bigint {
   if (value < 2n) return value;
-  // Start at or above the root, so that each step goes down.
+  // Start at or above the root, so that each step decreases it.
   let root = 1n << BigInt(Math.ceil(bitLength(value) / 2));
   for (;;) {
     const next = (root + value / root) >> 1n;
@@ -30,18 +30,18 @@ const squaresBelow = (modulus: number): boolean[] => {
   return residues;
 };
 const modulus64 = squaresBelow(64);
-// 3² · 5 · 7 · 11 · 13. Of the numbers that pass the first sieve, 1 in 40 passes this one.
+// 3² · 5 · 7 · 11 · 13. One in 40 of the numbers that pass the first sieve passes this one.
 const sieve = 45_045;
 const modulusSieve = squaresBelow(sieve);
 
-/** Remainders rule out most numbers that are no squares, without a square root. */
+/** Reports whether a number is a square. Remainders rule out most other numbers without a square root. */
 function isSquare(value: bigint): boolean {
   if (modulus64[Number(value & 63n)] !== true || modulusSieve[Number(value % BigInt(sieve))] !== true) return false;
   const root = squareRoot(value);
   return root * root === value;
 }
 
-/** Whether Fermat's method finds two factors in so many rounds, which means that they are close together. */
+/** Reports whether Fermat's method finds two factors within a number of rounds, which means that they are close. */
 export function hasCloseFactors(n: bigint, rounds: number): boolean {
   let a = squareRoot(n);
   if (a * a < n) a += 1n;
@@ -65,10 +65,10 @@ function primesBelow(bound: number): number[] {
   return primes;
 }
 
-/** Small primes in groups whose product is a safe integer, so that one division of a modulus serves a whole group. */
+/** Small primes in groups whose product is a safe integer, so that a modulus is divided once per group. */
 let smallPrimes: readonly { readonly product: number; readonly primes: readonly number[] }[] | undefined;
 
-/** The least prime factor below 65,536. */
+/** Returns the smallest prime factor below 65,536. */
 export function smallFactor(n: bigint): number | undefined {
   smallPrimes ??= inGroups(primesBelow(2 ** 16));
   for (const { product, primes } of smallPrimes) {
@@ -94,8 +94,8 @@ function inGroups(primes: readonly number[]): { product: number; primes: number[
 }
 
 /**
- * Primes up to 167 of whose multiplicative group 65537 generates only a part, with this part. Modulo each of them, the primes of the
- * broken generator are powers of 65537, and so are their products.
+ * Primes up to 167 for which 65537 generates only a part of the multiplicative group, with that part. Modulo each of them, the primes from
+ * the broken generator are powers of 65537, and so are their products.
  *
  * @see Nemec, Sys, Svenda, Klinec, Matyas: The Return of Coppersmith's Attack (CCS 2017), section 2.2
  */
@@ -106,14 +106,14 @@ const rocaGroups = primesBelow(168).flatMap((prime) => {
 });
 const rocaProduct = rocaGroups.reduce((product, { prime }) => product * BigInt(prime), 1n);
 
-/** Whether a modulus has the fingerprint of CVE-2017-15361. By chance, at most one in 2^27 has. */
+/** Reports whether a modulus has the fingerprint of CVE-2017-15361. By chance, at most one in 2^27 has it. */
 export function hasRocaFingerprint(n: bigint): boolean {
   const rest = n % rocaProduct;
   return rocaGroups.every(({ prime, powers }) => powers.has(Number(rest % BigInt(prime))));
 }
 
 /**
- * The greatest common divisor of each number and the product of all others, by product and remainder trees. The numbers are distinct.
+ * Returns the greatest common divisor of each number and the product of all others, by product and remainder trees. The numbers must be distinct.
  *
  * @see Heninger, Durumeric, Wustrow, Halderman: Mining Your Ps and Qs (USENIX Security 2012), section 3.2
  */
@@ -137,10 +137,10 @@ export function sharedFactors(numbers: readonly bigint[]): bigint[] {
     : numbers.map((value, index) => gcd((remainders[index] ?? 0n) / value, value));
 }
 
-/** `base` to the power of `exponent`, modulo `modulus`. */
+/** Returns `base` to the power of `exponent`, modulo `modulus`. */
 export function powerOf(base: bigint, exponent: bigint, modulus: bigint): bigint {
   let result = 1n;
-  // From the first bit on, so that a small base keeps one factor small.
+  // From the first bit on, so that one factor stays as small as the base.
   for (const bit of exponent.toString(2)) {
     result = (result * result) % modulus;
     if (bit === "1") result = (result * base) % modulus;

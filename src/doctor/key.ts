@@ -5,17 +5,17 @@ import { quoted } from "./format.ts";
 
 type Members = Readonly<Record<string, unknown>>;
 
-/** Keys that are examined. More keys are a finding. */
+/** Number of keys that are examined. More keys are a finding. */
 export const maxKeys = 1000;
 
 /** One entry of a JWK Set that is an object. */
 export interface Key {
   readonly jwk: Members;
-  /** How messages name it. */
+  /** Name in messages. */
   readonly name: string;
   /** RFC 7638 thumbprint of the decoded members; `undefined` if a required member is missing. */
   readonly thumbprint: string | undefined;
-  /** The decoded base64url members. */
+  /** Decoded base64url members. */
   readonly values: Readonly<Record<string, Decoded>>;
 }
 
@@ -29,11 +29,11 @@ export const required: Readonly<Record<string, readonly string[]>> = {
 
 const plain = new Set(["alg", "crv", "kty"]);
 
-/** Longer values are not decoded: one of RSA with 16,384 bits has 2,731 characters, one of ML-DSA-87 has 3,456. */
-const longest = 16_384;
-export const isTooLong = (value: unknown): boolean => typeof value === "string" && value.length > longest;
+/** Longer values are not decoded: an RSA modulus of 16,384 bits has 2,731 characters, an ML-DSA-87 key has 3,456. */
+const maxLength = 16_384;
+export const isTooLong = (value: unknown): boolean => typeof value === "string" && value.length > maxLength;
 
-/** Decodes an entry. @param index its place in the set, from 0 */
+/** Decodes an entry. @param index its position in the set, from 0 */
 export async function decodeKey(jwk: Members, index: number): Promise<Key> {
   const { kid, kty } = jwk;
   const values: Record<string, Decoded> = {};

@@ -1,27 +1,27 @@
-/** One request and its response, as plain data. Unknown members are absent; for a file, only `body` is there. */
+/** One request and its response, as plain data. Unknown members are absent; a file has only `body`. */
 export interface Exchange {
-  /** The last URL, after redirects. */
+  /** Last URL, after redirects. */
   readonly url?: string;
   /** Status of the last response, after redirects. */
   readonly status?: number;
   /** Header lines: names in lower case, values as received. */
   readonly headers?: readonly (readonly [name: string, value: string])[];
-  /** The body after decompression. Absent if there was none, or if it is incomplete. */
+  /** Body after decompression. Absent if there was none, or if it is incomplete. */
   readonly body?: Uint8Array;
-  /** The URLs that answered with a redirect, in order. */
+  /** URLs that redirected, in order. */
   readonly redirects?: readonly string[];
-  /** Why the response is missing or incomplete. */
+  /** Reason why the response is missing or incomplete. */
   readonly failure?: Failure;
   /** Time from the connection (with TLS) to the first byte of the response, in milliseconds. */
   readonly waitMs?: number;
-  /** End of the TLS certificate, in epoch milliseconds. */
+  /** Expiry of the TLS certificate, in epoch milliseconds. */
   readonly tls?: { readonly notAfter: number };
 }
 
 /**
- * Why there is no complete response. `forbidden-url`, `forbidden-address`: the request was not sent. `unreachable`: no connection. `tls`: bad
- * certificate. `timeout`, `too-large`, `redirects`: a limit of one request. `limit`: a limit of the whole look. `protocol`: no valid HTTP.
- * `incomplete`: the body ends early, or cannot be decompressed.
+ * Reason why there is no complete response. `forbidden-url`, `forbidden-address`: the request was not sent. `unreachable`: no connection.
+ * `tls`: the certificate was not accepted. `timeout`, `too-large`, `redirects`: a limit of one request. `limit`: a limit of all requests
+ * together. `protocol`: not valid HTTP. `incomplete`: the body ends early, or cannot be decompressed.
  */
 export interface Failure {
   /** See above. */
@@ -36,13 +36,13 @@ export interface Failure {
     | "limit"
     | "protocol"
     | "incomplete";
-  /** An error code of the system, such as `ECONNREFUSED`, or the limit. */
+  /** System error code, such as `ECONNREFUSED`, or the limit. */
   readonly detail: string;
 }
 
-/** More requests for the JWK Set. */
+/** Further requests for the JWK Set. */
 export interface Probes {
-  /** The same request again. */
+  /** Repetition of the first request. */
   readonly again?: Exchange;
   /** With HEAD. */
   readonly head?: Exchange;
@@ -68,15 +68,15 @@ export interface Probes {
   readonly ipv6?: Exchange;
 }
 
-/** The facts of an X.509 certificate. A caller without an X.509 parser leaves all certificates out. */
+/** Facts about an X.509 certificate. A caller without an X.509 parser omits all certificates. */
 export interface CertificateFacts {
-  /** The public key; absent if it has no JWK form. */
+  /** Public key; absent if it has no JWK form. */
   readonly jwk?: Readonly<Record<string, unknown>>;
-  /** In epoch milliseconds. */
+  /** Beginning of the validity period, in epoch milliseconds. */
   readonly notBefore: number;
-  /** In epoch milliseconds. */
+  /** End of the validity period, in epoch milliseconds. */
   readonly notAfter: number;
-  /** SHA-256 digests, as below, of the certificates of the same `x5c` whose key signed this one. */
+  /** SHA-256 digests of the certificates in the same `x5c` whose key signed this one, in the form of `sha256`. */
   readonly signers?: readonly string[];
   /** SHA-1 of the DER form, in base64url. */
   readonly sha1: string;
@@ -84,46 +84,46 @@ export interface CertificateFacts {
   readonly sha256: string;
 }
 
-/** One of several looks at a JWK Set. */
+/** One of several fetches of a JWK Set. */
 export interface Look {
-  /** In epoch milliseconds. */
+  /** Time of the fetch, in epoch milliseconds. */
   readonly at: number;
-  /** The request of the set. */
+  /** The request for the set. */
   readonly set: Exchange;
 }
 
-/** A token that was seen. */
+/** A token from the provider. Only these members are kept. */
 export interface SeenToken {
-  /** When it was seen, in epoch milliseconds. */
+  /** Time at which it was received, in epoch milliseconds. */
   readonly at: number;
-  /** The kid of its header. */
+  /** `kid` of its header. */
   readonly kid: string;
-  /** Claim `iat`, in epoch milliseconds. */
+  /** Its `iat` claim, in epoch milliseconds. */
   readonly issuedAt?: number | undefined;
-  /** Claim `exp`, in epoch milliseconds. */
+  /** Its `exp` claim, in epoch milliseconds. */
   readonly expiresAt?: number | undefined;
 }
 
 /** All observations of an issuer, as plain data. */
 export interface Observations {
-  /** When the first request was made, or the file was read, in epoch milliseconds. */
+  /** Time of the first request, or at which the file was read, in epoch milliseconds. */
   readonly at: number;
-  /** The issuer as relying parties configure it. Absent if only a document is known. */
+  /** Issuer, as relying parties configure it. Absent if only a document is known. */
   readonly issuer?: string;
-  /** The request of the discovery document. */
+  /** The request for the discovery document. */
   readonly discovery?: Exchange;
-  /** Requests at the other URLs of the metadata of an authorization server. */
+  /** Requests for the other metadata URLs of an authorization server. */
   readonly metadata?: readonly Exchange[];
-  /** The first request of the JWK Set. */
+  /** The first request for the JWK Set. */
   readonly set?: Exchange;
-  /** More requests of the JWK Set. */
+  /** Further requests for the JWK Set. */
   readonly probes?: Probes;
-  /** Certificates by the text of the `x5c` entry. `null` means that it cannot be parsed. */
+  /** Certificates by the string in `x5c`. `null` means that it cannot be parsed. */
   readonly certificates?: Readonly<Record<string, CertificateFacts | null>>;
-  /** Keys that must not be used: RFC 7638 thumbprints, the 20 hex digits of Debian's `openssl-blacklist`, or moduli and primes in hex. */
+  /** Keys that must not be used: RFC 7638 thumbprints, the 20 hex digits from Debian's `openssl-blacklist`, or moduli and primes in hex. */
   readonly blocklist?: ReadonlySet<string>;
-  /** Later looks, oldest first. */
+  /** Later fetches, oldest first. */
   readonly looks?: readonly Look[];
-  /** Tokens that were seen, for checks against the looks. */
+  /** Tokens that were received, for checks against the fetches. */
   readonly tokens?: readonly SeenToken[];
 }

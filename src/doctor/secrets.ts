@@ -5,43 +5,43 @@ import { decode } from "./base64url.ts";
 export const privateMembers = ["d", "p", "q", "dp", "dq", "qi", "oth", "k", "priv"];
 
 /** Members that only a private key has, whatever its `kty`. */
-const telling = ["d", "dp", "dq", "qi", "priv"];
-/** The least private key, of 32 bytes, has 43 characters. */
-const keyText = /^[\w+/-]{40,}=*$/;
+const privateOnly = ["d", "dp", "dq", "qi", "priv"];
+/** The smallest private key, of 32 bytes, has 43 characters. */
+const keyPattern = /^[\w+/-]{40,}=*$/;
 const pem = /-----BEGIN [A-Z ]*PRIVATE KEY( BLOCK)?-----/;
 
-/** The private members of an object. */
+/** Returns the names of the private members of an object. */
 export const privateIn = (jwk: Readonly<Record<string, unknown>>): string[] =>
   privateMembers.filter((member) => isGiven(jwk[member]));
 
-/** The members of an object that may be none of a JWK, but hold a private key. */
+/** Returns the names of the members that hold a private key, even if the object is not a JWK. */
 export function secretsIn(object: Readonly<Record<string, unknown>>): string[] {
-  const suspects = typeof object["kty"] === "string" ? privateMembers : telling;
+  const suspects = typeof object["kty"] === "string" ? privateMembers : privateOnly;
   return suspects.filter((member) => {
     const value = object[member];
-    return typeof value === "string" && keyText.test(value);
+    return typeof value === "string" && keyPattern.test(value);
   });
 }
 
-/** Whether a text has a private key: as PEM, as a JWK, as base64 of these, or as the base64 DER of PKCS #1, PKCS #8 or RFC 5915. */
+/** Reports whether text contains a private key: as PEM, as a JWK, as base64 of these, or as base64 DER (PKCS #1, PKCS #8, RFC 5915). */
 export function isPrivateText(text: string): boolean {
   if (text.length < 40) return false;
   return hasKey(text) || isPrivateDer(text.slice(0, 24)) || (isBase64(text) && hasKey(decoded(text)));
 }
 
-/** A JWK is looked for in text that need not be JSON, and that may be a JSON string in JSON, so quotes may follow backslashes. */
+/** Matches members of a JWK in any text. The JWK may be in a JSON string, so quotes may follow backslashes. */
 const memberNamed = (names: string): RegExp => new RegExp(`["'](?:${names})\\\\*["']\\s*:\\s*\\\\*["']?[\\w+/-]{40,}`);
-const tellingMember = memberNamed(telling.join("|"));
+const privateMember = memberNamed(privateOnly.join("|"));
 const symmetricMember = memberNamed("k");
 const symmetricType = /["']oct\\*["']/;
 
 const hasKey = (text: string): boolean =>
-  pem.test(text) || tellingMember.test(text) || (symmetricType.test(text) && symmetricMember.test(text));
+  pem.test(text) || privateMember.test(text) || (symmetricType.test(text) && symmetricMember.test(text));
 
 const isBase64 = (text: string): boolean => /^[\w+/\s-]+={0,2}\s*$/.test(text);
 const decoded = (text: string): string => new TextDecoder().decode(decode(text).bytes);
 
-/** These begin with a sequence whose first element is a version, 0 or 1; a certificate begins with two sequences. */
+/** Reports whether DER is a private key: a sequence that begins with a version, 0 or 1. A certificate begins with two sequences. */
 function isPrivateDer(base64: string): boolean {
   if (!/^M[A-Z][A-Za-z0-9+/]{22}$/.test(base64)) return false;
   const { bytes } = decode(base64);
@@ -50,10 +50,10 @@ function isPrivateDer(base64: string): boolean {
   return bytes[0] === 0x30 && tag === 2 && size === 1 && (version === 0 || version === 1);
 }
 
-/** A document as JSON in lines, to be shown to others: without the values of private members and the texts of private keys. */
-export function removed(document: unknown): string {
+/** Writes a document as JSON that others may see: without the values of private members and without strings that contain private keys. */
+export function withoutSecrets(document: unknown): string {
   try {
-    const shown = JSON.stringify(
+    const json = JSON.stringify(
       document,
       (member, value: unknown) =>
         (privateMembers.includes(member) && isGiven(value)) || (typeof value === "string" && isPrivateText(value))
@@ -61,7 +61,7 @@ export function removed(document: unknown): string {
           : value,
       2,
     );
-    return isPrivateText(shown) ? "The name of a member is a private key, so this is not shown." : shown;
+    return isPrivateText(json) ? "The name of a member is a private key, so this is not shown." : json;
   } catch {
     // Only depth can be the cause.
     return "It is nested too deeply to be shown.";

@@ -1,30 +1,30 @@
 import { lifetimeOf } from "./cache-control.ts";
-import { isObject, readJson } from "./document.ts";
+import { entriesIn, isObject, readJson } from "./document.ts";
 import { field } from "./exchange.ts";
 import { decodeKey, maxKeys } from "./key.ts";
 import type { Exchange, Observations } from "./observations.ts";
 
-/** The set at one look. */
+/** The set in one response. */
 export interface State {
-  /** In epoch milliseconds. */
+  /** Time of the response, in epoch milliseconds. */
   readonly at: number;
-  /** Thumbprints by kid; `undefined` if no set came. */
+  /** Thumbprints by kid; `undefined` if the response has no set. */
   readonly keys: ReadonlyMap<string, string | undefined> | undefined;
-  /** The text of the set. */
+  /** The document. */
   readonly content: string;
-  /** Equal for looks with the same keys, in any order and format. */
+  /** Equal for sets with the same keys, in any order and format. */
   readonly identity: string;
   readonly etag: string | undefined;
-  /** How long caches may serve this response. */
+  /** Time for which caches may serve this response. */
   readonly servedSeconds: number;
-  /** Why no set came. */
+  /** Reason why the response has no set. */
   readonly problem: string | undefined;
 }
 
-/** Parsed sets by content, so that each is parsed once. */
+/** Parsed sets by document, so that each is parsed once. */
 export type ParsedSets = Map<string, ReadonlyMap<string, string | undefined> | undefined>;
 
-/** All looks in order: the first request, the probes with a complete set, and the later looks. */
+/** Returns the states in order: from the first request, the probes with a complete set, and the later fetches. */
 export async function sequence({ at, set, probes = {}, looks = [] }: Observations): Promise<readonly State[]> {
   const { again, json, origin, noAgent } = probes;
   const first = [set, again, json, origin, noAgent].filter(
@@ -37,7 +37,7 @@ export async function sequence({ at, set, probes = {}, looks = [] }: Observation
   return states;
 }
 
-/** The state that a response shows. */
+/** Returns the state that a response shows. */
 export async function stateOf(exchange: Exchange, at: number, parsed: ParsedSets): Promise<State> {
   const { status, body, failure } = exchange;
   const isWhole = status === 200 && body !== undefined;
@@ -57,9 +57,10 @@ export async function stateOf(exchange: Exchange, at: number, parsed: ParsedSets
 
 async function keysIn(body: Uint8Array): Promise<ReadonlyMap<string, string | undefined> | undefined> {
   const { value } = readJson(body, "");
-  if (!isObject(value) || !Array.isArray(value["keys"])) return undefined;
+  const entries = entriesIn(value);
+  if (entries === undefined) return undefined;
   const keys = new Map<string, string | undefined>();
-  for (const [index, jwk] of (value["keys"] as unknown[]).slice(0, maxKeys).entries()) {
+  for (const [index, jwk] of entries.slice(0, maxKeys).entries()) {
     if (isObject(jwk) && typeof jwk["kid"] === "string") keys.set(jwk["kid"], (await decodeKey(jwk, index)).thumbprint);
   }
   return keys;

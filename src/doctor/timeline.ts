@@ -3,17 +3,17 @@ import { counted, quoted } from "./format.ts";
 
 /** One line of a timeline. */
 export interface Happening {
-  /** In epoch milliseconds. */
+  /** Time of the event, in epoch milliseconds. */
   readonly at: number;
-  /** What happened. May quote the issuer: escape it before you print it. */
+  /** Description of the event. It may quote the issuer: escape it before you print it. */
   readonly text: string;
 }
 
-/** Lines about the changes between two looks, or about the first look. */
+/** Describes the changes between two states, or the first state. */
 export function changes(before: State | undefined, after: State): string[] {
   if (after.keys === undefined)
-    return before?.problem === after.problem && before !== undefined ? [] : [problemOf(after)];
-  if (before === undefined) return [`${counted(after.keys.size, "key")}: ${kidsOf(after.keys)}`, lifetimeOf(after)];
+    return before?.problem === after.problem && before !== undefined ? [] : [problemText(after)];
+  if (before === undefined) return [`${counted(after.keys.size, "key")}: ${kidsText(after.keys)}`, cachingText(after)];
   if (before.keys === undefined) return [`the set is back, with ${counted(after.keys.size, "key")}`];
   const lines: string[] = [];
   for (const kid of after.keys.keys()) if (!before.keys.has(kid)) lines.push(`key added: kid ${quoted(kid)}`);
@@ -22,18 +22,18 @@ export function changes(before: State | undefined, after: State): string[] {
     else if (after.keys.get(kid) !== thumbprint) lines.push(`kid ${quoted(kid)} names another key`);
   }
   if (lines.length === 0 && before.content !== after.content)
-    lines.push("the text of the set has changed, its keys have not");
+    lines.push("the document has changed, but its keys have not");
   if (before.content === after.content && before.etag !== after.etag)
-    lines.push("the ETag has changed, the set has not");
-  if (before.servedSeconds !== after.servedSeconds) lines.push(lifetimeOf(after));
+    lines.push("the ETag has changed, but the set has not");
+  if (before.servedSeconds !== after.servedSeconds) lines.push(cachingText(after));
   return lines;
 }
 
-const problemOf = ({ problem }: State): string => `no set: ${problem ?? "the response is no JWK Set"}`;
-const lifetimeOf = ({ servedSeconds }: State): string => `caches may serve this set for ${servedSeconds} s`;
+const problemText = ({ problem }: State): string => `no set: ${problem ?? "the response is not a JWK Set"}`;
+const cachingText = ({ servedSeconds }: State): string => `caches may serve this set for ${servedSeconds} s`;
 const maxKids = 10;
 
-function kidsOf(keys: NonNullable<State["keys"]>): string {
+function kidsText(keys: NonNullable<State["keys"]>): string {
   const kids = [...keys.keys()].slice(0, maxKids).map(quoted);
   return [...kids, ...(keys.size > maxKids ? ["…"] : [])].join(", ");
 }

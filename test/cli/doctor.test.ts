@@ -18,7 +18,7 @@ import { runCli, temporaryFolder } from "../support/service.ts";
 import { compact, encode, noSignature, signature } from "../token/compact.ts";
 
 const insecure = "--allow-insecure";
-/** What a terminal obeys or hides. */
+/** Characters that a terminal interprets or hides. */
 // oxlint-disable-next-line no-control-regex
 const obeyed = /[\u0000-\u0009\u000b-\u001f\u007f-\u009f\u200b-\u200f\u2028-\u202f\u2066-\u2069]/;
 
@@ -49,7 +49,7 @@ const provider = (t: TestContext, keys: readonly unknown[], headers: Readonly<Re
   );
 };
 
-/** The exit code and the output, with this as standard input. */
+/** Runs the command with this standard input. Returns the exit code and the output. */
 const through = async (input: Iterable<Uint8Array>, ...args: string[]) => {
   let stdout = "";
   const write = (text: string): void => void (stdout += text);
@@ -58,7 +58,7 @@ const through = async (input: Iterable<Uint8Array>, ...args: string[]) => {
 };
 
 describe("jwksd doctor", () => {
-  test("a good provider gets a line that says what was checked, and how its keys are rotated", async (t) => {
+  test("a sound provider gets a line about what was checked, and sentences about key rotation", async (t) => {
     const url = await provider(t, [sound, published("next")]);
     const { code, stdout, stderr } = await runCli(t, ["doctor", url, insecure]);
     assert.deepEqual([code, stderr], [0, ""]);
@@ -66,15 +66,15 @@ describe("jwksd doctor", () => {
     assert.equal(summary, `${url}: nothing is wrong. Checked as an issuer: 2 keys, HTTP in 7 requests, discovery.`);
     assert.match(
       rotation ?? "",
-      /^How keys are rotated:\n  2 signing keys are published: .*\n  Caches may keep the set for 10 min/,
+      /^Key rotation:\n  2 signing keys are published: .*\n  Caches may keep the set for 10 min/,
     );
     assert.match(
       (rotation ?? "").replaceAll(/\n\s+/g, " "),
-      /these verifiers trust a key that has left the set: .*aws-jwt-verify.* until it starts again\./,
+      /these verifiers trust a key that was removed from the set: .*aws-jwt-verify.* until they are restarted\./,
     );
   });
 
-  test("findings come worst first, each with what was seen, the rule, what to do and a link, and a summary", async (t) => {
+  test("findings are listed worst first, each with places, rule, remedy and link, and a summary", async (t) => {
     const keys = [
       { ...sound, alg: undefined },
       { ...published("rsa", rsaKey(), "RS256"), kid: 7 },
@@ -85,7 +85,7 @@ describe("jwksd doctor", () => {
     const heads = stdout.match(/^(broken|risk|advice) {2}\w+/gm);
     assert.deepEqual(heads, ["broken  JWKS_KID_TYPE", "risk  HTTP_NO_STORE", "advice  JWKS_ALG_MISSING"]);
     assert.match(stdout, /^ {2}seen {4}key 2 \(kid 7\)$/m);
-    assert.match(stdout, /^ {2}effect {2}It equals no `kid` of a token, and/m);
+    assert.match(stdout, /^ {2}effect {2}It never equals the `kid` of a token, and/m);
     assert.match(stdout, /^ {2}breaks {2}the tokens of the key at jose [\d.]+, jwks-rsa/m);
     assert.match(stdout, /^ {10}all tokens at aws-jwt-verify [\d.]+, go-jose/m);
     assert.match(stdout, /^ {2}rule {4}RFC 7517 section 4\.5$/m);
@@ -99,7 +99,7 @@ describe("jwksd doctor", () => {
     assert.deepEqual(long, []);
   });
 
-  test("--json has everything, in ASCII", async (t) => {
+  test("--json prints everything in ASCII", async (t) => {
     const file = await fileOf(t, { keys: [{ ...sound, kid: "Zürich\u001b[2J", alg: undefined }] });
     const { code, stdout } = await runCli(t, ["doctor", file, "--json"]);
     assert.equal(code, 0);
@@ -125,16 +125,16 @@ describe("jwksd doctor", () => {
     ["<html><p>404", "it is an HTML page of 12 characters"],
     ['{"keys":[{"kty":"EC"', "it is JSON with a mistake in it, of 20 characters"],
     ["-----BEGIN CERTIFICATE-----\nAQAB", "it is PEM of 32 characters"],
-    ["not found", "it is a text of 9 characters"],
+    ["not found", "it is text of 9 characters"],
   ];
-  test("of a body that cannot be read, the kind and the length are told", async (t) => {
+  test("a body that cannot be read is described by its kind and length", async (t) => {
     for (const [body, said] of unreadable) {
       const { stdout } = await runCli(t, ["doctor", await fileOf(t, body), "--only", "JWKS_NOT_JSON"]);
       assert.ok(stdout.includes(`  seen    ${said}\n`), stdout);
     }
   });
 
-  test("--html writes a page without script: the findings, and the documents without their private keys", async (t) => {
+  test("--html writes the findings and the documents as a page, without script and private keys", async (t) => {
     const evil = "</pre><script>alert(1)</script>";
     const leaked = { ...ecKey("leaked"), kid: "leaked", use: evil };
     const url = await provider(t, [sound, leaked], { "x-evil": evil });
@@ -144,7 +144,7 @@ describe("jwksd doctor", () => {
     const text = await readFile(page, "utf8");
     for (const [, finding] of stdout.matchAll(/^(?:broken|risk|advice) {2}(\w+):/gm))
       assert.ok(text.includes(`>${finding}</a>`));
-    assert.match(text, /<dt>Effect<[^]*<dt>What to do<[^]*<dt>Rule<[^]*How keys are rotated/);
+    assert.match(text, /<dt>Effect<[^]*<dt>What to do<[^]*<dt>Rule<[^]*Key rotation/);
     assert.match(text, /&quot;d&quot;: &quot;\(removed\)&quot;/);
     assert.ok(text.includes(String(sound["x"])) && text.includes("jwks_uri"));
     assert.ok(!text.includes(leaked.d));
@@ -154,7 +154,7 @@ describe("jwksd doctor", () => {
     assert.match(unwritable.stderr, /ERR_FILE_UNWRITABLE/);
   });
 
-  test("one look at a token whose key is not published says what that means", async (t) => {
+  test("a token whose key is not published is explained without a watch", async (t) => {
     const url = await provider(t, [sound]);
     const claims = { iss: url, aud: "a", exp: 2 ** 33 };
     const token = compact({ alg: "ES256", kid: "next" }, claims, signature("ES256", ecKey("next")));
@@ -162,7 +162,7 @@ describe("jwksd doctor", () => {
     assert.match(stdout, /kid "next" signs and is not published: its key was withdrawn too early/);
   });
 
-  test("--fail-on, --only and --skip say what counts", async (t) => {
+  test("--fail-on, --only and --skip select findings", async (t) => {
     const file = await fileOf(t, { keys: [{ ...sound, alg: undefined, x5c: ["AQAB"] }] });
     const rows: readonly [code: number, flags: string][] = [
       [1, ""],
@@ -181,20 +181,20 @@ describe("jwksd doctor", () => {
     assert.match(stderr, /'JWKS_NOPE' is invalid\. There is no such code/);
   });
 
-  test("exits with 2 where nothing can be looked at, and says why", async (t) => {
+  test("exits with 2 and the reason if there is nothing to check", async (t) => {
     const server = createServer();
     const port = await listening(t, server);
     await new Promise((resolve) => server.close(resolve));
     const rows: readonly (readonly [target: string, says: RegExp, ...flags: string[]])[] = [
-      [
-        "/nowhere/keys.json",
-        /cannot read the file .* \(ENOENT\); a URL begins with https:\/\/ \[ERR_FILE_UNREADABLE\]/,
-      ],
-      ["http://login.example.com", /is not an https URL; --allow-insecure .*\[ERR_URL_INSECURE\]/],
-      ["https://127.0.0.1", /not public; --allow-insecure .*\[ERR_ADDRESS_FORBIDDEN\]/],
+      ["/nowhere/keys.json", /cannot read the file .* \(ENOENT\); begin a URL with https:\/\/ \[ERR_FILE_UNREADABLE\]/],
+      ["http://login.example.com", /is not an https URL; set --allow-insecure .*\[ERR_URL_INSECURE\]/],
+      ["https://127.0.0.1", /not public; set --allow-insecure .*\[ERR_ADDRESS_FORBIDDEN\]/],
       [`http://127.0.0.1:${port}`, /no connection \(ECONNREFUSED\) \[ERR_FETCH_FAILED\]/, insecure],
       ["https://", /\[ERR_URL_INSECURE\]/],
-      ["https://user:secret@login.example.com", /^jwksd: the URL holds a password \[ERR_URL_INSECURE\]\n$/],
+      [
+        "https://user:secret@login.example.com",
+        /^jwksd: the URL contains a user name or password; remove it \[ERR_URL_INSECURE\]\n$/,
+      ],
       ["a", /unknown option '--nope'/, "--nope"],
     ];
     for (const [target, says, ...flags] of rows) {
@@ -205,22 +205,22 @@ describe("jwksd doctor", () => {
     assert.equal((await runCli(t, ["doctor", "--help"])).code, 0);
   });
 
-  test("a server that switches protocols is broken, and the command ends", async (t) => {
+  test("a server that switches protocols is broken, and the command finishes", async (t) => {
     const answer = "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n";
     const url = await serveRaw(t, (socket) => void socket.once("data", () => socket.write(answer)));
     const { code, stdout } = await runCli(t, ["doctor", `${url}/jwks`, insecure]);
     assert.equal(code, 1);
-    assert.match(stdout, /HTTP_STATUS[^]*status 101, which nobody asked for/);
+    assert.match(stdout, /HTTP_STATUS[^]*status 101, which the request did not ask for/);
   });
 
   test("a certificate that is not accepted is broken", async (t) => {
     const url = await serveTls(t, certificateFor("localhost"), () => {});
     const { code, stdout } = await runCli(t, ["doctor", url, insecure]);
     assert.equal(code, 1);
-    assert.match(stdout, /TLS_INVALID[^]*DEPTH_ZERO_SELF_SIGNED_CERT; if[^]*in\s+NODE_EXTRA_CA_CERTS\n/);
+    assert.match(stdout, /TLS_INVALID[^]*DEPTH_ZERO_SELF_SIGNED_CERT; if[^]*set\s+NODE_EXTRA_CA_CERTS to the file/);
   });
 
-  test("- reads standard input, as far as a set can be long", async () => {
+  test("- reads standard input, up to the maximum size of a set", async () => {
     assert.deepEqual(await through([bytes({ keys: [sound] })], "-"), [
       0,
       "-: nothing is wrong. Checked as a JWK Set: 1 key.\n",
@@ -230,10 +230,10 @@ describe("jwksd doctor", () => {
       "-",
     );
     assert.equal(code, 2);
-    assert.match(output, /standard input: is larger than 1,000,000 bytes/);
+    assert.match(output, /standard input is larger than 1,000,000 bytes/);
   });
 
-  test("--blocklist takes thumbprints and lines of openssl-blacklist", async (t) => {
+  test("--blocklist accepts thumbprints and lines from openssl-blacklist", async (t) => {
     const rsa = published("rsa", rsaKey(), "RS256");
     const file = await fileOf(t, { keys: [sound, rsa] });
     const hex = BigInt(`0x${Buffer.from(rsa["n"] as string, "base64url").toString("hex")}`)
@@ -258,7 +258,7 @@ describe("jwksd doctor", () => {
     assert.match(stderr, /list: line 1 is neither .*\[ERR_CONFIG_FORMAT\]/);
   });
 
-  test("nothing that a terminal obeys is printed, whoever chose it", async (t) => {
+  test("nothing that a terminal interprets is printed, whatever its source", async (t) => {
     const evil = "\u001b]0;owned\u0007\u0000\r\u009b31m\u202e\u2028\nbroken  FORGED";
     const evilKey = { kty: evil, kid: evil, alg: evil, crv: evil, use: evil, key_ops: [evil], x5c: [evil], x: evil };
     const keys = [
@@ -300,14 +300,14 @@ describe("jwksd doctor", () => {
   const pem = createPrivateKey({ key: { ...ec }, format: "jwk" }).export({ type: "pkcs8", format: "pem" }) as string;
   const leaks: Readonly<Record<string, unknown>> = {
     "an entry": { keys: [{ ...leaked, kid: "leaked", alg: "RS256", use: "sig" }] },
-    "a JWK as a text": { keys: [sound], backup: text },
-    "a JWK as a text in a text": { keys: [sound], backup: JSON.stringify({ of: JSON.stringify({ is: text }) }) },
+    "a JWK in a string": { keys: [sound], backup: text },
+    "a JWK in a string in a string": { keys: [sound], backup: JSON.stringify({ of: JSON.stringify({ is: text }) }) },
     "a JWK in base64": { keys: [{ ...sound, backup: base64(text) }] },
     "PEM in base64": { keys: [sound], backup: base64(pem) },
     "numbers with padding": { keys: [sound], backup: { d: `+/${ec.d}==` } },
-    "keys that is a text": { keys: text },
-    "an entry that is a text": { keys: [sound, text] },
-    "a set that is a text": JSON.stringify(text),
+    "keys that is a string": { keys: text },
+    "an entry that is a string": { keys: [sound, text] },
+    "a set that is a string": JSON.stringify(text),
     "a kid": { keys: [{ ...sound, kid: text }] },
     "a kid of PEM": { keys: [{ ...sound, kid: pem }] },
     "the name of a member, twice": `{"keys":[],${JSON.stringify(text)}:1,${JSON.stringify(text)}:1}`,
@@ -315,10 +315,10 @@ describe("jwksd doctor", () => {
     "PEM after a comment": `# ours\n${pem}`,
     "JSON that is cut off": `{"keys":[${text}`,
     JSONP: `callback({"keys":[${text}]})`,
-    "a symmetric key as a text": { keys: [sound], backup: `{"kty":"oct","k":"${ec.d}"}` },
+    "a symmetric key in a string": { keys: [sound], backup: `{"kty":"oct","k":"${ec.d}"}` },
   };
   for (const [about, document] of Object.entries(leaks)) {
-    test(`a private key is found, and nothing of it is told: ${about}`, async (t) => {
+    test(`a private key is found, and not printed: ${about}`, async (t) => {
       const page = join(await temporaryFolder(t), "findings.html");
       const file = await fileOf(t, document);
       const { stdout } = await runCli(t, ["doctor", file, "--html", page]);
@@ -330,7 +330,7 @@ describe("jwksd doctor", () => {
     });
   }
 
-  test("a key in the place of a short text is told by its length, and what it says by an address without its query", async (t) => {
+  test("a key instead of a short value is described by its length, and a URL is printed without its query", async (t) => {
     const odd = { ...sound, alg: ec.d, use: ec.d, x5u: `data:application/json,${text}` };
     const url = await serveHttp(t, (request, response) => {
       if (request.url === "/jwks?token=secret")
@@ -339,7 +339,7 @@ describe("jwksd doctor", () => {
     });
     const page = join(await temporaryFolder(t), "findings.html");
     const { stdout } = await runCli(t, ["doctor", `${url}/jwks?token=secret`, insecure, "--html", page]);
-    assert.match(stdout, /has alg \(a text of 43 characters\)/);
+    assert.match(stdout, /has alg \(a string of 43 characters\)/);
     assert.match(stdout, /JWKS_X5U_HTTP[^]*: data:…/);
     assert.match(stdout, /HTTP_REDIRECT[^]*\/jwks →\s+http\S+\/a\/…\n/);
     const whole = stdout + (await readFile(page, "utf8")).replace(/<title>.*|<h1>.*/g, "");
@@ -362,19 +362,19 @@ describe("--token", () => {
   const signed = (header: object, claims: object, privateKey: object = key): string =>
     compact({ ...es256, ...header }, { aud: "my-api", exp, ...claims }, signature("ES256", privateKey));
 
-  test("is explained against what was found, in the steps of jwksd verify", async (t) => {
+  test("explains a token in the same steps as jwksd verify, with the keys that were found", async (t) => {
     const url = await provider(t, [sound]);
     const { code, stdout } = await runCli(t, ["doctor", url, insecure, "--token", signed({}, { iss: url })]);
     assert.equal(code, 0);
     assert.match(
       stdout,
-      /^The token:\nok {4}token .*\nok {4}jwks .*\nok {4}key .*\nok {4}signature .*\nok {4}claims .*\n\nThe token is good\.\n\n.*nothing is wrong\./,
+      /^The token:\nok {4}token .*\nok {4}jwks .*\nok {4}key .*\nok {4}signature .*\nok {4}claims .*\n\nThe token is valid\.\n\n.*nothing is wrong\./,
     );
   });
 
   const der = (input: Buffer): Uint8Array =>
     sign("sha256", input, createPrivateKey({ key: { ...key }, format: "jwk" }));
-  /** The last step of what is explained. */
+  /** Last step of the explanation. */
   const stepOf = {
     CRIT: "signature",
     KID: "key",
@@ -391,7 +391,7 @@ describe("--token", () => {
     ["no kid", (iss) => signed(noKid, { iss }), "ERR_TOKEN_KID_MISSING", "other key"],
     ["an empty kid", (iss) => signed({ kid: "" }, { iss }, ecKey("empty")), "ERR_TOKEN_KID_UNKNOWN", "unusable key"],
     [
-      "a kid of nobody",
+      "an unknown kid",
       (iss) => signed({ kid: "next" }, { iss }, ecKey("next")),
       "ERR_TOKEN_KID_UNKNOWN",
       "unknown kid",
@@ -420,7 +420,7 @@ describe("--token", () => {
     ["alg none", (iss) => signed({ alg: "none", ...noKid }, { iss }), "ERR_TOKEN_ALG", "unsigned"],
   ];
   for (const [about, token, failure, cause] of rows) {
-    test(`${about}: it is refused, with exit code 1, a cause if there is one, and what to do`, async (t) => {
+    test(`refuses ${about}, with exit code 1, a cause and advice`, async (t) => {
       const nameless = { ...published("nameless"), kid: undefined };
       const leakedKey = { ...published("leaked"), d: ecKey("leaked").d };
       const url = await provider(t, [nameless, sound, leakedKey, { ...published("empty"), kid: "" }]);
@@ -437,7 +437,7 @@ describe("--token", () => {
     });
   }
 
-  /** What people paste, made from a valid token, and what is said about it. */
+  /** Forms of input that people paste, made from a valid token, and the expected detail. */
   const pasted: readonly (readonly [form: string, paste: (token: string) => string, said: string])[] = [
     ["a line break", (token) => `${token.slice(0, 60)}\n${token.slice(60)}`, "it contains spaces or line breaks"],
     ["a space", (token) => token.replace(".", ". "), "it contains spaces or line breaks"],
@@ -451,7 +451,7 @@ describe("--token", () => {
     ["two parts", (token) => token.slice(0, token.lastIndexOf(".")), "it has 2 parts, not three"],
     ["five parts that are not encrypted", (token) => `${token}.YQ.YQ`, "it has 5 parts, not three"],
   ];
-  test("a token that was pasted with something else is refused in the first step, which says what else", async (t) => {
+  test("refuses a token that was pasted with something else in the first step, and says what else", async (t) => {
     const url = await provider(t, [sound]);
     const token = signed({}, { iss: url });
     for (const [form, paste, said] of pasted)
@@ -469,21 +469,21 @@ describe("--token", () => {
       }
   });
 
-  test("a token without an audience is accepted, with the advice that other verifiers may refuse it", async (t) => {
+  test("accepts a token without an audience and warns that other verifiers may refuse it", async (t) => {
     const url = await provider(t, [sound]);
     const token = signed({}, { iss: url, aud: undefined, client_id: "app" });
     const { code, stdout } = await runCli(t, ["doctor", url, insecure, "--token", token], { COLUMNS: "500" });
     assert.equal(code, 0);
     assert.match(
       stdout,
-      /^ok {4}claims .*, aud missing, expires in \d+ s\n\nThe token is good\.\n\nWhat to do: The token has no aud/m,
+      /^ok {4}claims .*, aud missing, expires in \d+ s\n\nThe token is valid\.\n\nWhat to do: The token has no aud/m,
     );
     const verified = await runCli(t, ["verify", token, "--issuer", url, "--aud", "my-api"]);
     assert.equal(verified.code, 1);
     assert.match(verified.stdout, /aud is missing, expected: my-api \[ERR_TOKEN_CLAIM\]/);
   });
 
-  test("an expired token is reported as expired, whatever else is wrong with it", async (t) => {
+  test("reports that a token has expired, whatever else is wrong with it", async (t) => {
     const url = await provider(t, [sound]);
     const expired = { iss: url, exp: Math.floor(Date.now() / 1000) - 600 };
     for (const [token, code] of [
@@ -496,7 +496,7 @@ describe("--token", () => {
     }
   });
 
-  test("a set that a cache has kept since before the token was issued is the cause of an unknown kid", async (t) => {
+  test("blames an unknown kid on a cached set that is older than the token", async (t) => {
     const iat = Math.floor(Date.now() / 1000) - 3600;
     for (const [age, cause] of [
       ["90000", "cached set"],
@@ -519,7 +519,7 @@ describe("--token", () => {
     }
   });
 
-  test("a refused token is on the page of --html, and in the summary; its text is not", async (t) => {
+  test("reports a refused token on the --html page and in the summary, without the token itself", async (t) => {
     const url = await provider(t, [sound]);
     const page = join(await temporaryFolder(t), "findings.html");
     const token = signed({}, { iss: "https://other.example" });
@@ -530,7 +530,7 @@ describe("--token", () => {
     assert.ok(!text.includes(token.slice(-40)));
   });
 
-  test("against a file, and from standard input", async (t) => {
+  test("verifies with a file and reads the token from standard input", async (t) => {
     const file = await fileOf(t, { keys: [sound] });
     assert.equal((await runCli(t, ["doctor", file, "--token", signed({}, { iss: "https://any.example" })])).code, 0);
     const [code, output] = await through(
@@ -555,7 +555,7 @@ describe("--token", () => {
     ["no keys", answers(200, "{}"), 'a JWK Set has an array "keys" (RFC 7517 section 5) [ERR_KEY_FORMAT]'],
   ];
   for (const [about, jwks, said] of away) {
-    test(`where the keys cannot be had, it is told which URL was asked and what came: ${about}`, async (t) => {
+    test(`reports which URL has no keys, and what it returned: ${about}`, async (t) => {
       const url = await serveHttp(t, (request, response) =>
         request.url?.startsWith("/login") === true
           ? response.end('<!doctype html><input name=p type="password"/>')
@@ -571,7 +571,7 @@ describe("--token", () => {
     });
   }
 
-  test("where there is no jwks_uri, and where a file has no keys", async (t) => {
+  test("reports a discovery document without jwks_uri, and a file without keys", async (t) => {
     const token = signed({}, { iss: "a" });
     const url = await serveHttp(
       t,
@@ -586,15 +586,15 @@ describe("--token", () => {
       /^FAIL {2}jwks {7}http\S+openid-configuration \(the discovery document\): it has no jwks_uri/m,
     );
     const file = await runCli(t, ["doctor", await fileOf(t, "no set"), "--token", token], { COLUMNS: "500" });
-    assert.match(file.stdout, /^FAIL {2}jwks {7}the file: it is a text of 6 characters \[ERR_FETCH_BODY\]$/m);
+    assert.match(file.stdout, /^FAIL {2}jwks {7}the file: it is text of 6 characters \[ERR_FETCH_BODY\]$/m);
   });
 
-  test("a good token may meet an older set, for as long as caches keep one", async (t) => {
+  test("warns that a valid token may meet an older set if caches keep one for more than a day", async (t) => {
     const says = async (maxAge: number): Promise<string> => {
       const url = await provider(t, [sound], { "cache-control": `max-age=${maxAge}` });
       return (await runCli(t, ["doctor", url, insecure, "--token", signed({}, { iss: url })])).stdout;
     };
-    assert.match(await says(31_536_000), /The token is good\.\n\nWhat to do: If your API refuses[^]*up to 365\sd\./);
+    assert.match(await says(31_536_000), /The token is valid\.\n\nWhat to do: If your API refuses[^]*up to 365\sd\./);
     assert.doesNotMatch(await says(86_400), /What to do/);
   });
 });
@@ -603,7 +603,7 @@ describe("--watch", () => {
   const exp = Math.floor(Date.now() / 1000) + 600;
   const token = compact({ alg: "ES256", kid: "next" }, { exp, iat: exp - 600 }, signature("ES256", ecKey("next")));
 
-  test("prints what happens with its time, then what is wrong", async (t) => {
+  test("prints each event with its time, then the findings", async (t) => {
     const url = await provider(t, [sound]);
     const flags = ["--watch", "1s", "--token-command", `echo ${token}`];
     const { code, stdout, stderr } = await runCli(t, ["doctor", url, insecure, ...flags]);
@@ -616,7 +616,7 @@ describe("--watch", () => {
     assert.ok(!stdout.includes(token.slice(-20)));
   });
 
-  test("--json has the timeline, and tokens may be piped in, one in a line", async (t) => {
+  test("--json prints the timeline, and tokens may be piped in, one per line", async (t) => {
     const url = await provider(t, [sound]);
     const input = [Buffer.from(`${token}\n${token.slice(0, 40)}`), Buffer.from(`${token.slice(40)}\nnonsense`)];
     const [code, output] = await through(input, url, insecure, "--watch", "1s", "--token", "-", "--json");
@@ -636,7 +636,7 @@ describe("--watch", () => {
     );
   });
 
-  test("a token command that fails is told of once", async (t) => {
+  test("a failing token command is reported once", async (t) => {
     const url = await provider(t, [sound]);
     const { code, stderr } = await runCli(t, ["doctor", url, insecure, "--watch", "1s", "--token-command", "exit 3"]);
     assert.deepEqual([code, stderr], [0, "jwksd: the token command failed (3)\n"]);
@@ -645,9 +645,12 @@ describe("--watch", () => {
   const wrong: readonly (readonly [says: RegExp, flags: string])[] = [
     [/Not a duration/, "https://a.example --watch soon"],
     [/Not a duration/, "https://a.example --watch 31d"],
-    [/--watch needs a URL/, "keys.json --watch 1s"],
-    [/--token-command needs --watch/, "https://a.example --token-command true"],
-    [/--token-command and --token - exclude/, "https://a.example --watch 1s --token - --token-command true"],
+    [/--watch requires a URL/, "keys.json --watch 1s"],
+    [/--token-command requires --watch/, "https://a.example --token-command true"],
+    [
+      /--token-command and --token - cannot be used together/,
+      "https://a.example --watch 1s --token - --token-command true",
+    ],
   ];
   for (const [says, flags] of wrong) {
     test(`${flags} is refused`, async (t) => {

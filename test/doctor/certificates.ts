@@ -6,11 +6,11 @@ const authority = generateKeyPairSync("ec", { namedCurve: "P-256" });
 const name = sequence(der(0x31, sequence(hex("0603550403"), der(0x0c, Buffer.from("doctor")))));
 const time = (at: string): Buffer => der(0x18, Buffer.from(`${at.replaceAll("-", "")}000000Z`));
 
-/** A certificate of the authority that signs all of these. */
+/** Returns the certificate of the authority that signs all of them. */
 export const authorityCertificate = (): string =>
   certificate(authority.publicKey.export({ format: "jwk" })).x5c[0] ?? "";
 
-/** A certificate for the public half of a JWK, as base64 DER, with its digests as a JWK has them. @see RFC 5280 section 4.1 */
+/** Creates a certificate for the public half of a JWK: base64 DER, with its digests as members of a JWK. @see RFC 5280 section 4.1 */
 export function certificate(jwk: object, { from = "2020-01-01", to = "2049-12-31" } = {}) {
   const spki = createPublicKey({ key: withoutPrivate(jwk), format: "jwk" }).export({ type: "spki", format: "der" });
   const version = der(0xa0, der(0x02, hex("02")));

@@ -18,13 +18,14 @@ import { weak } from "./fixtures.ts";
 import { at, bytes, published, sound } from "./observed.ts";
 
 /**
- * Cells that differ between two runs. jwcrypto looks through the keys in the order of their hashes, which is another one for each run: it takes
- * the wrong twin every other time. PyJWT 2.6.0 refuses a kid that is no string since a security update of Debian, which kept that version.
+ * Reports whether a cell differs between two runs. jwcrypto searches the keys in the order of their hashes, which is different in each run, so
+ * it uses the wrong twin every other time. PyJWT 2.6.0 refuses a kid that is not a string since a Debian security update, which kept that
+ * version.
  */
 const varies = (code: string, name: string): boolean =>
   (code === "JWKS_KID_DUPLICATE" && name === "jwcrypto") || (code === "JWKS_KID_TYPE" && name === "PyJWT");
 
-/** The rows with the outcomes of some verifiers. @param columns the verifiers that the rows are about, in their order */
+/** Returns the rows with the outcomes of some verifiers. @param columns the verifiers that the rows are about, in order */
 const rowsAbout = (names: readonly string[], all: readonly Row[], columns: readonly string[]): unknown[] =>
   all.map(({ code, form, outcomes }) => {
     const compared = names.filter((name) => !varies(code, name));
@@ -33,7 +34,7 @@ const rowsAbout = (names: readonly string[], all: readonly Row[], columns: reado
 
 const rerun = "run: node test/doctor/table.ts";
 
-describe("verifiers fail at each finding as src/doctor/verifiers/verified.ts says", () => {
+describe("src/doctor/verifiers/verified.ts", () => {
   let servers: Awaited<ReturnType<typeof startServers>>;
   before(async () => void (servers = await startServers()));
   after(() => servers.stop());
@@ -44,19 +45,19 @@ describe("verifiers fail at each finding as src/doctor/verifiers/verified.ts say
       assert.equal(await refusesGood(client, servers.origins), undefined, `${client.name} refuses a good provider`);
     }
     const found = await tryAll(tried, servers.origins);
-    const told = rowsAbout(names, rows, Object.keys(versions));
-    assert.deepEqual(rowsAbout(names, found, names), told, `the table is out of date; ${rerun}`);
+    const recorded = rowsAbout(names, rows, Object.keys(versions));
+    assert.deepEqual(rowsAbout(names, found, names), recorded, `the table is out of date; ${rerun}`);
   };
 
-  test("the versions of those of npm are those that were run", () => {
+  test("has the installed versions of the npm verifiers", () => {
     for (const { name, version } of clients)
       assert.equal(version, versions[name], `${name} has another version; ${rerun}`);
   });
 
-  // Their versions stand for the others in npm test.
-  test("those of npm", () => compare(clients.slice(0, soak(clients.length, 1))));
+  // In npm test, one of them is enough, because the versions are compared.
+  test("has the outcomes of the npm verifiers", () => compare(clients.slice(0, soak(clients.length, 1))));
 
-  // They take too long for npm test.
+  // These take too long for npm test.
   if (isSoak) {
     const missing = libraries.filter((library) => installedVersion(library.package) === undefined);
     const packages = missing.map((library) => library.package).join(", ");
@@ -64,7 +65,7 @@ describe("verifiers fail at each finding as src/doctor/verifiers/verified.ts say
       missing.length > 0 && !process.env["CI"]
         ? skipped(`${packages} not installed; install with: sudo scripts/install-test-services`)
         : false;
-    test("those of Debian", { skip }, async () => {
+    test("has the outcomes of the Debian verifiers", { skip }, async () => {
       const { clients: started, stop } = startDebian(libraries, servers.certificate, servers.folder);
       for (const { name, version } of started) assert.equal(version, versions[name], `${name}: ${rerun}`);
       await compare(started).finally(stop);
@@ -75,15 +76,15 @@ describe("verifiers fail at each finding as src/doctor/verifiers/verified.ts say
 const named = (code: Code) =>
   Object.fromEntries(breaksOf(code).map(({ client, fails, inSomeForms }) => [client, [fails, inSomeForms ?? false]]));
 
-describe("a verdict names verifiers", () => {
-  test("that fail at every form of the finding, or at some, and says which", () => {
+describe("breaksOf", () => {
+  test("names verifiers that fail at all forms of a finding, and at some", () => {
     assert.deepEqual(named("JWKS_NOT_JSON")["jose"], ["every token", false]);
     assert.deepEqual(named("JWKS_PRIVATE_MEMBERS")["jose"], ["its tokens", true]);
     assert.deepEqual(named("JWKS_KID_TYPE")["aws-jwt-verify"], ["every token", false]);
     assert.equal(named("JWKS_RSA_LEADING_ZERO")["jose"], undefined);
   });
 
-  test("by a source that is public, and of another version than the one that was run", () => {
+  test("cites public sources, for versions that were not run", () => {
     for (const code of Object.keys(codes) as Code[]) {
       for (const { client, version, source = "" } of cited[code] ?? []) {
         assert.match(source, /^https:\/\/github\.com\/[\w.-]+\/[\w.-]+\/(issues\/\d+|blob\/[\w./-]+#L\d+)$/);
@@ -93,7 +94,7 @@ describe("a verdict names verifiers", () => {
   });
 });
 
-test("jwksd/doctor imports nothing of Node, and no package but jose", async () => {
+test("jwksd/doctor imports nothing from Node, and no package except jose", async () => {
   const seen = new Set<string>();
   const packages = new Set<string>();
   const visit = async (file: URL): Promise<void> => {
@@ -102,9 +103,9 @@ test("jwksd/doctor imports nothing of Node, and no package but jose", async () =
     const text = await readFile(file, "utf8");
     for (const [, name = ""] of text.matchAll(/^(?:import|export) [^;]*?from "([^"]+)";/gm)) {
       if (name.startsWith(".")) await visit(new URL(name, file));
-      // What it is on every runtime that has no implementation of its own.
+      // Its implementation for runtimes without their own.
       else if (name === "#crypto") await visit(new URL("../../src/keys/crypto/web.ts", import.meta.url));
-      // Of jose, the parts that it uses.
+      // Parts of jose count as jose.
       else packages.add(name.replace(/^jose\/.*/, "jose"));
     }
     assert.doesNotMatch(text, /\b(Buffer|process|require)\b[.(]/, file.href);

@@ -9,14 +9,14 @@ export interface Client {
   readonly discovers: boolean;
   /** Whether it fetches the keys itself. */
   readonly fetches: boolean;
-  /** Rejects a token that it does not accept; with an empty cache. */
+  /** Rejects a token that it does not accept; its cache is empty. */
   readonly verify: (token: string, configured: Configured) => Promise<unknown>;
 }
 
-/** Each reads a document in a way of its own; other verifiers of the lab build on these. */
+/** Verifiers that read documents in different ways; the lab's other verifiers build on them. */
 const tried = new Set(["jose", "jwks-rsa + jsonwebtoken", "get-jwks + fast-jwt", "aws-jwt-verify", "openid-client"]);
 
-/** The verifiers of the test matrix, each by itself as it comes. */
+/** The npm verifiers of the test matrix, without options. */
 export const clients: readonly Client[] = drivers
   .filter(({ name }) => tried.has(name))
   .map(({ name, packages, discovers = false, make }) => ({

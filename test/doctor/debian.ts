@@ -4,7 +4,7 @@ import { startChild } from "../../lab/process.ts";
 import { part } from "../support/parts.ts";
 import type { Client } from "./clients.ts";
 
-// The verifiers that come from Debian's packages, each in a process of its own.
+// The verifiers from Debian packages, each in its own process.
 
 interface Library {
   readonly name: string;
@@ -13,7 +13,7 @@ interface Library {
   readonly argument: string;
   /** Whether it finds the keys through discovery. */
   readonly discovers?: true;
-  /** Whether it fetches the keys itself; else it is handed the parsed document. */
+  /** Whether it fetches the keys itself. If not, it receives the parsed document. */
   readonly fetches?: true;
 }
 
@@ -34,7 +34,7 @@ export const libraries: readonly Library[] = [
   { name: "ruby-jwt", package: "ruby-jwt", program: "ruby", argument: "" },
 ];
 
-/** The upstream version of an installed package; `undefined` if it is not installed. */
+/** Returns the upstream version of an installed package; `undefined` if it is not installed. */
 export function installedVersion(name: string): string | undefined {
   try {
     const version = execFileSync("dpkg-query", ["-W", "-f", "${Version}", name], {
@@ -52,10 +52,10 @@ export function installedVersion(name: string): string | undefined {
 }
 
 /**
- * Starts the verifiers of these libraries.
+ * Starts these libraries' verifiers.
  *
  * @param certificate file of the certificate that they trust
- * @param folder for what is built
+ * @param folder folder for compiled programs
  */
 export function startDebian(wanted: readonly Library[], certificate: string, folder: string) {
   const started = wanted.map((library) => start(library, certificate, folder));
@@ -85,14 +85,14 @@ function start(library: Library, certificate: string, folder: string) {
 
 const source = (name: string): string => join(import.meta.dirname, "debian", name);
 
-/** What starts the verifier of a library. @param build more arguments for the Go compiler; more files */
+/** Returns the command that starts a library's verifier. @param build more arguments and files for the Go compiler */
 export function commandOf(
   program: Library["program"],
   argument: string,
   folder: string,
   build: readonly string[] = [],
 ) {
-  // The Python and Ruby of Debian, which find the packages of Debian.
+  // Debian's Python and Ruby, which find Debian's packages.
   if (program === "python3") return ["/usr/bin/python3", "-s", source("verify.py"), argument];
   if (program === "ruby") return ["/usr/bin/ruby", source("verify.rb")];
   const built = join(folder, "verify-go");

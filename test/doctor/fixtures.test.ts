@@ -19,7 +19,7 @@ import {
 } from "../../src/doctor/integers.ts";
 import { observedShape, shapes } from "./shapes.ts";
 import { breaksOf } from "../../src/doctor/verifiers/breaks.ts";
-import { quoted, shown } from "../../src/doctor/format.ts";
+import { quoted, quotedName } from "../../src/doctor/format.ts";
 import { authorityCertificate, certificate } from "./certificates.ts";
 import { execFile } from "node:child_process";
 import { writeFile } from "node:fs/promises";
@@ -31,8 +31,8 @@ import { isSoak, soak } from "../support/soak.ts";
 const found = async (...args: Parameters<typeof examine>): Promise<string[]> =>
   (await examine(...args)).map(({ code }) => code);
 
-describe("each fault is found by its own code alone, with the address of its rule and a link to its paragraph", () => {
-  test("there are 60 fixtures or more, and one for every code", () => {
+describe("examine finds each fault with its own code only, with links to its rule and its paragraph", () => {
+  test("there is a fixture for every code", () => {
     assert.ok(fixtures.length >= 60, `${fixtures.length}`);
     const covered = new Set<string>(fixtures.map(({ code }) => code));
     assert.deepEqual(
@@ -45,12 +45,12 @@ describe("each fault is found by its own code alone, with the address of its rul
     test(`${code} ${about}`, async () => {
       const [finding, ...others] = await examine(observations);
       assert.deepEqual([finding?.code, others], [code, []]);
-      assert.match(finding?.ruleUrl ?? "", /^https:/, `its rule has no address: ${finding?.rule}`);
+      assert.match(finding?.ruleUrl ?? "", /^https:/, `the rule has no URL: ${finding?.rule}`);
       assert.ok(finding?.link.endsWith(`#${code.toLowerCase()}`));
     });
   }
 
-  test("nothing is found where nothing is wrong", async () => {
+  test("nothing is found if nothing is wrong", async () => {
     assert.deepEqual(await found(observed()), []);
     assert.deepEqual(await found(observed({ keys: [sound] })), []);
     const rsa = published("rsa", rsaKey(), "RS256");
@@ -64,13 +64,13 @@ describe("each fault is found by its own code alone, with the address of its rul
     assert.deepEqual(await found(observed({ keys: [sound, rsa], document })), []);
   });
 
-  test("nothing is found where nothing was observed", async () => {
+  test("nothing is found if nothing was observed", async () => {
     assert.deepEqual(await found({ at }), []);
   });
 });
 
 describe("a finding", () => {
-  test("names a leaked key by kid and thumbprint, its members by name, and tells nothing of their values", async () => {
+  test("names a leaked key by kid and thumbprint and its members by name, without their values", async () => {
     const leaked = fixtures.filter(({ code, signs }) => code === ("JWKS_PRIVATE_MEMBERS" satisfies Code) && signs);
     for (const { observations, signs } of leaked) {
       const [finding] = await examine(observations);
@@ -80,7 +80,7 @@ describe("a finding", () => {
     }
   });
 
-  test("tells ten places and how many there are", async () => {
+  test("lists ten places and the number of all", async () => {
     const keys = Array.from({ length: 50 }, (_, index) => ({ ...published(`kid ${index}`), alg: undefined }));
     const [finding] = await examine(observed({ keys }));
     assert.deepEqual([finding?.code, finding?.seen.length, finding?.count], ["JWKS_ALG_MISSING", 10, 50]);
@@ -107,17 +107,17 @@ const rows: readonly (readonly [about: string, observations: Observations, says:
   ["two keys", oneLook(["a", "b"]), /^2 signing keys are published: one signs/m],
   ["a lifetime of weeks", oneLook(["a"], "max-age=1209600, immutable"), /^Caches may keep the set for 14 d /m],
   ["a lifetime of hours", oneLook(["a"]), /^Caches may keep the set for 2 h /m],
-  ["no-store", oneLook(["a"], "no-store"), /^Caches may not keep the set/m],
+  ["no-store", oneLook(["a"], "no-store"), /^Caches must not keep the set/m],
   ["no lifetime", oneLook(["a"], "public"), /^No lifetime is stated/m],
   [
-    "servers that disagree, of which nothing else is known",
+    "servers that disagree",
     {
       ...observed({ probes: { again: setOf(["elsewhere"]) } }),
       tokens: [{ at, kid: "elsewhere", expiresAt: at + hour }],
     },
-    /^5 answers of one look had 2 different sets of keys: servers disagree\.\nCaches may .*\.$/,
+    /^5 responses at the same time had 2 different sets of keys: servers disagree\.\nCaches may .*\.$/,
   ],
-  ["servers that agree", observed(), /^5 answers of one look had the same keys\./m],
+  ["servers that agree", observed(), /^5 responses at the same time had the same keys\./m],
   [
     "a watch",
     { ...oneLook(["a"]), looks: [look(1, "a", "b"), look(6, "b")] },
@@ -145,7 +145,7 @@ const rows: readonly (readonly [about: string, observations: Observations, says:
         { at, kid: "b", issuedAt: at, expiresAt: at + 4 * hour },
       ],
     },
-    /^kid "a" was withdrawn while a token was valid for 2 h more\.\nkid "b" began to sign before it was published\.$/m,
+    /^kid "a" was withdrawn while a token was valid for another 2 h\.\nkid "b" began to sign before it was published\.$/m,
   ],
   [
     "a key that is not published",
@@ -154,12 +154,12 @@ const rows: readonly (readonly [about: string, observations: Observations, says:
   ],
 ];
 
-describe("how keys are rotated", () => {
+describe("practice describes", () => {
   for (const [about, observations, says] of rows) {
     test(about, async () => assert.match((await practice(observations)).join("\n"), says));
   }
 
-  test("nothing is said of a file, or where no set came", async () => {
+  test("nothing for a file, or if there is no set", async () => {
     assert.deepEqual(await practice({ at, set: { body: bytes({ keys: [published("a")] }) } }), []);
     assert.deepEqual(await practice({ at, set: { url: "https://a.example", status: 500, headers: [] } }), []);
   });
@@ -169,7 +169,7 @@ const natural = fc.bigInt({ min: 0n, max: 2n ** 300n });
 const prime = (bits: number): bigint => generatePrimeSync(bits, { bigint: true });
 
 describe("integers", () => {
-  test("property: the square root is the greatest whose square is not above", () => {
+  test("property: the square root is the largest integer whose square is not larger", () => {
     fc.assert(
       fc.property(natural, (value) => {
         const root = squareRoot(value);
@@ -178,13 +178,13 @@ describe("integers", () => {
     );
   });
 
-  test("property: the length in bits is that of the binary form", () => {
+  test("property: the bit length is the length of the binary form", () => {
     fc.assert(
       fc.property(natural, (value) => assert.equal(bitLength(value), value === 0n ? 0 : value.toString(2).length)),
     );
   });
 
-  test("property: what several numbers share is what each shares with the product of the others", () => {
+  test("property: the shared factors are what each number shares with the product of the others", () => {
     fc.assert(
       fc.property(fc.uniqueArray(fc.bigInt({ min: 2n, max: 10_000n }), { maxLength: 9 }), (values) => {
         const expected = values.map((value, index) =>
@@ -198,7 +198,7 @@ describe("integers", () => {
     );
   });
 
-  test("property: the least factor below 65,536 is found, and no other", () => {
+  test("property: the smallest factor below 65,536 is found, and no other", () => {
     fc.assert(
       fc.property(fc.integer({ min: 2, max: 60_000 }), (value) => {
         const least = Array.from({ length: value - 1 }, (_, index) => index + 2).find((factor) => value % factor === 0);
@@ -210,7 +210,7 @@ describe("integers", () => {
     assert.equal(smallFactor(65_521n * largePrime), 65_521);
   });
 
-  test("close factors are found within their rounds, others are not, and neither is a fingerprint seen by chance", () => {
+  test("close factors are found within the rounds, others are not, and a fingerprint is not seen by chance", () => {
     const p = prime(512);
     const near = p + 2n ** 200n;
     assert.equal(hasCloseFactors(p * p, 100), true);
@@ -223,11 +223,11 @@ describe("integers", () => {
 
 const largePrime = 2n ** 521n - 1n;
 
-describe("what well-known issuers publish", () => {
-  test("there are 18 shapes or more", () => assert.ok(shapes.length >= 18));
+describe("the sets of well-known issuers", () => {
+  test("there are at least 18 shapes", () => assert.ok(shapes.length >= 18));
 
   for (const shape of shapes) {
-    test(`${shape.name}: nothing is broken, and nothing at risk without cause`, async () => {
+    test(`${shape.name}: no unjustified finding above advice`, async () => {
       const found = (await examine(observedShape(shape))).filter(({ severity }) => severity !== "advice");
       assert.deepEqual(
         found.map(({ code }) => code),
@@ -258,34 +258,34 @@ const rsaSet = (more: object, rest: Partial<Observations> = {}): Promise<string[
 };
 const hexOf = (text: unknown): string => Buffer.from(text as string, "base64url").toString("hex");
 
-describe("what is not what it looks like", () => {
-  test("a modulus of 1, or of a few bits, is short, and has no fingerprint", async () => {
+describe("examine", () => {
+  test("reports a short modulus as short, without a fingerprint", async () => {
     assert.deepEqual(await rsaSet({ n: "AQ" }), ["JWKS_RSA_SHORT"]);
     assert.deepEqual(await rsaSet({ n: "Iw" }), ["JWKS_RSA_SHORT"]);
   });
 
-  test("of a bundle of SPIFFE, only keys of tokens need a kid", async () => {
+  test("requires a kid of the keys for tokens in a SPIFFE bundle, not of its certificate authorities", async () => {
     const { kid: _, ...nameless } = published("svid");
     assert.deepEqual(await found(observed({ keys: [sound, { ...nameless, use: "x509-svid" }] })), []);
     assert.deepEqual(await found(asSet(observed({ keys: [{ ...nameless, use: "jwt-svid" }] }))), ["JWKS_KID_MISSING"]);
     assert.deepEqual(await found(observed({ keys: [{ ...nameless, use: "x509-svid" }] })), []);
   });
 
-  test("a hex digest is told from one of another certificate, plain and encoded once more", async () => {
+  test("distinguishes a hex digest, plain or encoded again, from the digest of another certificate", async () => {
     const digests = certificate(rsaKey());
     const hex = hexOf(digests.x5t);
     assert.deepEqual(await rsaSet({ ...digests, x5t: hex }), ["JWKS_X5T_HEX"]);
     assert.deepEqual(await rsaSet({ ...digests, x5t: Buffer.from(hex).toString("base64url") }), ["JWKS_X5T_HEX"]);
-    assert.deepEqual(await rsaSet({ ...digests, x5t: digests["x5t#S256"] }), ["JWKS_X5T_SIZE"]);
+    assert.deepEqual(await rsaSet({ ...digests, x5t: digests["x5t#S256"] }), ["JWKS_X5T_MISMATCH"]);
   });
 
-  test("a certificate of the next one's key chains, and one alone needs no other", async () => {
+  test("accepts a chain in which each certificate is signed by the next, and a single certificate", async () => {
     const { x5c } = certificate(rsaKey());
     assert.deepEqual(await rsaSet({ x5c: [...x5c, authorityCertificate()] }), []);
     assert.deepEqual(await rsaSet({ x5c }), []);
   });
 
-  test("metadata of an authorization server has the members of RFC 8414 section 2, and not those of OpenID Connect", async () => {
+  test("requires the members of RFC 8414 section 2 of an authorization server, not the members of OpenID Connect", async () => {
     const openId = ["subject_types_supported", "id_token_signing_alg_values_supported"];
     const login = {
       authorization_endpoint: `${issuer}/a`,
@@ -308,26 +308,26 @@ describe("what is not what it looks like", () => {
     assert.match(String(await at("openid-configuration", direct)), /^authorization_endpoint, /);
   });
 
-  test("a private member without a value is none, as serializers write it", async () => {
+  test("accepts a private member without a value, as some serializers write it", async () => {
     for (const empty of [{ d: null }, { d: "" }, { d: null, p: "", oth: [], k: undefined }])
       assert.deepEqual(await found(observed({ keys: [{ ...sound, ...empty }] })), []);
     for (const full of [{ d: 7 }, { oth: [{}] }, { k: "secret" }])
       assert.deepEqual(await found(observed({ keys: [{ ...sound, ...full }] })), ["JWKS_PRIVATE_MEMBERS"]);
   });
 
-  test("a set of encryption keys alone is told as such", async () => {
+  test("reports a set that has only encryption keys", async () => {
     const key = { ...withoutPrivate(rsaKey()), kid: "enc", use: "enc", alg: "RSA-OAEP-256" };
     assert.deepEqual(await found(observed({ keys: [key] })), ["JWKS_NO_SIGNING_KEY", "JWKS_ENCRYPTION_KEY"]);
   });
 
-  test("a prime of the blocklist is found in a modulus, and a modulus of it is known", async () => {
+  test("finds a modulus with a prime on the blocklist, and a modulus on the blocklist", async () => {
     const { p, n } = rsaKey();
     assert.deepEqual(await rsaSet({}, { blocklist: new Set([hexOf(p)]) }), ["JWKS_RSA_SHARED_PRIME"]);
     assert.deepEqual(await rsaSet({}, { blocklist: new Set([hexOf(n)]) }), ["JWKS_KEY_KNOWN"]);
     assert.deepEqual(await rsaSet({}, { blocklist: new Set(["f".repeat(64)]) }), []);
   });
 
-  test("a Content-Type of text, and a leading zero, break none of the verifiers that were run", () => {
+  test("does not call broken what breaks none of the verifiers that were run", () => {
     for (const code of ["HTTP_MEDIA_TYPE", "DISCOVERY_MEDIA_TYPE", "JWKS_RSA_LEADING_ZERO"] as const) {
       assert.notEqual(codes[code].severity, "broken");
       assert.ok(breaksOf(code).every(({ source }) => source !== undefined));
@@ -343,20 +343,20 @@ const withMember = async (member: object): Promise<string[]> =>
 
 const slow = (waitMs: number): Promise<string[]> => found(observed({ set: { waitMs } }));
 
-describe("a value at its bound is on the good side", () => {
-  test("an RSA exponent of 32 bits is usual, one of 33 is not", async () => {
+describe("bounds are inclusive", () => {
+  test("an RSA exponent may have 32 bits, but not 33", async () => {
     assert.deepEqual(await withExponent("_____w"), []);
     assert.deepEqual(await withExponent("AQAAAAE"), ["JWKS_RSA_EXPONENT_LARGE"]);
   });
 
-  test("a kid of 60 characters is quoted whole, of a longer one its first 60, and no name of 40", () => {
+  test("kids are quoted up to 60 characters, names up to 39", () => {
     assert.equal(quoted("x".repeat(60)), `"${"x".repeat(60)}"`);
     assert.equal(quoted("x".repeat(61)), `"${"x".repeat(60)}…"`);
-    assert.equal(shown("x".repeat(39)), `"${"x".repeat(39)}"`);
-    assert.equal(shown("x".repeat(40)), "(a text of 40 characters)");
+    assert.equal(quotedName("x".repeat(39)), `"${"x".repeat(39)}"`);
+    assert.equal(quotedName("x".repeat(40)), "(a string of 40 characters)");
   });
 
-  test("the same keys in another order are no difference between IPv4 and IPv6, and what is no set is one", async () => {
+  test("IPv4 and IPv6 may list the same keys in another order", async () => {
     const [a, b] = [published("a"), published("b")];
     const over = (ipv4: unknown, ipv6: unknown): Promise<string[]> => {
       const probes: Record<string, Exchange> = { ipv4: response(bytes(ipv4)), ipv6: response(bytes(ipv6)) };
@@ -367,14 +367,14 @@ describe("a value at its bound is on the good side", () => {
     assert.deepEqual(await over("no set", "no set either"), ["HTTP_ADDRESSES_DIFFER"]);
   });
 
-  test("a median of 250 ms is not slow, and one of 500 ms is not the worse of the two", async () => {
+  test("a median of 250 ms is not slow, and one of 500 ms is not a risk", async () => {
     assert.deepEqual(await slow(250), []);
     assert.deepEqual(await slow(251), ["HTTP_SLOW_250"]);
     assert.deepEqual(await slow(500), ["HTTP_SLOW_250"]);
     assert.deepEqual(await slow(501), ["HTTP_SLOW_500"]);
   });
 
-  test("a response with an Age above its lifetime, or above a day without one, is an old copy from a cache", async () => {
+  test("a response is outdated if its Age exceeds its lifetime, or a day if it has no lifetime", async () => {
     assert.deepEqual(await cached("7200", "max-age=3600, stale-while-revalidate=3600"), []);
     assert.deepEqual(await cached("7201", "max-age=3600, stale-while-revalidate=3600"), ["HTTP_AGE"]);
     assert.deepEqual(await cached("90000", "max-age=604800"), []);
@@ -384,7 +384,7 @@ describe("a value at its bound is on the good side", () => {
     assert.deepEqual(await cached("-1, x"), ["HTTP_NO_LIFETIME"]);
   });
 
-  test("a missing document is blamed on jwks_uri only if a discovery document names the URL", async () => {
+  test("jwks_uri is blamed for a missing set only if a discovery document names the URL", async () => {
     const missing = observed({ set: { status: 404 } });
     assert.deepEqual(await found(missing), ["DISCOVERY_JWKS_URI_NOT_FOUND"]);
     assert.deepEqual(await found(observed({ set: { status: 410 } })), ["DISCOVERY_JWKS_URI_NOT_FOUND"]);
@@ -401,7 +401,7 @@ describe("a value at its bound is on the good side", () => {
     ]);
   });
 
-  test("a signing key whose kid is a date is old after a year, and not before", async () => {
+  test("a signing key whose kid is a date is old after a year", async () => {
     assert.deepEqual(await aged(364), []);
     assert.deepEqual(await aged(367), ["JWKS_ONE_OLD_KEY"]);
   });
@@ -410,7 +410,7 @@ describe("a value at its bound is on the good side", () => {
 const maxMegabytes = 128;
 const maxSeconds = 10;
 
-/** Moduli that no check of one key factors. */
+/** Returns moduli that no check of a single key factors. */
 function rsaKeys(count: number, bits: number): object[] {
   const primes = Array.from({ length: 120 }, () => generatePrimeSync(64, { bigint: true }));
   return Array.from({ length: count }, (_, index) => {
@@ -438,7 +438,7 @@ const hostileRows: readonly (readonly [about: string, text: () => string, code: 
     () => `{"keys":[${Array.from({ length: entries }, () => "{}").join(",")}]}`,
     "JWKS_KTY_MISSING",
   ],
-  ["__proto__ wherever there is a name", () => proto, "JWKS_KTY_UNKNOWN"],
+  ["__proto__ as every name", () => proto, "JWKS_KTY_UNKNOWN"],
   [
     `a modulus of ${digits * 6} bits`,
     () => `{"keys":[{"kty":"RSA","e":"AQAB","n":"${"_".repeat(digits)}"}]}`,
@@ -446,7 +446,7 @@ const hostileRows: readonly (readonly [about: string, text: () => string, code: 
   ],
 ];
 
-test("hostile documents are judged within 10 s of processor time each, and 128 MB", async (t) => {
+test("hostile documents are examined within 10 s of processor time each, and 128 MB", async (t) => {
   const folder = await temporaryFolder(t);
   const files = await Promise.all(
     hostileRows.map(async ([, text], index) => {
@@ -456,7 +456,7 @@ test("hostile documents are judged within 10 s of processor time each, and 128 M
     }),
   );
   const script = join(import.meta.dirname, "measured.ts");
-  // A process keeps the memory that it has had, so the largest document has one of its own.
+  // A process does not return its memory, so the largest document has its own.
   const groups = isSoak ? [files.slice(0, 4), files.slice(4, 5), files.slice(5)] : [files];
   const outputs = await Promise.all(groups.map((group) => promisify(execFile)(process.execPath, [script, ...group])));
   const stdout = outputs.map((output) => output.stdout).join("");

@@ -9,29 +9,29 @@ import { at, bytes, issuer, jwksUri, observed, published, response, sound } from
 /** A provider with one fault. */
 export interface Fixture {
   readonly code: Code;
-  /** What is wrong, where the code has several fixtures. */
+  /** Form of the fault, if the code has several fixtures. */
   readonly about?: string;
   readonly observations: Observations;
-  /** The private half of the key that the fault is about, by whose tokens clients are tried. */
+  /** Private half of the faulty key, whose tokens clients are tried with. */
   readonly signs?: { readonly key: object; readonly alg: string; readonly kid?: unknown };
   /** Whether tokens name the key that signs them. Default: `true`. */
   readonly namesKeys?: false;
-  /** What a server does whose answer depends on the request; default: what was observed. */
+  /** Response of a server that depends on the request. Default: the observed one. */
   readonly answers?: (headers: Readonly<Record<string, string | undefined>>) => Partial<Exchange>;
-  /** What the discovery document of an issuer says, where the fault is there. The same is served at a plain http URL, too. */
-  /** The URL by which relying parties know an issuer, where it is not the one that serves the document. */
+  /** URL by which relying parties know an issuer. Default: the URL that serves the document. */
   readonly asked?: (issuer: string) => string;
+  /** Members of the discovery document, if the fault is there. The set is also served at a plain http URL. */
   readonly metadata?: (issuer: string, plain: string) => Readonly<Record<string, unknown>>;
 }
 
 export type WeakKey = "roca" | "closePrimes" | "sharedOne" | "sharedOther" | "smallFactor" | "short";
-/** RSA keys that no sound generator makes: private JWKs, for tests only. */
+/** RSA keys that no sound generator creates: private JWKs, for tests only. */
 export const weak = JSON.parse(readFileSync(new URL("weak-keys.json", import.meta.url), "utf8")) as Record<
   WeakKey,
   PrivateJwk
 >;
 
-/** The public key of CVE-2008-0166 that test suites use. */
+/** The public key for CVE-2008-0166 that test suites use. */
 const debianModulus =
   "wJZTDExKND_DiP-LbhTIi2F0hZZt0PdX897LLwPf3-b1GOCUj1OHBZvVqhJPJtOPE53W68I0NgVhaJdY6bFOA_cUUIFnN0y_ZOJOJsPNle1aXQTjxAS-FXu4CQ6a2pzcU-9-gGwed7XxAkIVCiTprfmRCI2vIKdb61S8kf5D3YdVRH_Tq977nxyYeosEGYJFBOIT-N0mqca37S8hA9hCJyD3p0AM40dD5M5ARAxpAT7-oqOXkPzfzLtCTaHYJK3-WAce121Br4NuQJPqYPVxniUPohT4YxFTqB7vwX2C4_gZ2ldpHtlgJVAHT96nOsnlz-EPa5GtwxtALD43CwOlWQ";
 
@@ -40,7 +40,7 @@ const rsa = rsaKey();
 const kid = "odd";
 const algs = ["ES256", "RS256"];
 
-/** The odd key beside a sound one. */
+/** Returns a set with an odd key next to a sound one. */
 function withKey(
   code: Code,
   jwk: Readonly<Record<string, unknown>>,
@@ -60,7 +60,7 @@ function withKey(
   };
 }
 
-/** The algorithms that a provider with these keys advertises. */
+/** Returns the algorithms that a provider with these keys advertises. */
 function typesOf(keys: readonly Readonly<Record<string, unknown>>[]): string[] {
   const usual = { EC: "ES256", RSA: "RS256" };
   const algs = keys
@@ -79,16 +79,16 @@ const buffer = (text: unknown): Buffer => Buffer.from(text as string, "base64url
 const padded = (size: number, text: unknown): string =>
   Buffer.concat([Buffer.alloc(size - buffer(text).length), buffer(text)]).toString("base64url");
 
-/** The first key of its kind. */
+/** Returns the first generated key with a property. */
 function keyThat(is: (key: PrivateJwk) => boolean): PrivateJwk {
   for (let seed = 0; ; seed += 1) {
     const key = ecKey(`that ${seed}`);
     if (is(key)) return key;
   }
 }
-/** Its coordinate begins with a zero, which the encoder has dropped. */
+/** A key whose coordinate begins with a zero, which the encoder has dropped. */
 const short = keyThat(({ x }) => buffer(x)[0] === 0);
-/** Its texts have characters outside of the alphabet of base64url, when they are in base64. */
+/** A key whose coordinates have characters in base64 that base64url does not have. */
 const plus = keyThat(({ x = "" }) => /[-_]/.test(x));
 const ed448 = { kty: "OKP", crv: "Ed448", x: Buffer.alloc(57, 7).toString("base64url"), alg: "EdDSA" };
 
@@ -101,10 +101,10 @@ const base64url = (value: bigint): string => {
   return Buffer.from(hex.padStart(hex.length + (hex.length % 2), "0"), "hex").toString("base64url");
 };
 
-/** The prime of a group for Diffie and Hellman, of 2048 bits. @see RFC 3526 section 3 */
+/** The prime of a 2048-bit Diffie-Hellman group. @see RFC 3526 section 3 */
 const primeModulus = BigInt(`0x${getDiffieHellman("modp14").getPrime("hex")}`);
 
-/** Two numbers of short pieces, multiplied: so a broken generator makes its modulus. */
+/** Multiplies two numbers that consist of short pieces, as a broken generator does. */
 function polynomial(width: bigint, seed = 1n): bigint {
   const number = (start: bigint, pieces: bigint): bigint => {
     let value = (1n << (pieces * width - 1n)) | 1n;
@@ -115,7 +115,7 @@ function polynomial(width: bigint, seed = 1n): bigint {
   return smallFactor(modulus) === undefined ? modulus : polynomial(width, seed + 1n);
 }
 
-/** A modulus with a byte that is repeated. */
+/** Returns a modulus with a repeated byte. */
 function repeating(text: unknown): bigint {
   const n = buffer(text);
   let modulus = integer(
@@ -128,7 +128,7 @@ function repeating(text: unknown): bigint {
 /** Below a third of the fourth root of a modulus of 2048 bits. */
 const smallExponent = 2n ** 500n + 297n;
 
-/** The public exponent for a private one, by Euclid's algorithm. */
+/** Returns the public exponent for a private one, by Euclid's algorithm. */
 function exponentOf(d: bigint): bigint {
   const phi = (integer(rsa["p"]) - 1n) * (integer(rsa["q"]) - 1n);
   let [value, other, factor, otherFactor] = [d, phi, 1n, 0n];
@@ -162,7 +162,7 @@ const keys: readonly Fixture[] = [
   withKey("JWKS_EC_CURVE_UNKNOWN", { kty: "EC", crv: "secp256k1", x: ec.x, y: ec.y, alg: "ES256K" }),
   withKey("JWKS_OKP_CURVE", ed448, undefined, "Ed448"),
   withKey("JWKS_OKP_CURVE", { kty: "OKP", crv: "X448", x: ed448.x, use: "enc", alg: "ECDH-ES" }, undefined, "X448"),
-  withKey("JWKS_OKP_CURVE", { kty: "OKP", crv: "P-999", x: ed448.x }, undefined, "a curve that there is not"),
+  withKey("JWKS_OKP_CURVE", { kty: "OKP", crv: "P-999", x: ed448.x }, undefined, "an unknown curve"),
   withKey("JWKS_MEMBER_MISSING", { ...publicEc, y: undefined }, signsEc, "y"),
   withKey("JWKS_MEMBER_MISSING", { ...publicRsa, e: 65_537 }, signsRsa, "e as a number"),
   withKey("JWKS_MEMBER_TOO_LONG", { ...publicRsa, n: "A".repeat(20_000) }, signsRsa, "RSA"),
@@ -174,7 +174,7 @@ const keys: readonly Fixture[] = [
   withKey("JWKS_ALG_MISSING", { ...publicEc, alg: undefined }, signsEc, "EC"),
   withKey("JWKS_ALG_MISSING", { ...publicRsa, alg: undefined }, signsRsa, "RSA"),
   withKey("JWKS_ALG_MISMATCH", { ...publicEc, alg: "RS256" }, signsEc, "of another type"),
-  withKey("JWKS_ALG_MISMATCH", { ...publicRsa, alg: "RSA" }, signsRsa, "no algorithm"),
+  withKey("JWKS_ALG_MISMATCH", { ...publicRsa, alg: "RSA" }, signsRsa, "not an algorithm"),
   withKey("JWKS_USE_ALG_CONTRADICT", { ...publicRsa, alg: "RS256", use: "enc" }, signsRsa, "enc and RS256"),
   withKey("JWKS_USE_KEY_OPS_CONTRADICT", { ...publicEc, key_ops: ["deriveBits"] }, signsEc),
   withKey("JWKS_KEY_OPS_PRIVATE", { ...publicEc, key_ops: ["sign"] }, signsEc),
@@ -182,7 +182,7 @@ const keys: readonly Fixture[] = [
   withKey("JWKS_USE_UNKNOWN", { ...publicEc, use: "signature" }, signsEc, "a word"),
   withKey("JWKS_USE_UNKNOWN", { ...publicEc, use: "SIG" }, signsEc, "upper case"),
   withKey("JWKS_USE_UNKNOWN", { ...publicEc, use: ["sig"] }, signsEc, "a list"),
-  withKey("JWKS_USE_UNKNOWN", { ...publicEc, use: "jwt-svid" }, signsEc, "of SPIFFE, at an issuer"),
+  withKey("JWKS_USE_UNKNOWN", { ...publicEc, use: "jwt-svid" }, signsEc, "SPIFFE, at an issuer"),
   withKey("JWKS_KEY_OPS_NO_VERIFY", { ...publicEc, key_ops: [], use: undefined }, signsEc, "empty"),
   withKey("JWKS_KEY_OPS_NO_VERIFY", { ...publicRsa, key_ops: ["encrypt"], use: undefined }, signsRsa, "encrypt"),
   withKey("JWKS_ENCRYPTION_KEY", { ...publicRsa, use: "enc", alg: "RSA-OAEP" }),
@@ -206,31 +206,41 @@ const keys: readonly Fixture[] = [
   withKey("JWKS_RSA_EXPONENT", { ...publicRsa, e: "AQAA" }, undefined, "even"),
   withKey("JWKS_RSA_EXPONENT_LARGE", { ...publicRsa, e: "AQAAAAE" }),
   withKey("JWKS_RSA_ROCA", ofRsa(weak.roca), { key: weak.roca, alg: "RS256" }),
-  withKey("JWKS_RSA_CLOSE_PRIMES", ofRsa(weak.closePrimes), { key: weak.closePrimes, alg: "RS256" }),
-  withKey("JWKS_RSA_SMALL_FACTOR", ofRsa(weak.smallFactor)),
-  withKey("JWKS_RSA_PRIME", { ...publicRsa, n: base64url(primeModulus) }),
+  withKey("JWKS_RSA_FACTORABLE", ofRsa(weak.closePrimes), { key: weak.closePrimes, alg: "RS256" }, "close primes"),
+  withKey("JWKS_RSA_DAMAGED", ofRsa(weak.smallFactor), undefined, "a small factor"),
+  withKey("JWKS_RSA_FACTORABLE", { ...publicRsa, n: base64url(primeModulus) }, undefined, "a prime"),
   withKey("JWKS_RSA_SMALL_PRIVATE_EXPONENT", { ...publicRsa, e: base64url(exponentOf(smallExponent)) }),
-  withKey("JWKS_RSA_POLYNOMIAL", { ...publicRsa, n: base64url(polynomial(32n)) }, undefined, "in 32 bits"),
-  withKey("JWKS_RSA_POLYNOMIAL", { ...publicRsa, n: base64url(polynomial(128n)) }, undefined, "in 128 bits"),
-  withKey("JWKS_RSA_PATTERN", { ...publicRsa, n: base64url(repeating(rsa["n"])) }),
-  withKey("JWKS_X5C_CHAIN", { ...publicEc, x5c: chain }, signsEc, "of others"),
+  withKey("JWKS_RSA_FACTORABLE", { ...publicRsa, n: base64url(polynomial(32n)) }, undefined, "pieces of 32 bits"),
+  withKey("JWKS_RSA_FACTORABLE", { ...publicRsa, n: base64url(polynomial(128n)) }, undefined, "pieces of 128 bits"),
+  withKey("JWKS_RSA_DAMAGED", { ...publicRsa, n: base64url(repeating(rsa["n"])) }, undefined, "a repeated byte"),
+  withKey("JWKS_X5C_CHAIN", { ...publicEc, x5c: chain }, signsEc, "of other keys"),
   withKey("JWKS_X5C_CHAIN", { ...publicEc, x5c: [...chain, authorityCertificate()] }, signsEc, "in wrong order"),
   withKey("JWKS_X5U_HTTP", { ...publicEc, x5u: "http://login.example.com/certificate.pem" }, signsEc),
   withKey("JWKS_X5C_MISMATCH", { ...publicEc, x5c: otherDigests.x5c }, signsEc),
   withKey("JWKS_X5C_FORMAT", { ...publicEc, x5c: ["-----BEGIN CERTIFICATE-----"] }, signsEc, "PEM"),
   withKey("JWKS_X5C_FORMAT", { ...publicEc, x5c: [""] }, signsEc, "empty"),
-  withKey("JWKS_X5C_FORMAT", { ...publicEc, x5c: ["AQAB"] }, signsEc, "no certificate"),
-  withKey("JWKS_X5C_EXPIRED", { ...publicEc, x5c: certificate(ec, { to: "2026-11-19" }).x5c }, signsEc, "ended"),
-  withKey("JWKS_X5C_EXPIRED", { ...publicEc, x5c: certificate(ec, { from: "2027-01-01" }).x5c }, signsEc, "not begun"),
-  withKey("JWKS_X5T_MISMATCH", { ...certified, x5t: otherDigests.x5t }, signsEc, "x5t"),
-  withKey("JWKS_X5T_MISMATCH", { ...certified, "x5t#S256": otherDigests["x5t#S256"] }, signsEc, "x5t#S256"),
-  withKey("JWKS_X5T_SIZE", { ...publicEc, x5t: "AAAA" }, signsEc, "x5t"),
-  withKey("JWKS_X5T_SIZE", { ...certified, "x5t#S256": ownDigests.x5t }, signsEc, "x5t#S256"),
+  withKey("JWKS_X5C_FORMAT", { ...publicEc, x5c: ["AQAB"] }, signsEc, "not a certificate"),
+  withKey("JWKS_X5C_EXPIRED", { ...publicEc, x5c: certificate(ec, { to: "2026-11-19" }).x5c }, signsEc, "expired"),
+  withKey(
+    "JWKS_X5C_EXPIRED",
+    { ...publicEc, x5c: certificate(ec, { from: "2027-01-01" }).x5c },
+    signsEc,
+    "not yet valid",
+  ),
+  withKey("JWKS_X5T_MISMATCH", { ...certified, x5t: otherDigests.x5t }, signsEc, "x5t of another certificate"),
+  withKey(
+    "JWKS_X5T_MISMATCH",
+    { ...certified, "x5t#S256": otherDigests["x5t#S256"] },
+    signsEc,
+    "x5t#S256 of another certificate",
+  ),
+  withKey("JWKS_X5T_MISMATCH", { ...publicEc, x5t: "AAAA" }, signsEc, "x5t of 3 bytes"),
+  withKey("JWKS_X5T_MISMATCH", { ...certified, "x5t#S256": ownDigests.x5t }, signsEc, "x5t#S256 of 20 bytes"),
   withKey("JWKS_X5T_HEX", { ...certified, x5t: encodedHex(ownDigests.x5t) }, signsEc, "encoded once more"),
   withKey("JWKS_KID_TYPE", { ...publicEc, kid: 7 }, { ...signsEc, kid: 7 }),
 ];
 
-/** The last character of 32 bytes stands for two bits that are not used. */
+/** Sets the two unused bits in the last character of 32 bytes. */
 function withBits(text: string): string {
   const alphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
   return `${text.slice(0, -1)}${alphabet[alphabet.indexOf(text.at(-1) as string) + 1]}`;
@@ -243,7 +253,7 @@ const set = (code: Code, body: unknown, about?: string): Fixture => ({
 });
 
 const bytesOf = (text: string): Uint8Array => Buffer.from(text);
-/** The last value counts for most parsers; here it is the same. */
+/** A duplicate member. Most parsers take the last value, which is the same here. */
 const twice = bytesOf(
   JSON.stringify({ keys: [sound, published("odd")] }).replace(/"use"(?!.*"use")/, '"alg":"ES256","use"'),
 );
@@ -255,11 +265,11 @@ const shared = [weak.sharedOne, weak.sharedOther].map((key, index) => published(
 
 const sets: readonly Fixture[] = [
   set("JWKS_NOT_JSON", "<!doctype html>"),
-  set("JWKS_KEYS_MISSING", { jwks: [] }, "no such member"),
+  set("JWKS_KEYS_MISSING", { jwks: [] }, "missing"),
   set("JWKS_KEYS_MISSING", [sound], "an array"),
   set("JWKS_KEYS_NOT_LIST", { keys: { sound } }),
   set("JWKS_KEYS_EMPTY", { keys: [] }),
-  set("JWKS_MEMBER_NOT_OBJECT", { keys: [sound, "a text"] }, "a text"),
+  set("JWKS_MEMBER_NOT_OBJECT", { keys: [sound, "a string"] }, "a string"),
   set("JWKS_MEMBER_NOT_OBJECT", { keys: [null, sound] }, "null"),
   set("JWKS_KEYS_MANY", { keys: [sound, ...Array.from({ length: 100 }, (_, index) => published(`kid ${index}`))] }),
   { ...set("JWKS_KID_MISSING", { keys: [sound, { ...publicEc, use: "sig" }] }), signs: { ...signsEc, kid: undefined } },
@@ -297,13 +307,13 @@ const sets: readonly Fixture[] = [
   },
   set("JWKS_KID_CONFUSABLE", { keys: [sound, published("odd"), published("o dd")] }, "a space"),
   set("JWKS_KID_CONFUSABLE", { keys: [sound, published("Z\u00fcrich"), published("Zu\u0308rich")] }, "Unicode"),
-  set("JWKS_PRIVATE_MEMBERS", { keys: [sound], ...ecKey("leaked") }, "beside keys"),
+  set("JWKS_PRIVATE_MEMBERS", { keys: [sound], ...ecKey("leaked") }, "next to keys"),
   set("JWKS_PRIVATE_MEMBERS", { keys: [sound], backup: { deep: [ecKey("leaked")] } }, "nested"),
   set("JWKS_PRIVATE_MEMBERS", { keys: [{ ...sound, pem: privatePem }] }, "PEM in a member"),
   set(
     "JWKS_PRIVATE_MEMBERS",
     { keys: [{ ...sound, cert: [...certificate(ecKey("sound")).x5c, privateDer] }] },
-    "beside a certificate",
+    "next to a certificate",
   ),
   {
     code: "JWKS_RSA_MODULUS_TWICE",
@@ -321,8 +331,8 @@ const sets: readonly Fixture[] = [
       document: { id_token_signing_alg_values_supported: algs },
     }),
   },
-  set("HTTP_BOM", Buffer.concat([Buffer.from([0xef, 0xbb, 0xbf]), bytes({ keys: [sound] })])),
-  set("HTTP_NOT_UTF8", Buffer.from(JSON.stringify({ keys: [sound], name: "Zürich" }), "latin1")),
+  set("HTTP_NOT_UTF8", Buffer.concat([Buffer.from([0xef, 0xbb, 0xbf]), bytes({ keys: [sound] })]), "a byte order mark"),
+  set("HTTP_NOT_UTF8", Buffer.from(JSON.stringify({ keys: [sound], name: "Zürich" }), "latin1"), "Latin-1"),
   set("HTTP_TOO_LARGE", { keys: [sound], notes: "x".repeat(51_200) }, "52 KiB"),
 ];
 
@@ -357,7 +367,7 @@ const endpoint: readonly Fixture[] = [
   http("HTTP_STATUS", failed("protocol", "HPE_INVALID_CONSTANT"), "not HTTP"),
   http("HTTP_TIMEOUT", failed("timeout", "no whole response within 10 s")),
   http("HTTP_INCOMPLETE", failed("incomplete", "the body ends after 9 bytes")),
-  http("HTTP_TOO_LARGE", failed("too-large", "more than 5,000,000 bytes"), "without end"),
+  http("HTTP_TOO_LARGE", failed("too-large", "more than 5,000,000 bytes"), "endless"),
   http("HTTP_MEDIA_TYPE", { headers: { "content-type": "text/plain; charset=utf-8" } }, "text"),
   http("HTTP_MEDIA_TYPE", { headers: { "content-type": undefined } }, "none"),
   {
@@ -369,17 +379,17 @@ const endpoint: readonly Fixture[] = [
   http("HTTP_SLOW_500", waiting(600)),
   { ...http("HTTP_REDIRECT", { set: { redirects: [`${issuer}/old-jwks`] } }), answers: () => ({ status: 302 }) },
   http("HTTP_REDIRECT", failed("redirects", "there are more than 5", { redirects: [jwksUri] }), "loop"),
-  http("HTTP_NO_CORS", { headers: { "access-control-allow-origin": undefined } }),
+  http("HTTP_NO_CORS", { headers: { "access-control-allow-origin": undefined } }, "no origin"),
   {
-    ...http("HTTP_USER_AGENT", { set: { status: 403, body: bytes("no") }, probes: { browser: goodSet } }),
+    ...http("HTTP_USER_AGENT", { set: { status: 403, body: bytes("no") }, probes: { browser: goodSet } }, "a program"),
     answers: ({ "user-agent": agent = "" }) => (agent.startsWith("Mozilla/") ? {} : { status: 403 }),
   },
   {
-    ...http("HTTP_NO_USER_AGENT", { probes: { noAgent: response(bytes("no"), {}, { status: 403 }) } }),
+    ...http("HTTP_USER_AGENT", { probes: { noAgent: response(bytes("no"), {}, { status: 403 }) } }, "none"),
     answers: ({ "user-agent": agent }) => (agent === undefined ? { status: 403 } : {}),
   },
   http("HTTP_NO_STORE", { headers: { "cache-control": "no-store" } }),
-  http("HTTP_NO_LIFETIME", { headers: { "cache-control": undefined } }, "nothing said"),
+  http("HTTP_NO_LIFETIME", { headers: { "cache-control": undefined } }, "missing"),
   http("HTTP_NO_LIFETIME", { headers: { "cache-control": "no-cache" } }, "no-cache"),
   http("HTTP_NO_VALIDATOR", { headers: { etag: undefined } }),
   http("HTTP_ETAG_UNQUOTED", { headers: { etag: "a1" } }),
@@ -389,7 +399,7 @@ const endpoint: readonly Fixture[] = [
   http("HTTP_AGE", { headers: { "cache-control": "public, max-age=600", age: "4000" } }, "above the lifetime"),
   http("HTTP_PRIVATE", { headers: { "cache-control": "private, max-age=600" } }),
   http("HTTP_VARY_ANY", { headers: { vary: "*" } }),
-  http("HTTP_CORS_ONE_ORIGIN", { headers: { "access-control-allow-origin": "https://app.example.com" } }),
+  http("HTTP_NO_CORS", { headers: { "access-control-allow-origin": "https://app.example.com" } }, "one origin"),
   http("HTTP_GZIP_UNASKED", { headers: { "content-encoding": "gzip", vary: "Accept-Encoding" } }),
   http("HTTP_RATE_LIMIT", { probes: { head: limited, gzip: limited, ipv4: limited } }),
   http("HTTP_ETAG_WEAK", { headers: { etag: 'W/"1"' } }),
@@ -422,10 +432,10 @@ const discovery = (code: Code, metadata: NonNullable<Fixture["metadata"]>, about
   ...http(code, { document: metadata(issuer, issuer.replace("https:", "http:")) }, about),
   metadata,
 });
-const told = (code: Code, says: (issuer: string) => string): Fixture =>
-  discovery(code, (issuer) => ({ issuer: says(issuer) }));
+const told = (code: Code, says: (issuer: string) => string, about?: string): Fixture =>
+  discovery(code, (issuer) => ({ issuer: says(issuer) }), about);
 
-/** A document as Microsoft serves it for several tenants. */
+/** Returns a document as Microsoft serves it for several tenants. */
 const entra = (asked: string, said: string, about: string): Fixture => ({
   ...http(
     "DISCOVERY_ISSUER_ENTRA",
@@ -440,14 +450,14 @@ const entra = (asked: string, said: string, about: string): Fixture => ({
   asked: () => asked,
 });
 
-/** An issuer with another port, or whatever is changed of its URL. */
+/** Returns an issuer with a changed URL. */
 function changed(issuer: string, change: (url: URL) => void): string {
   const url = new URL(issuer);
   change(url);
   return url.href.replace(/\/$/, "");
 }
 
-/** What an OpenID provider must have. */
+/** Required members of an OpenID provider. */
 const login = (issuer: string) => ({
   authorization_endpoint: `${issuer}/authorize`,
   token_endpoint: `${issuer}/token`,
@@ -466,14 +476,14 @@ const withQuery = `${issuer}?tenant=1`;
 const documents: readonly Fixture[] = [
   http("DISCOVERY_STATUS", { discovery: { status: 404 } }),
   http("DISCOVERY_MEDIA_TYPE", { discovery: { headers: [["content-type", "text/html"]] } }),
-  http("DISCOVERY_PATHS", { rest: { metadata: [{ url: metadataUrl, status: 404 }] } }, "not there"),
+  http("DISCOVERY_PATHS", { rest: { metadata: [{ url: metadataUrl, status: 404 }] } }, "missing"),
   http("DISCOVERY_PATHS", { rest: { metadata: ofTenant } }, "a web page"),
   http("DISCOVERY_NOT_JSON", { discovery: { body: bytes("<!doctype html>") } }),
   discovery("DISCOVERY_ISSUER_MISSING", () => ({ issuer: undefined })),
   told("DISCOVERY_ISSUER_SLASH", (issuer) => `${issuer}/`),
   told("DISCOVERY_ISSUER_CASE", (issuer) => issuer.replace("https://l", "https://L")),
-  told("DISCOVERY_ISSUER_PORT", (issuer) => changed(issuer, (url) => (url.port = "8443"))),
-  told("DISCOVERY_ISSUER_SCHEME", (issuer) => issuer.replace("https:", "http:")),
+  told("DISCOVERY_ISSUER_ORIGIN", (issuer) => changed(issuer, (url) => (url.port = "8443")), "port"),
+  told("DISCOVERY_ISSUER_ORIGIN", (issuer) => issuer.replace("https:", "http:"), "scheme"),
   {
     ...http("DISCOVERY_ISSUER_QUERY", { document: { issuer: withQuery }, rest: { issuer: withQuery } }),
     metadata: (issuer) => ({ issuer: `${issuer}?tenant=1` }),

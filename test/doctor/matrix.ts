@@ -15,9 +15,9 @@ import { type Fixture, fixtures } from "./fixtures.ts";
 import { bytes, observed, published, sound } from "./observed.ts";
 import { listening } from "../support/listening.ts";
 
-// Runs verifiers against documents with one finding each, over TLS on loopback: with a token of a good key, and one of the key in question.
+// Runs verifiers against documents with one finding each, over TLS on loopback: with a token of a sound key, and one of the key in question.
 
-/** What cannot be tried: it needs a network, a time, or several looks. */
+/** Reports whether a fixture can be tried, without a network, a delay or several fetches. */
 function isTried({ code, about }: Fixture): boolean {
   if (code.startsWith("WATCH_") || code.startsWith("HTTP_SLOW")) return false;
   const untried = [
@@ -28,12 +28,12 @@ function isTried({ code, about }: Fixture): boolean {
     "DISCOVERY_PATHS",
   ];
   if (untried.includes(code)) return false;
-  return !["watched", "in time", "unreachable", "not HTTP", "without end", "loop"].includes(about ?? "");
+  return !["watched", "in time", "unreachable", "not HTTP", "endless", "loop"].includes(about ?? "");
 }
 
 const tried = fixtures.filter(isTried);
 
-/** A verifier may be tried with what it reads itself. One that is handed a parsed document does not read header fields. */
+/** Reports whether a verifier reads the faulty part itself. Verifiers that receive a parsed document do not read headers. */
 function concerns({ fetches, discovers }: Client, { code }: Fixture): boolean {
   if (code.startsWith("DISCOVERY_")) return discovers;
   return fetches || code.startsWith("JWKS_");
@@ -41,7 +41,7 @@ function concerns({ fetches, discovers }: Client, { code }: Fixture): boolean {
 
 export type Failing = "every token" | "its tokens" | undefined;
 
-/** Servers with every finding. `certificate` is that of the trusted one. */
+/** Starts servers with every finding. `certificate` is the trusted one. */
 export async function startServers() {
   const trusted = getCACertificates("default");
   const certificate = certificateFor("localhost");
@@ -70,12 +70,12 @@ export async function startServers() {
 
 export type Origins = Awaited<ReturnType<typeof startServers>>["origins"];
 
-/** Why a verifier refuses tokens of a good provider; it accepts them, or its rows would say nothing. */
+/** Returns which tokens of a sound provider a verifier refuses. It must accept all, or its rows would show nothing. */
 export async function refusesGood(client: Client, origins: Origins): Promise<Failing> {
   return failing(client, good, `${origins.https}/${tried.length}`);
 }
 
-/** The rows of the table, with a letter for each of these verifiers. */
+/** Returns the rows of the table, with a letter for each of these verifiers. */
 export async function tryAll(clients: readonly Client[], origins: Origins): Promise<Row[]> {
   const columns = await Promise.all(clients.map((client) => tryOne(client, origins)));
   return tried.map(({ code, about }, row) => {
@@ -83,7 +83,7 @@ export async function tryAll(clients: readonly Client[], origins: Origins): Prom
   });
 }
 
-/** One letter for each finding. */
+/** Returns one letter for each finding. */
 async function tryOne(client: Client, { https, plain, untrusted }: Origins): Promise<string[]> {
   const outcomes: string[] = [];
   for (const [index, fixture] of tried.entries()) {
@@ -100,7 +100,7 @@ function letterOf(fails: Failing): string {
 
 const tenant = "9188040d-6c67-4c5b-b112-36a304b66dad";
 
-/** Which tokens a client refuses. */
+/** Returns which tokens a client refuses. */
 async function failing(client: Client, fixture: Fixture, served: string): Promise<Failing> {
   const asked = fixture.asked?.(served) ?? served;
   const metadata = fixture.metadata?.(served, served) ?? {};
@@ -137,7 +137,7 @@ const good: Fixture = {
   signs: { key: rsaKey(), alg: "RS256", kid: "rsa" },
 };
 
-/** The kid of a key that nothing is wrong with, as tests make them: from the kid. */
+/** Returns the kid of a sound key: tests generate keys from their kids. */
 function soundKid({ observations: { set } }: Fixture): string {
   try {
     const { keys } = JSON.parse(Buffer.from(set?.body ?? []).toString()) as { keys: { kid?: unknown; x?: unknown }[] };
@@ -148,7 +148,7 @@ function soundKid({ observations: { set } }: Fixture): string {
   }
 }
 
-/** Serves each fixture under its number. */
+/** Serves each fixture at its number. */
 function serveAll(served: readonly Fixture[], plainOrigin = () => ""): RequestListener {
   return (request, response) => {
     const [, index = "", path = ""] = /^\/(\d+)(?:\?[^/]*)?(\/.*)$/.exec(request.url ?? "") ?? [];
@@ -205,9 +205,9 @@ function answerDiscovery(
 
 const patienceMs = isSoak ? 30_000 : 6_000;
 
-/** Who waits for ever has failed: jwks-rsa does, at a body that ends early. */
+/** Rejects if a verifier never finishes, as jwks-rsa does at a body that ends early. */
 function inTime(verified: Promise<unknown>): Promise<unknown> {
   const late = Promise.withResolvers<never>();
-  const timer = setTimeout(() => late.reject(new Error("no answer")), patienceMs);
+  const timer = setTimeout(() => late.reject(new Error("no result")), patienceMs);
   return Promise.race([verified, late.promise]).finally(() => clearTimeout(timer));
 }

@@ -2,8 +2,7 @@ import { readFileSync } from "node:fs";
 import { examine } from "../../src/doctor/index.ts";
 import { observeBody } from "../../src/doctor/node/index.ts";
 
-// Examines the files of its arguments, one after the other, and prints for each what was found, the processor time, and by how much the process
-// has grown until then.
+// Examines the files in its arguments one by one. For each, it prints the findings, the processor time, and by how much the process has grown.
 const baseKib = process.resourceUsage().maxRSS;
 for (const file of process.argv.slice(2)) {
   const before = process.resourceUsage().userCPUTime;

@@ -28,7 +28,7 @@ const fields = {
   "access-control-allow-origin": "*",
 };
 
-/** Answers as a good provider does, but for these fields. */
+/** Responds as a sound provider does, except for these headers. */
 const good =
   (body: Buffer = goodBody, more: Readonly<Record<string, string>> = {}): RequestListener =>
   (request, response) => {
@@ -37,8 +37,8 @@ const good =
     response.end(isSame || request.method === "HEAD" ? undefined : body);
   };
 
-describe("what is looked at", () => {
-  test("nothing is found at a provider of this library, by GET and HEAD alone, in at most 30 requests", async (t) => {
+describe("observe", () => {
+  test("finds nothing at a provider of this library, with at most 30 requests, GET and HEAD only", async (t) => {
     const requests: IncomingMessage[] = [];
     const server = createServer((request, response) => {
       requests.push(request);
@@ -58,8 +58,8 @@ describe("what is looked at", () => {
   });
 
   for (const path of ["", "/tenant"]) {
-    test(`the paths of RFC 8414 are asked for where clients log in, at an issuer ${path}`, async (t) => {
-      // What a proxy does not pass on.
+    test(`requests the paths of RFC 8414 if clients log in, for an issuer with the path "${path}"`, async (t) => {
+      // Path that a proxy does not forward.
       let closed = "none";
       const url = await serveHttp(t, (request, response) =>
         request.url?.startsWith(closed) ? response.writeHead(404).end() : provider.node(request, response),
@@ -79,11 +79,11 @@ describe("what is looked at", () => {
       closed = path === "" ? closed : "/.well-known/openid-configuration";
       assert.deepEqual(await codesAt(issuer), ["DISCOVERY_PATHS", "DISCOVERY_RS256_MISSING"]);
       provider = await createProvider({ issuer, keyset });
-      assert.deepEqual(await codesAt(issuer), [], "no client asks an issuer of other tokens");
+      assert.deepEqual(await codesAt(issuer), [], "no client requests these paths from an issuer without logins");
     });
   }
 
-  test("the address may be that of an issuer, with a slash at its end, a discovery document or a JWK Set", async (t) => {
+  test("accepts the URL of an issuer, with or without a trailing slash, of a discovery document or of a JWK Set", async (t) => {
     const url = await serveHttp(
       t,
       providing((request, response) => good()(request, response)),
@@ -95,7 +95,7 @@ describe("what is looked at", () => {
     }
   });
 
-  test("a JWK Set is one, whatever is served beneath it", async (t) => {
+  test("checks a JWK Set as one, even if a discovery document is below its URL", async (t) => {
     const url = await serveHttp(t, (request, response) => {
       const origin = `http://${request.headers.host}`;
       if (request.url?.endsWith("openid-configuration") === true)
@@ -114,7 +114,7 @@ describe("what is looked at", () => {
     ["/oauth2/v3/certs", 404, "text/html", "HTTP_STATUS"],
   ];
   for (const [path, status, type, code] of unknown) {
-    test(`${path}, which answers ${status} with ${type}: ${code}`, async (t) => {
+    test(`reports ${code} for ${path} with status ${status} and ${type}`, async (t) => {
       const url = await serveHttp(t, ({ url }, response) =>
         response.writeHead(url === path ? status : 404, { "content-type": type }).end("nothing of use"),
       );
@@ -122,13 +122,13 @@ describe("what is looked at", () => {
     });
   }
 
-  test("an issuer without a discovery document, and a set that is not there", async (t) => {
+  test("reports an issuer without a discovery document, and a missing set", async (t) => {
     const url = await serveHttp(t, (_, response) => response.writeHead(404).end());
     assert.deepEqual(await codesAt(url), ["DISCOVERY_STATUS"]);
     assert.deepEqual(await codesAt(`${url}/jwks`), ["HTTP_STATUS"]);
   });
 
-  test("a body, as a set or as a discovery document", async () => {
+  test("observeBody recognizes a set and a discovery document", async () => {
     assert.deepEqual(await codesIn({ keys: [published("a")] }), []);
     assert.deepEqual(await codesIn({ keys: [] }), ["JWKS_KEYS_EMPTY"]);
     assert.deepEqual(await codesIn(published("a")), ["JWKS_KEYS_MISSING"]);
@@ -141,9 +141,9 @@ describe("what is looked at", () => {
   });
 });
 
-describe("by default only https and public addresses are looked at", () => {
+describe("by default, observe connects only to https and public addresses", () => {
   for (const url of ["http://login.example.com", "https://127.0.0.1:1", "https://[::1]:1", "https://169.254.169.254"]) {
-    test(url, async () => {
+    test(`refuses ${url}`, async () => {
       await assert.rejects(observe(url), ({ code }: { code: string }) =>
         ["ERR_URL_INSECURE", "ERR_ADDRESS_FORBIDDEN"].includes(code),
       );
@@ -154,12 +154,12 @@ describe("by default only https and public addresses are looked at", () => {
   const ipv6 =
     "[::ffff:100.100.100.200] [fd00:ec2::254] [fd00:ec2::23] [fd20:ce::254] [fd00:c1::a9fe:a9fe] [fd00:42::42]";
   for (const host of `${ipv4} ${ipv6} [fe80::a9fe:a9fe] [64:ff9b::a9fe:a9fe]`.split(" ")) {
-    test(`--allow-insecure does not open the metadata of cloud machines at ${host}`, async () => {
+    test(`refuses cloud metadata at ${host}, even with allowInsecure`, async () => {
       await assert.rejects(observe(`http://${host}`, { ...local, timeoutMs: 1000 }), { code: "ERR_ADDRESS_FORBIDDEN" });
     });
   }
 
-  test("neither a jwks_uri nor a redirect leads there", async (t) => {
+  test("refuses them in a jwks_uri and in a redirect", async (t) => {
     const metadata = { issuer: "https://login.example.com", jwks_uri: "https://keys.example.com/jwks" };
     const { cert, key } = certificateFor("login.example.com", "keys.example.com");
     let location = "https://keys.example.com/jwks";
@@ -191,7 +191,7 @@ describe("by default only https and public addresses are looked at", () => {
     assert.ok(asked.includes("keys.example.com"));
   });
 
-  test("what does not answer cannot be looked at", async (t) => {
+  test("rejects if there is no connection", async (t) => {
     const server = createServer();
     const port = await listening(t, server);
     server.close();
@@ -226,16 +226,16 @@ const early: RequestListener = (_, response) => {
 
 const loop: RequestListener = (_, response) => response.writeHead(302, { location: "/jwks" }).end();
 
-describe("hostile servers: it ends within its limits, and says so", () => {
+describe("observe stays within its limits, and reports the limit, at a server", () => {
   const quick: ObserveOptions = { ...local, timeoutMs: 300, maxBytes: 100_000 };
   const rows: readonly (readonly [about: string, jwks: RequestListener, code: string])[] = [
-    ["one that never answers", () => {}, "HTTP_TIMEOUT"],
-    ["one that never ends its body", (_, response) => response.writeHead(200, fields).write("{"), "HTTP_TIMEOUT"],
-    ["one that sends without end", endless, "HTTP_TOO_LARGE"],
-    ["one whose body unfolds without end", coded("gzip", bomb), "HTTP_TOO_LARGE"],
-    ["one whose compressed body is damaged", coded("br", Buffer.from("nothing of the kind")), "HTTP_INCOMPLETE"],
-    ["one whose body ends early", early, "HTTP_INCOMPLETE"],
-    ["one that redirects to itself", loop, "HTTP_REDIRECT"],
+    ["that never responds", () => {}, "HTTP_TIMEOUT"],
+    ["that never ends its body", (_, response) => response.writeHead(200, fields).write("{"), "HTTP_TIMEOUT"],
+    ["that sends forever", endless, "HTTP_TOO_LARGE"],
+    ["whose body decompresses to a huge one", coded("gzip", bomb), "HTTP_TOO_LARGE"],
+    ["whose compressed body is damaged", coded("br", Buffer.from("nothing of the kind")), "HTTP_INCOMPLETE"],
+    ["whose body ends early", early, "HTTP_INCOMPLETE"],
+    ["that redirects to itself", loop, "HTTP_REDIRECT"],
   ];
   for (const [about, jwks, code] of rows) {
     test(about, async (t) => {
@@ -251,11 +251,11 @@ describe("hostile servers: it ends within its limits, and says so", () => {
 
   const switching = "HTTP/1.1 101 Switching Protocols\r\n";
   const raw: readonly (readonly [about: string, text: string])[] = [
-    ["one that speaks no HTTP", "220 smtp.example.com ESMTP\r\n"],
-    ["one with header fields without end", `HTTP/1.1 200 OK\r\n${"x: y\r\n".repeat(20_000)}`],
-    ["one that answers 101, as to nobody's wish", `${switching}\r\n`],
-    ["one that answers 101, to another protocol", `${switching}Connection: Upgrade\r\nUpgrade: websocket\r\n\r\n`],
-    ["one with informational responses without end", "HTTP/1.1 103 Early Hints\r\n\r\n".repeat(1000)],
+    ["that does not speak HTTP", "220 smtp.example.com ESMTP\r\n"],
+    ["that sends headers forever", `HTTP/1.1 200 OK\r\n${"x: y\r\n".repeat(20_000)}`],
+    ["that returns 101 without an upgrade", `${switching}\r\n`],
+    ["that returns 101 with an upgrade", `${switching}Connection: Upgrade\r\nUpgrade: websocket\r\n\r\n`],
+    ["that sends informational responses forever", "HTTP/1.1 103 Early Hints\r\n\r\n".repeat(1000)],
   ];
   for (const [about, text] of raw) {
     test(about, async (t) => {
@@ -264,7 +264,7 @@ describe("hostile servers: it ends within its limits, and says so", () => {
     });
   }
 
-  test("5,000 keys: a thousand of them are looked at, and it says so", async (t) => {
+  test("with 5,000 keys examines a thousand of them, and says so", async (t) => {
     const one = published("one");
     const many = Buffer.from(
       bytes({ keys: Array.from({ length: 5000 }, (_, index) => ({ ...one, kid: `k${index}` })) }),
@@ -272,12 +272,12 @@ describe("hostile servers: it ends within its limits, and says so", () => {
     const url = await serveHttp(t, providing(good(many)));
     const found = await examine(await observe(url, local));
     assert.deepEqual(found.find(({ code }) => code === "JWKS_KEYS_MANY")?.seen, [
-      "5,000 keys, of which 1,000 were looked at",
+      "5,000 keys, of which 1,000 were examined",
     ]);
     assert.equal(found.find(({ code }) => code === "JWKS_KEY_TWO_KIDS")?.count, 999);
   });
 
-  test("deep JSON, in the set, in a key and in the discovery document", async (t) => {
+  test("with deeply nested JSON", async (t) => {
     const deep = `${"[".repeat(100_000)}${"]".repeat(100_000)}`;
     const url = await serveHttp(t, providing(good(Buffer.from(`{"keys":[${deep},{"kty":${deep},"kid":${deep}}]}`))));
     assert.deepEqual(await codesAt(url), [
@@ -290,17 +290,17 @@ describe("hostile servers: it ends within its limits, and says so", () => {
     assert.deepEqual(await examine(observeBody(Buffer.from(deep), 0)).then((found) => found.length), 1);
   });
 
-  test("no request is begun after the time of a look", async (t) => {
+  test("starts no request after totalMs", async (t) => {
     let requests = 0;
     const url = await serveHttp(t, () => void (requests += 1));
     const found = await examine(await observe(url, { ...local, totalMs: 0 }));
     assert.deepEqual(
       [requests, found[0]?.code, found[0]?.seen[0]],
-      [0, "DISCOVERY_STATUS", "the time of one look is used up"],
+      [0, "DISCOVERY_STATUS", "the time for all requests is over"],
     );
   });
 
-  test("no more than 30 requests are sent, wherever each of them leads, and what was not asked is no finding", async (t) => {
+  test("sends at most 30 requests, including redirects, and what was not requested is not a finding", async (t) => {
     let requests = 0;
     const moving: RequestListener = (request, response) => {
       requests += 1;
@@ -316,7 +316,7 @@ describe("hostile servers: it ends within its limits, and says so", () => {
     );
   });
 
-  test("a caller who is gone ends the look", async (t) => {
+  test("ends when its caller aborts it", async (t) => {
     const url = await serveHttp(
       t,
       providing(() => {}),
@@ -334,7 +334,7 @@ const bothFamilies = async () => [
 ];
 
 describe("TLS and addresses", () => {
-  test("a certificate that is not accepted, and one that ends soon", async (t) => {
+  test("finds a certificate that is not accepted, and one that expires soon", async (t) => {
     const soon = new Date(Date.now() + 5 * 24 * 3600 * 1000)
       .toISOString()
       .replaceAll(/[-:T]|\.\d+/g, "")
@@ -351,7 +351,7 @@ describe("TLS and addresses", () => {
     ]);
   });
 
-  test("IPv4 and IPv6 are asked apart where a name has both", async (t) => {
+  test("compares IPv4 and IPv6 if a name has both", async (t) => {
     const other = Buffer.from(bytes({ keys: [published("elsewhere")] }));
     const port = await listening(t, createServer(providing(good())));
     await listening(t, createServer(good(other, { etag: '"6"' })), "::1", port);
@@ -368,11 +368,11 @@ describe("TLS and addresses", () => {
   });
 });
 
-describe("what only a request in another way shows", () => {
+describe("observe finds with one of its probes", () => {
   const rsa = published("rsa", rsaKey(), "RS256");
   const zipped = gzipSync(goodBody);
   const moved = { location: "/keys" };
-  /** Answers so to some requests, and to all others as a good provider does. */
+  /** Responds like this to some requests, and as a sound provider does to all others. */
   const only =
     (some: (request: IncomingMessage) => boolean, ...head: [status: number, fields?: OutgoingHttpHeaders]) =>
     (request: IncomingMessage, response: ServerResponse): unknown =>

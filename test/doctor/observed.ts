@@ -7,7 +7,7 @@ export const at = Date.parse("2026-11-20T12:00:00Z");
 export const issuer = "https://login.example.com";
 export const jwksUri = `${issuer}/jwks`;
 
-/** A public JWK as a good provider publishes it. */
+/** Returns a public JWK as a sound provider publishes it. */
 export const published = (kid: string, key: object = ecKey(kid), alg = "ES256"): Record<string, unknown> => ({
   ...withoutPrivate(key),
   kid,
@@ -15,7 +15,7 @@ export const published = (kid: string, key: object = ecKey(kid), alg = "ES256"):
   use: "sig",
 });
 
-/** The key beside the one that a fixture is about. */
+/** The key next to the one that a fixture is about. */
 export const sound = published("sound");
 
 type Headers = Readonly<Record<string, string | undefined>>;
@@ -25,7 +25,7 @@ const pairs = (headers: Headers): (readonly [string, string])[] =>
 
 export const tagOf = (body: Uint8Array): string => `"${createHash("sha256").update(body).digest("hex")}"`;
 
-/** A response of a good provider, but for what is given. */
+/** Returns a sound provider's response with these changes. */
 export function response(body: Uint8Array, headers: Headers = {}, more: Partial<Exchange> = {}): Exchange {
   return {
     url: jwksUri,
@@ -48,14 +48,14 @@ export function response(body: Uint8Array, headers: Headers = {}, more: Partial<
 export const bytes = (value: unknown): Uint8Array =>
   Buffer.from(typeof value === "string" ? value : JSON.stringify(value));
 
-/** What a test changes of a good provider. */
+/** Changes to a sound provider. */
 export interface Changes {
   readonly keys?: readonly unknown[];
-  /** Instead of the keys. */
+  /** Replaces the keys. */
   readonly body?: Uint8Array;
   readonly headers?: Headers;
   readonly set?: Partial<Exchange>;
-  /** There was no whole response. */
+  /** Makes the response incomplete. */
   readonly failed?: Pick<Exchange, "failure" | "redirects">;
   readonly probes?: Partial<Probes>;
   /** Members of the discovery document. */
@@ -69,7 +69,7 @@ function withoutBody(exchange: Exchange): Exchange {
   return body === undefined ? exchange : rest;
 }
 
-/** What is observed of a provider that is good but for the changes. */
+/** Returns the observations of a sound provider with these changes. */
 export function observed(changes: Changes = {}): Observations {
   const { keys = [sound, published("next")], headers = {}, probes = {}, document = {} } = changes;
   const body = changes.body ?? bytes({ keys });
@@ -117,7 +117,7 @@ export function observed(changes: Changes = {}): Observations {
   };
 }
 
-/** The same of a set at a URL of its own, such as a bundle of SPIFFE. */
+/** Returns the same observations for a set without an issuer, such as a SPIFFE bundle. */
 export function asSet(observations: Observations): Observations {
   const { discovery: _discovery, issuer: _issuer, ...rest } = observations;
   return rest;

@@ -33,7 +33,7 @@ const askFor = async (provider: Provider, at: number): Promise<Observations> => 
   return { at, issuer, discovery: await ask(provider, `${issuer}/.well-known/openid-configuration`), set, probes };
 };
 
-/** Watches a provider with its managed keys, while something is done to them. */
+/** Watches a provider with managed keys, and does something to them meanwhile. */
 async function found(
   durationMs: number,
   meanwhile: (world: World, manager: Awaited<ReturnType<World["start"]>>) => Promise<unknown>,
@@ -53,10 +53,10 @@ async function found(
     tokens: async () => [await provider.sign({ sub: "a", aud: "b" }, { lifetimeSeconds: 3600 })],
     onHappening: ({ text }) => void happenings.push(text),
   }).finally(() => (isOver = true));
-  for (let looks = 0; ; looks += 1) {
+  for (let fetches = 0; ; fetches += 1) {
     await waiting(() => isOver);
     if (isOver) break;
-    if (looks === 5) await meanwhile(world, replica);
+    if (fetches === 5) await meanwhile(world, replica);
     await world.pass(durationMs / 100);
   }
   const again = await askFor(provider, world.clock.now());
@@ -65,9 +65,9 @@ async function found(
   return { codes: [...new Set(codes)], happenings };
 }
 
-/** Whatever is found in what this project serves is a bug of one or the other. */
+/** Whatever the doctor finds here is a bug in the provider or in the doctor. */
 describe("our own provider, in simulated time", () => {
-  test("a whole rotation: nothing is found", async () => {
+  test("nothing is found during a whole rotation", async () => {
     const { codes, happenings } = await found(60 * hour, async (world, { manager }) => {
       await world.until(manager.execute({ type: "announce", key: await world.until(manager.makeKey("sig")) }));
     });
@@ -79,21 +79,21 @@ describe("our own provider, in simulated time", () => {
       "first token of kid K",
       "key added: kid K",
       "caches may serve this set for N s",
-      "the text of the set has changed, its keys have not",
+      "the document has changed, but its keys have not",
       "first token of kid K",
       "key withdrawn: kid K",
       "caches may serve this set for N s",
     ]);
   });
 
-  test("a minute in rotation mode: nothing is found", async () => {
+  test("nothing is found during a minute in rotation mode", async () => {
     const { codes } = await found(60 * second, async (world, { manager }) => {
       await world.until(manager.execute({ type: "announce", key: await world.until(manager.makeKey("sig")) }));
     });
     assert.deepEqual(codes, []);
   });
 
-  test("a next key that signs at once is found", async () => {
+  test("a next key that signs immediately is found", async () => {
     const { codes } = await found(4 * hour, async (world, { manager }) => {
       const key = await world.until(manager.makeKey("sig"));
       await world.until(manager.execute({ type: "rotate", use: "sig", key, now: true }));
@@ -108,13 +108,13 @@ const silent = async (t: TestContext, url: string, ...flags: string[]): Promise<
   assert.deepEqual([code, stderr], [0, ""], stdout);
   assert.match(
     stdout,
-    /nothing is wrong\. Checked as an? (issuer|JWK Set): \d keys?, HTTP in 1\d requests(, discovery)?\.\n\nHow keys are rotated:\n/,
+    /nothing is wrong\. Checked as an? (issuer|JWK Set): \d keys?, HTTP in 1\d requests(, discovery)?\.\n\nKey rotation:\n/,
   );
   return stdout;
 };
 
 describe("jwksd serve", () => {
-  test("with keys of its own making, before and during a rotation, and watched: nothing is found", async (t) => {
+  test("with managed keys: nothing is found, before and during a rotation, with and without a watch", async (t) => {
     const data = join(await temporaryFolder(t), "data");
     const { port } = await startService(t, ["--data", data]);
     const url = `http://127.0.0.1:${port}`;
@@ -126,7 +126,7 @@ describe("jwksd serve", () => {
     await silent(t, `${url}/jwks`);
   });
 
-  test("with keys of a file: nothing is found", async (t) => {
+  test("with keys from a file: nothing is found", async (t) => {
     const folder = await temporaryFolder(t);
     await writeFile(join(folder, "keys.json"), keySetText("active", "retiring"), { mode: 0o600 });
     const { port } = await startService(t, ["--keys", join(folder, "keys.json"), "--mount-prefix", "/oidc"]);

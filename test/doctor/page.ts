@@ -15,7 +15,7 @@ const groups: Readonly<Record<string, string>> = {
   WATCH: "Changes over time",
 };
 
-/** The page as it is, and as the table of codes wants it. */
+/** Returns the page, and the page as the table of codes requires it. */
 export function page(): { readonly is: string; readonly shouldBe: string } {
   const is = readFileSync(file, "utf8");
   const names = Object.keys(codes) as Code[];

@@ -12,11 +12,11 @@ export const serveHttp = async (t: Scope, listener: RequestListener): Promise<st
 export const serveTls = async (t: Scope, certificate: Certificate, listener: RequestListener): Promise<string> =>
   `https://localhost:${await listening(t, createTlsServer(certificate, listener))}`;
 
-/** Whatever is to be said to a client that has connected. */
+/** Serves raw bytes to each client that connects. */
 export const serveRaw = async (t: Scope, say: (socket: Socket) => void): Promise<string> =>
   `http://127.0.0.1:${await listening(t, createTcpServer(say))}`;
 
-/** A provider of these documents, with the path of the set at `/jwks`. */
+/** Serves a provider with these documents, with the set at `/jwks`. */
 export function providing(
   jwks: RequestListener,
   metadata: (origin: string) => object = (origin) => ({ issuer: origin, jwks_uri: `${origin}/jwks` }),

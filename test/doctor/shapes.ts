@@ -6,15 +6,15 @@ import { asSet, observed } from "./observed.ts";
 
 type Jwk = Readonly<Record<string, unknown>>;
 
-// Two RSA keys are enough for every shape: what counts is which members there are, and what the kids look like. The
-// second one is a byte longer, to be another one: what is computed of a modulus grows with the third power of its length.
+// Two RSA keys are enough for every shape: the members and the form of the kids matter. The second one is only a byte longer, because the
+// time for a modulus grows with the third power of its length.
 const numbers = (key: object): Jwk => {
   const { n, e } = withoutPrivate(key);
   return { n, e };
 };
 const [one, two] = [numbers(rsaKey()), numbers(rsaKey(2056))];
 const chain: readonly [Jwk, Jwk] = [certificate(rsaKey()), certificate(rsaKey(2056))];
-/** A key with its certificate, as issuers show it that have one digest. */
+/** Returns a key with its certificate and one digest, as some issuers publish it. */
 const certified = (key: Jwk, { x5t, x5c }: Jwk): Jwk => ({ ...key, x5t, x5c });
 const [oneCertified, twoCertified] = [certified(one, chain[0]), certified(two, chain[1])];
 const ec = (seed: string): Jwk => withoutPrivate(ecKey(seed));
@@ -22,15 +22,15 @@ const thumb = (text: string): string => createHash("sha256").update(text).digest
 const hex = (text: string): string => createHash("sha1").update(text).digest("hex");
 
 interface Shape {
-  /** As it comes from this software, or this service. */
+  /** Name of the software or service. */
   readonly name: string;
   readonly keys: readonly Jwk[];
-  /** What discovery says; default: RS256, and an authorization endpoint. */
+  /** Members of the discovery document. Default: RS256, and an authorization endpoint. */
   readonly document?: Jwk;
-  /** Whether the set is at a URL of its own, and not at the `jwks_uri` of an issuer. */
+  /** Whether the set does not belong to an issuer. */
   readonly isBundle?: true;
   readonly headers?: Readonly<Record<string, string | undefined>>;
-  /** What is more than advice, and with cause. */
+  /** Justified findings above `advice`. */
   readonly found?: readonly Code[];
 }
 
@@ -40,16 +40,16 @@ const login = {
   response_types_supported: ["code"],
   subject_types_supported: ["public"],
 };
-/** An issuer of other tokens, without logins. */
+/** An issuer without logins. */
 const noLogin = { authorization_endpoint: undefined, token_endpoint: undefined };
 const json = { "content-type": "application/json" };
-/** Nothing for caches. */
+/** Headers without information for caches. */
 const silent = { ...json, "cache-control": undefined, etag: undefined };
 const ofMicrosoft = { cloud_instance_name: "microsoftonline.com", issuer: "https://login.example.com" };
 const rs256 = ["RS256"];
 const es256 = ["ES256"];
 
-/** The sets of well-known issuers: their members and header fields, with keys made here. */
+/** Sets of well-known issuers: their members and headers, with keys that are generated here. */
 export const shapes: readonly Shape[] = [
   {
     name: "Keycloak",
@@ -116,7 +116,7 @@ export const shapes: readonly Shape[] = [
     headers: silent,
   },
   {
-    name: "a bundle of SPIFFE",
+    name: "a SPIFFE bundle",
     keys: [
       { use: "x509-svid", kty: "EC", ...ec("spiffe x509"), crv: "P-256", x5c: certificate(ecKey("spiffe x509")).x5c },
       { use: "x509-svid", kty: "RSA", ...one, x5c: oneCertified["x5c"] },
@@ -222,7 +222,7 @@ export const shapes: readonly Shape[] = [
   },
 ];
 
-/** A provider of this shape, looked at from outside. */
+/** Returns the observations of a provider with this shape. */
 export function observedShape({ keys, document = {}, isBundle, headers = {} }: Shape): Observations {
   const all = observed({
     keys,

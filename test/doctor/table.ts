@@ -30,13 +30,13 @@ function source(rows: readonly Row[]): string {
 
 // Written by \`node test/doctor/table.ts\`, which runs the verifiers. A test runs them again and compares.
 
-/** The day of the run. */
+/** Date of the run. */
 export const date = ${JSON.stringify(new Date().toISOString().slice(0, 10))};
 
-/** The verifiers that were run, with their versions. Each is a column of the table. */
+/** Verifiers that were run, with their versions. Each is a column of the table. */
 export const versions: Readonly<Record<string, string>> = ${JSON.stringify(versions)};
 
-/** Defects, and what became of each verifier. */
+/** Forms of findings, and the outcome of each verifier. */
 export const rows: readonly Row[] = ${JSON.stringify(rows)};
 `;
 }

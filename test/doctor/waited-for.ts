@@ -1,6 +1,6 @@
 import type { Clock } from "../../src/base/clock.ts";
 
-/** A clock that knows whether somebody waits for it: until then, what was begun is not done, whatever time it is. */
+/** Returns a clock and a function that waits until a timer is set: until then, the code under test is still working. */
 export function waitedFor(time: Clock): { clock: Clock; waiting: (isOver: () => boolean) => Promise<void> } {
   const timers = new Set<() => void>();
   return {

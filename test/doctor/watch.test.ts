@@ -17,12 +17,12 @@ interface Watched {
   readonly codes: readonly string[];
   readonly findings: readonly Finding[];
   readonly observations: Observations;
-  /** Seconds since the beginning, and what happened. */
+  /** Events, each with the seconds since the beginning. */
   readonly timeline: readonly string[];
   readonly asked: number;
 }
 
-/** Watches a provider that answers by the time, in simulated time. */
+/** Watches a provider whose response depends on the simulated time. */
 async function watched(
   answer: (elapsedMs: number) => Exchange,
   choice: Partial<WatchOptions> & { readonly durationMs: number },
@@ -57,20 +57,20 @@ async function watched(
 }
 
 describe("a watch", () => {
-  test("looks every five seconds, and keeps the first and the last of looks that are the same", async () => {
+  test("fetches every five seconds and keeps the first and the last of equal responses", async () => {
     const { codes, timeline, asked, observations } = await watched(() => setOf("a"), { durationMs: 60 * second });
     assert.deepEqual([codes, asked, observations.looks?.length], [[], 12, 2]);
     assert.deepEqual(timeline, ['0 one key: "a"', "0 caches may serve this set for 7200 s"]);
   });
 
-  test("looks 720 times at most, however long it is", async () => {
+  test("fetches at most 720 times, however long it lasts", async () => {
     const { asked } = await watched(() => setOf("a"), { durationMs: 30 * 24 * hour });
     assert.equal(asked, 720);
     assert.equal(intervalFor(hour), 5 * second);
     assert.equal(intervalFor(second), second / 4);
   });
 
-  test("tells what changes, when it does", async () => {
+  test("reports each change when it happens", async () => {
     const moments: readonly (readonly [fromSecond: number, set: Exchange])[] = [
       [0, setOf("a")],
       [10, setOf("a", "b")],
@@ -85,7 +85,7 @@ describe("a watch", () => {
     );
     assert.deepEqual(timeline.slice(2), [
       '10 key added: kid "b"',
-      "20 the text of the set has changed, its keys have not",
+      "20 the document has changed, but its keys have not",
       "30 no set: status 502",
       "40 the set is back, with 2 keys",
       '50 kid "b" names another key',
@@ -100,12 +100,12 @@ describe("a watch", () => {
     assert.deepEqual(codes, ["WATCH_NODES_DISAGREE"]);
     assert.match(
       findings[0]?.seen.join() ?? "",
-      /^11 times an earlier set came back; in some answers only: kid "a", "b"$/,
+      /^11 times an earlier set came back; only in some responses: kid "a", "b"$/,
     );
     assert.equal(timeline.length, 26);
   });
 
-  test("takes the same keys in another order, or written in another way, for the same", async () => {
+  test("treats the same keys in another order or format as unchanged", async () => {
     const [a, b] = [published("a"), published("b")];
     const texts = [
       bytes({ keys: [a, b] }),
@@ -118,13 +118,13 @@ describe("a watch", () => {
     assert.deepEqual(codes, []);
   });
 
-  test("finds an ETag that changes while the bytes do not", async () => {
+  test("finds an ETag that changes although the bytes do not", async () => {
     const body = bytes({ keys: [published("a")] });
     const { codes } = await watched((ms) => response(body, { etag: `"${ms}"` }), { durationMs: 20 * second });
     assert.deepEqual(codes, ["HTTP_ETAG_CHANGES"]);
   });
 
-  test("ends when its caller has seen enough, with what was seen so far", async () => {
+  test("ends when its caller aborts it, with the results so far", async () => {
     const controller = new AbortController();
     const { asked } = await watched(
       (ms) => {
@@ -136,7 +136,7 @@ describe("a watch", () => {
     assert.equal(asked, 3);
   });
 
-  test("ends when a server has sent too much that differs", async () => {
+  test("ends when a server has sent too many different sets", async () => {
     const { timeline, asked } = await watched((ms) => response(Buffer.alloc(5_000_000, `x${ms}`)), {
       durationMs: hour,
     });
@@ -153,7 +153,7 @@ const token = (kid: string, issuedMs: number, lifetimeSeconds = 3600): string =>
 describe("a watch with tokens", () => {
   const startMs = simulatedClock().now();
 
-  /** A provider that publishes a key at one hour, and signs with it from another one on. */
+  /** Watches a provider that publishes a key at one hour and signs with it from another. */
   const rotating = (publishedAt: number, signsFrom: number, withdrawnAt = Infinity) => {
     let elapsedMs = 0;
     return watched(
@@ -170,7 +170,7 @@ describe("a watch with tokens", () => {
     );
   };
 
-  test("is silent where a key is announced for longer than caches keep a set, and outlives its tokens", async () => {
+  test("finds nothing if a key is announced for longer than caches keep a set, and outlives its tokens", async () => {
     const { codes, timeline } = await rotating(1, 3.5, 5);
     assert.deepEqual(codes, []);
     assert.ok(timeline.some((line) => /^\d+ first token of kid "b"$/.test(line)));
@@ -181,11 +181,11 @@ describe("a watch with tokens", () => {
     assert.deepEqual((await rotating(3, 1)).codes, ["WATCH_SIGNS_UNANNOUNCED"]);
   });
 
-  test("finds a key that is withdrawn while its tokens live", async () => {
+  test("finds a key that is withdrawn while its tokens are valid", async () => {
     assert.deepEqual((await rotating(1, 3.5, 4)).codes, ["WATCH_KEY_WITHDRAWN"]);
   });
 
-  test("keeps nothing of what is no token, or names no key", async () => {
+  test("keeps nothing of input that is not a token, or does not name a key", async () => {
     const nonsense = ["", "nonsense", "a.b.c", compact({ alg: "none" }, {}, () => new Uint8Array())];
     const { codes, observations } = await watched(() => setOf("a"), {
       durationMs: 10 * second,

@@ -11,19 +11,19 @@ const timeout = 60_000;
 const good = { alg: "ES256", kid: "a" };
 const goodKey = withoutPrivate(named("a"));
 const es256 = signature("ES256", ecKey("a"));
-// What String() and template literals throw at.
+// String() and template literals throw for it.
 const thrower = { toString: 1, valueOf: 1 };
 const deep = "[".repeat(100_000) + "]".repeat(100_000);
 
 interface Publisher {
   readonly issuer: string;
-  /** Sets the text of the set, and that of later answers if they differ. */
+  /** Sets the document, and the document of later responses if they differ. */
   readonly set: (text: string, later?: string) => void;
-  /** The requests so far. */
+  /** Requests so far. */
   readonly requests: readonly unknown[];
 }
 
-/** A provider that publishes whatever text it is given. */
+/** Starts a provider that publishes any document. */
 async function publish(t: TestContext): Promise<Publisher> {
   let text = JSON.stringify({ keys: [goodKey] });
   let laterText = text;
@@ -44,16 +44,16 @@ const ownClaims = (issuer: string): object => ({ iss: issuer, aud: "me", exp: Da
 interface Given {
   readonly header?: object;
   readonly claims?: object;
-  /** Times of the token, from now. */
+  /** Times in the token, relative to now. */
   readonly inSeconds?: Readonly<Record<string, number>>;
   readonly keys?: readonly unknown[];
-  /** The text of the set, where it is not made from `keys`. */
+  /** The document, if it is not made from `keys`. */
   readonly text?: string;
   readonly flags?: readonly string[];
   readonly change?: (token: string) => string;
 }
 
-/** What `jwksd verify` says of a token of a provider, which is good but for what is given. */
+/** Runs `jwksd verify` on a token that is valid except for these changes. */
 async function verified(t: TestContext, given: Given = {}) {
   const { header, claims, inSeconds = {}, keys = [goodKey], text = JSON.stringify({ keys }) } = given;
   const { flags = [], change = String } = given;
@@ -65,7 +65,7 @@ async function verified(t: TestContext, given: Given = {}) {
   return { ...(await runCli(t, ["verify", change(token), "--issuer", issuer, "--aud", "me", ...flags])), requests };
 }
 
-/** @param code of a token that is refused; @param says what is in the details; @param steps how many, if not all five */
+/** `code`: error code of a refused token; `says`: pattern of the output; `steps`: number of steps, if not five */
 type Row = readonly [name: string, code: string, says: RegExp, given?: Given, advice?: RegExp, steps?: number];
 const claim = "ERR_TOKEN_CLAIM";
 const foreign = `{"keys":[{"kid":${deep}},${JSON.stringify(goodKey)}]}`;
@@ -133,7 +133,7 @@ const rows: readonly Row[] = [
   ["an alg that nothing accepts", "ERR_TOKEN_ALG", /no published key can verify none; /, { header: { alg: "none" } }],
 ];
 
-describe("jwksd verify tells the steps, whatever is in a token or a set, and what is expected", { timeout }, () => {
+describe("jwksd verify explains each step, whatever is in a token or a set", { timeout }, () => {
   for (const [name, refusal, says, given = {}, advice = /\]\n\nWhat to do: /, steps] of rows) {
     test(name, async (t) => {
       const { code, stdout, stderr } = await verified(t, given);
@@ -171,7 +171,7 @@ describe("jwksd verify tells the steps, whatever is in a token or a set, and wha
   });
 });
 
-test("jwksd verify: a key that only the next answer has is told of, with what to do", { timeout }, async (t) => {
+test("jwksd verify reports a key that only the next response has, with advice", { timeout }, async (t) => {
   const { issuer, set } = await publish(t);
   set(JSON.stringify({ keys: [withoutPrivate(named("b"))] }), JSON.stringify({ keys: [goodKey] }));
   const token = compact(good, ownClaims(issuer), es256);
@@ -179,11 +179,11 @@ test("jwksd verify: a key that only the next answer has is told of, with what to
   assert.equal(code, 0);
   assert.match(
     stdout,
-    /; the response above lacks it, the next one has it\n[^]*\n\nThe token is good\.\n\nWhat to do: If the key is not new, servers/,
+    /; the response above lacks it, the next one has it\n[^]*\n\nThe token is valid\.\n\nWhat to do: If the key is not new, servers/,
   );
 });
 
-test("jwksd verify: a provider that names itself in two ways is told of", { timeout }, async (t) => {
+test("jwksd verify reports a provider with two names for itself", { timeout }, async (t) => {
   const { issuer } = await publish(t);
   const other = issuer.replace("127.0.0.1", "localhost");
   const token = compact(good, ownClaims(other), es256);
@@ -196,7 +196,7 @@ test("jwksd verify: a provider that names itself in two ways is told of", { time
 });
 
 describe("jwksd verify --jwks-uri", { timeout }, () => {
-  test("fetches the set from there, and looks up nothing", async (t) => {
+  test("fetches the set from there, without discovery", async (t) => {
     const { issuer, requests } = await publish(t);
     const token = compact(good, { ...ownClaims(issuer), iss: "accounts.example" }, es256);
     const args = ["--issuer", "accounts.example", "--jwks-uri", `${issuer}/jwks`, "--aud", "me"];
@@ -206,7 +206,7 @@ describe("jwksd verify --jwks-uri", { timeout }, () => {
     assert.deepEqual(requests, ["/jwks"]);
   });
 
-  test("is a URL that nobody can read along the way", async (t) => {
+  test("must be an https URL", async (t) => {
     const args = ["--issuer", "a", "--jwks-uri", "http://op.example/jwks", "--aud", "me"];
     const { code, stderr } = await runCli(t, ["verify", compact(good, {}, es256), ...args]);
     assert.equal(code, 1);
@@ -214,7 +214,7 @@ describe("jwksd verify --jwks-uri", { timeout }, () => {
   });
 });
 
-test("jwksd verify --json: printable ASCII alone, and the same text to whoever parses it", { timeout }, async (t) => {
+test("jwksd verify --json prints only printable ASCII, which parses to the same strings", { timeout }, async (t) => {
   const odd = "\u0000\u001b\u007f\u009b8m\u202e\u2028 ü 𝄞 \ud800";
   const { stdout } = await verified(t, { header: { typ: odd }, flags: ["--json"] });
   assert.match(stdout, /^[\n -~]+$/);
@@ -222,7 +222,7 @@ test("jwksd verify --json: printable ASCII alone, and the same text to whoever p
   assert.ok(steps[0]?.detail.endsWith(`typ ${odd}`), stdout);
 });
 
-describe("jwksd verify: what it is asked for must make sense before anything is fetched", { timeout }, () => {
+describe("jwksd verify refuses a wrong option before it fetches anything", { timeout }, () => {
   const rows: [flags: string[], says: RegExp][] = [
     [["--alg", "HS256"], /"HS256" is no algorithm that verifies with a public key \[ERR_OPTION_INVALID\]/],
     [["--alg", ""], /"algorithms".*\[ERR_OPTION_INVALID\]/],
@@ -239,7 +239,7 @@ describe("jwksd verify: what it is asked for must make sense before anything is 
 });
 
 for (const payload of ["no JSON", "[]", "", Uint8Array.from([0x7b, 0xff, 0x7d])]) {
-  test(`jwksd verify: claims that are ${inspect(payload)} are not blamed on their good signature`, async (t) => {
+  test(`jwksd verify does not blame the valid signature of claims that are ${inspect(payload)}`, async (t) => {
     const { issuer } = await publish(t);
     const input = `${encode(good)}.${Buffer.from(payload as string).toString("base64url")}`;
     const token = `${input}.${Buffer.from(es256(Buffer.from(input))).toString("base64url")}`;
@@ -253,7 +253,7 @@ const verifyInput = (t: TestContext, input: Iterable<string>, issuer: string) =>
   runCli(t, ["verify", "-", "--issuer", issuer, "--aud", "me"], {}, input);
 
 describe("jwksd verify -", { timeout }, () => {
-  test("takes a token with whitespace around it", async (t) => {
+  test("accepts a token with whitespace around it", async (t) => {
     const { issuer } = await publish(t);
     const token = compact(good, ownClaims(issuer), es256);
     const { code, stderr } = await verifyInput(
@@ -265,7 +265,7 @@ describe("jwksd verify -", { timeout }, () => {
   });
 
   for (const text of ["A", " "]) {
-    test(`stops reading ${inspect(text)} without end`, async (t) => {
+    test(`stops reading an endless ${inspect(text)}`, async (t) => {
       const { issuer, requests } = await publish(t);
       let chunks = 0;
       function* endless() {

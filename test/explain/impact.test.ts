@@ -3,7 +3,7 @@ import { describe, test } from "node:test";
 import type { Change } from "../../src/rotation/rules/advance.ts";
 import { advance } from "../../src/rotation/rules/advance.ts";
 import { type Command, applyCommand } from "../../src/rotation/rules/commands.ts";
-import { newKeyText, removedKeyText, replacedKeyText } from "../../src/doctor/verifiers/habits.ts";
+import { newKeyText, removedKeyText, replacedKeyText } from "../../src/doctor/verifiers/behavior-text.ts";
 import { aftermath, impactOf } from "../../src/rotation/explain/impact.ts";
 import { rotationPolicy } from "../../src/rotation/rules/policy.ts";
 import type { KeyRecord, LiveRecord } from "../../src/rotation/rules/records.ts";

@@ -1,13 +1,13 @@
 import { durationText } from "../../base/format.ts";
 
-/** What advice depends on. */
+/** Facts that advice depends on. */
 interface Context {
   readonly issuer: string;
   /** The command that checks the provider. */
   readonly doctor: string;
   /** Whether that command is running, so that its findings are next to the advice. */
   readonly isDoctor?: true;
-  /** How long caches may keep the set, if its response is known. */
+  /** Time for which caches may keep the set, if its response is known. */
   readonly keptSeconds?: number | undefined;
 }
 
@@ -56,7 +56,7 @@ const adviceByCause = {
     `If the key is not new, servers of the provider disagree, and other tokens fail by chance: ${watching(context)}`,
 } as const satisfies Readonly<Record<string, string | ((context: Context) => string)>>;
 
-/** Why a token is refused; or why an accepted one may be refused elsewhere (`no audience`, `next answer`). */
+/** Cause for which a token is refused, or for which an accepted one may be refused elsewhere (`no audience`, `next answer`). */
 export type Cause = keyof typeof adviceByCause;
 
 /** The part of an explanation that advice is based on. */

@@ -15,7 +15,7 @@ import type { Cause } from "./advice.ts";
 
 export interface Diagnosis {
   readonly cause: Cause;
-  /** What was found, for the message. */
+  /** Details for the message. */
   readonly details: readonly string[];
 }
 
@@ -28,7 +28,7 @@ export interface Expected extends Pick<VerifyOptions, "algorithms" | "typ"> {
   readonly audience?: readonly string[];
 }
 
-/** Why a token is refused if its code says all that there is to say. */
+/** Causes by error code, if nothing more specific is found. */
 const causeOfCode: Readonly<Record<string, Cause>> = {
   ERR_TOKEN_MALFORMED: "malformed",
   ERR_TOKEN_TOO_LARGE: "malformed",
@@ -43,14 +43,14 @@ const causeOfCode: Readonly<Record<string, Cause>> = {
   ERR_DISCOVERY_ISSUER: "other issuer",
 };
 
-/** The set that a token was verified with. */
+/** Set that a token was verified with. */
 export interface UsedSet {
   readonly jwkSet: unknown;
   /** `Age` of the response; 0 if a cache did not serve it. */
   readonly ageSeconds: number;
 }
 
-/** Looks for the cause for which a token was refused. @param set the provider's set, if it was fetched */
+/** Finds the cause for which a token was refused. @param set the provider's set, if it was fetched */
 export async function diagnose(
   token: string,
   code: string,
@@ -89,13 +89,13 @@ async function findCause(
   }
 }
 
-/** Says that a token has expired, whatever it was refused for. */
+/** Reports that a token has expired, whatever it was refused for. */
 function expiry(token: string): string[] {
   const exp = claimsOf(token)?.exp;
   return typeof exp === "number" && exp * 1000 <= Date.now() ? [timeOf("exp", exp)] : [];
 }
 
-/** What people pass instead of a token. */
+/** Forms of input that people pass instead of a token. */
 const forms: readonly (readonly [form: RegExp, detail: string])[] = [
   [/^(undefined|null)$/, "it is the word that a program writes for a missing value"],
   [/^[a-z][a-z\d+.-]*:\/\//i, "it is a URL; the token is one of its parameters"],
@@ -177,7 +177,7 @@ async function ofKeys(token: string, code: string, { jwkSet, ageSeconds }: UsedS
   return { cause: "cached set", details: [...details, `${age}, older than the token`] };
 }
 
-/** How the signature of a token is encoded, if this key made it. @see RFC 7518 section 3.4 */
+/** Returns how a token's signature is encoded, if this key made it. @see RFC 7518 section 3.4 */
 async function signatureEncoding(token: string, jwk: Readonly<Record<string, unknown>>, alg: string) {
   try {
     // For a symmetric key it returns bytes, with which both checks fail.
@@ -197,7 +197,7 @@ function isDer(token: string, alg: string, key: CryptoKey): boolean {
   return bits !== undefined && verify(`sha${bits}`, input, options, signature);
 }
 
-/** The header of whatever begins with one, even if it does not have three parts. */
+/** Returns the header, even if the input does not have three parts. */
 function headerOf(token: string): Readonly<Record<string, unknown>> | undefined {
   try {
     return decodeProtectedHeader({ protected: token.split(".", 1)[0] });
@@ -224,7 +224,7 @@ function timeOf(name: string, seconds: number): string {
   return `${name} is ${isDate(ms) ? `${timeText(ms)}, ${relativeText(ms, Date.now())}` : seconds}`;
 }
 
-/** A value of a token or a set, for a message: a string as is, other values by their type. */
+/** Writes a value from a token or a set: a string as is, other values by their type. */
 export function valueText(value: unknown, missing = "missing"): string {
   if (value === undefined) return missing;
   if (Array.isArray(value)) return "(a list)";

@@ -2,6 +2,7 @@ import { readFile, writeFile } from "node:fs/promises";
 import { InvalidArgumentError, Option } from "commander";
 import { Command } from "../command.ts";
 import { atLeast, severities } from "../../doctor/finding.ts";
+import { allCodes } from "../../doctor/codes.ts";
 import { practice } from "../../doctor/practice.ts";
 import { type Code, type Observations, type Severity, codes, examine } from "../../doctor/index.ts";
 import { type Happening, type ObserveOptions, observe, observeBody } from "../../doctor/node/index.ts";
@@ -37,39 +38,39 @@ export function commandOf(io: Io): Command {
   return new Command("doctor")
     .argument(
       "<url-or-file>",
-      'an issuer, the URL of a discovery document or of a JWK Set, or a file with one of these; "-" reads standard input',
+      'issuer, URL of a discovery document or JWK Set, or file with one of these documents; "-" reads standard input',
     )
     .option("--allow-insecure", "allow http URLs, and hosts at private and loopback addresses")
     .addOption(
-      new Option("--fail-on <severity>", "exit with 1 for a finding of at least this severity")
+      new Option("--fail-on <severity>", "lowest severity of findings for which the exit code is 1")
         .choices(severities)
         .default("broken"),
     )
-    .option("--only <code>", "report only this code or group of codes; may be given several times", addCodes)
-    .option("--skip <code>", "do not report this code or group of codes; may be given several times", addCodes)
+    .option("--only <code>", "only code or group of codes to report; may be given several times", addCodes)
+    .option("--skip <code>", "code or group of codes not to report; may be given several times", addCodes)
     .option(
       "--blocklist <file>",
-      "file of keys that must not be used: RFC 7638 thumbprints, lines of Debian's openssl-blacklist, or moduli and primes in hex",
+      "file of keys that must not be used: RFC 7638 thumbprints, lines from Debian's openssl-blacklist, or moduli and primes in hex",
     )
     .option(
       "--token <token>",
-      'also verify this token with the found keys, and explain each step; "-" reads standard input',
+      'token to verify with the published keys, with an explanation of each step; "-" reads standard input',
     )
     .option(
       "--watch [duration]",
-      "look again every 5 s for this time (90s, 10m, 2h; default: 1m), and print each change",
+      "time for which to refetch the set every 5 s and print each change (90s, 10m, 2h; default: 1m)",
       durationMs,
     )
     .option(
       "--token-command <command>",
-      "with --watch: shell command that prints a new token; it runs at each look (or --token - reads one token per line)",
+      "with --watch: shell command that prints a new token, run before each fetch (or --token - reads one token per line)",
     )
-    .option("--json", "print the findings as JSON")
-    .option("--html <file>", "also write the findings to this file, as a page to send to the operator of the provider")
+    .option("--json", "JSON output")
+    .option("--html <file>", "file for the findings as a web page, to send to the provider's operator")
     .notes(`
 Exit codes: 0, nothing is broken; 1, something is broken, or the token is
 refused; 2, there was nothing to check. docs/doctor.md explains every code.
-Groups of codes are ${groups().join(", ")}.
+Groups of codes: ${groups().join(", ")}.
 
 Examples:
   $ jwksd doctor https://login.example.com
@@ -90,13 +91,14 @@ async function doctor(io: Io, target: string, flags: Flags): Promise<void> {
   const token = flags.token === undefined || readsLines ? undefined : await readToken(io, flags.token);
   const blocklist = flags.blocklist === undefined ? new Set<string>() : await readBlocklist(flags.blocklist);
   const options = { allowInsecure: flags.allowInsecure === true };
-  const first = { ...(await look(io, target, options)), blocklist };
+  const first = { ...(await observeTarget(io, target, options)), blocklist };
   const timeline: Happening[] = [];
-  const happened = (happening: Happening): void => {
+  const onHappening = (happening: Happening): void => {
     timeline.push(happening);
     if (flags.json !== true) print(io, happeningLine(happening));
   };
-  const observations = watch === undefined ? first : await watchOn(io, first, { ...flags, watch }, options, happened);
+  const observations =
+    watch === undefined ? first : await watchOn(io, first, { ...flags, watch }, options, onHappening);
   const findings = (await examine(observations)).filter(({ code }) => isWanted(code, flags));
   const explanation =
     token === undefined
@@ -113,7 +115,7 @@ async function doctor(io: Io, target: string, flags: Flags): Promise<void> {
   } else {
     const terminal = terminalOf(io);
     if (timeline.length > 0) print(io, "");
-    // The token comes first, because the user asked about it.
+    // The token comes first, because the user passed it.
     if (explanation !== undefined)
       print(io, `The token:\n${explanationText(explanation, explanation.advice, terminal)}\n`);
     const refused = explanation?.verified === false ? " The token is refused." : "";
@@ -124,7 +126,7 @@ async function doctor(io: Io, target: string, flags: Flags): Promise<void> {
   if (isRefused || findings.some(({ severity }) => atLeast(severity, flags.failOn))) io.exitCode = 1;
 }
 
-/** Adds the token that was given with `--token`. */
+/** Adds the token from `--token`. */
 function withToken(observations: Observations, token: string | undefined): Observations {
   const seen = token === undefined ? undefined : seenToken(token, observations.at);
   return seen === undefined ? observations : { ...observations, tokens: [...(observations.tokens ?? []), seen] };
@@ -135,18 +137,18 @@ function checkFlags(target: string, { token, watch, tokenCommand }: Flags): void
     target === "-" && token === "-"
       ? "standard input cannot be both the document and the token"
       : watch !== undefined && !isUrl(target)
-        ? "--watch needs a URL, not a file"
+        ? "--watch requires a URL, not a file"
         : watch === undefined && tokenCommand !== undefined
-          ? "--token-command needs --watch"
+          ? "--token-command requires --watch"
           : tokenCommand !== undefined && token === "-"
-            ? "--token-command and --token - exclude each other"
+            ? "--token-command and --token - cannot be used together"
             : undefined;
   if (wrong !== undefined) throw invalidOption(wrong);
 }
 
 const isUrl = (target: string): boolean => /^[a-z][a-z\d+.-]*:\/\//i.test(target);
 
-async function look(io: Io, target: string, options: ObserveOptions): Promise<Observations> {
+async function observeTarget(io: Io, target: string, options: ObserveOptions): Promise<Observations> {
   if (isUrl(target)) return observe(target, options);
   if (target !== "-") return observeBody(await readBounded(target), Date.now());
   const body = await readInput(io, maxFileBytes);
@@ -159,37 +161,38 @@ async function readBounded(file: string, maxBytes = maxFileBytes): Promise<Buffe
   try {
     body = await readFile(file);
   } catch (error) {
+    // Node's file errors have the system's code.
     const { code = "no such file" } = error as NodeJS.ErrnoException;
-    throw new ServiceError("ERR_FILE_UNREADABLE", `cannot read the file ${file} (${code}); a URL begins with https://`);
+    throw new ServiceError("ERR_FILE_UNREADABLE", `cannot read the file ${file} (${code}); begin a URL with https://`);
   }
   if (body.length > maxBytes) throw tooLarge(file, maxBytes);
   return body;
 }
 
 const tooLarge = (name: string, maxBytes: number): ServiceError =>
-  new ServiceError("ERR_FILE_UNREADABLE", `${name}: is larger than ${maxBytes.toLocaleString("en")} bytes`);
+  new ServiceError("ERR_FILE_UNREADABLE", `${name} is larger than ${maxBytes.toLocaleString("en")} bytes`);
 
 async function readBlocklist(file: string): Promise<Set<string>> {
   const text = (await readBounded(file, maxBlocklistBytes)).toString("utf8");
-  const listed = text.split("\n").map((line) => line.replace(/#.*/, "").trim());
-  const wrong = listed.findIndex((line) => line !== "" && !/^([\w-]{43}|[\da-f]{20}|[\da-f]{64,})$/.test(line));
+  const lines = text.split("\n").map((line) => line.replace(/#.*/, "").trim());
+  const wrong = lines.findIndex((line) => line !== "" && !/^([\w-]{43}|[\da-f]{20}|[\da-f]{64,})$/.test(line));
   if (wrong !== -1) {
     throw new ConfigError(
       "ERR_CONFIG_FORMAT",
-      `${file}: line ${wrong + 1} is neither an RFC 7638 thumbprint, nor 20 hex digits of openssl-blacklist, nor a number of 64 hex digits or more`,
+      `${file}: line ${wrong + 1} is neither an RFC 7638 thumbprint, nor 20 hex digits from openssl-blacklist, nor a number of 64 hex digits or more`,
     );
   }
-  return new Set(listed.filter((line) => line !== ""));
+  return new Set(lines.filter((line) => line !== ""));
 }
 
 function groups(): string[] {
-  return [...new Set(Object.keys(codes).map((code) => code.slice(0, code.indexOf("_"))))];
+  return [...new Set(allCodes.map((code) => code.slice(0, code.indexOf("_"))))];
 }
 
 function addCodes(value: string, before: readonly string[] = []): string[] {
   if (!Object.hasOwn(codes, value) && !groups().includes(value)) {
     throw new InvalidArgumentError(
-      `There is no such code; docs/doctor.md lists them. Groups are ${groups().join(", ")}.`,
+      `There is no such code; docs/doctor.md lists the codes. Groups: ${groups().join(", ")}.`,
     );
   }
   return collect(value, before);

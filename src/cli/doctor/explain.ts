@@ -33,7 +33,7 @@ interface LoadedSet {
   readonly age: string | undefined;
 }
 
-/** Where the keys come from. */
+/** Source of the keys. */
 interface KeySource {
   /** The step in which the set is fetched. */
   readonly step: "discovery" | "jwks";
@@ -55,7 +55,7 @@ const withoutKeyPair = /^(HS\d+|none)$/i;
 
 const validSignature: Step = { step: "signature", ok: true, detail: "is valid under the published key" };
 
-/** Stands for the audience of a token that has none, where any is accepted. */
+/** Stands for the missing `aud` of a token, if any audience is accepted. */
 const anyAudience = "any audience";
 
 /**

@@ -5,7 +5,7 @@ import { failureText, statusText, wayOf } from "../../doctor/exchange.ts";
 import { bodyText } from "../../doctor/format.ts";
 import type { Exchange, Failure, Observations } from "../../doctor/index.ts";
 
-const codeOf = {
+const codeOfFailure = {
   "forbidden-url": "ERR_URL_INSECURE",
   "forbidden-address": "ERR_ADDRESS_FORBIDDEN",
   unreachable: "ERR_FETCH_FAILED",
@@ -18,21 +18,21 @@ const codeOf = {
   incomplete: "ERR_FETCH_BODY",
 } as const satisfies Readonly<Record<Failure["kind"], string>>;
 
-/** Why the keys could not be had: which URL was asked, where that is from, and what it answered. @param cause why the set is none */
+/** Returns an error that says which URL has no keys, where the URL came from, and what it returned. @param cause why the set is invalid */
 export function noKeys({ discovery, set }: Observations, cause: unknown): JwksdError {
-  const asked = set ?? discovery ?? {};
-  const at = asked.url === undefined ? "the file" : wayOf(asked);
+  const last = set ?? discovery ?? {};
+  const at = last.url === undefined ? "the file" : wayOf(last);
   const from = set === undefined ? "the discovery document" : discovery === undefined ? undefined : "its jwks_uri";
-  const where = from === undefined || asked.url === undefined ? at : `${at} (${from})`;
-  const [code, what] = faultOf(asked, set === undefined);
-  if (what === undefined)
-    return cause instanceof JwksdError ? cause : new FetchError(code, `${where}: it is no JWK Set`);
-  // Verifiers do not follow redirects, so what is at the end of one says why it is there.
-  return new FetchError(asked.redirects === undefined ? code : "ERR_FETCH_REDIRECT", `${where}: ${what}`);
+  const where = from === undefined || last.url === undefined ? at : `${at} (${from})`;
+  const [code, fault] = faultIn(last, set === undefined);
+  if (fault === undefined)
+    return cause instanceof JwksdError ? cause : new FetchError(code, `${where}: it is not a JWK Set`);
+  // Verifiers do not follow redirects, so a redirect takes precedence over its target.
+  return new FetchError(last.redirects === undefined ? code : "ERR_FETCH_REDIRECT", `${where}: ${fault}`);
 }
 
-function faultOf({ failure, status = 200, body }: Exchange, isDiscovery: boolean) {
-  if (failure !== undefined) return [codeOf[failure.kind], failureText(failure)] as const;
+function faultIn({ failure, status = 200, body }: Exchange, isDiscovery: boolean) {
+  if (failure !== undefined) return [codeOfFailure[failure.kind], failureText(failure)] as const;
   if (status !== 200) return ["ERR_FETCH_STATUS", statusText({ status, ...(body && { body }) })] as const;
   const text = new TextDecoder().decode(body);
   const value = jsonOf(text);

@@ -5,19 +5,19 @@ import type { Explanation } from "./explain.ts";
 import type { Exchange, Finding, Observations } from "../../doctor/index.ts";
 import { jsonOf } from "../../base/json.ts";
 import { type Html, html, lines } from "../../base/html.ts";
-import { isPrivateText, removed } from "../../doctor/secrets.ts";
+import { isPrivateText, withoutSecrets } from "../../doctor/secrets.ts";
 import { counts, partsOf, scopeText } from "./report.ts";
 
 const maxCharacters = 100_000;
 
-/** What the page is about. */
+/** Contents of the page. */
 interface Results {
   readonly findings: readonly Finding[];
   readonly rotation: readonly string[];
   readonly explanation: (Explanation & { readonly advice: string | undefined }) | undefined;
 }
 
-/** The results as one page without script, with the documents beside them, without their private keys. The token itself is not on it. */
+/** Writes the results as one page without script, next to the documents without their private keys. The token is not on the page. */
 export function findingsPage(
   target: string,
   observations: Observations,
@@ -35,7 +35,8 @@ export function findingsPage(
       <header>
         <h1>Keys of ${target}</h1>
         <p>
-          ${findings.length === 0 ? "Nothing is wrong" : counts(findings)}. ${scopeText(observations)} Looked at on
+          ${findings.length === 0 ? "Nothing is wrong" : counts(findings)}. ${scopeText(observations)} Time of the
+          check:
           <time>${timeText(observations.at)}</time>.
         </p>
       </header>
@@ -45,7 +46,7 @@ export function findingsPage(
           ${
             rotation.length === 0
               ? undefined
-              : html`<h2>How keys are rotated</h2>
+              : html`<h2>Key rotation</h2>
                   <ul>
                     ${rotation.map((text) => html`<li>${text}</li>`)}
                   </ul>`
@@ -61,7 +62,7 @@ export function findingsPage(
 
 function tokenSection({ verified, steps, advice }: NonNullable<Results["explanation"]>): Html {
   return html`<article class="${verified ? "good" : "broken"}">
-    <h2>The token is ${verified ? "good" : "refused"}</h2>
+    <h2>The token is ${verified ? "valid" : "refused"}</h2>
     <dl>
       ${steps.map(
         ({ step, ok, detail }) =>
@@ -78,19 +79,19 @@ function tokenSection({ verified, steps, advice }: NonNullable<Results["explanat
   </article> `;
 }
 
-/** A text of a code, whose spans between backticks are names. */
+/** Formats a sentence of a finding: spans between backticks are code. */
 function prose(text: string): Html {
   const [first = "", ...rest] = text.split("`");
   const parts = rest.map((part, index) => (index % 2 === 0 ? html`<code>${part}</code>` : html`${part}`));
   return html`${first}${parts}`;
 }
 
-/** Headings of the parts of a finding, by their labels. */
+/** Headings of a finding's parts, by label. */
 const headings = { seen: "Seen", effect: "Effect", breaks: "Breaks", do: "What to do", rule: "Rule", more: "More" };
 
 function section(finding: Finding): Html {
   const { code, severity, title, ruleUrl, link } = finding;
-  const shown = (label: keyof typeof headings, text: string): Html => {
+  const part = (label: keyof typeof headings, text: string): Html => {
     if (label === "more") return html`<a href="${link}">${code}</a>`;
     if (label === "rule" && ruleUrl !== undefined) return html`<a href="${ruleUrl}">${text}</a>`;
     return label === "effect" || label === "do" ? prose(text) : html`${text}`;
@@ -101,7 +102,7 @@ function section(finding: Finding): Html {
       ${partsOf(finding).map(
         ([label, texts]) =>
           html`<dt>${headings[label]}</dt>
-            ${texts.map((text) => html`<dd>${shown(label, text)}</dd>`)}`,
+            ${texts.map((text) => html`<dd>${part(label, text)}</dd>`)}`,
       )}
     </dl>
   </article> `;
@@ -114,20 +115,20 @@ function document(name: string, exchange: Exchange | undefined): Html | undefine
   return html`<h2>${name}</h2>
     <p>${url === undefined ? undefined : urlText(url)}</p>
     ${head.length === 0 ? undefined : html`<pre>${lines(head.join("\n"))}</pre>`}
-    <pre>${lines(body === undefined ? "There is no body." : textOf(body))}</pre> `;
+    <pre>${lines(body === undefined ? "There is no body." : documentText(body))}</pre> `;
 }
 
-/** A header field for others: a cookie, a key or a query of a redirect is not for them. */
+/** Writes a header that others may see: without cookies, keys and the query of a redirect. */
 function headerText([name, value]: readonly [name: string, value: string]): string {
   if (name === "location") return `${name}: ${urlText(value)}`;
   return `${name}: ${name === "set-cookie" || isPrivateText(value) ? "(removed)" : value}`;
 }
 
-function textOf(body: Uint8Array): string {
+function documentText(body: Uint8Array): string {
   const text = new TextDecoder().decode(body);
   const value = jsonOf(text);
   if (value === undefined) return `Not JSON: ${bodyText(text)}.`;
-  const whole = removed(value);
+  const whole = withoutSecrets(value);
   return whole.length > maxCharacters ? `${whole.slice(0, maxCharacters)}\n…` : whole;
 }
 

@@ -1,3 +1,4 @@
+import { entriesIn } from "../../doctor/document.ts";
 import { setResponse } from "../../doctor/exchange.ts";
 import { severities } from "../../doctor/finding.ts";
 import type { Happening } from "../../doctor/node/index.ts";
@@ -11,7 +12,7 @@ import { type Color, type Terminal, indented, painted } from "../terminal.ts";
 const labelWidth = 10;
 const colors: Readonly<Record<Severity, Color>> = { broken: "red", risk: "yellow", advice: "cyan" };
 
-/** What was checked, for the report. */
+/** Describes what was checked. */
 export function scope(observations: Observations) {
   const { discovery, set, probes = {}, certificates = {} } = observations;
   const keys = keyCount(setResponse(observations));
@@ -25,70 +26,68 @@ export function scope(observations: Observations) {
   return { checked, keys, kind: kindOf(observations) };
 }
 
-/** What the target turned out to be. */
+/** Returns what the target turned out to be. */
 function kindOf({ issuer, discovery, set }: Observations): string | undefined {
   if (issuer !== undefined) return "issuer";
   if (discovery !== undefined) return "discovery document";
   return set === undefined ? undefined : "JWK Set";
 }
 
-/** The same as a sentence. */
+/** Describes what was checked, as a sentence. */
 export function scopeText(observations: Observations): string {
   const { checked, kind = "document" } = scope(observations);
   const what = checked.length === 0 ? "" : `: ${checked.join(", ")}`;
   return `Checked as ${kind === "issuer" ? "an" : "a"} ${kind}${what}.`;
 }
 
-/** How many findings there are of each severity. */
+/** Counts the findings by severity. */
 export const counts = (findings: readonly Finding[]): string =>
   severities
     .map((severity) => `${findings.filter((finding) => finding.severity === severity).length} ${severity}`)
     .join(", ");
 
-/** How keys are rotated, as text. */
+/** Formats the sentences about rotation. */
 export const rotationText = (rotation: readonly string[], { columns }: Terminal): string =>
-  ["How keys are rotated:", ...rotation.flatMap((text) => indented(printable(text), columns, 2))].join("\n");
+  ["Key rotation:", ...rotation.flatMap((text) => indented(printable(text), columns, 2))].join("\n");
 
 function keyCount(set: Exchange | undefined): number | undefined {
-  if (set?.body === undefined) return undefined;
-  const { keys } = Object(jsonOf(new TextDecoder().decode(set.body))) as { keys?: unknown };
-  return Array.isArray(keys) ? keys.length : undefined;
+  return set?.body === undefined ? undefined : entriesIn(jsonOf(new TextDecoder().decode(set.body)))?.length;
 }
 
-/** The findings as text, worst first; one line if there are none. */
+/** Formats the findings, worst first; one line if there are none. */
 export function report(
   target: string,
   observations: Observations,
   findings: readonly Finding[],
   terminal: Terminal,
 ): string {
-  const looked = scopeText(observations);
-  if (findings.length === 0) return `${printable(target)}: nothing is wrong. ${looked}`;
+  const checked = scopeText(observations);
+  if (findings.length === 0) return `${printable(target)}: nothing is wrong. ${checked}`;
   const sections = findings.map((finding) => section(finding, terminal));
-  return [...sections, `${printable(target)}: ${counts(findings)}. ${looked}`].join("\n\n");
+  return [...sections, `${printable(target)}: ${counts(findings)}. ${checked}`].join("\n\n");
 }
 
-/** The steps of a verification as text, and what to do. */
+/** Formats the steps of a verification, and the advice. */
 export function explanationText({ verified, steps }: Explanation, advice: string | undefined, { columns }: Terminal) {
   const lines = steps.map(({ ok, step, detail }) => `${ok ? "ok  " : "FAIL"}  ${step.padEnd(10)} ${printable(detail)}`);
-  const good = verified ? ["", "The token is good."] : [];
+  const valid = verified ? ["", "The token is valid."] : [];
   const next = advice === undefined ? [] : ["", ...indented(`What to do: ${printable(advice)}`, columns, 0)];
-  return [...lines, ...good, ...next].join("\n");
+  return [...lines, ...valid, ...next].join("\n");
 }
 
-/** A line of the timeline. */
+/** Formats a line of the timeline. */
 export function happeningLine({ at, text }: Happening): string {
   return `${timeText(at)}  ${printable(text)}`;
 }
 
-/** What is said of a finding, by its label. */
+/** Returns the parts of a finding with their labels. */
 export function partsOf(finding: Finding) {
   const { seen, count, effect, remedy, rule, link } = finding;
   const more = count > seen.length ? [`and ${(count - seen.length).toLocaleString("en")} more`] : [];
   const parts = [
     ["seen", [...seen, ...more]],
     ["effect", [effect]],
-    ["breaks", whom(finding)],
+    ["breaks", breaksText(finding)],
     ["do", [remedy]],
     ["rule", [rule]],
     ["more", [link]],
@@ -102,27 +101,27 @@ function section(finding: Finding, terminal: Terminal): string {
   return [head, ...partsOf(finding).flatMap(([label, lines]) => block(label, lines, terminal))].join("\n");
 }
 
-/** Lines after a label, each wrapped. */
+/** Formats lines after a label, each wrapped. */
 function block(label: string, lines: readonly string[], { columns }: Terminal): string[] {
   const [first = "", ...rest] = lines.flatMap((line) => indented(printable(line), columns, labelWidth));
   return [`  ${label.padEnd(labelWidth - 2)}${first.trimStart()}`, ...rest];
 }
 
-/** Who fails, in one line for each way. */
-function whom({ breaks, tried }: Finding): string[] {
+/** Describes which verifiers fail, in one line for each way of failing. */
+function breaksText({ breaks, tried }: Finding): string[] {
   if (breaks.length === 0) return tried === 0 ? [] : [`none of the ${tried} verifiers that were run`];
   const byWay = Map.groupBy(breaks, ({ fails, inSomeForms }) => {
     const tokens = fails === "every token" ? "all tokens" : "the tokens of the key";
-    return inSomeForms === true ? `in some forms of this, ${tokens} at` : `${tokens} at`;
+    return inSomeForms === true ? `in some forms, ${tokens} at` : `${tokens} at`;
   });
-  return [...byWay].map(([way, named]) => `${way} ${named.map(nameOf).join(", ")}`);
+  return [...byWay].map(([way, named]) => `${way} ${named.map(verifierText).join(", ")}`);
 }
 
-const nameOf = ({ client, version, source }: Break): string =>
-  `${client} ${version}${source === undefined ? "" : ` (${sourceName(source)})`}`;
+const verifierText = ({ client, version, source }: Break): string =>
+  `${client} ${version}${source === undefined ? "" : ` (${sourceText(source)})`}`;
 
-/** `owner/name#1` for an issue, `file#L1` for a line. */
-const sourceName = (source: string): string =>
+/** Shortens a source: `owner/name#1` for an issue, `file#L1` for a line. */
+const sourceText = (source: string): string =>
   source.includes("/issues/")
     ? source.replace(/^https:\/\/github\.com\/(.+)\/issues\//, "$1#")
     : source.replace(/^.*\//, "");

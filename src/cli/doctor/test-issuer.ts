@@ -15,8 +15,8 @@ export function commandOf(io: Io): Command {
   const command = new Command("test-issuer")
     .option("--port <port>", "port on 127.0.0.1", wholeNumber(/^[1-9]\d{0,4}$/, "Not a port."), 9400)
     .option("--aud <audience>", "aud of the tokens", "https://api.example.com")
-    .option("--seed <text>", "the same text gives the same keys")
-    .option("--allow-production", "start although NODE_ENV is production");
+    .option("--seed <text>", "seed of the keys: the same seed gives the same keys")
+    .option("--allow-production", "start even if NODE_ENV is production");
   return command
     .notes(`
 An issuer for the tests of an API in any language. Its keys are in memory. Its
@@ -57,14 +57,14 @@ const actions: Readonly<Record<string, (issuer: TestIssuer) => unknown>> = {
   "/go-online": ({ goOnline }) => goOnline(),
 };
 
-/** The page and its buttons, which other websites cannot press, answer even while the issuer is offline. */
+/** Responds for the page and its buttons, which other websites cannot press, even while the issuer is offline. */
 async function answer(issuer: TestIssuer, request: Request): Promise<Response | undefined> {
   const { pathname } = new URL(request.url);
   if (pathname === "/")
     return new Response(pageOf(issuer).text, { headers: { "Content-Type": "text/html; charset=utf-8" } });
   const headers = Object.fromEntries(request.headers);
   if (Object.hasOwn(actions, pathname) && refusalOf({ path: pathname, headers }, "127.0.0.1") !== undefined)
-    return new Response("The test issuer does this for no other website.\n", { status: 403 });
+    return new Response("The test issuer does not do this for other websites.\n", { status: 403 });
   if (request.method === "POST" && Object.hasOwn(actions, pathname)) {
     await actions[pathname]?.(issuer);
     return new Response(null, { status: 303, headers: { Location: "/" } });
@@ -93,7 +93,7 @@ function pageOf({ issuer, audience }: TestIssuer): Html {
       </p>
       <h2>Valid tokens</h2>
       <form action="/token">
-        <label>scope <input name="scope" value="orders:read" /></label> <button>a token</button>
+        <label>scope <input name="scope" value="orders:read" /></label> <button>Get a token</button>
       </form>
       <p>
         Each parameter of <code>/token</code> is a claim, such as <code>/token?scope=orders:read&amp;sub=bob</code>.
@@ -105,7 +105,7 @@ function pageOf({ issuer, audience }: TestIssuer): Html {
       <ul>
         ${faultPaths().map(([path, title]) => link(path, title))}
       </ul>
-      <h2>What a provider does</h2>
+      <h2>Provider actions</h2>
       ${Object.keys(actions).map(
         (path) => html`<form action="${path}" method="post"><button>${path.slice(1).replace("-", " ")}</button></form>`,
       )}
@@ -113,7 +113,7 @@ function pageOf({ issuer, audience }: TestIssuer): Html {
       <ul>
         ${[wellKnownPath("openid-configuration"), "/jwks"].map((path) => link(path, path))}
       </ul>
-      <h2>Issuers whose JWK Set has a fault</h2>
+      <h2>Issuers with a faulty JWK Set</h2>
       <p>The issuer is the address without <code>/jwks</code>; <code>/token</code> below it gives its tokens.</p>
       <ul>
         ${hostileNames.map((name) => link(`/hostile/${name}/jwks`, name))}

@@ -1,6 +1,7 @@
 import { decodeJwt } from "jose/jwt/decode";
 import { publicKeyAlgorithms } from "../../keys/crypto/algorithms.ts";
 import { lifetimeOf } from "../../doctor/cache-control.ts";
+import { isObject } from "../../doctor/document.ts";
 import { field, setResponse, wayOf } from "../../doctor/exchange.ts";
 import type { Observations } from "../../doctor/index.ts";
 import { TokenError } from "../../base/errors.ts";
@@ -57,8 +58,8 @@ async function explained(token: string, observations: Observations): Promise<Exp
 /** The expected issuer, from the discovery document. If there is none, the observed URL. */
 function issuerOf({ discovery, issuer }: Observations): string | undefined {
   const document = discovery?.body === undefined ? undefined : jsonOf(new TextDecoder().decode(discovery.body));
-  const said = (document as { issuer?: unknown } | null | undefined)?.issuer;
-  return typeof said === "string" && said !== "" ? said : issuer;
+  const named = isObject(document) ? document["issuer"] : undefined;
+  return typeof named === "string" && named !== "" ? named : issuer;
 }
 
 function issuerIn(token: string): string | undefined {

@@ -7,7 +7,7 @@ import { collect } from "../arguments.ts";
 import { type Io, print, printJson, readInput } from "../io.ts";
 import { terminalOf } from "../terminal.ts";
 
-/** Room for whitespace around the longest token. */
+/** Size of the longest token with whitespace around it. */
 const maxInputBytes = maxTokenBytes + 1024;
 
 type VerifyFlags = {
@@ -22,16 +22,16 @@ type VerifyFlags = {
 
 export function commandOf(io: Io): Command {
   return new Command("verify")
-    .argument("<token>", 'the token; "-" reads it from standard input, so that it is not in the process list')
+    .argument("<token>", 'token; "-" reads it from standard input, so that it does not appear in the process list')
     .requiredOption("--issuer <url>", "issuer identifier of the provider")
     .requiredOption("--aud <audience>", "accepted audience; may be given several times", collect)
     .option("--alg <algorithm>", "accepted algorithm; may be given several times (default: ES256)", collect)
     .option("--typ <type>", "expected header typ (default: not checked)")
-    .option("--jwks-uri <url>", "URL of the JWK Set (default: that of the discovery document of the issuer)")
+    .option("--jwks-uri <url>", "URL of the JWK Set (default: from the issuer's discovery document)")
     .option("--allow-insecure", "allow http for hosts that are not loopback")
-    .option("--json", "print the steps as JSON")
+    .option("--json", "JSON output")
     .notes(`
-Exit codes: 0, the token is good; 1, it is refused, or could not be checked.
+Exit codes: 0, the token is valid; 1, it is refused, or could not be checked.
 
 Examples:
   $ jwksd token --aud my-api |
@@ -55,11 +55,11 @@ Examples:
     });
 }
 
-/** The token of an argument, or that of standard input for "-". */
+/** Returns the token from an argument, or from standard input for "-". */
 export async function readToken(io: Io, token: string): Promise<string> {
   if (token !== "-") return token.trim();
   const input = await readInput(io, maxInputBytes);
   const text = input.toString("utf8");
-  // Longer input is not trimmed, so that its size is the reason why it is refused.
+  // Longer input is not trimmed, so that it is refused because of its size.
   return input.length > maxInputBytes ? text : text.trim();
 }

@@ -1,4 +1,5 @@
-import { exec } from "node:child_process";
+import { type ExecException, exec } from "node:child_process";
+import { Readable } from "node:stream";
 import { promisify } from "node:util";
 import { InvalidArgumentError } from "commander";
 import { systemClock } from "../../base/clock.ts";
@@ -8,15 +9,16 @@ import { asking } from "../../doctor/node/observe.ts";
 import { maxTokenBytes } from "../../verify/token/compact-jws.ts";
 import { type Io, tell } from "../io.ts";
 
-const unitMs = { s: 1000, m: 60_000, h: 3_600_000, d: 86_400_000 } as const;
-const longestMs = 30 * unitMs.d;
+const dayMs = 86_400_000;
+const unitMs: Readonly<Record<string, number>> = { s: 1000, m: 60_000, h: 3_600_000, d: dayMs };
+const longestMs = 30 * dayMs;
 const commandTimeoutMs = 10_000;
 const maxWaiting = 10_000;
 
-/** A duration such as 90s, 10m or 2h, in milliseconds. */
+/** Reads a duration such as 90s, 10m or 2h. Returns milliseconds. */
 export function durationMs(text: string): number {
   const [, count = "", unit = ""] = /^([1-9]\d{0,6})([smhd])$/.exec(text) ?? [];
-  const ms = Number(count) * (unitMs[unit as keyof typeof unitMs] ?? 0);
+  const ms = Number(count) * (unitMs[unit] ?? 0);
   if (ms === 0 || ms > longestMs)
     throw new InvalidArgumentError("Not a duration such as 90s, 10m or 2h, of at most 30d.");
   return ms;
@@ -24,7 +26,7 @@ export function durationMs(text: string): number {
 
 /** Flags of a watch. */
 export interface WatchFlags {
-  /** In milliseconds; `true` for one minute. */
+  /** Duration in milliseconds; `true` for one minute. */
   readonly watch: number | true;
   readonly tokenCommand?: string;
   /** "-" reads tokens from standard input, one per line. */
@@ -46,7 +48,7 @@ export async function watchOn(
   process.once("SIGINT", stop);
   try {
     return await watch(observations, {
-      durationMs: flags.watch === true ? unitMs.m : flags.watch,
+      durationMs: flags.watch === true ? 60_000 : flags.watch,
       clock: systemClock,
       ask: asking(url, options),
       tokens: tokenSource(io, flags),
@@ -56,7 +58,7 @@ export async function watchOn(
   } finally {
     process.off("SIGINT", stop);
     // An open pipe would keep the process alive.
-    if (flags.token === "-") (io.stdin as { destroy?: () => void }).destroy?.();
+    if (flags.token === "-" && io.stdin instanceof Readable) io.stdin.destroy();
   }
 }
 
@@ -65,7 +67,7 @@ function tokenSource(io: Io, { tokenCommand, token }: WatchFlags): (() => Promis
   return token === "-" ? pipedTokens(io) : undefined;
 }
 
-/** Runs the token command of the user at each look. */
+/** Runs the user's token command before each fetch. */
 function commandTokens(io: Io, command: string): () => Promise<readonly string[]> {
   const run = promisify(exec);
   let hasFailed = false;
@@ -74,7 +76,8 @@ function commandTokens(io: Io, command: string): () => Promise<readonly string[]
       const { stdout } = await run(command, { timeout: commandTimeoutMs, maxBuffer: 4 * maxTokenBytes });
       return [stdout.trim()];
     } catch (error) {
-      const { code, killed } = error as { code?: unknown; killed?: unknown };
+      // exec rejects with these members.
+      const { code, killed } = error as ExecException;
       if (!hasFailed) tell(io, `the token command ${killed === true ? "took too long" : `failed (${String(code)})`}`);
       hasFailed = true;
       return [];
@@ -82,7 +85,7 @@ function commandTokens(io: Io, command: string): () => Promise<readonly string[]
   };
 }
 
-/** Reads tokens from standard input, one per line, as they come. */
+/** Reads tokens from standard input, one per line, as they arrive. */
 function pipedTokens({ stdin }: Io): () => Promise<readonly string[]> {
   const waiting: string[] = [];
   let line = "";

@@ -9,9 +9,9 @@ import type { Exchange, Probes } from "../observations.ts";
 const daySeconds = 24 * 3600;
 const weekSeconds = 7 * daySeconds;
 
-/** Checks for how long caches keep the set, and how they revalidate it. */
+/** Checks how long caches keep the set, and how they revalidate it. */
 export function checkCaching(set: Exchange, probes: Probes): Note[] {
-  return [...checkFreshness(set), ...checkReach(set), ...checkValidators(set, probes)];
+  return [...checkFreshness(set), ...checkReuse(set), ...checkValidators(set, probes)];
 }
 
 function checkFreshness(set: Exchange): Note[] {
@@ -35,8 +35,8 @@ function checkFreshness(set: Exchange): Note[] {
 
 const days = (seconds: number): string => counted(Math.round(seconds / 86_400), "day");
 
-/** Which caches may use the response for another request. */
-function checkReach(set: Exchange): Note[] {
+/** Checks which caches may use the response for another request. */
+function checkReuse(set: Exchange): Note[] {
   const { noStore } = lifetimeOf(set);
   const isPrivate = parseCacheControl(field(set, "cache-control") ?? "").has("private");
   const notes =
@@ -60,7 +60,8 @@ function checkValidators(set: Exchange, { again, revalidate, weak, foreign }: Pr
     notes.push(note("HTTP_NO_304", `status 200 for If-None-Match: ${quoted(etag)}`));
   }
   if (revalidate?.status === 304) notes.push(...check304(set, revalidate));
-  if (foreign?.status === 304) notes.push(note("HTTP_304_FOREIGN", "status 304 for an ETag that was made up"));
+  if (foreign?.status === 304)
+    notes.push(note("HTTP_304_FOREIGN", "status 304 for an ETag that the server never sent"));
   for (const [tag, probe] of Object.entries({ "the ETag": revalidate, "a weak ETag": weak, "another ETag": foreign })) {
     const status = probe?.status ?? 200;
     // 429 and 503 are temporary.

@@ -5,12 +5,12 @@ import { isPrivate, statusText } from "../exchange.ts";
 import { type Note, note } from "../finding.ts";
 import type { Key } from "../key.ts";
 import type { Exchange, Failure, Observations } from "../observations.ts";
-import { bodyText, quoted, shown, typeText, urlText } from "../format.ts";
+import { bodyText, quoted, quotedName, typeText, urlText } from "../format.ts";
 import { checkMediaType } from "./http.ts";
 import { checkPrivate } from "./private.ts";
 
-/** Failures in which a server answered, but not with a complete response. */
-const endless: ReadonlySet<Failure["kind"]> = new Set(["timeout", "too-large", "limit", "protocol"]);
+/** Failures in which a server responded, but not completely. */
+const incompleteKinds: ReadonlySet<Failure["kind"]> = new Set(["timeout", "too-large", "limit", "protocol"]);
 
 /** Checks the discovery document, and whether the keys fit it. */
 export function checkDiscovery(
@@ -19,7 +19,7 @@ export function checkDiscovery(
 ): Note[] {
   if (discovery === undefined) return [];
   const { status, body, url, failure } = discovery;
-  if (failure !== undefined && endless.has(failure.kind)) return [note("DISCOVERY_STATUS", failure.detail)];
+  if (failure !== undefined && incompleteKinds.has(failure.kind)) return [note("DISCOVERY_STATUS", failure.detail)];
   if (status !== undefined && status !== 200) return [note("DISCOVERY_STATUS", statusText(discovery))];
   if (body === undefined) return [];
   const { text, value, notes } = readJson(body, "discovery document");
@@ -29,40 +29,40 @@ export function checkDiscovery(
     ...checkPrivate(value, "discovery document"),
     ...checkRequired(value, url?.includes(wellKnownPath("oauth-authorization-server")) !== true),
     ...(discovery.status === undefined ? [] : checkMediaType(discovery, ["application/json"], "DISCOVERY_MEDIA_TYPE")),
-    ...checkIssuer(value["issuer"], issuer, url),
+    ...checkIssuerMember(value["issuer"], issuer, url),
     ...checkJwksUri(value["jwks_uri"], value["issuer"], set),
     ...checkAlgorithms(value, keys),
     ...checkPaths(metadata ?? [], value["issuer"]),
   ];
 }
 
-function checkIssuer(said: unknown, configured: string | undefined, url: string | undefined): Note[] {
-  if (typeof said !== "string" || said === "") return [note("DISCOVERY_ISSUER_MISSING", typeText(said))];
-  // The URL of the document does not say whether the issuer ends with a slash.
-  const expected = configured ?? (url === undefined ? said : url.replace(metadataPart, ""));
-  const hasMore = URL.canParse(said) && /[?#]/.test(said) ? [note("DISCOVERY_ISSUER_QUERY", quoted(said))] : [];
-  if (said === expected || (configured === undefined && withoutSlash(said) === withoutSlash(expected))) return hasMore;
-  return [...hasMore, note(issuerDifference(said, expected), `${quoted(said)} instead of ${quoted(expected)}`)];
+function checkIssuerMember(issuer: unknown, configured: string | undefined, url: string | undefined): Note[] {
+  if (typeof issuer !== "string" || issuer === "") return [note("DISCOVERY_ISSUER_MISSING", typeText(issuer))];
+  // The URL of the document does not show whether the issuer ends with a slash.
+  const expected = configured ?? (url === undefined ? issuer : url.replace(metadataPart, ""));
+  const notes = URL.canParse(issuer) && /[?#]/.test(issuer) ? [note("DISCOVERY_ISSUER_QUERY", quoted(issuer))] : [];
+  if (issuer === expected || (configured === undefined && withoutSlash(issuer) === withoutSlash(expected)))
+    return notes;
+  return [...notes, note(issuerDifference(issuer, expected), `${quoted(issuer)} instead of ${quoted(expected)}`)];
 }
 
-/** Each of these URLs has to answer with metadata of the same issuer. */
+/** Checks that each of these URLs returns metadata for the same issuer. */
 function checkPaths(metadata: readonly Exchange[], issuer: unknown): Note[] {
   return metadata.flatMap(({ url = "", redirects = [], status, body, failure }) => {
     const { value } = readJson(body ?? new Uint8Array(), "");
     if (status === 200 && isObject(value) && value["issuer"] === issuer) return [];
-    const said = failure?.detail ?? (status === 200 ? "no metadata of this issuer" : `status ${status}`);
-    return [note("DISCOVERY_PATHS", `${urlText(redirects[0] ?? url)}: ${said}`)];
+    const response = failure?.detail ?? (status === 200 ? "no metadata for this issuer" : `status ${status}`);
+    return [note("DISCOVERY_PATHS", `${urlText(redirects[0] ?? url)}: ${response}`)];
   });
 }
 
-/** Hosts of Microsoft Entra, whose URLs may stand for many tenants. */
+/** Microsoft Entra hosts, whose URLs may stand for many tenants. */
 const entraHost =
   /^(login\.microsoftonline\.(com|us)|login\.partner\.microsoftonline\.cn|sts\.windows\.net|.+\.(b2clogin|ciamlogin)\.com)$/;
-const isOfEntra = (text: string): boolean => URL.canParse(text) && entraHost.test(new URL(text).hostname);
+const isEntra = (issuer: string): boolean => URL.canParse(issuer) && entraHost.test(new URL(issuer).hostname);
 
 /**
- * Members that an OpenID provider must have, or an authorization server. A document without endpoints for logins is of an issuer of other
- * tokens.
+ * Checks the members that an OpenID provider or an authorization server must have. An issuer without endpoints for logins does not need them.
  *
  * @see OpenID Connect Discovery 1.0 section 3, RFC 8414 section 2
  */
@@ -82,7 +82,7 @@ function checkRequired(document: Readonly<Record<string, unknown>>, isOpenId: bo
   return missing.length === 0 ? [] : [note("DISCOVERY_MEMBERS_MISSING", missing.join(", "))];
 }
 
-/** Grants that begin at the authorization endpoint. */
+/** Grants that start at the authorization endpoint. */
 const withAuthorization: ReadonlySet<unknown> = new Set(["authorization_code", "implicit"]);
 
 function issuerDifference(one: string, other: string) {
@@ -91,28 +91,29 @@ function issuerDifference(one: string, other: string) {
   if (a.toLowerCase() === b.toLowerCase()) return "DISCOVERY_ISSUER_CASE";
   if (!URL.canParse(a) || !URL.canParse(b)) return "DISCOVERY_ISSUER_OTHER";
   const [urlA, urlB] = [new URL(a), new URL(b)];
-  if (isOfEntra(a) && isOfEntra(b) && urlA.protocol === urlB.protocol) return "DISCOVERY_ISSUER_ENTRA";
+  if (isEntra(a) && isEntra(b) && urlA.protocol === urlB.protocol) return "DISCOVERY_ISSUER_ENTRA";
   if (urlA.search !== urlB.search || urlA.hash !== urlB.hash) return "DISCOVERY_ISSUER_OTHER";
   if (urlA.hostname !== urlB.hostname || withoutSlash(urlA.pathname) !== withoutSlash(urlB.pathname)) {
     return "DISCOVERY_ISSUER_OTHER";
   }
-  return urlA.protocol === urlB.protocol ? "DISCOVERY_ISSUER_PORT" : "DISCOVERY_ISSUER_SCHEME";
+  return "DISCOVERY_ISSUER_ORIGIN";
 }
 
 const withoutSlash = (text: string): string => text.replace(/\/$/, "");
 
 function checkJwksUri(uri: unknown, issuer: unknown, set: Exchange | undefined): Note[] {
-  if (typeof uri !== "string" || !URL.canParse(uri)) return [note("DISCOVERY_JWKS_URI_MISSING", shown(uri))];
+  if (typeof uri !== "string" || !URL.canParse(uri)) return [note("DISCOVERY_JWKS_URI_MISSING", quotedName(uri))];
   const { protocol, hostname } = new URL(uri);
-  // No verifier reads keys from a file: or data: URL, whoever the issuer is.
-  if (protocol !== "https:" && protocol !== "http:") return [note("DISCOVERY_JWKS_URI_HTTP", shown(`${protocol}…`))];
+  // No verifier reads keys from a file: or data: URL.
+  if (protocol !== "https:" && protocol !== "http:")
+    return [note("DISCOVERY_JWKS_URI_HTTP", quotedName(`${protocol}…`))];
   const issuerUrl = typeof issuer === "string" && URL.canParse(issuer) ? new URL(issuer) : undefined;
-  // The keys of a private issuer may be private too.
+  // A private issuer may have private keys.
   if (isPrivate(uri) && !(issuerUrl !== undefined && isPrivate(issuerUrl.href))) {
     return [note("DISCOVERY_JWKS_URI_PRIVATE", urlText(uri))];
   }
   if (protocol !== "https:" && issuerUrl?.protocol !== "http:") return [note("DISCOVERY_JWKS_URI_HTTP", urlText(uri))];
-  // A public name with a private address.
+  // A public name can have a private address.
   if (set?.failure?.kind === "forbidden-address")
     return [note("DISCOVERY_JWKS_URI_PRIVATE", `${urlText(uri)}: ${set.failure.detail}`)];
   if (issuerUrl !== undefined && site(hostname) !== site(issuerUrl.hostname)) {
@@ -121,7 +122,7 @@ function checkJwksUri(uri: unknown, issuer: unknown, set: Exchange | undefined):
   return [];
 }
 
-/** The last two labels of a name, or three under a suffix such as co.uk: an approximation without the public suffix list. */
+/** Returns the last two labels of a name, or three under a suffix such as co.uk: an approximation of the public suffix list. */
 function site(hostname: string): string {
   if (hostname.startsWith("[") || /^[\d.]+$/.test(hostname)) return hostname;
   const hasLongSuffix = /\.(ac|co|com|edu|go|gov|ne|net|or|org)\.[a-z]{2}$/.test(hostname);
@@ -131,26 +132,26 @@ function site(hostname: string): string {
     .join(".");
 }
 
-/** Algorithms that need no key in the set: `none`, and HMAC with a client secret. */
+/** Algorithms that do not need a key in the set: `none`, and HMAC with a client secret. */
 const withoutKey = /^(none|HS\d+)$/;
 
 function checkAlgorithms(document: Readonly<Record<string, unknown>>, keys: readonly Key[] | undefined): Note[] {
-  const said = document["id_token_signing_alg_values_supported"];
-  if (!Array.isArray(said)) return [];
-  const advertised = said.filter((alg): alg is string => typeof alg === "string");
+  const supported = document["id_token_signing_alg_values_supported"];
+  if (!Array.isArray(supported)) return [];
+  const advertised = supported.filter((alg): alg is string => typeof alg === "string");
   const notes = advertised.includes("none") ? [note("DISCOVERY_ALG_NONE", "none")] : [];
-  // Without an authorization endpoint, this is no OpenID provider, so RS256 is not required.
+  // Without an authorization endpoint, this is not an OpenID provider, so RS256 is not required.
   if (document["authorization_endpoint"] !== undefined && !advertised.includes("RS256")) {
-    notes.push(note("DISCOVERY_RS256_MISSING", advertised.slice(0, 8).map(shown).join(", ")));
+    notes.push(note("DISCOVERY_RS256_MISSING", advertised.slice(0, 8).map(quotedName).join(", ")));
   }
   const signing = keys?.filter(({ jwk }) => isForSignatures(jwk)) ?? [];
-  // A set without them is a finding of its own.
+  // A set without them is another finding.
   if (signing.length === 0) return notes;
   for (const alg of new Set(advertised)) {
-    // A key with an unfit alg is a finding of its own.
+    // A key whose alg does not fit is another finding.
     const hasKey = signing.some(({ jwk }) => jwk["alg"] === alg || verifiesUnder(jwk).includes(alg));
     if (!hasKey && !withoutKey.test(alg)) {
-      notes.push(note("DISCOVERY_ALG_WITHOUT_KEY", shown(alg)));
+      notes.push(note("DISCOVERY_ALG_WITHOUT_KEY", quotedName(alg)));
     }
   }
   for (const { jwk, name } of signing) {

@@ -2,11 +2,11 @@ import { integer } from "../base64url.ts";
 import { pointProblem } from "../ed25519.ts";
 import { type Note, note } from "../finding.ts";
 import type { Key } from "../key.ts";
-import { counted, shown } from "../format.ts";
+import { counted, quotedName } from "../format.ts";
 
 interface Curve {
   readonly bytes: number;
-  /** The field and the constant of y² = x³ - 3x + b. */
+  /** Field and constant of y² = x³ - 3x + b. */
   readonly p: bigint;
   readonly b: bigint;
 }
@@ -37,12 +37,12 @@ export function checkEc({ jwk, name, values }: Key): Note[] {
   const { crv } = jwk;
   if (jwk["kty"] !== "EC" || typeof crv !== "string") return [];
   const curve = Object.hasOwn(curves, crv) ? curves[crv] : undefined;
-  if (curve === undefined) return [note("JWKS_EC_CURVE_UNKNOWN", `${name} is on ${shown(crv)}`)];
+  if (curve === undefined) return [note("JWKS_EC_CURVE_UNKNOWN", `${name} is on ${quotedName(crv)}`)];
   const notes: Note[] = [];
   for (const member of ["x", "y"]) {
     const bytes = values[member]?.bytes.length;
     if (bytes === undefined || bytes === curve.bytes) continue;
-    const seen = `"${member}" of ${name} has ${counted(bytes, "byte")}, on ${crv} there are ${curve.bytes}`;
+    const seen = `"${member}" of ${name} has ${counted(bytes, "byte")}; ${crv} needs ${curve.bytes}`;
     notes.push(note("JWKS_EC_COORDINATE_LENGTH", seen));
   }
   const [x, y] = [values["x"]?.bytes, values["y"]?.bytes];
@@ -61,11 +61,11 @@ export function checkOkp({ jwk, name, values }: Key): Note[] {
   const { crv } = jwk;
   if (jwk["kty"] !== "OKP" || typeof crv !== "string") return [];
   const size = Object.hasOwn(okpBytes, crv) ? okpBytes[crv] : undefined;
-  if (size === undefined) return [note("JWKS_OKP_CURVE", `${name} is on ${shown(crv)}`)];
+  if (size === undefined) return [note("JWKS_OKP_CURVE", `${name} is on ${quotedName(crv)}`)];
   const x = values["x"]?.bytes;
   if (x === undefined) return [];
   if (x.length !== size) {
-    return [note("JWKS_OKP_LENGTH", `"x" of ${name} has ${counted(x.length, "byte")}, on ${crv} there are ${size}`)];
+    return [note("JWKS_OKP_LENGTH", `"x" of ${name} has ${counted(x.length, "byte")}; ${crv} needs ${size}`)];
   }
   const problem = pointProblem(x);
   if (problem === undefined) return [];

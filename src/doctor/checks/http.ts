@@ -1,3 +1,4 @@
+import { entriesIn, readJson } from "../document.ts";
 import { failureText, field, isLocal, probeOrigin, sameBytes, statusText, wayOf } from "../exchange.ts";
 import { type Note, note } from "../finding.ts";
 import type { Exchange, Observations, Probes } from "../observations.ts";
@@ -7,15 +8,15 @@ import { checkCaching } from "./caching.ts";
 const maxBytes = 51_200;
 const slowMs = 250;
 const tooSlowMs = 500;
-/** Too Many Requests: it says nothing of what the request asked. */
+/** Too Many Requests: the status does not depend on what was requested. */
 const tooMany = 429;
 
 /** Checks how the documents are served over HTTP. */
 export function checkHttp({ discovery, set, probes = {} }: Observations): Note[] {
-  const asked = discovery ?? set;
+  const first = discovery ?? set;
   const notes = [discovery, set].flatMap((exchange) => checkWay(exchange));
-  if (asked?.url !== undefined && asked.url.startsWith("http:") && !isLocal(asked.url)) {
-    notes.push(note("HTTP_PLAIN", urlText(asked.url)));
+  if (first?.url !== undefined && first.url.startsWith("http:") && !isLocal(first.url)) {
+    notes.push(note("HTTP_PLAIN", urlText(first.url)));
   }
   if (set === undefined) return notes;
   notes.push(...checkFailure(set, discovery?.body !== undefined), ...checkStatus(set, probes, discovery !== undefined));
@@ -40,25 +41,25 @@ function checkWay(exchange: Exchange | undefined): Note[] {
 }
 
 /** Checks limits. A set that cannot be reached is a finding only if discovery could be. */
-function checkFailure({ failure }: Exchange, isThere: boolean): Note[] {
+function checkFailure({ failure }: Exchange, hasDiscovery: boolean): Note[] {
   if (failure === undefined) return [];
   const { kind, detail } = failure;
   if (kind === "timeout" || kind === "limit") return [note("HTTP_TIMEOUT", detail)];
   if (kind === "too-large") return [note("HTTP_TOO_LARGE", detail)];
   if (kind === "protocol") return [note("HTTP_STATUS", detail)];
-  return kind === "unreachable" && isThere ? [note("HTTP_STATUS", `no connection (${detail})`)] : [];
+  return kind === "unreachable" && hasDiscovery ? [note("HTTP_STATUS", `no connection (${detail})`)] : [];
 }
 
-const isTurnedAway = (exchange: Exchange | undefined): boolean => exchange?.status === 401 || exchange?.status === 403;
+const isRefused = (exchange: Exchange | undefined): boolean => exchange?.status === 401 || exchange?.status === 403;
 
 /** Checks the status, for programs and for browsers. @param isAdvertised whether a discovery document names the URL */
 function checkStatus(set: Exchange, { noAgent, browser }: Probes, isAdvertised: boolean): Note[] {
   const { status } = set;
-  if (isTurnedAway(set) && browser?.status === 200) {
-    return [note("HTTP_USER_AGENT", `${statusText(set)}, and 200 for a browser`)];
+  if (isRefused(set) && browser?.status === 200) {
+    return [note("HTTP_USER_AGENT", `${statusText(set)} for jwksd-doctor, and 200 for a browser`)];
   }
-  if (status === 200 && isTurnedAway(noAgent)) {
-    return [note("HTTP_NO_USER_AGENT", `status ${noAgent?.status}`)];
+  if (status === 200 && isRefused(noAgent)) {
+    return [note("HTTP_USER_AGENT", `status ${noAgent?.status} without User-Agent`)];
   }
   if (status === undefined || status === 200) return [];
   if (isAdvertised && (status === 404 || status === 410))
@@ -94,12 +95,12 @@ function checkProbes(set: Exchange, probes: Probes): Note[] {
   const { head, json, origin, gzip, ipv4, ipv6 } = probes;
   const limited = Object.values(probes).filter(({ status }) => status === tooMany).length;
   if (limited > 0) {
-    notes.push(note("HTTP_RATE_LIMIT", `${limited} of the ${Object.keys(probes).length + 1} requests of one look`));
+    notes.push(note("HTTP_RATE_LIMIT", `${limited} of the ${Object.keys(probes).length + 1} requests`));
   }
-  const isAnswered = head !== undefined && head.failure?.kind !== "limit" && head.status !== tooMany;
-  if (isAnswered && !isSameHead(set, head)) {
-    const fields = head.status === 200 ? "200 with other header fields" : (head.status ?? head.failure?.detail);
-    notes.push(note("HTTP_HEAD", `status ${fields}`));
+  const isComparable = head !== undefined && head.failure?.kind !== "limit" && head.status !== tooMany;
+  if (isComparable && !isSameHead(set, head)) {
+    const difference = head.status === 200 ? "200 with other headers" : (head.status ?? head.failure?.detail);
+    notes.push(note("HTTP_HEAD", `status ${difference}`));
   }
   const { status: jsonStatus = 200 } = json ?? {};
   if (jsonStatus >= 400 && jsonStatus < 500 && jsonStatus !== tooMany)
@@ -124,11 +125,11 @@ function checkFamilies(ipv4: Exchange, ipv6: Exchange): Note[] {
   return [note("HTTP_ADDRESSES_DIFFER", `status ${ipv4.status} over IPv4, ${ipv6.status} over IPv6`)];
 }
 
-function checkCors(answer: Exchange): Note[] {
-  const allowed = field(answer, "access-control-allow-origin");
+function checkCors(response: Exchange): Note[] {
+  const allowed = field(response, "access-control-allow-origin");
   if (allowed === undefined) return [note("HTTP_NO_CORS", "no Access-Control-Allow-Origin")];
   if (allowed === "*" || allowed === probeOrigin) return [];
-  return [note("HTTP_CORS_ONE_ORIGIN", `Access-Control-Allow-Origin: ${quoted(allowed)}`)];
+  return [note("HTTP_NO_CORS", `Access-Control-Allow-Origin: ${quoted(allowed)}`)];
 }
 
 const isSameHead = (set: Exchange, head: Exchange): boolean =>
@@ -137,26 +138,21 @@ const isSameHead = (set: Exchange, head: Exchange): boolean =>
     (name) => (field(set, name) === undefined) === (field(head, name) === undefined),
   );
 
-/** Whether two bodies have the same keys, in any order. */
+/** Reports whether two bodies have the same keys, in any order. */
 function isSameSet(one: Uint8Array, other: Uint8Array): boolean {
   if (sameBytes(one, other)) return true;
-  const [keys, others] = [one, other].map((body) => {
-    try {
-      const { keys } = JSON.parse(new TextDecoder().decode(body)) as { keys: unknown[] };
-      return keys
-        .map((key) => JSON.stringify(key))
-        .sort()
-        .join("\n");
-    } catch {
-      return undefined;
-    }
-  });
+  const [keys, others] = [one, other].map((body) =>
+    entriesIn(readJson(body, "").value)
+      ?.map((key) => JSON.stringify(key))
+      .sort()
+      .join("\n"),
+  );
   return keys !== undefined && keys === others;
 }
 
 function checkSpeed(exchanges: readonly Exchange[]): Note[] {
   const waits = exchanges.flatMap(({ waitMs }) => waitMs ?? []).sort((a, b) => a - b);
-  // The median, because a single slow response may be the fault of this machine.
+  // The median, because this machine may have caused a single slow response.
   const median = waits[(waits.length - 1) >> 1] ?? 0;
   if (median <= slowMs) return [];
   return [

@@ -1,7 +1,7 @@
 import { encryptionAlgorithms, isForEncryption, isForSignatures, signatureAlgorithms } from "../algorithms.ts";
 import { type Note, note } from "../finding.ts";
 import { type Key, isTooLong, requiredOf } from "../key.ts";
-import { counted, shown } from "../format.ts";
+import { counted, quotedName } from "../format.ts";
 import { privateIn } from "../secrets.ts";
 
 const operationsFor = {
@@ -10,11 +10,11 @@ const operationsFor = {
 };
 const privateOperations = new Set(["sign", "decrypt", "unwrapKey"]);
 
-/** Checks the members of a key that do not depend on its type. @param isOfIssuer whether it is at the `jwks_uri` of an issuer */
+/** Checks the members of a key that do not depend on its type. @param isOfIssuer whether it is at an issuer's `jwks_uri` */
 export function checkMembers(key: Key, isOfIssuer: boolean): Note[] {
   const { jwk, name } = key;
   if (jwk["kty"] === "oct") {
-    // Without it, no secret is there.
+    // Without k, there is no secret.
     return [
       privateIn(jwk).includes("k")
         ? note("JWKS_OCT", withThumbprint(key))
@@ -36,15 +36,16 @@ function withThumbprint({ name, thumbprint }: Key): string {
 function checkRequired({ jwk, name, values }: Key): Note[] {
   const { kty } = jwk;
   if (typeof kty !== "string" || kty === "") return [note("JWKS_KTY_MISSING", name)];
-  if (kty === "AKP") return [note("JWKS_KTY_AKP", `${name}, alg ${shown(jwk["alg"])}`)];
+  if (kty === "AKP") return [note("JWKS_KTY_AKP", `${name}, alg ${quotedName(jwk["alg"])}`)];
   const members = requiredOf(kty);
-  if (members.length === 0) return [note("JWKS_KTY_UNKNOWN", `${name} has kty ${shown(kty)}`)];
+  if (members.length === 0) return [note("JWKS_KTY_UNKNOWN", `${name} has kty ${quotedName(kty)}`)];
   const notes: Note[] = [];
   for (const member of members) {
     const value = jwk[member];
     const problem = values[member]?.problem;
     if (value === undefined) notes.push(note("JWKS_MEMBER_MISSING", `${name} has no "${member}"`));
-    else if (typeof value !== "string") notes.push(note("JWKS_MEMBER_MISSING", `"${member}" of ${name} is no string`));
+    else if (typeof value !== "string")
+      notes.push(note("JWKS_MEMBER_MISSING", `"${member}" of ${name} is not a string`));
     else if (value === "") notes.push(note("JWKS_MEMBER_MISSING", `"${member}" of ${name} is empty`));
     else if (isTooLong(value))
       notes.push(note("JWKS_MEMBER_TOO_LONG", `"${member}" of ${name} has ${counted(value.length, "character")}`));
@@ -56,21 +57,23 @@ function checkRequired({ jwk, name, values }: Key): Note[] {
 function checkAlg({ jwk, name }: Key): Note[] {
   const { alg, use } = jwk;
   const [signatures, encryptions] = [signatureAlgorithms(jwk), encryptionAlgorithms(jwk)];
-  // An unknown type is a finding of its own.
+  // An unknown type is another finding.
   if (signatures.length + encryptions.length === 0) return [];
   if (alg === undefined) return isForSignatures(jwk) ? [note("JWKS_ALG_MISSING", name)] : [];
   if (typeof alg !== "string" || ![...signatures, ...encryptions].includes(alg)) {
-    return [note("JWKS_ALG_MISMATCH", `${name} has alg ${shown(alg)}`)];
+    return [note("JWKS_ALG_MISMATCH", `${name} has alg ${quotedName(alg)}`)];
   }
   const isContradicted = use === "sig" ? !signatures.includes(alg) : use === "enc" && !encryptions.includes(alg);
-  return isContradicted ? [note("JWKS_USE_ALG_CONTRADICT", `${name} has use ${shown(use)} and alg ${shown(alg)}`)] : [];
+  return isContradicted
+    ? [note("JWKS_USE_ALG_CONTRADICT", `${name} has use ${quotedName(use)} and alg ${quotedName(alg)}`)]
+    : [];
 }
 
 function checkUse(jwk: Key["jwk"], name: string, isOfIssuer: boolean): Note[] {
   const { use } = jwk;
   const notes = isEncryptionKey(jwk) ? [note("JWKS_ENCRYPTION_KEY", name)] : [];
   const known: readonly unknown[] = [undefined, "sig", "enc", "x509-svid", isOfIssuer ? "sig" : "jwt-svid"];
-  if (!known.includes(use)) notes.push(note("JWKS_USE_UNKNOWN", `${name} has use ${shown(use)}`));
+  if (!known.includes(use)) notes.push(note("JWKS_USE_UNKNOWN", `${name} has use ${quotedName(use)}`));
   return [...notes, ...checkOperations(jwk, name)];
 }
 
@@ -81,27 +84,27 @@ function checkOperations(jwk: Key["jwk"], name: string): Note[] {
   if (!isListOfStrings(operations)) return [...notes, note("JWKS_KEY_OPS_TYPE", name)];
   const other = use === "sig" ? operationsFor.enc : use === "enc" ? operationsFor.sig : [];
   if (operations.some((operation) => other.includes(operation))) {
-    const said = operations.map(shown).join(", ");
-    notes.push(note("JWKS_USE_KEY_OPS_CONTRADICT", `${name} has use ${shown(use)} and key_ops ${said}`));
+    const listed = operations.map(quotedName).join(", ");
+    notes.push(note("JWKS_USE_KEY_OPS_CONTRADICT", `${name} has use ${quotedName(use)} and key_ops ${listed}`));
   } else if (privateIn(jwk).length === 0) {
     const found = operations.filter((operation) => privateOperations.has(operation));
     if (found.length > 0) notes.push(note("JWKS_KEY_OPS_PRIVATE", `${name} has key_ops ${found.join(", ")}`));
     else if (!operations.includes("verify") && isMeantToVerify(jwk, operations)) {
-      const said = operations.length === 0 ? "[]" : operations.map(shown).join(", ");
-      notes.push(note("JWKS_KEY_OPS_NO_VERIFY", `${name} has key_ops ${said}`));
+      const listed = operations.length === 0 ? "[]" : operations.map(quotedName).join(", ");
+      notes.push(note("JWKS_KEY_OPS_NO_VERIFY", `${name} has key_ops ${listed}`));
     }
   }
   return notes;
 }
 
-/** A key is meant to verify by its `use` or `alg`; without both, unless its operations are those of encryption. */
+/** Reports whether a key is for signatures, by its `use` or `alg`. Without both, it is, unless all its operations are for encryption. */
 function isMeantToVerify(jwk: Key["jwk"], operations: readonly string[]): boolean {
   if (isForEncryption(jwk) || signatureAlgorithms(jwk).length === 0) return false;
   const isEncryption = operations.length > 0 && operations.every((operation) => operationsFor.enc.includes(operation));
   return jwk["use"] === "sig" || jwk["alg"] !== undefined || !isEncryption;
 }
 
-/** Whether a key is a correct encryption key, which some older verifiers cannot handle. */
+/** Reports whether a key is a correct encryption key, which some older verifiers cannot handle. */
 function isEncryptionKey(jwk: Key["jwk"]): boolean {
   const { alg, kty } = jwk;
   const isContradicted = typeof alg === "string" && signatureAlgorithms(jwk).includes(alg);

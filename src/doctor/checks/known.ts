@@ -3,8 +3,8 @@ import { type Note, note } from "../finding.ts";
 import type { Key } from "../key.ts";
 
 /**
- * Keys with published private halves, and where those are, by RFC 7638 thumbprint. The keys of CVE-2008-0166 are too many for this list;
- * `--blocklist` takes the lists of Debian's package `openssl-blacklist`.
+ * Sources of published private halves, by RFC 7638 thumbprint. There are too many CVE-2008-0166 keys for this list; `--blocklist` accepts the
+ * lists from Debian's `openssl-blacklist` package.
  */
 const known: Readonly<Record<string, string>> = {
   "c_0UpWcyUnvQC91D5ATbWIM9seRg94CqJ40pdgiNm-o": "RFC 6605",
@@ -33,23 +33,23 @@ const known: Readonly<Record<string, string>> = {
   uG5zwmkbOsp4CWXAXpcCwS_BBebz0EP871Y1aRTdY9E: "RFC 9500",
   NIYMyBjsDjyBC9P537D6ITzkpD8NtRji9yapEzC66mQ: "RFC 9635",
   YVRoCOFWVasLHl42xxw9VITH3RUD7Q8GV6b98ug_qA8: "a generator with CVE-2008-0166",
-  "19J8y7Zprt2-QKLjF2I5pVk0OELX6cY2AfaAv1LC_w8": "the ES256 sample of jwt.io",
-  oGDmHqCJ7yzMkWEkrlZVHkvrHIyQwtlDmeq5ForUHeY: "the RS256 sample of jwt.io",
-  r1LkbBo3925Rb2ZFFrKyU3MVex9T2817Kx0vbi6i_Kc: "the development keystore of oidc-provider",
+  "19J8y7Zprt2-QKLjF2I5pVk0OELX6cY2AfaAv1LC_w8": "the ES256 sample on jwt.io",
+  oGDmHqCJ7yzMkWEkrlZVHkvrHIyQwtlDmeq5ForUHeY: "the RS256 sample on jwt.io",
+  r1LkbBo3925Rb2ZFFrKyU3MVex9T2817Kx0vbi6i_Kc: "oidc-provider's development keystore",
 };
 
-/** Checks that the private half of a key is not published. */
+/** Checks that the private half of a key is not public. */
 export async function checkKnown(key: Key, blocklist: ReadonlySet<string>): Promise<Note[]> {
   const { name, thumbprint } = key;
   if (thumbprint === undefined) return [];
   const source = Object.hasOwn(known, thumbprint) ? known[thumbprint] : undefined;
-  if (source !== undefined) return [note("JWKS_KEY_KNOWN", `${name} is that of ${source}`)];
+  if (source !== undefined) return [note("JWKS_KEY_KNOWN", `${name} is from ${source}`)];
   if (blocklist.size === 0) return [];
   const isListed = blocklist.has(thumbprint) || blocklist.has((await debianDigest(key)) ?? thumbprint);
   return isListed ? [note("JWKS_KEY_KNOWN", `${name} is on the blocklist`)] : [];
 }
 
-/** The name of an RSA key in `openssl-blacklist`: the last 20 digits of the SHA-1 of the output of `openssl rsa -modulus`. */
+/** Returns an RSA key's entry in `openssl-blacklist`: the last 20 digits of the SHA-1 of what `openssl rsa -modulus` prints. */
 async function debianDigest({ jwk, values }: Key): Promise<string | undefined> {
   const bytes = values["n"]?.bytes;
   if (jwk["kty"] !== "RSA" || bytes === undefined) return undefined;

@@ -1,31 +1,32 @@
-import { isObject } from "../document.ts";
+import { entriesIn, isObject } from "../document.ts";
 import { type Note, note } from "../finding.ts";
 import { maxKeys } from "../key.ts";
 import { isPrivateText, secretsIn } from "../secrets.ts";
 
-/** Values that are looked at; more than 1,000 whole keys have. */
+/** Values that are examined; 1,000 complete keys have fewer. */
 const maxNodes = 50_000;
 
 /**
- * Finds private keys beside `keys`, nested in it, in texts and in names of members. The private members of its entries are for `checkMembers`.
+ * Finds private keys outside of `keys`, nested in it, in strings and in names of members. `checkMembers` checks the members of the entries.
  *
- * @param what how a message calls the document
+ * @param what name of the document in messages
  */
 export function checkPrivate(document: unknown, what: string): Note[] {
   const notes: Note[] = [];
-  const listed = isObject(document) && Array.isArray(document["keys"]) ? (document["keys"] as unknown[]) : [];
+  const listed = entriesIn(document) ?? [];
   const entries = new Set(listed.slice(0, maxKeys));
   const open: { readonly value: unknown; readonly name: string }[] = [{ value: document, name: what }];
   let nodes = 1;
-  while (open.length > 0) {
-    const { value, name } = open.pop() as (typeof open)[number];
-    if (typeof value === "string" && isPrivateText(value)) notes.push(note("JWKS_PRIVATE_MEMBERS", `${name} has one`));
+  for (let next = open.pop(); next !== undefined; next = open.pop()) {
+    const { value, name } = next;
+    if (typeof value === "string" && isPrivateText(value))
+      notes.push(note("JWKS_PRIVATE_MEMBERS", `${name} contains one`));
     if (typeof value !== "object" || value === null) continue;
     const found = entries.has(value) || !isObject(value) ? [] : secretsIn(value);
     if (isObject(value) && Object.keys(value).some(isPrivateText))
       notes.push(note("JWKS_PRIVATE_MEMBERS", `the name of a member of ${name} is one`));
     if (found.length > 0) notes.push(note("JWKS_PRIVATE_MEMBERS", `${name} has ${found.join(", ")}`));
-    const inner = Array.isArray(value) ? (value as unknown[]) : Object.values(value);
+    const inner: readonly unknown[] = Array.isArray(value) ? value : Object.values(value);
     for (let index = 0; index < inner.length && nodes < maxNodes; index += 1) {
       const isEntry = value === listed && index < maxKeys;
       open.push({ value: inner[index], name: isEntry ? `key ${index + 1}` : `a member of ${entryOf(name)}` });
@@ -35,5 +36,5 @@ export function checkPrivate(document: unknown, what: string): Note[] {
   return notes;
 }
 
-/** A name that does not grow with the depth. */
+/** Removes the last step of a name, so that names do not grow with the depth. */
 const entryOf = (name: string): string => name.replace(/^a member of /, "");

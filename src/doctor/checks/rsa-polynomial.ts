@@ -1,23 +1,24 @@
 import { type Note, note } from "../finding.ts";
 import { bitLength } from "../integers.ts";
 
-/** Generators that were seen: the width of a piece in bits, and the bits that are zero in each. */
-const shapes = [
+/** Known generators: the width of a piece in bits, and the bits that are zero in each piece. */
+const generators = [
   { width: 128n, zeros: 0xffff_ffff_ffff_0000n },
   { width: 32n, zeros: 0x3ff0_0000n },
 ] as const;
 const leastBits = 500;
 
 /**
- * Finds a modulus whose primes were made of short random pieces: it is the value of a polynomial with small coefficients at a power of two,
- * so the upper bits of each piece are zero.
+ * Finds a modulus whose primes consist of short random pieces: it is the value of a polynomial with small coefficients at a power of two, so
+ * the upper bits of each piece are zero.
  *
  * @see https://badkeys.info/docs/detection.html
  */
 export function checkPolynomial(n: bigint, name: string): Note[] {
   if (bitLength(n) < leastBits) return [];
-  const found = shapes.find(({ width, zeros }) => hasZeros(n, width, zeros));
-  return found === undefined ? [] : [note("JWKS_RSA_POLYNOMIAL", `${name}, in each ${found.width} bits`)];
+  const generator = generators.find(({ width, zeros }) => hasZeros(n, width, zeros));
+  if (generator === undefined) return [];
+  return [note("JWKS_RSA_FACTORABLE", `${name} consists of short pieces, of ${generator.width} bits each`)];
 }
 
 function hasZeros(n: bigint, width: bigint, zeros: bigint): boolean {
@@ -28,6 +29,6 @@ function hasZeros(n: bigint, width: bigint, zeros: bigint): boolean {
     if ((rest & zeros) !== 0n) return false;
     if ((rest & piece) === 0n) empty += 1;
   }
-  // More zeros than that are no polynomial.
+  // More empty pieces are not a polynomial.
   return empty < 2;
 }

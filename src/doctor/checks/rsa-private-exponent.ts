@@ -2,8 +2,8 @@ import { type Note, note } from "../finding.ts";
 import { bitLength, squareRoot } from "../integers.ts";
 
 /**
- * Finds a private exponent below a third of the fourth root of the modulus, by the convergents of e/n. A public exponent of few bits cannot
- * have one.
+ * Finds a private exponent below a third of the fourth root of the modulus, by the convergents of e/n. A short public exponent cannot have
+ * one.
  *
  * @see Wiener: Cryptanalysis of Short RSA Secret Exponents (IEEE Transactions on Information Theory 36, 1990)
  */
@@ -22,7 +22,7 @@ export function checkPrivateExponent(n: bigint, e: bigint, name: string): Note[]
   return [];
 }
 
-/** Whether e·d = 1 + k·φ for a φ that gives two factors. */
+/** Reports whether e·d = 1 + k·φ for a φ that yields two factors. */
 function isPrivateExponent(n: bigint, e: bigint, k: bigint, d: bigint): boolean {
   if ((e * d - 1n) % k !== 0n) return false;
   const sum = n - (e * d - 1n) / k + 1n;

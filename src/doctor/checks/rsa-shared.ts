@@ -6,12 +6,12 @@ import { affordable, mostBits } from "./rsa.ts";
 
 const leastSharedPrime = 2n ** 64n;
 const maxPartners = 10;
-const fromList = "a number of the blocklist";
-/** A number of the blocklist: a modulus, or a product of primes, in hex. */
+const fromList = "a number on the blocklist";
+/** A number on the blocklist: a modulus, or a product of primes, in hex. */
 const listed = /^[\da-f]{64,}$/;
 
 /**
- * Finds RSA keys that share a prime with another key of the set or a number of the blocklist, and keys that share a modulus and have another
+ * Finds RSA keys that share a prime with another key in the set or with a number on the blocklist, and keys that share a modulus but not the
  * exponent.
  */
 export function checkSharedPrimes(keys: readonly Key[], blocklist: ReadonlySet<string>): Note[] {
@@ -42,7 +42,7 @@ function checkFactors(names: ReadonlyMap<bigint, string>): Note[] {
   const sharing = moduli.filter((_, index) => (shared[index] ?? 1n) > leastSharedPrime);
   return sharing.flatMap((n, index) => {
     if (names.get(n) === fromList) return [];
-    // Searching a partner for each key would take too long.
+    // Searching for every key's partner would take too long.
     const other = index < maxPartners ? sharing.find((candidate) => areRelated(candidate, n)) : undefined;
     const partner = other === undefined ? "another key" : names.get(other);
     return note("JWKS_RSA_SHARED_PRIME", `${names.get(n)} and ${partner}`);

@@ -6,16 +6,16 @@ import { checkPolynomial } from "./rsa-polynomial.ts";
 import { checkPrivateExponent } from "./rsa-private-exponent.ts";
 
 const leastBits = 2048;
-/** Larger moduli are not factored: that would take too long. */
+/** Larger moduli are not factored, because that would take too long. */
 export const mostBits = 8192;
 const mostBitsInAll = 4_096_000;
-/** Smaller moduli are no keys, and pass each fingerprint. */
+/** Smaller moduli are not keys, and match every fingerprint. */
 const keyBits = 256;
 const mostExponentBits = 32;
 const fermatRounds = 100;
-/** Equal bytes in a row that are a pattern. */
+/** Number of equal bytes in a row that does not happen by chance. */
 const repetitions = 16;
-/** The search for a prime takes 0.1 s for 4096 bits, so it is made for a few keys, and not for larger ones. */
+/** A primality test takes 0.1 s for 4096 bits, so only a few keys are tested, and no larger ones. */
 const mostPrimalityTests = 32;
 const mostPrimalityBits = 4096;
 
@@ -27,7 +27,7 @@ export function checkRsaKeys(keys: readonly Key[]): Note[] {
   return keys.flatMap((key) => checkRsa(key, within.has(key), tested.has(key)));
 }
 
-/** The first RSA keys, up to a sum of bits: a thousand keys of 4096 bits. Work for more would take too long. */
+/** Returns the first RSA keys, up to a sum of bits: a thousand keys of 4096 bits. More would take too long. */
 export function affordable(keys: readonly Key[]): Key[] {
   let bits = 0;
   return keys.filter(({ jwk, values }) => {
@@ -40,7 +40,7 @@ export function affordable(keys: readonly Key[]): Key[] {
 function checkRsa({ jwk, name, values }: Key, isFactored: boolean, isTestedForPrimality: boolean): Note[] {
   const [n, e] = [values["n"]?.bytes, values["e"]?.bytes];
   if (jwk["kty"] !== "RSA" || n === undefined || e === undefined) return [];
-  // A number of a cut text is another number.
+  // A value that was cut off is another number.
   if (Object.values(values).some(({ problem }) => problem === "JWKS_BASE64URL_LENGTH")) return [];
   const notes: Note[] = [];
   for (const [member, bytes] of Object.entries({ n, e })) {
@@ -61,32 +61,35 @@ function checkRsa({ jwk, name, values }: Key, isFactored: boolean, isTestedForPr
 }
 
 function checkExponent(e: bigint, name: string): Note[] {
-  if (e < 3n || e % 2n === 0n) return [note("JWKS_RSA_EXPONENT", `${name} has ${e < 2n ** 64n ? e : "an even one"}`)];
+  if (e < 3n || e % 2n === 0n)
+    return [note("JWKS_RSA_EXPONENT", `${name} has ${e < 2n ** 64n ? e : "a large even exponent"}`)];
   const bits = bitLength(e);
-  return bits > mostExponentBits ? [note("JWKS_RSA_EXPONENT_LARGE", `${name} has one of ${bits} bits`)] : [];
+  return bits > mostExponentBits ? [note("JWKS_RSA_EXPONENT_LARGE", `${name} has an exponent of ${bits} bits`)] : [];
 }
 
-/** Ways to the factors, the cheap ones first. */
+/** Searches for the factors in several ways, the cheap ones first. */
 function* factorings(n: bigint, e: bigint, bytes: Uint8Array, name: string, isTestedForPrimality: boolean) {
   const factor = smallFactor(n);
-  yield factor === undefined ? [] : [note("JWKS_RSA_SMALL_FACTOR", `${name} is divisible by ${factor}`)];
+  yield factor === undefined ? [] : [note("JWKS_RSA_DAMAGED", `${name} is divisible by ${factor}`)];
   yield hasRocaFingerprint(n) ? [note("JWKS_RSA_ROCA", name)] : [];
   yield checkPolynomial(n, name);
-  yield hasRepeatedByte(bytes) ? [note("JWKS_RSA_PATTERN", name)] : [];
-  yield hasCloseFactors(n, fermatRounds) ? [note("JWKS_RSA_CLOSE_PRIMES", name)] : [];
+  yield hasRepeatedByte(bytes) ? [note("JWKS_RSA_DAMAGED", `${name} repeats one byte ${repetitions} times`)] : [];
+  yield hasCloseFactors(n, fermatRounds) ? [note("JWKS_RSA_FACTORABLE", `the primes of ${name} are too close`)] : [];
   yield checkPrivateExponent(n, e, name);
   // Fermat's test to the base 2, which a product of two large primes does not pass.
-  yield isTestedForPrimality && powerOf(2n, n - 1n, n) === 1n ? [note("JWKS_RSA_PRIME", name)] : [];
+  yield isTestedForPrimality && powerOf(2n, n - 1n, n) === 1n
+    ? [note("JWKS_RSA_FACTORABLE", `the modulus of ${name} is a prime`)]
+    : [];
 }
 
-/** Whether a byte is repeated so often that chance does not explain it: in a random modulus, once in 2^110. */
+/** Reports whether a byte is repeated too often for chance: in a random modulus, that happens once in 2^110. */
 function hasRepeatedByte(n: Uint8Array): boolean {
   let length = 1;
   for (let at = 1; at < n.length && length < repetitions; at += 1) length = n[at] === n[at - 1] ? length + 1 : 1;
   return length === repetitions;
 }
 
-/** The first weakness that is found. A second one is often the same weakness, found in another way. */
+/** Returns the first weakness. A second one is often the same weakness, found in another way. */
 function firstOf(results: Iterable<Note[]>): Note[] {
   for (const notes of results) if (notes.length > 0) return notes;
   return [];

@@ -3,30 +3,30 @@ import { type Note, note } from "../finding.ts";
 import type { Key } from "../key.ts";
 import { counted } from "../format.ts";
 
-/** More keys than an issuer needs. */
+/** An issuer does not need more keys than this. */
 const manyKeys = 100;
 
 /** Checks the entries of a set together. */
 export function checkSet(keys: readonly Key[], count: number, at: number): Note[] {
-  const looked = keys.length < count ? `, of which ${keys.length.toLocaleString("en")} were looked at` : "";
-  const many = count > manyKeys ? [note("JWKS_KEYS_MANY", `${counted(count, "key")}${looked}`)] : [];
+  const examined = keys.length < count ? `, of which ${keys.length.toLocaleString("en")} were examined` : "";
+  const many = count > manyKeys ? [note("JWKS_KEYS_MANY", `${counted(count, "key")}${examined}`)] : [];
   return [...many, ...checkKids(keys), ...checkConfusable(keys), ...checkTwins(keys), ...checkAge(keys, at)];
 }
 
 /**
- * Finds a set by which nothing can be verified.
+ * Finds a set without a key that can verify tokens.
  *
- * @param count of entries, which may be no keys
- * @param isOfIssuer whether it is at the `jwks_uri` of an issuer, and so no bundle of SPIFFE
+ * @param count number of entries, which need not be keys
+ * @param isOfIssuer whether it is at an issuer's `jwks_uri`, and so not a SPIFFE bundle
  */
 export function checkPurpose(keys: readonly Key[], count: number, isOfIssuer: boolean): Note[] {
-  const isOfUse = keys.some(({ jwk, thumbprint }) => {
+  const canVerify = keys.some(({ jwk, thumbprint }) => {
     const { use } = jwk;
     if (use === "x509-svid") return true;
     const isMeant = use === undefined || use === "sig" || (use === "jwt-svid" && !isOfIssuer);
     return isMeant && isForSignatures(jwk) && thumbprint !== undefined;
   });
-  if (count === 0 || isOfUse) return [];
+  if (count === 0 || canVerify) return [];
   const encrypting = keys.filter(({ jwk }) => isForEncryption(jwk)).length;
   const others = encrypting === count ? "" : "; the other findings say why no other key can be used";
   return [note("JWKS_NO_SIGNING_KEY", `${counted(count, "key")}, ${encrypting} of them for encryption${others}`)];
@@ -38,22 +38,20 @@ function checkKids(keys: readonly Key[]): Note[] {
     if (kid !== undefined && typeof kid !== "string") return [note("JWKS_KID_TYPE", name)];
     if (kid === "") return [note("JWKS_KID_EMPTY", name)];
     if (kid !== undefined) return kid === kid.trim() ? [] : [note("JWKS_KID_WHITESPACE", name)];
-    // A bundle of SPIFFE has authorities of certificates, which no kid names; each key of its tokens has one.
+    // The certificate authorities in a SPIFFE bundle have no kid; the keys for tokens have one.
     if (use === "x509-svid") return [];
     const isNeeded = use === "jwt-svid" || keys.length > 1;
     return [note(isNeeded ? "JWKS_KID_MISSING" : "JWKS_ONE_KEY_NO_KID", name)];
   });
 }
 
-/** Kids that a reader, or software that trims, folds or normalizes, takes for the same. */
+/** Finds kids that a reader, or software that trims, folds or normalizes, mistakes for each other. */
 function checkConfusable(keys: readonly Key[]): Note[] {
-  const byForm = Map.groupBy(
-    keys.filter(({ jwk }) => typeof jwk["kid"] === "string"),
-    ({ jwk }) => (jwk["kid"] as string).normalize("NFKC").replaceAll(/\s/g, "").toLowerCase(),
-  );
+  const named = keys.flatMap(({ jwk: { kid }, name }) => (typeof kid === "string" ? [{ kid, name }] : []));
+  const byForm = Map.groupBy(named, ({ kid }) => kid.normalize("NFKC").replaceAll(/\s/g, "").toLowerCase());
   return [...byForm.values()].flatMap(([first, ...others]) =>
     others
-      .filter(({ jwk }) => jwk["kid"] !== first?.jwk["kid"])
+      .filter(({ kid }) => kid !== first?.kid)
       .map(({ name }) => note("JWKS_KID_CONFUSABLE", `${first?.name} and ${name}`)),
   );
 }
@@ -84,12 +82,14 @@ const yearMs = 365 * 24 * 3600 * 1000;
 
 function checkAge(keys: readonly Key[], at: number): Note[] {
   const [only, ...others] = keys.filter(({ jwk }) => isForSignatures(jwk));
-  const madeAt = others.length === 0 ? dateIn(only?.jwk["kid"]) : undefined;
-  if (only === undefined || madeAt === undefined || at - madeAt <= yearMs) return [];
-  return [note("JWKS_ONE_OLD_KEY", `${only.name}: by its kid of ${new Date(madeAt).toISOString().slice(0, 10)}`)];
+  const createdAt = others.length === 0 ? dateIn(only?.jwk["kid"]) : undefined;
+  if (only === undefined || createdAt === undefined || at - createdAt <= yearMs) return [];
+  return [
+    note("JWKS_ONE_OLD_KEY", `${only.name}: its kid has the date ${new Date(createdAt).toISOString().slice(0, 10)}`),
+  ];
 }
 
-/** A date or a Unix time in a kid, in epoch milliseconds. */
+/** Returns the date or the Unix time in a kid, in epoch milliseconds. */
 function dateIn(kid: unknown): number | undefined {
   if (typeof kid !== "string") return undefined;
   const date = /(?<!\d)(20\d\d)[-_.]?(0[1-9]|1[0-2])[-_.]?(0[1-9]|[12]\d|3[01])(?!\d)/.exec(kid);

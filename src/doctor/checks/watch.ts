@@ -5,32 +5,32 @@ import { counted, quoted } from "../format.ts";
 
 type WithKeys = State & { readonly keys: NonNullable<State["keys"]> };
 
-/** After so many additions without a removal, keys are probably never removed. */
+/** After this many additions without a removal, keys are probably never removed. */
 const manyAdditions = 3;
 const yearMs = 365 * 24 * 3600 * 1000;
 
-/** Checks several looks together, and tokens against looks. */
+/** Checks several states together, and tokens against states. */
 export function checkWatch(states: readonly State[], tokens: readonly SeenToken[]): Note[] {
-  const shownSets = states.filter((state): state is WithKeys => state.keys !== undefined);
+  const sets = states.filter((state): state is WithKeys => state.keys !== undefined);
   const failed = states.filter(({ problem }) => problem !== undefined);
-  const notes = [...checkOutages(failed, shownSets.length), ...checkEtags(shownSets), ...checkReuse(shownSets)];
-  const returns = countReturns(shownSets);
+  const notes = [...checkOutages(failed, sets.length), ...checkEtags(sets), ...checkReuse(sets)];
+  const returns = countReturns(sets);
   if (returns > 0) {
-    const kids = new Set(shownSets.flatMap(({ keys }) => [...keys.keys()]));
-    const changing = [...kids].filter((kid) => !shownSets.every(({ keys }) => keys.has(kid)));
+    const kids = new Set(sets.flatMap(({ keys }) => [...keys.keys()]));
+    const changing = [...kids].filter((kid) => !sets.every(({ keys }) => keys.has(kid)));
     const which =
-      changing.length === 0 ? "" : `; in some answers only: kid ${changing.slice(0, 5).map(quoted).join(", ")}`;
+      changing.length === 0 ? "" : `; only in some responses: kid ${changing.slice(0, 5).map(quoted).join(", ")}`;
     const seen = `${counted(returns, "time")} an earlier set came back${which}`;
-    // If nodes disagree, the times at which keys came and went are unknown.
+    // If nodes disagree, the times at which keys come and go are unknown.
     return [...notes, note("WATCH_NODES_DISAGREE", seen)];
   }
   return [
     ...notes,
-    ...checkWithdrawals(shownSets, tokens),
-    ...checkAnnouncements(shownSets, tokens),
-    ...checkPace(shownSets),
-    ...checkGrowth(shownSets),
-    ...checkRotationAtAll(shownSets),
+    ...checkWithdrawals(sets, tokens),
+    ...checkAnnouncements(sets, tokens),
+    ...checkPace(sets),
+    ...checkGrowth(sets),
+    ...checkRotationAtAll(sets),
   ];
 }
 
@@ -62,7 +62,7 @@ function checkReuse(states: readonly WithKeys[]): Note[] {
   return [...reused].map((kid) => note("WATCH_KID_REUSED", `kid ${quoted(kid)}`));
 }
 
-/** How often an earlier set came back. */
+/** Counts how often an earlier set came back. */
 function countReturns(states: readonly WithKeys[]): number {
   const past = new Set<string>();
   let returns = 0;
@@ -82,7 +82,10 @@ function checkWithdrawals(states: readonly WithKeys[], tokens: readonly SeenToke
       const lasts = Math.max(...tokens.filter((token) => token.kid === kid).map(({ expiresAt = 0 }) => expiresAt));
       if (lasts <= after.at) continue;
       const seconds = Math.round((lasts - after.at) / 1000);
-      notes.set(kid, note("WATCH_KEY_WITHDRAWN", `kid ${quoted(kid)}: a token of it is valid for ${seconds} s more`));
+      notes.set(
+        kid,
+        note("WATCH_KEY_WITHDRAWN", `kid ${quoted(kid)}: one of its tokens is valid for another ${seconds} s`),
+      );
     }
   }
   return [...notes.values()];
@@ -94,13 +97,13 @@ function checkAnnouncements(states: readonly WithKeys[], tokens: readonly SeenTo
     const appearance = states.findIndex(({ keys }) => keys.has(kid));
     const without = (appearance === -1 ? states : states.slice(0, appearance)).filter((state) => state.at <= at);
     const last = without.at(-1);
-    // A key of the first look may have been published long before.
+    // A key in the first state may have been published long before.
     if (last === undefined) continue;
     const served = Math.max(...without.map(({ servedSeconds }) => servedSeconds));
     const publishedFor = (issuedAt - last.at) / 1000;
     if (appearance === -1 && states.at(-1) === last && issuedAt > last.at) continue;
     if (publishedFor >= served) continue;
-    const since = publishedFor <= 0 ? "before it was published" : `at most ${Math.round(publishedFor)} s after`;
+    const since = publishedFor <= 0 ? "before it was published" : `at most ${Math.round(publishedFor)} s after that`;
     notes.set(
       kid,
       note("WATCH_SIGNS_UNANNOUNCED", `kid ${quoted(kid)} signed ${since}; caches keep sets for ${served} s`),

@@ -21,19 +21,18 @@ async function checkChain(
   certificates: NonNullable<Observations["certificates"]>,
 ): Promise<Note[]> {
   if (!Array.isArray(x5c) || x5c.length === 0 || !x5c.every(isBase64)) return [note("JWKS_X5C_FORMAT", name)];
-  const texts = x5c as readonly string[];
-  const known = texts.filter((text) => Object.hasOwn(certificates, text)).map((text) => certificates[text] ?? null);
-  if (known.includes(null)) return [note("JWKS_X5C_FORMAT", `${name}: a certificate cannot be read`)];
-  const chain = known as CertificateFacts[];
+  const known = x5c.filter((text) => Object.hasOwn(certificates, text)).map((text) => certificates[text] ?? null);
+  const chain = known.filter((facts) => facts !== null);
+  if (chain.length < known.length) return [note("JWKS_X5C_FORMAT", `${name}: a certificate cannot be read`)];
   const notes = chain.flatMap(({ notBefore, notAfter }, index) => {
     const which = `certificate ${index + 1} of ${name}`;
-    if (at > notAfter) return [note("JWKS_X5C_EXPIRED", `${which} ended on ${day(notAfter)}`)];
-    return at < notBefore ? [note("JWKS_X5C_EXPIRED", `${which} begins on ${day(notBefore)}`)] : [];
+    if (at > notAfter) return [note("JWKS_X5C_EXPIRED", `${which} expired on ${day(notAfter)}`)];
+    return at < notBefore ? [note("JWKS_X5C_EXPIRED", `${which} is valid from ${day(notBefore)}`)] : [];
   });
   const [first] = chain;
   if (first === undefined) return notes;
   const certified = first.jwk === undefined ? undefined : await decodeKey(first.jwk, 0);
-  // Its authorities are listed one after the other, and do not sign each other.
+  // The authorities of a SPIFFE bundle do not sign each other.
   const isChain = jwk["use"] !== "x509-svid";
   if (isChain && thumbprint !== undefined && certified?.thumbprint !== thumbprint) {
     return [...notes, note("JWKS_X5C_MISMATCH", name)];
@@ -41,7 +40,7 @@ async function checkChain(
   return isChain ? [...notes, ...checkOrder(chain, name)] : notes;
 }
 
-/** Each certificate is signed by the next one. @see RFC 7517 section 4.7 */
+/** Checks that each certificate is signed by the next one. @see RFC 7517 section 4.7 */
 function checkOrder(chain: readonly CertificateFacts[], name: string): Note[] {
   return chain.slice(0, -1).flatMap(({ signers }, index) => {
     const next = chain[index + 1]?.sha256 ?? "";
@@ -60,8 +59,11 @@ function checkDigests({ jwk, name }: Key, first: CertificateFacts | undefined): 
     const text = typeof value === "string" ? value : "";
     if (hexOf(text, bytes) !== undefined) return [note("JWKS_X5T_HEX", where)];
     const decoded = decode(text);
-    if (decoded.bytes.length !== bytes || decoded.problem !== undefined) return [note("JWKS_X5T_SIZE", where)];
-    return first !== undefined && text !== of(first) ? [note("JWKS_X5T_MISMATCH", where)] : [];
+    if (decoded.bytes.length !== bytes || decoded.problem !== undefined)
+      return [note("JWKS_X5T_MISMATCH", `${where} is not base64url of ${bytes} bytes`)];
+    return first !== undefined && text !== of(first)
+      ? [note("JWKS_X5T_MISMATCH", `${where} belongs to another certificate`)]
+      : [];
   });
 }
 
@@ -70,13 +72,13 @@ const digests = [
   { member: "x5t#S256", bytes: 32, of: ({ sha256 }: CertificateFacts) => sha256 },
 ] as const;
 
-/** The hex digits of a digest, plain or encoded once more. */
+/** Returns the hex digits of a digest, plain or encoded again. */
 function hexOf(text: string, bytes: number): string | undefined {
   const inner = String.fromCharCode(...decode(text.slice(0, 200)).bytes);
   return [text, inner].find((form) => form.length === bytes * 2 && /^[\da-f]+$/i.test(form));
 }
 
-const isBase64 = (text: unknown): boolean =>
+const isBase64 = (text: unknown): text is string =>
   typeof text === "string" && text.length % 4 === 0 && /^[A-Za-z0-9+/]+={0,2}$/.test(text);
 
 const day = (ms: number): string =>

@@ -4,17 +4,17 @@ import type { FindingKind } from "./finding-kind.ts";
 export const curve = {
   JWKS_EC_COORDINATE_LENGTH: {
     severity: "broken",
-    title: "An EC coordinate is shorter or longer than its curve requires",
-    why: "Encoders that drop leading zero bytes make one key in 128 too short. Encoders that keep a sign byte make most keys too long. Strict verifiers refuse the key.",
+    title: "An EC coordinate is too short or too long for its curve",
+    why: "Encoders that drop leading zero bytes write one key in 128 too short. Encoders that keep a sign byte write most keys too long. Strict verifiers refuse the key.",
     rule: "RFC 7518 section 6.2.1.2",
-    remedy: "Write each coordinate in the full size of the curve, leading zeros included (32 bytes on P-256).",
+    remedy: "Write each coordinate at the full size of the curve, including leading zeros (32 bytes on P-256).",
   },
   JWKS_EC_OFF_CURVE: {
     severity: "broken",
-    title: "An EC key is not a point of its curve",
+    title: "An EC key is not a point on its curve",
     why: "No signature verifies with it, and most verifiers refuse to import it.",
     rule: "RFC 8725 section 3.4",
-    remedy: "Export the key again; `x`, `y` and `crv` do not belong together.",
+    remedy: "Export the key again; its `x`, `y` and `crv` do not belong together.",
   },
   JWKS_OKP_LENGTH: {
     severity: "broken",
@@ -25,16 +25,16 @@ export const curve = {
   },
   JWKS_OKP_OFF_CURVE: {
     severity: "broken",
-    title: "An Ed25519 key is not a point of its curve",
+    title: "An Ed25519 key is not a point on its curve",
     why: "No signature verifies with it, and some verifiers refuse to import it.",
     rule: "RFC 8032 section 5.1.3",
-    remedy: "Export the key again; its 32 bytes are damaged, or those of another curve.",
+    remedy: "Export the key again; its 32 bytes are damaged, or belong to another curve.",
   },
   JWKS_OKP_SMALL_ORDER: {
     severity: "broken",
     title: "An Ed25519 key is a point of small order",
-    why: "Anybody can make signatures that verify with it, without a private key.",
+    why: "Anyone can create signatures that verify with it, without a private key.",
     rule: "RFC 8725 section 3.4",
-    remedy: "Remove the key, make a new one, and look for forged tokens.",
+    remedy: "Remove the key, generate a new one, and look for forged tokens.",
   },
 } as const satisfies Readonly<Record<string, FindingKind>>;

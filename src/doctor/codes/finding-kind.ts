@@ -1,20 +1,19 @@
 /**
- * How bad a finding is. `broken`: a conforming verifier fails, or a secret is public. `risk`: verifiers fail at the next rotation or under
+ * Severity of a finding. `broken`: a conforming verifier fails, or a secret is public. `risk`: verifiers fail at the next rotation or under
  * load. `advice`: everything works, but could be better.
  */
 export type Severity = "broken" | "risk" | "advice";
 
-/** What jwksd knows about one kind of finding. */
+/** One kind of finding. */
 export interface FindingKind {
-  /** How bad the finding is. */
   readonly severity: Severity;
-  /** What is wrong, in a few words. */
+  /** The fault, in a few words. */
   readonly title: string;
-  /** What goes wrong because of it. */
+  /** The consequences of the fault. */
   readonly why: string;
-  /** The rule that is broken, with its section. */
+  /** The violated rule, with its section. */
   readonly rule: string;
-  /** What to do, in one sentence. */
+  /** The remedy, in one or two sentences. */
   readonly remedy: string;
 }
 

@@ -1,21 +1,21 @@
 import { X509Certificate, createHash } from "node:crypto";
-import { isObject } from "../document.ts";
+import { entriesIn, isObject } from "../document.ts";
 import type { CertificateFacts } from "../observations.ts";
 
 const maxCertificates = 1000;
-/** Of a longer chain, the first are compared with each other. */
+/** Number of certificates in a chain that are compared with each other. */
 const maxChain = 10;
-/** Real certificates are smaller. */
-const maxText = 16_384;
+/** Real certificates are shorter. */
+const maxLength = 16_384;
 
-/** Reads the certificates of all keys of a parsed JWK Set. */
+/** Reads the certificates of all keys in a parsed JWK Set. */
 export function readCertificates(set: unknown): Record<string, CertificateFacts | null> {
-  const keys = isObject(set) && Array.isArray(set["keys"]) ? (set["keys"] as unknown[]) : [];
-  // No prototype, because a text may be "__proto__".
+  // No prototype, because a string may be "__proto__". The type of Object.create is any.
   const certificates = Object.create(null) as Record<string, CertificateFacts | null>;
   let count = 0;
-  for (const key of keys) {
-    const texts = isObject(key) && Array.isArray(key["x5c"]) ? (key["x5c"] as unknown[]) : [];
+  for (const key of entriesIn(set) ?? []) {
+    const x5c: unknown = isObject(key) ? key["x5c"] : undefined;
+    const texts: readonly unknown[] = Array.isArray(x5c) ? x5c : [];
     const chain = texts.filter((text) => typeof text === "string").slice(0, maxCertificates - count);
     count += chain.length;
     const read = chain.map((text) => ({ text, certificate: certificateOf(text) }));
@@ -27,7 +27,7 @@ export function readCertificates(set: unknown): Record<string, CertificateFacts 
 }
 
 function certificateOf(text: string): X509Certificate | undefined {
-  if (text.length > maxText) return undefined;
+  if (text.length > maxLength) return undefined;
   try {
     return new X509Certificate(Buffer.from(text, "base64"));
   } catch {
@@ -58,7 +58,7 @@ function isSignedBy(certificate: X509Certificate, other: X509Certificate): boole
   }
 }
 
-/** The public key as a JWK, if its type has one. */
+/** Returns the public key as a JWK, if its type has a JWK form. */
 function jwkOf({ publicKey }: X509Certificate): Pick<CertificateFacts, "jwk"> {
   try {
     return { jwk: publicKey.export({ format: "jwk" }) };

@@ -1,5 +1,5 @@
 /**
- * The observations of the doctor, made over the network or from a file.
+ * Makes the doctor's observations, over the network or from a file.
  *
  * @module jwksd/doctor/node
  */

@@ -26,16 +26,15 @@ const defaults: RequestLimits = {
   allowInsecure: false,
 };
 /** An ETag that no server sends. */
-const madeUp = '"jwksd-doctor-made-this-up"';
+const foreignTag = '"jwksd-doctor-made-this-up"';
 const browserAgent =
   "Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/142.0.0.0 Safari/537.36";
 
-const limitsOf = (options: ObserveOptions): RequestLimits =>
-  Object.assign({}, defaults, checkOptions(options, rules) as Partial<RequestLimits>);
+const limitsOf = (options: ObserveOptions): RequestLimits => Object.assign({}, defaults, checkOptions(options, rules));
 
 /**
- * Observes an issuer, a discovery document or a JWK Set for `examine`. Sends at most 30 requests, GET and HEAD only, within a minute.
- * Connects to https URLs and public addresses only, unless `allowInsecure` is set.
+ * Observes an issuer, a discovery document or a JWK Set for `examine`. Sends at most 30 requests within a minute, GET and HEAD only.
+ * Connects only to https URLs and public addresses, unless `allowInsecure` is set.
  *
  * @example
  * ```ts
@@ -43,26 +42,27 @@ const limitsOf = (options: ObserveOptions): RequestLimits =>
  * ```
  *
  * @param target the URL that relying parties use
- * @throws FetchError `ERR_URL_INSECURE`, `ERR_ADDRESS_FORBIDDEN`, `ERR_FETCH_FAILED` when there is nothing to observe
+ * @throws FetchError `ERR_URL_INSECURE`, `ERR_ADDRESS_FORBIDDEN`, `ERR_FETCH_FAILED` if there is nothing to observe
  */
 export async function observe(target: string, options: ObserveOptions = {}): Promise<Observations> {
   const limits = limitsOf(options);
   const at = Date.now();
   if (!URL.canParse(target)) throw new FetchError("ERR_URL_INSECURE", "this is not a URL");
   const { username, password } = new URL(target);
-  if (username !== "" || password !== "") throw new FetchError("ERR_URL_INSECURE", "the URL holds a password");
+  if (username !== "" || password !== "")
+    throw new FetchError("ERR_URL_INSECURE", "the URL contains a user name or password; remove it");
   const request = requester(limits);
   const found = await find(target, request);
   const uri = jwksUriOf(found.discovery);
   const set = found.set ?? (uri === undefined ? undefined : await request(uri));
   const probes = set === undefined ? undefined : await probe(set, request, limits);
   const metadata = await metadataOf(found, request);
-  const shown = { ...found, ...(metadata && { metadata }), ...(set && { set }), ...(probes && { probes }) };
-  const body = setResponse(shown)?.body;
-  return { at, ...shown, certificates: body === undefined ? {} : readCertificates(readJson(body, "").value) };
+  const seen = { ...found, ...(metadata && { metadata }), ...(set && { set }), ...(probes && { probes }) };
+  const body = setResponse(seen)?.body;
+  return { at, ...seen, certificates: body === undefined ? {} : readCertificates(readJson(body, "").value) };
 }
 
-/** Observes the content of a file, or a fetched body. @param at when it was read, in epoch milliseconds */
+/** Observes the content of a file, or a fetched body. @param at time at which it was read, in epoch milliseconds */
 export function observeBody(body: Uint8Array, at: number): Observations {
   const { value } = readJson(body, "");
   if (isMetadata(value)) return { at, discovery: { body } };
@@ -71,11 +71,11 @@ export function observeBody(body: Uint8Array, at: number): Observations {
 
 type Found = Pick<Observations, "issuer" | "discovery" | "set">;
 
-/** Finds out whether a URL is an issuer, a discovery document or a JWK Set: what it answers counts before what is found beneath it. */
+/** Finds out whether a URL is an issuer, a discovery document or a JWK Set. A document at the URL itself takes precedence. */
 async function find(target: string, request: Requester): Promise<Found> {
   if (metadataPart.test(target)) return { discovery: reached(await request(target)) };
   const isBare = ["", "/"].includes(new URL(target).pathname);
-  // A bare issuer often answers with a web page.
+  // A bare issuer often returns a web page.
   let direct = isBare ? undefined : reached(await request(target));
   const found = direct && documentAt(direct);
   if (found !== undefined) return found;
@@ -85,7 +85,7 @@ async function find(target: string, request: Requester): Promise<Found> {
   return documentAt(direct) ?? (isSetUrl(target, direct) ? { set: direct } : { issuer: target, discovery });
 }
 
-/** Only clients that log in or get tokens ask there; where a document names neither endpoint, there are none. */
+/** Requests the other metadata URLs. Only clients that log in or get tokens use them, so an issuer without these endpoints does not need them. */
 async function metadataOf({ issuer, discovery }: Found, request: Requester): Promise<Exchange[] | undefined> {
   const document = discovery && jsonIn(discovery);
   const endpoint = memberOf(document, "authorization_endpoint") ?? memberOf(document, "token_endpoint");
@@ -101,7 +101,7 @@ function documentAt(exchange: Exchange): Found | undefined {
   return isMetadata(value) ? { discovery: exchange } : undefined;
 }
 
-/** Whether a URL that answers with neither document is that of a JWK Set, by its name or its answer. */
+/** Reports whether a URL that returns neither document is meant to be a JWK Set, by its name or its response. */
 function isSetUrl(target: string, { status, headers }: Exchange): boolean {
   const last = new URL(target).pathname.split("/").at(-1) ?? "";
   if (/jwk|keys|certs|\.json$/i.test(last)) return true;
@@ -117,12 +117,12 @@ function oauthUrls(issuer: string): string[] {
   return urls.filter((url) => url !== discoveryUrl(issuer));
 }
 
-/** The exchange, if there was a response. @throws FetchError */
+/** Returns the exchange if there was a response. @throws FetchError */
 function reached(exchange: Exchange): Exchange {
   const { failure, url = "" } = exchange;
   if (failure?.kind === "forbidden-url" || failure?.kind === "forbidden-address") {
     const code = failure.kind === "forbidden-url" ? "ERR_URL_INSECURE" : "ERR_ADDRESS_FORBIDDEN";
-    throw new FetchError(code, `${urlText(url)}: ${failure.detail}; allowInsecure looks at it anyway`);
+    throw new FetchError(code, `${urlText(url)}: ${failure.detail}; set allowInsecure to check it anyway`);
   }
   if (failure?.kind === "unreachable") {
     throw new FetchError("ERR_FETCH_FAILED", `${urlText(url)}: no connection (${failure.detail})`);
@@ -130,14 +130,14 @@ function reached(exchange: Exchange): Exchange {
   return exchange;
 }
 
-/** What a good response holds; `undefined` where it is no JSON. */
+/** Returns the JSON in a response with status 200; `undefined` if there is none. */
 function jsonIn({ status, body }: Exchange): unknown {
   return status === 200 && body !== undefined ? readJson(body, "").value : undefined;
 }
 
 const memberOf = (value: unknown, name: string): unknown => (isObject(value) ? value[name] : undefined);
 
-/** Whether a value looks like a discovery document, and not like a JWK Set. */
+/** Reports whether a value looks like a discovery document, and not like a JWK Set. */
 function isMetadata(value: unknown): boolean {
   const address = memberOf(value, "jwks_uri") ?? memberOf(value, "issuer");
   return memberOf(value, "keys") === undefined && address !== undefined;
@@ -148,13 +148,13 @@ function jwksUriOf(discovery: Exchange | undefined): string | undefined {
   return typeof uri === "string" && URL.canParse(uri) ? uri : undefined;
 }
 
-/** Requests the set in the ways of verifiers, caches and browsers. */
+/** Requests the set as verifiers, caches and browsers do. */
 async function probe(set: Exchange, request: Requester, limits: RequestLimits): Promise<Probes> {
   const { url = "", status, body } = set;
   const ask = async (headers: Readonly<Record<string, string | undefined>>): Promise<Exchange> => {
-    const answer = await request(url, { headers });
-    // Twelve copies of a large body would be kept.
-    return body !== undefined && sameBytes(answer.body, body) ? { ...answer, body } : answer;
+    const response = await request(url, { headers });
+    // Otherwise, twelve copies of a large body would stay in memory.
+    return body !== undefined && sameBytes(response.body, body) ? { ...response, body } : response;
   };
   const browser = { "user-agent": browserAgent };
   if (status === 401 || status === 403) return { browser: await ask(browser) };
@@ -166,7 +166,7 @@ async function probe(set: Exchange, request: Requester, limits: RequestLimits): 
       : {
           revalidate: await ask({ "if-none-match": etag }),
           weak: await ask({ "if-none-match": `W/${etag.replace(/^W\//, "")}` }),
-          foreign: await ask({ "if-none-match": madeUp }),
+          foreign: await ask({ "if-none-match": foreignTag }),
         };
   return {
     again: await ask({}),
@@ -186,7 +186,7 @@ async function overBothFamilies(url: string, request: Requester, limits: Request
   return { ipv4: await request(url, { family: 4 }), ipv6: await request(url, { family: 6 }) };
 }
 
-/** Makes a function that fetches the JWK Set again, as a verifier does. */
+/** Returns a function that refetches the JWK Set as a verifier does. */
 export function asking(url: string, options: ObserveOptions = {}): () => Promise<Exchange> {
   // Each call has its own limits.
   return () => requester(limitsOf(options))(url);

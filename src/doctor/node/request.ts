@@ -2,7 +2,7 @@ import type { IncomingMessage } from "node:http";
 import { request as requestHttps } from "node:https";
 import { lookup } from "node:dns/promises";
 import type { Socket } from "node:net";
-import type { TLSSocket } from "node:tls";
+import { TLSSocket } from "node:tls";
 import { brotliDecompressSync, gunzipSync, inflateSync } from "node:zlib";
 import { withDeadline } from "../../base/async.ts";
 import { systemClock } from "../../base/clock.ts";
@@ -13,32 +13,32 @@ import type { Address } from "../../node/host-addresses.ts";
 import type { Exchange, Failure } from "../observations.ts";
 import { counted } from "../format.ts";
 
-// An import of node:http loads undici as well, which takes longer than all that the doctor needs.
+// An import of node:http also loads undici, which takes longer than everything that the doctor needs.
 const { request: requestHttp } = process.getBuiltinModule("node:http");
 
 /** Options of `observe`. */
 export interface ObserveOptions {
-  /** Time for one response, from the look-up of the host to the last byte, in milliseconds. Default: 10000. */
+  /** Time limit for one response, from the host lookup to the last byte, in milliseconds. Default: 10000. */
   readonly timeoutMs?: Optional<number>;
-  /** Largest body, in bytes. Default: 1000000. */
+  /** Maximum size of a body, in bytes. Default: 1000000. */
   readonly maxBytes?: Optional<number>;
-  /** After this time no request is started, in milliseconds. Default: 60000. */
+  /** Time after which no request is started, in milliseconds. Default: 60000. */
   readonly totalMs?: Optional<number>;
-  /** Allows http, and hosts at private and loopback addresses. Default: `false`. */
+  /** Whether http, and hosts at private and loopback addresses, are allowed. Default: `false`. */
   readonly allowInsecure?: Optional<boolean>;
-  /** Aborts the requests. Default: none. */
+  /** Signal that aborts the requests. Default: none. */
   readonly signal?: Optional<AbortSignal>;
-  /** Certificates to trust, as PEM. Default: those of the system. */
+  /** Trusted certificates, as PEM. Default: the system's certificates. */
   readonly ca?: Optional<string>;
-  /** Finds all addresses of a host name. Default: the resolver of the system. */
+  /** Returns all addresses of a host name. Default: the system's resolver. */
   readonly resolve?: Optional<(host: string) => Promise<readonly Address[]>>;
 }
 
-/** What every request is held to. */
+/** Limits of every request. */
 export interface RequestLimits extends Given<ObserveOptions> {
   readonly timeoutMs: number;
   readonly maxBytes: number;
-  /** Requests in all. */
+  /** Maximum number of requests. */
   readonly maxRequests: number;
   readonly totalMs: number;
   readonly allowInsecure: boolean;
@@ -47,11 +47,11 @@ export interface RequestLimits extends Given<ObserveOptions> {
 export interface Ask {
   readonly method?: "GET" | "HEAD";
   readonly headers?: Readonly<Record<string, string | undefined>>;
-  /** Connect only to addresses of this family. */
+  /** The only address family to connect to. */
   readonly family?: 4 | 6;
 }
 
-/** Sends one request and follows redirects. Never rejects for lack of a response: the exchange has the failure. */
+/** Sends one request and follows redirects. It does not reject if there is no response: the exchange has the failure. */
 export type Requester = (url: string, ask?: Ask) => Promise<Exchange>;
 
 const maxRedirects = 5;
@@ -66,7 +66,7 @@ class Failed extends Error {
   }
 }
 
-/** Makes a requester, which sends GET and HEAD only. The limits hold for all its requests together. */
+/** Returns a requester, which sends GET and HEAD only. The limits apply to all its requests together. */
 export function requester(limits: RequestLimits): Requester {
   const endsAt = performance.now() + limits.totalMs;
   let requests = 0;
@@ -76,8 +76,9 @@ export function requester(limits: RequestLimits): Requester {
     for (;;) {
       requests += 1;
       const found = redirects.length === 0 ? {} : { redirects };
-      if (requests > limits.maxRequests) return failed(target, found, "limit", "the requests of one look are used up");
-      if (performance.now() > endsAt) return failed(target, found, "limit", "the time of one look is used up");
+      if (requests > limits.maxRequests)
+        return failed(target, found, "limit", "the number of requests is limited, and used up");
+      if (performance.now() > endsAt) return failed(target, found, "limit", "the time for all requests is over");
       const exchange = { ...(await once(target, ask, limits)), ...found };
       const next = redirectOf(exchange, target);
       if (next === undefined) return exchange;
@@ -104,10 +105,10 @@ function redirectOf({ status = 0, headers = [] }: Exchange, base: string): strin
   return new URL(location, base).href;
 }
 
-/** One request. Its deadline holds for the whole exchange, whatever the server says in it. */
+/** Sends one request. Its deadline applies to the whole exchange, whatever the server sends. */
 async function once(url: string, ask: Ask, limits: RequestLimits): Promise<Exchange> {
   const { timeoutMs, signal } = limits;
-  const expired = (): Failed => new Failed("timeout", `there is no whole response within ${timeoutMs / 1000} s`);
+  const expired = (): Failed => new Failed("timeout", `there is no complete response within ${timeoutMs / 1000} s`);
   try {
     return await withDeadline(
       async (ending) => {
@@ -119,11 +120,11 @@ async function once(url: string, ask: Ask, limits: RequestLimits): Promise<Excha
     );
   } catch (error) {
     if (signal?.aborted === true) throw signal.reason;
-    return { url, failure: error instanceof Failed ? error.failure : failureOf(error) };
+    return { url, failure: error instanceof Failed ? error.failure : connectionFailure(error) };
   }
 }
 
-/** The addresses of the host, all of which may be connected to. */
+/** Returns the host's addresses, all of which are allowed. */
 async function checkedAddresses(url: string, family: 4 | 6 | undefined, limits: RequestLimits) {
   const { protocol, hostname } = new URL(url);
   if (protocol !== "https:" && !(protocol === "http:" && limits.allowInsecure)) {
@@ -143,7 +144,7 @@ async function checkedAddresses(url: string, family: 4 | 6 | undefined, limits: 
   return addresses;
 }
 
-/** All addresses of the host of a URL. */
+/** Returns all addresses of a host. */
 export function hostAddresses(hostname: string, { resolve }: RequestLimits): Promise<readonly Address[]> {
   return addressesOf(hostname, resolve ?? ((host) => lookup(host, { all: true, verbatim: true })));
 }
@@ -160,7 +161,7 @@ function send(
     const fields = Object.entries({ ...usual, "accept-encoding": "identity", ...headers });
     const outgoing = request(url, {
       method,
-      // A pooled connection may lead to an unchecked address.
+      // A pooled connection may be to an unchecked address.
       agent: false,
       signal,
       headers: Object.fromEntries(fields.filter((field): field is [string, string] => field[1] !== undefined)),
@@ -175,7 +176,7 @@ function send(
     // Without a listener, Node closes the connection, and neither a response nor an error follows.
     outgoing.once("upgrade", ({ statusCode }: IncomingMessage, socket: Socket) => {
       socket.destroy();
-      reject(new Failed("protocol", `status ${statusCode}, which nobody asked for`));
+      reject(new Failed("protocol", `status ${statusCode}, which the request did not ask for`));
     });
     outgoing.once("response", (incoming) => {
       const waitMs = performance.now() - connectedAt;
@@ -189,9 +190,7 @@ const incomplete = (detail: string): Pick<Exchange, "failure"> => ({ failure: { 
 
 async function receive(incoming: IncomingMessage, method: "GET" | "HEAD", maxBytes: number): Promise<Exchange> {
   const { rawHeaders, statusCode = 0, socket } = incoming;
-  const notAfter = Date.parse(
-    ("getPeerCertificate" in socket && (socket as TLSSocket).getPeerCertificate().valid_to) || "",
-  );
+  const notAfter = Date.parse((socket instanceof TLSSocket && socket.getPeerCertificate().valid_to) || "");
   const head: Exchange = {
     status: statusCode,
     headers: pairs(rawHeaders),
@@ -203,6 +202,7 @@ async function receive(incoming: IncomingMessage, method: "GET" | "HEAD", maxByt
     failure: { kind: "too-large", detail: `it is larger than ${maxBytes.toLocaleString("en")} bytes` },
   } as const;
   try {
+    // Without an encoding, a message consists of buffers; its type says any.
     for await (const chunk of incoming as AsyncIterable<Buffer>) {
       size += chunk.length;
       if (size > maxBytes) {
@@ -212,8 +212,8 @@ async function receive(incoming: IncomingMessage, method: "GET" | "HEAD", maxByt
       chunks.push(chunk);
     }
   } catch {
-    // After the end of the deadline, too, but then nobody reads this.
-    return { ...head, ...incomplete(`the body ends after ${counted(size, "byte")}, before its end is due`) };
+    // Also reached at the deadline, but then the result is not used.
+    return { ...head, ...incomplete(`the body ends early, after ${counted(size, "byte")}`) };
   }
   if (method === "HEAD" || statusCode === 304) return head;
   try {
@@ -239,9 +239,9 @@ function decoded(body: Buffer, encoding: string | undefined, maxOutputLength: nu
   return encoding === "deflate" ? inflateSync(body, { maxOutputLength }) : body;
 }
 
-/** Classifies an error of the platform. */
-function failureOf(error: unknown): Failure {
-  const { code } = Object(error) as { code?: unknown };
+/** Classifies an error from a connection. */
+function connectionFailure(error: unknown): Failure {
+  const code = error instanceof Error && "code" in error ? error.code : undefined;
   const detail = typeof code === "string" && /^\w{1,64}$/.test(code) ? code : "no response";
   if (/^(CERT|UNABLE_TO|DEPTH_ZERO|SELF_SIGNED|ERR_(TLS|SSL)|EPROTO|HOSTNAME_MISMATCH|INVALID_CA)/.test(detail)) {
     return { kind: "tls", detail };

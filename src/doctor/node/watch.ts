@@ -21,19 +21,19 @@ import { quoted } from "../format.ts";
 
 /** Options of {@link watch}. */
 export interface WatchOptions {
-  /** How long to watch, in milliseconds. */
+  /** Duration of the watch, in milliseconds. */
   readonly durationMs: number;
-  /** Time between two looks, in milliseconds. Default: 5000; less in a short watch, more in a long one, for at most 720 looks. */
+  /** Time between two fetches, in milliseconds. Default: 5000; less in a short watch, more in a long one, for at most 720 fetches. */
   readonly intervalMs?: Optional<number>;
-  /** Tells the time. Default: the clock of the machine. */
+  /** Clock. Default: the system clock. */
   readonly clock?: Optional<Clock>;
   /** Fetches the set. Default: with a GET and the limits of `observe`. */
   readonly ask?: Optional<() => Promise<Exchange>>;
-  /** Returns compact tokens that were signed since the last call. Default: none. */
+  /** Returns compact tokens that were signed since the last call. Default: no tokens. */
   readonly tokens?: Optional<() => Promise<readonly string[]>>;
-  /** Gets each event of the timeline. Default: nobody listens. */
+  /** Receives each event of the timeline. Default: none. */
   readonly onHappening?: Optional<(happening: Happening) => void>;
-  /** Ends the watch early. What was seen by then counts. Default: none. */
+  /** Signal that ends the watch early, with the results so far. Default: none. */
   readonly signal?: Optional<AbortSignal>;
 }
 
@@ -49,14 +49,14 @@ const rules: Rules<WatchOptions> = {
 
 const usualIntervalMs = 5000;
 const maxLooks = 720;
-/** Limit for all different sets together, against servers that never send the same one. */
+/** Limit for all different sets together, against servers that never send the same set twice. */
 const maxBytes = 50_000_000;
 const maxTokens = 10_000;
 
 export const intervalFor = (durationMs: number): number =>
   Math.max(Math.min(usualIntervalMs, durationMs / 4), durationMs / maxLooks);
 
-/** Looks at a JWK Set repeatedly. Returns the observations, with all looks and tokens. */
+/** Fetches a JWK Set repeatedly. Returns the observations with all fetches and tokens. */
 export async function watch(observations: Observations, options: WatchOptions): Promise<Observations> {
   const given = checkOptions(options, rules);
   const { durationMs, intervalMs = intervalFor(durationMs), clock = systemClock, onHappening, signal } = given;
@@ -68,8 +68,8 @@ export async function watch(observations: Observations, options: WatchOptions): 
   let last: State | undefined;
   let bytes = 0;
 
-  const tell = (at: number, texts: readonly string[]): void => {
-    for (const text of texts) onHappening?.({ at, text });
+  const tell = (at: number, lines: readonly string[]): void => {
+    for (const text of lines) onHappening?.({ at, text });
   };
   const notice = async ({ at, set }: Look): Promise<void> => {
     const state = await stateOf(set, at, parsed);
@@ -94,11 +94,11 @@ export async function watch(observations: Observations, options: WatchOptions): 
     await notice(look);
     keep(looks, look);
   }
-  if (bytes >= maxBytes) tell(clock.now(), ["the watch ended early, because it got too many different sets"]);
+  if (bytes >= maxBytes) tell(clock.now(), ["the watch ended early, because it received too many different sets"]);
   return { ...observations, looks, tokens };
 }
 
-/** Adds a look. Of looks that show the same, the first and the last are kept. */
+/** Adds a fetch. Of fetches with the same result, the first and the last are kept. */
 function keep(looks: Look[], look: Look): void {
   if (isSame(looks.at(-1), look) && isSame(looks.at(-2), look)) looks.pop();
   looks.push(look);
@@ -112,7 +112,7 @@ function isSame(one: Look | undefined, other: Look): boolean {
   return a.body === b.body || sameBytes(a.body, b.body);
 }
 
-/** Reads kid and times of a token, unverified. Nothing else of the token is kept. */
+/** Reads a token's kid and times, unverified. The rest of the token is not kept. */
 export function seenToken(token: string, at: number): SeenToken | undefined {
   try {
     const { kid } = decodeProtectedHeader(token);

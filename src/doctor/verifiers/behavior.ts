@@ -1,42 +1,42 @@
 /**
- * What a verifier does with a JWK Set over time, as measured with tokens arriving all the while. Times are in seconds, some of them up to
- * 50 more than the truth: so far apart are the tokens. `null` where a time has no end: until the process starts again, or for as long as such tokens come.
+ * Measured behavior of a verifier over time, while tokens keep arriving. Times are in seconds, and up to 50 too long, because the tokens are
+ * that far apart. `null` if a time has no end: until the process is restarted, or for as long as such tokens arrive.
  */
 export interface Behavior {
   readonly name: string;
   readonly version: string;
-  /** After how long it asks for the set again by itself, with a `max-age` of an hour. 0: for each token. `null`: never. */
+  /** Time after which it refetches the set on its own, with a `max-age` of an hour. 0: for each token. `null`: never. */
   readonly pollSeconds: number | null;
-  /** Whether it asks for the set when a token names a kid that it does not know. */
+  /** Whether it refetches the set when a token names an unknown kid. */
   readonly refetchesUnknownKid: boolean;
-  /** For how long it refuses the tokens of a key that signs as soon as it is published. */
+  /** Time for which it refuses the tokens of a key that signs as soon as it is published. */
   readonly refusesNewKey: {
-    /** Where it has just fetched the set. */
+    /** If it has just fetched the set. */
     readonly afterFetch: number | null;
-    /** Where it has made no request for ten minutes or more, or only those that it makes by itself. */
+    /** If it has made no request for ten minutes or more, apart from refetches on its own. */
     readonly inCalm: number | null;
-    /** Where a forged kid has just made it ask in vain. */
+    /** If a forged kid has just caused a refetch in vain. */
     readonly afterForgedKid: number | null;
   };
-  /** For how long it trusts a key that was removed, while no token names a kid that it does not know, by the `max-age` that the set had. */
+  /** Time for which it trusts a removed key while no token names an unknown kid, by the `max-age` of the set. */
   readonly trustsRemovedKey: Readonly<Record<MaxAge, number | null>>;
-  /** For how long it trusts a key that was replaced at once, while tokens of the new key arrive. */
+  /** Time for which it trusts a key that was replaced immediately, while tokens of the new key arrive. */
   readonly trustsRevokedKey: number | null;
-  /** For how long it accepts tokens in an outage of a day that begins just before it asks again; `null`: all through. */
+  /** Time for which it accepts tokens during an outage of a day that begins just before a refetch. `null`: the whole outage. */
   readonly livesThrough: number | null;
-  /** How many requests 1,000 tokens with forged kids cause within 103 seconds. */
+  /** Number of requests that 1,000 tokens with forged kids cause within 103 seconds. */
   readonly floodRequests: number;
 }
 
-/** The `max-age` that was tried. */
+/** A measured `max-age`, in seconds. */
 export type MaxAge = 0 | 300 | 3600 | 31536000;
 
 // Written by `node lab/main.ts`, from lab/data.json. A test runs verifiers again and compares.
 
-/** The day of the run. */
+/** Date of the measurement. */
 export const measuredOn = "2026-11-28";
 
-/** What each verifier does. */
+/** Measured behavior of each verifier. */
 export const behaviors: readonly Behavior[] = [
   {
     name: "jose",

@@ -2,25 +2,25 @@ import type { Code } from "../codes.ts";
 
 /** A verifier that fails. */
 export interface Break {
-  /** Its name. */
+  /** Name of the verifier. */
   readonly client: string;
-  /** The version that was run, or that the source is of. */
+  /** Version that was run, or that the source describes. */
   readonly version: string;
-  /** `every token`: also tokens of good keys. `its tokens`: only tokens of the keys in the finding. */
+  /** `every token`: including tokens of sound keys. `its tokens`: only tokens of the keys in the finding. */
   readonly fails: "every token" | "its tokens";
-  /** Whether it fails at some forms of the finding only. */
+  /** Whether it fails only at some forms of the finding. */
   readonly inSomeForms?: true;
   /** URL of a public issue or a line of source; absent if the verifier was run. */
   readonly source?: string;
 }
 
-/** By a public issue. */
+/** Cites a public issue. */
 const issue = (client: string, version: string, fails: Break["fails"], thread: string): Break => {
   const [repository = "", number = ""] = thread.split("#");
   return { client, version, fails, source: `https://github.com/${repository}/issues/${number}` };
 };
 
-/** By a line of its source at a tag. */
+/** Cites a line of source at a tag. */
 const line = (client: string, version: string, fails: Break["fails"], place: string): Break => {
   const [repository = "", path = ""] = place.split(":");
   return { client, version, fails, source: `https://github.com/${repository}/blob/${path}` };
@@ -40,7 +40,7 @@ const unknownType: readonly Break[] = [
   rust(552),
 ];
 
-/** Verifiers that cannot be run here, and other versions of those that can. */
+/** Verifiers that cannot be run here, and other versions of the ones that can. */
 export const cited: Readonly<Partial<Record<Code, readonly Break[]>>> = {
   JWKS_PRIVATE_MEMBERS: [{ ...php(120), inSomeForms: true }],
   JWKS_MEMBER_TWICE: [rust(552)],

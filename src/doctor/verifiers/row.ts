@@ -1,13 +1,13 @@
 import type { Code } from "../codes.ts";
 
-/** One form of a finding, and what became of each verifier that was run against it. */
+/** One form of a finding, and the outcome of each verifier that was run against it. */
 export interface Row {
   readonly code: Code;
-  /** Which form of the finding, where its code has several. */
+  /** Form of the finding; empty if its code has only one. */
   readonly form: string;
   /**
-   * A letter for each verifier, in the order of the versions: `a` refuses all tokens, also those of good keys; `i` refuses the tokens of the
-   * key in question, its tokens; `.` fails at none; `-` was not tried, as it does not read what is wrong.
+   * A letter for each verifier, in the order of the versions. `a`: refuses all tokens, including tokens of sound keys. `i`: refuses only the
+   * tokens of the key in question ("its tokens"). `.`: refuses no tokens. `-`: was not tried, because it does not read the faulty part.
    */
   readonly outcomes: string;
 }

@@ -1,4 +1,4 @@
-import { newKeyText, removedKeyText, replacedKeyText } from "../../doctor/verifiers/habits.ts";
+import { newKeyText, removedKeyText, replacedKeyText } from "../../doctor/verifiers/behavior-text.ts";
 import { cachedSeconds } from "../rules/mode-intervals.ts";
 import { type RotationPolicy, cachedForSeconds, maxAgeSeconds } from "../rules/policy.ts";
 import { type KeyRecord, type LiveRecord, type Tombstone, activeKey, isLive, isRotating } from "../rules/records.ts";

@@ -1,4 +1,4 @@
-import { announcedKeyText } from "../../doctor/verifiers/habits.ts";
+import { announcedKeyText } from "../../doctor/verifiers/behavior-text.ts";
 import { advance } from "../rules/advance.ts";
 import { announce } from "../rules/commands.ts";
 import { kidText } from "../../base/format.ts";

@@ -1,4 +1,4 @@
-// Verifies tokens with go-jose or go-oidc, as their documentation shows it. One JSON object per line in, one out.
+// Verifies tokens with go-jose or go-oidc, as their documentation shows. One JSON object per line in, one out.
 package main
 
 import (
@@ -58,7 +58,7 @@ var kept *oidc.Provider
 // Whether what was fetched is kept from one token to the next.
 var keeps = len(os.Args) > 2 && os.Args[2] == "kept"
 
-// Sets the clock, where it can be set.
+// Sets the clock, if it can be set.
 var setClock = func(milliseconds int64) {}
 
 func goOidcKept(asked question) error {

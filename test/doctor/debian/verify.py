@@ -1,4 +1,4 @@
-"""Verifies tokens with one library of Python, as its documentation shows it. One JSON object per line in, one out."""
+"""Verifies tokens with a Python library, as its documentation shows. One JSON object per line in, one out."""
 import json
 import sys
 import urllib.request
@@ -11,7 +11,7 @@ kept = {}
 
 
 def client(uri, make):
-    """A client of this URI: a new one, or the one that was made before."""
+    """Returns a client for this URI: a new one, or the existing one."""
     if not KEPT:
         return make()
     if uri not in kept:
@@ -40,7 +40,7 @@ def authlib(uri, issuer, token):
 
 
 def authlib_client(uri, issuer, token):
-    """The client of Authlib for Flask, as it checks ID tokens."""
+    """Checks ID tokens as Authlib's client for Flask does."""
     from authlib.integrations.flask_client import FlaskOAuth2App, OAuth
 
     metadata = f"{issuer}/.well-known/openid-configuration"
@@ -59,7 +59,7 @@ def jwcrypto(uri, issuer, token):
 def jose(uri, issuer, token):
     from jose import jwt
 
-    # It tries each key of a set in turn, and fails at one of another type; so the caller picks the key, as guides do.
+    # It tries the keys of a set in turn and fails at a key of another type, so the caller selects the key, as guides do.
     kid = jwt.get_unverified_header(token)["kid"]
     key = next(key for key in json.loads(fetched(uri))["keys"] if key.get("kid") == kid)
     jwt.decode(token, key, algorithms=ALGORITHMS, audience=AUDIENCE, issuer=issuer)

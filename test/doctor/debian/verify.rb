@@ -1,4 +1,4 @@
-# Verifies tokens with ruby-jwt, as its documentation shows it. One JSON object per line in, one out.
+# Verifies tokens with ruby-jwt, as its documentation shows. One JSON object per line in, one out.
 require "json"
 require "jwt"
 require "net/http"
@@ -6,7 +6,7 @@ require "net/http"
 $stdout.sync = true
 kept = ARGV == ["kept"]
 
-# The loader of its README, which looks again for an unknown kid every five minutes.
+# The loader from its README, which refetches for an unknown kid every five minutes.
 cached = nil
 updated = nil
 uri = nil

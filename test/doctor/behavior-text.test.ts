@@ -1,11 +1,10 @@
-// What is told of verifiers follows from what was measured of them.
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { behaviors } from "../../src/doctor/verifiers/behavior.ts";
-import { newKeyText, removedKeyText, replacedKeyText } from "../../src/doctor/verifiers/habits.ts";
+import { newKeyText, removedKeyText, replacedKeyText } from "../../src/doctor/verifiers/behavior-text.ts";
 
-/** What a sentence says of a verifier. */
-function saidOf(name: string, sentence: string): string {
+/** Returns the time that a sentence gives for a verifier. */
+function timeIn(name: string, sentence: string): string {
   const [, list = "", others = ""] = /: (.*?)\.(?: Others do not: (.*)\.)?$/.exec(sentence) ?? [];
   const has = (names: string): boolean => names.split(", ").includes(name);
   if (has(others)) return "not at all";
@@ -19,16 +18,16 @@ function saidOf(name: string, sentence: string): string {
 
 const units: Readonly<Record<string, number>> = { d: 86_400, h: 3_600, min: 60, s: 1 };
 
-function secondsOf(said: string): number | null {
-  if (said === "not at all") return 0;
-  if (said === "until it starts again") return null;
-  return [...said.matchAll(/(\d+) (d|h|min|s)/g)].reduce(
+function secondsOf(time: string): number | null {
+  if (time === "not at all") return 0;
+  if (time === "until they are restarted") return null;
+  return [...time.matchAll(/(\d+) (d|h|min|s)/g)].reduce(
     (sum, [, count, unit]) => sum + Number(count) * Number(units[unit ?? ""]),
     0,
   );
 }
 
-test("each verifier is named once in each sentence, with the time that was measured", () => {
+test("each sentence names each verifier once, with its measured time", () => {
   for (const { name, refusesNewKey, trustsRemovedKey, trustsRevokedKey } of behaviors) {
     const refused = Object.values(refusesNewKey);
     const rows: readonly (readonly [sentence: string, seconds: number | null])[] = [
@@ -41,8 +40,8 @@ test("each verifier is named once in each sentence, with the time that was measu
       [removedKeyText(1e9), trustsRemovedKey[31536000]],
     ];
     for (const [sentence, seconds] of rows) {
-      const said = secondsOf(saidOf(name, sentence));
-      // A duration is told by its two largest units.
+      const said = secondsOf(timeIn(name, sentence));
+      // A duration is written in its two largest units.
       const isClose = said === seconds || (said !== null && seconds !== null && Math.abs(said - seconds) < said / 24);
       assert.ok(isClose, `${name}, ${String(seconds)} s: ${sentence}`);
     }

@@ -1,0 +1,45 @@
+// Sentences about what verifiers were measured to do.
+import { durationText } from "../../base/format.ts";
+import { type Behavior, type MaxAge, behaviors, measuredOn } from "./behavior.ts";
+
+/** A measured time, in seconds; `null` if it has no end. */
+type Time = (behavior: Behavior) => number | null;
+
+const maxAges: readonly MaxAge[] = [0, 300, 3600, 31_536_000];
+
+/** Returns the shortest measured `max-age` that is not below this one. With a shorter one, verifiers do not trust a key for longer. */
+const triedFor = (seconds: number): MaxAge => maxAges.find((tried) => tried >= seconds) ?? 31_536_000;
+
+const longest = (times: readonly (number | null)[]): number | null =>
+  times.includes(null) ? null : Math.max(...times.map(Number));
+
+const worstOfNewKey: Time = ({ refusesNewKey: { afterFetch, inCalm, afterForgedKid } }) =>
+  longest([afterFetch, inCalm, afterForgedKid]);
+
+/** Describes which verifiers do something, and for how long, the shortest time first. */
+function verifiersThat(what: string, time: Time): string {
+  const groups = [...Map.groupBy(behaviors, time)].sort(([a], [b]) => (a ?? Infinity) - (b ?? Infinity));
+  const described = groups.map(([seconds, them]) => {
+    const until = seconds === null ? "until they are restarted" : `for up to ${durationText(seconds * 1000)}`;
+    return { isNever: seconds === 0, names: them.map(({ name }) => name).join(", "), until };
+  });
+  const never = described.find(({ isNever }) => isNever);
+  const those = described.filter(({ isNever }) => !isNever).map(({ names, until }) => `${names} ${until}`);
+  const others = never === undefined ? "" : ` Others do not: ${never.names}.`;
+  return `As measured on ${measuredOn}, these verifiers ${what}: ${those.join("; ")}.${others}`;
+}
+
+/** Describes how long verifiers refuse tokens of a key that signs as soon as it is published. */
+export const newKeyText = (): string => verifiersThat("refuse its tokens", worstOfNewKey);
+
+/** Describes how long verifiers trust a key that was replaced immediately. */
+export const replacedKeyText = (): string =>
+  verifiersThat("trust it although tokens of the new key arrive", (one) => one.trustsRevokedKey);
+
+/** Describes how long verifiers trust a key that was removed, while no token has an unknown kid. @param maxAge of the set, in seconds */
+export const removedKeyText = (maxAge: number): string =>
+  verifiersThat("trust a key that was removed from the set", (one) => one.trustsRemovedKey[triedFor(maxAge)]);
+
+/** Describes what happens to tokens whose key was announced for as long as the rules require. */
+export const announcedKeyText = (): string =>
+  `None of ${behaviors.length} verifiers that were measured on ${measuredOn} refuses a token of a key that was announced for two hours or longer, in a set with max-age of an hour.`;
