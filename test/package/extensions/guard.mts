@@ -1,0 +1,136 @@
+// A guard with what docs/relying-party.md lets an application bring, in frameworks whose types are nobody else's.
+import { createClientVerifier } from "jwksd";
+import {
+  type Auth,
+  type BearerOptions,
+  type FastifyReplyLike,
+  type HonoContextLike,
+  type KoaContextLike,
+  type NestContextLike,
+  type NodeGuardedRequest,
+  type SetIfAbsent,
+  type SocketLike,
+  type StateStore,
+  createBearer,
+  memoryReplayStore,
+} from "jwksd/bearer";
+import { type Fetch, createRemoteKeySet } from "jwksd/relying-party";
+import { createLocalJWKSet, createRemoteJWKSet } from "jose";
+
+const issuer = "https://login.example.com";
+
+/** Redis, as its client is typed. */
+declare const redis: {
+  set(key: string, value: string, options: { NX: true; PXAT: number }): Promise<string | null>;
+};
+export const redisReplay: SetIfAbsent = (key, expiresAt) =>
+  redis.set(key, "", { NX: true, PXAT: expiresAt }).then((reply) => reply === "OK");
+const used = new Map<string, Date>();
+const replay = (key: string, expiresAt: number, clientId: string): boolean => {
+  const name = `${clientId} ${key}`;
+  return !used.has(name) && used.set(name, new Date(expiresAt)).size > 0;
+};
+export const verifiers = [redisReplay, replay, memoryReplayStore({ maxEntries: 10 })].map((replay) =>
+  createClientVerifier({ issuer, replay }),
+);
+
+const states = new Map<string, string>();
+const state: StateStore = {
+  get: async (name) => JSON.parse(states.get(name) ?? "null"),
+  set: (name, state) => states.set(name, JSON.stringify(state)),
+};
+
+interface OwnRequest {
+  method?: string;
+  url?: string;
+  headers: Record<string, string | string[] | undefined>;
+  session?: { token: string };
+}
+
+const limited: Fetch = (url, init) => fetch(url, init);
+const options: BearerOptions = {
+  issuer: [
+    issuer,
+    { issuer: "https://a.example", jwksUri: "https://a.example/jwks" },
+    { issuer: "https://b.example", keys: createRemoteKeySet({ issuer: "https://b.example", fetch: limited }) },
+    { issuer: "https://c.example", keys: createRemoteJWKSet(new URL("https://c.example/jwks")) },
+    { issuer: "https://d.example", keys: createLocalJWKSet({ keys: [] }) },
+  ],
+  audience: { claim: "client_id", values: ["app"] },
+  replay,
+  state,
+  keySet: { fetch: limited, timeoutMs: 1_000 },
+  token: async ({ session }: OwnRequest) => session?.token,
+  certificate: ({ headers }: OwnRequest) => [headers["client-cert"]].flat()[0],
+  requestId: ({ url }: OwnRequest) => url,
+  clock: { now: () => Date.now(), setTimer: (callback, delayMs) => () => [callback, delayMs] },
+  onEvent(event) {
+    if (event.type === "refused") console.log(event.status, event.error, event.code, event.reason);
+    else if (event.type === "failed") console.log(event.code, event.cause);
+    else if (event.event.type === "failed") console.log(event.issuer, event.event.error.code);
+  },
+};
+export const bearer = createBearer(options);
+
+/** One handler that each framework calls in its own way. */
+const answer = (auth: Auth | undefined): string =>
+  `${auth?.claims.sub} ${auth?.claims["tenant"]} ${auth?.scopes.join()}`;
+
+class OwnResponse {
+  headersSent = false;
+  setHeader(name: string, value: string | number | readonly string[]): this {
+    return name === value ? this : this;
+  }
+  writeHead(status: number, headers?: unknown): this {
+    return status === headers ? this : this;
+  }
+  end(chunk?: unknown, encoding?: unknown): this {
+    return chunk === encoding ? this : this;
+  }
+}
+export async function likeExpress(request: OwnRequest, response: OwnResponse): Promise<void> {
+  await bearer.express({ scope: { any: ["a"] } })(request, response, (error?: unknown) => console.log(error));
+}
+
+class OwnSocket implements SocketLike {
+  destroyed = false;
+  on(_event: "error", listener: () => void): this {
+    listener();
+    return this;
+  }
+  off(_event: "error", listener: () => void): this {
+    listener();
+    return this;
+  }
+  end(_text: string, written: () => void): void {
+    written();
+  }
+  destroy(): void {
+    this.destroyed = true;
+  }
+}
+export const likeUpgrade = (request: NodeGuardedRequest): Promise<boolean> =>
+  bearer.upgrade({ acrValues: ["phr"], maxAgeSeconds: 60 })(request, new OwnSocket());
+
+export const likeFastify = (raw: OwnRequest, reply: FastifyReplyLike): Promise<unknown> =>
+  bearer.fastify({ optional: true })({ raw, originalUrl: "/" }, reply);
+export const likeHono = (context: HonoContextLike): Promise<Response | void> => bearer.hono()(context, async () => {});
+export const likeKoa = (context: KoaContextLike): Promise<unknown> =>
+  bearer.koa()(context, async () => answer(undefined));
+export const likeNest = (context: NestContextLike): Promise<boolean> =>
+  bearer
+    .nest({ check: ({ claims }, request: OwnRequest) => claims["tenant"] === request.headers["x-tenant"] })
+    .canActivate(context);
+
+export default {
+  async fetch(request: Request): Promise<Response> {
+    const auth = await bearer.check(request, { scope: "a b" });
+    if (auth instanceof Response) return auth;
+    if (auth.claims.sub === undefined) {
+      const { status, headers, body } = bearer.challenge(request, { status: 403, description: "there is no user" });
+      return new Response(body, { status, headers });
+    }
+    const guest = await bearer.check(request, { optional: true });
+    return new Response(guest instanceof Response ? guest.body : answer(guest));
+  },
+};
