@@ -51,7 +51,7 @@ export {
 } from "./provider/options.ts";
 export { createProvider } from "./provider/provider.ts";
 export type { KeysetUpdate, Provider } from "./provider/types.ts";
-export type { KeyEnd } from "./provider/retired-kids.ts";
+export type { KeyEnd } from "./provider/managed-keys.ts";
 export type { SigningKey } from "./sign/token/token-signer.ts";
 export type { SignerLimits } from "./keys/signer/bounded.ts";
 export { localSigner } from "./keys/signer/local.ts";

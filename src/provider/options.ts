@@ -16,8 +16,7 @@ import {
 import type { SignerLimits } from "../keys/signer/bounded.ts";
 import type { Metadata } from "../publish/discovery.ts";
 import type { EncryptionKeyset, Keyset } from "../publish/keyset.ts";
-import type { ManagedKeys } from "./managed-keys.ts";
-import type { KeyEnd } from "./retired-kids.ts";
+import type { KeyEnd, ManagedKeys } from "./managed-keys.ts";
 
 /** Paths of the provider's endpoints. */
 export interface Endpoints {
@@ -25,36 +24,36 @@ export interface Endpoints {
   readonly jwks?: Optional<string>;
 }
 
-/** What happened to a provider. */
+/** Event of a provider. */
 export type ProviderEvent =
   /** The provider has new keys. `kids` are those of the signing keys, the active one first. */
   | { readonly type: "updated"; readonly kids: readonly string[] }
   /** An update was refused; the keysets stay as they were. */
   | { readonly type: "refused"; readonly error: JwksdError }
   /**
-   * `verify` refused a token with the kid of a key that is no longer published: it came late, or somebody forged it. Anybody can send such a
-   * token; its signature was not looked at.
+   * `verify` refused a token with the kid of a key that is no longer published: the token came late or is forged. Any client can send such a
+   * token; its signature was not verified.
    */
   | { readonly type: "retired-kid-presented"; readonly kid: string; readonly end: KeyEnd }
-  /** A signature failed, and not because its caller aborted it. */
+  /** A signature failed for another reason than that its caller aborted it. */
   | { readonly type: "signature-failed"; readonly kid: string; readonly error: JwksdError };
 
-/** Options of `createProvider`. Of an option that is given several times, the last value counts. `null` and `undefined` mean not given. */
+/** Options of `createProvider`. If an option is given several times, the last value wins. `null` and `undefined` mean not given. */
 export interface ProviderOptions {
   /** Issuer identifier: an https URL without query or fragment (http is accepted for loopback hosts). Required, unless `keys` is given. */
   readonly issuer?: Optional<string>;
   /** Path between the issuer and the endpoints, such as `/oidc`. Default: none. */
   readonly mountPrefix?: Optional<string>;
-  /** Paths of the endpoints. Default: those of {@link Endpoints}. */
+  /** Paths of the endpoints. Default: see {@link Endpoints}. */
   readonly endpoints?: Optional<Endpoints>;
   /**
-   * Keys that change by themselves, such as a key manager. The provider follows every change, and takes their issuer, policy and
-   * rotation mode. Replaces `issuer`, `keyset`, `encryptionKeyset`, `jwksRotationActive` and `maxTokenLifetimeSeconds`. Default: none.
+   * Keys that change on their own, such as a key manager. The provider follows every change and uses their issuer, policy and rotation mode.
+   * Replaces `issuer`, `keyset`, `jwksRotationActive` and `maxTokenLifetimeSeconds`. Default: none.
    */
   readonly keys?: Optional<ManagedKeys>;
   /** Signing keys, the active one first. Required, unless `keys` is given. */
   readonly keyset?: Optional<Keyset>;
-  /** Public keys to which relying parties encrypt. Default: none. */
+  /** Public keys to which relying parties encrypt; with `keys`, published after the encryption keys of those. Default: none. */
   readonly encryptionKeyset?: Optional<EncryptionKeyset>;
   /**
    * Called for each request of the JWK Set, so it must be cheap. `true` means a rotation: `Cache-Control: public, max-age=300,
@@ -66,34 +65,23 @@ export interface ProviderOptions {
    */
   readonly discovery?: Optional<boolean>;
   /**
-   * More members of the discovery document. Verifiers need none. Clients need `authorization_endpoint`, `token_endpoint`,
-   * `response_types_supported` and `subject_types_supported`. Where clients sign assertions or request objects, set
+   * More members of the discovery document. Verifiers do not need them. Clients need `authorization_endpoint`, `token_endpoint`,
+   * `response_types_supported` and `subject_types_supported`. If clients sign assertions or request objects, set
    * `token_endpoint_auth_signing_alg_values_supported` and `request_object_signing_alg_values_supported` to `clientAlgorithms`.
    * Default: none.
    */
   readonly metadata?: Optional<Metadata>;
   /** Whether browsers of other origins may read the documents, and `ETag`, `Age` and `Date`. Default: `true`. */
   readonly cors?: Optional<boolean>;
-  /** Gets problems that do not stop the service. Default: `console.warn` of the message. */
+  /** Receives problems that do not stop the service. Default: `console.warn` of the message. */
   readonly onWarning?: Optional<(warning: JwksdError) => void>;
-  /** Gets updates, failures, and reports of tokens whose key was removed or revoked. Numbers are in `metrics()`. Default: nobody listens. */
+  /** Receives updates, failures, and reports of tokens whose key was removed or revoked. Counts are in `metrics()`. Default: none. */
   readonly onEvent?: Optional<(event: ProviderEvent) => void>;
   /** Longest `lifetimeSeconds` that `sign` accepts. Keep a retiring key published for at least this long. Default: no limit. */
   readonly maxTokenLifetimeSeconds?: Optional<number>;
-  /**
-   * Called with the kid when a signature or a `signingKey` is asked for. Gives a check that is called before the signature, when `iat` is taken,
-   * and again after it. The check throws if this process may not sign with that key. Do not combine with `keys`. Default: only a `signingKey`
-   * throws, once its key is not the active one.
-   */
-  readonly permit?: Optional<(kid: string) => () => void>;
-  /**
-   * Called by `verify` with each kid that is not published. Says how the key with that kid ended, if there was one. Do not combine
-   * with `keys`. Default: keys that `update` took out of the keyset count as removed.
-   */
-  readonly retiredKid?: Optional<(kid: string) => KeyEnd | undefined>;
-  /** Limits for calls of the active signer. Default: those of {@link SignerLimits}. */
+  /** Limits for calls of the active signer. Default: see {@link SignerLimits}. */
   readonly signerLimits?: Optional<SignerLimits>;
-  /** Tells the time. Default: the clock of the machine. */
+  /** Source of the time. Default: the machine's clock. */
   readonly clock?: Optional<Clock>;
 }
 
@@ -111,30 +99,28 @@ const rules: Rules<ProviderOptions> = {
   onWarning: callback,
   onEvent: callback,
   maxTokenLifetimeSeconds: number(1),
-  permit: callback,
-  retiredKid: callback,
   signerLimits: object,
   clock,
 };
 
-/** The option `keyset`. */
+/** Returns the `keyset` option. */
 export const withKeyset = (keyset: Optional<Keyset>): ProviderOptions => ({ keyset });
 
-/** The option `encryptionKeyset`. */
+/** Returns the `encryptionKeyset` option. */
 export const withEncryptionKeyset = (encryptionKeyset: Optional<EncryptionKeyset>): ProviderOptions => ({
   encryptionKeyset,
 });
 
-/** The option `endpoints`. */
+/** Returns the `endpoints` option. */
 export const withEndpoints = (endpoints: Optional<Endpoints>): ProviderOptions => ({ endpoints });
 
-/** The option `jwksRotationActive`. `null` and `undefined` mean the long cache, and take an earlier predicate back. */
+/** Returns the `jwksRotationActive` option. `null` and `undefined` mean the long cache and remove an earlier predicate. */
 export const withJWKSRotationActive = (predicate: Optional<() => boolean>): ProviderOptions => ({
   jwksRotationActive: predicate ?? (() => false),
 });
 
 /**
- * Merges left to right, and checks names and types.
+ * Merges options left to right and checks their names and types.
  *
  * @throws ConfigError `ERR_OPTION_UNKNOWN`, `ERR_OPTION_INVALID`
  */

@@ -9,9 +9,9 @@ import type { SigningKey } from "../sign/token/token-signer.ts";
 
 /** Keysets for `provider.update`. A keyset that is not given stays as it is. */
 export interface KeysetUpdate {
-  /** New signing keys, the active one first. */
+  /** New signing keys, the active one first. Not with `keys`, which bring their own. */
   readonly keyset?: Optional<Keyset>;
-  /** New encryption keys; `[]` removes all. */
+  /** New encryption keys; `[]` removes all. With a key manager, its own encryption keys stay. */
   readonly encryptionKeyset?: Optional<EncryptionKeyset>;
 }
 
@@ -21,7 +21,7 @@ export interface Provider extends Handlers {
   readonly issuer: string;
   /** Absolute URL of the JWK Set, for the discovery document. */
   readonly jwksUri: string;
-  /** The JWK Set as it is served now. */
+  /** Returns the JWK Set that is served now. */
   jwkSet(this: void): Promise<{ readonly keys: readonly Jwk[] }>;
   /**
    * Replaces one keyset or both in one step. On an error, the old keysets stay in use. Calls take effect in their order.
@@ -30,7 +30,7 @@ export interface Provider extends Handlers {
    */
   update(this: void, change: KeysetUpdate): Promise<void>;
   /**
-   * Signs claims with the active key, always ES256, and sets `iss`, `iat` and `exp` where they are not given.
+   * Signs claims with the active key, always ES256, and sets `iss`, `iat` and `exp` if they are not given.
    *
    * @throws TokenError `ERR_CLAIMS_INVALID`
    * @throws ConfigError `ERR_OPTION_UNKNOWN`
@@ -39,16 +39,16 @@ export interface Provider extends Handlers {
    */
   sign(this: void, claims: Claims, options: SignOptions): Promise<string>;
   /**
-   * Gives the active key, for a library that writes the header of a token itself and takes the signature alone. Take it anew for each request:
-   * once another key is active, it signs no more; with a key manager, it signs for `maxStaleSeconds` at most, so that requests can end which
-   * began with it. Where you can, use `sign`, which takes key and claims at one moment.
+   * Returns the active key, for a library that writes the header of a token itself and needs the signature alone. Call it for each request:
+   * once another key is active, this one no longer signs; with a key manager, it signs for `maxStaleSeconds` at most, so that requests can end
+   * which began with it. If you can, use `sign`, which takes key and claims at one moment.
    *
    * @param options with a `clientId`, the keys are those of a client: `iss` is then that id instead of the issuer
    */
   signingKey(this: void, options?: { readonly clientId?: string | undefined }): Promise<SigningKey>;
   /**
-   * Verifies a token of this provider with the published key of its kid. An unknown kid is an error: no other key is tried. If a key had this
-   * kid that was removed or revoked, an event tells.
+   * Verifies a token of this provider with the published key of its kid. An unknown kid is an error: no other key is tried. If a key with
+   * this kid was removed or revoked, an event reports it.
    *
    * @throws TokenError see `verify`
    */
@@ -57,6 +57,6 @@ export interface Provider extends Handlers {
     token: string,
     options: Omit<VerifyOptions, "keys" | "issuer" | "algorithms" | "clock">,
   ): Promise<VerifiedToken>;
-  /** Counts of responses and signatures, and the cache mode, made for each scrape. See docs/metrics.md. */
+  /** Counts of responses and signatures, and the cache mode, collected for each scrape. See docs/metrics.md. */
   metrics(this: void): readonly Metric[];
 }

@@ -11,6 +11,7 @@ import {
   localSigner,
   type Client,
 } from "../../src/index.ts";
+import { keySource } from "../support/key-source.ts";
 import { ecKey, type PrivateJwk, rsaKey, withoutPrivate } from "../support/keys.ts";
 import { encode, read, verdict, type Signature, compact, hmac, noSignature, signature } from "../token/compact.ts";
 import {
@@ -82,14 +83,16 @@ test("the key that is active when it is asked for signs", async () => {
   assert.equal(read(await createClientAssertion(keys, usual)).header["kid"], "b");
 });
 
+const permit = () => () => {
+  throw new Error("stale");
+};
+
 test("the policy of the keys holds, and whether this process may sign", async () => {
   const short = await provide({ maxTokenLifetimeSeconds: 30 });
   assert.equal(await verdict(createClientAssertion(short, usual)), "ERR_CLAIMS_INVALID");
   assert.equal(await verdict(createClientAssertion(short, { ...usual, lifetimeSeconds: 30 })), "accepted");
-  const stale = await provide({
-    permit: () => () => {
-      throw new Error("stale");
-    },
+  const stale = await createProvider({
+    keys: keySource("https://op.example", [{ kid: "a", signer: await localSigner(ecKey("a")) }], { permit }),
   });
   await assert.rejects(createClientAssertion(stale, usual), /stale/);
 });

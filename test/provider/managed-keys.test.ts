@@ -10,9 +10,10 @@ import {
   type ProviderEvent,
   type KeysetUpdate,
 } from "../../src/index.ts";
-import { createKeyManager } from "../../src/rotation/manager/index.ts";
+import { type KeySubscriber, createKeyManager } from "../../src/rotation/manager/index.ts";
 import { memoryStore } from "../../src/rotation/store/index.ts";
 import { issuer, longCache, shortCache, World } from "../manager/world.ts";
+import { keySource } from "../support/key-source.ts";
 import { ecKey, withoutPrivate } from "../support/keys.ts";
 import { newWrappingKey } from "../support/managed.ts";
 import { refusal } from "../support/refusal.ts";
@@ -31,11 +32,8 @@ const keyset = [{ kid: "a", signer: await localSigner(ecKey("a")) }];
 describe("what managed keys bring", () => {
   const twice: ProviderOptions = {
     keyset,
-    encryptionKeyset: [{ kid: "e", publicKey: withoutPrivate(ecKey("e")) }],
     jwksRotationActive: () => true,
     maxTokenLifetimeSeconds: 60,
-    permit: () => () => {},
-    retiredKid: () => undefined,
   };
 
   test("is refused when it is given beside them, in any order, and named; null is not given", async () => {
@@ -130,6 +128,87 @@ const counts = (provider: Provider): Record<string, number> =>
       name.startsWith("jwksd_retired_kids_presented_total{"),
     ),
   );
+
+const own = (kid: string) => ({ kid, publicKey: withoutPrivate(ecKey(kid)), alg: "ECDH-ES" as const });
+const kidsOf = async (provider: Provider): Promise<string[]> =>
+  (await provider.jwkSet()).keys.map(({ kid, use }) => `${kid} ${use}`);
+
+describe("encryption keys in addition to managed keys", () => {
+  test("are published after those of the manager, whatever changes", async () => {
+    const keys = await start();
+    await keys.rotate({ use: "enc", now: true });
+    const kids = (use: "sig" | "enc"): string[] =>
+      keys.records.filter((record) => record.use === use).map(({ kid }) => `${kid} ${use}`);
+    const provider = await createProvider({ keys, encryptionKeyset: [own("e")] });
+    assert.deepEqual(await kidsOf(provider), [...kids("sig"), ...kids("enc"), "e enc"]);
+    await keys.rotate();
+    assert.deepEqual(await kidsOf(provider), [...kids("sig"), ...kids("enc"), "e enc"]);
+    assert.equal(kids("sig").length, 2);
+    await provider.update({ encryptionKeyset: [own("f"), own("g")] });
+    assert.deepEqual(await kidsOf(provider), [...kids("sig"), ...kids("enc"), "f enc", "g enc"]);
+    await keys.rotate({ use: "enc", now: true });
+    assert.deepEqual((await kidsOf(provider)).slice(-2), ["f enc", "g enc"]);
+    await provider.update({ encryptionKeyset: [] });
+    assert.deepEqual(
+      (await kidsOf(provider)).filter((kid) => /^[fg] /.test(kid)),
+      [],
+    );
+    await keys.close();
+  });
+
+  test("that clash with the manager's are refused, and the set stays", async () => {
+    const keys = await start();
+    const kid = keys.records[0]?.kid ?? "";
+    const twin = { ...own("e"), kid };
+    await refusal(() => createProvider({ keys, encryptionKeyset: [twin] }), "ERR_KID_DUPLICATE");
+    const provider = await createProvider({ keys, encryptionKeyset: [own("e")] });
+    await refusal(() => provider.update({ encryptionKeyset: [twin] }), "ERR_KID_DUPLICATE");
+    assert.deepEqual(await kidsOf(provider), [`${kid} sig`, "e enc"]);
+    await keys.close();
+  });
+
+  test("on demand, are published once the keys are read", async () => {
+    const store = memoryStore();
+    const wrappingKeys = [newWrappingKey()];
+    await (await createKeyManager({ issuer, store, wrappingKeys })).close();
+    const keys = await createKeyManager({ issuer, store, wrappingKeys, onDemand: true });
+    const provider = await createProvider({ keys, encryptionKeyset: [own("e")] });
+    await provider.update({ encryptionKeyset: [own("f")] });
+    const kid = (await provider.jwkSet()).keys[0]?.kid;
+    assert.deepEqual(await kidsOf(provider), [`${kid} sig`, "f enc"]);
+  });
+
+  test("an update cannot replace the signing keys of a manager", async () => {
+    const keys = await start();
+    const provider = await createProvider({ keys });
+    const { message } = await refusal(() => provider.update({ keyset }), "ERR_OPTION_INVALID");
+    assert.match(message, /"keyset"/);
+    await keys.close();
+  });
+
+  test("an update and a change of the manager at the same time both take effect, whichever ends first", async () => {
+    const [a, b] = [await entry("a"), await entry("b")];
+    for (const isOnDemand of [false, true]) {
+      let subscriber: KeySubscriber | undefined;
+      const keys = keySource(issuer, [a], {
+        subscribe: async (given) => {
+          subscriber = given;
+          await given.update({ keyset: [a], encryptionKeyset: [] }, { isRotating: false });
+        },
+        onDemand: isOnDemand ? { fresh: () => undefined, ask: async () => {} } : undefined,
+      });
+      const provider = await createProvider({ keys });
+      const rounds = Array.from({ length: 20 }, async (_, round) => {
+        const keysets = { keyset: round % 2 === 0 ? [b] : [b, a], encryptionKeyset: [] };
+        const managed = subscriber?.update(keysets, { isRotating: false });
+        await provider.update({ encryptionKeyset: [own(`e${round}`)] });
+        await managed;
+      });
+      await Promise.all(rounds);
+      assert.deepEqual(await kidsOf(provider), ["b sig", "a sig", "e19 enc"], `on demand: ${isOnDemand}`);
+    }
+  });
+});
 
 describe("a token with the kid of a key that is no longer published is refused as any other, and told", () => {
   test("without a manager: of keys that an update took out", async () => {

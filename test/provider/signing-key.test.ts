@@ -15,6 +15,7 @@ import {
   createProvider,
   localSigner,
 } from "../../src/index.ts";
+import { keySource } from "../support/key-source.ts";
 import { ecKey, withoutPrivate } from "../support/keys.ts";
 import { listening } from "../support/listening.ts";
 import { samplesOf } from "../support/scrape.ts";
@@ -206,7 +207,8 @@ describe("a key signs only while it may", () => {
       publicKey: withoutPrivate(ecKey("a")),
       sign: async (input) => signing.promise.then(() => local.sign(input)),
     };
-    const provider = await provide({ keyset: [{ kid: "a", signer: slow }], permit });
+    const keys = keySource(issuer, [{ kid: "a", signer: slow }], { permit });
+    const provider = await createProvider({ keys, clock });
     const under = (await provider.signingKey()).sign(undated("a"), { lifetimeSeconds });
     const dated = provider.sign({}, { lifetimeSeconds });
     mayNot = true;

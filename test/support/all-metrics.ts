@@ -1,3 +1,4 @@
+import { keySource } from "./key-source.ts";
 import { SignerError, StoreError } from "../../src/base/errors.ts";
 import { createHealth } from "../../src/rotation/manager/health.ts";
 import { managerMetrics } from "../../src/rotation/manager/metrics.ts";
@@ -55,11 +56,8 @@ function serviceParts(): readonly (readonly Metric[])[] {
 }
 
 async function providerPart(): Promise<readonly Metric[]> {
-  const provider = await createProvider({
-    issuer: "https://op.example",
-    keyset: [{ kid: "now", signer: await localSigner(ecKey("now")) }],
-    retiredKid: () => "removed",
-  });
+  const keyset = [{ kid: "now", signer: await localSigner(ecKey("now")) }];
+  const provider = await createProvider({ keys: keySource("https://op.example", keyset, { endOf: () => "removed" }) });
   await provider.sign({ sub: "u" }, { lifetimeSeconds: 60 });
   await provider.verify("eyJhbGciOiJFUzI1NiIsImtpZCI6Im9sZCJ9.e30.AA", { audience: "a" }).catch(() => {});
   return provider.metrics();

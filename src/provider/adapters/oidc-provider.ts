@@ -10,8 +10,8 @@ import { ConfigError } from "../../base/errors.ts";
 import { importFailure } from "../../base/optional-package.ts";
 import { wellKnownPath } from "../../base/urls.ts";
 import type { NodeRequest, NodeResponse } from "../../publish/node.ts";
-import { optionsOf } from "../managed-keys.ts";
-import { createProvider } from "../provider.ts";
+import { partsOf, publicPart } from "../provider.ts";
+import { provide } from "../service-provider.ts";
 import type { Provider } from "../types.ts";
 import { type Configuration, checkConfiguration, configurationWith } from "./oidc-configuration.ts";
 import { type OidcKeys, encryptionKeys, signingKeys } from "./oidc-keys.ts";
@@ -55,7 +55,9 @@ export async function withJwksd<Given extends object, Instance extends OidcInsta
   await manager.onDemand?.fresh();
   checkConfiguration(given, manager.maxTokenLifetimeSeconds);
   const Key = await externalSigningKey();
-  const keys = await createProvider(optionsOf(manager, { discovery: false, endpoints: { jwks: given.routes?.jwks } }));
+  const options = { keys: manager, discovery: false, endpoints: { jwks: given.routes?.jwks } };
+  // Keys on demand were read, and requests read them again before they come here.
+  const keys = await provide({ ...partsOf([options]), onDemand: undefined });
 
   async function newInstance() {
     const states = statesOf(manager);
@@ -90,13 +92,11 @@ export async function withJwksd<Given extends object, Instance extends OidcInsta
 
   let current = await newInstance();
   const inTurn = serial();
-  await manager.subscribe({
-    update: (keysets) =>
-      inTurn(async () => {
-        await keys.update(keysets);
-        if (statesOf(manager) !== current.states) current = await newInstance();
-      }),
-  });
+  await keys.follow(() =>
+    inTurn(async () => {
+      if (statesOf(manager) !== current.states) current = await newInstance();
+    }),
+  );
 
   let hasWarned = !manager.issuer.startsWith("https:");
   /** The URLs that oidc-provider publishes begin as its requests seem to. */
@@ -122,7 +122,7 @@ export async function withJwksd<Given extends object, Instance extends OidcInsta
     get provider() {
       return current.instance;
     },
-    keys,
+    keys: publicPart(keys),
   };
 }
 

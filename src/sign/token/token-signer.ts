@@ -37,6 +37,8 @@ export interface TokenSigner {
   take(signing: CheckedSigning): void;
   /** See `Provider`. */
   sign(this: void, claims: Claims, options: SignOptions): Promise<string>;
+  /** @throws SignerError `ERR_SIGNER_STALE` if nothing may be signed now */
+  checkMaySign(this: void): void;
   /** Signs a payload as it is, under the `typ` JWT; its claims are the caller's to check. @throws TokenError, SignerError as `sign` does */
   signPayload(this: void, payload: string): Promise<SignedPayload>;
   /** As `Provider` gives it. @param subject whose claims are signed: the issuer, or a client */
@@ -107,6 +109,7 @@ export function createTokenSigner(options: TokenSignerOptions, first?: CheckedSi
       signatures.keep(signing.entries.map(({ jwk }) => jwk.kid));
     },
     sign: (claims, options) => signNow((key) => signToken(key, issuer, claims, options, clock.now())),
+    checkMaySign: () => permit?.(current().jwk.kid)(),
     signPayload: (payload) => signNow((key) => signPayload(key, payload)),
     signingKey(subject) {
       const { jwk, key } = current();

@@ -1,0 +1,230 @@
+import { notify, serial } from "../base/async.ts";
+import type { Clock } from "../base/clock.ts";
+import { type ConfigError, JwksdError, TokenError, invalidOption } from "../base/errors.ts";
+import type { Metric } from "../base/metrics.ts";
+import { type Rules, array, checkOptions, text } from "../base/options.ts";
+import type { SignerLimits } from "../keys/signer/bounded.ts";
+import { type JwkSet, type JwkSetEntry, jwkSetOf } from "../publish/jwk-set.ts";
+import {
+  type CheckedSigning,
+  type EncryptionKeyset,
+  type Keyset,
+  type Keysets,
+  checkEncryption,
+  checkSigning,
+} from "../publish/keyset.ts";
+import { type Site, createPublisher } from "../publish/publisher.ts";
+import type { CacheMode } from "../publish/respond.ts";
+import { type TokenSigner, createTokenSigner } from "../sign/token/token-signer.ts";
+import { type KeySource, verify } from "../verify/token/verify.ts";
+import type { KeysOnDemand, ManagedKeys } from "./managed-keys.ts";
+import type { ProviderEvent } from "./options.ts";
+import { createRetiredKids } from "./retired-kids.ts";
+import type { KeysetUpdate, Provider } from "./types.ts";
+
+/** Options of a provider with their defaults. */
+export interface ProviderParts extends Keysets {
+  readonly site: Site;
+  /** Source of the signing keys, and of encryption keys that are published before those of `encryptionKeyset`. */
+  readonly keys: ManagedKeys | undefined;
+  /** How to read keys on demand; `undefined` if they were read, and change on their own. */
+  readonly onDemand: KeysOnDemand | undefined;
+  readonly mode: () => CacheMode;
+  /** In seconds, if there is no source. */
+  readonly maxTokenLifetimeSeconds: number;
+  readonly signerLimits?: SignerLimits | undefined;
+  readonly clock: Clock;
+  readonly onEvent?: ((event: ProviderEvent) => void) | undefined;
+}
+
+/** A provider as the service needs it. */
+export interface ServiceProvider extends Provider, Pick<TokenSigner, "signPayload" | "checkMaySign"> {
+  /**
+   * Takes each change of the source from now on. Resolves after the first time.
+   *
+   * @param onTaken called with each change that was taken, as a part of it
+   */
+  follow(this: void, onTaken?: (keysets: Keysets) => Promise<void>): Promise<void>;
+  /** Returns the set that is published; `undefined` until keys were read on demand. */
+  publishedSet(this: void): JwkSet | undefined;
+  /** Metrics without those of signatures and tokens. */
+  responseMetrics(this: void): readonly Metric[];
+}
+
+/** Keys in the order in which they are published. */
+interface PublishedKeys {
+  /** `undefined` until keys were read on demand. */
+  readonly signing?: CheckedSigning;
+  /** Encryption keys of the source. */
+  readonly managed: readonly JwkSetEntry[];
+  readonly encryption: readonly JwkSetEntry[];
+}
+
+const updateRules: Rules<KeysetUpdate> = { keyset: array, encryptionKeyset: array };
+
+/** Makes a provider. All keys are checked before the first request. @throws ConfigError, KeyMaterialError see `createProvider` */
+export async function provide(parts: ProviderParts): Promise<ServiceProvider> {
+  const { site, keys, onDemand, mode, signerLimits, clock } = parts;
+  const fresh = onDemand && (() => onDemand.fresh());
+  // Begins now, so that what the caller does with its keysets from here on has no effect.
+  const checking = firstKeys(parts);
+  checking.catch(() => {});
+  const { publish, metrics: responseMetrics, ...publisher } = await createPublisher(site, { mode, clock, fresh });
+  const { issuer } = publisher;
+
+  let published = await checking;
+  let set = await setOf(published);
+  if (set !== undefined) publish(set);
+  let publicKeys = keysByKid();
+
+  const emit = (event: ProviderEvent): void => notify(parts.onEvent, event);
+  const signer = createTokenSigner(
+    {
+      issuer,
+      clock,
+      maxTokenLifetimeSeconds: () => keys?.maxTokenLifetimeSeconds ?? parts.maxTokenLifetimeSeconds,
+      permit: keys && ((kid) => keys.permit(kid)),
+      signerLimits,
+      onFailure: (kid, error) => emit({ type: "signature-failed", kid, error }),
+    },
+    published.signing,
+  );
+  const retiredKids = createRetiredKids(
+    (kid, end) => emit({ type: "retired-kid-presented", kid, end }),
+    keys && ((kid) => keys.endOf(kid)),
+  );
+
+  function keysByKid() {
+    return new Map(published.signing?.entries.map(({ jwk, publicKey }) => [jwk.kid, publicKey]));
+  }
+
+  // On demand, an update may end with the request that began it, and no other one may wait for that.
+  const inTurn = onDemand === undefined ? serial() : <T>(action: () => Promise<T>) => action();
+
+  /** @param isLate reports whether a later call of the same kind was quicker */
+  async function change(checked: Partial<PublishedKeys>, isLate: () => boolean): Promise<void> {
+    const before = published;
+    const next = { ...before, ...checked };
+    const nextSet = await setOf(next);
+    if (isLate()) return;
+    // Another change took effect meanwhile, and this one must not undo it.
+    if (published !== before) return change(checked, isLate);
+    // From here on in one step.
+    [published, set] = [next, nextSet];
+    if (set === undefined || next.signing === undefined) return;
+    publish(set);
+    signer.take(next.signing);
+    const kidsBefore = [...publicKeys.keys()];
+    publicKeys = keysByKid();
+    const kids = [...publicKeys.keys()];
+    retiredKids.update(kids, kidsBefore);
+    emit({ type: "updated", kids });
+  }
+
+  /** Makes a function that takes keys in the order of its calls. Their check has begun, but earlier changes take effect first. */
+  function changes() {
+    let [calls, lastCall] = [0, 0];
+    return async (checking: Promise<Partial<PublishedKeys>>): Promise<void> => {
+      checking.catch(() => {});
+      calls += 1;
+      const call = calls;
+      const isLate = (): boolean => {
+        lastCall = Math.max(call, lastCall);
+        return call < lastCall;
+      };
+      await inTurn(async () => change(await checking, isLate)).catch((error: unknown) => {
+        if (error instanceof JwksdError) emit({ type: "refused", error });
+        throw error;
+      });
+    };
+  }
+  const [takeManaged, takeUpdate] = [changes(), changes()];
+
+  function publishedKey(kid: string) {
+    const key = publicKeys.get(kid);
+    if (key !== undefined) return key;
+    retiredKids.note(kid);
+    throw new TokenError("ERR_TOKEN_KID_UNKNOWN", "the kid of the token names no published key");
+  }
+
+  const ownKeys: KeySource = ({ kid = "" }) =>
+    onDemand === undefined || publicKeys.has(kid) ? publishedKey(kid) : onDemand.ask().then(() => publishedKey(kid));
+
+  return {
+    ...publisher,
+
+    async update(given) {
+      const { keyset, encryptionKeyset } = checkOptions(given ?? {}, updateRules, "keyset");
+      if (keyset !== undefined && keys !== undefined) throw bringsItsOwn("keyset");
+      await takeUpdate(checkUpdate(keyset, encryptionKeyset));
+    },
+
+    sign:
+      fresh === undefined
+        ? signer.sign
+        : async (claims, options) => {
+            await fresh();
+            return signer.sign(claims, options);
+          },
+    signPayload: signer.signPayload,
+    checkMaySign: signer.checkMaySign,
+
+    async jwkSet() {
+      await fresh?.();
+      return publisher.jwkSet();
+    },
+
+    async signingKey(options = {}) {
+      const { clientId = issuer } = checkOptions(options, { clientId: text });
+      await fresh?.();
+      return signer.signingKey(clientId);
+    },
+
+    async verify(token, options) {
+      await fresh?.();
+      return verify(token, { ...options, keys: ownKeys, issuer, algorithms: ["ES256"], clock });
+    },
+
+    async follow(onTaken) {
+      await keys?.subscribe({
+        async update(keysets) {
+          await takeManaged(checkManaged(keysets));
+          await onTaken?.(keysets);
+        },
+      });
+    },
+    publishedSet: () => set,
+    responseMetrics,
+    metrics: () => [...responseMetrics(), ...signer.metrics(), retiredKids.metrics()],
+  };
+}
+
+export const bringsItsOwn = (name: string): ConfigError =>
+  invalidOption(`"keys" brings its own "${name}"; leave that out`);
+
+/** Checks the keys that are published first. */
+async function firstKeys({ keys, onDemand, keyset, encryptionKeyset }: ProviderParts): Promise<PublishedKeys> {
+  const [own, managed] = await Promise.all([
+    checkUpdate(keys === undefined ? keyset : undefined, encryptionKeyset),
+    keys === undefined || onDemand !== undefined ? undefined : checkManaged(keys.keysets),
+  ]);
+  return { managed: [], encryption: [], ...own, ...managed };
+}
+
+async function checkManaged({ keyset, encryptionKeyset }: Keysets): Promise<Partial<PublishedKeys>> {
+  const [signing, managed] = await Promise.all([checkSigning(keyset), checkEncryption(encryptionKeyset)]);
+  return { signing, managed };
+}
+
+async function checkUpdate(keyset?: Keyset, encryptionKeyset?: EncryptionKeyset): Promise<Partial<PublishedKeys>> {
+  const [signing, encryption] = await Promise.all([
+    keyset && checkSigning(keyset),
+    encryptionKeyset && checkEncryption(encryptionKeyset),
+  ]);
+  return { ...(signing && { signing }), ...(encryption && { encryption }) };
+}
+
+/** Makes the set of these keys; `undefined` if there are no signing keys yet. @throws KeyMaterialError see `jwkSetOf` */
+async function setOf({ signing, managed, encryption }: PublishedKeys): Promise<JwkSet | undefined> {
+  return signing && jwkSetOf([...signing.entries, ...managed, ...encryption]);
+}
