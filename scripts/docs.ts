@@ -137,7 +137,7 @@ for (const { children } of project.categories) {
 }
 
 /** How much more a page counts in the search than a function. Members of types count less, unless somebody looks for their whole name. */
-const guides = new Set(["Getting started", "In programs", "The service"]);
+const guides = new Set(["Getting started", "The library", "The service"]);
 app.renderer.on(IndexEvent.PREPARE_INDEX, (event) => {
   const sections = paths.flatMap((path, index) => {
     const page = [...files.keys()][index] ?? project;

@@ -290,7 +290,7 @@ const acts: readonly Act[] = [
       openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -subj /CN=localhost -addext subjectAltName=IP:127.0.0.1 \
         -keyout /etc/jwksd/sign-tls/tls.key -out /etc/jwksd/sign-tls/tls.crt 2>/dev/null
       cp /etc/jwksd/sign-tls/tls.crt /etc/jwksd/sign-tls/ca.crt
-      @ Without Unix sockets
+      @ TLS on loopback
       curl --insecure --cert /etc/jwksd/sign-tls/tls.crt --key /etc/jwksd/sign-tls/tls.key https://127.0.0.1:9902/readyz
       @ Restarts, overload and rotations
       for each in a b; do curl --unix-socket /run/jwksd/$each.sock http://localhost/readyz; done
