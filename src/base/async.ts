@@ -6,15 +6,14 @@ export interface Deadline {
   readonly timeoutMs: number;
   /** Aborts the operation. */
   readonly signal?: AbortSignal | undefined;
-  /** The error when the time is over. */
+  /** Returns the error for an exceeded deadline. */
   readonly expired: () => Error;
-  /** The error when the signal aborts. Default: its reason. */
+  /** Returns the error for an aborted signal. Default: the signal's reason. */
   readonly aborted?: ((signal: AbortSignal) => Error) | undefined;
 }
 
 /**
- * Runs `work` with a signal that aborts when the time is over or the caller aborts. Rejects at that moment, even if `work` ignores its
- * signal.
+ * Runs `work` with a signal that aborts at the deadline or when the caller aborts. Rejects at that moment, even if `work` ignores its signal.
  */
 export async function withDeadline<T>(
   work: (signal: AbortSignal) => Promise<T>,
@@ -35,12 +34,12 @@ export async function withDeadline<T>(
   } finally {
     cancelTimer();
     signal?.removeEventListener("abort", abort);
-    // Where `work` ended first, nobody handles this rejection.
+    // If `work` ended first, this rejection has no other handler.
     ended.catch(() => {});
   }
 }
 
-/** The promise, which rejects early when the signal aborts. */
+/** Returns the promise, but rejects early if the signal aborts. */
 export function abortable<T>(promise: Promise<T>, signal: AbortSignal | undefined): Promise<T> {
   if (signal === undefined) return promise;
   return new Promise<T>((resolve, reject) => {
@@ -51,18 +50,18 @@ export function abortable<T>(promise: Promise<T>, signal: AbortSignal | undefine
   });
 }
 
-/** Resolves after `delayMs` milliseconds, and rejects when the signal aborts. */
+/** Resolves after `delayMs` milliseconds; rejects if the signal aborts. */
 export function sleep(delayMs: number, clock: Clock, signal?: AbortSignal): Promise<void> {
   const timer = Promise.withResolvers<void>();
   const cancel = clock.setTimer(timer.resolve, delayMs);
   return abortable(timer.promise, signal).finally(cancel);
 }
 
-/** Waits before the next attempt, at random, so that those who collided do not collide again: up to 2, 4, 8 … ms. */
+/** Waits a random time before the next attempt, so that processes that collided do not collide again: up to 2, 4, 8 … ms. */
 export const pauseAfter = (attempt: number, maxMs: number, clock: Clock, signal?: AbortSignal): Promise<void> =>
   sleep(Math.random() * Math.min(2 ** attempt, maxMs), clock, signal);
 
-/** Makes a queue that runs actions one after the other. A failure of one does not stop the next. */
+/** Creates a queue that runs actions one at a time. A failed action does not stop the next. */
 export function serial(): <T>(action: () => Promise<T>) => Promise<T> {
   let last: Promise<unknown> = Promise.resolve();
   return (action) => {
@@ -72,7 +71,7 @@ export function serial(): <T>(action: () => Promise<T>) => Promise<T> {
   };
 }
 
-/** Calls a listener. Its error or rejection is ignored, so that it fails nothing and does not end the process. */
+/** Calls a listener. Ignores its error or rejection, so that a listener cannot make an operation fail or end the process. */
 export function notify<T>(listener: ((value: T) => unknown) | undefined, value: T): void {
   (async () => listener?.(value))().catch(() => {});
 }

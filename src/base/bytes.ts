@@ -1,4 +1,4 @@
-/** `Uint8Array<ArrayBuffer>`, as Web Crypto takes it. Declarations cannot say so: before TypeScript 5.7, the type has no parameter. */
+/** `Uint8Array<ArrayBuffer>`, which Web Crypto requires. Declarations cannot name it: before TypeScript 5.7, the type has no parameter. */
 export type Bytes = ReturnType<Uint8ArrayConstructor["of"]>;
 
 /** Decodes base64. @see RFC 4648 section 4 @throws DOMException for any other string */

@@ -1,6 +1,6 @@
 /**
- * Reads a Cache-Control: the seconds of each directive, by its name in lower case, or `undefined` if it has no valid number of seconds.
- * Of a repeated directive the first counts: every cache uses that one, or treats the response as stale.
+ * Parses Cache-Control: returns the seconds of each directive by its lower-case name, or `undefined` if it has no valid number of seconds.
+ * The first of a repeated directive applies: every cache uses that one, or treats the response as stale.
  *
  * @see RFC 9111 sections 4.2.1 and 5.2
  */
@@ -30,7 +30,7 @@ export function cacheDirectives(cacheControl: string) {
   };
 }
 
-/** Returns how long caches kept a response, in seconds, by its `Age`. Of a list, the first member counts. @see RFC 9111 section 5.1 */
+/** Returns how long caches kept a response, in seconds, by the first member of its `Age`. @see RFC 9111 section 5.1 */
 export function ageSeconds(age: string = ""): number {
   const [first = ""] = age.split(",");
   return deltaSeconds(first.trim()) ?? 0;

@@ -1,8 +1,8 @@
-/** The time and timers of jwksd, so that a test or a simulation can set them. */
+/** The source of time and timers, which a test or a simulation can replace. */
 export interface Clock {
   /** Milliseconds since the Unix epoch. */
   now(): number;
-  /** Milliseconds of a clock that nobody sets and that never goes back. Default: `now`. */
+  /** Milliseconds of a clock that is never set and never goes back. Default: `now`. */
   monotonic?(): number;
   /** Calls back once, after `delayMs` milliseconds. Returns a function that cancels the timer. */
   setTimer(callback: () => void, delayMs: number): () => void;
@@ -11,18 +11,18 @@ export interface Clock {
 declare const kind: unique symbol;
 
 /**
- * A moment of one clock of this machine. It is no number, so the compiler refuses to compare moments of two clocks. Times in the records of
- * a store are numbers: those of the clock of the store.
+ * A moment on one of this machine's clocks. It is not a number, so the compiler refuses to compare moments of two clocks. Times in a store's
+ * records are numbers, by the store's clock.
  */
 export interface Moment<Kind extends "wall" | "monotonic"> {
   readonly [kind]: Kind;
 }
 
-/** One moment by both clocks of this machine. */
+/** One moment on both of this machine's clocks. */
 export interface Instant {
-  /** By the clock that administrators and NTP set. */
+  /** Moment on the clock that administrators and NTP set. */
   readonly wall: Moment<"wall">;
-  /** By the clock that nobody sets, and that stands still while the machine is suspended. */
+  /** Moment on the clock that is never set but stops while the machine is suspended. */
   readonly monotonic: Moment<"monotonic">;
 }
 
@@ -34,33 +34,33 @@ export const instantNow = (clock: Clock): Instant => ({
   monotonic: monotonicNow(clock),
 });
 
-/** How long it is from one moment to another one of the same clock, in milliseconds. */
+/** Returns the time from one moment to another on the same clock, in milliseconds. */
 export function msBetween<M extends Moment<"wall" | "monotonic">>(from: M, to: NoInfer<M>): number {
   return (to as unknown as number) - (from as unknown as number);
 }
 
-/** A moment of the wall clock as milliseconds since the Unix epoch, to compare it with the clock of another machine. */
+/** Returns a wall-clock moment as milliseconds since the Unix epoch, to compare it with another machine's clock. */
 export const epochMs = (moment: Moment<"wall">): number => moment as unknown as number;
 
 /**
- * How long ago an instant was, in milliseconds, by the clock that has moved further: the wall clock may have been set back, and the
- * monotonic one may have stood still.
+ * Returns the time since an instant in milliseconds, by the clock that has advanced further: the wall clock may have been set back, and the
+ * monotonic clock may have stopped.
  */
 export function longestSince({ wall, monotonic }: Instant, clock: Clock): number {
   const now = instantNow(clock);
   return Math.max(msBetween(wall, now.wall), msBetween(monotonic, now.monotonic));
 }
 
-/** How far the wall clock has been set since an instant, in milliseconds: forward, or back where it is negative. */
+/** Returns how far the wall clock has been set since an instant, in milliseconds; negative if it was set back. */
 export function setSince({ wall, monotonic }: Instant, clock: Clock): number {
   const now = instantNow(clock);
   return msBetween(wall, now.wall) - msBetween(monotonic, now.monotonic);
 }
 
-// setTimeout fires at once for longer delays.
+// setTimeout fires immediately for longer delays.
 const longestMs = 2 ** 31 - 1;
 
-/** The clock of the machine. */
+/** The machine's clock. */
 export const systemClock: Clock = {
   now: () => Date.now(),
   monotonic: () => performance.now(),

@@ -1,23 +1,23 @@
 interface Row {
   readonly when: string;
   readonly remedy: string;
-  /** The same call may succeed later without a change. */
+  /** Whether the same call may succeed later without a change. */
   readonly retryable?: true;
 }
 
 /**
- * Every stable error code by class: when it is thrown, and what to do. The types and `docs/errors.md` are made from this table. jwksd
- * itself does not read it at run time, to keep it out of bundles.
+ * Every stable error code by class: when it is thrown, and what to do. The types and `docs/errors.md` are generated from this table. jwksd
+ * does not read it at run time, to keep it out of bundles.
  */
 export const errorTable = {
   ConfigError: {
     ERR_OPTION_UNKNOWN: {
       when: "an option, flag, variable or member does not exist",
-      remedy: "take the name that the message suggests",
+      remedy: "use the name that the message suggests",
     },
     ERR_OPTION_INVALID: {
-      when: "a value is of the wrong type or out of range",
-      remedy: "change the value; the message has the rule",
+      when: "a value has the wrong type or is out of range",
+      remedy: "change the value; the message states the rule",
     },
     ERR_ISSUER_INVALID: {
       when: "the issuer is missing, not https, or not in canonical form",
@@ -28,32 +28,32 @@ export const errorTable = {
       remedy: "write a plain absolute path",
     },
     ERR_PATH_CLASH: {
-      when: "the JWK Set would be where the discovery document is",
+      when: "the JWK Set and the discovery document would have the same path",
       remedy: "choose another `endpoints.jwks`",
     },
-    ERR_METADATA_RESERVED: { when: "metadata would override what jwksd sets", remedy: "leave the member out" },
+    ERR_METADATA_RESERVED: { when: "metadata would override a member that jwksd sets", remedy: "remove the member" },
     ERR_CONFIG_FORMAT: {
-      when: "a file of JSON (configuration, metadata, signers) is unreadable or not a JSON object",
+      when: "a JSON file (configuration, metadata, signers) is unreadable or not a JSON object",
       remedy: "correct the file, at the line and column that the message names",
     },
     ERR_POLICY_INVALID: {
-      when: "a duration of the rotation policy could break verifications",
-      remedy: "change the number that the message names; the message has its bound",
+      when: "a duration of the rotation policy could make valid tokens fail",
+      remedy: "change the number that the message names; the message states its bound",
     },
     ERR_WRAPPING_KEY_INVALID: {
       when: "a wrapping key is not 32 bytes in base64url",
-      remedy: "make one with `openssl rand -base64 32 | tr '+/' '-_'`",
+      remedy: "generate one with `openssl rand -base64 32 | tr '+/' '-_'`",
     },
     ERR_CONFIRMATION: {
-      when: "a command would break verifications",
-      remedy: "read with `--dry-run` what it breaks, then add `--yes`",
+      when: "a command would make valid tokens fail",
+      remedy: "see what it would break with `--dry-run`, then add `--yes`",
     },
     ERR_SIGNER_URI: {
-      when: "a key URI is of an unknown kind, or names an alias and no key version",
-      remedy: "write the URI as `docs/signers.md` shows it",
+      when: "a key URI has an unknown scheme, or names an alias instead of a key version",
+      remedy: "write the URI as `docs/signers.md` shows",
     },
     ERR_PACKAGE_MISSING: {
-      when: "an optional package, or a part of the runtime, is needed and missing",
+      when: "a required optional package or runtime feature is missing",
       remedy: "install the package or the runtime that the message names",
     },
   },
@@ -67,98 +67,99 @@ export const errorTable = {
       when: "two entries share a kid, in or across keysets",
       remedy: "rename one; a kid is never used twice",
     },
-    ERR_KEY_DUPLICATE: { when: "one key has two kids", remedy: "leave one entry out" },
-    ERR_KEY_IN_BOTH_KEYSETS: { when: "one key is in both keysets", remedy: "make a second key" },
+    ERR_KEY_DUPLICATE: { when: "one key has two kids", remedy: "remove one entry" },
+    ERR_KEY_IN_BOTH_KEYSETS: { when: "one key is in both keysets", remedy: "generate a second key" },
     ERR_KEY_FORMAT: {
       when: "the input is not a key, or the key is malformed or encrypted",
       remedy: "see the message; `openssl pkcs8 -topk8 -nocrypt` converts PEM",
     },
     ERR_KEY_UNSUPPORTED: {
-      when: "type, curve or size may not be published",
+      when: "keys with this type, curve or size cannot be published",
       remedy: "encryption keys: RSA from 2048 bits, EC on P-256, P-384, P-521",
     },
     ERR_KEY_NOT_P256: { when: "a signing key is not an ECDSA key on P-256", remedy: "`jwksd keygen` makes one" },
     ERR_KEY_PURPOSE: {
       when: "`use`, `alg` or `key_ops` of a JWK contradicts its keyset",
-      remedy: "put it into the other keyset, or correct the JWK",
+      remedy: "move it to the other keyset, or correct the JWK",
     },
-    ERR_ALG_UNSUPPORTED: { when: "an encryption `alg` does not fit the key", remedy: "take one from the message" },
+    ERR_ALG_UNSUPPORTED: { when: "an encryption `alg` does not fit the key", remedy: "use one from the message" },
     ERR_PRIVATE_KEY_MISSING: {
-      when: "a signing key came without its private part",
-      remedy: "hand over the private key, or a signer",
+      when: "a signing key has no private key",
+      remedy: "pass the private key or a signer",
     },
     ERR_KEY_MISMATCH: {
-      when: "private and public part are of two keys, or a URI now names another key",
-      remedy: "a key file: export the key again; a key URI: restore the old key; a store: restore its newest good copy",
+      when: "the private and public key do not belong together, or a URI now names another key",
+      remedy:
+        "a key file: export the key again; a key URI: restore the old key; a store: restore its most recent good backup",
     },
     ERR_NOT_AFTER_INVALID: { when: "`notAfter` is not a valid `Date`", remedy: "pass a `Date`" },
   },
   SignerError: {
-    ERR_SIGNER_THROTTLED: { when: "the backend asks to slow down", remedy: "retry later", retryable: true },
+    ERR_SIGNER_THROTTLED: { when: "the backend throttles requests", remedy: "retry later", retryable: true },
     ERR_SIGNER_UNAVAILABLE: {
       when: "the backend cannot be reached or failed; `cause` says more",
       remedy: "retry later",
       retryable: true,
     },
     ERR_SIGNER_TIMEOUT: {
-      when: "no signature before the deadline",
+      when: "the signer returned no signature before the deadline",
       remedy: "retry later; see `signerLimits.timeoutMs`",
       retryable: true,
     },
-    ERR_SIGNER_BUSY: { when: "the queue of the signer is full", remedy: "shed load, retry later", retryable: true },
+    ERR_SIGNER_BUSY: { when: "the signer's queue is full", remedy: "shed load; retry later", retryable: true },
     ERR_SIGNER_UNAUTHORIZED: { when: "the backend refuses this process", remedy: "correct credentials or policy" },
     ERR_SIGNER_KEY_STATE: { when: "the key is disabled, deleted or lost", remedy: "enable it, or rotate to another" },
     ERR_SIGNER_ABORTED: { when: "the caller aborted the operation", remedy: "nothing to do" },
     ERR_SIGNER_BAD_SIGNATURE: {
-      when: "the published key does not verify the signature, which was thrown away",
-      remedy: "check that the signer holds the key of its kid, and returns 64 bytes: r, then s",
+      when: "the published key does not verify the signature, which was discarded",
+      remedy: "check that the signer has the key of its kid and returns 64 bytes: r, then s",
     },
     ERR_SIGNER_STALE: {
-      when: "this process has not reached its store for `maxStaleSeconds`; or its clock is off; or the key was replaced",
+      when: "this process has not reached its store for `maxStaleSeconds`, its clock is wrong, or the key was replaced",
       remedy:
-        "retry with the key that is active now, or at another process; restore the connection to the store, or set the clock",
+        "retry with the key that is active now, or in another process; restore the connection to the store, or correct the clock",
       retryable: true,
     },
     ERR_SIGNER_PUBLISH_ONLY: {
-      when: "a process that only publishes was asked to sign",
+      when: "a process that only publishes was called to sign",
       remedy: "sign in the process that has the private key",
     },
   },
   InternalError: {
     ERR_INTERNAL: {
-      when: "something failed in an unknown way: a bug in jwksd, or in a store or signer of your own; `cause` has the error",
-      remedy: "correct it, or report it with the cause",
+      when: "an unexpected error: a bug in jwksd, or in your own store or signer; `cause` has the error",
+      remedy: "fix it, or report it with the cause",
     },
   },
   StateError: {
     ERR_KID_USED: {
-      when: "a key of the store has this kid, or once had it",
+      when: "a key in the store has or had this kid",
       remedy: "choose another kid; a kid is never used twice",
     },
     ERR_KID_UNMANAGED: {
-      when: "no key of the store has this kid",
+      when: "no key in the store has this kid",
       remedy: "look for the kid in `manager.records` or `jwksd keys`",
     },
-    ERR_TRANSITION: { when: "the state of the keys does not allow the step", remedy: "see the message" },
+    ERR_TRANSITION: { when: "the keys' states do not allow the step", remedy: "see the message" },
     ERR_TOO_EARLY: {
-      when: "the step would break verifications now; `allowedAt` is the earliest time for it, absent while clocks differ",
-      remedy: "wait, or force it",
+      when: "the step would make valid tokens fail now; `allowedAt` is the earliest time for it, missing while clocks differ",
+      remedy: "wait, or force the step",
     },
     ERR_UPDATE: {
       when: "a provider, or another subscriber of a key manager, threw or took more than 10 s; `cause` says more",
-      remedy: "correct its error; jwksd tries again",
+      remedy: "fix its error; jwksd retries",
       retryable: true,
     },
   },
   StoreError: {
     ERR_STORE_CONFLICT: {
-      when: "another commit came first; nothing was changed",
-      remedy: "read again and retry",
+      when: "another commit was faster; nothing was changed",
+      remedy: "read the store again and retry",
       retryable: true,
     },
     ERR_COMMIT_UNKNOWN: {
-      when: "the answer to a commit was lost, and the store cannot be asked: the commit may be written, now or later",
-      remedy: "load the store again: its revision and records show whether the commit was written",
+      when: "the reply to a commit was lost, and the store cannot be read: the commit may be written, now or later",
+      remedy: "read the store again: its revision and records show whether the commit was written",
       retryable: true,
     },
     ERR_STORE_UNAVAILABLE: {
@@ -167,96 +168,99 @@ export const errorTable = {
       retryable: true,
     },
     ERR_STORE_FULL: {
-      when: "the change would make the text larger than the store can hold; nothing was changed",
-      remedy: "copy the keys into a store that can hold more: `jwksd store migrate`; a key can still be revoked",
+      when: "the change would make the stored document larger than the store can hold; nothing was changed",
+      remedy: "copy the keys to a store that can hold more: `jwksd store migrate`; a key can still be revoked",
     },
     ERR_STORE_READ_ONLY: {
-      when: "this process may read the store, and not write it",
-      remedy: "grant the right to write, or let another process take the steps",
+      when: "this process can read the store, but not write to it",
+      remedy: "grant write access, or have another process take the steps",
     },
     ERR_STORE_EMPTY: {
-      when: "the store is not there, or holds no keys, and `requireStore` or `--require-store` is set, or the saved set or running processes show that it had keys",
+      when: "the store is missing or has no keys, and `requireStore` or `--require-store` is set, or the saved set or running processes show that it had keys",
       remedy:
         "correct the path or URL of the store; if the store is gone, see [a lost store](emergencies.md#a-lost-store)",
     },
     ERR_STORE_FORMAT: {
-      when: "the file or the table is not a jwksd store, or beside the file is the journal of another one",
-      remedy: "do what the message says: check the path, or delete the journal",
+      when: "the file or table is not a jwksd store, or the journal next to the file belongs to another store",
+      remedy: "follow the message: check the path, or delete the journal",
     },
     ERR_STORE_ISSUER: {
-      when: "the keys of the store are those of another issuer",
-      remedy: "give the issuer that the message names, or use another store",
+      when: "the keys in the store belong to another issuer",
+      remedy: "set the issuer that the message names, or use another store",
     },
     ERR_STORE_NOT_AUTHENTIC: {
-      when: "the records do not match their MAC: the store is damaged, or somebody without the wrapping key changed it; the records are not used",
+      when: "the records do not match their MAC: the store is damaged, or was changed without the wrapping key; the records are not used",
       remedy:
-        "restore the newest good copy; see [a store that is not authentic](emergencies.md#a-store-that-is-not-authentic)",
+        "restore the most recent good backup; see [a store that is not authentic](emergencies.md#a-store-that-is-not-authentic)",
     },
     ERR_RECORDS_INVALID: {
-      when: "the records break a rule, such as two active keys, or lack a key that is in use; the records are not used",
+      when: "the records break a rule (for example, two keys are active), or lack a key that is in use; the records are not used",
       remedy:
-        "restore the newest copy of the store; if only an older one is left, see [a lost store](emergencies.md#a-lost-store)",
+        "restore the store's latest state; if only an older backup is left, see [a lost store](emergencies.md#a-lost-store)",
     },
     ERR_WRAPPING_KEY_MISSING: {
-      when: "a private key is wrapped, or the MAC of the store made, under a key that was not given",
-      remedy: "give the wrapping key that the message names",
+      when: "a private key or the store's MAC is under a wrapping key that is not configured",
+      remedy: "configure the wrapping key that the message names",
     },
     ERR_WRAPPED_KEY: {
       when: "a wrapped key is damaged, or was wrapped for another kid or issuer",
-      remedy: "restore the store, or give the issuer of the keys",
+      remedy: "restore the store, or set the issuer of the keys",
     },
-    ERR_CLOSED: { when: "the key manager was closed", remedy: "make a new one" },
+    ERR_CLOSED: { when: "the key manager was closed", remedy: "create a new one" },
   },
   TokenError: {
-    ERR_CLAIMS_INVALID: { when: "claims, header or lifetime cannot be signed as they are", remedy: "see the message" },
+    ERR_CLAIMS_INVALID: {
+      when: "the claims, header or lifetime are invalid and were not signed",
+      remedy: "see the message",
+    },
     ERR_CLAIMS_FORBIDDEN: {
-      when: "the policy of a sign socket does not allow the `typ`, the audience or the lifetime; for Kubernetes, also the issuer or the subject",
-      remedy: "ask for what the message says is allowed, or change the policy",
+      when: "the sign socket's policy does not allow the `typ`, the audience or the lifetime; for Kubernetes, also the issuer or the subject",
+      remedy: "request what the message lists as allowed, or change the policy",
     },
     ERR_TOKEN_MALFORMED: {
       when: "the token is not a compact JWS with a JSON header and JSON claims",
       remedy: "refuse it",
     },
     ERR_TOKEN_TOO_LARGE: { when: "the token is longer than `maxTokenBytes`", remedy: "refuse it" },
-    ERR_TOKEN_ALG: { when: "`alg` is not allowed, or not that of the key", remedy: "refuse it" },
+    ERR_TOKEN_ALG: { when: "`alg` is not allowed, or does not fit the key", remedy: "refuse it" },
     ERR_TOKEN_CRIT: { when: "critical header parameters are not understood", remedy: "refuse it" },
-    ERR_TOKEN_TYP: { when: "the token is of another type", remedy: "refuse it" },
+    ERR_TOKEN_TYP: { when: "the token has another type", remedy: "refuse it" },
     ERR_TOKEN_KID_MISSING: { when: "the header has no kid", remedy: "refuse it" },
     ERR_TOKEN_KID_UNKNOWN: { when: "the kid names no published key", remedy: "refuse it" },
-    ERR_TOKEN_SIGNATURE: { when: "the signature is wrong", remedy: "refuse it" },
-    ERR_TOKEN_EXPIRED: { when: "`exp` has passed", remedy: "ask for a new one" },
+    ERR_TOKEN_SIGNATURE: { when: "the signature is invalid", remedy: "refuse it" },
+    ERR_TOKEN_EXPIRED: { when: "`exp` has passed", remedy: "get a new token" },
     ERR_TOKEN_CLAIM: {
       when: "a claim is missing or has an unexpected value; the message names it",
       remedy: "refuse it",
     },
-    ERR_TOKEN_REPLAYED: { when: "the `jti` of the token was used before", remedy: "refuse it" },
+    ERR_TOKEN_REPLAYED: { when: "the token's `jti` was used before", remedy: "refuse it" },
     ERR_REPLAY_FULL: {
       when: "the client used more tokens than the store can remember, and this one may be among them",
-      remedy: "let the client send a new token; use a larger or a shared store",
+      remedy: "have the client send a new token; use a larger or a shared store",
       retryable: true,
     },
   },
   FetchError: {
     ERR_KEYS_RETRY_LATER: {
       when: "no request for keys is allowed yet, after a failure or too many unknown kids or new issuers; `cause` has the failure",
-      remedy: "answer 503 with `Retry-After`, or try again",
+      remedy: "respond with 503 and `Retry-After`, or retry",
       retryable: true,
     },
     ERR_FETCH_BUSY: {
-      when: "too many requests or host lookups for keys of clients are under way",
-      remedy: "try again in a second",
+      when: "too many requests or host lookups for clients' keys are in flight",
+      remedy: "retry in a second",
       retryable: true,
     },
     ERR_FETCH_FAILED: {
-      when: "the server gave no response; `cause` says more",
-      remedy: "try again; check network and TLS",
+      when: "the server sent no response; `cause` says more",
+      remedy: "retry; check network and TLS",
       retryable: true,
     },
-    ERR_FETCH_TIMEOUT: { when: "no complete response came in time", remedy: "try again", retryable: true },
+    ERR_FETCH_TIMEOUT: { when: "no complete response arrived in time", remedy: "retry", retryable: true },
     ERR_FETCH_STATUS: { when: "the status is neither 200 nor 304", remedy: "check the URL", retryable: true },
     ERR_FETCH_REDIRECT: {
       when: "the server redirected; redirects are not followed",
-      remedy: "if the target of the redirect is right, configure that URL",
+      remedy: "if the redirect's target is right, configure that URL",
       retryable: true,
     },
     ERR_FETCH_TOO_LARGE: {
@@ -265,13 +269,13 @@ export const errorTable = {
       retryable: true,
     },
     ERR_FETCH_BODY: {
-      when: "the body is not the expected JSON, the set has no key that can be used, or the set of a client has the wrong media type",
+      when: "the body is not the expected JSON, the set has no usable key, or a client's set has the wrong media type",
       remedy: "check the URL",
       retryable: true,
     },
     ERR_FETCH_OUTDATED: {
-      when: "a cache returned an expired set that is older than the one that was fetched before",
-      remedy: "let the cache send `Age` and pass on requests with `no-cache`, or bypass it",
+      when: "a cache returned an expired set that is older than the stored one",
+      remedy: "configure the cache to send `Age` and to forward requests with `no-cache`, or bypass it",
       retryable: true,
     },
     ERR_DISCOVERY_ISSUER: {
@@ -286,34 +290,34 @@ export const errorTable = {
       when: "the host of a client's URL has an address that is not public",
       remedy: "refuse the client's registration",
     },
-    ERR_CLOSED: { when: "the key set was closed", remedy: "make a new one" },
+    ERR_CLOSED: { when: "the key set was closed", remedy: "create a new one" },
   },
   ServiceError: {
-    ERR_FILE_UNREADABLE: { when: "a key file or folder cannot be read", remedy: "check path and permissions" },
+    ERR_FILE_UNREADABLE: { when: "a key file or folder cannot be read", remedy: "check its path and permissions" },
     ERR_FILE_UNWRITABLE: { when: "a file or folder cannot be written", remedy: "check path, permissions and space" },
     ERR_FILE_EXISTS: { when: "a file would have been overwritten", remedy: "choose another name" },
-    ERR_NO_KEY_FILES: { when: "a key folder holds no key file", remedy: "`jwksd keygen --out FOLDER/NAME.jwk`" },
+    ERR_NO_KEY_FILES: { when: "a key folder contains no key file", remedy: "`jwksd keygen --out FOLDER/NAME.jwk`" },
     ERR_TARGET: {
-      when: "the folder or bucket to publish to is locked, cannot be reached, refuses this process, or was written by somebody else meanwhile",
-      remedy: "see the message; `jwksd publish --follow` tries again by itself",
+      when: "the target folder or bucket is locked, is unreachable, refuses this process, or was written by another process meanwhile",
+      remedy: "see the message; `jwksd publish --follow` retries automatically",
       retryable: true,
     },
     ERR_PURGE: {
-      when: "the command that clears caches in front of a target failed; what was written stays",
+      when: "the command that clears caches in front of a target failed; the documents are written",
       remedy: "correct `--purge-command`; jwksd runs it again",
       retryable: true,
     },
     ERR_NOT_SERVED: {
-      when: "what was written to a target cannot be read at its URL, or caches may keep it for too long",
-      remedy: "let a server show the target at that URL, or give the right one with `--verify-url`; jwksd tries again",
+      when: "a document written to a target cannot be read at its URL, or caches may keep it for too long",
+      remedy: "have a server serve the target at that URL, or set the right one with `--verify-url`; jwksd retries",
       retryable: true,
     },
     ERR_LISTEN: { when: "the service cannot listen on the address", remedy: "see the message" },
   },
   JwksdError: {
     ERR_PREDICATE: {
-      when: "`jwksRotationActive` threw, or returned something that is not a boolean; `onWarning` gets this as a warning",
-      remedy: "correct the predicate; until then, the rotation mode is on",
+      when: "`jwksRotationActive` threw or did not return a boolean; `onWarning` receives this as a warning",
+      remedy: "fix the predicate; until then, the rotation mode is on",
     },
   },
 } as const satisfies Readonly<Record<string, Readonly<Record<string, Row>>>>;

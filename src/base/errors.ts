@@ -14,7 +14,7 @@ type RetryableOf<Rows> = {
 }[keyof Rows];
 type RetryableCode = { [Name in ClassName]: RetryableOf<Table[Name]> }[ClassName];
 
-/** Exactly the retryable rows of the table, or this does not compile. */
+/** The retryable rows of the table; does not compile with any other. */
 const retryable: Readonly<Record<RetryableCode, true>> = {
   ERR_SIGNER_THROTTLED: true,
   ERR_SIGNER_UNAVAILABLE: true,
@@ -40,7 +40,7 @@ const retryable: Readonly<Record<RetryableCode, true>> = {
   ERR_NOT_SERVED: true,
 };
 
-/** Base of every error that jwksd raises on purpose. No message ever holds key material, a token, a PIN or a body. */
+/** Base class of every error that jwksd throws. No message ever contains key material, a token, a PIN or a body. */
 export class JwksdError extends Error {
   /** Stable code, listed in `docs/errors.md`. */
   readonly code: ErrorCode;
@@ -54,7 +54,7 @@ export class JwksdError extends Error {
     this.retryable = Object.hasOwn(retryable, code);
   }
 
-  /** For logs: with the message, which `JSON.stringify` leaves out of other errors, and without cause and stack. */
+  /** Returns the error for logs: with its message, which `JSON.stringify` omits from other errors, and without cause and stack. */
   toJSON(): object {
     return Object.assign({ message: this.message }, this);
   }
@@ -74,31 +74,31 @@ export class ConfigError extends CodedError<"ConfigError"> {}
 /** @param rule what is wrong, and what to do; no value that may be a secret in the wrong place */
 export const invalidOption = (rule: string): ConfigError => new ConfigError("ERR_OPTION_INVALID", rule);
 
-/** A key or keyset is wrong: correct the key material. Names entries by kid, never by their content. */
+/** A key or keyset is invalid: correct the key material. The message names entries by kid, never by their content. */
 export class KeyMaterialError extends CodedError<"KeyMaterialError"> {}
 
-/** @param name how messages name the key, such as `kid "2026-11"` or a file name */
+/** @param name the key's name in messages, such as `kid "2026-11"` or a file name */
 export const keyError = (code: CodeOf<"KeyMaterialError">, name: string, rule: string): KeyMaterialError =>
   new KeyMaterialError(code, `${name}: ${rule}`);
 
-/** Something failed that jwksd does not know. */
+/** An unexpected error. */
 export class InternalError extends CodedError<"InternalError"> {}
 
-/** The code of an error of any kind, for logs and metrics. */
+/** Returns the code of any error, for logs and metrics. */
 export const codeOf = (error: unknown): ErrorCode => (error instanceof JwksdError ? error.code : "ERR_INTERNAL");
 
-/** The error, or one of its own kind for an error that jwksd does not know. */
+/** Returns the error, or an `InternalError` with it as the cause if it is not one of jwksd's. */
 export function asJwksdError(error: unknown): JwksdError {
   if (error instanceof JwksdError) return error;
-  return new InternalError("ERR_INTERNAL", "something failed in an unknown way; see the cause", { cause: error });
+  return new InternalError("ERR_INTERNAL", "an unexpected error occurred; see the cause", { cause: error });
 }
 
 /** A signer cannot sign. */
 export class SignerError extends CodedError<"SignerError"> {}
 
-/** Managed keys are not in a state for this step. */
+/** The managed keys' states do not allow a step. */
 export class StateError extends CodedError<"StateError"> {
-  /** From then on the step breaks nothing, in epoch milliseconds, where that is known; only of `ERR_TOO_EARLY`. */
+  /** Time from which the step breaks nothing, in epoch milliseconds, if known; only with `ERR_TOO_EARLY`. */
   readonly allowedAt: number | undefined;
 
   constructor(
@@ -111,14 +111,14 @@ export class StateError extends CodedError<"StateError"> {
   }
 }
 
-/** A store cannot be used as it is. */
+/** A store cannot be used. */
 export class StoreError extends CodedError<"StoreError"> {}
 
-/** A token cannot be made from its input, or is refused. */
+/** A token cannot be created from its input, or is refused. */
 export class TokenError extends CodedError<"TokenError"> {
-  /** HTTP status that Express, Fastify and Koa send: 401; 503 when `retryable`; 500 where claims were to be signed. */
+  /** HTTP status that Express, Fastify and Koa send: 401; 503 if `retryable`; 500 if claims were to be signed. */
   readonly status: number;
-  /** What helps the one who refuses the token, such as the audience that is expected. The client need not know. It quotes no token. */
+  /** Hint for the operator, such as the expected audience. The client does not need it. It quotes no token. */
   readonly hint: string | undefined;
 
   constructor(
@@ -136,15 +136,15 @@ export class TokenError extends CodedError<"TokenError"> {
 export const invalidClaims = (rule: string, options?: ErrorOptions): TokenError =>
   new TokenError("ERR_CLAIMS_INVALID", rule, options);
 
-/** Keys cannot be fetched now, so the token that needed them may be good or bad. */
+/** Keys cannot be fetched now, so the token that needed them may be valid or invalid. */
 export class FetchError extends CodedError<"FetchError"> {
   /** HTTP status that Express, Fastify and Koa send. */
   readonly status = 503;
-  /** When to try again, in seconds; 0 for at once. */
+  /** Time to wait before a retry, in seconds; 0 for none. */
   readonly retryAfterSeconds: number;
   /** Header fields that Express, Fastify and Koa send: `Retry-After`, unless it is 0. @see RFC 9110 section 10.2.3 */
   readonly headers: Readonly<Record<string, string>>;
-  /** What the server answered; only of `ERR_FETCH_STATUS`. */
+  /** Status that the server returned; only with `ERR_FETCH_STATUS`. */
   declare readonly answered?: number;
 
   constructor(
@@ -163,5 +163,5 @@ export class FetchError extends CodedError<"FetchError"> {
   }
 }
 
-/** The service cannot do what it was asked to: read a file, or listen. */
+/** The service cannot read or write a file, publish, or listen. */
 export class ServiceError extends CodedError<"ServiceError"> {}

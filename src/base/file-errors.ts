@@ -7,7 +7,7 @@ const words: Readonly<Record<string, string>> = {
   EROFS: "the file system is read-only",
 };
 
-/** The result of reading a file; `undefined` if the file does not exist. */
+/** Returns the result of reading a file; `undefined` if the file does not exist. */
 export function unlessMissing<T>(reading: Promise<T>): Promise<T | undefined> {
   return reading.catch((error: NodeJS.ErrnoException) => {
     if (error.code === "ENOENT" || error.code === "ENOTDIR") return undefined;
@@ -15,13 +15,13 @@ export function unlessMissing<T>(reading: Promise<T>): Promise<T | undefined> {
   });
 }
 
-/** Why a file could not be used, in words where there are some, with the code of the system. */
+/** Returns the reason why a file could not be used, with the system's error code. */
 export function fileErrorText(error: unknown): string {
   const { code = "unknown" } = error as NodeJS.ErrnoException;
   return words[code] === undefined ? code : `${words[code]}, ${code}`;
 }
 
-/** Reads what is at a path. @throws ServiceError `ERR_FILE_UNREADABLE` */
+/** Reads a file or folder. @throws ServiceError `ERR_FILE_UNREADABLE` */
 export async function reading<T>(path: string, action: () => Promise<T>): Promise<T> {
   try {
     return await action();

@@ -1,6 +1,6 @@
 import { escapedUnit } from "./printable.ts";
 
-/** A moment as people read it, in UTC, rounded down to a second: the text is the beginning of what JSON has. */
+/** Returns a time for people: in UTC, rounded down to a second. It begins like the time in JSON output. */
 export function timeText(epochMs: number): string {
   if (!Number.isFinite(epochMs)) return "never";
   return `${new Date(epochMs).toISOString().slice(0, 19).replace("T", " ")} UTC`;
@@ -13,7 +13,7 @@ const units = [
   ["s", 1],
 ] as const;
 
-/** A duration by its two largest units, to the nearest: "89 d 23 h", "5 min", "0 s". What is 90 days but for a moment is "90 d". */
+/** Returns a duration in its two largest units, rounded: "89 d 23 h", "5 min", "0 s". A moment less than 90 days is "90 d". */
 export function durationText(ms: number): string {
   const seconds = Math.round(Math.abs(ms) / 1000);
   const largest = units.findIndex(([, size]) => seconds >= size);
@@ -27,13 +27,13 @@ export function durationText(ms: number): string {
   return parts.length === 0 ? "0 s" : parts.join(" ");
 }
 
-/** "in 3 d", "2 h ago" or "now". */
+/** Returns "in 3 d", "2 h ago" or "now". */
 export function relativeText(epochMs: number, now: number): string {
   if (Math.abs(epochMs - now) < 500) return "now";
   return epochMs > now ? `in ${durationText(epochMs - now)}` : `${durationText(now - epochMs)} ago`;
 }
 
-/** A kid, of which a terminal or a picture shows every character and obeys none: what is not printable ASCII is escaped. */
+/** Returns a kid with everything except printable ASCII escaped, so that a terminal or a picture shows every character and interprets none. */
 export function kidText(kid: string): string {
   return kid.replaceAll(/[^ -~]/g, escapedUnit);
 }
@@ -46,7 +46,7 @@ export function someOf<T>(things: readonly T[], name: (thing: T) => string): str
   return [...things.slice(0, maxNamed).map(name), ...more].join(", ");
 }
 
-/** Whether a time can be written as a date. */
+/** Reports whether a time can be written as a date. */
 export function isDate(epochMs: unknown): boolean {
   return typeof epochMs === "number" && Math.abs(epochMs) <= 8.64e15;
 }

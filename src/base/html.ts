@@ -20,14 +20,14 @@ const references: Readonly<Record<string, string>> = {
 };
 
 /**
- * Makes markup of a template. Texts in the template are escaped, for elements and for quoted attributes, and characters that a screen would
- * obey are written out. Markup in the template stays as it is.
+ * Returns the markup of a template. Strings are escaped, for elements and for quoted attributes, and control characters are written out.
+ * Markup is inserted unchanged.
  */
 export function html(template: TemplateStringsArray, ...parts: readonly Part[]): Html {
   return new Html(String.raw({ raw: template }, ...parts.map(markupOf)));
 }
 
-/** Texts of several lines, such as a document. */
+/** Returns the markup of a string with several lines, such as a document. */
 export function lines(text: string): Html {
   return new Html(text.split("\n").map(escaped).join("\n"));
 }

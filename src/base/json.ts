@@ -1,4 +1,4 @@
-/** The value of a JSON text; `undefined` for what is none. No error can quote the text. */
+/** Parses JSON; returns `undefined` if the text is not JSON, so that no error can quote it. */
 export function jsonOf(text: string): unknown {
   try {
     return JSON.parse(text);
@@ -7,13 +7,13 @@ export function jsonOf(text: string): unknown {
   }
 }
 
-/** Whether a value of a JSON text is an integer beyond 2^53 - 1, which readers round, or a number that is too large for any. @param source as a reviver gets it */
+/** Reports whether a JSON value is an integer beyond 2^53 - 1, which parsers round, or too large for any number. @param source as a reviver receives it */
 export function isTooLarge(value: unknown, source = ""): boolean {
   if (typeof value !== "number" || Number.isSafeInteger(value)) return false;
   return /^-?\d+$/.test(source) || !Number.isFinite(value);
 }
 
-/** Whether a member of an object is there. Some serializers write `null`, `""` or `[]` for one that is not. */
+/** Reports whether a member of an object is present. Some serializers write `null`, `""` or `[]` for a missing one. */
 export function isGiven(value: unknown): boolean {
   return value !== undefined && value !== null && value !== "" && !(Array.isArray(value) && value.length === 0);
 }

@@ -1,6 +1,6 @@
 /**
- * A name without the difference between upper and lower case, as the most generous reader sees it. `İ` is `i` for some, and with a dot above for
- * JavaScript. Upper case first, because of letters such as `ſ` and `ı` whose capitals are ASCII.
+ * Returns a name with its case folded, as the most lenient reader would compare it. Some readers fold `İ` to `i`; JavaScript keeps a dot above
+ * it. Converts to upper case first, because of letters such as `ſ` and `ı` whose capitals are ASCII.
  *
  * @see Unicode 3.13, Default Case Algorithms
  */
@@ -11,13 +11,13 @@ export function folded(name: string): string {
 const maxFound = 100;
 
 /**
- * The names of members that an object of this JSON text has twice, each as often as it is too many. The text is valid JSON.
+ * Returns the names of duplicate members in a valid JSON text, one entry for each extra occurrence.
  *
  * @see RFC 8259 section 4
  */
 export function duplicateMembers(text: string): string[] {
   const found: string[] = [];
-  // The names of each open object, made when the first comes; `undefined` where there are none, as in an array.
+  // The names in each open object, created with its first name; `undefined` if there are none, as in an array.
   const open: (Set<string> | undefined)[] = [];
   for (let at = 0; at < text.length && found.length < maxFound; at += 1) {
     const character = text[at];
@@ -37,14 +37,14 @@ export function duplicateMembers(text: string): string[] {
   return found;
 }
 
-/** The place after the closing quote. */
+/** Returns the index after the closing quote. */
 function endOfString(text: string, begin: number): number {
   let at = begin + 1;
   while (at < text.length && text[at] !== '"') at += text[at] === "\\" ? 2 : 1;
   return at + 1;
 }
 
-/** Whether a colon comes next, after blanks. */
+/** Reports whether a colon comes next, after whitespace. */
 function isName(text: string, from: number): boolean {
   let at = from;
   while (/\s/.test(text[at] ?? "")) at += 1;

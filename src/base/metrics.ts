@@ -1,9 +1,9 @@
 /**
- * One quantity of a process under its Prometheus name, with its values now: what the `metrics()` of a provider, a key manager and a key set
- * return. It is what prom-client calls a metric object; docs/metrics.md lists them all.
+ * A metric under its Prometheus name, with its current values. The `metrics()` of a provider, a key manager and a key set return these; they
+ * are metric objects for prom-client. docs/metrics.md lists all of them.
  */
 export interface Metric {
-  /** With its unit: seconds, bytes. Counters end in `_total`, times since the epoch in `_timestamp_seconds`. */
+  /** Name with its unit: seconds, bytes. Counters end in `_total`, times since the epoch in `_timestamp_seconds`. */
   readonly name: string;
   readonly help: string;
   readonly type: "counter" | "gauge" | "histogram";
@@ -13,11 +13,11 @@ export interface Metric {
 export interface MetricValue {
   readonly labels: Readonly<Record<string, string>>;
   readonly value: number;
-  /** Of a histogram: its name with `_bucket`, `_sum` or `_count`. */
+  /** For a histogram, the name with `_bucket`, `_sum` or `_count`. */
   readonly metricName?: string;
 }
 
-/** What a metric is called, and what it means. */
+/** The name of a metric and its help text. */
 type Definition = readonly [name: string, help: string];
 
 const metric =
@@ -30,14 +30,14 @@ export const gauge = metric("gauge");
 /** A value without labels. */
 export const plain = (value: number | boolean): readonly MetricValue[] => [{ labels: {}, value: Number(value) }];
 
-/** A time in epoch milliseconds as seconds; no value where there is none. */
+/** A time in epoch milliseconds as seconds; no value if the time is missing. */
 export const seconds = (ms: number | undefined, labels: MetricValue["labels"] = {}): readonly MetricValue[] =>
   ms === undefined || !Number.isFinite(ms) ? [] : [{ labels, value: ms / 1000 }];
 
-/** Counts by the values of one label, which are few. */
+/** Counts by the values of a label that has few values. */
 export interface Tally {
   add(value: string): void;
-  /** @param more labels beside that one */
+  /** @param more additional labels */
   values(label: string, more?: MetricValue["labels"]): readonly MetricValue[];
 }
 
@@ -51,7 +51,7 @@ export function createTally(): Tally {
 }
 
 /**
- * The same metrics of several parts of a process as one: counters and histograms are added up, and of a gauge the first value stands.
+ * Merges the metrics of several parts of a process: counters and histograms are added up; for a gauge, the first value is used.
  */
 export function sumMetrics(all: readonly (readonly Metric[])[]): Metric[] {
   const sums = new Map<string, { metric: Metric; values: Map<string, MetricValue> }>();
@@ -71,7 +71,7 @@ export function sumMetrics(all: readonly (readonly Metric[])[]): Metric[] {
   return Array.from(sums.values(), ({ metric, values }) => ({ ...metric, values: [...values.values()] }));
 }
 
-/** Upper bounds of durations, in seconds: a local key takes some tens of microseconds, a key service up to seconds. */
+/** Upper bounds of durations, in seconds: a local key takes tens of microseconds, a key service up to seconds. */
 const bounds = [0.00005, 0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5];
 
 /** Durations in buckets from 50 µs to 5 s. */

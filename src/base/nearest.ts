@@ -1,8 +1,8 @@
-/** The most similar known name, if it is similar enough to be a typing mistake, or begins with the given one. */
+/** Returns the most similar known name if the given one is probably a typing mistake or its beginning. */
 export function nearest(name: string, known: readonly string[]): string | undefined {
   const most = Math.max(2, name.length / 3);
   const [best] = known
-    // What differs more in length needs more edits. A name may be long, and of somebody who wants to be expensive.
+    // A larger difference in length needs more edits. An attacker may send a long name, so such names are skipped.
     .filter((other) => isBeginning(name, other) || Math.abs(name.length - other.length) <= most)
     .map((other) => ({ other, edits: Math.min(editDistance(name, other), isBeginning(name, other) ? most : Infinity) }))
     .filter(({ edits }) => edits <= most)
@@ -10,10 +10,10 @@ export function nearest(name: string, known: readonly string[]): string | undefi
   return best?.other;
 }
 
-/** As of names with a unit: clockTolerance and clockToleranceSeconds. */
+/** Reports whether a name lacks only its unit: clockTolerance for clockToleranceSeconds. */
 const isBeginning = (name: string, other: string): boolean => name.length > 3 && other.startsWith(name);
 
-/** The Levenshtein distance: how many characters to insert, remove or replace. */
+/** Returns the Levenshtein distance: the number of characters to insert, remove or replace. */
 function editDistance(from: string, to: string): number {
   let row = Array.from({ length: to.length + 1 }, (_, column) => column);
   for (const [line, letter] of from.split("").entries()) {

@@ -1,25 +1,25 @@
 import { ConfigError } from "./errors.ts";
 
 /**
- * What to throw where `import()` of an optional package failed.
+ * Returns the error to throw when `import()` of an optional package failed.
  *
- * Write the import with a literal, directly in a `try` block. So bundlers include the package where it is installed, and build without it
- * where it is not: `try { sdk = await import("pg"); } catch (error) { throw importFailure("pg", error); }`
+ * Write the import with a literal, directly in a `try` block. Bundlers then include the package if it is installed, and build without it if
+ * it is not: `try { sdk = await import("pg"); } catch (error) { throw importFailure("pg", error); }`
  */
 export function importFailure(packageName: string, error: unknown): unknown {
   const { code, message } = error as NodeJS.ErrnoException;
-  // Webpack and Turbopack write the second code. The package may be installed and lack a dependency of its own.
+  // Webpack and Turbopack use the second code. The package may be installed and lack one of its dependencies.
   const isMissing =
     (code === "ERR_MODULE_NOT_FOUND" || code === "MODULE_NOT_FOUND") &&
     [`'${packageName}'`, `'${packageName}/`].some((name) => message.includes(name));
   if (!isMissing) return error;
   return new ConfigError(
     "ERR_PACKAGE_MISSING",
-    `the package ${packageName} is needed and not installed; install it with: npm install ${packageName}`,
+    `the ${packageName} package is not installed; install it with: npm install ${packageName}`,
   );
 }
 
-/** Loads an optional package in code that nobody bundles. @throws ConfigError `ERR_PACKAGE_MISSING` */
+/** Loads an optional package in code that is never bundled. @throws ConfigError `ERR_PACKAGE_MISSING` */
 export async function loadPackage<T>(packageName: string, load: () => Promise<T>): Promise<T> {
   try {
     return await load();

@@ -3,8 +3,8 @@ import { ConfigError } from "./errors.ts";
 const newerNode = "Node 22.18 or later; npm install node@24 adds one, and node_modules/.bin/node runs it";
 
 /**
- * Refuses a runtime that is too old before it fails at some call: Node 20 would start, and then answer 503. `Promise.withResolvers` came to
- * runtimes with, or after, the other functions that the library needs.
+ * Refuses a runtime that is too old, before a call fails: Node 20 would start and then return 503. Runtimes got `Promise.withResolvers` with
+ * or after the other functions that the library needs.
  *
  * @throws ConfigError `ERR_PACKAGE_MISSING`
  */
@@ -14,12 +14,12 @@ export function checkRuntime(): void {
   const own = process?.versions?.node;
   throw missing(
     own === undefined
-      ? "this runtime has no Promise.withResolvers; use one of 2024 or later"
+      ? "this runtime has no Promise.withResolvers; use a version from 2024 or later"
       : `this is Node ${own}, and jwksd needs ${newerNode}`,
   );
 }
 
-/** Whether a promise may be waited for by another request: workerd ends with a request all that the request has begun. */
+/** Whether another request can wait for a promise: when a request ends, workerd cancels everything that it started. */
 export const outlivesRequests = globalThis.navigator?.userAgent !== "Cloudflare-Workers";
 
 export const noSqlite = (): ConfigError => missing(`this runtime has no node:sqlite; use ${newerNode}`);

@@ -14,17 +14,17 @@ interface OpenTelemetry {
   readonly trace?: { getTracer(name: string): Tracer };
 }
 
-/** Where every copy of `@opentelemetry/api` 1.x keeps what an application has set up; so none has to be loaded here. */
+/** Global in which every copy of `@opentelemetry/api` 1.x stores the application's setup, so no copy has to be loaded here. */
 const registered = Symbol.for("opentelemetry.js.api.1");
 
-/** Of the enumerations `SpanKind` and `SpanStatusCode`. */
+/** Values of the `SpanKind` and `SpanStatusCode` enumerations. */
 const client = 2;
 const failed = 2;
 
 /**
- * Does some work in a span of OpenTelemetry. Where the application has set up none, it only does the work.
+ * Does some work in an OpenTelemetry span. If the application has not set up OpenTelemetry, it only does the work.
  *
- * @param attributes hold no secret
+ * @param attributes must not contain secrets
  */
 export async function traced<T>(
   name: string,
@@ -37,7 +37,7 @@ export async function traced<T>(
     try {
       return await work();
     } catch (error) {
-      // A message may quote what came from outside.
+      // A message may quote input from outside.
       span.setStatus({ code: failed, message: codeOf(error) });
       throw error;
     } finally {

@@ -1,15 +1,15 @@
 const loopback = /^(localhost|.+\.localhost|127(\.\d+){3}|\[::1\])$/;
 
-/** Whether a host name, as `URL` has it, always means this machine. @see RFC 6761 section 6.3 */
+/** Reports whether a host name, as `URL` writes it, always means this machine. @see RFC 6761 section 6.3 */
 export const isLoopback = (hostname: string): boolean => loopback.test(hostname);
 
-/** A URL from outside for a message: encoded, and without its query, which may hold a secret. */
+/** Returns a URL for a message: encoded, and without its query, which may contain a secret. */
 export function shownUrl(url: string): string {
   const { protocol, host, pathname } = new URL(url);
   return `${protocol}//${host}${pathname}`;
 }
 
-/** The path of a request target: without query, and without scheme and authority. @see RFC 9112 section 3.2 */
+/** Returns the path of a request target, without query, scheme and authority. @see RFC 9112 section 3.2 */
 export function targetPath(target: string): string {
   const start = target.startsWith("/") ? 0 : (/^[a-z][a-z0-9+.-]*:\/\/[^/?]*/i.exec(target)?.[0].length ?? 0);
   const end = target.indexOf("?", start);
@@ -22,7 +22,7 @@ export type WellKnown = "openid-configuration" | "oauth-authorization-server" | 
 /** Returns the path of a document on a host. The path of its issuer or resource comes last. @see RFC 8414 section 3.1; RFC 9728 section 3.1 */
 export const wellKnownPath = (name: WellKnown, path = ""): string => `/.well-known/${name}${path}`;
 
-/** Returns the URL of a document of an issuer or a resource, with the path of that last. */
+/** Returns the URL of a document of an issuer or a resource; its path comes last. */
 export function wellKnownUrl(url: string, name: WellKnown): string {
   const { origin, path } = partsOf(url);
   return origin + wellKnownPath(name, path);

@@ -104,7 +104,7 @@ const notAllowed = (allow: string): Reply => refusal(405, `This path answers ${a
 /** The problem of an error, with its `code` and whether it is `retryable`. An unknown error may quote anything, so nothing of it is told. */
 function problemOf(error: unknown): Reply {
   if (!(error instanceof JwksdError)) {
-    return refusal(500, "something failed in an unknown way", [], { code: codeOf(error), retryable: false });
+    return refusal(500, "an unexpected error occurred", [], { code: codeOf(error), retryable: false });
   }
   const { code, retryable, message } = error;
   // Within a second, a manager that was stale has asked its store again.

@@ -83,7 +83,7 @@ function claimsIn(message: Uint8Array): string {
 
 /** An unknown error may quote anything, so nothing of it is told. */
 function failureOf(error: unknown): CallError {
-  if (!(error instanceof JwksdError)) return new CallError("internal", "something failed in an unknown way");
+  if (!(error instanceof JwksdError)) return new CallError("internal", "an unexpected error occurred");
   const { code, retryable, message } = error;
   const isOfCaller = error instanceof TokenError || error instanceof ConfigError;
   const kind = code === "ERR_CLAIMS_FORBIDDEN" ? "permissionDenied" : isOfCaller ? "invalidArgument" : "internal";
