@@ -8,8 +8,8 @@ export function httpStore(url: string): Register {
       const headers = known === undefined ? {} : { "If-None-Match": known };
       const response = await fetch(url, { headers, cache: "no-store", signal: signal ?? null });
       const now = Date.parse(response.headers.get("Date") ?? "");
-      // Some proxies drop it.
-      if (Number.isNaN(now)) throw new Error(`${url} answers without a Date`);
+      // Some proxies drop the header.
+      if (Number.isNaN(now)) throw new Error(`${url} returned no Date header`);
       if (response.status === 404) return { now };
       if (response.status === 304) return { version: known, now };
       if (!response.ok) throw new Error(`${url} returned ${response.status}`);
