@@ -40,7 +40,7 @@ test("a store of your own, as in docs/stores.md, refuses a response without a Da
     response.writeHead(404).end();
   });
   const store = httpStore(`http://127.0.0.1:${await listening(t, server)}/`);
-  await assert.rejects(store.read(), /without a Date/);
+  await assert.rejects(store.read(), /returned no Date header/);
 });
 
 checkRegister("one's own, of docs/stores.md", async () => {
