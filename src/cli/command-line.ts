@@ -25,7 +25,8 @@ process.exitCode = await run(argv.slice(2), io);
 /** A command fails if its output is lost, unless the reader closed the pipe, as `head` does. The service does not fail. */
 function checkOutput(): void {
   // --help ends the process before the error event.
-  const { code } = (lost ?? stdout.errored ?? {}) as Partial<NodeJS.ErrnoException>;
+  const failure: NodeJS.ErrnoException | null = lost ?? stdout.errored;
+  const code = failure?.code;
   if (code === undefined || code === "EPIPE" || argv[2] === "serve") return;
   // A command that failed has reported an error already, perhaps this one.
   if (process.exitCode !== io.exitCode) return;

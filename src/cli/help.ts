@@ -28,7 +28,7 @@ Examples:
         if (name === undefined) return found.outputHelp();
         const kinds = rest.length > 1 ? [] : optionsNamed(found, optionOf(name));
         if (kinds.length === 0) command.error(unknown(found, rest.join(" ")));
-        print(io, kinds.map(textOf).join("\n\n"));
+        print(io, kinds.map(optionText).join("\n\n"));
       })
   );
 }
@@ -85,7 +85,7 @@ function unknown(group: Command, name: string): string {
   return `error: no command or option '${name}'\n(${hint})`;
 }
 
-function textOf({ option, commands }: Kind): string {
+function optionText({ option, commands }: Kind): string {
   const setting = option instanceof SettingOption ? option : undefined;
   const facts: [string, string | undefined][] = [
     ["Values", choicesOf(option)?.join(", ")],

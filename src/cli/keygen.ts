@@ -30,10 +30,10 @@ Examples:
 /** Prints a key, and fails if it could not be written. */
 function printSurely({ stdout }: Io, text: string): Promise<void> {
   return new Promise((resolve, reject) => {
-    stdout.write(text, (error) => {
+    stdout.write(text, (error?: NodeJS.ErrnoException | null) => {
       if (!error) return resolve();
-      const { code } = error as NodeJS.ErrnoException;
-      reject(new ServiceError("ERR_FILE_UNWRITABLE", `cannot write to standard output (${code})`, { cause: error }));
+      const message = `cannot write to standard output (${error.code})`;
+      reject(new ServiceError("ERR_FILE_UNWRITABLE", message, { cause: error }));
     });
   });
 }

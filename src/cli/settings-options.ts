@@ -68,12 +68,12 @@ export function addSettings(command: Command, names: readonly SettingName[] = se
 /** Resolves settings from parsed flags, the environment and the configuration file. */
 export async function settingsFrom(
   io: Pick<Io, "environment" | "jsonLogs">,
-  { config, ...options }: Record<string, unknown>,
+  { config, ...options }: { readonly config?: string } & Record<string, unknown>,
 ): Promise<Settings> {
   const settings = await resolveSettings({
     flags: Object.fromEntries(settingNames.map((name) => [name, flagIn(options, name)])),
     environment: io.environment,
-    configFile: config as string | undefined,
+    configFile: config,
   });
   io.jsonLogs = settings.jsonLogs;
   return settings;

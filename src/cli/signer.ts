@@ -54,7 +54,7 @@ Examples:
       --signers signers.json`)
     .action(async (uri: string, flags: CheckFlags) => {
       const report = await check(io, uri, flags);
-      print(io, flags.json === true ? JSON.stringify(report, undefined, 2) : textOf(report));
+      print(io, flags.json === true ? JSON.stringify(report, undefined, 2) : reportText(report));
       if (!report.ok) io.exitCode = 1;
     });
   return command;
@@ -67,6 +67,7 @@ async function check(io: Io, uri: string, flags: CheckFlags): Promise<Report> {
   try {
     const openedAt = performance.now();
     signer = await open(io, uri, flags);
+    // The port has its own type of a public JWK. jose returns bytes only for symmetric keys.
     const publicKey = signer.publicKey as JWK;
     const openMs = sinceMs(openedAt);
     report = { ...report, openMs, kid: await calculateJwkThumbprint(publicKey), curve: String(publicKey.crv) };
@@ -84,8 +85,8 @@ async function check(io: Io, uri: string, flags: CheckFlags): Promise<Report> {
     if (!(error instanceof JwksdError)) throw error;
     const { code, message } = error;
     // A refused URI may hold a password.
-    const shown = code === "ERR_SIGNER_URI" ? `${report.backend}:…` : uri;
-    return { ...report, uri: shown, signatures: latencies.length, failure: { code, message } };
+    const safeUri = code === "ERR_SIGNER_URI" ? `${report.backend}:…` : uri;
+    return { ...report, uri: safeUri, signatures: latencies.length, failure: { code, message } };
   } finally {
     await signer?.close();
   }
@@ -109,7 +110,7 @@ const sinceMs = (startMs: number): number => Math.round((performance.now() - sta
 
 const ms = (value: number): string => `${value.toFixed(value < 10 ? 2 : 0)} ms`;
 
-function textOf({ uri, openMs, kid, curve, signatures, latencyMs, failure }: Report): string {
+function reportText({ uri, openMs, kid, curve, signatures, latencyMs, failure }: Report): string {
   const lines: string[] = [];
   if (openMs !== undefined)
     lines.push(`ok    open       ${uri} in ${ms(openMs)}`, `ok    key        ${curve}, kid ${kid}`);

@@ -9,7 +9,7 @@ export function gcd(a: bigint, b: bigint): bigint {
 
 export const bitLength = (value: bigint): number => {
   const hex = value.toString(16);
-  return value === 0n ? 0 : hex.length * 4 - Math.clz32(Number.parseInt(hex[0] as string, 16)) + 28;
+  return value === 0n ? 0 : hex.length * 4 - Math.clz32(Number.parseInt(hex.charAt(0), 16)) + 28;
 };
 
 /** Returns the integer part of the square root, by Newton's method. */

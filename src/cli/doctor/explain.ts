@@ -1,6 +1,8 @@
-import type { JWTHeaderParameters, JWTPayload } from "jose";
+import type { JWSHeaderParameters, JWTPayload } from "jose";
 import { decodeProtectedHeader } from "jose/decode/protected_header";
 import { JwksdError, TokenError } from "../../base/errors.ts";
+import { jsonOf } from "../../base/json.ts";
+import { entriesIn, isObject } from "../../doctor/document.ts";
 import { ageSeconds } from "../../base/cache-control.ts";
 import { createRemoteKeySet } from "../../verify/relying-party/remote-key-set.ts";
 import type { Cause } from "./advice.ts";
@@ -103,16 +105,16 @@ export async function explain(token: string, expected: Expected, source: KeySour
 
     ({ step } = source);
     const { where, body, age } = await source.load();
-    const jwkSet = JSON.parse(body) as { readonly keys: readonly ({ kid?: unknown } | null)[] };
+    const jwkSet = jsonOf(body);
     used = { jwkSet, ageSeconds: ageSeconds(age) };
-    const { keys } = jwkSet;
-    const kids = keys.map((key) => valueText(key?.kid, "(no kid)"));
-    done(`${where} has ${keys.length === 1 ? "1 key" : `${keys.length} keys`}: ${kids.join(", ")}`);
+    const kids = (entriesIn(jwkSet) ?? []).map((entry) => (isObject(entry) ? entry["kid"] : undefined));
+    const names = kids.map((each) => valueText(each, "(no kid)")).join(", ");
+    done(`${where} has ${kids.length === 1 ? "1 key" : `${kids.length} keys`}: ${names}`);
 
     step = "key";
     await source.getKey(header);
     const published = `kid ${header.kid} is published, for ${header.alg}`;
-    if (keys.some((key) => key?.kid === header.kid)) done(published);
+    if (kids.includes(header.kid)) done(published);
     else done(`${published}; the response above lacks it, the next one has it`, "next answer");
 
     step = "claims";
@@ -150,13 +152,12 @@ export async function explain(token: string, expected: Expected, source: KeySour
 const isText = (value: unknown): value is string => typeof value === "string" && value !== "";
 
 /** Reads a token as strictly as verifiers do, except for its `alg`. */
-function readToken(token: string): { readonly header: JWTHeaderParameters; readonly claims: JWTPayload } {
+function readToken(token: string): { readonly header: JWSHeaderParameters; readonly claims: JWTPayload } {
   if (token.length > maxTokenBytes) {
     throw new TokenError("ERR_TOKEN_TOO_LARGE", `the token is longer than ${maxTokenBytes} bytes`);
   }
   try {
-    if (isCompactJws(token))
-      return { header: decodeProtectedHeader(token) as JWTHeaderParameters, claims: readClaims(token) };
+    if (isCompactJws(token)) return { header: decodeProtectedHeader(token), claims: readClaims(token) };
   } catch {
     // Its parts are not JSON.
   }

@@ -102,14 +102,16 @@ function nextSteps({ steps }: RotationPlan): RotationPlan["steps"] {
 
 const times: ReadonlySet<string> = new Set([...recordTimes, "endedAt", "trustedUntil"]);
 const waits = ["announceForSeconds", "retireForSeconds", "maxStaleSeconds"];
-const shown = new Set(["kid", "use", "state", ...times, "alg", "unannounced", ...waits, "publicJwk", "thumbprint"]);
+const printed = new Set(["kid", "use", "state", ...times, "alg", "unannounced", ...waits, "publicJwk", "thumbprint"]);
 
 /** A record as it may be printed: chosen by name, so that its private half cannot get out. */
 export function publicRecord(record: KeyRecord, more: object = {}): object {
-  const members = Object.entries(record).filter(([name, value]) => shown.has(name) && value !== undefined);
+  const members = Object.entries(record).filter(([name, value]) => printed.has(name) && value !== undefined);
   const uri = uriOf(record);
   return {
-    ...Object.fromEntries(members.map(([name, value]) => [name, times.has(name) ? iso(value as number) : value])),
+    ...Object.fromEntries(
+      members.map(([name, value]) => [name, times.has(name) && typeof value === "number" ? iso(value) : value]),
+    ),
     ...(uri !== undefined && { uri }),
     ...more,
   };

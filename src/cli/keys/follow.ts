@@ -1,6 +1,6 @@
 import { sleep } from "../../base/async.ts";
 import { systemClock } from "../../base/clock.ts";
-import type { JwksdError } from "../../base/errors.ts";
+import { asJwksdError } from "../../base/errors.ts";
 import { someOf } from "../../base/format.ts";
 import { printable } from "../../base/printable.ts";
 import { type PresenceRecord, revisionsBehind } from "../../rotation/custody/presence.ts";
@@ -57,7 +57,7 @@ export async function follow(
       await sleep(Math.min(pollMs, leftMs), systemClock);
     }
   } catch (error) {
-    const { message, code } = error as JwksdError;
+    const { message, code } = asJwksdError(error);
     tell(io, `the change is done; who follows is not known, because the store cannot be asked: ${message} [${code}]`);
     io.exitCode = notFollowed;
     return undefined;
@@ -69,11 +69,11 @@ export async function follow(
 /** One line on a terminal that changes. */
 function progress({ stderr }: Io): (text: string) => void {
   if (stderr.isTTY !== true) return () => {};
-  let shown = "";
+  let written = "";
   return (text) => {
     const line = text.slice(0, (stderr.columns ?? 80) - 1);
-    if (line !== shown) stderr.write(`\r\u{1b}[K${line}`);
-    shown = line;
+    if (line !== written) stderr.write(`\r\u{1b}[K${line}`);
+    written = line;
   };
 }
 

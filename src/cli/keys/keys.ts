@@ -58,6 +58,7 @@ Examples:
     .action((flags: ChangeFlags & { readonly use: KeyUse; readonly alg?: string }) =>
       withKeys(io, flags, {}, (open) => {
         const newKey = { use: flags.use, alg: flags.alg };
+        // changeKeys generates a key, because newKey is given.
         const decide = byCommand((key) => ({ type: "announce", key: key as NewKey }));
         return changeKeys(open, { flags, breaks: false, newKey }, decide);
       }),

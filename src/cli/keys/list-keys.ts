@@ -36,10 +36,10 @@ async function listKeys(io: Io, flags: ListFlags): Promise<void> {
   const { records, policy } = document;
   const ahead = plan(records, policy, now);
   const still = aftermath(records, policy, now);
-  const shown = keyUses.flatMap((use) =>
+  const listed = keyUses.flatMap((use) =>
     records.filter((record) => record.use === use && (flags.all === true || isLive(record))),
   );
-  const rows = shown.map((record) => ({ record, next: ahead.steps.find(({ kid }) => kid === record.kid) }));
+  const rows = listed.map((record) => ({ record, next: ahead.steps.find(({ kid }) => kid === record.kid) }));
   const since = isRotating(records) ? (rotatingSince(records, now) ?? now) : undefined;
   if (flags.json === true) {
     return printJson(io, {
@@ -53,7 +53,7 @@ async function listKeys(io: Io, flags: ListFlags): Promise<void> {
     });
   }
   const { columns } = terminalOf(io);
-  const lines = shown.length === 0 ? indented(noKeys, columns, 0) : table(rows, now);
+  const lines = listed.length === 0 ? indented(noKeys, columns, 0) : table(rows, now);
   const ended = records.length - records.filter(isLive).length;
   const hidden = flags.all !== true && ended > 0 ? `${ended} removed or revoked; --all lists them.` : "";
   const mode =

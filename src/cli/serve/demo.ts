@@ -46,7 +46,7 @@ async function demo(io: Io): Promise<void> {
   const starting = startDemo(io, fastClock(timesAsFast));
   handleSignals(starting);
   const service = await starting;
-  print(io, await textOf(service));
+  print(io, await welcomeText(service));
 }
 
 /** The service of `jwksd serve`, with keys in memory and another clock. */
@@ -85,7 +85,7 @@ export function fastClock(times: number, real: Clock = systemClock): FastClock {
   };
 }
 
-async function textOf({ url, adminUrl, status }: Service): Promise<string> {
+async function welcomeText({ url, adminUrl, status }: Service): Promise<string> {
   const { plan, now } = await status();
   const steps = (plan?.steps ?? []).map(
     ({ at, action }) => `  ${minutes((at - now) / timesAsFast)}  a key is ${action}`,

@@ -132,8 +132,8 @@ function checkVerifyUrl(url: string | undefined): void {
 }
 
 function messageOf(error: unknown): string {
-  if (error === undefined) return "";
-  const { message, code = "ERR_INTERNAL" } = error as { readonly message: string; readonly code?: string };
+  if (!(error instanceof Error)) return "";
+  const { message, code = "ERR_INTERNAL" }: NodeJS.ErrnoException = error;
   return `${message} [${code}]`;
 }
 

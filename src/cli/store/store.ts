@@ -60,10 +60,10 @@ ${rights}
 -- The rights of a user who publishes and signs, and leaves every change to others.
 ${readingRights}`;
 
-async function migrateStore(io: Io, flags: Flags): Promise<void> {
+async function migrateStore(io: Io, flags: Flags & { readonly to?: string }): Promise<void> {
   const settings = await settingsFrom(io, { ...flags });
   const from = storeSettingsOf(settings);
-  const to = storeSettingsOf({ ...settings, store: targetStore(flags["to"] as string | undefined, io.environment) });
+  const to = storeSettingsOf({ ...settings, store: targetStore(flags.to, io.environment) });
   const log = createCommandLog(settings, io);
   const keys = (await wrappingKeysOf(from, log)) ?? (await wrappingKeysOf(to, log));
   if (keys === undefined) {

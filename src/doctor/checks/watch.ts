@@ -144,5 +144,8 @@ function checkRotationAtAll(states: readonly WithKeys[]): Note[] {
   return kids.size === 1 ? [note("JWKS_ONE_OLD_KEY", `kid ${quoted([...kids][0])}: watched for more than a year`)] : [];
 }
 
-const pairs = <T>(items: readonly T[]): (readonly [T, T])[] =>
-  items.slice(1).map((item, index) => [items[index] as T, item] as const);
+const pairs = (states: readonly WithKeys[]): (readonly [before: WithKeys, after: WithKeys])[] =>
+  states.flatMap((after, index) => {
+    const before = states[index - 1];
+    return before === undefined ? [] : [[before, after] as const];
+  });
