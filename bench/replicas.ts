@@ -102,7 +102,7 @@ async function etag({ url }: Server): Promise<string | null> {
 }
 
 async function follow(url: string, servers: readonly Server[], wrappingKey: string, rounds: number): Promise<number[]> {
-  const store = await postgresStore(url, { issuer });
+  const store = postgresStore(url, { issuer });
   const access = await accessTo(store, wrappingKey, issuer);
   const times: number[] = [];
   try {
@@ -212,12 +212,12 @@ async function tombstones(server: PostgresServer, wrappingKey: string, rounds: n
   const steps: number[] = [];
   for (const count of [10, 1_000]) {
     const named = { issuer: `https://${count}.example` };
-    const store = await postgresStore(url, named);
+    const store = postgresStore(url, named);
     const access = await accessTo(store, wrappingKey);
     await fill(access, wrappingKey, count);
     const times = { start: [] as number[], step: [] as number[], poll: [] as number[] };
     for (let round = 0; round < Math.ceil(rounds / 5); round += 1) {
-      const cold = await postgresStore(url, named);
+      const cold = postgresStore(url, named);
       const options = { issuer: noIssuer, store: cold, wrappingKeys: [wrappingKey] };
       const manager = await timed(times.start, () => createKeyManager(options));
       await manager.close();

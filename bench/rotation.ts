@@ -62,13 +62,13 @@ async function measure(count: number, rounds: number): Promise<Measured> {
     const wrappingKey = newWrappingKey();
     const path = join(folder, "keys.db");
     await writeFile(join(folder, "wrapping.key"), `${wrappingKey}\n`, { mode: 0o600 });
-    const filled = await sqliteStore(path);
+    const filled = sqliteStore(path);
     await fill(await accessTo(filled, wrappingKey), wrappingKey, count);
     await filled.close?.();
     const times = { open: [] as number[], manager: [] as number[], step: [] as number[], follow: [] as number[] };
     for (let round = 0; round < rounds; round += 1) {
       const store = await timed(times.open, async () => {
-        const store = await sqliteStore(path);
+        const store = sqliteStore(path);
         await (await accessTo(store, wrappingKey)).read();
         return store;
       });
@@ -77,7 +77,7 @@ async function measure(count: number, rounds: number): Promise<Measured> {
       await manager.close();
       await store.close?.();
     }
-    const running = [await sqliteStore(path), await sqliteStore(path)];
+    const running = [sqliteStore(path), sqliteStore(path)];
     const [one, other] = (await Promise.all(running.map((store) => accessTo(store, wrappingKey)))) as [
       StoreAccess,
       StoreAccess,

@@ -21,7 +21,7 @@ const backend = await signerBackend(SIGNER_TYPE, options);
 const manager = await createKeyManager({
   issuer: ISSUER,
   // The keys outlive this in-memory store, so use a file or a database.
-  store: STORE === undefined ? memoryStore() : await sqliteStore(STORE),
+  store: STORE === undefined ? memoryStore() : sqliteStore(STORE),
   wrappingKeys: JWKSD_WRAPPING_KEYS,
   createSigner: (request) => backend.create(request),
   openSigner: (uri, options) => backend.open(uri, options),

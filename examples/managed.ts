@@ -14,7 +14,7 @@ const { STORE, JWKSD_WRAPPING_KEYS = randomBytes(32).toString("base64url") } = p
 // Generates the first key, then announces, activates, retires and removes keys on schedule.
 const manager = await createKeyManager({
   issuer: ISSUER,
-  store: STORE === undefined ? memoryStore() : await sqliteStore(STORE),
+  store: STORE === undefined ? memoryStore() : sqliteStore(STORE),
   wrappingKeys: JWKSD_WRAPPING_KEYS,
   policy: { rotateEveryDays: 30, maxTokenLifetimeSeconds: 600 },
   onEvent: (event) => console.log(event.type),

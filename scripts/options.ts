@@ -24,11 +24,11 @@ const calls: Readonly<Record<string, Readonly<Record<string, string>>>> = {
   },
   "jwksd/issuers": { createIssuers: "IssuersOptions" },
   "jwksd/store": { memoryStore: "MemoryStoreOptions" },
-  "jwksd/store/mysql, redis, libsql, d1, durable-object, better-auth": {
-    "mysqlStore, redisStore, libsqlStore, d1Store, durableObjectStore, betterAuthStore": "DatabaseStoreOptions",
+  "jwksd/store/postgres, mysql, redis, libsql, d1, durable-object, better-auth": {
+    "postgresStore, mysqlStore, redisStore, libsqlStore, d1Store, durableObjectStore, betterAuthStore":
+      "DatabaseStoreOptions",
   },
   "jwksd/store/etcd": { etcdStore: "EtcdStoreOptions" },
-  "jwksd/store/postgres": { postgresStore: "PostgresStoreOptions" },
   "jwksd/signer": {
     openSigner: "BackendOptions",
     "openSigner: pkcs11": "Pkcs11Options",

@@ -16,7 +16,7 @@ const baseURL = "http://localhost:3000";
 
 export const manager = await createKeyManager({
   issuer: `${baseURL}/api/auth`, // the "issuer" of your discovery document
-  store: await sqliteStore("./keys.db"),
+  store: sqliteStore("./keys.db"),
   wrappingKeys: JWKSD_WRAPPING_KEYS,
   policy: { rotateEveryDays: 90, maxTokenLifetimeSeconds: 36_000 }, // better-auth's ID tokens live for ten hours
 });

@@ -7,7 +7,7 @@ import * as openid from "openid-client"; // npm install openid-client
 const { JWKSD_WRAPPING_KEYS = "" } = process.env;
 export const manager = await createKeyManager({
   issuer: "https://client.example", // the issuer of these keys: the client's origin
-  store: await sqliteStore("./client-keys.db"), // its own store, never a provider's
+  store: sqliteStore("./client-keys.db"), // its own store, never a provider's
   wrappingKeys: JWKSD_WRAPPING_KEYS,
   policy: { rotateEveryDays: 90, maxTokenLifetimeSeconds: 300 },
 });

@@ -6,7 +6,7 @@ import { libsqlStore } from "jwksd/store/libsql";
 async function start() {
   const { DATABASE_URL = "", JWKSD_WRAPPING_KEYS = "" } = process.env;
   const issuer = "https://login.example.com";
-  const store = await libsqlStore(DATABASE_URL, { issuer });
+  const store = libsqlStore(DATABASE_URL, { issuer });
   const keys = await createKeyManager({
     issuer,
     store,

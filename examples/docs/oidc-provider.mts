@@ -9,7 +9,7 @@ import { sqliteAdapter } from "./oidc-adapter.mts";
 const { ISSUER = "http://localhost:3000", JWKSD_WRAPPING_KEYS = "" } = process.env;
 const manager = await createKeyManager({
   issuer: ISSUER,
-  store: await sqliteStore("./keys.db"),
+  store: sqliteStore("./keys.db"),
   wrappingKeys: JWKSD_WRAPPING_KEYS,
   policy: { rotateEveryDays: 90, maxTokenLifetimeSeconds: 3600 },
 });

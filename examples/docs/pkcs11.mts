@@ -8,7 +8,7 @@ const backend = await signerBackend("pkcs11", { pkcs11 });
 const { JWKSD_WRAPPING_KEYS = "" } = process.env;
 export const manager = await createKeyManager({
   issuer: "https://login.example.com",
-  store: await sqliteStore("/var/lib/jwksd/keys.db"),
+  store: sqliteStore("/var/lib/jwksd/keys.db"),
   wrappingKeys: JWKSD_WRAPPING_KEYS,
   createSigner: (request) => backend.create(request),
   openSigner: (uri, options) => backend.open(uri, options),

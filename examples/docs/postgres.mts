@@ -1,3 +1,3 @@
 import { postgresStore } from "jwksd/store/postgres";
 
-export const store = await postgresStore("postgres://jwksd@db.example/jwksd", { issuer: "https://login.example.com" });
+export const store = postgresStore("postgres://jwksd@db.example/jwksd", { issuer: "https://login.example.com" });

@@ -3,7 +3,7 @@ import { createProvider } from "jwksd";
 import { createKeyManager } from "jwksd/rotation";
 import { sqliteStore } from "jwksd/store/sqlite";
 
-const store = await sqliteStore("./keys.db");
+const store = sqliteStore("./keys.db");
 const manager = await createKeyManager({
   issuer: "http://localhost:3000", // for real use: your own https URL
   store,

@@ -1,3 +1,3 @@
 import { libsqlStore } from "jwksd/store/libsql";
 
-export const store = await libsqlStore("libsql://db.example", { issuer: "https://login.example.com" });
+export const store = libsqlStore("libsql://db.example", { issuer: "https://login.example.com" });

@@ -1,3 +1,3 @@
 import { redisStore } from "jwksd/store/redis";
 
-export const store = await redisStore("redis://jwksd@db.example/0", { issuer: "https://login.example.com" });
+export const store = redisStore("redis://jwksd@db.example/0", { issuer: "https://login.example.com" });

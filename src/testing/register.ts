@@ -11,7 +11,7 @@ import type { DueIssuer, Presence, Register, StoreCall } from "../rotation/store
 /** Registers to hold against the contract: none holds anything yet. */
 export interface RegisterUnderTest {
   /** Another handle on the register of an issuer, as another process would have. A register without handles gives itself. */
-  readonly handle: (issuer: string) => Promise<Register>;
+  readonly handle: (issuer: string) => Register | Promise<Register>;
   /** Takes everything away, after all handles have been closed. */
   readonly end?: () => Promise<void>;
 }

@@ -61,7 +61,7 @@ if (skipWithout("mariadbd", "mariadb-install-db") === false) {
     const wrong = url().replace("s3cret", "wrong");
     assert.match(await refusal(mysqlStore(wrong, options), true), /^ERR_STORE_UNAVAILABLE .*ER_ACCESS_DENIED/);
     assert.match(await refusal(mysqlStore(url(1), options), true), /^ERR_STORE_UNAVAILABLE .*ECONNREFUSED/);
-    await (await mysqlStore(url(), options)).read();
+    await mysqlStore(url(), options).read();
     await sql("SET GLOBAL read_only = 1");
     t.after(() => sql("SET GLOBAL read_only = 0"));
     assert.match(await refusal(mysqlStore(url(), options), true), /^ERR_STORE_READ_ONLY /);
@@ -70,7 +70,7 @@ if (skipWithout("mariadbd", "mariadb-install-db") === false) {
 
   test("a primary that no replica follows any more confirms nothing, where it is to wait for one", async (t) => {
     const issuer = "https://cut-off.example";
-    const register = await mysqlStore(url(), { issuer, timeoutMs: 2_000 });
+    const register = mysqlStore(url(), { issuer, timeoutMs: 2_000 });
     t.after(() => register.close());
     assert.equal(await register.write("text", undefined), true);
     await sql("SET GLOBAL rpl_semi_sync_master_timeout = 3600000");
@@ -85,13 +85,13 @@ if (skipWithout("mariadbd", "mariadb-install-db") === false) {
 
   test("a user who may only read the documents confirms what it reads, and is refused to write", async (t) => {
     const options = { issuer: "https://reader.example" };
-    const writer = await mysqlStore(url(), options);
+    const writer = mysqlStore(url(), options);
     t.after(() => writer.close());
     assert.equal(await writer.write("text", undefined), true);
     await sql("CREATE USER reader IDENTIFIED BY 's3cret'");
     await sql("GRANT SELECT ON jwksd.* TO reader");
     await sql("GRANT INSERT, UPDATE, DELETE ON jwksd.jwksd_presence TO reader");
-    const reader = await mysqlStore(url().replace("jwksd:", "reader:"), options);
+    const reader = mysqlStore(url().replace("jwksd:", "reader:"), options);
     t.after(() => reader.close());
     const { version, text } = await reader.read(undefined, { confirmed: true });
     assert.equal(text, "text");
@@ -133,7 +133,7 @@ if (skipWithout("mariadbd", "mariadb-install-db") === false) {
     const pool = createPool({ uri: url(), connectionLimit: 1 });
     t.after(() => pool.end());
     await sql("CREATE TABLE jwksd.theirs (id INT)");
-    const register = await mysqlStore(pool, { issuer: "https://dirty.example" });
+    const register = mysqlStore(pool, { issuer: "https://dirty.example" });
     for (const call of [() => register.read(), () => register.write("text", undefined), () => register.read()]) {
       await pool.query("SET autocommit = 0");
       await pool.query("INSERT INTO theirs VALUES (1)");

@@ -42,7 +42,7 @@ if (skipWithout("redis-server") === false) {
 
   test("a server that refuses is named with its words, without a password", async (t) => {
     const refusal = async (url: string, call: "read" | "confirmed read" | "write"): Promise<string> => {
-      const register = await redisStore(url, { issuer: "https://op.example" });
+      const register = redisStore(url, { issuer: "https://op.example" });
       t.after(() => register.close?.());
       const calling =
         call === "write" ? register.write("text", undefined) : register.read("", { confirmed: call !== "read" });
@@ -64,7 +64,7 @@ if (skipWithout("redis-server") === false) {
     assert.match(await refusal(url(standby.port), "write"), /^ERR_STORE_READ_ONLY /);
     // A primary that was cut off: a plain read shows what it has.
     const alone = await startRedis(t, "--min-replicas-to-write", "1");
-    const register = await redisStore(url(alone.port), { issuer: "https://op.example" });
+    const register = redisStore(url(alone.port), { issuer: "https://op.example" });
     t.after(() => register.close?.());
     assert.equal((await register.read()).version, undefined);
     for (const call of ["confirmed read", "write"] as const) {
@@ -85,8 +85,8 @@ if (skipWithout("redis-server") === false) {
     });
     t.after(() => reconnecting.disconnect());
     const stores = {
-      "by URL": await redisStore(url(address.port), { issuer: "https://url.example" }),
-      "a client of the package ioredis, as in docs/stores.md": await redisStore(reconnecting, {
+      "by URL": redisStore(url(address.port), { issuer: "https://url.example" }),
+      "a client of the package ioredis, as in docs/stores.md": redisStore(reconnecting, {
         issuer: "https://client.example",
       }),
     };
@@ -117,7 +117,7 @@ if (skipWithout("redis-server") === false) {
     t.after(() => root.destroy());
     await root.sendCommand(["ACL", "SETUSER", "limited", "reset", "on", ">s3cret", ...rights.split(" ")]);
     const user = url(server.port).replace(":s3cret", "limited:s3cret").replace("/2", "");
-    const register = await redisStore(user, { issuer: "https://limited.example" });
+    const register = redisStore(user, { issuer: "https://limited.example" });
     t.after(() => register.close());
     return register;
   }

@@ -105,7 +105,7 @@ describe("the samples of the documents", () => {
     const args = command.replace("sqlite:", `sqlite:${dirname(providerPath)}/`).split(" ");
     const { code, stderr } = await runCli(t, args, { JWKSD_WRAPPING_KEYS: wrappingKey });
     assert.deepEqual([code, stderr], [0, ""]);
-    const store = await sqliteStore(join(dirname(providerPath), "keys.db"));
+    const store = sqliteStore(join(dirname(providerPath), "keys.db"));
     const listed = async () => (await store.presence?.list(9))?.count;
     assert.equal(await listed(), 1);
     const ended = once(running.process, "exit");

@@ -42,7 +42,7 @@ async function kidsOf(port: number): Promise<string[]> {
 }
 
 async function withStore<T>(url: string, use: (store: Register) => Promise<T>): Promise<T> {
-  const store = await postgresStore(url, { issuer });
+  const store = postgresStore(url, { issuer });
   try {
     return await use(store);
   } finally {
@@ -95,7 +95,7 @@ describe("keys in PostgreSQL", { skip }, () => {
     const wrapping = { JWKSD_WRAPPING_KEYS: newWrappingKey() };
     const secret = url.replace("postgres@", "postgres:sesame@");
     const rows: [args: string[], environment: Record<string, string>, says: RegExp][] = [
-      [["keys", "--store", url], wrapping, /say which issuer is meant \[ERR_OPTION_INVALID\]/],
+      [["keys", "--store", url], wrapping, /--issuer \(JWKSD_ISSUER\) must say whose keys are meant/],
       [["rotate", "--store", url, "--issuer", issuer], wrapping, /the store holds no keys of .*\[ERR_STORE_EMPTY\]/],
       [["keys", "--store", secret], wrapping, /--store must not contain a password.*JWKSD_STORE.*PGPASSWORD/],
       [["keys", "--store", `${url}?sslpassword=sesame`], wrapping, /--store must not contain a password/],

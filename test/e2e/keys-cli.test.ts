@@ -387,7 +387,7 @@ describe("a store", { timeout }, () => {
     await ok("rotate");
     const [from, to] = [join(data, "keys.db"), join(folder, "new.db")];
     const migrate = ["store", "migrate", "--store", `sqlite:${from}`, "--to", `sqlite:${to}`];
-    const store = await sqliteStore(from);
+    const store = sqliteStore(from);
     t.after(async () => store.close?.());
     await store.presence?.put("a", lineText(processLine("a", { at: Date.now() })));
     assert.match((await runCli(t, migrate)).stderr, /the replica a runs on the store to copy .*\[ERR_TRANSITION\]\n$/);

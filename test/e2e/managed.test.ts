@@ -188,7 +188,7 @@ test("no private byte gets out: not of a running service, not of commands, not o
   // Commands that are refused, and records that are.
   await failing(commandStore(path, { type: "announce", key: enc }));
   await failing(commandStore(path, { type: "remove", kid }));
-  const store = await sqliteStore(path);
+  const store = sqliteStore(path);
   const custody = await custodyOf(store, [wrappingKey]);
   const { text = "", version } = await store.read();
   const document = await custody.open(text);

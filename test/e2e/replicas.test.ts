@@ -37,7 +37,7 @@ async function withReplicas(t: TestContext) {
   await writeFile(file, keySetText("first"));
   const run = (...args: string[]): Promise<Finished> => runCli(t, [...args, "--data", data]);
   assert.equal((await run("keys", "import", file)).code, 0);
-  const store = await sqliteStore(join(data, "keys.db"));
+  const store = sqliteStore(join(data, "keys.db"));
   t.after(async () => store.close?.());
   return {
     data,

@@ -42,7 +42,7 @@ async function setUp(t: TestContext, ...flags: readonly string[]) {
 
 /** The text of the store in a file. */
 async function textIn(path: string): Promise<string> {
-  const store = await sqliteStore(path);
+  const store = sqliteStore(path);
   const { text = "" } = await store.read();
   await store.close?.();
   return text;
@@ -50,7 +50,7 @@ async function textIn(path: string): Promise<string> {
 
 /** Writes into the file as anybody can who may write it. */
 async function write(path: string, text: string): Promise<void> {
-  const store = await sqliteStore(path);
+  const store = sqliteStore(path);
   assert.equal(await store.write(text, (await store.read()).version), true);
   await store.close?.();
 }

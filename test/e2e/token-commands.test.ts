@@ -141,7 +141,7 @@ describe("jwksd token and the keys that a service manages", { timeout, concurren
 
   test("makes no wrapping key for a store without keys", async (t) => {
     const folder = await temporaryFolder(t);
-    await (await sqliteStore(join(folder, "keys.db"))).close?.();
+    await sqliteStore(join(folder, "keys.db")).close?.();
     const { code, stdout, stderr } = await runCli(t, ["token", "--data", folder, "--aud", "api"]);
     assert.deepEqual({ code, stdout, files: await readdir(folder) }, { code: 1, stdout: "", files: ["keys.db"] });
     assert.equal(

@@ -134,7 +134,7 @@ async function start(t: TestContext, forged: object) {
   await writeFile(file, JSON.stringify(named("first")), { mode: 0o600 });
   assert.equal((await cli("keys", "import", file)).code, 0);
   await rename(join(data, "wrapping.key"), join(data, "away"));
-  const store = await sqliteStore(join(data, "keys.db"));
+  const store = sqliteStore(join(data, "keys.db"));
   const { text = "", version } = await store.read();
   const document = { ...parseDocument(unsealed(text)), events: [forged] };
   assert.ok(await store.write(`a.b.c\n${JSON.stringify(document)}`, version));

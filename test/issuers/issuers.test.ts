@@ -438,7 +438,7 @@ test("a cron takes the steps of all issuers that are due, past a hundred broken 
   let taken: string[] = [];
   const store = async (issuer: string): Promise<Register> => {
     taken.push(issuer);
-    const register = await libsqlStore(client, { issuer });
+    const register = libsqlStore(client, { issuer });
     // Without its clock, which is months ahead of the clock of these issuers.
     return { ...register, read: async (...asked) => ({ ...(await register.read(...asked)), now: undefined }) };
   };

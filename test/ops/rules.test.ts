@@ -284,7 +284,7 @@ describe("each fault has its alert, and no other", { skip: skipWithout("promtool
     const [own, other] = [await wrappingKeyOf(data), newWrappingKey()];
     // The command refuses it, because the service does not have that key.
     const rewrapped = async (...keys: readonly string[]): Promise<void> => {
-      const store = await sqliteStore(join(data, "keys.db"));
+      const store = sqliteStore(join(data, "keys.db"));
       const custody = await custodyOf(store, keys, undefined, { movesToFirst: true });
       const { signal } = new AbortController();
       const access = createStoreAccess(custody, { policy: rotationPolicy(), clock: systemClock, signal });

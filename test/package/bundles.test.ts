@@ -186,7 +186,7 @@ if (isSoak) {
       await projectWith([...needed, "@libsql/client"], project, join(await builtClone(), archive));
       const env = { DATABASE_URL: await startLibsql(t), JWKSD_WRAPPING_KEYS: newWrappingKey() };
       const issuer = "https://login.example.com";
-      const store = await libsqlStore(env.DATABASE_URL, { issuer });
+      const store = libsqlStore(env.DATABASE_URL, { issuer });
       const wrappingKeys = env.JWKSD_WRAPPING_KEYS;
       const manager = await createKeyManager({ issuer, store, wrappingKeys, onDemand: true, requireStore: false });
       await manager.runDueSteps();

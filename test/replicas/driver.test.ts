@@ -86,7 +86,7 @@ describe("three managers over one store keep their promises in true time", () =>
     for (let seed = 1; seed <= seeds; seed += 1) {
       const folder = await mkdtemp(join(tmpdir(), "jwksd-driver-"));
       t.after(() => rm(folder, { recursive: true }));
-      const store = await sqliteStore(join(folder, "keys.db"));
+      const store = sqliteStore(join(folder, "keys.db"));
       const outcome = await drive(real, seed % 2 === 0 ? kills : jumps, seed, forMs / 2, store);
       await store.close?.();
       assert.deepEqual(outcome.violations, [], text("SQLite", seed, outcome));

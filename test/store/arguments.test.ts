@@ -73,7 +73,7 @@ test("PostgreSQL: neither one connection nor a transaction is a pool", async () 
   await refusal(() =>
     postgresStore(Object.assign(() => {}, { unsafe: sql.unsafe, savepoint() {} }) as never, { issuer }),
   );
-  await postgresStore(sql, { issuer });
+  postgresStore(sql, { issuer });
 });
 
 test("a promise in the place of an option is told to be awaited", async () => {

@@ -10,7 +10,7 @@ import { countIn, writeNext } from "./steps.ts";
 
 // The path of a SQLite store, or the URL of a database.
 const [command = "", path = ""] = process.argv.slice(2);
-const open = (): Promise<Register> =>
+const open = (): Register =>
   path.startsWith("postgres:") ? postgresStore(path, { issuer: "https://op.example" }) : sqliteStore(path);
 
 // Synchronous: what was said before a SIGKILL has been said.
@@ -25,21 +25,21 @@ const codeOf = (error: unknown): unknown => {
 const commands: Readonly<Record<string, () => Promise<void>>> = {
   /** Writes for ever, and says each count after it was written. */
   async writes() {
-    const store = await open();
+    const store = open();
     for (let count = await countIn(store); await writeNext(store, count); count += 1) say(count + 1);
   },
 
   /** Makes one store after the other, and says the number of each that is made. */
   async creates() {
     for (let number = 1; ; number += 1) {
-      await sqliteStore(`${path}.${number}`);
+      await sqliteStore(`${path}.${number}`).read();
       say(number);
     }
   },
 
   /** For each count on standard input, tries to be the one who writes what follows it. */
   async race() {
-    const store = await open();
+    const store = open();
     say("ready");
     for await (const count of createInterface({ input: process.stdin })) say(await writeNext(store, Number(count)));
     await store.close?.();
@@ -47,7 +47,7 @@ const commands: Readonly<Record<string, () => Promise<void>>> = {
 
   /** Opens the store, says what it reads, and writes. */
   async attempt() {
-    const store = await open();
+    const store = open();
     const { version, text } = await store.read();
     say(text ?? null);
     say(await store.write("b", version));
@@ -57,7 +57,7 @@ const commands: Readonly<Record<string, () => Promise<void>>> = {
   async fill() {
     const ballast = `${path}.ballast`;
     writeFileSync(ballast, new Uint8Array(200_000));
-    const store = await sqliteStore(path);
+    const store = sqliteStore(path);
     let lines = 0;
     const fill = async (): Promise<unknown> => {
       for (;;) {

@@ -12,7 +12,8 @@ import { fileURLToPath } from "node:url";
 import { inspect } from "node:util";
 import pg from "pg";
 import { JwksdError } from "../../src/base/errors.ts";
-import { type PostgresStoreOptions, postgresStore } from "../../src/rotation/store/postgres/postgres.ts";
+import type { DatabaseStoreOptions } from "../../src/rotation/store/databases/calls.ts";
+import { postgresStore } from "../../src/rotation/store/postgres/postgres.ts";
 import { readingRights, rights, schema } from "../../src/rotation/store/postgres/schema.ts";
 import { isPostgresUrl } from "../../src/rotation/store/postgres/url.ts";
 import type { Register } from "../../src/rotation/store/register.ts";
@@ -41,8 +42,8 @@ function database(): string {
   return name;
 }
 
-async function opened(t: Scope, url: string, options: PostgresStoreOptions = {}): Promise<Register> {
-  const store = await postgresStore(url, { issuer: "https://op.example", ...options });
+async function opened(t: Scope, url: string, options: Partial<DatabaseStoreOptions> = {}): Promise<Register> {
+  const store = postgresStore(url, { issuer: "https://op.example", ...options });
   t.after(() => store.close?.());
   return store;
 }
@@ -116,7 +117,8 @@ test("without the package pg the error names what to install", async (t) => {
   writeFileSync(join(folder, "package.json"), '{"type":"module"}');
   const script = `
     const { postgresStore } = await import("./src/rotation/store/postgres/postgres.ts");
-    await postgresStore("postgres://127.0.0.1/a").catch(({ name, code, message }) => console.log(name, code, message));
+    const store = postgresStore("postgres://127.0.0.1/a", { issuer: "https://op.example" });
+    await store.read().catch(({ name, code, message }) => console.log(name, code, message));
   `;
   const args = ["--input-type=module", "-e", script];
   const stdout = execFileSync(process.execPath, args, { cwd: folder, encoding: "utf8" });
@@ -189,8 +191,7 @@ describe("the store in PostgreSQL", { skip }, () => {
       }
     }
     const wrong = [{ timeoutMs: 0 }, { issuer: "" }, { issuer: "a".repeat(2_049) }, { issuer: "\ud800" }];
-    for (const options of wrong) await refusal(postgresStore(server.url(), options), "ERR_OPTION_INVALID", /must be/);
-    await refusal(postgresStore(5 as never), "ERR_OPTION_INVALID", /a URL, a pool of the package pg, or an instance/);
+    for (const options of wrong) await refusal(opened(t, server.url(), options), "ERR_OPTION_INVALID", /must be/);
   });
 
   test("passwords from the URL, PGPASSWORD and a password file; a socket; settings from the environment alone", async (t) => {
@@ -231,25 +232,12 @@ describe("the store in PostgreSQL", { skip }, () => {
   test("a pool of the caller's stays the caller's, and keeps no connection", async (t) => {
     const pool = new pg.Pool({ connectionString: server.url(), max: 3 });
     t.after(() => pool.end());
-    const store = await postgresStore(pool, { issuer: newIssuer() });
+    const store = postgresStore(pool, { issuer: newIssuer() });
     await watched(t, store);
     await Promise.all(Array.from({ length: 20 }, () => store.read()));
     await store.write("a", undefined);
     await store.close?.();
     await eventually("nothing is kept", () => pool.totalCount - pool.idleCount + pool.waitingCount === 0);
-  });
-
-  test("a database with one issuer needs no name of it", async (t) => {
-    const url = server.url(database());
-    const alone = (): Promise<Register> => postgresStore(url);
-    await refusal(alone(), "ERR_OPTION_INVALID", /no keys yet, so say which issuer/);
-    const store = await opened(t, url);
-    await store.write("a", undefined);
-    const found = await alone();
-    t.after(() => found.close?.());
-    assert.deepEqual((await found.read()).version, (await store.read()).version);
-    await (await opened(t, url, { issuer: "https://other.example" })).write("b", undefined);
-    await refusal(alone(), "ERR_OPTION_INVALID", /several issuers, so say which/);
   });
 
   describe("rights", () => {
@@ -451,11 +439,8 @@ describe("the store in PostgreSQL", { skip }, () => {
     const to = (host: string, query: string): string => `postgres://postgres@${host}:${own.port}/postgres?${query}`;
     const isEncrypted = async (url: string, variables: Readonly<Record<string, string>> = {}): Promise<boolean> => {
       Object.assign(process.env, variables);
-      const opening = postgresStore(url, { issuer: "https://op.example" }).then(async (store) => {
-        await store.read();
-        return store;
-      });
-      const store = await opening.finally(() => {
+      const store = postgresStore(url, { issuer: "https://op.example" });
+      await store.read().finally(() => {
         for (const name of Object.keys(variables)) Reflect.deleteProperty(process.env, name);
       });
       // Those of earlier stores may not have left yet.

@@ -54,7 +54,7 @@ function edit(path: string, sql: string): void {
 
 /** A store that was written so often, with a text that has as many pages as wanted. */
 async function filled(path: string, text: string, writes = 1): Promise<Register> {
-  const store = await sqliteStore(path);
+  const store = sqliteStore(path);
   for (let count = 0; count < writes; count += 1) {
     assert.equal(await store.write(text, (await store.read()).version), true);
   }
@@ -88,7 +88,7 @@ test("what is no store is refused, and not touched", async (t) => {
     make(path);
     chmodSync(path, 0o644);
     const before = await readFile(path);
-    assert.match((await refusal(sqliteStore(path), "ERR_STORE_FORMAT", path)).message, says, name);
+    assert.match((await refusal(sqliteStore(path).read(), "ERR_STORE_FORMAT", path)).message, says, name);
     assert.deepEqual(await readFile(path), before, name);
     assert.equal(statSync(path).mode & 0o777, 0o644);
     assert.deepEqual(readdirSync(join(path, "..")), ["store.db"]);
@@ -96,7 +96,7 @@ test("what is no store is refused, and not touched", async (t) => {
   const folder = await temporaryFolder(t);
   symlinkSync(join(folder, "elsewhere.db"), join(folder, "dangling.db"));
   for (const path of [folder, join(folder, "none", "store.db"), join(folder, "dangling.db")]) {
-    await refusal(sqliteStore(path), "ERR_STORE_UNAVAILABLE", path);
+    await refusal((async () => sqliteStore(path).read())(), "ERR_STORE_UNAVAILABLE", path);
   }
   assert.deepEqual(readdirSync(folder), ["dangling.db"]);
 });
@@ -191,7 +191,7 @@ for (const [way, put] of [
       const { version } = await store.read();
       assert.equal(await textOf(store), text);
       assert.equal(await store.write("after", version), true);
-      assert.equal(await textOf(await sqliteStore(path)), "after");
+      assert.equal(await textOf(sqliteStore(path)), "after");
       rmSync(path);
       rmSync(`${path}.backup`, { force: true });
     }
@@ -202,7 +202,7 @@ test("a link that leads to another file is followed", async (t) => {
   const path = await temporaryPath(t);
   for (const name of ["a", "b"]) await filled(`${path}.${name}`, name);
   symlinkSync(`${path}.a`, path);
-  const store = await sqliteStore(path);
+  const store = sqliteStore(path);
   assert.equal(await textOf(store), "a");
   symlinkSync(`${path}.b`, `${path}.new`);
   renameSync(`${path}.new`, path);
@@ -246,7 +246,7 @@ test("a process that dies while it writes: what was there before is there", asyn
     ] as const) {
       await filled(path, text, writes);
       dieWhileWriting(path, `${path}.dead`, isLate);
-      assert.equal(await textOf(await sqliteStore(`${path}.dead`)), text);
+      assert.equal(await textOf(sqliteStore(`${path}.dead`)), text);
       for (const name of [path, `${path}.dead`]) rmSync(name);
     }
   }
@@ -261,12 +261,12 @@ test("a backup is not mixed with what a process leaves that dies while it writes
   // Before anything is written into the file, what is left does not count.
   dieWhileWriting(path, dead, false);
   copyFileSync(`${path}.backup`, dead);
-  assert.equal(await textOf(await sqliteStore(dead)), "older");
+  assert.equal(await textOf(sqliteStore(dead)), "older");
 
   const running = await filled(dead, "running");
   dieWhileWriting(path, dead, true);
   copyFileSync(`${path}.backup`, dead);
-  for (const attempt of [() => sqliteStore(dead), () => running.read(), () => running.write("x", undefined)]) {
+  for (const attempt of [() => sqliteStore(dead).read(), () => running.read(), () => running.write("x", undefined)]) {
     const error = await refusal(attempt(), "ERR_STORE_FORMAT", dead);
     assert.match(error.message, /unfinished write into another file.*delete .*store\.db\.dead-journal$/);
   }
@@ -343,7 +343,7 @@ for (const [name, line, code, says] of [
     mkdirSync(folder);
     mkdirSync(`${folder}-full`);
     const path = join(folder, "store.db");
-    assert.equal(await (await sqliteStore(path)).write("a", undefined), true);
+    assert.equal(await sqliteStore(path).write("a", undefined), true);
     const [read, error] = (await startChild("attempt", path, mounted(line, folder)).rest()) as [string, Refused];
     assert.deepEqual([read, error.code], ["a", code]);
     assert.match(error.message, says);
@@ -359,7 +359,7 @@ const around = asRoot ? ["setpriv", "--reuid=65534", "--regid=65534", "--clear-g
 test("a file that may only be read, or not at all", { skip: asRoot && skipWithout("setpriv") }, async (t) => {
   const folder = await temporaryFolder(t);
   const path = join(folder, "store.db");
-  await (await sqliteStore(path)).write("a", undefined);
+  await sqliteStore(path).write("a", undefined);
   if (asRoot) for (const name of [folder, path]) chownSync(name, 65_534, 65_534);
   for (const [mode, outcome] of [
     [0o400, ["a", "ERR_STORE_READ_ONLY"]],
@@ -389,7 +389,7 @@ test(`of two processes that race on one file, exactly one wins each of ${rounds}
     assert.equal(said.filter((won) => won === true).length, 1, `round ${round}: ${JSON.stringify(said)}`);
   }
   for (const racer of racers) assert.equal(await endChild(racer), 0);
-  assert.equal(await countIn(await sqliteStore(path)), rounds);
+  assert.equal(await countIn(sqliteStore(path)), rounds);
 });
 
 const [files, killsPerFile, lanes] = [soak(20, 2), soak(5, 3), 2];
@@ -407,7 +407,7 @@ const endure = async (): Promise<void> => {
     if (child.process.signalCode === null) await once(child.process, "exit");
     assert.equal(child.process.signalCode, "SIGKILL");
 
-    known = await countIn(await sqliteStore(path));
+    known = await countIn(sqliteStore(path));
     // How many die between a write and what they say is a matter of the disk: it waits there.
     assert.ok(known === said || known === said + 1, `${known} after ${said}`);
     const db = new DatabaseSync(path);
@@ -437,7 +437,7 @@ test(`kill -9 while a store is made, ${kills} times: it is made again, or is the
     if (child.process.signalCode === null) await once(child.process, "exit");
     // The one after the last is the one that was being made, if any.
     for (const number of [last, last + 1]) {
-      const store = await sqliteStore(`${path}.${kill}.${number}`);
+      const store = sqliteStore(`${path}.${kill}.${number}`);
       assert.equal(await countIn(store), 0);
       assert.equal(await writeNext(store, 0), true);
     }

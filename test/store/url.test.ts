@@ -6,10 +6,13 @@ import { libsqlStore } from "../../src/rotation/store/databases/libsql.ts";
 import { mysqlStore } from "../../src/rotation/store/databases/mysql.ts";
 import { redisStore } from "../../src/rotation/store/databases/redis.ts";
 import { postgresStore } from "../../src/rotation/store/postgres/postgres.ts";
+import type { Register } from "../../src/rotation/store/register.ts";
+import { createKeyManager } from "../../src/rotation/manager/index.ts";
+import { newWrappingKey } from "../support/managed.ts";
 import { hasPassword } from "../../src/service/config/database-url.ts";
 
 const options = { issuer: "https://op.example", timeoutMs: 50 };
-const stores: Readonly<Record<string, (url: string) => unknown>> = {
+const stores: Readonly<Record<string, (url: string) => Register>> = {
   mysql: (url) => mysqlStore(url, options),
   redis: (url) => redisStore(url, options),
   libsql: (url) => libsqlStore(url, options),
@@ -28,14 +31,18 @@ for (const [scheme, open] of Object.entries(stores)) {
         return true;
       });
     }
-    await open(`${scheme}://u:%2F%40%3F%23%25@127.0.0.1:1/1`);
+    // It is opened by the first call, which the key manager makes.
+    const store = open(`${scheme}://u:%2F%40%3F%23%25@127.0.0.1:1/1`);
+    const starting = createKeyManager({ issuer: options.issuer, store, wrappingKeys: newWrappingKey() });
+    await assert.rejects(starting, { code: "ERR_STORE_UNAVAILABLE" });
+    await store.close?.();
   });
 }
 
 test("options in a URL that the driver of MySQL cannot use are refused, and not shown", async () => {
   for (const query of ['ssl={"passphrase":"cret"', 'ssl={"passphrase":"cret"}}', "ssl=cret"]) {
-    const opening = (async () => mysqlStore(`mysql://127.0.0.1:1/name?${query}`, options))();
-    await assert.rejects(opening, ({ code, message }: Error & { code?: string }) => {
+    const store = mysqlStore(`mysql://127.0.0.1:1/name?${query}`, options);
+    await assert.rejects(store.read(), ({ code, message }: Error & { code?: string }) => {
       assert.deepEqual([code, message.includes("cret")], ["ERR_OPTION_INVALID", false], `${query}: ${message}`);
       return true;
     });

@@ -24,7 +24,7 @@ import { sqliteStore } from "../../src/rotation/store/sqlite/sqlite.ts";
 
 /** What a store in a file holds, as anybody reads it who has no wrapping key. */
 export async function readStore(path: string): Promise<StoreDocument> {
-  const store = await sqliteStore(path);
+  const store = sqliteStore(path);
   try {
     return await documentOf(store);
   } finally {
@@ -77,7 +77,7 @@ export const accessTo = (custody: Custody): StoreAccess =>
 /** Commits a command, as `jwksd keys` does in its own process, and gives when that was done, by `performance.now()`. */
 export async function commandStore(path: string, command: Command): Promise<{ change: Change; doneMs: number }> {
   const wrappingKey = await wrappingKeyOf(dirname(path));
-  const store = await sqliteStore(path);
+  const store = sqliteStore(path);
   const custody = await custodyOf(store, [wrappingKey]);
   const access = accessTo(custody);
   try {

@@ -7,7 +7,7 @@ import { postgresStore } from "../../rotation/store/postgres/postgres.ts";
 import type { OpenRegister } from "../../rotation/store/register.ts";
 import { type DatabaseScheme, databaseScheme, etcdMembers } from "../config/database-url.ts";
 
-type Open = (url: string, options: { readonly issuer: string }) => OpenRegister | Promise<OpenRegister>;
+type Open = (url: string, options: { readonly issuer: string }) => OpenRegister;
 
 const etcd: Open = (url, options) => etcdStore(etcdMembers(url), options);
 
@@ -22,14 +22,13 @@ const openers: Readonly<Record<DatabaseScheme, Open>> = {
   etcds: etcd,
 };
 
-/** @throws ConfigError `ERR_OPTION_INVALID`: no issuer, `ERR_PACKAGE_MISSING` */
-export async function openDatabase(url: string, issuer: string | undefined): Promise<OpenRegister> {
-  const scheme = databaseScheme(url);
-  if (scheme === undefined) return postgresStore(url, { issuer });
+/** @throws ConfigError `ERR_OPTION_INVALID`: no issuer */
+export function openDatabase(url: string, issuer: string | undefined): OpenRegister {
   if (issuer === undefined) {
     throw invalidOption(
       "--issuer (JWKSD_ISSUER) must say whose keys are meant: the database may hold those of several",
     );
   }
-  return openers[scheme](url, { issuer });
+  const scheme = databaseScheme(url);
+  return scheme === undefined ? postgresStore(url, { issuer }) : openers[scheme](url, { issuer });
 }

@@ -127,7 +127,7 @@ export async function openStore(
       `there is no store at ${path}; name yours with --store sqlite:PATH or --data FOLDER; if it was there, see "A lost store" in docs/emergencies.md; if there was none yet, jwksd serve makes it`,
     );
   }
-  const store = await sqliteStore(path);
+  const store = sqliteStore(path);
   for (const warning of await writableByOthers(path)) log.warn({ store: path }, warning);
   return store;
 }

@@ -27,19 +27,16 @@ export interface LibsqlClient {
 }
 
 /**
- * Opens the store of one issuer on a libSQL server, which any number of processes and issuers may share. The first call creates the tables.
+ * The store of one issuer on a libSQL server, which any number of processes and issuers may share. The first call creates the tables.
  *
  * @param database `libsql://HOST?authToken=TOKEN` or another URL of a server that `@libsql/client` accepts, which needs that package; or one of
  *   its clients, which the caller closes
- * @throws ConfigError `ERR_OPTION_INVALID`, `ERR_PACKAGE_MISSING`
+ * @throws ConfigError `ERR_OPTION_INVALID`; `ERR_PACKAGE_MISSING` is thrown by the first call
  */
-export async function libsqlStore(
-  database: string | LibsqlClient,
-  options: DatabaseStoreOptions,
-): Promise<OpenRegister> {
+export function libsqlStore(database: string | LibsqlClient, options: DatabaseStoreOptions): OpenRegister {
   checkArgument("the database", database, urlOr("a client of @libsql/client", "batch"));
   const { issuer, timeoutMs } = checkOptions(options, databaseRules);
-  const { client, name, close } = await clientOf(database);
+  const { client, name, close } = clientOf(database);
   const register = sqlRegister(
     {
       name,
@@ -47,10 +44,8 @@ export async function libsqlStore(
       faultOf: sqliteFault,
       async transact(statements) {
         // To write, because whatever only reads may be answered by a replica.
-        const answers = await client.batch(
-          statements.map(([sql, ...args]) => ({ sql, args })),
-          "write",
-        );
+        const batch = statements.map(([sql, ...args]) => ({ sql, args }));
+        const answers = await (await client()).batch(batch, "write");
         return answers.map(({ rows, rowsAffected }) => ({
           rows: rows as Record<string, unknown>[],
           changes: rowsAffected,
@@ -63,7 +58,7 @@ export async function libsqlStore(
     ...register,
     async close() {
       await register.close();
-      close();
+      await close();
     },
   };
 }
@@ -80,12 +75,12 @@ async function loadDriver() {
 
 const aFile = "for a file, use sqliteStore(PATH)";
 
-/** @throws ConfigError `ERR_OPTION_INVALID`, `ERR_PACKAGE_MISSING` */
-async function clientOf(database: string | LibsqlClient) {
+/** The client of a URL is made by the first call. @throws ConfigError `ERR_OPTION_INVALID` */
+function clientOf(database: string | LibsqlClient) {
   if (typeof database !== "string") {
     // Two processes that share a file lock each other out permanently: an unfinished statement of the client keeps it from committing.
     if (database.protocol === "file") throw invalidOption(`the client must be one of a libSQL server; ${aFile}`);
-    return { client: database, name: "in libSQL", close: () => {} };
+    return { name: "in libSQL", client: async () => database, close: async () => {} };
   }
   if (/^(file|:memory):/i.test(database)) throw invalidOption(`the URL must be one of a libSQL server; ${aFile}`);
   const { protocol, host, pathname } = databaseUrl(
@@ -93,10 +88,19 @@ async function clientOf(database: string | LibsqlClient) {
     /^(libsql|https?|wss?):$/,
     "libsql://HOST?authToken=TOKEN",
   );
+  let opening: Promise<LibsqlClient> | undefined;
+  return {
+    name: `${protocol}//${host}${pathname}`,
+    client: () => (opening ??= openClient(database)),
+    close: async () => opening?.then((client) => client.close()).catch(() => {}),
+  };
+}
+
+/** @throws ConfigError `ERR_OPTION_INVALID`, `ERR_PACKAGE_MISSING` */
+async function openClient(url: string): Promise<LibsqlClient> {
   const { createClient } = await loadDriver();
   try {
-    const client: LibsqlClient = createClient({ url: database });
-    return { client, name: `${protocol}//${host}${pathname}`, close: () => client.close() };
+    return createClient({ url });
   } catch {
     // The error quotes the URL.
     throw invalidOption("the URL of the database must be one that @libsql/client accepts, such as libsql://HOST");

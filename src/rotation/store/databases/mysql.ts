@@ -49,22 +49,22 @@ const statements = questionMarks({
 const maxBytes = 15_000_000;
 
 /**
- * The store of one issuer in a MySQL or MariaDB database, which any number of processes and issuers may share. Tables are made by the first
- * call.
+ * The store of one issuer in a MySQL or MariaDB database, which any number of processes and issuers may share. The first call connects and
+ * creates the tables.
  *
  * @param database `mysql://USER:PASSWORD@HOST:PORT/DATABASE`, which needs the package `mysql2` and is read as by it; or a pool of `mysql2`, which the
  *   caller ends
- * @throws ConfigError `ERR_OPTION_INVALID`, `ERR_PACKAGE_MISSING`
+ * @throws ConfigError `ERR_OPTION_INVALID`; `ERR_PACKAGE_MISSING` is thrown by the first call
  */
-export async function mysqlStore(
+export function mysqlStore(
   database: string | MysqlPool | MysqlCallbackPool,
   options: DatabaseStoreOptions,
-): Promise<OpenRegister> {
+): OpenRegister {
   checkArgument("the database", database, urlOr("a pool of mysql2", "getConnection"));
   const { issuer, timeoutMs = 5_000 } = checkOptions(options, databaseRules);
-  const { pool, name, end } = await poolOf(database, timeoutMs);
+  const { name, pool, end } = poolOf(database, timeoutMs);
   const register = sqlRegister(
-    { name, statements, maxBytes, faultOf, transact: (...call) => transact(pool, ...call) },
+    { name, statements, maxBytes, faultOf, transact: async (...call) => transact(await pool(), ...call) },
     { issuer, timeoutMs },
   );
   return {
@@ -85,17 +85,26 @@ async function loadDriver() {
   }
 }
 
-/** @throws ConfigError `ERR_OPTION_INVALID`, `ERR_PACKAGE_MISSING` */
-async function poolOf(database: string | MysqlPool | MysqlCallbackPool, connectTimeout: number) {
+/** The pool of a URL is made by the first call. @throws ConfigError `ERR_OPTION_INVALID` */
+function poolOf(database: string | MysqlPool | MysqlCallbackPool, connectTimeout: number) {
   if (typeof database !== "string") {
     const pool = "promise" in database ? database.promise() : database;
-    return { pool, name: "in MySQL", end: async () => {} };
+    return { name: "in MySQL", pool: async () => pool, end: async () => {} };
   }
   const { host, pathname } = databaseUrl(database, /^(mysql|mariadb):$/, "mysql://USER@HOST:PORT/DATABASE");
+  let opening: ReturnType<typeof openPool> | undefined;
+  return {
+    name: `mysql://${host}${pathname}`,
+    pool: (): Promise<MysqlPool> => (opening ??= openPool(database, connectTimeout)),
+    end: async () => opening?.then((pool) => pool.end()).catch(() => {}),
+  };
+}
+
+/** @throws ConfigError `ERR_OPTION_INVALID`, `ERR_PACKAGE_MISSING` */
+async function openPool(uri: string, connectTimeout: number): Promise<MysqlPool & { end(): Promise<void> }> {
   const { createPool } = await loadDriver();
   try {
-    const pool = createPool({ uri: database, connectTimeout, connectionLimit: 5, enableKeepAlive: true });
-    return { pool: pool as MysqlPool, name: `mysql://${host}${pathname}`, end: async () => pool.end().catch(() => {}) };
+    return createPool({ uri, connectTimeout, connectionLimit: 5, enableKeepAlive: true });
   } catch {
     // The error quotes the URL.
     throw invalidOption(

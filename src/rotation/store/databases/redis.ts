@@ -74,19 +74,21 @@ const dropScript = "redis.call('HDEL', KEYS[2], unpack(ARGV))";
  *
  * @param database `redis://USER:PASSWORD@HOST:PORT/NUMBER`, which needs the package `redis` and is read as by it; or a client of `redis` that is
  *   connected, or one of `ioredis`, which the caller ends
- * @throws ConfigError `ERR_OPTION_INVALID`, `ERR_PACKAGE_MISSING`
+ * @throws ConfigError `ERR_OPTION_INVALID`; `ERR_PACKAGE_MISSING` is thrown by the first call
  */
-export async function redisStore(
+export function redisStore(
   database: string | RedisClient | IoredisClient,
   options: DatabaseStoreOptions,
-): Promise<OpenRegister> {
+): OpenRegister {
   checkArgument("the database", database, urlOr("a client of redis or ioredis", "sendCommand", "call"));
   const { issuer, timeoutMs = 5_000 } = checkOptions(options, databaseRules);
-  const key = await issuerKey(issuer);
-  const { name, send, end } = await connectionTo(database, timeoutMs);
+  const { name, send, end } = connectionTo(database, timeoutMs);
   const calls = callsTo(name, timeoutMs, faultOf);
   const run = (options: Call, script: string, ...values: string[]): Promise<unknown> =>
-    calls.run((signal) => send(["EVAL", script, "3", ...keys(key), ...values], signal), options);
+    calls.run(
+      async (signal) => send(["EVAL", script, "3", ...keys(await issuerKey(issuer)), ...values], signal),
+      options,
+    );
 
   return {
     name,
@@ -129,8 +131,8 @@ export async function redisStore(
   };
 }
 
-/** @throws ConfigError `ERR_OPTION_INVALID`, `ERR_PACKAGE_MISSING` */
-async function connectionTo(database: string | RedisClient | IoredisClient, timeoutMs: number): Promise<Connection> {
+/** @throws ConfigError `ERR_OPTION_INVALID` */
+function connectionTo(database: string | RedisClient | IoredisClient, timeoutMs: number): Connection {
   if (typeof database === "string") return urlConnection(database, timeoutMs);
   // A client of ioredis has a sendCommand, too, which takes something else.
   const send =
@@ -149,12 +151,14 @@ async function loadDriver() {
   }
 }
 
+type Driver = Awaited<ReturnType<typeof loadDriver>>;
+
 /** Connects when it is first used, and again after a failure. */
-async function urlConnection(url: string, timeoutMs: number): Promise<Connection> {
+function urlConnection(url: string, timeoutMs: number): Connection {
   const { protocol, host, pathname } = databaseUrl(url, /^rediss?:$/, "redis://USER@HOST:PORT/NUMBER");
-  const { createClient } = await loadDriver();
   type Client = ReturnType<typeof newClient>;
-  const newClient = () => createClient({ url, socket: { connectTimeout: timeoutMs, reconnectStrategy: false } });
+  const newClient = ({ createClient }: Driver) =>
+    createClient({ url, socket: { connectTimeout: timeoutMs, reconnectStrategy: false } });
   let current: { readonly client: Client; readonly connected: Promise<Client> } | undefined;
 
   /** The next call connects again. */
@@ -162,8 +166,8 @@ async function urlConnection(url: string, timeoutMs: number): Promise<Connection
     if (current?.client === client) current = undefined;
     if (client.isOpen) client.destroy();
   };
-  function connect(): NonNullable<typeof current> {
-    const client = newClient();
+  function connect(driver: Driver): NonNullable<typeof current> {
+    const client = newClient(driver);
     client.on("error", () => leave(client));
     const connected = client.connect().catch((cause: unknown) => {
       leave(client);
@@ -175,7 +179,8 @@ async function urlConnection(url: string, timeoutMs: number): Promise<Connection
   return {
     name: `${protocol}//${host}${pathname}`,
     async send(command, signal) {
-      const client = await (current ??= connect()).connected;
+      const driver = await loadDriver();
+      const client = await (current ??= connect(driver)).connected;
       // Nothing else reports a silent network.
       const late = (): void => void (signal.reason instanceof NoAnswer && leave(client));
       signal.addEventListener("abort", late, { once: true });

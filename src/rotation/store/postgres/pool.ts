@@ -5,7 +5,7 @@ import { importFailure } from "../../../base/optional-package.ts";
 import type { Driver } from "./driver.ts";
 import { type PostgresClient, type PostgresPool, pgDriver } from "./pg.ts";
 import { escapes } from "../url.ts";
-import { connectionStrings, isPostgresUrl } from "./url.ts";
+import { connectionStrings, isPostgresUrl, nameOf } from "./url.ts";
 
 type Pg = typeof pgPackage;
 
@@ -21,16 +21,34 @@ async function loadPg(): Promise<Pg> {
 const max = 10;
 
 /**
- * Over the package `pg`, by a URL. Connects when it is first used.
+ * Over the package `pg`, by a URL. The first call loads the package, and connects.
  *
- * @throws ConfigError `ERR_OPTION_INVALID`, `ERR_PACKAGE_MISSING`
+ * @throws ConfigError `ERR_OPTION_INVALID`
  */
-export async function urlDriver(url: string, timeoutMs: number): Promise<Driver> {
+export function urlDriver(url: string, timeoutMs: number): Driver {
   if (!isPostgresUrl(url)) {
     throw invalidOption(`the URL of the database must be in the form postgres://USER@HOST:PORT/DATABASE, ${escapes}`);
   }
+  const name = nameOf(url);
+  let opening: Promise<Driver> | undefined;
+  const opened = (): Promise<Driver> => (opening ??= openDriver(url, name, timeoutMs));
+  return {
+    name,
+    run: async (...call) => (await opened()).run(...call),
+    listen: async (...call) => (await opened()).listen(...call),
+    end: async () =>
+      opening?.then(
+        (driver) => driver.end(),
+        () => {},
+      ),
+  };
+}
+
+/** @throws ConfigError `ERR_OPTION_INVALID`, `ERR_PACKAGE_MISSING` */
+async function openDriver(url: string, name: string, timeoutMs: number): Promise<Driver> {
   const pg = await loadPg();
   const [first, ...others] = connectionStrings(url);
+  checkSettings(pg, first);
   let pool = newPool(pg, first, timeoutMs);
 
   /** Where the server has no TLS, and need not have, goes on without. */
@@ -47,7 +65,7 @@ export async function urlDriver(url: string, timeoutMs: number): Promise<Driver>
     }
   }
 
-  return { ...pgDriver({ connect }, nameOf(pg, first), timeoutMs), end: () => pool.end() };
+  return { ...pgDriver({ connect }, name, timeoutMs), end: () => pool.end() };
 }
 
 const hasNoTls = (error: unknown): boolean => error instanceof Error && error.message.includes("does not support SSL");
@@ -88,10 +106,9 @@ function newPool(pg: Pg, connectionString: string, timeoutMs: number): EndingPoo
 }
 
 /** @throws ConfigError `ERR_OPTION_INVALID`: `pg` cannot read the settings, or a file that they name */
-function nameOf(pg: Pg, connectionString: string): string {
+function checkSettings(pg: Pg, connectionString: string): void {
   try {
-    const { host, port, database = "" } = new pg.Client({ connectionString });
-    return `postgres://${host.startsWith("/") ? encodeURIComponent(host) : host}:${port}/${database}`;
+    Reflect.construct(pg.Client, [{ connectionString }]);
   } catch (error) {
     throw invalidOption(`the URL of the database cannot be used: ${(error as Error).message}`);
   }

@@ -42,7 +42,6 @@ const due = `SELECT name, due::text, issuer AS row_key FROM jwksd.documents
 WHERE due <= $1::bigint AND (due, issuer) > ($2::bigint, $3) ORDER BY due, issuer LIMIT $4::int`;
 
 export const versionQuery = `SELECT ${standby}, (SELECT version FROM jwksd.documents WHERE issuer = $1) AS version`;
-export const issuersQuery = "SELECT name FROM jwksd.documents LIMIT 2";
 
 /** "jwksd" in ASCII: all who make the tables take this lock, so that one makes them. */
 const makers = "459061457764";

@@ -4,6 +4,16 @@ import { isEscaped } from "../url.ts";
 export const isPostgresUrl = (text: string): boolean =>
   isEscaped(text) && ["postgres:", "postgresql:"].includes(urlOf(text)?.protocol ?? "");
 
+/** How messages call the database of a URL, whose missing parts come from the environment. */
+export function nameOf(text: string): string {
+  const url = urlOf(text) ?? new URL(text);
+  const of = (name: string, given: string): string =>
+    given || url.searchParams.get(name) || process.env[`PG${name.toUpperCase()}`] || "";
+  const host = of("host", url.hostname) || "localhost";
+  const folder = host.startsWith("/") ? encodeURIComponent(host) : host;
+  return `postgres://${folder}:${of("port", url.port) || "5432"}/${of("database", url.pathname.slice(1))}`;
+}
+
 /** A URL. Without a host, as libpq takes it for a Unix socket, `URL` takes no user and no port, so they become parameters. */
 function urlOf(text: string): URL | undefined {
   const [, scheme = "", user = "", port, rest = ""] =

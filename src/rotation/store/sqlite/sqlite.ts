@@ -26,13 +26,13 @@ const lockRetryMs = 20;
 const maxLockRetries = 250;
 
 /**
- * A store in one SQLite file, which any number of processes on one machine may share. A file that does not exist is made, with mode
+ * A store in one SQLite file, which any number of processes on one machine may share. A file that does not exist is created, with mode
  * 0600; its folder has to exist. The file is opened for each call, so another one that takes its place is used from then on.
  *
- * @throws StoreError `ERR_STORE_UNAVAILABLE`, `ERR_STORE_FORMAT`
+ * @throws StoreError `ERR_STORE_UNAVAILABLE`: the file cannot be created
  * @throws ConfigError `ERR_PACKAGE_MISSING`
  */
-export async function sqliteStore(path: string): Promise<OpenRegister> {
+export function sqliteStore(path: string): OpenRegister {
   checkArgument("the path", path, text);
   // Absolute: a later change of directory leads nowhere else, and names that SQLite treats specially are names of files.
   const file = resolve(path);
@@ -41,6 +41,7 @@ export async function sqliteStore(path: string): Promise<OpenRegister> {
   nodeSqlite();
   createFile(file);
   const closing = new AbortController();
+  let isSetUp = false;
 
   async function use<T>(
     action: (db: DatabaseSync) => T,
@@ -55,6 +56,8 @@ export async function sqliteStore(path: string): Promise<OpenRegister> {
       try {
         const db = openFile(file);
         try {
+          if (!isSetUp) setUp(db, file);
+          isSetUp = true;
           return action(db);
         } finally {
           // What was not committed is rolled back.
@@ -68,8 +71,6 @@ export async function sqliteStore(path: string): Promise<OpenRegister> {
     }
   }
 
-  // A file that cannot be used fails here, and not at its first use.
-  await use((db) => setUp(db, file));
   return {
     name: file,
 
