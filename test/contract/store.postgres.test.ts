@@ -41,14 +41,15 @@ if (skip === false) {
 
   const faults = networkFaults("UPDATE");
 
-  const serializable = "postgres?options=-c%20default_transaction_isolation%3Dserializable";
+  const session = ["isolation=serializable", "deferrable=on"].map((setting) => `-c default_transaction_${setting}`);
+  const serializable = `postgres?options=${encodeURIComponent(session.join(" "))}`;
   const places: [name: string, way: Way, port: () => number, database: string][] = [
     ["postgres", byUrl, () => server.port, "postgres"],
     ["postgres, a pool of the package pg", byPool, () => server.port, "postgres"],
     ["postgres, an instance of the package postgres", byPostgresJs, () => server.port, "postgres"],
     ["postgres, through PgBouncer in transaction mode", byUrl, () => bouncer.port, "postgres"],
     ["postgres, the package postgres through PgBouncer", byPostgresJs, () => bouncer.port, "postgres"],
-    ["postgres, at SERIALIZABLE", byUrl, () => server.port, serializable],
+    ["postgres, at SERIALIZABLE and DEFERRABLE", byUrl, () => server.port, serializable],
   ];
   checkWays(
     places.map(([name, way, port, database]) => {
