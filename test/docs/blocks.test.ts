@@ -231,8 +231,8 @@ const acts: readonly Act[] = [
       TOKEN=$(jwksd token --claim sub=alice --aud api)
       printf '#!/bin/sh\necho "%s"\n' "$TOKEN" >get-token
       chmod +x get-token
-      @ ${"`jwksd doctor`"}: what is wrong with an issuer's keys
-      @ Why a token is refused
+      @ ${"`jwksd doctor`"}: check an issuer's keys
+      @ Refused tokens
       @ Watching a rotation
     `,
     needs: ["caddy"],

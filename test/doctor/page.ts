@@ -8,8 +8,8 @@ const file = new URL("../../docs/doctor.md", import.meta.url);
 const marked = /(?<=<!-- codes -->)[^]*(?=<!-- end of codes -->)/;
 
 const groups: Readonly<Record<string, string>> = {
-  JWKS: "The keys",
-  HTTP: "The endpoint",
+  JWKS: "Keys",
+  HTTP: "Endpoint",
   TLS: "TLS",
   DISCOVERY: "Discovery",
   WATCH: "Changes over time",
