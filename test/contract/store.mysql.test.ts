@@ -144,7 +144,7 @@ if (skipWithout("mariadbd", "mariadb-install-db") === false) {
     assert.deepEqual(rows, []);
   });
 
-  /** What a connection sees that shares no settings with the register. */
+  /** Checks what a connection sees that shares no settings with the register. */
   async function checkIsolation(register: Register): Promise<void> {
     const observer = await createConnection({ host: "127.0.0.1", port: server.port, user: "root", database: "jwksd" });
     try {

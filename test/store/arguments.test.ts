@@ -20,7 +20,7 @@ import { newWrappingKey } from "../support/managed.ts";
 
 type Make = (given: never, options: { issuer: string }) => unknown;
 
-/** What each message says of the value that is expected. */
+/** Each store, and the value that its message asks for. */
 const stores: readonly (readonly [make: Make, says: RegExp])[] = [
   [d1Store, /env\.NAME, where NAME is the binding of a D1 database/],
   [durableObjectStore, /env\.NAME, where NAME is the binding of the class KeysObject/],
@@ -44,7 +44,7 @@ async function refusal(attempt: () => unknown, code = "ERR_OPTION_INVALID"): Pro
   return error.message;
 }
 
-test("a store refuses at once what is not its database, and says what it needs", async () => {
+test("a store refuses anything but its database immediately and says what it needs", async () => {
   for (const [make, says] of stores) {
     for (const [given, instead] of [
       [undefined, /, not undefined$/],

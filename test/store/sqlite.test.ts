@@ -76,8 +76,8 @@ test("one file, which belongs to its owner only, and from which is gone what was
 });
 
 const formats: [name: string, make: (path: string) => unknown, says: RegExp][] = [
-  ["text", (path) => writeFileSync(path, "this is no database ".repeat(100)), /is not a store/],
-  ["a private key", (path) => writeFileSync(path, '{"kty":"EC","d":"secret"}'), /is not a store/],
+  ["text", (path) => writeFileSync(path, "this is no database ".repeat(100)), /is not a jwksd store/],
+  ["a private key", (path) => writeFileSync(path, '{"kty":"EC","d":"secret"}'), /is not a jwksd store/],
   ["another program's database", (path) => edit(path, "CREATE TABLE users (name)"), /another program/],
   ["another program's empty database", (path) => edit(path, "PRAGMA application_id = 7"), /another program/],
 ];

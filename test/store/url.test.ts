@@ -39,7 +39,7 @@ for (const [scheme, open] of Object.entries(stores)) {
   });
 }
 
-test("options in a URL that the driver of MySQL cannot use are refused, and not shown", async () => {
+test("options in a URL that mysql2 cannot use are refused and not shown", async () => {
   for (const query of ['ssl={"passphrase":"cret"', 'ssl={"passphrase":"cret"}}', "ssl=cret"]) {
     const store = mysqlStore(`mysql://127.0.0.1:1/name?${query}`, options);
     await assert.rejects(store.read(), ({ code, message }: Error & { code?: string }) => {
@@ -49,7 +49,7 @@ test("options in a URL that the driver of MySQL cannot use are refused, and not 
   }
 });
 
-test("a secret anywhere in a URL is noticed, and what is none is not taken for one", () => {
+test("a secret is detected anywhere in a URL, and other parameters are not taken for one", () => {
   const secret = [
     "postgres://u:p@h/d",
     "postgres://u:p@/d?host=/run",

@@ -42,8 +42,8 @@ Examples:
   const sql = new Command("sql")
     .description("Print the SQL of the tables in PostgreSQL, and of the rights of their users.")
     .notes(`
-jwksd makes the tables with its first write, where its user may. Where it may
-not, have the printed SQL run by somebody who may.
+jwksd creates the tables with its first write, if its user may. If not, let an
+administrator run the printed SQL.
 
 Example:
   $ jwksd store sql`)
@@ -54,10 +54,10 @@ Example:
 
 const sqlText = `${schema}
 
--- The rights of a user of jwksd serve and of commands; replace :user with its name.
+-- The rights of a user for jwksd serve and commands; replace :user with its name.
 ${rights}
 
--- The rights of a user who publishes and signs, and leaves every change to others.
+-- The rights of a user that publishes and signs but leaves every change to others.
 ${readingRights}`;
 
 async function migrateStore(io: Io, flags: Flags & { readonly to?: string }): Promise<void> {
@@ -85,9 +85,9 @@ async function migrateStore(io: Io, flags: Flags & { readonly to?: string }): Pr
 }
 
 /**
- * Copies what is authentic into a store that holds nothing, and compares.
+ * Copies an authentic document into an empty store and compares the two.
  *
- * @throws StateError `ERR_TRANSITION`: somebody runs on the source, it has no keys, or the target is in use
+ * @throws StateError `ERR_TRANSITION`: a process runs on the source, it has no keys, or the target is in use
  * @throws StoreError `ERR_STORE_CONFLICT`: one of them has changed in the meantime
  */
 async function migrated(

@@ -1,7 +1,7 @@
 import { invalidOption } from "../../base/errors.ts";
 import { type Rule, string, withMethods } from "../../base/options.ts";
 
-/** How special characters in a user and a password are written. */
+/** Rule for special characters in a user and a password, as messages state it. */
 export const escapes = 'with "/", "@", "?", "#" and "%" in user and password written as %2F, %40, %3F, %23 and %25';
 
 /** Makes the rule of a database that is a URL, or a client with one of these methods. */

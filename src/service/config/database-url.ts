@@ -2,10 +2,10 @@ import { isEscaped } from "../../rotation/store/url.ts";
 
 const schemes = ["mysql", "mariadb", "redis", "rediss", "libsql", "etcd", "etcds"] as const;
 
-/** How the URL of a database begins that is not PostgreSQL. */
+/** Scheme of a database URL that is not PostgreSQL. */
 export type DatabaseScheme = (typeof schemes)[number];
 
-/** `undefined` for PostgreSQL, and for what is no database. */
+/** Returns the scheme of a database URL; `undefined` for PostgreSQL, and for anything else. */
 export function databaseScheme(url: string): DatabaseScheme | undefined {
   return schemes.find((scheme) => url.startsWith(`${scheme}:`));
 }
@@ -24,7 +24,7 @@ export function isDatabaseUrl(text: string): boolean {
   return databaseScheme(text) !== undefined && urls.every((url) => URL.canParse(url));
 }
 
-/** Reports whether a URL contains what must not be on a command line: a password, a token or a private key, also of a client certificate. */
+/** Reports whether a URL contains what must not be on a command line: a password, a token or a private key. */
 export function hasPassword(text: string): boolean {
   const [, login = "", query] = /^\w+:\/\/(?:([^@/?#]*)@)?[^?#]*(.*)$/s.exec(text) ?? [];
   return (

@@ -127,7 +127,7 @@ const sourceName = (name: keyof Settings): string => (name === "wrappingKeys" ? 
 function refusePassword(store: string, name: string): void {
   if (!hasPassword(store)) return;
   throw invalidOption(
-    `${flagName(name)} must not contain a password or a token, which every process could read; put the URL into ${variableName(name)}, or a password of PostgreSQL into PGPASSWORD or ~/.pgpass`,
+    `${flagName(name)} must not contain a password or a token, which every process could read; put the URL into ${variableName(name)}, or a PostgreSQL password into PGPASSWORD or ~/.pgpass`,
   );
 }
 

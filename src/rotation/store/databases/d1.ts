@@ -40,7 +40,7 @@ const binding = {
 const maxBytes = 1_900_000;
 
 /**
- * The store of one issuer in a database of D1, which any number of Workers and issuers may share. Tables are made by the first call.
+ * The store of one issuer in a database of D1, which any number of Workers and issuers may share. The first call creates the tables.
  *
  * @param database its binding, such as `env.DB`
  * @throws ConfigError `ERR_OPTION_INVALID`

@@ -1,5 +1,5 @@
 /**
- * A store in libSQL, such as that of Turso.
+ * A store in libSQL, such as Turso.
  *
  * @module jwksd/store/libsql
  */
@@ -66,7 +66,7 @@ export function libsqlStore(database: string | LibsqlClient, options: DatabaseSt
 /** @throws ConfigError `ERR_PACKAGE_MISSING` */
 async function loadDriver() {
   try {
-    // webpack cannot take its native code, and the texts beside it, into a bundle.
+    // webpack cannot bundle its native code and the files next to it.
     return await import(/* webpackIgnore: true */ "@libsql/client");
   } catch (error) {
     throw importFailure("@libsql/client", error);

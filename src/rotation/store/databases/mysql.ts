@@ -52,7 +52,7 @@ const maxBytes = 15_000_000;
  * The store of one issuer in a MySQL or MariaDB database, which any number of processes and issuers may share. The first call connects and
  * creates the tables.
  *
- * @param database `mysql://USER:PASSWORD@HOST:PORT/DATABASE`, which needs the package `mysql2` and is read as by it; or a pool of `mysql2`, which the
+ * @param database `mysql://USER:PASSWORD@HOST:PORT/DATABASE`, which needs the `mysql2` package and is parsed by it; or a `mysql2` pool, which the
  *   caller ends
  * @throws ConfigError `ERR_OPTION_INVALID`; `ERR_PACKAGE_MISSING` is thrown by the first call
  */
@@ -163,7 +163,7 @@ const numbers = {
   races: [1213, 1205, 1020, 1568],
   /** A right is missing, or the server is read-only. */
   readOnly: [1142, 1143, 1044, 1290, 1792, 1836],
-  /** It ends, or was told to stop, and may have written before: also where it waits for a replica. */
+  /** It ends or was told to stop, and may have written before, even while it waits for a replica. */
   uncertain: [1053, 1077, 1180, 1317, 1927, 1969, 3024],
 };
 

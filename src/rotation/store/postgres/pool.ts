@@ -17,11 +17,11 @@ async function loadPg(): Promise<Pg> {
   }
 }
 
-/** Some for calls, and one that hears of writes. */
+/** A few for calls, and one for notifications. */
 const max = 10;
 
 /**
- * Over the package `pg`, by a URL. The first call loads the package, and connects.
+ * Returns a driver over the `pg` package for a URL. The first call loads the package and connects.
  *
  * @throws ConfigError `ERR_OPTION_INVALID`
  */
@@ -51,7 +51,7 @@ async function openDriver(url: string, name: string, timeoutMs: number): Promise
   checkSettings(pg, first);
   let pool = newPool(pg, first, timeoutMs);
 
-  /** Where the server has no TLS, and need not have, goes on without. */
+  /** Continues without TLS if the server has none and need not have it. */
   async function connect(): Promise<PostgresClient> {
     const tried = pool;
     try {
@@ -89,7 +89,7 @@ function newPool(pg: Pg, connectionString: string, timeoutMs: number): EndingPoo
       return socket.once("close", () => sockets.delete(socket));
     },
   });
-  // A connection that breaks while nobody uses it is not used again.
+  // An idle connection that breaks is not used again.
   pool.on("error", () => {});
   // One that breaks before its caller has it has no other listener, which would end the process.
   pool.on("connect", (client) => client.on("error", () => {}));

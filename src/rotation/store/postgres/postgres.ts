@@ -28,9 +28,9 @@ const pollMs = 1_000;
  * The store of one issuer in a PostgreSQL database, which any number of processes and issuers may share. The first write creates the tables.
  * Connecting and each statement have `timeoutMs` each.
  *
- * @param database `postgres://USER@HOST:PORT/DATABASE`, which needs the package `pg` and is read as by `pg`: what is not given comes from the
- *   environment (`PGHOST`, `PGPASSWORD`, `PGSSLMODE` …); `sslmode` means what it means to libpq. Or a `pg.Pool`, or an instance of the package
- *   `postgres`, which the caller ends
+ * @param database `postgres://USER@HOST:PORT/DATABASE`, which needs the `pg` package and is parsed by it: missing parts come from the
+ *   environment (`PGHOST`, `PGPASSWORD`, `PGSSLMODE` …); `sslmode` means what it means to libpq. Or a `pg.Pool`, or an instance of the `postgres`
+ *   package, which the caller ends
  * @throws ConfigError `ERR_OPTION_INVALID`; `ERR_PACKAGE_MISSING` is thrown by the first call
  * @see https://www.postgresql.org/docs/current/libpq-connect.html
  */
@@ -59,7 +59,7 @@ export function postgresStore(
       }
       return answers;
     },
-    // By itself: it may fail, and takes a lock that all who notify wait for. Where it does not arrive, others find the write by asking.
+    // On its own, because it may fail and takes a lock that every notifying process waits for. If it is lost, the poll finds the write.
     onWritten: () =>
       void key.then((key) => driver.run("SELECT pg_notify('jwksd', $1)", [key], undefined)).catch(() => {}),
   };
@@ -105,7 +105,7 @@ function driverOf(database: string | PostgresPool | PostgresSql, timeoutMs: numb
   return isSql(database) ? postgresJsDriver(database, timeoutMs) : pgDriver(database, "in PostgreSQL", timeoutMs);
 }
 
-/** An instance inside of a transaction has no `listen`, and would not commit. */
+/** An instance inside a transaction has no `listen`: a write by it would not be committed. */
 const isSql = (value: unknown): value is PostgresSql =>
   callback.holds((value as Partial<PostgresSql> | null)?.unsafe) && callback.holds((value as PostgresSql).listen);
 /** A single client of `pg` connects as well, but only once. It alone has a `processID`. */

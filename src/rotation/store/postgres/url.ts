@@ -4,7 +4,7 @@ import { isEscaped } from "../url.ts";
 export const isPostgresUrl = (text: string): boolean =>
   isEscaped(text) && ["postgres:", "postgresql:"].includes(urlOf(text)?.protocol ?? "");
 
-/** How messages call the database of a URL, whose missing parts come from the environment. */
+/** Returns the name of a database for messages. Missing parts of its URL come from the environment. */
 export function nameOf(text: string): string {
   const url = urlOf(text) ?? new URL(text);
   const of = (name: string, given: string): string =>
@@ -31,7 +31,7 @@ function urlOf(text: string): URL | undefined {
   }
 }
 
-/** What `pg` reads from URLs alone, and libpq from the environment as well. */
+/** Parameters that `pg` reads only from URLs, and libpq from the environment as well. */
 const tlsParameters = ["sslmode", "sslrootcert", "sslcert", "sslkey"];
 
 /**

@@ -6,7 +6,7 @@ import { fileErrorText } from "../../../base/file-errors.ts";
 const locked =
   "another process holds it locked, for a write or for a read that does not end, such as sqlite3 in a transaction; end it (fuser finds it), or try again";
 
-/** Primary result codes of SQLite, and what to do about them. @see https://sqlite.org/rescode.html */
+/** SQLite's primary result codes, and what to do about them. @see https://sqlite.org/rescode.html */
 const advice = new Map([
   [3, "permission is denied; check the mode of the file and of its folder"],
   [5, locked],
@@ -20,22 +20,22 @@ const advice = new Map([
 ]);
 const [busy, ioError, damaged, full] = [5, 10, 11, 13];
 
-/** Those of a file that can perhaps be read, and not be written. */
+/** Result codes of a file that can perhaps be read but not written. */
 const unwritable: ReadonlySet<number> = new Set([3, 8, 14]);
 
-/** Primary result code of an error of SQLite. */
+/** Returns the primary result code of a SQLite error. */
 function resultCode(error: unknown): number | undefined {
   const { code, errcode } = error as { readonly code?: unknown; readonly errcode?: unknown };
   return code === "ERR_SQLITE_ERROR" && typeof errcode === "number" ? errcode & 0xff : undefined;
 }
 
-/** Whether another connection held a lock, so that the same call may soon succeed. */
+/** Reports whether another connection held a lock, so that the same call may soon succeed. */
 export const isBusy = (error: unknown): boolean => resultCode(error) === busy;
 
-/** Whether the disk failed. If it failed at the end of a write, the write may be in the file. */
+/** Reports whether the disk failed. If it failed at the end of a write, the write may be in the file. */
 export const isIoError = (error: unknown): boolean => resultCode(error) === ioError;
 
-/** Why nothing can be written beside a file, where the system says so. SQLite says little more than that it could not. */
+/** Returns why nothing can be written next to a file, if the system says so. SQLite reports little more than a failure. */
 function obstacle(path: string): string | undefined {
   for (const place of [dirname(path), path]) {
     try {
@@ -50,7 +50,7 @@ function obstacle(path: string): string | undefined {
 /**
  * What went wrong, in terms of the store. Messages of SQLite name tables and columns, never values, so they may be the cause.
  *
- * @returns StoreError `ERR_STORE_UNAVAILABLE`, `ERR_STORE_READ_ONLY`, `ERR_STORE_FORMAT`; any other error as it is
+ * @returns StoreError `ERR_STORE_UNAVAILABLE`, `ERR_STORE_READ_ONLY`, `ERR_STORE_FORMAT`; any other error unchanged
  */
 export function storeError(error: unknown, path: string, writes?: "document" | "presence"): unknown {
   const code = resultCode(error);
@@ -67,7 +67,7 @@ export function storeError(error: unknown, path: string, writes?: "document" | "
   }
   const what = advice.get(code);
   if (what !== undefined) return unavailable(path, what, error);
-  const format = code === damaged ? "is damaged; restore it from a backup" : "is not a store of jwksd; check the path";
+  const format = code === damaged ? "is damaged; restore it from a backup" : "is not a jwksd store; check the path";
   return new StoreError("ERR_STORE_FORMAT", `the file ${path} ${format}`, { cause: error });
 }
 

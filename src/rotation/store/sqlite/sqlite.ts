@@ -34,9 +34,9 @@ const maxLockRetries = 250;
  */
 export function sqliteStore(path: string): OpenRegister {
   checkArgument("the path", path, text);
-  // Absolute: a later change of directory leads nowhere else, and names that SQLite treats specially are names of files.
+  // Absolute, so that a later change of directory has no effect and names that SQLite treats specially name files.
   const file = resolve(path);
-  // Before a file is made that nothing could open.
+  // Before a file is created that nothing could open.
   checkRuntime();
   nodeSqlite();
   createFile(file);
@@ -66,7 +66,7 @@ export function sqliteStore(path: string): OpenRegister {
       } catch (error) {
         if (!isBusy(error) || retries === maxLockRetries) throw storeError(error, file, writes);
       }
-      // SQLite would wait, too, and stop all else in this process meanwhile.
+      // SQLite would wait too, but would block the whole process.
       await sleep(Math.random() * 2 * lockRetryMs, systemClock, signal);
     }
   }
