@@ -2,14 +2,17 @@ import { ConfigError, invalidOption } from "./errors.ts";
 import { nearest } from "./nearest.ts";
 import { checkRuntime } from "./runtime.ts";
 
+/** Type of a value, as messages name it: an array is not an object. */
+type ValueType = "string" | "number" | "boolean" | "function" | "object" | "array";
+
 /** The rule of a value. */
 export interface Rule<Value = unknown> {
   /** The end of the sentence "it must be …". */
   readonly must: string;
   /** All values, where they are few. */
   readonly choices?: readonly string[];
-  /** Its values are strings. The type of a wrong string is right, and no message blames it. */
-  readonly isText?: true;
+  /** Types that a wrong value can have without being of the wrong type. Messages name the type of every other value. */
+  readonly types: readonly ValueType[];
   /** Whether the option must be given. */
   readonly isRequired?: true;
   readonly holds: (value: unknown) => value is Value;
@@ -18,40 +21,52 @@ export interface Rule<Value = unknown> {
 /** The rule of each option that exists. */
 export type Rules<Options> = { readonly [Name in keyof Required<Options>]: Rule };
 
-export const string: Rule<string> = { must: "a string", holds: (value) => typeof value === "string" };
+export const string: Rule<string> = {
+  must: "a string",
+  types: ["string"],
+  holds: (value) => typeof value === "string",
+};
 
 export const text: Rule<string> = {
   must: "a string that is not empty",
+  types: ["string"],
   holds: (value): value is string => string.holds(value) && value !== "",
 };
 
 export const textThat = (must: string, holds: (value: string) => boolean): Rule<string> => ({
   must,
-  isText: true,
+  types: ["string"],
   holds: (value): value is string => text.holds(value) && holds(value),
 });
 
 export const texts: Rule<readonly string[]> = {
   must: "an array of strings that are not empty",
+  types: ["array"],
   holds: (value): value is string[] => Array.isArray(value) && value.every(text.holds),
 };
 
 export const oneOf = <Value extends string>(...values: readonly Value[]): Rule<Value> => ({
   must: `${values.slice(0, -1).join(", ")} or ${values.at(-1)}`,
   choices: values,
-  isText: true,
+  types: ["string"],
   holds: (value): value is Value => values.includes(value as Value),
 });
 
-export const boolean: Rule<boolean> = { must: "true or false", holds: (value) => typeof value === "boolean" };
+export const boolean: Rule<boolean> = {
+  must: "true or false",
+  types: ["boolean"],
+  holds: (value) => typeof value === "boolean",
+};
 
 export const number = (least: number, most = Infinity): Rule<number> => ({
   must: most === Infinity ? `a number of at least ${least}` : `a number from ${least} to ${most}`,
+  types: ["number"],
   holds: (value): value is number => Number.isFinite(value) && (value as number) >= least && (value as number) <= most,
 });
 
 export const wholeNumber = (least: number, most: number): Rule<number> => ({
   must: `a whole number from ${least} to ${most}`,
+  types: ["number"],
   holds: (value): value is number => Number.isInteger(value) && number(least, most).holds(value),
 });
 
@@ -63,18 +78,21 @@ export const timeout = number(1, 2 ** 31 - 1);
 
 export const callback: Rule<object> = {
   must: "a function",
+  types: ["function"],
   holds: (value): value is object => typeof value === "function",
 };
 
-export const array: Rule<readonly unknown[]> = { must: "an array", holds: Array.isArray };
+export const array: Rule<readonly unknown[]> = { must: "an array", types: ["array"], holds: Array.isArray };
 
 export const object: Rule<object> = {
   must: "an object",
+  types: ["object"],
   holds: (value): value is object => typeof value === "object" && value !== null && !Array.isArray(value),
 };
 
 export const withMethods = (...names: readonly string[]): Rule<object> => ({
   must: `an object with the methods ${names.join(", ")}`,
+  types: ["object"],
   holds: (value): value is object =>
     object.holds(value) && names.every((name) => callback.holds(Reflect.get(value, name))),
 });
@@ -91,7 +109,7 @@ export type Given<Options> = { readonly [Name in keyof Options]: Exclude<Options
 export const required = <Value>(rule: Rule<Value>): Rule<Value> => ({ ...rule, isRequired: true });
 
 /** For a value that is checked where it is used. */
-export const anything: Rule = { must: "anything", holds: (_value): _value is unknown => true };
+export const anything: Rule = { must: "anything", types: [], holds: (_value): _value is unknown => true };
 
 /**
  * Refuses unknown options, values that break their rule, and missing options. `null` and `undefined` mean not given.
@@ -104,7 +122,7 @@ export function checkOptions<Options>(options: Options, rules: Rules<Options>, w
   // All functions of the library that make something check their options.
   checkRuntime();
   if (options !== undefined && (!object.holds(options) || isPromise(options))) {
-    throw invalidOption(`an object of ${what}s is expected${instead(options)}`);
+    throw invalidOption(`an object of ${what}s is expected${instead(options, [])}`);
   }
   const given: Record<string, unknown> = {};
   for (const [name, value] of Object.entries(options ?? {})) {
@@ -129,21 +147,16 @@ export function checkOptions<Options>(options: Options, rules: Rules<Options>, w
 
 /** @param what what messages call it @throws ConfigError `ERR_OPTION_INVALID` */
 export function checkArgument(what: string, value: unknown, rule: Rule): void {
-  if (!rule.holds(value)) throw invalidOption(`${what} must be ${rule.must}${instead(value, rule)}`);
+  if (!rule.holds(value)) throw invalidOption(`${what} must be ${rule.must}${instead(value, rule.types)}`);
 }
 
 export const isPromise = (value: unknown): boolean => callback.holds((value as Partial<Promise<unknown>> | null)?.then);
 
-/** What the value is instead: a number or its type. A string is not shown, because it may be a secret in the wrong place. */
-function instead(value: unknown, { must, isText }: Pick<Rule, "must" | "isText"> = { must: "" }): string {
+/** Returns what a wrong value is: a number, or its type. A string is not shown, because it may be a secret in the wrong place. */
+function instead(value: unknown, types: Rule["types"]): string {
   if (isPromise(value)) return ", not a promise; await it";
+  if (value === null || value === undefined) return `, not ${value}`;
   const type = Array.isArray(value) ? "array" : typeof value;
-  if (isText === true && type === "string") return "";
-  if (!must.includes(type)) return `, not ${kindOf(value)}`;
-  return typeof value === "number" ? `, not ${value}` : "";
-}
-
-function kindOf(value: unknown): string {
-  if (value === null || value === undefined) return String(value);
-  return Array.isArray(value) ? "an array" : `of type ${typeof value}`;
+  if (!types.includes(type as ValueType)) return type === "array" ? ", not an array" : `, not of type ${type}`;
+  return type === "number" ? `, not ${value as number}` : "";
 }

@@ -64,6 +64,7 @@ const rules: Rules<TestIssuerOptions> = {
   audience: text,
   algorithms: {
     must: `an array, not empty, of ${testAlgorithms.join(", ")}`,
+    types: ["array"],
     holds: (value): value is unknown =>
       Array.isArray(value) && value.length > 0 && value.every((alg) => testAlgorithms.includes(alg)),
   },

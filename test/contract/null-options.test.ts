@@ -203,3 +203,24 @@ row<ObserveOptions>("observe", {}, (options) =>
 row<WatchOptions>("watch", { durationMs: 0 }, async (options) =>
   watch({ at: systemClock.now() - (systemClock.now() % 1e9) }, options),
 );
+
+test("the message for a wrong value names its type, unless another value of that type would do", async () => {
+  const key: () => Promise<never> = async () => Promise.reject(new Error("unused"));
+  const rows: readonly (readonly [make: () => unknown, says: RegExp])[] = [
+    [() => createRemoteKeySet({ jwksUri: 5 as never }), /"jwksUri" must be .*, not of type number$/],
+    [() => createBearer({ issuer, audience: "a", algorithms: "ES256" as never }), /, not of type string$/],
+    [() => createBearer({ issuer, audience: "a", algorithms: {} as never }), /, not of type object$/],
+    [() => createBearer({ issuer, audience: "a", algorithms: [""] }), /strings that are not empty$/],
+    [
+      () => createBearer({ issuer, audience: "a", metadata: [] as never }),
+      /an object that JSON can hold, not an array$/,
+    ],
+    [() => createBearer({ issuer, audience: "a", maxTokenBytes: 0 }), /from 1 to 1048576, not 0$/],
+    [() => createBearer({ issuer, audience: "a", token: true as never }), /must be a function, not of type boolean$/],
+    [() => verify(token, { keys: key, issuer: [], audience: "b", algorithms: ["ES256"] }), /none of them empty$/],
+    [() => verify(token, { keys: key, issuer: 5 as never, audience: "b", algorithms: ["ES256"] }), /of type number$/],
+    [() => memoryStore(5 as never), /an object of options is expected, not of type number$/],
+  ];
+  for (const [make, message] of rows)
+    await assert.rejects(async () => make(), { code: "ERR_OPTION_INVALID", message }, String(message));
+});

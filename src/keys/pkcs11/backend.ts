@@ -54,8 +54,7 @@ export function pkcs11Backend(options: Pkcs11Options = {}): SignerBackend {
   function targetOf(uri: Pkcs11Uri): ConnectionTarget {
     const path = modulePath ?? uri.modulePath;
     if (path === undefined) {
-      const ways =
-        'the option modulePath (pkcs11.modulePath of the signers file), or "module-path" of the URI';
+      const ways = 'the option modulePath (pkcs11.modulePath of the signers file), or "module-path" of the URI';
       throw new ConfigError("ERR_SIGNER_URI", `no PKCS#11 module is given; give its path by ${ways}`);
     }
     // A module runs with the rights of this process, so a URI must not choose another one.

@@ -28,6 +28,7 @@ export interface Pkcs11Options {
 /** Variables of jwksd may hold wrapping keys, so no module gets them. */
 const variables: Rule<readonly string[]> = {
   must: "an array of the names of environment variables, none of which begins with JWKSD_",
+  types: ["array"],
   holds: (value): value is string[] =>
     texts.holds(value) && value.every((name) => /^[a-z_]\w*$/i.test(name) && !/^JWKSD_/i.test(name)),
 };

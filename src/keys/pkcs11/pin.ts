@@ -39,6 +39,7 @@ function problemOf(pin: string): string | undefined {
 
 export const pinRule: Rule<object> = {
   must: "{ file }, { environment } or { command: [program, ...arguments] }",
+  types: ["object"],
   holds: (source): source is object => {
     const [[kind, where] = [], another] = object.holds(source) ? Object.entries(source) : [];
     if (another !== undefined) return false;

@@ -188,8 +188,7 @@ function checkTries(flags: number): void {
 /** Tries the PIN once. */
 function login(module: PKCS11, session: Handle, pin: string | undefined): void {
   if (pin === undefined) {
-    const ways =
-      'the option pin (pkcs11.pin of the signers file), or "pin-source" of the URI';
+    const ways = 'the option pin (pkcs11.pin of the signers file), or "pin-source" of the URI';
     throw new TokenFailure("pin", `it wants a PIN and none was given; give it by ${ways}`);
   }
   try {

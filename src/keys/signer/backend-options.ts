@@ -2,9 +2,9 @@ import { type ConfigError, invalidOption } from "../../base/errors.ts";
 import { type Given, type Rule, type Rules, checkOptions, clock, textThat, timeout } from "../../base/options.ts";
 
 /** An option that a signers file cannot have. @param otherwise what to do in a file */
-export const onlyFromCode = ({ must, holds }: Rule, otherwise: string): Rule => ({
-  must: `${must}, which only code can give (${otherwise})`,
-  holds,
+export const onlyFromCode = (rule: Rule, otherwise: string): Rule => ({
+  ...rule,
+  must: `${rule.must}, which only code can give (${otherwise})`,
 });
 
 export const httpUrl = textThat(

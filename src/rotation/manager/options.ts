@@ -19,6 +19,7 @@ import type { KeyManagerOptions, ManagerEvent } from "./types.ts";
 
 export const wrappingKeysRule: Rule<string | readonly unknown[]> = {
   must: "a string or an array of strings",
+  types: ["string", "array"],
   holds: (value): value is string | readonly unknown[] => string.holds(value) || array.holds(value),
 };
 

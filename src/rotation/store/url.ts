@@ -7,6 +7,7 @@ export const escapes = 'with "/", "@", "?", "#" and "%" in user and password wri
 /** Makes the rule of a database that is a URL, or a client with one of these methods. */
 export const urlOr = (client: string, ...methods: readonly string[]): Rule => ({
   must: `a URL or ${client}`,
+  types: ["string"],
   holds: (value): value is unknown => string.holds(value) || methods.some((method) => withMethods(method).holds(value)),
 });
 

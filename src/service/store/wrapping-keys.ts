@@ -141,9 +141,7 @@ async function keysAt(
  */
 export function neededKeys(stored: string | undefined): string {
   const ids = wrappingKeyIds(stored);
-  return ids.length === 0
-    ? ""
-    : `; the store needs the wrapping key ${ids.join(", ")}; ${ifLost}`;
+  return ids.length === 0 ? "" : `; the store needs the wrapping key ${ids.join(", ")}; ${ifLost}`;
 }
 
 /** The wrapping keys of the MAC of a store, and of its private keys. */

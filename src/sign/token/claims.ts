@@ -4,6 +4,7 @@ import { checkClaimNames } from "./names.ts";
 
 const audience: Rule = {
   must: "a string or a list of strings, none of them empty",
+  types: ["string", "array"],
   holds(value): value is unknown {
     const names: readonly unknown[] = Array.isArray(value) ? [...(value as unknown[])] : [value];
     return names.length > 0 && names.every(text.holds);
@@ -12,6 +13,7 @@ const audience: Rule = {
 
 const seconds: Rule = {
   must: "a number of seconds since 1970",
+  types: ["number"],
   holds: (value): value is number => Number.isFinite(value),
 };
 

@@ -1,5 +1,15 @@
 import type { JWTHeaderParameters, JWTPayload } from "jose";
-import { type Rules, boolean, callback, checkOptions, number, object, textThat, texts } from "../../base/options.ts";
+import {
+  type Rule,
+  type Rules,
+  boolean,
+  callback,
+  checkOptions,
+  number,
+  object,
+  textThat,
+  texts,
+} from "../../base/options.ts";
 import { invalidOption } from "../../base/errors.ts";
 import { type Denial, type Refusal, quotable } from "./refusal.ts";
 import type { BearerSettings } from "./settings.ts";
@@ -40,14 +50,19 @@ export interface Requirements {
 /** A challenge shows it. */
 const shown = textThat('a string of printable ASCII without " and \\', (value) => quotable(value) === value);
 
-const words = {
+const words: Rule = {
   must: 'an array, not empty, of strings of printable ASCII without spaces, " and \\',
+  types: ["array"],
   holds: (value: unknown): value is unknown =>
     texts.holds(value) && value.length > 0 && value.every((word) => shown.holds(word) && !word.includes(" ")),
 };
 
 const denialRules: Rules<Denial> = {
-  status: { must: "401 or 403", holds: (value): value is 401 | 403 => value === 401 || value === 403 },
+  status: {
+    must: "401 or 403",
+    types: ["number"],
+    holds: (value): value is 401 | 403 => value === 401 || value === 403,
+  },
   description: textThat("a string of 1 to 500 characters", (value) => value.length > 0 && value.length <= 500),
   // Spaces alone would ask for nothing.
   scope: textThat('scopes, separated by spaces, in printable ASCII without " and \\', (value) => isShownScope(value)),
@@ -66,6 +81,7 @@ export function checkDenial(denial: Denial): Denial {
 export const requirementRules: Rules<Requirements> = {
   scope: {
     must: 'one string of scopes, separated by spaces, in printable ASCII without " and \\, or { any: [...] } with an array of scopes',
+    types: ["string", "object"],
     holds: (value): value is unknown =>
       object.holds(value)
         ? Object.keys(value).join(" ") === "any" && words.holds(Reflect.get(value, "any"))

@@ -47,6 +47,7 @@ const rules: Rules<BearerOptions> = {
   resource: url,
   metadata: {
     must: "an object that JSON can hold",
+    types: ["object"],
     holds: (value): value is object => object.holds(value) && isJson(value),
   },
   dpop: oneOf("optional", "required"),

@@ -59,6 +59,7 @@ export interface VerifiedToken {
 const encoder = new TextEncoder();
 const oneOrMoreTexts: Rule = {
   must: "a string, or an array of strings, none of them empty",
+  types: ["string", "array"],
   holds: (value): value is unknown => text.holds(value) || (texts.holds(value) && value.length > 0),
 };
 const rules: Rules<VerifyOptions> = {
@@ -70,6 +71,7 @@ const rules: Rules<VerifyOptions> = {
   audience: required(oneOrMoreTexts),
   algorithms: required({
     must: "an array of algorithms",
+    types: ["array"],
     holds: (value): value is unknown => texts.holds(value) && value.length > 0,
   }),
   typ: text,

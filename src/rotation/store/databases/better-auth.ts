@@ -49,6 +49,7 @@ export const storePlugin = {
 const adapterRule = {
   ...withMethods("create", "findMany", "updateMany"),
   must: "an adapter of better-auth, such as await getAdapter(options)",
+  types: [],
 };
 
 const maxReads = 12;

@@ -34,6 +34,7 @@ export interface D1Answer {
 const binding = {
   ...withMethods("withSession"),
   must: "env.NAME, where NAME is the binding of a D1 database in the Worker's configuration",
+  types: [],
 };
 
 /** D1 limits the size of a row. @see https://developers.cloudflare.com/d1/platform/limits/ */

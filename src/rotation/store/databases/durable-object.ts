@@ -47,6 +47,7 @@ type Told = { readonly value: unknown } | { readonly code: "ERR_STORE_UNAVAILABL
 const binding = {
   ...withMethods("idFromName", "get"),
   must: "env.NAME, where NAME is the binding of the class KeysObject in the Worker's configuration",
+  types: [],
 };
 
 /** Objects limit the size of a row. @see https://developers.cloudflare.com/durable-objects/platform/limits/ */

@@ -42,6 +42,7 @@ interface Answer {
 
 const membersRule: Rule = {
   must: "the URL of a member, or an array of them",
+  types: ["string", "array"],
   holds: (value): value is unknown => text.holds(value) || (texts.holds(value) && value.length > 0),
 };
 

@@ -114,5 +114,6 @@ const isPool = (value: unknown): value is PostgresPool =>
 
 const databaseRule: Rule = {
   must: "a URL, a pool of the package pg, or an instance of the package postgres",
+  types: ["string"],
   holds: (value): value is unknown => string.holds(value) || isSql(value) || isPool(value),
 };
