@@ -10,7 +10,7 @@ import { type Io, tell } from "../io.ts";
 import { resolveKid } from "./kid.ts";
 import { type ChangeFlags, addChangeFlags, byCommand, changeKeys, newKeySettings } from "./change-keys.ts";
 import { exportCommand } from "../files/export-keys.ts";
-import { destroyCommand } from "./external-keys.ts";
+import { destroyCommand } from "./destroy.ts";
 import { importCommand } from "./import-keys.ts";
 import { listCommand } from "./list-keys.ts";
 import { addNewKeyFlags } from "./make-keys.ts";

@@ -1,17 +1,11 @@
 import { createPublicKey } from "node:crypto";
 import type { Clock } from "../../base/clock.ts";
 import { ConfigError, JwksdError, SignerError, TokenError, invalidClaims } from "../../base/errors.ts";
+import type { FormerKey } from "./former-keys.ts";
 import { CallError, type Unary, createGrpcServer } from "./grpc.ts";
 import type { SignOf } from "./handler.ts";
 import { bytesField, numberField, readFields, textOf } from "./protobuf.ts";
 import { checkServiceAccountClaims } from "./service-account.ts";
-
-/** A key that is only verified with: Kubernetes has signed tokens with it before. */
-export interface FormerKey {
-  readonly kid: string;
-  /** SubjectPublicKeyInfo in DER. */
-  readonly spki: Uint8Array;
-}
 
 interface KubernetesOptions {
   readonly issuer: string;

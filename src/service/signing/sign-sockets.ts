@@ -1,12 +1,8 @@
-import { createHash, createPublicKey } from "node:crypto";
-import { readFile } from "node:fs/promises";
-import { reading } from "../../base/file-errors.ts";
 import { systemClock } from "../../base/clock.ts";
-import { type KeyMaterialError, keyError } from "../../base/errors.ts";
-import { pemBlocks } from "../../keys/jwk/pem.ts";
 import { createAudit } from "./audit.ts";
+import { readFormerKeys } from "./former-keys.ts";
 import { type SignOf, signHandler } from "./handler.ts";
-import { type FormerKey, createKubernetesSigner } from "./kubernetes.ts";
+import { createKubernetesSigner } from "./kubernetes.ts";
 import type { Signing } from "../keys/signing.ts";
 import { type SignSocket, checkSocketLifetimes } from "./sockets.ts";
 import { hostAndPort } from "../config/addresses.ts";
@@ -16,17 +12,17 @@ import { readMutualTls, tlsFiles } from "../listen/mutual-tls.ts";
 import { listenOnSocket } from "../listen/unix-socket.ts";
 import { fingerprint, watchPaths } from "../config/watch.ts";
 
-/** Each needs a file descriptor, of which a process often has 1,024. */
+/** Each connection needs a file descriptor, of which a process often has 1,024. */
 const maxConnections = 512;
 
 const remedy = `let programs share fewer connections, or give some a socket of their own: each takes ${maxConnections}`;
 
-/** Where sockets are to listen. */
+/** Returns the addresses of sockets, each with the setting that names it. */
 export const wantedBy = (sockets: readonly SignSocket[]): Wanted[] =>
   sockets.map(({ setting, address, mode, group }) => [hostAndPort(address) ?? { path: address, mode, group }, setting]);
 
 /**
- * Reads the files of sockets before a first start makes a key: that key would stay, and be the active one.
+ * Reads the files of sockets before a first start generates a key, which would stay and be the active one.
  *
  * @throws ServiceError `ERR_FILE_UNREADABLE`
  * @throws KeyMaterialError `ERR_KEY_FORMAT`
@@ -38,7 +34,7 @@ export async function checkFilesOf(sockets: readonly SignSocket[]): Promise<void
   }
 }
 
-/** What all sockets have in common. */
+/** Parts that all sockets share. */
 interface Common {
   readonly issuer: string;
   readonly signing: Signing;
@@ -46,9 +42,9 @@ interface Common {
 }
 
 /**
- * Opens the sockets where others get tokens signed.
+ * Opens the sockets where other programs get tokens signed.
  *
- * @returns stops accepting, and answers requests under way
+ * @returns a function that stops accepting and responds to the requests in flight
  * @throws ConfigError `ERR_OPTION_INVALID`
  * @throws ServiceError `ERR_LISTEN`, `ERR_FILE_UNREADABLE`
  * @throws KeyMaterialError `ERR_KEY_FORMAT`
@@ -120,34 +116,3 @@ async function startKubernetes(
   await listenOnSocket(server, { path, mode, group });
   return stop;
 }
-
-/** All keys of all files. The kid is that of Kubernetes: the SHA-256 of the key in base64url. */
-async function readFormerKeys(files: readonly string[]): Promise<FormerKey[]> {
-  const keys = await Promise.all(
-    files.map(async (file) => {
-      const blocks = pemBlocks(await reading(file, () => readFile(file, "utf8")), file);
-      // A block that is passed over could be a key whose tokens are still in use.
-      if (blocks.length === 0 || blocks.some(({ label }) => label !== "PUBLIC KEY")) throw noPublicKey(file);
-      return blocks.map(({ text }) => {
-        const spki = spkiOf(text, file);
-        return { kid: createHash("sha256").update(spki).digest("base64url"), spki };
-      });
-    }),
-  );
-  return keys.flat();
-}
-
-function spkiOf(pem: string, file: string): Uint8Array {
-  try {
-    return createPublicKey(pem).export({ type: "spki", format: "der" });
-  } catch {
-    throw noPublicKey(file);
-  }
-}
-
-const noPublicKey = (file: string): KeyMaterialError =>
-  keyError(
-    "ERR_KEY_FORMAT",
-    file,
-    'a file of former keys holds public keys in PEM ("BEGIN PUBLIC KEY"), and nothing else',
-  );

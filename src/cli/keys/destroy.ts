@@ -1,68 +1,22 @@
-// Keys in HSMs and key services: what a change does to them, and jwksd keys destroy.
-import { Command } from "../command.ts";
 import { ConfigError, StateError } from "../../base/errors.ts";
+import { kidText } from "../../base/format.ts";
 import type { Keyring } from "../../rotation/manager/keyring.ts";
 import { destroyExternal } from "../../rotation/manager/private-keys.ts";
 import type { Change } from "../../rotation/rules/advance.ts";
-import type { NewKey } from "../../rotation/rules/commands.ts";
-import { kidText } from "../../base/format.ts";
-import {
-  type ExternalKey,
-  type KeyRecord,
-  activeKey,
-  addedRecords,
-  endedExternalKeys,
-  isLive,
-  recordOf,
-  uriOf,
-} from "../../rotation/rules/records.ts";
-import type { Settings } from "../../service/config/setting-definitions.ts";
+import { endedExternalKeys, isLive, recordOf, uriOf } from "../../rotation/rules/records.ts";
 import { type Signers, signersOf } from "../../service/config/signers.ts";
+import { Command } from "../command.ts";
 import { type Io, print, tell } from "../io.ts";
+import { destroyEffect } from "./external-effects.ts";
 import { resolveKid } from "./kid.ts";
 import { type Flags, addStoreSettings, takesKid, withKeys } from "./open-keys.ts";
 
-const cannotBeUndone = "That cannot be undone, unless its service keeps deleted keys for a while.";
-
 /**
- * Where the new signing key of a change is made, unless all is in the store, and where one that is imported is. Commands have their
- * `--signer-type` from their own flags, not from `serve`, so a key may come out of the HSM unnoticed.
+ * Destroys the external keys that a change has ended, if `--destroy-external` is given; if not, prints how to. The change stands even if this
+ * fails.
  *
- * @param key the new key, if there is one: of a dry run, one in memory
+ * @returns what was destroyed
  */
-export function placeEffects(
-  { signerType }: Pick<Settings, "signerType">,
-  key: NewKey | undefined,
-  before: readonly KeyRecord[],
-  { records }: Change,
-): string[] {
-  if (key === undefined) {
-    return addedRecords(before, records).flatMap((record) => {
-      const uri = uriOf(record);
-      return uri === undefined ? [] : [`The private half of "${kidText(record.kid)}" stays in ${uri}.`];
-    });
-  }
-  if (key.use !== "sig" || !records.some(({ kid }) => kid === key.kid)) return [];
-  if (signerType !== "local") return [`The new key is made in ${uriOf(key) ?? signerType}.`];
-  const active = activeKey(before, "sig");
-  const uri = active && uriOf(active);
-  if (uri === undefined) return [];
-  const [type] = uri.split(":", 1);
-  return [
-    `The new key is made in the store; the active one is in ${uri}. With --signer-type ${type} it is made there.`,
-  ];
-}
-
-/** What `--destroy-external` does with a change, before it is done. */
-export function destroyEffects({ destroySigner }: Signers, { records, events }: Change): string[] {
-  return destroySigner === undefined ? [] : endedExternalKeys(records, events).map((key) => destroyEffect(key));
-}
-
-export function destroyEffect({ kid, uri }: Pick<ExternalKey, "kid" | "uri">, tense: "is" | "was" = "is"): string {
-  return `The private half of "${kidText(kid)}" in ${uri} ${tense} destroyed for good. ${cannotBeUndone}`;
-}
-
-/** Does what `--destroy-external` asks for, and gives back what was destroyed. The change stands whatever becomes of this. */
 export async function destroyEnded(
   io: Io,
   { destroySigner }: Signers,
@@ -110,7 +64,7 @@ Examples:
 }
 
 async function destroy(io: Io, given: string, flags: DestroyFlags): Promise<void> {
-  // What is destroyed is not for whoever can write the store to choose.
+  // The store is verified first: who can only write to it must not choose what is destroyed.
   await withKeys(io, flags, {}, async ({ document: { records }, settings }) => {
     const record = recordOf(records, resolveKid(records, given));
     const { kid, thumbprint } = record;
