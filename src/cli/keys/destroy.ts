@@ -32,7 +32,7 @@ export async function destroyEnded(
   for await (const { kid, uri, error } of keyring.destroyEnded(change)) {
     if (error === undefined) done.push(destroyEffect({ kid, uri }, "was"));
     else {
-      const why = `${uri} could not be destroyed: ${error instanceof Error ? error.message : String(error)}`;
+      const why = `${uri} could not be destroyed: ${error instanceof Error ? error.message : "no reason was given"}`;
       tell(io, `${why}; when that is mended: ${commandFor(kid)}`);
       io.exitCode = 1;
     }

@@ -1,5 +1,5 @@
 import { Command } from "../command.ts";
-import { ConfigError, StateError, StoreError } from "../../base/errors.ts";
+import { ConfigError, StateError } from "../../base/errors.ts";
 import { printable } from "../../base/printable.ts";
 import type { CustodyOptions } from "../../rotation/custody/custody.ts";
 import { movedBy } from "../../rotation/custody/issuer-check.ts";
@@ -7,13 +7,9 @@ import { rewrap } from "../../rotation/custody/rewrap.ts";
 import { kidText, someOf, timeText } from "../../base/format.ts";
 import { isLive, uriOf } from "../../rotation/rules/records.ts";
 import { type StoreView, lastWordText, replicaStatus, unreadTexts } from "../../rotation/explain/replicas.ts";
-import { createCommandLog } from "../../service/config/log.ts";
-import { storeSettingsOf } from "../../service/config/store-settings.ts";
-import { wrappingKeysOf } from "../../service/store/wrapping-keys.ts";
-import { type Io, print, printJson, tell } from "../io.ts";
-import { settingsFrom } from "../settings-options.ts";
+import { type Io, tell } from "../io.ts";
 import { type ChangeFlags, addChangeFlags, changeKeys } from "./change-keys.ts";
-import { type Flags, addStoreSettings, viewOf, withKeys } from "./open-keys.ts";
+import { viewOf, withKeys } from "./open-keys.ts";
 
 export function rewrapCommand(io: Io): Command {
   const command = new Command("rewrap").description(
