@@ -3,7 +3,7 @@ import type { Observation } from "./observe.ts";
 import { troubleAt } from "./histories.ts";
 import { type Measured, pollOf } from "./run.ts";
 
-// What follows from the observations.
+// Conclusions from the observations.
 
 const history = (measured: Measured, name: string): Observation => {
   const found = measured.histories[name];
@@ -11,7 +11,7 @@ const history = (measured: Measured, name: string): Observation => {
   return found;
 };
 
-/** Seconds for which the tokens of a key were refused; `null` if they were never accepted. The first one comes a second after what is measured from. */
+/** Returns the seconds for which a key's tokens were refused; `null` if they were never accepted. The first token arrives a second after the key. */
 export function refusedFor({ outcomes }: Observation, kid: string): number | null {
   const { changes, refused } = outcomes[kid] ?? { changes: [], refused: 0 };
   if (refused === 0) return 0;
@@ -19,25 +19,25 @@ export function refusedFor({ outcomes }: Observation, kid: string): number | nul
   return last?.[1] === true ? Math.round(last[0] - (changes[0]?.[0] ?? 0) + 1) : null;
 }
 
-/** Seconds from its removal until a key was refused for good; `null` if it never was. */
+/** Returns the seconds from a key's removal until it was refused permanently; `null` if it never was. */
 export function trustedFor({ outcomes }: Observation, kid: string): number | null {
   const last = outcomes[kid]?.changes.at(-1);
-  // It is asked for a second after each round time.
+  // Tokens arrive a second after each round time.
   return last === undefined || last[1] ? null : Math.max(0, Math.round(last[0] - 1));
 }
 
-/** Seconds of an outage of a day for which all tokens were accepted; `null` if all were. */
+/** Returns the seconds of a day's outage for which all tokens were accepted; `null` if none was refused. */
 function livesThrough({ outcomes }: Observation, poll: number | null): number | null {
   const refused = outcomes["b"]?.changes.find(([, accepted]) => !accepted);
   if (refused === undefined) return null;
   const seconds = Math.round(refused[0] - 1 - troubleAt(poll));
-  // Until the second token, on a clock of whole seconds.
+  // Until the second token, on a clock with whole seconds.
   return seconds <= 5 ? 0 : seconds;
 }
 
 export function behaviorOf(name: string, measured: Measured): Behavior {
   const of = (one: string): Observation => history(measured, one);
-  // One that renews its copy with each token trusts the key for as long as its tokens come.
+  // A verifier that renews its cached key with each token trusts the key for as long as its tokens arrive.
   const trusts = (one: string): number | null =>
     trustedFor(of("removed-busy"), "a") === null ? null : trustedFor(of(one), "a");
   const pollSeconds = pollOf(of("max-age-1h"));

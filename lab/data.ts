@@ -2,9 +2,9 @@ import { readFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 import type { Measured } from "./run.ts";
 
-/** What `lab/data.json` has. */
+/** Content of `lab/data.json`. */
 export interface Data {
-  /** The day of the run. */
+  /** Date of the measurement. */
   readonly date: string;
   readonly verifiers: Readonly<Record<string, Measured>>;
 }

@@ -5,7 +5,7 @@ import { commandOf, installedVersion } from "../test/doctor/debian.ts";
 import { part } from "../test/support/parts.ts";
 import type { Verifier } from "./verifiers.ts";
 
-// The verifiers of Debian that fetch a set themselves, each on a clock of its own.
+// Debian's verifiers that fetch a set themselves, each with its own clock.
 
 const listed = [
   { name: "PyJWT", package: "python3-jwt", program: "python3", argument: "pyjwt" },
@@ -16,16 +16,16 @@ const listed = [
 
 const apache = { name: "mod_auth_openidc", package: "libapache2-mod-auth-openidc" } as const;
 
-// In the folder of the architecture.
+// It is in the folder of the architecture.
 const libfaketime = globSync("/usr/lib/*/faketime/libfaketime.so.1")[0] ?? "";
 
-/** What is not installed. */
+/** Returns the packages that are not installed. */
 export const missingOfDebian = (): string[] => [
   ...[...listed, apache].map((each) => each.package).filter((name) => installedVersion(name) === undefined),
   ...(existsSync(libfaketime) ? [] : ["libfaketime"]),
 ];
 
-/** The verifiers. @param folder for what is built, and for the files that say what time it is */
+/** Returns the verifiers. @param folder folder for compiled programs, and for the files that set the time */
 export function fromDebian(certificate: string, folder: string): readonly Verifier[] {
   const trusts = { SSL_CERT_FILE: certificate, REQUESTS_CA_BUNDLE: certificate };
   const libraries = listed.map(({ name, package: from, program, argument }): Verifier => {
@@ -46,7 +46,7 @@ export function fromDebian(certificate: string, folder: string): readonly Verifi
   return [...libraries, inApache(certificate)];
 }
 
-/** A web server for each history, which a process starts. */
+/** Returns a verifier that starts a web server for each history. */
 const inApache = (certificate: string): Verifier => ({
   name: apache.name,
   version: installedVersion(apache.package) ?? "",
@@ -55,7 +55,7 @@ const inApache = (certificate: string): Verifier => ({
   env: {},
 });
 
-/** A process that reads the clock through libc reads this file. */
+/** Writes the file that sets the time of processes that read the clock through libc. */
 export const onClock = (file: string): NodeJS.ProcessEnv => ({
   LD_PRELOAD: libfaketime,
   FAKETIME_TIMESTAMP_FILE: file,
@@ -66,7 +66,7 @@ export const onClock = (file: string): NodeJS.ProcessEnv => ({
 export const setClockFile = (file: string, ms: number): void =>
   writeFileSync(file, new Date(ms).toISOString().replace("T", " ").slice(0, 19));
 
-/** Programs of Go read the clock without libc. So `time.Now` of the standard library is compiled to return a time that is set. */
+/** Compiles Go's standard library with a `time.Now` that can be set, because Go reads the clock without libc. */
 function goClock(folder: string): readonly string[] {
   const root = execFileSync(part("go"), ["env", "GOROOT"]).toString().trim();
   const original = join(root, "src/time/time.go");
@@ -85,9 +85,9 @@ func Now() Time {
     source.replace("func Now() Time {\n", () => set),
   );
   const overlay = join(folder, "overlay.json");
-  // The files of a program are in one folder.
-  const beside = join(import.meta.dirname, "../test/doctor/debian/clock.go");
-  const Replace = { [original]: changed, [beside]: join(import.meta.dirname, "debian/clock.go") };
+  // A program's files must be in one folder.
+  const clockFile = join(import.meta.dirname, "../test/doctor/debian/clock.go");
+  const Replace = { [original]: changed, [clockFile]: join(import.meta.dirname, "debian/clock.go") };
   writeFileSync(overlay, JSON.stringify({ Replace }));
-  return ["-overlay", overlay, beside];
+  return ["-overlay", overlay, clockFile];
 }

@@ -1,10 +1,10 @@
 import type { Answer } from "./issuer.ts";
 
-/** What a provider does, and the tokens that arrive meanwhile. Times are seconds since the first token. */
+/** Actions of a provider, and the tokens that arrive meanwhile. Times are seconds since the first token. */
 export interface History {
   readonly name: string;
   readonly about: string;
-  /** How the set is answered from then on. */
+  /** Responses for the set, each from a time on. */
   readonly answers: readonly (readonly [at: number, answer: Answer])[];
   readonly tokens: readonly (readonly [at: number, kid: string])[];
 }
@@ -13,14 +13,14 @@ const minute = 60;
 const hour = 60 * minute;
 const day = 24 * hour;
 
-/** Just after a moment: what is kept for a round time has ended there, and nothing depends on milliseconds. */
+/** Returns a time just after another: what is kept for a round time has expired then, and nothing depends on milliseconds. */
 const after = (seconds: number): number => seconds + 1;
 
-/** Moments of a duration: each `step` seconds. */
+/** Returns a time for each `step` seconds of a period. */
 const each = (step: number, from: number, to: number): number[] =>
   Array.from({ length: Math.max(0, Math.ceil((to - from) / step)) }, (_, index) => after(from + index * step));
 
-/** Moments from `from` to `to`: close at first, then further apart. */
+/** Returns times from `from` to `to`: close together at first, then further apart. */
 const thinning = (from: number, to: number): number[] =>
   (
     [
@@ -35,7 +35,7 @@ const thinning = (from: number, to: number): number[] =>
   ).flatMap(([step, start, end]) => each(step, from + start, Math.min(from + end, to)));
 
 const sent = (kid: string, moments: readonly number[]) => moments.map((at) => [at, kid] as const);
-/** In turn at each moment. */
+/** Returns a token of each kid for each time. */
 const inTurn = (kids: readonly string[], moments: readonly number[]) =>
   moments.flatMap((at) => kids.map((kid) => [at, kid] as const));
 
@@ -52,7 +52,7 @@ const lifetime = (name: string, about: string, maxAge: number): History => ({
   tokens: [first, [0, "b"], ...inTurn(["b", "a"], thinning(0, 366 * day))],
 });
 
-/** The verifier has just fetched the set when the new key is published: the worst moment. */
+/** Returns a history in which the new key is published just after the verifier fetched the set: the worst moment. */
 const rotation = (name: string, about: string, lead: number): History => ({
   name,
   about,
@@ -67,7 +67,7 @@ const rotation = (name: string, about: string, lead: number): History => ({
   ],
 });
 
-/** Something is wrong from just before the verifier asks again, for as long as it lasts. */
+/** Returns a history with a fault that begins just before a refetch and lasts for a time. */
 const trouble = (name: string, about: string, start: number, duration: number, wrong: Answer): History => ({
   name,
   about,
@@ -87,10 +87,10 @@ const trouble = (name: string, about: string, start: number, duration: number, w
   ],
 });
 
-/** Just before a verifier asks again by itself, which it does after `poll` seconds, or never. */
+/** Returns a time just before a verifier refetches on its own, which it does after `poll` seconds, or never. */
 export const troubleAt = (poll: number | null): number => Math.max(poll ?? hour, minute) - 0.5;
 
-/** All, for a verifier that asks again by itself after `poll` seconds, or never. */
+/** Returns all histories for a verifier that refetches on its own after `poll` seconds, or never. */
 export function histories(poll: number | null): readonly History[] {
   const start = troubleAt(poll);
   const unknown = Array.from({ length: 1_000 }, (_, index) => [after(calm) + index * 0.103, `x${index}`] as const);
@@ -101,20 +101,20 @@ export function histories(poll: number | null): readonly History[] {
     lifetime("max-age-1y", "a key is removed, max-age of 1 year", 365 * day),
     {
       name: "removed-busy",
-      about: "a key is removed, and its tokens go on, one in 50 seconds for a day",
+      about: "a key is removed, and its tokens keep arriving, one in 50 seconds for a day",
       answers: [
         [0, { keys: ["a", "b"] }],
         [0.5, { keys: ["b"] }],
       ],
       tokens: [first, ...sent("a", each(50, 0, day))],
     },
-    rotation("rotation-0", "a new key signs at once, just after the set was fetched", 0),
+    rotation("rotation-0", "a new key signs immediately, just after the set was fetched", 0),
     rotation("rotation-5m", "a new key signs after 5 minutes", 5 * minute),
     rotation("rotation-2h", "a new key signs after 2 hours", 2 * hour),
     rotation("rotation-1d", "a new key signs after a day", day),
     {
       name: "rotation-calm",
-      about: "a new key signs at once, 20 minutes after the first token",
+      about: "a new key signs immediately, 20 minutes after the first token",
       answers: [
         [0, { keys: ["a"] }],
         [calm, { keys: ["a", "b"] }],
@@ -123,7 +123,7 @@ export function histories(poll: number | null): readonly History[] {
     },
     {
       name: "revoked",
-      about: "the only key is replaced at once, and its tokens go on, one in 50 seconds for a day",
+      about: "the only key is replaced immediately, and its tokens keep arriving, one in 50 seconds for a day",
       answers: [
         [0, { keys: ["a"] }],
         [0.5, { keys: ["b"] }],
@@ -138,11 +138,11 @@ export function histories(poll: number | null): readonly History[] {
       status: 429,
       headers: { "retry-after": "120" },
     }),
-    trouble("back", "the set goes back to an older one, for 10 minutes", start, 10 * minute, { keys: ["a"] }),
+    trouble("back", "the set reverts to an older one, for 10 minutes", start, 10 * minute, { keys: ["a"] }),
     trouble("empty", "a set without keys, for 10 minutes", start, 10 * minute, { keys: [] }),
     {
       name: "unknown-once",
-      about: "one forged kid; then a new key signs at once",
+      about: "one forged kid, then a new key that signs immediately",
       answers: [
         [0, { keys: ["a"] }],
         [calm + 1.5, { keys: ["a", "b"] }],
@@ -162,7 +162,7 @@ export function histories(poll: number | null): readonly History[] {
     },
     {
       name: "age",
-      about: "a cache answers with Age: 3500 and max-age=3600",
+      about: "a cache responds with Age: 3500 and max-age=3600",
       answers: [[0, { keys: ["a"], age: 3_500 }]],
       tokens: [first, ...sent("a", thinning(0, 2 * hour))],
     },
@@ -183,7 +183,7 @@ export function histories(poll: number | null): readonly History[] {
     },
     {
       name: "disagree",
-      about: "two servers answer in turn, and one lacks the new key; for an hour",
+      about: "two servers respond in turn, and one lacks the new key, for an hour",
       answers: [
         [0, { keys: ["a"] }],
         [0.5, { keys: ["a", "b"], otherKeys: ["a"] }],
@@ -192,7 +192,7 @@ export function histories(poll: number | null): readonly History[] {
     },
     {
       name: "hang",
-      about: "the server takes the request, and does not answer",
+      about: "the server accepts the request and does not respond",
       answers: [
         [0, { keys: ["a"] }],
         [start, { keys: ["a"], hangs: true }],

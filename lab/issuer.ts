@@ -4,25 +4,25 @@ import { ecKey, withoutPrivate } from "../test/support/keys.ts";
 import { listening } from "../test/support/listening.ts";
 import type { Certificate } from "../test/client/certificate.ts";
 
-/** How the JWK Set is answered, until a history says otherwise. */
+/** Response for the JWK Set, until a history changes it. */
 export interface Answer {
-  /** The kids in the set. */
+  /** Kids in the set. */
   readonly keys: readonly string[];
-  /** The kids in the set of a second server, which answers every other request. */
+  /** Kids in the set of a second server, which responds to every other request. */
   readonly otherKeys?: readonly string[];
   readonly maxAge?: number;
-  /** What a cache on the way says. */
+  /** `Age` from a cache, in seconds. */
   readonly age?: number;
-  /** A validator that does not change with the body. */
+  /** Validator that does not change with the body. */
   readonly etag?: string;
-  /** A status other than 200, without a set. */
+  /** Status other than 200, without a set. */
   readonly status?: number;
   readonly headers?: Readonly<Record<string, string>>;
   readonly redirects?: true;
   readonly hangs?: true;
 }
 
-/** One request for the set, at a time of the history in seconds. */
+/** One request for the set, with the history's time in seconds. */
 export interface Received {
   readonly at: number;
   /** Whether it has `If-None-Match`. */
@@ -32,7 +32,7 @@ export interface Received {
 /** The public key of a kid; the private one is `ecKey(kid)`. */
 const published = (kid: string): object => ({ ...withoutPrivate(ecKey(kid)), kid, alg: "ES256", use: "sig" });
 
-/** What goes out for an answer. @param count how many requests for the set came before */
+/** Returns the response to a request. @param count number of earlier requests for the set */
 export function reply(answer: Answer, ifNoneMatch: string | undefined, count: number) {
   const { maxAge = 3_600, age, status = 200 } = answer;
   const keys = count % 2 === 1 ? (answer.otherKeys ?? answer.keys) : answer.keys;
@@ -49,10 +49,10 @@ export function reply(answer: Answer, ifNoneMatch: string | undefined, count: nu
   return { status: 200, headers, body: JSON.stringify({ keys: keys.map(published) }) };
 }
 
-/** An issuer on loopback whose set is answered as `answer` says, at the time that `now` says. */
+/** Issuer on loopback that responds as `answer` says, at the time `now`. */
 export class Issuer {
   answer: Answer = { keys: [] };
-  /** Milliseconds since the Unix epoch. */
+  /** Time, in epoch milliseconds. */
   now = 0;
   received: Received[] = [];
   /** Requests for the discovery document. */
@@ -60,7 +60,7 @@ export class Issuer {
   #start = 0;
   #origin = "";
 
-  /** @param t ends it */
+  /** Starts an issuer. @param t stops it */
   static async listen(t: { after(end: () => void): void }, certificate: Certificate): Promise<Issuer> {
     const issuer = new Issuer();
     const server = createServer({ ...certificate, keepAliveTimeout: 600_000 }, (request, response) =>
@@ -82,7 +82,7 @@ export class Issuer {
   }
 
   #respond(request: IncomingMessage, response: ServerResponse): void {
-    // A verifier that compares Date with its clock has the clock of the history.
+    // A verifier may compare Date with its clock, which has the history's time.
     const date = new Date(this.now).toUTCString();
     const { "if-none-match": ifNoneMatch } = request.headers;
     if (request.url === "/.well-known/openid-configuration") {

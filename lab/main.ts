@@ -9,7 +9,8 @@ import { pagesOf } from "./pages.ts";
 import { type Measured, openPlace } from "./run.ts";
 import { fromNpm } from "./verifiers.ts";
 
-// `node lab/main.ts` measures all verifiers, and writes the data and what is made from them. `--only NAME` measures one of them, `--write` none.
+// `node lab/main.ts` measures all verifiers, and writes the data and the files that are generated from it. `--only NAME` measures one
+// verifier, `--write` none.
 
 const { values } = parseArgs({ options: { only: { type: "string", multiple: true }, write: { type: "boolean" } } });
 const path = (name: string): string => fileURLToPath(new URL(`../${name}`, import.meta.url));

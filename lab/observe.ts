@@ -6,33 +6,33 @@ import type { Issuer } from "./issuer.ts";
 import type { Child } from "./process.ts";
 import type { Verifier } from "./verifiers.ts";
 
-/** What became of the tokens of a key. */
+/** Outcome of a key's tokens. */
 export interface Outcome {
   tokens: number;
   refused: number;
   /** Requests for the set that they caused. */
   requests: number;
-  /** When tokens began to be accepted or refused, the first twelve times. */
+  /** Times at which tokens began to be accepted or refused, the first twelve. */
   readonly changes: [at: number, accepted: boolean][];
 }
 
-/** What one verifier did in one history. */
+/** Behavior of a verifier in a history. */
 export interface Observation {
-  /** Requests for the set. */
+  /** Number of requests for the set. */
   readonly requests: number;
-  /** When, the first twelve. */
+  /** Times of the first twelve. */
   readonly times: readonly number[];
-  /** Those with `If-None-Match`. */
+  /** Number of requests with `If-None-Match`. */
   readonly conditional: number;
   readonly discoveries: number;
   readonly outcomes: Readonly<Record<string, Outcome>>;
-  /** How it refused. */
+  /** Errors of refused tokens. */
   readonly errors: readonly string[];
-  /** Real seconds until the last token was accepted or refused, where the server hangs. */
+  /** Real seconds until the last token was accepted or refused, if the server hangs. */
   readonly waited?: number;
 }
 
-/** All histories are at this time. */
+/** Time at which all histories begin. */
 export const startOfHistories = Date.UTC(2027, 0, 1);
 export const patienceSeconds = 40;
 const shown = 12;
@@ -63,7 +63,7 @@ export async function observe(
       waited = Math.max(waited ?? 0, Math.round((verdict?.ms ?? performance.now() - began) / 1_000));
     if (verdict === undefined) errors.add("no answer");
     else if (verdict.error !== undefined) errors.add(verdict.error.replaceAll(/\d+/g, "N").replaceAll(/\bx?N\b/g, "N"));
-    // The kids of a flood are one.
+    // The kids of a flood count as one.
     const name = kid.startsWith("x") ? "x" : kid;
     const outcome = (outcomes[name] ??= { tokens: 0, refused: 0, requests: 0, changes: [] });
     const accepted = verdict?.verified === true;

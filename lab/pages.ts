@@ -6,7 +6,7 @@ import { histories } from "./histories.ts";
 import { type Observation, type Outcome, patienceSeconds } from "./observe.ts";
 import type { Measured } from "./run.ts";
 
-/** The pages as the data makes them: file and text. */
+/** Returns the pages for the data: files and their content. */
 export function pagesOf({ date, verifiers }: Data): Readonly<Record<string, string>> {
   const behaviors = Object.entries(verifiers).map(([name, measured]) => behaviorOf(name, measured));
   const pages = behaviors.map((behavior) => {
@@ -16,7 +16,7 @@ export function pagesOf({ date, verifiers }: Data): Readonly<Record<string, stri
   return { "docs/verifiers.md": mainPage(date, behaviors), ...Object.fromEntries(pages) };
 }
 
-/** A time as people say it, in the largest unit of which it has two, or one exactly. */
+/** Writes a time in the largest unit of which it has two, or exactly one. */
 function inWords(seconds: number): string {
   const units = { d: 86_400, h: 3_600, min: 60, s: 1 };
   const [unit, size] = Object.entries(units).find(([, size]) => seconds >= 2 * size || seconds === size) ?? ["s", 1];
@@ -30,8 +30,8 @@ const table = (head: readonly string[], rows: readonly (readonly string[])[]): s
 
 const slug = (name: string): string => name.toLowerCase().replaceAll(/[^a-z0-9]+/g, "-");
 
-const asksAgain = (poll: number | null): string =>
-  poll === null ? "never by itself" : poll === 0 ? "for each token" : `after ${inWords(poll)}`;
+const refetches = (poll: number | null): string =>
+  poll === null ? "never on its own" : poll === 0 ? "for each token" : `after ${inWords(poll)}`;
 
 const lasting = (seconds: number | null): string =>
   seconds === null ? "until restart" : seconds === 0 ? "not at all" : inWords(seconds);
@@ -56,7 +56,7 @@ function mainPage(date: string, behaviors: readonly Behavior[]): string {
     const { afterFetch, inCalm, afterForgedKid } = refusesNewKey;
     return [
       `[${name}](verifiers/${slug(name)}.md) ${version}`,
-      asksAgain(pollSeconds),
+      refetches(pollSeconds),
       refuses(inCalm, longest([afterFetch, inCalm, afterForgedKid])),
       trusts(behavior),
       livesThrough(behavior.livesThrough),
@@ -64,52 +64,55 @@ function mainPage(date: string, behaviors: readonly Behavior[]): string {
     ];
   });
   const head = [
-    "verifier",
-    "asks for the set again",
-    "refuses a key that signs at once",
-    "trusts a removed key",
-    "lives through an outage",
-    "requests by 1,000 forged kids",
+    "Verifier",
+    "Refetch",
+    "Refusal of an unannounced key",
+    "Trust in a removed key",
+    "Outage survived",
+    "Requests for 1,000 forged kids",
   ];
-  return `# What verifiers do
+  return `# Verifier behavior
 
-What happens to your users if you rotate a key, remove one, put a cache in front, or are away? It depends on the programs that verify your
-tokens. We ran these through ${histories(null).length} histories of a provider, on a clock that runs faster, on ${date}.
+If you rotate a key, remove one, put a cache in front of the set or have an outage, the effect on your users depends on the programs that verify
+your tokens. On ${date}, we ran these verifiers through ${histories(null).length} histories of a provider, on an accelerated clock.
 
 ${table(head, rows)}
 
-- **Asks for the set again**: while tokens arrive, with \`max-age\` of an hour.
-- **Refuses a key that signs at once**: for how long after the key was published without announcement. First in calm; then at worst: just after the verifier
-  fetched the set, or after a forged token. **A key that was announced for two hours or a day was refused by none**, with \`max-age\` of an hour.
-- **Trusts a removed key**: with \`max-age\` of 0; 5 minutes; 1 hour; 1 year, where these differ. Its tokens keep arriving, and no token
-  names a kid that the verifier does not know. A token of a key that its copy lacks makes most of them fetch the set, and drop the removed key.
-- **Lives through an outage**: for how long it accepts tokens while the set is answered with 503, from the moment when it asks again.
-- **Requests by 1,000 forged kids**: within 103 seconds, one after the other.
+- **Refetch**: time until the verifier fetches the set again while tokens arrive, with a \`max-age\` of an hour.
+- **Refusal of an unannounced key**: time for which the verifier refuses tokens of a key that was published without announcement. First in calm;
+  then at worst: just after the verifier fetched the set, or after a forged token. **No verifier refused a key that was announced for two hours or
+  a day**, with a \`max-age\` of an hour.
+- **Trust in a removed key**: time for which the verifier accepts the key, with a \`max-age\` of 0; 5 minutes; 1 hour; 1 year, if these differ. The
+  key's tokens keep arriving, and no token names an unknown kid. A token of a key that the cached set lacks makes most verifiers refetch the set and
+  drop the removed key.
+- **Outage survived**: time for which the verifier accepts tokens while the set returns 503, counted from its next refetch.
+- **Requests for 1,000 forged kids**: sent within 103 seconds, one at a time.
 
-Each page says how the verifier was set up, what its users should set, and the line of source that decides. [All observations](https://github.com/jwksd/jwksd/blob/main/lab/data.json) are
-JSON. \`node lab/main.ts\` makes them again.
+Each page says how the verifier was set up, what its users should set, and which line of source decides. [All
+observations](https://github.com/jwksd/jwksd/blob/main/lab/data.json) are JSON. \`node lab/main.ts\` measures them again.
 
-## How it is measured
+## Method
 
-Each verifier is a process, set up as its documentation shows it. It gets tokens of an issuer on loopback, over TLS. Its clock stands still while it
-verifies a token, and is then set to the time of the next one. In Node, a module that is loaded first sets \`Date\`, \`performance\`,
-\`process.hrtime\` and timers. Python, Ruby and Apache run under libfaketime. Go does not read the clock through libc: the standard library is compiled
-with a \`time.Now\` that can be set, and the verifier as it is. Time-outs are real, so a server that does not answer is waited for in real time.
+Each verifier is a process, set up as its documentation shows. It receives tokens from an issuer on loopback, over TLS. Its clock stands still while
+it verifies a token, and is then set to the time of the next one. In Node, a module that is loaded first controls \`Date\`, \`performance\`,
+\`process.hrtime\` and timers. Python, Ruby and Apache run under libfaketime. Go does not read the clock through libc, so its standard library is
+compiled with a \`time.Now\` that can be set; the verifier is unchanged. Timeouts are real, so waiting for a server that does not respond takes real
+time.
 
-We ran all of it twice: ${behaviors.length} verifiers in ${histories(null).length} histories. One cell differed, by one request: jose asked 1,838 and 1,839 times in an outage of a
-day. That was chance, on the connection we suppose: five more runs had 1,838. One row would be chance elsewhere: two servers that disagree
-answer in turn here, and a load balancer may ask either.
+We ran everything twice: ${behaviors.length} verifiers in ${histories(null).length} histories. One cell differed, by one request: jose sent 1,838 and 1,839 requests in an
+outage of a day. We suppose that this was chance, on the connection: five more runs had 1,838. One row would depend on chance elsewhere: two servers
+that disagree respond in turn here, while a load balancer may choose either.
 
-The verifiers of Debian are those of Debian 12, and older than what their authors publish: look at the version.
+The Debian verifiers come from Debian 12, and are older than their authors' latest releases: note the version.
 
-## What was not measured
+## Not measured
 
-| what | why |
+| Verifier | Reason |
 | --- | --- |
-| jwcrypto, go-jose, python-jose, jsonwebtoken and fast-jwt alone | they do not fetch: the set, and how long it is kept, is yours |
-| the sample server of the MCP SDK | it asks the authorization server about each token (RFC 7662), and has no keys. With \`bearer.mcp()\`, it does what jwksd's guard does |
-| nginx | Debian's packages have no module that verifies a JWT |
-| Nimbus and other verifiers for Java | Debian 12 has no package of them |
+| jwcrypto, go-jose, python-jose, jsonwebtoken and fast-jwt alone | they do not fetch: the caller decides how long to keep the set |
+| the MCP SDK's sample server | it sends each token to the authorization server (RFC 7662), and has no keys. With \`bearer.mcp()\`, it behaves like jwksd's guard |
+| nginx | Debian has no package of a module that verifies JWTs |
+| Nimbus and other Java verifiers | Debian 12 has no packages of them |
 `;
 }
 
@@ -126,16 +129,16 @@ function verifierPage(name: string, measured: Measured, { pollSeconds }: Behavio
 
 Version ${measured.version}, set up as: ${known.setUp}. [All verifiers](../verifiers.md).
 
-**What it does.** ${known.says} [The line that decides](https://github.com/${known.line}), at ${tag}.
+**Behavior.** ${known.says} [The deciding line](https://github.com/${known.line}), at ${tag}.
 
-**What to set.** ${known.set}
+**Settings.** ${known.set}
 
-## What was observed
+## Observations
 
-Tokens arrive all the time, in steps of a second to some hours. The set has \`max-age\` of an hour, and an ETag, unless it says otherwise. What is
-wrong with it begins when this verifier asks again. All tokens that no line names are accepted.
+Tokens keep arriving, a second to a few hours apart. Unless the history says otherwise, the set has a \`max-age\` of an hour and an ETag. A fault
+begins when this verifier refetches the set. Tokens that a row does not mention are accepted.
 
-${table(["history", "requests for the set", "tokens"], rows)}
+${table(["History", "Requests for the set", "Tokens"], rows)}
 `;
 }
 
@@ -152,16 +155,22 @@ function became(name: string, observation: Observation): string {
   const wait =
     waited === undefined
       ? []
-      : [waited >= patienceSeconds ? `no answer within ${patienceSeconds} s` : `an answer takes ${waited} s`];
-  const kids = Object.keys(outcomes).flatMap((kid) => told(name, kid, observation) ?? []);
+      : [waited >= patienceSeconds ? `no result within ${patienceSeconds} s` : `a result takes ${waited} s`];
+  const kids = Object.keys(outcomes).flatMap((kid) => outcomeText(name, kid, observation) ?? []);
   return (kids.length === 0 ? ["all accepted", ...wait] : [...kids, ...wait]).join("; ");
 }
 
-/** What became of the tokens of a key, if that is not that all were accepted. */
-function told(history: string, kid: string, observation: Observation): string | undefined {
+/** Describes the outcome of a key's tokens, unless all were accepted. */
+function outcomeText(history: string, kid: string, observation: Observation): string | undefined {
   const { tokens, refused, changes } = observation.outcomes[kid] as Outcome;
   const name =
-    kid === "x" ? "forged" : kid === "a" ? "old key" : /^(?:away|limited|empty)/.test(history) ? "good key" : "new key";
+    kid === "x"
+      ? "forged"
+      : kid === "a"
+        ? "old key"
+        : /^(?:away|limited|empty)/.test(history)
+          ? "sound key"
+          : "new key";
   const [[, accepted] = [], [from] = [0], [to] = [0]] = changes;
   if (refused === 0)
     return kid === "a" && /^(?:max-age|removed)/.test(history) ? "old key: accepted to the end" : undefined;

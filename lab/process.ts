@@ -2,19 +2,19 @@ import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { createInterface } from "node:readline";
 
-/** What a verifier said of a token. */
+/** Result of a verification. */
 export interface Verdict {
   readonly verified: boolean;
   readonly error?: string;
-  /** How long it took. */
+  /** Duration in milliseconds. */
   readonly ms?: number;
 }
 
-/** A verifier in a process of its own: it reads one question a line, and writes one answer for each. */
+/** Verifier in its own process: it reads a question per line and writes an answer for each. */
 export interface Child {
   ask(this: void, question: object): Promise<Verdict>;
   stop(this: void): Promise<void>;
-  /** For one that does not answer. */
+  /** Kills a process that does not respond. */
   kill(this: void): void;
 }
 
@@ -29,7 +29,7 @@ export function startChild(name: string, [command = "", ...args]: readonly strin
     return JSON.parse(value) as Verdict;
   };
   return {
-    // One question after the other, as there is one pipe.
+    // One question at a time, because there is one pipe.
     ask: (question) => {
       const asked = last.then(() => answer(question));
       last = asked.catch(() => {});

@@ -8,22 +8,22 @@ import { type Observation, observe, startOfHistories } from "./observe.ts";
 import { startChild } from "./process.ts";
 import type { Verifier } from "./verifiers.ts";
 
-/** What one verifier did. */
+/** Measurements of one verifier. */
 export interface Measured {
   readonly version: string;
   readonly histories: Readonly<Record<string, Observation>>;
 }
 
-/** Where verifiers are run. */
+/** Environment in which verifiers run. */
 export interface Place {
   readonly certificate: string;
   readonly folder: string;
-  /** Leads a verifier through all histories, or through some, where it is known how often it asks by itself. */
+  /** Runs a verifier through all histories, or through some if it is known how often it refetches on its own. */
   readonly measure: (verifier: Verifier, only?: readonly string[], poll?: number | null) => Promise<Measured>;
   readonly close: () => Promise<void>;
 }
 
-/** A TLS certificate, and a folder for what is built. */
+/** Creates a TLS certificate and a folder for compiled programs. */
 export async function openPlace(): Promise<Place> {
   const pair = certificateFor("localhost");
   const folder = await mkdtemp(join(tmpdir(), "jwksd-lab-"));
@@ -37,14 +37,14 @@ export async function openPlace(): Promise<Place> {
     const run = async (name: string, poll: number | null): Promise<Observation> => {
       const history = histories(poll).find((each) => each.name === name);
       if (history === undefined) throw new Error(`there is no history ${name}`);
-      // With an empty cache for each of them.
+      // Each history starts with an empty cache.
       verifier.setClock?.(startOfHistories);
       const child = startChild(verifier.name, verifier.command, verifier.env);
       try {
         const observation = await observe(history, verifier, child, issuer);
-        // Else all that follows says nothing.
+        // Otherwise, the rest would show nothing.
         if (name !== "redirect" && observation.outcomes["a"]?.changes[0]?.[1] !== true)
-          throw new Error(`${verifier.name} refuses a good token: ${observation.errors.join(", ")}`);
+          throw new Error(`${verifier.name} refuses a valid token: ${observation.errors.join(", ")}`);
         return observation;
       } finally {
         child.kill();
@@ -63,7 +63,7 @@ export async function openPlace(): Promise<Place> {
   return { certificate, folder, measure, close: () => rm(folder, { recursive: true }) };
 }
 
-/** Seconds after which it asks again by itself, if it ever does. 0: with each token. */
+/** Returns the seconds after which a verifier refetches on its own, if it ever does. 0: with each token. */
 export function pollOf({ times }: Observation): number | null {
   const again = times.find((at) => at > 0);
   // Tokens arrive one second after the round time.

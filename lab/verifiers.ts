@@ -2,21 +2,21 @@ import { fileURLToPath } from "node:url";
 import packageJson from "../package.json" with { type: "json" };
 import { drivers, versionOf } from "./npm/drivers.ts";
 
-/** A verifier that is measured. */
+/** A verifier to measure. */
 export interface Verifier {
   readonly name: string;
   readonly version: string;
   readonly typ: string;
-  /** What starts it. */
+  /** Command that starts it. */
   readonly command: readonly string[];
   readonly env: NodeJS.ProcessEnv;
-  /** Sets its clock from outside, where it does not do so by the time in a question. */
+  /** Sets its clock from outside. Default: it sets its clock to the time in a question. */
   readonly setClock?: (ms: number) => void;
 }
 
 const child = fileURLToPath(new URL("npm/child.ts", import.meta.url));
 
-/** The verifiers of npm. @param certificate file of the certificate that they trust */
+/** Returns the npm verifiers. @param certificate file of the certificate that they trust */
 export const fromNpm = (certificate: string): readonly Verifier[] =>
   drivers.map(({ name, packages, typ = "JWT" }) => ({
     name,

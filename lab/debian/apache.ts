@@ -11,7 +11,7 @@ import { freePort } from "../../test/support/service.ts";
 import { onClock, setClockFile } from "../debian.ts";
 import { audience } from "../npm/drivers.ts";
 
-// mod_auth_openidc in a web server of its own: one question a line in, one answer out. The argument is the file of the certificate.
+// mod_auth_openidc in its own web server: a question per line in, an answer out. The argument is the file of the certificate.
 
 interface Question {
   readonly at: number;
@@ -20,7 +20,7 @@ interface Question {
   readonly jwksUri: string;
 }
 
-// As root, Apache starts only for another user.
+// As root, Apache starts only if it is given another user.
 const idOf = (flag: string): number => Number(spawnSync("id", [flag, "www-data"], { encoding: "utf8" }).stdout);
 const owner = process.getuid?.() === 0 ? { uid: idOf("-u"), gid: idOf("-g") } : {};
 
@@ -53,15 +53,15 @@ OIDCOAuthVerifyJwksUri ${jwksUri}
 </Location>
 `;
 
-/** Starts the server with one process. Gives its port. */
+/** Starts the server with one process. Returns its port. */
 async function start(question: Question): Promise<number> {
   const port = await freePort();
   const file = join(folder, "apache.conf");
   writeFileSync(file, settings(port, question));
-  // Time-outs are real. So is the clock that they are measured with.
+  // Timeouts are real, and so is the clock that measures them.
   const env = { ...onClock(clock), FAKETIME_DONT_FAKE_MONOTONIC: "1", TMPDIR: folder };
   const assignments = Object.entries(env).map(([name, value]) => `${name}=${value}`);
-  // The lab kills this process. Then the pipe to the shell ends, and the shell ends the server.
+  // The lab kills this process. Then the pipe to the shell closes, and the shell stops the server.
   const script = '"$@" & read -r _; kill -KILL $!; wait; rm -rf "$0"';
   const args = ["-c", script, folder, "env", ...assignments, part("apache2"), "-X", "-f", file];
   spawn("/bin/sh", args, { ...owner, cwd: folder, stdio: ["pipe", "ignore", "inherit"] });
@@ -73,7 +73,7 @@ async function start(question: Question): Promise<number> {
   return port;
 }
 
-/** What the server says of a token. */
+/** Returns the server's result for a token. */
 async function ask(port: number, token?: string) {
   const headers = token === undefined ? {} : { authorization: `Bearer ${token}` };
   const request = get({ port, host: "127.0.0.1", path: "/page", headers, agent: false });

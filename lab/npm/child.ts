@@ -2,12 +2,12 @@ import { realMs, setClock } from "./clock.ts";
 import { createInterface } from "node:readline";
 import { type Configured, type Verify, drivers } from "./drivers.ts";
 
-// A verifier of npm in a process of its own: one question a line in, one answer out.
+// An npm verifier in its own process: a question per line in, an answer out.
 
 const driver = drivers.find(({ name }) => name === process.argv[2]);
 if (driver === undefined) throw new Error("there is no such verifier");
 
-// A request that goes on in the background ends before the clock is set again.
+// A request in the background ends before the clock is set again.
 const underWay = new Set<Promise<unknown>>();
 const realFetch = globalThis.fetch;
 globalThis.fetch = (...args) => {

@@ -1,11 +1,11 @@
-// The clock of a verifier of npm: loaded before the verifier, so that all of it reads this clock.
+// The clock of an npm verifier. It is loaded before the verifier, so that the whole verifier reads this clock.
 
 const realNow = Date.now;
 const realPerformance = performance.now.bind(performance);
 const realSetTimeout = globalThis.setTimeout;
 const realClearTimeout = globalThis.clearTimeout;
 
-/** The clock stands still, but for timers: so nothing depends on how fast this machine is. */
+/** The clock stands still, except for timers, so that nothing depends on the speed of this machine. */
 let current = realNow();
 const began = current;
 
@@ -22,7 +22,7 @@ const hrtime = (since: readonly [number, number] = [0, 0]): [number, number] => 
 };
 process.hrtime = Object.assign(hrtime, { bigint });
 
-/** Milliseconds that have really passed. */
+/** Returns the milliseconds that have really passed. */
 export const realMs = realPerformance;
 
 interface Waiting {
@@ -48,12 +48,12 @@ globalThis.clearTimeout = (timer): void => {
   if (typeof timer === "object") waiting.delete(timer);
   realClearTimeout(timer);
 };
-// None of them has any; one that has would be measured wrongly.
+// No verifier uses these; one that did would be measured incorrectly.
 globalThis.setInterval = () => {
   throw new Error("an interval is not on the clock of the lab");
 };
 
-/** Sets the clock. It never goes back: who has waited for a second is a second later. */
+/** Sets the clock. It never goes back: after a wait of a second, it is a second later. */
 export function setClock(ms: number): void {
   const due = [...waiting].filter(([, timer]) => timer.due <= ms).sort(([, one], [, other]) => one.due - other.due);
   for (const [timer, { fire }] of due) {

@@ -1,36 +1,36 @@
 import { readFileSync } from "node:fs";
 import type { DecodedJwt } from "fast-jwt";
 
-/** What a relying party is configured with. */
+/** Configuration of a relying party. */
 export interface Configured {
   readonly issuer: string;
   readonly jwksUri: string;
-  /** The `iss` that it accepts. */
+  /** Accepted `iss`. */
   readonly iss: string;
-  /** The URL by which it knows the issuer, where that is none of loopback. */
+  /** URL by which it knows the issuer. Default: `issuer`, which is on loopback. */
   readonly known?: string;
 }
 
 /** Rejects a token that it does not accept. */
 export type Verify = (token: string) => Promise<unknown>;
 
-/** A verifier of npm, set up as its documentation shows it. */
+/** An npm verifier, set up as its documentation shows. */
 export interface Driver {
   readonly name: string;
-  /** Those that are measured, the one that fetches the keys first. */
+  /** Measured packages, beginning with the one that fetches the keys. */
   readonly packages: readonly string[];
   /** Whether it finds the keys through discovery. */
   readonly discovers?: true;
-  /** The header `typ` of the tokens that it takes, if that is not `JWT`. */
+  /** Header `typ` of the tokens that it accepts. Default: `JWT`. */
   readonly typ?: string;
-  /** Makes one with an empty cache. */
+  /** Creates a verifier with an empty cache. */
   readonly make: (configured: Configured) => Promise<Verify>;
 }
 
 export const audience = "relying-party";
 export const nonce = "nonce";
 
-/** The installed version of packages. */
+/** Returns the installed versions of packages. */
 export const versionOf = (packages: readonly string[]): string =>
   packages
     .map((name) => {
@@ -41,7 +41,7 @@ export const versionOf = (packages: readonly string[]): string =>
 
 const is = (): boolean => false;
 
-/** Sends a token through middleware of Express, in a request without a body. */
+/** Sends a token through Express middleware, in a request without a body. */
 const through =
   (middleware: (request: never, response: never, next: (error?: unknown) => void) => unknown): Verify =>
   (token) =>
@@ -116,7 +116,7 @@ export const drivers: readonly Driver[] = [
     make: async ({ issuer, known = issuer }) => {
       const openid = await import("openid-client");
       const relyingParty = await openid.discovery(new URL(known), audience, undefined, openid.None(), {
-        // What it knows under another name is served here.
+        // The issuer that it knows by another name is served here.
         [openid.customFetch]: (url, init) => fetch(url.replace(known, issuer), init as RequestInit),
       });
       openid.useIdTokenResponseType(relyingParty);
