@@ -122,12 +122,12 @@ const badDpop = (error: string, description: string): Expected => ({
 });
 const badProof = (description: string): Expected => badDpop("invalid_dpop_proof", description);
 
-const oneToken = badRequest("the header Authorization is a scheme, a space and one token");
+const oneToken = badRequest("the Authorization header must be a scheme, a space and one token");
 const queryToken = badRequest("a token in the query is refused; send one token, in the header");
 const malformed = invalid("the token is not a well-formed signed JWT");
 const otherType = invalid("the header typ is not at+jwt; send an access token");
 const untrusted = invalid("the issuer of the token is not trusted here");
-const wrongSignature = invalid("the signature does not belong to the token and the key of its kid");
+const wrongSignature = invalid("the signature is not valid for the token and its key");
 const noSuchAlg = invalid("the alg of the token is not allowed");
 const missing = (claim: string): Expected => invalid(`claim '${claim}' is missing`);
 const unexpected = (claim: string): Expected => invalid(`claim '${claim}' is not what is expected`);
@@ -277,7 +277,7 @@ const tokens: readonly Row[] = [
     "8725 3.1",
     "alg that does not match the key",
     { alg: "ES384" },
-    invalid("the alg of the token is not that of the key of its kid"),
+    invalid("the alg of the token is not the alg of its key"),
   ),
   tokenRow(
     "8725 3.10",
@@ -291,7 +291,7 @@ const tokens: readonly Row[] = [
     "7519 4.1.4",
     "exp beyond the range of numbers",
     madeBy("ES256", signature("ES256", ecOne), '"exp":1e400'),
-    invalid("claim 'exp' is no finite number"),
+    invalid("claim 'exp' is not a finite number"),
   ),
   headerRow(
     "7515 4.1.11",
@@ -354,7 +354,7 @@ const stepUp = (description: string, parameters: string): Expected =>
   asked(`error="insufficient_user_authentication", error_description="${description}", ${parameters}`);
 const otherWay = stepUp("the user must sign in in another way", `acr_values="${silver} phr"`);
 const longAgo = stepUp("the user signed in too long ago", 'max_age="60"');
-const future = stepUp("the sign-in is of the future (auth_time)", 'max_age="60"');
+const future = stepUp("the sign-in is in the future (auth_time)", 'max_age="60"');
 const needed = "orders:read orders:list";
 /** The moment of the request, which may be long after this file was loaded. */
 const signedInNow = {
@@ -616,7 +616,7 @@ const dpopRows: readonly Row[] = [
     sent("DPoP", "/dpop"),
     {
       status: 400,
-      challenge: `DPoP ${realm}, error="invalid_request", error_description="the header Authorization is a scheme, a space and one token", ${algs}`,
+      challenge: `DPoP ${realm}, error="invalid_request", error_description="the Authorization header must be a scheme, a space and one token", ${algs}`,
     },
     "9449 9",
   ),
@@ -644,7 +644,7 @@ const dpopRows: readonly Row[] = [
     (setup) => proven(setup, "/dpop", {}, accessToken(setup)),
     badDpop("invalid_token", "the token is not bound to a key (cnf.jkt)"),
   ),
-  row("9449 4.3", "no proof", (setup) => sent(`DPoP ${bound(setup)}`, "/dpop"), badProof("the header DPoP is missing")),
+  row("9449 4.3", "no proof", (setup) => sent(`DPoP ${bound(setup)}`, "/dpop"), badProof("the DPoP header is missing")),
   row(
     "9449 4.3",
     "two proofs",
@@ -673,14 +673,14 @@ const dpopRows: readonly Row[] = [
   proofRow("no URL", { claims: { htu: undefined } }, otherUrl),
   proofRow("a URL in another spelling", { claims: { htu: "HTTPS://API.example.com:443/%64pop?a#b" } }, ok),
   proofRow("too old", { claims: { iat: ago(120) } }, badProof("the proof is too old (iat)")),
-  proofRow("of the future", { claims: { iat: ago(-3_600) } }, badProof("the proof is of the future (iat)")),
+  proofRow("of the future", { claims: { iat: ago(-3_600) } }, badProof("the proof is from the future (iat)")),
   proofRow("no iat", { claims: { iat: undefined } }, badProof("the proof is too old (iat)")),
   proofRow("no hash of the token", { claims: { ath: undefined } }, otherHash),
   proofRow("the hash of another token", { claims: { ath: "x" } }, otherHash),
   proofRow(
     "a different key than the token's",
     { key: strangerKey },
-    badProof("the token is bound to another key than that of the proof"),
+    badProof("the token is bound to another key than the key of the proof"),
   ),
   {
     source: "9449 11.1",
@@ -690,7 +690,7 @@ const dpopRows: readonly Row[] = [
     expected: badProof("the proof was used before (jti)"),
   },
   row("9449 9", "no nonce", (setup) => proven(setup, "/dpop-nonce"), {
-    ...(badDpop("use_dpop_nonce", "the proof needs the nonce of the header DPoP-Nonce") as object),
+    ...(badDpop("use_dpop_nonce", "the proof needs the nonce from the DPoP-Nonce header") as object),
     nonce: true,
   } as Expected),
   row("9449 9", "a sign-in that is too weak, under the scheme DPoP", (setup) => proven(setup, "/dpop/acr"), {

@@ -134,7 +134,7 @@ describe("the guard", { concurrency: 3 }, () => {
     for (const token of [undefined, goodToken(setup)])
       await bearer.check(new Request("https://api.example.com/", asking(token)));
     for (const part of [
-      /^GET \/: 401, there is no header Authorization$/m,
+      /^GET \/: 401, there is no Authorization header$/m,
       /^answered 503: FetchError: http/m,
       /^no keys of http:\S+: http:\S+: answered with status 5/m,
     ])

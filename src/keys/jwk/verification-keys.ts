@@ -128,7 +128,7 @@ function keysOf(candidates: readonly Candidate[], skipped: SkippedKey[]): Verifi
       if (named === undefined) return undefined;
       const candidate = named.find(({ algs }) => algs.includes(alg));
       if (candidate === undefined)
-        throw new TokenError("ERR_TOKEN_ALG", "the alg of the token is not that of the key of its kid");
+        throw new TokenError("ERR_TOKEN_ALG", "the alg of the token is not the alg of its key");
       return candidate.imported?.get(alg) ?? importFor(candidate, alg);
     },
   };

@@ -7,7 +7,7 @@ import type { BearerSettings } from "./settings.ts";
 import type { KeysOf } from "./trusted-issuers.ts";
 
 /**
- * Reports whether claims are those of an ID token. Cognito marks its ID tokens with `token_use`, Keycloak with `typ`.
+ * Reports whether claims belong to an ID token. Cognito marks its ID tokens with `token_use`, Keycloak with `typ`.
  *
  * @see OpenID Connect Core 1.0 sections 2 and 3.3.2.11
  */
@@ -17,7 +17,7 @@ const isIdToken = (claims: JWTPayload): boolean =>
   claims["typ"] === "ID";
 
 /**
- * Verifies an access token: its form, whether its issuer is trusted, signature, claims and type.
+ * Verifies an access token: its format, issuer, signature, claims and type.
  *
  * @throws TokenError see `verify`
  * @throws the errors of a key set

@@ -1,76 +1,80 @@
-import { type Refusal, type Scheme, invalidRequest, invalidToken } from "./refusal.ts";
+import { RefusedRequest, type Scheme, invalidRequest, invalidToken } from "./refusal.ts";
 
-/** What a guard sees of a request. Header fields that came several times are joined by commas. */
+/** The part of a request that a guard reads. Repeated header fields are joined with commas. */
 export interface GuardedRequest {
   readonly method: string;
-  /** The request target: path and query. */
+  /** Request target: path and query. */
   readonly target: string;
-  /** `Authorization`. */
+  /** `Authorization` header. */
   readonly authorization: string | undefined;
-  /** `DPoP`. */
+  /** `DPoP` header. */
   readonly proof: string | undefined;
-  /** The request as the adapter has it, for the function `certificate`. */
+  /** The request as the framework passes it, for functions of the application. */
   readonly source: object;
   /** The request as the server has it: one object, however many adapters see it. */
   readonly raw: object;
 }
 
-/** A token and the scheme under which it came. */
+/** A token and its scheme. */
 export interface Credentials {
   readonly scheme: Scheme;
   readonly token: string;
 }
 
-const schemes: readonly Scheme[] = ["Bearer", "DPoP"];
+const knownSchemes: readonly Scheme[] = ["Bearer", "DPoP"];
 /** A scheme, then spaces, then one token. @see RFC 6750 section 2.1; RFC 9449 section 7.1; RFC 9110 section 11.4 */
-const form = /^[!#$%&'*+\-.^_`|~\w]+ +([\w\-.~+/]+=*)$/;
+const authorizationForm = /^[!#$%&'*+\-.^_`|~\w]+ +([\w\-.~+/]+=*)$/;
 
-/** Returns the scheme of the header field `Authorization`, if it is one of these. @see RFC 9110 section 11.1 */
+/** Returns the scheme of an `Authorization` header, if it is one of these. @see RFC 9110 section 11.1 */
 export function schemeOf(authorization: string = "", among: readonly Scheme[]): Scheme | undefined {
   const [name = ""] = /^[!#$%&'*+\-.^_`|~\w]*/.exec(authorization) ?? [];
   return among.find((scheme) => scheme.toLowerCase() === name.toLowerCase());
 }
 
-/** Finds the one token of a request in its header field `Authorization`. Several such fields are joined by commas. A second token in the query is refused. */
+/**
+ * Returns the one token of a request in its `Authorization` header. Refuses a second token in the query.
+ *
+ * @throws RefusedRequest
+ */
 export function credentialsOf(
   authorization: string | undefined,
   target: string,
-  offered: readonly Scheme[],
-): Credentials | Refusal {
-  const scheme = schemeOf(authorization, schemes);
-  const [, token] = form.exec(authorization ?? "") ?? [];
-  // Without a token for one of its schemes, a request lacks authentication and is told no error. RFC 6750 section 3
-  if (scheme === undefined || !offered.includes(scheme)) {
-    // A token that needs no proof is an error where proofs are required, so the client does not send it again.
-    if (scheme === "Bearer" && token !== undefined) return invalidToken("a token needs a proof here; send it as DPoP");
-    return { status: 401, hint: lackOf(authorization, offered) };
+  accepted: readonly Scheme[],
+): Credentials {
+  const scheme = schemeOf(authorization, knownSchemes);
+  const [, token] = authorizationForm.exec(authorization ?? "") ?? [];
+  // A request without a token for an accepted scheme is not authenticated, and its challenge has no error. RFC 6750 section 3
+  if (scheme === undefined || !accepted.includes(scheme)) {
+    // If proofs are required, a token without one is an error, so the client does not send it again.
+    if (scheme === "Bearer" && token !== undefined) throw invalidToken("a token needs a proof here; send it as DPoP");
+    throw new RefusedRequest({ status: 401, hint: missingCredentials(authorization, accepted) });
   }
-  if (token === undefined) return invalidRequest("the header Authorization is a scheme, a space and one token");
-  if (hasQueryToken(target)) return invalidRequest("a token in the query is refused; send one token, in the header");
+  if (token === undefined) throw invalidRequest("the Authorization header must be a scheme, a space and one token");
+  if (hasQueryToken(target)) throw invalidRequest("a token in the query is refused; send one token, in the header");
   return { scheme, token };
 }
 
-/** A token of RFC 6750. */
+/** @see RFC 6750 section 2.1 */
 const tokenForm = /^[\w\-.~+/]+=*$/;
-/** That of a JWS: what is shorter may be in a URL by chance. */
+/** A JWS. Shorter tokens may be part of a URL by chance. */
 const jwsForm = /^[\w-]+\.[\w-]*\.[\w-]*$/;
 
-/** Credentials of a token that is in no header. It may not be in the URL, however it is escaped there. */
-export function credentialsElsewhere(token: unknown, target: string): Credentials | Refusal {
-  if (typeof token !== "string" || !tokenForm.test(token)) return invalidToken("this is no token");
+/** Returns the credentials for a token from elsewhere. It must not be in the URL, however it is escaped there. @throws RefusedRequest */
+export function credentialsElsewhere(token: unknown, target: string): Credentials {
+  if (typeof token !== "string" || !tokenForm.test(token)) throw invalidToken("this is not a token");
   const url = target.replaceAll(/%([\da-f]{2})/gi, (_, hex: string) => String.fromCharCode(Number.parseInt(hex, 16)));
-  if (jwsForm.test(token) && url.includes(token)) return invalidRequest("a token in the URL is refused");
-  if (hasQueryToken(target)) return invalidRequest("a token in the query is refused; send one token");
+  if (jwsForm.test(token) && url.includes(token)) throw invalidRequest("a token in the URL is refused");
+  if (hasQueryToken(target)) throw invalidRequest("a token in the query is refused; send one token");
   return { scheme: "Bearer", token };
 }
 
-function lackOf(authorization = "", [scheme]: readonly Scheme[]): string {
-  if (authorization === "") return "there is no header Authorization";
-  if (/\s/.test(authorization.trim())) return "the header Authorization has a scheme that is not offered here";
-  return `the header Authorization is not ${scheme}, a space and a token`;
+function missingCredentials(authorization = "", [scheme]: readonly Scheme[]): string {
+  if (authorization === "") return "there is no Authorization header";
+  if (/\s/.test(authorization.trim())) return "the Authorization header has a scheme that is not accepted here";
+  return `the Authorization header is not ${scheme}, a space and a token`;
 }
 
-/** @see RFC 6750 section 2: no more than one method of sending a token */
+/** Reports whether there is a token in the query. @see RFC 6750 section 2: no more than one method of sending a token */
 export function hasQueryToken(target: string): boolean {
   const start = target.indexOf("?");
   return start !== -1 && new URLSearchParams(target.slice(start)).has("access_token");

@@ -1,35 +1,42 @@
 import { toBase64url } from "#crypto";
+import type { CryptoKey } from "jose";
 import type { Clock } from "../../base/clock.ts";
 
-/** How long one nonce is given; it is accepted for as long again. */
+/** Time for which one nonce is current. It is accepted for as long again. */
 const periodMs = 150_000;
 const encoder = new TextEncoder();
 
+/** Creates and checks the nonces of proofs. */
+export interface Nonces {
+  current(): Promise<string>;
+  accepts(nonce: unknown): Promise<boolean>;
+}
+
 /**
- * Nonces for proofs: a MAC of the time. Nothing has to be stored, and replicas with one secret accept the nonces of each other. All clients get
- * the same nonce, because a nonce only proves that the proof is newer than the nonce.
+ * Creates nonces that are a MAC of the time. Nothing is stored, and replicas with one secret accept each other's nonces. All clients get the
+ * same nonce, because a nonce only proves that the proof is newer than the nonce.
  *
  * @see RFC 9449 section 9
  */
-export function createNonces(secret: string, clock: Pick<Clock, "now">) {
-  let key: Promise<Parameters<typeof crypto.subtle.sign>[1]> | undefined;
-  const made = new Map<number, string>();
+export function createNonces(secret: string, clock: Pick<Clock, "now">): Nonces {
+  let key: Promise<CryptoKey> | undefined;
+  const nonces = new Map<number, string>();
 
   async function nonceOf(period: number): Promise<string> {
-    const known = made.get(period);
+    const known = nonces.get(period);
     if (known !== undefined) return known;
     const algorithm = { name: "HMAC", hash: "SHA-256" };
     key ??= crypto.subtle.importKey("raw", encoder.encode(secret), algorithm, false, ["sign"]);
     const mac = await crypto.subtle.sign("HMAC", await key, encoder.encode(`jwksd DPoP nonce ${period}`));
     const nonce = toBase64url(new Uint8Array(mac));
-    made.set(period, nonce);
-    if (made.size > 2) made.delete(made.keys().next().value as number);
+    nonces.set(period, nonce);
+    for (const [oldest] of nonces) if (nonces.size > 2) nonces.delete(oldest);
     return nonce;
   }
   const period = (): number => Math.floor(clock.now() / periodMs);
 
   return {
     current: () => nonceOf(period()),
-    accepts: async (nonce: unknown) => nonce === (await nonceOf(period())) || nonce === (await nonceOf(period() - 1)),
+    accepts: async (nonce) => nonce === (await nonceOf(period())) || nonce === (await nonceOf(period() - 1)),
   };
 }

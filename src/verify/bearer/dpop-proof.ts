@@ -10,33 +10,31 @@ import { checkTyp } from "../token/typ.ts";
 import { checkSignature } from "../token/verify.ts";
 import { createNonces } from "./dpop-nonces.ts";
 import type { BearerSettings } from "./settings.ts";
-import { type Refusal, invalidProof } from "./refusal.ts";
+import { RefusedRequest, invalidProof } from "./refusal.ts";
 
-/** What a proof has to be bound to. */
+/** Values that a proof must be bound to. */
 export interface Proven {
   readonly method: string;
-  /** The request target. */
+  /** Request target: path and query. */
   readonly target: string;
   readonly token: string;
-  /** The thumbprint of the key to which the token is bound. */
+  /** Thumbprint of the key that the token is bound to. */
   readonly jkt: string;
 }
 
-/** Makes the check of DPoP proofs. @see RFC 9449 section 4.3 */
+/** Creates the check of DPoP proofs, which throws RefusedRequest. @see RFC 9449 section 4.3 */
 export function createProofCheck(settings: BearerSettings) {
   const { baseUrl = "", proofMaxAgeSeconds, nonceSecret, clock, aheadSeconds, verification } = settings;
   const { replay = memoryReplayStore({ clock }) } = settings;
   const nonces = nonceSecret === undefined ? undefined : createNonces(nonceSecret, clock);
   const { clockToleranceSeconds } = verification;
 
-  return async (proof: string | undefined, proven: Proven): Promise<Refusal | undefined> => {
-    if (proof === undefined) return invalidProof("the header DPoP is missing");
-    const read = await readProof(proof);
-    if (read === undefined) return invalidProof("the proof is not one JWT of typ dpop+jwt that its own jwk has signed");
-    const { claims, jkt } = read;
+  return async (proof: string | undefined, proven: Proven): Promise<void> => {
+    if (proof === undefined) throw invalidProof("the DPoP header is missing");
+    const { claims, jkt } = await readProof(proof);
     const nowSeconds = Math.floor(clock.now() / 1000);
     const age = nowSeconds - (typeof claims.iat === "number" ? claims.iat : Number.NaN);
-    const rules: readonly (readonly [broken: boolean, rule: string])[] = [
+    const rules: readonly (readonly [isBroken: boolean, problem: string])[] = [
       [typeof claims.jti !== "string" || claims.jti === "", "the proof has no jti"],
       [claims["htm"] !== proven.method, "htm of the proof is not the method of the request"],
       [
@@ -44,47 +42,47 @@ export function createProofCheck(settings: BearerSettings) {
         "htu of the proof is not the URL of the request",
       ],
       [!(age <= proofMaxAgeSeconds + clockToleranceSeconds), "the proof is too old (iat)"],
-      [!(age >= -aheadSeconds), "the proof is of the future (iat)"],
+      [!(age >= -aheadSeconds), "the proof is from the future (iat)"],
       [claims["ath"] !== (await textHash(proven.token)), "ath of the proof is not the hash of the token"],
-      [jkt !== proven.jkt, "the token is bound to another key than that of the proof"],
+      [jkt !== proven.jkt, "the token is bound to another key than the key of the proof"],
     ];
     const broken = rules.find(([isBroken]) => isBroken);
-    if (broken !== undefined) return invalidProof(broken[1]);
+    if (broken !== undefined) throw invalidProof(broken[1]);
     if (nonces !== undefined && !(await nonces.accepts(claims["nonce"]))) {
-      const description = "the proof needs the nonce of the header DPoP-Nonce";
-      return { status: 401, error: "use_dpop_nonce", description, nonce: await nonces.current() };
+      const description = "the proof needs the nonce from the DPoP-Nonce header";
+      throw new RefusedRequest({ status: 401, error: "use_dpop_nonce", description, nonce: await nonces.current() });
     }
     // Last, so that a refused proof does not count as used.
     const expiresAt = Math.ceil(nowSeconds - age + proofMaxAgeSeconds + clockToleranceSeconds + 1) * 1000;
     const isNew = await replay(await textHash(JSON.stringify([jkt, claims.jti])), expiresAt, jkt);
-    if (!isNew) return invalidProof("the proof was used before (jti)");
-    // If the proof got too old while the store was asked, the store may have forgotten its first use.
-    return clock.now() < expiresAt ? undefined : invalidProof("the proof is too old (iat)");
+    if (!isNew) throw invalidProof("the proof was used before (jti)");
+    // If the proof expired during the call of the store, the store may have forgotten its first use.
+    if (clock.now() >= expiresAt) throw invalidProof("the proof is too old (iat)");
   };
 }
 
-/** The claims of a proof and the thumbprint of its key; `undefined` for an invalid proof. Only a client can cause an error here. */
-async function readProof(proof: string): Promise<{ readonly claims: JWTPayload; readonly jkt: string } | undefined> {
+/** Returns the claims of a proof and the thumbprint of its key. Only a client can cause an error here. @throws RefusedRequest */
+async function readProof(proof: string): Promise<{ readonly claims: JWTPayload; readonly jkt: string }> {
   try {
     const header = readHeader(proof, publicKeyAlgorithms);
     checkTyp(header, { typ: "dpop+jwt" });
     const { jwk = {}, alg } = header;
-    // The lookup refuses keys with private members, of an expensive size, or whose type does not fit the alg.
-    const key = verificationKeysOnDemand({ keys: [{ ...jwk, kid: "proof" }] }).find("proof", alg);
-    if (key === undefined) return undefined;
-    await checkSignature(proof, alg, await key);
+    // The lookup refuses private members, expensive sizes, and types that do not fit the alg.
+    const key = await verificationKeysOnDemand({ keys: [{ ...jwk, kid: "proof" }] }).find("proof", alg);
+    if (key === undefined) throw new Error("the jwk is not a usable key");
+    await checkSignature(proof, alg, key);
     return { claims: readClaims(proof), jkt: await calculateJwkThumbprint(jwk) };
   } catch {
-    return undefined;
+    throw invalidProof("the proof is not one JWT of typ dpop+jwt that its own jwk has signed");
   }
 }
 
-/** Compares URLs in their normal form, without query and fragment. @see RFC 9449 section 4.3, points 9 and 10; RFC 3986 section 6.2 */
+/** Reports whether two URLs are the same in their normalized form, without query and fragment. @see RFC 9449 section 4.3, points 9 and 10; RFC 3986 section 6.2 */
 function isSameUrl(htu: unknown, url: string): boolean {
-  return typeof htu === "string" && URL.canParse(htu) && URL.canParse(url) && normal(htu) === normal(url);
+  return typeof htu === "string" && URL.canParse(htu) && URL.canParse(url) && normalized(htu) === normalized(url);
 }
 
-function normal(url: string): string {
+function normalized(url: string): string {
   const { origin, pathname } = new URL(url);
   return (
     origin +

@@ -19,19 +19,30 @@ import {
   type ChallengeTerms,
   type Denial,
   type Refusal,
+  RefusedRequest,
   type Scheme,
   deniedBy,
   invalidToken,
   refusalOf,
   replyTo,
 } from "./refusal.ts";
-import { type Auth, type Requirements, checkDenial, scopesOf, shownScope, unmet } from "./requirements.ts";
+import {
+  type Auth,
+  type CheckedRequirements,
+  challengedScope,
+  checkDenial,
+  refuseUnmet,
+  scopesOf,
+} from "./requirements.ts";
 import type { BearerEvent } from "./options.ts";
 import type { BearerSettings } from "./settings.ts";
-import { type KeysOf, createTrustedIssuers } from "./trusted-issuers.ts";
+import { createTrustedIssuers } from "./trusted-issuers.ts";
 
-/** The decision about a request: who sent it (nobody knows, where a token is optional), or what to answer. */
+/** The decision about a request: its sender, who is unknown if a token is optional, or the response. */
 export type AccessDecision = { readonly auth: Auth | undefined } | { readonly reply: Reply };
+
+/** Decides about the requests of one route. Never rejects. */
+export type Decide = (this: void, request: GuardedRequest) => Promise<AccessDecision>;
 
 /** A request that was let through. */
 interface Admitted {
@@ -40,22 +51,23 @@ interface Admitted {
   readonly auth: Auth | undefined;
 }
 
-/** What to send to a request that is refused, in any framework. */
+/** The response to a refused request, for any framework. */
 export interface Challenge {
   readonly status: 401 | 403;
   readonly headers: Readonly<Record<string, string>>;
-  /** Problem details in JSON. @see RFC 9457 */
+  /** Problem details as JSON. @see RFC 9457 */
   readonly body: string;
 }
 
 const schemesOf = { none: ["Bearer"], optional: ["Bearer", "DPoP"], required: ["DPoP"] } as const;
+const defaultDenial: Denial = { status: 403, description: "the token does not allow this request" };
 
 /** Decides about requests, for all adapters. */
 export interface Guard {
-  decide(this: void, request: GuardedRequest, requirements: Requirements): Promise<AccessDecision>;
-  /** The auth of a token alone. @throws TokenError, FetchError */
+  decide(this: void, request: GuardedRequest, requirements: CheckedRequirements): Promise<AccessDecision>;
+  /** Returns the auth of a token alone. @throws TokenError, FetchError */
   verify(this: void, token: string): Promise<Auth>;
-  /** Who sent a request that was let through. */
+  /** Returns the sender of a request that was let through. */
   authOf(this: void, source: object): Auth | undefined;
   /** See `Bearer`. */
   challenge(this: void, source: object, denial: Denial): Challenge;
@@ -66,9 +78,8 @@ export function createGuard(settings: BearerSettings): Guard {
   const { dpop, resource, onEvent, clock, verification, requestId } = settings;
   const { keysOf, refresh } = createTrustedIssuers(settings);
   const confirm = createConfirmation(settings);
-  /** The tokens whose proofs were confirmed, by request. A route may have the guard twice, but a proof is valid once. */
+  /** Tokens whose proofs were confirmed, by request. A route may have two guards, but a proof is valid once. */
   const confirmed = new WeakMap<object, string>();
-  /** Who sent the requests that were let through. */
   const admitted = new WeakMap<object, Admitted>();
   const terms: ChallengeTerms = {
     schemes: schemesOf[dpop ?? "none"],
@@ -78,92 +89,104 @@ export function createGuard(settings: BearerSettings): Guard {
     isInHeader: settings.token === undefined,
   };
 
-  async function decide(request: GuardedRequest, requirements: Requirements): Promise<AccessDecision> {
-    const { source } = request;
-    const credentials = await found(request, requirements.optional === true).catch(refusalOf);
-    if (credentials === undefined) {
-      admitted.set(source, { request, scheme: undefined, auth: undefined });
-      return { auth: undefined };
-    }
+  async function decide(request: GuardedRequest, requirements: CheckedRequirements): Promise<AccessDecision> {
     const scheme = schemeOf(request.authorization, terms.schemes);
-    const outcome =
-      "token" in credentials ? await admit(credentials, request, requirements).catch(refusalOf) : credentials;
-    if ("claims" in outcome) {
-      admitted.set(source, { request, scheme, auth: outcome });
-      return { auth: outcome };
+    try {
+      const credentials = await findCredentials(request, requirements.optional === true);
+      const auth = credentials && (await admit(credentials, request, requirements));
+      admitted.set(request.source, { request, scheme: credentials?.scheme, auth });
+      return { auth };
+    } catch (error) {
+      const refusal = refusalOf(error);
+      report(refusal, request);
+      return { reply: replyTo(refusal, scheme, terms, challengedScope(requirements.scope)) };
     }
-    tell(outcome, request);
-    return { reply: replyTo(outcome, scheme, terms, shownScope(requirements.scope)) };
   }
 
-  /** `undefined` where there is no token, and none need be. */
-  async function found(
+  /** Returns `undefined` if there is no token and it is optional. @throws RefusedRequest */
+  async function findCredentials(
     { target, authorization = "", source }: GuardedRequest,
     isOptional: boolean,
-  ): Promise<Credentials | Refusal | undefined> {
+  ): Promise<Credentials | undefined> {
     if (settings.token === undefined) {
       if (isOptional && authorization === "" && !hasQueryToken(target)) return undefined;
       return credentialsOf(authorization, target, terms.schemes);
     }
-    const token: unknown = await settings.token(source as never);
-    if (token === undefined || token === null || token === "")
-      return isOptional ? undefined : { status: 401, hint: "there is no token" };
-    return credentialsElsewhere(token, target);
+    const token = await settings.token(source);
+    if (token !== undefined && token !== null && token !== "") return credentialsElsewhere(token, target);
+    if (isOptional) return undefined;
+    throw new RefusedRequest({ status: 401, hint: "there is no token" });
   }
 
+  /** Returns the auth of a request that may pass. @throws RefusedRequest, TokenError, FetchError, errors of the application */
   async function admit(
     credentials: Credentials,
     request: GuardedRequest,
-    requirements: Requirements,
-  ): Promise<Auth | Refusal> {
+    requirements: CheckedRequirements,
+  ): Promise<Auth> {
     const { token } = credentials;
     const auth = await verify(token);
     if (confirmed.get(request.raw) !== token) {
-      const unconfirmed = await confirm(auth.claims, credentials, request);
-      if (unconfirmed !== undefined) return unconfirmed;
+      await confirm(auth.claims, credentials, request);
       confirmed.set(request.raw, token);
-      if (hasExpired(auth)) return invalidToken("the token has expired");
+      refuseExpired(auth);
     }
-    const lack = unmet(requirements, auth.claims, auth.scopes, settings);
-    if (lack !== undefined || requirements.check === undefined) return lack ?? auth;
-    const verdict: unknown = await requirements.check(auth, request.source as never);
-    if (verdict !== true) return deniedBy(object.holds(verdict) ? checkDenial(verdict as unknown as Denial) : denial);
-    return hasExpired(auth) ? invalidToken("the token has expired") : auth;
+    refuseUnmet(requirements, auth, settings);
+    if (requirements.check === undefined) return auth;
+    const verdict = await requirements.check(auth, request.source);
+    if (verdict !== true)
+      throw new RefusedRequest(deniedBy(object.holds(verdict) ? checkDenial(verdict) : defaultDenial));
+    refuseExpired(auth);
+    return auth;
+  }
+
+  /** A token may expire while a store or a function of the application confirms its sender. @throws RefusedRequest */
+  function refuseExpired({ expiresAt }: Auth): void {
+    if (expiresAt + verification.clockToleranceSeconds <= Math.floor(clock.now() / 1000))
+      throw invalidToken("the token has expired");
   }
 
   function challenge(source: object, denial: Denial): Challenge {
     const known = admitted.get(source);
     if (known === undefined) throw invalidOption("challenge() takes a request that this guard has let through");
-    const { description, scope } = checkDenial(denial);
-    const refusal = known.auth === undefined ? { status: 401 as const, hint: description, scope } : deniedBy(denial);
-    tell(refusal, known.request);
+    const { status, description, scope } = checkDenial(denial);
+    const isAnonymous = known.auth === undefined;
+    const refusal: Refusal = isAnonymous ? { status: 401, hint: description, scope } : deniedBy(denial);
+    report(refusal, known.request);
     const reply = replyTo(refusal, known.scheme, terms, undefined);
     // Frameworks count the bytes themselves.
     const { "Content-Length": _, ...headers } = Object.fromEntries(fieldsOf(reply));
-    return { status: reply.status as 401 | 403, headers, body: reply.body ?? "" };
+    return { status: isAnonymous ? 401 : status, headers, body: reply.body ?? "" };
   }
 
-  /** A token may expire while a store or a function of the application confirms its sender. */
-  const hasExpired = ({ expiresAt }: Auth): boolean =>
-    expiresAt + verification.clockToleranceSeconds <= Math.floor(clock.now() / 1000);
+  async function verify(token: string): Promise<Auth> {
+    const { claims, header } = await verifyAccessToken(token, keysOf, settings);
+    const clientId = claims["client_id"] ?? claims["azp"];
+    return {
+      claims,
+      header,
+      scopes: scopesOf(claims, settings.scopeClaims),
+      clientId: typeof clientId === "string" ? clientId : "",
+      expiresAt: claims.exp,
+      token,
+    };
+  }
 
-  const verify = (token: string): Promise<Auth> => authOfToken(token, keysOf, settings);
-
-  function tell({ status, error, description, hint, code, cause }: Refusal, request: GuardedRequest): void {
-    const reason = [description, hint].filter((text) => text !== undefined).join(": ");
+  function report({ status, error, description, hint, code, cause }: Refusal, request: GuardedRequest): void {
+    const reason = [description, hint].filter((part) => part !== undefined).join(": ");
     const { method, target, source } = request;
     notify(
-      (told: Told) => onEvent?.({ ...told, method, path: targetPath(target), id: idOf(source) }),
+      (event: EventStart) => onEvent?.({ ...event, method, path: targetPath(target), id: idOf(source) }),
       status === 503
         ? { type: "failed", code: code ?? "ERR_INTERNAL", cause }
         : { type: "refused", status, error, code, reason },
     );
   }
 
-  /** An event is told, whatever the function of the application does. */
+  /** Returns the id of a request. An error of the application must not prevent the event. */
   function idOf(source: object): string | undefined {
     try {
-      const id: unknown = requestId?.(source as never);
+      const id = requestId?.(source);
       return typeof id === "string" ? id : undefined;
     } catch {
       return undefined;
@@ -174,22 +197,7 @@ export function createGuard(settings: BearerSettings): Guard {
   return { decide, verify, authOf, challenge, refresh };
 }
 
-const denial: Denial = { status: 403, description: "the token does not allow this request" };
-
 /** An event before the request is added. */
-type Told =
+type EventStart =
   | { readonly type: "failed"; readonly code: ErrorCode; readonly cause: unknown }
   | Pick<Extract<BearerEvent, { type: "refused" }>, "type" | "status" | "error" | "code" | "reason">;
-
-async function authOfToken(token: string, keysOf: KeysOf, settings: BearerSettings): Promise<Auth> {
-  const { claims, header } = await verifyAccessToken(token, keysOf, settings);
-  const clientId = claims["client_id"] ?? claims["azp"];
-  return {
-    claims: claims as Auth["claims"],
-    header,
-    scopes: scopesOf(claims, settings.scopeClaims),
-    clientId: typeof clientId === "string" ? clientId : "",
-    expiresAt: claims.exp as number,
-    token,
-  };
-}

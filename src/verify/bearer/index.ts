@@ -1,5 +1,5 @@
 /**
- * A guard for APIs that take access tokens, for Express, Fastify, Hono, Koa, NestJS, `fetch`, WebSockets and MCP.
+ * A guard for APIs that accept access tokens, for Express, Fastify, Hono, Koa, NestJS, `fetch`, WebSockets and MCP.
  *
  * @module jwksd/bearer
  */

@@ -19,11 +19,11 @@ export function resourceMetadataUrl(resource: string): string {
   return origin + wellKnownPath("oauth-protected-resource", pathname === "/" ? "" : pathname);
 }
 
-/** The metadata of a resource, as handlers. */
+/** Handlers that serve the metadata of a resource. */
 export interface ResourceMetadata {
-  /** For `fetch`: answers 404 for other paths. */
+  /** For `fetch`. Returns 404 for other paths. */
   fetch(this: void, request: Request): Promise<Response>;
-  /** For Express, connect and `node:http`: calls `next` for other paths if it is given, else answers 404. */
+  /** For Express, connect and `node:http`. For other paths, it calls `next` if that is given, and otherwise returns 404. */
   node(this: void, request: NodeRequest, response: NodeResponse, next?: (error?: unknown) => void): void;
 }
 
@@ -42,7 +42,7 @@ function membersOf({ resource, issuers, dpop, certificate, metadata }: BearerSet
   };
 }
 
-/** Makes the handlers. They answer at the path of the resource below the well-known one, and at the well-known one alone. */
+/** Creates the handlers, for the well-known path with the path of the resource, and for the well-known path alone. */
 export function createMetadata(settings: BearerSettings): ResourceMetadata {
   const { resource } = settings;
   let document: Promise<Document> | undefined;
@@ -51,7 +51,7 @@ export function createMetadata(settings: BearerSettings): ResourceMetadata {
       ? []
       : [wellKnownPath("oauth-protected-resource"), new URL(resourceMetadataUrl(resource)).pathname];
 
-  /** `undefined` for other paths. */
+  /** Returns `undefined` for other paths. */
   function answer(method: string, target: string, ifNoneMatch: string | null | undefined): Promise<Reply> | undefined {
     if (!paths.includes(targetPath(target))) return undefined;
     document ??= makeDocument(membersOf(settings));

@@ -12,64 +12,72 @@ export type ChallengeError =
   | "invalid_dpop_proof"
   | "use_dpop_nonce";
 
-/** Why a request is not let through. */
+/** The reason why a request is not let through. */
 export interface Refusal {
   readonly status: 400 | 401 | 403 | 503;
-  /** None where no token came, and where the keys cannot be had. */
+  /** Error code of the challenge; none if there was no token, or if the keys are unavailable. */
   readonly error?: ChallengeError;
-  /** What the challenge asks for. Default: the scope of the route. */
+  /** Scope that the challenge asks for. Default: the scope of the route. */
   readonly scope?: string | undefined;
-  /** A sentence for the developer of the client. It quotes nothing that came with the request. */
+  /** Sentence for the developer of the client. It quotes nothing from the request. */
   readonly description?: string;
-  /** More for the operator of the API. */
+  /** Sentence for the operator of the API. */
   readonly hint?: string | undefined;
-  /** More parameters of the challenge. */
+  /** Further parameters of the challenge. */
   readonly parameters?: Readonly<Record<string, string>>;
-  /** Of a 503: when to try again. */
+  /** Seconds until the next attempt, for a 503. */
   readonly retryAfterSeconds?: number;
-  /** The nonce for the next proof. */
+  /** Nonce for the next proof. */
   readonly nonce?: string;
-  /** That of a bad token; of a 503, that of the error that prevented a decision. */
+  /** Error code of an invalid token, or of the error that caused a 503. */
   readonly code?: ErrorCode;
-  /** Of a 503. */
+  /** Error that caused a 503. */
   readonly cause?: unknown;
 }
 
-/** A refusal by the application, of a token that holds. */
+/** Ends the check of a request. Never leaves the guard. */
+export class RefusedRequest extends Error {
+  readonly refusal: Refusal;
+
+  constructor(refusal: Refusal) {
+    super(refusal.description ?? refusal.hint);
+    this.refusal = refusal;
+  }
+}
+
+/** A refusal of a valid token by the application. */
 export interface Denial {
-  /** 403: this token is not enough. 401: a new token may be. */
+  /** 403: this token is not sufficient. 401: a new token may be. */
   readonly status: 401 | 403;
-  /** A sentence for the developer of the client, of 1 to 500 characters. It should quote nothing that came with the request. */
+  /** Sentence of 1 to 500 characters for the developer of the client. It should quote nothing from the request. */
   readonly description: string;
-  /** The scope that would be enough. Default: none. */
+  /** Scope that would be sufficient. Default: none. */
   readonly scope?: string | undefined;
 }
 
-/** @see RFC 6750 section 3.1, which has one error for each status */
+/** Returns the refusal for a denial. @see RFC 6750 section 3.1, which has one error for each status */
 export const deniedBy = ({ status, description, scope }: Denial): Refusal => ({
   status,
   error: status === 401 ? "invalid_token" : "insufficient_scope",
   description,
-  // With the scope of the route, which the token has, the client would ask for the same token again.
+  // With the scope of the route, which the token has, the client would request the same token again.
   scope: scope ?? "",
 });
 
-export const invalidRequest = (description: string): Refusal => ({
-  status: 400,
-  error: "invalid_request",
-  description,
-});
-export const invalidToken = (description: string): Refusal => ({ status: 401, error: "invalid_token", description });
-export const invalidProof = (description: string): Refusal => ({
-  status: 401,
-  error: "invalid_dpop_proof",
-  description,
-});
+export const invalidRequest = (description: string): RefusedRequest =>
+  new RefusedRequest({ status: 400, error: "invalid_request", description });
+export const invalidToken = (description: string): RefusedRequest =>
+  new RefusedRequest({ status: 401, error: "invalid_token", description });
+export const invalidProof = (description: string): RefusedRequest =>
+  new RefusedRequest({ status: 401, error: "invalid_dpop_proof", description });
 
-/** A token that does not hold is refused. What cannot be decided, because keys or a store cannot be had, is answered 503. */
+/** Returns the refusal for an error. If it proves nothing about the token, because keys or a store are unavailable, that is a 503. */
 export function refusalOf(error: unknown): Refusal {
-  if (error instanceof TokenError && !error.retryable)
-    return { ...invalidToken(error.message), hint: error.hint, code: error.code };
+  if (error instanceof RefusedRequest) return error.refusal;
+  if (error instanceof TokenError && !error.retryable) {
+    const { message, hint, code } = error;
+    return { status: 401, error: "invalid_token", description: message, hint, code };
+  }
   const seconds = error instanceof FetchError ? error.retryAfterSeconds : 0;
   return {
     status: 503,
@@ -85,11 +93,11 @@ export interface ChallengeTerms {
   readonly schemes: readonly Scheme[];
   /** Algorithms of DPoP proofs. */
   readonly algorithms: readonly string[];
-  /** The audience of the API, because a challenge needs a parameter. @see RFC 6750 section 3 */
+  /** Audience of the API, because a challenge needs a parameter. @see RFC 6750 section 3 */
   readonly realm: string;
-  /** Where the metadata of the resource is. @see RFC 9728 section 5.1 */
+  /** URL of the resource's metadata. @see RFC 9728 section 5.1 */
   readonly resourceMetadata: string | undefined;
-  /** Whether the token comes in the header `Authorization`. */
+  /** Whether the token is in the `Authorization` header. */
   readonly isInHeader: boolean;
 }
 
@@ -101,9 +109,9 @@ export const titles: Readonly<Record<number, string>> = {
 };
 
 /**
- * The response to a request that is refused.
+ * Returns the response to a refused request.
  *
- * @param scope what the route asks for
+ * @param scope the scope that the route requires
  * @see RFC 6750 section 3; RFC 9457
  */
 export function replyTo(
@@ -112,19 +120,19 @@ export function replyTo(
   terms: ChallengeTerms,
   scope: string | undefined,
 ): Reply {
-  const { status, description = needed(terms), retryAfterSeconds, nonce } = refusal;
+  const { status, description = missingTokenText(terms), retryAfterSeconds, nonce } = refusal;
   const headers: string[] = [];
   if (retryAfterSeconds !== undefined) headers.push("Retry-After", String(retryAfterSeconds));
   else {
-    const asked = (refusal.scope ?? (status === 400 ? "" : scope)) || undefined;
-    headers.push("WWW-Authenticate", challengesOf(refusal, scheme, terms, asked));
+    const required = (refusal.scope ?? (status === 400 ? "" : scope)) || undefined;
+    headers.push("WWW-Authenticate", challengesOf(refusal, scheme, terms, required));
   }
   if (nonce !== undefined) headers.push("DPoP-Nonce", nonce);
-  // The words of the challenge, where they are ASCII.
+  // The same words as in the challenge, if they are ASCII.
   return problem(status, titles[status] ?? "", description.replaceAll('"', "'"), headers).get;
 }
 
-const needed = ({ schemes: [scheme], isInHeader }: ChallengeTerms): string =>
+const missingTokenText = ({ schemes: [scheme], isInHeader }: ChallengeTerms): string =>
   isInHeader ? `This needs an access token, sent as 'Authorization: ${scheme} TOKEN'.` : "This needs an access token.";
 
 /**
@@ -153,13 +161,15 @@ function challengesOf(
         algs: scheme === "DPoP" ? algorithms.join(" ") : undefined,
         resource_metadata: resourceMetadata,
       };
-      const given = Object.entries(all).filter((entry): entry is [string, string] => entry[1] !== undefined);
-      return `${scheme} ${given.map(([name, value]) => `${name}="${quotable(value)}"`).join(", ")}`;
+      const given = Object.entries(all).flatMap(([name, value]) =>
+        value === undefined ? [] : `${name}="${quotable(value)}"`,
+      );
+      return `${scheme} ${given.join(", ")}`;
     })
     .join(", ");
 }
 
-/** Without what a quoted-string would have to escape. @see RFC 6750 section 3 */
-export function quotable(text: string): string {
-  return text.replaceAll('"', "'").replace(/[^ !#-[\]-~]/g, "?");
+/** Replaces what a quoted-string would have to escape. @see RFC 6750 section 3 */
+export function quotable(value: string): string {
+  return value.replaceAll('"', "'").replace(/[^ !#-[\]-~]/g, "?");
 }

@@ -11,50 +11,59 @@ import {
   texts,
 } from "../../base/options.ts";
 import { invalidOption } from "../../base/errors.ts";
-import { type Denial, type Refusal, quotable } from "./refusal.ts";
+import type { VerifiedClaims } from "../token/verify.ts";
+import { type Denial, RefusedRequest, quotable } from "./refusal.ts";
 import type { BearerSettings } from "./settings.ts";
 
-/** An access token that holds, and what it says. It also has the members of `AuthInfo` of the MCP SDK. */
+/** A valid access token and what it says. It also has the members of the MCP SDK's `AuthInfo`. */
 export interface Auth {
-  /** The claims. The signature covers them all. */
-  readonly claims: JWTPayload & { readonly iss: string; readonly exp: number };
-  /** The protected header. */
+  /** Claims. The signature covers them all. */
+  readonly claims: VerifiedClaims;
+  /** Protected header. */
   readonly header: JWTHeaderParameters;
-  /** The claim `scope`, or another one of `scopeClaims`, as a list. */
+  /** Scopes from the `scope` claim, or from another one of `scopeClaims`. */
   readonly scopes: string[];
-  /** The claim `client_id`, or `azp`; empty where the token has neither. */
+  /** `client_id` claim, or `azp`; empty if the token has neither. */
   readonly clientId: string;
-  /** The claim `exp`: seconds since the epoch. */
+  /** `exp` claim, in epoch seconds. */
   readonly expiresAt: number;
   /** The token itself. It is a secret. */
   readonly token: string;
 }
 
-/** What a route asks of a token. */
+/** The token that a route requires. */
 export interface Requirements {
   /** Scopes, separated by spaces; the token must have them all. `{ any: [...] }`: it must have one of these. Default: none. */
   readonly scope?: string | { readonly any: readonly string[] } | undefined;
-  /** How the user must have signed in: the claim `acr` must be one of these. Default: any way. @see RFC 9470 */
+  /** Ways of signing in: the `acr` claim must be one of these. Default: any way. @see RFC 9470 */
   readonly acrValues?: readonly string[] | undefined;
-  /** How long ago the user may have signed in (claim `auth_time`), in seconds, plus `clockToleranceSeconds`. Default: any time. @see RFC 9470 */
+  /** Longest time since the user signed in (`auth_time` claim), in seconds, plus `clockToleranceSeconds`. Default: any time. @see RFC 9470 */
   readonly maxAgeSeconds?: number | undefined;
   /**
-   * Looks at a token that holds, and at the request as the framework has it. `true` lets it through, `false` is a 403, and a denial says more.
-   * If it throws, or gives an object that is no denial, the answer is a 503. Default: nothing more is asked.
+   * Decides about a valid token, and receives the request as the framework passes it. `true` lets the request through, `false` is a 403, and a
+   * denial explains the refusal. If the function throws, or returns an object that is not a denial, the response is a 503. Default: none.
    */
   readonly check?: ((auth: Auth, request: never) => boolean | Denial | Promise<boolean | Denial>) | undefined;
-  /** Lets a request without a header `Authorization` through, without auth. With the option `token`, that is a request without a token. If a token comes, it must be good. Default: `false`. */
+  /**
+   * Whether a request without an `Authorization` header is let through, without auth. With the `token` option, that is a request without a
+   * token. A token that is sent must be valid. Default: `false`.
+   */
   readonly optional?: boolean | undefined;
 }
 
-/** A challenge shows it. */
-const shown = textThat('a string of printable ASCII without " and \\', (value) => quotable(value) === value);
+/** Checked requirements. */
+export interface CheckedRequirements extends Omit<Requirements, "check"> {
+  readonly check?: ((auth: Auth, request: object) => boolean | Denial | Promise<boolean | Denial>) | undefined;
+}
+
+/** A string that a challenge shows. */
+const challengeText = textThat('a string of printable ASCII without " and \\', (value) => quotable(value) === value);
 
 const words: Rule = {
   must: 'an array, not empty, of strings of printable ASCII without spaces, " and \\',
   types: ["array"],
   holds: (value: unknown): value is unknown =>
-    texts.holds(value) && value.length > 0 && value.every((word) => shown.holds(word) && !word.includes(" ")),
+    texts.holds(value) && value.length > 0 && value.every((word) => challengeText.holds(word) && !word.includes(" ")),
 };
 
 const denialRules: Rules<Denial> = {
@@ -65,12 +74,12 @@ const denialRules: Rules<Denial> = {
   },
   description: textThat("a string of 1 to 500 characters", (value) => value.length > 0 && value.length <= 500),
   // Spaces alone would ask for nothing.
-  scope: textThat('scopes, separated by spaces, in printable ASCII without " and \\', (value) => isShownScope(value)),
+  scope: textThat('scopes, separated by spaces, in printable ASCII without " and \\', (value) => isScope(value)),
 };
 
-const isShownScope = (value: unknown): value is string => shown.holds(value) && value.trim() !== "";
+const isScope = (value: unknown): value is string => challengeText.holds(value) && value.trim() !== "";
 
-/** @throws ConfigError `ERR_OPTION_UNKNOWN`, `ERR_OPTION_INVALID` */
+/** Returns the members of a denial. @throws ConfigError `ERR_OPTION_UNKNOWN`, `ERR_OPTION_INVALID` */
 export function checkDenial(denial: Denial): Denial {
   const { status, description, scope } = checkOptions(denial, denialRules, "member of a denial");
   if (status === undefined || description === undefined)
@@ -85,7 +94,7 @@ export const requirementRules: Rules<Requirements> = {
     holds: (value): value is unknown =>
       object.holds(value)
         ? Object.keys(value).join(" ") === "any" && words.holds(Reflect.get(value, "any"))
-        : isShownScope(value),
+        : isScope(value),
   },
   acrValues: words,
   maxAgeSeconds: number(0),
@@ -94,47 +103,56 @@ export const requirementRules: Rules<Requirements> = {
 };
 
 /** @throws ConfigError `ERR_OPTION_UNKNOWN`, `ERR_OPTION_INVALID` */
-export const checkRequirements = (requirements: Requirements): Requirements =>
-  checkOptions(requirements, requirementRules, "requirement");
+export function checkRequirements(requirements: Requirements): CheckedRequirements {
+  const { check, ...others } = checkOptions(requirements, requirementRules, "requirement");
+  // Only the application knows its framework's type of a request.
+  return { ...others, check: check as CheckedRequirements["check"] };
+}
 
-/** The scope that a challenge names: one that is enough. */
-export const shownScope = (scope: Requirements["scope"]): string | undefined =>
+/** Returns the scope that a challenge names: one that is sufficient. */
+export const challengedScope = (scope: Requirements["scope"]): string | undefined =>
   typeof scope === "object" ? scope.any[0] : scope;
 
-/** The scopes of a token, in the first of these claims that it has. @see RFC 8693 section 4.2 */
+/** Returns the scopes of a token, from the first of these claims that it has. @see RFC 8693 section 4.2 */
 export function scopesOf(claims: JWTPayload, names: readonly string[]): string[] {
   const given = names.map((name) => claims[name] ?? undefined).find((value) => value !== undefined);
   const list: readonly unknown[] = typeof given === "string" ? given.split(" ") : Array.isArray(given) ? given : [];
   return list.filter((name): name is string => typeof name === "string" && name !== "");
 }
 
-/** What a valid token lacks for a route. The sign-in is checked first, because a new sign-in may bring more scope, too. */
-export function unmet(
-  { scope, acrValues, maxAgeSeconds }: Requirements,
-  claims: JWTPayload,
-  scopes: readonly string[],
+/**
+ * Refuses a valid token that does not meet the requirements of a route. The sign-in is checked first, because a new sign-in may also bring
+ * more scopes.
+ *
+ * @throws RefusedRequest
+ */
+export function refuseUnmet(
+  { scope, acrValues, maxAgeSeconds }: CheckedRequirements,
+  { claims, scopes }: Auth,
   settings: BearerSettings,
-): Refusal | undefined {
-  const hasAcr = acrValues === undefined || acrValues.includes(claims["acr"] as string);
-  const badAge = maxAgeSeconds === undefined ? undefined : badAgeOf(claims["auth_time"], maxAgeSeconds, settings);
-  const lacking = hasAcr ? badAge : "the user must sign in in another way";
-  if (lacking !== undefined) {
-    return {
+): void {
+  const acr = claims["acr"];
+  const hasAcr = acrValues === undefined || acrValues.some((value) => value === acr);
+  const ageProblem = maxAgeSeconds === undefined ? undefined : signInProblem(claims, maxAgeSeconds, settings);
+  const problem = hasAcr ? ageProblem : "the user must sign in in another way";
+  if (problem !== undefined) {
+    throw new RefusedRequest({
       status: 401,
       error: "insufficient_user_authentication",
-      description: lacking,
+      description: problem,
       parameters: {
         ...(acrValues !== undefined && { acr_values: acrValues.join(" ") }),
         ...(maxAgeSeconds !== undefined && { max_age: String(maxAgeSeconds) }),
       },
-    };
+    });
   }
-  const lack = lackOf(scope, scopes);
-  return lack === undefined ? undefined : { status: 403, error: "insufficient_scope", description: lack };
+  const missing = missingScope(scope, scopes);
+  if (missing !== undefined)
+    throw new RefusedRequest({ status: 403, error: "insufficient_scope", description: missing });
 }
 
-/** What a token with these scopes lacks, if it lacks any. */
-function lackOf(scope: Requirements["scope"], scopes: readonly string[]): string | undefined {
+/** Returns what is missing from these scopes, or `undefined`. */
+function missingScope(scope: Requirements["scope"], scopes: readonly string[]): string | undefined {
   if (typeof scope === "object")
     return scope.any.some((name) => scopes.includes(name))
       ? undefined
@@ -143,13 +161,13 @@ function lackOf(scope: Requirements["scope"], scopes: readonly string[]): string
   return isWhole ? undefined : `the token needs the scope ${scope.trim()}`;
 }
 
-/** What is wrong with the age of a sign-in, in whole seconds, as `auth_time` has them. A time in milliseconds would never get old. */
-function badAgeOf(
-  authTime: unknown,
+/** Returns what is wrong with the time of a sign-in, in whole seconds like `auth_time`. A time in milliseconds would never get old. */
+function signInProblem(
+  { auth_time: authTime }: VerifiedClaims,
   maxAgeSeconds: number,
   { clock, aheadSeconds, verification }: BearerSettings,
 ): string | undefined {
   const age = Math.floor(clock.now() / 1000) - (typeof authTime === "number" ? authTime : Number.NaN);
-  if (age < -aheadSeconds) return "the sign-in is of the future (auth_time)";
+  if (age < -aheadSeconds) return "the sign-in is in the future (auth_time)";
   return age <= maxAgeSeconds + verification.clockToleranceSeconds ? undefined : "the user signed in too long ago";
 }

@@ -26,13 +26,13 @@ import { quotable } from "./refusal.ts";
 import { requirementRules } from "./requirements.ts";
 import type { AudienceClaim, BearerOptions } from "./options.ts";
 
-const url: Rule = textThat("an https URL without query and fragment", (value) => {
+const httpsUrl: Rule = textThat("an https URL without query and fragment", (value) => {
   if (!URL.canParse(value) || /[?#]/.test(value)) return false;
   const { protocol, username, password } = new URL(value);
   return /^https?:$/.test(protocol) && username === "" && password === "" && quotable(value) === value;
 });
 
-const rules: Rules<BearerOptions> = {
+const bearerRules: Rules<BearerOptions> = {
   issuer: required({ ...anything, must: "the issuer whose tokens are accepted" }),
   audience: required({ ...anything, must: "the name of this API in tokens" }),
   typ: oneOf("at+jwt", "JWT"),
@@ -44,14 +44,14 @@ const rules: Rules<BearerOptions> = {
   clockToleranceSeconds: clockTolerance,
   requiredClaims: texts,
   maxIssuers: number(1),
-  resource: url,
+  resource: httpsUrl,
   metadata: {
     must: "an object that JSON can hold",
     types: ["object"],
     holds: (value): value is object => object.holds(value) && isJson(value),
   },
   dpop: oneOf("optional", "required"),
-  baseUrl: url,
+  baseUrl: httpsUrl,
   proofMaxAgeSeconds: number(1),
   replay: callback,
   nonceSecret: textThat("a string of at least 32 characters", (value) => value.length >= 32),
@@ -61,6 +61,10 @@ const rules: Rules<BearerOptions> = {
   clock,
   onEvent: callback,
 };
+
+type Certificate = string | Uint8Array | undefined;
+
+const isAudienceClaim = (audience: BearerOptions["audience"]): audience is AudienceClaim => object.holds(audience);
 
 function isJson(value: object): boolean {
   try {
@@ -80,15 +84,15 @@ const remedies: Readonly<Record<string, string>> = {
   keys: "write issuer: { issuer, keys }",
 };
 
-/** The options with their defaults. @throws ConfigError `ERR_OPTION_UNKNOWN`, `ERR_OPTION_INVALID` */
+/** Returns the options with their defaults. @throws ConfigError `ERR_OPTION_UNKNOWN`, `ERR_OPTION_INVALID` */
 export function resolveBearerOptions(options: BearerOptions) {
-  for (const name of Object.keys(Object(options) as object))
-    if (!Object.hasOwn(rules, name) && Object.hasOwn(remedies, name))
+  for (const name of object.holds(options) ? Object.keys(options) : [])
+    if (!Object.hasOwn(bearerRules, name) && Object.hasOwn(remedies, name))
       throw new ConfigError("ERR_OPTION_UNKNOWN", `there is no option "${name}"; ${remedies[name]}`);
-  const given = checkOptions(options, rules);
+  const given = checkOptions(options, bearerRules);
   const { issuer, resource, dpop } = given;
-  const byClaim = object.holds(given.audience) ? (given.audience as AudienceClaim) : undefined;
-  const audience = byClaim === undefined ? (given.audience as string | readonly string[]) : byClaim.values;
+  const byClaim = isAudienceClaim(given.audience) ? given.audience : undefined;
+  const audience = isAudienceClaim(given.audience) ? given.audience.values : given.audience;
   const { algorithms = publicKeyAlgorithms, clockToleranceSeconds = 0, requiredClaims = [] } = given;
   const isFunction = typeof issuer === "function";
   const issuers = isFunction ? [] : [issuer].flat();
@@ -96,7 +100,7 @@ export function resolveBearerOptions(options: BearerOptions) {
   if (byClaim !== undefined && (typeof byClaim.claim !== "string" || byClaim.claim === "iss"))
     throw invalidOption('option "audience" must have "claim", the name of a claim, and "values"');
   if (given.token !== undefined && dpop !== undefined)
-    throw invalidOption('"dpop" needs tokens in the header Authorization, so take out "token"');
+    throw invalidOption('"dpop" needs tokens in the Authorization header; remove "token"');
   checkVerifyOptions({
     keys: () => undefined,
     issuer: names,
@@ -109,18 +113,18 @@ export function resolveBearerOptions(options: BearerOptions) {
   resolveOptions({ ...given.keySet, issuer: "https://login.example.com" });
   for (const own of ["resource", "authorization_servers"])
     if (given.metadata !== undefined && Object.hasOwn(given.metadata, own) && !(isFunction && own !== "resource"))
-      throw invalidOption(`"metadata" may not set "${own}"; another option says it`);
+      throw invalidOption(`"metadata" must not set "${own}"; another option does`);
   if (given.metadata !== undefined && resource === undefined)
     throw invalidOption('"metadata" needs "resource", the URL that it describes');
   const baseUrl = given.baseUrl ?? (resource && new URL(resource).origin);
   if (dpop !== undefined && baseUrl === undefined)
-    throw invalidOption('"dpop" needs "baseUrl": a proof names the URL, and the header Host may lie');
+    throw invalidOption('"dpop" needs "baseUrl": a proof names the URL, and the Host header may be forged');
   return {
     issuers: isFunction ? issuer : issuers,
-    /** By which the times of a proof and of a sign-in may lie ahead. */
+    /** Greatest time by which a proof and a sign-in may be ahead, in seconds. */
     aheadSeconds: Math.max(clockToleranceSeconds, futureSeconds.accepted),
     verification: {
-      audience: spelled(audience, resource),
+      audience: withBothSpellings(audience, resource),
       audienceClaim: byClaim?.claim,
       algorithms,
       clockToleranceSeconds,
@@ -128,8 +132,10 @@ export function resolveBearerOptions(options: BearerOptions) {
     },
     scopeClaims: given.scopeClaims ?? ["scope", "scp"],
     maxTokenBytes: given.maxTokenBytes ?? maxTokenBytes,
-    token: given.token,
-    requestId: given.requestId,
+    // Only the application knows its framework's type of a request.
+    token: given.token as ((request: object) => unknown) | undefined,
+    requestId: given.requestId as ((request: object) => unknown) | undefined,
+    certificate: given.certificate as ((request: object) => Certificate | Promise<Certificate>) | undefined,
     typ: given.typ ?? "at+jwt",
     maxIssuers: given.maxIssuers ?? 100,
     resource,
@@ -139,7 +145,6 @@ export function resolveBearerOptions(options: BearerOptions) {
     proofMaxAgeSeconds: given.proofMaxAgeSeconds ?? 60,
     replay: given.replay,
     nonceSecret: given.nonceSecret,
-    certificate: given.certificate,
     state: given.state,
     keySet: given.keySet ?? {},
     clock: given.clock ?? systemClock,
@@ -147,8 +152,8 @@ export function resolveBearerOptions(options: BearerOptions) {
   };
 }
 
-/** A resource without a path has two spellings, and clients ask for either. @see RFC 3986 section 6.2.3; RFC 8707 section 2 */
-function spelled(audience: string | readonly string[], resource: string | undefined): readonly string[] {
+/** Adds the other spelling of a resource without a path. Clients request either. @see RFC 3986 section 6.2.3; RFC 8707 section 2 */
+function withBothSpellings(audience: string | readonly string[], resource: string | undefined): readonly string[] {
   const given = [audience].flat();
   if (resource === undefined || new URL(resource).pathname !== "/") return given;
   const bare = resource.replace(/\/$/, "");

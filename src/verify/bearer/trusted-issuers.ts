@@ -12,13 +12,13 @@ import type { KeySource } from "../token/verify.ts";
 import type { StateStore, TrustedIssuer } from "./options.ts";
 import type { BearerSettings } from "./settings.ts";
 
-/** Finds the keys of an issuer. No request goes to one that is not trusted. @throws TokenError `ERR_TOKEN_CLAIM` */
+/** Returns an issuer's keys. No request goes to an issuer that is not trusted. @throws TokenError `ERR_TOKEN_CLAIM` */
 export type KeysOf = (issuer: string) => Trusted | Promise<Trusted>;
 
-/** The keys of an issuer that is trusted. */
+/** The keys of a trusted issuer. */
 interface Trusted {
   readonly keys: KeySource;
-  /** To be called when the keys have verified a token. */
+  /** Records that the keys have verified a token. */
   prove(this: void): void;
   /** Fetches the keys now. */
   readonly refresh?: (this: void) => Promise<void>;
@@ -26,14 +26,14 @@ interface Trusted {
 
 export interface TrustedIssuers {
   readonly keysOf: KeysOf;
-  /** Fetches the keys of all issuers that are listed. */
+  /** Fetches the keys of all listed issuers. */
   readonly refresh: () => Promise<void>;
 }
 
-/** The mean size that JWK Sets may have, if `issuer` is a function: it bounds the memory of all sets together. */
-const meanBytes = 65_536;
+/** Mean size that JWK Sets may have if `issuer` is a function. It bounds the memory of all sets together. */
+const meanSetBytes = 65_536;
 
-/** Keeps the key sets of the issuers that the options allow. */
+/** Keeps the key sets of the issuers that the options trust. */
 export function createTrustedIssuers(settings: BearerSettings): TrustedIssuers {
   const { issuers, keySet, clock, state, maxIssuers, onEvent } = settings;
 
@@ -41,12 +41,14 @@ export function createTrustedIssuers(settings: BearerSettings): TrustedIssuers {
     notify(onEvent, { type: "key-set", issuer, event });
     const kept = event.type === "refreshed" ? keys.state() : undefined;
     if (kept === undefined || state === undefined) return;
-    asked("set", () => state.set(issuer, kept)).catch((error: InternalError) =>
+    callState("set", () => state.set(issuer, kept)).catch((error: InternalError) =>
       notify(onEvent, { type: "key-set", issuer, event: { type: "failed", error } }),
     );
   }
   const partsOf = (issuer: string): KeySetParts =>
-    state === undefined ? {} : { loadState: async () => (await asked("get", () => state.get(issuer))) ?? undefined };
+    state === undefined
+      ? {}
+      : { loadState: async () => (await callState("get", () => state.get(issuer))) ?? undefined };
 
   if (typeof issuers !== "function") {
     const listed = new Map<string, Trusted>();
@@ -81,27 +83,27 @@ export function createTrustedIssuers(settings: BearerSettings): TrustedIssuers {
     fetch: keySet.fetch ?? ((url, init) => globalThis.fetch(url, init)),
     clock,
     maxKeySets: maxIssuers,
-    meanBytes,
+    meanBytes: meanSetBytes,
     optionsOf: (issuer) => ({ ...keySet, issuer }),
-    // Anybody may be an issuer here, and importing a key costs more than reading it.
+    // Anyone can be an issuer here, and importing a key costs more than reading it.
     partsOf: (issuer) => ({ ...partsOf(issuer), readKeys: withKeys(verificationKeysOnDemand) }),
     newBudget: () => createBudget(),
     emit: ({ name, keys }, event) => onKeySetEvent(name, keys, event),
   });
   return {
     async keysOf(issuer) {
-      if (!isIssuer(issuer, allowInsecure))
+      if (!isCanonicalIssuer(issuer, allowInsecure))
         return untrusted('it is not an https URL in canonical form, so the function "issuer" was not called');
       if (!(await issuers(issuer))) return untrusted('the function "issuer" did not accept it');
       const set = sets.use(issuer);
       return { keys: ({ kid, alg }) => set.keys({ kid, alg }).catch(unusable), prove: () => sets.prove(set) };
     },
-    // It is not known which there are.
+    // The issuers are not known.
     async refresh() {},
   };
 }
 
-/** Methods of `createRemoteKeySet`, and of jose's `createRemoteJWKSet`, that fetch the keys. */
+/** Methods that fetch the keys, of our `createRemoteKeySet` and jose's `createRemoteJWKSet`. */
 interface Refreshable {
   readonly refresh?: () => Promise<void>;
   readonly reload?: () => Promise<void>;
@@ -126,16 +128,16 @@ function ownKeys(keys: KeySource & Refreshable): Trusted {
   };
 }
 
-/** @throws InternalError `ERR_INTERNAL` when a method of the option `state` fails */
-async function asked<T>(method: keyof StateStore, ask: () => T | Promise<T>): Promise<T> {
+/** Calls a method of the `state` option. @throws InternalError `ERR_INTERNAL` */
+async function callState<T>(method: keyof StateStore, call: () => T | Promise<T>): Promise<T> {
   try {
-    return await ask();
+    return await call();
   } catch (cause) {
     throw new InternalError("ERR_INTERNAL", `state.${method} failed; see the cause`, { cause });
   }
 }
 
-/** A key that is imported when a token asks for it may turn out to be none. */
+/** A key that is imported only when a token names it may turn out to be invalid. */
 function unusable(error: unknown): never {
   if (!(error instanceof KeyMaterialError)) throw error;
   throw new TokenError("ERR_TOKEN_KID_UNKNOWN", "the kid of the token names no usable key of the provider");
@@ -157,14 +159,14 @@ function trustedText(names: readonly string[]): string {
 const nameOf = (each: TrustedIssuer): string => (typeof each === "string" ? each : each.issuer);
 
 /**
- * Whether a text from a token is an issuer in its one spelling, without query, user name and backslash. The path is whatever the token says, so
- * a function must compare the host.
+ * Reports whether a string from a token is an issuer in canonical form, without query, user name and backslash. Its path is whatever the token
+ * says, so a function must compare the host.
  *
  * @see OpenID Connect Discovery 1.0 section 4.1
  */
-function isIssuer(text: string, allowInsecure: boolean): boolean {
-  if (text.length > 1_024 || !URL.canParse(text) || /[?#@\\]/.test(text)) return false;
-  const { protocol, hostname, href } = new URL(text);
+function isCanonicalIssuer(issuer: string, allowInsecure: boolean): boolean {
+  if (issuer.length > 1_024 || !URL.canParse(issuer) || /[?#@\\]/.test(issuer)) return false;
+  const { protocol, hostname, href } = new URL(issuer);
   const isSafe = protocol === "https:" || (protocol === "http:" && (allowInsecure || isLoopback(hostname)));
-  return isSafe && (href === text || href === `${text}/`);
+  return isSafe && (href === issuer || href === `${issuer}/`);
 }

@@ -131,7 +131,7 @@ export function createClientVerifier(options: ClientVerifierOptions): ClientVeri
   }
 
   /** The last check, so that a refused token does not count as used. */
-  async function useOnce({ claims: { jti, exp = 0 } }: VerifiedToken, { clientId }: Client): Promise<void> {
+  async function useOnce({ claims: { jti, exp } }: VerifiedToken, { clientId }: Client): Promise<void> {
     if (typeof jti !== "string" || jti === "")
       throw new TokenError("ERR_TOKEN_CLAIM", 'claim "jti" must be a string that is not empty');
     // A hash, because stores limit the number of entries, not the length of a jti.

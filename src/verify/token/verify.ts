@@ -28,7 +28,7 @@ import { checkTyp } from "./typ.ts";
  */
 export type KeySource = (header: JWSHeaderParameters) => CryptoKey | undefined | Promise<CryptoKey | undefined>;
 
-/** What `verify` asks of a token. */
+/** Options of `verify`. */
 export interface VerifyOptions {
   /** Finds the key of the token. */
   readonly keys: KeySource;
@@ -42,18 +42,21 @@ export interface VerifyOptions {
   readonly typ?: Optional<string>;
   /** Allowed difference of the clocks, in seconds, at most 300. Default: 0. */
   readonly clockToleranceSeconds?: Optional<number>;
-  /** Claims that a token must have beside `iss`, `aud` and `exp`. Default: none. */
+  /** Claims that a token must have besides `iss`, `aud` and `exp`. Default: none. */
   readonly requiredClaims?: Optional<readonly string[]>;
-  /** Tells the time. Default: the clock of the machine. */
+  /** Clock. Default: the machine's clock. */
   readonly clock?: Optional<Pick<Clock, "now">>;
 }
 
+/** Claims of a token with an issuer and an expiry. */
+export type VerifiedClaims = JWTPayload & { readonly iss: string; readonly exp: number };
+
 /** An accepted token. */
 export interface VerifiedToken {
-  /** The protected header. */
+  /** Protected header. */
   readonly header: JWTHeaderParameters;
-  /** The claims. The signature covers them all. */
-  readonly claims: JWTPayload;
+  /** Claims. The signature covers them all. */
+  readonly claims: VerifiedClaims;
 }
 
 const encoder = new TextEncoder();
@@ -62,7 +65,7 @@ const oneOrMoreTexts: Rule = {
   types: ["string", "array"],
   holds: (value): value is unknown => text.holds(value) || (texts.holds(value) && value.length > 0),
 };
-const rules: Rules<VerifyOptions> = {
+const verifyRules: Rules<VerifyOptions> = {
   keys: required({
     ...callback,
     must: "a function from the header of a token to its key, such as a createRemoteKeySet",
@@ -91,7 +94,7 @@ const rules: Rules<VerifyOptions> = {
  * const { claims } = await verify(token, { keys, issuer, audience: "my-api", algorithms: ["ES256"], typ: "at+jwt" });
  * ```
  *
- * @throws ConfigError `ERR_OPTION_UNKNOWN`, `ERR_OPTION_INVALID` (also when `keys` returns no public key, or `clock` no time)
+ * @throws ConfigError `ERR_OPTION_UNKNOWN`, `ERR_OPTION_INVALID` (including a `keys` that returns no public key, and a `clock` that returns no time)
  * @throws TokenError `ERR_TOKEN_TOO_LARGE`, `ERR_TOKEN_MALFORMED`, `ERR_TOKEN_ALG`, `ERR_TOKEN_CRIT`, `ERR_TOKEN_TYP`,
  * `ERR_TOKEN_KID_MISSING`, `ERR_TOKEN_KID_UNKNOWN`, `ERR_TOKEN_SIGNATURE`, `ERR_TOKEN_EXPIRED`, `ERR_TOKEN_CLAIM`
  * @throws the errors of `keys`
@@ -110,10 +113,10 @@ export interface ReadToken {
   readonly claims: () => JWTPayload;
 }
 
-/** Checked options, and which claim names the audience. Default: `aud`. */
+/** Checked options, and the claim that names the audience. Default: `aud`. */
 type CheckedOptions = Given<VerifyOptions> & { readonly audienceClaim?: string | undefined };
 
-/** The same with checked options. */
+/** Like `verify`, but with a token whose header was read, and with checked options. */
 export async function verifyRead(read: ReadToken, given: CheckedOptions): Promise<VerifiedToken> {
   const { token, header } = read;
   const { keys, clock = systemClock } = given;
@@ -130,10 +133,10 @@ export async function verifyRead(read: ReadToken, given: CheckedOptions): Promis
 
 /** Checks options before the first token. @throws ConfigError see `verify` */
 export function checkVerifyOptions(options: VerifyOptions): Given<VerifyOptions> {
-  const given = checkOptions(options, rules);
+  const given = checkOptions(options, verifyRules);
   const unfit = given.algorithms.find((alg) => !isPublicKeyAlgorithm(alg));
   if (unfit === undefined) return given;
-  throw invalidOption(`${JSON.stringify(unfit)} is no algorithm that verifies with a public key`);
+  throw invalidOption(`${JSON.stringify(unfit)} is not an algorithm with a public key`);
 }
 
 /** Checks the result of `keys`. */
@@ -144,48 +147,48 @@ function publicKey(key: CryptoKey | null | undefined): CryptoKey {
   return key;
 }
 
-/** The time, which must be valid: with NaN, no token would ever expire. */
+/** Returns the time, which must be valid: with NaN, no token would ever expire. @throws ConfigError `ERR_OPTION_INVALID` */
 function secondsOf(clock: Pick<Clock, "now">): number {
   const now: unknown = typeof clock.now === "function" ? clock.now() : undefined;
   if (typeof now === "number" && !Number.isNaN(new Date(now).getTime())) return Math.floor(now / 1000);
-  throw invalidOption('"clock" has no now() that gives the milliseconds since 1970');
+  throw invalidOption('"clock" must have now(), which returns the milliseconds since 1970');
 }
 
 /** @throws TokenError `ERR_TOKEN_SIGNATURE`, `ERR_TOKEN_ALG` */
 export async function checkSignature(token: string, alg: string, key: CryptoKey): Promise<void> {
   const end = token.lastIndexOf(".");
   const input = encoder.encode(token.slice(0, end));
+  // jose's type does not say that the bytes are in an ArrayBuffer.
   const signature = base64url.decode(token.slice(end + 1)) as Bytes;
-  let isGood: boolean;
+  let isValid: boolean;
   try {
-    isGood = await verifySignature(key, alg, input, signature);
+    isValid = await verifySignature(key, alg, input, signature);
   } catch (cause) {
-    const message = "the alg of the token is not that of the key of its kid";
+    const message = "the alg of the token is not the alg of its key";
     throw new TokenError("ERR_TOKEN_ALG", message, { cause });
   }
-  if (!isGood)
-    throw new TokenError("ERR_TOKEN_SIGNATURE", "the signature does not belong to the token and the key of its kid");
+  if (!isValid) throw new TokenError("ERR_TOKEN_SIGNATURE", "the signature is not valid for the token and its key");
 }
 
-/** Checks the claims of a token whose signature was verified. @see RFC 7519 section 4.1 */
-function checkClaims(claims: JWTPayload, given: CheckedOptions, now: number): void {
+/** Checks the claims of a token whose signature was verified. @throws TokenError `ERR_TOKEN_CLAIM`, `ERR_TOKEN_EXPIRED` @see RFC 7519 section 4.1 */
+function checkClaims(claims: JWTPayload, given: CheckedOptions, now: number): asserts claims is VerifiedClaims {
   const { clockToleranceSeconds = 0, requiredClaims = [], audienceClaim = "aud" } = given;
   const audience = [given.audience].flat();
   const expected: Record<string, readonly string[]> = { iss: [given.issuer].flat(), [audienceClaim]: audience };
-  // Another claim may not hide that the token is for another API.
+  // Another claim must not hide that the token is for another API.
   if (Object.hasOwn(claims, "aud")) expected["aud"] = audience;
   for (const name of [...Object.keys(expected), ...requiredClaims, "exp"])
     if (!Object.hasOwn(claims, name)) throw wrongClaim(name, "is missing", expected);
   for (const [name, known] of Object.entries(expected)) {
     const values = name === "iss" ? [claims.iss] : [claims[name]].flat();
-    if (!values.some((value) => known.includes(value as string)))
+    if (!values.some((value) => known.some((one) => one === value)))
       throw wrongClaim(name, "is not what is expected", expected);
   }
   for (const name of ["exp", "nbf", "iat"]) {
     const value: unknown = claims[name] === undefined ? now : claims[name];
     if (typeof value !== "number") throw wrongClaim(name, "is not what is expected");
     // JSON.parse turns 1e400 into `Infinity`, and a token with this `exp` would never expire.
-    if (!Number.isFinite(value)) throw wrongClaim(name, "is no finite number");
+    if (!Number.isFinite(value)) throw wrongClaim(name, "is not a finite number");
   }
   const { exp = now, nbf = now } = claims;
   if (nbf > now + clockToleranceSeconds) throw wrongClaim("nbf", "is not what is expected");

@@ -1,9 +1,8 @@
 import { fieldsOf } from "../../../publish/respond.ts";
-import type { Guard } from "../guard.ts";
+import type { Decide } from "../guard.ts";
 import { type NodeGuardedRequest, nodeRequest } from "./node-request.ts";
-import type { Requirements } from "../requirements.ts";
 
-/** The part of a reply of Fastify that a guard uses. */
+/** The part of a Fastify reply that a guard uses. */
 export interface FastifyReplyLike {
   readonly raw: { readonly headersSent: boolean };
   hijack(): unknown;
@@ -12,18 +11,18 @@ export interface FastifyReplyLike {
   send(body: unknown): unknown;
 }
 
-/** A hook of Fastify 4 and 5, such as `onRequest` and `preHandler`. */
+/** A hook for Fastify 4 and 5, such as `onRequest` and `preHandler`. */
 export type FastifyHook = (
   request: { readonly raw: NodeGuardedRequest; readonly originalUrl: string },
   reply: FastifyReplyLike,
 ) => Promise<unknown>;
 
-/** Lets the request through, or answers. */
+/** Lets the request through, or responds. */
 export const fastifyAdapter =
-  ({ decide }: Guard, requirements: Requirements): FastifyHook =>
+  (decide: Decide): FastifyHook =>
   async (request, reply) => {
-    const decision = await decide(nodeRequest(request.raw, request, request.originalUrl), requirements);
-    // The application has answered meanwhile. Fastify must neither answer as well nor call the handler.
+    const decision = await decide(nodeRequest(request.raw, request, request.originalUrl));
+    // The application has responded in the meantime. Fastify must neither respond as well nor call the handler.
     if (reply.raw.headersSent) return reply.hijack();
     if ("auth" in decision) return undefined;
     const { status, body } = decision.reply;

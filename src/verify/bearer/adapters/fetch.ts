@@ -1,17 +1,15 @@
 import { toResponse } from "../../../publish/fetch.ts";
 import type { GuardedRequest } from "../authorization.ts";
-import type { Guard } from "../guard.ts";
-import type { Auth, Requirements } from "../requirements.ts";
+import type { Decide } from "../guard.ts";
+import type { Auth } from "../requirements.ts";
 
-/** The auth of a `Request`, or the `Response` to it. */
-export const fetchAdapter =
-  ({ decide }: Guard) =>
-  async (request: Request, requirements: Requirements): Promise<Auth | Response | undefined> => {
-    const decision = await decide(fetchRequest(request, request), requirements);
-    return "auth" in decision ? decision.auth : toResponse(decision.reply);
-  };
+/** Returns the auth of a `Request`, or the `Response` to it. */
+export async function checkRequest(decide: Decide, request: Request): Promise<Auth | Response | undefined> {
+  const decision = await decide(fetchRequest(request, request));
+  return "auth" in decision ? decision.auth : toResponse(decision.reply);
+}
 
-/** @param source what the function `certificate` gets */
+/** @param source the request as the framework passes it */
 export function fetchRequest(request: Request, source: object): GuardedRequest {
   const { method, url, headers } = request;
   return {

@@ -1,20 +1,19 @@
 import { toResponse } from "../../../publish/fetch.ts";
+import type { Decide } from "../guard.ts";
 import { fetchRequest } from "./fetch.ts";
-import type { Guard } from "../guard.ts";
-import type { Requirements } from "../requirements.ts";
 
-/** The part of a context of Hono that a guard uses. */
+/** The part of a Hono context that a guard uses. */
 export interface HonoContextLike {
   readonly req: { readonly raw: Request };
 }
 
-/** Middleware of Hono. */
+/** Middleware for Hono. */
 export type HonoMiddleware = (context: HonoContextLike, next: () => Promise<void>) => Promise<Response | void>;
 
-/** Calls `next`, or answers. */
+/** Calls `next`, or responds. */
 export const honoAdapter =
-  ({ decide }: Guard, requirements: Requirements): HonoMiddleware =>
+  (decide: Decide): HonoMiddleware =>
   async (context, next) => {
-    const decision = await decide(fetchRequest(context.req.raw, context), requirements);
+    const decision = await decide(fetchRequest(context.req.raw, context));
     return "reply" in decision ? toResponse(decision.reply) : next();
   };

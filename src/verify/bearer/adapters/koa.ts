@@ -1,9 +1,8 @@
 import { fieldsOf } from "../../../publish/respond.ts";
+import type { Decide } from "../guard.ts";
 import { type NodeGuardedRequest, nodeRequest } from "./node-request.ts";
-import type { Guard } from "../guard.ts";
-import type { Requirements } from "../requirements.ts";
 
-/** The part of a context of Koa that a guard uses. */
+/** The part of a Koa context that a guard uses. */
 export interface KoaContextLike {
   readonly req: NodeGuardedRequest;
   readonly originalUrl: string;
@@ -13,15 +12,15 @@ export interface KoaContextLike {
   set(name: string, value: string): unknown;
 }
 
-/** Middleware of Koa. */
+/** Middleware for Koa. */
 export type KoaMiddleware = (context: KoaContextLike, next: () => Promise<unknown>) => Promise<unknown>;
 
-/** Calls `next`, or answers. */
+/** Calls `next`, or responds. */
 export const koaAdapter =
-  ({ decide }: Guard, requirements: Requirements): KoaMiddleware =>
+  (decide: Decide): KoaMiddleware =>
   async (context, next) => {
-    const decision = await decide(nodeRequest(context.req, context, context.originalUrl), requirements);
-    // The application has answered meanwhile.
+    const decision = await decide(nodeRequest(context.req, context, context.originalUrl));
+    // The application has responded in the meantime.
     if (context.headerSent) return undefined;
     if ("auth" in decision) return next();
     const { status, body } = decision.reply;

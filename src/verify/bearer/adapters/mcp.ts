@@ -4,26 +4,26 @@ import type { Guard } from "../guard.ts";
 import type { Auth } from "../requirements.ts";
 import type { BearerSettings } from "../settings.ts";
 
-/** What `requireBearerAuth` of `@modelcontextprotocol/sdk` takes as `verifier`. */
+/** The `verifier` option of `requireBearerAuth` from `@modelcontextprotocol/sdk`. */
 export interface TokenVerifier {
-  /** `resource` is the audience of the token, which the SDK compares with its `expectedResource`. */
+  /** Verifies a token. `resource` is its audience, which the SDK compares with `expectedResource`. */
   verifyAccessToken(this: void, token: string): Promise<Auth & { resource?: URL }>;
 }
 
 /**
- * The adapter for the middleware of the MCP SDK, which knows a token and nothing else of the request: a token that is bound to a key or a
- * certificate is refused.
+ * Adapts the guard to the MCP SDK's middleware, which passes the token and nothing else of the request, so a token that is bound to a key or
+ * a certificate is refused.
  *
- * @throws ConfigError `ERR_OPTION_INVALID` when proofs are required
+ * @throws ConfigError `ERR_OPTION_INVALID` if proofs are required
  */
 export function mcpAdapter({ verify }: Guard, { dpop, resource, verification }: BearerSettings): TokenVerifier {
-  if (dpop === "required") throw invalidOption('mcp() sees no proofs, and "dpop" is "required"; use express()');
+  if (dpop === "required") throw invalidOption('mcp() cannot check proofs, and "dpop" is "required"; use express()');
   const accepted = [verification.audience].flat();
 
-  /** The audience by which the guard took the token, where it is a URL: the one of the option `resource` before others. */
+  /** Returns the audience by which the guard accepted the token, if it is a URL: the `resource` option before others. */
   function resourceOf({ aud }: Auth["claims"]): { resource?: URL } {
-    const taken = accepted.filter((name) => [aud].flat().includes(name) && URL.canParse(name));
-    const named = taken.find((name) => name === resource) ?? taken[0];
+    const urls = accepted.filter((name) => [aud].flat().includes(name) && URL.canParse(name));
+    const named = urls.find((name) => name === resource) ?? urls[0];
     return named === undefined ? {} : { resource: new URL(named) };
   }
 
@@ -41,7 +41,7 @@ export function mcpAdapter({ verify }: Guard, { dpop, resource, verification }: 
   };
 }
 
-/** The SDK answers 401 to its own errors only. @throws ConfigError `ERR_PACKAGE_MISSING` */
+/** The SDK responds with 401 only to its own errors. @throws ConfigError `ERR_PACKAGE_MISSING` */
 async function invalidTokenError(message: string): Promise<Error> {
   let sdk;
   try {

@@ -1,40 +1,42 @@
 import type { GuardedRequest } from "../authorization.ts";
 
-/** The part of a request of `node:http`, Express and connect that a guard uses. */
+/** The part of a request that a guard uses, in `node:http`, Express and connect. */
 export interface NodeGuardedRequest {
   readonly method?: string | undefined;
   readonly url?: string | undefined;
-  /** The URL before a framework stripped its mount path. */
+  /** URL before a framework stripped its mount path. */
   readonly originalUrl?: string | undefined;
   readonly headers: Readonly<Record<string, string | string[] | undefined>>;
   readonly rawHeaders?: readonly string[] | undefined;
 }
 
-/** @param source what the function `certificate` gets */
+/** @param source the request as the framework passes it */
 export function nodeRequest(
   request: NodeGuardedRequest,
   source: object,
   target = request.originalUrl ?? request.url ?? "/",
 ): GuardedRequest {
   const { method = "GET", headers } = request;
-  const { dpop } = headers;
+  const authorization = authorizationLines(request);
   return {
     method,
     target,
-    authorization: authorizationOf(request),
-    proof: Array.isArray(dpop) ? dpop.join(", ") : dpop,
+    authorization: authorization.length > 1 ? authorization.join(", ") : joined(headers["authorization"]),
+    proof: joined(headers["dpop"]),
     source,
     raw: request,
   };
 }
 
-/** Node gives the first of several header fields `Authorization` and hides the others. */
-function authorizationOf({ headers, rawHeaders = [] }: NodeGuardedRequest): string | undefined {
-  const given: string[] = [];
+const joined = (field: string | string[] | undefined): string | undefined =>
+  Array.isArray(field) ? field.join(", ") : field;
+
+/** Returns all `Authorization` header lines. In `headers`, Node has only the first. */
+function authorizationLines({ rawHeaders = [] }: NodeGuardedRequest): string[] {
+  const lines: string[] = [];
   for (let i = 0; i + 1 < rawHeaders.length; i += 2) {
-    const name = rawHeaders[i] as string;
-    if (name.length === 13 && name.toLowerCase() === "authorization") given.push(rawHeaders[i + 1] as string);
+    const [name = "", value = ""] = [rawHeaders[i], rawHeaders[i + 1]];
+    if (name.length === 13 && name.toLowerCase() === "authorization") lines.push(value);
   }
-  if (given.length > 1) return given.join(", ");
-  return headers["authorization"] as string | undefined;
+  return lines;
 }

@@ -1,9 +1,8 @@
+import type { Clock } from "../../../base/clock.ts";
 import { textOf } from "../../../publish/respond.ts";
-import { type NodeGuardedRequest, nodeRequest } from "./node-request.ts";
-import type { Guard } from "../guard.ts";
+import type { Decide } from "../guard.ts";
 import { titles } from "../refusal.ts";
-import type { Requirements } from "../requirements.ts";
-import type { BearerSettings } from "../settings.ts";
+import { type NodeGuardedRequest, nodeRequest } from "./node-request.ts";
 
 /** The part of a Node socket that a guard uses. */
 export interface SocketLike {
@@ -17,18 +16,18 @@ export interface SocketLike {
 /** Reports whether the upgrade is let through. If it is not, the guard has answered it and closes the socket. */
 export type UpgradeGuard = (request: NodeGuardedRequest, socket: SocketLike) => Promise<boolean>;
 
-/** Time that a client has to take in a refusal. */
+/** Time that a client has to receive a refusal. */
 const refusalMs = 5_000;
 
 const ignore = (): void => {};
 
 /** Guards the `upgrade` event of a `node:http` server. */
 export const upgradeAdapter =
-  ({ decide }: Guard, { clock }: BearerSettings, requirements: Requirements): UpgradeGuard =>
+  (decide: Decide, clock: Clock): UpgradeGuard =>
   async (request, socket) => {
     // No other listener is attached yet, and an unhandled error would end the process.
     socket.on("error", ignore);
-    const decision = await decide(nodeRequest(request, request), requirements);
+    const decision = await decide(nodeRequest(request, request));
     if ("auth" in decision) {
       socket.off("error", ignore);
       return !socket.destroyed;
