@@ -1,4 +1,4 @@
-// The kinds of HSMs and key services. Each adapter is loaded when it is used, because nobody has every SDK installed.
+// The kinds of HSMs and key services. Each adapter is loaded on first use, because few installations have every SDK.
 import type { Optional } from "../base/options.ts";
 import { ConfigError } from "../base/errors.ts";
 import type { AwsKmsOptions } from "./kms/aws-kms.ts";
@@ -8,7 +8,7 @@ import type { VaultTransitOptions } from "./kms/vault-transit.ts";
 import type { Pkcs11Options } from "./pkcs11/options.ts";
 import type { SignerBackend } from "./signer/signer.ts";
 
-/** Options by kind of HSM and key service. Only those of the kind in use are checked. */
+/** Options by kind of HSM and key service. Only the options for the kind in use are checked. */
 export interface BackendOptions {
   /** For `aws-kms:` URIs. Default: `{}`. */
   readonly awsKms?: Optional<AwsKmsOptions>;
@@ -45,19 +45,19 @@ const adapters: Readonly<Record<string, readonly [option: keyof BackendOptions, 
 /** The kinds of HSMs and key services, which are the schemes of key URIs. */
 export const signerTypes: readonly string[] = Object.keys(adapters);
 
-/** The kinds to which options are given. @throws ConfigError `ERR_OPTION_UNKNOWN` */
+/** Returns the kinds that have options. @throws ConfigError `ERR_OPTION_UNKNOWN` */
 export function typesOf(options: BackendOptions): string[] {
   return Object.keys(options).map((name) => {
     const [type] = Object.entries(adapters).find(([, [option]]) => option === name) ?? [];
     if (type !== undefined) return type;
     const known = Object.values(adapters).map(([option]) => option);
-    const rule = `options of signers are for ${known.join(", ")}`;
+    const rule = `signer options are for ${known.join(", ")}`;
     throw new ConfigError("ERR_OPTION_UNKNOWN", `${rule}, not ${JSON.stringify(name)}`);
   });
 }
 
 /**
- * The backend of a kind of keys, or of the key that a URI names: it opens keys, makes them and destroys them.
+ * Returns the backend for a kind of key, or for the key that a URI names. It opens, generates and destroys keys.
  *
  * @example
  * ```ts
@@ -73,9 +73,9 @@ export async function signerBackend(uriOrType: string, options: BackendOptions =
   const [, load] = (Object.hasOwn(adapters, type) && adapters[type]) || [];
   if (load === undefined) {
     const known = signerTypes.map((name) => `${name}:`).join(", ");
-    throw new ConfigError("ERR_SIGNER_URI", `a key URI begins with one of ${known}; docs/signers.md shows each`);
+    throw new ConfigError("ERR_SIGNER_URI", `a key URI must begin with one of ${known}; docs/signers.md shows each`);
   }
-  // A misspelt kind is an error, whichever kind is in use.
+  // A misspelled kind is an error, whichever kind is in use.
   typesOf(options);
   return load(options);
 }

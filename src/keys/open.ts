@@ -1,5 +1,5 @@
 /**
- * Keys in HSMs and key services. An adapter and its SDK are loaded when they are used.
+ * Keys in HSMs and key services. An adapter and its SDK are loaded on first use.
  *
  * @module jwksd/signer
  */
@@ -17,7 +17,7 @@ export type { PinSource } from "./pkcs11/pin.ts";
 export type { ExternalSigner, SignInput, Signer, SignerBackend } from "./signer/signer.ts";
 
 /**
- * Opens the key that a URI names, in an HSM or key service. The key must exist, be on P-256 and be made for signatures.
+ * Opens the key that a URI names, in an HSM or key service. The key must exist, be on P-256 and be for signatures.
  *
  * @example
  * ```ts

@@ -125,7 +125,7 @@ describe("what is no key is refused, with a reason and without the key", () => {
     ["ERR_KEY_FORMAT", /not a JWK \(a JSON object\)$/, "null"],
     ["ERR_KEY_FORMAT", /a JWK Set where one key is expected$/, JSON.stringify({ keys: [a] })],
     ["ERR_KEY_FORMAT", /this CryptoKey is not extractable; pass the CryptoKeyPair/, lockedCryptoKey],
-    ["ERR_KEY_UNSUPPORTED", /a secret key has no public half$/, createSecretKey(Buffer.alloc(32))],
+    ["ERR_KEY_UNSUPPORTED", /a secret key has no public key$/, createSecretKey(Buffer.alloc(32))],
     ["ERR_KEY_UNSUPPORTED", /kty "oct" is not supported/, { kty: "oct", k: "AAAA" }],
     ["ERR_KEY_UNSUPPORTED", /kty of type undefined/, {}],
     ["ERR_KEY_UNSUPPORTED", /curve "secp256k1" is not supported/, { ...a, crv: "secp256k1" }],
@@ -275,15 +275,15 @@ const rows: readonly Row[] = [
   ["8017 3.1", "exponent 1", rsaEntry(2048, "AQ"), /"e"/],
   ["8017 3.1", "an even exponent", rsaEntry(2048, "BA"), /"e"/],
   ["7518 2", "an exponent with a leading zero", rsaEntry(2048, Uint8Array.of(0, 1, 0, 1)), /leading zero/],
-  ["7518 6.2.2", "a private key", ecKey("k"), /holds a private key/],
-  ["7518 6.3.2", "a private RSA key", rsaKey(), /holds a private key/],
+  ["7518 6.2.2", "a private key", ecKey("k"), /contains a private key/],
+  ["7518 6.3.2", "a private RSA key", rsaKey(), /contains a private key/],
   ...["p", "q", "dp", "dq", "qi", "oth"].map((member): Row => [
     "7518 6.3.2",
     `a private RSA key, of which only ${member} is left`,
     { ...rsa2048, [member]: "AAAA" },
-    /holds a private key/,
+    /contains a private key/,
   ]),
-  ["8037 2", "a private Ed25519 key", { ...ed25519, d: "AAAA" }, /holds a private key/],
+  ["8037 2", "a private Ed25519 key", { ...ed25519, d: "AAAA" }, /contains a private key/],
   ...[
     ["P-256", p256, es256],
     ["RSA", rsa2048, everyRsaAlg],
@@ -300,7 +300,7 @@ const rows: readonly Row[] = [
     "7518 6.2.2",
     `a private member that is ${JSON.stringify(d)}`,
     { ...p256, d },
-    /holds a private key/,
+    /contains a private key/,
   ]),
 ];
 

@@ -287,7 +287,7 @@ describe("keys in SoftHSM", { skip: skipWithoutPkcs11() }, () => {
       ...wrong.map(([more, code, says]) => [open({ modulePath, pin, ...more }, uri), code, says] as const),
       ...uris.map(([uri, code, says]) => [open({ modulePath, pin }, uri), code, says] as const),
       [open(null as unknown as Pkcs11Options, uri), invalid],
-      [async () => pkcs11Backend({ modulePath, pin }).create({ issuer }), invalid, /pkcs11\.token of /],
+      [async () => pkcs11Backend({ modulePath, pin }).create({ issuer }), invalid, /pkcs11\.token in /],
       [async () => backend.open(uri, { signal: AbortSignal.abort() }), "ERR_SIGNER_ABORTED"],
       [async () => backend.create({ issuer, signal: AbortSignal.abort() }), "ERR_SIGNER_ABORTED"],
       [async () => backend.destroy(uri, { signal: AbortSignal.abort() }), "ERR_SIGNER_ABORTED"],

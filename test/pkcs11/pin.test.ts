@@ -252,10 +252,7 @@ describe("the PIN of a token", { skip: skipWithoutPkcs11("cc") }, () => {
     }
     assert.equal(logins(), 0);
     const error = await refusal(() => open(null).open(uri), unauthorized);
-    assert.match(
-      error.message,
-      /give it by the option pin .*pkcs11\.pin .* "pin-source" of the URI;/,
-    );
+    assert.match(error.message, /give it by the option pin .*pkcs11\.pin .* "pin-source" of the URI;/);
     assert.equal(logins(), 0);
   });
 });

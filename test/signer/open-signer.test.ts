@@ -95,7 +95,7 @@ describe("the adapter of a key URI", () => {
     for (const [index, type] of signerTypes.entries()) {
       const backend = await signerBackend(type);
       const error = await failing(() => backend.create({ issuer: "https://login.example.com" }), "ERR_OPTION_INVALID");
-      assert.ok(error.message.includes(`(${needed[index]} of the signers file), such as `), error.message);
+      assert.ok(error.message.includes(`(${needed[index]} in the signers file), such as `), error.message);
     }
   });
 
@@ -224,12 +224,12 @@ const refused: [code: ErrorCode, name: string, input: unknown, says?: RegExp][] 
   ["ERR_KEY_FORMAT", "PEM of two keys", pem(a, "pkcs8") + pem(b, "sec1"), /several private keys/],
   ["ERR_KEY_FORMAT", "PEM of two public keys", spki(a) + spki(b), /several public keys/],
   ["ERR_KEY_MISMATCH", "PEM of a private key and another public one", pem(a, "pkcs8") + spki(b)],
-  ["ERR_KEY_FORMAT", "PEM that is cut off", pem(a, "pkcs8").slice(0, 120), /cut off/],
+  ["ERR_KEY_FORMAT", "PEM that is cut off", pem(a, "pkcs8").slice(0, 120), /this PEM is incomplete/],
   [
     "ERR_KEY_FORMAT",
     "PEM that ends as something else",
     pem(a, "pkcs8").replace("END PRIVATE", "END PUBLIC"),
-    /cut off/,
+    /this PEM is incomplete/,
   ],
   [
     "ERR_KEY_FORMAT",

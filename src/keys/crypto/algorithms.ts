@@ -1,13 +1,13 @@
 import type { CryptoKey } from "jose";
 
-/** An algorithm in the terms of Web Crypto, and what it asks of a key. */
+/** A Web Crypto algorithm and its requirements for a key. */
 interface Algorithm {
   readonly name: "ECDSA" | "RSASSA-PKCS1-v1_5" | "RSA-PSS" | "Ed25519";
   readonly hash?: "SHA-256" | "SHA-384" | "SHA-512";
   readonly namedCurve?: "P-256" | "P-384" | "P-521";
   /** Length of an ECDSA signature (r, then s) in bytes. @see RFC 7518 section 3.4 */
   readonly signatureLength?: number;
-  /** In bytes: the length of the hash. @see RFC 7518 section 3.5 */
+  /** Length of the salt in bytes, which is the length of the hash. @see RFC 7518 section 3.5 */
   readonly saltLength?: number;
 }
 
@@ -30,20 +30,20 @@ const algorithms: ReadonlyMap<string, Algorithm> = new Map<string, Algorithm>([
 /** Every `alg` that verifies with a public key. */
 export const publicKeyAlgorithms: readonly string[] = [...algorithms.keys()];
 
-/** Whether an `alg` verifies with a public key: not `none`, not HMAC. */
+/** Reports whether an `alg` verifies with a public key: not `none`, not HMAC. */
 export const isPublicKeyAlgorithm = (alg: unknown): alg is string => algorithms.has(alg as string);
 
-/** The algorithm of an `alg`. @throws TypeError when it is none of a public key */
+/** Returns the algorithm for an `alg`. @throws TypeError if it does not verify with a public key */
 export function algorithmOf(alg: string): Algorithm {
   const algorithm = algorithms.get(alg);
-  if (algorithm === undefined) throw new TypeError(`${alg} is no algorithm with a public key`);
+  if (algorithm === undefined) throw new TypeError(`${alg} is not an algorithm with a public key`);
   return algorithm;
 }
 
 /**
- * The algorithm of an `alg`, if a key is for it.
+ * Returns the algorithm for an `alg` if a key is for it.
  *
- * @throws TypeError when the key is not of this algorithm, or not for this usage
+ * @throws TypeError if the key is not for this algorithm, or not for this usage
  */
 export function algorithmFor(alg: string, key: CryptoKey, usage: "sign" | "verify"): Algorithm {
   const algorithm = algorithmOf(alg);

@@ -8,7 +8,7 @@ import { SignerError } from "../../base/errors.ts";
  */
 export function derFromRaw(signature: Uint8Array): Bytes {
   const half = signature.length / 2;
-  // A SEQUENCE has a head of at most three bytes; so has each INTEGER, with the zero that keeps it positive.
+  // A SEQUENCE has a header of at most three bytes; so does each INTEGER, with the zero that keeps it positive.
   const der = new Uint8Array(9 + signature.length);
   let at = 3;
   for (let end = half; end <= 2 * half; end += half) {
@@ -30,10 +30,10 @@ export function derFromRaw(signature: Uint8Array): Bytes {
 }
 
 /**
- * Converts an ECDSA signature on P-256 from DER to the 64 bytes of ES256: r, then s, each padded on the left. Takes the shortest
- * encoding alone, with nothing after it. The later verification checks the range of r and s.
+ * Converts an ECDSA signature on P-256 from DER to the 64 bytes of ES256: r, then s, each padded on the left. Accepts only the shortest
+ * encoding, with nothing after it. The later verification checks the range of r and s.
  *
- * @param name how messages name the key
+ * @param name the key's name in messages
  * @throws SignerError `ERR_SIGNER_BAD_SIGNATURE`
  * @see RFC 3279 section 2.2.3; ITU-T X.690 sections 8.3 and 10.1; RFC 7518 section 3.4
  */

@@ -8,12 +8,12 @@ import type { Primitives } from "./primitives.ts";
 import { inTurn, wholeTurn } from "./turns.ts";
 import * as web from "./web.ts";
 
-// For Node and Bun. ECDSA signatures cross to OpenSSL as DER, which takes half the time of r and s.
+// For Node and Bun. ECDSA signatures are passed to OpenSSL as DER, which takes half the time of r and s.
 
 const { RSA_PKCS1_PSS_PADDING: padding } = constants;
 const keyObjects = new WeakMap<CryptoKey, KeyObject>();
 
-/** The key for OpenSSL; `undefined` if it is not extractable, so that only Web Crypto can use it. */
+/** Returns the key for OpenSSL; `undefined` if it is not extractable, so that only Web Crypto can use it. */
 function keyObject(key: CryptoKey): KeyObject | undefined {
   let object = keyObjects.get(key);
   if (object === undefined && key.extractable) keyObjects.set(key, (object = KeyObject.from(key)));

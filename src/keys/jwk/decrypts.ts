@@ -5,13 +5,13 @@ import { importJWK } from "jose/key/import";
 import { keyError } from "../../base/errors.ts";
 import type { PublicJwk } from "./public.ts";
 
-/** Checks that both halves belong together, before the key is recorded for good. @throws KeyMaterialError `ERR_KEY_MISMATCH` */
+/** Checks that private and public key belong together, before the key is recorded permanently. @throws KeyMaterialError `ERR_KEY_MISMATCH` */
 export async function checkDecrypts(publicJwk: PublicJwk, privateJwk: JWK, alg: string, name: string): Promise<void> {
   try {
     const probe = new CompactEncrypt(new Uint8Array(1)).setProtectedHeader({ alg, enc: "A128GCM" });
     const jwe = await probe.encrypt(await importJWK({ ...publicJwk }, alg));
     await compactDecrypt(jwe, await importJWK(privateJwk, alg));
   } catch {
-    throw keyError("ERR_KEY_MISMATCH", name, "its private half cannot decrypt what its public half encrypts");
+    throw keyError("ERR_KEY_MISMATCH", name, "its private key cannot decrypt what its public key encrypts");
   }
 }

@@ -4,28 +4,28 @@ import { exportJWK } from "jose/key/export";
 import { importPKCS8, importSPKI } from "jose/key/import";
 import { keyError } from "../../base/errors.ts";
 
-/** One block of a PEM text. */
+/** A block of a PEM text. */
 export interface PemBlock {
   readonly label: string;
-  /** The block in lines of 64 characters, as every parser takes it. @see RFC 7468 section 2 */
+  /** Block in lines of 64 characters, which every parser accepts. @see RFC 7468 section 2 */
   readonly text: string;
 }
 
 /**
- * The blocks of a PEM text. They may be indented or in one line, and may end their lines with CR only.
+ * Returns the blocks of a PEM text. A block may be indented or on one line, and its lines may end with CR only.
  *
  * @throws KeyMaterialError `ERR_KEY_FORMAT`
  */
 export function pemBlocks(text: string, name: string): PemBlock[] {
   const found = [...text.matchAll(/-----BEGIN ([A-Z0-9 ]+)-----([^]*?)-----END \1-----/g)];
   if (found.length < text.split("-----BEGIN ").length - 1)
-    throw keyError("ERR_KEY_FORMAT", name, "this PEM is cut off: a BEGIN has no END of its name");
+    throw keyError("ERR_KEY_FORMAT", name, "this PEM is incomplete: a BEGIN line has no END line with its label");
   return found.map(([, label = "", body = ""]) => {
     if (body.includes("\\n")) {
       throw keyError(
         "ERR_KEY_FORMAT",
         name,
-        String.raw`this PEM has the two characters \ and n where a line should end, as environment variables often do; replace them, in JavaScript with text.replaceAll("\\n", "\n")`,
+        String.raw`this PEM has the two characters \ and n instead of line breaks, as environment variables often do; replace them, in JavaScript with text.replaceAll("\\n", "\n")`,
       );
     }
     const lines = body.replace(/\s+/g, "").replace(/.{1,64}/g, "$&\n");
@@ -34,7 +34,7 @@ export function pemBlocks(text: string, name: string): PemBlock[] {
 }
 
 /**
- * The one key of a PEM text, as a JWK with all its members. Beside a private key, its public one may be there.
+ * Returns the only key in a PEM text as a JWK with all its members. A private key may be accompanied by its public key.
  *
  * @throws KeyMaterialError `ERR_KEY_FORMAT`, `ERR_KEY_MISMATCH`
  */
@@ -46,24 +46,24 @@ export async function readPem(text: string, name: string): Promise<JWK> {
   if (block === undefined) {
     const isCertificate = blocks.some(({ label }) => label === "CERTIFICATE");
     const problem = isCertificate
-      ? "is a certificate; take the public key out of it with: openssl x509 -pubkey -noout -in FILE"
-      : "holds no private or public key";
+      ? "is a certificate; extract the public key with: openssl x509 -pubkey -noout -in FILE"
+      : "contains no private or public key";
     throw keyError("ERR_KEY_FORMAT", name, `this PEM ${problem}`);
   }
   if (another !== undefined) {
     const kind = block.label === "PUBLIC KEY" ? "public" : "private";
-    throw keyError("ERR_KEY_FORMAT", name, `this PEM holds several ${kind} keys; put each into a file of its own`);
+    throw keyError("ERR_KEY_FORMAT", name, `this PEM contains several ${kind} keys; put each into its own file`);
   }
   if (block.label === "PUBLIC KEY") return readPublic(block, name);
   const jwk = await readPrivate(block, name);
   for (const other of publics) {
     if (isSameKey(await readPublic(other, name), jwk)) continue;
-    throw keyError("ERR_KEY_MISMATCH", name, "its private and its public key do not belong together");
+    throw keyError("ERR_KEY_MISMATCH", name, "its private and public key do not belong together");
   }
   return jwk;
 }
 
-/** jose needs an algorithm to read a key, and PEM names none. With Ed25519, the message can name the type that is refused. */
+/** jose needs an algorithm to read a key, and PEM does not name one. With Ed25519, the message can name the refused type. */
 const algs = ["ECDH-ES", "RSA-OAEP-256", "Ed25519"] as const;
 
 function readPublic({ text }: PemBlock, name: string): Promise<JWK> {
@@ -82,11 +82,11 @@ async function readPrivate({ label, text }: PemBlock, name: string): Promise<JWK
   return firstOf([...ways, (async () => readPrivatePem?.(text) ?? Promise.reject(new Error("PKCS#8 only")))()], name);
 }
 
-const toPkcs8 = "make a PKCS#8 key of it with: openssl pkcs8 -topk8 -nocrypt -in FILE";
+const toPkcs8 = "convert it to PKCS#8 with: openssl pkcs8 -topk8 -nocrypt -in FILE";
 
 const asJwk = async (key: Promise<CryptoKey>): Promise<JWK> => exportJWK(await key);
 
-/** What the first way gives that can read the key. Their errors might quote the key. */
+/** Returns the result of the first parser that can read the key. Parsers' errors are dropped, because they might quote the key. */
 async function firstOf(ways: readonly Promise<JWK>[], name: string): Promise<JWK> {
   try {
     return await Promise.any(ways);

@@ -1,7 +1,7 @@
 import * as base64url from "jose/base64url";
 import { keyError } from "../../base/errors.ts";
 
-/** Public members of an elliptic-curve key, and nothing else. @see RFC 7518 section 6.2.1 */
+/** The public members of an elliptic-curve key, and nothing else. @see RFC 7518 section 6.2.1 */
 export interface EcPublicJwk {
   /** The key type. */
   readonly kty: "EC";
@@ -13,7 +13,7 @@ export interface EcPublicJwk {
   readonly y: string;
 }
 
-/** Public members of an RSA key, and nothing else. @see RFC 7518 section 6.3.1 */
+/** The public members of an RSA key, and nothing else. @see RFC 7518 section 6.3.1 */
 export interface RsaPublicJwk {
   /** The key type. */
   readonly kty: "RSA";
@@ -23,7 +23,7 @@ export interface RsaPublicJwk {
   readonly e: string;
 }
 
-/** Public members of an Ed25519 key. jwksd verifies with such keys and publishes none. @see RFC 8037 section 2 */
+/** The public members of an Ed25519 key. jwksd verifies with Ed25519 keys, but does not publish them. @see RFC 8037 section 2 */
 export interface OkpPublicJwk {
   readonly kty: "OKP";
   readonly crv: "Ed25519";
@@ -32,10 +32,10 @@ export interface OkpPublicJwk {
 
 export type PublicJwk = EcPublicJwk | RsaPublicJwk;
 
-/** A published key: public members, then `kid`, `alg`, `use`, in this order. */
+/** A published key: its public members, then `kid`, `alg`, `use`, in this order. */
 export type Jwk = PublicJwk & { readonly kid: string; readonly alg: string; readonly use: "sig" | "enc" };
 
-/** A key as it is published. @param key with the members of {@link publicMembers} */
+/** Returns the published form of a key. @param key has the members of {@link publicMembers} */
 export function publishedJwk({
   publicJwk,
   kid,
@@ -53,7 +53,7 @@ const minRsaBits = 2048;
  * base64url, coordinates of full size, RSA integers without leading zeros and of a safe size. Importing the key checks that a point is
  * on its curve.
  *
- * @param name how messages name the key, such as `kid "2026-11"`
+ * @param name the key's name in messages, such as `kid "2026-11"`
  * @throws KeyMaterialError `ERR_KEY_FORMAT`, `ERR_KEY_UNSUPPORTED`
  */
 export function publicMembers(jwk: Readonly<Record<string, unknown>>, name: string): PublicJwk {
@@ -87,12 +87,12 @@ export function publicMembers(jwk: Readonly<Record<string, unknown>>, name: stri
   throw keyError("ERR_KEY_UNSUPPORTED", name, `kty ${shown(jwk["kty"])} is not supported; use EC or RSA`);
 }
 
-/** A text that is equal for the same key only. */
+/** Returns a string that is the same for the same key only. */
 export function keyIdentity(jwk: PublicJwk): string {
   return jwk.kty === "EC" ? `EC ${jwk.crv} ${jwk.x} ${jwk.y}` : `RSA ${jwk.n} ${jwk.e}`;
 }
 
-/** The public members of an Ed25519 key. @throws KeyMaterialError `ERR_KEY_FORMAT`, `ERR_KEY_UNSUPPORTED` */
+/** Returns the public members of an Ed25519 key. @throws KeyMaterialError `ERR_KEY_FORMAT`, `ERR_KEY_UNSUPPORTED` */
 export function ed25519Members(jwk: Readonly<Record<string, unknown>>, name: string): OkpPublicJwk {
   if (jwk["crv"] !== "Ed25519") {
     throw keyError("ERR_KEY_UNSUPPORTED", name, `curve ${shown(jwk["crv"])} is not supported; use Ed25519`);
@@ -104,7 +104,7 @@ export function ed25519Members(jwk: Readonly<Record<string, unknown>>, name: str
   return { kty: "OKP", crv: "Ed25519", x: jwk["x"] as string };
 }
 
-/** Size of the modulus and of the exponent of an RSA key, in bits. */
+/** Returns the size of an RSA key's modulus and exponent, in bits. */
 export function rsaBits(jwk: RsaPublicJwk): { readonly modulus: number; readonly exponent: number } {
   const bits = (member: "n" | "e"): number => integerBits(base64url.decode(jwk[member]), member, "RSA key");
   return { modulus: bits("n"), exponent: bits("e") };
@@ -147,7 +147,7 @@ function integerBits(bytes: Uint8Array, member: string, name: string): number {
   return bytes.length * 8 - Math.clz32(first) + 24;
 }
 
-/** A string, cut at 32 characters, or the type of another value. */
+/** Returns a string, cut at 32 characters, or the type of any other value. */
 function shown(value: unknown): string {
   return typeof value === "string" ? JSON.stringify(value.slice(0, 32)) : `of type ${typeof value}`;
 }

@@ -5,25 +5,25 @@ import { isGiven } from "../../base/json.ts";
 import { readPem } from "./pem.ts";
 import { type PublicJwk, checkSize, publicMembers } from "./public.ts";
 
-/** A key pair of Web Crypto. */
+/** A Web Crypto key pair. */
 export interface CryptoKeyPair {
-  /** Need not be extractable. */
+  /** Private key; does not have to be extractable. */
   readonly privateKey: CryptoKey;
-  /** Extractable, as Web Crypto makes every public key. */
+  /** Public key; Web Crypto makes every public key extractable. */
   readonly publicKey: CryptoKey;
 }
 
-/** The part of a `KeyObject` of `node:crypto` that jwksd uses. */
+/** The part of `KeyObject` from `node:crypto` that jwksd uses. */
 export interface KeyObjectLike {
   /** `private`, `public` or `secret`; a secret key is refused. */
   readonly type: string;
-  /** Such as `ec` or `rsa`. */
+  /** Key type, such as `ec` or `rsa`. */
   readonly asymmetricKeyType?: string | undefined;
-  /** Gives the key as a JWK. */
+  /** Exports the key as a JWK. */
   export(options: { format: "jwk" }): unknown;
 }
 
-/** A JWK as an object, with any members. @see RFC 7517 section 4 */
+/** A JWK object with any members. @see RFC 7517 section 4 */
 export type JwkObject = Readonly<Record<string, unknown>> | { readonly kty?: unknown };
 
 /**
@@ -34,7 +34,7 @@ export type KeyInput = string | JwkObject | KeyObjectLike | CryptoKey | CryptoKe
 
 const forSignatures = /^(ECDSA|RSASSA-PKCS1-v1_5|RSA-PSS|Ed25519)$/;
 
-/** A key that was read: its public members, its private half if it had one, and other members of a JWK. */
+/** A key that was read: its public members, its private key if it had one, and other members of a JWK. */
 export interface KeyMaterial {
   readonly publicJwk: PublicJwk;
   /** A private JWK, or a private `CryptoKey` that is not extractable. */
@@ -50,13 +50,17 @@ export interface KeyMaterial {
 /**
  * Reads one key in any format of {@link KeyInput}. No message quotes the input.
  *
- * @param name how messages name the key, such as `kid "2026-11"` or a file name
+ * @param name the key's name in messages, such as `kid "2026-11"` or a file name
  * @throws KeyMaterialError `ERR_KEY_FORMAT`, `ERR_KEY_UNSUPPORTED`, `ERR_KEY_MISMATCH`
  */
 export async function readKey(input: KeyInput, name: string): Promise<KeyMaterial> {
   if (typeof input === "string") return readJwk({ ...(await readKeyText(input, name)) }, name);
   if (typeof input !== "object" || input === null) {
-    throw keyError("ERR_KEY_FORMAT", name, `a key is a JWK, PEM text, a KeyObject or a CryptoKey, not ${typeof input}`);
+    throw keyError(
+      "ERR_KEY_FORMAT",
+      name,
+      `a key must be a JWK, PEM text, a KeyObject or a CryptoKey, not ${typeof input}`,
+    );
   }
   if (isKeyPair(input)) {
     const { publicJwk, use } = await readKey(input.publicKey, name);
@@ -74,14 +78,14 @@ export async function readKey(input: KeyInput, name: string): Promise<KeyMateria
     return { ...readJwk(await exportJWK(input), name), use };
   }
   if (isKeyObject(input)) {
-    if (input.type === "secret") throw keyError("ERR_KEY_UNSUPPORTED", name, "a secret key has no public half");
+    if (input.type === "secret") throw keyError("ERR_KEY_UNSUPPORTED", name, "a secret key has no public key");
     return readJwk(await exported(() => exportJWK(input as Parameters<typeof exportJWK>[0]), name), name);
   }
   return readJwk(input, name);
 }
 
 /**
- * The one key of a text, JSON or PEM, as a JWK with all its members. Its members are not checked.
+ * Returns the only key in a JSON or PEM text as a JWK with all its members. The members are not checked.
  *
  * @throws KeyMaterialError `ERR_KEY_FORMAT`, `ERR_KEY_MISMATCH`
  */
@@ -114,7 +118,7 @@ export function readKeySet(input: string | object, name: string): KeyMaterial[] 
   });
 }
 
-/** Whether a JSON value has the shape of a JWK Set rather than of a JWK. */
+/** Reports whether a JSON value has the shape of a JWK Set rather than a JWK. */
 export function isKeySet(value: unknown): boolean {
   return typeof value === "object" && value !== null && "keys" in value;
 }
@@ -146,13 +150,13 @@ function readJwk(jwk: Readonly<Record<string, unknown>>, name: string): KeyMater
 }
 
 function privateMembers(jwk: Readonly<Record<string, unknown>>, publicJwk: PublicJwk, name: string): JWK {
-  // RSA keys are published for encryption and never sign, so the private half is dropped.
+  // RSA keys are published for encryption and never sign, so the private key is dropped.
   if (publicJwk.kty === "RSA") return { ...publicJwk };
   checkSize(jwk, "d", publicJwk.crv, name);
   return { ...publicJwk, d: jwk["d"] as string };
 }
 
-/** Runs a parser, and replaces its error, which might quote the key. */
+/** Runs a parser and replaces its error, which might quote the key. */
 async function exported<T>(parse: () => Promise<T>, name: string): Promise<T> {
   try {
     return await parse();
@@ -174,7 +178,7 @@ function isKeyPair(input: object): input is CryptoKeyPair {
   return "privateKey" in input && "publicKey" in input;
 }
 
-/** Tells a `CryptoKey` from the other forms of a key. */
+/** Reports whether a key is a `CryptoKey`. */
 export function isCryptoKey(input: object): input is CryptoKey {
   return "algorithm" in input && "extractable" in input && "usages" in input;
 }

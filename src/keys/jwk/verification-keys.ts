@@ -4,25 +4,25 @@ import { KeyMaterialError, TokenError } from "../../base/errors.ts";
 import { isGiven } from "../../base/json.ts";
 import { type OkpPublicJwk, type PublicJwk, ed25519Members, keyIdentity, publicMembers, rsaBits } from "./public.ts";
 
-/** An entry of a JWK Set that is not used. The other entries are. */
+/** An unusable entry of a JWK Set. The other entries are used. */
 export interface SkippedKey {
-  /** Its place in the set, from 0. */
+  /** Index in the set, from 0. */
   readonly index: number;
-  /** Its kid, if it has one of at most 1,024 characters. */
+  /** Kid, if it has at most 1,024 characters. */
   readonly kid: string | undefined;
-  /** Why it is not used, as a sentence without key material. */
+  /** Reason why the entry is not used, as a sentence without key material. */
   readonly reason: string;
 }
 
 /** The keys of a JWK Set that may verify signatures. */
 export interface VerificationKeys {
-  /** A text by kid that is equal for equal keys. */
+  /** A string per kid that is equal for equal keys. */
   readonly identities: ReadonlyMap<string, string>;
   readonly skipped: readonly SkippedKey[];
   /**
-   * The key for the kid and alg of a token; `undefined` when the set has no usable key of this kid.
+   * Returns the key for the kid and alg of a token; `undefined` if the set has no usable key with this kid.
    *
-   * @throws TokenError `ERR_TOKEN_ALG` when the key of this kid is for another alg
+   * @throws TokenError `ERR_TOKEN_ALG` if the key with this kid is for another alg
    */
   find(this: void, kid: string, alg: string): CryptoKey | Promise<CryptoKey> | undefined;
 }
@@ -32,7 +32,7 @@ interface Candidate {
   readonly kid: string;
   readonly jwk: PublicJwk | OkpPublicJwk;
   readonly algs: readonly string[];
-  /** By alg; each is imported once, and most never. */
+  /** Keys by alg; each is imported once, and most never. */
   imported?: Map<string, CryptoKey | Promise<CryptoKey>>;
 }
 
@@ -43,17 +43,17 @@ const edAlgs = ["EdDSA", "Ed25519"];
 const privateMembers = ["d", "p", "q", "dp", "dq", "qi", "oth"];
 const maxRsaBits = { modulus: 4096, exponent: 32 } as const;
 const maxKeys = 256;
-/** Kids are kept and compared; no honest one is as long. */
+/** Kids are stored and compared; no honest kid is longer. */
 export const maxKidLength = 1_024;
-/** Of a set that may come from anybody. Entries that cannot be used count, because they are read as well. */
+/** The number of keys in a set from an untrusted host. Unusable entries count, because they are read as well. */
 export const maxUntrustedKeys = 64;
 
 /**
- * Reads a JWK Set for verification and imports its keys. Skips an entry that has no kid or one of more than 1,024 characters, is not for
- * signatures, holds a private key, is malformed, or is of an unknown type, curve or size (RSA: modulus of 2048 to 4096 bits, exponent of at most 32 bits). Where two
- * different keys share a kid and an alg, skips both for that alg.
+ * Reads a JWK Set for verification and imports its keys. Skips an entry that has no kid or a kid of more than 1,024 characters, is not for
+ * signatures, contains a private key, is malformed, or has an unknown type, curve or size (RSA: modulus of 2048 to 4096 bits, exponent of at
+ * most 32 bits). If two different keys share a kid and an alg, skips both for that alg.
  *
- * @throws KeyMaterialError `ERR_KEY_FORMAT` when it is no JWK Set, or one of more than 256 keys
+ * @throws KeyMaterialError `ERR_KEY_FORMAT` if it is not a JWK Set, or has more than 256 keys
  * @see RFC 7517 sections 4.5 and 5 (unusable entries are ignored)
  */
 export async function verificationKeys(jwkSet: unknown): Promise<VerificationKeys> {
@@ -71,23 +71,23 @@ export async function verificationKeys(jwkSet: unknown): Promise<VerificationKey
 }
 
 /**
- * Reads a JWK Set that may come from anybody. Importing costs CPU time, so each key is imported when it is first asked for. `find` then
- * rejects with KeyMaterialError `ERR_KEY_FORMAT` if the key is not valid, such as a point that is not on its curve.
+ * Reads a JWK Set from an untrusted host. Importing costs CPU time, so each key is imported on first use. `find` then rejects with
+ * KeyMaterialError `ERR_KEY_FORMAT` if the key is invalid, for example a point that is not on its curve.
  *
- * @throws KeyMaterialError `ERR_KEY_FORMAT` when it is no JWK Set, or one of more than 64 keys
+ * @throws KeyMaterialError `ERR_KEY_FORMAT` if it is not a JWK Set, or has more than 64 keys
  */
 export function verificationKeysOnDemand(jwkSet: unknown): VerificationKeys {
   const { candidates, skipped } = candidatesOf(entriesOf(jwkSet, maxUntrustedKeys));
   return keysOf(candidates, skipped);
 }
 
-/** @throws KeyMaterialError `ERR_KEY_FORMAT` when it is no JWK Set, or one of too many keys */
+/** @throws KeyMaterialError `ERR_KEY_FORMAT` if it is not a JWK Set, or has too many keys */
 export function entriesOf(jwkSet: unknown, most = maxKeys): readonly unknown[] {
   const entries = (jwkSet as { keys?: unknown } | null | undefined)?.keys;
   if (!Array.isArray(entries))
     throw new KeyMaterialError("ERR_KEY_FORMAT", 'a JWK Set has an array "keys" (RFC 7517 section 5)');
   if (entries.length > most)
-    throw new KeyMaterialError("ERR_KEY_FORMAT", `a JWK Set of more than ${most} keys is refused`);
+    throw new KeyMaterialError("ERR_KEY_FORMAT", `a JWK Set with more than ${most} keys is refused`);
   return entries as unknown[];
 }
 
@@ -134,7 +134,7 @@ function keysOf(candidates: readonly Candidate[], skipped: SkippedKey[]): Verifi
   };
 }
 
-/** Entries that share a kid, each with the algs that no other key of this kid has. @see RFC 7517 section 4.5 */
+/** Returns entries that share a kid, each with the algs that no other key with this kid has. @see RFC 7517 section 4.5 */
 function apart(sharing: readonly Candidate[]): { used: readonly Candidate[]; ambiguous: readonly Candidate[] } {
   if (sharing.length === 1) return { used: sharing, ambiguous: [] };
   const isOwn = (candidate: Candidate, alg: string): boolean =>
@@ -151,7 +151,7 @@ function publicKeyOf(entry: Readonly<Record<string, unknown>>): Pick<Candidate, 
   if (privateMembers.some((member) => isGiven(entry[member])))
     throw new KeyMaterialError(
       "ERR_KEY_PURPOSE",
-      "it holds a private key, so anyone who reads the set can sign with it",
+      "it contains a private key, so anyone who reads the set can sign with it",
     );
   if (use !== undefined && use !== "sig") throw new KeyMaterialError("ERR_KEY_PURPOSE", 'its "use" is not "sig"');
   if (keyOps !== undefined && !(Array.isArray(keyOps) && keyOps.includes("verify"))) {
@@ -162,7 +162,7 @@ function publicKeyOf(entry: Readonly<Record<string, unknown>>): Pick<Candidate, 
   const jwk = kty === "OKP" ? ed25519Members(entry, "the entry") : publicMembers(entry, "the entry");
   if (jwk.kty === "RSA") checkRsa(rsaBits(jwk));
   const fitting: readonly string[] = jwk.kty === "EC" ? [ecAlgs[jwk.crv]] : jwk.kty === "RSA" ? rsaAlgs : edAlgs;
-  // An Ed25519 key serves under both of its names (RFC 9864 section 2.2).
+  // An Ed25519 key is used under both of its names (RFC 9864 section 2.2).
   const algs =
     alg === undefined || (jwk.kty === "OKP" && edAlgs.includes(alg as string))
       ? fitting
@@ -187,7 +187,7 @@ function importFor(candidate: Candidate, alg: string): Promise<CryptoKey> {
       return key;
     },
     (cause: unknown) => {
-      throw new KeyMaterialError("ERR_KEY_FORMAT", "the key of the kid is not a valid key", { cause });
+      throw new KeyMaterialError("ERR_KEY_FORMAT", "the key with this kid is invalid", { cause });
     },
   );
   imported.set(alg, importing);

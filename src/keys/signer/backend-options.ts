@@ -1,7 +1,7 @@
 import { type ConfigError, invalidOption } from "../../base/errors.ts";
 import { type Given, type Rule, type Rules, checkOptions, clock, textThat, timeout } from "../../base/options.ts";
 
-/** An option that a signers file cannot have. @param otherwise what to do in a file */
+/** Returns the rule of an option that a signers file cannot contain. @param otherwise the remedy for a file */
 export const onlyFromCode = (rule: Rule, otherwise: string): Rule => ({
   ...rule,
   must: `${rule.must}, which only code can give (${otherwise})`,
@@ -12,7 +12,7 @@ export const httpUrl = textThat(
   (value) => URL.canParse(value) && /^https?:$/.test(new URL(value).protocol),
 );
 
-/** Time limit for opening, making or destroying a key, in milliseconds, including a search for credentials. */
+/** Time limit for opening, generating or destroying a key, in milliseconds, including a search for credentials. */
 export const slowTimeoutMs = 30_000;
 
 /** Options of all backends. */
@@ -26,11 +26,11 @@ export const checkBackendOptions = <Options>(options: Options, rules: Rules<Opti
   checkOptions(options, rules, "signer option");
 
 /**
- * The error when an option is missing that making a key needs.
+ * Returns the error for a missing option that generating a key needs.
  *
- * @param member of the signers file that has the option
+ * @param member the member of the signers file that has the option
  */
 export function needsOption(where: string, option: string, member: string, example: string): ConfigError {
-  const name = `the option ${option} (${member}.${option} of the signers file)`;
-  return invalidOption(`making a key in ${where} needs ${name}, such as ${example}`);
+  const name = `the ${option} option (${member}.${option} in the signers file)`;
+  return invalidOption(`generating a key in ${where} needs ${name}, such as ${example}`);
 }

@@ -9,9 +9,9 @@ import { traced } from "../../base/trace.ts";
 import { localSign } from "./local.ts";
 import type { Signer } from "./signer.ts";
 
-/** Limits for a signer over an HSM or key service. The defaults suit one that takes 10 to 50 ms for a signature. */
+/** Limits for a signer over an HSM or key service. The defaults suit a backend that takes 10 to 50 ms per signature. */
 export interface SignerLimits {
-  /** Signatures under way at once. Default: 16. */
+  /** Concurrent signatures. Default: 16. */
   readonly maxConcurrent?: Optional<number>;
   /** Calls that wait for their turn. Default: 1024. */
   readonly maxQueued?: Optional<number>;
@@ -21,10 +21,10 @@ export interface SignerLimits {
 
 const rules: Rules<SignerLimits> = { maxConcurrent: number(1), maxQueued: number(0), timeoutMs: timeout };
 
-/** Signs a JWS signing input. Gives 64 bytes, r then s, which the published key verifies. */
+/** Signs a JWS signing input. Returns 64 bytes, r then s, which the published key verifies. */
 export interface BoundedSign {
   (message: Bytes, signal?: AbortSignal): Promise<Bytes>;
-  /** How many calls wait for their turn. */
+  /** Number of calls that wait for their turn. */
   readonly queued: () => number;
 }
 
@@ -32,13 +32,13 @@ export interface BoundedSign {
  * Bounds the calls of a signer: limits concurrency, queue and time, and verifies each signature with the published key of its kid. A
  * signature that does not verify is an error.
  *
- * After its deadline, an operation still counts as under way until its backend ends it, so that a backend that hangs gets no more work.
- * A local signer was checked when its key was loaded, and has no backend, so none of this applies to it.
+ * After its deadline, an operation still counts as in flight until its backend ends it, so that a hanging backend gets no further work. A local
+ * signer was checked when its key was loaded and has no backend, so none of this applies to it.
  *
  * The returned function throws SignerError `ERR_SIGNER_BUSY`, `ERR_SIGNER_TIMEOUT`, `ERR_SIGNER_ABORTED`, `ERR_SIGNER_BAD_SIGNATURE`, and
- * the SignerError of the signer. Any other error becomes `ERR_SIGNER_UNAVAILABLE`.
+ * the signer's own SignerError. Any other error becomes `ERR_SIGNER_UNAVAILABLE`.
  *
- * @param name how messages name the key, such as `kid "2026-11"`
+ * @param name the key's name in messages, such as `kid "2026-11"`
  * @throws ConfigError `ERR_OPTION_UNKNOWN`, `ERR_OPTION_INVALID`
  */
 export function boundSigner(
@@ -52,17 +52,17 @@ export function boundSigner(
   let running = 0;
   const queue: (() => void)[] = [];
 
-  /** Gives the place to the call that has waited longest. */
+  /** Passes the slot to the call that has waited longest. */
   function release(): void {
     const next = queue.shift();
     if (next === undefined) running -= 1;
     else next();
   }
 
-  /** Runs `start` when there is a place, and frees the place afterwards. */
+  /** Runs `start` when a slot is free. Frees the slot afterwards. */
   function enter(start: () => Promise<Uint8Array>, signal: AbortSignal): Promise<Uint8Array> {
     return new Promise((resolve, reject) => {
-      // The call that ends starts this one, so that no later call comes first.
+      // The call that ends starts this one, so that no later call overtakes it.
       const run = (): void => {
         signal.removeEventListener("abort", leave);
         start().finally(release).then(resolve, reject);
@@ -78,9 +78,7 @@ export function boundSigner(
         queue.push(run);
         signal.addEventListener("abort", leave, { once: true });
       } else {
-        reject(
-          new SignerError("ERR_SIGNER_BUSY", `${name}: ${maxQueued} signatures are waiting already; try again later`),
-        );
+        reject(new SignerError("ERR_SIGNER_BUSY", `${name}: ${maxQueued} signatures are already waiting; retry later`));
       }
     });
   }
@@ -101,7 +99,7 @@ export function boundSigner(
   }
 
   const expired = (): SignerError =>
-    new SignerError("ERR_SIGNER_TIMEOUT", `${name}: no signature within ${timeoutMs} ms; try again later`);
+    new SignerError("ERR_SIGNER_TIMEOUT", `${name}: no signature within ${timeoutMs} ms; retry later`);
 
   const sign = async (message: Bytes, signal?: AbortSignal): Promise<Bytes> => {
     const digest = await sha256(message);
@@ -123,7 +121,7 @@ export function boundSigner(
       const given = isBytes ? `${signature.length} bytes` : typeof signature;
       throw new SignerError(
         "ERR_SIGNER_BAD_SIGNATURE",
-        `${name}: the signer gave ${given} instead of the 64 bytes of ES256: r, then s (RFC 7518 section 3.4); convert DER first`,
+        `${name}: the signer returned ${given} instead of the 64 bytes of ES256: r, then s (RFC 7518 section 3.4); convert DER first`,
       );
     }
     const copy = new Uint8Array(signature);
@@ -142,6 +140,6 @@ export function boundSigner(
   }
 
   function unavailable(cause: unknown): SignerError {
-    return new SignerError("ERR_SIGNER_UNAVAILABLE", `${name}: the signer failed; try again later`, { cause });
+    return new SignerError("ERR_SIGNER_UNAVAILABLE", `${name}: the signer failed; retry later`, { cause });
   }
 }

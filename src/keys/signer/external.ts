@@ -3,17 +3,17 @@ import type { Bytes } from "../../base/bytes.ts";
 import type { EcPublicJwk } from "../jwk/public.ts";
 import type { ExternalSigner } from "./signer.ts";
 
-/** A key of a backend. */
+/** A key in a backend. */
 interface BackendKey {
   readonly uri: string;
   readonly publicKey: EcPublicJwk;
   /** Signs 32 bytes that the caller cannot change. */
   readonly sign: (digest: Bytes, signal: AbortSignal | undefined) => Promise<Uint8Array>;
-  /** Called once, after the last signature. */
+  /** Releases the key. Called once, after the last signature. */
   readonly dispose?: () => Promise<void>;
 }
 
-/** Makes a signer that checks the digest, and that waits for signatures under way before it closes. */
+/** Creates a signer that checks the digest and waits for signatures in flight before it closes. */
 export function externalSigner({ uri, publicKey, sign, dispose }: BackendKey): ExternalSigner {
   const underWay = new Set<Promise<unknown>>();
   let closing: Promise<void> | undefined;
@@ -26,9 +26,9 @@ export function externalSigner({ uri, publicKey, sign, dispose }: BackendKey): E
         throw new SignerError("ERR_SIGNER_UNAVAILABLE", `${uri}: the signer was closed; sign with the new one`);
       }
       if (!(digest instanceof Uint8Array) || digest.length !== 32) {
-        throw invalidOption(`${uri}: a digest is the 32 bytes of SHA-256`);
+        throw invalidOption(`${uri}: a digest must be the 32 bytes of SHA-256`);
       }
-      // The caller may change the digest meanwhile, and it may be part of a larger buffer.
+      // The caller may change the digest meanwhile; it may also be part of a larger buffer.
       const signing = sign(Uint8Array.from(digest), signal);
       underWay.add(signing);
       try {
@@ -45,19 +45,19 @@ export function externalSigner({ uri, publicKey, sign, dispose }: BackendKey): E
   } satisfies ExternalSigner);
 }
 
-/** The error of an aborted operation: that of the deadline, if it aborted. */
+/** Returns the error of an aborted operation: the deadline's, if the deadline aborted it. */
 export function abortedBy(signal: AbortSignal, name: string): SignerError {
   const reason: unknown = signal.reason;
   if (reason instanceof SignerError) return reason;
   return new SignerError("ERR_SIGNER_ABORTED", `${name}: the caller aborted the operation`);
 }
 
-/** The error for a key of another type. @param type in the words of its backend */
+/** Returns the error for a key with another type. @param type the type in its backend's terms */
 export function notP256(name: string, type = "of another type"): KeyMaterialError {
-  return keyError("ERR_KEY_NOT_P256", name, `a signing key is an ECDSA key on P-256 (ES256), this one is ${type}`);
+  return keyError("ERR_KEY_NOT_P256", name, `a signing key must be an ECDSA key on P-256 (ES256); this key is ${type}`);
 }
 
-/** The error for a P-256 key that may not sign. @param purpose in the words of its backend */
+/** Returns the error for a P-256 key that cannot sign. @param purpose the purpose in its backend's terms */
 export function wrongPurpose(name: string, purpose = "of another purpose"): KeyMaterialError {
   return keyError("ERR_KEY_PURPOSE", name, `this key is not for signatures with ES256 (${purpose})`);
 }

@@ -13,8 +13,8 @@ type LocalSign = (message: Bytes) => Bytes | Promise<Bytes>;
 const localKeys = new WeakMap<Signer, CryptoKey>();
 
 /**
- * Signs with the key of a signer that this module made and checked when it was loaded; `undefined` for every other signer. Local signers
- * are known by their frozen objects, so no other signer can pass for a local one.
+ * Signs with the key of a local signer, which was checked when it was loaded; returns `undefined` for any other signer. Local signers are
+ * recognized by their frozen objects, so no other signer can pass for a local one.
  */
 export function localSign(signer: Signer): LocalSign | undefined {
   const key = localKeys.get(signer);
@@ -22,7 +22,7 @@ export function localSign(signer: Signer): LocalSign | undefined {
 }
 
 /**
- * A signer over a private key in the memory of this process. A test signature checks first that both halves of the key belong together.
+ * Creates a signer over a private key in this process's memory. A test signature first checks that private and public key belong together.
  *
  * @example
  * ```ts
@@ -37,7 +37,7 @@ export async function localSigner(key: KeyInput): Promise<Signer> {
   return signerFrom(await readKey(key, "the signing key"), "the signing key");
 }
 
-/** {@link localSigner} for a key that was read. @param name how messages name the key */
+/** Like {@link localSigner}, for a key that was read. @param name the key's name in messages */
 export async function signerFrom(material: KeyMaterial, name: string): Promise<Signer> {
   const { publicJwk, privateKey } = material;
   if (publicJwk.kty !== "EC" || publicJwk.crv !== "P-256") {
@@ -45,7 +45,7 @@ export async function signerFrom(material: KeyMaterial, name: string): Promise<S
   }
   checkPurpose(material, name);
   if (privateKey === undefined) {
-    throw keyError("ERR_PRIVATE_KEY_MISSING", name, "this is a public key; a signing key needs its private part");
+    throw keyError("ERR_PRIVATE_KEY_MISSING", name, "this is a public key; pass the private key");
   }
   const key = await importPrivate(publicJwk, privateKey, name);
   const signer: Signer = Object.freeze({
@@ -70,11 +70,11 @@ function checkPurpose({ use, alg, keyOps }: KeyMaterial, name: string): void {
   }
 }
 
-/** Imports the private half, and checks by a test signature that it belongs to the public one. */
+/** Imports the private key. Checks with a test signature that it belongs to the public key. */
 async function importPrivate(publicJwk: PublicJwk, privateKey: JWK | CryptoKey, name: string): Promise<CryptoKey> {
   try {
     const publicKey = await importEs256(publicJwk);
-    // The public half is valid here, so a private JWK that cannot be imported does not belong to it.
+    // The public key is valid here, so a private JWK that cannot be imported does not belong to it.
     const secret = isCryptoKey(privateKey) ? privateKey : await importEs256(privateKey).catch(() => undefined);
     if (secret === undefined) throw mismatch(name);
     const probe = new TextEncoder().encode("jwksd probe");
@@ -82,16 +82,16 @@ async function importPrivate(publicJwk: PublicJwk, privateKey: JWK | CryptoKey, 
     return secret;
   } catch (error) {
     if (error instanceof KeyMaterialError) throw error;
-    throw keyError("ERR_KEY_FORMAT", name, "not a valid P-256 key that may sign");
+    throw keyError("ERR_KEY_FORMAT", name, "not a valid P-256 signing key");
   }
 }
 
-/** An asymmetric JWK always imports as a `CryptoKey`. */
+/** Imports a JWK. An asymmetric JWK always becomes a `CryptoKey`. */
 async function importEs256(jwk: JWK | PublicJwk): Promise<CryptoKey> {
   const key = await importJWK({ ...jwk }, "ES256", { extractable: true });
   return key as CryptoKey;
 }
 
 function mismatch(name: string): KeyMaterialError {
-  return keyError("ERR_KEY_MISMATCH", name, "its private and its public part do not belong together");
+  return keyError("ERR_KEY_MISMATCH", name, "its private and public key do not belong together");
 }

@@ -3,16 +3,16 @@ import type { JwkObject } from "../jwk/read.ts";
 
 /** Input of a signature. A backend uses the digest or the message, whichever it can sign. */
 export interface SignInput {
-  /** SHA-256 of `message`, 32 bytes: for HSMs and key services, which sign digests. */
+  /** SHA-256 of `message`, 32 bytes, for HSMs and key services, which sign digests. */
   readonly digest: Bytes;
-  /** The JWS signing input in ASCII: for Web Crypto and `node:crypto`, which hash the message themselves. */
+  /** JWS signing input in ASCII, for Web Crypto and `node:crypto`, which hash the message themselves. */
   readonly message: Bytes;
   /** Aborts the operation. */
   readonly signal?: AbortSignal | undefined;
 }
 
 /**
- * Holds one private key, in memory, an HSM or a key service. Calls may overlap.
+ * One private key, in memory, an HSM or a key service. Calls may overlap.
  *
  * @example
  * ```ts
@@ -24,7 +24,7 @@ export interface SignInput {
  * ```
  */
 export interface Signer {
-  /** Public half, a P-256 JWK, such as a `JsonWebKey` that Web Crypto exports. It must not change. */
+  /** Public key: a P-256 JWK, such as a `JsonWebKey` that Web Crypto exports. It must not change. */
   readonly publicKey: JwkObject;
   /** Signs with ES256. Returns 64 bytes: r, then s, each 32 bytes big-endian. @see RFC 7518 section 3.4 */
   sign(input: SignInput): Promise<Uint8Array>;
@@ -34,24 +34,24 @@ export interface Signer {
 
 /** A signer over a key in an HSM or a key service. */
 export interface ExternalSigner extends Signer {
-  /** Names a key version that never changes, not an alias. Holds no credentials. */
+  /** URI of a key version that never changes, not of an alias. Contains no credentials. */
   readonly uri: string;
   /** Releases resources, after the signatures in flight. */
   close(): Promise<void>;
 }
 
-/** Opens, makes and destroys keys of one kind of HSM or key service. Every method may throw SignerError. */
+/** Opens, generates and destroys keys in one kind of HSM or key service. Every method may throw SignerError. */
 export interface SignerBackend {
   /**
-   * Opens a key that exists, and checks that it is a P-256 key that may sign.
+   * Opens an existing key and checks that it is a P-256 signing key.
    *
    * @throws ConfigError `ERR_SIGNER_URI`
    * @throws KeyMaterialError `ERR_KEY_NOT_P256`
    */
   open(uri: string, options?: { readonly signal?: AbortSignal | undefined }): Promise<ExternalSigner>;
-  /** Makes a P-256 key that cannot leave its backend, tagged with the issuer and its kid (RFC 7638 thumbprint) where the backend has tags. */
+  /** Generates a P-256 key that cannot leave its backend, tagged with the issuer and its kid (RFC 7638 thumbprint) if the backend has tags. */
   create(request: { readonly issuer: string; readonly signal?: AbortSignal | undefined }): Promise<ExternalSigner>;
-  /** Destroys a key, at once or as soon as the service allows. @returns when the key is gone, in epoch milliseconds */
+  /** Destroys a key immediately, or as soon as the service allows. @returns when the key is gone, in epoch milliseconds */
   destroy(
     uri: string,
     options?: { readonly signal?: AbortSignal | undefined },
