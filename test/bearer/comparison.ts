@@ -1,6 +1,7 @@
 // Sends the requests of the table to the middlewares of others, and prints what they answer, for docs/comparison.md. Run: node test/bearer/comparison.ts
 import type { TestContext } from "node:test";
 import { exchange, requestText } from "../support/wire.ts";
+import { indented } from "../../src/cli/terminal.ts";
 import type { Setup } from "./guards.ts";
 import { type StartAdapter, nodeAdapters } from "./node-adapters.ts";
 import { peers } from "./peers.ts";
@@ -88,7 +89,8 @@ export function comparisonOf(all: Readonly<Record<string, readonly Answer[]>>): 
       return [name, wrong.map(({ row, status }) => `${row.name} (${status})`).join("; ")] as const;
     })
     .filter(([, wrong]) => wrong !== "")
-    .map(([name, wrong]) => `- **${name}**: ${wrong}.`);
+    .flatMap(([name, wrong]) => indented(`**${name}**: ${wrong}.`, 140, 2))
+    .map((text) => text.replace(/^ {2}(?=\*\*)/, "- "));
   return [...table, "", "Wrong responses, with their status:", "", ...faults].join("\n");
 }
 
