@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import type { StoreDocument } from "../../src/rotation/custody/document.ts";
-import type { ManagerHealth, StoreHealth } from "../../src/rotation/manager/health.ts";
+import type { ManagerHealth, StoreHealth } from "../../src/rotation/manager/types.ts";
 import type { KeyRecord } from "../../src/rotation/rules/records.ts";
 import type { Known } from "../../src/service/admin/known.ts";
 import type { KnownManager } from "../../src/service/keys/known.ts";

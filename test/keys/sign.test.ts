@@ -4,7 +4,7 @@ import * as jose from "jose";
 import { localSigner } from "../../src/keys/signer/local.ts";
 import type { ExternalSigner } from "../../src/keys/signer/signer.ts";
 import { createKeyring } from "../../src/rotation/manager/keyring.ts";
-import { externalKey } from "../../src/rotation/manager/make-key.ts";
+import { externalKey } from "../../src/rotation/manager/private-keys.ts";
 import { createStoreAccess } from "../../src/rotation/manager/store-access.ts";
 import { applyCommand } from "../../src/rotation/rules/commands.ts";
 import { rotationPolicy } from "../../src/rotation/rules/policy.ts";
@@ -56,7 +56,7 @@ async function oneKey() {
   const custody = await custodyOf(store, [newWrappingKey()], { issuer, isChosen: true });
   const { signal } = new AbortController();
   const access = createStoreAccess(custody, { policy, clock, signal });
-  const newKeyring = () => createKeyring(custody, access, { clock, signal, openSigner });
+  const newKeyring = () => createKeyring({ custody, access, clock, signal, report() {} }, { openSigner });
   const key = await externalKey(await openSigner("hsm:a"), "a");
   await newKeyring().change(({ now }) => applyCommand([], { type: "announce", key }, { policy, now }));
   // Which has not opened the key yet.

@@ -145,27 +145,27 @@ const unavailable = new StoreError("ERR_STORE_UNAVAILABLE", "no route to host");
 
 function healthOf() {
   const clock = simulatedClock();
-  return { clock, health: createHealth(clock) };
+  return { clock, health: createHealth({ clock, signal: new AbortController().signal }) };
 }
 
 describe("what the calls of a store tell", () => {
   test("the revision, and since when this process knows it", async () => {
     const { clock, health } = healthOf();
-    health.noteRevision(1);
+    health.onRevision(1);
     const since = clock.now();
     await clock.advance(1_000);
-    health.noteRevision(1);
+    health.onRevision(1);
     health.onCall("read", {});
-    const { revision, revisionSince, lastSuccessAt, lastError } = health.health.store;
+    const { revision, revisionSince, lastSuccessAt, lastError } = health.current.store;
     assert.deepEqual([revision, revisionSince, lastSuccessAt, lastError], [1, since, clock.now(), undefined]);
-    health.noteRevision(2);
-    assert.equal(health.health.store.revisionSince, clock.now());
+    health.onRevision(2);
+    assert.equal(health.current.store.revisionSince, clock.now());
   });
 
   test("an outage", () => {
     const { clock, health } = healthOf();
     health.onCall("read", { error: unavailable });
-    const { lastAttemptAt, lastSuccessAt, lastError } = health.health.store;
+    const { lastAttemptAt, lastSuccessAt, lastError } = health.current.store;
     assert.deepEqual([lastAttemptAt, lastSuccessAt], [clock.now(), undefined]);
     assert.deepEqual(lastError, { at: clock.now(), code: "ERR_STORE_UNAVAILABLE", message: "no route to host" });
   });
@@ -173,13 +173,13 @@ describe("what the calls of a store tell", () => {
   test("a refusal is an answer", () => {
     const { clock, health } = healthOf();
     health.onCall("write", { error: new StoreError("ERR_STORE_CONFLICT", "another commit came first") });
-    assert.deepEqual([health.health.store.lastSuccessAt, health.health.store.lastError], [clock.now(), undefined]);
+    assert.deepEqual([health.current.store.lastSuccessAt, health.current.store.lastError], [clock.now(), undefined]);
   });
 
   test("a call that was given up because the manager is closed tells nothing", () => {
     const { health } = healthOf();
     health.onCall("read", { error: new StoreError("ERR_CLOSED", "closed") });
-    assert.deepEqual(health.health.store, {});
+    assert.deepEqual(health.current.store, {});
   });
 });
 
@@ -187,15 +187,15 @@ test("a failure is as old as the first of several, and staleness is another thin
   const { clock, health } = healthOf();
   const at = clock.now();
   const failed = { type: "failed", retryInMs: 1, staleAt: 1 } as const;
-  health.note({ ...failed, error: unavailable });
+  health.report({ ...failed, error: unavailable });
   await clock.advance(1_000);
-  health.note({ ...failed, error: new StateError("ERR_UPDATE", "not taken") });
-  health.note({ type: "stale", error: new SignerError("ERR_SIGNER_STALE", "the clock") });
-  assert.deepEqual(health.health.failure, { at, code: "ERR_UPDATE", message: "not taken" });
-  health.note({ type: "recovered" });
-  assert.deepEqual([health.health.failure, health.health.stale?.code], [undefined, "ERR_SIGNER_STALE"]);
-  health.note({ type: "fresh" });
-  assert.equal(health.health.stale, undefined);
+  health.report({ ...failed, error: new StateError("ERR_UPDATE", "not taken") });
+  health.report({ type: "stale", error: new SignerError("ERR_SIGNER_STALE", "the clock") });
+  assert.deepEqual(health.current.failure, { at, code: "ERR_UPDATE", message: "not taken" });
+  health.report({ type: "recovered" });
+  assert.deepEqual([health.current.failure, health.current.stale?.code], [undefined, "ERR_SIGNER_STALE"]);
+  health.report({ type: "fresh" });
+  assert.equal(health.current.stale, undefined);
 });
 
 const none: Processes = { processes: [], unread: 0 };

@@ -2,15 +2,16 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import type { Keysets } from "../../src/publish/keyset.ts";
-import type { KeySubscriber } from "../../src/provider/managed-keys.ts";
-import type { Target } from "../../src/rotation/manager/targets.ts";
-import type { ServiceManager } from "../../src/rotation/manager/manager.ts";
-import { createSubscribers } from "../../src/rotation/manager/subscribers.ts";
+import type { Target } from "../../src/rotation/manager/context.ts";
+import { type ServiceManager, manageKeys } from "../../src/rotation/manager/manager.ts";
 import { activeKey, announcedKey } from "../../src/rotation/rules/records.ts";
+import { memoryStore } from "../../src/rotation/store/memory.ts";
 import { hour, minute, second } from "../rules/key-records.ts";
+import { custodyOf, newWrappingKey } from "../support/managed.ts";
 import { randomFrom } from "../support/random.ts";
+import { simulatedClock } from "../support/simulated.ts";
 import { isSoak, soak } from "../support/soak.ts";
-import { type ManagerChoice, type Replica, World, seen } from "./world.ts";
+import { type ManagerChoice, type Replica, World, issuer, seen } from "./world.ts";
 
 const staleMs = hour;
 const cachedMs = 7200 * second;
@@ -107,18 +108,27 @@ describe("a target", () => {
   });
 
   test("that hangs is given up after two minutes, and is behind", async () => {
-    const delays: number[] = [];
-    const setTimer = (callback: () => void, delayMs: number): (() => void) => {
-      delays.push(delayMs);
-      queueMicrotask(callback);
-      return () => {};
+    const clock = simulatedClock();
+    const custody = await custodyOf(memoryStore({ clock }), [newWrappingKey()], { issuer, isChosen: true });
+    let calls = 0;
+    const called = Promise.withResolvers<void>();
+    const update = (): Promise<void> => {
+      calls += 1;
+      called.resolve();
+      return new Promise(() => {});
     };
-    const target: KeySubscriber = { update: () => new Promise<void>(() => {}) };
-    const subscribers = createSubscribers({ now: () => 0, setTimer }, new AbortController().signal, target);
-    const keys = { signers: new Map(), decryptionKeys: new Map(), unavailable: new Map() };
-    await subscribers.giveAll({ records: [], keys, isRotating: false, maxTokenLifetimeSeconds: 60 });
-    assert.deepEqual([subscribers.isBehind, delays], [true, [2 * minute]]);
-    assert.throws(() => subscribers.check(), { code: "ERR_UPDATE" });
+    const started = { isDone: false };
+    const starting = manageKeys(custody, { clock, target: { name: "web", update } });
+    void starting.then(() => (started.isDone = true));
+    await called.promise;
+    await clock.advance(2 * minute - 1);
+    assert.equal(calls, 1);
+    // It is tried again as long as there is something to do.
+    while (!started.isDone) await clock.advance(2 * minute);
+    const manager = await starting;
+    assert.match(manager.health.failure?.message ?? "", /has not accepted the keys within 120000 ms/);
+    assert.equal(manager.isPublished, false);
+    await manager.close();
   });
 });
 

@@ -9,7 +9,7 @@ import type { Provider } from "../../src/provider/types.ts";
 import type { Custody } from "../../src/rotation/custody/custody.ts";
 import { unsealed } from "../../src/rotation/custody/mac.ts";
 import type { DocumentChange, StoreDocument } from "../../src/rotation/custody/document.ts";
-import type { Target } from "../../src/rotation/manager/targets.ts";
+import type { Target } from "../../src/rotation/manager/context.ts";
 import { type ServiceManager, manageKeys } from "../../src/rotation/manager/manager.ts";
 import { type PresenceRecord, listPresence, readPresence } from "../../src/rotation/custody/presence.ts";
 import type { KeyManagerOptions, ManagerEvent } from "../../src/rotation/manager/types.ts";

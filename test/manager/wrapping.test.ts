@@ -3,7 +3,7 @@ import { describe, test } from "node:test";
 import { inspect } from "node:util";
 import * as jose from "jose";
 import { JwksdError, StoreError } from "../../src/base/errors.ts";
-import { makeLocalKey, wrapKey, externalKey } from "../../src/rotation/manager/make-key.ts";
+import { makeLocalKey, wrapKey, externalKey } from "../../src/rotation/manager/private-keys.ts";
 import { type Wrapping, readWrappingKeys } from "../../src/rotation/custody/wrapping.ts";
 import { ecKey, named, privateMembers, rsaKey, withoutPrivate } from "../support/keys.ts";
 import { createWrapping, custodyOf, documentOf, newWrappingKey } from "../support/managed.ts";
@@ -11,7 +11,9 @@ import { assertSilent, refusal } from "../support/refusal.ts";
 import { createHash } from "node:crypto";
 import { CannotSign, type KeyringOptions, createKeyring } from "../../src/rotation/manager/keyring.ts";
 import { announce, applyCommand } from "../../src/rotation/rules/commands.ts";
-import { type Seen, createStoreAccess } from "../../src/rotation/manager/store-access.ts";
+import type { Seen } from "../../src/rotation/manager/clocks.ts";
+import { createStoreAccess } from "../../src/rotation/manager/store-access.ts";
+import type { ManagerEvent } from "../../src/rotation/manager/types.ts";
 import { rotationPolicy } from "../../src/rotation/rules/policy.ts";
 import type { PublicJwk } from "../../src/keys/jwk/public.ts";
 import { localSigner } from "../../src/keys/signer/local.ts";
@@ -312,13 +314,16 @@ describe("a key that no provider would publish is never recorded, since records 
 const ownWrappingKey = newWrappingKey();
 const never = (): Promise<never> => new Promise(() => {});
 
-async function keyringOf(options: Partial<KeyringOptions> = {}, store: Register = memoryStore()) {
+async function keyringOf(options: KeyringOptions = {}, store: Register = memoryStore()) {
+  const orphans: [uri: string, isDestroyed: boolean][] = [];
+  const report = (event: ManagerEvent): void =>
+    void (event.type === "orphaned" && orphans.push([event.uri, event.isDestroyed]));
   const clock = simulatedClock();
   const custody = await custodyOf(store, [ownWrappingKey], { issuer, isChosen: true });
   const { signal } = new AbortController();
   const access = createStoreAccess(custody, { policy: rotationPolicy(), clock, signal });
-  const keyring = createKeyring(custody, access, { clock, signal, ...options });
-  return { clock, custody, store, keyring };
+  const keyring = createKeyring({ custody, access, clock, signal, report }, options);
+  return { clock, custody, store, keyring, orphans };
 }
 
 const noSession = async (): Promise<never> => {
@@ -349,7 +354,7 @@ test("a plain signer in the place of one with a URI is refused by the name of it
   const { keyring } = await keyringOf({ createSigner: async () => plain, openSigner: async () => plain });
   await assert.rejects(keyring.makeKey("sig", "ES256"), {
     code: "ERR_OPTION_INVALID",
-    message: /^"createSigner" must give an ExternalSigner: .* uri and close$/,
+    message: /^"createSigner" must return an ExternalSigner, which has uri and close /,
   });
 });
 
@@ -360,15 +365,14 @@ describe("a call of an HSM or key service that never ends is given up after a mi
     ["destroySigner", { destroySigner: never }, "destroy"],
   ] as const) {
     test(name, async () => {
-      let isDestroyed: boolean | undefined;
-      const { keyring, clock } = await keyringOf({ ...options, onOrphan: (_uri, is) => void (isDestroyed = is) });
+      const { keyring, clock, orphans } = await keyringOf(options);
       const record = recordOf(publicJwkOf("a"), { state: "active", activatedAt: 1 });
       const outcome = (
         call === "make"
           ? keyring.makeKey("sig", "ES256")
           : call === "open"
             ? keyring.open([record]).then(({ unavailable }) => Promise.reject(unavailable.get("x")))
-            : keyring.change(() => ({}), await externalKey(await externalSigner("x:y"))).then(() => isDestroyed)
+            : keyring.change(() => ({}), await externalKey(await externalSigner("x:y"))).then(() => orphans[0]?.[1])
       ).then(
         (value) => value,
         (error: JwksdError) => error.code,
@@ -385,15 +389,13 @@ describe("a call of an HSM or key service that never ends is given up after a mi
 
 test("a key that was made in an HSM stays there where the store may name it, and only there", async () => {
   const store = memoryStore();
-  const told: [uri: string, isDestroyed: boolean][] = [];
-  const onOrphan = (uri: string, isDestroyed: boolean): void => void told.push([uri, isDestroyed]);
   const failing = {
     ...store,
     read: async () => (isGone ? Promise.reject(new StoreError("ERR_STORE_UNAVAILABLE", "gone")) : store.read()),
     write: noSession,
   };
-  const { keyring, clock } = await keyringOf(
-    { openSigner: (uri) => externalSigner(uri), destroySigner: async () => {}, onOrphan },
+  const { keyring, clock, orphans } = await keyringOf(
+    { openSigner: (uri) => externalSigner(uri), destroySigner: async () => {} },
     failing,
   );
   let isGone = false;
@@ -408,7 +410,7 @@ test("a key that was made in an HSM stays there where the store may name it, and
   await change("not:written");
   isGone = true;
   await change("not:decided");
-  assert.deepEqual(told, [
+  assert.deepEqual(orphans, [
     ["not:written", false],
     ["not:decided", true],
   ]);

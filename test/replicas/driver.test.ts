@@ -110,17 +110,17 @@ describe("three managers over one store keep their promises in true time", () =>
 const changes: Readonly<Record<string, { readonly mode: Mode; readonly edits: readonly Edit[] }>> = {
   "signs and serves on when it is stale": {
     mode: { faults: ["partition"] },
-    edits: [["rotation/manager/freshness.ts", "if (leftMs(published) <= 0)", "if (leftMs(published) < -1e15)"]],
+    edits: [["rotation/manager/check-in.ts", "if (leftMs(published) <= 0)", "if (leftMs(published) < -1e15)"]],
   },
   "counts the age from a plain read": {
     mode: { faults: ["old primary"] },
     edits: [
       [
-        "rotation/manager/word.ts",
-        "await write();\n      const { document } = await access.read({ confirmed: true });",
+        "rotation/manager/check-in.ts",
+        "await writePresence();\n      const { document } = await access.read({ confirmed: true });",
         "const { document } = await access.read();",
       ],
-      ["rotation/manager/word.ts", "if (JSON.stringify(line()) !== told) await write();", "void told;"],
+      ["rotation/manager/check-in.ts", "if (JSON.stringify(presence()) !== written)", "if (written === '')"],
     ],
   },
   "announces without the time for which a process may be stale": {
@@ -132,11 +132,7 @@ const changes: Readonly<Record<string, { readonly mode: Mode; readonly edits: re
         "forMs: Math.max(announceForMs(policy), announceForSeconds * 1000) - policy.maxStaleSeconds * 1000",
       ],
       // A process that cannot reach its store sends the short Cache-Control, which hides this.
-      [
-        "rotation/manager/rounds.ts",
-        "if (unanswered.has(codeOf(error)) || freshness.error !== undefined) await inUse.shorten();",
-        "",
-      ],
+      ["rotation/manager/rounds.ts", "if (mayBeOld && ", "if (!mayBeOld && "],
     ],
   },
   "retires without the time for which a process may be stale": {
@@ -151,19 +147,19 @@ const changes: Readonly<Record<string, { readonly mode: Mode; readonly edits: re
   },
   "counts as published what a subscriber has not taken": {
     mode: { faults: ["slow targets"] },
-    edits: [["rotation/manager/keys-in-use.ts", "if (subscribers.isBehind) return;", ""]],
+    edits: [["rotation/manager/keys-in-use.ts", "if (failures.length > 0) return;", ""]],
   },
   "signs by a clock that is wrong": {
     mode: { faults: ["clock jump", "one clock off"] },
-    edits: [["rotation/manager/freshness.ts", "!clocksDiffer(last, clock, skewMs)", "skewMs >= 0"]],
+    edits: [["rotation/manager/check-in.ts", "return isOff", "return isOff && leftMs(published) < 0"]],
   },
   "takes steps while clocks differ": {
     mode: { faults: ["store's clock jumps"] },
     edits: [
       [
         "rotation/manager/rounds.ts",
-        "if (clocksDiffer(seen, clock, document.policy.clockSkewSeconds * 1000)) return undefined;",
-        "",
+        "if (clocksDiffer(seen, clock)) {",
+        "if (clocksDiffer(seen, clock) && records === undefined) {",
       ],
     ],
   },
@@ -171,7 +167,7 @@ const changes: Readonly<Record<string, { readonly mode: Mode; readonly edits: re
     mode: { faults: ["clock jump", "pause"], isOneMachine: true, everyMs: 20 * minute },
     edits: [
       [
-        "rotation/manager/wait-clock.ts",
+        "rotation/manager/clocks.ts",
         "Math.max(since + forMs - now, forMs - first.passedMs - passedMs)",
         "since + forMs - now",
       ],
@@ -179,7 +175,7 @@ const changes: Readonly<Record<string, { readonly mode: Mode; readonly edits: re
   },
   "signs with a revoked key that a request took before": {
     mode: { faults: ["command"] },
-    edits: [["rotation/manager/freshness.ts", "if (!isPublished)", "if (!isPublished && kid === '')"]],
+    edits: [["rotation/manager/check-in.ts", "if (!isPublished)", "if (!isPublished && kid === '')"]],
   },
   "takes an older backup for the store": {
     mode: { faults: ["older backup"] },

@@ -49,7 +49,7 @@ const short: readonly Edit[] = [
 ];
 /** What was read is used for ever, and no wait counts that. */
 const withoutRule: readonly Edit[] = [
-  ["rotation/manager/freshness.ts", "if (leftMs(published) <= 0)", "if (leftMs(published) < -1e15)"],
+  ["rotation/manager/check-in.ts", "if (leftMs(published) <= 0)", "if (leftMs(published) < -1e15)"],
   ["rotation/rules/policy.ts", "return policy.maxStaleSeconds + cachedForSeconds.long", "return cachedForSeconds.long"],
   ["rotation/rules/policy.ts", "return (maxStaleSeconds + maxTokenLifetimeSeconds", "return (maxTokenLifetimeSeconds"],
 ];
@@ -195,7 +195,10 @@ async function signOneByOne(): Promise<void> {
         const issuerCheck = servedBy({ issuer, isChosen: true });
         const custody = createCustody({ register: await storeOf(issuer), keys, issuerCheck });
         const access = createStoreAccess(custody, { policy: rotationPolicy(policy), clock, signal });
-        return [issuer, { access, keyring: createKeyring(custody, access, { clock, signal }) }] as const;
+        return [
+          issuer,
+          { access, keyring: createKeyring({ custody, access, clock, signal, report() {} }, {}) },
+        ] as const;
       }),
     ),
   );

@@ -1,7 +1,6 @@
 import { keySource } from "./key-source.ts";
 import { SignerError, StoreError } from "../../src/base/errors.ts";
 import { createHealth } from "../../src/rotation/manager/health.ts";
-import { managerMetrics } from "../../src/rotation/manager/metrics.ts";
 import { type Metric, sumMetrics } from "../../src/base/metrics.ts";
 import { createProvider } from "../../src/provider/provider.ts";
 import { createKeySetMetrics } from "../../src/verify/relying-party/metrics.ts";
@@ -32,11 +31,11 @@ const records = [
 const document = storeDocument(records, { targets: [{ name: "web", revision: 4, at: start - 2 * hour }] });
 
 function managerPart(): readonly Metric[] {
-  const health = createHealth(simulatedClock());
+  const health = createHealth({ clock: simulatedClock(), signal: new AbortController().signal });
   health.onCall("read", {});
-  health.note({ type: "failed", error: outage, retryInMs: 1, staleAt: start + hour });
-  health.note({ type: "activation-blocked", kid: "next", error: new SignerError("ERR_SIGNER_UNAVAILABLE", "off") });
-  return managerMetrics({ document, isReady: true, staleInMs: hour, health });
+  health.report({ type: "failed", error: outage, retryInMs: 1, staleAt: start + hour });
+  health.report({ type: "activation-blocked", kid: "next", error: new SignerError("ERR_SIGNER_UNAVAILABLE", "off") });
+  return health.metrics({ document, isReady: true, staleInMs: hour });
 }
 
 function serviceParts(): readonly (readonly Metric[])[] {

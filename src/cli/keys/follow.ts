@@ -4,7 +4,7 @@ import { asJwksdError } from "../../base/errors.ts";
 import { someOf } from "../../base/format.ts";
 import { printable } from "../../base/printable.ts";
 import { type PresenceRecord, revisionsBehind } from "../../rotation/custody/presence.ts";
-import { lateTargets } from "../../rotation/manager/targets.ts";
+import { lateTargets } from "../../rotation/rules/targets.ts";
 import type { Changed } from "../../rotation/manager/store-access.ts";
 import type { TargetRecord } from "../../rotation/rules/waits.ts";
 import { type StoreView, followText, hasFollowed, lateText, unreadTexts } from "../../rotation/explain/replicas.ts";

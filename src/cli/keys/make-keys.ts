@@ -3,7 +3,7 @@ import type { Command } from "../command.ts";
 import { systemClock } from "../../base/clock.ts";
 import { invalidOption } from "../../base/errors.ts";
 import type { NewKey } from "../../rotation/rules/commands.ts";
-import { keyAlgs, externalKey, makeLocalKey } from "../../rotation/manager/make-key.ts";
+import { keyAlgs, externalKey, makeLocalKey } from "../../rotation/manager/private-keys.ts";
 import { probeSigner } from "../../rotation/manager/private-keys.ts";
 import { type KeyUse, nextAlg } from "../../rotation/rules/records.ts";
 import type { Signers } from "../../service/config/signers.ts";
@@ -29,7 +29,7 @@ export function makeDraft(
 
 /** The draft itself, or a new key in the HSM or key service in which the configuration has signing keys made. */
 export async function makeReal({ io, keyring, settings }: CommandKeys, draft: NewKey): Promise<NewKey> {
-  if (draft.use === "enc" || keyring.createSigner === undefined) return draft;
+  if (draft.use === "enc" || !keyring.isExternal) return draft;
   return keyring.makeKey("sig", "ES256").catch((error: unknown) => {
     tell(
       io,

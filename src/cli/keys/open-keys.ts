@@ -9,6 +9,7 @@ import { type Owner, commandedBy } from "../../rotation/custody/issuer-check.ts"
 import { unsealed } from "../../rotation/custody/mac.ts";
 import { type Keyring, createKeyring } from "../../rotation/manager/keyring.ts";
 import { listPresence, livePresence } from "../../rotation/custody/presence.ts";
+import type { ManagerEvent } from "../../rotation/manager/types.ts";
 import { type StoreAccess, createStoreAccess } from "../../rotation/manager/store-access.ts";
 import { rotationPolicy } from "../../rotation/rules/policy.ts";
 import type { StoreView } from "../../rotation/explain/replicas.ts";
@@ -138,17 +139,17 @@ export async function withKeys<T>(
   const { custody } = await openManaged(store, log, options);
   return closing(custody.register, () => run(custody));
 
+  function report(event: ManagerEvent): void {
+    if (event.type !== "orphaned") return;
+    const { uri, isDestroyed } = event;
+    tell(io, `${uri} was generated, and nothing uses it${isDestroyed ? ", so it was destroyed again" : ""}`);
+  }
+
   async function run(custody: Custody): Promise<T> {
     const { signal } = new AbortController();
     const policy = rotationPolicy(store.policy);
     const access = createStoreAccess(custody, { policy, clock: systemClock, signal });
-    const keyring = createKeyring(custody, access, {
-      ...signers,
-      clock: systemClock,
-      signal,
-      onOrphan: (uri, isDestroyed) =>
-        tell(io, `${uri} was made, and nothing uses it${isDestroyed ? ", so it was destroyed again" : ""}`),
-    });
+    const keyring = createKeyring({ custody, access, clock: systemClock, signal, report }, signers);
     try {
       const { document } = await access.read();
       return await action({ io, settings, custody, access, keyring, signers, document });

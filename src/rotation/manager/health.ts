@@ -1,116 +1,129 @@
+import { notify } from "../../base/async.ts";
 import type { Clock } from "../../base/clock.ts";
 import { StoreError, codeOf } from "../../base/errors.ts";
-import { type Tally, createTally } from "../../base/metrics.ts";
-import type { Filling, ManagerEvent } from "./types.ts";
+import { type Metric, type Tally, counter, createTally, gauge, plain, seconds } from "../../base/metrics.ts";
+import type { StoreDocument } from "../custody/document.ts";
+import { dueSteps } from "../rules/due.ts";
+import { liveRecords, uriOf } from "../rules/records.ts";
+import { type StoreObserver, type StoreOperation, unanswered } from "./store-access.ts";
+import type { KnownError, ManagerEvent, ManagerHealth, StoreHealth } from "./types.ts";
 
-/** An error as people see it. */
-export interface KnownError {
-  /** In epoch milliseconds. */
-  readonly at: number;
-  readonly code: string;
-  readonly message: string;
-}
-
-/** @param error of jwksd, or another */
+/** Returns an error as people see it, whether jwksd or another library has thrown it. */
 export function knownError(error: unknown, at: number): KnownError {
   const { code = "ERR_INTERNAL", message } = error as { readonly code?: string; readonly message: string };
   return { at, code, message };
 }
 
-/** What the calls of a store have shown. All times are epoch milliseconds by the clock of this machine. */
-export interface StoreHealth {
-  readonly lastAttemptAt?: number | undefined;
-  readonly lastSuccessAt?: number | undefined;
-  /** The last error of a store that could not be reached. */
-  readonly lastError?: KnownError | undefined;
-  /** The newest revision that was read, and since when this process has known it. */
-  readonly revision?: number | undefined;
-  readonly revisionSince?: number | undefined;
-  /** Where the text of the store takes 70 % or more of what its register can hold. */
-  readonly filling?: Filling | undefined;
+export interface HealthOptions {
+  readonly clock: Clock;
+  readonly signal: AbortSignal;
+  readonly onEvent?: ((event: ManagerEvent) => void) | undefined;
 }
 
-/** What is wrong with a key manager, and what its store has answered. Plain JSON, without secrets. */
-export interface ManagerHealth {
-  /** The last failure, until keys are managed again; `at` is the time of the first one in a row. */
-  readonly failure?: KnownError | undefined;
-  /** Why this process does not sign and is not ready, and since when. */
-  readonly stale?: KnownError | undefined;
-  /** By kid: announced keys that cannot sign. */
-  readonly activationBlocked: Readonly<Record<string, KnownError>>;
-  /** By kid: active keys that cannot be opened here. */
-  readonly unavailable: Readonly<Record<string, KnownError>>;
-  /** By kid: keys that were removed or revoked, but could not be destroyed in their HSM or key service. */
-  readonly destroyFailed: Readonly<Record<string, KnownError>>;
-  readonly store: StoreHealth;
+/** The rest of a manager's state, for its metrics. */
+export interface ManagerState {
+  /** The document in use. */
+  readonly document: StoreDocument;
+  readonly isReady: boolean;
+  /** Time until this process is stale, in milliseconds, if it does not reach its store. */
+  readonly staleInMs: number;
 }
 
-export type StoreOperation = "read" | "write" | "presence";
-
-/** Is told of each call of a store. */
-export type OnCall = (operation: StoreOperation, ended: { readonly error?: unknown }) => void;
-
-/** Errors that are no answer of a store. */
-export const unanswered: ReadonlySet<string> = new Set(["ERR_STORE_UNAVAILABLE", "ERR_COMMIT_UNKNOWN"]);
-
-/** What is known of a manager and its store. */
-export interface Health {
-  readonly health: ManagerHealth;
-  /** Calls of the store by operation and result, and failures by code, for metrics. */
-  readonly counts: { readonly calls: ReadonlyMap<StoreOperation, Tally>; readonly failures: Tally };
-  readonly onCall: OnCall;
-  noteRevision(revision: number): void;
-  note(event: ManagerEvent): void;
+/** Records the events of a manager and the calls to its store. */
+export interface Health extends StoreObserver {
+  readonly current: ManagerHealth;
+  /** Records an event and passes it to the listener. */
+  report(this: void, event: ManagerEvent): void;
+  /** Returns the metrics of a manager. See docs/metrics.md. */
+  metrics(state: ManagerState): Metric[];
 }
 
-/** Follows the events of a manager and the calls of its store. */
-export function createHealth(clock: Clock): Health {
+export function createHealth({ clock, signal, onEvent }: HealthOptions): Health {
   const calls = new Map<StoreOperation, Tally>();
   const failures = createTally();
-  let health: ManagerHealth = { activationBlocked: {}, unavailable: {}, destroyFailed: {}, store: {} };
+  let current: ManagerHealth = { activationBlocked: {}, unavailable: {}, destroyFailed: {}, store: {} };
 
-  const noteStore = (next: StoreHealth): void => {
-    health = { ...health, store: { ...health.store, ...next } };
-  };
+  function recordStore(next: StoreHealth): void {
+    current = { ...current, store: { ...current.store, ...next } };
+  }
+
+  function report(event: ManagerEvent): void {
+    // A key that could not be opened because the manager was closed does not block anything.
+    if (event.type === "activation-blocked" && signal.aborted) return;
+    if (event.type === "failed") failures.add(event.error.code);
+    current = { ...current, ...healthAfter(current, event, clock.now()) };
+    notify(onEvent, event);
+  }
 
   return {
-    get health(): ManagerHealth {
-      return health;
+    get current() {
+      return current;
     },
 
-    counts: { calls, failures },
+    report,
 
     onCall(operation, { error }) {
       const result = error === undefined ? "ok" : codeOf(error);
-      // A call that was given up because the manager is closed says nothing about the store.
+      // A call that was abandoned because the manager was closed says nothing about the store.
       if (result === "ERR_CLOSED") return;
       const tally = calls.get(operation) ?? createTally();
       calls.set(operation, tally);
       tally.add(result);
       const at = clock.now();
-      noteStore({ lastAttemptAt: at });
-      if (!unanswered.has(result)) noteStore({ lastSuccessAt: at });
-      else if (error instanceof StoreError) noteStore({ lastError: knownError(error, at) });
+      recordStore({ lastAttemptAt: at });
+      if (!unanswered.has(result)) recordStore({ lastSuccessAt: at });
+      else if (error instanceof StoreError) recordStore({ lastError: knownError(error, at) });
     },
 
-    noteRevision(revision) {
-      if (revision !== health.store.revision) noteStore({ revision, revisionSince: clock.now() });
+    onRevision(revision) {
+      if (revision !== current.store.revision) recordStore({ revision, revisionSince: clock.now() });
     },
 
-    note(event) {
-      if (event.type === "failed") failures.add(event.error.code);
-      health = { ...health, ...troubleAfter(health, event, clock.now()) };
+    onFilling(filling) {
+      if (current.store.filling === undefined) report({ type: "store-nearly-full", ...filling });
+    },
+
+    metrics({ document, isReady, staleInMs }) {
+      const { failure, activationBlocked, unavailable, store } = current;
+      return [
+        ...keyMetrics(document),
+        gauge(
+          ["jwksd_key_unusable", "1 for a key that cannot sign or cannot be opened, with the error code."],
+          Object.entries({ ...activationBlocked, ...unavailable }).map(([kid, { code }]) => ({
+            labels: { kid, code },
+            value: 1,
+          })),
+        ),
+        gauge(definitions.ready, plain(isReady)),
+        gauge(
+          ["jwksd_seconds_until_stale", "Time until this process is stale, if it does not reach its store."],
+          plain(Math.floor(staleInMs / 1000)),
+        ),
+        gauge(
+          ["jwksd_revision_published", "The store revision that this process publishes."],
+          plain(document.revision),
+        ),
+        gauge(definitions.stored, plain(store.revision ?? 0)),
+        gauge(definitions.failure, failure === undefined ? [] : [{ labels: { code: failure.code }, value: 1 }]),
+        counter(["jwksd_failures_total", "Failed attempts to manage keys, by error code."], failures.values("code")),
+        counter(
+          ["jwksd_store_calls_total", "Store calls by result: ok or the error code. A conflict is ERR_STORE_CONFLICT."],
+          [...calls].flatMap(([call, tally]) => tally.values("result", { call })),
+        ),
+        gauge(definitions.attempt, seconds(store.lastAttemptAt)),
+        gauge(definitions.success, seconds(store.lastSuccessAt)),
+      ];
     },
   };
 }
 
-/** The health after an event of a manager. */
-function troubleAfter(health: ManagerHealth, event: ManagerEvent, at: number): Partial<ManagerHealth> {
+/** Returns the members of the health that an event changes. */
+function healthAfter(health: ManagerHealth, event: ManagerEvent, at: number): Partial<ManagerHealth> {
   switch (event.type) {
     case "failed":
       return { failure: knownError(event.error, health.failure?.at ?? at) };
     case "recovered":
-      // No round ends well while the active key cannot be opened.
+      // No round succeeds while the active key cannot be opened.
       return { failure: undefined, unavailable: {} };
     case "store-nearly-full":
       return { store: { ...health.store, filling: { bytes: event.bytes, maxBytes: event.maxBytes } } };
@@ -134,4 +147,54 @@ function troubleAfter(health: ManagerHealth, event: ManagerEvent, at: number): P
     default:
       return {};
   }
+}
+
+/** Metrics that a service without a manager has, too. */
+export const definitions = {
+  keyInfo: ["jwksd_key_info", "A live key: its use, algorithm and state, and the location of its private half."],
+  ready: ["jwksd_ready", "Whether this process is ready (1) or should get no requests (0), as in /readyz."],
+  failure: ["jwksd_failure", "1 while keys cannot be managed, with the error code of the last attempt."],
+  stored: ["jwksd_revision_stored", "The store's latest revision that this process has read."],
+  attempt: ["jwksd_store_attempt_timestamp_seconds", "Time of the last call to the store."],
+  success: ["jwksd_store_success_timestamp_seconds", "Time of the last reply from the store."],
+} as const;
+
+const times = {
+  announced: "announcedAt",
+  published: "publishedAt",
+  activated: "activatedAt",
+  retired: "retiredAt",
+  replaced: "replacedAt",
+} as const;
+
+function keyMetrics({ records, policy }: StoreDocument): Metric[] {
+  const live = liveRecords(records);
+  const steps = dueSteps(live, policy);
+  return [
+    gauge(
+      definitions.keyInfo,
+      live.map((record) => {
+        const { kid, use, alg, state } = record;
+        const private_half = uriOf(record) === undefined ? "store" : "external";
+        return { labels: { kid, use, alg, state, private_half }, value: 1 };
+      }),
+    ),
+    gauge(
+      ["jwksd_key_timestamp_seconds", "Time at which a live key entered a state, or a read saw that."],
+      live.flatMap((record) =>
+        Object.entries(times).flatMap(([event, time]) => seconds(record[time], { kid: record.kid, event })),
+      ),
+    ),
+    gauge(
+      [
+        "jwksd_step_timestamp_seconds",
+        "Time at which a key's next step is due. The smallest value belongs to the step that comes next.",
+      ],
+      steps.flatMap(({ at, kid, use, step }) => seconds(at, { kid, use, step })),
+    ),
+    gauge(
+      ["jwksd_step_blocked_timestamp_seconds", "Time since which a key's next step has been waiting for a target."],
+      steps.flatMap(({ blockedSince, kid, use, step }) => seconds(blockedSince, { kid, use, step })),
+    ),
+  ];
 }

@@ -17,7 +17,6 @@ export type {
   PrivateHalf,
   Tombstone,
 } from "../rules/records.ts";
-export type { KnownError, ManagerHealth, StoreHealth } from "./health.ts";
 export type { Keysets } from "../../publish/keyset.ts";
 export type { KeySubscriber, KeysOnDemand, ManagedKeys } from "../../provider/managed-keys.ts";
 export type {
@@ -25,9 +24,12 @@ export type {
   KeyManager,
   Filling,
   KeyManagerOptions,
+  KnownError,
   ManagerEvent,
+  ManagerHealth,
   PublicRecord,
   RotateOptions,
+  StoreHealth,
 } from "./types.ts";
 export { createKeyManager } from "./manager.ts";
 export type { RotationPolicy, RotationPolicyOptions } from "../rules/policy.ts";

@@ -1,7 +1,7 @@
 import { withDeadline } from "../../base/async.ts";
-import type { Clock } from "../../base/clock.ts";
-import type { Given } from "../../base/options.ts";
 import { SignerError, StoreError, invalidOption } from "../../base/errors.ts";
+import type { Given } from "../../base/options.ts";
+import type { ExternalSigner, Signer } from "../../keys/signer/signer.ts";
 import { checkEncryption, checkSigning } from "../../publish/keyset.ts";
 import type { Change } from "../rules/advance.ts";
 import type { NewKey } from "../rules/commands.ts";
@@ -16,27 +16,29 @@ import {
   uriOf,
 } from "../rules/records.ts";
 import { recordBounds } from "../rules/waits.ts";
-import type { ExternalSigner, Signer } from "../../keys/signer/signer.ts";
-import { externalKey, makeLocalKey } from "./make-key.ts";
-import { type OpenKeys, closeSigner, createKeyOpener, destroyExternal, keysetsOf } from "./private-keys.ts";
-import type { Changed, Decision, Seen, StoreAccess } from "./store-access.ts";
+import type { Seen } from "./clocks.ts";
+import type { Context } from "./context.ts";
+import {
+  type KeyOpener,
+  closeSigner,
+  createKeyOpener,
+  destroyExternal,
+  externalKey,
+  keysetsOf,
+  makeLocalKey,
+} from "./private-keys.ts";
+import type { Changed, Decide, Decision } from "./store-access.ts";
 import type { KeyManagerOptions } from "./types.ts";
-import type { Custody } from "../custody/custody.ts";
 
-/** How long an HSM or key service may take to make, open or destroy a key. */
+/** Time in which an HSM or key service must generate, open or destroy a key. */
 const externalMs = 60_000;
 
-export interface KeyringOptions extends Pick<
+export type KeyringOptions = Pick<
   Given<KeyManagerOptions>,
   "createSigner" | "openSigner" | "destroySigner" | "requireStore"
-> {
-  readonly clock: Clock;
-  readonly signal: AbortSignal;
-  /** Is told of an external key that was made, and that no record names; `isDestroyed`: it is gone again. */
-  readonly onOrphan?: ((uri: string, isDestroyed: boolean) => void) | undefined;
-}
+>;
 
-/** A key was to become active, and cannot sign; nothing was changed. */
+/** A key should become active and cannot sign; nothing was changed. */
 export class CannotSign extends Error {
   readonly kid: string;
 
@@ -46,9 +48,6 @@ export class CannotSign extends Error {
   }
 }
 
-/** Decides what a commit changes. Runs again where another commit came first. */
-export type Decide = (seen: Seen) => Decision | Promise<Decision>;
-
 /** An external key that was destroyed, or could not be. */
 export interface Destroyed {
   readonly kid: string;
@@ -56,48 +55,45 @@ export interface Destroyed {
   readonly error?: unknown;
 }
 
-/** The keys of a store, for everybody who changes them or signs with them: manager, commands, single tokens. */
-export interface Keyring {
-  /** Where new signing keys are made; `undefined` for the store. */
-  readonly createSigner: ((request: { readonly issuer: string }) => Promise<ExternalSigner>) | undefined;
-  /** What `decide` would change. @throws StoreError, and what `decide` throws */
+/** The keys of a store for everything that changes them or signs with them: a manager, a command, a single token. */
+export interface Keyring extends Pick<KeyOpener, "open" | "opened" | "closeUnused"> {
+  /** Whether new signing keys are generated in an HSM or key service. */
+  readonly isExternal: boolean;
+  /** Returns what `decide` would change. @throws StoreError, and errors of `decide` */
   preview(decide: Decide): Promise<Changed>;
   /**
-   * Changes the store by compare-and-set. New keys have to open, and a key that becomes active has to sign first.
+   * Changes the store by compare-and-set. A new key must open, and a key that becomes active must sign first.
    *
-   * @param made a key that was made for this change. If no record names it in the end, it is destroyed where that is certain
+   * @param made a key that was generated for this change. If no record names it in the end, it is destroyed if that is certain
    * @throws see `StoreAccess.change`; CannotSign
    */
   change(decide: Decide, made?: NewKey): Promise<Changed>;
-  open(records: readonly KeyRecord[]): Promise<OpenKeys>;
-  /** What is open now. */
-  opened(records: readonly KeyRecord[]): OpenKeys;
-  closeUnused(records: readonly KeyRecord[]): void;
-  close(): Promise<void>;
-  /** Makes a key that is in no store yet: a signing key in the HSM or key service, if one is configured. */
+  /** Generates a key that is in no store yet: a signing key in the HSM or key service, if one is configured. */
   makeKey(use: KeyUse, alg: string): Promise<NewKey>;
   /** Destroys the external keys that a change has ended, one after the other. Without `destroySigner`, destroys nothing. */
   destroyEnded(change: Change): AsyncGenerator<Destroyed>;
+  close(): Promise<void>;
 }
 
-/** A plain `Signer` has no URI, by which another process opens the key. @throws ConfigError `ERR_OPTION_INVALID` */
+/** Refuses a plain `Signer`: it has no URI by which another process opens the key. @throws ConfigError `ERR_OPTION_INVALID` */
 function checkedSigner(option: string, signer: ExternalSigner): ExternalSigner {
   if (typeof signer.uri === "string" && typeof signer.close === "function") return signer;
-  throw invalidOption(`"${option}" must give an ExternalSigner: beside publicKey and sign, it has uri and close`);
+  throw invalidOption(`"${option}" must return an ExternalSigner, which has uri and close besides publicKey and sign`);
 }
 
-export function createKeyring(custody: Custody, access: StoreAccess, options: KeyringOptions): Keyring {
-  const { clock, signal, onOrphan, requireStore = false } = options;
+export function createKeyring(context: Context, options: KeyringOptions): Keyring {
+  const { custody, access, clock, signal, report } = context;
+  const { requireStore = false } = options;
   const { createSigner: create, openSigner: open, destroySigner: destroy } = options;
   const createSigner =
     create &&
-    (async (request: { readonly issuer: string }) =>
-      checkedSigner("createSigner", await limited((signal) => create({ ...request, signal }))));
+    (async () =>
+      checkedSigner("createSigner", await limited((signal) => create({ issuer: custody.owner.issuer, signal }))));
   const openSigner =
     open && (async (uri: string) => checkedSigner("openSigner", await limited((signal) => open(uri, { signal }))));
   const destroySigner = destroy && ((uri: string) => limited((signal) => destroy(uri, { signal })));
   const opener = createKeyOpener(custody, openSigner, { clock, signal, close });
-  /** Signers that are being closed: nobody waits for that until the end. */
+  /** Signers that are being closed: only `close` waits for them. */
   const closing = new Set<Promise<void>>();
 
   /** Bounds the time of a call, because a module, a driver or a network may hang. */
@@ -121,7 +117,7 @@ export function createKeyring(custody: Custody, access: StoreAccess, options: Ke
     return { ...decision, records };
   }
 
-  /** A kid that was recorded is never free again. So a new key has to open and to sign, and a provider must accept it. */
+  /** Refuses a new key that does not open, does not sign, or that a provider would refuse: a kid that was recorded is never free again. */
   async function checkNewKeys(added: readonly LiveRecord[]): Promise<void> {
     if (added.length === 0) return;
     const trial = createKeyOpener(custody, openSigner, { clock, signal, close });
@@ -167,11 +163,11 @@ export function createKeyring(custody: Custody, access: StoreAccess, options: Ke
         () => true,
         () => false,
       ));
-    onOrphan?.(uri, isDestroyed);
+    report({ type: "orphaned", uri, isDestroyed });
   }
 
   return {
-    createSigner,
+    isExternal: createSigner !== undefined,
     preview: (decide) => access.preview((seen) => decided(seen, decide)),
 
     async change(decide, made) {
@@ -184,15 +180,15 @@ export function createKeyring(custody: Custody, access: StoreAccess, options: Ke
         await discardUnlessNamed(made, change.records, true);
         return change;
       } catch (error) {
-        // The store may have written a change although its call failed.
+        // The store may have written the change although its call failed.
         await discardUnlessNamed(made, [], !(isDecided && error instanceof StoreError));
         throw error;
       }
     },
 
-    open: (records) => opener.open(records),
-    opened: (records) => opener.opened(records),
-    closeUnused: (records) => opener.closeUnused(records),
+    open: opener.open,
+    opened: opener.opened,
+    closeUnused: opener.closeUnused,
 
     async close() {
       opener.close();
@@ -201,7 +197,7 @@ export function createKeyring(custody: Custody, access: StoreAccess, options: Ke
 
     async makeKey(use, alg) {
       if (use !== "sig" || createSigner === undefined) return makeLocalKey(use, alg, custody);
-      const signer = await createSigner({ issuer: custody.owner.issuer });
+      const signer = await createSigner();
       return externalKey(signer).finally(() => close(signer));
     },
 

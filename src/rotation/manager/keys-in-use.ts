@@ -1,170 +1,217 @@
-import type { Clock, Instant } from "../../base/clock.ts";
-import { asJwksdError } from "../../base/errors.ts";
-import type { StoredEvent, StoreDocument } from "../custody/document.ts";
-import { type KeyEvent, type KeyRecord, type LiveRecord, activeKey, isLive, isRotating } from "../rules/records.ts";
-import type { Change } from "../rules/advance.ts";
-import type { Keyring } from "./keyring.ts";
-import type { OpenKeys } from "./private-keys.ts";
-import type { StoreAccess } from "./store-access.ts";
-import type { SubscriberUpdate, Subscribers } from "./subscribers.ts";
+import { withDeadline } from "../../base/async.ts";
+import type { Instant } from "../../base/clock.ts";
+import { JwksdError, StateError, asJwksdError } from "../../base/errors.ts";
 import type { KeySubscriber } from "../../provider/managed-keys.ts";
-import type { ManagerEvent, PublicRecord } from "./types.ts";
+import type { StoreDocument, StoredEvent } from "../custody/document.ts";
+import type { Change } from "../rules/advance.ts";
+import {
+  type KeyEvent,
+  type KeyRecord,
+  type LiveRecord,
+  activeKey,
+  isLive,
+  isRotating,
+  liveRecords,
+} from "../rules/records.ts";
+import { isTargetBehind } from "../rules/targets.ts";
+import type { ManagerContext } from "./context.ts";
+import type { Keyring } from "./keyring.ts";
+import { type OpenKeys, keysetsOf } from "./private-keys.ts";
+import type { PublicRecord } from "./types.ts";
 
-/** The keys that a process serves and signs with, which are replaced as a whole. */
-export interface InUse {
-  /** `undefined` before the first. */
-  readonly document: StoreDocument | undefined;
-  readonly keys: OpenKeys;
-  /** What all subscribers have taken. */
-  readonly published: Published | undefined;
-}
+/** Time in which keys that are gone stay published while others are opened. */
+const soonMs = 1_000;
+/** Time in which a subscriber must accept the keys. */
+const updateMs = 10_000;
+/** A target takes longer: it may be behind a network, and behind a cache that the purge command clears first. */
+const targetMs = 120_000;
 
+/** A document that all subscribers have accepted. */
 export interface Published {
   readonly document: StoreDocument;
-  /** When the confirmed word was sent after which it was read. */
+  /** When the check-in was sent after which the document was read. */
   readonly confirmed: Instant;
 }
 
+/** The keys that a process serves and signs with. Decides what is published, and when. */
 export interface KeysInUse {
-  readonly state: InUse;
+  /** `undefined` before the first read. */
+  readonly document: StoreDocument | undefined;
   readonly records: readonly KeyRecord[];
-  /** The active signing key, if it cannot be opened here. */
+  readonly keys: OpenKeys;
+  readonly published: Published | undefined;
+  /** Error of the active signing key, if this process signs and cannot open it. */
   readonly unavailable: unknown;
+  /** Whether all subscribers have accepted the latest keys; for a target, whether the store knows that, too. */
+  readonly isPublished: boolean;
   /**
-   * Whether the short Cache-Control is sent. The short time begins before the new document is out, and ends after it is out. While the store
-   * is out of reach, or the active key cannot be opened, the Cache-Control is short, too.
+   * Whether the short Cache-Control is sent: from before a rotation's first document is published until after the last one is. While the store is
+   * unavailable or the active key cannot be opened, it is sent, too.
    */
   readonly isShort: boolean;
-  /** Gives the keys to a new subscriber. @throws see `Subscribers.give` */
+  /** Adds a subscriber, with the keys if there are any. @throws StateError `ERR_UPDATE`, and JwksdErrors of its `update` */
   subscribe(subscriber: KeySubscriber): Promise<void>;
-  /** Sends the short Cache-Control: the document may be old. */
+  /** Sends the short Cache-Control, because the document may be old. */
   shorten(): Promise<void>;
   /**
-   * Takes over what was found or committed, and gives it to the subscribers.
+   * Takes a document into use that was read or committed: opens its keys, updates the subscribers, and reports the changes.
    *
-   * @param confirmed when the confirmed word was sent after which it was read
+   * @param confirmed when the check-in was sent after which the document was read
    */
   adopt(document: StoreDocument, confirmed: Instant): Promise<void>;
+  /** @throws error of the first subscriber that has not accepted the keys, or of the active key */
+  check(): void;
 }
 
-export interface KeysInUseOptions {
-  readonly keyring: Keyring;
-  readonly subscribers: Subscribers;
-  /** Whether this process signs while it may. */
-  readonly signs: boolean;
-  readonly clock: Clock;
-  readonly isOwn: StoreAccess["isOwn"];
-  readonly emit: (event: ManagerEvent) => void;
-}
-
-/** How long keys that are gone stay published while others are opened. */
-const soonMs = 1_000;
-
-const nothing: OpenKeys = { signers: new Map(), decryptionKeys: new Map(), unavailable: new Map() };
-
-export function createKeysInUse({ keyring, subscribers, signs, clock, isOwn, emit }: KeysInUseOptions): KeysInUse {
-  let state: InUse = { document: undefined, keys: nothing, published: undefined };
+export function createKeysInUse(context: ManagerContext, keyring: Keyring): KeysInUse {
+  const { access, clock, signal, report, signs, target } = context;
+  let document: StoreDocument | undefined;
+  let keys: OpenKeys = { signers: new Map(), decryptionKeys: new Map(), unavailable: new Map() };
+  let published: Published | undefined;
   let isShort = false;
-  /** Whether all keys of the document were opened, as far as they can be: workerd may end a round before. */
+  /** Whether all keys of the document were opened, as far as possible: workerd may end a round before. */
   let isOpen = true;
+  /** The keys that each subscriber has accepted; empty if that is unknown. A target is behind until its first update. */
+  const accepted = new Map<KeySubscriber, string>(target === undefined ? [] : [[target, ""]]);
+  /** Errors of the subscribers that are behind. */
+  let failures: readonly unknown[] = [];
 
-  const recordsInUse = (): readonly KeyRecord[] => state.document?.records ?? [];
-  const unavailable = (): unknown => {
-    const active = activeKey(recordsInUse(), "sig");
-    return signs && active !== undefined ? state.keys.unavailable.get(active.kid) : undefined;
-  };
+  const records = (): readonly KeyRecord[] => document?.records ?? [];
 
-  function given(isRotating: boolean): SubscriberUpdate {
-    const { records = [], policy: { maxTokenLifetimeSeconds = 0 } = {} } = state.document ?? {};
-    return { records, keys: state.keys, isRotating, maxTokenLifetimeSeconds };
+  function unavailable(): unknown {
+    const active = activeKey(records(), "sig");
+    return signs && active !== undefined ? keys.unavailable.get(active.kid) : undefined;
   }
 
-  async function updateSubscribers(isRotating: boolean): Promise<void> {
+  /** Returns the part of an update that matters to a subscriber: live keys, and no tombstones. */
+  function summaryOf(isRotating: boolean): string {
+    const live = liveRecords(records()).map(({ kid, state }) => [kid, state, keys.signers.has(kid)]);
+    return JSON.stringify([live, isRotating, document?.policy.maxTokenLifetimeSeconds]);
+  }
+
+  async function update(subscriber: KeySubscriber, isRotating: boolean): Promise<void> {
+    const summary = summaryOf(isRotating);
+    const timeoutMs = subscriber === target ? targetMs : updateMs;
+    const expired = (): Error =>
+      new StateError("ERR_UPDATE", `a subscriber has not accepted the keys within ${timeoutMs} ms`);
+    const work = async (): Promise<void> => subscriber.update(keysetsOf(records(), keys), { isRotating });
+    try {
+      await withDeadline(work, { clock, timeoutMs, signal, expired });
+      accepted.set(subscriber, summary);
+    } catch (cause) {
+      if (cause instanceof JwksdError) throw cause;
+      throw new StateError("ERR_UPDATE", "a subscriber has not accepted the keys; see the cause", { cause });
+    }
+  }
+
+  /** Updates all subscribers that lack the keys, at the same time. */
+  async function updateAll(isRotating: boolean): Promise<void> {
     isShort ||= isRotating;
-    await subscribers.giveAll(given(isRotating));
-    if (!subscribers.isBehind) isShort = isRotating;
+    const summary = summaryOf(isRotating);
+    const behind = [...accepted].flatMap(([subscriber, known]) => (known === summary ? [] : [subscriber]));
+    // An update that is reported as failed may have been accepted. Until one succeeds, it is unknown what a subscriber has.
+    for (const subscriber of behind) accepted.set(subscriber, "");
+    const outcomes = await Promise.allSettled(behind.map((subscriber) => update(subscriber, isRotating)));
+    failures = outcomes.flatMap((outcome) => (outcome.status === "rejected" ? [outcome.reason as unknown] : []));
+    if (failures.length === 0) isShort = isRotating;
   }
 
-  async function publish(document: StoreDocument, keys: OpenKeys, confirmed: Instant): Promise<void> {
-    // Another round may have read a later one meanwhile, where no process lives on.
-    if ((state.document?.revision ?? 0) > document.revision) return;
-    state = { ...state, document, keys };
-    await updateSubscribers(isRotating(document.records) || unavailable() !== undefined);
-    if (subscribers.isBehind) return;
-    state = { ...state, published: { document, confirmed } };
-    keyring.closeUnused(document.records);
+  async function publish(next: StoreDocument, nextKeys: OpenKeys, confirmed: Instant): Promise<void> {
+    // On demand, another round may have read a later document meanwhile.
+    if ((document?.revision ?? 0) > next.revision) return;
+    [document, keys] = [next, nextKeys];
+    await updateAll(isRotating(next.records) || unavailable() !== undefined);
+    if (failures.length > 0) return;
+    published = { document: next, confirmed };
+    keyring.closeUnused(next.records);
   }
 
-  /** Whether something is done within a second. */
-  async function isSoon(done: Promise<unknown>): Promise<boolean> {
+  /** Resolves to whether the work ends within a second. */
+  async function isSoon(work: Promise<unknown>): Promise<boolean> {
     const { promise: late, resolve } = Promise.withResolvers<boolean>();
     const cancel = clock.setTimer(() => resolve(false), soonMs);
-    const settled = done.then(
+    const settled = work.then(
       () => true,
       () => true,
     );
     return Promise.race([settled, late]).finally(cancel);
   }
 
-  function emitUnavailable(kid: string, error: unknown): void {
-    const type = activeKey(recordsInUse(), "sig")?.kid === kid ? "key-unavailable" : "activation-blocked";
-    emit({ type, kid, error: asJwksdError(error) });
+  function reportUnavailable(kid: string, error: unknown): void {
+    const type = activeKey(records(), "sig")?.kid === kid ? "key-unavailable" : "activation-blocked";
+    report({ type, kid, error: asJwksdError(error) });
   }
 
   async function destroyEnded(change: Change): Promise<void> {
     for await (const { kid, uri, error } of keyring.destroyEnded(change)) {
-      if (error === undefined) emit({ type: "destroyed", kid, uri });
-      else emit({ type: "destroy-failed", kid, uri, error: asJwksdError(error) });
+      if (error === undefined) report({ type: "destroyed", kid, uri });
+      else report({ type: "destroy-failed", kid, uri, error: asJwksdError(error) });
     }
   }
 
   /** Reports commits of any process since the last time. What other processes committed before this one started is not a change. */
-  function emitChanges(before: StoreDocument | undefined, document: StoreDocument): void {
+  function reportChanges(before: StoreDocument | undefined, after: StoreDocument): void {
     const last = before?.events.at(-1)?.number ?? 0;
     const isNewsOf = (by: "this" | "another") => (event: StoredEvent) =>
-      event.number > last && (by === "this") === isOwn(event, document);
+      event.number > last && (by === "this") === access.isOwn(event, after);
     for (const by of before === undefined ? (["this"] as const) : (["another", "this"] as const)) {
-      const events = document.events.filter(isNewsOf(by)).map(withoutNumber);
+      const events = after.events.filter(isNewsOf(by)).map(withoutNumber);
       if (events.length === 0) continue;
-      emit({ type: "changed", by, records: document.records.map(withoutPrivateHalf), events });
-      if (by === "this") void destroyEnded({ records: document.records, events });
+      report({ type: "changed", by, records: after.records.map(withoutPrivateHalf), events });
+      if (by === "this") void destroyEnded({ records: after.records, events });
     }
   }
 
   return {
-    get state() {
-      return state;
+    get document() {
+      return document;
     },
     get records() {
-      return recordsInUse();
+      return records();
+    },
+    get keys() {
+      return keys;
+    },
+    get published() {
+      return published;
     },
     get unavailable() {
       return unavailable();
+    },
+    get isPublished() {
+      const isBehind = target !== undefined && document !== undefined && isTargetBehind(document, target.name);
+      return failures.length === 0 && !isBehind;
     },
     get isShort() {
       return isShort;
     },
     async subscribe(subscriber) {
-      if (state.document === undefined) subscribers.add(subscriber);
-      else await subscribers.give(subscriber, given(isShort));
+      if (document === undefined) accepted.set(subscriber, "");
+      else await update(subscriber, isShort);
     },
-    shorten: () => updateSubscribers(true),
+    shorten: () => updateAll(true),
 
-    async adopt(document, confirmed) {
-      const { document: before, keys: former } = state;
-      const isNew = before?.commits.at(-1) !== document.commits.at(-1) || before === undefined;
+    async adopt(next, confirmed) {
+      const before = document;
+      const isNew = before?.commits.at(-1) !== next.commits.at(-1) || before === undefined;
       const opening =
-        isNew || !isOpen || former.unavailable.size > 0 ? keyring.open(document.records) : Promise.resolve(former);
-      // An HSM that hangs keeps no revoked key in the set, and no process from taking over what others did.
+        isNew || !isOpen || keys.unavailable.size > 0 ? keyring.open(next.records) : Promise.resolve(keys);
+      // An HSM that hangs must not keep a revoked key in the set, nor a process from using what others have changed.
       isOpen = false;
-      if (!(await isSoon(opening))) await publish(document, keyring.opened(document.records), confirmed);
-      const keys = await opening;
+      if (!(await isSoon(opening))) await publish(next, keyring.opened(next.records), confirmed);
+      const opened = await opening;
       isOpen = true;
-      await publish(document, keys, confirmed);
+      await publish(next, opened, confirmed);
       if (!isNew) return;
-      emitChanges(before, document);
-      // An operator has time to mend the key before it has to sign.
-      for (const [kid, error] of keys.unavailable) emitUnavailable(kid, error);
+      reportChanges(before, next);
+      // Reported before such a key has to sign, so an operator has time to fix it.
+      for (const [kid, error] of opened.unavailable) reportUnavailable(kid, error);
+    },
+
+    check() {
+      if (failures.length > 0) throw failures[0];
+      const error = unavailable();
+      if (error !== undefined) throw error;
     },
   };
 }

@@ -1,71 +1,50 @@
 import { serial, withDeadline } from "../../base/async.ts";
-import {
-  type Clock,
-  type Instant,
-  type Moment,
-  instantNow,
-  longestSince,
-  monotonicNow,
-  msBetween,
-} from "../../base/clock.ts";
+import { type Instant, type Moment, instantNow, longestSince, monotonicNow, msBetween } from "../../base/clock.ts";
 import { StoreError, codeOf } from "../../base/errors.ts";
 import { outlivesRequests } from "../../base/runtime.ts";
-import { staleBecause } from "./freshness.ts";
-import { unanswered } from "./health.ts";
+import { type CheckIn, staleBecause } from "./check-in.ts";
+import type { ManagerContext } from "./context.ts";
+import type { RoundResult, Rounds } from "./rounds.ts";
+import { unanswered } from "./store-access.ts";
 
 const retryMs = { first: 1_000, last: 30_000 } as const;
 
-/** What a round leaves to the next one. */
-export interface RoundResult {
-  /** When the next round is due, in milliseconds from now; `Infinity` for never. */
-  readonly wakeInMs: number;
-  /** Whether something that failed before is still to be done. */
-  readonly isPending: boolean;
-}
-
-interface LoopOptions {
-  readonly clock: Clock;
-  readonly signal: AbortSignal;
-  readonly onFailure: (error: unknown, retryInMs: number) => Promise<void>;
-  readonly onRecovery: () => void;
-}
-
-/** Runs rounds, one after the other: the next one when it is due, and after a failure again at growing intervals. */
+/** Decides when rounds run: one after the other, each when it is due, and after a failure again at growing intervals. */
 export interface Loop {
-  /** Runs an action when no other one runs. */
+  /** Runs an action while no other one runs. */
   run<T>(action: () => Promise<T>): Promise<T>;
-  /** Runs a round now, whether or not one is due. Rejects as the round does. */
-  round(): Promise<void>;
-  /** Reports a success or failure that came about outside of a round. */
-  ended(outcome: Promise<RoundResult>): Promise<void>;
-  /** A round soon, for somebody who does not wait. */
-  wake(): void;
-  /** A round for somebody who waits: once a second at most, for all who ask together. */
-  ask(): Promise<void>;
+  /** Runs a round within the action that is running. Rejects as the round does. */
+  now(): Promise<void>;
+  /** Runs a round as soon as nothing else runs, whether or not one is due. Rejects as the round does. */
+  round(this: void): Promise<void>;
+  /** Runs a round soon, for a caller that does not wait. */
+  wake(this: void): void;
+  /** Runs a round for a caller that waits: once a second at most, for all callers together. */
+  ask(this: void): Promise<void>;
   /** Cancels the timer, and resolves when nothing runs. */
   stop(): Promise<void>;
+  /** On demand: see {@link Demand}. */
+  readonly fresh?: () => Promise<void> | undefined;
 }
 
-export function createLoop(
-  round: () => Promise<RoundResult>,
-  { clock, signal, onFailure, onRecovery }: LoopOptions,
-): Loop {
+export function createLoop({ clock, signal, report }: ManagerContext, rounds: Rounds): Loop {
   const run = serial();
   let failures = 0;
   let cancelTimer: (() => void) | undefined;
   let asked: { readonly at: Moment<"monotonic">; readonly done: Promise<void> } | undefined;
+  let isWoken = false;
 
   function sleep(wakeInMs: number): void {
     cancelTimer?.();
     if (!signal.aborted && wakeInMs !== Infinity) cancelTimer = clock.setTimer(wake, wakeInMs);
   }
 
-  async function ended(outcome: Promise<RoundResult>): Promise<void> {
+  async function now(): Promise<void> {
     try {
-      const { wakeInMs, isPending } = await outcome;
+      const { wakeInMs, isPending } = await rounds.run();
       if (failures > 0 && !isPending) {
         failures = 0;
-        onRecovery();
+        report({ type: "recovered" });
       }
       sleep(wakeInMs);
     } catch (error) {
@@ -73,36 +52,36 @@ export function createLoop(
         failures += 1;
         const retryInMs = Math.min(retryMs.first * 2 ** (failures - 1), retryMs.last);
         sleep(retryInMs);
-        await onFailure(error, retryInMs);
+        // Before that, `createKeyManager` throws the error.
+        if (rounds.hasStarted) await rounds.onFailure(error, retryInMs);
       }
       throw error;
     }
   }
 
-  function roundNow(onBegin = () => {}): Promise<void> {
+  function round(onBegin = () => {}): Promise<void> {
     return run(async () => {
       onBegin();
       cancelTimer?.();
-      if (!signal.aborted) await ended(round());
+      if (!signal.aborted) await now();
     });
   }
 
-  let isWoken = false;
-  /** However often it is called, one round waits for the round under way. */
+  /** However often it is called, only one round waits for the round in flight. */
   function wake(): void {
     if (isWoken) return;
     isWoken = true;
-    void roundNow(() => (isWoken = false)).catch(() => {});
+    void round(() => (isWoken = false)).catch(() => {});
   }
 
   return {
     run,
-    round: () => roundNow(),
-    ended,
+    now,
+    round: () => round(),
     wake,
     ask() {
       const at = monotonicNow(clock);
-      if (asked === undefined || msBetween(asked.at, at) >= retryMs.first) asked = { at, done: roundNow() };
+      if (asked === undefined || msBetween(asked.at, at) >= retryMs.first) asked = { at, done: round() };
       return asked.done;
     },
     async stop() {
@@ -113,90 +92,96 @@ export function createLoop(
   };
 }
 
-/** How long a request waits for the store while what was read before may still be used. */
+/** Time that a request waits for the store while what was read before may still be used. */
 const patienceMs = 1_000;
 
-export interface DemandOptions extends LoopOptions {
-  /** How old a read may be before another one is made. */
+export interface DemandOptions {
+  /** Age at which a read is repeated, in milliseconds. */
   readonly refreshMs: number;
-  /** Keeps the platform from ending a promise with the request that has made it. */
+  /** Keeps the platform from ending a promise with the request that created it. */
   readonly waitUntil?: ((promise: Promise<unknown>) => unknown) | undefined;
-  /** Whether what was read last may still be used. */
-  readonly isUsable: () => boolean;
 }
 
-/** Rounds only when somebody asks, where no process lives between two requests. */
+/** Runs rounds only when keys are needed, where no process lives between two requests. */
 export interface Demand extends Loop {
   /**
-   * `undefined` where the keys may be used now. A read that is older than `refreshMs` is renewed beside the answer; one that is twice as old, before
-   * it, for which a request waits a second at most. After a failure nothing is read for `refreshMs`.
+   * Returns `undefined` if the keys may be used now. A read that is older than `refreshMs` is repeated in the background; one that is twice as old,
+   * before the response, which waits a second at most. After a failure, nothing is read for `refreshMs`, or for a second if the store has
+   * responded and there are no keys to use.
    *
-   * @throws SignerError `ERR_SIGNER_STALE` where nothing may be used
+   * @throws SignerError `ERR_SIGNER_STALE` if no keys may be used
    */
   fresh(): Promise<void> | undefined;
 }
 
 const late = (): StoreError => new StoreError("ERR_STORE_UNAVAILABLE", "the store has not answered within a second");
 
-/** Nothing is left to a later request but what is known: no timer, no queue and, in workerd, no promise. */
-export function createDemand(round: () => Promise<RoundResult>, options: DemandOptions): Demand {
-  const { clock, signal, onFailure, onRecovery, refreshMs, waitUntil, isUsable } = options;
+/** A later request finds nothing of an earlier one except what was read: no timer, no queue and, in workerd, no promise. */
+export function createDemand(
+  context: ManagerContext,
+  rounds: Rounds,
+  checkIn: CheckIn,
+  options: DemandOptions,
+): Demand {
+  const { clock, signal, report } = context;
+  const { refreshMs, waitUntil } = options;
   let attempts = 0;
-  /** The newest attempt that has ended. */
-  let newest = 0;
-  /** When the last round began that went well. */
+  /** The latest attempt that has ended. */
+  let latest = 0;
+  /** Start of the last round that succeeded. */
   let read: Instant | undefined;
   let begun: { readonly at: Instant; readonly done: Promise<void> } | undefined;
   let failed: { readonly at: Instant; readonly error: unknown } | undefined;
   let isFailing = false;
 
+  const isUsable = (): boolean => checkIn.leftMs > 0;
   const isWithin = (ms: number, at: Instant | undefined): boolean => at !== undefined && longestSince(at, clock) < ms;
 
-  /** After an error, nothing is read for this time. A store that responds is spared only while there are keys to use. */
+  /** Returns how long nothing is read after an error. A store that responds is spared only while there are keys to use. */
   const pauseMs = (error: unknown): number => (isUsable() || unanswered.has(codeOf(error)) ? refreshMs : patienceMs);
   const isPausing = (): boolean => failed !== undefined && isWithin(pauseMs(failed.error), failed.at);
 
-  async function ended(outcome: Promise<RoundResult>): Promise<void> {
+  async function now(): Promise<void> {
     attempts += 1;
     const [attempt, at] = [attempts, instantNow(clock)];
-    // One that has begun later may never end.
-    const isNewest = (): boolean => attempt > newest && !signal.aborted;
+    // A later attempt might never end.
+    const isLatest = (): boolean => attempt > latest && !signal.aborted;
     try {
-      const { isPending } = await outcome;
-      if (!isNewest()) return;
-      newest = attempt;
+      const { isPending }: RoundResult = await rounds.run();
+      if (!isLatest()) return;
+      latest = attempt;
       [read, failed] = [at, undefined];
       if (isFailing && !isPending) {
         isFailing = false;
-        onRecovery();
+        report({ type: "recovered" });
       }
     } catch (error) {
-      if (isNewest()) {
-        newest = attempt;
-        // From its beginning: the process may have been frozen meanwhile.
+      if (isLatest()) {
+        latest = attempt;
+        // From its start: the process may have been frozen meanwhile.
         failed = { at, error };
         isFailing = true;
-        await onFailure(error, pauseMs(error));
+        await rounds.onFailure(error, pauseMs(error));
       }
       throw error;
     }
   }
 
-  function runDueSteps(): Promise<void> {
-    const done = ended(round());
+  function round(): Promise<void> {
+    const done = now();
     begun = { at: instantNow(clock), done };
     const settled = done.catch(() => {});
     waitUntil?.(settled);
     return done;
   }
 
-  /** The round under way, or else a new one. */
+  /** Joins the round in flight, or begins one. */
   const joined = (): Promise<void> =>
-    outlivesRequests && begun !== undefined && isWithin(patienceMs, begun.at) ? begun.done : runDueSteps();
+    outlivesRequests && begun !== undefined && isWithin(patienceMs, begun.at) ? begun.done : round();
 
   async function patiently(done: Promise<void>): Promise<void> {
     await withDeadline(() => done, { clock, timeoutMs: patienceMs, expired: late }).catch((error: unknown) => {
-      // The requests that come next do not wait for the same.
+      // The next requests do not wait for the same.
       failed = { at: instantNow(clock), error };
     });
   }
@@ -212,16 +197,16 @@ export function createDemand(round: () => Promise<RoundResult>, options: DemandO
           if (!isUsable()) throw staleBecause(error);
         });
       if (!isWithin(2 * refreshMs, read)) return patiently(joined());
-      if (!isWithin(refreshMs, begun?.at)) void runDueSteps();
+      if (!isWithin(refreshMs, begun?.at)) void round();
       return undefined;
     },
-    ended,
+    now,
     async ask() {
       if (isWithin(patienceMs, begun?.at)) return outlivesRequests ? begun?.done : undefined;
-      if (!isPausing()) await runDueSteps();
+      if (!isPausing()) await round();
     },
     run: (action) => action(),
-    round: runDueSteps,
+    round,
     wake() {},
     async stop() {},
   };

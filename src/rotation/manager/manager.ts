@@ -1,53 +1,48 @@
 import type { CryptoKey } from "jose";
-import { notify } from "../../base/async.ts";
-import { systemClock } from "../../base/clock.ts";
 import { ConfigError, SignerError, StoreError } from "../../base/errors.ts";
-import type { Given } from "../../base/options.ts";
+import { type Given, type Rules, boolean, checkOptions, oneOf, text } from "../../base/options.ts";
 import { type Custody, createCustody } from "../custody/custody.ts";
+import type { StoreDocument } from "../custody/document.ts";
 import { servedBy } from "../custody/issuer-check.ts";
+import type { Processes } from "../custody/presence.ts";
 import { privateJwkOf } from "../custody/private-half.ts";
 import { type WrappingKeys, readWrappingKeys } from "../custody/wrapping.ts";
 import type { Change } from "../rules/advance.ts";
 import { type Command, type NewKey, applyCommand } from "../rules/commands.ts";
-import { type RotationPolicy, type RotationPolicyOptions, policyNames, rotationPolicy } from "../rules/policy.ts";
-import { type KeyUse, endOf, isLive, nextAlg, recordOf } from "../rules/records.ts";
-import { createCommands } from "./commands.ts";
-import { type Target, isTargetBehind } from "./targets.ts";
-import { stale } from "./freshness.ts";
-import { createHealth } from "./health.ts";
-import { CannotSign, createKeyring } from "./keyring.ts";
-import { createKeysInUse } from "./keys-in-use.ts";
-import { managerMetrics } from "./metrics.ts";
-import { checkManagerOptions } from "./options.ts";
-import { type Processes, livePresence } from "../custody/presence.ts";
-import { keysetsOf } from "./private-keys.ts";
-import { type RoundsOptions, createRounds } from "./rounds.ts";
-import { clockAheadMs, createStoreAccess, storeNow } from "./store-access.ts";
-import { createSubscribers } from "./subscribers.ts";
+import { type RotationPolicy, type RotationPolicyOptions, policyNames } from "../rules/policy.ts";
+import { type KeyUse, activeKey, announcedKey, endOf, isLive, nextAlg, recordOf } from "../rules/records.ts";
 import type { Register } from "../store/register.ts";
-import type { Filling, KeyManager, KeyManagerOptions, ManagerEvent } from "./types.ts";
-import type { StoreDocument } from "../custody/document.ts";
-import type { ProcessName } from "./word.ts";
+import { createCheckIn, stale } from "./check-in.ts";
+import { clockAheadMs } from "./clocks.ts";
+import { type ContextOptions, type ProcessName, createContext } from "./context.ts";
+import { CannotSign, type KeyringOptions, createKeyring } from "./keyring.ts";
+import { createKeysInUse } from "./keys-in-use.ts";
+import { type DemandOptions, createDemand, createLoop } from "./loop.ts";
+import { checkManagerOptions } from "./options.ts";
+import { keysetsOf } from "./private-keys.ts";
+import { createRounds } from "./rounds.ts";
+import type { ForceOptions, KeyManager, KeyManagerOptions, RotateOptions } from "./types.ts";
 
 /**
- * Starts to manage the keys of one issuer in a store: makes the first key where there is none, and takes every planned step when it is
- * due. Several managers with one store, in any processes, agree by compare-and-set.
+ * Manages the keys of one issuer in a store: generates the first key if there is none, and takes every planned step when it is due. Several
+ * managers with one store, in any processes, agree by compare-and-set.
  *
- * Between two steps it does nothing. While the store is gone it serves and signs with the keys that it has, and takes no step.
+ * Between two steps, it does nothing. While the store is unavailable, it serves and signs with the keys that it has and takes no step.
  *
  * @throws ConfigError `ERR_OPTION_UNKNOWN`, `ERR_OPTION_INVALID`, `ERR_ISSUER_INVALID`, `ERR_POLICY_INVALID`,
  * `ERR_WRAPPING_KEY_INVALID`
  * @throws StoreError `ERR_STORE_UNAVAILABLE`, `ERR_STORE_EMPTY`, `ERR_STORE_NOT_AUTHENTIC`, `ERR_STORE_ISSUER`, `ERR_RECORDS_INVALID`,
  * `ERR_WRAPPING_KEY_MISSING`, `ERR_WRAPPED_KEY`
  * @throws KeyMaterialError `ERR_KEY_MISMATCH`
- * @throws SignerError where the active key is external and cannot be opened
+ * @throws SignerError if the active key is external and cannot be opened; `ERR_SIGNER_STALE`: the store is empty, and its clock and this
+ * machine's differ
  */
 export async function createKeyManager(options: KeyManagerOptions): Promise<KeyManager> {
   const given = checkManagerOptions(options);
   return managerWith(await readWrappingKeys(given.wrappingKeys, (index) => `wrappingKeys[${index}]`), given);
 }
 
-/** A manager whose options were checked, and whose wrapping keys were read. @throws see {@link createKeyManager} */
+/** Creates a manager from checked options and parsed wrapping keys. @throws see {@link createKeyManager} */
 export async function managerWith(
   keys: WrappingKeys,
   { issuer, store, ...given }: Omit<Given<KeyManagerOptions>, "wrappingKeys">,
@@ -58,14 +53,11 @@ export async function managerWith(
     keys,
     issuerCheck: servedBy({ issuer, isChosen: true }),
   });
-  return manageKeys(custody, {
-    ...given,
-    requireStore,
-    demand: onDemand ? { refreshMs: refreshSeconds * 1000, waitUntil } : undefined,
-  });
+  const demand = onDemand ? { refreshMs: refreshSeconds * 1000, waitUntil } : undefined;
+  return manageKeys(custody, { ...given, requireStore, demand });
 }
 
-/** No process lives that could be listed, or called back. */
+/** A register without presence records and callbacks: on demand, no process lives that could be listed or called back. */
 const withoutProcess = (store: Register): Register => ({
   name: store.name,
   maxBytes: store.maxBytes,
@@ -73,139 +65,112 @@ const withoutProcess = (store: Register): Register => ({
   write: (text, ifVersion, options) => store.write(text, ifVersion, options),
 });
 
-/** The issuer is that of the custody. */
-export interface ManageOptions extends Omit<
-  Given<KeyManagerOptions>,
-  "issuer" | "store" | "wrappingKeys" | "onDemand" | "refreshSeconds" | "waitUntil"
-> {
-  /** Rounds only when somebody asks. */
-  readonly demand?: RoundsOptions["demand"];
-  /** A target to publish. Such a manager signs nothing. */
-  readonly target?: Target | undefined;
-  /** The version of jwksd, for people who look at the processes of a store. */
-  readonly version?: string | undefined;
+/** Options of a manager; the custody has the issuer. */
+export interface ManageOptions extends ContextOptions, KeyringOptions {
+  /** Runs rounds only when keys are needed. */
+  readonly demand?: DemandOptions | undefined;
 }
 
-/** A manager as the service needs it. */
+/** A manager with the members that the service needs. */
 export interface ServiceManager extends KeyManager {
   /**
-   * Does what a command asks for.
+   * Carries out a command.
    *
-   * @param made the key of the command that was made for it
+   * @param made the key that was generated for the command
    * @throws StateError, StoreError see `applyCommand` and `StoreAccess.change`
    */
   execute(command: Command, made?: NewKey): Promise<Change>;
-  /** A new key for `execute`, which is in no store yet: made where this manager makes its keys, and wrapped as they are. */
+  /** Generates a key for `execute`, which is in no store yet, where this manager generates its keys. */
   makeKey(use: KeyUse, alg?: string): Promise<NewKey>;
-  /** This process, as its line in the store names it. */
+  /** This process, as in its presence record. */
   readonly process: ProcessName;
   /** The document in use. */
   readonly document: StoreDocument;
-  /** Whether all subscribers have taken the newest keys that this process knows; of a target, whether the store knows that, too. */
+  /** Whether all subscribers have accepted the latest keys that this process knows; for a target, whether the store knows that, too. */
   readonly isPublished: boolean;
-  /** How far the clock of the store is ahead of that of this machine, in milliseconds. */
+  /** How far the store's clock is ahead of this machine's, in milliseconds. */
   readonly clockAheadMs: number;
-  /** The processes that may serve or sign now, by their lines in the store. @throws StoreError */
+  /** Lists the processes that may serve or sign now, by their presence records. @throws StoreError */
   processes(): Promise<Processes>;
-  /** Remembers in the store where keys are served for which no issuer was chosen. @throws StoreError */
+  /** Records in the store where keys are served for which no issuer was chosen. @throws StoreError */
   recordIssuer(issuer: string): Promise<void>;
 }
 
+const rotateRules: Rules<RotateOptions> = { use: oneOf("sig", "enc"), alg: text, now: boolean };
+const forceRules: Rules<ForceOptions> = { force: boolean };
+
 /** Manages the keys in custody. @throws see {@link createKeyManager} */
 export async function manageKeys(custody: Custody, options: ManageOptions): Promise<ServiceManager> {
-  const { onEvent, target, signs = target === undefined } = options;
-  const clock = options.clock ?? systemClock;
   const closing = new AbortController();
-  const { signal } = closing;
-  const health = createHealth(clock);
-  const emit = (event: ManagerEvent): void => {
-    // A key that did not open because the manager is closed is not held back.
-    if (event.type === "activation-blocked" && signal.aborted) return;
-    health.note(event);
-    notify(onEvent, event);
-  };
-  const { onCall } = health;
-  const onRevision = (revision: number): void => health.noteRevision(revision);
-  const policy = rotationPolicy(options.policy);
-  const onFilling = (filling: Filling): void => {
-    if (health.health.store.filling === undefined) emit({ type: "store-nearly-full", ...filling });
-  };
-  const access = createStoreAccess(custody, { policy, clock, signal, onCall, onRevision, onFilling });
-  const keyring = createKeyring(custody, access, {
-    ...options,
-    clock,
-    signal,
-    onOrphan: (uri, isDestroyed) => emit({ type: "orphaned", uri, isDestroyed }),
-  });
-  const subscribers = createSubscribers(clock, signal, target);
-  const inUse = createKeysInUse({ keyring, subscribers, signs, clock, isOwn: access.isOwn, emit });
-  const { version } = options;
-  let id: string | undefined;
-  const process: ProcessName = {
-    // Workers have no random numbers before their first request.
-    get id() {
-      return (id ??= crypto.randomUUID());
-    },
-    name: target?.name ?? options.replicaName ?? "jwksd",
-    version,
-  };
-  const common = { custody, access, keyring, inUse, subscribers, clock, signal, emit };
-  const rounds = createRounds({ ...common, process, target, signs, demand: options.demand });
-  const { freshness, fresh } = rounds;
+  const context = createContext(custody, options, closing.signal);
+  const { access, clock, signal, health, report, process } = context;
+  const keyring = createKeyring(context, options);
+  const inUse = createKeysInUse(context, keyring);
+  const checkIn = createCheckIn(context, inUse);
+  const { demand } = options;
+  const rounds = createRounds(context, keyring, inUse, checkIn);
+  const loop = demand === undefined ? createLoop(context, rounds) : createDemand(context, rounds, checkIn, demand);
+  const { fresh, ask, round: runDueSteps } = loop;
 
   function documentInUse(): StoreDocument {
-    const { document } = inUse.state;
-    if (document === undefined) throw stale("it has not read its store yet; await runDueSteps()");
-    return document;
+    if (inUse.document === undefined) throw stale("it has not read its store yet; await runDueSteps()");
+    return inUse.document;
   }
 
   const execute = (command: Command, made?: NewKey): Promise<Change> =>
-    rounds.run(async () => {
+    loop.run(async () => {
       const { records, events } = await keyring
         .change((seen) => applyCommand(seen.document.records, command, rounds.at(seen)), made)
         .catch((error: unknown) => {
           throw error instanceof CannotSign ? error.cause : error;
         });
-      // The command is committed, whatever becomes of this round.
-      await rounds.now().catch(() => {});
+      // The command is committed, even if this round fails.
+      await loop.now().catch(() => {});
       return { records, events };
     });
 
-  const decryptionKey: KeyManager["decryptionKey"] = async ({ kid = "" }) => {
+  const makeKey = (use: KeyUse, alg = nextAlg(inUse.records, use)): Promise<NewKey> => keyring.makeKey(use, alg);
+
+  const earlyStep =
+    (type: "activate" | "retire" | "remove") =>
+    async (kid: string, options: ForceOptions = {}): Promise<Change> => {
+      const { force = false } = checkOptions(options, forceRules);
+      return execute({ type, kid: checkedKid(kid), force });
+    };
+
+  async function decryptionKey({ kid = "" }: { readonly kid?: string | undefined }): Promise<CryptoKey> {
     signal.throwIfAborted();
     await fresh?.();
-    const keyOf = (): CryptoKey | undefined => inUse.state.keys.decryptionKeys.get(kid);
+    const keyOf = (): CryptoKey | undefined => inUse.keys.decryptionKeys.get(kid);
     const known = keyOf();
     if (known !== undefined) return known;
     // What was read is in use, even if the rest of the round has failed.
-    await rounds.ask().catch((error: unknown) => {
+    await ask().catch((error: unknown) => {
       if (keyOf() === undefined) throw error;
     });
     const key = keyOf();
     if (key !== undefined) return key;
-    throw new SignerError("ERR_SIGNER_KEY_STATE", `no encryption key with the kid ${JSON.stringify(kid)} is kept`);
-  };
-
-  const makeKey = (use: KeyUse, alg = nextAlg(inUse.records, use)): Promise<NewKey> => keyring.makeKey(use, alg);
+    throw new SignerError("ERR_SIGNER_KEY_STATE", `there is no encryption key with the kid ${JSON.stringify(kid)}`);
+  }
 
   async function close(): Promise<void> {
     closing.abort(new StoreError("ERR_CLOSED", "the key manager was closed"));
-    await rounds.stop();
+    await loop.stop();
     await access.forget([process.id]).catch(() => {});
     await keyring.close();
   }
 
-  // Watching begins before the first read, so that no commit between both is missed.
-  custody.register.watch?.(rounds.wake, { signal });
-  if (fresh === undefined) {
-    await rounds.runDueSteps().catch(async (error: unknown) => {
-      if (inUse.state.document !== undefined && inUse.unavailable === undefined) return;
+  // Before the first read, so that no commit between the two is missed.
+  custody.register.watch?.(loop.wake, { signal });
+  if (demand === undefined) {
+    await runDueSteps().catch(async (error: unknown) => {
+      if (inUse.document !== undefined && inUse.unavailable === undefined) return;
       await close();
       throw error;
     });
     const stored = documentInUse().policy;
     const given = options.policy ?? {};
-    if (differs(given, stored)) emit({ type: "policy-differs", given, stored });
+    if (differs(given, stored)) report({ type: "policy-differs", given, stored });
   }
 
   return {
@@ -220,59 +185,75 @@ export async function manageKeys(custody: Custody, options: ManageOptions): Prom
       return inUse.records;
     },
     get isReady() {
-      return freshness.error === undefined;
+      return checkIn.error === undefined;
     },
     get isPublished() {
-      return !subscribers.isBehind && (target === undefined || !isTargetBehind(documentInUse(), target.name));
+      return inUse.isPublished;
     },
     issuer: custody.owner.issuer,
     get maxTokenLifetimeSeconds() {
       return documentInUse().policy.maxTokenLifetimeSeconds;
     },
     get keysets() {
-      return keysetsOf(inUse.records, inUse.state.keys);
+      return keysetsOf(inUse.records, inUse.keys);
     },
     get isRotating() {
-      // A process that was stopped has sent nobody the short Cache-Control yet.
-      return inUse.isShort || freshness.error !== undefined;
+      // A process that was paused has not sent the short Cache-Control yet.
+      return inUse.isShort || checkIn.error !== undefined;
     },
     permit(kid) {
-      const check = freshness.permit(kid);
+      const check = checkIn.permit(kid);
       return () => {
         try {
           check();
         } catch (error) {
-          freshness.note();
-          // The cause may be gone by now. However many tokens are requested, the store is read once a second at most.
-          rounds.ask().catch(() => {});
+          checkIn.reportChange();
+          // The cause may be gone. However many tokens are requested, the store is read once a second at most.
+          ask().catch(() => {});
           throw error;
         }
       };
     },
     endOf: (kid) => endOf(inUse.records, kid),
-    onDemand: fresh && { fresh, ask: () => rounds.ask() },
+    onDemand: fresh && { fresh, ask },
     async subscribe(subscriber) {
       if (typeof subscriber?.update !== "function")
-        throw new ConfigError("ERR_OPTION_INVALID", "a subscriber needs the method update");
-      return rounds.run(() => inUse.subscribe(subscriber));
+        throw new ConfigError("ERR_OPTION_INVALID", "a subscriber must have the method update");
+      return loop.run(() => inUse.subscribe(subscriber));
     },
     get clockAheadMs() {
       return access.last === undefined ? 0 : clockAheadMs(access.last, clock);
     },
-    runDueSteps: () => rounds.runDueSteps(),
-    async processes() {
-      const list = await access.presence();
-      const now = access.last === undefined ? clock.now() : storeNow(access.last, clock);
-      return livePresence(list, now, documentInUse());
-    },
+    runDueSteps,
+    processes: checkIn.processes,
     async recordIssuer(issuer) {
-      await access.change(async ({ document }) => {
+      await access.change(({ document }) => {
         const { owner } = custody;
-        const isNoted = owner.isChosen || owner.issuer === issuer || document.records.length === 0;
-        return isNoted ? {} : { owner: { issuer, isChosen: false } };
+        const isRecorded = owner.isChosen || owner.issuer === issuer || document.records.length === 0;
+        return isRecorded ? {} : { owner: { issuer, isChosen: false } };
       });
     },
-    ...createCommands({ runDueSteps: () => rounds.runDueSteps(), execute, makeKey, records: () => inUse.records }),
+    async rotate(options = {}) {
+      const { use = "sig", alg, now = false } = checkOptions(options, rotateRules);
+      await runDueSteps().catch(() => {});
+      // With `now`, an announced key is the next one already.
+      const isThere = now && announcedKey(inUse.records, use) !== undefined;
+      const key = isThere ? undefined : await makeKey(use, alg);
+      return execute({ type: "rotate", use, now, key }, key);
+    },
+    activate: earlyStep("activate"),
+    retire: earlyStep("retire"),
+    remove: earlyStep("remove"),
+    async revoke(kid) {
+      checkedKid(kid);
+      await runDueSteps().catch(() => {});
+      const { records } = inUse;
+      const { use } = records.find((record) => record.kid === kid) ?? {};
+      const isActive = use !== undefined && activeKey(records, use)?.kid === kid;
+      const isAlone = isActive && announcedKey(records, use) === undefined;
+      const replacement = isAlone ? await makeKey(use) : undefined;
+      return execute({ type: "revoke", kid, replacement }, replacement);
+    },
     execute,
     makeKey,
     decryptionKey,
@@ -283,19 +264,23 @@ export async function manageKeys(custody: Custody, options: ManageOptions): Prom
       throw new SignerError("ERR_SIGNER_KEY_STATE", `kid ${JSON.stringify(kid)} is ${record.state}`);
     },
     get health() {
-      return health.health;
+      return health.current;
     },
     metrics() {
-      const { document } = inUse.state;
+      const { document } = inUse;
       if (document === undefined) return [];
-      const isReady = freshness.error === undefined;
-      return managerMetrics({ document, isReady, staleInMs: freshness.leftMs, health });
+      return health.metrics({ document, isReady: checkIn.error === undefined, staleInMs: checkIn.leftMs });
     },
     close,
   };
 }
 
-/** Whether a policy of options says something else than that of the store. */
+function checkedKid(kid: unknown): string {
+  if (text.holds(kid)) return kid;
+  throw new ConfigError("ERR_OPTION_INVALID", `the kid must be ${text.must}`);
+}
+
+/** Reports whether the policy of the options contradicts the store's. */
 function differs(given: RotationPolicyOptions, stored: RotationPolicy): boolean {
   return policyNames.some((name) => (given[name] ?? stored[name]) !== stored[name]);
 }

@@ -1,36 +1,48 @@
-import type { CryptoKey } from "jose";
-import { importJWK } from "jose/key/import";
+import type { CryptoKey, JWK } from "jose";
 import { calculateJwkThumbprint } from "jose/jwk/thumbprint";
+import { exportJWK } from "jose/key/export";
+import { generateKeyPair } from "jose/key/generate/keypair";
+import { importJWK } from "jose/key/import";
 import { withDeadline } from "../../base/async.ts";
 import { type Clock, systemClock } from "../../base/clock.ts";
 import { ConfigError, type JwksdError, KeyMaterialError, SignerError } from "../../base/errors.ts";
-import type { EncryptionEntry, Keysets } from "../../publish/keyset.ts";
+import { checkDecrypts } from "../../keys/jwk/decrypts.ts";
 import { type PublicJwk, publicMembers } from "../../keys/jwk/public.ts";
+import { readKey } from "../../keys/jwk/read.ts";
 import { boundSigner } from "../../keys/signer/bounded.ts";
-import { localSigner } from "../../keys/signer/local.ts";
+import { localSigner, signerFrom } from "../../keys/signer/local.ts";
 import type { ExternalSigner, Signer } from "../../keys/signer/signer.ts";
+import {
+  type EncryptionEntry,
+  type Keysets,
+  checkEncryption,
+  checkSigning,
+  encryptionAlgs,
+} from "../../publish/keyset.ts";
+import { mismatch, privateJwkOf } from "../custody/private-half.ts";
+import type { Wrapping } from "../custody/wrapping.ts";
+import type { NewKey } from "../rules/commands.ts";
 import {
   type ExternalKey,
   type KeyRecord,
+  type KeyUse,
   type LiveRecord,
   liveRecords,
   publishedKeys,
   uriOf,
 } from "../rules/records.ts";
-import { mismatch, privateJwkOf } from "../custody/private-half.ts";
-import type { Wrapping } from "../custody/wrapping.ts";
 
-/** The private halves that are in use, by kid. */
+/** The open private halves, by kid. */
 export interface OpenKeys {
-  /** Signers of active and announced keys. No request begins with a retiring key. */
+  /** Signers of active and announced keys. No signature begins with a retiring key. */
   readonly signers: ReadonlyMap<string, Signer>;
   /** Private halves of live encryption keys. */
   readonly decryptionKeys: ReadonlyMap<string, CryptoKey>;
-  /** Keys that could not be opened, and why. */
+  /** Errors of keys that could not be opened. */
   readonly unavailable: ReadonlyMap<string, unknown>;
 }
 
-/** Makes one signature and verifies it. A local key was tried when it was loaded. @throws SignerError see `boundSigner` */
+/** Signs once and verifies the signature. A local key was tried when it was loaded. @throws SignerError see `boundSigner` */
 export async function probeSigner(
   signer: Signer,
   publicJwk: PublicJwk,
@@ -41,19 +53,19 @@ export async function probeSigner(
   await sign(new TextEncoder().encode("jwksd probe"), signal);
 }
 
-/** The same error, with the kid of the key in its message. */
+/** Returns the same error with the name of the key in its message. */
 function ofKey(error: unknown, name: string): unknown {
   const SameError = [SignerError, KeyMaterialError, ConfigError].find((Class) => error instanceof Class);
   if (SameError === undefined) return error;
   const { code, message } = error as JwksdError;
-  // The class belongs to the code, so the new error has the same class.
+  // The type of the code follows from the class, which TypeScript does not see.
   return new SameError(code as never, `${name}: ${message}`, { cause: error });
 }
 
-/** How long a signer may take to close. It waits for the signatures under way, and one may hang for ever. */
+/** Time in which a signer must close. It waits for signatures in progress, which may hang. */
 const closeMs = 10_000;
 
-/** Closes a signer that is not used any more, so a failure to close it does not matter. */
+/** Closes a signer that is no longer used, so a failure to close it does not matter. */
 export async function closeSigner(signer: Pick<Signer, "close">, clock: Clock): Promise<void> {
   const expired = (): Error => new SignerError("ERR_SIGNER_TIMEOUT", `a signer has not closed within ${closeMs} ms`);
   await withDeadline(async () => signer.close?.(), { clock, timeoutMs: closeMs, expired }).catch(() => {});
@@ -63,7 +75,7 @@ type OpenExternal = (uri: string) => Promise<ExternalSigner>;
 type DestroyExternal = (uri: string) => Promise<unknown>;
 
 /**
- * Destroys a key in its HSM or key service, after comparing it: the URI may name another key by now, which somebody else needs.
+ * Destroys a key in its HSM or key service after comparing it: the URI may name another key by now, which is in use.
  *
  * @throws KeyMaterialError `ERR_KEY_MISMATCH`
  */
@@ -86,15 +98,22 @@ async function isSameKey({ publicKey }: Signer, { thumbprint }: Pick<KeyRecord, 
 interface OpenerOptions {
   readonly clock: Clock;
   readonly signal: AbortSignal;
-  /** Closes a signer, and lets nobody wait for that. */
+  /** Closes a signer in the background. */
   readonly close: (signer: Signer) => void;
 }
 
+/** Opens private halves and keeps them open. */
 export interface KeyOpener {
-  open(records: readonly KeyRecord[]): Promise<OpenKeys>;
-  /** What is open now. */
-  opened(records: readonly KeyRecord[]): OpenKeys;
-  closeUnused(records: readonly KeyRecord[]): void;
+  /**
+   * Opens the keys that are not open yet. A key that cannot be opened does not fail the others: it is published all the same, so that what
+   * another process has removed or revoked leaves the set immediately.
+   */
+  open(this: void, records: readonly KeyRecord[]): Promise<OpenKeys>;
+  /** Returns the keys that are open now. */
+  opened(this: void, records: readonly KeyRecord[]): OpenKeys;
+  /** Closes the signers of keys that are gone. A signature may end while its key retires. */
+  closeUnused(this: void, records: readonly KeyRecord[]): void;
+  /** Signs once with a key and verifies the signature against the public key of its record. */
   probe(record: LiveRecord): Promise<void>;
   close(): void;
 }
@@ -129,10 +148,7 @@ export function createKeyOpener(
 
   async function openUri(uri: string): Promise<ExternalSigner> {
     if (openExternal === undefined) {
-      throw new SignerError(
-        "ERR_SIGNER_UNAVAILABLE",
-        `${uri}: nothing was given to open external keys with (openSigner)`,
-      );
+      throw new SignerError("ERR_SIGNER_UNAVAILABLE", `${uri}: external keys need the option openSigner`);
     }
     return openExternal(uri);
   }
@@ -164,10 +180,6 @@ export function createKeyOpener(
   }
 
   return {
-    /**
-     * Opens the keys that are not open yet. A key that cannot be opened is published all the same: what others have removed or revoked leaves
-     * the set at once, whatever becomes of its successor.
-     */
     async open(records) {
       const unavailable = new Map<string, unknown>();
       for (const record of liveRecords(records))
@@ -178,15 +190,13 @@ export function createKeyOpener(
 
     opened,
 
-    /** Closes the signers of keys that are gone. A signature that has begun with a key may end while that key retires. */
-    closeUnused(records: readonly KeyRecord[]): void {
+    closeUnused(records) {
       const kids = new Set(liveRecords(records).map(({ kid }) => kid));
       for (const kid of decryptionKeys.keys()) if (!kids.has(kid)) decryptionKeys.delete(kid);
       closeAll(kids);
     },
 
-    /** Makes one signature with a key, and verifies it against what is published. */
-    async probe(record: LiveRecord): Promise<void> {
+    async probe(record) {
       const name = `kid ${JSON.stringify(record.kid)}`;
       await probeSigner(await openSigner(record), record.publicJwk, name, { clock, signal });
     },
@@ -195,10 +205,10 @@ export function createKeyOpener(
   };
 }
 
-/** Whether requests may begin with a key, now or later. */
+/** Reports whether signatures may begin with a key, now or later. */
 const maySign = ({ state }: Pick<LiveRecord, "state">): boolean => state === "active" || state === "announced";
 
-/** What a provider publishes and signs with. */
+/** Returns the keysets of a provider. */
 export function keysetsOf(records: readonly KeyRecord[], { signers }: OpenKeys): Keysets {
   return {
     keyset: publishedKeys(records, "sig").map(({ kid, publicJwk }) => {
@@ -211,4 +221,57 @@ export function keysetsOf(records: readonly KeyRecord[], { signers }: OpenKeys):
       alg: alg as EncryptionEntry["alg"],
     })),
   };
+}
+
+/** Algorithms of the keys that jwksd generates. */
+export const keyAlgs: readonly string[] = ["ES256", ...encryptionAlgs];
+
+/** Generates a key in this process and wraps its private half. Its kid is its RFC 7638 thumbprint. */
+export async function makeLocalKey(use: KeyUse, alg: string, wrapping: Wrapping): Promise<NewKey> {
+  const { privateKey } = await generateKeyPair(alg, { extractable: true, modulusLength: 2048 });
+  const key = await wrapKey(use, alg, await exportJWK(privateKey), wrapping);
+  // A command line mistakes a kid with a leading dash for an option.
+  return key.kid.startsWith("-") ? makeLocalKey(use, alg, wrapping) : key;
+}
+
+/**
+ * Wraps an existing private JWK. Its default kid is its RFC 7638 thumbprint.
+ *
+ * @throws KeyMaterialError for every key that a provider would refuse, because a kid that was recorded is never free again
+ */
+export async function wrapKey(
+  use: KeyUse,
+  alg: string,
+  privateJwk: JWK,
+  wrapping: Wrapping,
+  givenKid?: string,
+): Promise<NewKey> {
+  const publicJwk = publicMembers(privateJwk, "the new key");
+  const thumbprint = await calculateJwkThumbprint({ ...publicJwk });
+  const kid = givenKid ?? thumbprint;
+  await (use === "sig" ? checkSigningKey(kid, privateJwk) : checkEncryptionKey(kid, alg, privateJwk));
+  return { kid, use, alg, thumbprint, publicJwk, privateHalf: { jwe: await wrapping.wrap(kid, privateJwk) } };
+}
+
+/** Describes a key in an HSM or key service. Its default kid is its RFC 7638 thumbprint. */
+export async function externalKey(signer: ExternalSigner, givenKid?: string): Promise<NewKey> {
+  const { publicKey, uri } = signer;
+  const publicJwk = publicMembers(publicKey as Readonly<Record<string, unknown>>, uri);
+  const thumbprint = await calculateJwkThumbprint({ ...publicJwk });
+  return { kid: givenKid ?? thumbprint, use: "sig", alg: "ES256", thumbprint, publicJwk, privateHalf: { uri } };
+}
+
+async function checkSigningKey(kid: string, privateJwk: JWK): Promise<void> {
+  const name = `kid ${JSON.stringify(kid)}`;
+  await checkSigning([{ kid, signer: await signerFrom(await readKey({ ...privateJwk }, name), name) }]);
+}
+
+async function checkEncryptionKey(kid: string, alg: string, privateJwk: JWK): Promise<void> {
+  await checkEncryption([{ kid, publicKey: { ...privateJwk }, alg: alg as EncryptionEntry["alg"] }]);
+  const name = `kid ${JSON.stringify(kid)}`;
+  const { publicJwk, privateKey } = await readKey({ ...privateJwk }, name);
+  if (privateKey === undefined) {
+    throw new KeyMaterialError("ERR_PRIVATE_KEY_MISSING", `${name}: this is a public key; its private part is needed`);
+  }
+  await checkDecrypts(publicJwk, privateJwk, alg, name);
 }

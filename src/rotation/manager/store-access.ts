@@ -1,7 +1,6 @@
 import { pauseAfter, withDeadline } from "../../base/async.ts";
-import { type Clock, type Instant, epochMs, instantNow, longestSince, setSince } from "../../base/clock.ts";
+import { type Clock, epochMs, instantNow } from "../../base/clock.ts";
 import { JwksdError, StoreError } from "../../base/errors.ts";
-import { durationText } from "../../base/format.ts";
 import { printable } from "../../base/printable.ts";
 import { isDate } from "../../base/format.ts";
 import { traced } from "../../base/trace.ts";
@@ -14,55 +13,60 @@ import {
   nextDocument,
   textBytes,
 } from "../custody/document.ts";
-import type { At } from "../rules/advance.ts";
 import { nextLookAt } from "../rules/due.ts";
 import type { RotationPolicy } from "../rules/policy.ts";
 import type { KeyEvent, KeyRecord } from "../rules/records.ts";
 import { checkNotRolledBack } from "../rules/rollback.ts";
 import { listPresence } from "../custody/presence.ts";
 import type { PresenceList, Reading } from "../store/register.ts";
-import type { OnCall, StoreOperation } from "./health.ts";
+import { type Seen, storeNow } from "./clocks.ts";
 import type { Filling } from "./types.ts";
 
 const maxAttempts = 20;
 const maxPauseMs = 1_000;
-/** How long one call of the store may take. */
+/** Time limit of a call. */
 const storeMs = 10_000;
-/** How long a process that ends waits until its presence record is removed; otherwise it is listed until it would be stale. */
+/** Time that a process that ends waits for the removal of its presence record; otherwise it is listed until it would be stale. */
 const forgetMs = 2_000;
 
-/** The part of a register from which on people are warned. */
+/** The share of a register from which on operators are warned. */
 const warnedShare = 0.7;
-/** What revocations alone may use. */
+/** Bytes that only revocations may use. */
 const reservedBytes = 4_096;
 
-/** What was read of a store, and when it was asked and had answered by the clocks of this machine. */
-export interface Seen {
-  readonly document: StoreDocument;
-  readonly version: string | undefined;
-  /** Epoch milliseconds by the clock of the store, or else by that of this machine. */
-  readonly now: number;
-  /** Whether the store has a clock of its own. */
-  readonly hasClock: boolean;
-  readonly asked: Instant;
-  readonly answered: Instant;
-}
-
-/** What a commit changes; nothing where it has no member. */
+/** The members that a commit changes; without any, nothing is written. */
 export type Decision = DocumentChange;
 
-/** A change, and what was there before. */
+/** Decides on a change from a read. Runs again if another commit came first. */
+export type Decide = (seen: Seen) => Decision | Promise<Decision>;
+
+/** A change and what was there before. */
 export interface Changed {
   readonly records: readonly KeyRecord[];
   readonly events: readonly KeyEvent[];
   readonly before: readonly KeyRecord[];
-  /** What was found in the store when the change was decided. */
+  /** The read from which the change was decided. */
   readonly seen: Seen;
-  /** The document with the change; in a preview as well. */
+  /** The document with the change, even in a preview. */
   readonly document: StoreDocument;
 }
 
-/** A write of the text. */
+export type StoreOperation = "read" | "write" | "presence";
+
+/** Codes of errors without a response from the store. */
+export const unanswered: ReadonlySet<string> = new Set(["ERR_STORE_UNAVAILABLE", "ERR_COMMIT_UNKNOWN"]);
+
+/** Follows the calls to a store. */
+export interface StoreObserver {
+  /** Receives each call that has ended. */
+  onCall(operation: StoreOperation, outcome: { readonly error?: unknown }): void;
+  /** Receives each revision that was read or committed. */
+  onRevision(revision: number): void;
+  /** Receives the size of a stored document that takes 70 % or more of what its register can hold. */
+  onFilling(filling: Filling): void;
+}
+
+/** A write of the stored document. */
 interface Commit {
   readonly text: string;
   readonly ifVersion: string | undefined;
@@ -71,35 +75,35 @@ interface Commit {
 }
 
 export interface StoreAccessOptions {
-  /** Of a store before its first commit. */
+  /** The policy of a store before its first commit. */
   readonly policy: RotationPolicy;
   readonly clock: Clock;
   readonly signal: AbortSignal;
-  readonly onCall?: OnCall | undefined;
-  /** Is told of each revision that is read. */
-  readonly onRevision?: ((revision: number) => void) | undefined;
-  /** Is told of a text that takes 70 % or more of what the register can hold. */
-  readonly onFilling?: ((filling: Filling) => void) | undefined;
+  readonly observer?: StoreObserver | undefined;
 }
 
-/** How a process reads and writes its store. It believes no older backup, and no other history than the one that it has seen. */
+/** Reads and writes the store for one process. Refuses an older state, and any history other than the one that it has read. */
 export interface StoreAccess {
-  /** The newest that was read. */
+  /** The read with the latest revision. */
   readonly last: Seen | undefined;
+  /** The store's time, or this machine's before the first read, in epoch milliseconds. */
+  readonly now: number;
   /**
-   * @param options.confirmed the answer is not that of a primary which another one has replaced
-   * @throws StoreError `ERR_STORE_UNAVAILABLE` (also after 10 s without an answer), `ERR_RECORDS_INVALID`; and what `Custody.open` throws
+   * Reads the document.
+   *
+   * @param options.confirmed whether the response must come from a primary that has not been replaced
+   * @throws StoreError `ERR_STORE_UNAVAILABLE` (even after 10 s without a response), `ERR_RECORDS_INVALID`; see `Custody.open`
    */
   read(options?: { readonly confirmed?: boolean }): Promise<Seen>;
   /**
    * Reads, lets `decide` change the document, and commits. If another commit came first, starts again.
    *
-   * @throws StoreError `ERR_COMMIT_UNKNOWN`: the commit may be written, now or later; reading tells
-   * @throws StoreError `ERR_STORE_CONFLICT` after 20 attempts; and what `read` and `decide` throw
+   * @throws StoreError `ERR_COMMIT_UNKNOWN`: the commit may be written, now or later; a read shows it
+   * @throws StoreError `ERR_STORE_CONFLICT` after 20 attempts; and errors of `read` and `decide`
    */
-  change(decide: (seen: Seen) => Promise<Decision>): Promise<Changed>;
-  /** What `change` would do now. */
-  preview(decide: (seen: Seen) => Promise<Decision>): Promise<Changed>;
+  change(decide: Decide): Promise<Changed>;
+  /** Returns what `change` would do now. */
+  preview(decide: Decide): Promise<Changed>;
   /** Reports whether an event of a document was committed by this process. */
   isOwn(this: void, event: StoredEvent, document: StoreDocument): boolean;
   /** Writes the presence record of this process into the store, if its register has presence records. */
@@ -112,13 +116,13 @@ export interface StoreAccess {
 
 export function createStoreAccess(custody: Custody, options: StoreAccessOptions): StoreAccess {
   const { register } = custody;
-  const { policy, clock, signal, onCall, onRevision, onFilling } = options;
+  const { policy, clock, signal, observer } = options;
   const { maxBytes = Infinity } = register;
   let last: Seen | undefined;
   /** The latest commits with events that this process tried. Only ids that a document contains were written. */
   let tried: readonly { readonly commit: string; readonly events: readonly StoredEvent[] }[] = [];
 
-  /** Waits for at most 10 s, even if the store ignores the signal. */
+  /** Ends after 10 s at most, even if the store ignores the signal. */
   async function call<T>(
     operation: StoreOperation,
     work: (signal: AbortSignal) => Promise<T>,
@@ -129,19 +133,19 @@ export function createStoreAccess(custody: Custody, options: StoreAccessOptions)
       const answer = await traced(`jwksd store ${operation}`, {}, () =>
         withDeadline(work, { clock, timeoutMs: storeMs, signal, expired }),
       );
-      onCall?.(operation, {});
+      observer?.onCall(operation, {});
       return answer;
     } catch (thrown) {
       // The error of a driver: a reply was lost, for example.
       const said = `store ${operation} failed: ${printable((thrown as Partial<Error> | undefined)?.message ?? "")}`;
       const error = thrown instanceof JwksdError ? thrown : new StoreError(code, said, { cause: thrown });
-      onCall?.(operation, { error });
+      observer?.onCall(operation, { error });
       throw error;
     }
   }
 
   async function read({ confirmed = false } = {}): Promise<Seen> {
-    // As it was before the store was asked: another read of this process may end before this one.
+    // Before the request: another read of this process may end before this one.
     const before = last;
     const asked = instantNow(clock);
     const found = await call("read", async (signal) => {
@@ -158,21 +162,21 @@ export function createStoreAccess(custody: Custody, options: StoreAccessOptions)
     const now = found.now ?? epochMs(answered.wall);
     const seen = { document, version: found.version, now, hasClock, asked, answered };
     if (last === undefined || last.document.revision <= document.revision) last = seen;
-    onRevision?.(last.document.revision);
+    observer?.onRevision(last.document.revision);
     return seen;
   }
 
   async function documentOf({ text }: Reading): Promise<StoreDocument> {
     if (text === undefined) return emptyDocument(custody.owner, policy);
     const bytes = textBytes(text);
-    if (bytes >= maxBytes * warnedShare) onFilling?.({ bytes, maxBytes });
+    if (bytes >= maxBytes * warnedShare) observer?.onFilling({ bytes, maxBytes });
     return custody.open(text);
   }
 
   /**
-   * Writes once. Resolves to `undefined` where nobody knows whether it was written.
+   * Writes once. Resolves to `undefined` if it is unknown whether the document was written.
    *
-   * @throws StoreError where it was certainly not written
+   * @throws StoreError if it was certainly not written
    */
   async function tryWrite({ text, ifVersion, due, commit }: Commit): Promise<boolean | undefined> {
     const write = (signal: AbortSignal): Promise<boolean> => register.write(text, ifVersion, { signal, due });
@@ -182,14 +186,14 @@ export function createStoreAccess(custody: Custody, options: StoreAccessOptions)
       return undefined;
     });
     if (isWritten !== false) return isWritten;
-    // A driver that repeats a statement answers `false` to a write that was written.
+    // A driver that repeats a statement returns `false` for a write that succeeded.
     return read().then(
       ({ document }) => document.commits.includes(commit),
       () => undefined,
     );
   }
 
-  /** Resolves to whether the document was written. */
+  /** Writes the document, and resolves to whether it did. */
   async function write(
     document: StoreDocument,
     { version, now }: Seen,
@@ -197,12 +201,12 @@ export function createStoreAccess(custody: Custody, options: StoreAccessOptions)
     room: number,
   ): Promise<boolean> {
     const text = await custody.seal(document);
-    // Some databases cut off what does not fit, and say that it was written.
+    // Some databases truncate what does not fit and report success.
     if (textBytes(text) > room) throw full(maxBytes);
     const call = { text, ifVersion: version, due: nextLookAt(document, now), commit };
     const isWritten = await tryWrite(call);
     if (isWritten !== undefined) return isWritten;
-    // The same write under the same condition settles that, even if the first one arrives after it.
+    // The same write on the same condition settles it, even if the first one arrives later.
     const isSettled = await tryWrite(call).catch(() => undefined);
     signal.throwIfAborted();
     if (isSettled !== undefined) return isSettled;
@@ -212,6 +216,9 @@ export function createStoreAccess(custody: Custody, options: StoreAccessOptions)
   return {
     get last() {
       return last;
+    },
+    get now() {
+      return last === undefined ? clock.now() : storeNow(last, clock);
     },
 
     read,
@@ -235,9 +242,9 @@ export function createStoreAccess(custody: Custody, options: StoreAccessOptions)
         if (events.length > 0) tried = [...tried, { commit, events }].slice(-document.commits.length - 1);
         const isRevocation = decision.events?.some(({ type }) => type === "revoked") === true;
         if (await write(document, seen, commit, isRevocation ? maxBytes : room)) {
-          // A failover may lose the commit before it was read. Its version is not known yet.
+          // A failover may lose the commit before it is read. Its version is not known yet.
           last = { ...seen, document, version: undefined };
-          onRevision?.(document.revision);
+          observer?.onRevision(document.revision);
           return changed(seen, decision, document);
         }
         if (attempt === maxAttempts) throw conflict();
@@ -281,7 +288,7 @@ const changed = (seen: Seen, { events = [] }: Decision, document: StoreDocument)
   events,
 });
 
-/** Whether a decision changes nothing. */
+/** Reports whether a decision changes nothing. */
 function isNothing({ events = [], ...changed }: Decision, document: StoreDocument): boolean {
   return (
     events.length === 0 &&
@@ -290,8 +297,8 @@ function isNothing({ events = [], ...changed }: Decision, document: StoreDocumen
 }
 
 /**
- * Refuses a store that was put back to an older backup, or that has lost commits in a failover: it knows nothing of a key that this process has
- * seen revoked, for example.
+ * Refuses a store that was restored from an older backup or has lost commits in a failover: it may have lost the revocation of a key, for
+ * example.
  *
  * @throws StoreError `ERR_RECORDS_INVALID`
  */
@@ -303,55 +310,23 @@ function checkIsLater(found: StoreDocument, seen: StoreDocument): void {
       `the store is at revision ${found.revision}, and was at ${seen.revision}: it is empty, or an older backup`,
     );
   }
-  // After so many commits nobody can tell by their ids.
+  // After that many commits, their ids no longer tell.
   if (found.revision < seen.revision + found.commits.length) {
     throw older(
-      `the store has lost revision ${seen.revision}: it is an older backup to which others have written since`,
+      `the store has lost revision ${seen.revision}: it is an older backup to which other processes have written since`,
     );
   }
   checkNotRolledBack(found.records, seen.records);
 }
 
 const older = (what: string): StoreError =>
-  new StoreError("ERR_RECORDS_INVALID", `${what}; put the newest one back, or restart to go on with this one`);
+  new StoreError("ERR_RECORDS_INVALID", `${what}; restore the latest state, or restart to accept this one`);
 
 const full = (maxBytes: number): StoreError =>
   new StoreError(
     "ERR_STORE_FULL",
-    `nothing was changed: the text would be larger than the store can hold (${maxBytes.toLocaleString("en")} bytes); copy the keys into a store that can hold more: jwksd store migrate`,
+    `nothing was changed: the document would be larger than the store can hold (${maxBytes.toLocaleString("en")} bytes); copy the keys into a store that can hold more: jwksd store migrate`,
   );
 
 const conflict = (): StoreError =>
   new StoreError("ERR_STORE_CONFLICT", `another commit came first, ${maxAttempts} times in a row; try again`);
-
-/**
- * Reports whether this machine's clock may differ from the store's by more than the skew. The store read its clock at some moment between
- * the request and the response, so both are compared, each as this machine's clock would show it if it had always been set as it is now.
- */
-export function clocksDiffer({ now, hasClock, asked, answered }: Seen, clock: Clock, skewMs: number): boolean {
-  if (!hasClock) return false;
-  const asSetNow = (instant: Instant): number => epochMs(instant.wall) + setSince(instant, clock);
-  return asSetNow(asked) < now - skewMs || asSetNow(answered) > now + skewMs;
-}
-
-/** How far the clock of the store is ahead of that of this machine, in milliseconds, which may have been set since the store was read. */
-export function clockAheadMs({ now, hasClock, answered }: Seen, clock: Clock): number {
-  return hasClock ? now - epochMs(answered.wall) - setSince(answered, clock) : 0;
-}
-
-/** States the difference between the clocks, for a message. */
-export function clocksText(seen: Seen, clock: Clock): string {
-  const aheadMs = clockAheadMs(seen, clock);
-  const difference = `${durationText(aheadMs)} ${aheadMs > 0 ? "behind" : "ahead of"}`;
-  const allowed = `clockSkewSeconds allows ${seen.document.policy.clockSkewSeconds} s`;
-  return `this machine's clock is ${difference} the store's clock, and ${allowed}; correct the wrong clock`;
-}
-
-/** By which rules, and when, a command is judged that found this in the store. */
-export function atOf(seen: Seen, clock: Clock): At {
-  const { policy } = seen.document;
-  return { policy, now: seen.now, areClocksOff: clocksDiffer(seen, clock, policy.clockSkewSeconds * 1000) };
-}
-
-/** The time of the store now. */
-export const storeNow = ({ now, answered }: Seen, clock: Clock): number => now + longestSince(answered, clock);

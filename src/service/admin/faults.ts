@@ -5,7 +5,7 @@ import { type StoreView, hasFollowed, lateText, waitsOf } from "../../rotation/e
 import { type DueStep, dueSteps } from "../../rotation/rules/due.ts";
 import { durationText, kidText, relativeText, timeText } from "../../base/format.ts";
 import type { KeyRecord } from "../../rotation/rules/records.ts";
-import type { KnownError } from "../../rotation/manager/health.ts";
+import type { KnownError } from "../../rotation/manager/types.ts";
 import type { KnownManager, KnownWithoutStore } from "../keys/known.ts";
 import type { Known } from "./known.ts";
 import { type Remedy, listing, remedyOf } from "./remedies.ts";

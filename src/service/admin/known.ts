@@ -1,5 +1,5 @@
 import type { JwkSetEntry } from "../../publish/jwk-set.ts";
-import type { KnownError } from "../../rotation/manager/health.ts";
+import type { KnownError } from "../../rotation/manager/types.ts";
 import type { KnownKeys } from "../keys/known.ts";
 
 // What a running service knows, from which its status is made. All times are epoch milliseconds.

@@ -1,6 +1,6 @@
 import packageJson from "../../../package.json" with { type: "json" };
 import { type Metric, gauge, plain, seconds } from "../../base/metrics.ts";
-import { definitions } from "../../rotation/manager/metrics.ts";
+import { definitions } from "../../rotation/manager/health.ts";
 import type { Status } from "./status.ts";
 
 /**

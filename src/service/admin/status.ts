@@ -20,7 +20,7 @@ import {
   uriOf,
 } from "../../rotation/rules/records.ts";
 import { type Fault, faultsOf } from "./faults.ts";
-import type { StoreHealth } from "../../rotation/manager/health.ts";
+import type { StoreHealth } from "../../rotation/manager/types.ts";
 import type { KnownManager } from "../keys/known.ts";
 import type { Known } from "./known.ts";
 

@@ -1,6 +1,6 @@
 import type { StoreDocument } from "../../rotation/custody/document.ts";
 import type { Processes } from "../../rotation/custody/presence.ts";
-import type { KnownError } from "../../rotation/manager/health.ts";
+import type { KnownError } from "../../rotation/manager/types.ts";
 import type { ServiceManager } from "../../rotation/manager/manager.ts";
 import type { RotationPolicyOptions } from "../../rotation/rules/policy.ts";
 

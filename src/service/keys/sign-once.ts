@@ -4,9 +4,10 @@ import { readKeyset } from "../../node/key-files.ts";
 import { checkKeysets, checkSigning } from "../../publish/keyset.ts";
 import { parseDocument } from "../../rotation/custody/document.ts";
 import { unsealed } from "../../rotation/custody/mac.ts";
-import { stale, usableMs } from "../../rotation/manager/freshness.ts";
+import { stale, usableMs } from "../../rotation/manager/check-in.ts";
 import type { Keyring } from "../../rotation/manager/keyring.ts";
-import { type StoreAccess, clocksDiffer, clocksText } from "../../rotation/manager/store-access.ts";
+import type { StoreAccess } from "../../rotation/manager/store-access.ts";
+import { clocksDiffer, clocksText } from "../../rotation/manager/clocks.ts";
 import { activeKey } from "../../rotation/rules/records.ts";
 import type { Claims, SignOptions } from "../../sign/token/sign-options.ts";
 import { createTokenSigner } from "../../sign/token/token-signer.ts";
@@ -53,16 +54,14 @@ export async function signOnce(
 ): Promise<string> {
   const seen = await access.read({ confirmed: true });
   const { records, policy } = seen.document;
-  const { maxTokenLifetimeSeconds, clockSkewSeconds } = policy;
+  const { maxTokenLifetimeSeconds } = policy;
   const active = activeKey(records, "sig");
   if (active === undefined) throw noKeyYet();
   const { signers, unavailable } = await keyring.open([active]);
   if (unavailable.has(active.kid)) throw unavailable.get(active.kid);
   const permit = (): void => {
     if (longestSince(seen.asked, clock) >= usableMs(policy)) throw stale("it has read the store too long ago");
-    if (clocksDiffer(seen, clock, clockSkewSeconds * 1000)) {
-      throw stale(clocksText(seen, clock));
-    }
+    if (clocksDiffer(seen, clock)) throw stale(clocksText(seen, clock));
   };
   const signing = await checkSigning([{ kid: active.kid, signer: signers.get(active.kid) }]);
   const signer = createTokenSigner(

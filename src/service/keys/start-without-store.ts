@@ -1,10 +1,11 @@
 import { withFlags } from "../config/setting-names.ts";
 import { sleep } from "../../base/async.ts";
 import { type Clock, systemClock } from "../../base/clock.ts";
-import { stale } from "../../rotation/manager/freshness.ts";
+import { stale } from "../../rotation/manager/check-in.ts";
 import { timeText } from "../../base/format.ts";
 import type { Signing } from "./signing.ts";
-import { type KnownError, knownError } from "../../rotation/manager/health.ts";
+import type { KnownError } from "../../rotation/manager/types.ts";
+import { knownError } from "../../rotation/manager/health.ts";
 import type { SavedSet } from "./saved-set.ts";
 import type { Logger } from "../config/log.ts";
 import type { RunningManager } from "./run-manager.ts";

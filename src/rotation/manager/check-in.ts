@@ -1,0 +1,196 @@
+import { type Instant, instantNow, longestSince } from "../../base/clock.ts";
+import { SignerError, StoreError, asJwksdError } from "../../base/errors.ts";
+import { durationText, someOf } from "../../base/format.ts";
+import { printable } from "../../base/printable.ts";
+import type { StoreDocument } from "../custody/document.ts";
+import { type PresenceRecord, type Processes, lineText, livePresence } from "../custody/presence.ts";
+import type { RotationPolicy } from "../rules/policy.ts";
+import { activeKey, isLive } from "../rules/records.ts";
+import { clocksDiffer, clocksText } from "./clocks.ts";
+import type { ManagerContext } from "./context.ts";
+import type { KeysInUse, Published } from "./keys-in-use.ts";
+
+/** Check-ins per `maxStaleSeconds`. */
+const perStale = 6;
+/** The share of `maxStaleSeconds` that a process does not use, because clocks run at different rates. */
+const margin = 0.01;
+
+/** Returns how long what was read may be used, in milliseconds. */
+export const usableMs = ({ maxStaleSeconds }: RotationPolicy): number => maxStaleSeconds * 1000 * (1 - margin);
+
+/**
+ * Checks in with the store, and decides whether this process may sign. A process is ready and signs only with what it has read after a check-in
+ * that was sent less than `maxStaleSeconds` ago, by its monotonic or its wall clock, whichever has advanced further. Every waiting period of a
+ * rotation includes that time.
+ */
+export interface CheckIn {
+  /** When the last check-in was sent. */
+  readonly sent: Instant | undefined;
+  /** Time until the next check-in is due, in milliseconds. */
+  readonly dueInMs: number;
+  /**
+   * Writes the presence record of this process and then reads: both prove that the store is the primary and has not been replaced. Resolves to
+   * when that was sent.
+   */
+  run(): Promise<Instant>;
+  /** Writes the presence record if it has changed. */
+  updatePresence(): Promise<void>;
+  /** Lists the processes that may serve or sign now, by their presence records. @throws StoreError */
+  processes(): Promise<Processes>;
+  /** Reason why this process does not sign and is not ready; `undefined` while it may. */
+  readonly error: SignerError | undefined;
+  /** Time until this process is stale, in milliseconds. */
+  readonly leftMs: number;
+  /** Reports whether this process is stale or fresh, if that has changed. */
+  reportChange(): void;
+  /**
+   * Returns a check that throws if this process must not sign with a key, by what it has read until now. Call it before a signature, and again
+   * when the signature exists.
+   */
+  permit(kid: string): () => void;
+}
+
+/** Why a process does not sign. */
+type Reason = "closed" | "age" | "clock";
+
+export function createCheckIn(context: ManagerContext, inUse: KeysInUse): CheckIn {
+  const { custody, access, clock, signal, report, process, signs } = context;
+  let sent: Instant | undefined;
+  let written: string | undefined;
+  let reported: Reason | undefined;
+
+  function presence() {
+    const { records, keys, published } = inUse;
+    const active = activeKey(records, "sig");
+    const isSigning = signs && active !== undefined && keys.signers.has(active.kid);
+    return {
+      ...process,
+      revision: published?.document.revision ?? 0,
+      commit: published?.document.commits.at(-1),
+      kid: isSigning ? active.kid : undefined,
+      signs,
+      wrappingKeys: custody.wrappingKeys,
+    };
+  }
+
+  async function writePresence(): Promise<void> {
+    const next = presence();
+    await access.present(process.id, lineText({ ...next, at: access.now })).catch((error: unknown) => {
+      // A process without write access has no presence record.
+      if (!(error instanceof StoreError && error.code === "ERR_STORE_READ_ONLY")) throw error;
+    });
+    written = JSON.stringify(next);
+  }
+
+  /** Reports processes whose store has lost its keys, and removes the presence records that no running process has written. */
+  async function sweep(found: StoreDocument): Promise<void> {
+    const list = await access.presence();
+    const { processes } = livePresence(list, access.now, found);
+    const others = processes.filter(({ revision }) => revision > 0);
+    // Another process may have generated the first keys after the read.
+    const isEmptied = found.revision === 0 && others.length > 0 && (await access.read()).document.revision === 0;
+    if (isEmptied) report({ type: "store-emptied", error: emptied(custody.owner.issuer, others, access.now) });
+    const live = new Set(processes.map(({ id }) => id));
+    const ended = [...list.records.keys()].filter((id) => !live.has(id));
+    if (ended.length > 0) await access.forget(ended);
+  }
+
+  /** By the policy of what is published: a later one may allow more. */
+  const leftMs = (published: Published | undefined): number =>
+    published === undefined ? 0 : usableMs(published.document.policy) - longestSince(published.confirmed, clock);
+
+  function reasonOf(published: Published | undefined): Reason | undefined {
+    if (signal.aborted) return "closed";
+    if (leftMs(published) <= 0) return "age";
+    // Tokens get their times from this machine's clock, and waiting periods rely on the skew.
+    const isOff = signs && access.last !== undefined && clocksDiffer(access.last, clock, inUse.document?.policy);
+    return isOff ? "clock" : undefined;
+  }
+
+  function errorOf(reason: Reason | undefined): SignerError | undefined {
+    switch (reason) {
+      case "closed":
+        return stale("its key manager was closed");
+      case "age":
+        return stale("it has not checked in with its store for maxStaleSeconds");
+      case "clock":
+        return access.last && stale(clocksText(access.last, clock));
+      default:
+        return undefined;
+    }
+  }
+
+  return {
+    get sent() {
+      return sent;
+    },
+    get dueInMs() {
+      const { document } = inUse;
+      if (document === undefined || sent === undefined) return 0;
+      return Math.max((document.policy.maxStaleSeconds * 1000) / perStale - longestSince(sent, clock), 0);
+    },
+    async run() {
+      const next = instantNow(clock);
+      await writePresence();
+      const { document } = await access.read({ confirmed: true });
+      // Presence records are for people only, so this may fail.
+      await sweep(document).catch(() => {});
+      sent = next;
+      return next;
+    },
+    async updatePresence() {
+      if (JSON.stringify(presence()) !== written) await writePresence();
+    },
+    async processes() {
+      const list = await access.presence();
+      const { document } = inUse;
+      return document === undefined ? { processes: [], unread: 0 } : livePresence(list, access.now, document);
+    },
+    get error() {
+      return errorOf(reasonOf(inUse.published));
+    },
+    get leftMs() {
+      return Math.max(leftMs(inUse.published), 0);
+    },
+    reportChange() {
+      if (signal.aborted || inUse.published === undefined) return;
+      const before = reported;
+      reported = reasonOf(inUse.published);
+      if (reported === before) return;
+      const error = errorOf(reported);
+      report(error === undefined ? { type: "fresh" } : { type: "stale", error });
+    },
+    permit(kid) {
+      const { published } = inUse;
+      return () => {
+        const error = errorOf(reasonOf(published));
+        if (error !== undefined) throw error;
+        const isPublished = inUse.records.some((record) => record.kid === kid && isLive(record));
+        if (!isPublished)
+          throw stale(`kid ${JSON.stringify(kid)} was revoked or removed; get the key again for each request`);
+        const cause = signs ? inUse.keys.unavailable.get(kid) : undefined;
+        if (cause === undefined) return;
+        const message = `kid ${JSON.stringify(kid)} cannot be opened by this process`;
+        throw new SignerError("ERR_SIGNER_UNAVAILABLE", message, { cause });
+      };
+    },
+  };
+}
+
+export function stale(why: string, cause?: unknown): SignerError {
+  return new SignerError("ERR_SIGNER_STALE", `this process does not sign now: ${why}`, { cause });
+}
+
+export const staleBecause = (cause: unknown): SignerError =>
+  cause instanceof SignerError ? cause : stale(`its store could not be read: ${asJwksdError(cause).message}`, cause);
+
+function emptied(issuer: string, processes: readonly PresenceRecord[], now: number): StoreError {
+  const named = someOf(
+    processes,
+    ({ name, at }) => `"${printable(name)}" (last check-in ${durationText(now - at)} ago)`,
+  );
+  return new StoreError(
+    "ERR_STORE_EMPTY",
+    `processes of ${issuer} are running, and the store has no keys: ${named}; stop this process, and if the store was emptied, see "A lost store" in docs/emergencies.md`,
+  );
+}

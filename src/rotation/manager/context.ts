@@ -1,0 +1,67 @@
+import { type Clock, systemClock } from "../../base/clock.ts";
+import type { Given } from "../../base/options.ts";
+import type { KeySubscriber } from "../../provider/managed-keys.ts";
+import type { Custody } from "../custody/custody.ts";
+import type { PresenceRecord } from "../custody/presence.ts";
+import { rotationPolicy } from "../rules/policy.ts";
+import { type Health, createHealth } from "./health.ts";
+import { type StoreAccess, createStoreAccess } from "./store-access.ts";
+import type { KeyManagerOptions, ManagerEvent } from "./types.ts";
+
+/** Shared by everything that works on the keys of a store: a manager, a command. */
+export interface Context {
+  readonly custody: Custody;
+  readonly access: StoreAccess;
+  readonly clock: Clock;
+  /** Aborts when the manager is closed. */
+  readonly signal: AbortSignal;
+  /** Reports an event to the application. */
+  report(this: void, event: ManagerEvent): void;
+}
+
+/** Shared by all parts of a manager. */
+export interface ManagerContext extends Context {
+  readonly health: Health;
+  readonly process: ProcessName;
+  /** Whether this process signs while it may. */
+  readonly signs: boolean;
+  readonly target: Target | undefined;
+}
+
+/** The identity of a process in its presence record. */
+export type ProcessName = Pick<PresenceRecord, "id" | "name" | "version">;
+
+/** A target of the documents, which is served without the process that writes it. */
+export interface Target extends KeySubscriber {
+  /** Name of the target, the same for every process that writes it. */
+  readonly name: string;
+}
+
+export interface ContextOptions extends Pick<
+  Given<KeyManagerOptions>,
+  "clock" | "onEvent" | "policy" | "replicaName" | "signs"
+> {
+  /** A target to publish. Such a manager does not sign. */
+  readonly target?: Target | undefined;
+  /** The version of jwksd, for people who list the processes of a store. */
+  readonly version?: string | undefined;
+}
+
+/** Creates the context of a manager. @throws ConfigError `ERR_POLICY_INVALID` */
+export function createContext(custody: Custody, options: ContextOptions, signal: AbortSignal): ManagerContext {
+  const { clock = systemClock, onEvent, target, signs = target === undefined, version } = options;
+  const { name } = target ?? { name: options.replicaName ?? "jwksd" };
+  const health = createHealth({ clock, signal, onEvent });
+  const policy = rotationPolicy(options.policy);
+  const access = createStoreAccess(custody, { policy, clock, signal, observer: health });
+  let id: string | undefined;
+  const process: ProcessName = {
+    // Workers have no random numbers before their first request.
+    get id() {
+      return (id ??= crypto.randomUUID());
+    },
+    name,
+    version,
+  };
+  return { custody, access, clock, signal, report: health.report, health, process, signs, target };
+}

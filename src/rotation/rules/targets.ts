@@ -1,0 +1,42 @@
+import type { Planned } from "./due.ts";
+import { type KeyRecord, liveRecords } from "./records.ts";
+import type { TargetRecord } from "./waits.ts";
+
+// The targets of `jwksd publish` as the store lists them.
+
+/** The records of a store with its targets. */
+type Held = Pick<Planned, "records" | "targets">;
+
+const entryOf = ({ targets }: Held, name: string): TargetRecord | undefined =>
+  targets.find((target) => target.name === name);
+
+const withTarget = ({ targets }: Held, next: TargetRecord): readonly TargetRecord[] => [
+  ...targets.filter(({ name }) => name !== next.name),
+  next,
+];
+
+/** Reports whether the store should learn that a target has a step: a step that waits for the target, or a revocation, for which people wait. */
+export function isTargetBehind(held: Held, name: string): boolean {
+  const { revision = 0, at = 0 } = entryOf(held, name) ?? {};
+  const isRevoked = (record: KeyRecord): boolean => record.state === "revoked" && record.endedAt >= at;
+  return (
+    liveRecords(held.records).some(({ stateRevision = 0 }) => stateRevision > revision) || held.records.some(isRevoked)
+  );
+}
+
+/** Returns the targets that are served and lack a step. */
+export const lateTargets = (held: Held): readonly TargetRecord[] =>
+  held.targets.filter(({ name, revision }) => revision > 0 && isTargetBehind(held, name));
+
+/** Names a target before it is first written, so that no step forgets it, and again until it was read back. */
+export function namedTarget(planned: Planned, name: string, now: number): readonly TargetRecord[] {
+  const { revision = 0, at = 0 } = entryOf(planned, name) ?? {};
+  const isDue = revision === 0 && now >= at + (planned.policy.maxStaleSeconds * 1000) / 6;
+  return isDue ? withTarget(planned, { name, revision: 0, at: now }) : planned.targets;
+}
+
+/** Records the revision that was read back from a target. */
+export function writtenTarget(held: Held, name: string, revision: number, now: number): readonly TargetRecord[] {
+  const known = entryOf(held, name)?.revision ?? 0;
+  return isTargetBehind(held, name) && revision > known ? withTarget(held, { name, revision, at: now }) : held.targets;
+}
