@@ -35,7 +35,7 @@ export {
   TokenError,
 } from "./base/errors.ts";
 export type { EcPublicJwk, Jwk, PublicJwk, RsaPublicJwk } from "./keys/jwk/public.ts";
-export type { CryptoKeyPair, KeyInput, KeyObjectLike } from "./keys/jwk/read.ts";
+export type { CryptoKeyPair, JwkObject, KeyInput, KeyObjectLike } from "./keys/jwk/read.ts";
 export type { NodeRequest, NodeResponse } from "./publish/node.ts";
 export type { Metadata } from "./publish/discovery.ts";
 export type { Handlers } from "./publish/handlers.ts";
@@ -60,5 +60,11 @@ export type { Metric, MetricValue } from "./base/metrics.ts";
 export { clientAlgorithms } from "./verify/client/client-algorithms.ts";
 export type { Claims, SignOptions } from "./sign/token/sign-options.ts";
 export type { SignInputOptions } from "./sign/token/signing-input.ts";
-export { type KeySource, type VerifiedToken, type VerifyOptions, verify } from "./verify/token/verify.ts";
+export {
+  type KeySource,
+  type VerifiedClaims,
+  type VerifiedToken,
+  type VerifyOptions,
+  verify,
+} from "./verify/token/verify.ts";
 export { errorTable } from "./base/error-table.ts";
