@@ -365,11 +365,11 @@ process.send("ready");`,
 });
 
 for (const file of ["examples/docs/demand-d1.mts", "examples/docs/demand-durable-object.mts"]) {
-  test(`${file} is small`, async (t) => {
+  test(`the Worker ${file} is as small as its page says`, async (t) => {
     const path = await sample(t, file);
     const text = await bundledText(path, "--minify", "--external", "cloudflare:workers", "--external", "hono");
     const size = gzipSync(text).length;
     t.diagnostic(`${size} bytes of gzip`);
-    assert.ok(size <= 55_000, `${size} bytes of gzip`);
+    assert.ok(size < 56_500, `${size} bytes of gzip`);
   });
 }
