@@ -28,7 +28,7 @@ const commands: Readonly<Record<string, readonly [description: string, load: Loa
   store: ["Look after the database of the managed keys.", () => import("./store/store.ts")],
   token: ["Print a token that the active key signs.", () => import("./serve/token.ts")],
   verify: ["Verify a token as a relying party does, and explain each step.", () => import("./doctor/verify.ts")],
-  doctor: ["Find out what is wrong with the keys of any issuer.", () => import("./doctor/doctor.ts")],
+  doctor: ["Find out what is wrong with any issuer's keys.", () => import("./doctor/doctor.ts")],
   completion: ["Print a script with which a shell completes these commands.", () => import("./completion.ts")],
 };
 

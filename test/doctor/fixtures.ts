@@ -4,7 +4,7 @@ import type { Code, Exchange, Failure, Look, Observations } from "../../src/doct
 import { smallFactor } from "../../src/doctor/integers.ts";
 import { type PrivateJwk, ecKey, rfc7515Key, rsaKey, withoutPrivate } from "../support/keys.ts";
 import { authorityCertificate, certificate } from "./certificates.ts";
-import { at, bytes, issuer, jwksUri, observed, published, response, sound } from "./observed.ts";
+import { type Changes, at, bytes, issuer, jwksUri, observed, published, response, sound } from "./observed.ts";
 
 /** A provider with one fault. */
 export interface Fixture {
@@ -336,7 +336,7 @@ const sets: readonly Fixture[] = [
   set("HTTP_TOO_LARGE", { keys: [sound], notes: "x".repeat(51_200) }, "52 KiB"),
 ];
 
-const http = (code: Code, changes: Parameters<typeof observed>[0], about?: string): Fixture => ({
+const http = (code: Code, changes: Changes, about?: string): Fixture => ({
   code,
   observations: observed(changes),
   ...(about !== undefined && { about }),
@@ -350,7 +350,7 @@ const failed = (kind: Failure["kind"], detail: string, more: Partial<Exchange> =
   failed: { failure: { kind, detail }, ...more },
 });
 const allProbes = Object.keys(good.probes ?? {});
-const waiting = (waitMs: number): Parameters<typeof observed>[0] => ({
+const waiting = (waitMs: number): Changes => ({
   set: { waitMs },
   probes: Object.fromEntries(
     allProbes.map((name) => [name, { ...goodSet, waitMs, ...(name === "revalidate" && { status: 304 }) }]),

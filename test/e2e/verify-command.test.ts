@@ -224,7 +224,7 @@ test("jwksd verify --json prints only printable ASCII, which parses to the same 
 
 describe("jwksd verify refuses a wrong option before it fetches anything", { timeout }, () => {
   const rows: [flags: string[], says: RegExp][] = [
-    [["--alg", "HS256"], /"HS256" is no algorithm that verifies with a public key \[ERR_OPTION_INVALID\]/],
+    [["--alg", "HS256"], /"HS256" is not an algorithm with a public key \[ERR_OPTION_INVALID\]/],
     [["--alg", ""], /"algorithms".*\[ERR_OPTION_INVALID\]/],
     [["--typ", ""], /"typ" must be a string that is not empty \[ERR_OPTION_INVALID\]/],
     [["--aud", ""], /"audience".*\[ERR_OPTION_INVALID\]/],

@@ -1,5 +1,5 @@
 import { KeyObject, verify } from "node:crypto";
-import type { CryptoKey } from "jose";
+import type { CryptoKey, JWTPayload } from "jose";
 import { decodeJwt } from "jose/jwt/decode";
 import { decodeProtectedHeader } from "jose/decode/protected_header";
 import { importJWK } from "jose/key/import";
@@ -206,7 +206,7 @@ function headerOf(token: string): Readonly<Record<string, unknown>> | undefined 
   }
 }
 
-function claimsOf(token: string): ReturnType<typeof decodeJwt> | undefined {
+function claimsOf(token: string): JWTPayload | undefined {
   try {
     return decodeJwt(token);
   } catch {

@@ -82,7 +82,7 @@ export const endpoint = {
   },
   HTTP_NO_STORE: {
     severity: "risk",
-    title: "The JWK Set must not be cached",
+    title: "The JWK Set is not cacheable",
     why: "Verifiers that honor this fetch the set for each token, so the endpoint is part of every login, and a target under load.",
     rule: "RFC 9111 section 5.2.2.5",
     remedy: "Send `Cache-Control: public, max-age=3600`, and announce keys for longer than that before they sign.",
@@ -250,7 +250,7 @@ export const endpoint = {
   },
   HTTP_PRIVATE: {
     severity: "advice",
-    title: "Shared caches must not keep the JWK Set",
+    title: "The JWK Set is not cacheable by shared caches",
     why: "`private` is for data about one user. A cache in front does not store the set, so each verifier fetches it from the server.",
     rule: "RFC 9111 section 5.2.2.7",
     remedy: "Send `Cache-Control: public, max-age=3600`.",
