@@ -213,7 +213,7 @@ describe("what is kept in memory", () => {
 test("who asks for one issuer at a time, takes it up once", async () => {
   const database = await new Database().with(1);
   const store = database.stores.get(named(1)) as CountedStore;
-  const readsOf = (): number => store.counts.read + store.counts.word;
+  const readsOf = (): number => store.counts.read + store.counts.checkIn;
   const before = readsOf();
   const issuers = await database.issuers();
   const answers = await Promise.all([

@@ -1,8 +1,8 @@
 import { StoreError } from "../../src/base/errors.ts";
 import type { Presence, Register, StoreCall } from "../../src/rotation/store/register.ts";
 
-/** `word`: a read that is confirmed, or the line of a process. */
-export type Operation = "read" | "word" | "write";
+/** `checkIn`: a confirmed read, or a call for presence records. */
+export type Operation = "read" | "checkIn" | "write";
 
 /** A real store that fails in every way, and counts what it is asked. */
 export interface CountedStore extends Register {
@@ -32,7 +32,7 @@ export interface CountedStore extends Register {
 }
 
 export function countedStore(register: Register, total = { calls: 0 }): CountedStore {
-  const counts = { read: 0, word: 0, write: 0 };
+  const counts = { read: 0, checkIn: 0, write: 0 };
   const hung = new Set<Promise<unknown>>();
   const waiting = new Set<() => void>();
   let old: Awaited<ReturnType<Register["read"]>> | undefined;
@@ -87,7 +87,7 @@ export function countedStore(register: Register, total = { calls: 0 }): CountedS
         const { now } = await register.read();
         return { ...old, ...(now !== undefined && { now }) };
       }
-      return call(confirmed ? "word" : "read", options, () => register.read(known, options));
+      return call(confirmed ? "checkIn" : "read", options, () => register.read(known, options));
     },
     async write(text, ifVersion, options = {}) {
       if (store.isReadOnly) throw readOnly();
@@ -96,11 +96,11 @@ export function countedStore(register: Register, total = { calls: 0 }): CountedS
     presence: {
       async put(id, record, options = {}) {
         if (store.isReadOnly) throw readOnly();
-        return call("word", options, async () => register.presence?.put(id, record, options));
+        return call("checkIn", options, async () => register.presence?.put(id, record, options));
       },
       list: async (limit, options = {}) =>
         call("read", options, async () => (register.presence as Presence).list(limit, options)),
-      drop: async (ids, options = {}) => call("word", options, async () => register.presence?.drop(ids, options)),
+      drop: async (ids, options = {}) => call("checkIn", options, async () => register.presence?.drop(ids, options)),
     },
     watch(onChange, options) {
       const notify = (): void => {

@@ -43,7 +43,7 @@ async function use(world: World, { provider }: Instance): Promise<[number, strin
 
 const refused = [503, "ERR_SIGNER_STALE"];
 const days = soak(200, 10);
-const readsOf = ({ line }: Instance): number => line.counts.read + line.counts.word;
+const readsOf = ({ line }: Instance): number => line.counts.read + line.counts.checkIn;
 const activeIn = async (world: World): Promise<string> =>
   (await world.document()).records.find(({ state }) => state === "active")?.kid ?? "";
 
@@ -52,7 +52,7 @@ test("reads when it is asked, and leaves no timer and no line", async () => {
   const kid = await activeIn(world);
   assert.equal(readsOf(instance), 0);
   assert.deepEqual(await use(world, instance), [200, kid]);
-  assert.equal(readsOf(instance), 2, "a confirmed word, and what is due");
+  assert.equal(readsOf(instance), 2, "a check-in, and a read for due steps");
   await world.pass(hour);
   assert.deepEqual([readsOf(instance), world.timers, await world.lines()], [2, 0, []]);
   assert.equal(instance.line.counts.write, 0);
@@ -139,7 +139,7 @@ describe("the store", () => {
       assert.deepEqual(await use(world, instance), good);
       await world.pass(second);
     }
-    // Each of them asks for its word, and then for what others have changed.
+    // Each checks in and then reads what other processes have changed.
     assert.ok(readsOf(instance) - before <= 6, `${readsOf(instance) - before} reads`);
     await world.passTo(usableMs - second);
     assert.deepEqual(await use(world, instance), good);

@@ -139,8 +139,8 @@ test("a register that returns what no register may counts as unavailable, and is
   }
 });
 
-for (const operation of ["word", "read"] as const) {
-  test(`a ${operation === "word" ? "check-in" : operation} whose reply is lost is reported as an unavailable store`, async () => {
+for (const operation of ["checkIn", "read"] as const) {
+  test(`a ${operation === "checkIn" ? "check-in" : operation} whose reply is lost is reported as an unavailable store`, async () => {
     const world = new World();
     const replica = await world.start();
     world.store.hook = async (called, go) => {

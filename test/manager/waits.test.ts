@@ -286,7 +286,7 @@ describe("a first key", () => {
     line.hook = async (operation, go) => {
       const found = await go();
       // After the second one has read that there are no keys, and before it lists the presence records.
-      if (operation === "word" && found !== undefined) first ??= await world.start({ policy });
+      if (operation === "checkIn" && found !== undefined) first ??= await world.start({ policy });
       return found;
     };
     const second = await world.start({ policy, store: line });

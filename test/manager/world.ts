@@ -23,7 +23,7 @@ import { type CountedStore, countedStore } from "./counted-store.ts";
 
 export const issuer = "https://op.example";
 
-/** For how long managers under test use what they have read: words are steps of simulated time, so there are few of them. */
+/** Time for which managers under test use what they have read. Check-ins are steps of simulated time, so there are few of them. */
 export const staleMs = 12 * hour;
 /** How long they go on, which is 1 % less. */
 export const usableMs = staleMs * 0.99;

@@ -196,7 +196,7 @@ describe("a key signs only while it may", () => {
     await sign(good("a"), { lifetimeSeconds });
   });
 
-  test("with a manager: while it permits that (test/manager/word.test.ts), also when the signature is there", async () => {
+  test("with a manager: while it permits that (test/manager/check-in.test.ts), also when the signature is there", async () => {
     let mayNot = false;
     const permit = () => () => {
       if (mayNot) throw new SignerError("ERR_SIGNER_STALE", "the key was revoked");

@@ -1,5 +1,5 @@
 /**
- * Many issuers in one process, with keys of their own.
+ * Many issuers in one process, each with its own keys.
  *
  * @module jwksd/issuers
  */

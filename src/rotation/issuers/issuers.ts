@@ -41,33 +41,33 @@ const rules: Rules<IssuersOptions> = {
   clock: clockRule,
 };
 
-/** How many issuers are remembered that cannot be used: anybody can think of names. */
+/** Number of unusable names that are remembered: anyone can invent names. */
 const maxUnusable = 10_000;
-/** Most lookups in flight for requests, and as many for calls of the application. */
+/** Limit of lookups in flight for requests, and as many for calls of the application. */
 const maxLookups = 100;
 const lookupMs = 10_000;
 const duePage = 100;
-const looksAtOnce = 10;
+const stepsInParallel = 10;
 /** How much memory all issuers may take, in bytes, by an estimate from the length of what is stored. */
 const maxBytes = 100_000_000;
-/** What an issuer takes in memory: measured, with two keys. */
+/** Memory of an issuer with two keys, as measured. */
 const ownBytes = 40_000;
 const bytesPerCharacter = 8;
 
-/** Options of a manager that may make the first key of an issuer. */
+/** Options of a manager that may generate an issuer's first key. */
 type FirstKey = Pick<Given<KeyManagerOptions>, "requireStore" | "policy">;
 
 /** The origin of a name: the application knows its tenants; a request may name anything. */
 type Caller = "application" | "request";
 
-/** An issuer that has no keys, or could not be taken up. */
+/** An issuer that has no keys or could not be loaded. */
 interface Unusable {
   readonly at: Instant;
   readonly error?: unknown;
 }
 
 /**
- * Publishes and signs for many issuers, each with keys of its own. Nothing is read until somebody asks for an issuer, and there is no timer.
+ * Publishes and signs for many issuers, each with its own keys. Nothing is read until an issuer is needed, and there is no timer.
  *
  * @throws ConfigError `ERR_OPTION_UNKNOWN`, `ERR_OPTION_INVALID`, `ERR_ISSUER_INVALID`, `ERR_POLICY_INVALID`, `ERR_WRAPPING_KEY_INVALID`
  */
@@ -76,12 +76,12 @@ export async function createIssuers(options: IssuersOptions): Promise<Issuers> {
   const { issuer: template, store, wrappingKeys, policy, metadata, waitUntil, onEvent, clock = systemClock } = given;
   const { refreshSeconds = 30, maxIssuers = 1_000 } = given;
   const names = createNames(template);
-  // All that is wrong shows here, and not at the first request.
+  // Wrong options fail here, not at the first request.
   rotationPolicy(policy);
   const keys = await readWrappingKeys(wrappingKeys, (index) => `wrappingKeys[${index}]`);
 
   const kept = createRecent<ManagedIssuer>(maxIssuers, maxBytes);
-  /** The oldest first. */
+  /** Oldest first. */
   const unusable = new Map<string, Unusable>();
   /** Lookups in flight. Anyone can request names, and must not keep the application from signing. */
   const lookups: Readonly<Record<Caller, Map<string, Promise<ManagedIssuer | undefined>>>> = {
@@ -108,11 +108,11 @@ export async function createIssuers(options: IssuersOptions): Promise<Issuers> {
     return register;
   }
 
-  /** Neither a database nor the option `store` holds anybody up. */
+  /** Bounds the time of a database and of the `store` option. */
   const inTime = async <T>(work: (signal: AbortSignal) => T | Promise<T>): Promise<T> =>
     withDeadline(async (signal) => work(signal), { clock, timeoutMs: lookupMs, expired: late });
 
-  /** Takes the steps that are due, with a manager that is not kept. */
+  /** Takes the due steps with a manager that is not kept. */
   async function runDueStepsOnce(issuer: string, more?: FirstKey): Promise<void> {
     if (!names.holds(issuer)) {
       throw new ConfigError("ERR_ISSUER_INVALID", `issuer ${JSON.stringify(issuer)} does not match ${template}`);
@@ -133,8 +133,8 @@ export async function createIssuers(options: IssuersOptions): Promise<Issuers> {
     if (unusable.size > maxUnusable) unusable.delete(unusable.keys().next().value as string);
   }
 
-  /** Takes an issuer up if it has keys. A plain read tells that, because a made-up name must not cost a write. */
-  async function takeUp(issuer: string): Promise<ManagedIssuer | undefined> {
+  /** Loads an issuer if it has keys. A plain read shows that, because an invented name must not cost a write. */
+  async function load(issuer: string): Promise<ManagedIssuer | undefined> {
     const at = instantNow(clock);
     try {
       const { register, text } = await inTime(async (signal) => {
@@ -151,9 +151,9 @@ export async function createIssuers(options: IssuersOptions): Promise<Issuers> {
         if (!keys.isReady) throw error;
       });
       const provider = await createProvider({ keys, clock, metadata: metadata?.(issuer) });
-      const taken = Object.freeze({ keys, provider });
-      kept.set(issuer, taken, ownBytes + bytesPerCharacter * text.length);
-      return taken;
+      const loaded = Object.freeze({ keys, provider });
+      kept.set(issuer, loaded, ownBytes + bytesPerCharacter * text.length);
+      return loaded;
     } catch (error) {
       note(issuer, { at, error });
       throw error;
@@ -174,9 +174,9 @@ export async function createIssuers(options: IssuersOptions): Promise<Issuers> {
     const own = lookups[caller];
     if (own.size >= maxLookups)
       throw new StoreError("ERR_STORE_UNAVAILABLE", `${maxLookups} lookups of issuers are in flight; try again`);
-    const taking = takeUp(issuer).finally(() => own.delete(issuer));
-    if (outlivesRequests) own.set(issuer, taking);
-    return taking;
+    const loading = load(issuer).finally(() => own.delete(issuer));
+    if (outlivesRequests) own.set(issuer, loading);
+    return loading;
   }
 
   const get: Issuers["get"] = async (issuer) => kept.get(issuer) ?? find(issuer, "application");
@@ -190,10 +190,10 @@ export async function createIssuers(options: IssuersOptions): Promise<Issuers> {
 
     async create(issuer) {
       await runDueStepsOnce(issuer, { requireStore: false, policy: await spreadPolicy(issuer, policy) });
-      // One that is known, or is being looked for, may have been read before.
+      // A lookup in flight may have read the store before.
       await inFlight(issuer)?.catch(() => {});
       unusable.delete(issuer);
-      const made = await takeUp(issuer);
+      const made = await load(issuer);
       if (made === undefined) throw lacksKeys(issuer);
       return made;
     },
@@ -236,7 +236,7 @@ export async function createIssuers(options: IssuersOptions): Promise<Issuers> {
     },
 
     async runAllDueSteps() {
-      // A register of any issuer lists all.
+      // The register of any issuer lists all of them.
       const register = await inTime(() => registerOf(template));
       if (register.due === undefined)
         throw invalidOption(`the store ${register.name} cannot list issuers; call runDueSteps() for each`);
@@ -246,7 +246,7 @@ export async function createIssuers(options: IssuersOptions): Promise<Issuers> {
         const page: readonly DueIssuer[] = await register.due(duePage, last);
         if (page.length === 0) return { issuers, failed };
         last = page.at(-1);
-        // The database may hold others.
+        // The database may hold other issuers.
         const ours = page.filter(({ issuer }) => names.holds(issuer)).values();
         const lookOn = async (): Promise<void> => {
           for (const { issuer } of ours) {
@@ -254,7 +254,7 @@ export async function createIssuers(options: IssuersOptions): Promise<Issuers> {
             await runDueSteps(issuer).catch((error: unknown) => failed.set(issuer, error));
           }
         };
-        await Promise.all(Array.from({ length: looksAtOnce }, lookOn));
+        await Promise.all(Array.from({ length: stepsInParallel }, lookOn));
       }
     },
   } satisfies Issuers);

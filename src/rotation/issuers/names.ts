@@ -4,30 +4,30 @@ import { locate } from "../../publish/paths.ts";
 
 /** Issuers that differ in one part of their host or path. */
 export interface Names {
-  /** Whether it is one of these issuers, whether or not it has keys. */
+  /** Reports whether a name is one of these issuers, with or without keys. */
   holds(issuer: string): boolean;
   /**
-   * The issuer whose document a request asks for; `undefined` where it asks for something else. A path must be as it was issued, byte for byte:
-   * an escape, a dot segment or another case is another path. The port of a host does not count, because a proxy may have changed it.
+   * Returns the issuer whose document is requested; `undefined` if something else is. A path must match byte for byte: an escape, a dot segment
+   * or another case is another path. The port of a host is ignored, because a proxy may have changed it.
    *
-   * @param target of the request, or its whole URL
-   * @param host the Host header; what a whole URL says comes before it (RFC 9112 section 3.2.2)
+   * @param target the request target, or the whole URL
+   * @param host the Host header; a whole URL takes precedence (RFC 9112 section 3.2.2)
    */
   issuerOf(target: string, host?: string): string | undefined;
 }
 
-/** What stands before and after the part that differs. */
+/** The text before and after the variable part. */
 type Around = readonly [before: string, after: string];
 
-/** Stands for the part that differs. */
+/** A variable part for examples. */
 const sample = "x";
 
 const label = /^[a-z\d](?:[a-z\d-]{0,61}[a-z\d])?$/;
 const wholeHost = /^[a-z\d](?:[a-z\d.-]{0,251}[a-z\d])?$/;
-/** A segment without escapes that is neither hidden nor a dot segment. */
+/** A path segment without escapes that does not start with a dot. */
 const segment = /^[\w~-][\w.~-]{0,127}$/;
 
-/** The part that differs; `undefined` where the rest is another one. */
+/** Returns the variable part; `undefined` if the rest differs. */
 function partOf(text: string, [before, after]: Around, rule: RegExp): string | undefined {
   if (!text.startsWith(before) || !text.endsWith(after)) return undefined;
   const part = text.slice(before.length, text.length - after.length);
@@ -47,7 +47,7 @@ export function createNames(template: string): Names {
   const isInHost = authority.includes("*");
   const host = authority.replace(/:\d+$/, "").split("*") as unknown as Around;
   const rule = isInHost ? (host.join("") === "" ? wholeHost : label) : segment;
-  /** In each document's path that names the issuer. */
+  /** The text around the variable part in each path that names the issuer. */
   const samplePath = path.replace("*", sample);
   const places = [...routes.keys()].flatMap((route): Around[] => {
     const at = route.indexOf(samplePath);

@@ -1,8 +1,8 @@
-/** A map that forgets the entry which was not used for the longest time, beyond its bounds. */
+/** A map with limits that drops the least recently used entries. */
 export interface Recent<Value> {
-  /** Counts as a use. */
+  /** Returns an entry and counts as a use. */
   get(name: string): Value | undefined;
-  /** Does not. */
+  /** Returns an entry without counting as a use. */
   peek(name: string): Value | undefined;
   set(name: string, value: Value, bytes: number): void;
 }
@@ -10,7 +10,7 @@ export interface Recent<Value> {
 interface Entry<Value> {
   readonly value: Value;
   readonly bytes: number;
-  /** Counts all uses: moving an entry to the end of a map would cost more than all else of a request. */
+  /** Number of all uses when it was last used: moving an entry to the end of a map would cost more than the rest of a request. */
   used: number;
 }
 

@@ -1,12 +1,12 @@
 import { type RotationPolicyOptions, leastPeriodDays, rotationPolicy } from "../rules/policy.ts";
 import { issuerKey } from "../store/issuer.ts";
 
-/** By how much of a period an issuer rotates earlier, at most. */
+/** Largest share of a period by which an issuer rotates earlier. */
 const share = 0.1;
 
 /**
- * The policy of one of many issuers: its period is up to a tenth shorter, always by the same part. So issuers that were made on one day do not
- * rotate in one minute. No period is shorter than the other members allow.
+ * Returns the policy of one of many issuers: its period is up to a tenth shorter, always by the same share. Issuers that were created on one day
+ * therefore do not rotate in one minute. No period is shorter than the other settings allow.
  *
  * @throws ConfigError see `rotationPolicy`
  */

@@ -12,34 +12,33 @@ import type { Register } from "../store/register.ts";
 export interface IssuersOptions {
   /**
    * Issuer identifier with one `*`. In the path, such as `https://login.example.com/*`, it stands for 1 to 128 letters, digits, `-`, `.`, `_` and
-   * `~`, with no dot first. In the host, such as `https://*.example.com`, for one label; alone there, for a whole host.
+   * `~`, not starting with a dot. In the host, such as `https://*.example.com`, it stands for one label; alone there, for a whole host.
    */
   readonly issuer: string;
   /**
-   * Gives the register of an issuer, whenever one is taken up; for `runAllDueSteps`, it gets the option `issuer` with its `*`, and any register of the
-   * database will do. Registers share a pool or a client, which is yours to end; nobody closes a
-   * register.
+   * Returns the register of an issuer that is loaded. For `runAllDueSteps`, it receives the `issuer` option with its `*` and may return any register
+   * of the database. Registers share a pool or a client, which the application closes; jwksd closes no register.
    */
   readonly store: (issuer: string) => Register | Promise<Register>;
-  /** See `createKeyManager`. The same for all issuers. */
+  /** Wrapping keys of all issuers. See `createKeyManager`. */
   readonly wrappingKeys: string | readonly string[];
-  /** How the keys of new issuers rotate. The period of each is up to a tenth shorter. Default: that of {@link RotationPolicyOptions}. */
+  /** How the keys of new issuers rotate. Each period is up to a tenth shorter. Default: the defaults of {@link RotationPolicyOptions}. */
   readonly policy?: Optional<RotationPolicyOptions>;
-  /** More members of the discovery document of an issuer. See `createProvider`. Default: none. */
+  /** Returns additional members of an issuer's discovery document. See `createProvider`. Default: none. */
   readonly metadata?: Optional<(issuer: string) => Metadata>;
-  /** How old a read may be, in seconds. See `createKeyManager`. Default: 30. */
+  /** Age of a read, in seconds, at which the store is read again. See `createKeyManager`. Default: 30. */
   readonly refreshSeconds?: Optional<number>;
-  /** How many issuers are kept in memory; those that were not used for the longest time are forgotten first. They take at most about 100 MB. Default: 1,000. */
+  /** Number of issuers that stay in memory; the least recently used are dropped first. They take at most about 100 MB. Default: 1,000. */
   readonly maxIssuers?: Optional<number>;
   /** Keeps the platform from ending a read with the request that began it. See `createKeyManager`. Default: none. */
   readonly waitUntil?: Optional<(promise: Promise<unknown>) => unknown>;
-  /** Gets changes of keys, and failures, of issuers in memory. Default: nobody listens. */
+  /** Receives changes of keys, and failures, of issuers in memory. Default: none. */
   readonly onEvent?: Optional<(event: ManagerEvent, issuer: string) => void>;
-  /** Tells the time. Default: the clock of the machine. */
+  /** Clock and timers. Default: the machine's. */
   readonly clock?: Optional<Clock>;
 }
 
-/** One of many issuers. It goes on working when it is forgotten, and needs no end. */
+/** One of many issuers. It continues to work after it was dropped from memory and does not need to be closed. */
 export interface ManagedIssuer {
   readonly keys: KeyManager;
   readonly provider: Provider;
@@ -55,38 +54,38 @@ export interface HostRequest extends NodeRequest {
   };
 }
 
-/** What {@link Issuers.runAllDueSteps} did. */
+/** The result of {@link Issuers.runAllDueSteps}. */
 export interface DueStepsReport {
-  /** How many issuers had a step that was due. */
+  /** Number of issuers that had a due step. */
   readonly issuers: number;
-  /** Those that could not be looked at, and why. */
+  /** Errors of the issuers that failed, by issuer. */
   readonly failed: ReadonlyMap<string, unknown>;
 }
 
-/** Publishes and signs for many issuers, and takes up each when it is asked for. */
+/** Publishes and signs for many issuers. Each is loaded when it is first needed. */
 export interface Issuers {
-  /** `undefined` where the issuer has no keys; makes none. @throws StoreError `ERR_STORE_UNAVAILABLE`, and what the option `store` throws */
+  /** Returns an issuer, or `undefined` if it has no keys. @throws StoreError `ERR_STORE_UNAVAILABLE`, and errors of the `store` option */
   get(this: void, issuer: string): Promise<ManagedIssuer | undefined>;
   /**
-   * Makes the first key of an issuer that has none, such as when a tenant signs up. Do not call it for names that came with a request.
+   * Generates the first key of an issuer that has no keys, for example when a tenant signs up. Do not call it with a name from a request.
    *
    * @throws ConfigError `ERR_ISSUER_INVALID`; and see `createKeyManager`
    */
   create(this: void, issuer: string): Promise<ManagedIssuer>;
   /** Signs claims for an issuer. @throws StoreError `ERR_STORE_EMPTY`: it has no keys; and see `get` and `Provider.sign` */
   sign(this: void, issuer: string, claims: Claims, options: SignOptions): Promise<string>;
-  /** Answers a request for the document of an issuer, by its URL; 404 for others, and 503 where keys cannot be read. */
+  /** Returns an issuer's document for a request, by its URL; otherwise 404, or 503 if the keys cannot be read. */
   fetch(this: void, request: Request): Response | Promise<Response>;
   /**
-   * Answers a request of `node:http`, Express or Connect. For the path it goes by the URL, for the host by the Host header. For other requests,
-   * calls `next` if it is given, else answers 404.
+   * Responds to a request of `node:http`, Express or Connect with an issuer's document, by its path or its Host header. Otherwise calls `next`, or
+   * responds with 404 if there is no `next`. A request with two hosts gets 400.
    */
   node(this: void, request: HostRequest, response: NodeResponse, next?: () => void): void;
-  /** Takes the steps of an issuer that are due. It is not kept in memory for that. @throws StoreError; see `KeyManager.runDueSteps` */
+  /** Takes the due steps of an issuer, without loading it into memory. @throws StoreError; see `KeyManager.runDueSteps` */
   runDueSteps(this: void, issuer: string): Promise<void>;
   /**
-   * Looks at all issuers whose next step is due, ten at a time, the longest due first. One that fails is no obstacle to the others. Call it
-   * once an hour.
+   * Takes the due steps of all issuers, ten issuers at a time, the most overdue first. An issuer that fails does not stop the others. Call it once
+   * an hour.
    *
    * @throws ConfigError `ERR_OPTION_INVALID`: the store cannot list them
    * @throws StoreError `ERR_STORE_UNAVAILABLE`

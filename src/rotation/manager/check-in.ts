@@ -24,7 +24,7 @@ export const usableMs = ({ maxStaleSeconds }: RotationPolicy): number => maxStal
  * rotation includes that time.
  */
 export interface CheckIn {
-  /** When the last check-in was sent. */
+  /** Time at which the last check-in was sent. */
   readonly sent: Instant | undefined;
   /** Time until the next check-in is due, in milliseconds. */
   readonly dueInMs: number;
@@ -50,7 +50,7 @@ export interface CheckIn {
   permit(kid: string): () => void;
 }
 
-/** Why a process does not sign. */
+/** A reason for which a process does not sign. */
 type Reason = "closed" | "age" | "clock";
 
 export function createCheckIn(context: ManagerContext, inUse: KeysInUse): CheckIn {
@@ -82,7 +82,7 @@ export function createCheckIn(context: ManagerContext, inUse: KeysInUse): CheckI
     written = JSON.stringify(next);
   }
 
-  /** Reports processes whose store has lost its keys, and removes the presence records that no running process has written. */
+  /** Reports processes whose store has lost its keys, and deletes the presence records of processes that have ended. */
   async function sweep(found: StoreDocument): Promise<void> {
     const list = await access.presence();
     const { processes } = livePresence(list, access.now, found);

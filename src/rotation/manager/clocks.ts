@@ -17,7 +17,7 @@ import { type KeyRecord, type LiveRecord, liveRecords } from "../rules/records.t
 export interface Seen {
   readonly document: StoreDocument;
   readonly version: string | undefined;
-  /** Time by the store's clock, or by this machine's if the store has none, in epoch milliseconds. */
+  /** Time by the store's clock, or by this machine's if the store has no clock, in epoch milliseconds. */
   readonly now: number;
   /** Whether the store has its own clock. */
   readonly hasClock: boolean;
@@ -40,7 +40,7 @@ const asSetNow = (instant: Instant, clock: Clock): number => epochMs(instant.wal
  * Reports whether this machine's clock may differ from the store's by more than `clockSkewSeconds`. The store read its clock at some moment
  * between the request and the response, so both are compared.
  *
- * @param policy that of the document by default
+ * @param policy the policy with the skew. Default: the document's
  */
 export function clocksDiffer(seen: Seen, clock: Clock, { clockSkewSeconds } = seen.document.policy): boolean {
   const { now, hasClock, asked, answered } = seen;

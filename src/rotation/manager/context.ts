@@ -8,7 +8,7 @@ import { type Health, createHealth } from "./health.ts";
 import { type StoreAccess, createStoreAccess } from "./store-access.ts";
 import type { KeyManagerOptions, ManagerEvent } from "./types.ts";
 
-/** Shared by everything that works on the keys of a store: a manager, a command. */
+/** Shared by the objects that work on a store's keys for a manager or a command. */
 export interface Context {
   readonly custody: Custody;
   readonly access: StoreAccess;
@@ -41,7 +41,7 @@ export interface ContextOptions extends Pick<
   Given<KeyManagerOptions>,
   "clock" | "onEvent" | "policy" | "replicaName" | "signs"
 > {
-  /** A target to publish. Such a manager does not sign. */
+  /** A target to publish. A manager with a target does not sign. */
   readonly target?: Target | undefined;
   /** The version of jwksd, for people who list the processes of a store. */
   readonly version?: string | undefined;

@@ -55,7 +55,7 @@ export interface Destroyed {
   readonly error?: unknown;
 }
 
-/** The keys of a store for everything that changes them or signs with them: a manager, a command, a single token. */
+/** A store's keys, for everything that changes them or signs with them: a manager, a command, a single token. */
 export interface Keyring extends Pick<KeyOpener, "open" | "opened" | "closeUnused"> {
   /** Whether new signing keys are generated in an HSM or key service. */
   readonly isExternal: boolean;
@@ -70,7 +70,7 @@ export interface Keyring extends Pick<KeyOpener, "open" | "opened" | "closeUnuse
   change(decide: Decide, made?: NewKey): Promise<Changed>;
   /** Generates a key that is in no store yet: a signing key in the HSM or key service, if one is configured. */
   makeKey(use: KeyUse, alg: string): Promise<NewKey>;
-  /** Destroys the external keys that a change has ended, one after the other. Without `destroySigner`, destroys nothing. */
+  /** Destroys the external keys that a change has ended, one at a time. Without `destroySigner`, destroys nothing. */
   destroyEnded(change: Change): AsyncGenerator<Destroyed>;
   close(): Promise<void>;
 }

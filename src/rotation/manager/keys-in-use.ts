@@ -29,7 +29,7 @@ const targetMs = 120_000;
 /** A document that all subscribers have accepted. */
 export interface Published {
   readonly document: StoreDocument;
-  /** When the check-in was sent after which the document was read. */
+  /** Time at which the check-in was sent after which the document was read. */
   readonly confirmed: Instant;
 }
 
@@ -204,7 +204,7 @@ export function createKeysInUse(context: ManagerContext, keyring: Keyring): Keys
       await publish(next, opened, confirmed);
       if (!isNew) return;
       reportChanges(before, next);
-      // Reported before such a key has to sign, so an operator has time to fix it.
+      // An operator has time to fix the key before it has to sign.
       for (const [kid, error] of opened.unavailable) reportUnavailable(kid, error);
     },
 

@@ -9,7 +9,7 @@ import { unanswered } from "./store-access.ts";
 
 const retryMs = { first: 1_000, last: 30_000 } as const;
 
-/** Decides when rounds run: one after the other, each when it is due, and after a failure again at growing intervals. */
+/** Decides when rounds run: one at a time, each when it is due, and after a failure again at growing intervals. */
 export interface Loop {
   /** Runs an action while no other one runs. */
   run<T>(action: () => Promise<T>): Promise<T>;

@@ -57,7 +57,7 @@ export function checkManagerOptions(options: KeyManagerOptions): Given<KeyManage
   return given.requireStore === undefined && given.onDemand !== true ? { onEvent: warnOfFirstKey, ...given } : given;
 }
 
-/** Whether this process has just made the first key of a store. */
+/** Reports whether this process has just generated a store's first key. */
 export function isFirstKey({ by, records, events }: Extract<ManagerEvent, { readonly type: "changed" }>): boolean {
   return (
     by === "this" && records.every(({ kid }) => events.some((made) => made.type === "announced" && made.kid === kid))
@@ -65,19 +65,19 @@ export function isFirstKey({ by, records, events }: Extract<ManagerEvent, { read
 }
 
 /**
- * The listener of a program that has none, and does not say whether its store must hold keys: a lost store looks like a first start, and the
- * first sign of it would be a login that fails.
+ * Warns for an application without a listener that does not say whether its store must hold keys: a lost store looks like a first start, and
+ * the first sign of it would be a login that fails.
  */
 function warnOfFirstKey(event: ManagerEvent): void {
   if (event.type === "store-emptied") warn(event.error.message);
   if (event.type !== "changed" || !isFirstKey(event)) return;
   warn(
-    'the key store held no keys, so a first key was made. At the first start that is right: set requireStore: true from now on. At a later start, the tokens of the old keys fail: stop this process, and see "A lost store" in docs/emergencies.md. requireStore: false makes no warning',
+    'the key store held no keys, so a first key was generated. At the first start, that is right: set requireStore: true from now on. Later, the tokens of the old keys fail: stop this process and see "A lost store" in docs/emergencies.md. requireStore: false turns this warning off',
   );
 }
 
 function warn(message: string): void {
-  // Some runtimes have no process, or a part of one.
+  // Some runtimes have no process, or only parts of one.
   const { process } = globalThis as { process?: Partial<NodeJS.Process> };
   process?.emitWarning?.(message, "JwksdWarning");
 }

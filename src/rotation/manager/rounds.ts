@@ -34,7 +34,7 @@ export interface Rounds {
   readonly hasStarted: boolean;
   /** Runs a round. @throws StoreError, SignerError, and errors of subscribers */
   run(): Promise<RoundResult>;
-  /** Reports the failure of a round, and sends the short Cache-Control if the document may be old. */
+  /** Reports the failure of a round. Sends the short Cache-Control if the document may be old. */
   onFailure(error: unknown, retryInMs: number): Promise<void>;
   /** Returns the policy and time by which a command is judged that read this. */
   at(seen: Seen): At;

@@ -40,7 +40,7 @@ export type Decision = DocumentChange;
 /** Decides on a change from a read. Runs again if another commit came first. */
 export type Decide = (seen: Seen) => Decision | Promise<Decision>;
 
-/** A change and what was there before. */
+/** A change and the records before it. */
 export interface Changed {
   readonly records: readonly KeyRecord[];
   readonly events: readonly KeyEvent[];
@@ -75,7 +75,7 @@ interface Commit {
 }
 
 export interface StoreAccessOptions {
-  /** The policy of a store before its first commit. */
+  /** Policy of an empty store. */
   readonly policy: RotationPolicy;
   readonly clock: Clock;
   readonly signal: AbortSignal;

@@ -109,8 +109,8 @@ export interface KeyManagerOptions {
    */
   readonly signs?: Optional<boolean>;
   /**
-   * Whether a store without keys is refused (`ERR_STORE_EMPTY`). Set it after the first start: a start on a mistyped path or a lost volume then
-   * fails. Otherwise it would generate new keys, and every token that has not expired would fail. If neither this option nor `onEvent` is given,
+   * Whether a store without keys is refused (`ERR_STORE_EMPTY`). Set it after the first start: with a mistyped path or a lost volume, the process then
+   * refuses to start. Otherwise it would generate new keys, and every token that has not expired would fail. If neither this option nor `onEvent` is given,
    * the process warns when it generates a first key. Default: the value of `onDemand`.
    */
   readonly requireStore?: Optional<boolean>;
@@ -121,8 +121,8 @@ export interface KeyManagerOptions {
   readonly onDemand?: Optional<boolean>;
   /**
    * Age of a read, in seconds, at which `onDemand` reads again in the background. At twice that age, a request waits for the read, for a second at
-   * most while the keys are younger than `maxStaleSeconds`. After a failed read, no request reads for this time; if the store responded and there
-   * are no keys to use, for a second. Default: 30.
+   * most while the keys are younger than `maxStaleSeconds`. After a failed read, no request reads for this time; for a second if the store
+   * responded but has no usable keys. Default: 30.
    */
   readonly refreshSeconds?: Optional<number>;
   /** With `onDemand`, keeps the platform from ending a read with the request that began it: `waitUntil` of `cloudflare:workers`. Default: none. */
@@ -131,7 +131,7 @@ export interface KeyManagerOptions {
   readonly replicaName?: Optional<string>;
   /** Receives changes of keys, and failures. Default: none. */
   readonly onEvent?: Optional<(event: ManagerEvent) => void>;
-  /** Clock and timers. Default: those of the machine. */
+  /** Clock and timers. Default: the machine's. */
   readonly clock?: Optional<Clock>;
 }
 
@@ -139,7 +139,7 @@ export interface KeyManagerOptions {
 export interface RotateOptions {
   /** Whether the key signs (`sig`), or relying parties encrypt to it (`enc`). Default: `sig`. */
   readonly use?: Optional<KeyUse>;
-  /** Algorithm of the key. Default: that of the active key for this use, otherwise `ES256` or `RSA-OAEP-256`. */
+  /** Algorithm of the key. Default: the active key's algorithm for this use, otherwise `ES256` or `RSA-OAEP-256`. */
   readonly alg?: Optional<string>;
   /** Whether the key signs immediately, although caches do not have it. Tokens fail at verifiers that do not refetch the set. Default: `false`. */
   readonly now?: Optional<boolean>;

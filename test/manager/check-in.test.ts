@@ -18,7 +18,7 @@ import type { SigningKey } from "../../src/sign/token/token-signer.ts";
 import { encode } from "../token/compact.ts";
 import { Module } from "./module.ts";
 
-// A process publishes as ready, and signs, only with what it read after a confirmed word with its store that is less than F old.
+// A process is ready and signs only with what it has read after a check-in that was sent less than F ago.
 
 const staleMs = 30 * minute;
 const usableMs = staleMs * 0.99;
@@ -46,7 +46,7 @@ const cuts: Readonly<Record<string, (line: CountedStore, isCut: boolean) => void
   },
 };
 
-describe("a process signs for maxStaleSeconds less 1 % after its last word was sent, where its store", () => {
+describe("a process signs for maxStaleSeconds minus 1 % after its last check-in was sent, when its store", () => {
   for (const [name, cut] of Object.entries(cuts)) {
     test(name, async () => {
       const world = new World();
@@ -71,7 +71,7 @@ describe("a process signs for maxStaleSeconds less 1 % after its last word was s
     const replica = await world.start({ store: line, policy });
     await world.passTo(wordMs - 1);
     line.hook = (operation, go) => {
-      if (operation !== "word") return go();
+      if (operation !== "checkIn") return go();
       const later = Promise.withResolvers<void>();
       world.clock.setTimer(later.resolve, 9 * second);
       return line.hanging(later.promise.then(go));
@@ -98,7 +98,7 @@ describe("a process signs for maxStaleSeconds less 1 % after its last word was s
   }
 });
 
-describe("nobody is ready without a word", () => {
+describe("no process is ready without a check-in", () => {
   for (const [name, cut] of Object.entries(cuts)) {
     test(`at the start, where the store ${name}`, async () => {
       const world = new World();
@@ -124,7 +124,7 @@ describe("nobody is ready without a word", () => {
     const world = new World();
     const lines: (readonly number[])[] = [];
     world.store.hook = async (operation, go) => {
-      if (operation !== "word") lines.push((await world.lines()).map(({ revision }) => revision));
+      if (operation !== "checkIn") lines.push((await world.lines()).map(({ revision }) => revision));
       return go();
     };
     const replica = await world.start();
@@ -137,7 +137,7 @@ describe("nobody is ready without a word", () => {
   });
 });
 
-test("between two steps there are words only, six in maxStaleSeconds: 6 days, one timer", async () => {
+test("between two steps a process only checks in, six times per maxStaleSeconds, with one timer, for six days", async () => {
   const world = new World();
   const policy = { maxStaleSeconds: (12 * hour) / second, rotateEveryDays: 10 };
   const replica = await world.start({ policy });
@@ -227,7 +227,7 @@ describe("a handle", () => {
   test("goes by the F that its process had read, and a shorter one holds from the next read on", async () => {
     const { world, replica, handle } = await start();
     await world.run(replica, { type: "policy", policy: { maxStaleSeconds: 600 } });
-    // The change of F makes a word due.
+    // The change of F makes a check-in due.
     const next = await replica.provider.signingKey();
     world.store.isGone = true;
     await world.pass(594 * second - 1);
