@@ -282,8 +282,8 @@ describe("the status", () => {
 test("a process that signs with no key says why", () => {
   const rows: readonly [said: Parameters<typeof processLine>[1], shown: RegExp][] = [
     [{ kid: "now" }, /<code>now<\/code>/],
-    [{ kid: undefined }, />does not sign now; its log and \/readyz say why</],
-    [{ kid: undefined, signs: false }, />publishes; it is not set up to sign</],
+    [{ kid: undefined }, />not signing now; its log and \/readyz say why</],
+    [{ kid: undefined, signs: false }, />publishes only; it is not set up to sign</],
   ];
   for (const [said, shown] of rows) {
     assert.match(replicasPart(statusOf(managed({ processes: [processLine("other", said)] }))).text, shown);

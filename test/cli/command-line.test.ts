@@ -308,7 +308,7 @@ describe("waiting for the replicas", () => {
     const told = await follow(keys, change, 0);
     assert.ok(told);
     const [count, why = ""] = followedLines(told);
-    assert.equal(count, "1 of 2 follow.");
+    assert.equal(count, "1 of 2 have caught up.");
     assert.match(
       why,
       /^Replica "r".* publishes revision 6, which the store no longer has\. It refuses an older backup/,
@@ -319,8 +319,8 @@ describe("waiting for the replicas", () => {
     const { keys } = command([followed], { unread: 5_000 });
     const told = await follow(keys, change, 9);
     assert.deepEqual(followedLines(told ?? assert.fail()), [
-      "1 of 1 follows.",
-      "The store has 5,000 more presence records, which were not read.",
+      "1 of 1 has caught up.",
+      "The store has 5,000 more presence records that were not read.",
     ]);
   });
 

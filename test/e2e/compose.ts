@@ -66,7 +66,7 @@ export function checkCompose(postgres: () => PostgresServer): void {
       const [one] = replicas;
       const rotated = await runCli(t, ["rotate", "--wait", "20"], one?.environment);
       assert.equal(rotated.code, 0, rotated.stderr);
-      assert.match(rotated.stdout, /2 of 2 follow/);
+      assert.match(rotated.stdout, /2 of 2 have caught up/);
       const both = await kids();
       assert.equal(both.length, 2);
       await one?.stop();

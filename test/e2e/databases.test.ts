@@ -225,7 +225,7 @@ for (const [name, parts, start] of others.slice(0, soak(others.length, 1))) {
       const rotated = await cliDone(t, ["rotate", ...args.slice(0, 2)], environment);
       for (const { port } of services) await eventually("the next key", async () => (await kidsOf(port)).length === 2);
       const replicas = await runCli(t, ["replicas", ...args.slice(0, 2)], environment);
-      assert.equal(replicas.stdout.match(/ the newest /g)?.length, 2, replicas.stdout);
+      assert.equal(replicas.stdout.match(/ the latest /g)?.length, 2, replicas.stdout);
       const anybodys = await runCli(t, ["keys"], environment);
       assert.match(anybodys.stderr, /--issuer .*\[ERR_OPTION_INVALID\]/);
       const secret = url.includes("s3cret") ? url : url.replace("//", "//jwksd:s3cret@");

@@ -139,14 +139,14 @@ describe("a command that changes keys waits for the replicas", { timeout: 60_000
     await tell("b");
     const { code, stdout } = await rotated;
     assert.equal(code, 0);
-    assert.match(stdout, /\n\nReplicas:\n {2}- 2 of 2 follow\.\n$/);
+    assert.match(stdout, /\n\nReplicas:\n {2}- 2 of 2 have caught up\.\n$/);
   });
 
   const who =
-    'Replica "a b", last word \\d s ago, may publish the previous keys, and sign with "first", until .* at most\\.';
+    'Replica "a b", last check-in \\d s ago, may publish the previous keys and sign with "first" until .* at the latest\\.';
   for (const [command, says] of [
-    ["rotate --now --yes", new RegExp(`Replicas: - 0 of 1 follows\\. - ${who} $`)],
-    ["keys revoke first --yes", new RegExp(`${who} Verifiers with the new set refuse such tokens\\.`)],
+    ["rotate --now --yes", new RegExp(`Replicas: - 0 of 1 has caught up\\. - ${who} $`)],
+    ["keys revoke first --yes", new RegExp(`${who} Verifiers with the new set refuse its tokens\\.`)],
     ["rotate --json", /"count": 1, "late": \[ \{.*"name": "a b",.*"behind": 1\b/],
   ] as const) {
     test(`and says who is missing, and what that means; the change is done: ${command}`, async (t) => {
@@ -199,11 +199,11 @@ describe("jwksd replicas", { timeout: 60_000 }, () => {
       table,
       /^REPLICA +PUBLISHES +LAST CHECK-IN +SIGNS +VERSION\na +\d revisions behind +.* ago +signs with first +1\.2\.3\n/,
     );
-    assert.match(table, /^b in Zürich .* publishes; it is not set up to sign$/m);
+    assert.match(table, /^b in Zürich .* publishes only; it is not set up to sign$/m);
     assert.match(table, /^TARGET +HAS +READ BACK\n.* not written yet, lacks a step +.* ago$/m);
     for (const command of ["keys", "plan", "replicas"]) {
       const said = (await run(command)).stdout.replaceAll(/\s+/g, " ");
-      assert.ok(said.includes(`This wait has not begun. Target "${target}" lacks the step: write it`), said);
+      assert.ok(said.includes(`which has not begun. Target "${target}" lacks the step; write it`), said);
     }
 
     assert.match((await run("targets", "forget", target)).stderr, /confirm with --yes \[ERR_CONFIRMATION\]\n$/);
@@ -261,6 +261,6 @@ describe("jwksd replicas", { timeout: 60_000 }, () => {
 
   test("says where there is none", async (t) => {
     const { run } = await withReplicas(t);
-    assert.match((await run("replicas")).stdout, /^No replica is listed\.\nNot listed: processes on demand/);
+    assert.match((await run("replicas")).stdout, /^No replica is listed\.\nNot listed: on-demand processes/);
   });
 });

@@ -22,80 +22,80 @@ const retiring = (ago: number): LiveRecord =>
 const enc = record("e", "active", { use: "enc", announcedAt: now - 9 * day, activatedAt: now - 9 * day });
 
 const revokes = (kid: string): Command => ({ type: "revoke", kid });
-const on = "The rotation mode goes on at 2026-11-20 12:00:00 UTC: from then on caches keep the set for 300 s.";
+const on = "The rotation mode turns on at 2026-11-20 12:00:00 UTC: from then on, caches keep the set for 300 s.";
 const off =
-  "The rotation mode goes off at 2026-11-20 12:00:00 UTC: from then on caches may keep the set for 7200 s again.";
+  "The rotation mode turns off at 2026-11-20 12:00:00 UTC: from then on, caches may again keep the set for 7200 s.";
 const aRetires =
-  'Signing key "a" signs no more in a process that has read this, and in none after maxStaleSeconds 3600; it stays published until 2026-11-20 14:10:00 UTC, when its last token has expired, so nobody is affected.';
-const fails = "Every token that it signed fails at each verifier that has the new set.";
+  'Signing key "a" stops signing in each process that reads this change, and everywhere after maxStaleSeconds 3600; it stays published until 2026-11-20 14:10:00 UTC, when its last token has expired, so nothing breaks.';
+const fails = "Every token that it signed fails at verifiers that have the new set.";
 const tokensFail = `${fails} ${replacedKeyText()}`;
 const tokensOfOldFail = (maxAge: number): string => `${fails} ${removedKeyText(maxAge)}`;
 
-/** Until when caches trust a revoked key, and why. */
+/** Returns the time until which verifiers trust a revoked key, with the reason. */
 const until = (honest: string, cached: string, ignoring: string): string =>
-  `until 2026-11-20 ${honest} UTC: a process that cannot read publishes it for maxStaleSeconds 3600 at most, and caches keep that set ` +
-  `for ${cached}been on for 10800 s. Caches that ignore Cache-Control may hold it until 2026-11-20 ${ignoring} UTC (cacheSlackSeconds 7200), or longer.`;
-const long = until("15:00:00", "7200 s more, as the rotation mode has not ", "17:00:00");
-const short = until("13:05:00", "300 s more, as the rotation mode has ", "15:05:00");
+  `until 2026-11-20 ${honest} UTC: a process that cannot read the store publishes it for at most maxStaleSeconds 3600, and caches keep that ` +
+  `set for another ${cached}been on for 10800 s. Caches that ignore Cache-Control may keep it until 2026-11-20 ${ignoring} UTC (cacheSlackSeconds 7200), or longer.`;
+const long = until("15:00:00", "7200 s because the rotation mode has not ", "17:00:00");
+const short = until("13:05:00", "300 s because the rotation mode has ", "15:05:00");
 
-/** What a key does that signs from now on, and is published since a time of today. */
+/** Returns the sentences about a key that signs from now on and has been published only since a time today. */
 const refused = (since: string, end: string): string =>
-  `Signing key "b" signs from 2026-11-20 12:00:00 UTC on, and is published only since 2026-11-20 ${since} UTC: verifiers that have an older ` +
-  `set, and do not ask again on an unknown kid, refuse its tokens until 2026-11-20 ${end} UTC (a process that cannot read publishes that set ` +
-  "for maxStaleSeconds 3600, caches keep it for 7200 s more, and cacheSlackSeconds 7200). " +
+  `Signing key "b" signs from 2026-11-20 12:00:00 UTC and has been published only since 2026-11-20 ${since} UTC: verifiers that have an ` +
+  `older set and do not refetch it for an unknown kid refuse its tokens until 2026-11-20 ${end} UTC (a process that cannot read the store ` +
+  "publishes that set for maxStaleSeconds 3600, and caches keep it for 7200 s plus cacheSlackSeconds 7200). " +
   newKeyText();
 
 type Row = readonly [
   name: string,
   records: readonly KeyRecord[],
   command: Command | "advance",
-  says: readonly string[],
+  sentences: readonly string[],
 ];
 
 const rows: readonly Row[] = [
   [
-    "a planned rotation affects nobody",
+    "a planned rotation breaks nothing",
     [a],
     { type: "rotate", use: "sig", key: newKey("b") },
     [
-      'Signing key "b" is published now and signs from 2026-11-21 12:00:00 UTC on; every cache knows it by then, so nobody is affected.',
+      'Signing key "b" is published now and signs from 2026-11-21 12:00:00 UTC; every cache has it by then, so nothing breaks.',
       on,
     ],
   ],
   [
-    "neither does its activation when it is due",
+    "an activation that is due breaks nothing",
     [a, announced(day)],
     "advance",
     [
       aRetires,
-      'Signing key "b" signs from now on. It has been published since 2026-11-19 12:00:00 UTC, so every cache knows it, and nobody is affected.',
+      'Signing key "b" signs from now on. It has been published since 2026-11-19 12:00:00 UTC, so every cache has it and nothing breaks.',
     ],
   ],
   [
-    "a key that signs at once is unknown to processes that cannot read, and to caches",
+    "a key that signs immediately is unknown to caches and to processes that cannot read the store",
     [a],
     { type: "rotate", use: "sig", key: newKey("b"), now: true },
     [aRetires, refused("12:00:00", "17:00:00"), on],
   ],
   [
-    "a forced activation: the time counts from the announcement, not from now on",
+    "a forced activation: the time is measured from the announcement",
     [a, announced(hour)],
     { type: "activate", kid: "b", force: true },
     [aRetires, refused("11:00:00", "16:00:00")],
   ],
   [
-    "a forced activation before a read has seen the announcement: the time counts from now on",
+    "a forced activation before any process has read the announcement: the time is measured from now",
     [a, waiting(announced(hour))],
     { type: "activate", kid: "b", force: true },
     [aRetires, refused("12:00:00", "17:00:00")],
   ],
   [
-    "a forced activation after every cache has heard of the key affects nobody",
+    "a forced activation after every cache has the key breaks nothing",
     [a, announced(5 * hour)],
     { type: "activate", kid: "b", force: true },
     [
       aRetires,
-      'Signing key "b" signs from now on. It has been published since 2026-11-20 07:00:00 UTC, so every cache knows it, and nobody is affected.',
+      'Signing key "b" signs from now on. It has been published since 2026-11-20 07:00:00 UTC, so every cache has it and nothing breaks.',
     ],
   ],
   [
@@ -103,103 +103,103 @@ const rows: readonly Row[] = [
     [],
     { type: "import", key: newKey("a"), state: "active" },
     [
-      'Signing key "a" signs from now on. It is the first signing key of this store. If another provider of this issuer has published it, ' +
-        "nobody is affected. If that provider has published other keys only, verifiers refuse its tokens until their cached sets have expired.",
+      'Signing key "a" signs from now on. It is the first signing key in this store. If another provider of this issuer has published it, ' +
+        "nothing breaks. If that provider has published only other keys, verifiers refuse its tokens until their cached sets expire.",
     ],
   ],
   [
-    "a removal when its time has come affects nobody",
+    "a removal that is due breaks nothing",
     [a, retiring(7_800 * second)],
     { type: "remove", kid: "o" },
-    ['Signing key "o" is gone; nothing that needs it can be valid any more, so nobody is affected.', off],
+    ['Signing key "o" is removed; nothing that needs it can still be valid, so nothing breaks.', off],
   ],
   [
-    "a removal before its time fails the tokens that live, until the last one has expired",
+    "a key that is removed too early makes its tokens fail until the last one has expired",
     [a, retiring(10 * minute)],
     { type: "remove", kid: "o", force: true },
     [
-      'Signing key "o" is no longer published before its time: tokens that it signed until 2026-11-20 11:50:00 UTC and that have not ' +
+      'Signing key "o" is removed too early: tokens that it signed until 2026-11-20 11:50:00 UTC and that have not ' +
         "expired fail at every verifier that fetches the set from now on, until 2026-11-20 14:00:00 UTC, when the last of them has expired.",
       off,
     ],
   ],
   [
-    "withdrawing a key that never signed affects nobody",
+    "withdrawing a key that never signed breaks nothing",
     [a, announced(hour)],
     { type: "remove", kid: "b" },
-    ['Signing key "b" never signed anything; it is no longer published, and nobody is affected.', off],
+    ['Signing key "b" never signed anything; it is no longer published, and nothing breaks.', off],
   ],
   [
     "a revocation in long mode",
     [a],
     { type: "revoke", kid: "a", replacement: newKey("b") },
-    [`Signing key "a" is revoked. Caches may trust it ${long} ${tokensFail}`, refused("12:00:00", "17:00:00")],
+    [`Signing key "a" is revoked. Verifiers may trust it ${long} ${tokensFail}`, refused("12:00:00", "17:00:00")],
   ],
   [
-    "a revocation when the rotation mode has been on for a second less than it takes",
+    "a revocation when the rotation mode has been on for one second less than necessary",
     [a, announced(10_799 * second)],
     revokes("b"),
-    [`Signing key "b" is revoked. Caches may trust it ${long} It has not signed anything yet.`, off],
+    [`Signing key "b" is revoked. Verifiers may trust it ${long} It has not signed anything yet.`, off],
   ],
   [
     "a revocation when the rotation mode has been on for long enough",
     [a, announced(10_800 * second)],
     revokes("b"),
-    [`Signing key "b" is revoked. Caches may trust it ${short} It has not signed anything yet.`, off],
+    [`Signing key "b" is revoked. Verifiers may trust it ${short} It has not signed anything yet.`, off],
   ],
   [
-    "a revocation of a retiring key in long mode: verifiers go by max-age, without stale-while-revalidate",
+    "a revocation of a retiring key in long mode: verifiers respect max-age, without stale-while-revalidate",
     [a, retiring(hour)],
     revokes("o"),
-    [`Signing key "o" is revoked. Caches may trust it ${long} ${tokensOfOldFail(3600)}`, off],
+    [`Signing key "o" is revoked. Verifiers may trust it ${long} ${tokensOfOldFail(3600)}`, off],
   ],
   [
-    "two waits that touch count as one",
+    "two adjacent waiting periods count as one",
     [
       record("a", "active", { announcedAt: now - 5 * hour, publishedAt: now - 5 * hour, activatedAt: now - hour }),
       record("o", "retiring", { announcedAt: now - 90 * day, activatedAt: now - 89 * day, retiredAt: now - hour }),
     ],
     revokes("o"),
-    [`Signing key "o" is revoked. Caches may trust it ${short} ${tokensOfOldFail(300)}`, off],
+    [`Signing key "o" is revoked. Verifiers may trust it ${short} ${tokensOfOldFail(300)}`, off],
   ],
   [
     "the first encryption key",
     [a],
     { type: "announce", key: newKey("e", "enc") },
-    ['Encryption key "e" is what relying parties encrypt to from now on; nobody is affected.'],
+    ['Encryption key "e" is the one that relying parties encrypt to from now on; nothing breaks.'],
   ],
   [
     "the next encryption key",
     [a, enc],
     { type: "announce", key: newKey("f", "enc") },
     [
-      'Encryption key "f" is published now, after the active one, and takes its place at 2026-11-21 12:00:00 UTC; nobody is affected.',
+      'Encryption key "f" is published now, after the active one, and replaces it at 2026-11-21 12:00:00 UTC; nothing breaks.',
       on,
     ],
   ],
   [
-    "a removal before its time of a key that was imported to retire: nobody knows until when it signed",
+    "an early removal of a key that was imported as retiring: the time of its last signature is unknown",
     applyCommand([a], { type: "import", key: newKey("o"), state: "retiring" }, { policy, now: now - 10 * minute })
       .records,
     { type: "remove", kid: "o", force: true },
     [
-      'Signing key "o" is no longer published before its time: tokens that it signed and that have not expired fail at every verifier ' +
+      'Signing key "o" is removed too early: tokens that it signed and that have not expired fail at every verifier ' +
         "that fetches the set from now on, until 2026-11-20 14:10:00 UTC, when the last of them has expired.",
       off,
     ],
   ],
   [
-    "an encryption key that is replaced can decrypt until no cache gives it away any more",
+    "a replaced encryption key can decrypt until no cache serves it any more",
     [a, enc, record("f", "announced", { use: "enc", announcedAt: now - day })],
     "advance",
     [
-      'Encryption key "e" is no longer published; what is encrypted to it can be decrypted until 2026-11-20 18:10:00 UTC, when no cache ' +
-        "gives it away any more, so nobody is affected.",
-      'Encryption key "f" is what relying parties encrypt to from now on; nobody is affected.',
+      'Encryption key "e" is no longer published; data encrypted to it can be decrypted until 2026-11-20 18:10:00 UTC, when no cache ' +
+        "serves it any more, so nothing breaks.",
+      'Encryption key "f" is the one that relying parties encrypt to from now on; nothing breaks.',
     ],
   ],
   [
-    "an encryption key that is removed before its time",
+    "an encryption key that is removed too early",
     [
       a,
       enc,
@@ -212,53 +212,53 @@ const rows: readonly Row[] = [
     ],
     { type: "remove", kid: "d", force: true },
     [
-      'Encryption key "d" is gone before its time: what is encrypted to it, and what relying parties with a cached set encrypt to it ' +
+      'Encryption key "d" is removed too early: data encrypted to it, including what relying parties with a cached set encrypt to it ' +
         "until 2026-11-20 17:10:00 UTC, can no longer be decrypted.",
       off,
     ],
   ],
   [
-    "an encryption key that is revoked and has no successor",
+    "a revoked encryption key without a successor",
     [a, enc],
     revokes("e"),
     [
-      `Encryption key "e" is revoked. Relying parties may encrypt to it ${long} What is encrypted to it can no longer be decrypted. ` +
-        "No encryption key is left; jwksd keys announce --use enc makes one.",
+      `Encryption key "e" is revoked. Relying parties may encrypt to it ${long} Data encrypted to it can no longer be decrypted. ` +
+        "No encryption key is left; create one with jwksd keys announce --use enc.",
     ],
   ],
 ];
 
-describe("what a change means for verifiers", () => {
-  for (const [name, records, command, says] of rows) {
+describe("the impact of a change on verifiers", () => {
+  for (const [name, records, command, sentences] of rows) {
     test(name, () => {
       const { records: after }: Change =
         command === "advance" ? advance(records, policy, now) : applyCommand(records, command, { policy, now });
-      assert.deepEqual(impactOf(records, after, policy, now), says);
+      assert.deepEqual(impactOf(records, after, policy, now), sentences);
     });
   }
 
-  test("no change means nothing", () => assert.deepEqual(impactOf([a, enc], [a, enc], policy, now), []));
+  test("unchanged records have no impact", () => assert.deepEqual(impactOf([a, enc], [a, enc], policy, now), []));
 
-  test("another wrapping of the private half affects nobody, and is not shown", () => {
+  test("rewrapping a private half breaks nothing, and the sentence does not contain it", () => {
     const after = [{ ...a, privateHalf: { jwe: "SECRET" } }, enc];
     assert.deepEqual(impactOf([a, enc], after, policy, now), [
-      'Signing key "a": only its private half is kept in another way; nobody is affected.',
+      'Signing key "a": only the way its private half is stored changes; nothing breaks.',
     ]);
   });
 
-  test("what processes note on keys affects nobody, and is not told", () => {
+  test("what processes record on keys is not mentioned", () => {
     const after = [{ ...a, retireForSeconds: 87_000 }, announced(hour)];
     assert.deepEqual(impactOf([a, waiting(announced(hour))], after, policy, now), []);
   });
 
-  test("a wait that begins again affects nobody", () => {
+  test("restarting a waiting period breaks nothing", () => {
     const before = [a, { ...announced(0), publishedAt: now + hour }];
     assert.deepEqual(impactOf(before, advance(before, policy, now).records, policy, now), [
-      'Signing key "b": its waiting time begins again; nobody is affected.',
+      'Signing key "b": its waiting period restarts; nothing breaks.',
     ]);
   });
 
-  test("the numbers are those of the policy", () => {
+  test("the numbers come from the policy", () => {
     const other = rotationPolicy({
       cacheSlackSeconds: 60,
       clockSkewSeconds: 10,
@@ -266,25 +266,28 @@ describe("what a change means for verifiers", () => {
       maxStaleSeconds: 1_000,
     });
     const command = { type: "rotate", use: "sig", key: newKey("b"), now: true } as const;
-    const textsOf = (active: LiveRecord) => {
+    const sentencesFor = (active: LiveRecord) => {
       const { records } = applyCommand([active], command, { policy: other, now });
       return impactOf([active], records, other, now);
     };
-    const [retires, signs] = textsOf(a);
+    const [retires, signs] = sentencesFor(a);
     // 1,000 + 600 + 2 * 10 s, and 1,000 + 7,200 + 60 s.
     assert.match(retires ?? "", /maxStaleSeconds 1000; .* until 2026-11-20 12:27:00 UTC/);
     assert.match(signs ?? "", /refuse its tokens until 2026-11-20 14:17:40 UTC .*cacheSlackSeconds 60\)/);
-    // A process may still go by an earlier policy.
-    assert.match(textsOf({ ...a, maxStaleSeconds: 2_000 })[1] ?? "", / until 2026-11-20 14:34:20 UTC .*Seconds 2000,/);
+    // A process may still follow an earlier policy.
+    assert.match(
+      sentencesFor({ ...a, maxStaleSeconds: 2_000 })[1] ?? "",
+      / until 2026-11-20 14:34:20 UTC .*Seconds 2000,/,
+    );
   });
 
-  test("a kid cannot command a terminal", () => {
+  test("a kid cannot send control characters to a terminal", () => {
     const { records } = applyCommand([a], { type: "announce", key: newKey("\u001b[2Jü\u202e") }, { policy, now });
     assert.match(impactOf([a], records, policy, now)[0] ?? "", /^Signing key "\\u001b\[2J\\u00fc\\u202e" is/);
   });
 });
 
-describe("what the past still does", () => {
+describe("the aftermath of past changes", () => {
   const after = (records: readonly KeyRecord[], command: Command) =>
     applyCommand(records, command, { policy, now }).records;
   const [b, at] = [newKey("b"), now + 5 * hour];
@@ -296,29 +299,29 @@ describe("what the past still does", () => {
   const byEarlier = recordBounds(forced, { ...policy, maxStaleSeconds: 7_200 });
   const bUnknown = /^Signing key "b" .* until 2026-11-20 17:00:00 UTC/;
   const aTrusted =
-    /^Signing key "a" is revoked. Caches may trust it until .* 15:00:00 UTC. Caches that ignore .* 17:00:00 UTC/;
+    /^Signing key "a" is revoked. Verifiers may trust it until .* 15:00:00 UTC. Caches that ignore .* 17:00:00 UTC/;
   const eKnown = /^Encryption key "e" is revoked. Relying parties may encrypt to it until 2026-11-20 15:00:00 UTC\. /;
-  const rows: readonly [name: string, records: readonly KeyRecord[], at: number, says: readonly RegExp[]][] = [
-    ["a forced key, while a cache may not know it", forced, at - 1, [bUnknown]],
-    ["a forced key, when every cache knows it", forced, at, []],
+  const rows: readonly [name: string, records: readonly KeyRecord[], at: number, patterns: readonly RegExp[]][] = [
+    ["a forced key while a cache might not have it", forced, at - 1, [bUnknown]],
+    ["a forced key when every cache has it", forced, at, []],
     [
-      "a forced key, which a process by an earlier policy may not know",
+      "a forced key that a process with an earlier policy might not have",
       byEarlier,
       at + hour - 1,
       [/^Signing key "b" .* 18:00/],
     ],
-    ["a revocation, while a cache may not know of it", revoked, at - 1, [aTrusted, bUnknown]],
-    ["a revocation, when every cache knows of it", revoked, at, []],
-    ["a revoked encryption key, and the one in its place, which signs nothing", encRevoked, now, [eKnown]],
-    ["the first key was forced upon nobody", after([], { type: "announce", key: newKey("a") }), now, []],
-    ["nor was the first of a set that was imported whole", whole, now, []],
+    ["a revocation while a cache might still have the key", revoked, at - 1, [aTrusted, bUnknown]],
+    ["a revocation when no cache has the key any more", revoked, at, []],
+    ["a revoked encryption key, without its replacement, which signs nothing", encRevoked, now, [eKnown]],
+    ["a first key, which is not a forced one", after([], { type: "announce", key: newKey("a") }), now, []],
+    ["the first key of a set that was imported as a whole", whole, now, []],
     ["a planned rotation", [a, announced(hour)], now, []],
   ];
-  for (const [name, records, at, says] of rows) {
+  for (const [name, records, at, patterns] of rows) {
     test(name, () => {
-      const lines = aftermath(records, policy, at);
-      assert.equal(lines.length, says.length);
-      says.forEach((pattern, index) => assert.match(lines[index] ?? "", pattern));
+      const sentences = aftermath(records, policy, at);
+      assert.equal(sentences.length, patterns.length);
+      patterns.forEach((pattern, index) => assert.match(sentences[index] ?? "", pattern));
     });
   }
 });

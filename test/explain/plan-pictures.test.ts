@@ -28,7 +28,7 @@ const revoked = tombstone("leaked", "revoked", { endedAt: start - hour, trustedU
 const quiet = plan([active], policy, start);
 const busy = plan([retiring, active, announced, encryption, revoked], policy, start);
 
-// Each of these was read by a person before it was written down here.
+// A person checked each of these before it was recorded here.
 const pictures = {
   quiet: `
                                           now              1          2      3
@@ -42,27 +42,26 @@ rotation mode                             │                ▀▀▀▀▀▀�
 █ active
 ▒ retiring
 ▀ rotation mode: cached for 5 min
-(next) is a key that does not exist yet. Not to scale: the axis has the
+(next) is a key that does not exist yet. Not to scale: the axis shows the
 durations. All times are UTC.
 
 1  2027-01-09 12:00:00 UTC, in 50 d
    announce sig (next)
-     it signs from 2027-01-10 12:00:00 UTC on, and every cache must know it by
-     then [rotateEveryDays 90 after 2026-10-12 12:00:00 UTC, when the active key
-     became active, less announceForSeconds 86400]
+     it signs from 2027-01-10 12:00:00 UTC, and every cache must have it by then
+     [rotateEveryDays 90 after 2026-10-12 12:00:00 UTC, when the active key
+     became active, minus announceForSeconds 86400]
 2  2027-01-10 12:00:00 UTC, in 51 d
    retire sig 9Lk2bM3Zq_x1h8V0TtqVJQp5bG4Yw1nH6oRkZ2sXc7E
-     the next key takes its place [the moment at which the next key becomes
-     active]
+     the next key replaces it [the time at which the next key becomes active]
    activate sig (next)
-     every process has published it for 1 d, so every cache knows it
+     every process has published it for 1 d, so every cache has it
      [announceForSeconds 86400, at least 18300 = maxStaleSeconds 3600 + 7200 s
      in caches + cacheSlackSeconds 7200 + clockSkewSeconds 300]
 3  2027-01-10 14:10:00 UTC, in 51 d 2 h
    remove sig 9Lk2bM3Zq_x1h8V0TtqVJQp5bG4Yw1nH6oRkZ2sXc7E
      the last token that it signed has expired for every verifier [7800 s after
-     the next key took its place = maxStaleSeconds 3600 +
-     maxTokenLifetimeSeconds 3600 + 2 * clockSkewSeconds 300]
+     the next key replaced it = maxStaleSeconds 3600 + maxTokenLifetimeSeconds
+     3600 + 2 * clockSkewSeconds 300]
 `,
   busy: `
                                            now 1         2   3       4    5    6       7     8   9
@@ -93,7 +92,7 @@ rotation mode ~~~~~~~~~~~  ~~~~   ~~~
 . announced: published only
 # active
 = retiring
-x revoked, but caches may trust it
+x revoked, but may still be cached
 ~ rotation mode: cached for 5 min
 (next) is a key that does not exist yet.
 `,
@@ -107,31 +106,31 @@ rotation mode │                     ▀▀▀▀▀▀▀▀▀▀▀▀▀▀
 `,
 };
 
-/** The picture, without the legend and the steps. */
+/** Returns the picture without the legend and the steps. */
 const timeline = (picture: string): string => picture.split("\n\n", 1)[0] ?? "";
-/** A terminal without colours. */
+/** A terminal without colors. */
 const plain = { color: false, ascii: false };
 const framed = (picture: string): string => `\n${picture}\n`;
 
 describe("the plan in a terminal", () => {
-  test("one key, 80 columns: the picture and its steps", () => {
+  test("shows one key in 80 columns, with its steps", () => {
     assert.equal(framed(planPicture(quiet, { ...plain, columns: 80 })), pictures.quiet);
   });
 
-  test("keys in every state, both uses, 100 columns", () => {
+  test("shows keys in every state, for both uses, in 100 columns", () => {
     assert.equal(framed(timeline(planPicture(busy, { ...plain, columns: 100 }))), pictures.busy);
   });
 
-  test("40 columns and ASCII only", () => {
+  test("fits into 40 columns of ASCII", () => {
     const lines = planPicture(busy, { ...plain, columns: 40, ascii: true }).split("\n");
     assert.equal(framed(lines.slice(0, 18).join("\n")), pictures.narrow);
   });
 
-  test("an empty store", () => {
+  test("shows the first keys of an empty store", () => {
     assert.equal(framed(timeline(planPicture(plan([], policy, start), { ...plain, columns: 60 }))), pictures.first);
   });
 
-  test("no line is wider than the terminal, but for kids that are", () => {
+  test("has no line wider than the terminal, except for kids that are wider", () => {
     for (let columns = 40; columns <= 200; columns += 1) {
       for (const ascii of [true, false]) {
         const wide = planPicture(busy, { ...plain, columns, ascii })
@@ -142,7 +141,7 @@ describe("the plan in a terminal", () => {
     }
   });
 
-  test("a day and an hour are to be seen beside 90 days, however far ahead it looks", () => {
+  test("shows a day and an hour next to 90 days, no matter how far it looks ahead", () => {
     const [, first = ""] = timeline(planPicture(quiet, { ...plain, columns: 80 })).split("\n");
     assert.ok(/▒{3,}/.test(first));
     const far = timeline(
@@ -151,21 +150,21 @@ describe("the plan in a terminal", () => {
     for (const line of far.filter((line) => line.includes("(next"))) assert.match(line, /╍/);
   });
 
-  test("colours are escape sequences around the same picture", () => {
+  test("adds colors as escape sequences to the same picture", () => {
     const colored = planPicture(busy, { ...plain, columns: 80, color: true });
     assert.ok(colored.includes("\u001b[32m█\u001b[39m"));
     // oxlint-disable-next-line no-control-regex
     assert.equal(colored.replaceAll(/\u001b\[\d+m/g, ""), planPicture(busy, { ...plain, columns: 80 }));
   });
 
-  test("a kid cannot command the terminal", () => {
+  test("prints no control characters of a kid", () => {
     const nasty = record("\u001b[31m\u202e", "active", { announcedAt: start, activatedAt: start });
     // oxlint-disable-next-line no-control-regex
     assert.doesNotMatch(planPicture(plan([nasty], policy, start), { ...plain, columns: 80 }), /[\u001b\u202e]/);
   });
 });
 
-describe("what an output can show", () => {
+describe("the capabilities of an output", () => {
   const terminal = { isTTY: true, columns: 120 };
   type Row = readonly [
     name: string,
@@ -175,12 +174,12 @@ describe("what an output can show", () => {
   const rows: readonly Row[] = [
     ["a terminal", [terminal, { LANG: "en_US.UTF-8" }], { columns: 120, color: true, ascii: false }],
     ["NO_COLOR", [terminal, { NO_COLOR: "1" }], { columns: 120, color: false, ascii: false }],
-    ["an empty NO_COLOR says nothing", [terminal, { NO_COLOR: "" }], { columns: 120, color: true, ascii: false }],
+    ["an empty NO_COLOR is ignored", [terminal, { NO_COLOR: "" }], { columns: 120, color: true, ascii: false }],
     ["a dumb terminal", [terminal, { TERM: "dumb" }], { columns: 120, color: false, ascii: false }],
     ["the C locale", [terminal, { LC_ALL: "C", LANG: "en_US.UTF-8" }], { columns: 120, color: true, ascii: true }],
     ["a pipe", [{}, {}], { columns: 80, color: false, ascii: false }],
-    ["a pipe of a known width", [{}, { COLUMNS: "132" }], { columns: 132, color: false, ascii: false }],
-    ["a width that is none", [{}, { COLUMNS: "wide" }], { columns: 80, color: false, ascii: false }],
+    ["a pipe with COLUMNS", [{}, { COLUMNS: "132" }], { columns: 132, color: false, ascii: false }],
+    ["COLUMNS that is not a number", [{}, { COLUMNS: "wide" }], { columns: 80, color: false, ascii: false }],
   ];
   for (const [name, [output, environment], expected] of rows) {
     const stdout = { ...output, write() {} };
@@ -201,7 +200,7 @@ describe("the plan as SVG", () => {
   };
 
   for (const [name, ahead] of Object.entries(plans)) {
-    test(`${name}: well-formed, and without scripts or anything from elsewhere`, () => {
+    test(`${name}: is well-formed, without scripts or external content`, () => {
       const svg = planSvg(ahead, 'Keys of "https://op.example/?a&b"');
       assertWellFormed(svg);
       assert.doesNotMatch(svg, /<script|<foreignObject|<image|href|@import|\bon\w+=|data:/i);
@@ -222,26 +221,26 @@ describe("the plan as SVG", () => {
     }
     assert.match(svg, />now</);
     const dates = [...svg.matchAll(/>(\d{4}-\d\d-\d\d)</g)].map(([, date]) => date);
-    assert.deepEqual(dates, [...new Set(dates)], "where a date repeats, the time of day stands");
+    assert.deepEqual(dates, [...new Set(dates)], "the time of day replaces a repeated date");
     assert.deepEqual(dates[0], "2026-11-20");
     assert.match(svg, />12:00</);
   });
 
-  test("nothing is outside of the paper, and no bar is too narrow to be seen", () => {
+  test("draws nothing outside the image, and no bar too narrow to see", () => {
     for (const ahead of Object.values(plans)) {
       const svg = planSvg(ahead, "Keys");
-      const [, paper = "0", height = "0"] = /^<svg [^>]*width="(\d+)" height="(\d+)"/.exec(svg) ?? [];
+      const [, imageWidth = "0", height = "0"] = /^<svg [^>]*width="(\d+)" height="(\d+)"/.exec(svg) ?? [];
       for (const [, x = "", y = "", width = ""] of svg.matchAll(
         /<rect class="\w+" x="(.*?)" y="(.*?)" width="(.*?)"/g,
       )) {
         assert.ok(Number(width) >= 20, width);
-        assert.ok(Number(x) >= 0 && Number(x) + Number(width) <= Number(paper), `${x} ${width} ${paper}`);
+        assert.ok(Number(x) >= 0 && Number(x) + Number(width) <= Number(imageWidth), `${x} ${width} ${imageWidth}`);
         assert.ok(Number(y) <= Number(height));
       }
     }
   });
 
-  test("dates on the axis do not overlap", () => {
+  test("draws dates on the axis without overlap", () => {
     for (const ahead of Object.values(plans)) {
       const places = [
         ...planSvg(ahead, "Keys").matchAll(/<text x="([\d.]+)"[^>]*>(?:\d{4}-\d\d-\d\d|\d\d:\d\d)</g),
@@ -251,7 +250,7 @@ describe("the plan as SVG", () => {
   });
 });
 
-/** Every tag is closed in order, attributes are quoted, and no character is one that XML 1.0 forbids. */
+/** Asserts that tags are closed in order, attributes are quoted, and XML 1.0 allows every character. */
 function assertWellFormed(xml: string): void {
   // oxlint-disable-next-line no-control-regex
   assert.doesNotMatch(xml, /[\u0000-\u0008\u000b\u000c\u000e-\u001f]|&(?!(amp|lt|gt|quot);)/);
@@ -259,7 +258,7 @@ function assertWellFormed(xml: string): void {
   const tags = xml.matchAll(/<(\/?)([a-z]+)((?: [\w:-]+="[^"<]*")*)(\/?)>/gi);
   let end = 0;
   for (const { index, 0: tag, 1: closing, 2: name = "", 4: empty } of tags) {
-    assert.doesNotMatch(xml.slice(end, index), /</, "a tag that is none");
+    assert.doesNotMatch(xml.slice(end, index), /</, "an unescaped <");
     end = index + tag.length;
     if (closing === "/") assert.equal(open.pop(), name);
     else if (empty !== "/") open.push(name);

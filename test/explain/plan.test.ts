@@ -25,13 +25,13 @@ const policy = rotationPolicy();
 const retireMs = { sig: retireForMs(policy, "sig"), enc: retireForMs(policy, "enc") };
 const active = record("a", "active", { announcedAt: start - 40 * day, activatedAt: start - 39 * day });
 
-const shown = ({ steps }: RotationPlan) => steps.map(({ at, use, kid, action }) => [at - start, use, kid, action]);
+const stepsOf = ({ steps }: RotationPlan) => steps.map(({ at, use, kid, action }) => [at - start, use, kid, action]);
 
-describe("the steps ahead", () => {
+describe("the planned steps", () => {
   const next = 51 * day;
   const rows: readonly [name: string, records: readonly KeyRecord[], steps: unknown[][]][] = [
     [
-      "an active key: its successor is announced a day before, and it is gone when its last token has expired",
+      "an active key: its successor is announced a day before, and it is removed when its last token has expired",
       [active],
       [
         [next - day, "sig", undefined, "announced"],
@@ -41,7 +41,7 @@ describe("the steps ahead", () => {
       ],
     ],
     [
-      "an empty store: the first key signs at once",
+      "an empty store: the first key signs immediately",
       [],
       [
         [0, "sig", undefined, "announced"],
@@ -53,7 +53,7 @@ describe("the steps ahead", () => {
       ],
     ],
     [
-      "a rotation that is under way is finished, and a whole further one follows",
+      "a rotation in progress is completed, and another whole rotation follows",
       [active, record("b", "announced", { announcedAt: start - 5 * hour })],
       [
         [19 * hour, "sig", "a", "retired"],
@@ -76,7 +76,7 @@ describe("the steps ahead", () => {
       ],
     ],
     [
-      "both uses rotate by themselves, until each has been through a whole rotation",
+      "both uses rotate independently until each has completed a whole rotation",
       [active, record("e", "active", { use: "enc", announcedAt: start - 60 * day, activatedAt: start - 60 * day })],
       [
         [29 * day, "enc", undefined, "announced"],
@@ -91,22 +91,22 @@ describe("the steps ahead", () => {
     ],
   ];
   for (const [name, records, steps] of rows) {
-    test(name, () => assert.deepEqual(shown(plan(records, policy, start)), steps));
+    test(name, () => assert.deepEqual(stepsOf(plan(records, policy, start)), steps));
   }
 
-  test("the last removal is the end, and the numbers of both waits are those of the policy", () => {
+  test("the plan ends with the last removal, and both waiting periods come from the policy", () => {
     assert.deepEqual(
       { until: plan([active], policy, start).until - start, retireMs, least: leastAnnouncementSeconds(policy) },
       { until: next + 7_800 * second, retireMs: { sig: 7_800_000, enc: 22_200_000 }, least: 18_300 },
     );
   });
 
-  test("an end that is given cuts it off", () => {
+  test("the plan ends at a given time", () => {
     const { steps, until } = plan([active], policy, start, start + next);
     assert.deepEqual([until - start, steps.length], [next, 3]);
   });
 
-  test("keys that are still to be made take no kid that a key has", () => {
+  test("a key that does not exist yet has no existing key's kid", () => {
     const records = [active, tombstone("new 1", "removed")];
     assert.deepEqual(
       plan(records, policy, start).keys.map(({ kid }) => kid),
@@ -115,17 +115,17 @@ describe("the steps ahead", () => {
   });
 });
 
-test("every date has its reason, and the bound with the numbers behind it", () => {
+test("every step has a reason, and the sum that gives its time", () => {
   const bounds = plan([active], policy, start).steps.map(
     ({ action, reason, bound }) => `${action}: ${reason} [${bound}]`,
   );
   assert.deepEqual(bounds, [
-    "announced: it signs from 2027-01-10 12:00:00 UTC on, and every cache must know it by then [rotateEveryDays 90 after " +
-      "2026-10-12 12:00:00 UTC, when the active key became active, less announceForSeconds 86400]",
-    "retired: the next key takes its place [the moment at which the next key becomes active]",
-    "activated: every process has published it for 1 d, so every cache knows it [announceForSeconds 86400, at least 18300 = " +
+    "announced: it signs from 2027-01-10 12:00:00 UTC, and every cache must have it by then [rotateEveryDays 90 after " +
+      "2026-10-12 12:00:00 UTC, when the active key became active, minus announceForSeconds 86400]",
+    "retired: the next key replaces it [the time at which the next key becomes active]",
+    "activated: every process has published it for 1 d, so every cache has it [announceForSeconds 86400, at least 18300 = " +
       "maxStaleSeconds 3600 + 7200 s in caches + cacheSlackSeconds 7200 + clockSkewSeconds 300]",
-    "removed: the last token that it signed has expired for every verifier [7800 s after the next key took its place = " +
+    "removed: the last token that it signed has expired for every verifier [7800 s after the next key replaced it = " +
       "maxStaleSeconds 3600 + maxTokenLifetimeSeconds 3600 + 2 * clockSkewSeconds 300]",
   ]);
 });
@@ -136,10 +136,10 @@ const removal = (record: LiveRecord) =>
 const activation = (record: LiveRecord) =>
   plan([active, record], policy, start).steps.find(({ action, kid }) => action === "activated" && kid === record.kid);
 
-test("a wait lasts for as long as any policy asked for, and its bound says so", () => {
+test("a waiting period is the longest of any policy, and its bound says so", () => {
   const kept = { ...active, retireForSeconds: 87_000 };
   assert.equal((removal(kept)?.at ?? 0) - (removal(active)?.at ?? 0), (87_000 - 7_800) * second);
-  const bound = "87000 s after the next key took its place, by an earlier policy; this policy: 7800";
+  const bound = "87000 s after the next key replaced it, under an earlier policy; under this one: 7800";
   assert.equal(removal(kept)?.bound, bound);
   assert.equal(removal({ ...active, retireForSeconds: 1 })?.at, removal(active)?.at);
   const next = record("b", "announced", { announcedAt: start - 5 * hour, publishedAt: start - 4 * hour });
@@ -150,17 +150,17 @@ test("a wait lasts for as long as any policy asked for, and its bound says so", 
   assert.match(longer?.bound ?? "", /^announceForSeconds 90000, /);
 });
 
-test("a wait that has not begun is shown as if it began now", () => {
+test("a waiting period that has not begun is planned as if it began now", () => {
   const next = waiting(record("b", "announced", { announcedAt: start - 5 * hour }));
   const old = waiting(record("o", "retiring", { announcedAt: 0, activatedAt: 0, retiredAt: start - 9 * day }));
-  assert.deepEqual(shown(plan([active, next, old], policy, start)).slice(0, 3), [
+  assert.deepEqual(stepsOf(plan([active, next, old], policy, start)).slice(0, 3), [
     [retireMs.sig, "sig", "o", "removed"],
     [day, "sig", "a", "retired"],
     [day, "sig", "b", "activated"],
   ]);
 });
 
-test("the sums in the bounds are right, whatever the policy", () => {
+test("the sums in the bounds are correct for every policy", () => {
   const seconds = fc.integer({ min: 0, max: 5_000 });
   fc.assert(
     fc.property(seconds, fc.integer({ min: 1, max: 5_000 }), seconds, (cacheSlackSeconds, clockSkewSeconds, more) => {
@@ -191,7 +191,7 @@ test("the sums in the bounds are right, whatever the policy", () => {
   );
 });
 
-test("segments say for how long each key is in each state, and the rotation mode is on while one comes or goes", () => {
+test("segments give the period of each key's states, and the rotation mode is on while a key is announced or retiring", () => {
   const { segments, rotation } = plan([active], policy, start);
   const next = start + 51 * day;
   assert.deepEqual(
@@ -210,7 +210,7 @@ test("segments say for how long each key is in each state, and the rotation mode
   ]);
 });
 
-test("a revoked key is shown for as long as a cache may hold it, before those that came later", () => {
+test("a revoked key is listed, before later ones, for as long as a cache may keep it", () => {
   const trustedUntil = start - 7_199 * second;
   const gone = { trustedUntil: trustedUntil - second };
   const revoked = tombstone("v", "revoked", { trustedUntil });
@@ -233,15 +233,15 @@ test("a revoked key is shown for as long as a cache may hold it, before those th
   });
 });
 
-test("plan and reality are the same: taking the steps when they are due does what the plan says, and nothing else", () => {
+test("taking the steps when they are due does exactly what the plan says", () => {
   const history = histories(forwards, newPolicy);
   const anyTime = fc.array(fc.double({ min: 0, max: 1, noNaN: true }));
   fc.assert(
-    fc.property(history, anyTime, (history, looks) => {
+    fc.property(history, anyTime, (history, parts) => {
       const { records, policy, now } = live(history);
       const ahead = plan(records, policy, now);
-      // Reality wakes when the plan says, and at any other moment as well.
-      const others = looks.map((part) => Math.floor(now + part * (ahead.until - now)));
+      // A manager runs due steps when the plan says, and at any other time.
+      const others = parts.map((part) => Math.floor(now + part * (ahead.until - now)));
       const moments = new Set([now, ...ahead.steps.map(({ at }) => at), ...others]);
       const kids = new Set(records.map(({ kid }) => kid));
       const happened: unknown[] = [];
@@ -251,7 +251,7 @@ test("plan and reality are the same: taking the steps when they are due does wha
         real = change.records;
         for (const { at, type, use, kid = "" } of change.events)
           happened.push([at, type, use, kids.has(kid) ? kid : undefined]);
-        // The plan's rotation mode is that of the records at every moment.
+        // The plan's rotation mode matches the records at every moment.
         const isOn = ahead.rotation.some(({ from, to = Infinity }) => from <= at && at < to);
         assert.equal(isOn, isRotating(real), `rotation mode at ${new Date(at).toISOString()}`);
       }
@@ -264,7 +264,7 @@ test("plan and reality are the same: taking the steps when they are due does wha
   );
 });
 
-test("a plan ends after a whole rotation of each use that has keys, and announces no key for less than the policy asks", () => {
+test("a plan ends after a whole rotation for each use that has keys, and announces each key for as long as the policy requires", () => {
   fc.assert(
     fc.property(histories(forwards), (history) => {
       const { records, policy, now } = live(history);
@@ -283,22 +283,30 @@ test("a plan ends after a whole rotation of each use that has keys, and announce
   );
 });
 
-describe("since when every read has seen the rotation mode on", () => {
+describe("the time since which every read has seen the rotation mode on", () => {
   const b = record("b", "announced", { announcedAt: start - hour });
   const o = record("o", "retiring", { announcedAt: 0, activatedAt: day, retiredAt: start - hour });
   const published = { announcedAt: start - 3 * hour, publishedAt: start - 2 * hour };
   const rows: readonly [name: string, records: readonly KeyRecord[], since: number | undefined][] = [
     ["off", [active], undefined],
-    ["a tombstone does not switch it on", [active, tombstone("t", "removed", { endedAt: start })], undefined],
+    ["off with a tombstone", [active, tombstone("t", "removed", { endedAt: start })], undefined],
     ["a key is announced", [active, b], start - hour],
-    ["a key is announced, and no read has seen it", [active, waiting(b)], undefined],
+    ["a key is announced, but no read has seen it", [active, waiting(b)], undefined],
     ["a key retires", [active, o], start - hour],
-    ["two waits that touch are one", [{ ...active, ...published, activatedAt: start - hour }, o], start - 2 * hour],
-    ["two with a gap are two", [{ ...active, ...published, activatedAt: start - hour - 1 }, o], start - hour],
+    [
+      "two adjacent waiting periods count as one",
+      [{ ...active, ...published, activatedAt: start - hour }, o],
+      start - 2 * hour,
+    ],
+    [
+      "two waiting periods with a gap count as two",
+      [{ ...active, ...published, activatedAt: start - hour - 1 }, o],
+      start - hour,
+    ],
   ];
   for (const [name, records, since] of rows) test(name, () => assert.equal(rotatingSince(records, start), since));
 
-  test("intervals are in order, and none touches another", () => {
+  test("intervals are in order and not adjacent", () => {
     fc.assert(
       fc.property(histories(forwards), (history) => {
         const { records, policy, now } = live(history);

@@ -3,8 +3,8 @@ import { describe, test } from "node:test";
 import {
   type StoreView,
   targetStatus,
-  hasFollowed,
-  lateText,
+  hasCaughtUp,
+  behindText,
   publishesText,
   replicaStatus,
   waitsOf,
@@ -29,36 +29,39 @@ function view(
 
 const target = (name: string, revision = 4): TargetRecord => ({ name, revision, at: start - 2 * hour });
 
-describe("what steps wait for", () => {
-  const becomes = 'Signing key "b" becomes active after it was published for 1 d. This wait has not begun.';
-  const web = `${becomes} Target "web" lacks the step: write it with jwksd publish; if nobody reads it, use jwksd targets forget.`;
+describe("waiting periods that have not begun", () => {
+  const becomes = 'Signing key "b" becomes active after its propagation period of 1 d, which has not begun.';
+  const web = `${becomes} Target "web" lacks the step; write it with jwksd publish, or, if it is no longer in use, use jwksd targets forget.`;
   const begun = record("b", "announced", { announcedAt: start, stateRevision: 5 });
   const replaced = waiting(record("old", "retiring", { ...retiring, use: "enc" }));
   const both =
-    'Encryption key "old" is removed after it was replaced, and kept for 6 h 10 min. This wait has not begun. Targets "web", "cdn" lack the step: write them with jwksd publish; if nobody reads them, use jwksd targets forget.';
-  const read = `${becomes} It begins with the next read of the store, in a moment.`;
-  const noProcess = `${becomes} It begins when a process reads the store. No process is listed; jwksd serve is one.`;
-  const rows: readonly [name: string, key: KeyRecord, targets: TargetRecord[], says: string[], runs?: boolean][] = [
-    ["nothing, once the wait has begun", begun, [target("web")], []],
-    ["a target that lacks an announced key", announced, [target("web"), target("cdn", 5)], [web]],
-    ["several targets that have a key which was replaced", replaced, [target("web"), target("cdn")], [both]],
-    ["a read that sees the step", announced, [], [read]],
-    ["a process", announced, [], [noProcess], false],
+    'Encryption key "old" is removed after its retirement period of 6 h 10 min, which has not begun. Targets "web", "cdn" lack the step; write them with jwksd publish, or, if they are no longer in use, use jwksd targets forget.';
+  const read = `${becomes} It begins in a moment, at the next read of the store.`;
+  const noProcess = `${becomes} It begins when a process reads the store, but none is listed; start jwksd serve.`;
+  const rows: readonly [name: string, key: KeyRecord, targets: TargetRecord[], texts: string[], runs?: boolean][] = [
+    ["a period that has begun is not listed", begun, [target("web")], []],
+    ["a target lacks an announced key", announced, [target("web"), target("cdn", 5)], [web]],
+    ["several targets still have a replaced key", replaced, [target("web"), target("cdn")], [both]],
+    ["no process has read the step yet", announced, [], [read]],
+    ["no process is listed", announced, [], [noProcess], false],
   ];
-  for (const [name, key, targets, says, runs = true] of rows) {
+  for (const [name, key, targets, texts, runs = true] of rows) {
     test(name, () => {
-      const texts = waitsOf(view([active, key], runs ? [processLine("r")] : [], targets)).map(({ text }) => text);
-      assert.deepEqual(texts, says);
+      const waits = waitsOf(view([active, key], runs ? [processLine("r")] : [], targets));
+      assert.deepEqual(
+        waits.map(({ text }) => text),
+        texts,
+      );
     });
   }
 
-  test("of many, a few are named, and a name cannot do anything to a terminal", () => {
+  test("a few of many targets are named, and their names cannot send control characters to a terminal", () => {
     const targets = Array.from({ length: 1_000 }, (_, index) => target(`\u{1b}[2J\u202e${index}`));
     const text = waitsOf(view([active, announced], [], targets))[0]?.text ?? "";
     assert.match(text, /Targets "\\u\{1b\}\[2J\\u\{202e\}0", .*4", 995 more lack/);
   });
 
-  test("a target says whether it lacks a step", () => {
+  test("a target's status states whether it lacks a step", () => {
     const at = view([active, announced], []);
     assert.deepEqual(
       [target("web"), target("cdn", 5)].map((one) => targetStatus(one, at).isBehind),
@@ -67,38 +70,38 @@ describe("what steps wait for", () => {
   });
 });
 
-describe("a process, by its line", () => {
-  const rows: readonly (readonly [told: Partial<PresenceRecord>, publishes: string, follows: boolean])[] = [
-    [{}, "the newest", true],
+describe("a process's status", () => {
+  const rows: readonly (readonly [presence: Partial<PresenceRecord>, publishes: string, hasCaughtUp: boolean])[] = [
+    [{}, "the latest", true],
     [{ revision: 4 }, "1 revision behind", false],
     [{ revision: 3 }, "2 revisions behind", false],
     [{ revision: 0, commit: undefined }, "nothing yet", false],
     [{ revision: 6 }, "revision 6, which the store no longer has", false],
-    // The store was put back, and counts again.
+    // A restored store reuses revision numbers.
     [{ commit: "other" }, "revision 5, which the store no longer has", false],
   ];
-  test("what it publishes, and whether it follows revision 5", () => {
-    const said = rows.map(([told]) => {
-      const line = processLine("r", told);
-      const at = view([active], [line]);
-      return [publishesText(replicaStatus(line, at)), hasFollowed(line, 5, at)];
+  test("states what it publishes, and whether it has caught up with revision 5", () => {
+    const statuses = rows.map(([members]) => {
+      const presence = processLine("r", members);
+      const at = view([active], [presence]);
+      return [publishesText(replicaStatus(presence, at)), hasCaughtUp(presence, 5, at)];
     });
     assert.deepEqual(
-      said,
-      rows.map(([, publishes, follows]) => [publishes, follows]),
+      statuses,
+      rows.map(([, publishes, caughtUp]) => [publishes, caughtUp]),
     );
   });
 
-  test("whether it signs, and until when without another word; a word is not of the future", () => {
-    const said = [
+  test("states whether it signs, and when it stops without another check-in, which is never in the future", () => {
+    const statuses = [
       processLine("r", { at: start - 40 * second }),
       processLine("r", { kid: undefined, at: start + day }),
       processLine("r", { kid: undefined, signs: false }),
-    ].map((line) => {
-      const { signing, lastCheckInAt, staleAt } = replicaStatus(line, view([active], []));
+    ].map((presence) => {
+      const { signing, lastCheckInAt, staleAt } = replicaStatus(presence, view([active], []));
       return [signing, (lastCheckInAt - start) / second, (staleAt - start) / second];
     });
-    assert.deepEqual(said, [
+    assert.deepEqual(statuses, [
       ["signs", -40, 3_560],
       ["not now", 0, 3_600],
       ["publishes only", 0, 3_600],
@@ -106,23 +109,23 @@ describe("a process, by its line", () => {
   });
 });
 
-describe("what it means that a process is late", () => {
-  const who = 'Replica "r", last word 40 s ago,';
-  const until = "until 2026-11-20 12:59:20 UTC at most.";
+describe("a process that is behind", () => {
+  const who = 'Replica "r", last check-in 40 s ago,';
+  const until = "until 2026-11-20 12:59:20 UTC at the latest.";
   const old = record("old", "retiring", retiring);
-  const rows: readonly (readonly [told: Partial<PresenceRecord>, records: readonly KeyRecord[], says: string])[] = [
-    [{ kid: undefined }, [active], `${who} may publish the previous keys, ${until}`],
-    [{}, [active], `${who} may publish the previous keys, ${until}`],
-    [{ kid: "old" }, [active, old], `${who} may publish the previous keys, and sign with "old", ${until}`],
+  const rows: readonly (readonly [presence: Partial<PresenceRecord>, records: readonly KeyRecord[], text: string])[] = [
+    [{ kid: undefined }, [active], `${who} may publish the previous keys ${until}`],
+    [{}, [active], `${who} may publish the previous keys ${until}`],
+    [{ kid: "old" }, [active, old], `${who} may publish the previous keys and sign with "old" ${until}`],
     [
       { kid: "old" },
       [active, tombstone("old", "revoked")],
-      `${who} may publish the previous keys, and sign with "old", ${until} Verifiers with the new set refuse such tokens.`,
+      `${who} may publish the previous keys and sign with "old" ${until} Verifiers with the new set refuse its tokens.`,
     ],
     [
       { revision: 0, commit: undefined },
       [active],
-      `${who} has just started. It is not ready, and publishes nothing yet.`,
+      `${who} has just started. It is not ready and publishes nothing yet.`,
     ],
     [
       { revision: 6 },
@@ -130,14 +133,14 @@ describe("what it means that a process is late", () => {
       `${who} publishes revision 6, which the store no longer has. It refuses an older backup of its store until it is restarted.`,
     ],
   ];
-  test("until when it may go on with what", () => {
-    const said = rows.map(([told, records]) => {
-      const line = processLine("r", { revision: 4, at: start - 40 * second, ...told });
-      return lateText(line, view(records, [line]));
+  test("is described with what it may still publish and sign, and for how long", () => {
+    const texts = rows.map(([members, records]) => {
+      const presence = processLine("r", { revision: 4, at: start - 40 * second, ...members });
+      return behindText(presence, view(records, [presence]));
     });
     assert.deepEqual(
-      said,
-      rows.map(([, , says]) => says),
+      texts,
+      rows.map(([, , text]) => text),
     );
   });
 });

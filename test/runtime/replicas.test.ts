@@ -22,7 +22,7 @@ test(
     const [first = "", ...others] = found(started);
     assert.deepEqual([first.length, others], [43, []]);
     const [, next = ""] = found(announced);
-    assert.match(announced, /3 of 3 follow/);
+    assert.match(announced, /3 of 3 have caught up/);
     assert.deepEqual(
       [found(announced), found(killed)],
       [
@@ -30,7 +30,7 @@ test(
         [first, next],
       ],
     );
-    assert.match(activated, /2 of 3 follow\.\n.* "b", last word/);
+    assert.match(activated, /2 of 3 have caught up\.\n.* "b", last check-in/);
     assert.ok(token.includes(`"kid":"${next}"`), token);
     assert.deepEqual(
       [found(token), found(restarted)],
@@ -39,6 +39,6 @@ test(
         [next, first],
       ],
     );
-    for (const name of ["a", "b", "c"]) assert.match(restarted, new RegExp(`^${name} .*the newest`, "m"));
+    for (const name of ["a", "b", "c"]) assert.match(restarted, new RegExp(`^${name} .*the latest`, "m"));
   },
 );

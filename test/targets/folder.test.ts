@@ -58,7 +58,7 @@ describe("jwksd publish FOLDER, of managed keys", () => {
     await publish();
     await cli("rotate", "--wait", "0");
     const held = (await cli("replicas")).stdout.replaceAll(/\s+/g, " ");
-    assert.match(held, /Signing key .* This wait has not begun\. Target "[^"]+" lacks the step/);
+    assert.match(held, /Signing key .* which has not begun\. Target "[^"]+" lacks the step/);
     assert.equal((await kids()).length, 1);
     const { code, stdout } = await publish("--json");
     assert.equal(code, 0);

@@ -7,7 +7,7 @@ import { type PresenceRecord, revisionsBehind } from "../../rotation/custody/pre
 import { lateTargets } from "../../rotation/rules/targets.ts";
 import type { Changed } from "../../rotation/manager/store-access.ts";
 import type { TargetRecord } from "../../rotation/rules/waits.ts";
-import { type StoreView, followText, hasFollowed, lateText, unreadTexts } from "../../rotation/explain/replicas.ts";
+import { type StoreView, caughtUpText, hasCaughtUp, behindText, unreadTexts } from "../../rotation/explain/replicas.ts";
 import { type Io, tell } from "../io.ts";
 import { type CommandKeys, viewOf } from "./open-keys.ts";
 import { replicaJson } from "./replicas.ts";
@@ -42,7 +42,7 @@ export async function follow(
   try {
     for (;;) {
       const view = await viewOf(access);
-      const late = view.processes.filter((line) => !hasFollowed(line, revision, view));
+      const late = view.processes.filter((line) => !hasCaughtUp(line, revision, view));
       const awaited = late.filter((line) => revisionsBehind(line, view.document) !== undefined);
       const targets = lateTargets(view.document);
       const leftMs = end - performance.now();
@@ -81,9 +81,9 @@ function progress({ stderr }: Io): (text: string) => void {
 export function followedLines({ view, late, targets }: Followed): string[] {
   const { length } = view.processes;
   return [
-    `${followText(length - late.length, length)}.`,
+    `${caughtUpText(length - late.length, length)}.`,
     ...unreadTexts(view),
-    ...late.map((line) => lateText(line, view)),
+    ...late.map((line) => behindText(line, view)),
     ...targets.map(
       ({ name }) =>
         `The target ${printable(name)} lacks the change, and serves the previous keys until jwksd publish writes it.`,

@@ -7,7 +7,7 @@ import {
   type TargetStatus,
   type StoreView,
   targetStatus,
-  lastWordText,
+  lastCheckInText,
   publishesText,
   replicaStatus,
   unlistedText,
@@ -75,7 +75,7 @@ function table(found: StoreView): string[] {
       // The former process of a name, or two that have it.
       `${printable(name)}${(counts.get(name) ?? 0) > 1 ? ` (${shownId(id)})` : ""}`,
       publishesText(status),
-      lastWordText(line, found),
+      lastCheckInText(line, found),
       signing === "signs" ? `signs with ${kidText(kid)}` : unsignedTexts[signing],
       printable(version),
     ];
@@ -137,5 +137,5 @@ async function forget({ io, access }: CommandKeys, replica: string): Promise<voi
     throw new StateError("ERR_TRANSITION", `${fault}; jwksd replicas lists them`);
   }
   await access.forget([line.id]);
-  print(io, `Removed the presence record of ${printable(line.name)} (last check-in ${lastWordText(line, view)}).`);
+  print(io, `Removed the presence record of ${printable(line.name)} (last check-in ${lastCheckInText(line, view)}).`);
 }

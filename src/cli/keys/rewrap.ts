@@ -6,7 +6,7 @@ import { movedBy } from "../../rotation/custody/issuer-check.ts";
 import { rewrap } from "../../rotation/custody/rewrap.ts";
 import { kidText, someOf, timeText } from "../../base/format.ts";
 import { isLive, uriOf } from "../../rotation/rules/records.ts";
-import { type StoreView, lastWordText, replicaStatus, unreadTexts } from "../../rotation/explain/replicas.ts";
+import { type StoreView, lastCheckInText, replicaStatus, unreadTexts } from "../../rotation/explain/replicas.ts";
 import { type Io, tell } from "../io.ts";
 import { type ChangeFlags, addChangeFlags, changeKeys } from "./change-keys.ts";
 import { viewOf, withKeys } from "./open-keys.ts";
@@ -47,7 +47,7 @@ function checkAllHave(wrappingKey: string, view: StoreView): void {
   const lacking = view.processes.filter(({ wrappingKeys }) => !wrappingKeys.includes(wrappingKey));
   const names = someOf(lacking, (line) => {
     const { name, staleAt } = replicaStatus(line, view);
-    return `"${printable(name)}" (last check-in ${lastWordText(line, view)}; if it no longer runs, not listed from ${timeText(staleAt)} on)`;
+    return `"${printable(name)}" (last check-in ${lastCheckInText(line, view)}; if it no longer runs, not listed from ${timeText(staleAt)} on)`;
   });
   const faults = [
     ...(lacking.length === 0

@@ -9,7 +9,7 @@ import type { WrappingKeys } from "../../rotation/custody/wrapping.ts";
 import { listPresence, livePresence } from "../../rotation/custody/presence.ts";
 import { nextLookAt } from "../../rotation/rules/due.ts";
 import { readingRights, rights, schema } from "../../rotation/store/postgres/schema.ts";
-import { lastWordText } from "../../rotation/explain/replicas.ts";
+import { lastCheckInText } from "../../rotation/explain/replicas.ts";
 import { createCommandLog } from "../../service/config/log.ts";
 import { targetStore } from "../../service/config/settings.ts";
 import { storeSettingsOf } from "../../service/config/store-settings.ts";
@@ -103,7 +103,7 @@ async function migrated(
   const found = livePresence(await listPresence(source.presence), now, document);
   const [line] = found.processes;
   if (line !== undefined) {
-    const seen = lastWordText(line, { document, ...found, now });
+    const seen = lastCheckInText(line, { document, ...found, now });
     throw refusal(
       `the replica ${printable(line.name)} runs on the store to copy (last word ${seen}); stop it, and all others`,
     );

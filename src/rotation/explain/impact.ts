@@ -13,10 +13,9 @@ interface Context {
 }
 
 /**
- * What the difference between two states of the records means for verifiers and relying parties, a sentence or two for each key.
- * No sentence for a key that is the same in both.
+ * Explains what a change of the records means for verifiers and relying parties, in a sentence or two per changed key.
  *
- * @param now when the change is made, in epoch milliseconds
+ * @param now time of the change, in epoch milliseconds
  */
 export function impactOf(
   before: readonly KeyRecord[],
@@ -27,11 +26,11 @@ export function impactOf(
   const context = { before, after, policy: longestStale(before, policy), now };
   const old = new Map(before.map((record) => [record.kid, record]));
   const changed = after.filter((record) => JSON.stringify(record) !== JSON.stringify(old.get(record.kid)));
-  const told = changed.flatMap((record) => effectOf(record, old.get(record.kid), context) ?? []);
-  return [...told, ...modeEffect(context)];
+  const effects = changed.flatMap((record) => effectOf(record, old.get(record.kid), context) ?? []);
+  return [...effects, ...modeEffect(context)];
 }
 
-/** What forced steps and revocations of the past still do to verifiers. */
+/** Explains what past forced steps and revocations still mean for verifiers. */
 export function aftermath(records: readonly KeyRecord[], given: RotationPolicy, now: number): string[] {
   const policy = longestStale(records, given);
   return records.flatMap((record) => {
@@ -43,7 +42,7 @@ export function aftermath(records: readonly KeyRecord[], given: RotationPolicy, 
   });
 }
 
-/** Until when caches that keep a set for longer than they were told may hold a revoked key, in epoch milliseconds; the past for all others. */
+/** Returns the time until which caches that ignore Cache-Control may keep a revoked key, in epoch milliseconds; `-Infinity` for other keys. */
 export function goneFromCachesAt(record: KeyRecord, { cacheSlackSeconds }: RotationPolicy): number {
   const { trustedUntil = -Infinity } = isLive(record) ? {} : record;
   return trustedUntil + cacheSlackSeconds * 1000;
@@ -60,57 +59,57 @@ function effectOf(record: KeyRecord, old: KeyRecord | undefined, context: Contex
   switch (record.state) {
     case "announced":
       return record.use === "sig"
-        ? `${name} is published now and signs from ${end} on; every cache knows it by then, so nobody is affected.`
-        : `${name} is published now, after the active one, and takes its place at ${end}; nobody is affected.`;
+        ? `${name} is published now and signs from ${end}; every cache has it by then, so nothing breaks.`
+        : `${name} is published now, after the active one, and replaces it at ${end}; nothing breaks.`;
     case "active":
       return activated(record, context);
     default:
       return record.use === "sig"
-        ? `${name} signs no more in a process that has read this, and in none after maxStaleSeconds ${policy.maxStaleSeconds}; it stays published until ${end}, when its last token has expired, so nobody is affected.`
-        : `${name} is no longer published; what is encrypted to it can be decrypted until ${end}, when no cache gives it away any more, so nobody is affected.`;
+        ? `${name} stops signing in each process that reads this change, and everywhere after maxStaleSeconds ${policy.maxStaleSeconds}; it stays published until ${end}, when its last token has expired, so nothing breaks.`
+        : `${name} is no longer published; data encrypted to it can be decrypted until ${end}, when no cache serves it any more, so nothing breaks.`;
   }
 }
 
-/** The effect on a key that stays in its state. Notes of processes, such as the beginning of a wait, affect nobody and have no sentence. */
+/** Explains a change of a key that keeps its state. What processes record, such as the start of a waiting period, affects no verifier. */
 function effectOfNotes(record: LiveRecord, old: LiveRecord): string | undefined {
   const { publishedAt = record.publishedAt, replacedAt = record.replacedAt } = old;
   if (publishedAt !== record.publishedAt || replacedAt !== record.replacedAt) {
-    return `${nameOf(record)}: its waiting time begins again; nobody is affected.`;
+    return `${nameOf(record)}: its waiting period restarts; nothing breaks.`;
   }
   return JSON.stringify(record.privateHalf) === JSON.stringify(old.privateHalf)
     ? undefined
-    : `${nameOf(record)}: only its private half is kept in another way; nobody is affected.`;
+    : `${nameOf(record)}: only the way its private half is stored changes; nothing breaks.`;
 }
 
 function activated(record: LiveRecord, { after, policy, now }: Context): string {
   const name = nameOf(record);
-  if (record.use === "enc") return `${name} is what relying parties encrypt to from now on; nobody is affected.`;
+  if (record.use === "enc") return `${name} is the one that relying parties encrypt to from now on; nothing breaks.`;
   if (isFirst(record, after)) {
-    return `${name} signs from now on. It is the first signing key of this store. If another provider of this issuer has published it, nobody is affected. If that provider has published other keys only, verifiers refuse its tokens until their cached sets have expired.`;
+    return `${name} signs from now on. It is the first signing key in this store. If another provider of this issuer has published it, nothing breaks. If that provider has published only other keys, verifiers refuse its tokens until their cached sets expire.`;
   }
   if (unknownUntil(record, policy) > now) return refusedTokens(record, policy);
-  return `${name} signs from now on. It has been published since ${timeText(publishedSince(record))}, so every cache knows it, and nobody is affected.`;
+  return `${name} signs from now on. It has been published since ${timeText(publishedSince(record))}, so every cache has it and nothing breaks.`;
 }
 
 function refusedTokens(record: LiveRecord, policy: RotationPolicy): string {
   const { maxStaleSeconds, cacheSlackSeconds } = policy;
   return (
-    `${nameOf(record)} signs from ${timeText(record.activatedAt ?? record.announcedAt)} on, and is published only since ` +
-    `${timeText(publishedSince(record))}: verifiers that have an older set, and do not ask again on an unknown kid, refuse its tokens ` +
-    `until ${timeText(unknownUntil(record, policy))} (a process that cannot read publishes that set for maxStaleSeconds ` +
-    `${maxStaleSeconds}, caches keep it for ${cachedForSeconds.long} s more, and cacheSlackSeconds ${cacheSlackSeconds}). ${newKeyText()}`
+    `${nameOf(record)} signs from ${timeText(record.activatedAt ?? record.announcedAt)} and has been published only since ` +
+    `${timeText(publishedSince(record))}: verifiers that have an older set and do not refetch it for an unknown kid refuse its tokens ` +
+    `until ${timeText(unknownUntil(record, policy))} (a process that cannot read the store publishes that set for maxStaleSeconds ` +
+    `${maxStaleSeconds}, and caches keep it for ${cachedForSeconds.long} s plus cacheSlackSeconds ${cacheSlackSeconds}). ${newKeyText()}`
   );
 }
 
 function removed(record: Tombstone, old: LiveRecord | undefined, { policy, now }: Context): string {
   const name = nameOf(record);
   const needed = old === undefined ? undefined : neededUntil(old, now, policy);
-  if (needed === undefined) return `${name} never signed anything; it is no longer published, and nobody is affected.`;
-  if (needed <= now) return `${name} is gone; nothing that needs it can be valid any more, so nobody is affected.`;
+  if (needed === undefined) return `${name} never signed anything; it is no longer published, and nothing breaks.`;
+  if (needed <= now) return `${name} is removed; nothing that needs it can still be valid, so nothing breaks.`;
   const until = timeText(needed);
   return record.use === "sig"
-    ? `${name} is no longer published before its time: tokens that it signed${whenSigned(old)} and that have not expired fail at every verifier that fetches the set from now on, until ${until}, when the last of them has expired.`
-    : `${name} is gone before its time: what is encrypted to it, and what relying parties with a cached set encrypt to it until ${until}, can no longer be decrypted.`;
+    ? `${name} is removed too early: tokens that it signed${whenSigned(old)} and that have not expired fail at every verifier that fetches the set from now on, until ${until}, when the last of them has expired.`
+    : `${name} is removed too early: data encrypted to it, including what relying parties with a cached set encrypt to it until ${until}, can no longer be decrypted.`;
 }
 
 function revoked(record: Tombstone, old: LiveRecord | undefined, { before, after, policy, now }: Context): string {
@@ -118,62 +117,62 @@ function revoked(record: Tombstone, old: LiveRecord | undefined, { before, after
   const cached = cachedSeconds(before, now, policy);
   const isLong = cached === cachedForSeconds.long;
   const because =
-    `: a process that cannot read publishes it for maxStaleSeconds ${policy.maxStaleSeconds} at most, and caches keep that set for ` +
-    `${cached} s more, as the rotation mode has ${isLong ? "not " : ""}been on for ${onForSeconds} s`;
+    `: a process that cannot read the store publishes it for at most maxStaleSeconds ${policy.maxStaleSeconds}, and caches keep that set ` +
+    `for another ${cached} s because the rotation mode has ${isLong ? "not " : ""}been on for ${onForSeconds} s`;
   const trusted = stillTrusted(record, policy, because);
   if (record.use === "sig") {
     return old?.state === "announced"
       ? `${trusted} It has not signed anything yet.`
-      : `${trusted} Every token that it signed fails at each verifier that has the new set. ${old?.state === "active" ? replacedKeyText() : removedKeyText(isLong ? maxAgeSeconds.long : maxAgeSeconds.rotation)}`;
+      : `${trusted} Every token that it signed fails at verifiers that have the new set. ${old?.state === "active" ? replacedKeyText() : removedKeyText(isLong ? maxAgeSeconds.long : maxAgeSeconds.rotation)}`;
   }
   const isLast = activeKey(after, "enc") === undefined;
-  const none = isLast ? " No encryption key is left; jwksd keys announce --use enc makes one." : "";
-  return `${trusted} What is encrypted to it can no longer be decrypted.${none}`;
+  const none = isLast ? " No encryption key is left; create one with jwksd keys announce --use enc." : "";
+  return `${trusted} Data encrypted to it can no longer be decrypted.${none}`;
 }
 
 function stillTrusted(record: Tombstone, policy: RotationPolicy, because = ""): string {
   const { trustedUntil = record.endedAt, use } = record;
-  const may = use === "sig" ? "Caches may trust it" : "Relying parties may encrypt to it";
+  const may = use === "sig" ? "Verifiers may trust it" : "Relying parties may encrypt to it";
   return (
-    `${nameOf(record)} is revoked. ${may} until ${timeText(trustedUntil)}${because}. Caches that ignore Cache-Control may hold it until ` +
+    `${nameOf(record)} is revoked. ${may} until ${timeText(trustedUntil)}${because}. Caches that ignore Cache-Control may keep it until ` +
     `${timeText(goneFromCachesAt(record, policy))} (cacheSlackSeconds ${policy.cacheSlackSeconds}), or longer.`
   );
 }
 
-/** The rotation mode protects the next change, so operators want to know when it begins. */
+/** Explains a change of the rotation mode. It protects the next step, so operators want to know when it begins. */
 function modeEffect({ before, after, now }: Context): string[] {
   const isOn = isRotating(after);
   if (isRotating(before) === isOn) return [];
   const { rotation, long } = cachedForSeconds;
   const [mode, rule] = isOn
     ? ["on", `keep the set for ${rotation} s`]
-    : ["off", `may keep the set for ${long} s again`];
-  return [`The rotation mode goes ${mode} at ${timeText(now)}: from then on caches ${rule}.`];
+    : ["off", `may again keep the set for ${long} s`];
+  return [`The rotation mode turns ${mode} at ${timeText(now)}: from then on, caches ${rule}.`];
 }
 
-/** Until when tokens or encrypted data need a key that is to go; `undefined` if nothing ever needed it. */
+/** Returns the time until which tokens or encrypted data need a key that is being removed; `undefined` if nothing ever needed it. */
 function neededUntil(old: LiveRecord, now: number, policy: RotationPolicy): number | undefined {
   if (old.state === "announced" && old.use === "sig") return undefined;
-  // An encryption key that is published may have been encrypted to until now.
+  // Relying parties may have encrypted to a published encryption key until now.
   return earliestEndOfWait({ ...old, state: "retiring" }, policy, now);
 }
 
-/** Until when some cache may hold a set without the key, in epoch milliseconds. */
+/** Returns the time until which a cache may keep a set without the key, in epoch milliseconds. */
 function unknownUntil(record: LiveRecord, { maxStaleSeconds, cacheSlackSeconds }: RotationPolicy): number {
   return publishedSince(record) + (maxStaleSeconds + cachedForSeconds.long + cacheSlackSeconds) * 1000;
 }
 
-/** Since when processes publish an active key; for a key that was forced, since it became active. */
+/** Returns the time since which processes publish an active key; for a forced key, the time at which it became active. */
 function publishedSince({ announcedAt, publishedAt, activatedAt = announcedAt }: LiveRecord): number {
   return publishedAt ?? activatedAt;
 }
 
-/** Whether this is the first key of its use, so that no cache can hold an older set. */
+/** Reports whether this is the first key for its use, so that no cache can have an older set. */
 function isFirst({ kid, use }: LiveRecord, records: readonly KeyRecord[]): boolean {
   return records.find((record) => record.use === use)?.kid === kid;
 }
 
-/** Until when a key signed; empty for a key that was imported to retire, because nobody knows. */
+/** Describes the time until which a key signed; empty for a key that was imported as retiring, whose time is unknown. */
 function whenSigned({ activatedAt, retiredAt }: Partial<LiveRecord> = {}): string {
   return retiredAt === undefined || activatedAt === retiredAt ? "" : ` until ${timeText(retiredAt)}`;
 }

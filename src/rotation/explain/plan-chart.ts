@@ -3,19 +3,19 @@ import { durationText, timeText } from "../../base/format.ts";
 import { type PlanScale, planScale, shortened } from "./plan-scale.ts";
 import type { KeyState } from "../rules/records.ts";
 
-/** Room for the names of keys beside their bars. */
+/** Width of the key names, left of their bars. */
 const labelWidth = 210;
-/** Room for the number and date of a moment, and the time to the next one. */
+/** Smallest distance between two moments, which fits a moment's number and date and the time to the next one. */
 const leastStretch = 84;
 const tail = 40;
 const leastWidth = 1000;
 const rowHeight = 34;
 const barHeight = 20;
 
-/** What the axis takes below the last bar. */
+/** Height of the axis below the last bar. */
 export const axisHeight = 58;
 
-/** For everything in a chart. */
+/** CSS of a chart. */
 export const chartStyle = `
   text { font-family: system-ui, -apple-system, "Segoe UI", "DejaVu Sans", sans-serif; font-size: 13px; fill: #1c2430; }
   .title { font-size: 19px; font-weight: 600; }
@@ -57,22 +57,22 @@ export const chartStyle = `
     .on-light { fill: #e6eaf0; stroke: #161b22; }
   }`;
 
-/** What is shown of a key, and of all of them. */
+/** Pattern of a bar, or of the rotation mode behind all bars. */
 export type Pattern = Exclude<KeyState, "removed"> | "mode";
 
-/** What the patterns of a picture mean. */
+/** Returns the patterns of a chart with their meanings. */
 export function chartLegend({ segments }: RotationPlan): readonly (readonly [pattern: Pattern, meaning: string])[] {
   const isRevoked = segments.some(({ state }) => state === "revoked");
   return [
     ["announced", "announced: published only"],
     ["active", "active"],
     ["retiring", "retiring"],
-    ...(isRevoked ? [["revoked", "revoked, but caches may trust it"] as const] : []),
+    ...(isRevoked ? [["revoked", "revoked, but may still be cached"] as const] : []),
     ["mode", "rotation mode: cached for 5 min"],
   ];
 }
 
-/** What charts fill their bars with: once in a document. */
+/** SVG patterns of the bars, to include once per document. */
 export const chartPatterns =
   '<defs><pattern id="stripes" width="7" height="7" patternUnits="userSpaceOnUse" patternTransform="rotate(45)">' +
   '<line class="stripe" x1="0" y1="0" x2="0" y2="7" stroke-width="4"/></pattern>' +
@@ -80,9 +80,9 @@ export const chartPatterns =
   '<path class="cross" d="M0 0L8 8M8 0L0 8" stroke-width="1.5"/></pattern></defs>';
 
 /**
- * Draws keys as bars over an axis of time, as lines of SVG below `top`. States differ by pattern as well as by colour.
+ * Draws keys as bars over a time axis, as SVG elements below `top`. States differ by pattern as well as by color.
  *
- * @returns with where the last bar ends
+ * @returns the elements, their total width, and the y coordinate of the last bar's bottom
  */
 export function planChart(plan: RotationPlan, margin: number, top: number) {
   const stretches = planScale(plan, { width: 1, least: 0, tail: 0 }).moments.length - 1;
@@ -133,7 +133,7 @@ function modeShade(plan: RotationPlan, chart: Chart): string[] {
   });
 }
 
-/** The first of some names that fits into a bar, beside the line of now. */
+/** Returns the first of the names that fits into a bar without crossing the "now" line, with its x coordinate. */
 function labelIn({ now }: RotationPlan, { scale, left }: Chart, x: number, width: number, names: readonly string[]) {
   const line = left + scale.x(now);
   for (const name of names) {
@@ -225,7 +225,7 @@ export function text(
   return `<text x="${x}" y="${y}" class="${name}"${place}>${escaped(content)}</text>`;
 }
 
-/** Escapes a text for XML. Names of keys are printable ASCII already. */
+/** Escapes a string for XML. Key names are already printable ASCII. */
 export function escaped(content: string): string {
   return content.replaceAll("&", "&amp;").replaceAll("<", "&lt;").replaceAll(">", "&gt;").replaceAll('"', "&quot;");
 }

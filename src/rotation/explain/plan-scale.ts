@@ -1,17 +1,17 @@
 import { type RotationPlan, type PlanStep, planKeyName } from "./plan.ts";
 
 /**
- * The time axis of a picture. A rotation of one hour must be as visible as 90 days without a change, so the axis is not to scale: the width
- * between two moments grows with the logarithm of the time between them. The picture shows that time.
+ * Time axis of a picture. A rotation of one hour must be as visible as 90 days without a change, so the axis is not to scale: the distance
+ * between two moments grows with the logarithm of the time between them, which the picture shows.
  */
 export interface PlanScale {
-  /** Each moment of a change, now, and both edges, in order. */
+  /** Every change, now, and both edges, in epoch milliseconds, in ascending order. */
   readonly moments: readonly number[];
-  /** For each moment its date, or its time of day if the moment before has the same date, in UTC. */
+  /** Label of each moment in UTC: its date, or its time of day if the previous moment has the same date. */
   readonly labels: readonly string[];
-  /** The place of a time. Times outside are at the edge. */
+  /** Returns the position of a time. Times beyond an edge are at that edge. */
   readonly x: (time: number) => number;
-  /** The number of a future moment with steps, from 1. */
+  /** Returns the number of a moment with future steps, starting at 1; `undefined` for other moments. */
   readonly numberOf: (time: number) => number | undefined;
 }
 
@@ -20,7 +20,7 @@ const shortestMs = 600_000;
 /**
  * Computes the axis.
  *
- * @param width of the whole axis
+ * @param width width of the whole axis
  * @param least smallest width between two moments, if there is room
  * @param tail width after the last moment
  */
@@ -56,7 +56,7 @@ export function planScale(
   };
 }
 
-/** What a step does to its key. */
+/** Verb for each step, which the name of its key follows. */
 export const planVerbs: Readonly<Record<PlanStep["action"], string>> = {
   announced: "announce",
   activated: "activate",
@@ -65,11 +65,11 @@ export const planVerbs: Readonly<Record<PlanStep["action"], string>> = {
   revoked: "revoke",
   imported: "import",
   rewrapped: "rewrap",
-  restarted: "wait again with",
+  restarted: "restart the wait of",
   policy: "change the policy of",
 };
 
-/** The steps at each moment, with its number in the picture. */
+/** Groups the steps of a plan by moment, with the moment's number in the picture. */
 export function numberedSteps(plan: RotationPlan) {
   const moments = [...new Set(plan.steps.map(({ at }) => at))].sort((a, b) => a - b);
   const titled = plan.steps.map((step) =>
@@ -78,16 +78,14 @@ export function numberedSteps(plan: RotationPlan) {
   return moments.map((at, index) => ({ number: index + 1, at, steps: titled.filter((step) => step.at === at) }));
 }
 
-/** A text of at most `length` characters. Of a longer text, beginning and end, by which kids differ. */
+/** Shortens a string to at most `length` characters: keeps its beginning and end, in which kids differ. */
 export function shortened(text: string, length: number): string {
   if (text.length <= length) return text;
   const end = Math.floor((length - 1) / 2);
   return `${text.slice(0, length - 1 - end)}…${text.slice(text.length - end)}`;
 }
 
-/**
- * All moments of a picture. It begins with the oldest wait that is not over, or, if no key waits, with the active keys.
- */
+/** Returns all moments of a picture. It begins with the oldest current waiting period; if there is none, with the active keys. */
 function momentsOf({ now, until, segments, steps }: RotationPlan): number[] {
   const current = segments.filter(({ from, to = Infinity }) => from <= now && now < to);
   const waiting = current.filter(({ state }) => state !== "active");

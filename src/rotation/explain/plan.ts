@@ -23,49 +23,48 @@ import { type Why, whyOf } from "./why.ts";
 
 /** A key of a plan. */
 export interface PlanKey {
-  /** Index among the keys of the plan. */
+  /** Index in the plan's keys. */
   readonly key: number;
   readonly use: KeyUse;
-  /** Not of a key that is still to be made. */
+  /** Missing for a key that does not exist yet. */
   readonly kid?: string;
 }
 
-/** One step ahead. */
+/** A future step. */
 export interface PlanStep extends PlanKey, Why {
-  /** Epoch milliseconds. */
+  /** Time of the step, in epoch milliseconds. */
   readonly at: number;
   readonly action: KeyEvent["type"];
 }
 
-/** For how long a key is in one state; without `to`, beyond the end of the plan. */
+/** A period in which a key has one state; without `to`, it extends beyond the end of the plan. */
 export interface PlanSegment extends PlanKey, Interval {
   readonly state: KeyState;
 }
 
-/** The timeline ahead, and what of the past still matters. All times are epoch milliseconds. */
+/** The future steps, and the past states that still matter. All times are epoch milliseconds. */
 export interface RotationPlan {
   readonly now: number;
-  /** The end of what was looked at. */
+  /** End of the plan. */
   readonly until: number;
-  /** Every key that is live at any time of the plan, or that caches may still hold: signing keys first, in the order of the store. */
+  /** Every key that is live at any time in the plan, or that caches may still keep: signing keys first, in the store's order. */
   readonly keys: readonly PlanKey[];
   readonly steps: readonly PlanStep[];
   readonly segments: readonly PlanSegment[];
-  /** When the rotation mode is on. */
+  /** Intervals in which the rotation mode is on. */
   readonly rotation: readonly Interval[];
-  /** What measured verifiers do with keys that are announced as the plan says, in a sentence. */
+  /** Sentence about what measured verifiers do with keys that are announced for as long as the plan says. */
   readonly verifiers: string;
 }
 
-/** More than any rotation needs; a plan that goes on for longer is of a policy of seconds. */
+/** More than any rotation needs; only a plan for a policy of seconds would take longer. */
 const maxTurns = 1000;
 
 /**
- * What will happen if nobody interferes: `advance` takes every step at its time, with invented keys in place of those that are still to be
- * made. A manager calls `advance`, too, so it cannot differ from the plan.
+ * Plans what happens without further commands: `advance` takes every step when it is due, with placeholders for keys that do not exist yet.
+ * A manager also calls `advance`, so it cannot differ from the plan.
  *
- * @param until the end, in epoch milliseconds. Default: when every use has been through one whole rotation to a key that is still to
- * be made
+ * @param until end of the plan, in epoch milliseconds. Default: the end of one whole rotation to a new key, for every use
  */
 export function plan(
   records: readonly KeyRecord[],
@@ -73,12 +72,12 @@ export function plan(
   now: number,
   until: number = Infinity,
 ): RotationPlan {
-  const { happened, lives, after, invented, end } = lookAhead(records, policy, now, until);
-  const shown = keyUses.flatMap((use) =>
+  const { happened, lives, after, placeholders, end } = lookAhead(records, policy, now, until);
+  const planned = keyUses.flatMap((use) =>
     after.filter((record) => record.use === use && (lives.has(record.kid) || goneFromCachesAt(record, policy) > now)),
   );
   const keys = new Map(
-    shown.map(({ kid, use }, key): [string, PlanKey] => [kid, { key, use, ...(!invented.has(kid) && { kid }) }]),
+    planned.map(({ kid, use }, key): [string, PlanKey] => [kid, { key, use, ...(!placeholders.has(kid) && { kid }) }]),
   );
   const steps = happened.flatMap(({ event: { kid = "", at, type }, why }) => {
     const key = keys.get(kid);
@@ -86,7 +85,7 @@ export function plan(
   });
   const ended = new Map(after.flatMap((record) => (isLive(record) ? [] : [[record.kid, record.endedAt] as const])));
   const ways = new Map([...lives].map(([kid, life]) => [kid, { ...life, endedAt: ended.get(kid) }]));
-  const segments = shown.flatMap((record) => {
+  const segments = planned.flatMap((record) => {
     const key = keys.get(record.kid);
     return key === undefined ? [] : segmentsOf(record, ways.get(record.kid), key, policy);
   });
@@ -103,16 +102,16 @@ export function plan(
 
 interface Ahead {
   readonly happened: readonly { readonly event: KeyEvent; readonly why: Why }[];
-  /** Each key that is live at any time, as it was last. A tombstone has no times. */
+  /** Last record of each key that is live at any time. A tombstone has no times. */
   readonly lives: ReadonlyMap<string, LiveRecord>;
   readonly after: readonly KeyRecord[];
-  /** The kids of keys that are still to be made. */
-  readonly invented: ReadonlySet<string>;
+  /** Kids of the keys that do not exist yet. */
+  readonly placeholders: ReadonlySet<string>;
   readonly end: number;
 }
 
 function lookAhead(records: readonly KeyRecord[], policy: RotationPolicy, now: number, until: number): Ahead {
-  const invented = new Set<string>();
+  const placeholders = new Set<string>();
   const happened: { readonly event: KeyEvent; readonly why: Why }[] = [];
   const lives = new Map(liveRecords(records).map((record) => [record.kid, record]));
   let after = records;
@@ -121,41 +120,41 @@ function lookAhead(records: readonly KeyRecord[], policy: RotationPolicy, now: n
     const before = recordBounds(after, policy);
     const { due, wakeAt, ...taken } = advance(before, policy, at, { looksAhead: true });
     const change = due.reduce(
-      (change, use) => announce(change, inventKey(use, change.records, invented), at, ""),
+      (change, use) => announce(change, placeholderKey(use, change.records, placeholders), at, ""),
       taken,
     );
     happened.push(...change.events.map((event) => ({ event, why: whyOf(event, before, policy) })));
     after = change.records;
     for (const record of liveRecords(after)) lives.set(record.kid, record);
-    // The waits of new keys begin when they are read, at the same moment.
+    // The propagation periods of new keys begin when they are read, at the same moment.
     if (due.length > 0) continue;
-    const isWhole = until === Infinity && (wakeAt === Infinity || isRotatedOnce(after, invented));
-    if (isWhole || turns >= maxTurns) return { happened, lives, after, invented, end: at };
-    if (wakeAt > until) return { happened, lives, after, invented, end: until };
+    const isWhole = until === Infinity && (wakeAt === Infinity || isRotatedOnce(after, placeholders));
+    if (isWhole || turns >= maxTurns) return { happened, lives, after, placeholders, end: at };
+    if (wakeAt > until) return { happened, lives, after, placeholders, end: until };
     at = wakeAt;
   }
 }
 
-/** Whether a whole rotation to a key that was invented is over, for every use that has keys. */
-function isRotatedOnce(records: readonly KeyRecord[], invented: ReadonlySet<string>): boolean {
+/** Reports whether every use that has keys has completed a whole rotation to a placeholder. */
+function isRotatedOnce(records: readonly KeyRecord[], placeholders: ReadonlySet<string>): boolean {
   return keyUses.every((use) => {
     const ofUse = liveRecords(records).filter((record) => record.use === use);
     const first = records.find((record) => record.use === use)?.kid;
     const active = activeKey(records, use);
     if (active === undefined) return ofUse.length === 0;
-    // The first key of an empty store is invented, too, but is no rotation.
-    return invented.has(active.kid) && active.kid !== first && ofUse.length === 1;
+    // The first key of an empty store is a placeholder, too, but does not replace a key.
+    return placeholders.has(active.kid) && active.kid !== first && ofUse.length === 1;
   });
 }
 
-function inventKey(use: KeyUse, records: readonly KeyRecord[], invented: Set<string>) {
+function placeholderKey(use: KeyUse, records: readonly KeyRecord[], placeholders: Set<string>) {
   const taken = new Set(records.map(({ kid }) => kid));
-  let number = invented.size + 1;
+  let number = placeholders.size + 1;
   while (taken.has(`new ${number}`)) number += 1;
   const kid = `new ${number}`;
-  invented.add(kid);
+  placeholders.add(kid);
   const publicJwk = { kty: "EC", crv: "P-256", x: kid, y: "" } as const;
-  // No key has such a thumbprint, so an invented key is never taken for one of the store.
+  // No real key has this thumbprint, so a placeholder is never mistaken for a key in the store.
   return { kid, use, alg: nextAlg(records, use), thumbprint: kid, publicJwk, privateHalf: { uri: kid } };
 }
 
@@ -177,10 +176,10 @@ function segmentsOf(record: KeyRecord, way: Way | undefined, key: PlanKey, polic
   });
 }
 
-/** What pictures and tables call a key: its kid, or which of the keys still to be made it is. */
+/** Returns the name of a key in pictures and tables: its kid, or "(next)" if it does not exist yet. */
 export function planKeyName({ keys }: RotationPlan, { key, use, kid }: PlanKey): string {
   if (kid !== undefined) return kidText(kid);
-  const unmade = keys.filter((other) => other.use === use && other.kid === undefined);
-  const place = unmade.findIndex((other) => other.key === key) + 1;
-  return unmade.length === 1 ? "(next)" : `(next ${place})`;
+  const future = keys.filter((other) => other.use === use && other.kid === undefined);
+  const number = future.findIndex((other) => other.key === key) + 1;
+  return future.length === 1 ? "(next)" : `(next ${number})`;
 }

@@ -5,70 +5,73 @@ import { durationText, kidText, someOf, timeText } from "../../base/format.ts";
 import { type LiveRecord, isLive, liveRecords, stateSince } from "../rules/records.ts";
 import { type TargetRecord, targetsBehind, waitOf } from "../rules/waits.ts";
 
-/** A store at one moment: its document, and the processes that live. */
+/** The state of a store at one moment: its document and its running processes. */
 export interface StoreView extends Processes {
   readonly document: Pick<StoreDocument, "revision" | "records" | "targets" | "policy" | "commits">;
-  /** In epoch milliseconds, by the clock of the store. */
+  /** Time of the view, in epoch milliseconds by the store's clock. */
   readonly now: number;
 }
 
-/** A process, as its line in the store shows it. */
+/** The status of a process, according to its presence record. */
 export interface ReplicaStatus {
   readonly id: string;
   readonly name: string;
-  /** The version of jwksd, where the process says it. */
+  /** The process's jwksd version, if it reports it. */
   readonly version?: string | undefined;
-  /** The revision that the process publishes; 0 for none yet. */
+  /** Revision that the process publishes; 0 if it publishes none yet. */
   readonly revision: number;
-  /** By how many revisions; `undefined` where the store no longer has that revision, because an older backup was restored. */
+  /** Number of revisions it is behind; `undefined` if the store no longer has its revision, because an older backup was restored. */
   readonly behind: number | undefined;
-  /** The kid with which it signs. */
+  /** Kid of the key that it signs with. */
   readonly kid?: string | undefined;
-  /** `not now`: it is set up to sign, and cannot, or has just started. */
+  /** `not now`: it is set up to sign but cannot, or has just started. */
   readonly signing: "signs" | "publishes only" | "not now";
+  /** Time of its last check-in, in epoch milliseconds. */
   readonly lastCheckInAt: number;
-  /** When it stops signing, unless it has another word with the store before. */
+  /** Time at which it stops signing unless it checks in again, in epoch milliseconds. */
   readonly staleAt: number;
 }
 
-/** A target of the documents that is served without a process. */
+/** The status of a target, whose documents are served without a process. */
 export interface TargetStatus extends TargetRecord {
-  /** Whether it lacks a step, whose wait therefore has not begun. */
+  /** Whether it lacks a step, whose waiting period therefore has not begun. */
   readonly isBehind: boolean;
 }
 
-/** A step whose wait has not begun. */
+/** A waiting period that has not begun. */
 export interface WaitStatus {
   readonly kid: string;
   readonly use: "sig" | "enc";
+  /** Step that is due after the period. */
   readonly action: "activated" | "removed";
-  /** Since when the wait cannot begin. */
+  /** Time since which it cannot begin, in epoch milliseconds. */
   readonly since: number;
-  /** Names of the targets that lack the step. */
+  /** Names of the targets that lack the step before the period. */
   readonly targets: readonly string[];
+  /** Sentences that say why it has not begun. */
   readonly text: string;
 }
 
-/** What no list of processes shows. */
-export const unlistedText = "Not listed: processes on demand, and those that may only read the store.";
+/** Sentence about the processes that no list shows. */
+export const unlistedText = "Not listed: on-demand processes, and processes that can only read the store.";
 
-/** What it means that not all presence records were read; nothing if they were. */
+/** Reports how many presence records were not read; empty if all were. */
 export function unreadTexts({ unread }: Pick<Processes, "unread">): string[] {
   if (unread === 0) return [];
-  const records = unread === 1 ? "presence record, which was" : "presence records, which were";
+  const records = unread === 1 ? "presence record that was" : "presence records that were";
   return [`The store has ${unread.toLocaleString("en")} more ${records} not read.`];
 }
 
-export function replicaStatus(line: PresenceRecord, view: StoreView): ReplicaStatus {
-  const { id, name, version, revision, kid, signs } = line;
+export function replicaStatus(presence: PresenceRecord, view: StoreView): ReplicaStatus {
+  const { id, name, version, revision, kid, signs } = presence;
   const { document } = view;
-  const lastCheckInAt = lastCheckIn(line, view);
+  const lastCheckInAt = lastCheckIn(presence, view);
   return {
     id,
     name,
     version,
     revision,
-    behind: revisionsBehind(line, document),
+    behind: revisionsBehind(presence, document),
     kid,
     signing: signingOf(kid, signs),
     lastCheckInAt,
@@ -76,7 +79,7 @@ export function replicaStatus(line: PresenceRecord, view: StoreView): ReplicaSta
   };
 }
 
-/** Anybody who can write the store can write a line, and its time. */
+// Anyone who can write to the store can write a presence record with a time in the future.
 const lastCheckIn = ({ at }: PresenceRecord, { now }: StoreView): number => Math.min(at, now);
 
 function signingOf(kid: string | undefined, signs: boolean): ReplicaStatus["signing"] {
@@ -84,47 +87,47 @@ function signingOf(kid: string | undefined, signs: boolean): ReplicaStatus["sign
   return kid === undefined ? "not now" : "signs";
 }
 
-/** What it means that a process signs with no key. */
+/** Text for a process that does not sign. */
 export const unsignedTexts = {
-  "publishes only": "publishes; it is not set up to sign",
-  "not now": "does not sign now; its log and /readyz say why",
+  "publishes only": "publishes only; it is not set up to sign",
+  "not now": "not signing now; its log and /readyz say why",
 } as const satisfies Record<Exclude<ReplicaStatus["signing"], "signs">, string>;
 
-/** What a process publishes, in words. */
+/** Describes the revision that a process publishes. */
 export function publishesText({ revision, behind }: Pick<ReplicaStatus, "revision" | "behind">): string {
   if (revision === 0) return "nothing yet";
   if (behind === undefined) return `revision ${revision}, which the store no longer has`;
-  return behind === 0 ? "the newest" : `${behind} revision${behind === 1 ? "" : "s"} behind`;
+  return behind === 0 ? "the latest" : `${behind} revision${behind === 1 ? "" : "s"} behind`;
 }
 
-/** How long ago a process had its last word with the store: "40 s ago". */
-export const lastWordText = (line: PresenceRecord, view: StoreView): string =>
-  `${durationText(view.now - lastCheckIn(line, view))} ago`;
+/** Describes how long ago a process last checked in: "40 s ago". */
+export const lastCheckInText = (presence: PresenceRecord, view: StoreView): string =>
+  `${durationText(view.now - lastCheckIn(presence, view))} ago`;
 
-/** Whether a process publishes a change. @param revision that of the change */
-export function hasFollowed(line: PresenceRecord, revision: number, { document }: StoreView): boolean {
-  return line.revision >= revision && revisionsBehind(line, document) !== undefined;
+/** Reports whether a process publishes a change. @param revision the change's revision */
+export function hasCaughtUp(presence: PresenceRecord, revision: number, { document }: StoreView): boolean {
+  return presence.revision >= revision && revisionsBehind(presence, document) !== undefined;
 }
 
-/** "2 of 3 follow" */
-export function followText(following: number, all: number): string {
-  return `${following} of ${all} ${all === 1 ? "follows" : "follow"}`;
+/** Describes how many replicas have caught up: "2 of 3 have caught up". */
+export function caughtUpText(count: number, all: number): string {
+  return `${count} of ${all} ${all === 1 ? "has" : "have"} caught up`;
 }
 
-/** What it means that a process does not publish a change: until when it may publish and sign with the previous keys. */
-export function lateText(line: PresenceRecord, view: StoreView): string {
-  const { name, revision, behind, kid, staleAt } = replicaStatus(line, view);
-  const who = `Replica "${printable(name)}", last word ${lastWordText(line, view)},`;
-  if (revision === 0) return `${who} has just started. It is not ready, and publishes nothing yet.`;
+/** Explains what it means that a process is behind: how long it may publish the previous keys and sign with them. */
+export function behindText(presence: PresenceRecord, view: StoreView): string {
+  const { name, revision, behind, kid, staleAt } = replicaStatus(presence, view);
+  const who = `Replica "${printable(name)}", last check-in ${lastCheckInText(presence, view)},`;
+  if (revision === 0) return `${who} has just started. It is not ready and publishes nothing yet.`;
   if (behind === undefined) {
     return `${who} publishes revision ${revision}, which the store no longer has. It refuses an older backup of its store until it is restarted.`;
   }
   const { records } = view.document;
   const record = records.find((record) => record.kid === kid);
-  const signs = kid === undefined || record?.state === "active" ? "" : `, and sign with "${kidText(kid)}"`;
+  const signs = kid === undefined || record?.state === "active" ? "" : ` and sign with "${kidText(kid)}"`;
   const refused =
-    signs === "" || (record !== undefined && isLive(record)) ? "" : " Verifiers with the new set refuse such tokens.";
-  return `${who} may publish the previous keys${signs}, until ${timeText(staleAt)} at most.${refused}`;
+    signs === "" || (record !== undefined && isLive(record)) ? "" : " Verifiers with the new set refuse its tokens.";
+  return `${who} may publish the previous keys${signs} until ${timeText(staleAt)} at the latest.${refused}`;
 }
 
 export function targetStatus(target: TargetRecord, { document, now }: StoreView): TargetStatus {
@@ -133,7 +136,7 @@ export function targetStatus(target: TargetRecord, { document, now }: StoreView)
   return { ...target, isBehind };
 }
 
-/** The steps whose wait has not begun. In every rotation, each step is one for a moment. */
+/** Lists the waiting periods that have not begun. In every rotation, each one is listed for a moment. */
 export function waitsOf(view: StoreView): WaitStatus[] {
   const { document, now } = view;
   const { records, policy, targets } = document;
@@ -142,26 +145,27 @@ export function waitsOf(view: StoreView): WaitStatus[] {
     if (wait === undefined || wait.since !== undefined) return [];
     const { kid, use, state } = record;
     const behind = targetsBehind(record, targets, policy, now).map(({ name }) => name);
-    const text = `${goalText(record, wait.forMs)} This wait has not begun. ${waitsFor(behind, view)}`;
+    const text = `${waitText(record, wait.forMs)} ${causeText(behind, view)}`;
     const action = state === "announced" ? "activated" : "removed";
     return [{ kid, use, action, since: stateSince(record), targets: behind, text }];
   });
 }
 
-/** What happens when the wait is over. */
-function goalText({ use, kid, state }: LiveRecord, forMs: number): string {
-  const goal =
-    state === "announced" ? "becomes active after it was published" : "is removed after it was replaced, and kept";
-  return `${use === "sig" ? "Signing" : "Encryption"} key "${kidText(kid)}" ${goal} for ${durationText(forMs)}.`;
+/** Describes a waiting period that has not begun, and the step after it. */
+function waitText({ use, kid, state }: LiveRecord, forMs: number): string {
+  const [step, period] = state === "announced" ? ["becomes active", "propagation"] : ["is removed", "retirement"];
+  const key = `${use === "sig" ? "Signing" : "Encryption"} key "${kidText(kid)}"`;
+  return `${key} ${step} after its ${period} period of ${durationText(forMs)}, which has not begun.`;
 }
 
-function waitsFor(behind: readonly string[], { processes }: StoreView): string {
+function causeText(behind: readonly string[], { processes }: StoreView): string {
   if (behind.length > 0) {
     const named = someOf(behind, (name) => `"${printable(name)}"`);
-    const [targets, lack, them] = behind.length === 1 ? ["Target", "lacks", "it"] : ["Targets", "lack", "them"];
-    return `${targets} ${named} ${lack} the step: write ${them} with jwksd publish; if nobody reads ${them}, use jwksd targets forget.`;
+    const [targets, lack, them, are] =
+      behind.length === 1 ? ["Target", "lacks", "it", "it is"] : ["Targets", "lack", "them", "they are"];
+    return `${targets} ${named} ${lack} the step; write ${them} with jwksd publish, or, if ${are} no longer in use, use jwksd targets forget.`;
   }
   return processes.length === 0
-    ? "It begins when a process reads the store. No process is listed; jwksd serve is one."
-    : "It begins with the next read of the store, in a moment.";
+    ? "It begins when a process reads the store, but none is listed; start jwksd serve."
+    : "It begins in a moment, at the next read of the store.";
 }

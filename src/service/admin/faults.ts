@@ -1,7 +1,7 @@
 import { withFlags } from "../config/setting-names.ts";
 import { fillingText } from "../keys/manager-events.ts";
 import { policyDifference } from "../config/policy-difference.ts";
-import { type StoreView, hasFollowed, lateText, waitsOf } from "../../rotation/explain/replicas.ts";
+import { type StoreView, hasCaughtUp, behindText, waitsOf } from "../../rotation/explain/replicas.ts";
 import { type DueStep, dueSteps } from "../../rotation/rules/due.ts";
 import { durationText, kidText, relativeText, timeText } from "../../base/format.ts";
 import type { KeyRecord } from "../../rotation/rules/records.ts";
@@ -195,9 +195,9 @@ function waiting(view: StoreView): Fault[] {
 function behind({ health }: KnownManager, view: StoreView): Fault[] {
   const { revisionSince = Infinity } = health.store;
   if (view.now <= revisionSince + graceMs) return [];
-  const late = view.processes.filter((line) => !hasFollowed(line, view.document.revision, view));
+  const late = view.processes.filter((line) => !hasCaughtUp(line, view.document.revision, view));
   const remedy = listing("Look at the log of that replica.");
-  return late.map((line) => faultOf("REPLICA_BEHIND", lateText(line, view), remedy, { severity: "warning" }));
+  return late.map((line) => faultOf("REPLICA_BEHIND", behindText(line, view), remedy, { severity: "warning" }));
 }
 
 /** A message as the end of a sentence. */

@@ -1,6 +1,6 @@
 import { kidText } from "../../../base/format.ts";
 import type { PlanStep } from "../../../rotation/explain/plan.ts";
-import { followText } from "../../../rotation/explain/replicas.ts";
+import { caughtUpText } from "../../../rotation/explain/replicas.ts";
 import { planVerbs } from "../../../rotation/explain/plan-scale.ts";
 import type { Status } from "../status.ts";
 import { type Html, html } from "../../../base/html.ts";
@@ -62,12 +62,12 @@ function modeText({ rotationMode: { isOn, because, since } }: Status): Html {
 
 function replicasText({ source, replicas, revision }: Status): Html {
   if (source === "files") return html`<span class="quiet">none: there is no store</span>`;
-  const following = replicas.filter(({ behind, isStale }) => behind === 0 && !isStale).length;
+  const caughtUp = replicas.filter(({ behind, isStale }) => behind === 0 && !isStale).length;
   const published =
     revision === undefined
       ? undefined
       : html` <span class="quiet">revision ${revision.published} published here, ${revision.stored} stored</span>`;
-  return html`${followText(following, replicas.length)}${published}`;
+  return html`${caughtUpText(caughtUp, replicas.length)}${published}`;
 }
 
 function storeText({ source, store, now }: Status): Html {
