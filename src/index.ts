@@ -19,7 +19,7 @@ export {
 } from "./verify/client/client-tokens.ts";
 export type { ClientEvent, TokenKind } from "./verify/client/events.ts";
 export { type ReplayStoreOptions, type SetIfAbsent, memoryReplayStore } from "./verify/client/replay.ts";
-export { type Clock, systemClock } from "./base/clock.ts";
+export type { Clock } from "./base/clock.ts";
 export {
   ConfigError,
   type CodeOf,
@@ -67,4 +67,3 @@ export {
   type VerifyOptions,
   verify,
 } from "./verify/token/verify.ts";
-export { errorTable } from "./base/error-table.ts";

@@ -33,7 +33,7 @@ checkKeyService(
   async (clock) => {
     const stub = await newStub();
     const uri = stub.add();
-    const signer = await awsKmsBackend({ ...optionsFor(stub), clock }).open(uri);
+    const signer = await awsKmsBackend(optionsFor(stub), clock).open(uri);
     return { stub, signer, secrets, key: stub.keys.get(arnOf(uri))?.key };
   },
   ({ key }) => {

@@ -34,7 +34,7 @@ checkKeyService(
   "Azure Key Vault",
   async (clock) => {
     const stub = await azureStub(token);
-    const signer = await azureKeyVaultBackend({ ...access, clock }).open(stub.add());
+    const signer = await azureKeyVaultBackend(access, clock).open(stub.add());
     return { stub, signer, secrets, key: stub.keys[0]?.key };
   },
   () => {
@@ -106,7 +106,7 @@ describe("opening a key of Azure Key Vault", () => {
   test("a key of software, and one whose validity is prolonged while it is open", async (t) => {
     const stub = await start(t);
     const clock = { now: () => Date.now() - 120_000, setTimer: () => () => {} };
-    const signer = await azureKeyVaultBackend({ ...access, clock }).open(stub.add({ kty: "EC", exp: inSeconds(-60) }));
+    const signer = await azureKeyVaultBackend(access, clock).open(stub.add({ kty: "EC", exp: inSeconds(-60) }));
     const error = await failing(() => signer.sign(input), "ERR_SIGNER_KEY_STATE", secrets);
     assert.match(error.message, /KeyExpired/);
     delete stub.keys[0]?.exp;

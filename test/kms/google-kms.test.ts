@@ -72,7 +72,7 @@ checkKeyService(
   async (clock) => {
     const stub = await googleStub();
     const uri = stub.add();
-    const signer = await googleKmsBackend({ ...optionsFor(stub), clock }).open(uri);
+    const signer = await googleKmsBackend(optionsFor(stub), clock).open(uri);
     assert.equal(stub.tokens.size, 1);
     return { stub, signer, secrets: [...secrets, ...stub.tokens], key: stub.versions.get(nameOf(uri))?.key };
   },

@@ -29,7 +29,7 @@ checkKeyService(
   "Vault Transit",
   async (clock) => {
     const stub = await vaultStub(token);
-    const signer = await vaultTransitBackend({ ...access, clock }).open(stub.add("login"));
+    const signer = await vaultTransitBackend(access, clock).open(stub.add("login"));
     return { stub, signer, secrets: [token], key: stub.keys.get("login")?.versions.get(1) };
   },
   ({ stub }) => {

@@ -110,7 +110,7 @@ describe("the PIN of a token", { skip: skipWithoutPkcs11("cc") }, () => {
       const { token, shim, modulePath, uri, logins } = await setUp(t);
       shim.control(line);
       const clock = simulatedClock();
-      const backend = pkcs11Backend({ modulePath, pin: { file: token.pinFile }, clock });
+      const backend = pkcs11Backend({ modulePath, pin: { file: token.pinFile } }, clock);
       const open = (): Promise<unknown> => refusal(() => backend.open(uri), unauthorized);
       const first = open();
       await eventually("the PIN is at the token", () => logins() === 1);

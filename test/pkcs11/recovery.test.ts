@@ -8,6 +8,7 @@ import { after, before, describe, test } from "node:test";
 import { fileURLToPath } from "node:url";
 import { type JSONWebKeySet, createLocalJWKSet, jwtVerify } from "jose";
 import { JwksdError, type Provider, createProvider } from "../../src/index.ts";
+import { type Clock, systemClock } from "../../src/base/clock.ts";
 import { slowTimeoutMs } from "../../src/keys/signer/backend-options.ts";
 import { pkcs11Backend } from "../../src/keys/pkcs11/backend.ts";
 import type { Pkcs11Options } from "../../src/keys/pkcs11/options.ts";
@@ -28,15 +29,11 @@ const audience = "api";
 type Scope = { after(fn: () => Promise<void>): void };
 
 /** A provider that signs with a key of a token behind the shim. */
-async function setUp(t: Scope, options: Pkcs11Options = {}) {
+async function setUp(t: Scope, options: Pkcs11Options = {}, clock: Clock = systemClock) {
   const token = await createSoftHsm(t);
   const shim = createShim(token);
-  const backend = pkcs11Backend({
-    modulePath: shim.modulePath,
-    pin: { file: token.pinFile },
-    token: token.uri,
-    ...options,
-  });
+  const own = { modulePath: shim.modulePath, pin: { file: token.pinFile }, token: token.uri };
+  const backend = pkcs11Backend({ ...own, ...options }, clock);
   const signer = await backend.create({ issuer });
   token.atEnd(() => {
     shim.control();
@@ -51,7 +48,7 @@ async function setUp(t: Scope, options: Pkcs11Options = {}) {
 /** {@link setUp} with deadlines and retries that wait for the test. */
 async function setUpInTime(t: Scope, options: Pkcs11Options = {}) {
   const clock = simulatedClock();
-  return { clock, ...(await setUp(t, { clock, ...options })) };
+  return { clock, ...(await setUp(t, options, clock)) };
 }
 
 const timeoutMs = 5_000;

@@ -8,10 +8,10 @@ import {
   type SigningEntry,
   createProvider,
   localSigner,
-  systemClock,
   type EncryptionAlg,
   type Provider,
 } from "../../src/index.ts";
+import { systemClock } from "../../src/base/clock.ts";
 import { entriesFor } from "../../src/publish/jwk-set.ts";
 import { checkKeysets } from "../../src/publish/keyset.ts";
 import { type EcPrivateJwk, type PrivateJwk, ecKey, rsaKey, withoutPrivate, privateMembers } from "../support/keys.ts";

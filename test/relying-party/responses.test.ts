@@ -8,13 +8,14 @@ import { createServer } from "node:http";
 import express from "express";
 import fastify from "fastify";
 import * as jose from "jose";
-import { type CodeOf, FetchError, TokenError, errorTable, verify } from "../../src/index.ts";
+import { errorTable } from "../../src/base/error-table.ts";
+import { type CodeOf, FetchError, TokenError, verify } from "../../src/index.ts";
 import { named } from "../support/keys.ts";
 import { listening } from "../support/listening.ts";
 import { samplesOf } from "../support/scrape.ts";
 
 const set = JSON.stringify({ keys: [entry("a")] });
-const maxBytes = 2_000;
+const maxBytes = 262_144;
 const padded = (bytes: number): string => set.padEnd(bytes);
 const gibberish = "secret-of-the-origin";
 
@@ -101,7 +102,7 @@ const refused: readonly Row<ErrorCode>[] = [
 describe("a response that is of no use", () => {
   for (const [source, name, input, expect] of refused) {
     test(`${source}: ${name}`, async () => {
-      const { keys, clock, origin, ask } = await warmVerifier(served(["a"]), { maxBytes });
+      const { keys, clock, origin, ask } = await warmVerifier(served(["a"]));
       const state = keys.state();
       origin.script = input;
       const refreshed = failure<FetchError>(keys.refresh);
@@ -138,7 +139,7 @@ describe("messages do not repeat what outsiders wrote", () => {
     ["a URL, of no JWK Set", reply(200, "{}"), 'a JWK Set has an array "keys" (RFC 7517 section 5)'],
     ["a URL, of no JSON", reply(200, "secret"), "the body is not a JWK Set"],
     ["a URL, of a redirect", reply(302), "answered with a redirect, which is not followed"],
-    ["a URL, of a body", reply(200, padded(maxBytes + 1)), "the body is larger than 2000 bytes"],
+    ["a URL, of a body", reply(200, padded(maxBytes + 1)), "the body is larger than 262144 bytes"],
     ["a URL, of no UTF-8", reply(200, new Uint8Array([0xff])), "the body is not UTF-8"],
     ["a code that is a word", fails({ code: "ECONNRESET" }), "no response (ECONNRESET)"],
     ["a code that is none", fails({ code: "E\n\u001b[2J", cause: { code: "a secret" } }), "no response (Error)"],
@@ -147,7 +148,7 @@ describe("messages do not repeat what outsiders wrote", () => {
   ];
   for (const [name, input, message] of rows) {
     test(name, async () => {
-      const { keys, clock } = verifierOf(input, { jwksUri, maxBytes });
+      const { keys, clock } = verifierOf(input, { jwksUri });
       const failed = failure(keys.refresh);
       await clock.advance(5_000);
       assert.equal((await failed).message, shown + message);
@@ -188,7 +189,7 @@ describe("a response that is of use", () => {
   ];
   for (const [source, name, input, expect] of accepted) {
     test(`${source}: ${name}`, async () => {
-      const { ask, clock } = verifierOf(input, { maxBytes });
+      const { ask, clock } = verifierOf(input);
       const asked = ask("a");
       await clock.advance(5_000);
       assert.equal(await asked, expect);
@@ -222,7 +223,7 @@ describe("the body of a fetch that does not look at its signal is cancelled", ()
   ] as const) {
     test(name, async () => {
       const { script, isCancelled } = watched(chunk, status);
-      assert.match(await verifierOf(script, { maxBytes }).ask("a"), /^ERR_FETCH_(TOO_LARGE|STATUS|REDIRECT)$/);
+      assert.match(await verifierOf(script).ask("a"), /^ERR_FETCH_(TOO_LARGE|STATUS|REDIRECT)$/);
       await settled();
       assert.ok(isCancelled());
     });

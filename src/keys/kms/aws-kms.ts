@@ -1,3 +1,4 @@
+import { type Clock, systemClock } from "../../base/clock.ts";
 // Keys in AWS KMS.
 import type * as Sdk from "@aws-sdk/client-kms";
 import { type Optional, type Rules, callback, text, wholeNumber } from "../../base/options.ts";
@@ -78,7 +79,7 @@ const uriPattern =
  * @throws ConfigError `ERR_OPTION_UNKNOWN`, `ERR_OPTION_INVALID`
  * @see https://docs.aws.amazon.com/kms/latest/APIReference/API_Sign.html
  */
-export function awsKmsBackend(options: AwsKmsOptions = {}): SignerBackend {
+export function awsKmsBackend(options: AwsKmsOptions = {}, clock: Clock = systemClock): SignerBackend {
   const { region, endpoint, credentials, deletionWindowDays = 30, ...limits } = checkBackendOptions(options, rules);
 
   const service: KeyService<Key, Client> = {
@@ -152,7 +153,7 @@ export function awsKmsBackend(options: AwsKmsOptions = {}): SignerBackend {
       return Number(DeletionDate);
     },
   };
-  return keyServiceBackend(service, limits);
+  return keyServiceBackend(service, limits, clock);
 }
 
 /** Repeats a request for a new key until all servers of the service know the key. */

@@ -1,7 +1,7 @@
 // Keys in Azure Key Vault.
 import type { CryptographyClient, KeyClient, KeyVaultKey } from "@azure/keyvault-keys";
 import * as base64url from "jose/base64url";
-import { systemClock } from "../../base/clock.ts";
+import { type Clock, systemClock } from "../../base/clock.ts";
 import { type Optional, type Rules, oneOf, textThat, withMethods } from "../../base/options.ts";
 import { backendRules, checkBackendOptions, needsOption, onlyFromCode } from "../signer/backend-options.ts";
 import { notP256, wrongPurpose } from "../signer/external.ts";
@@ -79,9 +79,8 @@ const pipeline = { retryOptions: { maxRetries: 2, retryDelayInMs: 100, maxRetryD
  * @throws ConfigError `ERR_OPTION_UNKNOWN`, `ERR_OPTION_INVALID`
  * @see https://learn.microsoft.com/rest/api/keyvault/keys/sign/sign
  */
-export function azureKeyVaultBackend(options: AzureKeyVaultOptions = {}): SignerBackend {
+export function azureKeyVaultBackend(options: AzureKeyVaultOptions = {}, clock: Clock = systemClock): SignerBackend {
   const { keyType = "EC-HSM", keyPrefix = "jwksd", ...given } = checkBackendOptions(options, rules);
-  const { clock = systemClock } = given;
   const vault = given.vault?.replace(/\/$/, "");
 
   const service: KeyService<Key, Client> = {
@@ -151,7 +150,7 @@ export function azureKeyVaultBackend(options: AzureKeyVaultOptions = {}): Signer
       return deleted?.properties.scheduledPurgeDate?.getTime() ?? clock.now();
     },
   };
-  return keyServiceBackend(service, given);
+  return keyServiceBackend(service, given, clock);
 }
 
 async function loadSdk() {

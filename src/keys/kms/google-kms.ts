@@ -1,3 +1,4 @@
+import { type Clock, systemClock } from "../../base/clock.ts";
 // Keys in Google Cloud KMS.
 import type { KeyManagementServiceClient } from "@google-cloud/kms";
 import { type SignerError, invalidOption } from "../../base/errors.ts";
@@ -59,7 +60,7 @@ const algorithm = "EC_SIGN_P256_SHA256";
  * @throws ConfigError `ERR_OPTION_UNKNOWN`, `ERR_OPTION_INVALID`
  * @see https://cloud.google.com/kms/docs/reference/rest/v1/projects.locations.keyRings.cryptoKeys.cryptoKeyVersions/asymmetricSign
  */
-export function googleKmsBackend(options: GoogleKmsOptions = {}): SignerBackend {
+export function googleKmsBackend(options: GoogleKmsOptions = {}, clock: Clock = systemClock): SignerBackend {
   const { cryptoKey, protectionLevel = "HSM", endpoint, ...limits } = checkBackendOptions(options, rules);
 
   const service: KeyService<Key, Client> = {
@@ -142,7 +143,7 @@ export function googleKmsBackend(options: GoogleKmsOptions = {}): SignerBackend 
     }
   }
 
-  return keyServiceBackend(service, limits);
+  return keyServiceBackend(service, limits, clock);
 }
 
 /** An issuer as a label, which cannot hold every URL. */

@@ -3,7 +3,7 @@ import { calculateJwkThumbprint } from "jose/jwk/thumbprint";
 import { importJWK } from "jose/key/import";
 import { sleep, withDeadline } from "../../base/async.ts";
 import type { Bytes } from "../../base/bytes.ts";
-import { type Clock, systemClock } from "../../base/clock.ts";
+import type { Clock } from "../../base/clock.ts";
 import { ConfigError, JwksdError, SignerError, keyError } from "../../base/errors.ts";
 import type { EcPublicJwk } from "../jwk/public.ts";
 import { type KeyInput, readKey } from "../jwk/read.ts";
@@ -16,8 +16,6 @@ import type { ExternalSigner, SignerBackend } from "../signer/signer.ts";
 export interface KeyServiceOptions {
   /** Time for one signature, in milliseconds. Default: 5000. */
   readonly timeoutMs?: Optional<number>;
-  /** Tells the time. Default: the clock of the machine. */
-  readonly clock?: Optional<Clock>;
 }
 
 /** Codes for the errors of a service, each with what to do. */
@@ -88,7 +86,8 @@ const pauseMs = 250;
 /** Makes a backend of a key service. */
 export function keyServiceBackend<Key, Client>(
   service: KeyService<Key, Client>,
-  { timeoutMs = 5000, clock = systemClock }: Given<KeyServiceOptions>,
+  { timeoutMs = 5000 }: Given<KeyServiceOptions>,
+  clock: Clock,
 ): SignerBackend {
   async function run<T>(
     name: string,

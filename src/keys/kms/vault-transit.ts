@@ -1,6 +1,6 @@
 // Keys in the transit engine of Vault or OpenBao.
 import * as base64url from "jose/base64url";
-import { systemClock } from "../../base/clock.ts";
+import { type Clock, systemClock } from "../../base/clock.ts";
 import { type Optional, type Rules, callback, text, textThat } from "../../base/options.ts";
 import { backendRules, checkBackendOptions, needsOption, onlyFromCode } from "../signer/backend-options.ts";
 import { notP256 } from "../signer/external.ts";
@@ -67,9 +67,9 @@ interface KeyInfo {
  * @throws ConfigError `ERR_OPTION_UNKNOWN`, `ERR_OPTION_INVALID`
  * @see https://developer.hashicorp.com/vault/api-docs/secret/transit
  */
-export function vaultTransitBackend(options: VaultTransitOptions = {}): SignerBackend {
+export function vaultTransitBackend(options: VaultTransitOptions = {}, clock: Clock = systemClock): SignerBackend {
   const given = checkBackendOptions(options, rules);
-  const { keyPrefix = "jwksd", clock = systemClock } = given;
+  const { keyPrefix = "jwksd" } = given;
   const mount = given.mount?.replace(/\/$/, "");
   const request = vaultClient(given);
 
@@ -137,7 +137,7 @@ export function vaultTransitBackend(options: VaultTransitOptions = {}): SignerBa
     return (await request(call, "GET", urlOf(call.key))) as KeyInfo | undefined;
   }
 
-  return keyServiceBackend(service, given);
+  return keyServiceBackend(service, given, clock);
 }
 
 const urlOf = ({ mountUrl, keyName }: Key): string => `${mountUrl}/keys/${keyName}`;

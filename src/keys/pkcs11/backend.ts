@@ -2,7 +2,7 @@
 import { randomBytes } from "node:crypto";
 import { calculateJwkThumbprint } from "jose/jwk/thumbprint";
 import { abortable } from "../../base/async.ts";
-import { systemClock } from "../../base/clock.ts";
+import { type Clock, systemClock } from "../../base/clock.ts";
 import { ConfigError, SignerError } from "../../base/errors.ts";
 import { checkBackendOptions, needsOption } from "../signer/backend-options.ts";
 import { abortedBy } from "../signer/external.ts";
@@ -39,10 +39,10 @@ import {
  * @throws ConfigError `ERR_OPTION_UNKNOWN`, `ERR_OPTION_INVALID`, `ERR_SIGNER_URI`
  * @see RFC 7512 for the URIs
  */
-export function pkcs11Backend(options: Pkcs11Options = {}): SignerBackend {
+export function pkcs11Backend(options: Pkcs11Options = {}, clock: Clock = systemClock): SignerBackend {
   const given = checkBackendOptions(options, pkcs11Rules);
   const { modulePath, pin, token, sessions = 16, timeoutMs = 5_000 } = given;
-  const { environment: variables = [], clock = systemClock } = given;
+  const { environment: variables = [] } = given;
   // The module gets the PIN by C_Login only, even if its variable is on the list.
   const environment = variables.filter(
     (name) => !(pin !== undefined && "environment" in pin && name === pin.environment),

@@ -1,5 +1,4 @@
 import { isAbsolute } from "node:path";
-import type { Clock } from "../../base/clock.ts";
 import { type Optional, type Rule, type Rules, text, textThat, texts, wholeNumber } from "../../base/options.ts";
 import { backendRules } from "../signer/backend-options.ts";
 import { type PinSource, pinRule } from "./pin.ts";
@@ -21,8 +20,6 @@ export interface Pkcs11Options {
   readonly sessions?: Optional<number>;
   /** Time for one signature, in milliseconds. A module that takes longer counts as hanging, and its process is replaced. Default: 5000. */
   readonly timeoutMs?: Optional<number>;
-  /** Tells the time. Default: the clock of the machine. */
-  readonly clock?: Optional<Clock>;
 }
 
 /** Variables of jwksd may hold wrapping keys, so no module gets them. */

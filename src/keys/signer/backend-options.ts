@@ -1,5 +1,5 @@
 import { type ConfigError, invalidOption } from "../../base/errors.ts";
-import { type Given, type Rule, type Rules, checkOptions, clock, textThat, timeout } from "../../base/options.ts";
+import { type Given, type Rule, type Rules, checkOptions, textThat, timeout } from "../../base/options.ts";
 
 /** Returns the rule of an option that a signers file cannot contain. @param otherwise the remedy for a file */
 export const onlyFromCode = (rule: Rule, otherwise: string): Rule => ({
@@ -18,7 +18,6 @@ export const slowTimeoutMs = 30_000;
 /** Options of all backends. */
 export const backendRules = {
   timeoutMs: timeout,
-  clock: onlyFromCode(clock, "leave it out in a file"),
 } as const;
 
 /** Checks options, which may come from a file. @throws ConfigError `ERR_OPTION_UNKNOWN`, `ERR_OPTION_INVALID` */

@@ -60,8 +60,8 @@ export function createClientKeys({ fetch, clock, maxKeySets, emit }: ClientKeysO
       clock,
       maxKeySets,
       meanBytes,
-      optionsOf: (jwksUri) => ({ jwksUri, maxBytes, timeoutMs, minFreshSeconds: leastSeconds, maxFreshSeconds }),
-      partsOf: () => ({ readKeys: verificationKeysOnDemand, mediaTypes, maxStaleSeconds: 0 }),
+      optionsOf: (jwksUri) => ({ jwksUri, timeoutMs, minFreshSeconds: leastSeconds, maxFreshSeconds }),
+      partsOf: () => ({ readKeys: verificationKeysOnDemand, mediaTypes, maxStaleSeconds: 0, maxBytes }),
       newBudget: () => createBudget(1, [leastSeconds * 1000]),
       emit({ name }, event) {
         const ofClients = keySetEvent(name, event);

@@ -48,8 +48,6 @@ export interface RemoteKeySetOptions {
   readonly clock?: Optional<Clock>;
   /** Timeout of one request, body included, in milliseconds. Default: 5000. */
   readonly timeoutMs?: Optional<number>;
-  /** Largest decoded body, in bytes. Default: 262144. */
-  readonly maxBytes?: Optional<number>;
   /**
    * Shortest time for which a set is fresh, whatever its server says, in seconds. A longer time bridges restarts of a provider that sends
    * `no-cache`, such as Keycloak, and a revoked key is trusted for as long. Default: 5.
@@ -78,7 +76,6 @@ export const keySetRules: Rules<RemoteKeySetOptions> = {
   fetch: callback,
   clock,
   timeoutMs: timeout,
-  maxBytes: number(1),
   minFreshSeconds: number(0),
   maxFreshSeconds: number(0),
   outageToleranceSeconds: number(0),
@@ -95,7 +92,7 @@ export function resolveOptions(options: RemoteKeySetOptions) {
   const given = checkOptions(options, keySetRules);
   const { issuer, jwksUri, allowInsecure = false, clock = systemClock, onEvent } = given;
   const { fetch = (url: string, init: RequestInit) => globalThis.fetch(url, init) } = given;
-  const { timeoutMs = 5_000, maxBytes = 262_144, maxWaitMs = 1_000 } = given;
+  const { timeoutMs = 5_000, maxWaitMs = 1_000 } = given;
   const { minFreshSeconds = 5, maxFreshSeconds = 86_400, outageToleranceSeconds = 3_600, state } = given;
   if ((issuer === undefined) === (jwksUri === undefined)) {
     throw invalidOption("give either issuer or jwksUri");
@@ -106,5 +103,5 @@ export function resolveOptions(options: RemoteKeySetOptions) {
   }
   if (jwksUri !== undefined) checkSecureUrl(jwksUri, "jwksUri", allowInsecure);
   const bounds = { minFreshSeconds, maxFreshSeconds, defaultFreshSeconds, outageToleranceSeconds };
-  return { issuer, jwksUri, allowInsecure, fetch, clock, timeoutMs, maxBytes, maxWaitMs, bounds, onEvent, state };
+  return { issuer, jwksUri, allowInsecure, fetch, clock, timeoutMs, maxWaitMs, bounds, onEvent, state };
 }

@@ -75,6 +75,8 @@ export interface KeySetParts {
   readonly mediaTypes?: readonly string[];
   /** Cap of `stale-while-revalidate`, in seconds. Default: 86400. */
   readonly maxStaleSeconds?: number;
+  /** Largest decoded body, in bytes. Default: 262,144. */
+  readonly maxBytes?: number;
 }
 
 /** {@link createRemoteKeySet} from given parts. */
@@ -88,6 +90,7 @@ export function createKeySet(
     loadState,
     mediaTypes,
     maxStaleSeconds = 86_400,
+    maxBytes = 262_144,
   }: KeySetParts = {},
 ): RemoteKeySet {
   const settings = resolveOptions(options);
@@ -96,7 +99,7 @@ export function createKeySet(
   const closed = new AbortController();
   const { signal } = closed;
   const measured = createKeySetMetrics(settings.issuer ?? (settings.jwksUri as string));
-  const source = createSource({ ...settings, signal, readKeys, mediaTypes });
+  const source = createSource({ ...settings, signal, readKeys, mediaTypes, maxBytes });
   const kept = createKeptSet({ ...settings, bounds, maxRemoved, signal, readKeys, loadState, emit, onNewKeys });
   const { usable } = kept;
   const fetches = createFetches({
