@@ -205,17 +205,17 @@ const provide = (options: ProviderOptions = {}): Promise<Provider> =>
   createProvider({ issuer, keyset: [{ kid: "a", signer }], ...options });
 
 describe("responses", () => {
-  test("are counted by document and status code, and their bytes", async () => {
+  test("are counted by document and status code", async () => {
     const provider = await provide();
     const discovery = `${issuer}/.well-known/openid-configuration`;
     const ask = (url: string, init?: RequestInit) => provider.fetch(new Request(url, init)) as Response;
-    const set = await ask(provider.jwksUri).text();
+    ask(provider.jwksUri);
     const etag = ask(provider.jwksUri).headers.get("etag") ?? "";
     ask(provider.jwksUri, { headers: { "If-None-Match": etag } });
     ask(provider.jwksUri, { method: "HEAD" });
-    const refusal = await ask(provider.jwksUri, { method: "POST" }).text();
-    const metadata = await ask(discovery).text();
-    const missing = await ask(`${issuer}/forged-path?forged`).text();
+    ask(provider.jwksUri, { method: "POST" });
+    ask(discovery);
+    ask(`${issuer}/forged-path?forged`);
     assert.deepEqual(valuesOf(provider, "jwksd_responses_total"), {
       '{document="jwks",code="200"}': 3,
       '{document="jwks",code="304"}': 1,
@@ -223,11 +223,6 @@ describe("responses", () => {
       '{document="discovery",code="200"}': 1,
       '{document="discovery",code="304"}': 0,
       '{document="none",code="404"}': 1,
-    });
-    assert.deepEqual(valuesOf(provider, "jwksd_response_bytes_total"), {
-      '{document="jwks"}': 2 * set.length + refusal.length,
-      '{document="discovery"}': metadata.length,
-      '{document="none"}': missing.length,
     });
     assert.ok(!JSON.stringify(provider.metrics()).includes("forged"));
   });

@@ -6,13 +6,11 @@ import type { KeySetEvent } from "./options.ts";
 export function createKeySetMetrics(set: string) {
   const labels = { set };
   const fetches = createTally();
-  const counts = { bytes: 0, unknown: 0, exhausted: 0 };
+  const counts = { unknown: 0, exhausted: 0 };
   return {
     note(event: KeySetEvent): void {
-      if (event.type === "refreshed") {
-        fetches.add(String(event.status));
-        counts.bytes += event.bytes;
-      } else if (event.type === "failed") {
+      if (event.type === "refreshed") fetches.add(String(event.status));
+      else if (event.type === "failed") {
         // Else a state could not be used.
         if (event.error instanceof FetchError) fetches.add(event.error.code);
       } else if (event.type === "unknown-kid") counts.unknown += 1;
@@ -23,10 +21,6 @@ export function createKeySetMetrics(set: string) {
       counter(
         ["jwksd_remote_set_fetches_total", "Fetches of the set by result: 200, 304 or the error code."],
         fetches.values("result", labels),
-      ),
-      counter(
-        ["jwksd_remote_set_bytes_total", "Bytes of fetched sets, decompressed."],
-        [{ labels, value: counts.bytes }],
       ),
       counter(
         ["jwksd_remote_set_unknown_kids_total", "Tokens refused because no key in the set has their kid."],
