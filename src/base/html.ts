@@ -1,4 +1,4 @@
-import { printable } from "./printable.ts";
+import { printableLine } from "./printable.ts";
 
 /** Markup. */
 export class Html {
@@ -40,4 +40,4 @@ function markupOf(part: Part): string {
 }
 
 const escaped = (text: string): string =>
-  printable(text).replace(/[&<>"']/g, (character) => references[character] ?? "");
+  printableLine(text).replace(/[&<>"']/g, (character) => references[character] ?? "");

@@ -1,14 +1,24 @@
 // Control and format characters, line separators and lone surrogates: terminals may interpret or hide them.
 const unprintable = /[\p{Cc}\p{Cf}\p{Zl}\p{Zp}\p{Cs}]/gu;
 
-/** Returns a string from outside as one printable line: characters that a terminal could interpret are escaped. */
-export function printable(text: string): string {
+const maxShown = 500;
+
+/** Returns a string as one printable line: characters that a terminal could interpret are escaped. */
+export function printableLine(text: string): string {
   return text.replace(unprintable, (character) => `\\u{${(character.codePointAt(0) ?? 0).toString(16)}}`);
 }
 
-/** Like `printable`, for a string with several lines. */
+/** Returns the same of a string from outside, such as a store or a server, which is shortened to 500 characters. */
+export function printable(text: string): string {
+  return printableLine(text.length > maxShown ? `${text.slice(0, maxShown)}…` : text);
+}
+
+/** Returns the JSON of a value from outside, as {@link printable} does. */
+export const quoted = (value: unknown): string => printable(JSON.stringify(value) ?? "undefined");
+
+/** Like {@link printableLine}, for a string with several lines. */
 export function printableLines(text: string): string {
-  return text.split("\n").map(printable).join("\n");
+  return text.split("\n").map(printableLine).join("\n");
 }
 
 /** Returns equivalent JSON in one printable line. */

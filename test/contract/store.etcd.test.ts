@@ -5,6 +5,7 @@ import { text } from "node:stream/consumers";
 import { after, test } from "node:test";
 import { type EtcdStoreOptions, etcdStore } from "../../src/rotation/store/databases/etcd.ts";
 import { checkRegister } from "../../src/testing/register.ts";
+import { endless } from "../support/endless.ts";
 import { startEtcd } from "../support/etcd.ts";
 import { listening } from "../support/listening.ts";
 import { checkSample, networkFaults, serverFaults, throughNetwork } from "../support/faults.ts";
@@ -148,3 +149,19 @@ if (skipWithout("etcd") === false) {
     Object.fromEntries(["a", "b", "c"].map((name, index) => [`https://${name}.example:2379`, urls[index] ?? ""])),
   );
 }
+
+test("a response that does not end is not read to its end, and a long error is shortened", async (t) => {
+  const server = await endless(t);
+  const store = etcdStore(urlOf(server.port), op());
+  for (const call of [() => store.read(), () => store.presence?.list(1), () => store.write("text", undefined)])
+    await assert.rejects(async () => call(), /the response is larger than 4194304 bytes/);
+  assert.ok(server.sent < 40_000_000, `${server.sent} bytes`);
+  const failing = createServer((_, response) =>
+    response.writeHead(503).end(JSON.stringify({ code: 14, message: `down\u{202e}${"x".repeat(3_000_000)}` })),
+  );
+  const error = await etcdStore(urlOf(await listening(t, failing)), op())
+    .read()
+    .catch((error: Error) => error);
+  assert.ok(error instanceof Error && error.message.length < 800);
+  assert.match(error.message, /\(503\): it says "down\\\\u\{202e\}x+…"/);
+});

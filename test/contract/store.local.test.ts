@@ -9,7 +9,8 @@ import { text } from "node:stream/consumers";
 import { memoryStore } from "../../src/rotation/store/memory.ts";
 import type { Register } from "../../src/rotation/store/register.ts";
 import { sqliteStore } from "../../src/rotation/store/sqlite/sqlite.ts";
-import { checkRegister } from "../../src/testing/register.ts";
+import { type RegisterUnderTest, checkRegister } from "../../src/testing/register.ts";
+import { checkTooLarge } from "../support/faults.ts";
 import { listening } from "../support/listening.ts";
 import { sample } from "../support/samples.ts";
 
@@ -24,13 +25,15 @@ checkRegister("memory", async () => {
   };
 });
 
-checkRegister("sqlite", async () => {
+const sqlite = async (): Promise<RegisterUnderTest> => {
   const folder = await mkdtemp(join(tmpdir(), "jwksd-test-"));
   return {
     handle: (issuer) => sqliteStore(join(folder, encodeURIComponent(issuer))),
     end: () => rm(folder, { recursive: true }),
   };
-});
+};
+checkRegister("sqlite", sqlite);
+checkTooLarge("sqlite", sqlite);
 
 const own = await sample({ after }, "examples/docs/store-own.mts");
 const { httpStore } = (await import(own)) as { httpStore: (url: string) => Register };

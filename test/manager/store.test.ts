@@ -5,7 +5,7 @@ import { JwksdError } from "../../src/base/errors.ts";
 import type { ManagerEvent } from "../../src/rotation/manager/types.ts";
 import { type KeyRecord, type LiveRecord, jweOf, liveRecords } from "../../src/rotation/rules/records.ts";
 import { newWrappingKey, accessTo, custodyOf } from "../support/managed.ts";
-import { day, hour, second } from "../rules/key-records.ts";
+import { day, hour, minute, second } from "../rules/key-records.ts";
 import {
   World,
   issuer,
@@ -370,6 +370,37 @@ describe("a store that was changed without the wrapping key: what was read stays
     assert.ok(replica.manager.isReady);
     await world.stop(replica);
   });
+});
+
+test("what a store says is shortened in errors, whatever its length", async () => {
+  const long = "x".repeat(1_000_000);
+  const { world, store } = writtenWorld();
+  const replica = await world.start();
+  const { text } = store;
+  const document = JSON.parse(unsealed(text)) as StoreDocument;
+  const record = { ...document.records[0], kid: long, state: long } as unknown as KeyRecord;
+  const mac = `${jose.base64url.encode(JSON.stringify({ alg: "HS256", kid: long }))}..x`;
+  const texts: Readonly<Record<string, string>> = {
+    "kid of its MAC": `${mac}\n{}`,
+    "kid of a key": await (await world.custody()).seal({ ...document, records: [record] }),
+    "nothing but text": long,
+  };
+  for (const [name, said] of Object.entries(texts)) {
+    store.put(said);
+    await world.pass(second);
+    const failed = replica.told.findLast(({ type }) => type === "failed");
+    assert.ok(failed?.type === "failed" && failed.error.message.length < 1_500, name);
+    store.put(text);
+    await world.pass(minute);
+  }
+  world.store.hook = async () => {
+    throw new Error(long);
+  };
+  await world.pass(staleMs / 6);
+  const failed = replica.told.findLast(({ type }) => type === "failed");
+  assert.ok(failed?.type === "failed" && failed.error.message.length < 1_500);
+  assert.ok(JSON.stringify(replica.told).length < 100_000);
+  await world.stop(replica);
 });
 
 test("the document of another issuer, under the same wrapping key", async () => {

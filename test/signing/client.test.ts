@@ -8,6 +8,7 @@ import { once } from "node:events";
 import { type SignClient, createSignClient } from "../../src/sign/client/index.ts";
 import { verify } from "../../src/verify/token/verify.ts";
 import { createRemoteKeySet } from "../../src/verify/relying-party/index.ts";
+import { endless } from "../support/endless.ts";
 import { startService, temporaryFolder } from "../support/service.ts";
 
 const minute = { lifetimeSeconds: 60 };
@@ -127,6 +128,28 @@ describe("a client of a sign socket", () => {
       code: "ERR_SIGNER_UNAVAILABLE",
       message: /answers 502/,
     });
+  });
+
+  test("does not read a response that does not end, and shortens an error", async (t) => {
+    const endlessSocket = await pathIn(t);
+    const server = await endless(t);
+    await serve(t, endlessSocket, createServer(server.answer));
+    await assert.rejects(clientOf(t, endlessSocket).sign({}, minute), {
+      code: "ERR_SIGNER_UNAVAILABLE",
+      message: /: the response is too large$/,
+    });
+    assert.ok(server.sent < 10_000_000, `${server.sent} bytes`);
+    const socket = await pathIn(t);
+    const problem = { code: "ERR_CLAIMS_INVALID", detail: "x".repeat(100_000) };
+    await serve(
+      t,
+      socket,
+      createServer((_request, response) => response.writeHead(400).end(JSON.stringify(problem))),
+    );
+    const error = await clientOf(t, socket)
+      .sign({}, minute)
+      .catch((error: Error) => error);
+    assert.ok(error instanceof Error && error.message.length < 800);
   });
 
   test("refuses wrong options", () => {

@@ -77,12 +77,37 @@ export type Way<Under extends RegisterUnderTest> = [name: string, open: () => Pr
 
 /** `checkRegister` on the first way to a store; in `npm test`, the other ways are only shown to lead there. */
 export function checkWays<Under extends RegisterUnderTest>([first, ...others]: readonly Way<Under>[]): void {
-  if (first !== undefined) checkRegister(...first);
+  if (first !== undefined) {
+    checkRegister(...first);
+    checkTooLarge(first[0], first[1]);
+  }
   for (const way of others) {
     if (isSoak) checkRegister(...way);
     else test(`a register, in short: ${way[0]}`, () => checkShortly(way[1]));
   }
 }
+
+/** What anyone can write who can write to the database. */
+export const checkTooLarge = (name: string, open: () => Promise<RegisterUnderTest>): void =>
+  void test(`a document that is too large to be read is left out: ${name}`, async () => {
+    const under = await open();
+    const register = await under.handle("https://op.example");
+    try {
+      const { maxBytes = Infinity } = register;
+      for (const [bytes, isRead] of [
+        [maxBytes, true],
+        [maxBytes + 1, false],
+      ] as const) {
+        const before = await register.read("");
+        assert.equal(await register.write("a".repeat(bytes), before.version), true);
+        const { version, text } = await register.read();
+        assert.deepEqual([typeof version, text?.length], ["string", isRead ? bytes : undefined]);
+      }
+    } finally {
+      await register.close?.();
+      await under.end?.();
+    }
+  });
 
 /** The store of a sample of the pages, which holds nothing yet. @param changes texts of the sample, once the server runs */
 export const checkSample = (file: string, changes: () => Readonly<Record<string, string>>): void =>
@@ -95,10 +120,7 @@ export const checkSample = (file: string, changes: () => Readonly<Record<string,
 /** A few calls of each kind, over two handles. */
 export async function checkShortly(open: () => Promise<RegisterUnderTest>): Promise<void> {
   const under = await open();
-  const [one, other] = (await Promise.all([1, 2].map(() => under.handle("https://op.example")))) as [
-    Register,
-    Register,
-  ];
+  const [one, other] = [await under.handle("https://op.example"), await under.handle("https://op.example")];
   const stopped = new AbortController();
   const { promise: called, resolve } = Promise.withResolvers<void>();
   if (one.watch === undefined) resolve();

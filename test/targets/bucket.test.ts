@@ -6,6 +6,7 @@ import { type TestContext, describe, test } from "node:test";
 import { loadKeyFiles } from "../../src/service/keys/published-keys.ts";
 import { bucketTarget, parseBucketUrl } from "../../src/service/targets/bucket.ts";
 import { type DocumentSet, type StaticDocument, documentSetOf } from "../../src/service/targets/documents.ts";
+import { endless } from "../support/endless.ts";
 import { named } from "../support/keys.ts";
 import { readStore } from "../support/managed.ts";
 import { runCli, startService, temporaryFolder } from "../support/service.ts";
@@ -72,6 +73,16 @@ describe("a bucket", { timeout: 60_000 }, () => {
     assert.equal(text(), "newer");
     await slow.put(documentSet("newest"));
     assert.equal(text(), "newest");
+  });
+
+  test("holds an object that does not end: it is not read to its end, and is another program's", async (t) => {
+    const server = await endless(t, { ETag: '"endless"', "Content-Type": "application/json" });
+    const endpoint = `http://127.0.0.1:${server.port}`;
+    const target = bucketTarget({ bucket: "bucket", prefix: "" }, ["jwks"], { endpoint });
+    t.after(() => target.close());
+    await target.open();
+    assert.equal((await target.content("jwks"))?.length, 0);
+    assert.ok(server.sent < 20_000_000, `${server.sent} bytes`);
   });
 
   test("is not written by who looked before it was replaced, either", async (t) => {

@@ -5,7 +5,7 @@ import type { Happening } from "../../doctor/node/index.ts";
 import type { Break, Exchange, Finding, Observations, Severity } from "../../doctor/index.ts";
 import { jsonOf } from "../../base/json.ts";
 import { timeText } from "../../base/format.ts";
-import { printable } from "../../base/printable.ts";
+import { printableLine } from "../../base/printable.ts";
 import type { Explanation } from "./explain.ts";
 import { type Color, type Terminal, indented, painted } from "../terminal.ts";
 
@@ -48,7 +48,7 @@ export const counts = (findings: readonly Finding[]): string =>
 
 /** Formats the sentences about rotation. */
 export const rotationText = (rotation: readonly string[], { columns }: Terminal): string =>
-  ["Key rotation:", ...rotation.flatMap((text) => indented(printable(text), columns, 2))].join("\n");
+  ["Key rotation:", ...rotation.flatMap((text) => indented(printableLine(text), columns, 2))].join("\n");
 
 function keyCount(set: Exchange | undefined): number | undefined {
   return set?.body === undefined ? undefined : entriesIn(jsonOf(new TextDecoder().decode(set.body)))?.length;
@@ -62,22 +62,24 @@ export function report(
   terminal: Terminal,
 ): string {
   const checked = scopeText(observations);
-  if (findings.length === 0) return `${printable(target)}: nothing is wrong. ${checked}`;
+  if (findings.length === 0) return `${printableLine(target)}: nothing is wrong. ${checked}`;
   const sections = findings.map((finding) => section(finding, terminal));
-  return [...sections, `${printable(target)}: ${counts(findings)}. ${checked}`].join("\n\n");
+  return [...sections, `${printableLine(target)}: ${counts(findings)}. ${checked}`].join("\n\n");
 }
 
 /** Formats the steps of a verification, and the advice. */
 export function explanationText({ verified, steps }: Explanation, advice: string | undefined, { columns }: Terminal) {
-  const lines = steps.map(({ ok, step, detail }) => `${ok ? "ok  " : "FAIL"}  ${step.padEnd(10)} ${printable(detail)}`);
+  const lines = steps.map(
+    ({ ok, step, detail }) => `${ok ? "ok  " : "FAIL"}  ${step.padEnd(10)} ${printableLine(detail)}`,
+  );
   const valid = verified ? ["", "The token is valid."] : [];
-  const next = advice === undefined ? [] : ["", ...indented(`What to do: ${printable(advice)}`, columns, 0)];
+  const next = advice === undefined ? [] : ["", ...indented(`What to do: ${printableLine(advice)}`, columns, 0)];
   return [...lines, ...valid, ...next].join("\n");
 }
 
 /** Formats a line of the timeline. */
 export function happeningLine({ at, text }: Happening): string {
-  return `${timeText(at)}  ${printable(text)}`;
+  return `${timeText(at)}  ${printableLine(text)}`;
 }
 
 /** Returns the parts of a finding with their labels. */
@@ -103,7 +105,7 @@ function section(finding: Finding, terminal: Terminal): string {
 
 /** Formats lines after a label, each wrapped. */
 function block(label: string, lines: readonly string[], { columns }: Terminal): string[] {
-  const [first = "", ...rest] = lines.flatMap((line) => indented(printable(line), columns, labelWidth));
+  const [first = "", ...rest] = lines.flatMap((line) => indented(printableLine(line), columns, labelWidth));
   return [`  ${label.padEnd(labelWidth - 2)}${first.trimStart()}`, ...rest];
 }
 

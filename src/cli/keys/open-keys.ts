@@ -9,6 +9,7 @@ import { type Owner, commandedBy } from "../../rotation/custody/issuer-check.ts"
 import { unsealed } from "../../rotation/custody/mac.ts";
 import { type Keyring, createKeyring } from "../../rotation/manager/keyring.ts";
 import { listPresence, livePresence } from "../../rotation/custody/presence.ts";
+import { readRegister } from "../../rotation/custody/reading.ts";
 import type { ManagerEvent } from "../../rotation/manager/types.ts";
 import { type StoreAccess, createStoreAccess } from "../../rotation/manager/store-access.ts";
 import { rotationPolicy } from "../../rotation/rules/policy.ts";
@@ -85,7 +86,7 @@ export async function readStore(io: Io, flags: Flags): Promise<StoreContent> {
   const store = storeSettingsOf(settings);
   const register = await openStore(store, log);
   return closing(register, async () => {
-    const { text, now = systemClock.now() } = await register.read();
+    const { text, now = systemClock.now() } = await readRegister(register);
     const found = await opened(text);
     return { ...found, ...livePresence(await listPresence(register.presence), now, found.document), now };
   });

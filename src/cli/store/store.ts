@@ -7,6 +7,7 @@ import type { StoreDocument } from "../../rotation/custody/document.ts";
 import { type Owner, commandedBy } from "../../rotation/custody/issuer-check.ts";
 import type { WrappingKeys } from "../../rotation/custody/wrapping.ts";
 import { listPresence, livePresence } from "../../rotation/custody/presence.ts";
+import { readRegister } from "../../rotation/custody/reading.ts";
 import { nextLookAt } from "../../rotation/rules/due.ts";
 import { readingRights, rights, schema } from "../../rotation/store/postgres/schema.ts";
 import { lastCheckInText } from "../../rotation/explain/replicas.ts";
@@ -96,7 +97,7 @@ async function migrated(
   owner: Owner,
   keys: WrappingKeys,
 ): Promise<StoreDocument> {
-  const { text, version, now = systemClock.now() } = await source.read();
+  const { text, version, now = systemClock.now() } = await readRegister(source);
   if (text === undefined) throw refusal("the store to copy holds no keys");
   const custody = createCustody({ register: source, keys, issuerCheck: commandedBy(owner) });
   const document = await custody.open(text);

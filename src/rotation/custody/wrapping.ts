@@ -5,6 +5,7 @@ import { calculateJwkThumbprint } from "jose/jwk/thumbprint";
 import { compactDecrypt } from "jose/jwe/compact/decrypt";
 import { decodeProtectedHeader } from "jose/decode/protected_header";
 import { ConfigError, StoreError } from "../../base/errors.ts";
+import { quoted } from "../../base/printable.ts";
 
 /** Wraps private keys for a store, and unwraps them. */
 export interface Wrapping {
@@ -50,7 +51,7 @@ export function createWrapping(keys: WrappingKeys, issuer: string): Wrapping {
       if (header === undefined) throw damaged(kid);
       const key = keyNamed(header.kid, keys, `kid ${JSON.stringify(kid)} is wrapped`);
       if (header["iss"] !== issuer || header["sub"] !== kid) {
-        const belongs = `kid ${JSON.stringify(header["sub"])} of issuer ${JSON.stringify(header["iss"])}`;
+        const belongs = `kid ${quoted(header["sub"])} of issuer ${quoted(header["iss"])}`;
         throw new StoreError(
           "ERR_WRAPPED_KEY",
           `kid ${JSON.stringify(kid)} of issuer ${JSON.stringify(issuer)}: its private half is that of ${belongs}; give the issuer for which it was made, or use another store`,
@@ -164,7 +165,7 @@ export function keyNamed(id: unknown, keys: WrappingKeys, what: string): Wrappin
   const given = [...new Set(keys.map(({ id }) => id))].join(", ");
   throw new StoreError(
     "ERR_WRAPPING_KEY_MISSING",
-    `${what} under the wrapping key ${JSON.stringify(id)}, which was not given (given: ${given}); put it into wrappingKeys, beside the others; ${ifLost}`,
+    `${what} under the wrapping key ${quoted(id)}, which was not given (given: ${given}); put it into wrappingKeys, beside the others; ${ifLost}`,
   );
 }
 

@@ -18,6 +18,7 @@ import { writeReply } from "../../publish/node.ts";
 import { notFound, problem, unavailable, withoutBodyOnHead } from "../../publish/respond.ts";
 import { createProvider } from "../../provider/provider.ts";
 import { readWrappingKeys } from "../custody/wrapping.ts";
+import { readRegister } from "../custody/reading.ts";
 import { managerWith } from "../manager/manager.ts";
 import { registerRule, wrappingKeysRule } from "../manager/options.ts";
 import type { KeyManager, KeyManagerOptions } from "../manager/types.ts";
@@ -139,7 +140,7 @@ export async function createIssuers(options: IssuersOptions): Promise<Issuers> {
     try {
       const { register, text } = await inTime(async (signal) => {
         const register = await registerOf(issuer);
-        return { register, ...(await register.read(undefined, { signal })) };
+        return { register, ...(await readRegister(register, undefined, { signal })) };
       });
       if (text === undefined) {
         note(issuer, { at });

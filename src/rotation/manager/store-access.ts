@@ -2,7 +2,6 @@ import { pauseAfter, withDeadline } from "../../base/async.ts";
 import { type Clock, epochMs, instantNow } from "../../base/clock.ts";
 import { JwksdError, StoreError } from "../../base/errors.ts";
 import { printable } from "../../base/printable.ts";
-import { isDate } from "../../base/format.ts";
 import { traced } from "../../base/trace.ts";
 import type { Custody } from "../custody/custody.ts";
 import {
@@ -18,6 +17,7 @@ import type { RotationPolicy } from "../rules/policy.ts";
 import type { KeyEvent, KeyRecord } from "../rules/records.ts";
 import { checkNotRolledBack } from "../rules/rollback.ts";
 import { listPresence } from "../custody/presence.ts";
+import { readRegister } from "../custody/reading.ts";
 import type { PresenceList, Reading } from "../store/register.ts";
 import { type Seen, storeNow } from "./clocks.ts";
 import type { Filling } from "./types.ts";
@@ -148,12 +148,7 @@ export function createStoreAccess(custody: Custody, options: StoreAccessOptions)
     // Before the request: another read of this process may end before this one.
     const before = last;
     const asked = instantNow(clock);
-    const found = await call("read", async (signal) => {
-      const reading = await register.read(before?.version, { signal, confirmed });
-      const fault = faultOf(reading, before?.version);
-      if (fault === undefined) return reading;
-      throw new StoreError("ERR_STORE_UNAVAILABLE", `the store ${register.name} returned ${fault}; correct its read()`);
-    });
+    const found = await call("read", (signal) => readRegister(register, before?.version, { signal, confirmed }));
     const answered = instantNow(clock);
     const isKnown = found.version !== undefined && found.version === before?.version;
     const document = isKnown ? before.document : await documentOf(found);
@@ -269,15 +264,6 @@ export function createStoreAccess(custody: Custody, options: StoreAccessOptions)
 
     presence: () => call("presence", (signal) => listPresence(register.presence, { signal })),
   };
-}
-
-/** Describes what no register may return; a time that is not a number would make every wake-up due. */
-function faultOf({ version, text, now }: Reading, known: string | undefined): string | undefined {
-  const strings: readonly unknown[] = [version ?? "", text ?? ""];
-  if (now !== undefined && !isDate(now)) return "a time that is not a number of epoch milliseconds";
-  if (strings.some((value) => typeof value !== "string")) return "a version or a document that is not a string";
-  const isKnown = version !== undefined && version === known;
-  return isKnown || (version === undefined) === (text === undefined) ? undefined : "a version without its document";
 }
 
 const changed = (seen: Seen, { events = [] }: Decision, document: StoreDocument): Changed => ({

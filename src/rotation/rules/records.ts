@@ -1,5 +1,6 @@
 import { StateError, StoreError } from "../../base/errors.ts";
 import { isDate } from "../../base/format.ts";
+import { printable } from "../../base/printable.ts";
 import type { PublicJwk } from "../../keys/jwk/public.ts";
 
 export type KeyUse = "sig" | "enc";
@@ -279,5 +280,5 @@ function checkRecord(record: KeyRecord): void {
 }
 
 function invalid(what: string): StoreError {
-  return new StoreError("ERR_RECORDS_INVALID", `the key records are invalid: ${what}`);
+  return new StoreError("ERR_RECORDS_INVALID", `the key records are invalid: ${printable(what)}`);
 }

@@ -1,7 +1,8 @@
 import type { Clock } from "../../base/clock.ts";
 import { StoreError } from "../../base/errors.ts";
 import { type Optional, checkOptions, clock as clockRule } from "../../base/options.ts";
-import { type OpenRegister, presenceBytes } from "./register.ts";
+import { maxBytesOf } from "./bounds.ts";
+import type { OpenRegister } from "./register.ts";
 
 export interface MemoryStoreOptions {
   /** The clock of the store. Default: none, as for all stores that one machine uses. */
@@ -45,10 +46,8 @@ export function memoryStore(options: MemoryStoreOptions = {}): OpenRegister {
       },
       async list(limit, { signal } = {}) {
         check(signal);
-        const listed = [...present].filter(([id]) => id.length <= presenceBytes.id).slice(0, limit);
-        const records = listed.map(
-          ([id, record]) => [id, record.length <= presenceBytes.record ? record : ""] as const,
-        );
+        const listed = [...present].filter(([id]) => id.length <= maxBytesOf.id).slice(0, limit);
+        const records = listed.map(([id, record]) => [id, record.length <= maxBytesOf.record ? record : ""] as const);
         return { records: new Map(records), count: present.size };
       },
       async drop(ids, { signal } = {}) {

@@ -47,9 +47,6 @@ export interface PresenceList {
   readonly count: number;
 }
 
-/** Largest id and record that are listed, in bytes. */
-export const presenceBytes = { id: 512, record: 16_384 } as const;
-
 /** A record for each running process, for people: it decides nothing. */
 export interface Presence {
   /** Writes the record of a process, at most 4,096 characters, in place of the former one. */

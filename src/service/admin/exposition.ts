@@ -1,7 +1,7 @@
 import type PromClient from "prom-client";
 import type { Metric, MetricValue } from "../../base/metrics.ts";
 import { loadPackage } from "../../base/optional-package.ts";
-import { printable } from "../../base/printable.ts";
+import { printableLine } from "../../base/printable.ts";
 
 /** @throws ConfigError `ERR_PACKAGE_MISSING` */
 async function promClient(): Promise<typeof PromClient> {
@@ -50,7 +50,7 @@ export async function expose(metrics: readonly Metric[], accept: string | undefi
 /** The format escapes quotes and line breaks alone, and a terminal that shows a scrape obeys the rest. */
 function printableLabels(labels: MetricValue["labels"] = {}): MetricValue["labels"] {
   return Object.fromEntries(
-    Object.entries(labels).map(([name, value]) => [name, typeof value === "string" ? printable(value) : value]),
+    Object.entries(labels).map(([name, value]) => [name, typeof value === "string" ? printableLine(value) : value]),
   );
 }
 

@@ -1,7 +1,7 @@
 import { writeSync } from "node:fs";
 import { type Clock, systemClock } from "../../base/clock.ts";
 import { timeText } from "../../base/format.ts";
-import { printable, printableJsonLine } from "../../base/printable.ts";
+import { printableJsonLine, printableLine } from "../../base/printable.ts";
 import type { Settings } from "./setting-definitions.ts";
 
 /** Logs a message, with or without fields. */
@@ -47,7 +47,7 @@ export function createLog(
   clock: Clock = systemClock,
 ): Logger {
   if (!jsonLogs)
-    return loggerFrom(logLevel, (...event) => stderr.write(`${printable(lineOf(clock.now(), ...event))}\n`));
+    return loggerFrom(logLevel, (...event) => stderr.write(`${printableLine(lineOf(clock.now(), ...event))}\n`));
   // Writes to the file descriptor, because a stream that fails once (on a full disk, say) never writes again.
   const write = stdout.fd === undefined ? (text: string) => void stdout.write(text) : fileWriter(stdout.fd);
   return createLogger(logLevel, (line) => write(`${printableJsonLine(line)}\n`), clock);

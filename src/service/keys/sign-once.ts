@@ -4,6 +4,7 @@ import { readKeyset } from "../../node/key-files.ts";
 import { checkKeysets, checkSigning } from "../../publish/keyset.ts";
 import { parseDocument } from "../../rotation/custody/document.ts";
 import { unsealed } from "../../rotation/custody/mac.ts";
+import { readRegister } from "../../rotation/custody/reading.ts";
 import { stale, usableMs } from "../../rotation/manager/check-in.ts";
 import type { Keyring } from "../../rotation/manager/keyring.ts";
 import type { StoreAccess } from "../../rotation/manager/store-access.ts";
@@ -76,7 +77,7 @@ export async function checkHasKey(store: StoreSettings): Promise<void> {
   if (store.path === undefined) return;
   // Opening it to sign warns.
   const register = await openStore(store, { warn() {} });
-  const { text } = await register.read().finally(() => register.close?.());
+  const { text } = await readRegister(register).finally(() => register.close?.());
   if (text === undefined || activeKey(parseDocument(unsealed(text)).records, "sig") === undefined) throw noKeyYet();
 }
 

@@ -7,6 +7,7 @@ import { parseDocument } from "../../rotation/custody/document.ts";
 import { type IssuerCheck, type Owner, commandedBy } from "../../rotation/custody/issuer-check.ts";
 import { unsealed } from "../../rotation/custody/mac.ts";
 import { type WrappingKeys, newWrappingKey, readWrappingKeys } from "../../rotation/custody/wrapping.ts";
+import { readRegister } from "../../rotation/custody/reading.ts";
 import { memoryStore } from "../../rotation/store/memory.ts";
 import { rotationPolicy } from "../../rotation/rules/policy.ts";
 import type { Register } from "../../rotation/store/register.ts";
@@ -64,7 +65,7 @@ export async function openManaged(
   }
   const register = given ?? (await openStore(settings, log, { create }));
   try {
-    const { text } = await register.read();
+    const { text } = await readRegister(register);
     const { records } = text === undefined ? { records: [] } : parseDocument(unsealed(text));
     if (mustHoldKeys && records.length === 0) throw await holdsNoKeys(settings, path, savedSet);
     const named = await wrappingKeysOf(settings, log).catch((error: unknown) => {

@@ -1,5 +1,7 @@
 import { access, constants, readFile, stat } from "node:fs/promises";
 import { dirname, join, resolve } from "node:path";
+import { someOf } from "../../base/format.ts";
+import { printable } from "../../base/printable.ts";
 import { ConfigError, ServiceError, StoreError } from "../../base/errors.ts";
 import { reading, unlessMissing } from "../../base/file-errors.ts";
 import { writeNewFile } from "../../node/generate.ts";
@@ -141,7 +143,7 @@ async function keysAt(
  */
 export function neededKeys(stored: string | undefined): string {
   const ids = wrappingKeyIds(stored);
-  return ids.length === 0 ? "" : `; the store needs the wrapping key ${ids.join(", ")}; ${ifLost}`;
+  return ids.length === 0 ? "" : `; the store needs the wrapping key ${someOf(ids, printable)}; ${ifLost}`;
 }
 
 /** The wrapping keys of the MAC of a store, and of its private keys. */

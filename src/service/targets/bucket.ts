@@ -1,4 +1,5 @@
 import type * as Sdk from "@aws-sdk/client-s3";
+import { bytesWithin } from "../../base/bytes.ts";
 import { ConfigError, ServiceError, invalidOption } from "../../base/errors.ts";
 import { loadPackage } from "../../base/optional-package.ts";
 import type { ChangedFile, TargetFile } from "./changed.ts";
@@ -73,10 +74,8 @@ export function bucketTarget(
     const abortSignal = requestSignal();
     try {
       const command = new sdk.GetObjectCommand({ Bucket: bucket, Key: keyOf(path) });
-      const { Body, ContentLength = 0, ETag, ContentType, CacheControl } = await s3.send(command, { abortSignal });
-      const isOurs = ContentLength <= maxBytes;
-      if (!isOurs) await Body?.transformToWebStream().cancel();
-      const body = isOurs ? await Body?.transformToByteArray() : undefined;
+      const { Body, ETag, ContentType, CacheControl } = await s3.send(command, { abortSignal });
+      const body = await bytesWithin(Body?.transformToWebStream() ?? null, maxBytes);
       return { etag: ETag, body: body ?? new Uint8Array(), contentType: ContentType, cacheControl: CacheControl };
     } catch (error) {
       if (nameOf(error) === "NoSuchKey" || nameOf(error) === "NotFound") return undefined;

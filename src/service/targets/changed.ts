@@ -1,5 +1,6 @@
 import { cacheControl } from "../../publish/respond.ts";
 import { jsonOf } from "../../base/json.ts";
+import { quoted } from "../../base/printable.ts";
 import type { DocumentSet, StaticDocument } from "./documents.ts";
 
 /** A file of a target as it was seen there. */
@@ -35,12 +36,12 @@ export function whyLeft(
   if (Array.isArray(own["keys"])) {
     const keys = keysIn(there.body);
     const unknown = keys?.find(({ kid }) => typeof kid === "string" && !knows(kid));
-    if (unknown !== undefined) return `the key ${JSON.stringify(unknown["kid"])}, which is not known here`;
+    if (unknown !== undefined) return `the key ${quoted(unknown["kid"])}, which is not known here`;
     if (keys === undefined || textOf(keys) !== textOf(own["keys"])) return undefined;
   } else {
     if (typeof theirs["issuer"] !== "string") return undefined;
     for (const name of ["issuer", "jwks_uri"])
-      if (theirs[name] !== own[name]) return `the ${name} ${JSON.stringify(theirs[name])}`;
+      if (theirs[name] !== own[name]) return `the ${name} ${quoted(theirs[name])}`;
   }
   return isSent(there, ours) ? "the same keys and other text" : undefined;
 }

@@ -1,6 +1,7 @@
 import { resolve } from "node:path";
 import { serial } from "../../base/async.ts";
 import { ServiceError, StateError, invalidOption } from "../../base/errors.ts";
+import { quoted } from "../../base/printable.ts";
 import { checkKeysets } from "../../publish/keyset.ts";
 import type { KeyRecord } from "../../rotation/rules/records.ts";
 import type { Logger } from "../config/log.ts";
@@ -236,6 +237,6 @@ function checkOurs(there: Uint8Array | undefined, records: readonly KeyRecord[],
   if (unknown === undefined) return;
   throw new StateError(
     "ERR_KID_UNMANAGED",
-    `${name} holds the signing key ${JSON.stringify(unknown["kid"])}, which this store has never had, and nothing was written; give the right store, or take over the key (jwksd keys import), or remove the JWK Set there if no token of that key is in use`,
+    `${name} holds the signing key ${quoted(unknown["kid"])}, which this store has never had, and nothing was written; give the right store, or take over the key (jwksd keys import), or remove the JWK Set there if no token of that key is in use`,
   );
 }

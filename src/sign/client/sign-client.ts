@@ -4,6 +4,7 @@ import { withDeadline } from "../../base/async.ts";
 import { systemClock } from "../../base/clock.ts";
 import { ConfigError, JwksdError, SignerError, TokenError, invalidClaims, invalidOption } from "../../base/errors.ts";
 import { jsonOf } from "../../base/json.ts";
+import { printable } from "../../base/printable.ts";
 import {
   type Optional,
   type Given,
@@ -144,19 +145,28 @@ function bodyOf(request: object): string {
   }
 }
 
+const tooLarge = (socket: string): SignerError =>
+  new SignerError("ERR_SIGNER_UNAVAILABLE", `${socket}: the response is too large`);
+
+/** A request has 64 KiB at most, so no token is longer. */
+const maxReply = 262_144;
+
 interface Reply {
   readonly status: number | undefined;
   readonly text: string;
 }
 
-function send({ agent, request: start, target }: SignServer, body: string, signal: AbortSignal) {
+function send({ name, agent, request: start, target }: SignServer, body: string, signal: AbortSignal) {
   const headers = { "Content-Type": "application/json", "Content-Length": Buffer.byteLength(body) };
   const request = start({ ...target, agent, path: "/sign", method: "POST", headers, signal });
   const answer = new Promise<Reply>((resolve, reject) => {
     request.once("error", reject);
     request.once("response", (response: IncomingMessage) => {
       let text = "";
-      response.setEncoding("utf8").on("data", (chunk: string) => (text += chunk));
+      response.setEncoding("utf8").on("data", (chunk: string) => {
+        text += chunk;
+        if (text.length > maxReply) response.destroy(tooLarge(name));
+      });
       response.once("error", reject);
       response.once("end", () => resolve({ status: response.statusCode, text }));
     });
@@ -178,7 +188,8 @@ function unreachable(socket: string, cause: unknown): SignerError {
 
 /** The error that the server has answered with. */
 function refusal(socket: string, { status, text }: Reply): JwksdError {
-  const { code = "", detail = "" } = Object(jsonOf(text)) as { readonly code?: string; readonly detail?: string };
+  const problem = Object(jsonOf(text)) as { readonly code?: string; readonly detail?: string };
+  const [code, detail] = [printable(problem.code ?? ""), printable(problem.detail ?? "")];
   const [, kind] = /^ERR_([A-Z]+)_/.exec(code) ?? [];
   if (kind === "CLAIMS") return new TokenError(code as never, detail);
   if (kind === "OPTION") return new ConfigError(code as never, detail);

@@ -78,7 +78,7 @@ export function callsTo(name: string, timeoutMs: number, faultOf: (error: unknow
       text === undefined
         ? "check that it runs and that its address is right"
         : `it says ${JSON.stringify(printable(text))}`;
-    return `cannot use the store ${name} (${word}): ${advice ?? `${said}; try again`}`;
+    return `cannot use the store ${name} (${printable(word)}): ${advice ?? `${said}; try again`}`;
   }
 
   function unavailable(error: unknown): JwksdError {

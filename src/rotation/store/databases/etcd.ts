@@ -7,8 +7,9 @@
 import { bytesWithin, fromBase64 } from "../../../base/bytes.ts";
 import { jsonOf } from "../../../base/json.ts";
 import { type Optional, type Rule, callback, checkArgument, checkOptions, text, texts } from "../../../base/options.ts";
+import { maxBytesOf } from "../bounds.ts";
 import { issuerKey } from "../issuer.ts";
-import { type OpenRegister, presenceBytes } from "../register.ts";
+import type { OpenRegister } from "../register.ts";
 import { databaseUrl } from "../url.ts";
 import {
   type Call,
@@ -183,7 +184,7 @@ export function etcdStore(urls: string | readonly string[], options: EtcdStoreOp
         });
         const records = kvs.map(({ key, value }) => {
           const record = textOf(value);
-          return [textOf(key).slice(start.length), record.length <= presenceBytes.record ? record : ""] as const;
+          return [textOf(key).slice(start.length), record.length <= maxBytesOf.record ? record : ""] as const;
         });
         return { records: new Map(records), count: Number(count) };
       },

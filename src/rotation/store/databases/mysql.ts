@@ -45,8 +45,6 @@ const statements = questionMarks({
       PRIMARY KEY (issuer, id)) ENGINE = InnoDB`,
   ],
 });
-/** The default of max_allowed_packet is 16 MB in MariaDB. */
-const maxBytes = 15_000_000;
 
 /**
  * The store of one issuer in a MySQL or MariaDB database, which any number of processes and issuers may share. The first call connects and
@@ -64,7 +62,7 @@ export function mysqlStore(
   const { issuer, timeoutMs = 5_000 } = checkOptions(options, databaseRules);
   const { name, pool, end } = poolOf(database, timeoutMs);
   const register = sqlRegister(
-    { name, statements, maxBytes, faultOf, transact: async (...call) => transact(await pool(), ...call) },
+    { name, statements, faultOf, transact: async (...call) => transact(await pool(), ...call) },
     { issuer, timeoutMs },
   );
   return {

@@ -1,4 +1,4 @@
-import { presenceBytes } from "../register.ts";
+import { bounded, boundedDocument, maxBytesOf } from "../bounds.ts";
 import type { Statement, Statements } from "./sql.ts";
 
 export interface Dialect {
@@ -17,15 +17,14 @@ const word = (): Statement => [
 
 /** The statements of MySQL and SQLite, which have question marks for values. */
 export function questionMarks({ insert, asked, schema }: Dialect): Statements {
-  const read = `SELECT ${asked}, version, CASE WHEN version = ? THEN NULL ELSE text END AS text
+  const read = `SELECT ${asked}, ${bounded("version", "version")}, ${boundedDocument("?")}
     FROM (SELECT 1 AS one) AS asked LEFT JOIN jwksd_documents ON issuer = ?`;
   const first = `${insert} INTO jwksd_documents (issuer, name, version, text, due) VALUES (?, ?, ?, ?, ?)`;
   const next = "UPDATE jwksd_documents SET version = ?, text = ?, due = ? WHERE issuer = ? AND version = ?";
   const put = "REPLACE INTO jwksd_presence (issuer, id, line) VALUES (?, ?, ?)";
-  const list = `SELECT id, CASE WHEN octet_length(line) <= ${presenceBytes.record} THEN line ELSE '' END AS line,
-    (SELECT count(*) FROM jwksd_presence WHERE issuer = ?) AS count
-    FROM jwksd_presence WHERE issuer = ? AND octet_length(id) <= ${presenceBytes.id}`;
-  const due = `SELECT name, due, issuer AS row_key FROM jwksd_documents
+  const list = `SELECT id, ${bounded("line", "record")}, (SELECT count(*) FROM jwksd_presence WHERE issuer = ?) AS count
+    FROM jwksd_presence WHERE issuer = ? AND octet_length(id) <= ${maxBytesOf.id}`;
+  const due = `SELECT ${bounded("name", "issuer")}, due, issuer AS row_key FROM jwksd_documents
     WHERE due BETWEEN ? AND ? AND (due > ? OR issuer > ?) ORDER BY due, issuer`;
   return {
     read: (key, known, confirmed) => [...(confirmed ? [word()] : []), [read, known, key]],

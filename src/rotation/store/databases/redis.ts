@@ -6,8 +6,9 @@
 
 import { importFailure } from "../../../base/optional-package.ts";
 import { checkArgument, checkOptions } from "../../../base/options.ts";
+import { maxBytesOf } from "../bounds.ts";
 import { issuerKey } from "../issuer.ts";
-import { type OpenRegister, presenceBytes } from "../register.ts";
+import type { OpenRegister } from "../register.ts";
 import { databaseUrl, urlOr } from "../url.ts";
 import {
   type Call,
@@ -47,8 +48,10 @@ const readScript = `if ARGV[2] ~= '' then redis.call('SET', KEYS[3], ARGV[2]) en
 local time = redis.call('TIME')
 local version = redis.call('HGET', KEYS[1], 'version')
 if not version then return { time[1], time[2] } end
+if #version > ${maxBytesOf.version} then version = '' end
 if version == ARGV[1] then return { time[1], time[2], version } end
-return { time[1], time[2], version, redis.call('HGET', KEYS[1], 'text') }`;
+local text = redis.call('HGET', KEYS[1], 'text')
+return { time[1], time[2], version, text and #text <= ${maxBytesOf.document} and text or nil }`;
 const writeScript = `if (redis.call('HGET', KEYS[1], 'version') or '') ~= ARGV[1] then return 0 end
 redis.call('HSET', KEYS[1], 'version', ARGV[2], 'text', ARGV[3], 'due', ARGV[4])
 return 1`;
@@ -60,9 +63,9 @@ repeat
   cursor = page[1]
   for at = 1, #page[2], 2 do
     local id, record = page[2][at], page[2][at + 1]
-    if #id <= ${presenceBytes.id} and #found < most then
+    if #id <= ${maxBytesOf.id} and #found < most then
       found[#found + 1] = id
-      found[#found + 1] = #record <= ${presenceBytes.record} and record or ''
+      found[#found + 1] = #record <= ${maxBytesOf.record} and record or ''
     end
   end
 until cursor == '0' or #found >= most
@@ -92,6 +95,7 @@ export function redisStore(
 
   return {
     name,
+    maxBytes: maxBytesOf.document,
 
     async read(known = "", { signal, confirmed = false } = {}) {
       const answer = await run({ signal, writes: false }, readScript, known, confirmed ? crypto.randomUUID() : "");

@@ -1,6 +1,7 @@
 import { pauseAfter } from "../../../base/async.ts";
 import { systemClock } from "../../../base/clock.ts";
 import { StoreError } from "../../../base/errors.ts";
+import { maxBytesOf } from "../bounds.ts";
 import { issuerKey } from "../issuer.ts";
 import type { DueIssuer, OpenRegister, Presence } from "../register.ts";
 import { type Call, type Fault, callsTo } from "./calls.ts";
@@ -55,6 +56,7 @@ export interface SqlDatabase {
   /** For messages: without user and password. */
   readonly name: string;
   readonly statements: Statements;
+  /** Default: as much as is read. */
   readonly maxBytes?: number | undefined;
   /** Runs all in one transaction, on the primary. */
   readonly transact: (statements: readonly Statement[], signal: AbortSignal) => Promise<readonly Answer[]>;
@@ -72,7 +74,7 @@ export interface SqlRegister extends OpenRegister {
 }
 
 export function sqlRegister(
-  { name, statements, maxBytes, transact, faultOf, onWritten }: SqlDatabase,
+  { name, statements, maxBytes = maxBytesOf.document, transact, faultOf, onWritten }: SqlDatabase,
   { issuer, timeoutMs = 5_000 }: { readonly issuer: string; readonly timeoutMs?: number | undefined },
 ): SqlRegister {
   const calls = callsTo(name, timeoutMs, faultOf);
@@ -119,7 +121,7 @@ export function sqlRegister(
 
   return {
     name,
-    ...(maxBytes !== undefined && { maxBytes }),
+    maxBytes,
 
     async read(known, { signal, confirmed = false } = {}) {
       const { rows } = await ask(

@@ -1,5 +1,5 @@
 import type { Statement, Statements } from "../databases/sql.ts";
-import { presenceBytes } from "../register.ts";
+import { bounded, boundedDocument, maxBytesOf } from "../bounds.ts";
 import { schema } from "./schema.ts";
 
 // Each statement is a transaction of its own, so that they work behind PgBouncer.
@@ -26,7 +26,7 @@ asked AS MATERIALIZED (SELECT ${standby}, ${now}, ${confirmation} FROM held)`;
 
 const asking = `WITH asked AS MATERIALIZED (SELECT ${standby}, ${now})`;
 
-const reading = `SELECT standby, now, version, CASE WHEN version = $2 THEN NULL ELSE text END AS text
+const reading = `SELECT standby, now, ${bounded("version", "version")}, ${boundedDocument("$2")}
 FROM asked LEFT JOIN jwksd.documents ON issuer = $1`;
 
 const first = `${limits(5)} INSERT INTO jwksd.documents (issuer, version, text, due, name)
@@ -35,13 +35,13 @@ const next = `${limits(5)} UPDATE jwksd.documents SET version = $2, text = $3, d
 FROM limits WHERE issuer = $1 AND version = $6 RETURNING version`;
 const put = `${limits(4)} INSERT INTO jwksd.presence (issuer, id, line)
 SELECT $1::text, $2::text, $3::text FROM limits ON CONFLICT (issuer, id) DO UPDATE SET line = excluded.line`;
-const list = `SELECT id, CASE WHEN octet_length(line) <= ${presenceBytes.record} THEN line ELSE '' END AS line,
+const list = `SELECT id, ${bounded("line", "record")},
 (SELECT count(*)::text FROM jwksd.presence WHERE issuer = $1) AS count
-FROM jwksd.presence WHERE issuer = $1 AND octet_length(id) <= ${presenceBytes.id} LIMIT $2::int`;
-const due = `SELECT name, due::text, issuer AS row_key FROM jwksd.documents
+FROM jwksd.presence WHERE issuer = $1 AND octet_length(id) <= ${maxBytesOf.id} LIMIT $2::int`;
+const due = `SELECT ${bounded("name", "issuer")}, due::text, issuer AS row_key FROM jwksd.documents
 WHERE due <= $1::bigint AND (due, issuer) > ($2::bigint, $3) ORDER BY due, issuer LIMIT $4::int`;
 
-export const versionQuery = `SELECT ${standby}, (SELECT version FROM jwksd.documents WHERE issuer = $1) AS version`;
+export const versionQuery = `SELECT ${standby}, (SELECT ${bounded("version", "version")} FROM jwksd.documents WHERE issuer = $1) AS version`;
 
 /** "jwksd" in ASCII: all who make the tables take this lock, so that one makes them. */
 const makers = "459061457764";

@@ -11,16 +11,21 @@ import { systemClock } from "../../../base/clock.ts";
 import { StoreError } from "../../../base/errors.ts";
 import { checkArgument, text } from "../../../base/options.ts";
 import { checkRuntime } from "../../../base/runtime.ts";
+import { bounded, boundedDocument, maxBytesOf } from "../bounds.ts";
 import { poll } from "../poll.ts";
-import { type OpenRegister, type StoreCall, presenceBytes } from "../register.ts";
+import type { OpenRegister, StoreCall } from "../register.ts";
 import { isBusy, storeError } from "./errors.ts";
 import { change, createFile, openFile, setUp } from "./file.ts";
 import { nodeSqlite } from "./node-sqlite.ts";
 
 const pollMs = 250;
-/** SQLite does not read a text to tell its length in bytes. */
-const listed = `SELECT id, CASE WHEN octet_length(line) <= ${presenceBytes.record} THEN line ELSE '' END AS line
-  FROM presence WHERE octet_length(id) <= ${presenceBytes.id}`;
+// SQLite does not read a text to tell its length in bytes.
+const queries = {
+  version: `SELECT ${bounded("version", "version")} FROM document`,
+  document: `SELECT ${bounded("version", "version")}, ${boundedDocument("?")} FROM document`,
+  count: "SELECT count(*) AS count FROM presence",
+  list: `SELECT id, ${bounded("line", "record")} FROM presence WHERE octet_length(id) <= ${maxBytesOf.id} LIMIT ?`,
+} as const;
 // All retries together wait about five seconds for a lock, which another process holds for milliseconds.
 const lockRetryMs = 20;
 const maxLockRetries = 250;
@@ -73,12 +78,13 @@ export function sqliteStore(path: string): OpenRegister {
 
   return {
     name: file,
+    maxBytes: maxBytesOf.document,
 
     read: (known, call) =>
       use((db) => {
-        const query = "SELECT version, CASE WHEN version = ? THEN NULL ELSE text END AS text FROM document";
-        const { version, text } = (db.prepare(query).get(known ?? null) ?? {}) as { version?: string; text?: string };
-        return { ...(version && { version }), ...(typeof text === "string" && { text }) };
+        const found = db.prepare(queries.document).get(known ?? null);
+        const { version, text } = (found ?? {}) as { version?: string; text?: string };
+        return { ...(version !== undefined && { version }), ...(typeof text === "string" && { text }) };
       }, call),
 
     write: (text, ifVersion, call) =>
@@ -98,8 +104,8 @@ export function sqliteStore(path: string): OpenRegister {
       },
       list: (limit, call) =>
         use((db) => {
-          const { count } = db.prepare("SELECT count(*) AS count FROM presence").get() as { count: number };
-          const rows = db.prepare(`${listed} LIMIT ?`).all(limit) as { id: string; line: string }[];
+          const { count } = db.prepare(queries.count).get() as { count: number };
+          const rows = db.prepare(queries.list).all(limit) as { id: string; line: string }[];
           return { records: new Map(rows.map(({ id, line }) => [id, line])), count };
         }, call),
       async drop(ids, call) {
@@ -120,6 +126,6 @@ export function sqliteStore(path: string): OpenRegister {
 }
 
 function versionIn(db: DatabaseSync): string | undefined {
-  const row = db.prepare("SELECT version FROM document").get() as { version: string } | undefined;
+  const row = db.prepare(queries.version).get() as { version: string } | undefined;
   return row?.version;
 }

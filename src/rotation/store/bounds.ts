@@ -1,0 +1,21 @@
+/**
+ * Largest values that are read from a store, in bytes. Anyone who can write to a store can write larger ones, which would block a process that
+ * reads them.
+ */
+export const maxBytesOf = {
+  /** Less than MariaDB's default of max_allowed_packet, 16 MB. */
+  document: 15_000_000,
+  version: 64,
+  issuer: 8_192,
+  /** Of a presence record, and of its id. */
+  record: 16_384,
+  id: 512,
+} as const;
+
+/** SQL for a column, and for an empty string in its place if it is too long. */
+export const bounded = (column: string, kind: keyof typeof maxBytesOf): string =>
+  `CASE WHEN octet_length(${column}) > ${maxBytesOf[kind]} THEN '' ELSE ${column} END AS ${column}`;
+
+/** SQL for a document, and for NULL in its place if its version is the known one or if it is too long. */
+export const boundedDocument = (known: string): string =>
+  `CASE WHEN version = ${known} OR octet_length(text) > ${maxBytesOf.document} THEN NULL ELSE text END AS text`;
