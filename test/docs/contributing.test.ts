@@ -1,7 +1,10 @@
 import assert from "node:assert/strict";
-import { glob, readFile } from "node:fs/promises";
+import { execFile } from "node:child_process";
+import { existsSync } from "node:fs";
+import { readFile } from "node:fs/promises";
 import { join, resolve } from "node:path";
 import { test } from "node:test";
+import { promisify } from "node:util";
 import { modules } from "../../modules.ts";
 import { flagName, settingNames } from "../../src/service/config/setting-definitions.ts";
 import packageJson from "../../package.json" with { type: "json" };
@@ -15,12 +18,10 @@ const matches = (text: string, pattern: RegExp): string[] => [...text.matchAll(p
 
 test("each name in backticks in CONTRIBUTING.md is in a file that its section names, or is exported", async () => {
   const files = new Map<string, string>();
-  const patterns = ["{src,scripts,test,lab,examples,docs,ops}/**", "*", ".ci/*"];
-  for await (const entry of glob(patterns, { cwd: root, withFileTypes: true })) {
-    const path = join(entry.parentPath, entry.name);
-    if (!entry.isFile() || path.includes("node_modules")) continue;
-    const text = /\.(?:ts|test)$|scripts\/\w+$/.test(path) ? await readFile(path, "utf8") : "";
-    files.set(path.slice(root.length + 1), text.replaceAll(/\/\*\*.*?\*\/|^ *\/\/[^\n]*$/gms, ""));
+  const { stdout } = await promisify(execFile)("git", ["ls-files", "-z"], { cwd: root });
+  for (const path of stdout.split("\0").filter((path) => existsSync(join(root, path)))) {
+    const text = /\.ts$|^scripts\/\w+$/.test(path) ? await readFile(join(root, path), "utf8") : "";
+    files.set(path, text.replaceAll(/\/\*\*.*?\*\/|^ *\/\/[^\n]*$/gms, ""));
   }
   const code = [...files.values()].join("\n");
   const known = new Set([
