@@ -5,7 +5,7 @@ import { generateKeyPair } from "jose/key/generate/keypair";
 import { importJWK } from "jose/key/import";
 import { withDeadline } from "../../base/async.ts";
 import { type Clock, systemClock } from "../../base/clock.ts";
-import { ConfigError, type JwksdError, KeyMaterialError, SignerError } from "../../base/errors.ts";
+import { ConfigError, JwksdError, KeyMaterialError, SignerError } from "../../base/errors.ts";
 import { checkDecrypts } from "../../keys/jwk/decrypts.ts";
 import { type PublicJwk, publicMembers } from "../../keys/jwk/public.ts";
 import { readKey } from "../../keys/jwk/read.ts";
@@ -55,11 +55,12 @@ export async function probeSigner(
 
 /** Returns the same error with the name of the key in its message. */
 function ofKey(error: unknown, name: string): unknown {
-  const SameError = [SignerError, KeyMaterialError, ConfigError].find((Class) => error instanceof Class);
-  if (SameError === undefined) return error;
-  const { code, message } = error as JwksdError;
-  // The type of the code follows from the class, which TypeScript does not see.
-  return new SameError(code as never, `${name}: ${message}`, { cause: error });
+  if (!(error instanceof JwksdError)) return error;
+  const message = `${name}: ${error.message}`;
+  const options = { cause: error };
+  if (error instanceof SignerError) return new SignerError(error.code, message, options);
+  if (error instanceof KeyMaterialError) return new KeyMaterialError(error.code, message, options);
+  return error instanceof ConfigError ? new ConfigError(error.code, message, options) : error;
 }
 
 /** Time in which a signer must close. It waits for signatures in progress, which may hang. */
