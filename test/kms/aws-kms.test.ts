@@ -6,15 +6,15 @@ import { type KmsKey, type KmsStub, kmsStub } from "../support/stubs/aws-kms.ts"
 import { derOf, serviceKey } from "../support/stubs/ecdsa.ts";
 import { checkCannotSign, checkKeyService, checkWrongUris, failing, flipped, input } from "./failures.ts";
 
-// The SDK waits between its attempts for real.
+// The SDK waits in real time between its attempts.
 process.env["AWS_MAX_ATTEMPTS"] = "2";
 
 const credentials = {
   accessKeyId: "AKIDEXAMPLE",
-  secretAccessKey: "a-secret-that-nobody-may-see",
-  sessionToken: "a-session-token-that-nobody-may-see",
+  secretAccessKey: "a-secret-access-key",
+  sessionToken: "a-secret-session-token",
 };
-const secrets = [credentials.secretAccessKey, "a text that nobody may see", credentials.sessionToken];
+const secrets = [credentials.secretAccessKey, "a secret text", credentials.sessionToken];
 const error = (type: string, status = 400) => ({ status, json: { __type: type, message: secrets[1] } });
 const arnOf = (uri: string): string => uri.slice("aws-kms:".length);
 const optionsFor = ({ url }: KmsStub): AwsKmsOptions => ({ endpoint: url, credentials: async () => credentials });
@@ -41,7 +41,7 @@ checkKeyService(
     const signed = serviceKey().sign(input.digest);
     return [
       ["ThrottlingException", error("ThrottlingException"), "ERR_SIGNER_THROTTLED", /ThrottlingException/],
-      ["status 429", { status: 429 }, "ERR_SIGNER_THROTTLED", /slow down/],
+      ["status 429", { status: 429 }, "ERR_SIGNER_THROTTLED", /throttles requests/],
       ["KMSInternalException", error("KMSInternalException", 500), "ERR_SIGNER_UNAVAILABLE", /KMSInternalException/],
       ["KeyUnavailableException", error("KeyUnavailableException", 500), "ERR_SIGNER_UNAVAILABLE", /KeyUnavailable/],
       ["DependencyTimeoutException", error("DependencyTimeoutException", 503), "ERR_SIGNER_UNAVAILABLE", /Dependency/],
@@ -52,24 +52,24 @@ checkKeyService(
       ["DisabledException", error("DisabledException"), "ERR_SIGNER_KEY_STATE", /DisabledException/],
       ["KMSInvalidStateException", error("KMSInvalidStateException"), "ERR_SIGNER_KEY_STATE", /KMSInvalidState/],
       ["NotFoundException", error("NotFoundException"), "ERR_SIGNER_KEY_STATE", /NotFound/],
-      ["an empty answer", { status: 200, json: {} }, "ERR_SIGNER_BAD_SIGNATURE", /another key or algorithm/],
-      ["no JSON", { status: 200 }, "ERR_SIGNER_BAD_SIGNATURE", /another key or algorithm/],
-      ["another key", (answer) => (answer["KeyId"] += "0"), "ERR_SIGNER_BAD_SIGNATURE", /another key/],
+      ["an empty response", { status: 200, json: {} }, "ERR_SIGNER_BAD_SIGNATURE", /another key or algorithm/],
+      ["a body that is not JSON", { status: 200 }, "ERR_SIGNER_BAD_SIGNATURE", /another key or algorithm/],
+      ["another key", (response) => (response["KeyId"] += "0"), "ERR_SIGNER_BAD_SIGNATURE", /another key/],
       [
         "another algorithm",
-        (answer) => (answer["SigningAlgorithm"] = "ECDSA_SHA_384"),
+        (response) => (response["SigningAlgorithm"] = "ECDSA_SHA_384"),
         "ERR_SIGNER_BAD_SIGNATURE",
         /another key or algorithm/,
       ],
-      ["r then s where DER is due", signature(signed), "ERR_SIGNER_BAD_SIGNATURE", /not ECDSA-Sig-Value in DER/],
-      ["a signature of another key", signature(derOf(signed)), "ERR_SIGNER_BAD_SIGNATURE", /does not verify/],
+      ["r and s instead of DER", signature(signed), "ERR_SIGNER_BAD_SIGNATURE", /not ECDSA-Sig-Value in DER/],
+      ["another key's signature", signature(derOf(signed)), "ERR_SIGNER_BAD_SIGNATURE", /does not verify/],
       ["a corrupted signature", signature(derOf(flipped(good))), "ERR_SIGNER_BAD_SIGNATURE", /does not verify/],
     ];
   },
   3,
 );
 
-describe("opening a key of AWS KMS", () => {
+describe("opening an AWS KMS key", () => {
   const id = "1234abcd-12ab-34cd-56ef-1234567890ab";
   const wrongUris = [
     "aws-kms:",
@@ -85,7 +85,7 @@ describe("opening a key of AWS KMS", () => {
   ];
   checkWrongUris(awsKmsBackend, wrongUris, /aws-kms:arn:aws:kms:REGION:ACCOUNT:key\/ID/);
 
-  test("what cannot sign is refused at once", async (t) => {
+  test("a key that cannot sign is refused when it is opened", async (t) => {
     const stub = await start(t);
     const backend = awsKmsBackend(optionsFor(stub));
     const rows: [key: Partial<KmsKey>, code: Parameters<typeof failing>[1], says: RegExp][] = [
@@ -99,7 +99,7 @@ describe("opening a key of AWS KMS", () => {
     await checkCannotSign(stub, backend, rows, `aws-kms:arn:aws:kms:eu-central-1:111122223333:key/${id}`, secrets);
   });
 
-  test("credentials that are wrong, or cannot be had", async (t) => {
+  test("credentials that are wrong or missing", async (t) => {
     const stub = await start(t);
     const uri = stub.add();
     const wrong = { ...optionsFor(stub), credentials: async () => ({ ...credentials, secretAccessKey: "another" }) };
@@ -113,7 +113,7 @@ describe("opening a key of AWS KMS", () => {
     assert.match(error.message, /CredentialsProviderError/);
   });
 
-  test("credentials that are renewed are used", async (t) => {
+  test("renewed credentials are used", async (t) => {
     const stub = await start(t);
     let calls = 0;
     const renewed = async () => ({ ...credentials, expiration: new Date(Date.now() + 1000 * (calls += 1)) });
@@ -122,7 +122,7 @@ describe("opening a key of AWS KMS", () => {
     assert.ok(calls > 1);
   });
 
-  test("a key elsewhere is asked for in its own region", async (t) => {
+  test("a key in another region is requested there", async (t) => {
     const stub = await kmsStub({ ...credentials, region: "us-gov-west-1", service: "kms" });
     t.after(() => stub.close());
     const signer = await awsKmsBackend({ ...optionsFor(stub), region: "eu-central-1" }).open(stub.add());
@@ -131,13 +131,13 @@ describe("opening a key of AWS KMS", () => {
   });
 });
 
-describe("making and destroying keys of AWS KMS", () => {
+describe("generating and destroying AWS KMS keys", () => {
   const issuer = "https://login.example.com:8443/tenant~a";
 
-  test("a key is tagged with its issuer and its kid", async (t) => {
+  test("a key is tagged with its issuer and kid", async (t) => {
     const stub = await start(t);
     const backend = awsKmsBackend({ ...optionsFor(stub), region: "eu-central-1", deletionWindowDays: 7 });
-    // As the service is: what was just made is not known everywhere.
+    // Like the real service, whose servers do not all know a new key yet.
     for (const operation of ["GetPublicKey", "TagResource"]) {
       stub.fail(operation, { status: 400, json: { __type: "NotFoundException" } });
     }
@@ -159,7 +159,7 @@ describe("making and destroying keys of AWS KMS", () => {
   });
 
   for (const operation of ["GetPublicKey", "TagResource"]) {
-    test(`where ${operation} is not allowed, the key is taken back`, async (t) => {
+    test(`a new key is destroyed if ${operation} is not allowed`, async (t) => {
       const stub = await start(t);
       stub.fail(operation, { status: 400, json: { __type: "AccessDeniedException" } });
       const backend = awsKmsBackend({ ...optionsFor(stub), region: "eu-central-1" });
@@ -171,7 +171,7 @@ describe("making and destroying keys of AWS KMS", () => {
     });
   }
 
-  test("options are checked", async (t) => {
+  test("wrong options are refused", async (t) => {
     for (const deletionWindowDays of [6, 31, 7.5, Number.NaN]) {
       await failing(async () => awsKmsBackend({ deletionWindowDays }), "ERR_OPTION_INVALID");
     }

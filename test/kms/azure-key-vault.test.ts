@@ -10,8 +10,8 @@ import { type AzureKey, type AzureStub, azureError, azureStub } from "../support
 import { serviceKey } from "../support/stubs/ecdsa.ts";
 import { checkCannotSign, checkKeyService, checkWrongUris, failing, flipped, input } from "./failures.ts";
 
-const token = "a-token-that-nobody-may-see";
-const secrets = [token, "a text that nobody may see"];
+const token = "a-secret-token";
+const secrets = [token, "a secret text"];
 const credentialOf = (token: string): AzureCredential => ({
   getToken: async () => ({ token, expiresOnTimestamp: Date.now() + 3_600_000 }),
 });
@@ -24,10 +24,10 @@ async function start(t: TestContext): Promise<AzureStub> {
   return stub;
 }
 
-// The first answer on a connection is a challenge.
-const value = (change: (good: Buffer) => Buffer) => (answer: Record<string, unknown>) => {
-  const good = Buffer.from(String(answer["value"]), "base64url");
-  if ("value" in answer) answer["value"] = change(good).toString("base64url");
+// The first response on a connection is a challenge.
+const value = (change: (good: Buffer) => Buffer) => (response: Record<string, unknown>) => {
+  const good = Buffer.from(String(response["value"]), "base64url");
+  if ("value" in response) response["value"] = change(good).toString("base64url");
 };
 
 checkKeyService(
@@ -40,15 +40,15 @@ checkKeyService(
   () => {
     return [
       ["throttled", azureError(429, "Throttled"), "ERR_SIGNER_THROTTLED", /status 429/],
-      ["a proxy in front", { status: 502 }, "ERR_SIGNER_UNAVAILABLE", /failed; try again/],
+      ["a proxy in front", { status: 502 }, "ERR_SIGNER_UNAVAILABLE", /failed; retry later/],
       ["not allowed", azureError(403, "Forbidden", "ForbiddenByPolicy"), "ERR_SIGNER_UNAUTHORIZED", /status 403/],
       ["a firewall", azureError(403, "Forbidden", "ForbiddenByFirewall"), "ERR_SIGNER_UNAUTHORIZED", /status 403/],
-      ["a token that is not taken", azureError(401, "Unauthorized"), "ERR_SIGNER_UNAUTHORIZED", /status 401/],
+      ["a refused token", azureError(401, "Unauthorized"), "ERR_SIGNER_UNAUTHORIZED", /status 401/],
       ["disabled", azureError(403, "Forbidden", "KeyDisabled"), "ERR_SIGNER_KEY_STATE", /KeyDisabled/],
       ["expired", azureError(403, "Forbidden", "KeyExpired"), "ERR_SIGNER_KEY_STATE", /KeyExpired/],
-      ["not there", azureError(404, "KeyNotFound"), "ERR_SIGNER_KEY_STATE", /status 404/],
-      ["not fit to sign", azureError(400, "BadParameter"), "ERR_SIGNER_KEY_STATE", /status 400/],
-      ["an empty answer", { status: 200, json: {} }, "ERR_SIGNER_BAD_SIGNATURE", /not 64 bytes/],
+      ["missing", azureError(404, "KeyNotFound"), "ERR_SIGNER_KEY_STATE", /status 404/],
+      ["unfit for signing", azureError(400, "BadParameter"), "ERR_SIGNER_KEY_STATE", /status 400/],
+      ["an empty response", { status: 200, json: {} }, "ERR_SIGNER_BAD_SIGNATURE", /not 64 bytes/],
       ["63 bytes", value((good) => good.subarray(1)), "ERR_SIGNER_BAD_SIGNATURE", /not 64 bytes/],
       [
         "65 bytes",
@@ -58,7 +58,7 @@ checkKeyService(
       ],
       ["a corrupted signature", value(flipped), "ERR_SIGNER_BAD_SIGNATURE", /does not verify/],
       [
-        "a signature of another key",
+        "another key's signature",
         value(() => serviceKey().sign(input.digest)),
         "ERR_SIGNER_BAD_SIGNATURE",
         /does not verify/,
@@ -68,7 +68,7 @@ checkKeyService(
   3,
 );
 
-describe("opening a key of Azure Key Vault", () => {
+describe("opening an Azure Key Vault key", () => {
   const version = "0123456789abcdef0123456789abcdef";
   const wrongUris = [
     "azure-kv:",
@@ -89,7 +89,7 @@ describe("opening a key of Azure Key Vault", () => {
   const form = /azure-kv:https:\/\/NAME.vault.azure.net\/keys\/NAME\/VERSION/;
   checkWrongUris(() => azureKeyVaultBackend(access), wrongUris, form, ["user:pass"]);
 
-  test("what cannot sign is refused at once", async (t) => {
+  test("a key that cannot sign is refused when it is opened", async (t) => {
     const stub = await start(t);
     const backend = azureKeyVaultBackend(access);
     const rows: [key: Partial<AzureKey>, code: Parameters<typeof failing>[1], says: RegExp][] = [
@@ -103,7 +103,7 @@ describe("opening a key of Azure Key Vault", () => {
     await checkCannotSign(stub, backend, rows, `azure-kv:${stub.vault}/keys/login/${version}`, secrets);
   });
 
-  test("a key of software, and one whose validity is prolonged while it is open", async (t) => {
+  test("a software key, and a key whose validity is extended while it is open", async (t) => {
     const stub = await start(t);
     const clock = { now: () => Date.now() - 120_000, setTimer: () => () => {} };
     const signer = await azureKeyVaultBackend(access, clock).open(stub.add({ kty: "EC", exp: inSeconds(-60) }));
@@ -113,7 +113,7 @@ describe("opening a key of Azure Key Vault", () => {
     assert.equal((await signer.sign(input)).length, 64);
   });
 
-  test("many signatures at once on a new connection, before there is a token", async (t) => {
+  test("many concurrent signatures on a new connection, before there is a token", async (t) => {
     const stub = await start(t);
     const signer = await azureKeyVaultBackend(access).open(stub.add());
     const signatures = await Promise.all(Array.from({ length: 32 }, () => signer.sign(input)));
@@ -121,16 +121,16 @@ describe("opening a key of Azure Key Vault", () => {
     assert.deepEqual(stub.refused, []);
   });
 
-  test("a token goes only to a vault for which it is made", async (t) => {
+  test("a token is sent only to the vault that it was issued for", async (t) => {
     const stub = await start(t);
     stub.resource = "https://vault.attacker.example";
-    let asked = 0;
-    const credential = { getToken: () => Promise.reject(new Error(`asked for a token ${(asked += 1)} times`)) };
+    let tokenRequests = 0;
+    const credential = { getToken: () => Promise.reject(new Error(`token requested ${(tokenRequests += 1)} times`)) };
     await failing(() => azureKeyVaultBackend({ credential }).open(stub.add()), "ERR_SIGNER_UNAUTHORIZED", secrets);
-    assert.equal(asked, 0);
+    assert.equal(tokenRequests, 0);
   });
 
-  test("credentials that are wrong, or cannot be had", async (t) => {
+  test("credentials that are wrong or missing", async (t) => {
     const stub = await start(t);
     const wrong = azureKeyVaultBackend({ credential: credentialOf("another-token") });
     await failing(() => wrong.open(stub.add()), "ERR_SIGNER_UNAUTHORIZED", ["another-token", ...secrets]);
@@ -143,10 +143,10 @@ describe("opening a key of Azure Key Vault", () => {
   });
 });
 
-describe("making and destroying keys of Azure Key Vault", () => {
+describe("generating and destroying Azure Key Vault keys", () => {
   const issuer = "https://login.example.com:8443/tenant~a";
 
-  test("each key has a name of its own, and is tagged with its issuer and its kid", async (t) => {
+  test("each key has its own name and is tagged with its issuer and kid", async (t) => {
     const stub = await start(t);
     const backend = azureKeyVaultBackend({ ...access, vault: `${stub.vault}/` });
     const signer = await backend.create({ issuer });
@@ -165,7 +165,7 @@ describe("making and destroying keys of Azure Key Vault", () => {
     assert.deepEqual(stub.refused, []);
   });
 
-  test("an option of null is as one that is not given", async (t) => {
+  test("an option that is null counts as missing", async (t) => {
     const stub = await start(t);
     const options = { ...access, vault: stub.vault, keyType: null, keyPrefix: null } as unknown as AzureKeyVaultOptions;
     const { uri } = await azureKeyVaultBackend(options).create({ issuer });
@@ -173,7 +173,7 @@ describe("making and destroying keys of Azure Key Vault", () => {
     assert.equal(stub.keys[0]?.kty, "EC-HSM");
   });
 
-  test("a key with other versions is not deleted with them", async (t) => {
+  test("a key with other versions is not deleted", async (t) => {
     const stub = await start(t);
     const uri = stub.add();
     stub.add();
@@ -183,17 +183,17 @@ describe("making and destroying keys of Azure Key Vault", () => {
   });
 
   for (const operation of ["read", "update"]) {
-    test(`where ${operation} is not allowed, the key is taken back`, async (t) => {
+    test(`a new key is deleted if ${operation} is not allowed`, async (t) => {
       const stub = await start(t);
       stub.fail(operation, azureError(403, "Forbidden", "ForbiddenByRbac"));
       const backend = azureKeyVaultBackend({ ...access, vault: stub.vault, keyType: "EC" });
       await failing(() => backend.create({ issuer }), "ERR_SIGNER_UNAUTHORIZED", secrets);
-      assert.equal(stub.seen.get("create"), 2, "one for the challenge, one for the key");
+      assert.equal(stub.seen.get("create"), 2, "once for the challenge, once for the key");
       assert.equal(stub.keys.length, 0);
     });
   }
 
-  test("where and under what name is checked", async () => {
+  test("a wrong vault or key prefix is refused", async () => {
     await failing(() => azureKeyVaultBackend(access).create({ issuer }), "ERR_OPTION_INVALID");
     await failing(async () => azureKeyVaultBackend({ keyPrefix: "a_b" }), "ERR_OPTION_INVALID");
     for (const vault of [

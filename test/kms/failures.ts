@@ -16,20 +16,20 @@ import type { Fault, StubServer } from "../support/stubs/stub-server.ts";
 export interface Opened {
   readonly stub: StubServer;
   readonly signer: ExternalSigner;
-  /** Texts that no error may hold. */
+  /** Strings that must not occur in any error. */
   readonly secrets: readonly string[];
-  /** As the service has it. */
+  /** Key as the service stores it. */
   readonly key: ServiceKey | undefined;
 }
 
-/** What goes wrong, the code of the error, and a word of its message. */
-export type Failing = readonly [name: string, fault: Fault, code: ErrorCode, says: RegExp];
+/** A fault, the error's code, and a part of its message. */
+export type Failing = readonly [name: string, fault: Fault, code: ErrorCode, message: RegExp];
 
 export const flipped = (signature: Buffer): Buffer => signature.fill((signature[40] ?? 0) ^ 1, 40, 41);
 
 export const input = inputOf("header.claims");
 
-/** {@link failingWith} for the one input of these tests. */
+/** {@link failingWith} for the input of these tests. */
 export const failing = (
   attempt: () => Promise<unknown>,
   code: ErrorCode,
@@ -38,7 +38,7 @@ export const failing = (
 
 type Backend = Pick<SignerBackend, "open" | "destroy">;
 
-/** URIs that name no key are refused before anything is asked, by the form that they should have. */
+/** Tests that a URI that does not name a key is refused without a request, and that the error shows the right form. */
 export function checkWrongUris(
   backend: () => Backend,
   uris: readonly string[],
@@ -46,7 +46,7 @@ export function checkWrongUris(
   secrets: readonly string[] = [],
 ): void {
   for (const uri of uris) {
-    test(`${uri} names no key`, async () => {
+    test(`${uri} does not name a key`, async () => {
       const error = await failing(() => backend().open(uri), "ERR_SIGNER_URI", secrets);
       assert.match(error.message, form);
       await failing(() => backend().destroy(uri), "ERR_SIGNER_URI", secrets);
@@ -54,18 +54,18 @@ export function checkWrongUris(
   }
 }
 
-/** Keys that cannot sign, the codes and words by which they are refused, and a URI that names none: none of them was asked to sign. */
+/** Checks that keys that cannot sign are refused with a code and message, without a request to sign. @param absent URI of a missing key */
 export async function checkCannotSign<Key>(
   stub: StubServer & { readonly add: (key: Key) => string },
   backend: Backend,
-  rows: readonly (readonly [key: Key, code: ErrorCode, says: RegExp])[],
+  rows: readonly (readonly [key: Key, code: ErrorCode, message: RegExp])[],
   absent: string,
   secrets: readonly string[],
 ): Promise<void> {
-  for (const [key, code, says] of rows) {
+  for (const [key, code, message] of rows) {
     const uri = stub.add(key);
     const error = await failing(() => backend.open(uri), code, secrets);
-    assert.match(error.message, says);
+    assert.match(error.message, message);
     assert.ok(error.message.startsWith(uri), error.message);
   }
   await failing(() => backend.open(absent), "ERR_SIGNER_KEY_STATE", secrets);
@@ -74,13 +74,13 @@ export async function checkCannotSign<Key>(
 }
 
 /**
- * The contract of signers, the failures that every key service has, and those of one: each has its code, and the signer works again as
- * soon as its service does.
+ * Tests the signer contract, the failures that every key service can have, and failures of one service: each has its code, and the signer
+ * works again as soon as its service does.
  */
 export function checkKeyService(
   name: string,
   open: (clock?: SimulatedClock) => Promise<Opened>,
-  ofService: (opened: Opened) => readonly Failing[],
+  failuresOf: (opened: Opened) => readonly Failing[],
   attempts: number,
 ): void {
   checkSigner(
@@ -103,32 +103,32 @@ export function checkKeyService(
     const { stub, signer, secrets } = opened;
     const publicKey = (await jose.importJWK(signer.publicKey as jose.JWK, "ES256")) as jose.CryptoKey;
     const guarded = boundSigner(signer, publicKey, "this key", {}, clock);
-    before(() => assert.equal(clock.timers, 0, "a timer is left"));
+    before(() => assert.equal(clock.timers, 0, "a timer remains"));
     after(() => stub.close());
 
-    const ofAll: Failing[] = [
-      ["each connection is cut", "cut", "ERR_SIGNER_UNAVAILABLE", /cannot be reached/],
-      ["each answer is cut in its middle", "cut in the middle", "ERR_SIGNER_UNAVAILABLE", /be reached or failed/],
-      ["each answer is a 500", { status: 500 }, "ERR_SIGNER_UNAVAILABLE", /cannot be reached or failed/],
-      ["each answer is a 503", { status: 503 }, "ERR_SIGNER_UNAVAILABLE", /cannot be reached or failed/],
+    const commonFailures: Failing[] = [
+      ["each connection is cut", "cut", "ERR_SIGNER_UNAVAILABLE", /is unreachable/],
+      ["each response is cut off", "cut in the middle", "ERR_SIGNER_UNAVAILABLE", /unreachable or failed/],
+      ["each response is a 500", { status: 500 }, "ERR_SIGNER_UNAVAILABLE", /unreachable or failed/],
+      ["each response is a 503", { status: 503 }, "ERR_SIGNER_UNAVAILABLE", /unreachable or failed/],
     ];
-    for (const [what, fault, code, says] of [...ofAll, ...ofService(opened)]) {
-      test(`${what}: ${code}`, async () => {
+    for (const [name, fault, code, message] of [...commonFailures, ...failuresOf(opened)]) {
+      test(`${name}: ${code}`, async () => {
         stub.fail("sign", fault, attempts);
         const signing = failing(() => guarded(input.message), code, secrets);
         const error = await signing.finally(stub.recover);
-        assert.match(error.message, says);
-        assert.equal(clock.timers, 0, "a timer is left");
+        assert.match(error.message, message);
+        assert.equal(clock.timers, 0, "a timer remains");
       });
     }
 
-    test("one connection that is cut costs a retry", async () => {
+    test("a signature is retried after one cut connection", async () => {
       await signer.sign(input);
       stub.fail("sign", "cut");
       assert.equal((await signer.sign(input)).length, 64);
     });
 
-    test("the digest is signed that was handed over, whatever becomes of its bytes", async () => {
+    test("the digest is signed as passed, even if its bytes change later", async () => {
       const digest = Uint8Array.from(input.digest);
       const signing = signer.sign({ ...input, digest });
       digest.fill(0);
@@ -137,7 +137,7 @@ export function checkKeyService(
       assert.ok(await crypto.subtle.verify(ecdsa, publicKey, signature, input.message));
     });
 
-    test("what is no digest is not sent", async () => {
+    test("an invalid digest is not sent", async () => {
       const before = stub.seen.get("sign");
       for (const digest of [input.digest.subarray(1), new Uint8Array(33), "digest", undefined] as Bytes[]) {
         await failing(() => signer.sign({ ...input, digest }), "ERR_OPTION_INVALID");
@@ -145,14 +145,14 @@ export function checkKeyService(
       assert.equal(stub.seen.get("sign"), before);
     });
 
-    test("a signal that lives on is let go", async () => {
+    test("no listener remains on the caller's signal", async () => {
       const { signal } = new AbortController();
       await signer.sign({ ...input, signal });
       assert.deepEqual(getEventListeners(signal, "abort"), []);
     });
 
     for (const fault of ["silent", "stalled"] as const)
-      test(`a service that is ${fault}: ERR_SIGNER_TIMEOUT at the deadline, not before`, async () => {
+      test(`a service that is ${fault} causes ERR_SIGNER_TIMEOUT at the deadline, not before`, async () => {
         stub.fail("sign", fault);
         const signing = failing(() => signer.sign(input), "ERR_SIGNER_TIMEOUT", secrets);
         await stub.silence();
@@ -163,28 +163,28 @@ export function checkKeyService(
         assert.match(error.message, /within 5000 ms/);
       });
 
-    test("a caller that aborts: ERR_SIGNER_ABORTED at once", async () => {
+    test("a caller's abort causes ERR_SIGNER_ABORTED immediately", async () => {
       stub.fail("sign", "silent");
       const caller = new AbortController();
       const signing = failing(() => signer.sign({ ...input, signal: caller.signal }), "ERR_SIGNER_ABORTED", secrets);
       await stub.silence();
-      caller.abort(new Error("a reason of its own"));
+      caller.abort(new Error("the caller's reason"));
       await signing;
-      assert.equal(clock.timers, 0, "a timer is left");
+      assert.equal(clock.timers, 0, "a timer remains");
     });
 
-    test("a caller that has aborted before: nothing is sent", async () => {
+    test("nothing is sent if the caller has already aborted", async () => {
       const before = stub.seen.get("sign");
       await failing(() => signer.sign({ ...input, signal: AbortSignal.abort() }), "ERR_SIGNER_ABORTED", secrets);
       assert.equal(stub.seen.get("sign"), before);
     });
 
-    test("after all of it the key signs, and the service had nothing to refuse", async () => {
+    test("the key signs after all failures, and the service refused no request", async () => {
       assert.equal((await guarded(input.message)).length, 64);
       assert.deepEqual(stub.refused, []);
     });
 
-    test("closing waits for what is under way, then nothing is signed any more", async () => {
+    test("closing waits for signatures in flight; after that, nothing is signed", async () => {
       stub.fail("sign", "silent");
       const signing = failing(() => signer.sign(input), "ERR_SIGNER_TIMEOUT", secrets);
       await stub.silence();

@@ -19,7 +19,7 @@ import { checkCannotSign, checkKeyService, checkWrongUris, failing, flipped, inp
 const folder = await mkdtemp(join(tmpdir(), "jwksd-"));
 after(() => rm(folder, { recursive: true }));
 const variable = "GOOGLE_APPLICATION_CREDENTIALS";
-// Where the file of the credentials names no project, the SDK looks for one: with gcloud, and on a metadata server.
+// If the credentials file does not name a project, the SDK searches for one, with gcloud and on a metadata server.
 Object.assign(process.env, { PATH: "", METADATA_SERVER_DETECTION: "none" });
 const accountFile = join(folder, "account.json");
 await writeFile(accountFile, JSON.stringify(serviceAccount));
@@ -28,7 +28,7 @@ beforeEach(() => {
   process.env[variable] = accountFile;
 });
 
-const secrets = ["a text that nobody may see", ...keyMaterial(serviceAccount.private_key)];
+const secrets = ["a secret text", ...keyMaterial(serviceAccount.private_key)];
 const nameOf = (uri: string): string => uri.slice("gcp-kms:".length);
 const optionsFor = ({ url }: GoogleStub): GoogleKmsOptions => ({ endpoint: url });
 const signedWith = (signature: Buffer) => ({
@@ -36,7 +36,7 @@ const signedWith = (signature: Buffer) => ({
   signatureCrc32c: String(crc32c(signature)),
 });
 
-/** For tests of credentials: the SDK looks for them once for each endpoint, which takes it half a second. */
+/** Starts a separate stub for a test of credentials: the SDK reads credentials once per endpoint, which takes half a second. */
 async function newStub(t: TestContext): Promise<GoogleStub> {
   const stub = await googleStub();
   t.after(() => stub.close());
@@ -53,7 +53,7 @@ function start(): GoogleStub {
   return shared;
 }
 
-test("CRC32C of the test values (RFC 3720 appendix B.4)", () => {
+test("CRC32C returns the checksums of RFC 3720 appendix B.4", () => {
   const rows: [bytes: Uint8Array, sum: number][] = [
     [new Uint8Array(0), 0],
     [new Uint8Array(32), 0x8a9136aa],
@@ -65,7 +65,7 @@ test("CRC32C of the test values (RFC 3720 appendix B.4)", () => {
   for (const [bytes, sum] of rows) assert.equal(crc32c(bytes), sum);
 });
 
-const tamper = (change: Record<string, unknown>) => (answer: object) => Object.assign(answer, change);
+const tamper = (change: Record<string, unknown>) => (response: object) => Object.assign(response, change);
 
 checkKeyService(
   "Google Cloud KMS",
@@ -81,15 +81,15 @@ checkKeyService(
     const good = key?.sign(input.digest) ?? signed;
     return [
       ["quota", googleError(429, "RESOURCE_EXHAUSTED"), "ERR_SIGNER_THROTTLED", /RESOURCE_EXHAUSTED/],
-      ["UNAVAILABLE", googleError(503, "UNAVAILABLE"), "ERR_SIGNER_UNAVAILABLE", /failed; try again/],
+      ["UNAVAILABLE", googleError(503, "UNAVAILABLE"), "ERR_SIGNER_UNAVAILABLE", /failed; retry later/],
       ["INTERNAL", googleError(500, "INTERNAL"), "ERR_SIGNER_UNAVAILABLE", /INTERNAL/],
-      ["a proxy in front", { status: 502 }, "ERR_SIGNER_UNAVAILABLE", /failed; try again/],
+      ["a proxy in front", { status: 502 }, "ERR_SIGNER_UNAVAILABLE", /failed; retry later/],
       ["not allowed", googleError(403, "PERMISSION_DENIED"), "ERR_SIGNER_UNAUTHORIZED", /PERMISSION_DENIED/],
-      ["not known", googleError(401, "UNAUTHENTICATED"), "ERR_SIGNER_UNAUTHORIZED", /UNAUTHENTICATED/],
+      ["unauthenticated", googleError(401, "UNAUTHENTICATED"), "ERR_SIGNER_UNAUTHORIZED", /UNAUTHENTICATED/],
       ["disabled", googleError(400, "FAILED_PRECONDITION"), "ERR_SIGNER_KEY_STATE", /FAILED_PRECONDITION/],
-      ["not there", googleError(404, "NOT_FOUND"), "ERR_SIGNER_KEY_STATE", /NOT_FOUND/],
-      ["of another kind", googleError(400, "INVALID_ARGUMENT"), "ERR_SIGNER_KEY_STATE", /INVALID_ARGUMENT/],
-      ["an empty answer", { status: 200, json: {} }, "ERR_SIGNER_BAD_SIGNATURE", /another key version/],
+      ["missing", googleError(404, "NOT_FOUND"), "ERR_SIGNER_KEY_STATE", /NOT_FOUND/],
+      ["a key with another purpose", googleError(400, "INVALID_ARGUMENT"), "ERR_SIGNER_KEY_STATE", /INVALID_ARGUMENT/],
+      ["an empty response", { status: 200, json: {} }, "ERR_SIGNER_BAD_SIGNATURE", /another key version/],
       [
         "another version",
         tamper({ name: `${nameOf(signer.uri)}0` }),
@@ -110,13 +110,8 @@ checkKeyService(
         /damaged.*signatureCrc32c/,
       ],
       ["no checksum", tamper({ signatureCrc32c: undefined }), "ERR_SIGNER_UNAVAILABLE", /damaged/],
-      [
-        "r then s where DER is due",
-        tamper(signedWith(signed)),
-        "ERR_SIGNER_BAD_SIGNATURE",
-        /not ECDSA-Sig-Value in DER/,
-      ],
-      ["a signature of another key", tamper(signedWith(derOf(signed))), "ERR_SIGNER_BAD_SIGNATURE", /does not verify/],
+      ["r and s instead of DER", tamper(signedWith(signed)), "ERR_SIGNER_BAD_SIGNATURE", /not ECDSA-Sig-Value in DER/],
+      ["another key's signature", tamper(signedWith(derOf(signed))), "ERR_SIGNER_BAD_SIGNATURE", /does not verify/],
       [
         "a corrupted signature",
         tamper(signedWith(derOf(flipped(good)))),
@@ -128,7 +123,7 @@ checkKeyService(
   3,
 );
 
-describe("opening a key of Google Cloud KMS", () => {
+describe("opening a Google Cloud KMS key", () => {
   const cryptoKey = "projects/p/locations/global/keyRings/r/cryptoKeys/k";
   const wrongUris = [
     "gcp-kms:",
@@ -145,7 +140,7 @@ describe("opening a key of Google Cloud KMS", () => {
   ];
   checkWrongUris(googleKmsBackend, wrongUris, /cryptoKeyVersions\/N/);
 
-  test("what cannot sign is refused at once", async () => {
+  test("a key that cannot sign is refused when it is opened", async () => {
     const stub = start();
     const backend = googleKmsBackend(optionsFor(stub));
     const rows: [version: Partial<GoogleKeyVersion>, code: Parameters<typeof failing>[1], says: RegExp][] = [
@@ -156,15 +151,15 @@ describe("opening a key of Google Cloud KMS", () => {
       [{ state: "DESTROY_SCHEDULED" }, "ERR_SIGNER_KEY_STATE", /FAILED_PRECONDITION/],
     ];
     await checkCannotSign(stub, backend, rows, `gcp-kms:${cryptoKey}/cryptoKeyVersions/1`, secrets);
-    stub.fail("getPublicKey", (answer) => (answer["pemCrc32c"] = "1"));
+    stub.fail("getPublicKey", (response) => (response["pemCrc32c"] = "1"));
     const damaged = await failing(() => backend.open(stub.add()), "ERR_SIGNER_UNAVAILABLE", secrets);
     assert.match(damaged.message, /damaged.*pemCrc32c/);
-    stub.fail("getPublicKey", (answer) => (answer["name"] += "0"));
+    stub.fail("getPublicKey", (response) => (response["name"] += "0"));
     const other = await failing(() => backend.open(stub.add()), "ERR_SIGNER_BAD_SIGNATURE", secrets);
     assert.match(other.message, /another key version/);
   });
 
-  test("credentials that cannot be had: an error, and the process goes on", async (t) => {
+  test("missing credentials are an error and do not end the process", async (t) => {
     const stub = await newStub(t);
     process.env[variable] = join(folder, "absent.json");
     const error = await failing(() => googleKmsBackend(optionsFor(stub)).open(stub.add()), "ERR_SIGNER_UNAUTHORIZED");
@@ -172,7 +167,7 @@ describe("opening a key of Google Cloud KMS", () => {
     assert.equal(stub.seen.size, 0);
   });
 
-  test("credentials of another account", async (t) => {
+  test("another account's credentials are refused", async (t) => {
     const stub = await newStub(t);
     process.env[variable] = join(folder, "another.json");
     const another = { ...serviceAccount, client_email: "another@project.iam.gserviceaccount.com" };
@@ -184,7 +179,7 @@ describe("opening a key of Google Cloud KMS", () => {
     [400, "ERR_SIGNER_UNAUTHORIZED"],
     [503, "ERR_SIGNER_UNAVAILABLE"],
   ] as const) {
-    test(`what hands out tokens to a federated identity answers ${status}: ${code}`, async (t) => {
+    test(`the token service for a federated identity returns ${status}: ${code}`, async (t) => {
       const stub = await newStub(t);
       stub.fail("POST /token", { status, json: { error: "invalid_grant", error_description: secrets[0] } }, 9);
       const subject = join(folder, "subject");
@@ -204,11 +199,11 @@ describe("opening a key of Google Cloud KMS", () => {
   }
 });
 
-describe("making and destroying keys of Google Cloud KMS", () => {
+describe("generating and destroying Google Cloud KMS keys", () => {
   const issuer = "https://Login.example.com:8443/tenant~a";
   const cryptoKey = "projects/project/locations/europe-west3/keyRings/login/cryptoKeys/made";
 
-  test("each key is a version of one CryptoKey, which is made when it is not there", async () => {
+  test("each key is a version of one CryptoKey, which is created if it is missing", async () => {
     const stub = start();
     const backend = googleKmsBackend({ ...optionsFor(stub), cryptoKey });
     const signer = await backend.create({ issuer });
@@ -228,7 +223,7 @@ describe("making and destroying keys of Google Cloud KMS", () => {
     assert.deepEqual(stub.refused, []);
   });
 
-  test("where versions may not be made, no CryptoKey is made either", async () => {
+  test("no CryptoKey is created if creating versions is not allowed", async () => {
     const stub = start();
     stub.fail("createVersion", googleError(403, "PERMISSION_DENIED"), 2);
     const backend = googleKmsBackend({ ...optionsFor(stub), cryptoKey });
@@ -236,7 +231,7 @@ describe("making and destroying keys of Google Cloud KMS", () => {
     assert.equal(stub.cryptoKeys.size, 0);
   });
 
-  test("a CryptoKey with another protection is not used, and the version is taken back", async () => {
+  test("a CryptoKey with another protection level is not used, and the new version is destroyed", async () => {
     const stub = start();
     await (
       await googleKmsBackend({ ...optionsFor(stub), cryptoKey, protectionLevel: "SOFTWARE" }).create({ issuer })
@@ -256,7 +251,7 @@ describe("making and destroying keys of Google Cloud KMS", () => {
     assert.match(error.message, /GENERATION_FAILED/);
   });
 
-  test("where keys are made is checked", async () => {
+  test("a wrong CryptoKey name is refused", async () => {
     await failing(() => googleKmsBackend().create({ issuer }), "ERR_OPTION_INVALID");
     for (const wrong of ["login", `${cryptoKey}/cryptoKeyVersions/1`, `/${cryptoKey}`]) {
       await failing(async () => googleKmsBackend({ cryptoKey: wrong }), "ERR_OPTION_INVALID");

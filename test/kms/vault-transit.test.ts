@@ -8,7 +8,7 @@ import { serviceKey } from "../support/stubs/ecdsa.ts";
 import { type VaultStub, vaultStub } from "../support/stubs/vault-transit.ts";
 import { checkKeyService, checkWrongUris, failing, flipped, input } from "./failures.ts";
 
-const token = "hvs.a-token-that-nobody-may-see";
+const token = "hvs.a-secret-token";
 process.env["JWKSD_TEST_TOKEN"] = token;
 const access: VaultTransitOptions = { tokenVariable: "JWKSD_TEST_TOKEN" };
 const errors = (status: number) => ({ status, json: { errors: [`${token} ${input.digest.join()}`] } });
@@ -36,23 +36,23 @@ checkKeyService(
     return [
       ["rate limit quota", errors(429), "ERR_SIGNER_THROTTLED", /status 429/],
       ["sealed", errors(503), "ERR_SIGNER_UNAVAILABLE", /status 503/],
-      ["a standby of disaster recovery", errors(472), "ERR_SIGNER_UNAVAILABLE", /status 472/],
+      ["a disaster recovery standby", errors(472), "ERR_SIGNER_UNAVAILABLE", /status 472/],
       ["a replica that is behind", errors(412), "ERR_SIGNER_UNAVAILABLE", /status 412/],
-      ["the token may not sign", errors(403), "ERR_SIGNER_UNAUTHORIZED", /status 403/],
-      ["the key is not there", errors(400), "ERR_SIGNER_KEY_STATE", /status 400/],
-      ["the mount is not there", errors(404), "ERR_SIGNER_KEY_STATE", /status 404/],
+      ["the token has no right to sign", errors(403), "ERR_SIGNER_UNAUTHORIZED", /status 403/],
+      ["the key is missing", errors(400), "ERR_SIGNER_KEY_STATE", /status 400/],
+      ["the mount is missing", errors(404), "ERR_SIGNER_KEY_STATE", /status 404/],
       ["a redirect, not followed", { status: 307, headers: { location: stub.url } }, "ERR_SIGNER_UNAVAILABLE", /307/],
-      ["no JSON", { status: 200 }, "ERR_SIGNER_UNAVAILABLE", /not JSON/],
+      ["a body that is not JSON", { status: 200 }, "ERR_SIGNER_UNAVAILABLE", /not JSON/],
       ["a huge body", { status: 200, json: "x".repeat(300_000) }, "ERR_SIGNER_UNAVAILABLE", /too large/],
-      ["no data", { status: 200, json: null }, "ERR_SIGNER_BAD_SIGNATURE", /form jws/],
+      ["no data", { status: 200, json: null }, "ERR_SIGNER_BAD_SIGNATURE", /jws format/],
       [
         "another version",
         tamper((good) => `vault:v2:${text(good)}`),
         "ERR_SIGNER_BAD_SIGNATURE",
         /another key version/,
       ],
-      ["ASN.1 form", tamper((good) => `vault:v1:MEUC${text(good)}`), "ERR_SIGNER_BAD_SIGNATURE", /form jws/],
-      ["base64 padding", tamper((good) => `vault:v1:${text(good)}==`), "ERR_SIGNER_BAD_SIGNATURE", /form jws/],
+      ["ASN.1 format", tamper((good) => `vault:v1:MEUC${text(good)}`), "ERR_SIGNER_BAD_SIGNATURE", /jws format/],
+      ["base64 padding", tamper((good) => `vault:v1:${text(good)}==`), "ERR_SIGNER_BAD_SIGNATURE", /jws format/],
       [
         "a corrupted signature",
         tamper((good) => `vault:v1:${text(flipped(good))}`),
@@ -70,7 +70,7 @@ checkKeyService(
   2,
 );
 
-describe("opening a key of Vault Transit", () => {
+describe("opening a Vault Transit key", () => {
   const wrongUris = [
     "vault-transit:",
     "vault-transit:https://vault.example/transit/login",
@@ -91,7 +91,7 @@ describe("opening a key of Vault Transit", () => {
   const form = /vault-transit:https:\/\/HOST\/MOUNT\/KEY\/VERSION/;
   checkWrongUris(() => vaultTransitBackend(access), wrongUris, form, ["user", "secret"]);
 
-  test("a version is opened, not the latest", async (t) => {
+  test("the named version is opened, not the latest", async (t) => {
     const stub = await start(t);
     const uri = stub.add("login");
     const signer = await vaultTransitBackend(access).open(uri);
@@ -103,7 +103,7 @@ describe("opening a key of Vault Transit", () => {
     assert.deepEqual(stub.refused, []);
   });
 
-  test("what cannot sign is refused at once", async (t) => {
+  test("a key that cannot sign is refused when it is opened", async (t) => {
     const stub = await start(t);
     const backend = vaultTransitBackend(access);
     const rsa = stub.add("rsa", { type: "rsa-2048" });
@@ -119,7 +119,7 @@ describe("opening a key of Vault Transit", () => {
     assert.equal(stub.seen.get("sign"), undefined);
   });
 
-  test("a namespace is sent along", async (t) => {
+  test("the namespace is sent", async (t) => {
     const stub = await start(t);
     stub.namespace = "team/login";
     const uri = stub.add("login");
@@ -129,8 +129,8 @@ describe("opening a key of Vault Transit", () => {
   });
 });
 
-describe("the token of Vault Transit", () => {
-  test("a file is read again when its token is refused", async (t) => {
+describe("the Vault token", () => {
+  test("the token file is read again if its token is refused", async (t) => {
     const stub = await start(t);
     const folder = await mkdtemp(join(tmpdir(), "jwksd-"));
     t.after(() => rm(folder, { recursive: true }));
@@ -140,7 +140,7 @@ describe("the token of Vault Transit", () => {
 
     stub.token = "hvs.the-next-token";
     await failing(() => signer.sign(input), "ERR_SIGNER_UNAUTHORIZED", [token, stub.token]);
-    assert.equal(stub.seen.get("sign"), 1, "a token that has not changed is not sent again");
+    assert.equal(stub.seen.get("sign"), 1, "an unchanged token is not sent again");
 
     await writeFile(`${tokenFile}.new`, stub.token);
     await rename(`${tokenFile}.new`, tokenFile);
@@ -153,27 +153,27 @@ describe("the token of Vault Transit", () => {
     assert.match(error.message, /cannot be read \(ENOENT\)/);
   });
 
-  for (const [what, value] of [
-    ["none", undefined],
-    ["an empty one", " \n"],
-    ["one of two lines", `${token}\n${token}`],
+  for (const [name, value] of [
+    ["a missing token", undefined],
+    ["an empty token", " \n"],
+    ["a token with two lines", `${token}\n${token}`],
   ] as const) {
-    test(`${what}: an error that does not show it`, async (t) => {
+    test(`${name} causes an error that does not show the token`, async (t) => {
       const stub = await start(t);
       if (value !== undefined) process.env["JWKSD_TEST_OTHER_TOKEN"] = value;
       t.after(() => delete process.env["JWKSD_TEST_OTHER_TOKEN"]);
       const backend = vaultTransitBackend({ tokenVariable: "JWKSD_TEST_OTHER_TOKEN" });
       const error = await failing(() => backend.open(stub.add("login")), "ERR_SIGNER_UNAUTHORIZED", [token]);
-      assert.match(error.message, /no token in environment variable JWKSD_TEST_OTHER_TOKEN/);
+      assert.match(error.message, /no token in the environment variable JWKSD_TEST_OTHER_TOKEN/);
       assert.equal(stub.seen.size, 0);
     });
   }
 });
 
-describe("making and destroying keys of Vault Transit", () => {
+describe("generating and destroying Vault Transit keys", () => {
   const issuer = "https://login.example.com:8443/tenant~a";
 
-  test("each key has a name of its own, that says for whom it is", async (t) => {
+  test("each key has its own name, which contains its issuer's host", async (t) => {
     const stub = await start(t);
     const backend = vaultTransitBackend({ ...access, mount: `${stub.url}/transit` });
     const [first, second] = await Promise.all([backend.create({ issuer }), backend.create({ issuer })]);
@@ -191,7 +191,7 @@ describe("making and destroying keys of Vault Transit", () => {
     assert.deepEqual(stub.refused, []);
   });
 
-  test("a key with other versions is not destroyed with them", async (t) => {
+  test("a key with other versions is not destroyed", async (t) => {
     const stub = await start(t);
     const uri = stub.add("login", {
       versions: new Map([
@@ -204,7 +204,7 @@ describe("making and destroying keys of Vault Transit", () => {
     assert.equal(stub.keys.size, 1);
   });
 
-  test("a key that cannot be read back is taken back", async (t) => {
+  test("a new key that cannot be read is destroyed", async (t) => {
     const stub = await start(t);
     stub.fail("read", { status: 503 });
     const backend = vaultTransitBackend({ ...access, mount: `${stub.url}/transit/` });
@@ -213,7 +213,7 @@ describe("making and destroying keys of Vault Transit", () => {
     assert.equal(stub.seen.get("create"), 1);
   });
 
-  test("where and under what name is checked", async () => {
+  test("a wrong mount or key prefix is refused", async () => {
     await failing(() => vaultTransitBackend(access).create({ issuer }), "ERR_OPTION_INVALID");
     await failing(async () => vaultTransitBackend({ keyPrefix: "a/b" }), "ERR_OPTION_INVALID");
     await failing(async () => vaultTransitBackend({ timeoutMs: Number.NaN }), "ERR_OPTION_INVALID");

@@ -15,30 +15,30 @@ import {
   codeOfStatus,
   failure,
   keyServiceBackend,
-  word,
+  safeDetail,
 } from "./key-service.ts";
 
 /** Options for keys in AWS KMS. For a missing option, the SDK uses its environment variables, profiles and roles. */
 export interface AwsKmsOptions extends KeyServiceOptions {
-  /** Region of new keys, such as `eu-central-1`; an existing key has its region in its ARN. Default: `AWS_REGION`, or that of the profile. */
+  /** Region of new keys, such as `eu-central-1`; an existing key's ARN contains its region. Default: `AWS_REGION`, or the profile's region. */
   readonly region?: Optional<string>;
-  /** URL of a VPC endpoint. Default: `AWS_ENDPOINT_URL_KMS`, or that of the region. */
+  /** URL of a VPC endpoint. Default: `AWS_ENDPOINT_URL_KMS`, or the region's endpoint. */
   readonly endpoint?: Optional<string>;
-  /** Gives the credentials. Default: the credential chain of the SDK. */
+  /** Returns the credentials. Default: the SDK's credential chain. */
   readonly credentials?: Optional<() => Promise<AwsCredentials>>;
   /** Days from `destroy` until the key is deleted, 7 to 30. Default: 30. */
   readonly deletionWindowDays?: Optional<number>;
 }
 
-/** Credentials of AWS. @see https://docs.aws.amazon.com/STS/latest/APIReference/API_Credentials.html */
+/** AWS credentials. @see https://docs.aws.amazon.com/STS/latest/APIReference/API_Credentials.html */
 export interface AwsCredentials {
-  /** Id of the access key. */
+  /** Access key ID. */
   readonly accessKeyId: string;
-  /** The access key itself. */
+  /** Secret access key. */
   readonly secretAccessKey: string;
-  /** Of temporary credentials. */
+  /** Session token, for temporary credentials. */
   readonly sessionToken?: string;
-  /** When the SDK asks for new credentials. Default: never. */
+  /** Time at which the credentials expire; the SDK requests new ones before. Default: never. */
   readonly expiration?: Date;
 }
 
@@ -47,7 +47,7 @@ const rules: Rules<AwsKmsOptions> = {
   endpoint: httpUrl,
   credentials: onlyFromCode(
     callback,
-    "without it the SDK takes them from its environment variables (AWS_PROFILE, AWS_ACCESS_KEY_ID and so on), profiles and roles",
+    "without it, the SDK uses its environment variables (AWS_PROFILE, AWS_ACCESS_KEY_ID and so on), profiles and roles",
   ),
   deletionWindowDays: wholeNumber(7, 30),
   ...backendRules,
@@ -68,7 +68,8 @@ const uriPattern =
   /^aws-kms:(arn:aws[a-z-]*:kms:([a-z0-9-]+):\d{12}:key\/(?:mrk-[0-9a-f]{32}|[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}))$/;
 
 /**
- * Keys in AWS KMS, through the SDK `@aws-sdk/client-kms`. AWS never rotates asymmetric keys, so a key ID names one key version.
+ * Creates a backend for keys in AWS KMS, over the `@aws-sdk/client-kms` SDK. AWS never rotates asymmetric keys, so a key ID names one key
+ * version.
  *
  * @example
  * ```ts
@@ -85,7 +86,7 @@ export function awsKmsBackend(options: AwsKmsOptions = {}, clock: Clock = system
   const service: KeyService<Key, Client> = {
     place: "aws-kms",
     uriForm: "aws-kms:arn:aws:kms:REGION:ACCOUNT:key/ID (an alias can be moved to another key)",
-    failureOf,
+    classifyError,
 
     parse(uri) {
       const [, arn, region] = uriPattern.exec(uri) ?? [];
@@ -94,9 +95,9 @@ export function awsKmsBackend(options: AwsKmsOptions = {}, clock: Clock = system
 
     async connect(key) {
       const sdk = await loadSdk();
-      const place = key === undefined ? region : key.region;
+      const keyRegion = key === undefined ? region : key.region;
       const kms = new sdk.KMSClient({
-        ...(place !== undefined && { region: place }),
+        ...(keyRegion !== undefined && { region: keyRegion }),
         ...(endpoint !== undefined && { endpoint }),
         ...(credentials !== undefined && { credentials }),
       });
@@ -107,27 +108,27 @@ export function awsKmsBackend(options: AwsKmsOptions = {}, clock: Clock = system
       const { name, key, signal } = call;
       const { sdk, kms } = call.client;
       const command = new sdk.GetPublicKeyCommand({ KeyId: key.arn });
-      const answer = await whenKnown(call, () => kms.send(command, { abortSignal: signal }));
-      const { KeyId, KeySpec, KeyUsage, PublicKey, SigningAlgorithms } = answer;
-      if (KeySpec !== "ECC_NIST_P256") throw notP256(name, word(KeySpec));
+      const response = await whenKnown(call, () => kms.send(command, { abortSignal: signal }));
+      const { KeyId, KeySpec, KeyUsage, PublicKey, SigningAlgorithms } = response;
+      if (KeySpec !== "ECC_NIST_P256") throw notP256(name, safeDetail(KeySpec));
       if (KeyUsage !== "SIGN_VERIFY" || SigningAlgorithms?.includes(algorithm) !== true) {
-        throw wrongPurpose(name, word(KeyUsage));
+        throw wrongPurpose(name, safeDetail(KeyUsage));
       }
-      if (KeyId !== key.arn || PublicKey === undefined) throw wrongAnswer(name);
+      if (KeyId !== key.arn || PublicKey === undefined) throw mismatch(name);
       return `-----BEGIN PUBLIC KEY-----\n${Buffer.from(PublicKey).toString("base64")}\n-----END PUBLIC KEY-----\n`;
     },
 
     async sign({ name, key, client: { sdk, kms }, signal }, digest) {
       const request = { KeyId: key.arn, Message: digest, MessageType: "DIGEST", SigningAlgorithm: algorithm } as const;
-      const answer = await kms.send(new sdk.SignCommand(request), { abortSignal: signal });
-      const { KeyId, Signature, SigningAlgorithm } = answer;
-      if (KeyId !== key.arn || SigningAlgorithm !== algorithm || Signature === undefined) throw wrongAnswer(name);
+      const response = await kms.send(new sdk.SignCommand(request), { abortSignal: signal });
+      const { KeyId, Signature, SigningAlgorithm } = response;
+      if (KeyId !== key.arn || SigningAlgorithm !== algorithm || Signature === undefined) throw mismatch(name);
       return es256FromDer(Signature, name);
     },
 
     async create({ client: { sdk, kms }, signal }, issuer) {
       await kms.config.region().catch(() => {
-        throw needsOption("AWS KMS", "region", "awsKms", "eu-central-1, or the variable AWS_REGION");
+        throw needsOption("AWS KMS", "region", "awsKms", "eu-central-1, or the AWS_REGION variable");
       });
       const command = new sdk.CreateKeyCommand({
         KeySpec: "ECC_NIST_P256",
@@ -149,18 +150,18 @@ export function awsKmsBackend(options: AwsKmsOptions = {}, clock: Clock = system
     async destroy({ name, key, client: { sdk, kms }, signal }) {
       const request = { KeyId: key.arn, PendingWindowInDays: deletionWindowDays };
       const { DeletionDate } = await kms.send(new sdk.ScheduleKeyDeletionCommand(request), { abortSignal: signal });
-      if (DeletionDate === undefined) throw wrongAnswer(name);
+      if (DeletionDate === undefined) throw mismatch(name);
       return Number(DeletionDate);
     },
   };
   return keyServiceBackend(service, limits, clock);
 }
 
-/** Repeats a request for a new key until all servers of the service know the key. */
-async function whenKnown<T>({ isNew, pause }: KeyCall<Key, Client>, ask: () => Promise<T>): Promise<T> {
+/** Repeats a request about a new key until all of the service's servers know the key. */
+async function whenKnown<T>({ isNew, pause }: KeyCall<Key, Client>, send: () => Promise<T>): Promise<T> {
   for (;;) {
     try {
-      return await ask();
+      return await send();
     } catch (error) {
       if (!isNew || (error as Error).name !== "NotFoundException") throw error;
       await pause();
@@ -168,12 +169,12 @@ async function whenKnown<T>({ isNew, pause }: KeyCall<Key, Client>, ask: () => P
   }
 }
 
-/** An issuer as a tag, which cannot hold every URL. The description of the key has the exact issuer. */
+/** Returns an issuer as a tag value, in which some of a URL's characters are not allowed. The key's description has the exact issuer. */
 function tagValue(issuer: string): string {
   return issuer.replaceAll(/[^\p{L}\p{N}_.:/=+@-]/gu, "_").slice(0, 256);
 }
 
-const wrongAnswer = (name: string): Error => failure(name, "ERR_SIGNER_BAD_SIGNATURE", "another key or algorithm");
+const mismatch = (name: string): Error => failure(name, "ERR_SIGNER_BAD_SIGNATURE", "another key or algorithm");
 
 const names: Readonly<Partial<Record<FailureCode, string>>> = {
   ERR_SIGNER_UNAUTHORIZED:
@@ -190,15 +191,15 @@ const codes = new Map(
 );
 
 /** @see https://docs.aws.amazon.com/kms/latest/APIReference/CommonErrors.html */
-function failureOf(error: unknown): readonly [FailureCode, string] {
+function classifyError(error: unknown): readonly [FailureCode, string] {
   const { name, code, $metadata } = error as {
     readonly name: string;
     readonly code?: unknown;
     readonly $metadata?: { readonly httpStatusCode?: number };
   };
   const status = $metadata?.httpStatusCode;
-  // Without a response, `code` is that of the system, such as ECONNREFUSED.
-  const detail = word(status === undefined ? (code ?? name) : name) ?? "no connection";
+  // Without a response, `code` is a system error code, such as ECONNREFUSED.
+  const detail = safeDetail(status === undefined ? (code ?? name) : name) ?? "no connection";
   return [codes.get(name) ?? (status === undefined ? "ERR_SIGNER_UNAVAILABLE" : codeOfStatus(status)), detail];
 }
 

@@ -16,7 +16,7 @@ import {
   keyPrefixRule,
   keyServiceBackend,
   newKeyName,
-  word,
+  safeDetail,
 } from "./key-service.ts";
 
 /** Options for keys in Azure Key Vault and Managed HSM. */
@@ -25,15 +25,15 @@ export interface AzureKeyVaultOptions extends KeyServiceOptions {
   readonly vault?: Optional<string>;
   /** Protection of new keys. Default: `EC-HSM`, which needs a Premium vault or a Managed HSM. */
   readonly keyType?: Optional<"EC-HSM" | "EC">;
-  /** Prefix of the names of new keys. Default: `jwksd`. */
+  /** Prefix of new keys' names. Default: `jwksd`. */
   readonly keyPrefix?: Optional<string>;
-  /** Gives tokens of the service. Default: `DefaultAzureCredential` of the package `@azure/identity`. */
+  /** Source of access tokens for the service. Default: `DefaultAzureCredential` from `@azure/identity`. */
   readonly credential?: Optional<AzureCredential>;
 }
 
-/** The part of `TokenCredential` of the Azure SDKs that is used. */
+/** The part of the Azure SDKs' `TokenCredential` that is used. */
 export interface AzureCredential {
-  /** Gets an access token; `expiresOnTimestamp` is in epoch milliseconds. */
+  /** Returns an access token; `expiresOnTimestamp` is in epoch milliseconds. */
   getToken(
     scopes: string | string[],
     options?: object,
@@ -46,7 +46,7 @@ const rules: Rules<AzureKeyVaultOptions> = {
   keyPrefix: keyPrefixRule,
   credential: onlyFromCode(
     withMethods("getToken"),
-    "without it DefaultAzureCredential finds a managed identity, a workload identity or environment variables (AZURE_CLIENT_ID and so on)",
+    "without it, DefaultAzureCredential finds a managed identity, a workload identity or environment variables (AZURE_CLIENT_ID and so on)",
   ),
   ...backendRules,
 };
@@ -59,16 +59,16 @@ interface Key {
 
 interface Client {
   readonly keys: KeyClient;
-  /** Of a key that exists. */
+  /** Client for an existing key; `undefined` for a new one. */
   readonly signing: CryptographyClient | undefined;
 }
 
-// By default, the SDK waits one second before the second attempt, and two before the third.
+// By default, the SDK waits one second before the second attempt and two seconds before the third.
 const pipeline = { retryOptions: { maxRetries: 2, retryDelayInMs: 100, maxRetryDelayInMs: 1000 } } as const;
 
 /**
- * Keys in Azure Key Vault or a Managed HSM, through the SDK `@azure/keyvault-keys`. Each rotation makes a key, not a version of one key,
- * because the service cannot delete single versions.
+ * Creates a backend for keys in Azure Key Vault or a Managed HSM, over the `@azure/keyvault-keys` SDK. Each rotation generates a key instead
+ * of a version of one key, because the service cannot delete single versions.
  *
  * @example
  * ```ts
@@ -86,7 +86,7 @@ export function azureKeyVaultBackend(options: AzureKeyVaultOptions = {}, clock: 
   const service: KeyService<Key, Client> = {
     place: `azure-kv:${vault}`,
     uriForm: "azure-kv:https://NAME.vault.azure.net/keys/NAME/VERSION",
-    failureOf,
+    classifyError,
 
     parse(uri) {
       const [, vaultUrl = "", keyName, version] =
@@ -104,7 +104,7 @@ export function azureKeyVaultBackend(options: AzureKeyVaultOptions = {}, clock: 
       const credential = given.credential ?? (await defaultCredential());
       return {
         keys: new sdk.KeyClient(vaultUrl, credential, pipeline),
-        // Without the properties of the key, so that the service, not an old copy, decides whether the key has expired.
+        // Without the key's properties, so that the service decides whether the key has expired, not a copy that may be outdated.
         signing: key && new sdk.CryptographyClient(bareKey(key), credential, pipeline),
       };
     },
@@ -146,7 +146,7 @@ export function azureKeyVaultBackend(options: AzureKeyVaultOptions = {}, clock: 
       }
       const poller = await client.keys.beginDeleteKey(keyName, { abortSignal: signal });
       const deleted = poller.getOperationState().result;
-      // Without a recovery period, the key is gone at once.
+      // Without a recovery period, the key is deleted immediately.
       return deleted?.properties.scheduledPurgeDate?.getTime() ?? clock.now();
     },
   };
@@ -187,15 +187,15 @@ function checkUsable(
   now: number,
 ): void {
   const { enabled, notBefore, expiresOn } = properties;
-  if (key.crv !== "P-256") throw notP256(name, word(key.crv ?? keyType));
-  if (!keyOperations.includes("sign")) throw wrongPurpose(name, word(keyOperations.join(".")));
+  if (key.crv !== "P-256") throw notP256(name, safeDetail(key.crv ?? keyType));
+  if (!keyOperations.includes("sign")) throw wrongPurpose(name, safeDetail(keyOperations.join(".")));
   if (enabled === false) throw failure(name, "ERR_SIGNER_KEY_STATE", "disabled");
   if (now < Number(notBefore ?? 0) || now >= Number(expiresOn ?? Infinity)) {
     throw failure(name, "ERR_SIGNER_KEY_STATE", "not valid now");
   }
 }
 
-/** Whether a URL is an https origin in canonical form, so that a key has only one URI. */
+/** Reports whether a URL is an https origin in canonical form. A key then has only one URI. */
 function isVaultUrl(url: string): boolean {
   return url.startsWith("https://") && URL.canParse(url) && new URL(url).origin === url;
 }
@@ -211,13 +211,13 @@ interface AzureError {
   readonly message?: string;
 }
 
-function failureOf(error: unknown): readonly [FailureCode, string] {
+function classifyError(error: unknown): readonly [FailureCode, string] {
   const { name, code, statusCode, details, message } = error as AzureError;
-  const inner = word(details?.error?.innerError?.code);
+  const inner = safeDetail(details?.error?.innerError?.code);
   if (inner !== undefined && stateCodes.has(inner)) return ["ERR_SIGNER_KEY_STATE", inner];
   const isRefused =
     /Credential|Authentication/.test(String(name)) || message?.startsWith("The challenge resource") === true;
-  if (isRefused) return ["ERR_SIGNER_UNAUTHORIZED", word(name) ?? "no token"];
-  if (statusCode === undefined) return ["ERR_SIGNER_UNAVAILABLE", word(code) ?? "no answer of use"];
+  if (isRefused) return ["ERR_SIGNER_UNAUTHORIZED", safeDetail(name) ?? "no token"];
+  if (statusCode === undefined) return ["ERR_SIGNER_UNAVAILABLE", safeDetail(code) ?? "no usable response"];
   return [codeOfStatus(statusCode), `status ${statusCode}`];
 }

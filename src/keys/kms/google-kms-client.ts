@@ -2,17 +2,17 @@ import type { KeyManagementServiceClient } from "@google-cloud/kms";
 import { importFailure } from "../../base/optional-package.ts";
 import type { FailureCode, ServiceCall } from "./key-service.ts";
 
-// Making a client costs half a second of CPU time, and a client in REST mode need not be closed.
+// Creating a client costs half a second of CPU time. A client in REST mode need not be closed.
 const clients = new Map<string, Promise<KeyManagementServiceClient>>();
 
-/** The shared client of an endpoint. */
+/** Returns the shared client for an endpoint. */
 export function clientFor(endpoint: string | undefined): Promise<KeyManagementServiceClient> {
-  const place = endpoint ?? "";
-  const known = clients.get(place);
+  const cacheKey = endpoint ?? "";
+  const known = clients.get(cacheKey);
   if (known !== undefined) return known;
   const connecting = connect(endpoint);
-  clients.set(place, connecting);
-  connecting.catch(() => clients.delete(place));
+  clients.set(cacheKey, connecting);
+  connecting.catch(() => clients.delete(cacheKey));
   return connecting;
 }
 
@@ -41,14 +41,14 @@ async function connect(endpoint: string | undefined): Promise<KeyManagementServi
   return client;
 }
 
-/** The SDK has no credentials; the cause says why. */
+/** The SDK found no credentials; the cause has the reason. */
 class CredentialsError extends Error {
   constructor(cause: unknown) {
     super("no credentials", { cause });
   }
 }
 
-/** At most three retries. By default, the SDK tries for ten minutes. */
+/** Returns call settings with at most three retries. By default, the SDK retries for ten minutes. */
 export function settingsFor({ signal, timeoutMs }: ServiceCall<unknown>): { signal: AbortSignal; retry: object } {
   return {
     signal,
@@ -67,7 +67,7 @@ export function settingsFor({ signal, timeoutMs }: ServiceCall<unknown>): { sign
   };
 }
 
-/** Status codes of gRPC, which the SDK also uses over REST. */
+/** gRPC status codes, which the SDK uses over REST too. */
 export const status = { notFound: 5, alreadyExists: 6 } as const;
 // @see https://grpc.io/docs/guides/status-codes/
 const failures: ReadonlyMap<unknown, readonly [FailureCode, detail: string]> = new Map([
@@ -84,9 +84,10 @@ const failures: ReadonlyMap<unknown, readonly [FailureCode, detail: string]> = n
 
 export const codeOf = (error: unknown): unknown => (error as { code?: unknown } | undefined)?.code;
 
-export function failureOf(error: unknown): readonly [FailureCode, detail: string] {
+/** Classifies an error of the SDK. @see {@link KeyService.classifyError} */
+export function classifyError(error: unknown): readonly [FailureCode, detail: string] {
   const { cause } = error as { cause?: { status?: unknown; config?: unknown } };
-  // The status of the token service; the API itself answers with a code.
+  // The token service's status; errors of the API itself have a code.
   const tokenStatus = typeof cause?.status === "number" ? cause.status : undefined;
   if (error instanceof CredentialsError) {
     const isFailing = tokenStatus === undefined ? cause?.config !== undefined : tokenStatus >= 500;
@@ -96,5 +97,5 @@ export function failureOf(error: unknown): readonly [FailureCode, detail: string
     ];
   }
   if (tokenStatus === 400) return ["ERR_SIGNER_UNAUTHORIZED", "no token: status 400"];
-  return failures.get(codeOf(error)) ?? ["ERR_SIGNER_UNAVAILABLE", "no answer of use"];
+  return failures.get(codeOf(error)) ?? ["ERR_SIGNER_UNAVAILABLE", "no usable response"];
 }

@@ -8,26 +8,26 @@ import { es256FromDer } from "../crypto/der.ts";
 import { notP256 } from "../signer/external.ts";
 import type { SignerBackend } from "../signer/signer.ts";
 import { crc32c } from "./google-crc32c.ts";
-import { clientFor, codeOf, failureOf, settingsFor, status } from "./google-kms-client.ts";
+import { clientFor, codeOf, classifyError, settingsFor, status } from "./google-kms-client.ts";
 import {
   type KeyCall,
   type KeyService,
   type KeyServiceOptions,
   failure,
   keyServiceBackend,
-  word,
+  safeDetail,
 } from "./key-service.ts";
 
-/** Options for keys in Google Cloud KMS. The SDK finds credentials by itself (Application Default Credentials). */
+/** Options for keys in Google Cloud KMS. The SDK finds the credentials (Application Default Credentials). */
 export interface GoogleKmsOptions extends KeyServiceOptions {
   /**
-   * CryptoKey of new keys: `projects/P/locations/L/keyRings/R/cryptoKeys/K`. Each new key is a version of it. A missing CryptoKey is made.
-   * Only `create` needs it. Default: none.
+   * CryptoKey of new keys: `projects/P/locations/L/keyRings/R/cryptoKeys/K`. Each new key is a version of it. A missing CryptoKey is
+   * created. Only `create` needs it. Default: none.
    */
   readonly cryptoKey?: Optional<string>;
   /** Protection of new keys. Default: `HSM`. */
   readonly protectionLevel?: Optional<"HSM" | "SOFTWARE">;
-  /** URL of a private endpoint. Default: that of the universe, `https://cloudkms.googleapis.com`. */
+  /** URL of a private endpoint. Default: the endpoint of the credentials' universe, `https://cloudkms.googleapis.com`. */
   readonly endpoint?: Optional<string>;
 }
 
@@ -41,15 +41,15 @@ const rules: Rules<GoogleKmsOptions> = {
   ...backendRules,
 };
 
-/** The name of a version. */
+/** The resource name of a key version. */
 type Key = string;
 type Client = KeyManagementServiceClient;
 
 const algorithm = "EC_SIGN_P256_SHA256";
 
 /**
- * Keys in Google Cloud KMS, through the SDK `@google-cloud/kms` in its REST mode (HTTP/1.1), which passes every proxy. Each key is a
- * version of one CryptoKey, because the service can destroy versions but not CryptoKeys.
+ * Creates a backend for keys in Google Cloud KMS, over the `@google-cloud/kms` SDK in its REST mode (HTTP/1.1), which every proxy forwards.
+ * Each key is a version of one CryptoKey, because the service can destroy versions but not CryptoKeys.
  *
  * @example
  * ```ts
@@ -66,7 +66,7 @@ export function googleKmsBackend(options: GoogleKmsOptions = {}, clock: Clock = 
   const service: KeyService<Key, Client> = {
     place: `gcp-kms:${cryptoKey}`,
     uriForm: `gcp-kms:${cryptoKeyForm}/cryptoKeyVersions/N`,
-    failureOf,
+    classifyError,
 
     parse(uri) {
       const [, version, cryptoKey = ""] = /^gcp-kms:((.+)\/cryptoKeyVersions\/[1-9]\d{0,9})$/.exec(uri) ?? [];
@@ -83,22 +83,22 @@ export function googleKmsBackend(options: GoogleKmsOptions = {}, clock: Clock = 
     async publicKey(call) {
       if (call.isNew) await whenGenerated(call);
       const { name, key, client } = call;
-      const [answer] = await client.getPublicKey({ name: key }, settingsFor(call));
-      const { pem = "" } = answer;
-      if (answer.algorithm !== algorithm) throw notP256(name, word(answer.algorithm));
-      checkName(call, answer.name);
-      checkSum(name, "pemCrc32c", answer.pemCrc32c?.value, Buffer.from(pem ?? ""));
+      const [response] = await client.getPublicKey({ name: key }, settingsFor(call));
+      const { pem = "" } = response;
+      if (response.algorithm !== algorithm) throw notP256(name, safeDetail(response.algorithm));
+      checkName(call, response.name);
+      checkSum(name, "pemCrc32c", response.pemCrc32c?.value, Buffer.from(pem ?? ""));
       return pem ?? "";
     },
 
     async sign(call, digest) {
       const { name, key, client } = call;
       const request = { name: key, digest: { sha256: digest }, digestCrc32c: { value: crc32c(digest) } };
-      const [answer] = await client.asymmetricSign(request, settingsFor(call));
-      checkName(call, answer.name);
-      if (answer.verifiedDigestCrc32c !== true) throw damaged(name, "digestCrc32c");
-      const signature = answer.signature instanceof Uint8Array ? answer.signature : new Uint8Array();
-      checkSum(name, "signatureCrc32c", answer.signatureCrc32c?.value, signature);
+      const [response] = await client.asymmetricSign(request, settingsFor(call));
+      checkName(call, response.name);
+      if (response.verifiedDigestCrc32c !== true) throw damaged(name, "digestCrc32c");
+      const signature = response.signature instanceof Uint8Array ? response.signature : new Uint8Array();
+      checkSum(name, "signatureCrc32c", response.signatureCrc32c?.value, signature);
       return es256FromDer(signature, name);
     },
 
@@ -114,7 +114,7 @@ export function googleKmsBackend(options: GoogleKmsOptions = {}, clock: Clock = 
         const template = { purpose: "ASYMMETRIC_SIGN", versionTemplate, labels } as const;
         const request = { parent, cryptoKeyId, cryptoKey: template, skipInitialVersionCreation: true };
         await client.createCryptoKey(request, settings).catch((error: unknown) => {
-          // Another replica has made it meanwhile.
+          // Another replica created it meanwhile.
           if (codeOf(error) !== status.alreadyExists) throw error;
         });
         return newVersion();
@@ -135,8 +135,8 @@ export function googleKmsBackend(options: GoogleKmsOptions = {}, clock: Clock = 
       const [version] = await client.getCryptoKeyVersion({ name: key }, settingsFor(call));
       if (version.state === "ENABLED") {
         if (version.protectionLevel === protectionLevel) return;
-        const rule = `keys of protection level ${version.protectionLevel}, not ${protectionLevel}`;
-        throw invalidOption(`gcp-kms:${cryptoKey} makes ${rule}`);
+        const rule = `keys with protection level ${version.protectionLevel}, not ${protectionLevel}`;
+        throw invalidOption(`gcp-kms:${cryptoKey} generates ${rule}`);
       }
       if (version.state !== "PENDING_GENERATION") throw failure(name, "ERR_SIGNER_KEY_STATE", String(version.state));
       await pause();
@@ -146,7 +146,7 @@ export function googleKmsBackend(options: GoogleKmsOptions = {}, clock: Clock = 
   return keyServiceBackend(service, limits, clock);
 }
 
-/** An issuer as a label, which cannot hold every URL. */
+/** Returns an issuer as a label, in which many of a URL's characters are not allowed. */
 function label(issuer: string): string {
   return issuer
     .replace(/^https:\/\//, "")
@@ -159,11 +159,11 @@ function checkName({ name, key }: KeyCall<Key, Client>, given: unknown): void {
   if (given !== key) throw failure(name, "ERR_SIGNER_BAD_SIGNATURE", "another key version");
 }
 
-function checkSum(name: string, what: string, given: unknown, bytes: Uint8Array): void {
-  if (String(given) !== String(crc32c(bytes))) throw damaged(name, what);
+function checkSum(name: string, member: string, given: unknown, bytes: Uint8Array): void {
+  if (String(given) !== String(crc32c(bytes))) throw damaged(name, member);
 }
 
 /** @see https://cloud.google.com/kms/docs/data-integrity-guidelines */
-function damaged(name: string, what: string): SignerError {
-  return failure(name, "ERR_SIGNER_UNAVAILABLE", `damaged on the way: ${what}`);
+function damaged(name: string, member: string): SignerError {
+  return failure(name, "ERR_SIGNER_UNAVAILABLE", `damaged in transit: ${member}`);
 }

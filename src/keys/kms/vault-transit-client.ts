@@ -3,34 +3,34 @@ import { bytesWithin } from "../../base/bytes.ts";
 import { SignerError } from "../../base/errors.ts";
 import { jsonOf } from "../../base/json.ts";
 import type { Optional, Given } from "../../base/options.ts";
-import { type FailureCode, type ServiceCall, codeOfStatus, failure, word } from "./key-service.ts";
+import { type FailureCode, type ServiceCall, codeOfStatus, failure, safeDetail } from "./key-service.ts";
 
-/** Access to a Vault or OpenBao. */
+/** Access to a Vault or OpenBao server. */
 export interface VaultAccess {
-  /** File with the token, such as the sink of a Vault Agent. It is read again when the token is refused. Default: none. */
+  /** File with the token, such as a Vault Agent's sink. It is read again if the token is refused. Default: none. */
   readonly tokenFile?: Optional<string>;
   /** Environment variable with the token, if there is no file. Default: `VAULT_TOKEN`. */
   readonly tokenVariable?: Optional<string>;
-  /** Namespace of Vault Enterprise, HCP Vault or OpenBao. Default: none. */
+  /** Namespace in Vault Enterprise, HCP Vault or OpenBao. Default: none. */
   readonly namespace?: Optional<string>;
-  /** Makes the requests. Default: the `fetch` of the platform. */
+  /** Sends the requests. Default: the platform's `fetch`. */
   readonly fetch?: Optional<typeof globalThis.fetch>;
 }
 
 const maxBytes = 256 * 1024;
 
 /** Classifies an error of `fetch`. */
-export function failureOf(error: unknown): readonly [FailureCode, detail: string] {
+export function classifyError(error: unknown): readonly [FailureCode, detail: string] {
   const reason = (error as { cause?: { code?: unknown } } | undefined)?.cause?.code;
-  return ["ERR_SIGNER_UNAVAILABLE", word(reason) ?? "no connection"];
+  return ["ERR_SIGNER_UNAVAILABLE", safeDetail(reason) ?? "no connection"];
 }
 
 type VaultCall = Pick<ServiceCall<unknown>, "name" | "signal">;
 
-/** Sends a request. @returns the member `data` of the response */
+/** Sends a request. @returns the response's `data` member */
 export type VaultRequest = (call: VaultCall, method: string, url: string, body?: object) => Promise<unknown>;
 
-/** Makes a client that sends the current token. */
+/** Creates a client that sends the current token. */
 export function vaultClient(options: Given<VaultAccess>): VaultRequest {
   const { namespace, fetch = globalThis.fetch } = options;
   let token: string | undefined;
@@ -52,7 +52,7 @@ export function vaultClient(options: Given<VaultAccess>): VaultRequest {
       return await fetch(url, init);
     } catch (error) {
       if (signal.aborted) throw error;
-      // The server may have closed the idle connection. Every request here is safe to send twice.
+      // The server may have closed the idle connection. Every request here can safely be sent twice.
       return fetch(url, init);
     }
   }
@@ -73,17 +73,17 @@ export function vaultClient(options: Given<VaultAccess>): VaultRequest {
     const body = await bytesWithin(response.body, maxBytes);
     if (body === undefined) throw failure(name, "ERR_SIGNER_UNAVAILABLE", "the body is too large");
     if (status === 204) return undefined;
-    // Not the body, which may quote the request.
+    // Without the body, which may quote the request.
     if (status !== 200) throw failure(name, codeOfStatus(status), `status ${status}`);
-    const answer = jsonOf(new TextDecoder().decode(body)) as { data?: unknown } | null | undefined;
-    if (answer === undefined) throw failure(name, "ERR_SIGNER_UNAVAILABLE", "the body is not JSON");
-    return answer?.data;
+    const parsed = jsonOf(new TextDecoder().decode(body)) as { data?: unknown } | null | undefined;
+    if (parsed === undefined) throw failure(name, "ERR_SIGNER_UNAVAILABLE", "the body is not JSON");
+    return parsed?.data;
   };
 }
 
-/** Reads the token. No message shows it. */
+/** Reads the token. No message contains it. */
 async function readToken({ tokenFile, tokenVariable = "VAULT_TOKEN" }: Given<VaultAccess>): Promise<string> {
-  const where = tokenFile ?? `environment variable ${tokenVariable}`;
+  const source = tokenFile ?? `the environment variable ${tokenVariable}`;
   const text =
     tokenFile === undefined
       ? process.env[tokenVariable]
@@ -91,7 +91,7 @@ async function readToken({ tokenFile, tokenVariable = "VAULT_TOKEN" }: Given<Vau
           throw unauthorized(`the token file ${tokenFile} cannot be read (${error.code})`);
         });
   const token = text?.trim() ?? "";
-  if (!/^[\x21-\x7e]+$/.test(token)) throw unauthorized(`no token in ${where}`);
+  if (!/^[\x21-\x7e]+$/.test(token)) throw unauthorized(`no token in ${source}`);
   return token;
 }
 

@@ -1,4 +1,4 @@
-// Keys in the transit engine of Vault or OpenBao.
+// Keys in the Transit engine (HashiCorp Vault, OpenBao).
 import * as base64url from "jose/base64url";
 import { type Clock, systemClock } from "../../base/clock.ts";
 import { type Optional, type Rules, callback, text, textThat } from "../../base/options.ts";
@@ -14,15 +14,15 @@ import {
   keyPrefixRule,
   keyServiceBackend,
   newKeyName,
-  word,
+  safeDetail,
 } from "./key-service.ts";
-import { type VaultAccess, type VaultRequest, failureOf, vaultClient } from "./vault-transit-client.ts";
+import { type VaultAccess, type VaultRequest, classifyError, vaultClient } from "./vault-transit-client.ts";
 
-/** Options for keys in the transit engine of HashiCorp Vault or OpenBao. */
+/** Options for keys in the Transit engine of HashiCorp Vault or OpenBao. */
 export interface VaultTransitOptions extends KeyServiceOptions, VaultAccess {
   /** Mount of the Transit engine for new keys: `https://HOST/MOUNT`. Only `create` needs it. Default: none. */
   readonly mount?: Optional<string>;
-  /** Prefix of the names of new keys. Default: `jwksd`. */
+  /** Prefix of new keys' names. Default: `jwksd`. */
   readonly keyPrefix?: Optional<string>;
 }
 
@@ -35,7 +35,7 @@ const rules: Rules<VaultTransitOptions> = {
   tokenFile: text,
   tokenVariable: text,
   namespace: text,
-  fetch: onlyFromCode(callback, "put a certificate authority of your own into NODE_EXTRA_CA_CERTS"),
+  fetch: onlyFromCode(callback, "put your own certificate authority into NODE_EXTRA_CA_CERTS"),
   ...backendRules,
 };
 
@@ -53,10 +53,10 @@ interface KeyInfo {
 }
 
 /**
- * Keys in the Transit engine of HashiCorp Vault or OpenBao, over its HTTP API. Each rotation makes a key, not a version of one key, because
- * Transit cannot destroy single versions.
+ * Creates a backend for keys in the Transit engine of HashiCorp Vault or OpenBao, over its HTTP API. Each rotation generates a key instead of
+ * a version of one key, because Transit cannot destroy single versions.
  *
- * Connections use https (http is accepted for loopback hosts). Redirects are not followed.
+ * Connections use https; http is accepted for loopback hosts. Redirects are not followed.
  *
  * @example
  * ```ts
@@ -76,7 +76,7 @@ export function vaultTransitBackend(options: VaultTransitOptions = {}, clock: Cl
   const service: KeyService<Key, VaultRequest> = {
     place: `vault-transit:${mount}`,
     uriForm: "vault-transit:https://HOST/MOUNT/KEY/VERSION (https, or http for a loopback host)",
-    failureOf,
+    classifyError,
     parse,
 
     connect(key) {
@@ -89,10 +89,10 @@ export function vaultTransitBackend(options: VaultTransitOptions = {}, clock: Cl
     async publicKey(call) {
       const { name, key } = call;
       const info = await read(call);
-      if (info?.type !== "ecdsa-p256") throw notP256(name, word(info?.type));
+      if (info?.type !== "ecdsa-p256") throw notP256(name, safeDetail(info?.type));
       const pem = info.keys?.[key.version]?.public_key;
       if (typeof pem !== "string") throw failure(name, "ERR_SIGNER_KEY_STATE", "no such version");
-      // An older version can verify, but no longer sign.
+      // An older version can verify but no longer sign.
       if (Number(info.min_encryption_version ?? 0) > key.version) {
         throw failure(name, "ERR_SIGNER_KEY_STATE", "below min_encryption_version");
       }
@@ -101,20 +101,20 @@ export function vaultTransitBackend(options: VaultTransitOptions = {}, clock: Cl
 
     async sign(call, digest) {
       const { mountUrl, keyName, version } = call.key;
-      const answer = await request(call, "POST", `${mountUrl}/sign/${keyName}`, {
+      const response = await request(call, "POST", `${mountUrl}/sign/${keyName}`, {
         input: Buffer.from(digest).toString("base64"),
         prehashed: true,
         hash_algorithm: "sha2-256",
         marshaling_algorithm: "jws",
         key_version: version,
       });
-      return signatureOf(call, answer);
+      return signatureOf(call, response);
     },
 
     async create(call, issuer) {
       const uri = `${service.place}/${newKeyName(keyPrefix, issuer)}/1`;
       const key = parse(uri);
-      // Transit cannot switch `exportable` off again.
+      // In Transit, `exportable` cannot be turned off later.
       const settings = { type: "ecdsa-p256", exportable: false, allow_plaintext_backup: false };
       if (key !== undefined) await request(call, "POST", urlOf(key), settings);
       return uri;
@@ -149,7 +149,7 @@ function parse(uri: string): Key | undefined {
     /^\/([\w.-]+(?:\/[\w.-]+)*)\/([\w.-]+)\/([1-9]\d{0,8})$/.exec(url?.pathname ?? "") ?? [];
   if (
     url === undefined ||
-    // A key has only one URI: without password, query, fragment, escapes and dot segments.
+    // A key has only one URI: without a password, query, fragment, escapes or dot segments.
     `${url.origin}${url.pathname}` !== address ||
     (url.protocol !== "https:" && !(url.protocol === "http:" && isLoopback(url.hostname))) ||
     keyName === undefined
@@ -160,10 +160,10 @@ function parse(uri: string): Key | undefined {
 }
 
 /** @see https://developer.hashicorp.com/vault/api-docs/secret/transit#sign-data */
-function signatureOf({ name, key }: KeyCall<Key, VaultRequest>, answer: unknown): Uint8Array {
-  const text = (answer as { signature?: unknown } | undefined)?.signature;
-  const [, signedBy, encoded] = /^vault:v(\d+):([\w-]{86})$/.exec(typeof text === "string" ? text : "") ?? [];
-  if (encoded === undefined) throw failure(name, "ERR_SIGNER_BAD_SIGNATURE", "no signature in the form jws");
+function signatureOf({ name, key }: KeyCall<Key, VaultRequest>, response: unknown): Uint8Array {
+  const signature = (response as { signature?: unknown } | undefined)?.signature;
+  const [, signedBy, encoded] = /^vault:v(\d+):([\w-]{86})$/.exec(typeof signature === "string" ? signature : "") ?? [];
+  if (encoded === undefined) throw failure(name, "ERR_SIGNER_BAD_SIGNATURE", "no signature in jws format");
   if (Number(signedBy) === key.version) return base64url.decode(encoded);
   throw failure(name, "ERR_SIGNER_BAD_SIGNATURE", "signed by another key version");
 }
