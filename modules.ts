@@ -66,7 +66,20 @@ export const modules: Readonly<Record<string, Module>> = {
   "rotation/store/databases": { modules: ["rotation/store"], packages: ["@libsql/client", "mysql2", "redis"] },
   "rotation/custody": { modules: ["keys/jwk", "rotation/rules", "rotation/store"], packages: ["jose"] },
   "rotation/manager": {
-    modules: ["keys/jwk", "keys/signer", "provider", "publish", "rotation/custody", "rotation/rules", "rotation/store"],
+    modules: [
+      "keys/jwk",
+      "keys/signer",
+      "provider",
+      "publish",
+      "rotation/custody",
+      "rotation/rules",
+      "rotation/saved-set",
+      "rotation/store",
+    ],
+    packages: ["jose"],
+  },
+  "rotation/saved-set": {
+    modules: ["keys/jwk", "provider", "publish", "rotation/custody", "rotation/manager", "rotation/rules"],
     packages: ["jose"],
   },
   "rotation/issuers": {
@@ -128,11 +141,24 @@ export const modules: Readonly<Record<string, Module>> = {
       "rotation/custody",
       "rotation/manager",
       "rotation/rules",
+      "rotation/saved-set",
+      "service/config",
+      "service/store",
+    ],
+    packages: ["node:", "package.json"],
+  },
+  "service/token": {
+    modules: [
+      "node",
+      "publish",
+      "rotation/custody",
+      "rotation/manager",
+      "rotation/rules",
       "service/config",
       "service/store",
       "sign/token",
     ],
-    packages: ["jose", "node:", "package.json"],
+    packages: [],
   },
   "service/targets": {
     modules: ["publish", "rotation/rules", "rotation/store/sqlite", "service/config", "service/keys"],
@@ -153,6 +179,7 @@ export const modules: Readonly<Record<string, Module>> = {
   "service/admin/page": { modules: ["rotation/explain", "service/admin"], packages: ["node:"] },
   "service/endpoint": {
     modules: [
+      "provider",
       "publish",
       "service/admin",
       "service/admin/page",
@@ -177,7 +204,7 @@ export const modules: Readonly<Record<string, Module>> = {
       "service/config",
       "service/targets",
       "service/endpoint",
-      "service/keys",
+      "service/token",
     ],
     packages: ["commander"],
   },

@@ -19,6 +19,7 @@ const calls: Readonly<Record<string, Readonly<Record<string, string>>>> = {
   "jwksd/rotation": {
     createKeyManager: "KeyManagerOptions",
     "createKeyManager: policy": "RotationPolicyOptions",
+    startWithSavedSet: "SavedSetOptions",
     "manager.rotate": "RotateOptions",
     "manager.activate, retire, remove": "ForceOptions",
   },

@@ -57,6 +57,9 @@ export function sleep(delayMs: number, clock: Clock, signal?: AbortSignal): Prom
   return abortable(timer.promise, signal).finally(cancel);
 }
 
+/** Returns the time until the next attempt, in milliseconds, after so many failures in a row: 1, 2, 4 s and so on, at most 30 s. */
+export const retryDelayMs = (failures: number): number => Math.min(1_000 * 2 ** (failures - 1), 30_000);
+
 /** Waits a random time before the next attempt, so that processes that collided do not collide again: up to 2, 4, 8 … ms. */
 export const pauseAfter = (attempt: number, maxMs: number, clock: Clock, signal?: AbortSignal): Promise<void> =>
   sleep(Math.random() * Math.min(2 ** attempt, maxMs), clock, signal);

@@ -1,5 +1,5 @@
 /**
- * Keys from files, and a fetch that reaches public addresses only.
+ * Keys and other texts from files, and a fetch that reaches public addresses only.
  *
  * @module jwksd/node
  */
@@ -8,3 +8,4 @@ export { isPublicAddress } from "./addresses.ts";
 export type { Address } from "./host-addresses.ts";
 export { type GuardedFetchOptions, createGuardedFetch, guardedFetch } from "./guarded-fetch.ts";
 export { type Loaded, readEncryptionKeyset, readKeyset } from "./key-files.ts";
+export { type TextFile, textFile } from "./text-file.ts";

@@ -33,8 +33,8 @@ export async function createProvider(...options: readonly Optional<ProviderOptio
 
 /** Returns the provider without what only the service may call. */
 export function publicPart(provider: ServiceProvider): Provider {
-  const { follow: _, signPayload: _sign, checkMaySign: _check, publishedSet: _set, ...rest } = provider;
-  const { responseMetrics: _metrics, ...publicProvider } = rest;
+  const { follow: _, signPayload: _sign, checkMaySign: _check, publishedKeys: _keys, ...rest } = provider;
+  const { responseMetrics: _responses, signatureMetrics: _signatures, ...publicProvider } = rest;
   return Object.freeze(publicProvider);
 }
 

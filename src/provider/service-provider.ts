@@ -45,10 +45,12 @@ export interface ServiceProvider extends Provider, Pick<TokenSigner, "signPayloa
    * @param onTaken called with each change that was taken, as a part of it
    */
   follow(this: void, onTaken?: (keysets: Keysets) => Promise<void>): Promise<void>;
-  /** Returns the set that is published; `undefined` until keys were read on demand. */
-  publishedSet(this: void): JwkSet | undefined;
-  /** Metrics without those of signatures and tokens. */
+  /** Returns the keys that are published, in their order. */
+  publishedKeys(this: void): readonly JwkSetEntry[];
+  /** Metrics of the responses alone. */
   responseMetrics(this: void): readonly Metric[];
+  /** Metrics of the signatures alone. */
+  signatureMetrics(this: void): readonly Metric[];
 }
 
 /** Keys in the order in which they are published. */
@@ -193,8 +195,9 @@ export async function provide(parts: ProviderParts): Promise<ServiceProvider> {
         },
       });
     },
-    publishedSet: () => set,
+    publishedKeys: () => set?.entries ?? [],
     responseMetrics,
+    signatureMetrics: signer.metrics,
     metrics: () => [...responseMetrics(), ...signer.metrics(), retiredKids.metrics()],
   };
 }

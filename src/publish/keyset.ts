@@ -69,11 +69,11 @@ export async function checkKeysets({
   return { signing, set: await jwkSetOf([...signing.entries, ...encryption]) };
 }
 
-/** The set of keys that were published before. @throws KeyMaterialError see {@link checkKeysets} */
-export async function publishedBefore(jwks: readonly unknown[]): Promise<JwkSet> {
+/** Returns the keysets of keys that were published before: nothing is signed with them. */
+export function publishedKeysets(jwks: readonly Jwk[]): Keysets {
   const keysetFor = (use: Jwk["use"]) =>
-    (jwks as readonly Jwk[]).filter((jwk) => jwk.use === use).map((jwk) => ({ kid: jwk.kid, publicKey: { ...jwk } }));
-  return (await checkKeysets({ keyset: keysetFor("sig"), encryptionKeyset: keysetFor("enc") })).set;
+    jwks.filter((jwk) => jwk.use === use).map((jwk) => ({ kid: jwk.kid, publicKey: { ...jwk } }));
+  return { keyset: keysetFor("sig"), encryptionKeyset: keysetFor("enc") };
 }
 
 /**

@@ -1,3 +1,3 @@
 import { loadTests } from "../support/together.ts";
 
-await loadTests("explain", "issuers", "manager", "model", "rules");
+await loadTests("explain", "issuers", "manager", "model", "rules", "saved-set");

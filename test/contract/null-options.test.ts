@@ -38,7 +38,9 @@ import {
   type KeyManagerOptions,
   type RotateOptions,
   type RotationPolicyOptions,
+  type SavedSetOptions,
   createKeyManager,
+  startWithSavedSet,
 } from "../../src/rotation/manager/index.ts";
 import { rotationPolicy } from "../../src/rotation/rules/policy.ts";
 import { liveRecords } from "../../src/rotation/rules/records.ts";
@@ -155,6 +157,19 @@ row<KeyManagerOptions>("createKeyManager", manager(), async (options) => {
   await follows.sign(claims, { lifetimeSeconds: 60 });
   await made.close();
   return [made.policy, made.records.map(({ state }) => state)];
+});
+const keysStart: SavedSetOptions["start"] = (options) => createKeyManager({ ...manager(), ...options });
+const noText = { name: "nothing", read: async () => undefined, write: async () => {} };
+const savedSet = (): SavedSetOptions => ({
+  issuer,
+  wrappingKeys: newWrappingKey(),
+  savedSet: noText,
+  start: keysStart,
+});
+row<SavedSetOptions>("startWithSavedSet", savedSet(), async (options) => {
+  const made = await startWithSavedSet(options);
+  await made.close();
+  return made.manager?.policy;
 });
 row<RotateOptions>("manager.rotate", {}, async (options) => {
   const made = await createKeyManager(manager());

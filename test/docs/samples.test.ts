@@ -5,8 +5,10 @@ import { createServer, type Server } from "node:http";
 import { dirname, join, resolve } from "node:path";
 import { describe, test } from "node:test";
 import type { guardedFetch } from "../../src/node/index.ts";
-import type { KeyManager } from "../../src/rotation/manager/index.ts";
-import { createProvider, localSigner, type SetIfAbsent } from "../../src/index.ts";
+import { StoreError } from "../../src/base/errors.ts";
+import type { KeyManager, KeysWithSavedSet } from "../../src/rotation/manager/index.ts";
+import { type Register, memoryStore } from "../../src/rotation/store/index.ts";
+import { createProvider, localSigner, type Provider, type SetIfAbsent } from "../../src/index.ts";
 import { sqliteStore } from "../../src/rotation/store/sqlite/sqlite.ts";
 import { pages, textOf, withSamples } from "../../scripts/samples.ts";
 import { ecKey } from "../support/keys.ts";
@@ -75,6 +77,32 @@ describe("the samples of the documents", () => {
     process.kill("SIGHUP");
     assert.equal(await next(), "updated");
     assert.equal((await keys()).length, 2);
+  });
+
+  test("a provider starts without its store on the saved set", async (t) => {
+    const path = await sample(t, "examples/docs/saved-set.mts", {
+      'import { postgresStore } from "jwksd/store/postgres";': "const { postgresStore } = globalThis as any;",
+      "./saved-set.json": join(await temporaryFolder(t), "saved-set.json"),
+    });
+    const store = memoryStore();
+    const environment = { JWKSD_WRAPPING_KEYS: wrappingKey };
+    Object.assign(process.env, environment);
+    t.after(() => delete process.env["JWKSD_WRAPPING_KEYS"]);
+    const started = async (register: Register) => {
+      Object.assign(globalThis, { postgresStore: () => register });
+      const started = (await import(`${path}?${Math.random()}`)) as { keys: KeysWithSavedSet; provider: Provider };
+      t.after(() => started.keys.close());
+      return started;
+    };
+    const first = await started(store);
+    const jwkSet = await first.provider.jwkSet();
+    assert.equal(jwkSet.keys.length, 1);
+    await first.keys.close();
+    const outage = new StoreError("ERR_STORE_UNAVAILABLE", "no route to host");
+    const fails = () => Promise.reject(outage);
+    const { keys, provider } = await started({ ...store, read: fails, write: fails });
+    assert.deepEqual([await provider.jwkSet(), keys.manager], [jwkSet, undefined]);
+    await assert.rejects(provider.sign({}, { lifetimeSeconds: 60 }), { code: "ERR_SIGNER_STALE" });
   });
 
   test("the guard of the README takes the token that its provider prints", async (t) => {

@@ -10,7 +10,7 @@ import { applyCommand } from "../../src/rotation/rules/commands.ts";
 import { rotationPolicy } from "../../src/rotation/rules/policy.ts";
 import { memoryStore } from "../../src/rotation/store/memory.ts";
 import type { ReadOptions, Register } from "../../src/rotation/store/register.ts";
-import { signOnce } from "../../src/service/keys/sign-once.ts";
+import { signOnce } from "../../src/service/token/sign-once.ts";
 import { ecKey } from "../support/keys.ts";
 import { custodyOf, newWrappingKey } from "../support/managed.ts";
 import { simulatedClock } from "../support/simulated.ts";

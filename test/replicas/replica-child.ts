@@ -10,7 +10,7 @@ import type { createKeyring as CreateKeyring } from "../../src/rotation/manager/
 import type { createStoreAccess as CreateStoreAccess } from "../../src/rotation/manager/store-access.ts";
 import type { rotationPolicy as RotationPolicyOf } from "../../src/rotation/rules/policy.ts";
 import type { postgresStore as PostgresStore } from "../../src/rotation/store/postgres/postgres.ts";
-import type { signOnce as SignOnce } from "../../src/service/keys/sign-once.ts";
+import type { signOnce as SignOnce } from "../../src/service/token/sign-once.ts";
 import { type Edit, codeWith, load } from "./changed.ts";
 
 /*
@@ -124,7 +124,7 @@ async function manage(): Promise<void> {
     await Promise.all(
       issuers.map(async (issuer) => {
         let hasChanged: (() => void) | undefined;
-        const store = await storeOf(issuer);
+        const store = storeOf(issuer);
         const manager = await again(() =>
           createKeyManager({
             issuer,
@@ -171,7 +171,7 @@ async function manage(): Promise<void> {
 }
 
 async function signOneByOne(): Promise<void> {
-  const { signOnce } = await load<{ signOnce: typeof SignOnce }>("short", "service/keys/sign-once.ts");
+  const { signOnce } = await load<{ signOnce: typeof SignOnce }>("short", "service/token/sign-once.ts");
   const { createKeyring } = await load<{ createKeyring: typeof CreateKeyring }>("short", "rotation/manager/keyring.ts");
   const { createStoreAccess } = await load<{ createStoreAccess: typeof CreateStoreAccess }>(
     "short",
@@ -193,7 +193,7 @@ async function signOneByOne(): Promise<void> {
     await Promise.all(
       issuers.map(async (issuer) => {
         const issuerCheck = servedBy({ issuer, isChosen: true });
-        const custody = createCustody({ register: await storeOf(issuer), keys, issuerCheck });
+        const custody = createCustody({ register: storeOf(issuer), keys, issuerCheck });
         const access = createStoreAccess(custody, { policy: rotationPolicy(policy), clock, signal });
         return [
           issuer,

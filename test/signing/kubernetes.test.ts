@@ -12,7 +12,7 @@ import { systemClock } from "../../src/base/clock.ts";
 import { SignerError } from "../../src/base/errors.ts";
 import { createAudit } from "../../src/service/signing/audit.ts";
 import { createKubernetesSigner } from "../../src/service/signing/kubernetes.ts";
-import type { Signing } from "../../src/service/keys/signing.ts";
+import type { Signing } from "../../src/service/signing/signing.ts";
 import { ecKey, rsaKey } from "../support/keys.ts";
 import { skipWithout, skipped } from "../support/parts.ts";
 import { type RunningService, startService, temporaryFolder } from "../support/service.ts";
@@ -211,7 +211,7 @@ test("where it may not sign, or has no key yet, Kubernetes can ask again", { ski
     sign: async () => refuse(),
     signPayload: async () => refuse(),
     checkMaySign: refuse,
-    published: () => [],
+    signingRecords: () => [],
     takenAt: () => 0,
     maxTokenLifetimeSeconds: () => 3600,
   };

@@ -5,12 +5,13 @@ import { simulatedClock } from "../support/simulated.ts";
 import { once } from "node:events";
 import { createServer } from "node:http";
 import { join } from "node:path";
-import { type Keysets, checkSigning } from "../../src/publish/keyset.ts";
+import { partsOf } from "../../src/provider/provider.ts";
+import { provide } from "../../src/provider/service-provider.ts";
+import { publishedKeys } from "../../src/rotation/rules/records.ts";
 import { status as grpcStatus } from "../../src/service/signing/grpc.ts";
 import { createKubernetesSigner } from "../../src/service/signing/kubernetes.ts";
 import { bytesField } from "../../src/service/signing/protobuf.ts";
 import { signHandler } from "../../src/service/signing/handler.ts";
-import { createSigning } from "../../src/service/keys/signing.ts";
 import { type Replica, World, issuer } from "../manager/world.ts";
 import { hour, second } from "../rules/key-records.ts";
 import { callGrpc, frame, openSession } from "../support/grpc.ts";
@@ -97,15 +98,17 @@ test("a stale server refuses, says when to try again, and signs when the store i
 async function serveTokens(
   t: TestContext,
   world: World,
-  { manager, provider }: Replica,
+  { manager }: Replica,
 ): Promise<{ path: string; kubernetes: string }> {
   const { clock } = world;
-  const signing = createSigning(issuer, manager, await checkSigning(manager.keysets.keyset), clock);
-  const update = async ({ keyset }: Keysets): Promise<void> => {
-    await provider.update({ keyset });
-    signing.take(await checkSigning(keyset));
+  const provider = await provide(partsOf([{ keys: manager, clock }]));
+  await world.until(provider.follow());
+  const signing = {
+    ...provider,
+    signingRecords: () => publishedKeys(manager.records, "sig"),
+    takenAt: () => clock.now(),
+    maxTokenLifetimeSeconds: () => manager.maxTokenLifetimeSeconds,
   };
-  await world.until(manager.subscribe({ update }));
   const audit = createAudit(clock, () => {});
   const sign = { signing, policy: {}, audit };
   const server = createServer(signHandler(sign));

@@ -14,7 +14,7 @@ import { run } from "../../src/cli/run.ts";
 import { addSettings, settingsFrom } from "../../src/cli/settings-options.ts";
 import { createLog } from "../../src/service/config/log.ts";
 import { startService as startServiceHere } from "../../src/service/endpoint/service.ts";
-import type { Substitutes } from "../../src/service/keys/run-manager.ts";
+import type { Substitutes } from "../../src/service/keys/service-keys.ts";
 import { named } from "./keys.ts";
 
 const main = fileURLToPath(new URL("../../src/cli/main.ts", import.meta.url));

@@ -3,7 +3,8 @@ import assert from "node:assert/strict";
 import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { type TestContext, describe, test } from "node:test";
-import { loadKeyFiles } from "../../src/service/keys/published-keys.ts";
+import { checkKeysets } from "../../src/publish/keyset.ts";
+import { loadKeyFiles } from "../../src/service/keys/file-keys.ts";
 import { bucketTarget, parseBucketUrl } from "../../src/service/targets/bucket.ts";
 import { type DocumentSet, type StaticDocument, documentSetOf } from "../../src/service/targets/documents.ts";
 import { endless } from "../support/endless.ts";
@@ -180,9 +181,8 @@ describe("a bucket", { timeout: 60_000 }, () => {
     const one = target();
     const site = { issuer: "https://a.example", cors: true, discovery: true };
     await one.open();
-    await one.put(
-      await documentSetOf(await loadKeyFiles({ keys: file, encryptionKeys: undefined }, { warn() {} }), site, false),
-    );
+    const keysets = await loadKeyFiles({ keys: file, encryptionKeys: undefined }, { warn() {} });
+    await one.put(await documentSetOf((await checkKeysets(keysets)).set, site, false));
     const object = stub.objects.get("a/b/jwks");
     assert.deepEqual(object?.body, Buffer.from(await served.arrayBuffer()));
     assert.equal(object?.cacheControl, served.headers.get("cache-control"));

@@ -50,7 +50,7 @@ export async function signerFrom(material: KeyMaterial, name: string): Promise<S
   const key = await importPrivate(publicJwk, privateKey, name);
   const signer: Signer = Object.freeze({
     publicKey: Object.freeze(publicJwk),
-    sign: async ({ message }: SignInput) => sign(key, message as Bytes),
+    sign: async ({ message }: SignInput) => sign(key, message),
   });
   localKeys.set(signer, key);
   return signer;

@@ -1,4 +1,4 @@
-import { serial, withDeadline } from "../../base/async.ts";
+import { retryDelayMs, serial, withDeadline } from "../../base/async.ts";
 import { type Instant, type Moment, instantNow, longestSince, monotonicNow, msBetween } from "../../base/clock.ts";
 import { StoreError, codeOf } from "../../base/errors.ts";
 import { outlivesRequests } from "../../base/runtime.ts";
@@ -7,7 +7,8 @@ import type { ManagerContext } from "./context.ts";
 import type { RoundResult, Rounds } from "./rounds.ts";
 import { unanswered } from "./store-access.ts";
 
-const retryMs = { first: 1_000, last: 30_000 } as const;
+/** Least time between two rounds for those who wait, in milliseconds. */
+const askMs = 1_000;
 
 /** Decides when rounds run: one at a time, each when it is due, and after a failure again at growing intervals. */
 export interface Loop {
@@ -50,7 +51,7 @@ export function createLoop({ clock, signal, report }: ManagerContext, rounds: Ro
     } catch (error) {
       if (!signal.aborted) {
         failures += 1;
-        const retryInMs = Math.min(retryMs.first * 2 ** (failures - 1), retryMs.last);
+        const retryInMs = retryDelayMs(failures);
         sleep(retryInMs);
         // Before that, `createKeyManager` throws the error.
         if (rounds.hasStarted) await rounds.onFailure(error, retryInMs);
@@ -81,7 +82,7 @@ export function createLoop({ clock, signal, report }: ManagerContext, rounds: Ro
     wake,
     ask() {
       const at = monotonicNow(clock);
-      if (asked === undefined || msBetween(asked.at, at) >= retryMs.first) asked = { at, done: round() };
+      if (asked === undefined || msBetween(asked.at, at) >= askMs) asked = { at, done: round() };
       return asked.done;
     },
     async stop() {

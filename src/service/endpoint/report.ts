@@ -6,8 +6,8 @@ import type { LogEvent } from "../admin/known.ts";
 import { statusPage } from "../admin/page/status-page.ts";
 import { serviceMetrics } from "../admin/service-metrics.ts";
 import { type Status, statusOf } from "../admin/status.ts";
-import type { PublishedKeys } from "../keys/published-keys.ts";
-import type { RunningManager } from "../keys/run-manager.ts";
+import type { FileKeys } from "../keys/file-keys.ts";
+import type { ServiceKeys } from "../keys/service-keys.ts";
 import type { PublicEndpoint } from "./public-endpoint.ts";
 
 /** What a report tells of. */
@@ -17,8 +17,10 @@ interface Reported {
   readonly rotationMode: boolean;
   readonly clock: Clock;
   readonly endpoint: PublicEndpoint;
-  readonly managed: RunningManager | undefined;
-  readonly keys: PublishedKeys;
+  readonly managed: ServiceKeys | undefined;
+  readonly files: FileKeys;
+  /** Whether other programs get tokens signed here. */
+  readonly signs: boolean;
   readonly phase: () => Status["phase"];
   readonly events: () => readonly LogEvent[];
 }
@@ -32,7 +34,8 @@ export interface Report {
 }
 
 export function createReport(of: Reported): Report {
-  const { commandFlags, rotationMode, clock, endpoint, managed, keys, phase, events } = of;
+  const { commandFlags, rotationMode, signs, clock, endpoint, managed, files, phase, events } = of;
+  const { provider } = endpoint;
   /** Why this process should get no requests; `undefined` while it is ready. */
   const notReady = (): string | undefined => (phase() === "running" ? managed?.notReady() : `it is ${phase()}`);
   const status = async (): Promise<Status> => {
@@ -41,21 +44,22 @@ export function createReport(of: Reported): Report {
       ...known,
       now: clock.now(),
       phase: phase(),
-      issuer: endpoint.issuer,
-      jwksUri: endpoint.jwksUri,
+      issuer: provider.issuer,
+      jwksUri: provider.jwksUri,
       pid: process.pid,
       commandFlags,
       notReady: notReady(),
       isShortBySetting: rotationMode,
-      isShort: managed?.isRotating ?? false,
-      published: keys.current.entries,
-      refused: keys.refused,
+      isShort: managed?.source.isRotating ?? false,
+      published: provider.publishedKeys(),
+      refused: files.refused,
       events: events(),
     });
   };
   const metrics = async (): Promise<readonly Metric[]> => {
-    const own = serviceMetrics(await status(), clock.now(), keys.refused !== undefined);
-    const all = sumMetrics([own, managed?.metrics() ?? [], endpoint.metrics()]);
+    const own = serviceMetrics(await status(), clock.now(), files.refused !== undefined);
+    const ofManager = managed?.source.manager?.metrics() ?? [];
+    const all = sumMetrics([own, ofManager, signs ? provider.signatureMetrics() : [], endpoint.metrics()]);
     return [...all, ...(await processMetrics())];
   };
   return {

@@ -1,13 +1,16 @@
 import { systemClock } from "../../base/clock.ts";
+import { provide } from "../../provider/service-provider.ts";
 import { missingMembers } from "../../publish/discovery.ts";
+import { entriesFor } from "../../publish/jwk-set.ts";
+import type { Keysets } from "../../publish/keyset.ts";
 import type { Site } from "../../publish/publisher.ts";
 import { startAdmin } from "../admin/admin.ts";
 import type { Status } from "../admin/status.ts";
 import { urlHost } from "../config/addresses.ts";
 import type { Logger } from "../config/log.ts";
 import type { Settings } from "../config/setting-definitions.ts";
-import { readPublishedKeys } from "../keys/published-keys.ts";
-import { type Substitutes, startManager } from "../keys/run-manager.ts";
+import { openFileKeys } from "../keys/file-keys.ts";
+import { type Substitutes, startServiceKeys } from "../keys/service-keys.ts";
 import { startSignSockets } from "../signing/sign-sockets.ts";
 import { partsOf } from "./parts.ts";
 import { startPublicEndpoint } from "./public-endpoint.ts";
@@ -65,53 +68,65 @@ async function start(settings: Settings, to: Logger, given: Substitutes, stops: 
   let phase: Status["phase"] = "starting";
 
   const { site, store, sockets, admin: adminAddress, ...parts } = await partsOf(settings, log);
-  const keys = await readPublishedKeys(settings, log, clock);
-  const managed = parts.managed && (await startManager(parts.managed, log, given));
-  if (managed !== undefined) {
-    stops.push(() => managed.stop());
-    await keys.takeManaged(managed.published);
-  }
+  const files = await openFileKeys(settings, log, clock);
+  const managed = parts.managed && (await startServiceKeys(parts.managed, log, given));
+  if (managed !== undefined) stops.push(() => managed.stop());
 
-  const isRotating = (): boolean => rotationMode || managed?.isRotating === true;
-  const where = { ...site, host, port, reusePort, isRotating };
-  const endpoint = await startPublicEndpoint(where, keys.current, log.warn);
+  const isRotating = (): boolean => rotationMode || managed?.source.isRotating === true;
+  const endpoint = await startPublicEndpoint(
+    { issuer: site.issuer, host, port, reusePort },
+    (issuer) =>
+      provide({
+        ...files.keysets,
+        site: { ...site, issuer },
+        keys: managed?.source,
+        onDemand: undefined,
+        mode: () => (isRotating() ? "rotation" : "long"),
+        maxTokenLifetimeSeconds: Infinity,
+        clock: systemClock,
+      }),
+    log.warn,
+  );
   stops.push(endpoint.stop);
-  const { issuer, jwksUri, url } = endpoint;
+  const { provider, url } = endpoint;
+  const { issuer, jwksUri } = provider;
+  const kids = (): string[] => entriesFor("sig", provider.publishedKeys()).map(({ jwk }) => jwk.kid);
 
   const { commandFlags } = store;
-  const of = { commandFlags, rotationMode, clock, endpoint, managed, keys, events, phase: () => phase };
+  const signs = sockets.length > 0;
+  const of = { commandFlags, rotationMode, signs, clock, endpoint, managed, files, events, phase: () => phase };
   const report = createReport(of);
   const admin = adminAddress && (await startAdmin(adminAddress, report.pages, log));
   const adminUrl = admin && `http://${urlHost(adminAddress.host)}:${admin.port}`;
   if (admin !== undefined) stops.push(admin.stop);
 
-  await managed?.follow(issuer, async (next) => {
-    await keys.takeManaged(next);
-    endpoint.publish(keys.current);
-  });
-  if (managed?.signing !== undefined)
-    stops.unshift(await startSignSockets(sockets, { issuer, signing: managed.signing, log }));
+  await provider.follow();
+  await managed?.servedAs(issuer);
+  if (managed !== undefined && signs)
+    stops.unshift(await startSignSockets(sockets, { issuer, signing: { ...managed, ...provider }, log }));
   const reload = async (): Promise<boolean> => {
-    await keys.reload().catch(() => {});
-    if (keys.refused !== undefined) {
-      const { code, message } = keys.refused;
+    const { update } = provider;
+    const take = ({ keyset, encryptionKeyset }: Keysets): Promise<void> =>
+      update(managed === undefined ? { keyset, encryptionKeyset } : { encryptionKeyset });
+    await files.reload(take).catch(() => {});
+    if (files.refused !== undefined) {
+      const { code, message } = files.refused;
       log.error({ code }, `new keys refused, the old ones stay in use: ${message}`);
       return false;
     }
-    endpoint.publish(keys.current);
-    const encryptionKeys = keys.current.entries.length - keys.kids.length;
-    log.info({ kids: keys.kids, encryptionKeys }, "keys reloaded");
+    const encryptionKeys = provider.publishedKeys().length - kids().length;
+    log.info({ kids: kids(), encryptionKeys }, "keys reloaded");
     return true;
   };
-  const watch = keys.watch(reload);
+  const watch = files.watch(reload);
   phase = "running";
 
   noteMissing(site, log);
-  log.info({ jwksUri, port: endpoint.port, admin: adminUrl, kids: keys.kids, pid: process.pid }, "started");
+  log.info({ jwksUri, port: endpoint.port, admin: adminUrl, kids: kids(), pid: process.pid }, "started");
   return {
     url,
-    kids: keys.kids,
-    stateText: managed?.stateText(keys.kids[0] ?? "") ?? "active",
+    kids: kids(),
+    stateText: managed?.stateText(kids()[0] ?? "") ?? "active",
     adminUrl,
     status: report.status,
     reload,
@@ -119,7 +134,7 @@ async function start(settings: Settings, to: Logger, given: Substitutes, stops: 
       phase = "stopping";
       log.info({ signal }, "stopping");
       watch.stop();
-      await keys.settled();
+      await files.settled();
       await stopAll(stops);
       log.info("stopped");
     },

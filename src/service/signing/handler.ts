@@ -4,7 +4,7 @@ import { escapedUnit } from "../../base/printable.ts";
 import { publishedJwk } from "../../keys/jwk/public.ts";
 import { writeReply } from "../../publish/node.ts";
 import { type Reply, problem } from "../../publish/respond.ts";
-import type { Signing } from "../keys/signing.ts";
+import type { Signing } from "./signing.ts";
 import type { Audit } from "./audit.ts";
 import { maxBodyBytes, readBody } from "./body.ts";
 import { type SignPolicy, checkAllowed } from "./policy.ts";
@@ -71,8 +71,8 @@ function tokenFor(body: Uint8Array, { policy, signing }: SignOf): Promise<string
   return signing.sign(claims, options);
 }
 
-function keysText({ published }: Signing): string {
-  const keys = published().map((record) => ({ kid: record.kid, state: record.state, jwk: publishedJwk(record) }));
+function keysText({ signingRecords }: Signing): string {
+  const keys = signingRecords().map((record) => ({ kid: record.kid, state: record.state, jwk: publishedJwk(record) }));
   return JSON.stringify({ keys }).replace(/[^ -~]/g, escapedUnit);
 }
 

@@ -39,7 +39,7 @@ export function createKubernetesSigner(
   const Sign: Unary = (message, connection) => audit.sign(connection, () => signClaims(message));
 
   const FetchKeys: Unary = async () => {
-    const published = signing.published();
+    const published = signing.signingRecords();
     // The API server refuses an empty set as well, and keeps what it has.
     if (published.length === 0) {
       throw new SignerError("ERR_SIGNER_STALE", "this process has not reached its store since the start");

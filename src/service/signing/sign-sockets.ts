@@ -3,7 +3,7 @@ import { createAudit } from "./audit.ts";
 import { readFormerKeys } from "./former-keys.ts";
 import { type SignOf, signHandler } from "./handler.ts";
 import { createKubernetesSigner } from "./kubernetes.ts";
-import type { Signing } from "../keys/signing.ts";
+import type { Signing } from "./signing.ts";
 import { type SignSocket, checkSocketLifetimes } from "./sockets.ts";
 import { hostAndPort } from "../config/addresses.ts";
 import { type RunningServer, type Wanted, startHttpServer } from "../listen/http-server.ts";

@@ -2,7 +2,8 @@ import { resolve } from "node:path";
 import { serial } from "../../base/async.ts";
 import { ServiceError, StateError, invalidOption } from "../../base/errors.ts";
 import { quoted } from "../../base/printable.ts";
-import { checkKeysets } from "../../publish/keyset.ts";
+import { type JwkSet, jwkSetOf } from "../../publish/jwk-set.ts";
+import { type Keysets, checkKeysets } from "../../publish/keyset.ts";
 import type { KeyRecord } from "../../rotation/rules/records.ts";
 import type { Logger } from "../config/log.ts";
 import type { Settings } from "../config/setting-definitions.ts";
@@ -11,8 +12,8 @@ import { readSite } from "../config/site.ts";
 import { storeSettingsOf } from "../config/store-settings.ts";
 import { every } from "../config/watch.ts";
 import { type OpenedManager, openManager } from "../keys/open-manager.ts";
-import { type PublishedKeys, readPublishedKeys } from "../keys/published-keys.ts";
-import { savedSetOf } from "../keys/saved-set.ts";
+import { type FileKeys, openFileKeys } from "../keys/file-keys.ts";
+import { savedSetOf } from "../keys/service-keys.ts";
 import { type ChangedFile, keysIn, whyLeft } from "./changed.ts";
 import { type TargetSite, type DocumentSet, baseOf, documentSetOf, pathsOf, urlsOf } from "./documents.ts";
 import { bucketTarget, parseBucketUrl } from "./bucket.ts";
@@ -94,17 +95,26 @@ export async function startPublishing(settings: Settings, options: PublishOption
   }
 
   const newest = async (): Promise<DocumentSet> => {
-    return documentSetOf(keys.current, site, isRotating || settings.rotationMode);
+    return documentSetOf(keys, site, isRotating || settings.rotationMode);
   };
   const publish = (): Promise<void> => inTurn(async () => write(await newest()));
 
   // Before the keys are read, so that an older set never takes the place of a newer one.
   for (const warning of await target.open()) log.warn(warning);
   let isRotating = false;
-  let keys: PublishedKeys;
+  let files: FileKeys;
+  let keys = await jwkSetOf([]);
   let managing: OpenedManager | undefined;
+  let managed: Keysets | undefined;
+  const inTurnKeys = serial();
+  /** Takes the keys of a manager or of files, unless they clash. */
+  const take = (next: { readonly managed?: Keysets; readonly files?: Keysets }): Promise<void> =>
+    inTurnKeys(async () => {
+      keys = await setOf(next.managed ?? managed, next.files ?? files.keysets);
+      managed = next.managed ?? managed;
+    });
   try {
-    keys = await readPublishedKeys(settings, log);
+    files = await openFileKeys(settings, log);
     if (settings.keys === undefined) {
       const there = await target.content(paths[0] as string);
       const signers = await signersOf(settings, log);
@@ -112,7 +122,7 @@ export async function startPublishing(settings: Settings, options: PublishOption
         target: {
           name: target.name,
           async update(keysets, mode) {
-            await keys.takeManaged((await checkKeysets(keysets)).set);
+            await take({ managed: keysets });
             ({ isRotating } = mode);
             await publish();
           },
@@ -124,7 +134,7 @@ export async function startPublishing(settings: Settings, options: PublishOption
           checkOurs(there, text === undefined ? [] : (await custody.open(text)).records, target.name);
         },
       });
-    }
+    } else await take({});
   } catch (error) {
     await target.close();
     throw error;
@@ -145,7 +155,7 @@ export async function startPublishing(settings: Settings, options: PublishOption
     await managing?.manager.runDueSteps();
     await inTurn(async () => {
       if (!isSame(await newest(), documentSet)) return;
-      const known = [...(managing?.manager.records ?? []), ...keys.current.entries.map(({ jwk }) => jwk)];
+      const known = [...(managing?.manager.records ?? []), ...keys.entries.map(({ jwk }) => jwk)];
       for (const change of changed) {
         const why = whyLeft(change, documentSet, (kid) => known.some((key) => key.kid === kid));
         if (why !== undefined) {
@@ -162,9 +172,9 @@ export async function startPublishing(settings: Settings, options: PublishOption
     });
   };
   const look = (): Promise<void> => mend().catch(onFailure).then(refresh).catch(onFailure);
-  const reload = (): Promise<void> => keys.reload().then(look, onFailure);
+  const reload = (): Promise<void> => files.reload((next) => take({ files: next })).then(look, onFailure);
   const timer = every(everyMs, look);
-  const watch = keys.watch(reload);
+  const watch = files.watch(reload);
   await refresh().catch(onFailure);
 
   let stopped: Promise<void> | undefined;
@@ -184,6 +194,13 @@ export async function startPublishing(settings: Settings, options: PublishOption
     reload,
     stop: () => (stopped ??= stop()),
   };
+}
+
+/** Makes the set of the keys of a manager, if there is one, and of files. @throws KeyMaterialError see `checkKeysets` */
+async function setOf(managed: Keysets | undefined, files: Keysets): Promise<JwkSet> {
+  const { keyset, encryptionKeyset } = managed ?? { keyset: files.keyset, encryptionKeyset: [] };
+  const both = { keyset, encryptionKeyset: [...encryptionKeyset, ...files.encryptionKeyset] };
+  return (await checkKeysets(both)).set;
 }
 
 /** The folder, or the bucket of `s3://BUCKET/PREFIX`. @throws ConfigError `ERR_OPTION_INVALID` */

@@ -1,0 +1,257 @@
+import { notify, retryDelayMs, sleep } from "../../base/async.ts";
+import type { Clock } from "../../base/clock.ts";
+import { type ErrorCode, StoreError } from "../../base/errors.ts";
+import type { KeySubscriber, ManagedKeys } from "../../provider/managed-keys.ts";
+import { type Keysets, checkKeysets } from "../../publish/keyset.ts";
+import type { Owner } from "../custody/issuer-check.ts";
+import type { WrappingKeys } from "../custody/wrapping.ts";
+import { stale } from "../manager/check-in.ts";
+import { knownError } from "../manager/health.ts";
+import type { KeyManager, KnownError } from "../manager/types.ts";
+import { type SavedSet, Unusable, maxSavedSetSeconds, readSavedSet, savedSetText, showsKeysOf } from "./saved-set.ts";
+import { createSaver } from "./saver.ts";
+
+/** Storage of one text, such as a file: `textFile` of `jwksd/node`. */
+export interface SavedText {
+  /** Name for messages, without a password. */
+  readonly name: string;
+  /** Returns the text; `undefined` if none was written yet. */
+  read(): Promise<string | undefined>;
+  /** Replaces the text as a whole, or not at all. */
+  write(text: string): Promise<void>;
+}
+
+/** Event of keys with a saved set. */
+export type SavedSetEvent =
+  /** The store is unavailable at startup, so the saved set is published. `savedAt` is its age, in epoch milliseconds. */
+  | { readonly type: "used"; readonly savedAt: number; readonly failure: KnownError }
+  /** The manager could not be started again, and the saved set stays. */
+  | { readonly type: "failed"; readonly failure: KnownError }
+  /** The store was reached: its keys are published, and sign. */
+  | { readonly type: "reached" }
+  /** The set could not be saved. Reported once until it is saved again. */
+  | { readonly type: "not-saved"; readonly failure: KnownError };
+
+/** A key manager that was started, with everything that ends with it. */
+export interface StartedManager<Manager> {
+  readonly manager: Manager;
+  close(this: void): Promise<void>;
+}
+
+/** Parts of keys with a saved set. */
+export interface SavedSetParts<Manager> {
+  /** Starts the manager. @param showsKeys whether a saved set shows that the store held keys, so that none may be generated in an empty store */
+  start(this: void, showsKeys: boolean): Promise<StartedManager<Manager>>;
+  readonly savedSet: SavedText;
+  /** Age up to which a saved set is used; 0 neither saves nor uses one. Default: by the policy. */
+  readonly maxSavedSetSeconds: number | undefined;
+  /** Returns the owner of the keys: wanted until the store is read, and then the store's. */
+  owner(this: void): Owner;
+  /** Returns the wrapping keys; `undefined` if there are none without the store. */
+  wrappingKeys(this: void): Promise<WrappingKeys | undefined>;
+  readonly clock: Clock;
+  readonly onEvent: ((event: SavedSetEvent) => void) | undefined;
+}
+
+/** Keys of a manager, or of a saved set until the manager reaches its store. */
+export interface KeysWithSavedSet<Manager = KeyManager> extends ManagedKeys {
+  /** The key manager; `undefined` until its store is reached. */
+  readonly manager: Manager | undefined;
+  /** Ends the manager. Does not close a store that the caller opened. */
+  close(): Promise<void>;
+}
+
+/** Keys with a saved set, as the service needs them. */
+export interface ServiceKeySource<Manager> extends KeysWithSavedSet<Manager> {
+  /** Time at which the keys were read from the store, in epoch milliseconds. */
+  readonly takenAt: number;
+  /** Why the saved set is published; `undefined` once the store is reached. */
+  readonly withoutStore: { readonly savedAt: number; readonly outage: KnownError } | undefined;
+}
+
+/** Errors of a store that may be available later. */
+const withoutStore: ReadonlySet<string> = new Set<ErrorCode>(["ERR_STORE_UNAVAILABLE", "ERR_STORE_EMPTY"]);
+
+/** Starts a manager, or publishes the saved set until the manager starts. @throws see `createKeyManager` */
+export async function startKeys<Manager extends KeyManager>(
+  parts: SavedSetParts<Manager>,
+): Promise<ServiceKeySource<Manager>> {
+  const { savedSet, clock, onEvent } = parts;
+  // Read once: a process that was refused must not generate keys when the saved set is put away.
+  const showed = await showsKeys(savedSet, parts.owner());
+  const start = async (): Promise<Running<Manager>> => running(await parts.start(showed), parts);
+  try {
+    return keysOf(await start(), start, parts);
+  } catch (error) {
+    if (!(error instanceof StoreError) || !withoutStore.has(error.code)) throw error;
+    const saved = await usableSet(parts, error);
+    if (saved === undefined) throw error;
+    const failure = knownError(error, clock.now());
+    notify(onEvent, { type: "used", savedAt: saved.at, failure });
+    return keysOf({ ...saved, outage: failure }, start, parts);
+  }
+}
+
+/** Reports whether a saved set shows that a store held keys of this issuer. */
+export async function showsKeys(savedSet: SavedText, wanted: Owner): Promise<boolean> {
+  // A text that cannot be read is one of a store that held keys.
+  return showsKeysOf(await savedSet.read().catch(() => ""), wanted);
+}
+
+/** Reads the saved set. @throws StoreError the outage, and why the saved set is not used */
+async function usableSet(
+  { savedSet, maxSavedSetSeconds: maxAgeSeconds, clock, ...parts }: SavedSetParts<unknown>,
+  outage: StoreError,
+): Promise<SavedSet | undefined> {
+  const wrappingKeys = maxAgeSeconds === 0 ? undefined : await parts.wrappingKeys();
+  if (wrappingKeys === undefined) return undefined;
+  try {
+    const text = await savedSet.read();
+    const rule = { wanted: parts.owner(), wrappingKeys, now: clock.now(), maxAgeSeconds };
+    return text === undefined ? undefined : await readSavedSet(text, rule);
+  } catch (error) {
+    const why =
+      error instanceof Unusable ? error.message : `it cannot be read (${(error as { readonly code?: string }).code})`;
+    const message = `${outage.message}; the set saved in ${savedSet.name} is not used: ${why}`;
+    throw new StoreError(outage.code, message, { cause: outage });
+  }
+}
+
+/** A manager whose keys are saved. */
+interface Running<Manager> extends StartedManager<Manager> {
+  readonly takenAt: number;
+  subscribe(subscriber: KeySubscriber): Promise<void>;
+}
+
+function running<Manager extends KeyManager>(
+  { manager, close }: StartedManager<Manager>,
+  { savedSet, maxSavedSetSeconds: maxAgeSeconds, owner, wrappingKeys, clock, onEvent }: SavedSetParts<Manager>,
+): Running<Manager> {
+  let takenAt = clock.now();
+  const saver = createSaver<Keysets>(
+    async (keysets, at) => {
+      const [{ set }, macKeys] = await Promise.all([checkKeysets(keysets), wrappingKeys()]);
+      if (macKeys === undefined) return;
+      const keys = set.entries.map(({ jwk }) => jwk);
+      await savedSet.write(await savedSetText({ keys, at, policy: manager.policy }, owner(), macKeys));
+    },
+    () => manager.health.failure === undefined && manager.isReady,
+    (error) => notify(onEvent, { type: "not-saved", failure: knownError(error, clock.now()) }),
+    clock,
+  );
+  return {
+    manager,
+    get takenAt() {
+      return takenAt;
+    },
+    async subscribe(subscriber) {
+      await manager.subscribe({
+        async update(keysets, mode) {
+          await subscriber.update(keysets, mode);
+          takenAt = clock.now();
+          if (maxSavedSetSeconds(maxAgeSeconds, manager.policy) > 0) saver.save(keysets);
+        },
+      });
+      await saver.written();
+    },
+    async close() {
+      await saver.stop();
+      await close();
+    },
+  };
+}
+
+/** A saved set that is published, and the last error of its store. */
+interface Waiting extends SavedSet {
+  readonly outage: KnownError;
+}
+
+function keysOf<Manager extends KeyManager>(
+  first: Running<Manager> | Waiting,
+  start: () => Promise<Running<Manager>>,
+  { owner, clock, onEvent }: SavedSetParts<Manager>,
+): ServiceKeySource<Manager> {
+  const closing = new AbortController();
+  const { signal } = closing;
+  let state = first;
+  const subscribers = new Set<KeySubscriber>();
+
+  /** Starts the manager until that succeeds. @throws when the keys are closed */
+  async function retry(waiting: Waiting): Promise<void> {
+    for (let failures = 1; ; failures += 1) {
+      await sleep(retryDelayMs(failures), clock, signal);
+      try {
+        state = await joined(await start());
+        return notify(onEvent, { type: "reached" });
+      } catch (error) {
+        if (signal.aborted) throw error;
+        const failure = knownError(error, clock.now());
+        state = { ...waiting, outage: failure };
+        notify(onEvent, { type: "failed", failure });
+      }
+    }
+  }
+
+  /** Gives the keys of a manager to all subscribers; if one refuses them, the saved set stays. */
+  async function joined(next: Running<Manager>): Promise<Running<Manager>> {
+    try {
+      signal.throwIfAborted();
+      for (const subscriber of subscribers) await next.subscribe(subscriber);
+      return next;
+    } catch (error) {
+      await next.close();
+      throw error;
+    }
+  }
+
+  const isRunning = (now: Running<Manager> | Waiting): now is Running<Manager> => "manager" in now;
+  const managerNow = (): Manager | undefined => (isRunning(state) ? state.manager : undefined);
+  const retrying = isRunning(first) ? undefined : retry(first).catch(() => {});
+
+  return {
+    get issuer() {
+      return owner().issuer;
+    },
+    get manager() {
+      return managerNow();
+    },
+    get takenAt() {
+      return isRunning(state) ? state.takenAt : state.at;
+    },
+    get withoutStore() {
+      return isRunning(state) ? undefined : { savedAt: state.at, outage: state.outage };
+    },
+    get keysets() {
+      return isRunning(state) ? state.manager.keysets : state.keysets;
+    },
+    get isRotating() {
+      // The saved set may be old.
+      return managerNow()?.isRotating ?? true;
+    },
+    get maxTokenLifetimeSeconds() {
+      return (isRunning(state) ? state.manager : state.policy).maxTokenLifetimeSeconds;
+    },
+    permit: (kid) => managerNow()?.permit(kid) ?? notReached,
+    endOf: (kid) => managerNow()?.endOf(kid),
+    async subscribe(subscriber) {
+      if (isRunning(state)) return state.subscribe(subscriber);
+      // Before its first update, so that it does not miss the store.
+      subscribers.add(subscriber);
+      try {
+        await subscriber.update(state.keysets, { isRotating: true });
+      } catch (error) {
+        subscribers.delete(subscriber);
+        throw error;
+      }
+    },
+    async close() {
+      closing.abort();
+      await retrying;
+      if (isRunning(state)) await state.close();
+    },
+  };
+}
+
+function notReached(): never {
+  throw stale("the store was not reached since the start");
+}

@@ -1,0 +1,134 @@
+import type { JWTPayload } from "jose";
+import { decodeJwt } from "jose/jwt/decode";
+import { SignJWT } from "jose/jwt/sign";
+import { jwtVerify } from "jose/jwt/verify";
+import { durationText } from "../../base/format.ts";
+import { jsonOf } from "../../base/json.ts";
+import { makeDocument } from "../../publish/document.ts";
+import { type Keysets, publishedKeysets } from "../../publish/keyset.ts";
+import type { Jwk } from "../../keys/jwk/public.ts";
+import { type Owner, servedBy } from "../custody/issuer-check.ts";
+import type { WrappingKeys } from "../custody/wrapping.ts";
+import { type RotationPolicy, cachedForSeconds, rotationPolicy } from "../rules/policy.ts";
+
+const typ = "jwksd-saved-set+jwt";
+
+/** The public keys that a store held, for a start without it. */
+export interface SavedSet {
+  readonly keysets: Keysets;
+  /** Time at which the store was last known to hold these keys, in epoch milliseconds. */
+  readonly at: number;
+  /** Policy of the store at that time. */
+  readonly policy: RotationPolicy;
+}
+
+/** Error of a saved set that is not used; the message says why. */
+export class Unusable extends Error {}
+
+/**
+ * Returns the text of a saved set: the public keys, and a MAC over them, their issuer, the time and the policy. The MAC is a JWT (`HS256`) under a
+ * key derived from the first wrapping key, so an attacker who can write the text but has no wrapping key cannot have other keys published.
+ */
+export async function savedSetText(
+  { keys, at, policy }: Pick<SavedSet, "at" | "policy"> & { readonly keys: readonly Jwk[] },
+  { issuer, isChosen }: Owner,
+  [{ id, macKey }]: WrappingKeys,
+): Promise<string> {
+  const { etag: hash } = await makeDocument(keys);
+  const mac = await new SignJWT({ iss: issuer, chosen: isChosen, at, policy, set: hash })
+    .setProtectedHeader({ alg: "HS256", typ, kid: id })
+    .sign(macKey);
+  return `${JSON.stringify({ keys, mac }, undefined, 2)}\n`;
+}
+
+/** What a saved set must fulfill to be used. */
+export interface SavedSetRule {
+  /** Whose keys are wanted. */
+  readonly wanted: Owner;
+  readonly wrappingKeys: WrappingKeys;
+  readonly now: number;
+  /** Default: by the policy of the set. */
+  readonly maxAgeSeconds: number | undefined;
+}
+
+/**
+ * Returns how old a saved set may be: by default, as long as no key can sign that the set lacks, unless an operator forces it. A process knows
+ * the latest keys of `maxStaleSeconds` ago; a key that was announced after that does not sign before, and cached sets have expired by then.
+ */
+export function maxSavedSetSeconds(
+  given: number | undefined,
+  { announceForSeconds, maxStaleSeconds, clockSkewSeconds }: RotationPolicy,
+): number {
+  const byPolicy = announceForSeconds - maxStaleSeconds - cachedForSeconds.rotation - clockSkewSeconds;
+  return given ?? Math.max(byPolicy, 0);
+}
+
+/** Reads a saved set. @throws Unusable if it is damaged, not authentic, for another issuer, or too old */
+export async function readSavedSet(text: string, rule: SavedSetRule): Promise<SavedSet> {
+  const { keys, mac } = parse(text);
+  const claims = await verified(mac, rule.wrappingKeys);
+  if (claims["set"] !== (await makeDocument(keys)).etag)
+    throw new Unusable("its keys are others than those of its MAC");
+  const at = claims["at"] as number;
+  checkOwner(ownerIn(claims), rule.wanted);
+  const policy = rotationPolicy(claims["policy"] as RotationPolicy);
+  checkAge(at, policy, rule);
+  return { keysets: publishedKeysets(keys as readonly Jwk[]), at, policy };
+}
+
+/**
+ * Reports whether a saved set shows that a store held keys of this issuer. Nothing is verified, because the wrapping key may be lost with the
+ * store: an attacker who writes a false text can keep keys from being generated in an empty store, and no more.
+ */
+export function showsKeysOf(text: string | undefined, wanted: Owner): boolean {
+  if (text === undefined) return false;
+  let found: Owner;
+  try {
+    found = ownerIn(decodeJwt(parse(text).mac));
+  } catch {
+    // Damaged, but there were keys.
+    return true;
+  }
+  // What a trial without a chosen issuer has left says nothing about the issuer that is chosen now.
+  return found.isChosen === wanted.isChosen && isOf(found, wanted);
+}
+
+function parse(text: string): { readonly keys: readonly unknown[]; readonly mac: string } {
+  const { keys, mac } = Object(jsonOf(text)) as { keys?: unknown; mac?: unknown };
+  if (Array.isArray(keys) && typeof mac === "string") return { keys, mac };
+  throw new Unusable("it is damaged");
+}
+
+async function verified(mac: string, keys: WrappingKeys): Promise<JWTPayload> {
+  for (const { macKey } of keys) {
+    try {
+      return (await jwtVerify(mac, macKey, { algorithms: ["HS256"], typ })).payload;
+    } catch {}
+  }
+  throw new Unusable("its MAC was made under no wrapping key that is given");
+}
+
+const ownerIn = ({ iss, chosen }: JWTPayload): Owner => ({ issuer: iss ?? "", isChosen: chosen === true });
+
+function checkOwner(found: Owner, wanted: Owner): void {
+  if (!isOf(found, wanted)) throw new Unusable(`it is of issuer ${JSON.stringify(found.issuer)}`);
+}
+
+function isOf(found: Owner, wanted: Owner): boolean {
+  try {
+    servedBy(wanted)(found);
+    return true;
+  } catch {
+    return false;
+  }
+}
+
+function checkAge(at: number, policy: RotationPolicy, { now, maxAgeSeconds: given }: SavedSetRule): void {
+  const maxAgeSeconds = maxSavedSetSeconds(given, policy);
+  if (at > now + policy.clockSkewSeconds * 1000)
+    throw new Unusable(`it is from ${durationText(at - now)} ahead; set the clock`);
+  if (now - at <= maxAgeSeconds * 1000) return;
+  throw new Unusable(
+    `it was up to date ${durationText(now - at)} ago, and ${maxAgeSeconds} s are allowed (maxSavedSetSeconds)`,
+  );
+}

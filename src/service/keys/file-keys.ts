@@ -1,0 +1,88 @@
+import { serial } from "../../base/async.ts";
+import { type Clock, systemClock } from "../../base/clock.ts";
+import { KeyMaterialError } from "../../base/errors.ts";
+import { readEncryptionKeyset, readKeyset } from "../../node/key-files.ts";
+import { jwkSetOf } from "../../publish/jwk-set.ts";
+import { type Keysets, checkEncryption, checkSigning } from "../../publish/keyset.ts";
+import { knownError } from "../../rotation/manager/health.ts";
+import type { KnownError } from "../../rotation/manager/types.ts";
+import type { Logger } from "../config/log.ts";
+import type { Settings } from "../config/setting-definitions.ts";
+import { fingerprint, watchPaths } from "../config/watch.ts";
+
+/** Keys of a service from files. If the signing keys are managed, `keyset` is empty. */
+export interface FileKeys {
+  readonly keysets: Keysets;
+  /** Why the files were refused when they were last read. */
+  readonly refused: KnownError | undefined;
+  /**
+   * Reads the files again.
+   *
+   * @param take publishes the keys
+   * @throws what is wrong with the files, and errors of `take`; the old keys stay in use, and `refused` says why
+   */
+  reload(this: void, take: (keysets: Keysets) => Promise<void>): Promise<void>;
+  /** Calls back when the files have changed since they were first read. */
+  watch(onChange: () => Promise<unknown>): { stop(): void };
+  /** Resolves when no reload is in progress. */
+  settled(this: void): Promise<void>;
+}
+
+type KeyPaths = Pick<Settings, "keys" | "encryptionKeys">;
+
+/** Reads the keys of files. @throws see `readKeyset` and `checkSigning` */
+export async function openFileKeys(
+  settings: KeyPaths,
+  log: Pick<Logger, "warn">,
+  clock: Clock = systemClock,
+): Promise<FileKeys> {
+  const paths = pathsOf(settings);
+  // Before the files, so that no change is missed.
+  const baseline = await fingerprint(paths);
+  let keysets = await loadKeyFiles(settings, log);
+  let refused: KnownError | undefined;
+  // One reload after the other, so that none undoes a later one.
+  const inTurn = serial();
+
+  return {
+    get keysets() {
+      return keysets;
+    },
+    get refused() {
+      return refused;
+    },
+    reload: (take) =>
+      inTurn(async () => {
+        try {
+          const loaded = await loadKeyFiles(settings, log);
+          await take(loaded);
+          [keysets, refused] = [loaded, undefined];
+        } catch (error) {
+          refused = knownError(error, clock.now());
+          throw error;
+        }
+      }),
+    watch: (onChange) => watchPaths(paths, baseline, onChange),
+    settled: () => inTurn(async () => {}),
+  };
+}
+
+const pathsOf = ({ keys, encryptionKeys }: KeyPaths): string[] =>
+  [keys, encryptionKeys].filter((path) => path !== undefined);
+
+/** Reads and checks the keys of files. Private halves are checked, too, and dropped. */
+export async function loadKeyFiles(settings: KeyPaths, log: Pick<Logger, "warn">): Promise<Keysets> {
+  const { keys, encryptionKeys } = settings;
+  const signing = keys === undefined ? undefined : await readKeyset(keys);
+  const encryption = encryptionKeys === undefined ? undefined : await readEncryptionKeyset(encryptionKeys);
+  const encryptionKeyset = encryption?.entries ?? [];
+  try {
+    const { entries } = signing === undefined ? { entries: [] } : await checkSigning(signing.entries);
+    await jwkSetOf([...entries, ...(await checkEncryption(encryptionKeyset))]);
+    for (const warning of [...(signing?.warnings ?? []), ...(encryption?.warnings ?? [])]) log.warn(warning);
+    return { keyset: entries.map(({ jwk }) => ({ kid: jwk.kid, publicKey: jwk })), encryptionKeyset };
+  } catch (error) {
+    if (!(error instanceof KeyMaterialError)) throw error;
+    throw new KeyMaterialError(error.code, `${pathsOf(settings).join(" and ")}: ${error.message}`);
+  }
+}

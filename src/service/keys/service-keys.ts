@@ -1,0 +1,143 @@
+import { type Clock, systemClock } from "../../base/clock.ts";
+import { timeText } from "../../base/format.ts";
+import { textFile } from "../../node/text-file.ts";
+import type { Custody } from "../../rotation/custody/custody.ts";
+import type { ServiceManager } from "../../rotation/manager/manager.ts";
+import { type LiveRecord, publishedKeys } from "../../rotation/rules/records.ts";
+import { type SavedSetEvent, type ServiceKeySource, showsKeys, startKeys } from "../../rotation/saved-set/keys.ts";
+import type { Logger } from "../config/log.ts";
+import type { StoreSettings } from "../config/store-settings.ts";
+import { withFlags } from "../config/setting-names.ts";
+import { wrappingKeysOf } from "../store/wrapping-keys.ts";
+import type { KnownKeys } from "./known.ts";
+import { type ManagedSettings, type OpenedManager, openManager } from "./open-manager.ts";
+import { createProcessList } from "./process-list.ts";
+
+/** Replacements of the machine's clock and of the configured store. */
+export interface Substitutes {
+  /** Clock by which keys rotate. Default: the machine's. */
+  readonly clock?: Clock | undefined;
+  readonly store?: Custody["register"] | undefined;
+}
+
+/** Managed keys as the service runs them: from the store, or from the saved set until the store is reached. */
+export interface ServiceKeys {
+  /** Source of the keys for a provider. */
+  readonly source: ServiceKeySource<ServiceManager>;
+  /** Returns why this process should get no requests; `undefined` while it is ready. */
+  notReady(): string | undefined;
+  /** Returns what the active key is, for people, unless it cannot sign here. */
+  stateText(kid: string): string;
+  /** Returns what the status of the service shows. Reads the processes that are running from the store. */
+  known(): Promise<KnownKeys>;
+  /** Returns the records of the signing keys that are published, the active one first. */
+  signingRecords(this: void): readonly LiveRecord[];
+  /** Returns the time at which they were read from the store, in epoch milliseconds. */
+  takenAt(this: void): number;
+  /** Returns how long a token may live, by the policy of the store. */
+  maxTokenLifetimeSeconds(this: void): number;
+  /** Records in the store where the keys are served, for commands that are given no issuer. */
+  servedAs(issuer: string): Promise<void>;
+  stop(): Promise<void>;
+}
+
+/** Starts to manage the keys of a configuration. @throws see `openManaged` and `createKeyManager` */
+export async function startServiceKeys(
+  settings: ManagedSettings,
+  log: Logger,
+  given: Substitutes = {},
+): Promise<ServiceKeys> {
+  const { store } = settings;
+  let opened: OpenedManager | undefined;
+  let processes: ReturnType<typeof createProcessList> | undefined;
+  let servedAs: string | undefined;
+
+  async function recordIssuer(): Promise<void> {
+    if (servedAs === undefined) return;
+    await source.manager?.recordIssuer(servedAs).catch((error: unknown) => {
+      const { code, message } = error as { readonly code?: string; readonly message: string };
+      log.warn({ code }, `the issuer could not be noted in the store; give it to commands with --issuer: ${message}`);
+    });
+  }
+
+  function onEvent(event: SavedSetEvent): void {
+    logEvent(event, store.savedSet, log);
+    if (event.type === "reached") void recordIssuer();
+  }
+
+  const source = await startKeys<ServiceManager>({
+    async start(showsKeys) {
+      const savedSet = showsKeys && given.store === undefined ? store.savedSet : undefined;
+      opened = await openManager(settings, log, { ...given, savedSet });
+      processes = createProcessList(opened.manager, systemClock);
+      return opened;
+    },
+    savedSet: textFile(store.savedSet),
+    maxSavedSetSeconds: store.maxSavedSetSeconds,
+    owner: () => opened?.custody.owner ?? store.owner,
+    wrappingKeys: async () => opened?.wrappingKeys ?? wrappingKeysOf(store, log),
+    clock: systemClock,
+    onEvent,
+  });
+
+  return {
+    source,
+    notReady() {
+      const { manager, takenAt } = source;
+      if (store.readyWithoutStore || manager?.isReady === true) return undefined;
+      return manager === undefined
+        ? `the store was not reached since the start; the set is of ${timeText(takenAt)}`
+        : whyNotReady(manager);
+    },
+    stateText(kid) {
+      if (source.manager === undefined) return "of the saved set; nothing signs until the store is back";
+      return source.manager.health.unavailable[kid] === undefined ? "active" : "active, but cannot be opened here";
+    },
+    async known() {
+      const { manager, withoutStore } = source;
+      if (manager === undefined || processes === undefined) return { withoutStore };
+      const found = await processes();
+      const { process, document, health, clockAheadMs } = manager;
+      return { manager: { id: process.id, document, policyGiven: store.policy, health, ...found, clockAheadMs } };
+    },
+    signingRecords: () => publishedKeys(source.manager?.records ?? [], "sig"),
+    takenAt: () => source.takenAt,
+    maxTokenLifetimeSeconds: () => source.maxTokenLifetimeSeconds,
+    async servedAs(issuer) {
+      servedAs = issuer;
+      await recordIssuer();
+    },
+    stop: () => source.close(),
+  };
+}
+
+/** Returns the path of the saved set if it shows that the store held keys of its issuer. */
+export async function savedSetOf({ savedSet, owner }: StoreSettings): Promise<string | undefined> {
+  return (await showsKeys(textFile(savedSet), owner)) ? savedSet : undefined;
+}
+
+function whyNotReady({ health: { stale, failure, unavailable } }: ServiceManager): string {
+  const [unavailableKey] = Object.values(unavailable);
+  const why = failure === undefined ? "" : `; the last failure is ${failure.code}`;
+  const { message } = stale ?? unavailableKey ?? { message: "it does not publish the newest keys of the store yet" };
+  return `${withFlags(message)}${why}`;
+}
+
+function logEvent(event: SavedSetEvent, file: string, log: Logger): void {
+  if (event.type === "reached") return log.info({}, "the store is back, and its keys are published");
+  const { code, message } = event.failure;
+  const why = withFlags(message);
+  switch (event.type) {
+    case "used": {
+      const of = timeText(event.savedAt);
+      const what = "the saved set is published, nothing is signed, and the store is tried again";
+      return log.error({ code, of }, `${what}: ${why}`);
+    }
+    case "failed":
+      return log.error({ code }, `keys cannot be managed, the saved set stays: ${why}`);
+    default: {
+      const what = "the set cannot be saved for a start without the store (--data, --max-saved-set-seconds)";
+      return log.warn({ file, code }, `${what}: ${message}`);
+    }
+  }
+}
