@@ -16,7 +16,7 @@ import { Readable } from "node:stream";
 import { follow, followedLines } from "../../src/cli/keys/follow.ts";
 import type { Io } from "../../src/cli/io.ts";
 import type { StoreDocument } from "../../src/rotation/custody/document.ts";
-import { type PresenceRecord, lineText } from "../../src/rotation/custody/presence.ts";
+import { type PresenceRecord, presenceText } from "../../src/rotation/custody/presence.ts";
 import type { Changed, StoreAccess } from "../../src/rotation/manager/store-access.ts";
 import { processLine, storeDocument } from "../support/store-view.ts";
 
@@ -123,13 +123,13 @@ describe("an error of the library names options, and the command line says it wi
     [
       "a wrapping key that is not given",
       { wrappingKeys: newWrappingKey() },
-      /not given \(given: [\w-]{43}\); put it into wrappingKeys, beside the others; if nobody has that key, see [^;]+$/,
-      /put it into --wrapping-key-file or JWKSD_WRAPPING_KEYS, [^;]*; if nobody has that key, see [^;]* \[ERR_WRAPPING_KEY_MISSING\]$/,
+      /not given \(given: [\w-]{43}\); add it to wrappingKeys, next to the others; if that key is lost, see [^;]+$/,
+      /add it to --wrapping-key-file or JWKSD_WRAPPING_KEYS, [^;]*; if that key is lost, see [^;]* \[ERR_WRAPPING_KEY_MISSING\]$/,
     ],
     [
       "the keys of another issuer",
       { issuer: "https://b.example" },
-      /go on with the issuer https:\/\/a\.example, or use another store$/,
+      /continue with issuer https:\/\/a\.example, or use another store$/,
       /or use another store; --issuer names the issuer; --data or --store, another store \[ERR_STORE_ISSUER\]$/,
     ],
   ];
@@ -228,7 +228,7 @@ function command(
     async presence() {
       const answer = (rest.length > 1 ? rest.shift() : rest[0]) ?? [];
       if (answer instanceof StoreError) throw answer;
-      return { records: new Map(answer.map((line) => [line.id, lineText(line)])), count: answer.length + unread };
+      return { records: new Map(answer.map((line) => [line.id, presenceText(line)])), count: answer.length + unread };
     },
     read: async () => ({ document, now: start }),
   } as unknown as StoreAccess;

@@ -6,7 +6,7 @@ import type * as jose from "jose";
 import type { StoreDocument } from "../../src/rotation/custody/document.ts";
 import { jweOf, liveRecords } from "../../src/rotation/rules/records.ts";
 import { type NamedKey, named, privateMembers, rsaKey } from "../support/keys.ts";
-import { lineText } from "../../src/rotation/custody/presence.ts";
+import { presenceText } from "../../src/rotation/custody/presence.ts";
 import { sqliteStore } from "../../src/rotation/store/sqlite/sqlite.ts";
 import { readStore } from "../support/managed.ts";
 import { processLine } from "../support/store-view.ts";
@@ -269,7 +269,7 @@ describe("a life of managed keys on the command line", { timeout, concurrency: 3
       const told = await refused("ERR_STORE_ISSUER", ...args, ...issuer);
       assert.match(
         told,
-        /no issuer yet .*127\.0\.0\.1:9900.* this is issuer "https:\/\/login\.example\.com"; go on without/,
+        /no issuer yet .*127\.0\.0\.1:9900.* this is issuer "https:\/\/login\.example\.com"; omit --issuer/,
       );
     }
     for (const args of [
@@ -282,7 +282,7 @@ describe("a life of managed keys on the command line", { timeout, concurrency: 3
     }
     assert.match(
       await refused("ERR_WRAPPING_KEY_MISSING", "keys", "revoke", "--yes", ...wrong, "--", announced),
-      /nothing was changed.*if nobody has that key, see "A lost wrapping key"/,
+      /nothing was changed.*if that key is lost, see "A lost wrapping key"/,
     );
     // A leaked key must not stay in use because its replacement cannot be used; where its wrapping key is lost, it can be replaced.
     for (const kid of [announced, encryption, "first"]) {
@@ -389,7 +389,7 @@ describe("a store", { timeout }, () => {
     const migrate = ["store", "migrate", "--store", `sqlite:${from}`, "--to", `sqlite:${to}`];
     const store = sqliteStore(from);
     t.after(async () => store.close?.());
-    await store.presence?.put("a", lineText(processLine("a", { at: Date.now() })));
+    await store.presence?.put("a", presenceText(processLine("a", { at: Date.now() })));
     assert.match((await runCli(t, migrate)).stderr, /the replica a runs on the store to copy .*\[ERR_TRANSITION\]\n$/);
     await store.presence?.drop(["a"]);
     assert.match((await runCli(t, migrate)).stdout, /^Copied 2 keys, and compared them\.\n$/);

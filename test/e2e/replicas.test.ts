@@ -5,7 +5,7 @@ import { join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
 import { type TestContext, describe, test } from "node:test";
 import { systemClock } from "../../src/base/clock.ts";
-import { type PresenceRecord, lineText } from "../../src/rotation/custody/presence.ts";
+import { type PresenceRecord, presenceText } from "../../src/rotation/custody/presence.ts";
 import { createStoreAccess } from "../../src/rotation/manager/store-access.ts";
 import { rotationPolicy } from "../../src/rotation/rules/policy.ts";
 import { sqliteStore } from "../../src/rotation/store/sqlite/sqlite.ts";
@@ -47,7 +47,7 @@ async function withReplicas(t: TestContext) {
     tell: async (name: string, told: Partial<PresenceRecord> = {}): Promise<void> => {
       const { revision, commits } = await documentOf(store);
       const line = processLine(name, { kid: "first", revision, commit: commits.at(-1), at: Date.now(), ...told });
-      await store.presence?.put(name, lineText(line));
+      await store.presence?.put(name, presenceText(line));
     },
     /** Names a target that was never written. */
     addCopy: async (name: string): Promise<void> => {
@@ -77,7 +77,7 @@ interface Listed {
   readonly waits: readonly { readonly action: string; readonly targets: readonly string[] }[];
 }
 
-const record = (name: string): string => lineText(processLine(name, { name: "a", at: Date.now() }));
+const record = (name: string): string => presenceText(processLine(name, { name: "a", at: Date.now() }));
 const soonStale = ["--max-stale-seconds", "2"];
 const stale = /^this process does not sign now: it has not checked in with its store/;
 

@@ -93,7 +93,7 @@ describe("a store that somebody else has written", { timeout }, () => {
       assert.equal(code, 1);
       assert.match(
         stderr,
-        /^jwksd: what is shown is not verified: what the store holds is not used: .*\[ERR_STORE_NOT_AUTHENTIC\]$/m,
+        /^jwksd: what is shown is not verified: the stored document is not authentic: .*\[ERR_STORE_NOT_AUTHENTIC\]$/m,
       );
       assert.match(stdout, /first/);
     }
@@ -168,7 +168,7 @@ describe("what is shown without being verified says so", { timeout }, () => {
       assert.equal(verified(stdout), false);
       assert.match(
         stderr,
-        /^jwksd: what is shown is not verified: the wrapping key is missing .* needs the wrapping key \S{43}:/,
+        /^jwksd: what is shown is not verified: the wrapping key is missing .* needs the wrapping key \S{43};/,
       );
     }
     const { code, stderr } = await run("keys", "export");
@@ -211,7 +211,7 @@ describe("the issuer", { timeout }, () => {
       assert.match(
         stderr,
         new RegExp(
-          `no issuer yet \\(last served as "${here}"\\), and this is issuer "${login}"; go on without --issuer, or .*: jwksd serve --issuer ${login}, or jwksd keys rewrap --issuer ${login} \\[ERR_STORE_ISSUER\\]\n$`,
+          `no issuer yet \\(last served as "${here}"\\), but this is issuer "${login}"; omit --issuer, or .* with jwksd serve --issuer ${login} or jwksd keys rewrap --issuer ${login} \\[ERR_STORE_ISSUER\\]\n$`,
         ),
       );
     }

@@ -191,7 +191,7 @@ test("a lost wrapping key: messages name its id and the ids that were given, and
   const stderr = await refused(t, ["--data", data, "--wrapping-key-file", otherFile]);
   const [id, otherId] = await Promise.all([own, other].map((k) => calculateJwkThumbprint({ kty: "oct", k })));
   assert.ok(stderr.includes(`under the wrapping key "${id}", which was not given (given: ${otherId})`), stderr);
-  assert.match(stderr, /put it into --wrapping-key-file.*"A lost wrapping key" in docs/);
+  assert.match(stderr, /add it to --wrapping-key-file.*"A lost wrapping key" in docs/);
   // Without the file, commands that only read work; all say which key the store needs.
   const gone = [
     "--data",

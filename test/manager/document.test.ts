@@ -77,7 +77,10 @@ describe("for later versions", () => {
     const [before, good] = [await seen(replica), store.text];
     await rewritten(world, store, () => ({ format: 2 }));
     await world.pass(second);
-    const refused = code("ERR_STORE_FORMAT", /has format 2, and this jwksd knows format 1; update jwksd$/);
+    const refused = code(
+      "ERR_STORE_FORMAT",
+      /has format 2, but this version of jwksd reads only format 1; update jwksd$/,
+    );
     assert.equal(replica.manager.health.failure?.code, refused.code);
     await assert.rejects(world.start(), refused);
     assert.deepEqual({ ...(await seen(replica)), cacheControl: "" }, { ...before, cacheControl: "" });
@@ -302,7 +305,7 @@ describe("whose keys they are to be", () => {
       "serve, another's",
       servedBy(b),
       a,
-      /of issuer "https:\/\/a\.example", and this is issuer "https:\/\/b\.example"; go on with the issuer https:\/\/a\.example, or use another store/,
+      /belong to issuer "https:\/\/a\.example", but this is issuer "https:\/\/b\.example"; continue with issuer https:\/\/a\.example, or use another store/,
     ],
     ["serve without an issuer, a new store", servedBy(here), undefined, here],
     ["serve without an issuer, those of no issuer yet", servedBy(here), there, there],
@@ -310,22 +313,22 @@ describe("whose keys they are to be", () => {
       "serve without an issuer, those of one",
       servedBy(here),
       a,
-      /no issuer is set; jwksd serve --issuer https:\/\/a\.example goes on/,
+      /but no issuer is set; run jwksd serve --issuer https:\/\/a\.example$/,
     ],
     ["a command, a new store", commandedBy(a), undefined, a],
     ["a command, its own", commandedBy(a), a, a],
-    ["a command, another's", commandedBy(b), a, /go on with the issuer https:\/\/a\.example/],
+    ["a command, another's", commandedBy(b), a, /continue with issuer https:\/\/a\.example/],
     [
       "a command, those of no issuer yet",
       commandedBy(a),
       here,
-      /of no issuer yet \(last served as "http:\/\/127\.0\.0\.1:9900"\).*jwksd serve --issuer https:\/\/a\.example, or jwksd keys rewrap --issuer https:\/\/a\.example/,
+      /belong to no issuer yet \(last served as "http:\/\/127\.0\.0\.1:9900"\).*jwksd serve --issuer https:\/\/a\.example or jwksd keys rewrap --issuer https:\/\/a\.example/,
     ],
     ["a command with the issuer of the discovery document", commandedBy(hereChosen), here, here],
     ["a command without an issuer, those of one", commandedBy(here), a, a],
     ["a command without an issuer, those of no issuer yet", commandedBy(here), there, there],
     ["rewrap, those of no issuer yet", movedBy(a), here, a],
-    ["rewrap, another's", movedBy(b), a, /go on with/],
+    ["rewrap, another's", movedBy(b), a, /continue with issuer/],
     ["rewrap without an issuer, those of one", movedBy(here), a, a],
   ];
   for (const [name, rule, found, expected] of rows) {

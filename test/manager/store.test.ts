@@ -198,7 +198,7 @@ describe("a private half that cannot be unwrapped", () => {
     code: string,
     says: RegExp,
   ][] = [
-    ["that of another key", ({ privateHalf }) => privateHalf, "ERR_WRAPPED_KEY", /its private half is that of kid/],
+    ["that of another key", ({ privateHalf }) => privateHalf, "ERR_WRAPPED_KEY", /its private half belongs to kid/],
     [
       "under a wrapping key that was not given",
       (_, kid) => elsewhere(kid),

@@ -105,7 +105,7 @@ describe("several wrapping keys: the first one wraps, all of them unwrap", () =>
 
 describe("a wrapping key is 32 bytes in base64url", () => {
   const faults: readonly (readonly [text: unknown, fault: string])[] = [
-    [undefined, "is no text"],
+    [undefined, "is not a string"],
     ["", "is empty"],
     [Buffer.alloc(31, 7).toString("base64url"), "has 42 characters, not 43"],
     [Buffer.alloc(33, 7).toString("base64url"), "has 44 characters, not 43"],
@@ -152,7 +152,7 @@ describe("a wrapped key cannot take the place of another", () => {
     const message = await silentRefusal(() => wrapping.unwrap("b", jwe), "ERR_WRAPPED_KEY");
     assert.match(
       message,
-      /^kid "b" of issuer "https:\/\/op.example": .* kid "a" of issuer "https:\/\/op.example"; give /,
+      /^kid "b" of issuer "https:\/\/op.example": .* kid "a" of issuer "https:\/\/op.example"; set /,
     );
   });
 
@@ -161,7 +161,7 @@ describe("a wrapped key cannot take the place of another", () => {
     const message = await silentRefusal(() => other.unwrap("a", jwe), "ERR_WRAPPED_KEY");
     assert.match(
       message,
-      /^kid "a" of issuer "https:\/\/other.example": .* kid "a" of issuer "https:\/\/op.example"; give /,
+      /^kid "a" of issuer "https:\/\/other.example": .* kid "a" of issuer "https:\/\/op.example"; set /,
     );
   });
 

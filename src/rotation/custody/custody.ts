@@ -7,28 +7,28 @@ import { sealed, unsealed, verifySeal } from "./mac.ts";
 import { type Wrapping, type WrappingKey, type WrappingKeys, createWrapping, jweHeader } from "./wrapping.ts";
 
 /**
- * A store as far as it can be believed: opening a text verifies its MAC, sealing a document makes it. Wraps and unwraps the private keys of its
- * owner.
+ * Access to a store that trusts only what the MAC covers: opening a stored document verifies its MAC, sealing one computes it. Wraps and
+ * unwraps its private keys.
  */
 export interface Custody extends Wrapping {
   readonly register: Register;
-  /** The ids of the wrapping keys, as they were given. */
+  /** Ids of the wrapping keys, in the given order. */
   readonly wrappingKeys: readonly [string, ...string[]];
-  /** For whom the next commit is made. */
+  /** Owner of the keys in the next commit. */
   readonly owner: Owner;
-  /** Whether the private keys are to be bound to another issuer than they are. */
+  /** Whether the next commit binds the private keys to another issuer. */
   readonly movesIssuer: boolean;
-  /** Whether the MAC of the store is as the next commit makes it: for this owner, under that wrapping key. */
+  /** Whether the MAC has the owner and the wrapping key of the next commit. */
   readonly isMacCurrent: boolean;
-  /** Whether the next commit puts the store under another wrapping key than it is under. */
+  /** Whether the next commit moves the store to another wrapping key. */
   readonly movesWrappingKey: boolean;
   /**
-   * The document of a text.
+   * Verifies and parses a stored document.
    *
    * @throws StoreError `ERR_STORE_NOT_AUTHENTIC`, `ERR_STORE_ISSUER`, `ERR_WRAPPING_KEY_MISSING`, `ERR_STORE_FORMAT`, `ERR_RECORDS_INVALID`
    */
   open(text: string): Promise<StoreDocument>;
-  /** The text of a document. */
+  /** Serializes a document with its MAC. */
   seal(document: StoreDocument): Promise<string>;
 }
 
@@ -37,24 +37,24 @@ export interface CustodyOptions {
   readonly keys: WrappingKeys;
   readonly issuerCheck: IssuerCheck;
   /**
-   * Whether commits put the store under the first wrapping key. Default: they leave it under its own, so processes that get a new key one after
-   * the other can all read the store.
+   * Whether commits move the store to the first wrapping key. Default: `false`; they keep its current key, so that all processes can read the
+   * store while they get a new key one by one.
    */
   readonly movesToFirst?: boolean | undefined;
-  /** Whether a document that cannot be believed is taken as it is. Default: never. */
+  /** Reports whether to accept a document that is not authentic. Default: never. */
   readonly accepts?: ((problem: StoreError, document: StoreDocument) => boolean) | undefined;
 }
 
-/** What is known of the text that was opened. */
+/** The state of the last opened document. */
 interface Found {
   /** `undefined` for a store without keys. */
   readonly owner: Owner | undefined;
-  /** The id of the wrapping key under which the MAC was verified. */
+  /** Id of the wrapping key that verified the MAC; missing if the document is not authentic. */
   readonly verifiedBy?: string;
 }
 
-/** The document of a text that may be any text. */
-function readable(text: string): StoreDocument | undefined {
+/** Parses a stored document without verification; returns `undefined` if it is malformed. */
+function readUnverified(text: string): StoreDocument | undefined {
   try {
     return parseDocument(unsealed(text));
   } catch {
@@ -73,7 +73,7 @@ export function createCustody({
   let found: Found = { owner: undefined };
   let owner = issuerCheck(undefined);
 
-  /** The wrapping key of the next commit. A store without a MAC that was verified gets the first one. */
+  /** Returns the wrapping key of the next commit: the first one if no MAC was verified. */
   const wrappingKey = (): WrappingKey =>
     movesToFirst ? first : (keys.find(({ id }) => id === found.verifiedBy) ?? first);
   const wrapping = (owner: Owner): Wrapping => createWrapping([wrappingKey(), ...keys], bindingOf(owner));
@@ -85,32 +85,32 @@ export function createCustody({
       return { document, next: { owner: document.owner, verifiedBy } };
     } catch (problem) {
       if (!(problem instanceof StoreError) || problem.code === "ERR_STORE_FORMAT") throw problem;
-      const document = readable(text);
+      const document = readUnverified(text);
       if (document === undefined || !accepts(problem, document)) throw problem;
-      return { document, next: { owner: await guess(document) } };
+      return { document, next: { owner: await likelyOwner(document) } };
     }
   }
 
-  /** Whose the keys are, where a document was taken as it is. */
-  async function guess({ records, owner }: StoreDocument): Promise<Owner> {
+  /** Returns the likely owner of a document that is not authentic. */
+  async function likelyOwner({ records, owner }: StoreDocument): Promise<Owner> {
     const wanted = issuerCheck(undefined);
     const wrapped = await ownerOfWrapped(liveRecords(records)).catch(() => undefined);
     return wrapped ?? (wanted.isChosen ? wanted : owner);
   }
 
-  /** To whom private keys are bound, which is certain where one can be unwrapped. */
+  /** Returns the owner to whom the private keys are bound, as proved by unwrapping one; `undefined` if none can be unwrapped. */
   async function ownerOfWrapped(records: readonly LiveRecord[]): Promise<Owner | undefined> {
     for (const record of records) {
       const jwe = jweOf(record);
       const issuer = jwe === undefined ? undefined : jweHeader(jwe)?.["iss"];
       if (jwe === undefined || typeof issuer !== "string") continue;
-      const isOurs = await createWrapping(keys, issuer)
+      const unwraps = await createWrapping(keys, issuer)
         .unwrap(record.kid, jwe)
         .then(
           () => true,
           () => false,
         );
-      if (isOurs) return ownerOfBinding(issuer, issuerCheck(undefined));
+      if (unwraps) return ownerOfBinding(issuer, issuerCheck(undefined));
     }
     return undefined;
   }
@@ -139,7 +139,7 @@ export function createCustody({
     seal: (document) => sealed(wrappingKey(), JSON.stringify(document)),
     wrap: (kid, privateJwk) => wrapping(owner).wrap(kid, privateJwk),
     unwrap(kid, jwe) {
-      // While a store passes to another issuer, some private keys are still bound to the former one.
+      // While a store moves to another issuer, some private keys are still bound to the previous one.
       const bound = [owner, found.owner ?? owner].find((owner) => jweHeader(jwe)?.["iss"] === bindingOf(owner));
       return wrapping(bound ?? owner).unwrap(kid, jwe);
     },

@@ -6,48 +6,48 @@ import { type KeyEvent, type KeyRecord, type LiveRecord, checkRecords, mapLive }
 import type { TargetRecord } from "../rules/waits.ts";
 import type { Owner } from "./issuer-check.ts";
 
-/** An event and its place in the audit log, counted from 1. */
+/** An event and its number in the audit log, starting at 1. */
 export interface StoredEvent extends KeyEvent {
   readonly number: number;
 }
 
-/** All that a store holds of one issuer: what its register has as a text, under a MAC. Plain JSON. */
+/** Everything that a store contains for one issuer: plain JSON, which the register stores with a MAC. */
 export interface StoreDocument {
-  /** A version of jwksd reads the formats that it knows, and keeps members that it does not know. */
+  /** Version of the format. jwksd reads the formats that it knows, and preserves unknown members. */
   readonly format: 1;
-  /** Counts the commits. */
+  /** Number of commits. */
   readonly revision: number;
   readonly owner: Owner;
   readonly policy: RotationPolicy;
-  /** In the order in which they were added. */
+  /** Records in the order in which they were added. */
   readonly records: readonly KeyRecord[];
   readonly targets: readonly TargetRecord[];
-  /** The newest events, oldest first: as many as 16 KiB hold, or what the keys leave of the register. */
+  /** Latest events, oldest first: up to 16 KiB, or as much as fits into the register next to the keys. */
   readonly events: readonly StoredEvent[];
-  /** The ids of the newest 32 commits, the newest last. They tell two histories apart. */
+  /** Ids of the latest 32 commits, latest last. They distinguish two histories with the same revisions. */
   readonly commits: readonly string[];
 }
 
 const maxEventsBytes = 16_384;
-/** Of the MAC around a document. */
+/** Largest size of the MAC before a document. */
 const sealBytes = 512;
 const maxCommits = 32;
 
-/** What a commit may replace. */
+/** Members that a commit may replace. */
 export interface DocumentChange extends Partial<Pick<StoreDocument, "owner" | "policy" | "records" | "targets">> {
-  /** To be added to the audit log. */
+  /** Events to append to the audit log. */
   readonly events?: readonly KeyEvent[];
 }
 
-/** A store before its first commit. */
+/** Creates the document of a store before its first commit. */
 export function emptyDocument(owner: Owner, policy: RotationPolicy): StoreDocument {
   return { format: 1, revision: 0, owner, policy, records: [], targets: [], events: [], commits: [] };
 }
 
 /**
- * The document after a commit. Notes the revision on each record whose state begins with it.
+ * Returns the document after a commit. Records the revision on each record whose state begins with it.
  *
- * @param maxBytes what the register can hold: old events make room, so that no change fails for them
+ * @param maxBytes capacity of the register: old events are dropped so that they never make a commit fail
  */
 export function nextDocument(
   before: StoreDocument,
@@ -58,7 +58,7 @@ export function nextDocument(
   const { events: added = [], records = before.records, ...replaced } = change;
   const revision = before.revision + 1;
   const stateOf = new Map(before.records.map(({ kid, state }) => [kid, state]));
-  const begun = (record: LiveRecord): LiveRecord =>
+  const withRevision = (record: LiveRecord): LiveRecord =>
     stateOf.get(record.kid) === record.state ? record : { ...record, stateRevision: revision };
   const last = before.events.at(-1)?.number ?? 0;
   const numbered = added.map((event, index): StoredEvent => Object.assign({ number: last + index + 1 }, event));
@@ -66,15 +66,15 @@ export function nextDocument(
     ...before,
     ...replaced,
     revision,
-    records: mapLive(records, begun),
+    records: mapLive(records, withRevision),
     events: [],
     commits: [...before.commits, commit].slice(-maxCommits),
   };
   const room = Math.min(maxEventsBytes, maxBytes - sealBytes - textBytes(JSON.stringify(next)));
-  return { ...next, events: newest([...before.events, ...numbered], room) };
+  return { ...next, events: latestEvents([...before.events, ...numbered], room) };
 }
 
-function newest(events: readonly StoredEvent[], maxBytes: number): readonly StoredEvent[] {
+function latestEvents(events: readonly StoredEvent[], maxBytes: number): readonly StoredEvent[] {
   let bytes = 0;
   const kept: StoredEvent[] = [];
   for (const event of events.toReversed()) {
@@ -85,11 +85,11 @@ function newest(events: readonly StoredEvent[], maxBytes: number): readonly Stor
   return kept;
 }
 
-/** In UTF-8. */
+/** Returns the length of a string in bytes of UTF-8. */
 export const textBytes = (text: string): number => new TextEncoder().encode(text).length;
 
 /**
- * Reads the document of a text, which somebody else may have written.
+ * Parses a document from any source.
  *
  * @throws StoreError `ERR_STORE_FORMAT`, `ERR_RECORDS_INVALID`
  */
@@ -100,7 +100,7 @@ export function parseDocument(text: string): StoreDocument {
   if (format !== 1) {
     throw new StoreError(
       "ERR_STORE_FORMAT",
-      `the store has format ${format}, and this jwksd knows format 1; update jwksd`,
+      `the store has format ${format}, but this version of jwksd reads only format 1; update jwksd`,
     );
   }
   try {
@@ -109,8 +109,8 @@ export function parseDocument(text: string): StoreDocument {
     const isWhole = Number.isSafeInteger(document.revision) && lists.every((list) => Array.isArray(list));
     if (!isWhole || typeof document.owner.issuer !== "string") throw damaged();
     checkRecords(document.records);
-    if (![...document.events, ...document.targets].every(canBeShown)) throw damaged();
-    // A later version may have other bounds, and another member.
+    if (![...document.events, ...document.targets].every(isPrintable)) throw damaged();
+    // A later version may have other bounds and additional durations.
     const policy = { ...policyDefaults, ...document.policy };
     if (!policyNames.every((name) => Number.isFinite(policy[name]))) throw damaged();
     return { ...document, policy };
@@ -119,12 +119,12 @@ export function parseDocument(text: string): StoreDocument {
   }
 }
 
-/** Whether people can be shown an event or a target: it has texts and a time. */
-function canBeShown(entry: StoredEvent | TargetRecord): boolean {
-  const texts: readonly unknown[] =
+/** Reports whether an event or a target can be printed: it has strings and a time. */
+function isPrintable(entry: StoredEvent | TargetRecord): boolean {
+  const strings: readonly unknown[] =
     "name" in entry ? [entry.name] : [entry.type, entry.reason, entry.kid ?? "", entry.use ?? ""];
-  return isDate(entry.at) && texts.every((text) => typeof text === "string");
+  return isDate(entry.at) && strings.every((value) => typeof value === "string");
 }
 
 const damaged = (): StoreError =>
-  new StoreError("ERR_RECORDS_INVALID", "the text of the store is damaged; restore the store from a backup");
+  new StoreError("ERR_RECORDS_INVALID", "the stored document is damaged; restore the store from a backup");

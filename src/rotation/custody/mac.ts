@@ -6,7 +6,7 @@ import { type WrappingKey, type WrappingKeys, jweHeader, keyNamed } from "./wrap
 const typ = "jwksd-store";
 
 /**
- * The text of a store: a MAC, a line feed, and the document as JSON. The MAC is a JWS (`HS256`) with detached payload, under a key that is
+ * Returns a stored document: a MAC, a line feed, and the document as JSON. The MAC is a JWS (`HS256`) with detached payload, under a key
  * derived from the wrapping key. It covers every byte of the document.
  *
  * @see RFC 7515 appendix F; RFC 7797; RFC 5869
@@ -18,33 +18,33 @@ export async function sealed({ id, macKey }: WrappingKey, document: string): Pro
   return `${header}..${signature}\n${document}`;
 }
 
-/** The document of a text; not verified. */
+/** Returns the JSON of a stored document, without verification. */
 export function unsealed(text: string): string {
   return text.slice(text.indexOf("\n") + 1);
 }
 
 /**
- * Verifies the MAC of a text.
+ * Verifies the MAC of a stored document.
  *
- * @returns the id of the wrapping key under which the MAC was made
+ * @returns the id of the MAC's wrapping key
  * @throws StoreError `ERR_STORE_NOT_AUTHENTIC`, `ERR_WRAPPING_KEY_MISSING`
  */
 export async function verifySeal(keys: WrappingKeys, text: string): Promise<string> {
   const [mac = ""] = text.split("\n", 1);
   const [header = "", , signature = ""] = mac.split(".");
   const { kid } = jweHeader(mac) ?? {};
-  if (typeof kid !== "string") throw notAuthentic("its MAC is gone or damaged");
-  const key = keyNamed(kid, keys, "the MAC of the store was made");
+  if (typeof kid !== "string") throw notAuthentic("its MAC is missing or damaged");
+  const key = keyNamed(kid, keys, "the store's MAC was made");
   const jws = { protected: header, payload: new TextEncoder().encode(unsealed(text)), signature };
   const verified = await flattenedVerify(jws, key.macKey, { algorithms: ["HS256"] }).catch(() => undefined);
-  // The key makes MACs of other types as well. @see RFC 8725 section 3.11
+  // The key also makes MACs of other types. @see RFC 8725 section 3.11
   if (verified?.protectedHeader?.typ === typ) return key.id;
-  throw notAuthentic("its MAC was not made under the wrapping key for this text");
+  throw notAuthentic("its MAC does not match it");
 }
 
-export function notAuthentic(what: string): StoreError {
+function notAuthentic(cause: string): StoreError {
   return new StoreError(
     "ERR_STORE_NOT_AUTHENTIC",
-    `what the store holds is not used: ${what}; it is damaged, or somebody has changed it who has no wrapping key; put the newest good copy in its place, or see "A store that is not authentic" in docs/emergencies.md`,
+    `the stored document is not authentic: ${cause}, so it is damaged or was changed without the wrapping key; restore the most recent backup, or see "A store that is not authentic" in docs/emergencies.md`,
   );
 }

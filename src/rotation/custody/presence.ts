@@ -3,61 +3,61 @@ import { longestStale } from "../rules/waits.ts";
 import type { Presence, PresenceList, StoreCall } from "../store/register.ts";
 import type { StoreDocument } from "./document.ts";
 
-/** What a living process says of itself. Anybody who can write the store can write a line, so it decides nothing. */
+/** A process's entry in the store. Anyone who can write to the store can write one, so it decides nothing. */
 export interface PresenceRecord {
-  /** Another one for each start. */
+  /** Id of the process, which changes with each start. */
   readonly id: string;
-  /** How people call the process. */
+  /** Name of the process, for people. */
   readonly name: string;
-  /** The version of jwksd, where the process says it. */
+  /** The process's jwksd version, if it reports it. */
   readonly version?: string | undefined;
-  /** The newest revision that it publishes everywhere; 0 before its first. */
+  /** Latest revision that it publishes everywhere; 0 before the first. */
   readonly revision: number;
-  /** The id of the commit that made that revision: a store that was put back counts the same numbers again. */
+  /** Id of that revision's commit: a restored store reuses revision numbers. */
   readonly commit?: string | undefined;
-  /** The kid with which it signs; missing where it signs with none. */
+  /** Kid of the key that it signs with; missing if it does not sign. */
   readonly kid?: string | undefined;
-  /** Whether it signs while it may. */
+  /** Whether it is set up to sign. */
   readonly signs: boolean;
-  /** The ids of its wrapping keys. */
+  /** Ids of its wrapping keys. */
   readonly wrappingKeys: readonly string[];
-  /** When it wrote the line, in epoch milliseconds by the clock of the store. */
+  /** Time at which it wrote the record, in epoch milliseconds by the store's clock. */
   readonly at: number;
 }
 
-/** What the presence records of a store say of its processes. */
+/** The processes of a store, according to its presence records. */
 export interface Processes {
-  /** Those that may serve or sign now, the one that has been silent for longest first. */
+  /** Processes that may serve or sign now, the longest silent first. */
   readonly processes: readonly PresenceRecord[];
-  /** Number of presence records that were not read: because there are too many, or because they are not such records. */
+  /** Number of presence records that were not read, because there are too many or because they are invalid. */
   readonly unread: number;
 }
 
-/** More records would block a process that shows them, and one of them is a process that runs. */
+/** Most records that are read. More would block the process that lists them, which is one of the listed processes. */
 const maxRead = 500;
 const maxLength = 4_096;
 
-export const lineText = ({ id: _id, ...line }: PresenceRecord): string => JSON.stringify(line);
+export const presenceText = ({ id: _id, ...members }: PresenceRecord): string => JSON.stringify(members);
 
-/** Lists the presence records of a store: none if its register has none. */
+/** Lists the presence records of a store; empty if the register keeps no records. */
 export const listPresence = async (presence: Presence | undefined, options?: StoreCall): Promise<PresenceList> =>
   (await presence?.list(maxRead, options)) ?? { records: new Map(), count: 0 };
 
-/** The records that can be read, oldest first. */
+/** Returns the valid records, oldest first. */
 export function readPresence({ records }: PresenceList): PresenceRecord[] {
-  const lines = [...records].flatMap(([id, text]) => {
-    const line = text.length > maxLength ? undefined : (jsonOf(text) as Partial<PresenceRecord> | undefined);
-    return isLine(line) ? [{ ...line, id }] : [];
+  const read = [...records].flatMap(([id, text]) => {
+    const parsed = text.length > maxLength ? undefined : (jsonOf(text) as Partial<PresenceRecord> | undefined);
+    return isPresenceRecord(parsed) ? [{ ...parsed, id }] : [];
   });
-  return lines.sort((a, b) => a.at - b.at);
+  return read.sort((a, b) => a.at - b.at);
 }
 
-function isLine(line: Partial<PresenceRecord> | null | undefined): line is PresenceRecord {
-  if (typeof line !== "object" || line === null) return false;
-  const { name, revision, kid = "", version = "", commit = "", signs, wrappingKeys, at } = line;
-  const texts: readonly unknown[] = [name, kid, version, commit];
+function isPresenceRecord(parsed: Partial<PresenceRecord> | null | undefined): parsed is PresenceRecord {
+  if (typeof parsed !== "object" || parsed === null) return false;
+  const { name, revision, kid = "", version = "", commit = "", signs, wrappingKeys, at } = parsed;
+  const strings: readonly unknown[] = [name, kid, version, commit];
   return (
-    texts.every((text) => typeof text === "string") &&
+    strings.every((value) => typeof value === "string") &&
     typeof signs === "boolean" &&
     Number.isSafeInteger(revision) &&
     Number.isFinite(at) &&
@@ -65,7 +65,7 @@ function isLine(line: Partial<PresenceRecord> | null | undefined): line is Prese
   );
 }
 
-/** The processes that may serve or sign now: one that writes no record for `maxStaleSeconds`, by the longest policy, does neither. */
+/** Returns the processes that may serve or sign now: one whose record is `maxStaleSeconds` old, by the longest policy, does neither. */
 export function livePresence(
   list: PresenceList,
   now: number,
@@ -77,8 +77,8 @@ export function livePresence(
 }
 
 /**
- * By how many revisions a process is behind the store; `undefined` where the store no longer has what the process publishes, because an older
- * copy was restored. Such a process refuses the store.
+ * Returns how many revisions a process is behind the store; `undefined` if the store no longer has what the process publishes, because an
+ * older backup was restored. That process refuses the store.
  */
 export function revisionsBehind(
   { revision, commit }: PresenceRecord,

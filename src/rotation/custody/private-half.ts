@@ -5,7 +5,7 @@ import { type LiveRecord, jweOf } from "../rules/records.ts";
 import type { Wrapping } from "./wrapping.ts";
 
 /**
- * The private half of a live record, which is that of its public one.
+ * Returns the private half of a live record, checked against its public half.
  *
  * @throws StoreError `ERR_WRAPPING_KEY_MISSING`, `ERR_WRAPPED_KEY`
  * @throws KeyMaterialError `ERR_KEY_MISMATCH`
@@ -13,7 +13,7 @@ import type { Wrapping } from "./wrapping.ts";
 export async function privateJwkOf(record: LiveRecord, wrapping: Pick<Wrapping, "unwrap">): Promise<JWK> {
   const { kid, publicJwk } = record;
   const privateJwk = await wrapping.unwrap(kid, jweOf(record) ?? "");
-  // It was checked against its own public members before it was wrapped.
+  // The private members were checked against their own public members before wrapping.
   const name = `kid ${JSON.stringify(kid)}`;
   if (keyIdentity(publicMembers({ ...privateJwk }, name)) !== keyIdentity(publicJwk)) throw mismatch(name);
   return privateJwk;

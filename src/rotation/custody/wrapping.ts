@@ -7,43 +7,45 @@ import { decodeProtectedHeader } from "jose/decode/protected_header";
 import { ConfigError, StoreError } from "../../base/errors.ts";
 import { quoted } from "../../base/printable.ts";
 
-/** Wraps private keys for a store, and unwraps them. */
+/** Wraps and unwraps a store's private keys. */
 export interface Wrapping {
   /** Wraps a private JWK under the first wrapping key, bound to its kid. */
   wrap(kid: string, privateJwk: JWK): Promise<string>;
   /**
+   * Unwraps a private JWK.
+   *
    * @throws StoreError `ERR_WRAPPING_KEY_MISSING`, `ERR_WRAPPED_KEY`
    */
   unwrap(kid: string, jwe: string): Promise<JWK>;
-  /** Whether the JWE is as {@link wrap} would make it now. A damaged JWE is not. */
+  /** Reports whether the JWE has the wrapping key and issuer that {@link wrap} would use now. A damaged JWE does not. */
   isCurrent(jwe: string): boolean;
 }
 
-/** A wrapping key, and the key that is derived from it for the MAC of the store. */
+/** A wrapping key, and the MAC key derived from it. */
 export interface WrappingKey {
-  /** Its RFC 7638 thumbprint, which says nothing about 32 random bytes. */
+  /** RFC 7638 thumbprint of the key, which reveals nothing about 32 random bytes. */
   readonly id: string;
   readonly bytes: Uint8Array;
   readonly macKey: CryptoKey;
 }
 
-/** At least one; the first one wraps and makes the MAC, all of them unwrap and verify. */
+/** One or more wrapping keys: the first one wraps and makes the MAC; all of them unwrap and verify. */
 export type WrappingKeys = readonly [WrappingKey, ...WrappingKey[]];
 
 /**
- * Wraps private JWKs as JWE (`dir`, `A256GCM`). The protected header, which the encryption authenticates, names the wrapping key
- * (`kid`, its RFC 7638 thumbprint), the issuer (`iss`) and the kid of the key (`sub`), so no wrapped key can take the place of another.
+ * Creates the wrapping of private JWKs as JWE (`dir`, `A256GCM`). The protected header, which the encryption authenticates, names the
+ * wrapping key (`kid`, its RFC 7638 thumbprint), the issuer (`iss`) and the private key's kid (`sub`), so one wrapped key cannot replace another.
  *
  * @see RFC 7516; RFC 7519 section 5.3 (claims as header parameters)
  */
 export function createWrapping(keys: WrappingKeys, issuer: string): Wrapping {
   const [first] = keys;
-  const marks = { kid: first.id, iss: issuer };
+  const binding = { kid: first.id, iss: issuer };
 
   return {
     wrap: async (kid, privateJwk) =>
       new CompactEncrypt(new TextEncoder().encode(JSON.stringify(privateJwk)))
-        .setProtectedHeader({ alg: "dir", enc: "A256GCM", ...marks, sub: kid })
+        .setProtectedHeader({ alg: "dir", enc: "A256GCM", ...binding, sub: kid })
         .encrypt(first.bytes),
 
     async unwrap(kid, jwe) {
@@ -51,10 +53,10 @@ export function createWrapping(keys: WrappingKeys, issuer: string): Wrapping {
       if (header === undefined) throw damaged(kid);
       const key = keyNamed(header.kid, keys, `kid ${JSON.stringify(kid)} is wrapped`);
       if (header["iss"] !== issuer || header["sub"] !== kid) {
-        const belongs = `kid ${quoted(header["sub"])} of issuer ${quoted(header["iss"])}`;
+        const other = `kid ${quoted(header["sub"])} of issuer ${quoted(header["iss"])}`;
         throw new StoreError(
           "ERR_WRAPPED_KEY",
-          `kid ${JSON.stringify(kid)} of issuer ${JSON.stringify(issuer)}: its private half is that of ${belongs}; give the issuer for which it was made, or use another store`,
+          `kid ${JSON.stringify(kid)} of issuer ${JSON.stringify(issuer)}: its private half belongs to ${other}; set the issuer for which it was created, or use another store`,
         );
       }
       try {
@@ -64,19 +66,19 @@ export function createWrapping(keys: WrappingKeys, issuer: string): Wrapping {
         });
         return JSON.parse(new TextDecoder().decode(plaintext)) as JWK;
       } catch {
-        // What went wrong could quote the plaintext.
+        // The error's message could quote the plaintext.
         throw damaged(kid);
       }
     },
 
     isCurrent(jwe) {
       const { kid, iss } = jweHeader(jwe) ?? {};
-      return kid === marks.kid && iss === marks.iss;
+      return kid === binding.kid && iss === binding.iss;
     },
   };
 }
 
-/** What a wrapped key, or a MAC, says about itself, which is true once it was verified; `undefined` where it is damaged. */
+/** Returns the protected header of a wrapped key or a MAC, without verification; `undefined` if it is damaged. */
 export function jweHeader(jwe: string): ProtectedHeaderParameters | undefined {
   try {
     return decodeProtectedHeader(jwe);
@@ -85,24 +87,24 @@ export function jweHeader(jwe: string): ProtectedHeaderParameters | undefined {
   }
 }
 
-/** A new wrapping key: 32 random bytes in base64url. */
+/** Generates a wrapping key: 32 random bytes in base64url. */
 export function newWrappingKey(): string {
   return base64url.encode(crypto.getRandomValues(new Uint8Array(32)));
 }
 
-/** The one recipe for a wrapping key, in all messages and pages: both programs are on every system. */
+/** Command that generates a wrapping key, in all messages and pages: both programs are available on every system. */
 export const recipe = "openssl rand -base64 32 | tr '+/' '-_'";
 
-const rule = `a wrapping key is 32 random bytes in base64url, 43 characters; at the first start, make one with: ${recipe}; at a later start, give the same one`;
+const rule = `a wrapping key is 32 random bytes in base64url, 43 characters; for a new store, generate one with: ${recipe}; for an existing store, use its key`;
 
-/** What to do where a wrapping key is nowhere. */
-export const ifLost = 'if nobody has that key, see "A lost wrapping key" in docs/emergencies.md';
+/** Remedy for a lost wrapping key. */
+export const ifLost = 'if that key is lost, see "A lost wrapping key" in docs/emergencies.md';
 
 /**
- * Reads wrapping keys, and derives the keys for MACs from them.
+ * Parses wrapping keys, and derives the MAC keys from them.
  *
- * @param given each 32 bytes in base64url; one `=` at the end is allowed; in a string, white space is between them
- * @param place how messages name one of them
+ * @param given keys of 32 bytes in base64url, each with an optional `=` at the end; separated by whitespace in a string
+ * @param place returns the name of a key for messages
  * @throws ConfigError `ERR_WRAPPING_KEY_INVALID`
  */
 export async function readWrappingKeys(
@@ -111,7 +113,7 @@ export async function readWrappingKeys(
 ): Promise<WrappingKeys> {
   const texts = typeof given === "string" ? wordsOf(given) : given;
   for (const [index, text] of texts.entries()) {
-    const fault = faultOf(text);
+    const fault = syntaxFault(text);
     if (fault !== undefined) throw invalid(`${place(index)} ${fault}; ${rule}`);
   }
   const [first, ...others] = await Promise.all(texts.map(readWrappingKey));
@@ -121,9 +123,9 @@ export async function readWrappingKeys(
 
 export const wordsOf = (text: string): string[] => text.split(/\s+/).filter((word) => word !== "");
 
-/** What is wrong with a wrapping key, without a character of it. */
-function faultOf(text: unknown): string | undefined {
-  if (typeof text !== "string") return "is no text";
+/** Describes what is wrong with a wrapping key, without revealing any of its characters; `undefined` if it is valid. */
+function syntaxFault(text: unknown): string | undefined {
+  if (typeof text !== "string") return "is not a string";
   if (text === "") return "is empty";
   if (/^[\w-]{43}=?$/.test(text)) return undefined;
   if (/^[\da-f]{64}$/i.test(text)) return "is in hexadecimal digits";
@@ -135,7 +137,7 @@ function faultOf(text: unknown): string | undefined {
 
 async function readWrappingKey(text: string): Promise<WrappingKey> {
   const bytes = new Uint8Array(base64url.decode(text.slice(0, 43)));
-  // The last of the 43 characters has two bits to spare; one key has one id, whatever they are.
+  // The last of the 43 characters has two unused bits, which must not change the id.
   const id = await calculateJwkThumbprint({ kty: "oct", k: base64url.encode(bytes) });
   return { id, bytes, macKey: await deriveMacKey(bytes) };
 }
@@ -156,7 +158,7 @@ async function deriveMacKey(bytes: Uint8Array<ArrayBuffer>): Promise<CryptoKey> 
 /**
  * Returns the wrapping key with an id.
  *
- * @param what for messages: "the MAC of the store was made"
+ * @param what start of the message: "the store's MAC was made"
  * @throws StoreError `ERR_WRAPPING_KEY_MISSING`
  */
 export function keyNamed(id: unknown, keys: WrappingKeys, what: string): WrappingKey {
@@ -165,7 +167,7 @@ export function keyNamed(id: unknown, keys: WrappingKeys, what: string): Wrappin
   const given = [...new Set(keys.map(({ id }) => id))].join(", ");
   throw new StoreError(
     "ERR_WRAPPING_KEY_MISSING",
-    `${what} under the wrapping key ${quoted(id)}, which was not given (given: ${given}); put it into wrappingKeys, beside the others; ${ifLost}`,
+    `${what} under the wrapping key ${quoted(id)}, which was not given (given: ${given}); add it to wrappingKeys, next to the others; ${ifLost}`,
   );
 }
 

@@ -3,7 +3,7 @@ import { SignerError, StoreError, asJwksdError } from "../../base/errors.ts";
 import { durationText, someOf } from "../../base/format.ts";
 import { printable } from "../../base/printable.ts";
 import type { StoreDocument } from "../custody/document.ts";
-import { type PresenceRecord, type Processes, lineText, livePresence } from "../custody/presence.ts";
+import { type PresenceRecord, type Processes, presenceText, livePresence } from "../custody/presence.ts";
 import type { RotationPolicy } from "../rules/policy.ts";
 import { activeKey, isLive } from "../rules/records.ts";
 import { clocksDiffer, clocksText } from "./clocks.ts";
@@ -75,7 +75,7 @@ export function createCheckIn(context: ManagerContext, inUse: KeysInUse): CheckI
 
   async function writePresence(): Promise<void> {
     const next = presence();
-    await access.present(process.id, lineText({ ...next, at: access.now })).catch((error: unknown) => {
+    await access.present(process.id, presenceText({ ...next, at: access.now })).catch((error: unknown) => {
       // A process without write access has no presence record.
       if (!(error instanceof StoreError && error.code === "ERR_STORE_READ_ONLY")) throw error;
     });
