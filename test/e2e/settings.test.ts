@@ -66,8 +66,6 @@ const samples: Readonly<Record<SettingName, Sample>> = {
   requireStore: switchSample,
   maxSavedSetSeconds: durationSample,
   signSocket: textSample,
-  signAddress: textSample,
-  signTls: textSample,
   signConfig: textSample,
   encryptionKeys: textSample,
   data: textSample,

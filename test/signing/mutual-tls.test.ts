@@ -35,12 +35,15 @@ async function tlsFolder(t: TestContext, files: Files = {}): Promise<string> {
   return folder;
 }
 
-async function startWith(t: TestContext, folder: string, ...more: string[]) {
-  const address = `localhost:${await freePort()}`;
-  const data = join(await temporaryFolder(t), "data");
-  const args = ["--data", data, "--sign-address", address, "--sign-tls", folder, ...more];
+async function startAt(t: TestContext, address: string, members: object) {
+  const folder = await temporaryFolder(t);
+  const file = join(folder, "sockets.json");
+  await writeFile(file, JSON.stringify({ [address]: members }));
+  const args = ["--data", join(folder, "data"), "--sign-config", file];
   return { address, service: await startService(t, args) };
 }
+
+const startWith = async (t: TestContext, tls: string) => startAt(t, `localhost:${await freePort()}`, { tls });
 
 /** A connection to the address. */
 function peerOf(t: TestContext, address: string, options: ConnectionOptions): Client {
@@ -193,21 +196,14 @@ describe("is refused at the start:", () => {
     test(name, async (t) => assert.rejects(startWith(t, await tlsFolder(t, changed)), message));
   }
 
-  const settings: Readonly<Record<string, readonly [args: string[], message: RegExp]>> = {
-    "a file that is not there": [
-      ["--sign-address", "127.0.0.1:1", "--sign-tls", "/no"],
-      /cannot read .*tls\.crt \(ENOENT\)/,
-    ],
-    "an address of a network": [["--sign-address", "10.0.0.1:9", "--sign-tls", "x"], /of this machine alone/],
-    "all addresses": [["--sign-address", "0.0.0.0:9", "--sign-tls", "x"], /of this machine alone/],
-    "an address without certificates": [["--sign-address", "127.0.0.1:9"], /without client certificates/],
-    "certificates without an address": [["--sign-tls", "x"], /--sign-tls is for --sign-address/],
-    "no address": [["--sign-address", "9", "--sign-tls", "x"], /must be HOST:PORT/],
+  const sockets: Readonly<Record<string, readonly [address: string, members: object, message: RegExp]>> = {
+    "a file that is not there": ["127.0.0.1:1", { tls: "/no" }, /cannot read .*tls\.crt \(ENOENT\)/],
+    "an address of a network": ["10.0.0.1:9", { tls: "x" }, /of this machine alone/],
+    "all addresses": ["0.0.0.0:9", { tls: "x" }, /of this machine alone/],
+    "an address without certificates": ["127.0.0.1:9", {}, /without client certificates/],
+    "certificates of a Unix socket": ["/run/x.sock", { tls: "x" }, /is for HOST:PORT/],
   };
-  for (const [name, [args, message]] of Object.entries(settings)) {
-    test(name, async (t) => {
-      const data = join(await temporaryFolder(t), "data");
-      await assert.rejects(startService(t, ["--data", data, ...args]), message);
-    });
+  for (const [name, [address, members, message]] of Object.entries(sockets)) {
+    test(name, async (t) => assert.rejects(startAt(t, address, members), message));
   }
 });

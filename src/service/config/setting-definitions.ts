@@ -124,18 +124,6 @@ export const settingDefinitions = {
     "Unix socket where programs get tokens. Other programs of this user get tokens signed there; see docs/sign-socket.md.",
     { managed: true },
   ),
-  signAddress: optional(
-    text,
-    "<host:port>",
-    "TLS address where programs get tokens. A loopback address. Programs with a client certificate get tokens signed there. Needs --sign-tls.",
-    { managed: true },
-  ),
-  signTls: optional(
-    path,
-    "<folder>",
-    "certificates of --sign-address. Folder of tls.crt, tls.key and ca.crt (the certificate authority of clients).",
-    { managed: true },
-  ),
   signConfig: optional(
     path,
     "<file>",

@@ -1,7 +1,7 @@
 import { invalidOption } from "../../base/errors.ts";
 import { isLoopback } from "../../base/urls.ts";
 import { type Rules, checkOptions, object, oneOf, text, textThat, texts } from "../../base/options.ts";
-import { hostAndPort, socketPath } from "../config/addresses.ts";
+import { type HostAndPort, hostAndPort, socketPath } from "../config/addresses.ts";
 import { readJsonObject } from "../config/json-file.ts";
 import type { Settings } from "../config/setting-definitions.ts";
 import { type SignPolicy, policyRules } from "./policy.ts";
@@ -9,7 +9,7 @@ import { type SignPolicy, policyRules } from "./policy.ts";
 /** One sign socket. */
 export interface SignSocket {
   /** The flag that names it, or its file. */
-  readonly setting: "--sign-socket" | "--sign-address" | "--sign-config";
+  readonly setting: "--sign-socket" | "--sign-config";
   /** The path of a Unix socket, or with `tls` HOST:PORT of this machine. */
   readonly address: string;
   /** Folder of the certificates, with `tls.crt`, `tls.key` and the `ca.crt` of clients. */
@@ -48,19 +48,16 @@ const rules: Rules<SocketMembers> = {
   formerKeys: texts,
 };
 
-type SocketSettings = Pick<Settings, "signSocket" | "signAddress" | "signTls" | "signConfig">;
+type SocketSettings = Pick<Settings, "signSocket" | "signConfig">;
 
 /**
  * The sockets of a configuration: those of the flags, and those of the file, which is an object with a member for each socket, by its path.
  *
  * @throws ConfigError `ERR_CONFIG_FORMAT`, `ERR_OPTION_UNKNOWN`, `ERR_OPTION_INVALID`
  */
-export async function readSockets(settings: SocketSettings): Promise<readonly SignSocket[]> {
-  const { signSocket, signAddress, signTls: tls, signConfig } = settings;
-  if (signAddress === undefined && tls !== undefined) throw invalidOption("--sign-tls is for --sign-address; set both");
+export async function readSockets({ signSocket, signConfig }: SocketSettings): Promise<readonly SignSocket[]> {
   const sockets: SignSocket[] = [];
   if (signSocket !== undefined) sockets.push(socketOf("--sign-socket", signSocket, "--sign-socket", {}));
-  if (signAddress !== undefined) sockets.push(socketOf("--sign-address", signAddress, "--sign-address", { tls }));
   if (signConfig === undefined) return sockets;
   const members = await readJsonObject(signConfig, "the file of sign sockets");
   for (const [address, given] of Object.entries(members)) {
@@ -80,8 +77,9 @@ function socketOf(
   name: string,
   { tls, mode, group, protocol = "http", formerKeys = [], ...policy }: SocketMembers,
 ): SignSocket {
-  if (setting === "--sign-address" || hostAndPort(address) !== undefined) {
-    checkAddress(address, name, tls);
+  const listen = hostAndPort(address);
+  if (listen !== undefined) {
+    checkAddress(listen, name, tls);
     if (mode !== undefined || group !== undefined || protocol !== "http") {
       throw invalidOption(`mode, group and protocol of ${name} are for Unix sockets`);
     }
@@ -97,8 +95,7 @@ function socketOf(
 }
 
 /** Checks an address with TLS. */
-function checkAddress(address: string, name: string, tls: string | undefined): void {
-  const { host = "", port = Infinity } = hostAndPort(address) ?? {};
+function checkAddress({ host, port }: HostAndPort, name: string, tls: string | undefined): void {
   if (port > 65_535) throw invalidOption(`${name} must be HOST:PORT, such as 127.0.0.1:9902`);
   if (!isLoopback(host.includes(":") ? `[${host}]` : host)) {
     throw invalidOption(
@@ -107,7 +104,7 @@ function checkAddress(address: string, name: string, tls: string | undefined): v
   }
   if (tls === undefined) {
     throw invalidOption(
-      `${name} needs a folder with tls.crt, tls.key and ca.crt (--sign-tls, or "tls" in the file): without client certificates, each user of this machine would get tokens`,
+      `${name} needs "tls", a folder with tls.crt, tls.key and ca.crt: without client certificates, each user of this machine would get tokens`,
     );
   }
 }

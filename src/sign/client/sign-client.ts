@@ -22,7 +22,7 @@ import { checkedOptions } from "../token/sign-options.ts";
 export interface SignClientOptions {
   /** Path of a socket of `jwksd serve --sign-socket`. Required, unless `address` is given. */
   readonly socket?: Optional<string>;
-  /** HOST:PORT of `jwksd serve --sign-address`. The host is one of those that its certificate names. Required, unless `socket` is given. */
+  /** HOST:PORT of the sign sockets of `jwksd serve`. The host is one of those that its certificate names. Required, unless `socket` is given. */
   readonly address?: Optional<string>;
   /** Certificate of this client, as PEM. Required, if `address` is given. */
   readonly cert?: Optional<string>;
