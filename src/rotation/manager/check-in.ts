@@ -36,7 +36,7 @@ export interface CheckIn {
   /** Writes the presence record if it has changed. */
   updatePresence(): Promise<void>;
   /** Lists the processes that may serve or sign now, by their presence records. @throws StoreError */
-  processes(): Promise<Processes>;
+  processes(this: void): Promise<Processes>;
   /** Reason why this process does not sign and is not ready; `undefined` while it may. */
   readonly error: SignerError | undefined;
   /** Time until this process is stale, in milliseconds. */

@@ -257,7 +257,7 @@ export async function wrapKey(
 /** Describes a key in an HSM or key service. Its default kid is its RFC 7638 thumbprint. */
 export async function externalKey(signer: ExternalSigner, givenKid?: string): Promise<NewKey> {
   const { publicKey, uri } = signer;
-  const publicJwk = publicMembers(publicKey as Readonly<Record<string, unknown>>, uri);
+  const publicJwk = publicMembers(publicKey, uri);
   const thumbprint = await calculateJwkThumbprint({ ...publicJwk });
   return { kid: givenKid ?? thumbprint, use: "sig", alg: "ES256", thumbprint, publicJwk, privateHalf: { uri } };
 }
