@@ -4,7 +4,7 @@ import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { parseArgs } from "node:util";
 import { SignJWT } from "jose";
-import { bytesField, readFields, textOf } from "../../src/service/signing/protobuf.ts";
+import { bytesField, readFields, stringField } from "../../src/service/signing/protobuf.ts";
 import { callGrpc, frame, openSession } from "../support/grpc.ts";
 
 const { positionals, values } = parseArgs({ allowPositionals: true, options: { audience: { type: "string" } } });
@@ -31,7 +31,7 @@ async function askSigner(path: string): Promise<string> {
   session.destroy();
   if (grpc !== "0") throw new Error(`gRPC status ${String(grpc)}`);
   const fields = readFields(Buffer.from(body, "latin1"));
-  return `${textOf(fields, 1)}.${payload}.${textOf(fields, 2)}`;
+  return `${stringField(fields, 1)}.${payload}.${stringField(fields, 2)}`;
 }
 
 /** With the kid that the API server computes. */

@@ -154,9 +154,7 @@ describe("a port that is taken", () => {
       const stderr = await refused(t, ["--data", data, setting, address]);
       assert.match(
         stderr,
-        new RegExp(
-          `${port}: it is in use, by another process or another setting; choose another port with ${setting} `,
-        ),
+        new RegExp(`${port}: it is in use by another process or another setting; choose another port with ${setting} `),
       );
       assert.deepEqual(await left(data), []);
     });

@@ -18,7 +18,7 @@ import { openSocket } from "../support/sign-socket.ts";
 
 type Lost = Parameters<LogOverload>[0];
 
-interface Limited {
+interface LimitedServer {
   readonly clock: SimulatedClock;
   readonly overloads: readonly Lost[];
   /** Opens a connection; it is closed when the test ends. */
@@ -28,7 +28,7 @@ interface Limited {
 
 const answer: Handler = (_request, response) => void response.end("ok");
 
-async function start(t: TestContext, maxConnections: number, handler: Handler = answer): Promise<Limited> {
+async function start(t: TestContext, maxConnections: number, handler: Handler = answer): Promise<LimitedServer> {
   const clock = simulatedClock();
   const overloads: Lost[] = [];
   const onOverload: LogOverload = (lost) => void overloads.push(lost);
@@ -47,91 +47,91 @@ async function start(t: TestContext, maxConnections: number, handler: Handler = 
   };
 }
 
-/** A connection on which a request was answered. */
-async function used(server: Limited): Promise<Client> {
+/** Opens a connection and completes a request on it. */
+async function openUsed(server: LimitedServer): Promise<Client> {
   const client = await server.open();
   await client.request();
   return client;
 }
 
-const closed = (client: Client): Promise<unknown> => once(client.socket, "close");
+const hasClosed = (client: Client): Promise<unknown> => once(client.socket, "close");
 
-describe("where there is no room for a new connection", { timeout: 20_000 }, () => {
-  test("the one that has been idle for longest is closed for it, and the new one is served", async (t) => {
+describe("a server at its connection limit", { timeout: 20_000 }, () => {
+  test("closes the longest idle connection and serves the new one", async (t) => {
     const server = await start(t, 3);
-    const [first, second, third] = [await used(server), await used(server), await used(server)];
+    const [first, second, third] = [await openUsed(server), await openUsed(server), await openUsed(server)];
     await first.request();
-    await Promise.all([closed(second), used(server)]);
-    await Promise.all([closed(third), used(server)]);
+    await Promise.all([hasClosed(second), openUsed(server)]);
+    await Promise.all([hasClosed(third), openUsed(server)]);
     await first.request();
   });
 
-  test("one that never sent a byte goes like any other", async (t) => {
+  test("closes a connection that never sent a byte like any other", async (t) => {
     const server = await start(t, 2);
     const silent = await server.open();
-    const later = await used(server);
-    await Promise.all([closed(silent), used(server)]);
+    const later = await openUsed(server);
+    await Promise.all([hasClosed(silent), openUsed(server)]);
     await later.request();
   });
 
-  test("no request that is under way is cut for it: with no idle one, the new one is refused", async (t) => {
+  test("refuses a new connection if every other has a request in flight", async (t) => {
     const held: ServerResponse[] = [];
-    let arrived: (() => void) | undefined;
+    let onRequest: (() => void) | undefined;
     const hold: Handler = (_request, response) => {
       held.push(response);
-      arrived?.();
+      onRequest?.();
     };
     const server = await start(t, 2, hold);
     const busy = [await server.open(), await server.open()];
     const replies: Promise<unknown>[] = [];
     for (const client of busy) {
-      const asked = new Promise<void>((resolve) => (arrived = resolve));
+      const received = new Promise<void>((resolve) => (onRequest = resolve));
       replies.push(client.request());
-      await asked;
+      await received;
     }
-    await closed(await server.open());
+    await hasClosed(await server.open());
     for (const response of held) response.end("ok");
     await Promise.all(replies);
     await server.clock.advance(10_000);
     assert.deepEqual(server.overloads, [{ closed: 0, refused: 1 }]);
-    // Answered, they are idle.
-    await Promise.all([closed(busy[0] as Client), server.open()]);
+    // Once answered, they are idle.
+    await Promise.all([hasClosed(busy[0] as Client), server.open()]);
   });
 
-  test("hundreds that idle keep no new one out", async (t) => {
+  test("serves new connections despite hundreds of idle ones", async (t) => {
     const server = await start(t, 300);
-    for (let count = 0; count < 300; count += 1) await used(server);
+    for (let count = 0; count < 300; count += 1) await openUsed(server);
     for (let count = 0; count < 300; count += 1) assert.equal((await (await server.open()).request()).status, 200);
     await server.clock.advance(10_000);
     assert.deepEqual(server.overloads, [{ closed: 300, refused: 0 }]);
   });
 });
 
-describe("a overload is told of", { timeout: 20_000 }, () => {
-  test("ten seconds after it begins, with all that came since, and so on while it lasts", async (t) => {
+describe("an overload is reported", { timeout: 20_000 }, () => {
+  test("ten seconds after it begins, with everything since, and every ten seconds while it lasts", async (t) => {
     const server = await start(t, 1);
-    const come = async (count: number): Promise<void> => {
-      for (; count > 0; count -= 1) await used(server);
+    const connectNew = async (count: number): Promise<void> => {
+      for (; count > 0; count -= 1) await openUsed(server);
     };
-    await come(1);
+    await connectNew(1);
     await server.clock.advance(60_000);
     assert.deepEqual(server.overloads, []);
-    await come(2);
+    await connectNew(2);
     await server.clock.advance(9_999);
-    await come(1);
+    await connectNew(1);
     assert.deepEqual(server.overloads, []);
     await server.clock.advance(1);
     assert.deepEqual(server.overloads, [{ closed: 3, refused: 0 }]);
     await server.clock.advance(60_000);
-    await come(1);
+    await connectNew(1);
     await server.clock.advance(10_000);
     assert.deepEqual(server.overloads.slice(1), [{ closed: 1, refused: 0 }]);
   });
 
-  test("at the latest when the server stops, after which no timer is left", async (t) => {
+  test("when the server stops at the latest, and no timer remains", async (t) => {
     const server = await start(t, 1);
-    await used(server);
-    await used(server);
+    await openUsed(server);
+    await openUsed(server);
     await server.stop();
     assert.deepEqual(server.overloads, [{ closed: 1, refused: 0 }]);
     assert.equal(server.clock.timers, 0);
@@ -149,15 +149,15 @@ async function listen(t: TestContext, address: Partial<SocketAddress> & { path: 
 
 const modeOf = (path: string): number => statSync(path).mode & 0o777;
 
-/** Leaves a socket to which nobody listens, as a process does that is killed. */
-async function leaveBehind(path: string): Promise<void> {
+/** Leaves a socket on which no process listens, as a killed process does. */
+async function leaveDeadSocket(path: string): Promise<void> {
   const program = `require("net").createServer().listen(${JSON.stringify(path)}, () => process.kill(process.pid, "SIGKILL"))`;
   await once(spawn(process.execPath, ["-e", program]), "exit");
   assert.ok(lstatSync(path).isSocket());
 }
 
-/** What a process of another user gets: `hello`, or the code of the error. */
-async function asOther(path: string, ids: { readonly uid: number; readonly gid: number }): Promise<string> {
+/** Connects as another user. Returns `hello`, or the error code. */
+async function connectAs(path: string, ids: { readonly uid: number; readonly gid: number }): Promise<string> {
   const program = `
     const socket = require("net").connect(${JSON.stringify(path)});
     socket.on("data", (data) => process.stdout.write(data)).on("error", ({ code }) => process.stdout.write(code));`;
@@ -170,7 +170,7 @@ async function asOther(path: string, ids: { readonly uid: number; readonly gid: 
 }
 
 describe("a Unix socket", () => {
-  test("is for its user alone, whatever the umask, and gone when its server has closed", async (t) => {
+  test("is only for its user, whatever the umask, and is removed when its server closes", async (t) => {
     const path = join(await temporaryFolder(t), "s");
     const before = process.umask(0);
     t.after(() => void process.umask(before));
@@ -178,16 +178,16 @@ describe("a Unix socket", () => {
     const server = createServer().once("listening", () => modes.push(modeOf(path)));
     await listenOnSocket(server, { path, mode: 0o660 });
     modes.push(modeOf(path));
-    assert.deepEqual(modes, [0o600, 0o660], "nobody else can connect before the mode is set");
+    assert.deepEqual(modes, [0o600, 0o660], "no other user can connect before the mode is set");
     assert.equal(process.umask(), 0);
     server.close();
     await once(server, "close");
     assert.throws(() => lstatSync(path), { code: "ENOENT" });
   });
 
-  test("that a dead process has left is taken over", async (t) => {
+  test("that a dead process left behind is replaced", async (t) => {
     const path = join(await temporaryFolder(t), "s");
-    await leaveBehind(path);
+    await leaveDeadSocket(path);
     await listen(t, { path });
     const client = await openSocket(path);
     assert.equal(String(await once(client.socket, "data")), "hello");
@@ -195,7 +195,7 @@ describe("a Unix socket", () => {
     assert.deepEqual(readdirSync(join(path, "..")), ["s"]);
   });
 
-  test("that a process listens to is not, and goes on", async (t) => {
+  test("on which a process listens is not replaced and keeps working", async (t) => {
     const path = join(await temporaryFolder(t), "s");
     await listen(t, { path });
     const { ctimeMs } = statSync(path);
@@ -204,26 +204,26 @@ describe("a Unix socket", () => {
     (await openSocket(path)).close();
   });
 
-  test("is won by one of those who take it over at the same moment", async (t) => {
+  test("is replaced by exactly one of several processes that try at the same time", async (t) => {
     const path = join(await temporaryFolder(t), "s");
-    await leaveBehind(path);
+    await leaveDeadSocket(path);
     const outcomes = await Promise.allSettled(Array.from({ length: 5 }, () => listen(t, { path })));
     assert.equal(outcomes.filter(({ status }) => status === "fulfilled").length, 1);
     (await openSocket(path)).close();
     assert.deepEqual(readdirSync(join(path, "..")), ["s"]);
   });
 
-  test("does not take the place of a file, a folder or a link", async (t) => {
+  test("does not replace a file, a folder or a link", async (t) => {
     const folder = await temporaryFolder(t);
     writeFileSync(join(folder, "file"), "precious");
     mkdirSync(join(folder, "folder"));
-    await leaveBehind(join(folder, "dead"));
+    await leaveDeadSocket(join(folder, "dead"));
     symlinkSync("dead", join(folder, "link"));
     symlinkSync("nowhere", join(folder, "dangling"));
     const before = readdirSync(folder).toSorted();
     for (const name of ["file", "folder"]) {
       const outcome = listen(t, { path: join(folder, name) });
-      await assert.rejects(outcome, { code: "ERR_LISTEN", message: /no socket; choose another path/ });
+      await assert.rejects(outcome, { code: "ERR_LISTEN", message: /is not a socket; choose another path/ });
     }
     for (const name of ["link", "dangling"]) {
       const outcome = listen(t, { path: join(folder, name) });
@@ -233,15 +233,17 @@ describe("a Unix socket", () => {
   });
 });
 
-const skip = isRoot ? false : skipped("who may connect to a Unix socket needs root, for processes of other users");
+const skip = isRoot
+  ? false
+  : skipped("checking who may connect to a Unix socket requires root, for processes of other users");
 
-describe("another user", { skip }, () => {
+describe("another user of a Unix socket", { skip }, () => {
   const [other, member] = [
     { uid: 65_001, gid: 65_001 },
     { uid: 65_002, gid: 65_003 },
   ];
 
-  test("cannot connect, and a member of the group can if it has one", async (t) => {
+  test("cannot connect unless the socket has a group and the user is a member", async (t) => {
     const folder = await temporaryFolder(t);
     chmodSync(folder, 0o755);
     const [own, shared] = [join(folder, "own"), join(folder, "shared")];
@@ -249,12 +251,17 @@ describe("another user", { skip }, () => {
     await listen(t, { path: shared, mode: 0o660, group: String(member.gid) });
     assert.deepEqual([modeOf(shared), statSync(shared).gid], [0o660, member.gid]);
     assert.deepEqual(
-      await Promise.all([asOther(own, other), asOther(own, member), asOther(shared, other), asOther(shared, member)]),
+      await Promise.all([
+        connectAs(own, other),
+        connectAs(own, member),
+        connectAs(shared, other),
+        connectAs(shared, member),
+      ]),
       ["EACCES", "EACCES", "EACCES", "hello"],
     );
   });
 
-  test("gets in by name of a group of /etc/group", async (t) => {
+  test("can be admitted through the name of a group in /etc/group", async (t) => {
     const path = join(await temporaryFolder(t), "s");
     await listen(t, { path, mode: 0o660, group: "daemon" });
     assert.equal(statSync(path).gid, 1);

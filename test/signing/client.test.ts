@@ -34,7 +34,7 @@ async function serve(t: TestContext, path: string, server: Server): Promise<Serv
 }
 
 describe("a client of a sign socket", () => {
-  test("signs as a provider does, and throws as one", async (t) => {
+  test("signs like a provider and throws the same errors", async (t) => {
     const folder = await temporaryFolder(t);
     const [socket, file] = [join(folder, "s"), join(folder, "sockets.json")];
     await writeFile(file, JSON.stringify({ [socket]: { audiences: ["api"] } }));
@@ -55,7 +55,7 @@ describe("a client of a sign socket", () => {
       ERR_SIGNER_ABORTED: () => tokens.sign(claims, { ...minute, signal: AbortSignal.abort() }),
     };
     for (const [code, sign] of Object.entries(codes)) await assert.rejects(sign(), { code });
-    const notPlain: readonly [claims: unknown, options?: object][] = [
+    const notPlainJson: readonly [claims: unknown, options?: object][] = [
       [{ aud: "api", id: 1n }],
       [Promise.resolve(claims)],
       [new Map([["aud", "api"]])],
@@ -63,11 +63,11 @@ describe("a client of a sign socket", () => {
       [claims, { header: new Map() }],
       [claims, { signal: {} }],
     ];
-    for (const [given, more] of notPlain)
+    for (const [given, more] of notPlainJson)
       await assert.rejects(tokens.sign(given as typeof claims, { ...minute, ...more }), { code: "ERR_CLAIMS_INVALID" });
   });
 
-  test("says what is wrong with the socket, and finds it when it is back", async (t) => {
+  test("reports an unavailable or silent socket and recovers when it returns", async (t) => {
     const socket = await pathIn(t);
     const tokens = clientOf(t, socket);
     await assert.rejects(tokens.sign({}, minute), { code: "ERR_SIGNER_UNAVAILABLE", retryable: true });
@@ -89,21 +89,21 @@ describe("a client of a sign socket", () => {
     assert.equal(await tokens.sign({}, minute), "token");
   });
 
-  test("asks again where the server has closed the idle connection", async (t) => {
+  test("retries if the server resets an idle connection", async (t) => {
     const socket = await pathIn(t);
-    let asked = 0;
+    let requests = 0;
     const answer = createServer((request, response) => {
-      asked += 1;
+      requests += 1;
       // The second request finds its connection reset.
-      if (asked === 2) request.socket.destroy();
+      if (requests === 2) request.socket.destroy();
       else response.end("token");
     });
     await serve(t, socket, answer);
     const tokens = clientOf(t, socket);
-    assert.deepEqual([await tokens.sign({}, minute), await tokens.sign({}, minute), asked], ["token", "token", 3]);
+    assert.deepEqual([await tokens.sign({}, minute), await tokens.sign({}, minute), requests], ["token", "token", 3]);
   });
 
-  test("asks again where the server closes the idle connection, and nobody has noticed yet", async (t) => {
+  test("retries if the server has closed an idle connection and the client has not noticed yet", async (t) => {
     const socket = await pathIn(t);
     const answer = createServer((request, response) => void request.resume().on("end", () => response.end("token")));
     const connections: Socket[] = [];
@@ -111,13 +111,13 @@ describe("a client of a sign socket", () => {
     await serve(t, socket, answer);
     const tokens = clientOf(t, socket);
     assert.equal(await tokens.sign({}, minute), "token");
-    // The client writes in the same turn of the event loop, and gets EPIPE.
+    // The client writes in the same turn of the event loop, so it gets EPIPE.
     connections[0]?.destroy();
     assert.equal(await tokens.sign({}, minute), "token");
     assert.equal(connections.length, 2);
   });
 
-  test("does not take an answer that is none of a sign socket", async (t) => {
+  test("refuses a response that does not come from a sign socket", async (t) => {
     const socket = await pathIn(t);
     await serve(
       t,
@@ -152,7 +152,7 @@ describe("a client of a sign socket", () => {
     assert.ok(error instanceof Error && error.message.length < 800);
   });
 
-  test("refuses wrong options", () => {
+  test("refuses invalid options", () => {
     assert.throws(() => createSignClient({}), { code: "ERR_OPTION_INVALID" });
     assert.throws(() => createSignClient({ socket: "s", path: "s" } as never), { code: "ERR_OPTION_UNKNOWN" });
   });

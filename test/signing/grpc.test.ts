@@ -1,4 +1,4 @@
-// What a caller can do to a server of gRPC that no client of gRPC does.
+// Requests to the gRPC server that no gRPC client library sends.
 import assert from "node:assert/strict";
 import { once } from "node:events";
 import { type ClientHttp2Session, connect as connectHttp2, constants } from "node:http2";
@@ -6,16 +6,16 @@ import { type Socket, connect } from "node:net";
 import { join } from "node:path";
 import { type TestContext, describe, test } from "node:test";
 import { CallError, createGrpcServer } from "../../src/service/signing/grpc.ts";
-import { bytesField, numberField, readFields, textOf } from "../../src/service/signing/protobuf.ts";
+import { bytesField, numberField, readFields, stringField } from "../../src/service/signing/protobuf.ts";
 import { callGrpc as call, frame, openSession } from "../support/grpc.ts";
 import { temporaryFolder } from "../support/service.ts";
 import { soak } from "../support/soak.ts";
 
 const hello = Buffer.from("hello");
 
-const failureOf = (error: unknown) => new CallError("internal", (error as Error).message);
+const toCallError = (error: unknown) => new CallError("internal", (error as Error).message);
 
-/** A server that echoes, and a session to it. */
+/** Starts an echo server and opens a session to it. */
 async function start(
   t: TestContext,
   callMs?: number,
@@ -28,15 +28,15 @@ async function start(
     },
     "/Never": () => new Promise<Uint8Array>(() => {}),
   };
-  const { server, stop } = createGrpcServer(methods, failureOf, callMs);
+  const { server, stop } = createGrpcServer(methods, toCallError, callMs);
   server.listen(path);
   await once(server, "listening");
   t.after(stop);
   return { path, session: openSession(t, path), stop };
 }
 
-describe("a server of gRPC", () => {
-  test("answers one message with one message", async (t) => {
+describe("a gRPC server", () => {
+  test("replies to one message with one message", async (t) => {
     const { session } = await start(t);
     for (const type of ["application/grpc", "application/grpc+proto"]) {
       const answer = await call(session, "/Echo", frame(hello), { "content-type": type });
@@ -44,7 +44,7 @@ describe("a server of gRPC", () => {
     }
   });
 
-  test("says what is wrong with a call, and goes on", async (t) => {
+  test("reports an invalid call and keeps serving", async (t) => {
     const { session } = await start(t);
     const rows: readonly (readonly [path: string, body: Uint8Array, grpc: string])[] = [
       ["/Nowhere", frame(hello), "12"],
@@ -63,7 +63,7 @@ describe("a server of gRPC", () => {
     assert.deepEqual([notGrpc.http, notGrpc.grpc], [415, undefined]);
   });
 
-  test("ends a call at the deadline of its caller, in each unit, and passes over what is none", async (t) => {
+  test("ends a call at the caller's deadline in any unit and ignores an invalid deadline", async (t) => {
     const { session } = await start(t);
     for (const deadline of ["20m", "20000u", "20000000n", "0H", "0M", "0S"]) {
       const { grpc } = await call(session, "/Never", frame(hello), { "grpc-timeout": deadline });
@@ -74,19 +74,19 @@ describe("a server of gRPC", () => {
     }
   });
 
-  test("ends a call that is never sent to its end, or whose reply is never read", async (t) => {
+  test("ends a call whose request never completes or whose reply is never read", async (t) => {
     const { session, path, stop } = await start(t, 300);
-    const half = session.request({ ":method": "POST", ":path": "/Echo", "content-type": "application/grpc" });
-    half.write(frame(hello).subarray(0, 7));
-    const [headers] = (await once(half, "response")) as [Record<string, string>];
+    const incomplete = session.request({ ":method": "POST", ":path": "/Echo", "content-type": "application/grpc" });
+    incomplete.write(frame(hello).subarray(0, 7));
+    const [headers] = (await once(incomplete, "response")) as [Record<string, string>];
     assert.equal(headers["grpc-status"], "4");
-    // A window of no byte: the reply waits for room in it.
-    const blind = connectHttp2("http://localhost", {
+    // The window is empty, so the reply waits for room.
+    const nonReading = connectHttp2("http://localhost", {
       createConnection: () => connect({ path }),
       settings: { initialWindowSize: 0 },
     });
-    t.after(() => blind.destroy());
-    const unread = blind.request({ ":method": "POST", ":path": "/Echo", "content-type": "application/grpc" });
+    t.after(() => nonReading.destroy());
+    const unread = nonReading.request({ ":method": "POST", ":path": "/Echo", "content-type": "application/grpc" });
     unread.on("error", () => {}).end(frame(hello));
     await once(unread, "close");
     assert.equal(unread.rstCode, 8);
@@ -94,7 +94,7 @@ describe("a server of gRPC", () => {
     await stop();
   });
 
-  test("says at once that it speaks nothing but gRPC", async (t) => {
+  test("rejects requests that are not gRPC immediately", async (t) => {
     const { session } = await start(t);
     const stream = session.request({ ":method": "POST", ":path": "/Echo", "content-type": "application/json" });
     const [headers, flags] = (await once(stream, "response")) as [Record<string, unknown>, number];
@@ -103,16 +103,16 @@ describe("a server of gRPC", () => {
     stream.close();
   });
 
-  test("ends a connection that says nothing, and one that never calls", async (t) => {
+  test("ends a connection that sends nothing and one that never makes a call", async (t) => {
     const { path, session } = await start(t, 300);
     assert.equal((await call(session, "/Echo", frame(hello))).body, "hello");
     const silent = connect({ path }).resume();
-    const polite = openSession(t, path);
-    await Promise.all([once(silent, "close"), once(polite, "close")]);
+    const withoutCalls = openSession(t, path);
+    await Promise.all([once(silent, "close"), once(withoutCalls, "close")]);
     assert.equal((await call(session, "/Echo", frame(hello))).body, "hello");
   });
 
-  test("has room for a caller while 64 and more say nothing, and for those who have called before", async (t) => {
+  test("serves new and earlier callers while more than 64 connections send nothing", async (t) => {
     const { path, session } = await start(t);
     assert.equal((await call(session, "/Echo", frame(hello))).body, "hello");
     const silent: Socket[] = [];
@@ -129,10 +129,10 @@ describe("a server of gRPC", () => {
     }
     assert.equal((await call(session, "/Echo", frame(hello))).body, "hello");
     assert.equal(closed, 1 + 80 + 3 - 64);
-    assert.ok(silent[0]?.destroyed && !silent.at(-1)?.destroyed, "the first to come is the first to go");
+    assert.ok(silent[0]?.destroyed && !silent.at(-1)?.destroyed, "the oldest connection is closed first");
   });
 
-  test("cuts no call for a new connection, and refuses that one where all have calls", async (t) => {
+  test("refuses a new connection if every other has a call in flight", async (t) => {
     const { path, session } = await start(t);
     const busy = [session, ...Array.from({ length: 63 }, () => openSession(t, path))];
     const never = busy.map((session) => {
@@ -140,7 +140,7 @@ describe("a server of gRPC", () => {
       stream.on("error", () => {}).end(frame(hello));
       return stream;
     });
-    // One more call of each, whose answer says that the first one has arrived.
+    // One more call on each; its reply shows that the first call has arrived.
     await Promise.all(busy.map((session) => call(session, "/Echo", frame(hello))));
     await once(openSession(t, path), "close");
     assert.ok(never.every((stream) => !stream.destroyed));
@@ -151,13 +151,13 @@ describe("a server of gRPC", () => {
   });
 
   const resets = soak(5_000);
-  test(`answers others while one resets ${resets} calls, and one speaks no HTTP/2`, async (t) => {
+  test(`serves others while one client resets ${resets} calls and another does not speak HTTP/2`, async (t) => {
     const { path, session } = await start(t);
     const http1 = connect({ path });
     http1.on("error", () => {}).write("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
-    const evil = openSession(t, path);
-    for (let count = 0; count < resets && !evil.destroyed; count += 1) {
-      const stream = evil.request({ ":method": "POST", ":path": "/Echo", "content-type": "application/grpc" });
+    const hostile = openSession(t, path);
+    for (let count = 0; count < resets && !hostile.destroyed; count += 1) {
+      const stream = hostile.request({ ":method": "POST", ":path": "/Echo", "content-type": "application/grpc" });
       stream.on("error", () => {});
       stream.close(8);
       if (count % 100 === 0) assert.equal((await call(session, "/Echo", frame(hello))).body, "hello");
@@ -166,7 +166,7 @@ describe("a server of gRPC", () => {
     http1.destroy();
   });
 
-  test("ends at once where no call is under way, whether peers do or not", async (t) => {
+  test("stops immediately if no call is in flight, whether its peers disconnect or not", async (t) => {
     const { session, path, stop } = await start(t);
     const idle = connect({ path });
     idle.on("error", () => {});
@@ -176,17 +176,20 @@ describe("a server of gRPC", () => {
   });
 });
 
-describe("messages of Protocol Buffers", () => {
-  test("are read back as they were written", () => {
+describe("Protocol Buffers messages", () => {
+  test("are read back as written", () => {
     const message = Buffer.concat([bytesField(1, "ä".repeat(200)), numberField(2, 2 ** 40 + 300), bytesField(16, "x")]);
     const fields = readFields(message);
-    assert.deepEqual([textOf(fields, 1), fields.get(2), textOf(fields, 16)], ["ä".repeat(200), 2n ** 40n + 300n, "x"]);
-    assert.equal(textOf(fields, 3), "");
+    assert.deepEqual(
+      [stringField(fields, 1), fields.get(2), stringField(fields, 16)],
+      ["ä".repeat(200), 2n ** 40n + 300n, "x"],
+    );
+    assert.equal(stringField(fields, 3), "");
   });
 
-  test("may have fields that nobody knows, of each type", () => {
+  test("may have unknown fields of any type", () => {
     const unknown = Buffer.from([0x11, 1, 2, 3, 4, 5, 6, 7, 8, 0x1d, 1, 2, 3, 4, 0x20, 0xff, 1]);
-    assert.equal(textOf(readFields(Buffer.concat([unknown, bytesField(1, "a")])), 1), "a");
+    assert.equal(stringField(readFields(Buffer.concat([unknown, bytesField(1, "a")])), 1), "a");
   });
 
   for (const bytes of [
@@ -197,13 +200,13 @@ describe("messages of Protocol Buffers", () => {
     [0x08, ...Array<number>(11).fill(0xff)],
     [0x11, 1],
   ]) {
-    test(`cannot be ${Buffer.from(bytes).toString("hex")}`, () => {
+    test(`cannot consist of the bytes ${Buffer.from(bytes).toString("hex")}`, () => {
       assert.throws(() => readFields(Uint8Array.from(bytes)), RangeError);
     });
   }
 
-  test("have strings in UTF-8", () => {
-    assert.throws(() => textOf(readFields(Uint8Array.from([0x0a, 1, 0xff])), 1), TypeError);
-    assert.throws(() => textOf(readFields(Uint8Array.from([0x08, 1])), 1), TypeError);
+  test("have strings in UTF-8 only", () => {
+    assert.throws(() => stringField(readFields(Uint8Array.from([0x0a, 1, 0xff])), 1), TypeError);
+    assert.throws(() => stringField(readFields(Uint8Array.from([0x08, 1])), 1), TypeError);
   });
 });

@@ -1,4 +1,4 @@
-// The external signer of Kubernetes, asked by Python's gRPC, which has its own implementation of HTTP/2 and Protocol Buffers.
+// The external signer for Kubernetes, called through Python's gRPC, which has its own implementation of HTTP/2 and Protocol Buffers.
 import assert from "node:assert/strict";
 import { execFileSync, spawn, spawnSync } from "node:child_process";
 import { createHash, createPublicKey, verify } from "node:crypto";
@@ -17,7 +17,7 @@ import { ecKey, rsaKey } from "../support/keys.ts";
 import { skipWithout, skipped } from "../support/parts.ts";
 import { type RunningService, startService, temporaryFolder } from "../support/service.ts";
 
-// Debian's Python has Debian's packages.
+// Only Debian's Python finds Debian's packages.
 const python = existsSync("/usr/bin/python3") ? "/usr/bin/python3" : "python3";
 const findsGrpc =
   "from importlib.util import find_spec; exit(not (find_spec('grpc') and find_spec('google.protobuf')))";
@@ -40,7 +40,7 @@ interface Reply {
   readonly maxTokenExpirationSeconds: string;
 }
 
-/** As the API server composes them. */
+/** Returns claims as the API server composes them. */
 function claimsFor(more: object = {}): object {
   const now = Math.floor(Date.now() / 1000);
   return {
@@ -61,43 +61,52 @@ function claimsFor(more: object = {}): object {
   };
 }
 
-/** Claims that are not signed, and the code of the refusal. */
-const rowsAt = (now: number): Readonly<Record<string, readonly [claims: string, code: string]>> => ({
-  nothing: ["", "INVALID_ARGUMENT"],
-  "no base64url": ["{}", "INVALID_ARGUMENT"],
+/** Claims that are refused, with the error code. */
+const refusalsAt = (now: number): Readonly<Record<string, readonly [claims: string, code: string]>> => ({
+  "an empty string": ["", "INVALID_ARGUMENT"],
+  "a string that is not base64url": ["{}", "INVALID_ARGUMENT"],
   "padded base64url": [`${encode("{}")}=`, "INVALID_ARGUMENT"],
-  "no JSON": [encode("claims"), "INVALID_ARGUMENT"],
-  "no object": [encode([]), "INVALID_ARGUMENT"],
+  "a string that is not JSON": [encode("claims"), "INVALID_ARGUMENT"],
+  "an array": [encode([]), "INVALID_ARGUMENT"],
   "a header and a payload": [`${encode("{}")}.${encode(claimsFor())}`, "INVALID_ARGUMENT"],
-  "a member that is there twice": [
+  "a duplicate member": [
     encode(JSON.stringify(claimsFor()).replace("{", '{"iss":"https://evil.example",')),
     "INVALID_ARGUMENT",
   ],
-  "an end that some read for another": [encode(claimsFor({ EXP: now + 1e9 })), "INVALID_ARGUMENT"],
-  "a subject that some read for another": [encode(claimsFor({ "\u017fub": "alice" })), "INVALID_ARGUMENT"],
-  "any depth": [
+  "an expiry that some parsers read as another member": [encode(claimsFor({ EXP: now + 1e9 })), "INVALID_ARGUMENT"],
+  "a subject that some parsers read as another member": [
+    encode(claimsFor({ "\u017fub": "alice" })),
+    "INVALID_ARGUMENT",
+  ],
+  "deep nesting": [
     encode(JSON.stringify(claimsFor()).replace("{", `{"x":${"[".repeat(9_000)}${"]".repeat(9_000)},`)),
     "INVALID_ARGUMENT",
   ],
   "another issuer": [encode(claimsFor({ iss: "https://evil.example" })), "PERMISSION_DENIED"],
-  "a user": [encode(claimsFor({ sub: "alice" })), "PERMISSION_DENIED"],
-  "a user that looks like one": [encode(claimsFor({ sub: "x\nsystem:serviceaccount:a:b" })), "PERMISSION_DENIED"],
-  "a name with capitals": [encode(claimsFor({ sub: "system:serviceaccount:a:B" })), "PERMISSION_DENIED"],
+  "a user as the subject": [encode(claimsFor({ sub: "alice" })), "PERMISSION_DENIED"],
+  "a user that looks like a service account": [
+    encode(claimsFor({ sub: "x\nsystem:serviceaccount:a:b" })),
+    "PERMISSION_DENIED",
+  ],
+  "a service account name with capitals": [
+    encode(claimsFor({ sub: "system:serviceaccount:a:B" })),
+    "PERMISSION_DENIED",
+  ],
   "no audience": [encode(claimsFor({ aud: [] })), "INVALID_ARGUMENT"],
   "a lifetime beyond the policy": [encode(claimsFor({ exp: now + 7300 })), "PERMISSION_DENIED"],
-  "a token without an end": [encode(claimsFor({ exp: undefined })), "INVALID_ARGUMENT"],
-  "a token that has expired": [encode(claimsFor({ exp: now - 1 })), "INVALID_ARGUMENT"],
-  "a token of the past": [encode(claimsFor({ iat: now - 3600, nbf: now - 3600 })), "INVALID_ARGUMENT"],
-  "a token of the future": [encode(claimsFor({ nbf: now + 3600 })), "INVALID_ARGUMENT"],
+  "a token without an expiry": [encode(claimsFor({ exp: undefined })), "INVALID_ARGUMENT"],
+  "an expired token": [encode(claimsFor({ exp: now - 1 })), "INVALID_ARGUMENT"],
+  "a token issued in the past": [encode(claimsFor({ iat: now - 3600, nbf: now - 3600 })), "INVALID_ARGUMENT"],
+  "a token not valid yet": [encode(claimsFor({ nbf: now + 3600 })), "INVALID_ARGUMENT"],
   "claims too large for a token": [encode(claimsFor({ x: "x".repeat(20_000) })), "INVALID_ARGUMENT"],
-  "a long message": [encode(claimsFor({ x: "x".repeat(70_000) })), "RESOURCE_EXHAUSTED"],
+  "a message that is too long": [encode(claimsFor({ x: "x".repeat(70_000) })), "RESOURCE_EXHAUSTED"],
 });
 
 type Call = (method: string, request?: object, seconds?: number) => Promise<Reply>;
 type Scope = Parameters<typeof temporaryFolder>[0];
 
-/** Python's gRPC at a socket. */
-async function callsTo(scope: Scope, socket: string): Promise<Call> {
+/** Returns a function that calls a socket through Python's gRPC. */
+async function grpcClientFor(scope: Scope, socket: string): Promise<Call> {
   const folder = await temporaryFolder(scope);
   await copyFile(file("external-jwt-signer.proto"), join(folder, "external_jwt_signer.proto"));
   execFileSync("protoc", [`--proto_path=${folder}`, `--python_out=${folder}`, "external_jwt_signer.proto"]);
@@ -111,7 +120,7 @@ async function callsTo(scope: Scope, socket: string): Promise<Call> {
   };
 }
 
-describe("the external signer of Kubernetes", { skip }, () => {
+describe("the external signer for Kubernetes", { skip }, () => {
   const ends: (() => Promise<void>)[] = [];
   const scope = { after: (fn: () => Promise<void>) => void ends.unshift(fn) };
   const former = [
@@ -129,13 +138,13 @@ describe("the external signer of Kubernetes", { skip }, () => {
     await writeFile(sockets, JSON.stringify({ [socket]: members }));
     const args = ["--issuer", issuer, "--data", join(folder, "data"), "--max-token-lifetime-seconds", "86400"];
     service = await startService(scope, [...args, "--sign-config", sockets]);
-    call = await callsTo(scope, socket);
+    call = await grpcClientFor(scope, socket);
   });
   after(async () => {
     for (const end of ends) await end();
   });
 
-  test("signs the claims of a service account as they are, with a key that FetchKeys gives", async () => {
+  test("signs the claims of a service account unchanged, with a key that FetchKeys returns", async () => {
     const claims = encode(claimsFor());
     const { header, signature } = await call("Sign", { claims });
     const { alg, kid, typ, ...more } = JSON.parse(Buffer.from(header, "base64url").toString()) as Record<
@@ -152,7 +161,7 @@ describe("the external signer of Kubernetes", { skip }, () => {
     assert.ok(verify("sha256", signed, options, Buffer.from(signature, "base64url")));
     assert.ok(Number(refreshHintSeconds) > 0);
     assert.ok(Math.abs(Number(dataTimestamp.seconds) - Date.now() / 1000) < 60);
-    // As the API server itself computes the kid of a key.
+    // As the API server computes a key's kid.
     const expected = former.map((key) => {
       const spki = key.export({ type: "spki", format: "der" });
       const keyId = createHash("sha256").update(spki).digest("base64url");
@@ -168,32 +177,32 @@ describe("the external signer of Kubernetes", { skip }, () => {
     );
   });
 
-  test("says how long tokens may live", async () => {
+  test("returns the maximum token lifetime", async () => {
     assert.deepEqual(await call("Metadata"), { maxTokenExpirationSeconds: "7200" });
   });
 
-  describe("signs nothing else:", () => {
-    for (const name of Object.keys(rowsAt(0))) {
+  describe("refuses to sign", () => {
+    for (const name of Object.keys(refusalsAt(0))) {
       test(name, async () => {
-        const [claims, code] = rowsAt(Math.floor(Date.now() / 1000))[name] ?? [];
+        const [claims, code] = refusalsAt(Math.floor(Date.now() / 1000))[name] ?? [];
         const reply = await call("Sign", { claims });
         assert.deepEqual([reply.code, reply.header], [code, undefined], reply.details);
       });
     }
   });
 
-  test("knows no other method, and goes on after all that", async () => {
+  test("rejects unknown methods and keeps signing after these refusals", async () => {
     assert.equal((await call("Unknown")).code, "UNIMPLEMENTED");
     assert.ok((await call("Sign", { claims: encode(claimsFor({ aud: "one" })) })).signature);
   });
 
-  test("its caller gives up at its own deadline, and asks again", async () => {
-    // One in the past, because a reply can be faster than the timer of the caller.
+  test("a caller that gave up at its own deadline can retry", async () => {
+    // The deadline is in the past, because a reply can be faster than the caller's timer.
     assert.equal((await call("FetchKeys", {}, -1)).code, "DEADLINE_EXCEEDED");
     assert.equal((await call("FetchKeys")).keys.length, 3);
   });
 
-  test("counts what it signs", async () => {
+  test("logs how many tokens it signed", async () => {
     await service.stop();
     const line = await service.logged(({ msg }) => msg === "tokens signed");
     assert.equal(line["signed"], 2);
@@ -205,7 +214,7 @@ const refuse = (): never => {
   throw new SignerError("ERR_SIGNER_STALE", "it is stale");
 };
 
-test("where it may not sign, or has no key yet, Kubernetes can ask again", { skip }, async (t) => {
+test("a signer that must not sign or has no key yet returns an error that Kubernetes retries", { skip }, async (t) => {
   const path = join(await temporaryFolder(t), "s");
   const signing: Signing = {
     sign: async () => refuse(),
@@ -225,7 +234,7 @@ test("where it may not sign, or has no key yet, Kubernetes can ask again", { ski
     await stop();
     audit.end();
   });
-  const call = await callsTo(t, path);
+  const call = await grpcClientFor(t, path);
   const refused = await call("Sign", { claims: encode(claimsFor({ exp: Math.floor(Date.now() / 1000) + 60 })) });
   assert.deepEqual([refused.code, refused.details], ["UNAVAILABLE", "ERR_SIGNER_STALE: it is stale"]);
   assert.equal((await call("FetchKeys")).code, "UNAVAILABLE");

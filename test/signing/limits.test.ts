@@ -20,7 +20,7 @@ import { askSocket, requestText, signText } from "../support/sign-socket.ts";
 
 const busy = { code: "ERR_SIGNER_BUSY", retryable: true };
 
-test("one connection has 64 signatures under way, all have 1,024, and each that ends makes room", async () => {
+test("at most 64 signatures per connection and 1,024 in total are in progress, and each that ends makes room", async () => {
   const { sign: limited } = createAudit(simulatedClock(), () => {});
   const connections = Array.from({ length: 17 }, () => ({}));
   const [greedy = {}, ...others] = connections;
@@ -28,17 +28,17 @@ test("one connection has 64 signatures under way, all have 1,024, and each that 
   const sign = (connection: object): Promise<void> => limited(connection, async () => {});
   const fill = (connection: object): Promise<void>[] =>
     Array.from({ length: 64 }, () => limited(connection, () => end.promise));
-  const underWay = fill(greedy);
+  const inProgress = fill(greedy);
   await assert.rejects(sign(greedy), busy);
   await sign(others[0] ?? {});
-  for (const other of others.slice(0, 15)) underWay.push(...fill(other));
+  for (const other of others.slice(0, 15)) inProgress.push(...fill(other));
   await assert.rejects(sign(others[15] ?? {}), busy);
   end.resolve();
-  await Promise.all(underWay);
+  await Promise.all(inProgress);
   for (const connection of connections) await sign(connection);
 });
 
-test("a signature that fails makes room as well", async () => {
+test("a failed signature also makes room", async () => {
   const { sign: limited } = createAudit(simulatedClock(), () => {});
   const failure = new Error("no signature");
   const failing = Array.from({ length: 64 }, () => limited(failure, () => Promise.reject(failure)));
@@ -46,25 +46,25 @@ test("a signature that fails makes room as well", async () => {
   await limited(failure, async () => {});
 });
 
-test("a request that outlives its socket sets no timer, which would keep the process", async () => {
+test("a request that outlives its socket sets no timer that would keep the process running", async () => {
   const clock = simulatedClock();
   const reports: SignCounts[] = [];
   const audit = createAudit(clock, (counts) => reports.push(counts));
   const { sign: limited } = audit;
   const cut = Promise.withResolvers<void>();
-  const underWay = limited({}, () => cut.promise);
+  const inProgress = limited({}, () => cut.promise);
   await limited({}, async () => {});
   audit.end();
   cut.resolve();
-  await underWay;
+  await inProgress;
   assert.deepEqual([clock.timers, reports], [0, [{ signed: 1, refused: {} }]]);
 });
 
-// A sign socket of a process that is stale, in simulated time.
+// The sign socket of a stale process, in simulated time.
 
 const ask = signText({ claims: { sub: "a", aud: "a" }, lifetimeSeconds: 3600 });
 
-test("a stale server refuses, says when to try again, and signs when the store is back", async (t) => {
+test("a stale process refuses to sign, says when to retry, and signs when the store is back", async (t) => {
   const world = new World();
   const line = world.store.line();
   const replica = await world.start({ store: line, policy: { maxStaleSeconds: 3600 } });
@@ -93,8 +93,10 @@ test("a stale server refuses, says when to try again, and signs when the store i
   assert.equal((await askSocket(path, ask)).status, 503);
 });
 
-/** Serves tokens of a replica in simulated time, as `jwksd serve` does: a key is published before it signs. Gives the path of the socket,
- * and of another one for Kubernetes. */
+/**
+ * Serves a replica's tokens in simulated time, as `jwksd serve` does: a key is published before it signs. Returns the paths of an HTTP socket
+ * and of a socket for Kubernetes.
+ */
 async function serveTokens(
   t: TestContext,
   world: World,

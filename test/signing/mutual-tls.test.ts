@@ -45,7 +45,7 @@ async function startAt(t: TestContext, address: string, members: object) {
 
 const startWith = async (t: TestContext, tls: string) => startAt(t, `localhost:${await freePort()}`, { tls });
 
-/** A connection to the address. */
+/** Opens a connection to the address. */
 function peerOf(t: TestContext, address: string, options: ConnectionOptions): Client {
   const port = Number(address.split(":")[1]);
   const peer = new Client(connectTls({ port, host: "localhost", ca: server.cert, ...options }));
@@ -53,7 +53,7 @@ function peerOf(t: TestContext, address: string, options: ConnectionOptions): Cl
   return peer;
 }
 
-/** Status and text of one request, or the code of the error. */
+/** Returns the status of one request, or the error code. */
 async function ask(address: string, options: https.RequestOptions): Promise<string> {
   const request = https.request(`https://${address}/keys`, { ca: server.cert, agent: false, ...options });
   try {
@@ -65,14 +65,14 @@ async function ask(address: string, options: https.RequestOptions): Promise<stri
   }
 }
 
-describe("an address where tokens are signed", () => {
-  test("takes who has a certificate of the authority, and nobody else", async (t) => {
+describe("a TLS address where tokens are signed", () => {
+  test("accepts only clients with a certificate from the CA", async (t) => {
     const { address } = await startWith(t, await tlsFolder(t));
     assert.equal(await ask(address, client), "200");
     const refused: Readonly<Record<string, https.RequestOptions>> = {
       "no certificate": {},
-      "one of another authority": stranger,
-      "one that has expired": expired,
+      "a certificate from another CA": stranger,
+      "an expired certificate": expired,
       "TLS 1.2": { ...client, maxVersion: "TLSv1.2" },
     };
     for (const [what, options] of Object.entries(refused)) {
@@ -83,7 +83,7 @@ describe("an address where tokens are signed", () => {
     assert.equal(await ask(address, client), "200");
   });
 
-  test("resumes no session, with a certificate or without", async (t) => {
+  test("does not resume sessions, with or without a certificate", async (t) => {
     const { address } = await startWith(t, await tlsFolder(t));
     const sessions: Buffer[] = [];
     const open = (more: ConnectionOptions): Client => {
@@ -92,7 +92,7 @@ describe("an address where tokens are signed", () => {
       return peer;
     };
     await open(client).request(requestText("GET", "/keys"));
-    // TLS 1.3 gives a session as it begins, which may be one that has no ticket.
+    // TLS 1.3 emits a session as it begins, possibly without a ticket.
     for (const session of sessions.splice(0)) {
       const again = open({ session, ...client });
       await again.request(requestText("GET", "/keys"));
@@ -101,7 +101,7 @@ describe("an address where tokens are signed", () => {
     }
   });
 
-  test("ends a connection when the certificate of its peer expires", async (t) => {
+  test("ends a connection when the client certificate expires", async (t) => {
     const endMs = Math.ceil(Date.now() / 1000 + 3) * 1000;
     const brief = certificateUntil(`${new Date(endMs).toISOString().replace(/\D/g, "").slice(2, 14)}Z`, "web");
     const { address } = await startWith(t, await tlsFolder(t, { "ca.crt": brief.cert }));
@@ -111,7 +111,7 @@ describe("an address where tokens are signed", () => {
     assert.ok(Date.now() >= endMs, `${Date.now() - endMs} ms after`);
   });
 
-  test("those who connect and say nothing keep nobody out", async (t) => {
+  test("accepts clients despite connections that send nothing", async (t) => {
     const { address } = await startWith(t, await tlsFolder(t));
     const [, port] = address.split(":");
     const silent = Array.from({ length: 1_100 }, () =>
@@ -122,26 +122,26 @@ describe("an address where tokens are signed", () => {
     t.after(() => silent.forEach((socket) => socket.destroy()));
     await Promise.all(silent.map((socket) => once(socket, "connect")));
     assert.equal(await ask(address, client), "200");
-    const left = silent.filter(({ destroyed }) => destroyed).length;
-    assert.ok(left >= 100, `${left} have made room`);
+    const closed = silent.filter(({ destroyed }) => destroyed).length;
+    assert.ok(closed >= 100, `${closed} were closed to make room`);
     for (let count = 0; count < 20; count += 1) assert.equal(await ask(address, client), "200");
   });
 
-  test("a stop answers who is asking, and closes idle connections", async (t) => {
+  test("serves busy connections and closes idle ones as it stops", async (t) => {
     const { address, service } = await startWith(t, await tlsFolder(t));
-    const [asking, idle] = [peerOf(t, address, client), peerOf(t, address, client)];
+    const [busy, idle] = [peerOf(t, address, client), peerOf(t, address, client)];
     const text = signText({ claims: {}, ...minute });
-    for (let time = 1; time <= 3; time += 1) for (const peer of [asking, idle]) await peer.request(text);
+    for (let time = 1; time <= 3; time += 1) for (const peer of [busy, idle]) await peer.request(text);
     const stopped = service.stop();
     let last: WireReply;
-    do last = await asking.request(text);
+    do last = await busy.request(text);
     while (last.headers["connection"] === "keep-alive");
     assert.deepEqual([last.status, last.headers["connection"]], [200, "close"]);
     await once(idle.socket, "close");
     assert.equal(await stopped, 0);
   });
 
-  test("the client signs through it, and names what does not fit", async (t) => {
+  test("the client signs through it and reports certificates that do not match", async (t) => {
     const { address } = await startWith(t, await tlsFolder(t));
     const clientOf = (own: Certificate, at: string = address, ca: string = server.cert) => {
       const made = createSignClient({ address: at, ...own, ca });
@@ -161,11 +161,11 @@ describe("an address where tokens are signed", () => {
     }
   });
 
-  test("new certificates are taken for new connections, and what is none is refused", async (t) => {
+  test("uses new certificates for new connections and refuses invalid ones", async (t) => {
     const folder = await tlsFolder(t);
     const { address, service } = await startWith(t, folder);
     await writeFile(join(folder, "ca.crt"), "none");
-    await service.logged(({ msg }) => /^new certificates refused.*ca\.crt is no certificate/.test(msg));
+    await service.logged(({ msg }) => /^new certificates refused.*ca\.crt must be a certificate/.test(msg));
     assert.equal(await ask(address, client), "200");
     await writeFile(join(folder, "ca.crt"), stranger.cert);
     await service.logged(({ msg }) => msg === "certificates reloaded");
@@ -173,7 +173,7 @@ describe("an address where tokens are signed", () => {
     assert.notEqual(await ask(address, client), "200");
   });
 
-  test("has a policy of its own, like a socket", async (t) => {
+  test("has its own policy, like a socket", async (t) => {
     const [folder, address] = [await tlsFolder(t), `localhost:${await freePort()}`];
     const file = join(await temporaryFolder(t), "sockets.json");
     await writeFile(file, JSON.stringify({ [address]: { tls: folder, audiences: ["api"] } }));
@@ -185,23 +185,23 @@ describe("an address where tokens are signed", () => {
   });
 });
 
-describe("is refused at the start:", () => {
+describe("the service refuses to start with", () => {
   const files: Readonly<Record<string, readonly [Files, RegExp]>> = {
-    "the key of another certificate": [{ "tls.key": client.key }, /tls\.key is not the key of .*tls\.crt/],
-    "no key": [{ "tls.key": "" }, /tls\.key is no private key/],
-    "no certificate": [{ "tls.crt": server.key }, /tls\.crt is no certificate/],
-    "an empty authority, which would be every public one": [{ "ca.crt": "" }, /ca\.crt is no certificate/],
+    "the key of another certificate": [{ "tls.key": client.key }, /tls\.key does not match .*tls\.crt/],
+    "no key": [{ "tls.key": "" }, /tls\.key must be a private key/],
+    "no certificate": [{ "tls.crt": server.key }, /tls\.crt must be a certificate/],
+    "an empty CA file, which would admit every public CA": [{ "ca.crt": "" }, /ca\.crt must be a certificate/],
   };
   for (const [name, [changed, message]] of Object.entries(files)) {
     test(name, async (t) => assert.rejects(startWith(t, await tlsFolder(t, changed)), message));
   }
 
   const sockets: Readonly<Record<string, readonly [address: string, members: object, message: RegExp]>> = {
-    "a file that is not there": ["127.0.0.1:1", { tls: "/no" }, /cannot read .*tls\.crt \(ENOENT\)/],
-    "an address of a network": ["10.0.0.1:9", { tls: "x" }, /of this machine alone/],
-    "all addresses": ["0.0.0.0:9", { tls: "x" }, /of this machine alone/],
-    "an address without certificates": ["127.0.0.1:9", {}, /without client certificates/],
-    "certificates of a Unix socket": ["/run/x.sock", { tls: "x" }, /is for HOST:PORT/],
+    "a missing file": ["127.0.0.1:1", { tls: "/no" }, /cannot read .*tls\.crt \(ENOENT\)/],
+    "a network address": ["10.0.0.1:9", { tls: "x" }, /must be a loopback address/],
+    "all addresses": ["0.0.0.0:9", { tls: "x" }, /must be a loopback address/],
+    "an address without certificates": ["127.0.0.1:9", {}, /has no certificates/],
+    "certificates for a Unix socket": ["/run/x.sock", { tls: "x" }, /is for HOST:PORT/],
   };
   for (const [name, [address, members, message]] of Object.entries(sockets)) {
     test(name, async (t) => assert.rejects(startAt(t, address, members), message));

@@ -14,7 +14,7 @@ import type { WireReply } from "../support/wire.ts";
 const hour = { lifetimeSeconds: 3600 };
 const minute = { lifetimeSeconds: 60 };
 
-/** A request with so many objects and arrays inside each other, its own counted. */
+/** Returns a request with this many nested objects and arrays, including the outermost. */
 const nested = (depth: number): string =>
   signText(`{"claims":{"x":${"[".repeat(depth - 2)}${"]".repeat(depth - 2)}},"lifetimeSeconds":60}`);
 
@@ -46,7 +46,7 @@ describe("a sign socket", () => {
     return jwtVerify(reply.body, keys, { issuer, audience });
   }
 
-  test("signs claims as provider.sign does, and the published key verifies the token", async () => {
+  test("signs claims like provider.sign, and the published key verifies the token", async () => {
     const claims = { sub: "älice", aud: "api", more: { deep: ["x", null, 1.5, -9007199254740991] }, ["__proto__"]: 1 };
     const reply = await askSocket(plain, signText({ claims, ...hour, typ: "at+jwt", header: { cty: "x" } }));
     const { payload, protectedHeader } = await verified(reply, "api");
@@ -60,26 +60,26 @@ describe("a sign socket", () => {
     assert.ok((await askSocket(plain, requestText("GET", "/keys"))).body.includes(`"kid":"${kid}","state":"active"`));
   });
 
-  test("signs claims as deep as readers take them", async () => {
+  test("signs claims up to the depth that JSON parsers accept", async () => {
     assert.equal((await askSocket(plain, nested(64))).status, 200);
     const { body } = await askSocket(plain, nested(65));
-    assert.match(body, /more than 64 objects and arrays inside each other/);
+    assert.match(body, /more than 64 nested objects and arrays/);
   });
 
-  test("has room for the next after more have left amid their bodies than it signs for at once", async () => {
+  test("keeps serving after more callers than its limit disconnected in mid-request", async () => {
     const half = signText({ claims: {}, ...hour }).slice(0, -5);
-    const lanes = Array.from({ length: 20 }, async () => {
+    const clients = Array.from({ length: 20 }, async () => {
       for (let count = 0; count < 55; count += 1) {
         const { socket } = await openSocket(plain);
         await new Promise((resolve) => socket.write(half, resolve));
         socket.destroy();
       }
     });
-    await Promise.all(lanes);
+    await Promise.all(clients);
     assert.equal((await askSocket(plain, signText({ claims: {}, ...hour }))).status, 200);
   });
 
-  test("answers pipelined requests in their order", async () => {
+  test("replies to pipelined requests in order", async () => {
     const client = await openSocket(plain);
     const subs = Array.from({ length: 60 }, (_, index) => `user ${index}`);
     client.socket.write(subs.map((sub) => signText({ claims: { sub }, ...hour })).join(""));
@@ -92,55 +92,49 @@ describe("a sign socket", () => {
     const rows: Readonly<
       Record<string, readonly [text: string, status: number, code?: string | undefined, detail?: string]>
     > = {
-      "no JSON": [signText("{"), ...invalid],
-      "no UTF-8": [
+      "a body that is not JSON": [signText("{"), ...invalid],
+      "a body that is not UTF-8": [
         'POST /sign HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\n"\xff"',
         ...invalid,
         "the body is not UTF-8",
       ],
-      "an empty body": [signText(""), ...invalid, "the body is empty, and must be a JSON object"],
+      "an empty body": [signText(""), ...invalid, "the body is empty; send a JSON object"],
       "a form": [signText("sub=alice&aud=api"), ...invalid, "the body is not JSON"],
-      "a number that JSON has not": [signText('{"claims":{"x":NaN}}'), ...invalid, "the body is not JSON"],
+      "a number that does not exist in JSON": [signText('{"claims":{"x":NaN}}'), ...invalid, "the body is not JSON"],
       "a typ in the header": [
         signText({ claims: {}, ...hour, header: { typ: "at+jwt" } }),
         ...invalid,
         'header "typ" is not for callers to set; set typ beside header',
       ],
-      "a path of others": [
+      "an unknown path": [
         requestText("POST", "/token", {}),
         404,
         undefined,
-        "There is nothing at this path. Tokens come from POST /sign, the keys from GET /keys.",
+        "There is nothing at this path. Get tokens from POST /sign and the keys from GET /keys.",
       ],
-      "no object": [signText([]), ...invalid],
+      "an array": [signText([]), ...invalid],
       "no claims": [signText({ ...hour }), ...invalid],
-      "claims that are no object": [signText({ claims: "a", ...hour }), 400, "ERR_OPTION_INVALID"],
+      "claims that are not an object": [signText({ claims: "a", ...hour }), 400, "ERR_OPTION_INVALID"],
       "an unknown member": [signText({ claims: {}, lifetime: 1 }), 400, "ERR_OPTION_UNKNOWN"],
       "no lifetime": [signText({ claims: {} }), ...invalid],
-      "a lifetime as text": [signText({ claims: {}, lifetimeSeconds: "60" }), ...invalid],
+      "a lifetime as a string": [signText({ claims: {}, lifetimeSeconds: "60" }), ...invalid],
       "a lifetime beyond the policy": [signText({ claims: {}, lifetimeSeconds: 3601 }), ...invalid],
       "a lifetime that is an object": [signText({ claims: {}, lifetimeSeconds: { toString: 1 } }), ...invalid],
-      "more depth than readers take": [nested(65), ...invalid],
-      "any depth": [nested(9_000), ...invalid],
-      "a time that is set here": [signText({ claims: { exp: 4e9 }, ...hour }), ...invalid],
-      "a key of the caller": [signText({ claims: {}, ...hour, header: { kid: "x" } }), ...invalid],
+      "more depth than JSON parsers accept": [nested(65), ...invalid],
+      "deep nesting": [nested(9_000), ...invalid],
+      "a time that the socket sets": [signText({ claims: { exp: 4e9 }, ...hour }), ...invalid],
+      "the caller's own kid": [signText({ claims: {}, ...hour, header: { kid: "x" } }), ...invalid],
       "a number that would be rounded": [
         signText('{"claims":{"id":9007199254740993},"lifetimeSeconds":60}'),
         ...invalid,
       ],
-      "a claim that is there twice": [
-        signText('{"claims":{"aud":"api","aud":"admin"},"lifetimeSeconds":60}'),
-        ...invalid,
-      ],
-      "a lifetime that is there twice": [
-        signText('{"claims":{},"lifetimeSeconds":60,"lifetimeSeconds":3600}'),
-        ...invalid,
-      ],
+      "a duplicate claim": [signText('{"claims":{"aud":"api","aud":"admin"},"lifetimeSeconds":60}'), ...invalid],
+      "a duplicate lifetime": [signText('{"claims":{},"lifetimeSeconds":60,"lifetimeSeconds":3600}'), ...invalid],
       "claims too large for a token": [signText({ claims: { x: "x".repeat(20_000) }, ...hour }), ...invalid],
       "a long body": [signText({ claims: { x: "x".repeat(70_000) }, ...hour }), 413, "ERR_CLAIMS_INVALID"],
-      digests: [requestText("POST", "/sign-digest", {}), 404],
-      "tokens with GET": [requestText("GET", "/sign"), 405],
-      "to take keys": [requestText("PUT", "/keys", {}), 405],
+      "a digest to sign": [requestText("POST", "/sign-digest", {}), 404],
+      "a GET request for a token": [requestText("GET", "/sign"), 405],
+      "new keys": [requestText("PUT", "/keys", {}), 405],
     };
     for (const [name, [text, status, code, detail]] of Object.entries(rows)) {
       test(name, async () => {
@@ -155,10 +149,10 @@ describe("a sign socket", () => {
     }
   });
 
-  describe("with a policy", () => {
+  describe("a sign socket with a policy", () => {
     const allowed = { claims: { aud: ["api", "logs"] }, ...minute, typ: "at+jwt" };
 
-    test("signs what it allows", async () => {
+    test("signs allowed claims", async () => {
       await verified(await askSocket(narrow, signText(allowed)), "logs");
     });
 
@@ -167,7 +161,7 @@ describe("a sign socket", () => {
       "the default typ": { typ: undefined },
       "a longer lifetime": { lifetimeSeconds: 61 },
       "another audience": { claims: { aud: "else" } },
-      "one more audience": { claims: { aud: ["api", "else"] } },
+      "an additional audience": { claims: { aud: ["api", "else"] } },
       "no audience": { claims: {} },
       "an empty list of audiences": { claims: { aud: [] } },
     })) {
@@ -181,7 +175,7 @@ describe("a sign socket", () => {
     }
   });
 
-  test("shows kid, state and public key, and says that it is well", async () => {
+  test("returns each key's kid, state and public key, and reports that it is ready", async () => {
     const { body } = await askSocket(plain, requestText("GET", "/keys"));
     const { keys } = JSON.parse(body) as { keys: { jwk: object; kid: string; state: string }[] };
     const published = (await (await fetch(service.jwksUri)).json()) as { keys: object[] };
@@ -201,13 +195,13 @@ describe("a sign socket", () => {
   });
 });
 
-test("what was signed is counted in the log, without a claim", async (t) => {
+test("the log counts signed and refused tokens without their claims", async (t) => {
   const folder = await temporaryFolder(t);
   const path = join(folder, "s.sock");
   const service = await startService(t, ["--data", join(folder, "data"), "--sign-socket", path]);
   const claims = { sub: "secret-subject" };
   for (const body of [{ claims, ...hour }, { claims, ...hour }, { claims }]) await askSocket(path, signText(body));
-  // One that gives up amid its request.
+  // A caller that disconnects in mid-request.
   const { socket } = await openSocket(path);
   await new Promise((resolve) => socket.write(signText({ claims }).slice(0, -5), resolve));
   socket.destroy();
@@ -220,83 +214,86 @@ test("what was signed is counted in the log, without a claim", async (t) => {
   assert.ok(!JSON.stringify(service.log).includes("secret-subject"));
 });
 
-/** What a service says that does not start with these sockets, and what it leaves in the folder. */
-async function refused(t: TestContext, members: unknown, ...more: string[]) {
+/** Returns the message of a service that refuses to start with these sockets, and the files that it leaves in its folder. */
+async function startRefusal(t: TestContext, members: unknown, ...more: string[]) {
   const folder = await temporaryFolder(t);
   const file = join(folder, "sockets.json");
   await writeFile(file, JSON.stringify(members));
   const args = ["--data", join(folder, "data"), "--sign-config", file, ...more];
   const { message } = await startService(t, args).then(
-    () => assert.fail("it has started"),
+    () => assert.fail("the service started"),
     (error: Error) => error,
   );
-  return { message, left: await readdir(folder) };
+  return { message, files: await readdir(folder) };
 }
 
-/** It must leave no key behind, which would be the active one. */
-async function refusal(t: TestContext, members: unknown, ...more: string[]): Promise<string> {
-  const { message, left } = await refused(t, members, ...more);
-  assert.deepEqual(left, ["sockets.json"]);
+/** Like `startRefusal`, but checks that no key is left behind, because it would become the active key. */
+async function cleanStartRefusal(t: TestContext, members: unknown, ...more: string[]): Promise<string> {
+  const { message, files } = await startRefusal(t, members, ...more);
+  assert.deepEqual(files, ["sockets.json"]);
   return message;
 }
 
-describe("is refused at the start:", () => {
+describe("the service refuses to start with", () => {
   const rows: Readonly<Record<string, readonly [members: unknown, message: RegExp]>> = {
-    "a member that does not exist": [
+    "an unknown member": [
       { "s.sock": { audience: ["a"] } },
       /there is no member .* "audience"; did you mean "audiences"\?/,
     ],
     "a policy of the wrong type": [{ "s.sock": { audiences: "a" } }, /"audiences" must be an array of strings/],
-    "a mode for everybody": [{ "s.sock": { mode: "0666" } }, /"mode" must be the string "0600" or "0660"(?: \[|$)/],
+    "a mode that admits every user": [
+      { "s.sock": { mode: "0666" } },
+      /"mode" must be the string "0600" or "0660"(?: \[|$)/,
+    ],
     "a path that is too long": [{ [`/${"s".repeat(107)}`]: {} }, /a path of at most 107 bytes/],
     "an abstract socket, which has no mode": [{ "@jwksd": {} }, /a path .*; an abstract socket \(@name\) is open to/],
-    "no object": [{ "s.sock": true }, /must be an object/],
+    "a socket that is not an object": [{ "s.sock": true }, /must be an object/],
     "an unknown protocol": [{ "s.sock": { protocol: "grpc" } }, /"protocol" must be http or kubernetes(?: \[|$)/],
     "a typ for Kubernetes": [
       { "s.sock": { protocol: "kubernetes", typ: ["at+jwt"] } },
-      /each typ is JWT; leave it out/,
+      /typ is always JWT; remove typ/,
     ],
-    "former keys without Kubernetes": [{ "s.sock": { formerKeys: ["sa.pub"] } }, /are for "kubernetes"/],
-    "a former key that is none": [
+    "former keys without Kubernetes": [{ "s.sock": { formerKeys: ["sa.pub"] } }, /is for "kubernetes"/],
+    "a former key in the wrong format": [
       { "s.sock": { protocol: "kubernetes", formerKeys: [import.meta.filename] } },
-      /holds public keys in PEM .*, and nothing else/,
+      /former keys must be public keys in PEM/,
     ],
-    "a former key that is not there": [
+    "a missing former key": [
       { "s.sock": { protocol: "kubernetes", formerKeys: ["/no/sa.pub"] } },
       /cannot read \/no\/sa\.pub \(ENOENT\)/,
     ],
     "an unknown group": [{ "s.sock": { group: "no-such-group" } }, /has no group "no-such-group"/],
-    "a folder that is not there": [{ "/no/such/folder/s.sock": {} }, /its folder does not exist/],
+    "a missing folder": [{ "/no/such/folder/s.sock": {} }, /its folder does not exist/],
   };
   for (const [name, [members, message]] of Object.entries(rows)) {
-    test(name, async (t) => assert.match(await refusal(t, members), message));
+    test(name, async (t) => assert.match(await cleanStartRefusal(t, members), message));
   }
 
-  test("a former key beside another kind of block, which may be a key as well", async (t) => {
+  test("a former key next to another kind of block, which may also be a key", async (t) => {
     const file = join(await temporaryFolder(t), "sa.pem");
     const publicKey = createPublicKey({ key: rsaKey(), format: "jwk" });
     const blocks = (["spki", "pkcs1"] as const).map((type) => publicKey.export({ type, format: "pem" }));
     await writeFile(file, blocks.join(""));
     const members = { "s.sock": { protocol: "kubernetes", formerKeys: [file] } };
-    assert.match(await refusal(t, members), /holds public keys in PEM .*, and nothing else/);
+    assert.match(await cleanStartRefusal(t, members), /former keys must be public keys in PEM/);
   });
 
-  // The store says what its policy is, so it is opened first.
+  // The policy is in the store, so the store is opened first.
   const lifetimes: Readonly<Record<string, readonly [members: unknown, message: RegExp]>> = {
-    "that no key outlives": [
+    "longer than a key is published": [
       { "s.sock": { maxLifetimeSeconds: 3601 } },
-      /(maxTokenLifetimeSeconds|--max-token-lifetime-seconds) 3600/,
+      /(maxTokenLifetimeSeconds|--max-token-lifetime-seconds) is 3600/,
     ],
     "too short for Kubernetes": [
       { "s.sock": { protocol: "kubernetes", maxLifetimeSeconds: 599 } },
-      /live for 599 s, and Kubernetes needs 600 or more/,
+      /is 599, but Kubernetes requires at least 600/,
     ],
   };
   for (const [name, [members, message]] of Object.entries(lifetimes)) {
-    test(`a lifetime ${name}`, async (t) => assert.match((await refused(t, members)).message, message));
+    test(`a lifetime ${name}`, async (t) => assert.match((await startRefusal(t, members)).message, message));
   }
 
-  test("sockets for keys of files, which this service only publishes", async (t) => {
-    assert.match(await refusal(t, {}, "--keys", "k"), /--keys and --sign-config exclude each other/);
+  test("sockets for key files, which this service only publishes", async (t) => {
+    assert.match(await cleanStartRefusal(t, {}, "--keys", "k"), /--keys and --sign-config exclude each other/);
   });
 });

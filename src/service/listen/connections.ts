@@ -3,45 +3,45 @@ import type { Socket } from "node:net";
 import type { PeerCertificate, TLSSocket } from "node:tls";
 import type { Clock } from "../../base/clock.ts";
 
-/** Logs connections that were lost because there were too many: idle ones that made room, and new ones that found all others under way. */
+/** Logs connections lost to overload: idle ones closed to make room, and new ones refused because all others had requests in flight. */
 export type LogOverload = (lost: { readonly closed: number; readonly refused: number }, message: string) => void;
 
 export interface ConnectionOptions {
   readonly maxConnections: number;
-  /** Tells the time. */
+  /** Clock for reports and for the expiry of client certificates. */
   readonly clock: Clock;
-  /** Called at most every ten seconds, with the connections that were lost. */
+  /** Called at most every ten seconds with the lost connections. */
   readonly onOverload: LogOverload;
-  /** What an operator can do about an overload. */
+  /** Advice for the operator, as an imperative. */
   readonly remedy: string;
 }
 
-/** Time between two reports of an overload, and from its begin to the first one. */
+/** Time between two overload reports, and from the start of an overload to the first report. */
 const reportEveryMs = 10_000;
 
-/** The connections of a server. */
+/** A server's connections. */
 export interface Connections {
   size(): number;
-  /** To be called at the start of a request. */
+  /** Records the start of a request. */
   begin(socket: Socket, reply: ServerResponse): void;
-  /** The reply to the newest request, finished or not. Earlier replies end before it, because HTTP/1.1 keeps their order. */
+  /** Returns the reply to the latest request, finished or not. Earlier replies end before it, because HTTP/1.1 keeps their order. */
   lastReply(socket: Socket): ServerResponse | undefined;
-  /** Closes the connections for which the test holds, even those that node:http no longer tracks. */
+  /** Closes the connections that pass the test, including those that node:http no longer tracks. */
   destroy(test: (socket: Socket) => boolean): void;
 }
 
 /**
- * Limits the connections of a server. If there is no room for a new one, the one without a request for longest is closed. A connection whose
- * client certificate has expired is closed in any case.
+ * Limits a server's connections. If there is no room for a new connection, the longest idle one is closed. A connection is also closed when
+ * its client certificate expires.
  *
- * @param event of a new connection, after its handshake
+ * @param event the server's event for a new connection, after its handshake
  */
 export function boundConnections(
   server: Server,
   event: "connection" | "secureConnection",
   { maxConnections, clock, onOverload, remedy }: ConnectionOptions,
 ): Connections {
-  // By their last request, the longest idle first.
+  // Ordered by last request, the longest idle first.
   const connections = new Map<Socket, ServerResponse | undefined>();
   let lost = { closed: 0, refused: 0 };
   let cancelReport: (() => void) | undefined;
@@ -54,11 +54,11 @@ export function boundConnections(
       cancelEnd?.();
     });
     if (connections.size <= maxConnections) return;
-    const leaving = longestIdle(socket) ?? socket;
-    lost[leaving === socket ? "refused" : "closed"] += 1;
+    const evicted = longestIdle(socket) ?? socket;
+    lost[evicted === socket ? "refused" : "closed"] += 1;
     cancelReport ??= clock.setTimer(report, reportEveryMs);
-    connections.delete(leaving);
-    leaving.destroy();
+    connections.delete(evicted);
+    evicted.destroy();
   });
   server.once("close", () => {
     if (cancelReport === undefined) return;
@@ -66,25 +66,25 @@ export function boundConnections(
     report();
   });
 
-  function longestIdle(newest: Socket): Socket | undefined {
-    for (const [socket, reply] of connections) if (socket !== newest && !isInFlight(reply)) return socket;
+  function longestIdle(added: Socket): Socket | undefined {
+    for (const [socket, reply] of connections) if (socket !== added && !isInFlight(reply)) return socket;
     return undefined;
   }
 
   function report(): void {
     cancelReport = undefined;
-    const what =
+    const loss =
       lost.refused === 0
         ? "idle connections were closed to make room for new ones"
-        : "connections were refused, because all others had requests under way";
-    onOverload(lost, `too many connections: ${what}; ${remedy}`);
+        : "connections were refused because all others had requests in flight";
+    onOverload(lost, `too many connections: ${loss}; ${remedy}`);
     lost = { closed: 0, refused: 0 };
   }
 
   return {
     size: () => connections.size,
     begin(socket, reply) {
-      // To the end of the line, unless it has left.
+      // Moves it to the end of the order, unless it has closed.
       if (connections.delete(socket)) connections.set(socket, reply);
     },
     lastReply: (socket) => connections.get(socket),
@@ -97,10 +97,10 @@ export function boundConnections(
 export const isInFlight = (reply: ServerResponse | undefined): reply is ServerResponse =>
   reply?.writableFinished === false;
 
-/** Certificates are checked in the handshake alone, and a connection can outlive them. @see RFC 5280 section 4.1.2.5 */
+/** Closes a connection when its client certificate expires, because only the handshake checks it. @see RFC 5280 section 4.1.2.5 */
 function endWithCertificate(socket: Socket, clock: Clock): (() => void) | undefined {
   if (!("getPeerCertificate" in socket)) return undefined;
-  // No certificate, or none whose end can be read, is one that has expired.
+  // A certificate that is missing or has no readable expiry is treated as expired.
   const certificate: Partial<PeerCertificate> | null = (socket as TLSSocket).getPeerCertificate();
   const endsAt = Date.parse(certificate?.valid_to ?? "") || 0;
   return clock.setTimer(() => socket.destroy(), Math.max(0, endsAt - clock.now()));

@@ -7,10 +7,10 @@ import type { Gate, Handler } from "./gate.ts";
 
 /** Times in milliseconds. */
 const limits = {
-  /** How long idle connections stay open for requests that are on their way. */
+  /** Time for which idle connections stay open for requests already sent. */
   idleMs: 250,
-  lookMs: 10,
-  /** The port is closed once no connection has come for this long; see {@link noConnectionComes}. */
+  pollMs: 10,
+  /** Time without a new connection after which the port is closed; see {@link noNewConnections}. */
   quietMs: 20,
   maxAcceptMs: 250,
   giveUpMs: 1_000,
@@ -18,28 +18,28 @@ const limits = {
   drainMs: 5_000,
 } as const;
 
-/** Stops a server: answers requests under way with `Connection: close`, and cuts slow ones off. */
+/** Stops a server: finishes the requests in flight with `Connection: close` and cuts off slow ones. */
 export async function drain(server: Server, connections: Connections, gate: Gate, handle: Handler): Promise<void> {
   const answerLast: Handler = (request, response) => {
     response.setHeader("Connection", "close");
     handle(request, response);
   };
   gate.open(answerLast);
-  for (let waitedMs = 0; connections.size() > 0 && waitedMs < limits.idleMs; waitedMs += limits.lookMs) {
-    await wait(limits.lookMs);
+  for (let waitedMs = 0; connections.size() > 0 && waitedMs < limits.idleMs; waitedMs += limits.pollMs) {
+    await wait(limits.pollMs);
   }
-  // Closing the port makes the kernel reset connections that are not accepted yet, with their requests. So all are accepted first.
-  // Answers wait meanwhile, because a peer that waits for an answer opens no further connections.
+  // Closing the port makes the kernel reset connections that are not yet accepted, with their requests, so all are accepted first.
+  // Replies are held meanwhile, because a peer that waits for a reply opens no more connections.
   gate.close();
-  await noConnectionComes(server);
+  await noNewConnections(server);
   const closed = once(server, "close");
-  // The port first: `close` of node:http closes idle connections before it, a thousand in 80 ms, and what comes to the port meanwhile would be
-  // reset.
+  // The port first: node:http's `close` closes idle connections before the port, a thousand in 80 ms, and connections that arrive
+  // meanwhile would be reset.
   NetServer.prototype.close.call(server);
   server.close();
   gate.open(answerLast);
   const timers = [
-    // Node spares connections without a first request.
+    // Node does not close connections that have not sent a request.
     setTimeout(() => connections.destroy(({ bytesRead }) => bytesRead === 0), limits.idleMs),
     setTimeout(() => connections.destroy(() => true), limits.drainMs),
   ];
@@ -48,22 +48,22 @@ export async function drain(server: Server, connections: Connections, gate: Gate
 }
 
 /**
- * Resolves after `quietMs` without a new connection. If connections keep coming, resolves after `maxAcceptMs`, in a turn of the event loop
- * without one.
+ * Resolves after `quietMs` without a new connection. If connections keep arriving, resolves after `maxAcceptMs`, in a turn of the event loop
+ * without a new one.
  */
-async function noConnectionComes(server: Server): Promise<void> {
-  const begunMs = performance.now();
-  let lastMs = begunMs;
-  const note = (): void => void (lastMs = performance.now());
-  server.on("connection", note);
-  for (let turnMs = begunMs; turnMs - begunMs < limits.giveUpMs;) {
+async function noNewConnections(server: Server): Promise<void> {
+  const startMs = performance.now();
+  let lastMs = startMs;
+  const recordConnection = (): void => void (lastMs = performance.now());
+  server.on("connection", recordConnection);
+  for (let turnMs = startMs; turnMs - startMs < limits.giveUpMs;) {
     await new Promise(setImmediate);
     const nowMs = performance.now();
     const foundNone = lastMs < turnMs;
-    // In a long turn, a connection may have come after the turn had polled for them.
+    // In a long turn, a connection may have arrived after the turn's poll.
     const isShort = nowMs - turnMs < limits.shortTurnMs;
     turnMs = nowMs;
-    if (foundNone && isShort && (nowMs - lastMs > limits.quietMs || nowMs - begunMs > limits.maxAcceptMs)) break;
+    if (foundNone && isShort && (nowMs - lastMs > limits.quietMs || nowMs - startMs > limits.maxAcceptMs)) break;
   }
-  server.off("connection", note);
+  server.off("connection", recordConnection);
 }

@@ -3,10 +3,10 @@ import type { IncomingMessage, ServerResponse } from "node:http";
 /** Answers a request. */
 export type Handler = (request: IncomingMessage, response: ServerResponse) => void;
 
-/** Passes requests to their handler while it is open, and holds them while it is closed. */
+/** Passes requests to their handler while open and holds them while closed. */
 export interface Gate {
   pass(...exchange: Parameters<Handler>): void;
-  /** Those that were held go first. */
+  /** Passes the held requests to `next`, then later ones as they arrive. */
   open(next: Handler): void;
   close(): void;
 }

@@ -2,26 +2,26 @@ import type { Socket } from "node:net";
 import type { Server } from "node:https";
 
 /**
- * Limits the handshakes under way. One too many ends the oldest handshake, because honest peers need milliseconds, and silent peers wait
- * for longest.
+ * Limits concurrent handshakes. One too many ends the oldest, because honest peers finish within milliseconds and silent peers wait the
+ * longest.
  */
-export function boundHandshakes(server: Server, most: number): void {
-  // In order of age, by the address of the peer: in Node a connection has another socket object after its handshake.
-  const underWay = new Map<string, Socket>();
+export function boundHandshakes(server: Server, maxHandshakes: number): void {
+  // Ordered by age, keyed by peer address: in Node, a connection has another socket object after its handshake.
+  const inProgress = new Map<string, Socket>();
   server.on("connection", (socket: Socket) => {
     const peer = peerOf(socket);
-    underWay.set(peer, socket);
+    inProgress.set(peer, socket);
     socket.once("close", () => {
-      // The peer may have a new connection from the same port.
-      if (underWay.get(peer) === socket) underWay.delete(peer);
+      // The peer may already have a new connection from the same port.
+      if (inProgress.get(peer) === socket) inProgress.delete(peer);
     });
-    const [oldest] = underWay;
-    if (oldest === undefined || underWay.size <= most) return;
-    underWay.delete(oldest[0]);
+    const [oldest] = inProgress;
+    if (oldest === undefined || inProgress.size <= maxHandshakes) return;
+    inProgress.delete(oldest[0]);
     oldest[1].destroy();
   });
-  server.on("secureConnection", (socket) => underWay.delete(peerOf(socket)));
-  // A handshake that fails, or takes too long. node:https would answer it as a broken request.
+  server.on("secureConnection", (socket) => inProgress.delete(peerOf(socket)));
+  // A handshake failed or took too long. node:https would treat it as a malformed request.
   server.removeAllListeners("tlsClientError");
   server.on("tlsClientError", (_error, socket) => socket.destroy());
 }

@@ -1,11 +1,11 @@
 import { isIPv6 } from "node:net";
 
-// uri-host [ ":" port ], where the name may be empty. The part in brackets is checked below.
+// uri-host [ ":" port ]; the name may be empty. The part in brackets is checked below.
 const hostAndPort = /^(?:\[([^\]]*)\]|(?:[\w\-.~!$&'()*+,;=]|%[\dA-Fa-f]{2})*)(?::\d*)?$/;
 const futureAddress = /^v[\dA-Fa-f]+\.[\w\-.~!$&'()*+,;=:]+$/i;
 
 /**
- * Whether a value is valid for the field `Host`.
+ * Reports whether a `Host` header value is valid.
  *
  * @see RFC 9110 section 7.2; RFC 3986 section 3.2.2
  */

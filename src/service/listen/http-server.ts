@@ -14,7 +14,7 @@ import { boundHandshakes } from "./handshakes.ts";
 import { isHost } from "./host.ts";
 import { type SocketAddress, listenOnSocket } from "./unix-socket.ts";
 
-// An import of node:http reads all of its exports, and with WebSocket it loads undici: a third of the time of a start.
+// Importing node:http reads all of its exports, including WebSocket, which loads undici: a third of the startup time.
 const { STATUS_CODES, createServer } = process.getBuiltinModule("node:http");
 
 /** Limits of one HTTP server; times in milliseconds. */
@@ -26,9 +26,9 @@ const limits = {
   checkingIntervalMs: 1_000,
   maxHeaderBytes: 16_384,
   maxConnections: 10_000,
-  /** How long neither side may send anything within a request, as where a peer does not read. */
+  /** Time within a request in which neither side sends anything, for example because the peer does not read. */
   timeoutMs: 10_000,
-  /** How long to read from a refused peer, because an early close could reset the connection before the reply is read. */
+  /** Time to keep reading from a refused peer, because an early close could reset the connection before the peer reads the reply. */
   lingerMs: 1_000,
 } as const;
 
@@ -44,15 +44,15 @@ interface TcpAddress {
 export interface RunningServer {
   /** 0 for a Unix socket. */
   readonly port: number;
-  /** Takes other certificates for new connections. */
+  /** Uses other certificates for new connections. */
   renew(this: void, tls: TlsOptions): void;
-  /** Stops accepting, answers requests under way with `Connection: close`, and ends within 7 seconds. */
+  /** Stops accepting connections and finishes requests in flight with `Connection: close`. Ends within 7 seconds. */
   stop(this: void): Promise<void>;
 }
 
-/** Options of an HTTP server. Defaults: 10,000 connections, the clock of the machine, and what helps where clients are many. */
+/** Options of an HTTP server. Defaults: 10,000 connections, the system clock, and advice for many clients. */
 interface HttpServerOptions extends Partial<ConnectionOptions> {
-  /** Called with the status of each refusal of a request that reached no handler. */
+  /** Called with the status of each reply to a request that did not reach a handler. */
   readonly onRefusal?: (status: number) => void;
 }
 
@@ -60,12 +60,16 @@ const refusals: Readonly<Record<string, typeof badRequest>> = {
   HPE_HEADER_OVERFLOW: problem(431, "Request Header Fields Too Large", "The request head is too large."),
   ERR_HTTP_REQUEST_TIMEOUT: problem(408, "Request Timeout", "The request did not arrive in time."),
 };
-const badRequest = problem(400, "Bad Request", "This is not a valid HTTP/1.1 request, and TLS is not spoken here.");
-const badHost = problem(400, "Bad Request", "A request has one Host field, with a host and maybe a port.").get;
-const expectationFailed = problem(417, "Expectation Failed", "Only 100-continue may be expected.").get;
+const badRequest = problem(400, "Bad Request", "This is not a valid HTTP/1.1 request; this port does not speak TLS.");
+const invalidHost = problem(
+  400,
+  "Bad Request",
+  "A request must have one Host header: a host, optionally with a port.",
+).get;
+const expectationFailed = problem(417, "Expectation Failed", "The only supported expectation is 100-continue.").get;
 
 /**
- * Listens and answers with `handler`. Request bodies that it does not read are discarded as they arrive.
+ * Starts an HTTP server that replies with `handler`. Request bodies that the handler does not read are discarded as they arrive.
  *
  * @throws ServiceError `ERR_LISTEN`
  */
@@ -76,7 +80,7 @@ export async function startHttpServer(
     maxConnections = limits.maxConnections,
     clock = systemClock,
     onOverload = () => {},
-    remedy = "a proxy in front can hold them, and a second process with --reuse-port adds room",
+    remedy = "put a proxy in front, or start a second process with --reuse-port",
     onRefusal = () => {},
   }: HttpServerOptions = {},
 ): Promise<RunningServer> {
@@ -87,7 +91,7 @@ export async function startHttpServer(
     keepAliveTimeout: limits.keepAliveTimeoutMs,
     connectionsCheckingInterval: limits.checkingIntervalMs,
     maxHeaderSize: limits.maxHeaderBytes,
-    // Checked below, because the refusal of node:http is chunked and has no body.
+    // Checked below, because node:http's own refusal is chunked and has no body.
     requireHostHeader: false,
     // Joins two Host fields into one, which is invalid.
     joinDuplicateHeaders: true,
@@ -104,15 +108,15 @@ export async function startHttpServer(
     else refuse(socket as Socket, withoutBodyOnHead(refusalOf(error), methodOf(error)));
   });
   server.on("connect", (request, socket) =>
-    refuse(socket as Socket, hasGoodHost(request) ? methodNotAllowed.get : badHost),
+    refuse(socket as Socket, hasValidHost(request) ? methodNotAllowed.get : invalidHost),
   );
 
-  // The handler may need the port, so early requests wait for the handler.
+  // The handler may need the port, so early requests wait until it exists.
   const gate = closedGate();
   const handle: Handler = (request, response) => {
     connections.begin(request.socket, response);
-    if (hasGoodHost(request)) gate.pass(request, response);
-    else answerRefused(response, badHost);
+    if (hasValidHost(request)) gate.pass(request, response);
+    else answerRefused(response, invalidHost);
   };
   const answerRefused = (response: NodeResponse, reply: Reply): void => {
     onRefusal(reply.status);
@@ -121,8 +125,8 @@ export async function startHttpServer(
   server.on("request", handle);
   server.on("checkExpectation", (request, response) => {
     const isRead = request.method === "GET" || request.method === "HEAD";
-    // Other methods are refused, whatever they expect.
-    if (!isRead || !hasGoodHost(request)) return handle(request, response);
+    // Other methods are refused, whatever their expectation.
+    if (!isRead || !hasValidHost(request)) return handle(request, response);
     connections.begin(request.socket, response);
     answerRefused(response, expectationFailed);
   });
@@ -146,35 +150,35 @@ function createTlsServer(options: HttpsOptions, maxHandshakes: number): HttpsSer
   return server;
 }
 
-/** Whether a request has a valid Host field. @see RFC 9112 section 3.2 */
-function hasGoodHost({ headers: { host }, httpVersionMinor }: IncomingMessage): boolean {
+/** Reports whether a request has a valid Host header. @see RFC 9112 section 3.2 */
+function hasValidHost({ headers: { host }, httpVersionMinor }: IncomingMessage): boolean {
   return host === undefined ? httpVersionMinor === 0 : isHost(host);
 }
 
-/** An error of the HTTP parser. An error of a timeout has the code only. */
+/** An HTTP parser error. A timeout error has only a code. */
 interface ClientError extends NodeJS.ErrnoException {
   readonly reason?: string;
   readonly rawPacket?: Buffer;
-  /** Where the parser stopped. */
+  /** Offset at which the parser stopped. */
   readonly bytesParsed?: number;
 }
 
-/** Reasons of the parser for methods of RTSP and HTTP/2. */
+/** The parser's reasons for rejecting RTSP and HTTP/2 methods. */
 const foreignMethod = new Set([
   "Invalid method for HTTP/x.x request",
   "Expected HTTP/2 Connection Preface",
   "Pause on PRI/Upgrade",
 ]);
 
-/** The refusal for an error: 405 for a method that the parser does not know, else by the code. */
+/** Returns the refusal for an error: 405 for a method that the parser does not know, otherwise by the code. */
 function refusalOf({ code = "", reason = "", rawPacket, bytesParsed }: ClientError): typeof badRequest {
   if (foreignMethod.has(reason)) return methodNotAllowed;
-  // The parser stops inside the method, which may end in a later packet.
+  // The parser stops within the method, which may end in a later packet.
   const isMethod = /^[!#$%&'*+\-.^_`|~0-9A-Za-z]*(?: |$)/.test(rawPacket?.toString("latin1", bytesParsed) ?? "");
   return code === "HPE_INVALID_METHOD" && isMethod ? methodNotAllowed : (refusals[code] ?? badRequest);
 }
 
-/** The method of a refused request. If the request came in several packets, this may be another text. */
+/** Returns a refused request's method. If the request came in several packets, this may be other text. */
 function methodOf({ rawPacket, bytesParsed = 0 }: ClientError): string {
   const text = rawPacket?.toString("latin1") ?? "";
   const [, method = ""] = /^([^ ]*) /.exec(text.slice(0, bytesParsed).split("\r\n\r\n").at(-1) ?? "") ?? [];
@@ -182,34 +186,34 @@ function methodOf({ rawPacket, bytesParsed = 0 }: ClientError): string {
 }
 
 const listenHints: Readonly<Record<string, string>> = {
-  EADDRINUSE: "it is in use, by another process or another setting; choose another port",
-  EACCES: "ports below 1024 need a privilege; choose another port",
-  EADDRNOTAVAIL: "no interface of this machine has that address (EADDRNOTAVAIL); choose another address",
-  ENOTFOUND: "that name has no address (ENOTFOUND); choose another address",
+  EADDRINUSE: "it is in use by another process or another setting; choose another port",
+  EACCES: "ports below 1024 require a privilege; choose another port",
+  EADDRNOTAVAIL: "no interface of this machine has this address (EADDRNOTAVAIL); choose another address",
+  ENOTFOUND: "this name has no address (ENOTFOUND); choose another address",
   ENOTSUP: "this system cannot share a port between processes; start without --reuse-port",
 };
 
-/** A hint, and the setting of what is to be another one. */
+/** Returns the hint for an error code. If the remedy is another port or address, it names the setting to change. */
 function hintText(code: string, setting: string | undefined): string {
   const hint = listenHints[code] ?? code;
   if (setting === undefined || !/another \w+$/.test(hint)) return hint;
   return `${hint} with ${setting === "--port" && hint.endsWith("address") ? "--host" : setting}`;
 }
 
-/** An address, and how messages name what sets it. */
+/** An address to listen on, and the setting that messages name for it. */
 export type Wanted = readonly [address: Pick<TcpAddress, "host" | "port"> | SocketAddress, setting: string];
 
 /**
- * Refuses addresses that are taken, or wanted twice, before anything is done for a service that could not start.
+ * Checks that addresses are free and that no two are the same, before any work for a service that could not start.
  *
  * @throws ServiceError `ERR_LISTEN`
  */
 export async function checkFree(wanted: readonly Wanted[]): Promise<void> {
   const probes: NetServer[] = [];
   try {
-    // All at once, so that two that are the same meet.
+    // All stay open until the end, so that two equal addresses collide.
     for (const [address, setting] of wanted) {
-      // An open connection would keep the probe from closing.
+      // An open connection would prevent the probe from closing.
       const probe = createNetServer((socket) => socket.destroy());
       if ("path" in address) await listenOnSocket(probe, address);
       else if (address.port === 0) continue;
@@ -224,7 +228,7 @@ export async function checkFree(wanted: readonly Wanted[]): Promise<void> {
   }
 }
 
-/** Listens. @returns the port @throws ServiceError `ERR_LISTEN` */
+/** Listens on an address. @returns the port @throws ServiceError `ERR_LISTEN` */
 function listen(server: NetServer, address: TcpAddress, setting?: string): Promise<number> {
   return new Promise((resolve, reject) => {
     server.once("error", (error: NodeJS.ErrnoException) => {
@@ -238,15 +242,15 @@ function listen(server: NetServer, address: TcpAddress, setting?: string): Promi
 
 const refusedSockets = new WeakSet<Socket>();
 
-/** Answers an invalid request, and closes its connection. Whether it was not done yet. */
+/** Replies to an invalid request and closes its connection. Returns `false` if that was already done. */
 function refuseOnce(socket: Socket, reply: Reply, connections: Connections): boolean {
   // Further chunks of the same request cause the same error.
   if (refusedSockets.has(socket)) return false;
   refusedSockets.add(socket);
-  // node:http no longer handles errors of this socket, and an unhandled one would end the process.
+  // node:http no longer handles this socket's errors, and an unhandled error would end the process.
   socket.on("error", () => {});
   const last = connections.lastReply(socket);
-  // The body of the last request is broken or late, so this reply is for that request. Its handler may be waiting for the body.
+  // If the last request's body is malformed or late, this reply is for that request. Its handler may be waiting for the body.
   const isForLast = last?.req.complete === false;
   if (isForLast && !last.headersSent) {
     last.setHeader("Connection", "close");
@@ -255,7 +259,7 @@ function refuseOnce(socket: Socket, reply: Reply, connections: Connections): boo
   }
   const end = (): void => {
     if (!socket.writable) return void socket.destroy();
-    // A second reply to one request would pass for the reply to the next request.
+    // A second reply to one request would be taken for the reply to the next.
     socket.end(isForLast ? "" : textOf(reply, STATUS_CODES[reply.status]));
     // With unread bytes, the kernel would reset the connection, and the reply could be lost.
     socket.resume();

@@ -5,13 +5,13 @@ import type { TlsOptions } from "node:tls";
 import { reading } from "../../base/file-errors.ts";
 import { ServiceError } from "../../base/errors.ts";
 
-/** The names in a Kubernetes secret: certificate chain and key of the server, and the authority of its clients. */
+/** File names as in a Kubernetes secret: the server's certificate chain, its key, and the CA certificate for its clients. */
 const names = ["tls.crt", "tls.key", "ca.crt"] as const;
 
 export const tlsFiles = (folder: string): string[] => names.map((name) => join(folder, name));
 
 /**
- * Reads what a server of TLS 1.3 needs that takes no client without a certificate.
+ * Reads the files for a TLS 1.3 server that requires client certificates.
  *
  * @throws ServiceError `ERR_FILE_UNREADABLE`, `ERR_LISTEN`
  * @see RFC 8446 section 4.3.2
@@ -22,10 +22,13 @@ export async function readMutualTls(folder: string): Promise<TlsOptions> {
   );
   const [certFile = "", keyFile = "", caFile = ""] = tlsFiles(folder);
   const certificate = certificateIn(cert, certFile);
-  // node:tls passes over what is no certificate, and takes the public authorities where nothing is left.
+  // node:tls ignores anything that is not a certificate, and trusts the public CAs if nothing is left.
   certificateIn(ca, caFile);
   if (!certificate.checkPrivateKey(privateKeyIn(key, keyFile))) {
-    throw new ServiceError("ERR_LISTEN", `${keyFile} is not the key of ${certFile}; put the files of one pair there`);
+    throw new ServiceError(
+      "ERR_LISTEN",
+      `${keyFile} does not match ${certFile}; use a certificate and key from the same pair`,
+    );
   }
   return {
     cert,
@@ -34,22 +37,22 @@ export async function readMutualTls(folder: string): Promise<TlsOptions> {
     requestCert: true,
     rejectUnauthorized: true,
     minVersion: "TLSv1.3",
-    // A resumed session shows no certificate (RFC 8446 section 2.2), so one that has expired would live on in its tickets.
+    // A resumed session presents no certificate (RFC 8446 section 2.2), so an expired one would remain usable through its tickets.
     secureOptions: constants.SSL_OP_NO_TICKET,
     handshakeTimeout: 5_000,
   };
 }
 
 const certificateIn = (text: string, file: string): X509Certificate =>
-  parsed(() => new X509Certificate(text), `${file} is no certificate in PEM ("BEGIN CERTIFICATE")`);
+  parsed(() => new X509Certificate(text), `${file} must be a certificate in PEM ("BEGIN CERTIFICATE")`);
 
 const privateKeyIn = (text: string, file: string) =>
-  parsed(() => createPrivateKey(text), `${file} is no private key in PEM without a password`);
+  parsed(() => createPrivateKey(text), `${file} must be a private key in PEM without a password`);
 
-function parsed<T>(parse: () => T, fault: string): T {
+function parsed<T>(parse: () => T, message: string): T {
   try {
     return parse();
   } catch {
-    throw new ServiceError("ERR_LISTEN", fault);
+    throw new ServiceError("ERR_LISTEN", message);
   }
 }

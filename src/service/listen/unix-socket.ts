@@ -3,16 +3,16 @@ import { type Server, connect } from "node:net";
 import { once } from "node:events";
 import { ServiceError } from "../../base/errors.ts";
 
-/** Where a server listens that only this machine reaches. */
+/** A Unix socket to listen on, which only this machine can reach. */
 export interface SocketAddress {
   readonly path: string;
   readonly mode: number;
-  /** Name or number. Default: that of the process. */
+  /** Name or number of the group. Default: the process's group. */
   readonly group?: string | undefined;
 }
 
 /**
- * Listens on a Unix socket. What a process left that has died is taken over; nothing else is.
+ * Listens on a Unix socket. A socket that a dead process left behind is replaced; nothing else is.
  *
  * @throws ServiceError `ERR_LISTEN`
  * @see unix(7)
@@ -22,20 +22,20 @@ export async function listenOnSocket(server: Server, { path, mode, group }: Sock
   const isOurs = await bind(server, path);
   if (!isOurs) {
     await removeDead(path);
-    if (!(await bind(server, path))) throw refused(path, "another process was quicker");
+    if (!(await bind(server, path))) throw refused(path, "another process took it first");
   }
   try {
     if (gid !== undefined) chownSync(path, -1, gid);
     chmodSync(path, mode);
   } catch (cause) {
     server.close();
-    throw refused(path, `its group and mode cannot be set (${(cause as NodeJS.ErrnoException).code})`, cause);
+    throw refused(path, `cannot set its group and mode (${(cause as NodeJS.ErrnoException).code})`, cause);
   }
 }
 
-/** Whether nothing was in the way. */
+/** Reports whether the path was free. @throws ServiceError `ERR_LISTEN` for any other error */
 async function bind(server: Server, path: string): Promise<boolean> {
-  // Node binds before listen() returns. So nobody but this user can connect before the mode is set.
+  // Node binds before listen() returns, so only this user can connect before the mode is set.
   const before = process.umask(0o177);
   try {
     server.listen({ path, backlog: 4096 });
@@ -48,21 +48,21 @@ async function bind(server: Server, path: string): Promise<boolean> {
   } catch (error) {
     const { code } = error as NodeJS.ErrnoException;
     if (code === "EADDRINUSE") return false;
-    // Node says EACCES for a folder that is not there, too.
-    const isPlace = code === "EACCES" || code === "ENOENT";
-    const why = isPlace ? "its folder does not exist, or this user may not write to it" : String(code);
+    // Node also reports EACCES for a missing folder.
+    const isFolder = code === "EACCES" || code === "ENOENT";
+    const why = isFolder ? "its folder does not exist, or this user cannot write to it" : String(code);
     throw refused(path, why, error);
   }
 }
 
-/** Removes a socket to which no process listens. @throws ServiceError `ERR_LISTEN` for all else */
+/** Removes a socket on which no process listens. @throws ServiceError `ERR_LISTEN` for anything else */
 async function removeDead(path: string): Promise<void> {
   const file = lstatSync(path, { throwIfNoEntry: false });
   if (file === undefined) return;
-  if (file.isSymbolicLink()) throw refused(path, "it is a symbolic link, which could lead anywhere; remove it");
-  if (!file.isSocket()) throw refused(path, "it is a file, and no socket; choose another path");
+  if (file.isSymbolicLink()) throw refused(path, "it is a symbolic link, which could point anywhere; remove it");
+  if (!file.isSocket()) throw refused(path, "it is not a socket; choose another path");
   await checkDead(path);
-  // Another process may have taken it over by now. The kernel gives the number of a file that is gone to the next one.
+  // Another process may have replaced it by now. The kernel reuses the inode number of a deleted file.
   const now = lstatSync(path, { throwIfNoEntry: false });
   if (now?.ino === file.ino && now.ctimeMs === file.ctimeMs) unlinkSync(path);
 }
@@ -74,22 +74,22 @@ async function checkDead(path: string): Promise<void> {
   } catch (error) {
     const { code } = error as NodeJS.ErrnoException;
     if (code === "ECONNREFUSED" || code === "ENOENT") return;
-    throw refused(path, `it may be in use, since it cannot be asked (${code})`, error);
+    throw refused(path, `it may be in use; connecting to it failed (${code})`, error);
   } finally {
     socket.destroy();
   }
   throw refused(path, "another process listens there; stop it or choose another path");
 }
 
-/** The number of a group. Node cannot ask for it, so only groups of /etc/group have names here. */
+/** Returns a group's number. Node has no call for this, so only groups in /etc/group can be named. */
 function gidOf(group: string, path: string): number {
   if (/^\d+$/.test(group)) return Number(group);
-  const line = readFileSync("/etc/group", "utf8")
+  const entry = readFileSync("/etc/group", "utf8")
     .split("\n")
     .map((line) => line.split(":"))
     .find(([name]) => name === group);
-  if (line !== undefined) return Number(line[2]);
-  throw refused(path, `/etc/group has no group ${JSON.stringify(group)}; give its number`);
+  if (entry !== undefined) return Number(entry[2]);
+  throw refused(path, `/etc/group has no group ${JSON.stringify(group)}; use its number`);
 }
 
 function refused(path: string, why: string, cause?: unknown): ServiceError {

@@ -1,57 +1,57 @@
 import type { Clock } from "../../base/clock.ts";
 import { SignerError, codeOf } from "../../base/errors.ts";
 
-/** What was asked of a socket in one minute. Never what was signed. */
+/** A socket's requests within one minute, as counts only: nothing about the tokens' content. */
 export interface SignCounts {
   readonly signed: number;
   /** Counts by error code. */
   readonly refused: Readonly<Record<string, number>>;
 }
 
-const everyMs = 60_000;
-/** Signatures under way at once. */
-const limits = { all: 1_024, ofOne: 64 } as const;
+const reportEveryMs = 60_000;
+/** Limits for concurrent signatures. */
+const limits = { total: 1_024, perConnection: 64 } as const;
 
-/** Bounds and counts what is asked of one socket. */
+/** Limits and counts one socket's signatures. */
 export interface Audit {
   /**
-   * Signs for a connection, and counts what becomes of it. A connection that pipelines without end leaves room for the others.
+   * Signs for a connection and counts the outcome. A connection that pipelines endlessly leaves room for the others.
    *
-   * @throws SignerError `ERR_SIGNER_BUSY`, and what `work` throws
+   * @throws SignerError `ERR_SIGNER_BUSY`, and the errors of `work`
    */
   sign<T>(this: void, connection: object, work: () => Promise<T>): Promise<T>;
-  /** Reports the rest. What comes later is not counted. */
+  /** Reports the remaining counts. Later outcomes are not counted. */
   end(this: void): void;
 }
 
-/** Reports the counts once a minute, where there was anything. */
+/** Creates an audit that reports its counts once a minute, unless they are all zero. */
 export function createAudit(clock: Clock, report: (counts: SignCounts) => void): Audit {
-  const underWay = new WeakMap<object, number>();
-  let all = 0;
+  const inFlight = new WeakMap<object, number>();
+  let total = 0;
   let signed = 0;
   let refused: Record<string, number> = {};
   let cancel: (() => void) | undefined;
   let hasEnded = false;
 
-  function take(connection: object, by: 1 | -1): void {
-    const own = underWay.get(connection) ?? 0;
-    if (by === 1 && (own >= limits.ofOne || all >= limits.all)) {
-      throw new SignerError("ERR_SIGNER_BUSY", "too many signatures are under way; try again later");
+  function occupy(connection: object, by: 1 | -1): void {
+    const own = inFlight.get(connection) ?? 0;
+    if (by === 1 && (own >= limits.perConnection || total >= limits.total)) {
+      throw new SignerError("ERR_SIGNER_BUSY", "too many signatures are in progress; try again later");
     }
-    underWay.set(connection, own + by);
-    all += by;
+    inFlight.set(connection, own + by);
+    total += by;
   }
 
-  /** @param code of the error; `undefined` where a token was signed */
+  /** @param code the error's code; `undefined` if a token was signed */
   function count(code?: string): void {
-    // The connections were cut by then, so nobody got a reply.
+    // The connections were closed by then, so no caller received a reply.
     if (hasEnded) return;
     if (code === undefined) signed += 1;
     else refused[code] = (refused[code] ?? 0) + 1;
-    cancel ??= clock.setTimer(tell, everyMs);
+    cancel ??= clock.setTimer(flush, reportEveryMs);
   }
 
-  function tell(): void {
+  function flush(): void {
     cancel?.();
     cancel = undefined;
     if (signed === 0 && Object.keys(refused).length === 0) return;
@@ -62,8 +62,8 @@ export function createAudit(clock: Clock, report: (counts: SignCounts) => void):
   return {
     async sign(connection, work) {
       try {
-        take(connection, 1);
-        const result = await work().finally(() => take(connection, -1));
+        occupy(connection, 1);
+        const result = await work().finally(() => occupy(connection, -1));
         count();
         return result;
       } catch (error) {
@@ -72,7 +72,7 @@ export function createAudit(clock: Clock, report: (counts: SignCounts) => void):
       }
     },
     end() {
-      tell();
+      flush();
       hasEnded = true;
     },
   };

@@ -1,21 +1,22 @@
 import type { Readable } from "node:stream";
 import { SignerError } from "../../base/errors.ts";
 
-/** A token has at most 16 KiB. Escapes can make its claims longer on the way. */
+/** A token has at most 16 KiB. Escape sequences can make its claims longer in the request. */
 export const maxBodyBytes = 65_536;
 
 /**
- * Reads the body of a request; `undefined` where it is longer than {@link maxBodyBytes}, and what is left of it is thrown away as it arrives.
+ * Reads a request body. Returns `undefined` if it is longer than {@link maxBodyBytes}, and discards the rest as it arrives.
  *
- * @throws SignerError `ERR_SIGNER_ABORTED` when the connection ends
+ * @throws SignerError `ERR_SIGNER_ABORTED` if the connection ends first
  */
 export function readBody(request: Readable): Promise<Buffer | undefined> {
   return new Promise((resolve, reject) => {
     const chunks: Buffer[] = [];
     let length = 0;
-    const leave = (): void => reject(new SignerError("ERR_SIGNER_ABORTED", "the caller left amid its request"));
-    request.once("error", leave).once("close", leave);
-    if (request.destroyed) leave();
+    const abort = (): void =>
+      reject(new SignerError("ERR_SIGNER_ABORTED", "the caller disconnected before its request was complete"));
+    request.once("error", abort).once("close", abort);
+    if (request.destroyed) abort();
     request.on("data", (chunk: Buffer) => {
       length += chunk.length;
       if (length > maxBodyBytes) resolve(undefined);

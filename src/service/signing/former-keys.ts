@@ -4,9 +4,9 @@ import { type KeyMaterialError, keyError } from "../../base/errors.ts";
 import { reading } from "../../base/file-errors.ts";
 import { pemBlocks } from "../../keys/jwk/pem.ts";
 
-/** A key that only verifies: Kubernetes signed tokens with it before. */
+/** A public key with which Kubernetes signed tokens before; it only verifies. */
 export interface FormerKey {
-  /** The kid that Kubernetes gave the key: the SHA-256 of `spki` in base64url. */
+  /** The key's kid in Kubernetes: the SHA-256 of `spki` in base64url. */
   readonly kid: string;
   /** SubjectPublicKeyInfo in DER. */
   readonly spki: Uint8Array;
@@ -22,7 +22,7 @@ export async function readFormerKeys(files: readonly string[]): Promise<FormerKe
   const keys = await Promise.all(
     files.map(async (file) => {
       const blocks = pemBlocks(await reading(file, () => readFile(file, "utf8")), file);
-      // A block that is passed over could be a key whose tokens are still in use.
+      // An ignored block could be a key whose tokens are still in use.
       if (blocks.length === 0 || blocks.some(({ label }) => label !== "PUBLIC KEY")) throw notPublicKeys(file);
       return blocks.map(({ text }) => formerKey(text, file));
     }),
@@ -43,5 +43,5 @@ const notPublicKeys = (file: string): KeyMaterialError =>
   keyError(
     "ERR_KEY_FORMAT",
     file,
-    'a file of former keys holds public keys in PEM ("BEGIN PUBLIC KEY"), and nothing else',
+    'former keys must be public keys in PEM ("BEGIN PUBLIC KEY"); remove everything else from the file',
   );

@@ -24,35 +24,35 @@ export class CallError extends Error {
   }
 }
 
-/** Answers the one message of a call with one message. `connection` is the same for all calls of one. */
+/** Handles a unary call: one message in, one message out. All calls on a connection get the same `connection` object. */
 export type Unary = (message: Uint8Array, connection: object) => Promise<Uint8Array>;
 
 const limits = {
-  streamsOfOne: 64,
+  streamsPerConnection: 64,
   connections: 64,
   headerBytes: 16_384,
   idleMs: 600_000,
   stopMs: 5_000,
 } as const;
 
-/** Length and flag before each message. */
+/** Bytes before each message: a compression flag and the length. */
 const prefixBytes = 5;
 
 /**
- * A server of unary calls, without TLS and without compression, that is not listening yet.
+ * Creates a server for unary calls, without TLS and compression. It is not listening yet.
  *
- * @param methods by path, such as `/v1.ExternalJWTSigner/Sign`
- * @param failureOf what a caller is told of an error
- * @param callMs for one call, from its first byte until its reply is read, and before that for the first call of a connection to begin
+ * @param methods handlers by path, such as `/v1.ExternalJWTSigner/Sign`
+ * @param toCallError returns the caller's view of an error
+ * @param callMs time for one call, from its first byte until its reply is read; also the time in which a connection must begin its first call
  * @see https://github.com/grpc/grpc/blob/master/doc/PROTOCOL-HTTP2.md
  */
 export function createGrpcServer(
   methods: Readonly<Record<string, Unary>>,
-  failureOf: (error: unknown) => CallError,
+  toCallError: (error: unknown) => CallError,
   callMs = 15_000,
 ) {
   const server = createServer({
-    settings: { maxConcurrentStreams: limits.streamsOfOne, maxHeaderListSize: limits.headerBytes },
+    settings: { maxConcurrentStreams: limits.streamsPerConnection, maxHeaderListSize: limits.headerBytes },
     maxSessionMemory: 4,
   });
   boundSessions(server, { sessions: limits.connections, firstCallMs: callMs, idleMs: limits.idleMs });
@@ -63,17 +63,17 @@ export function createGrpcServer(
     sockets.add(socket);
     socket.once("close", () => sockets.delete(socket));
   });
-  // A caller that breaks the protocol loses its connection, and nobody else's.
+  // A caller that violates the protocol loses only its own connection.
   server.on("sessionError", () => {});
 
   async function answer(stream: ServerHttp2Stream, path: string): Promise<void> {
     try {
       const method = Object.hasOwn(methods, path) ? methods[path] : undefined;
       if (method === undefined) throw new CallError("unimplemented", "there is no such method");
-      const reply = await method(await messageOf(stream), stream.session ?? stream);
+      const reply = await method(await readMessage(stream), stream.session ?? stream);
       respond(stream, reply);
     } catch (error) {
-      fail(stream, error instanceof CallError ? error : failureOf(error));
+      fail(stream, error instanceof CallError ? error : toCallError(error));
     }
   }
 
@@ -95,14 +95,14 @@ export function createGrpcServer(
     }
   });
 
-  // To close a session in order would be to wait for its peer.
+  // Closing a session gracefully would mean waiting for its peer.
   function disconnect(): void {
     for (const socket of sockets) socket.destroySoon();
   }
 
   return {
     server,
-    /** Stops accepting, and answers calls under way for five seconds. */
+    /** Stops accepting connections. Calls in flight have five seconds to finish. */
     stop: () =>
       new Promise<void>((resolve) => {
         isStopping = true;
@@ -118,7 +118,7 @@ export function createGrpcServer(
 
 const unitMs: Readonly<Record<string, number>> = { H: 3_600_000, M: 60_000, S: 1_000, m: 1, u: 1e-3, n: 1e-6 };
 
-/** What a caller allows, from the header `grpc-timeout`; `Infinity` where it is none. */
+/** Returns the caller's deadline, from the `grpc-timeout` header; `Infinity` if that is missing or invalid. */
 function deadlineMs(header: unknown): number {
   const [, value, unit = ""] = /^(\d{1,8})([HMSmun])$/.exec(String(header)) ?? [];
   return Number(value ?? Infinity) * (unitMs[unit] ?? 1);
@@ -127,17 +127,17 @@ function deadlineMs(header: unknown): number {
 function expire(stream: ServerHttp2Stream): void {
   const isAnswered = stream.headersSent;
   fail(stream, new CallError("deadlineExceeded", "the call took too long"));
-  // Its caller may go on sending, or not read the reply.
+  // The caller may keep sending, or never read the reply.
   stream.close(isAnswered ? constants.NGHTTP2_CANCEL : constants.NGHTTP2_NO_ERROR);
 }
 
-/** The message of a request. Rejects with {@link CallError}, and see {@link readBody}. */
-async function messageOf(stream: ServerHttp2Stream): Promise<Uint8Array> {
+/** Reads the message of a request. @throws CallError, and the errors of {@link readBody} */
+async function readMessage(stream: ServerHttp2Stream): Promise<Uint8Array> {
   const body = await readBody(stream);
   if (body === undefined) throw new CallError("resourceExhausted", "the message is too long");
   if (body.length < prefixBytes || body.readUInt32BE(1) !== body.length - prefixBytes)
-    throw new CallError("internal", "a call has one whole message");
-  if (body[0] !== 0) throw new CallError("unimplemented", "no compression is supported");
+    throw new CallError("internal", "a call must have exactly one complete message");
+  if (body[0] !== 0) throw new CallError("unimplemented", "compression is not supported");
   return body.subarray(prefixBytes);
 }
 
@@ -157,6 +157,6 @@ function fail(stream: ServerHttp2Stream, { status, message }: CallError): void {
   const text = message.replace(/[^ -$&-~]/g, (character) => encodeURIComponent(character.toWellFormed()));
   const trailers = { "grpc-status": String(status), "grpc-message": text };
   stream.respond({ ":status": 200, ...contentType, ...trailers }, { endStream: true });
-  // What is left of the request is thrown away.
+  // Discards the rest of the request.
   stream.resume();
 }

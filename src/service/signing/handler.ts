@@ -12,18 +12,18 @@ import { readSignRequest } from "./request.ts";
 
 const { STATUS_CODES } = process.getBuiltinModule("node:http");
 
-/** What one socket signs, and for whom. */
-export interface SignOf {
+/** The parts that sign for one socket. */
+export interface SocketSigning {
   readonly signing: Signing;
   readonly policy: SignPolicy;
   readonly audit: Audit;
 }
 
 /**
- * Answers the requests of a sign socket: `POST /sign`, `GET /keys`, `GET /livez` and `GET /readyz`. Nothing here gives a key away, and
- * nothing signs bytes of a caller's choice.
+ * Creates the handler for a sign socket: `POST /sign`, `GET /keys`, `GET /livez` and `GET /readyz`. No request returns a private key or signs
+ * bytes of the caller's choice.
  */
-export function signHandler(sign: SignOf) {
+export function signHandler(sign: SocketSigning) {
   const { signing, audit } = sign;
 
   async function answerSign(request: IncomingMessage): Promise<Reply> {
@@ -32,7 +32,7 @@ export function signHandler(sign: SignOf) {
         const isLong = Number(request.headers["content-length"] ?? 0) > maxBodyBytes;
         const body = isLong ? undefined : await readBody(request);
         if (body === undefined)
-          throw new TooLong("ERR_CLAIMS_INVALID", `the body is longer than ${maxBodyBytes} bytes`);
+          throw new BodyTooLong("ERR_CLAIMS_INVALID", `the body is longer than ${maxBodyBytes} bytes`);
         return tokenFor(body, sign);
       });
       return replyOf("application/jwt", token);
@@ -42,7 +42,7 @@ export function signHandler(sign: SignOf) {
   }
 
   const reads: Readonly<Record<string, () => Reply>> = {
-    "/keys": () => replyOf("application/json", keysText(signing)),
+    "/keys": () => replyOf("application/json", keysJson(signing)),
     "/livez": () => ok,
     "/readyz": () => readiness(signing),
   };
@@ -57,26 +57,26 @@ export function signHandler(sign: SignOf) {
       return;
     }
     const read = Object.hasOwn(reads, path) ? reads[path] : undefined;
-    if (read === undefined) return reply(nothing);
+    if (read === undefined) return reply(notFound);
     reply(method === "GET" || method === "HEAD" ? read() : notAllowed("GET, HEAD"));
   };
 }
 
-class TooLong extends TokenError {}
+class BodyTooLong extends TokenError {}
 
-/** @throws JwksdError for all that is wrong with the request or the signer */
-function tokenFor(body: Uint8Array, { policy, signing }: SignOf): Promise<string> {
+/** Signs the token that a body asks for. @throws JwksdError if the request is invalid or the signer fails */
+function tokenFor(body: Uint8Array, { policy, signing }: SocketSigning): Promise<string> {
   const { claims, ...options } = readSignRequest(body);
   checkAllowed(policy, claims, options);
   return signing.sign(claims, options);
 }
 
-function keysText({ signingRecords }: Signing): string {
+function keysJson({ signingRecords }: Signing): string {
   const keys = signingRecords().map((record) => ({ kid: record.kid, state: record.state, jwk: publishedJwk(record) }));
   return JSON.stringify({ keys }).replace(/[^ -~]/g, escapedUnit);
 }
 
-/** Ready is who may sign now. */
+/** A process is ready if it may sign now. */
 function readiness({ checkMaySign }: Signing): Reply {
   try {
     checkMaySign();
@@ -86,7 +86,7 @@ function readiness({ checkMaySign }: Signing): Reply {
   }
 }
 
-/** @param body in ASCII */
+/** @param body an ASCII string */
 function replyOf(contentType: string, body: string): Reply {
   const content = ["Content-Type", contentType, "Content-Length", String(body.length)];
   return { status: 200, headers: [...content, "Cache-Control", "no-store"], body };
@@ -97,24 +97,24 @@ const ok = replyOf("text/plain; charset=utf-8", "ok\n");
 const refusal = (status: number, detail: string, headers: readonly string[] = [], more: object = {}): Reply =>
   problem(status, STATUS_CODES[status] ?? "", detail, headers, more).get;
 
-const nothing = refusal(404, "There is nothing at this path. Tokens come from POST /sign, the keys from GET /keys.");
+const notFound = refusal(404, "There is nothing at this path. Get tokens from POST /sign and the keys from GET /keys.");
 
-const notAllowed = (allow: string): Reply => refusal(405, `This path answers ${allow}.`, ["Allow", allow]);
+const notAllowed = (allow: string): Reply => refusal(405, `This path accepts only ${allow}.`, ["Allow", allow]);
 
-/** The problem of an error, with its `code` and whether it is `retryable`. An unknown error may quote anything, so nothing of it is told. */
+/** Returns the problem document for an error, with `code` and `retryable`. An unknown error may quote secrets, so its message is left out. */
 function problemOf(error: unknown): Reply {
   if (!(error instanceof JwksdError)) {
     return refusal(500, "an unexpected error occurred", [], { code: codeOf(error), retryable: false });
   }
   const { code, retryable, message } = error;
-  // Within a second, a manager that was stale has asked its store again.
+  // A stale manager reads its store again within a second.
   return refusal(statusOf(error), message, retryable ? ["Retry-After", "1"] : [], { code, retryable });
 }
 
 /** @see RFC 9110 section 15 */
 function statusOf(error: JwksdError): number {
   if (error.retryable) return 503;
-  if (error instanceof TooLong) return 413;
+  if (error instanceof BodyTooLong) return 413;
   if (error.code === "ERR_CLAIMS_FORBIDDEN") return 403;
   return error instanceof TokenError || error instanceof ConfigError ? 400 : 500;
 }

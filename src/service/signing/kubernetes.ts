@@ -3,8 +3,8 @@ import type { Clock } from "../../base/clock.ts";
 import { ConfigError, JwksdError, SignerError, TokenError, invalidClaims } from "../../base/errors.ts";
 import type { FormerKey } from "./former-keys.ts";
 import { CallError, type Unary, createGrpcServer } from "./grpc.ts";
-import type { SignOf } from "./handler.ts";
-import { bytesField, numberField, readFields, textOf } from "./protobuf.ts";
+import type { SocketSigning } from "./handler.ts";
+import { bytesField, numberField, readFields, stringField } from "./protobuf.ts";
 import { checkServiceAccountClaims } from "./service-account.ts";
 
 interface KubernetesOptions {
@@ -13,17 +13,17 @@ interface KubernetesOptions {
   readonly clock: Clock;
 }
 
-/** How long the API server may keep the keys. As long as caches may in rotation mode, so that a revoked key is gone soon. */
+/** Time for which the API server may cache the keys. The same as for caches in rotation mode, so that a revoked key disappears soon. */
 const refreshSeconds = 300;
 
 /**
- * The external signer of Kubernetes: signs the tokens of service accounts, and nothing else.
+ * Creates the external signer for Kubernetes, which signs only service account tokens.
  *
  * @see https://github.com/kubernetes/enhancements/tree/master/keps/sig-auth/740-service-account-external-signing
- * @see k8s.io/externaljwt/apis/v1/api.proto of Kubernetes 1.34 to 1.36
+ * @see k8s.io/externaljwt/apis/v1/api.proto, Kubernetes 1.34 to 1.36
  */
 export function createKubernetesSigner(
-  { signing, policy, audit }: SignOf,
+  { signing, policy, audit }: SocketSigning,
   { issuer, formerKeys, clock }: KubernetesOptions,
 ) {
   const maxLifetimeSeconds = (): number => policy.maxLifetimeSeconds ?? signing.maxTokenLifetimeSeconds();
@@ -40,9 +40,9 @@ export function createKubernetesSigner(
 
   const FetchKeys: Unary = async () => {
     const published = signing.signingRecords();
-    // The API server refuses an empty set as well, and keeps what it has.
+    // The API server refuses an empty set too and keeps the keys it has.
     if (published.length === 0) {
-      throw new SignerError("ERR_SIGNER_STALE", "this process has not reached its store since the start");
+      throw new SignerError("ERR_SIGNER_STALE", "this process has not reached its store since startup");
     }
     const own = published.map(({ kid, publicJwk }) => {
       const spki = createPublicKey({ key: { ...publicJwk }, format: "jwk" }).export({ type: "spki", format: "der" });
@@ -58,28 +58,28 @@ export function createKubernetesSigner(
   const service = "/v1.ExternalJWTSigner";
   return createGrpcServer(
     { [`${service}/Sign`]: Sign, [`${service}/FetchKeys`]: FetchKeys, [`${service}/Metadata`]: Metadata },
-    failureOf,
+    toCallError,
   );
 }
 
-/** A key of `FetchKeysResponse`. */
+/** Encodes a key of `FetchKeysResponse`. */
 const keyField = (kid: string, spki: Uint8Array, ...more: readonly Uint8Array[]): Uint8Array =>
   bytesField(1, Buffer.concat([bytesField(1, kid), bytesField(2, spki), ...more]));
 
-/** The payload of a `SignJWTRequest`. @throws TokenError `ERR_CLAIMS_INVALID` */
+/** Returns the payload of a `SignJWTRequest`. @throws TokenError `ERR_CLAIMS_INVALID` */
 function claimsIn(message: Uint8Array): string {
   try {
-    return textOf(readFields(message), 1);
+    return stringField(readFields(message), 1);
   } catch (cause) {
-    throw invalidClaims("the message is no SignJWTRequest", { cause });
+    throw invalidClaims("the message is not a SignJWTRequest", { cause });
   }
 }
 
-/** An unknown error may quote anything, so nothing of it is told. */
-function failureOf(error: unknown): CallError {
+/** Converts an error for the caller. An unknown error may quote secrets, so its message is left out. */
+function toCallError(error: unknown): CallError {
   if (!(error instanceof JwksdError)) return new CallError("internal", "an unexpected error occurred");
   const { code, retryable, message } = error;
-  const isOfCaller = error instanceof TokenError || error instanceof ConfigError;
-  const kind = code === "ERR_CLAIMS_FORBIDDEN" ? "permissionDenied" : isOfCaller ? "invalidArgument" : "internal";
+  const isCallerError = error instanceof TokenError || error instanceof ConfigError;
+  const kind = code === "ERR_CLAIMS_FORBIDDEN" ? "permissionDenied" : isCallerError ? "invalidArgument" : "internal";
   return new CallError(retryable ? "unavailable" : kind, `${code}: ${message}`);
 }

@@ -2,13 +2,13 @@ import { TokenError } from "../../base/errors.ts";
 import { type Given, type Rules, texts, wholeNumber } from "../../base/options.ts";
 import type { Claims, SignOptions } from "../../sign/token/sign-options.ts";
 
-/** What may be signed through one socket. */
+/** The tokens that may be signed through one socket. */
 export interface SignPolicy {
-  /** Header types, such as `at+jwt`. Default: all. */
+  /** Allowed `typ` headers, such as `at+jwt`. Default: all. */
   readonly typ?: readonly string[] | undefined;
-  /** The audiences that a token may have; it must have at least one. Default: any, or none at all. */
+  /** Allowed audiences; a token must have at least one. Default: any audience, or none. */
   readonly audiences?: readonly string[] | undefined;
-  /** Default: `maxTokenLifetimeSeconds` of the rotation policy, which always holds as well. */
+  /** Maximum token lifetime in seconds; the rotation policy's `maxTokenLifetimeSeconds` also applies. Default: that policy's limit. */
   readonly maxLifetimeSeconds?: number | undefined;
 }
 
@@ -18,20 +18,20 @@ export const policyRules: Rules<SignPolicy> = {
   maxLifetimeSeconds: wholeNumber(1, 1_000_000_000),
 };
 
-/** Refuses what the policy of a socket does not allow. @throws TokenError `ERR_CLAIMS_FORBIDDEN` */
+/** Checks a request against a socket's policy. @throws TokenError `ERR_CLAIMS_FORBIDDEN` */
 export function checkAllowed(
   { typ: types, maxLifetimeSeconds = Infinity, ...policy }: SignPolicy,
   { aud }: Claims,
   { typ = "JWT", lifetimeSeconds }: Pick<Given<SignOptions>, "typ"> & { readonly lifetimeSeconds: number },
 ): void {
   if (types !== undefined && !types.includes(typ)) throw forbidden(`typ ${oneOf(types)}`);
-  // `sign` refuses what is no number.
+  // `sign` refuses a lifetime that is not a number.
   if (typeof lifetimeSeconds === "number" && lifetimeSeconds > maxLifetimeSeconds)
     throw forbidden(`lifetimes of up to ${maxLifetimeSeconds} seconds`);
   checkAllowedAudience(policy, aud);
 }
 
-/** @throws TokenError `ERR_CLAIMS_FORBIDDEN` */
+/** Checks the audiences of a token. @throws TokenError `ERR_CLAIMS_FORBIDDEN` */
 export function checkAllowedAudience({ audiences }: Pick<SignPolicy, "audiences">, aud: unknown): void {
   if (audiences === undefined) return;
   const given: readonly unknown[] = Array.isArray(aud) ? [...(aud as unknown[])] : [aud];
@@ -40,7 +40,7 @@ export function checkAllowedAudience({ audiences }: Pick<SignPolicy, "audiences"
 }
 
 export function forbidden(allowed: string): TokenError {
-  return new TokenError("ERR_CLAIMS_FORBIDDEN", `this socket allows ${allowed}, and nothing else`);
+  return new TokenError("ERR_CLAIMS_FORBIDDEN", `this socket allows only ${allowed}`);
 }
 
 const oneOf = (names: readonly string[]): string => names.map((name) => JSON.stringify(name)).join(", ");

@@ -1,12 +1,12 @@
-/** The fields of one message, last value first in force. Numbers are those of wire type 0, bytes those of wire type 2. */
+/** The fields of one message; the last value of a field applies. Wire type 0 is a number, wire type 2 is bytes. */
 export type Fields = ReadonlyMap<number, bigint | Uint8Array>;
 
 const decoder = new TextDecoder("utf-8", { fatal: true });
 
 /**
- * Reads a message of Protocol Buffers. Fields that nobody knows are passed over, as the format wants it.
+ * Reads a Protocol Buffers message. Unknown fields are not an error, as the format requires.
  *
- * @throws RangeError, TypeError for bytes that are none
+ * @throws RangeError if the bytes are not a message
  * @see https://protobuf.dev/programming-guides/encoding/
  */
 export function readFields(bytes: Uint8Array): Fields {
@@ -22,7 +22,7 @@ export function readFields(bytes: Uint8Array): Fields {
       value |= BigInt(byte & 0x7f) << shift;
       if (byte < 0x80) return value;
     }
-    throw new RangeError("a number without an end");
+    throw new RangeError("a number is cut off or too long");
   }
 
   function skip(length: number): Uint8Array {
@@ -44,19 +44,19 @@ export function readFields(bytes: Uint8Array): Fields {
   return fields;
 }
 
-/** A field of type `string`; the empty one where it is not sent. @throws TypeError */
-export function textOf(fields: Fields, number: number): string {
+/** Returns a field of type `string`; an empty string if it was not sent. @throws TypeError if it is not a string in UTF-8 */
+export function stringField(fields: Fields, number: number): string {
   const value = fields.get(number) ?? new Uint8Array();
-  if (typeof value === "bigint") throw new TypeError("a number in place of a string");
+  if (typeof value === "bigint") throw new TypeError("a number instead of a string");
   return decoder.decode(value);
 }
 
-/** A field of type `int64`, `bool` or `enum` that is not negative. */
+/** Encodes a field of type `int64`, `bool` or `enum` whose value is not negative. */
 export function numberField(number: number, value: number): Uint8Array {
   return Buffer.concat([varintOf(number * 8), varintOf(value)]);
 }
 
-/** A field of type `string` or `bytes`, or a message. */
+/** Encodes a field of type `string` or `bytes`, or a message. */
 export function bytesField(number: number, value: Uint8Array | string): Uint8Array {
   const bytes = Buffer.from(value as string);
   return Buffer.concat([varintOf(number * 8 + 2), varintOf(bytes.length), bytes]);
@@ -64,7 +64,7 @@ export function bytesField(number: number, value: Uint8Array | string): Uint8Arr
 
 function varintOf(value: number): Uint8Array {
   const bytes: number[] = [];
-  let rest = value;
-  for (; rest >= 0x80; rest = Math.floor(rest / 0x80)) bytes.push((rest % 0x80) | 0x80);
-  return Uint8Array.from([...bytes, rest]);
+  let remaining = value;
+  for (; remaining >= 0x80; remaining = Math.floor(remaining / 0x80)) bytes.push((remaining % 0x80) | 0x80);
+  return Uint8Array.from([...bytes, remaining]);
 }

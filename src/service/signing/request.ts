@@ -4,59 +4,58 @@ import { type Given, type Rules, anything, checkOptions, object } from "../../ba
 import { checkMembersOnce } from "../../sign/token/names.ts";
 import type { Claims, SignOptions } from "../../sign/token/sign-options.ts";
 
-/** The body of `POST /sign`: claims, beside the options of `provider.sign`. */
+/** The body of `POST /sign`: the claims and the options of `provider.sign`. */
 interface SignRequest extends Omit<Given<SignOptions>, "signal"> {
   readonly claims: Claims;
-  /** By which policies judge, so `exp` cannot stand in for it. */
+  /** Token lifetime in seconds. Policies limit it, so `exp` cannot replace it. */
   readonly lifetimeSeconds: number;
 }
 
 /** `sign` checks the values. */
 const rules: Rules<SignRequest> = { claims: object, lifetimeSeconds: anything, typ: anything, header: anything };
 
-/** Objects and arrays inside each other, the whole counted. Some readers of JSON take no more, such as that of .NET. */
+/** Maximum depth of nested objects and arrays, including the outermost. It is the limit of some JSON parsers, such as .NET's. */
 const maxDepth = 64;
 
 const decoder = new TextDecoder("utf-8", { fatal: true });
 
 /**
- * Reads the body of a request. No message quotes it.
+ * Reads a request body. No message quotes it.
  *
  * @throws TokenError `ERR_CLAIMS_INVALID`
  * @throws ConfigError `ERR_OPTION_UNKNOWN`, `ERR_OPTION_INVALID`
  */
 export function readSignRequest(body: Uint8Array): SignRequest {
   const request = checkOptions<Partial<SignRequest>>(readJson(body, "the body"), rules, "member");
-  if (request.claims === undefined) throw invalidClaims('member "claims" is missing');
-  if (request.lifetimeSeconds === undefined) throw invalidClaims('member "lifetimeSeconds" is missing');
-  // A library in this process may choose `iat` and `exp`. A caller from outside could date a token to before a revocation.
+  if (request.claims === undefined) throw invalidClaims('the "claims" member is missing');
+  if (request.lifetimeSeconds === undefined) throw invalidClaims('the "lifetimeSeconds" member is missing');
+  // Code in this process may choose `iat` and `exp`. An outside caller could backdate a token to before a revocation.
   const time = ["iat", "exp"].find((name) => request.claims?.[name] !== undefined);
   if (time !== undefined)
-    throw invalidClaims(`claim "${time}" is set from the clock and lifetimeSeconds; leave it out`);
+    throw invalidClaims(`the "${time}" claim is set from the clock and lifetimeSeconds; remove it`);
   return request as SignRequest;
 }
 
 /**
- * Reads an object of JSON.
+ * Reads a JSON object.
  *
- * @throws TokenError `ERR_CLAIMS_INVALID` also where a member is there twice, or a number would not be signed as it was sent
+ * @throws TokenError `ERR_CLAIMS_INVALID`, including if a member occurs twice or a number would be rounded
  * @see RFC 8259 sections 4, 6 and 8.1
  */
-export function readJson(bytes: Uint8Array, what: string): Readonly<Record<string, unknown>> {
-  if (bytes.length === 0) throw invalidClaims(`${what} is empty, and must be a JSON object`);
-  const text = tried(() => decoder.decode(bytes), `${what} is not UTF-8`);
-  const value = tried((): unknown => JSON.parse(text), `${what} is not JSON`);
-  checkMembersOnce(text, what);
-  if (isDeeper(value, maxDepth))
-    throw invalidClaims(`${what} has more than ${maxDepth} objects and arrays inside each other`);
-  // A reviver is slow, and most requests have no such number.
+export function readJson(bytes: Uint8Array, name: string): Readonly<Record<string, unknown>> {
+  if (bytes.length === 0) throw invalidClaims(`${name} is empty; send a JSON object`);
+  const text = withMessage(() => decoder.decode(bytes), `${name} is not UTF-8`);
+  const value = withMessage((): unknown => JSON.parse(text), `${name} is not JSON`);
+  checkMembersOnce(text, name);
+  if (isDeeper(value, maxDepth)) throw invalidClaims(`${name} has more than ${maxDepth} nested objects and arrays`);
+  // A reviver is slow, and few requests have a number this long.
   if (/\d{16}/.test(text)) JSON.parse(text, refuseRounded);
-  if (!object.holds(value)) throw invalidClaims(`${what} is not a JSON object`);
+  if (!object.holds(value)) throw invalidClaims(`${name} is not a JSON object`);
   return value as Record<string, unknown>;
 }
 
-/** The messages of both parsers quote what they read. */
-function tried<T>(parse: () => T, message: string): T {
+/** Replaces a parser's error, because its message quotes the input. */
+function withMessage<T>(parse: () => T, message: string): T {
   try {
     return parse();
   } catch {
@@ -64,12 +63,12 @@ function tried<T>(parse: () => T, message: string): T {
   }
 }
 
-function isDeeper(value: unknown, most: number): boolean {
+function isDeeper(value: unknown, depth: number): boolean {
   if (typeof value !== "object" || value === null) return false;
-  return most === 0 || Object.values(value).some((inner) => isDeeper(inner, most - 1));
+  return depth === 0 || Object.values(value).some((inner) => isDeeper(inner, depth - 1));
 }
 
 function refuseRounded(this: unknown, name: string, value: unknown, context?: { readonly source?: string }): unknown {
   if (!isTooLarge(value, context?.source)) return value;
-  throw invalidClaims(`the number of "${name}" is beyond 2^53 - 1 and would be rounded; send it as a string`);
+  throw invalidClaims(`the number in "${name}" is beyond 2^53 - 1 and would be rounded; send it as a string`);
 }

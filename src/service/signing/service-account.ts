@@ -8,22 +8,22 @@ interface AccountRules {
   readonly issuer: string;
   readonly policy: SignPolicy;
   readonly maxLifetimeSeconds: number;
-  /** Epoch milliseconds. */
+  /** The current time, in epoch milliseconds. */
   readonly now: number;
 }
 
-/** The caller is on the same machine. It may have waited for a connection. */
+/** The caller is on the same machine, but it may have waited for a connection. */
 const toleranceSeconds = 60;
 
 const label = "[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?";
-/** Namespaces are labels of DNS, and names of service accounts are names of DNS. @see RFC 1123 section 2.1 */
+/** A namespace is a DNS label, and the name of a service account is a DNS name. @see RFC 1123 section 2.1 */
 const serviceAccount = new RegExp(`^system:serviceaccount:${label}:(?=.{1,253}$)${label}(?:\\.${label})*$`);
 
 /**
- * Refuses claims that are not those of a Kubernetes service account of this issuer. The API server composes the claims, and jwksd signs them
- * unchanged, so this check keeps whoever may connect from getting other tokens.
+ * Checks that claims are for a Kubernetes service account of this issuer. The API server composes the claims and jwksd signs them unchanged,
+ * so without this check, any process that can connect could get other tokens.
  *
- * @param payload in base64url
+ * @param payload the claims in base64url
  * @throws TokenError `ERR_CLAIMS_INVALID`, `ERR_CLAIMS_FORBIDDEN`
  */
 export function checkServiceAccountClaims(
@@ -36,18 +36,18 @@ export function checkServiceAccountClaims(
   checkClaimNames(claims);
   const { iss, sub, aud, iat, nbf, exp } = claims;
   if (iss !== issuer) {
-    throw forbidden(`the "iss" ${JSON.stringify(issuer)} (set --service-account-issuer of the API server to it)`);
+    throw forbidden(`the "iss" ${JSON.stringify(issuer)}; set the API server's --service-account-issuer to it`);
   }
-  if (typeof sub !== "string" || !serviceAccount.test(sub)) throw forbidden("service accounts as the subject");
+  if (typeof sub !== "string" || !serviceAccount.test(sub)) throw forbidden("service accounts as subjects");
   checkAudience(aud);
   checkAllowedAudience(policy, aud);
   const seconds = Math.floor(now / 1000);
-  const begins = [iat, nbf ?? iat];
-  if (!begins.every((time) => isSeconds(time) && Math.abs(time - seconds) <= toleranceSeconds)) {
-    throw invalidClaims('claims "iat" and "nbf" must be the time of now; compare the clocks');
+  const startTimes = [iat, nbf ?? iat];
+  if (!startTimes.every((time) => isSeconds(time) && Math.abs(time - seconds) <= toleranceSeconds)) {
+    throw invalidClaims('the "iat" and "nbf" claims must be the current time; check the clocks');
   }
-  if (!isSeconds(exp) || exp <= seconds) throw invalidClaims('claim "exp" must be a time in the future');
-  // The second may have begun that the caller has named.
+  if (!isSeconds(exp) || exp <= seconds) throw invalidClaims('the "exp" claim must be a time in the future');
+  // The caller may have read its clock in the next second already.
   if (exp > seconds + 1 + maxLifetimeSeconds) throw forbidden(`lifetimes of up to ${maxLifetimeSeconds} seconds`);
 }
 

@@ -2,53 +2,53 @@ import type { Http2Server, ServerHttp2Session, ServerHttp2Stream } from "node:ht
 
 interface Limits {
   readonly sessions: number;
-  /** Until the first call of a session begins. */
+  /** Time until a session's first call must begin, in milliseconds. */
   readonly firstCallMs: number;
-  /** Without a frame. */
+  /** Time without a frame after which a session is closed, in milliseconds. */
   readonly idleMs: number;
 }
 
 interface Session {
-  callsUnderWay: number;
+  callsInFlight: number;
   hasCalled: boolean;
 }
 
 /**
- * Limits the sessions of a server. For one too many, it ends one without a call under way: first of those that have never called, then the one
- * that has been idle for longest.
+ * Limits a server's sessions. If there is one too many, ends a session without a call in flight: the oldest that has never made a call, or
+ * the longest idle one.
  */
 export function boundSessions(server: Http2Server, limits: Limits): void {
-  // By their last call, the longest idle first.
+  // Ordered by last call, the longest idle first.
   const sessions = new Map<ServerHttp2Session, Session>();
 
   server.on("session", (session) => {
-    const state: Session = { callsUnderWay: 0, hasCalled: false };
+    const state: Session = { callsInFlight: 0, hasCalled: false };
     sessions.set(session, state);
-    const silent = setTimeout(() => session.destroy(), limits.firstCallMs);
+    const firstCallTimer = setTimeout(() => session.destroy(), limits.firstCallMs);
     session.setTimeout(limits.idleMs, () => session.close());
     session.once("close", () => {
-      clearTimeout(silent);
+      clearTimeout(firstCallTimer);
       sessions.delete(session);
     });
     session.on("stream", (stream: ServerHttp2Stream) => {
-      clearTimeout(silent);
+      clearTimeout(firstCallTimer);
       state.hasCalled = true;
-      state.callsUnderWay += 1;
+      state.callsInFlight += 1;
       stream.once("close", () => {
-        state.callsUnderWay -= 1;
-        // To the end of the line, unless it has left.
+        state.callsInFlight -= 1;
+        // Moves it to the end of the order, unless it has closed.
         if (sessions.delete(session)) sessions.set(session, state);
       });
     });
     if (sessions.size <= limits.sessions) return;
-    const leaving = firstIdle(session) ?? session;
-    sessions.delete(leaving);
-    leaving.destroy();
+    const evicted = firstIdle(session) ?? session;
+    sessions.delete(evicted);
+    evicted.destroy();
   });
 
-  function firstIdle(newest: ServerHttp2Session): ServerHttp2Session | undefined {
-    const idle = [...sessions].filter(([session, { callsUnderWay }]) => session !== newest && callsUnderWay === 0);
-    const [leaving] = idle.find(([, { hasCalled }]) => !hasCalled) ?? idle[0] ?? [];
-    return leaving;
+  function firstIdle(added: ServerHttp2Session): ServerHttp2Session | undefined {
+    const idle = [...sessions].filter(([session, { callsInFlight }]) => session !== added && callsInFlight === 0);
+    const [evicted] = idle.find(([, { hasCalled }]) => !hasCalled) ?? idle[0] ?? [];
+    return evicted;
   }
 }

@@ -1,7 +1,7 @@
 import { systemClock } from "../../base/clock.ts";
 import { createAudit } from "./audit.ts";
 import { readFormerKeys } from "./former-keys.ts";
-import { type SignOf, signHandler } from "./handler.ts";
+import { type SocketSigning, signHandler } from "./handler.ts";
 import { createKubernetesSigner } from "./kubernetes.ts";
 import type { Signing } from "./signing.ts";
 import { type SignSocket, checkSocketLifetimes } from "./sockets.ts";
@@ -15,7 +15,7 @@ import { fingerprint, watchPaths } from "../config/watch.ts";
 /** Each connection needs a file descriptor, of which a process often has 1,024. */
 const maxConnections = 512;
 
-const remedy = `let programs share fewer connections, or give some a socket of their own: each takes ${maxConnections}`;
+const remedy = `have programs share fewer connections, or give some their own socket: each socket accepts ${maxConnections}`;
 
 /** Returns the addresses of sockets, each with the setting that names it. */
 export const wantedBy = (sockets: readonly SignSocket[]): Wanted[] =>
@@ -72,7 +72,7 @@ export async function startSignSockets(sockets: readonly SignSocket[], common: C
 
 async function startHttp(
   { address, tls: folder, mode, group }: SignSocket,
-  sign: SignOf,
+  sign: SocketSigning,
   { log }: Common,
 ): Promise<() => Promise<void>> {
   const handle = signHandler(sign);
@@ -86,7 +86,7 @@ async function startHttp(
   if (folder === undefined || hostPort === undefined) {
     return (await start({ path: address, mode, group })).stop;
   }
-  // Before the files are read, so that no change is missed.
+  // Taken before the files are read, so that no change is missed.
   const baseline = await fingerprint(tlsFiles(folder));
   const server = await start({ ...hostPort, tls: await readMutualTls(folder) });
   const watch = watchPaths(tlsFiles(folder), baseline, async () => {
@@ -94,7 +94,10 @@ async function startHttp(
       server.renew(await readMutualTls(folder));
       log.info({ socket: address }, "certificates reloaded");
     } catch (error) {
-      log.error({ socket: address }, `new certificates refused, the old ones stay in use: ${(error as Error).message}`);
+      log.error(
+        { socket: address },
+        `new certificates refused; the old ones remain in use: ${(error as Error).message}`,
+      );
     }
   });
   return () => {
@@ -105,7 +108,7 @@ async function startHttp(
 
 async function startKubernetes(
   { address: path, mode, group, formerKeys }: SignSocket,
-  sign: SignOf,
+  sign: SocketSigning,
   { issuer }: Common,
 ): Promise<() => Promise<void>> {
   const { server, stop } = createKubernetesSigner(sign, {

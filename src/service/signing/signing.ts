@@ -1,7 +1,7 @@
 import type { TokenSigner } from "../../sign/token/token-signer.ts";
 import type { ServiceKeys } from "../keys/service-keys.ts";
 
-/** What sign sockets sign with: a provider, and the keys that it follows. */
+/** The signer for sign sockets: a provider and the keys that it follows. */
 export interface Signing
   extends
     Pick<TokenSigner, "sign" | "signPayload" | "checkMaySign">,

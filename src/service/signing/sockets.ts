@@ -8,26 +8,26 @@ import { type SignPolicy, policyRules } from "./policy.ts";
 
 /** One sign socket. */
 export interface SignSocket {
-  /** The flag that names it, or its file. */
+  /** The flag that names the socket or its file. */
   readonly setting: "--sign-socket" | "--sign-config";
-  /** The path of a Unix socket, or with `tls` HOST:PORT of this machine. */
+  /** Path of a Unix socket; with `tls`, a HOST:PORT of this machine. */
   readonly address: string;
-  /** Folder of the certificates, with `tls.crt`, `tls.key` and the `ca.crt` of clients. */
+  /** Folder with the certificates: `tls.crt`, `tls.key`, and `ca.crt` for clients. */
   readonly tls?: string | undefined;
-  /** Who may connect, as bits: 0o600 for the user of the service, 0o660 for a group as well. */
+  /** Permission bits: 0o600 for the service's user, 0o660 for a group as well. */
   readonly mode: number;
-  /** Name or number. Default: that of the service. */
+  /** Name or number of the group. Default: the service's group. */
   readonly group?: string | undefined;
   readonly policy: SignPolicy;
-  /** HTTP, or the external signer of Kubernetes. */
+  /** HTTP, or Kubernetes' protocol for external signers. */
   readonly protocol: (typeof protocols)[number];
-  /** Files of public keys with which Kubernetes has signed before. */
+  /** Files with public keys that Kubernetes signed with before. */
   readonly formerKeys: readonly string[];
 }
 
 const protocols = ["http", "kubernetes"] as const;
-/** The API server refuses less. @see `MetadataResponse` of k8s.io/externaljwt/apis/v1 */
-const leastLifetimeSeconds = 600;
+/** Shortest maximum lifetime that the API server accepts. @see `MetadataResponse` of k8s.io/externaljwt/apis/v1 */
+const minLifetimeSeconds = 600;
 
 type SocketMembers = SignPolicy & {
   readonly tls?: string | undefined;
@@ -37,7 +37,7 @@ type SocketMembers = SignPolicy & {
   readonly formerKeys?: readonly string[];
 };
 
-/** Nobody else may connect: neither all users of the machine, nor those who may only read. */
+/** Other modes would admit every user of the machine, or have no effect on connecting. */
 const mode = textThat('the string "0600" or "0660"', (value) => /^0?6[06]0$/.test(value));
 const rules: Rules<SocketMembers> = {
   ...policyRules,
@@ -51,7 +51,7 @@ const rules: Rules<SocketMembers> = {
 type SocketSettings = Pick<Settings, "signSocket" | "signConfig">;
 
 /**
- * The sockets of a configuration: those of the flags, and those of the file, which is an object with a member for each socket, by its path.
+ * Returns the configured sockets: from the flags, and from the file, which is an object with a member for each socket, named by its path.
  *
  * @throws ConfigError `ERR_CONFIG_FORMAT`, `ERR_OPTION_UNKNOWN`, `ERR_OPTION_INVALID`
  */
@@ -59,7 +59,7 @@ export async function readSockets({ signSocket, signConfig }: SocketSettings): P
   const sockets: SignSocket[] = [];
   if (signSocket !== undefined) sockets.push(socketOf("--sign-socket", signSocket, "--sign-socket", {}));
   if (signConfig === undefined) return sockets;
-  const members = await readJsonObject(signConfig, "the file of sign sockets");
+  const members = await readJsonObject(signConfig, "the sign sockets file");
   for (const [address, given] of Object.entries(members)) {
     const name = `socket ${JSON.stringify(address)} of ${signConfig}`;
     if (!socketPath.holds(address)) throw invalidOption(`${name} must be named by ${socketPath.must}`);
@@ -70,7 +70,7 @@ export async function readSockets({ signSocket, signConfig }: SocketSettings): P
   return sockets;
 }
 
-/** @param name of the socket in messages */
+/** @param name the socket's name in messages */
 function socketOf(
   setting: SignSocket["setting"],
   address: string,
@@ -81,36 +81,37 @@ function socketOf(
   if (listen !== undefined) {
     checkAddress(listen, name, tls);
     if (mode !== undefined || group !== undefined || protocol !== "http") {
-      throw invalidOption(`mode, group and protocol of ${name} are for Unix sockets`);
+      throw invalidOption(`mode, group and protocol of ${name} are for Unix sockets; remove them`);
     }
   } else if (tls !== undefined) {
-    throw invalidOption(`tls of ${name} is for HOST:PORT; files have permissions`);
+    throw invalidOption(`tls of ${name} is for HOST:PORT; remove it and set mode`);
   }
-  if (protocol === "http" && formerKeys.length > 0) throw invalidOption(`formerKeys of ${name} are for "kubernetes"`);
+  if (protocol === "http" && formerKeys.length > 0)
+    throw invalidOption(`formerKeys of ${name} is for "kubernetes"; set protocol to it`);
   if (protocol === "kubernetes" && policy.typ !== undefined) {
-    throw invalidOption(`${name} is for "kubernetes", where each typ is JWT; leave it out`);
+    throw invalidOption(`${name} is for "kubernetes", where typ is always JWT; remove typ`);
   }
   const bits = Number.parseInt(mode ?? "0600", 8);
   return { setting, address, tls, mode: bits, group, policy, protocol, formerKeys };
 }
 
-/** Checks an address with TLS. */
+/** Checks that an address is on loopback and has certificates. */
 function checkAddress({ host, port }: HostAndPort, name: string, tls: string | undefined): void {
   if (port > 65_535) throw invalidOption(`${name} must be HOST:PORT, such as 127.0.0.1:9902`);
   if (!isLoopback(host.includes(":") ? `[${host}]` : host)) {
     throw invalidOption(
-      `${name} must be an address of this machine alone, such as 127.0.0.1: anyone who reaches it with a certificate gets tokens, so run jwksd beside each program`,
+      `${name} must be a loopback address, such as 127.0.0.1, because any program that reaches it with a certificate gets tokens; run jwksd next to each program`,
     );
   }
   if (tls === undefined) {
     throw invalidOption(
-      `${name} needs "tls", a folder with tls.crt, tls.key and ca.crt: without client certificates, each user of this machine would get tokens`,
+      `${name} has no certificates, so every user of this machine would get tokens; set "tls" to a folder with tls.crt, tls.key and ca.crt`,
     );
   }
 }
 
 /**
- * Checks how long tokens may live by the sockets, and by the policy of the store.
+ * Checks the sockets' token lifetimes against the rotation policy's.
  *
  * @throws ConfigError `ERR_OPTION_INVALID`
  */
@@ -120,12 +121,12 @@ export function checkSocketLifetimes(sockets: readonly SignSocket[], maxTokenLif
     const { maxLifetimeSeconds: longest = maxTokenLifetimeSeconds } = policy;
     if (longest > maxTokenLifetimeSeconds) {
       throw invalidOption(
-        `maxLifetimeSeconds of ${name} is ${longest}, and maxTokenLifetimeSeconds ${maxTokenLifetimeSeconds}: a key may be removed before such a token expires`,
+        `maxLifetimeSeconds of ${name} is ${longest}, but maxTokenLifetimeSeconds is ${maxTokenLifetimeSeconds}, so a key may be removed before a token expires; lower it`,
       );
     }
-    if (protocol === "kubernetes" && longest < leastLifetimeSeconds) {
+    if (protocol === "kubernetes" && longest < minLifetimeSeconds) {
       throw invalidOption(
-        `tokens of ${name} live for ${longest} s, and Kubernetes needs ${leastLifetimeSeconds} or more`,
+        `maxLifetimeSeconds of ${name} is ${longest}, but Kubernetes requires at least ${minLifetimeSeconds}; raise it`,
       );
     }
   }
