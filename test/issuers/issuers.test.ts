@@ -10,6 +10,10 @@ import { decodeJwt, decodeProtectedHeader } from "jose";
 import type { Clock } from "../../src/base/clock.ts";
 import { systemClock } from "../../src/base/clock.ts";
 import { StoreError } from "../../src/base/errors.ts";
+import { createCustody } from "../../src/rotation/custody/custody.ts";
+import { servedBy } from "../../src/rotation/custody/issuer-check.ts";
+import { readWrappingKeys } from "../../src/rotation/custody/wrapping.ts";
+import { createKeyManager, manageKeys } from "../../src/rotation/manager/manager.ts";
 import { createIssuers } from "../../src/rotation/issuers/issuers.ts";
 import { createRecent } from "../../src/rotation/issuers/recent.ts";
 import { spreadPolicy } from "../../src/rotation/issuers/spread.ts";
@@ -339,6 +343,26 @@ test("an issuer has its records before its first use, and its tokens the time of
     keys.records.map(({ state }) => state),
     ["revoked", "active"],
   );
+});
+
+test("keys of no issuer, copied into the rows of two issuers, are published for neither", async () => {
+  const [made, database] = [memoryStore(), new Database()];
+  const keys = await readWrappingKeys([wrappingKeys]);
+  const issuerCheck = servedBy({ issuer: "http://127.0.0.1:9900", isChosen: false });
+  const manager = await manageKeys(createCustody({ register: made, keys, issuerCheck }), {});
+  await manager.close();
+  const { text = "" } = await made.read();
+  const issuers = await database.issuers();
+  for (const name of [1, 2]) {
+    const store = countedStore(memoryStore({ clock: database.clock }));
+    database.stores.set(named(name), store);
+    assert.equal(await store.write(text, undefined), true);
+    await assert.rejects(issuers.get(named(name)), { code: "ERR_STORE_ISSUER" });
+    assert.equal((await issuers.fetch(new Request(`${named(name)}/jwks`))).status, 503);
+    const options = { issuer: named(name), store, wrappingKeys, clock: database.clock };
+    await assert.rejects(createKeyManager(options), { code: "ERR_STORE_ISSUER" });
+    assert.equal((await store.read()).text, text, "nothing was written");
+  }
 });
 
 test("a store that never answers holds up its own issuer", async () => {

@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { FlattenedSign, type JWSHeaderParameters, decodeProtectedHeader } from "jose";
+import type { ManagerEvent } from "../../src/rotation/manager/types.ts";
 import type { StoreError } from "../../src/base/errors.ts";
 import { type StoreDocument, emptyDocument, nextDocument, parseDocument } from "../../src/rotation/custody/document.ts";
 import { sealed, unsealed, verifySeal } from "../../src/rotation/custody/mac.ts";
@@ -18,10 +19,11 @@ import {
   type Owner,
   type IssuerCheck,
   commandedBy,
+  ownedBy,
   servedBy,
   movedBy,
 } from "../../src/rotation/custody/issuer-check.ts";
-import { manageKeys } from "../../src/rotation/manager/manager.ts";
+import { type ManageOptions, manageKeys } from "../../src/rotation/manager/manager.ts";
 import { createCustody, type Custody } from "../../src/rotation/custody/custody.ts";
 import type { Register } from "../../src/rotation/store/register.ts";
 
@@ -315,6 +317,15 @@ describe("whose keys they are to be", () => {
       a,
       /but no issuer is set; run jwksd serve --issuer https:\/\/a\.example$/,
     ],
+    ["a program, a new store", ownedBy(a.issuer), undefined, a],
+    ["a program, its own", ownedBy(a.issuer), a, a],
+    ["a program, another's", ownedBy(b.issuer), a, /continue with issuer https:\/\/a\.example/],
+    [
+      "a program, those of no issuer yet",
+      ownedBy(here.issuer),
+      here,
+      /; assign the store to it with .* or jwksd keys rewrap --issuer http:\/\/127\.0\.0\.1:9900$/,
+    ],
     ["a command, a new store", commandedBy(a), undefined, a],
     ["a command, its own", commandedBy(a), a, a],
     ["a command, another's", commandedBy(b), a, /continue with issuer https:\/\/a\.example/],
@@ -340,13 +351,13 @@ describe("whose keys they are to be", () => {
 });
 
 /** A manager as `jwksd serve` has one, for this issuer. */
-async function serving(world: World, store: Register, owner: Owner) {
+async function serving(world: World, store: Register, owner: Owner, options: ManageOptions = {}) {
   const custody = createCustody({
     register: store,
     keys: await readWrappingKeys([world.wrappingKey]),
     issuerCheck: servedBy(owner),
   });
-  const manager = await manageKeys(custody, { clock: world.clock });
+  const manager = await world.until(manageKeys(custody, { clock: world.clock, ...options }));
   return { custody, manager };
 }
 
@@ -376,6 +387,8 @@ describe("a store that was made without an issuer", () => {
     }
     const kids = first.manager.records.map(({ kid }) => kid);
 
+    await assert.rejects(world.start({ store, issuer: a.issuer }), { code: "ERR_STORE_ISSUER" });
+    await (await serving(world, store, a)).manager.close();
     const replica = await world.start({ store, issuer: a.issuer });
     assert.deepEqual(
       replica.manager.records.map(({ kid }) => kid),
@@ -405,10 +418,11 @@ describe("a store that was made without an issuer", () => {
     await first.manager.execute({ type: "announce", key: await first.manager.makeKey("sig") });
     await first.manager.close();
     await world.pass(86_400_000);
-    const replica = await world.start({ store, issuer: a.issuer });
-    assert.equal(replica.manager.records[1]?.state, "active");
-    assert.ok(!replica.told.some(({ type }) => type === "activation-blocked"));
-    await world.stop(replica);
+    const told: ManagerEvent[] = [];
+    const { manager } = await serving(world, store, a, { onEvent: (event) => void told.push(event) });
+    assert.equal(manager.records[1]?.state, "active");
+    assert.ok(!told.some(({ type }) => type === "activation-blocked"));
+    await manager.close();
   });
 
   test("and has its keys in a token only: takes the issuer all the same", async () => {
@@ -419,13 +433,11 @@ describe("a store that was made without an issuer", () => {
       records: records.map((record) => Object.assign({}, record, { privateHalf: { uri: "module:a" } })),
     }));
     await manager.close();
-    const replica = await world.start({
-      store,
-      issuer: a.issuer,
+    const next = await serving(world, store, a, {
       signs: false,
       openSigner: () => Promise.reject(new Error("it is out")),
     });
     assert.deepEqual((await found(world, store)).owner, a);
-    await world.stop(replica);
+    await next.manager.close();
   });
 });

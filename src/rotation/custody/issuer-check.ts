@@ -40,6 +40,18 @@ export function servedBy(wanted: Owner): IssuerCheck {
   };
 }
 
+/**
+ * Creates the check of a program, which adopts no keys: an attacker could copy those without an issuer into the rows of several issuers, and each
+ * of them would publish the same key.
+ */
+export function ownedBy(issuer: string): IssuerCheck {
+  const wanted = { issuer, isChosen: true };
+  return (found = wanted) => {
+    if (found.isChosen && found.issuer === issuer) return found;
+    throw wrongIssuer(found, found.isChosen ? belongsToAnother(found, wanted) : `${thisIs(wanted)}; ${assign(wanted)}`);
+  };
+}
+
 /** Creates the check of a command: without an issuer, it acts for the store's issuer. */
 export function commandedBy(wanted: Owner): IssuerCheck {
   return (found = wanted) => {
@@ -53,11 +65,15 @@ export function movedBy(wanted: Owner): IssuerCheck {
   return wanted.isChosen ? servedBy(wanted) : commandedBy(wanted);
 }
 
-const belongsToAnother = (found: Owner, wanted: Owner): string =>
-  `this is issuer ${JSON.stringify(wanted.issuer)}; continue with issuer ${found.issuer}, or use another store`;
+const thisIs = ({ issuer }: Owner): string => `this is issuer ${JSON.stringify(issuer)}`;
 
-const belongsToNone = ({ issuer }: Owner): string =>
-  `this is issuer ${JSON.stringify(issuer)}; omit --issuer, or assign the store to it with ${command(issuer)} or jwksd keys rewrap --issuer ${issuer}`;
+const belongsToAnother = (found: Owner, wanted: Owner): string =>
+  `${thisIs(wanted)}; continue with issuer ${found.issuer}, or use another store`;
+
+const belongsToNone = (wanted: Owner): string => `${thisIs(wanted)}; omit --issuer, or ${assign(wanted)}`;
+
+const assign = ({ issuer }: Owner): string =>
+  `assign the store to it with ${command(issuer)} or jwksd keys rewrap --issuer ${issuer}`;
 
 const command = (issuer: string): string => `jwksd serve --issuer ${issuer}`;
 

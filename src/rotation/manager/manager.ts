@@ -3,7 +3,7 @@ import { ConfigError, SignerError, StoreError } from "../../base/errors.ts";
 import { type Given, type Rules, boolean, checkOptions, oneOf, text } from "../../base/options.ts";
 import { type Custody, createCustody } from "../custody/custody.ts";
 import type { StoreDocument } from "../custody/document.ts";
-import { servedBy } from "../custody/issuer-check.ts";
+import { ownedBy } from "../custody/issuer-check.ts";
 import type { Processes } from "../custody/presence.ts";
 import { privateJwkOf } from "../custody/private-half.ts";
 import { type WrappingKeys, readWrappingKeys } from "../custody/wrapping.ts";
@@ -51,7 +51,7 @@ export async function managerWith(
   const custody = createCustody({
     register: onDemand ? withoutProcess(store) : store,
     keys,
-    issuerCheck: servedBy({ issuer, isChosen: true }),
+    issuerCheck: ownedBy(issuer),
   });
   const demand = onDemand ? { refreshMs: refreshSeconds * 1000, waitUntil } : undefined;
   return manageKeys(custody, { ...given, requireStore, demand });
