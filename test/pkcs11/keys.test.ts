@@ -31,7 +31,7 @@ async function setUp(t: TestContext) {
   return { token, pin, backend: pkcs11Backend({ modulePath: token.modulePath, pin, token: token.uri }) };
 }
 
-/** A key that stays open keeps the process of the token, which takes a quarter of a second to start. */
+/** Keeps a key open, and with it the token's process, which takes a quarter of a second to start. */
 async function keepProcess({ token, backend }: { token: SoftHsm; backend: SignerBackend }): Promise<void> {
   const kept = await backend.create({ issuer });
   token.atEnd(() => kept.close());
@@ -39,7 +39,7 @@ async function keepProcess({ token, backend }: { token: SoftHsm; backend: Signer
 
 const open = (options: Pkcs11Options, uri: string) => async () => pkcs11Backend(options).open(uri);
 
-/** Tries what a thief with the PIN would try. */
+/** Checks that a thief with the PIN could not read the private key. */
 function assertUnreadable(module: PKCS11, session: Handle, id: Buffer): void {
   const find = (template: object[]): Handle => {
     module.C_FindObjectsInit(session, template as Template);
@@ -66,7 +66,7 @@ function assertUnreadable(module: PKCS11, session: Handle, id: Buffer): void {
 }
 
 describe("keys in SoftHSM", { skip: skipWithoutPkcs11() }, () => {
-  test("from an empty token to served documents and three rotations: every token verifies, and no key can be read", async (t) => {
+  test("every token verifies from an empty HSM through three rotations, and no key can be read", async (t) => {
     const { token, backend } = await setUp(t);
     const server = createServer((request, response) => provider.node(request, response));
     const url = `http://127.0.0.1:${await listening(t, server)}`;
@@ -105,7 +105,7 @@ describe("keys in SoftHSM", { skip: skipWithoutPkcs11() }, () => {
     }
   });
 
-  test("a destroyed key is gone with its public half, and the others are not", async (t) => {
+  test("destroying a key removes its public key too, and no other key", async (t) => {
     const { token, backend } = await setUp(t);
     const [one, two] = [await backend.create({ issuer }), await backend.create({ issuer })];
     await one.close();
@@ -121,7 +121,7 @@ describe("keys in SoftHSM", { skip: skipWithoutPkcs11() }, () => {
     assert.equal(objects.match(/Private Key Object/g)?.length, 1);
   });
 
-  test("two signers of one key, and keys of two tokens, work side by side", async (t) => {
+  test("two signers of one key, and keys on two tokens, work side by side", async (t) => {
     const { token, backend } = await setUp(t);
     const made = await backend.create({ issuer });
     const opened = await backend.open(made.uri);
@@ -130,7 +130,7 @@ describe("keys in SoftHSM", { skip: skipWithoutPkcs11() }, () => {
     assert.equal((await opened.sign(input)).length, 64);
     await opened.close();
     await opened.close();
-    // The URI alone is enough where it says how.
+    // The URI alone is enough if it has a module and a PIN source.
     const other = pkcs11Backend({ token: `${token.uri}?module-path=${token.modulePath}&pin-source=${token.pinFile}` });
     const another = await other.create({ issuer });
     await another.close();
@@ -139,7 +139,7 @@ describe("keys in SoftHSM", { skip: skipWithoutPkcs11() }, () => {
     await again.close();
   });
 
-  test("a key that was found by its label goes on being found when another one has that label", async (t) => {
+  test("a key that was found by its label is still found when another key gets the label", async (t) => {
     const setup = await setUp(t);
     const { token, backend } = setup;
     await keepProcess(setup);
@@ -158,7 +158,7 @@ describe("keys in SoftHSM", { skip: skipWithoutPkcs11() }, () => {
     await again.close();
   });
 
-  test("pairs that share an id are told apart by their labels", async (t) => {
+  test("key pairs with the same id are distinguished by their labels", async (t) => {
     const setup = await setUp(t);
     const { token, backend } = setup;
     await keepProcess(setup);
@@ -181,12 +181,12 @@ describe("keys in SoftHSM", { skip: skipWithoutPkcs11() }, () => {
     await backend.destroy(uriOf("a"));
     assert.deepEqual(publicLabels().toSorted(), ["b", "c"]);
     assert.deepEqual(await Promise.all(["b", "c"].map(publicKeyOf)), keys.slice(1));
-    // One without a public object has none, whatever else the id names.
+    // Without its own public key object, a key cannot be opened, even if another object has its id.
     token.pkcs11Tool("--delete-object", "--type", "pubkey", "--label", "b");
     await assert.rejects(backend.open(uriOf("b")), { code: "ERR_KEY_FORMAT" });
     await backend.destroy(uriOf("b"));
     assert.deepEqual(publicLabels(), ["c"]);
-    // Some tokens label the halves of a pair differently.
+    // Some tokens label the two keys of a pair differently.
     token.inSession((module, session) => {
       module.C_FindObjectsInit(session, [
         { type: CKA.CLASS, value: CKO.PUBLIC_KEY },
@@ -223,7 +223,7 @@ describe("keys in SoftHSM", { skip: skipWithoutPkcs11() }, () => {
     generate("EC:prime256v1", "twice", "--id", "05");
     generate("EC:prime256v1", "alone", "--id", "06");
     token.pkcs11Tool("--delete-object", "--type", "pubkey", "--id", "06");
-    // The public half of another key under the same id.
+    // Another key's public key, with the same id.
     generate("EC:prime256v1", "mixed", "--id", "07");
     generate("EC:prime256v1", "mixed-too", "--id", "08");
     token.pkcs11Tool("--delete-object", "--type", "pubkey", "--id", "07");
@@ -241,12 +241,12 @@ describe("keys in SoftHSM", { skip: skipWithoutPkcs11() }, () => {
       ["object=p384;id=%07", "ERR_SIGNER_KEY_STATE"],
     ];
     for (const [key, code] of rows) await assert.rejects(backend.open(`${token.uri};${key}`), { code }, key);
-    await assert.rejects(backend.open(`${token.uri};object=p384`), /: the key with object "p384" of the token "[^"]+"/);
+    await assert.rejects(backend.open(`${token.uri};object=p384`), /: the key with object "p384" on the token "[^"]+"/);
     const one = await backend.open(`${token.uri};object=twice;id=%05`);
     await one.close();
   });
 
-  test("what cannot work is said at the start", async (t) => {
+  test("wrong options and URIs are refused immediately", async (t) => {
     const { token, pin, backend } = await setUp(t);
     const { modulePath } = token;
     const uri = `${token.uri};object=k`;
@@ -254,10 +254,10 @@ describe("keys in SoftHSM", { skip: skipWithoutPkcs11() }, () => {
     const notAModule = join(token.folder, "not-a-module.so");
     await writeFile(notAModule, "text");
     const invalid = "ERR_OPTION_INVALID";
-    const wrong: [options: object, code: string, says?: RegExp][] = [
+    const wrong: [options: object, code: string, message?: RegExp][] = [
       [{ modulePath: null }, "ERR_SIGNER_URI", /pkcs11\.modulePath .* "module-path"/],
       [{ modulePath: "softhsm" }, invalid],
-      [{ modulePath: "/missing.so" }, invalid, / \/missing\.so: there is no such file$/],
+      [{ modulePath: "/missing.so" }, invalid, / \/missing\.so: the file does not exist$/],
       [{ modulePath: notAModule }, invalid, /\/not-a-module\.so: not a PKCS#11 module /],
       [{ sessions: 0 }, invalid],
       [{ sessions: 1.5 }, invalid],
@@ -269,13 +269,13 @@ describe("keys in SoftHSM", { skip: skipWithoutPkcs11() }, () => {
       [{ environment: ["JWKSD_WRAPPING_KEYS"] }, invalid],
       [{ pin: { environment: "PIN" }, environment: ["PIN"] }, invalid],
       [{ token: "jwksd" }, "ERR_SIGNER_URI"],
-      [{ token: uri }, "ERR_SIGNER_URI", /named without a key; leave out "object" and "id"/],
+      [{ token: uri }, "ERR_SIGNER_URI", /named without a key; remove "object" and "id"/],
       [{ token: 7 }, invalid],
       [{ module: modulePath }, "ERR_OPTION_UNKNOWN"],
     ];
-    const otherPath = new RegExp(`of the URI is /other\\.so, and the configured modulePath is ${modulePath};`);
+    const otherPath = new RegExp(`in the URI is /other\\.so, and the configured modulePath is ${modulePath};`);
     const otherToken = new RegExp(`the token "other" is not present; present: "${label}" \\(serial "[0-9a-f]+"\\);`);
-    const uris: [uri: string, code: string, says?: RegExp][] = [
+    const uris: [uri: string, code: string, message?: RegExp][] = [
       [`${uri}?module-path=/other.so`, "ERR_SIGNER_URI", otherPath],
       [`${uri}?pin-value=1234`, "ERR_SIGNER_URI"],
       ["pkcs11:token=other;object=k", "ERR_SIGNER_UNAVAILABLE", otherToken],
@@ -283,25 +283,25 @@ describe("keys in SoftHSM", { skip: skipWithoutPkcs11() }, () => {
       [uri, "ERR_SIGNER_KEY_STATE", /no private key with object "k"$/],
       [`${uri};id=%0a`, "ERR_SIGNER_KEY_STATE", /with object "k" and id %0A$/],
     ];
-    const rows: (readonly [attempt: () => Promise<unknown>, code: string, says?: RegExp | undefined])[] = [
-      ...wrong.map(([more, code, says]) => [open({ modulePath, pin, ...more }, uri), code, says] as const),
-      ...uris.map(([uri, code, says]) => [open({ modulePath, pin }, uri), code, says] as const),
+    const rows: (readonly [attempt: () => Promise<unknown>, code: string, message?: RegExp | undefined])[] = [
+      ...wrong.map(([more, code, message]) => [open({ modulePath, pin, ...more }, uri), code, message] as const),
+      ...uris.map(([uri, code, message]) => [open({ modulePath, pin }, uri), code, message] as const),
       [open(null as unknown as Pkcs11Options, uri), invalid],
       [async () => pkcs11Backend({ modulePath, pin }).create({ issuer }), invalid, /pkcs11\.token in /],
       [async () => backend.open(uri, { signal: AbortSignal.abort() }), "ERR_SIGNER_ABORTED"],
       [async () => backend.create({ issuer, signal: AbortSignal.abort() }), "ERR_SIGNER_ABORTED"],
       [async () => backend.destroy(uri, { signal: AbortSignal.abort() }), "ERR_SIGNER_ABORTED"],
     ];
-    for (const [attempt, code, says = /./] of rows) {
+    for (const [attempt, code, message = /./] of rows) {
       await assert.rejects(attempt(), (error: unknown) => {
         assert.equal((error as { code?: string }).code, code, inspect(error));
-        assert.match((error as Error).message, says);
+        assert.match((error as Error).message, message);
         return true;
       });
     }
   });
 
-  test("without pkcs11js the error names what to install", async (t) => {
+  test("if pkcs11js is missing, the error names the package to install", async (t) => {
     const folder = await temporaryFolder(t);
     const root = fileURLToPath(new URL("../../", import.meta.url));
     for (const part of ["base", "keys", "package.json"])
@@ -318,7 +318,7 @@ describe("keys in SoftHSM", { skip: skipWithoutPkcs11() }, () => {
   });
 });
 
-describe("tokens that cannot do everything", { skip: skipWithoutPkcs11("cc") }, () => {
+describe("tokens with limited capabilities", { skip: skipWithoutPkcs11("cc") }, () => {
   let token: SoftHsm;
   let shim: Shim;
   let backend: SignerBackend;
@@ -332,7 +332,7 @@ describe("tokens that cannot do everything", { skip: skipWithoutPkcs11("cc") }, 
     for (const end of ends) await end();
   });
 
-  test("a key that is of no use is not left behind", async () => {
+  test("an unusable key is destroyed", async () => {
     shim.control("C_Sign corrupt");
     await assert.rejects(backend.create({ issuer }), { code: "ERR_KEY_MISMATCH" });
     assert.doesNotMatch(token.pkcs11Tool("--list-objects"), /Key Object/);
@@ -344,7 +344,7 @@ describe("tokens that cannot do everything", { skip: skipWithoutPkcs11("cc") }, 
     await assert.rejects(backend.create({ issuer }), { code: "ERR_SIGNER_UNAUTHORIZED" });
   });
 
-  test("one that cannot rename keeps a key's first name", async () => {
+  test("on a token that cannot rename keys, a key keeps its first name", async () => {
     shim.control("C_SetAttributeValue fail 0x54");
     const signer = await backend.create({ issuer });
     assert.equal((await signer.sign(input)).length, 64);
@@ -354,8 +354,8 @@ describe("tokens that cannot do everything", { skip: skipWithoutPkcs11("cc") }, 
     await again.close();
   });
 
-  test("one that allows few sessions is used with those", async () => {
-    // A backend of its own, which starts the module again.
+  test("a token that allows few sessions is used with those", async () => {
+    // A separate backend, which starts the module again.
     const { modulePath } = shim;
     shim.control("C_OpenSession most 4");
     const signer = await pkcs11Backend({ modulePath, pin: { file: token.pinFile }, token: token.uri }).create({

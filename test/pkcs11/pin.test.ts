@@ -18,7 +18,7 @@ const issuer = "https://op.example";
 const input = inputOf("header.claims");
 const wrongPin = "91827364";
 
-/** A token behind the shim, with a key. */
+/** Creates a token behind the shim, with a key. */
 async function setUp(t: TestContext) {
   const token = await createSoftHsm(t);
   token.pkcs11Tool("--keypairgen", "--key-type", "EC:prime256v1", "--label", "k", "--id", "01");
@@ -31,8 +31,8 @@ async function setUp(t: TestContext) {
 }
 const unauthorized = "ERR_SIGNER_UNAUTHORIZED";
 
-describe("the PIN of a token", { skip: skipWithoutPkcs11("cc") }, () => {
-  test("a wrong one is tried once, and never again", async (t) => {
+describe("a token's PIN", { skip: skipWithoutPkcs11("cc") }, () => {
+  test("a wrong PIN is tried only once", async (t) => {
     const { token, modulePath, uri, logins, open } = await setUp(t);
     writeFileSync(token.pinFile, wrongPin);
     const backend = pkcs11Backend({ modulePath, pin: { file: token.pinFile }, token: token.uri });
@@ -51,11 +51,11 @@ describe("the PIN of a token", { skip: skipWithoutPkcs11("cc") }, () => {
       assert.ok(!inspect(error, { depth: 9, showHidden: true }).includes(wrongPin));
     }
     assert.equal(logins(), 1);
-    // Nor by anybody else in this process, whatever else the URI says about the token.
+    // No other backend in this process tries it either, whatever the URI says about the token.
     const error = await refusal(() => open().open(`${uri};manufacturer=SoftHSM%20project`), unauthorized);
-    assert.match(error.message, /was refused before/);
+    assert.match(error.message, /may have been refused before/);
     assert.equal(logins(), 1);
-    // Here not even the right one is tried: nobody said that it is there now.
+    // After a refusal, this backend does not try the right PIN either, because it cannot know that the file has changed.
     writeFileSync(token.pinFile, token.pin);
     await refusal(() => backend.open(uri), unauthorized);
     assert.equal(logins(), 1);
@@ -66,14 +66,14 @@ describe("the PIN of a token", { skip: skipWithoutPkcs11("cc") }, () => {
     assert.equal(logins(), 2);
   });
 
-  test("many who open at once try a wrong one once", async (t) => {
+  test("concurrent calls try a wrong PIN once", async (t) => {
     const { token, backend, uri, logins } = await setUp(t);
     writeFileSync(token.pinFile, wrongPin);
     await Promise.all(Array.from({ length: 10 }, () => refusal(() => backend.open(uri), unauthorized)));
     assert.equal(logins(), 1);
   });
 
-  test("one that is changed while a signer is open is tried once when the module is started again", async (t) => {
+  test("a PIN that was changed while a signer is open is tried once when the module is restarted", async (t) => {
     const { token, shim, backend, uri, logins } = await setUp(t);
     const signer = await backend.open(uri);
     token.atEnd(() => signer.close());
@@ -92,8 +92,8 @@ describe("the PIN of a token", { skip: skipWithoutPkcs11("cc") }, () => {
   });
 
   // Flags of a token, PKCS#11 3.0 section 3.2, table 5.
-  for (const [state, flags] of [["locked", 0x40000] as const, ["one try before that", 0x20000] as const]) {
-    test(`is not tried where it is ${state}`, async (t) => {
+  for (const [state, flags] of [["locked", 0x40000] as const, ["one attempt from being locked", 0x20000] as const]) {
+    test(`a PIN that is ${state} is not tried`, async (t) => {
       const { shim, backend, uri, logins } = await setUp(t);
       shim.control(`C_GetTokenInfo flags ${flags}`);
       await refusal(() => backend.open(uri), unauthorized);
@@ -101,19 +101,19 @@ describe("the PIN of a token", { skip: skipWithoutPkcs11("cc") }, () => {
     });
   }
 
-  for (const [what, line] of [
+  for (const [failure, line] of [
     ["a module that crashes", "C_Login crash"],
     ["a module that hangs", "C_Login hang"],
-    ["an error that says nothing", "C_Login fail 0x6"],
+    ["an unspecific error", "C_Login fail 0x6"],
   ] as const) {
-    test(`is not tried again where nobody knows what became of it: ${what}`, async (t) => {
+    test(`a PIN is not tried again after ${failure}`, async (t) => {
       const { token, shim, modulePath, uri, logins } = await setUp(t);
       shim.control(line);
       const clock = simulatedClock();
       const backend = pkcs11Backend({ modulePath, pin: { file: token.pinFile } }, clock);
       const open = (): Promise<unknown> => refusal(() => backend.open(uri), unauthorized);
       const first = open();
-      await eventually("the PIN is at the token", () => logins() === 1);
+      await eventually("the token has the PIN", () => logins() === 1);
       if (line === "C_Login hang") await clock.advance(30_000);
       await first;
       for (let again = 0; again < 2; again += 1) await open();
@@ -121,13 +121,13 @@ describe("the PIN of a token", { skip: skipWithoutPkcs11("cc") }, () => {
     });
   }
 
-  test("one that was right before is not doubted where a login fails, on whatever connection", async (t) => {
+  test("a PIN that was accepted before is not blamed for a failed login, on any connection", async (t) => {
     const { token, shim, backend, uri } = await setUp(t);
     const signer = await backend.open(uri);
     token.atEnd(() => signer.close());
     shim.control("C_Login fail 0x5");
     const other = `${uri};manufacturer=SoftHSM%20project`;
-    const message = /PIN from file .*C_Login: CKR_GENERAL_ERROR; try again later$/;
+    const message = /PIN from file .*C_Login: CKR_GENERAL_ERROR; retry later$/;
     await assert.rejects(backend.open(other), { code: "ERR_SIGNER_UNAVAILABLE", message });
     shim.control("C_Sign crash");
     await assert.rejects(signer.sign(input));
@@ -137,31 +137,31 @@ describe("the PIN of a token", { skip: skipWithoutPkcs11("cc") }, () => {
         (opened) => opened.close().then(() => true),
         () => false,
       );
-    await eventually("the other connection is made", isOpen);
+    await eventually("the other connection is open", isOpen);
     const isSigned = async (): Promise<boolean> =>
       signer.sign(input).then(
         ({ length }) => length === 64,
         () => false,
       );
-    await eventually("the first one is made again", isSigned);
+    await eventually("the first connection is open again", isSigned);
   });
 
-  test("one that may have been refused is tried again when another connection has shown that it is right", async (t) => {
+  test("a PIN that may have been refused is tried again when another connection has shown that it is right", async (t) => {
     const { shim, backend, uri, logins } = await setUp(t);
     shim.control("C_Login hang");
     const uris = [uri, `${uri};manufacturer=SoftHSM%20project`];
     const opening = uris.map((uri) => backend.open(uri));
     const settled = Promise.allSettled(opening);
-    await eventually("both are at the token", async () => logins() === 2);
+    await eventually("the token has both PINs", async () => logins() === 2);
     process.kill(children()[0] as number, "SIGKILL");
-    const message = /the PIN may have been refused, so none is tried until/;
+    const message = /the PIN may have been refused, so no PIN is tried until/;
     await assert.rejects(Promise.all(opening), { code: unauthorized, message });
     shim.control();
     for (const result of await settled) if (result.status === "fulfilled") await result.value.close();
     for (const uri of uris) await (await backend.open(uri)).close();
   });
 
-  test("comes from a file, an environment variable, a command, or the URI's pin-source", async (t) => {
+  test("the PIN is read from a file, an environment variable, a command, or the URI's pin-source", async (t) => {
     const { token, uri, open } = await setUp(t);
     const variable = "TEST_TOKEN_PIN";
     t.after(() => Reflect.deleteProperty(process.env, variable));
@@ -179,13 +179,13 @@ describe("the PIN of a token", { skip: skipWithoutPkcs11("cc") }, () => {
       token.atEnd(() => signer.close());
       const processes = childProcesses();
       assert.equal(processes.length, 1);
-      for (const text of processes) assert.ok(!text.includes(token.pin), "the PIN can be seen from outside");
+      for (const text of processes) assert.ok(!text.includes(token.pin), "the PIN is visible to other processes");
       assertHides(signer, token.pin);
       await signer.close();
     }
   });
 
-  test("and no other secret of this process is in that of the module, but what is named", async (t) => {
+  test("the module's process has none of this process's other secrets except the named variables", async (t) => {
     const { token, modulePath, uri } = await setUp(t);
     const secrets = { JWKSD_WRAPPING_KEYS: "secret-1", VAULT_TOKEN: "secret-2", VENDOR_TOKEN: "secret-3" };
     Object.assign(process.env, secrets, { VENDOR_CONFIG: "/etc/vendor" });
@@ -201,7 +201,7 @@ describe("the PIN of a token", { skip: skipWithoutPkcs11("cc") }, () => {
     assert.ok(text.includes("VENDOR_CONFIG=/etc/vendor") && text.includes("SOFTHSM2_CONF="));
   });
 
-  test("a file that holds something else is refused by the rule", async (t) => {
+  test("a PIN file with other content is refused", async (t) => {
     const file = join(await temporaryFolder(t), "pin");
     const rows: [text: string, problem: string][] = [
       ["", "is empty"],
@@ -214,12 +214,12 @@ describe("the PIN of a token", { skip: skipWithoutPkcs11("cc") }, () => {
       writeFileSync(file, text);
       await assert.rejects(readPin({ file }), {
         code: "ERR_OPTION_INVALID",
-        message: `pin: file ${file} ${problem}; it must hold the PIN alone, in one line`,
+        message: `pin: file ${file} ${problem}; it must contain only the PIN, on one line`,
       });
     }
   });
 
-  test("sources that give none are errors without a secret", async (t) => {
+  test("sources without a PIN cause errors without a secret", async (t) => {
     const { token, uri, logins, open } = await setUp(t);
     process.env["TEST_EMPTY_PIN"] = "";
     t.after(() => Reflect.deleteProperty(process.env, "TEST_EMPTY_PIN"));
@@ -252,7 +252,7 @@ describe("the PIN of a token", { skip: skipWithoutPkcs11("cc") }, () => {
     }
     assert.equal(logins(), 0);
     const error = await refusal(() => open(null).open(uri), unauthorized);
-    assert.match(error.message, /give it by the option pin .*pkcs11\.pin .* "pin-source" of the URI;/);
+    assert.match(error.message, /set it with the pin option .*pkcs11\.pin .* "pin-source" in the URI;/);
     assert.equal(logins(), 0);
   });
 });
@@ -262,7 +262,7 @@ function assertHides(signer: ExternalSigner, secret: string): void {
   assert.ok(!text.includes(secret));
 }
 
-/** Arguments and environment of this process's children, as root and the user see them. */
+/** Returns the arguments and environments of this process's children, as root and the user see them. */
 function childProcesses(): string[] {
   return children().flatMap((pid) => {
     try {

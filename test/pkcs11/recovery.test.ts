@@ -28,7 +28,7 @@ const audience = "api";
 
 type Scope = { after(fn: () => Promise<void>): void };
 
-/** A provider that signs with a key of a token behind the shim. */
+/** Creates a provider that signs with a key on a token behind the shim. */
 async function setUp(t: Scope, options: Pkcs11Options = {}, clock: Clock = systemClock) {
   const token = await createSoftHsm(t);
   const shim = createShim(token);
@@ -40,13 +40,13 @@ async function setUp(t: Scope, options: Pkcs11Options = {}, clock: Clock = syste
     return signer.close();
   });
   const provider = await createProvider({ issuer, keyset: [{ kid: "hsm", signer }] });
-  /** Lines of the module's log about a function. */
+  /** Returns the lines of the module's log about a function. */
   const logged = (name: string): string[] => shim.log().filter((line) => line.startsWith(`${name} `));
   return { token, shim, backend, signer, provider, logged };
 }
 
-/** {@link setUp} with deadlines and retries that wait for the test. */
-async function setUpInTime(t: Scope, options: Pkcs11Options = {}) {
+/** {@link setUp} with deadlines and retries by a clock that the test advances. */
+async function setUpWithClock(t: Scope, options: Pkcs11Options = {}) {
   const clock = simulatedClock();
   return { clock, ...(await setUp(t, options, clock)) };
 }
@@ -54,7 +54,7 @@ async function setUpInTime(t: Scope, options: Pkcs11Options = {}) {
 const timeoutMs = 5_000;
 const few = soak(50, 15);
 
-/** Signs with many callers at once, and verifies every token as a relying party does. */
+/** Signs for many callers concurrently and verifies every token as a relying party does. */
 function startLoad(provider: Provider, callers = soak(32, 8)) {
   const errors: JwksdError[] = [];
   let signed = 0;
@@ -68,10 +68,10 @@ function startLoad(provider: Provider, callers = soak(32, 8)) {
         await jwtVerify(token, keys, { issuer, audience, algorithms: ["ES256"] });
         signed += 1;
       } catch (error) {
-        // A wrong signature is an error of jose's, which is none of these.
+        // A wrong signature is an error from jose, which has another class.
         assert.ok(error instanceof JwksdError, String(error));
         errors.push(error);
-        // Whoever gets an error at once tries again later.
+        // A caller that receives an error immediately retries later.
         await new Promise((resolve) => setTimeout(resolve, 5));
       }
     }
@@ -91,15 +91,15 @@ function startLoad(provider: Provider, callers = soak(32, 8)) {
   };
 }
 
-describe("a token that goes away and comes back under load", { skip: skipWithoutPkcs11("cc") }, () => {
+describe("a token that becomes unavailable and comes back under load", { skip: skipWithoutPkcs11("cc") }, () => {
   const absences: [name: string, lines: string[]][] = [
     ["removed", ["C_SignInit fail 0x32", "C_Sign fail 0x32", "C_OpenSession fail 0x32", "C_GetTokenInfo fail 0xE0"]],
     ["not present", ["C_Sign fail 0xE0", "C_GetTokenInfo fail 0xE0"]],
-    ["its sessions are gone", ["C_SignInit fail 0xB3", "C_GetTokenInfo fail 0xE0"]],
-    ["its login is gone", ["C_SignInit fail 0x101", "C_GetTokenInfo fail 0xE0"]],
-    ["its handles are gone", ["C_SignInit fail 0x60", "C_GetTokenInfo fail 0xE0"]],
-    ["failing, and no session left", ["C_Sign fail 0x30", "C_OpenSession fail 0x30"]],
-    ["failing for no reason", ["C_Sign fail 0x6"]],
+    ["without its sessions", ["C_SignInit fail 0xB3", "C_GetTokenInfo fail 0xE0"]],
+    ["without its login", ["C_SignInit fail 0x101", "C_GetTokenInfo fail 0xE0"]],
+    ["without its handles", ["C_SignInit fail 0x60", "C_GetTokenInfo fail 0xE0"]],
+    ["failing, without a free session", ["C_Sign fail 0x30", "C_OpenSession fail 0x30"]],
+    ["failing without a reason", ["C_Sign fail 0x6"]],
   ];
   let shared: Awaited<ReturnType<typeof setUp>>;
   const ends: (() => Promise<void>)[] = [];
@@ -111,7 +111,7 @@ describe("a token that goes away and comes back under load", { skip: skipWithout
   });
 
   for (const [name, lines] of absences) {
-    test(`${name}: errors are retryable, it recovers by itself, and every token verifies`, async () => {
+    test(`${name}: errors are retryable, signing recovers on its own, and every token verifies`, async () => {
       const { shim, provider, logged } = shared;
       const starts = logged("C_Initialize").length;
       const load = startLoad(provider);
@@ -126,25 +126,25 @@ describe("a token that goes away and comes back under load", { skip: skipWithout
       assert.deepEqual([...codes], ["ERR_SIGNER_UNAVAILABLE"]);
       assert.ok(load.errors.every(({ retryable }) => retryable));
       assert.ok(logged("C_Initialize").length > starts, "was not opened again");
-      assert.deepEqual(new Set(logged("C_Finalize")), new Set(["C_Finalize 0"]), "finalised with calls under way");
+      assert.deepEqual(new Set(logged("C_Finalize")), new Set(["C_Finalize 0"]), "finalized with calls in flight");
     });
   }
 
-  test("what is under way then is finished, before the module is finalised", async () => {
+  test("calls in flight complete before the module is finalized", async () => {
     const { shim, signer, logged } = shared;
     const [logins, ends] = [logged("C_Login").length, logged("C_Finalize").length];
     shim.control("C_Sign delay 300", "C_Sign log");
-    const underWay = Array.from({ length: 8 }, () => signer.sign(input));
-    await eventually("the calls are at the token", () => logged("C_Sign").length === 8);
+    const inFlight = Array.from({ length: 8 }, () => signer.sign(input));
+    await eventually("the token has the calls", () => logged("C_Sign").length === 8);
     shim.control("C_Sign delay 300", "C_SignInit fail 0x32");
     await assert.rejects(signer.sign(input), { code: "ERR_SIGNER_UNAVAILABLE" });
-    for (const signature of await Promise.all(underWay)) assert.equal(signature.length, 64);
+    for (const signature of await Promise.all(inFlight)) assert.equal(signature.length, 64);
     shim.control();
-    await eventually("it is opened again", () => logged("C_Login").length === logins + 1);
+    await eventually("the token is opened again", () => logged("C_Login").length === logins + 1);
     assert.deepEqual(logged("C_Finalize").slice(ends), ["C_Finalize 0"]);
   });
 
-  test("a signature that is wrong never leaves", async () => {
+  test("a wrong signature is never returned", async () => {
     const { shim, provider } = shared;
     const load = startLoad(provider, 4);
     await load.more(10);
@@ -156,14 +156,14 @@ describe("a token that goes away and comes back under load", { skip: skipWithout
     assert.deepEqual([...new Set(load.errors.map(({ code }) => code))], ["ERR_SIGNER_BAD_SIGNATURE"]);
   });
 
-  test("one failed signature costs its session, and nothing else", async () => {
+  test("a failed signature costs its session and nothing else", async () => {
     const { shim, signer, logged } = shared;
     const starts = logged("C_Initialize").length;
     for (const value of ["0x30", "0x90", "0x6"]) {
       shim.control(`C_Sign fail ${value}`);
       await assert.rejects(signer.sign(input), { code: "ERR_SIGNER_UNAVAILABLE" });
       shim.control();
-      // As many as there are sessions: the one that failed is among them.
+      // As many as there are sessions, so the one that failed is among them.
       for (const signature of await Promise.all(Array.from({ length: 16 }, () => signer.sign(input)))) {
         assert.equal(signature.length, 64);
       }
@@ -180,7 +180,7 @@ describe("a token that goes away and comes back under load", { skip: skipWithout
     ["0x80000001", "ERR_SIGNER_UNAVAILABLE"],
   ];
   for (const [value, code] of kinds) {
-    test(`a return value of ${value} is ${code}`, async () => {
+    test(`the return value ${value} causes ${code}`, async () => {
       const { shim, signer } = shared;
       shim.control(`C_SignInit fail ${value}`);
       await assert.rejects(signer.sign(input), { code });
@@ -189,12 +189,12 @@ describe("a token that goes away and comes back under load", { skip: skipWithout
     });
   }
 
-  test("for real: the token's folder is moved away and put back", async (t) => {
+  test("a token whose folder is moved away and back recovers", async (t) => {
     const { token, shim, provider } = await setUp(t);
     const load = startLoad(provider);
     await load.more(few);
     renameSync(token.tokenFolder, `${token.tokenFolder}.away`);
-    // SoftHSM signs on with what it has read; a process that starts now finds nothing.
+    // SoftHSM keeps signing with what it has read; a process that starts now finds nothing.
     shim.control("C_Sign crash");
     await eventually("errors", () => load.errors.length > 0);
     shim.control();
@@ -207,7 +207,7 @@ describe("a token that goes away and comes back under load", { skip: skipWithout
     assert.ok(load.errors.every(({ retryable }) => retryable));
   });
 
-  test("another key under the name of a key that is gone is not signed with", async (t) => {
+  test("another key with the name of a deleted key does not sign", async (t) => {
     const { token, shim, signer } = await setUp(t);
     const { key } = parseKeyUri(signer.uri);
     const name = ["--label", key.label ?? "", "--id", Buffer.from(key.id ?? []).toString("hex")];
@@ -217,7 +217,7 @@ describe("a token that goes away and comes back under load", { skip: skipWithout
     await assert.rejects(signer.sign(input), { code: "ERR_SIGNER_UNAVAILABLE" });
     shim.control();
     const outcome = (): Promise<string> => signer.sign(input).then(() => "signed", String);
-    await eventually("the key is gone", async () => /holds no private key with /.test(await outcome()));
+    await eventually("the key is deleted", async () => /has no private key with /.test(await outcome()));
     token.pkcs11Tool("--keypairgen", "--key-type", "EC:prime256v1", ...name);
     await assert.rejects(signer.sign(input), { code: "ERR_SIGNER_KEY_STATE", message: /another key/ });
   });
@@ -225,8 +225,8 @@ describe("a token that goes away and comes back under load", { skip: skipWithout
 
 describe("a module that hangs", { skip: skipWithoutPkcs11("cc") }, () => {
   for (const call of ["C_Sign", "C_SignInit"]) {
-    test(`${call}: /jwks is served, the process is replaced after its deadline, and signing goes on`, async (t) => {
-      const { clock, shim, signer, provider, logged } = await setUpInTime(t);
+    test(`if ${call} hangs, /jwks is served, the process is replaced after its deadline, and signing resumes`, async (t) => {
+      const { clock, shim, signer, provider, logged } = await setUpWithClock(t);
       const client = await Client.open(await listening(t, createServer(provider.node)));
       t.after(() => client.close());
       const [hanging = 0] = children();
@@ -247,13 +247,13 @@ describe("a module that hangs", { skip: skipWithoutPkcs11("cc") }, () => {
       assert.deepEqual(outcomes, []);
       await clock.advance(1);
       await Promise.all(signing);
-      // Those that waited for a session did not take too long themselves.
+      // The calls that waited for a session did not take too long themselves.
       const codes = [
         ...Array.from({ length: 16 }, () => "ERR_SIGNER_TIMEOUT"),
         ...Array.from({ length: 4 }, () => "ERR_SIGNER_UNAVAILABLE"),
       ];
       assert.deepEqual(outcomes, codes);
-      await eventually("the process is gone", () => !children().includes(hanging));
+      await eventually("the process has ended", () => !children().includes(hanging));
       shim.control();
       await eventually("it signs again", async () => {
         await clock.advance(100);
@@ -266,7 +266,7 @@ describe("a module that hangs", { skip: skipWithoutPkcs11("cc") }, () => {
     });
   }
 
-  test("a call that its caller gave up is not waited for, and the others are", async (t) => {
+  test("only calls whose caller has not aborted are waited for", async (t) => {
     const { shim, signer } = await setUp(t, { sessions: 1 });
     shim.control("C_Sign hang");
     const controller = new AbortController();
@@ -282,9 +282,9 @@ describe("a module that hangs", { skip: skipWithoutPkcs11("cc") }, () => {
     for (const signature of await Promise.all(others)) assert.equal(signature.length, 64);
   });
 
-  test("closing waits for signatures under way, and ends a process that hangs", async (t) => {
-    const { clock, shim, signer, backend, logged } = await setUpInTime(t);
-    // It keeps the process of the token.
+  test("closing waits for signatures in flight and ends a process that hangs", async (t) => {
+    const { clock, shim, signer, backend, logged } = await setUpWithClock(t);
+    // It keeps the token's process.
     const other = await backend.open(signer.uri);
     shim.control("C_Sign delay 100");
     let signed = 0;
@@ -306,11 +306,11 @@ describe("a module that hangs", { skip: skipWithoutPkcs11("cc") }, () => {
     await clock.advance(timeoutMs);
     await closing;
     assert.deepEqual(children(), []);
-    assert.equal(clock.timers, 0, "a timer is left");
+    assert.equal(clock.timers, 0, "a timer remains");
   });
 
-  test("a start that hangs is an error after its deadline, and may be tried again", async (t) => {
-    const { clock, shim, signer, backend, logged } = await setUpInTime(t);
+  test("if a module hangs while it starts, the call fails at its deadline and can be retried", async (t) => {
+    const { clock, shim, signer, backend, logged } = await setUpWithClock(t);
     await signer.close();
     shim.control("C_Initialize hang");
     const opening = assert.rejects(backend.open(signer.uri), { code: "ERR_SIGNER_UNAVAILABLE", retryable: true });
@@ -324,7 +324,7 @@ describe("a module that hangs", { skip: skipWithoutPkcs11("cc") }, () => {
   });
 
   for (const hang of [["C_SignInit hang"], []].slice(0, soak(2, 1))) {
-    test(`the process ends with its parent${hang.length === 0 ? "" : ", even while the module holds it"}`, async (t) => {
+    test(`the process ends with its parent${hang.length === 0 ? "" : ", even while the module blocks it"}`, async (t) => {
       const { token, shim, signer } = await setUp(t);
       const backendModule = fileURLToPath(new URL("../../src/keys/pkcs11/backend.ts", import.meta.url));
       const options = { modulePath: shim.modulePath, pin: { file: token.pinFile } };
@@ -356,7 +356,7 @@ function isAlive(pid: number): boolean {
   return state !== undefined && !/^[ZX]/.test(state);
 }
 
-/** Whether the main thread sleeps for a while again and again, as the shim does. */
+/** Reports whether the main thread is in the shim's loop of short sleeps. */
 function isHeld(pid: number): boolean {
   try {
     return /nanosleep/.test(readFileSync(join("/proc", String(pid), "wchan"), "utf8"));
@@ -365,20 +365,20 @@ function isHeld(pid: number): boolean {
   }
 }
 
-describe("a key that was made and cannot be used is taken back", { skip: skipWithoutPkcs11("cc") }, () => {
+describe("a new key that cannot be used is destroyed", { skip: skipWithoutPkcs11("cc") }, () => {
   const failures: readonly (readonly [name: string, lines: readonly string[]])[] = [
-    ["the module hangs in its first signature", ["C_Sign hang"]],
-    ["the module crashes in its first signature", ["C_Sign crash"]],
-    ["its public half cannot be read", ["C_GetAttributeValue fail 0x30"]],
+    ["the module hangs during its first signature", ["C_Sign hang"]],
+    ["the module crashes during its first signature", ["C_Sign crash"]],
+    ["its public key cannot be read", ["C_GetAttributeValue fail 0x30"]],
   ];
   for (const [name, lines] of failures) {
     test(name, async (t) => {
-      const { clock, token, shim, backend, logged } = await setUpInTime(t);
+      const { clock, token, shim, backend, logged } = await setUpWithClock(t);
       const count = (): number => token.pkcs11Tool("--list-objects").match(/Key Object/g)?.length ?? 0;
       const before = count();
-      // What the module does from here on is over when the next process starts.
+      // The module's faults from here on end when the next process starts.
       const failed = backend.create({ issuer }).then(
-        () => assert.fail("it was made"),
+        () => assert.fail("the key was generated"),
         (error: unknown) => error,
       );
       shim.control(...lines, "C_Sign log");
@@ -389,8 +389,8 @@ describe("a key that was made and cannot be used is taken back", { skip: skipWit
       const error = await failed;
       assert.ok(error instanceof JwksdError, String(error));
       const left = count() - before;
-      // Where the module still fails it cannot be taken back, and is named instead.
-      assert.ok(left === 0 || error.message.includes("may be left on the token"), `${left} left: ${error.message}`);
+      // If the module still fails, the key cannot be destroyed, and the error names it.
+      assert.ok(left === 0 || error.message.includes("may remain on the token"), `${left} left: ${error.message}`);
     });
   }
 });

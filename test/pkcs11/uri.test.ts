@@ -7,7 +7,7 @@ import { formatKeyUri, parseKeyUri, parsePkcs11Uri } from "../../src/keys/pkcs11
 import { childEnvironment } from "../../src/keys/pkcs11/child-environment.ts";
 
 describe("PKCS#11 URIs (RFC 7512)", () => {
-  const good: [uri: string, parsed: object][] = [
+  const validUris: [uri: string, parsed: object][] = [
     ["pkcs11:token=t;object=k", { token: { label: "t" }, key: { label: "k" } }],
     ["PKCS11:object=k;token=t", { token: { label: "t" }, key: { label: "k" } }],
     ["pkcs11:serial=00ab;id=%0a%FF", { token: { serial: "00ab" }, key: { id: Uint8Array.of(10, 255) } }],
@@ -26,8 +26,8 @@ describe("PKCS#11 URIs (RFC 7512)", () => {
       { pinFile: "/etc/pin", modulePath: "/m.so" },
     ],
   ];
-  for (const [uri, expected] of good) {
-    test(`read: ${uri}`, () => {
+  for (const [uri, expected] of validUris) {
+    test(`${uri} is parsed`, () => {
       const none = { token: {}, key: {}, modulePath: undefined, pinFile: undefined };
       const whole = "token" in expected ? {} : { token: { label: "t" }, key: { label: "k" } };
       assert.deepEqual(parseKeyUri(uri), { ...none, ...whole, ...expected });
@@ -35,14 +35,14 @@ describe("PKCS#11 URIs (RFC 7512)", () => {
   }
 
   const secret = "s3cr3t-19283746";
-  const bad: [uri: unknown, rule: RegExp][] = [
+  const wrongUris: [uri: unknown, rule: RegExp][] = [
     [undefined, /begin with "pkcs11:"/],
     ["", /begin/],
     [`pin:${secret}`, /begin/],
-    ["pkcs11:", /names no token/],
-    ["pkcs11:object=k", /names no token/],
-    ["pkcs11:token=t", /names no key/],
-    ["pkcs11:token=t;token=u;object=k", /"token" is given twice/],
+    ["pkcs11:", /does not name a token/],
+    ["pkcs11:object=k", /does not name a token/],
+    ["pkcs11:token=t", /does not name a key/],
+    ["pkcs11:token=t;token=u;object=k", /"token" is repeated/],
     ["pkcs11:token=t;object=k;", /malformed/],
     ["pkcs11:token=t;;object=k", /malformed/],
     ["pkcs11:token;object=k", /"token" is malformed/],
@@ -70,13 +70,13 @@ describe("PKCS#11 URIs (RFC 7512)", () => {
     ["pkcs11:token=t;object=k?pin-source=pin.txt", /"pin-source" is not the absolute path/],
     ["pkcs11:token=t;object=k?pin-source=%7Ccat%20/etc/pin", /"pin-source" is not the absolute path/],
     ["pkcs11:token=t;object=k?pin-source=https://host/pin", /"pin-source" is not the absolute path/],
-    [`pkcs11:token=t;object=k?pin-value=${secret}`, /holds a PIN/],
-    [`pkcs11:token=t;object=k;pin-value=${secret}`, /holds a PIN/],
-    [`pkcs11:token=t;object=k?pin-source=file:/p&pin-value=${secret}`, /holds a PIN/],
+    [`pkcs11:token=t;object=k?pin-value=${secret}`, /contains a PIN/],
+    [`pkcs11:token=t;object=k;pin-value=${secret}`, /contains a PIN/],
+    [`pkcs11:token=t;object=k?pin-source=file:/p&pin-value=${secret}`, /contains a PIN/],
     [`pkcs11:token=t;object=k?${secret}`, /malformed/],
   ];
-  for (const [uri, rule] of bad) {
-    test(`refused: ${String(uri)}`, () => {
+  for (const [uri, rule] of wrongUris) {
+    test(`${String(uri)} is refused`, () => {
       assert.throws(
         () => parseKeyUri(uri as string),
         (error: unknown) => {
@@ -90,17 +90,17 @@ describe("PKCS#11 URIs (RFC 7512)", () => {
     });
   }
 
-  test("a token alone is named without a key", () => {
+  test("the URI of a token has no key", () => {
     assert.deepEqual(parsePkcs11Uri("pkcs11:token=t").key, {});
   });
 
-  test("what is empty is not written", () => {
+  test("empty attributes are omitted", () => {
     const id = Uint8Array.of(1);
     assert.equal(formatKeyUri({ label: "", serial: "1" }, { id, label: "" }), "pkcs11:serial=1;id=%01;type=private");
     assert.equal(formatKeyUri({ label: "t", serial: "" }, { label: "k" }), "pkcs11:token=t;object=k;type=private");
   });
 
-  test("what is written is read back, whatever the names are", () => {
+  test("a formatted URI is parsed to the same names, whatever they contain", () => {
     const name = fc.string({ minLength: 1, unit: "grapheme" });
     fc.assert(
       fc.property(name, name, name, fc.uint8Array({ minLength: 1 }), (label, serial, object, id) => {
@@ -125,7 +125,7 @@ const secrets = {
   PGPASSWORD: "s",
 };
 
-test("a child gets what any program needs, what is named, and nothing else", () => {
+test("a child receives the common variables, the named variables, and nothing else", () => {
   const needed = {
     PATH: "/bin",
     HOME: "/root",
@@ -148,6 +148,6 @@ test("a child gets what any program needs, what is named, and nothing else", () 
   );
 });
 
-test("a secret that is named is what was asked for", () => {
+test("a named variable is passed even if it is a secret", () => {
   assert.deepEqual(childEnvironment(secrets, ["VAULT_TOKEN"]), { VAULT_TOKEN: "s" });
 });

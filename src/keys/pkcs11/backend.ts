@@ -24,11 +24,11 @@ import {
 } from "./uri.ts";
 
 /**
- * Keys in PKCS#11 tokens (HSMs, TPMs, smart cards). Each token in use has its own child process, which loads the module. If the module
- * hangs or crashes, jwksd replaces that process. It runs until its signers are closed. Needs the package `pkcs11js`.
+ * Creates a backend for keys in PKCS#11 tokens (HSMs, TPMs, smart cards). Each token in use has its own child process, which loads the
+ * module. If the module hangs or crashes, jwksd replaces that process. It runs until its signers are closed. Requires the `pkcs11js` package.
  *
- * While a token is away, signatures fail with a retryable error; when the token is back, it is opened again. A PIN is tried once: after a
- * refusal, this backend throws `ERR_SIGNER_UNAUTHORIZED` until the process is restarted.
+ * While a token is unavailable, signatures fail with a retryable error; when the token is back, it is opened again. A PIN is tried once:
+ * after a refusal, this backend throws `ERR_SIGNER_UNAUTHORIZED` until the process is restarted.
  *
  * @example
  * ```ts
@@ -43,7 +43,7 @@ export function pkcs11Backend(options: Pkcs11Options = {}, clock: Clock = system
   const given = checkBackendOptions(options, pkcs11Rules);
   const { modulePath, pin, token, sessions = 16, timeoutMs = 5_000 } = given;
   const { environment: variables = [] } = given;
-  // The module gets the PIN by C_Login only, even if its variable is on the list.
+  // The module receives the PIN only through C_Login, even if the PIN's variable is on the list.
   const environment = variables.filter(
     (name) => !(pin !== undefined && "environment" in pin && name === pin.environment),
   );
@@ -54,13 +54,13 @@ export function pkcs11Backend(options: Pkcs11Options = {}, clock: Clock = system
   function targetOf(uri: Pkcs11Uri): ConnectionTarget {
     const path = modulePath ?? uri.modulePath;
     if (path === undefined) {
-      const ways = 'the option modulePath (pkcs11.modulePath of the signers file), or "module-path" of the URI';
-      throw new ConfigError("ERR_SIGNER_URI", `no PKCS#11 module is given; give its path by ${ways}`);
+      const ways = 'the modulePath option (pkcs11.modulePath in the signers file) or "module-path" in the URI';
+      throw new ConfigError("ERR_SIGNER_URI", `no PKCS#11 module is set; set its path with ${ways}`);
     }
-    // A module runs with the rights of this process, so a URI must not choose another one.
+    // A module runs with this process's rights, so a URI must not choose another module.
     if (uri.modulePath !== undefined && uri.modulePath !== path) {
-      const paths = `"module-path" of the URI is ${uri.modulePath}, and the configured modulePath is ${path}`;
-      throw new ConfigError("ERR_SIGNER_URI", `${paths}; take "module-path" out of the URI, or configure this module`);
+      const paths = `"module-path" in the URI is ${uri.modulePath}, and the configured modulePath is ${path}`;
+      throw new ConfigError("ERR_SIGNER_URI", `${paths}; remove "module-path" from the URI, or configure this module`);
     }
     const pinSource = uri.pinFile === undefined ? pin : { file: uri.pinFile };
     return { modulePath: path, token: uri.token, pin: pinSource, sessions };
@@ -68,13 +68,13 @@ export function pkcs11Backend(options: Pkcs11Options = {}, clock: Clock = system
 
   function connectionFor(uri: Pkcs11Uri): Connection {
     const target = targetOf(uri);
-    const name = JSON.stringify(target);
-    const connection = connections.get(name) ?? new Connection(target, settings);
-    connections.set(name, connection);
+    const cacheKey = JSON.stringify(target);
+    const connection = connections.get(cacheKey) ?? new Connection(target, settings);
+    connections.set(cacheKey, connection);
     return connection;
   }
 
-  /** Runs `task` with the token open. */
+  /** Runs `task` while the token is open. */
   async function withToken<T>(
     uri: Pkcs11Uri,
     signal: AbortSignal | undefined,
@@ -103,17 +103,17 @@ export function pkcs11Backend(options: Pkcs11Options = {}, clock: Clock = system
     withToken(uri, signal, (process) => process.call<"destroy">({ kind: "destroy", key }));
 
   /** Destroys a key after `create` failed. If that fails too, the error names the key. */
-  async function takeBack(uri: Pkcs11Uri, names: readonly KeySelector[], error: unknown): Promise<unknown> {
-    const left = new Set<string>();
+  async function cleanUp(uri: Pkcs11Uri, names: readonly KeySelector[], error: unknown): Promise<unknown> {
+    const remaining = new Set<string>();
     for (const name of names) {
       await destroy(uri, name).catch((error: unknown) => {
         const isGone = error instanceof SignerError && error.code === "ERR_SIGNER_KEY_STATE";
-        if (!isGone) left.add(JSON.stringify(name.label));
+        if (!isGone) remaining.add(JSON.stringify(name.label));
       });
     }
-    if (left.size === 0 || !(error instanceof SignerError)) return error;
-    const labels = [...left].join(" or ");
-    const message = `${error.message}; a key that nothing uses may be left on the token, labelled ${labels}`;
+    if (remaining.size === 0 || !(error instanceof SignerError)) return error;
+    const labels = [...remaining].join(" or ");
+    const message = `${error.message}; an unused key may remain on the token, with the label ${labels}`;
     return new SignerError(error.code, message);
   }
 
@@ -122,7 +122,7 @@ export function pkcs11Backend(options: Pkcs11Options = {}, clock: Clock = system
       const parsed = parseKeyUri(uri);
       return withToken(parsed, signal, async (process, connection) => {
         const found = await process.call<"find">({ kind: "find", key: parsed.key });
-        const name = `the key with ${nameOfKey(parsed.key)} of ${nameOfToken(parsed.token)}`;
+        const name = `the key with ${nameOfKey(parsed.key)} on ${nameOfToken(parsed.token)}`;
         const publicKey = await checkKey(process, found, name);
         signal?.throwIfAborted();
         const exact = withId(uri, parsed.key, found.id);
@@ -137,18 +137,18 @@ export function pkcs11Backend(options: Pkcs11Options = {}, clock: Clock = system
       const names: KeySelector[] = [];
       try {
         return await withToken(tokenForNewKeys, signal, async (process, connection) => {
-          const made = await makeKey(process, issuer, names);
+          const generated = await generateKey(process, issuer, names);
           signal?.throwIfAborted();
-          // The URI of the new key has the module and PIN source of the URI of the token.
+          // The new key's URI has the module and PIN source of the token's URI.
           const query = token.includes("?") ? token.slice(token.indexOf("?")) : "";
-          const uri = formatKeyUri(process.token, made.selector) + query;
-          // That URI also has the serial of the token, and must lead to the same process.
-          const name = JSON.stringify(targetOf(parseKeyUri(uri)));
-          if (!connections.has(name)) connections.set(name, connection);
-          return pkcs11Signer(connection, { uri, process, ...made });
+          const uri = formatKeyUri(process.token, generated.selector) + query;
+          // That URI also has the token's serial number, and must resolve to the same process.
+          const cacheKey = JSON.stringify(targetOf(parseKeyUri(uri)));
+          if (!connections.has(cacheKey)) connections.set(cacheKey, connection);
+          return pkcs11Signer(connection, { uri, process, ...generated });
         });
       } catch (error) {
-        throw await takeBack(tokenForNewKeys, names, error);
+        throw await cleanUp(tokenForNewKeys, names, error);
       }
     },
 
@@ -160,8 +160,8 @@ export function pkcs11Backend(options: Pkcs11Options = {}, clock: Clock = system
   };
 }
 
-/** Makes a key. @param names is filled with every name that the key may get */
-async function makeKey(
+/** Generates a key. @param names receives every name that the key may have on the token */
+async function generateKey(
   process: TokenProcess,
   issuer: string,
   names: KeySelector[],
@@ -171,7 +171,7 @@ async function makeKey(
     names.push(name);
     return name;
   };
-  // The kid depends on the key. Until the key is made, and on tokens that cannot rename, its id is random.
+  // The kid depends on the key. Until the key exists, and on tokens that cannot rename keys, its id is random.
   const random = randomBytes(16);
   const first = nameFor(random, random.toString("hex"));
   const generated = await process.call<"generate">({ kind: "generate", ...first });

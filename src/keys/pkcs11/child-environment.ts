@@ -1,6 +1,6 @@
 /**
- * Variables that most programs need and that hold no secrets. In upper case, because Windows ignores case. What Node has compiled for
- * this process it need not compile again for a child.
+ * Variables that most programs need and that contain no secrets, in upper case, because Windows ignores case. With NODE_COMPILE_CACHE, the
+ * child uses what Node has compiled for this process.
  *
  * @see https://specifications.freedesktop.org/basedir-spec/latest/
  */
@@ -11,9 +11,9 @@ const common = `
 `;
 
 /**
- * The environment of a child process: the common variables and the named ones, so that other secrets of the parent do not reach it.
+ * Returns the environment of a child process: the common variables and the named ones. The parent's other secrets do not reach the child.
  *
- * @param names of variables; a name that ends in `*` stands for all that begin so
+ * @param names names of variables; a name that ends in `*` means all names with this beginning
  */
 export function childEnvironment(
   environment: Readonly<Record<string, string | undefined>>,

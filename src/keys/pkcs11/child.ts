@@ -1,73 +1,73 @@
-// The child process that loads a PKCS#11 module, so that a module that hangs or crashes affects nothing else. It gets its calls over IPC,
+// The child process that loads a PKCS#11 module, so that a module that hangs or crashes affects nothing else. It receives its calls over IPC
 // and ends on request or when its parent is gone.
 import { Worker } from "node:worker_threads";
-import { failureOf, toData } from "./failure.ts";
-import type { Answer, Call, FromChild, ToChild, TokenDescription, TokenRequest } from "./messages.ts";
+import { toFailure, toData } from "./failure.ts";
+import type { Result, Call, FromChild, ToChild, TokenDescription, TokenRequest } from "./messages.ts";
 import { type Token, openToken } from "./token.ts";
 
 let token: Token | undefined;
-let takePin: ((pin: string | undefined) => void) | undefined;
-const underWay = new Set<Promise<void>>();
-let answers: Answer[] = [];
+let resolvePin: ((pin: string | undefined) => void) | undefined;
+const inFlight = new Set<Promise<void>>();
+let results: Result[] = [];
 
 process.on("message", (message) => handle(message as ToChild));
 process.on("disconnect", () => void stop());
-// A terminal sends its signals to parent and child, and the parent decides.
+// A terminal sends its signals to parent and child; the parent decides.
 for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"] as const) process.on(signal, () => {});
 // While the module blocks this thread, a worker thread notices that the parent is gone.
 new Worker(new URL(`./watchdog${import.meta.url.endsWith(".ts") ? ".ts" : ".js"}`, import.meta.url)).unref();
 
 function handle(message: ToChild): void {
   if (message.kind === "start") void start(message.request);
-  else if (message.kind === "pin") takePin?.(message.pin);
+  else if (message.kind === "pin") resolvePin?.(message.pin);
   else if (message.kind === "stop") void stop();
-  else for (const call of message.calls) answer(call);
+  else for (const call of message.calls) perform(call);
 }
 
 async function start(request: TokenRequest): Promise<void> {
   try {
     token = await openToken(request, askPin);
-    tell({ kind: "ready", token: token.description, sessions: token.sessions });
+    send({ kind: "ready", token: token.description, sessions: token.sessions });
   } catch (error) {
-    // The parent ends this process after reading this message.
-    tell({ kind: "failed", failure: toData(failureOf(error)) });
+    // The parent ends this process when it reads this message.
+    send({ kind: "failed", failure: toData(toFailure(error)) });
   }
 }
 
 function askPin(token: TokenDescription): Promise<string | undefined> {
-  tell({ kind: "login", token });
-  return new Promise((resolve) => (takePin = resolve));
+  send({ kind: "login", token });
+  return new Promise((resolve) => (resolvePin = resolve));
 }
 
-function answer({ id, operation }: Call): void {
-  if (token === undefined) throw new Error("calls before the token is open");
-  const answered = token
+function perform({ id, operation }: Call): void {
+  if (token === undefined) throw new Error("a call arrived before the token was open");
+  const performed = token
     .run(operation)
     .then(
-      (value): Answer => ({ id, value }),
-      (error: unknown): Answer => ({ id, failure: toData(failureOf(error)) }),
+      (value): Result => ({ id, value }),
+      (error: unknown): Result => ({ id, failure: toData(toFailure(error)) }),
     )
     .then((result) => {
-      underWay.delete(answered);
-      // One message for all answers of this turn of the event loop.
-      if (answers.push(result) === 1) setImmediate(flush);
+      inFlight.delete(performed);
+      // One message has all results of this turn of the event loop.
+      if (results.push(result) === 1) setImmediate(flush);
     });
-  underWay.add(answered);
+  inFlight.add(performed);
 }
 
 function flush(): void {
-  if (answers.length > 0) tell({ kind: "answers", answers });
-  answers = [];
+  if (results.length > 0) send({ kind: "results", results });
+  results = [];
 }
 
-function tell(message: FromChild): void {
-  // If the parent is gone, the event "disconnect" follows.
+function send(message: FromChild): void {
+  // If the parent is gone, the "disconnect" event follows.
   if (process.connected) process.send?.(message, undefined, undefined, () => {});
 }
 
-/** Finishes the calls under way, and ends the process. If that takes too long, the parent kills it. */
+/** Finishes the calls in flight and ends the process. If that takes too long, the parent kills it. */
 async function stop(): Promise<void> {
-  await Promise.all(underWay);
+  await Promise.all(inFlight);
   flush();
   try {
     token?.finalize();

@@ -1,6 +1,6 @@
 import { TokenFailure } from "./failure.ts";
 import type { TokenRequest } from "./messages.ts";
-import { type PinSource, type PinTries, createPinTries, describePin } from "./pin.ts";
+import { type PinSource, type PinAttempts, createPinAttempts, describePin } from "./pin.ts";
 import { type ProcessSettings, TokenProcess } from "./token-process.ts";
 import { nameOfToken } from "./uri.ts";
 
@@ -13,19 +13,19 @@ const firstDelayMs = 100;
 const lastDelayMs = 5_000;
 
 /**
- * Keeps a process for one token while signers use it. Replaces a process that ended: at once the first time, then after 100 ms, 200 ms
- * and so on up to 5 s, until the token has signed again. Meanwhile, calls fail with a retryable error.
+ * A token's process, which is kept while signers use it. A process that ended is replaced: immediately the first time, then after 100 ms,
+ * 200 ms and so on up to 5 s, until the token has signed again. Meanwhile, calls fail with a retryable error.
  */
 export class Connection {
   readonly #target: ConnectionTarget;
   readonly #settings: ProcessSettings;
-  readonly #pins: PinTries;
+  readonly #pins: PinAttempts;
   #users = 0;
   #process: TokenProcess | undefined;
   #starting: Promise<TokenProcess> | undefined;
   #stopping: Promise<void> | undefined;
   #cancelRetry: (() => void) | undefined;
-  /** Why there is no usable process. */
+  /** Reason why there is no usable process. */
   #failure = new TokenFailure("unavailable", "the token is being opened again", true);
   #failedStarts = 0;
   #wasOpen = false;
@@ -33,10 +33,10 @@ export class Connection {
   constructor(target: ConnectionTarget, settings: ProcessSettings) {
     this.#target = target;
     this.#settings = settings;
-    this.#pins = createPinTries(target.pin, target.modulePath);
+    this.#pins = createPinAttempts(target.pin, target.modulePath);
   }
 
-  /** The process, if it takes calls now. */
+  /** The process, if it accepts calls now. */
   get current(): TokenProcess | undefined {
     return this.#process?.isUsable === true ? this.#process : undefined;
   }
@@ -46,27 +46,27 @@ export class Connection {
     this.#users += 1;
   }
 
-  /** The last release ends the process, after the calls under way. */
+  /** Releases the token. The last release ends the process, after the calls in flight. */
   async release(): Promise<void> {
     this.#users -= 1;
     if (this.#users > 0) return;
     this.#cancelRetry?.();
     this.#cancelRetry = undefined;
     await this.#starting?.catch(() => {});
-    // A new user may have come meanwhile.
+    // There may be a new user meanwhile.
     if (this.#users > 0) return;
     this.#stopping ??= this.#process?.stop().finally(() => (this.#stopping = undefined));
     await this.#stopping;
   }
 
-  /** The process of the token, after its start. Rejects with {@link TokenFailure}, or as `readPin` does. */
+  /** Returns the token's process, once it is started. Rejects with {@link TokenFailure}, or like `readPin`. */
   async process(): Promise<TokenProcess> {
     await this.#stopping;
     if (this.#pins.refusal !== undefined) throw this.#pins.refusal;
     if (this.current !== undefined) return this.current;
     if (this.#starting !== undefined) return this.#starting;
-    // A process is ending, or could not be started. A timer starts the next one.
-    if (this.#process !== undefined || this.#cancelRetry !== undefined) throw passing(this.#failure);
+    // A process is ending or could not be started. A timer starts the next one.
+    if (this.#process !== undefined || this.#cancelRetry !== undefined) throw retryable(this.#failure);
     return this.#startOnce();
   }
 
@@ -82,7 +82,7 @@ export class Connection {
     try {
       const process = await TokenProcess.start(request, (token) => this.#pins.next(token), this.#settings);
       this.#wasOpen = true;
-      this.#pins.worked();
+      this.#pins.accepted();
       this.#process = process;
       void process.ended.then((failure) => this.#onEnd(process, failure));
       return process;
@@ -93,18 +93,18 @@ export class Connection {
       this.#pins.failed(failure);
       this.#failedStarts += 1;
       this.#retryLater(failure);
-      // A failure of the first start may be a wrong configuration. After a good start, failures may pass.
-      const mayPass = this.#pins.refusal === undefined && (this.#wasOpen || failure.reason === "login");
-      throw mayPass ? passing(failure) : error;
+      // If the first start fails, the configuration may be wrong. After a successful start, failures may be temporary.
+      const isTemporary = this.#pins.refusal === undefined && (this.#wasOpen || failure.reason === "login");
+      throw isTemporary ? retryable(failure) : error;
     }
   }
 
-  /** Adds the names of token and PIN source to a failure of a login, where the mistake must be. */
+  /** Adds the names of token and PIN source to a login failure, because one of them must be wrong. */
   #withNames({ reason, message, lost }: TokenFailure): TokenFailure {
     const { token, pin } = this.#target;
     const source = pin === undefined ? "" : `, PIN from ${describePin(pin)}`;
-    const name = reason === "pin" || reason === "login" ? `${nameOfToken(token)}${source}: ` : "";
-    return new TokenFailure(reason, `${name}${message}`, lost);
+    const prefix = reason === "pin" || reason === "login" ? `${nameOfToken(token)}${source}: ` : "";
+    return new TokenFailure(reason, `${prefix}${message}`, lost);
   }
 
   #onEnd(process: TokenProcess, failure: TokenFailure | undefined): void {
@@ -120,10 +120,10 @@ export class Connection {
     const delayMs = this.#failedStarts === 0 ? 0 : Math.min(firstDelayMs * 2 ** (this.#failedStarts - 1), lastDelayMs);
     this.#cancelRetry = this.#settings.clock.setTimer(() => {
       this.#cancelRetry = undefined;
-      // The next call gets the error.
+      // The next call rejects with the error.
       this.#startOnce().catch(() => {});
     }, delayMs);
   }
 }
 
-const passing = ({ message }: TokenFailure): TokenFailure => new TokenFailure("unavailable", message, true);
+const retryable = ({ message }: TokenFailure): TokenFailure => new TokenFailure("unavailable", message, true);

@@ -1,5 +1,5 @@
-// Numbers of the standard. pkcs11js has them too, but only the child process loads it.
-// See PKCS#11 3.0, appendix B, and pkcs11t.h of OASIS.
+// The standard's numbers. pkcs11js has them too, but only the child process loads it.
+// See PKCS#11 3.0, appendix B, and the OASIS header pkcs11t.h.
 
 export const CKA = {
   CLASS: 0x000,
@@ -36,5 +36,5 @@ export const CKF = {
   USER_PIN_LOCKED: 0x40000,
 } as const;
 
-/** DER of the object identifier of P-256, as CKA_EC_PARAMS has it. @see RFC 5480 section 2.1.1.1 */
+/** DER encoding of P-256's object identifier, as in CKA_EC_PARAMS. @see RFC 5480 section 2.1.1.1 */
 export const p256Params: Uint8Array = Uint8Array.of(0x06, 0x08, 0x2a, 0x86, 0x48, 0xce, 0x3d, 0x03, 0x01, 0x07);

@@ -1,27 +1,30 @@
 import { ConfigError, type JwksdError, SignerError, invalidOption } from "../../base/errors.ts";
 
-const later = "try again later";
-const restart = "is tried until jwksd is restarted";
+const later = "retry later";
+const noMorePins = "no PIN is tried until jwksd is restarted";
 const signerError =
   (code: SignerError["code"], advice?: string) =>
   (message: string): JwksdError =>
     new SignerError(code, advice === undefined ? message : `${message}; ${advice}`);
 
-/** The error for callers, by the reason of a failure. */
+/** Creates the error for callers, by the reason of a failure. */
 const errors = {
   // pkcs11js cannot be loaded.
   package: (message: string) =>
-    new ConfigError("ERR_PACKAGE_MISSING", `${message}; run: npm install pkcs11js (compiled with C++ and Python)`),
+    new ConfigError(
+      "ERR_PACKAGE_MISSING",
+      `${message}; install it with: npm install pkcs11js (it needs a C++ compiler and Python)`,
+    ),
   module: (message: string) => invalidOption(message),
   // Several tokens or keys match.
   ambiguous: (message: string) => new ConfigError("ERR_SIGNER_URI", message),
-  // No key matches, or the key cannot do it.
+  // No key matches, or the key cannot perform the operation.
   key: signerError("ERR_SIGNER_KEY_STATE"),
-  // The token does not allow it.
+  // The token does not allow the operation.
   refused: signerError("ERR_SIGNER_UNAUTHORIZED"),
   // The PIN was refused, or must not be tried.
-  pin: signerError("ERR_SIGNER_UNAUTHORIZED", `no PIN ${restart} with the right one`),
-  login: signerError("ERR_SIGNER_UNAUTHORIZED", `the PIN may have been refused, so none ${restart}`),
+  pin: signerError("ERR_SIGNER_UNAUTHORIZED", `${noMorePins} with the right one`),
+  login: signerError("ERR_SIGNER_UNAUTHORIZED", `the PIN may have been refused, so ${noMorePins}`),
   throttled: signerError("ERR_SIGNER_THROTTLED", later),
   timeout: signerError("ERR_SIGNER_TIMEOUT", later),
   unavailable: signerError("ERR_SIGNER_UNAVAILABLE", later),
@@ -29,10 +32,10 @@ const errors = {
 
 type Reason = keyof typeof errors;
 
-/** A failure at a token. The message may have names of functions, return values and parts of a URI, but no PIN. */
+/** A token's failure. The message may contain names of functions, return values and parts of a URI, but no PIN. */
 export class TokenFailure extends Error {
   readonly reason: Reason;
-  /** Whether only a new process can help, because sessions and handles are gone or the module is in a bad state. */
+  /** Whether only a new process can help, because sessions and handles are invalid or the module is in a bad state. */
   readonly lost: boolean;
 
   constructor(reason: Reason, message: string, lost = false) {
@@ -42,7 +45,7 @@ export class TokenFailure extends Error {
   }
 }
 
-/** A failure for a message between processes, where an error would lose its members. */
+/** A failure as part of a message between processes, in which an error would lose its members. */
 export type FailureData = Pick<TokenFailure, "reason" | "message" | "lost">;
 
 export const toData = ({ reason, message, lost }: TokenFailure): FailureData => ({ reason, message, lost });
@@ -50,12 +53,12 @@ export const toData = ({ reason, message, lost }: TokenFailure): FailureData => 
 export const fromData = ({ reason, message, lost }: FailureData): TokenFailure =>
   new TokenFailure(reason, message, lost);
 
-/** Converts a failure to an error for callers. Other errors stay as they are. */
+/** Converts a failure to an error for callers. Returns other errors unchanged. */
 export function errorFor(error: unknown): unknown {
   return error instanceof TokenFailure ? errors[error.reason](`PKCS#11: ${error.message}`) : error;
 }
 
-// After these, sessions and handles of the child are invalid. A token that was removed and inserted again also forgets the login.
+// After these, the child's sessions and handles are invalid. A token that was removed and inserted again also forgets the login.
 const lostValues =
   /^CKR_(DEVICE_REMOVED|TOKEN_NOT_PRESENT|TOKEN_NOT_RECOGNIZED|SLOT_ID_INVALID|CRYPTOKI_NOT_INITIALIZED|SESSION_CLOSED|SESSION_HANDLE_INVALID|USER_NOT_LOGGED_IN|KEY_HANDLE_INVALID|OBJECT_HANDLE_INVALID)$/;
 
@@ -70,7 +73,7 @@ const reasons: readonly [reason: Reason, values: RegExp][] = [
   ],
 ];
 
-/** The return value of a module function, such as `CKR_DEVICE_ERROR`. Messages of other errors are not shown. */
+/** Returns a module function's return value, such as `CKR_DEVICE_ERROR`. Messages of other errors are not shown. */
 export function returnValue(error: unknown): string {
   const message = error instanceof Error ? error.message : "";
   return /^CKR_\w+/.exec(message)?.[0] ?? "an unknown error";
@@ -79,9 +82,9 @@ export function returnValue(error: unknown): string {
 /**
  * Classifies an error of a module function.
  *
- * @param functionName for errors of asynchronous functions, which do not have it
+ * @param functionName the function's name, which errors of asynchronous functions do not have
  */
-export function failureOf(error: unknown, functionName = "the module"): TokenFailure {
+export function toFailure(error: unknown, functionName = "the module"): TokenFailure {
   if (error instanceof TokenFailure) return error;
   const value = returnValue(error);
   const [reason] = reasons.find(([, values]) => values.test(value)) ?? ["unavailable" as const];

@@ -4,10 +4,10 @@ import { childEnvironment } from "./child-environment.ts";
 const childModule = new URL(`./child${import.meta.url.endsWith(".ts") ? ".ts" : ".js"}`, import.meta.url);
 
 /**
- * Variables with the configuration, device and log of common modules: SoftHSM, TPMs, p11-kit, YubiHSM, smart cards (OpenSC, PC/SC),
+ * Variables for the configuration, device and log of common modules: SoftHSM, TPMs, p11-kit, YubiHSM, smart cards (OpenSC, PC/SC),
  * Thales Luna, Entrust nShield, Utimaco, NetHSM.
  */
-const ofModules = [
+const moduleVariables = [
   "SOFTHSM2_CONF",
   "TPM2_PKCS11_*",
   "TSS2_*",
@@ -23,21 +23,21 @@ const ofModules = [
 ];
 
 /**
- * Starts the process that loads the module. It ends when this process does.
+ * Starts the process that loads the module. It ends when this process ends.
  *
- * @param variables names of more environment variables that the module needs
+ * @param variables names of additional environment variables that the module needs
  */
 export function forkChild(sessions: number, variables: readonly string[]): ChildProcess {
   return fork(childModule, {
     serialization: "advanced",
     execArgv: [],
     env: {
-      // Without NODE_OPTIONS and LD_PRELOAD, which could load code that reads the PIN.
-      ...childEnvironment(process.env, [...ofModules, ...variables]),
-      // Each signature blocks a thread. Two more are for Node itself.
+      // NODE_OPTIONS and LD_PRELOAD are not included: they could load code that reads the PIN.
+      ...childEnvironment(process.env, [...moduleVariables, ...variables]),
+      // Each signature blocks a thread. Node itself needs two more.
       UV_THREADPOOL_SIZE: String(sessions + 2),
     },
-    // The watchdog of the child reads standard input. Prints of a module are not output of jwksd.
+    // The child's watchdog reads standard input. What a module prints is not part of jwksd's output.
     stdio: ["pipe", "ignore", "inherit", "ipc"],
   });
 }

@@ -1,7 +1,7 @@
-// Finds, makes and destroys key objects in one session. Runs in the child.
+// Finds, generates and destroys key objects in one session. Runs in the child.
 import type { Handle, PKCS11 } from "pkcs11js";
 import { CKA, CKK, CKM, CKO, p256Params } from "./constants.ts";
-import { TokenFailure, failureOf, returnValue } from "./failure.ts";
+import { TokenFailure, toFailure, returnValue } from "./failure.ts";
 import type { FoundKey } from "./messages.ts";
 import { type KeySelector, nameOfKey } from "./uri.ts";
 
@@ -10,7 +10,7 @@ export interface OpenSession {
   readonly handle: Handle;
 }
 
-/** Both halves of a key. Some tokens have no public object. */
+/** A private key and its public key object, which some tokens do not have. */
 export interface KeyPair {
   readonly privateKey: Handle;
   readonly publicKey: Handle | undefined;
@@ -20,15 +20,15 @@ export interface KeyPair {
 export function findPair(session: OpenSession, selector: KeySelector): KeyPair {
   const [privateKey, another] = findObjects(session, CKO.PRIVATE_KEY, selector);
   const name = nameOfKey(selector);
-  if (privateKey === undefined) throw new TokenFailure("key", `the token holds no private key with ${name}`);
+  if (privateKey === undefined) throw new TokenFailure("key", `the token has no private key with ${name}`);
   if (another !== undefined) {
-    throw new TokenFailure("ambiguous", `the token holds several private keys with ${name}; name one by its id`);
+    throw new TokenFailure("ambiguous", `the token has several private keys with ${name}; select one by its id`);
   }
-  return { privateKey, publicKey: publicHalf(session, privateKey) };
+  return { privateKey, publicKey: findPublicKey(session, privateKey) };
 }
 
-/** The public object of the same id and label. Some tokens label the halves differently, so the id is enough where one private key has it. */
-function publicHalf(session: OpenSession, privateKey: Handle): Handle | undefined {
+/** Finds the public key object with the same id and label. Some tokens label the two objects differently, so a unique id is enough. */
+function findPublicKey(session: OpenSession, privateKey: Handle): Handle | undefined {
   const label = labelOf(session, privateKey);
   const id = bytesOf(session, privateKey, CKA.ID);
   if (id === undefined) return findObjects(session, CKO.PUBLIC_KEY, { label })[0];
@@ -39,7 +39,7 @@ function publicHalf(session: OpenSession, privateKey: Handle): Handle | undefine
 
 export function describePair(session: OpenSession, { privateKey, publicKey }: KeyPair): Omit<FoundKey, "key"> {
   const ofPrivate = (type: number): Uint8Array | undefined => bytesOf(session, privateKey, type);
-  // Some tokens have the public point only on the private object.
+  // On some tokens, only the private key object has the public point.
   const ofEither = (type: number): Uint8Array | undefined =>
     (publicKey && bytesOf(session, publicKey, type)) ?? ofPrivate(type);
   return {
@@ -53,10 +53,10 @@ export function describePair(session: OpenSession, { privateKey, publicKey }: Ke
   };
 }
 
-/** Objects that another thread reads, so they must not be garbage-collected. */
+/** Objects that another thread reads and that must therefore not be garbage-collected. */
 const pinned = new Set<unknown>();
 
-/** Makes a key pair on P-256 that can only sign, and whose private half cannot leave the token. */
+/** Generates a key pair on P-256 that can only sign. The private key cannot leave the token. */
 export async function generatePair({ module, handle }: OpenSession, label: string, id: Uint8Array): Promise<KeyPair> {
   const publicTemplate = [
     ...all(true, CKA.TOKEN, CKA.VERIFY),
@@ -66,7 +66,7 @@ export async function generatePair({ module, handle }: OpenSession, label: strin
   ];
   const privateTemplate = [
     ...all(true, CKA.TOKEN, CKA.PRIVATE, CKA.SENSITIVE, CKA.SIGN),
-    // Defaults of some modules would allow these.
+    // Some modules allow these by default.
     ...all(false, CKA.EXTRACTABLE, CKA.UNWRAP, CKA.DERIVE),
     ...nameTemplate(label, id),
   ];
@@ -74,23 +74,23 @@ export async function generatePair({ module, handle }: OpenSession, label: strin
   pinned.add(templates);
   try {
     const pair = await module.C_GenerateKeyPairAsync(handle, { mechanism: CKM.EC_KEY_PAIR_GEN }, ...templates);
-    // Separate, because tpm2-pkcs11 refuses these attributes in templates.
+    // Set separately, because tpm2-pkcs11 refuses these attributes in templates.
     for (const [object, usage] of [[pair.publicKey, CKA.ENCRYPT] as const, [pair.privateKey, CKA.DECRYPT] as const]) {
       try {
         module.C_SetAttributeValue(handle, object, all(false, usage));
       } catch {
-        // The token may not allow this. No standard mechanism encrypts with a P-256 key anyway.
+        // The token might not allow this. No standard mechanism encrypts with a P-256 key anyway.
       }
     }
     return pair;
   } catch (error) {
-    throw failureOf(error, "C_GenerateKeyPair");
+    throw toFailure(error, "C_GenerateKeyPair");
   } finally {
     pinned.delete(templates);
   }
 }
 
-/** Changes label and id of both halves, or of neither. Throws if the token cannot do that. */
+/** Changes the label and id of both keys, or of neither. Throws if the token cannot do that. */
 export function renamePair({ module, handle }: OpenSession, pair: KeyPair, label: string, id: Uint8Array): void {
   const { privateKey, publicKey } = pair;
   const before = module.C_GetAttributeValue(handle, privateKey, [{ type: CKA.LABEL }, { type: CKA.ID }]);
@@ -103,7 +103,7 @@ export function renamePair({ module, handle }: OpenSession, pair: KeyPair, label
   }
 }
 
-/** Destroys both halves, the private one first: if the second step fails, nothing is left that can sign. */
+/** Destroys both keys, the private key first: if the second step fails, nothing remains that can sign. */
 export function destroyPair(session: OpenSession, selector: KeySelector): void {
   const { module, handle } = session;
   const { privateKey, publicKey } = findPair(session, selector);
@@ -119,7 +119,7 @@ const nameTemplate = (label: string, id: Uint8Array): { type: number; value: str
   { type: CKA.ID, value: Buffer.from(id) },
 ];
 
-/** Finds at most two objects, which is enough to see that a selector is ambiguous. */
+/** Finds at most two objects, which is enough to detect an ambiguous selector. */
 function findObjects({ module, handle }: OpenSession, objectClass: number, { id, label }: KeySelector): Handle[] {
   module.C_FindObjectsInit(handle, [
     { type: CKA.CLASS, value: objectClass },
@@ -134,7 +134,7 @@ function findObjects({ module, handle }: OpenSession, objectClass: number, { id,
   }
 }
 
-/** The bytes of an attribute; `undefined` if the object has none or hides them. */
+/** Returns an attribute's bytes; `undefined` if the object does not have the attribute or hides it. */
 function bytesOf({ module, handle }: OpenSession, object: Handle, type: number): Uint8Array | undefined {
   try {
     const value = module.C_GetAttributeValue(handle, object, [{ type }])[0]?.value;

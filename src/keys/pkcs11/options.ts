@@ -3,28 +3,28 @@ import { type Optional, type Rule, type Rules, text, textThat, texts, wholeNumbe
 import { backendRules } from "../signer/backend-options.ts";
 import { type PinSource, pinRule } from "./pin.ts";
 
-/** Options for keys in PKCS#11 tokens (HSMs, TPMs, smart cards). Needs the package `pkcs11js`. */
+/** Options for keys in PKCS#11 tokens (HSMs, TPMs, smart cards). Requires the `pkcs11js` package. */
 export interface Pkcs11Options {
   /** Absolute path of the PKCS#11 module (a shared library). Default: the `module-path` of each URI. */
   readonly modulePath?: Optional<string>;
-  /** Where the user PIN comes from. The `pin-source` of a URI takes precedence. Default: none, for tokens without a PIN. */
+  /** Source of the user PIN. The `pin-source` of a URI takes precedence. Default: none, for tokens without a PIN. */
   readonly pin?: Optional<PinSource>;
-  /** The token of new keys, as a URI without a key: `pkcs11:token=jwksd`. Only `create` needs it. Default: none. */
+  /** Token for new keys, as a URI without a key: `pkcs11:token=jwksd`. Only `create` needs it. Default: none. */
   readonly token?: Optional<string>;
   /**
-   * Names of environment variables that the module needs. It also gets common ones (`PATH`, `HOME`, `LANG` and so on) and those of
+   * Names of environment variables that the module needs. It also receives common ones (`PATH`, `HOME`, `LANG` and so on) and those for
    * SoftHSM, TPM, p11-kit, YubiHSM, OpenSC, PC/SC, Luna, nShield, Utimaco and NetHSM, but no others. Default: none.
    */
   readonly environment?: Optional<readonly string[]>;
-  /** Signatures at once; each has its own session and thread. Default: 16. */
+  /** Concurrent signatures; each has its own session and thread. Default: 16. */
   readonly sessions?: Optional<number>;
-  /** Time for one signature, in milliseconds. A module that takes longer counts as hanging, and its process is replaced. Default: 5000. */
+  /** Time for one signature, in milliseconds. A module that takes longer counts as hung, and its process is replaced. Default: 5000. */
   readonly timeoutMs?: Optional<number>;
 }
 
-/** Variables of jwksd may hold wrapping keys, so no module gets them. */
+/** jwksd's own variables may contain wrapping keys, so no module receives them. */
 const variables: Rule<readonly string[]> = {
-  must: "an array of the names of environment variables, none of which begins with JWKSD_",
+  must: "an array of names of environment variables that do not begin with JWKSD_",
   types: ["array"],
   holds: (value): value is string[] =>
     texts.holds(value) && value.every((name) => /^[a-z_]\w*$/i.test(name) && !/^JWKSD_/i.test(name)),

@@ -6,21 +6,21 @@ import { type Rule, object, text, texts } from "../../base/options.ts";
 import { TokenFailure } from "./failure.ts";
 import type { TokenDescription } from "./messages.ts";
 
-/** Where the user PIN of a token comes from. jwksd reads it at each start of the child process, and does not keep it. */
+/** The source of a token's user PIN. jwksd reads it each time it starts the child process and does not keep it. */
 export type PinSource =
-  /** A file that holds the PIN alone. */
+  /** A file that contains only the PIN. */
   | { readonly file: string }
   /** The name of an environment variable. */
   | { readonly environment: string }
-  /** A program that prints the PIN, and its arguments. It runs without a shell. */
+  /** A program that prints the PIN, with its arguments. It runs without a shell. */
   | { readonly command: readonly [program: string, ...args: string[]] };
 
 const commandTimeoutMs = 30_000;
-// Tokens take at most 255 characters.
+// Tokens accept at most 255 characters.
 const maxPinLength = 1024;
 
 /**
- * Reads the PIN, without one line end after it.
+ * Reads the PIN, without a line end after it.
  *
  * @throws ConfigError `ERR_OPTION_INVALID`
  */
@@ -28,7 +28,7 @@ export async function readPin(source: PinSource): Promise<string> {
   const pin = (await readSource(source)).replace(/\r?\n$/, "");
   const problem = problemOf(pin);
   if (problem === undefined) return pin;
-  throw bad(`${describePin(source)} ${problem}; it must hold the PIN alone, in one line`);
+  throw invalidPin(`${describePin(source)} ${problem}; it must contain only the PIN, on one line`);
 }
 
 function problemOf(pin: string): string | undefined {
@@ -51,28 +51,29 @@ export const pinRule: Rule<object> = {
 async function readSource(source: PinSource): Promise<string> {
   if ("environment" in source) {
     const value = process.env[source.environment];
-    if (value === undefined) throw bad(`${describePin(source)} is not set`);
+    if (value === undefined) throw invalidPin(`${describePin(source)} is not set`);
     return value;
   }
   if ("command" in source) return outputOf(source.command);
   try {
     return await readFile(source.file, "utf8");
   } catch (error) {
-    throw bad(`${describePin(source)} cannot be read (${(error as NodeJS.ErrnoException).code})`);
+    throw invalidPin(`${describePin(source)} cannot be read (${(error as NodeJS.ErrnoException).code})`);
   }
 }
 
 function outputOf([program, ...args]: readonly [string, ...string[]]): Promise<string> {
   return new Promise((resolve, reject) => {
     execFile(program, args, { encoding: "utf8", timeout: commandTimeoutMs, maxBuffer: 65_536 }, (error, output) => {
-      // Not the error itself, which holds the output of the command.
+      // Without the error itself, which contains the command's output.
       if (error === null) resolve(output);
-      else reject(bad(`the command ${JSON.stringify(program)} failed (${error.code ?? error.signal ?? "killed"})`));
+      else
+        reject(invalidPin(`the command ${JSON.stringify(program)} failed (${error.code ?? error.signal ?? "killed"})`));
     });
   });
 }
 
-/** A source for a message, without the arguments of a command. */
+/** Returns a source's name for messages, without a command's arguments. */
 export function describePin(source: PinSource): string {
   if ("file" in source) return `file ${source.file}`;
   return "environment" in source
@@ -80,36 +81,37 @@ export function describePin(source: PinSource): string {
     : `the output of the command ${JSON.stringify(source.command[0])}`;
 }
 
-const bad = (rule: string): ConfigError => invalidOption(`pin: ${rule}`);
+const invalidPin = (rule: string): ConfigError => invalidOption(`pin: ${rule}`);
 
-// The fate of each PIN in this process, by its keyed hash.
-const known = new Map<string, "right" | "refused">();
+// Whether each PIN was accepted or refused in this process, by its keyed hash.
+const outcomes = new Map<string, "accepted" | "refused">();
 const processKey = randomBytes(32);
 
-/** The tries of the PIN of one token. */
-export interface PinTries {
-  /** Why no more PINs are tried. */
+/** The attempts to log in to one token with its PIN. */
+export interface PinAttempts {
+  /** Reason why no further PIN is tried. */
   readonly refusal: TokenFailure | undefined;
-  /** To be called before the module is started. */
+  /** Must be called before the module is started. */
   begin(): void;
-  /** The PIN, for one try. Rejects with {@link TokenFailure} if it was refused before, or as {@link readPin} does. */
+  /** Returns the PIN, for one attempt. Rejects with {@link TokenFailure} if it was refused before, or like {@link readPin}. */
   next(token: TokenDescription): Promise<string | undefined>;
-  worked(): void;
-  /** After a login without a result, the PIN counts as refused, unless it has worked before. */
+  /** Records that the token accepted the PIN. */
+  accepted(): void;
+  /** Records a failure. After a login without a result, the PIN counts as refused, unless it was accepted before. */
   failed(failure: TokenFailure): void;
 }
 
 /**
- * Counts the tries, because tokens lock after a few wrong ones. No connection tries a refused PIN again. A PIN that once worked does not count
- * as refused when a login fails for an unknown reason.
+ * Limits the attempts, because tokens lock after a few wrong ones. No connection tries a refused PIN again. A PIN that was once accepted does
+ * not count as refused if a login fails for an unknown reason.
  */
-export function createPinTries(source: PinSource | undefined, modulePath: string): PinTries {
-  /** Hash of the last PIN that was tried. */
+export function createPinAttempts(source: PinSource | undefined, modulePath: string): PinAttempts {
+  /** Hash of the most recent PIN. */
   let last = "";
   let refusal: TokenFailure | undefined;
   return {
     get refusal() {
-      return known.get(last) === "right" ? undefined : refusal;
+      return outcomes.get(last) === "accepted" ? undefined : refusal;
     },
 
     begin() {
@@ -122,19 +124,19 @@ export function createPinTries(source: PinSource | undefined, modulePath: string
       last = createHmac("sha256", processKey)
         .update(JSON.stringify([modulePath, token, pin]))
         .digest("hex");
-      if (known.get(last) !== "refused") return pin;
-      throw new TokenFailure("pin", "this PIN was refused before, or may have been", true);
+      if (outcomes.get(last) !== "refused") return pin;
+      throw new TokenFailure("pin", "this PIN was or may have been refused before", true);
     },
 
-    worked() {
-      if (last !== "") known.set(last, "right");
+    accepted() {
+      if (last !== "") outcomes.set(last, "accepted");
     },
 
     failed(failure) {
-      const isDoubted = failure.reason === "login" && known.get(last) !== "right";
+      const isDoubted = failure.reason === "login" && outcomes.get(last) !== "accepted";
       if (failure.reason !== "pin" && !isDoubted) return;
       refusal = failure;
-      if (last !== "") known.set(last, "refused");
+      if (last !== "") outcomes.set(last, "refused");
     },
   };
 }

@@ -1,15 +1,15 @@
 import type { Handle, PKCS11 } from "pkcs11js";
 import { CKF, CKM } from "./constants.ts";
-import { TokenFailure, failureOf } from "./failure.ts";
+import { TokenFailure, toFailure } from "./failure.ts";
 import type { OpenSession } from "./objects.ts";
 
-// Twice the size of a signature, for modules that check the buffer before they know the size.
+// Twice a signature's size, for modules that check the buffer before they know the size.
 const outputBytes = 128;
-/** After so many failures in a row, a new session does not help. */
-const maxFailuresInARow = 3;
+/** Number of consecutive failures after which a new session does not help. */
+const maxConsecutiveFailures = 3;
 
 /**
- * A session and the buffers of its operation. The pool keeps every session, so that the buffers are not garbage-collected while another
+ * A session and the buffers for its operation. The pool keeps every session, so that the buffers are not garbage-collected while another
  * thread uses them.
  */
 interface PooledSession extends OpenSession {
@@ -18,13 +18,13 @@ interface PooledSession extends OpenSession {
   readonly output: Buffer;
 }
 
-/** Sessions of one token, each for one operation at a time. The parent sends no more calls than there are sessions. Runs in the child. */
+/** The sessions of one token, each for one operation at a time. The parent sends no more calls than there are sessions. Runs in the child. */
 export class SessionPool {
   readonly #module: PKCS11;
   readonly #slot: Handle;
   readonly #all: PooledSession[] = [];
   readonly #free: PooledSession[];
-  #failuresInARow = 0;
+  #consecutiveFailures = 0;
 
   /** Opens `count` sessions, or as many as the token allows. */
   constructor(module: PKCS11, slot: Handle, count: number) {
@@ -36,7 +36,7 @@ export class SessionPool {
         this.#all.push({ module, handle, input: Buffer.alloc(32), output: Buffer.alloc(outputBytes) });
       }
     } catch (error) {
-      if (this.#all.length === 0 || failureOf(error).reason !== "throttled") throw error;
+      if (this.#all.length === 0 || toFailure(error).reason !== "throttled") throw error;
     }
     this.#free = [...this.#all];
   }
@@ -56,7 +56,7 @@ export class SessionPool {
     }
   }
 
-  /** Signs a digest of 32 bytes with ECDSA. */
+  /** Signs a 32-byte digest with ECDSA. */
   sign(key: Handle, digest: Uint8Array): Promise<Uint8Array> {
     return this.use(async (session) => {
       const { module, handle, input, output } = session;
@@ -64,13 +64,13 @@ export class SessionPool {
         input.set(digest);
         module.C_SignInit(handle, { mechanism: CKM.ECDSA }, key);
         const signature = Uint8Array.from(await module.C_SignAsync(handle, input, output));
-        this.#failuresInARow = 0;
+        this.#consecutiveFailures = 0;
         return signature;
       } catch (error) {
-        const { reason, message, lost } = failureOf(error, "C_Sign");
-        this.#failuresInARow += 1;
-        const isInOrder = !lost && this.#replace(session) && this.#failuresInARow < maxFailuresInARow;
-        throw new TokenFailure(reason, message, !isInOrder);
+        const { reason, message, lost } = toFailure(error, "C_Sign");
+        this.#consecutiveFailures += 1;
+        const isRecovered = !lost && this.#replace(session) && this.#consecutiveFailures < maxConsecutiveFailures;
+        throw new TokenFailure(reason, message, !isRecovered);
       }
     });
   }
@@ -78,7 +78,7 @@ export class SessionPool {
   /** Replaces a session after a failure, because the failed operation may still be active in it. */
   #replace(session: PooledSession): boolean {
     try {
-      // Closing the last session would log out, so the new one is opened first.
+      // Closing the last session would log out, so the new session is opened first.
       const next = this.#open();
       this.#module.C_CloseSession(session.handle);
       session.handle = next;

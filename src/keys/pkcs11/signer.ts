@@ -11,17 +11,17 @@ import type { FoundKey } from "./messages.ts";
 import type { TokenProcess } from "./token-process.ts";
 import type { KeySelector } from "./uri.ts";
 
-/** A key of a token. */
+/** A key on a token. */
 export interface TokenKey {
   readonly uri: string;
   readonly selector: KeySelector;
   readonly publicKey: EcPublicJwk;
-  /** The process that knows the key by this number. */
+  /** Process that knows the key by `number`. */
   readonly process: TokenProcess;
   readonly number: number;
 }
 
-/** Makes a signer that keeps the connection open until it is closed. In a new process, it finds its key again. */
+/** Creates a signer that keeps the connection open until it is closed. In a new process, it finds its key again. */
 export function pkcs11Signer(connection: Connection, key: TokenKey): ExternalSigner {
   const { uri, selector, publicKey } = key;
   const numbers = new WeakMap<TokenProcess, number | Promise<number>>([[key.process, key.number]]);
@@ -29,10 +29,10 @@ export function pkcs11Signer(connection: Connection, key: TokenKey): ExternalSig
   async function find(process: TokenProcess): Promise<number> {
     const found = await process.call<"find">({ kind: "find", key: selector });
     if (keyIdentity(publicKeyOf(found, uri)) === keyIdentity(publicKey)) return found.key;
-    throw new SignerError("ERR_SIGNER_KEY_STATE", "PKCS#11: the token now holds another key under the same name");
+    throw new SignerError("ERR_SIGNER_KEY_STATE", "PKCS#11: the token now has another key with the same name");
   }
 
-  /** Searches the key once per process, for all calls together. A failed search is repeated at the next call. */
+  /** Returns the key's number in a process. All calls share one search per process; the next call repeats a failed search. */
   function numberIn(process: TokenProcess): number | Promise<number> {
     const known = numbers.get(process);
     if (known !== undefined) return known;
@@ -56,7 +56,7 @@ export function pkcs11Signer(connection: Connection, key: TokenKey): ExternalSig
         const process = connection.current ?? (await abortable(connection.process(), signal));
         const number = numberIn(process);
         const key = typeof number === "number" ? number : await abortable(number, signal);
-        return sized(await process.call<"sign">({ kind: "sign", key, digest }, signal));
+        return checkSize(await process.call<"sign">({ kind: "sign", key, digest }, signal));
       } catch (error) {
         throw signal?.aborted === true ? abortedBy(signal, "PKCS#11") : errorFor(error);
       }
@@ -65,8 +65,8 @@ export function pkcs11Signer(connection: Connection, key: TokenKey): ExternalSig
 }
 
 /**
- * The public half of a key, from its CKA_EC_PARAMS and CKA_EC_POINT. The standard wants the point in an octet string; some modules
- * give the plain point.
+ * Returns a key's public key from its CKA_EC_PARAMS and CKA_EC_POINT. The standard requires the point in an octet string; some modules
+ * return the plain point.
  *
  * @throws KeyMaterialError `ERR_KEY_NOT_P256`, `ERR_KEY_FORMAT`
  * @see PKCS#11 3.0, section 2.3.3; RFC 5480 section 2.2
@@ -74,7 +74,7 @@ export function pkcs11Signer(connection: Connection, key: TokenKey): ExternalSig
 function publicKeyOf({ isEc, params, point }: FoundKey, name: string): EcPublicJwk {
   if (!isEc) throw notP256(name);
   if (params === undefined || point === undefined) {
-    throw keyError("ERR_KEY_FORMAT", name, "the token holds no public key of the same id and label");
+    throw keyError("ERR_KEY_FORMAT", name, "the token has no public key with the same id and label");
   }
   if (!isP256(params)) throw notP256(name, "on another curve");
   const plain = point.length === 67 && point[0] === 0x04 && point[1] === 65 ? point.subarray(2) : point;
@@ -85,7 +85,7 @@ function publicKeyOf({ isEc, params, point }: FoundKey, name: string): EcPublicJ
   return { kty: "EC", crv: "P-256", x: text(1), y: text(33) };
 }
 
-/** Whether the parameters are the identifier of the curve, or its name as a printable string. */
+/** Reports whether the parameters are the curve's identifier, or its name as a printable string. */
 function isP256(params: Uint8Array): boolean {
   if (Buffer.compare(params, p256Params) === 0) return true;
   const isName = params[0] === 0x13 && params[1] === params.length - 2;
@@ -93,28 +93,28 @@ function isP256(params: Uint8Array): boolean {
 }
 
 /**
- * Checks that a key may sign, and by a test signature that its public half belongs to it.
+ * Checks that a key may sign, and with a test signature that its public key belongs to it.
  *
  * @throws KeyMaterialError `ERR_KEY_NOT_P256`, `ERR_KEY_FORMAT`, `ERR_KEY_PURPOSE`, `ERR_KEY_MISMATCH`
  */
 export async function checkKey(process: TokenProcess, found: FoundKey, name: string): Promise<EcPublicJwk> {
   const publicKey = publicKeyOf(found, name);
   if (!found.maySign || found.alwaysAuthenticates) {
-    const why = found.maySign ? "asks for its PIN at each signature" : "is not for signing (CKA_SIGN)";
+    const why = found.maySign ? "requires its PIN for each signature" : "is not for signing (CKA_SIGN)";
     throw keyError("ERR_KEY_PURPOSE", name, `this key ${why}, so it cannot sign for the provider`);
   }
   const probe = new TextEncoder().encode("jwksd probe");
   const digest = new Uint8Array(await crypto.subtle.digest("SHA-256", probe));
-  const signature = sized(await process.call<"sign">({ kind: "sign", key: found.key, digest }));
+  const signature = checkSize(await process.call<"sign">({ kind: "sign", key: found.key, digest }));
   const key = { key: { ...publicKey }, format: "jwk", dsaEncoding: "ieee-p1363" } as const;
   if (!verify("sha256", probe, key, signature)) {
-    throw keyError("ERR_KEY_MISMATCH", name, "its private and its public part do not belong together");
+    throw keyError("ERR_KEY_MISMATCH", name, "its private and public key do not belong together");
   }
   return publicKey;
 }
 
-/** CKM_ECDSA gives r, then s, each as long as the order of the curve. @see PKCS#11 3.0, section 2.3.1 */
-function sized(signature: Uint8Array): Uint8Array {
+/** Checks that a signature has 64 bytes: CKM_ECDSA returns r, then s, each as long as the curve's order. @see PKCS#11 3.0, section 2.3.1 */
+function checkSize(signature: Uint8Array): Uint8Array {
   if (signature.length === 64) return signature;
-  throw new SignerError("ERR_SIGNER_BAD_SIGNATURE", `PKCS#11: the module gave ${signature.length} bytes, not 64`);
+  throw new SignerError("ERR_SIGNER_BAD_SIGNATURE", `PKCS#11: the module returned ${signature.length} bytes, not 64`);
 }

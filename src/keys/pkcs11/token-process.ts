@@ -5,7 +5,7 @@ import { slowTimeoutMs } from "../signer/backend-options.ts";
 import { TokenFailure, fromData } from "./failure.ts";
 import { forkChild } from "./fork-child.ts";
 import type {
-  Answer,
+  Result,
   Call,
   FromChild,
   Operation,
@@ -15,14 +15,14 @@ import type {
   TokenRequest,
 } from "./messages.ts";
 
-/** Reads the PIN of a token, or rejects if none may be tried. */
+/** Reads a token's PIN; rejects if no PIN may be tried. */
 export type ReadPin = (token: TokenDescription) => Promise<string | undefined>;
 
-/** Settings of the child process of a token. */
+/** Settings of a token's child process. */
 export interface ProcessSettings {
-  /** Time for one signature or search, without time in the queue, in milliseconds. */
+  /** Time limit for one signature or search in milliseconds, without the time in the queue. */
   readonly timeoutMs: number;
-  /** Names of more environment variables that the module needs. */
+  /** Names of additional environment variables that the module needs. */
   readonly environment: readonly string[];
   readonly clock: Clock;
 }
@@ -32,16 +32,16 @@ interface Pending {
   readonly signal: AbortSignal | undefined;
   readonly resolve: (value: Results[keyof Results]) => void;
   readonly reject: (error: Error) => void;
-  /** When the token got the operation. */
+  /** Time at which the operation was sent to the token, in epoch milliseconds. */
   sinceMs: number;
 }
 
-/** How long to wait for a killed process to end before another one is started. */
+/** Time to wait for a killed process to end before another one is started, in milliseconds. */
 const killedMs = 2_000;
 
-/** One child process, with the module loaded and a login at the token. After its end, a new TokenProcess is needed. */
+/** A child process that has loaded the module and logged in to the token. After its end, a new TokenProcess is needed. */
 export class TokenProcess {
-  /** Resolves when the process is gone, with the failure that ended it, or `undefined` after {@link stop}. */
+  /** Resolves when the process has ended, with the failure that ended it, or `undefined` after {@link stop}. */
   readonly ended: Promise<TokenFailure | undefined>;
   /** Whether the token has signed anything. */
   hasSigned = false;
@@ -50,16 +50,16 @@ export class TokenProcess {
   readonly #settings: ProcessSettings;
   /** Calls that wait for a session. */
   readonly #queue: Pending[] = [];
-  /** Calls at the child, at most one for each session, the oldest first. */
-  readonly #underWay = new Map<number, Pending>();
+  /** Calls that the child is running, at most one per session, the oldest first. */
+  readonly #inFlight = new Map<number, Pending>();
   #sessions = 0;
   #nextId = 0;
   #cancelTimer: (() => void) | undefined;
-  /** Why it takes no more calls. */
+  /** Reason why the process accepts no more calls. */
   #failure: TokenFailure | undefined;
-  #gone: () => void = () => {};
+  #resolveEnded: () => void = () => {};
 
-  /** Rejects with {@link TokenFailure}, or as `readPin` does. */
+  /** Starts a process. Rejects with {@link TokenFailure}, or like `readPin`. */
   static async start(request: TokenRequest, readPin: ReadPin, settings: ProcessSettings): Promise<TokenProcess> {
     const process = new TokenProcess(request.sessions, settings);
     try {
@@ -77,11 +77,11 @@ export class TokenProcess {
     this.#child = forkChild(sessions, settings.environment);
     this.#child.stdin?.on("error", () => {});
     this.ended = new Promise((resolve) => {
-      this.#gone = () => resolve(this.#failure === closed ? undefined : this.#failure);
+      this.#resolveEnded = () => resolve(this.#failure === closed ? undefined : this.#failure);
     });
     const onEnd = (how: string): void => {
-      this.#fail(new TokenFailure("unavailable", `the process of the module ended (${how})`, true));
-      this.#gone();
+      this.#fail(new TokenFailure("unavailable", `the module's process ended (${how})`, true));
+      this.#resolveEnded();
     };
     this.#child.once("exit", (code, signal) => onEnd(signal ?? `exit code ${code}`));
     this.#child.on("error", (error) => {
@@ -89,27 +89,27 @@ export class TokenProcess {
     });
   }
 
-  /** Whether it takes calls. */
+  /** Whether the process accepts calls. */
   get isUsable(): boolean {
     return this.#failure === undefined;
   }
 
-  /** Runs an operation. If `signal` aborts, an operation in the queue is dropped; one at the token goes on, but its result is ignored. */
+  /** Runs an operation. If `signal` aborts, a queued operation is dropped; a running one continues, but its result is ignored. */
   call<K extends Operation["kind"]>(
     operation: Extract<Operation, { kind: K }>,
     signal?: AbortSignal,
   ): Promise<Results[K]> {
-    const answered = new Promise<Results[keyof Results]>((resolve, reject) => {
+    const completed = new Promise<Results[keyof Results]>((resolve, reject) => {
       if (this.#failure !== undefined) return reject(this.#failure);
-      // One message for all calls of this turn of the event loop.
+      // One message has all calls of this turn of the event loop.
       if (this.#queue.push({ operation, signal, resolve, reject, sinceMs: 0 }) === 1) {
-        queueMicrotask(() => this.#handOver());
+        queueMicrotask(() => this.#sendQueued());
       }
     });
-    return abortable(answered, signal) as Promise<Results[K]>;
+    return abortable(completed, signal) as Promise<Results[K]>;
   }
 
-  /** Takes no more calls, finishes those under way, and ends the process. */
+  /** Accepts no more calls, finishes the calls in flight, and ends the process. */
   async stop(): Promise<void> {
     this.#retire(closed);
     await this.ended;
@@ -117,7 +117,7 @@ export class TokenProcess {
 
   async #open(request: TokenRequest, readPin: ReadPin): Promise<void> {
     const { clock } = this.#settings;
-    let step = "the start of the module";
+    let step = "starting the module";
     let isLoggingIn = false;
     const expire = (): void =>
       this.#kill(new TokenFailure("unavailable", `${step} took more than ${slowTimeoutMs} ms`, true));
@@ -126,11 +126,11 @@ export class TokenProcess {
       await new Promise<void>((resolve, reject) => {
         this.#child.on("message", (message: FromChild) => {
           if (message.kind === "login") {
-            step = "to read the PIN after the start of the module";
+            step = "reading the PIN after starting the module";
             readPin(message.token).then((pin) => {
-              step = "the login after the start of the module";
+              step = "logging in after starting the module";
               isLoggingIn = true;
-              this.#tell({ kind: "pin", pin });
+              this.#send({ kind: "pin", pin });
             }, reject);
           } else if (message.kind === "ready") {
             this.token = message.token;
@@ -139,89 +139,89 @@ export class TokenProcess {
           } else if (message.kind === "failed") {
             reject(fromData(message.failure));
           } else {
-            for (const answer of message.answers) this.#settle(answer);
-            this.#handOver();
+            for (const result of message.results) this.#settle(result);
+            this.#sendQueued();
           }
         });
         void this.ended.then((failure = closed) => {
-          // After the PIN was sent and nothing came back, it may have been refused.
+          // If there was no reply after the PIN was sent, the PIN may have been refused.
           reject(isLoggingIn ? new TokenFailure("login", failure.message, true) : failure);
         });
-        this.#tell({ kind: "start", request });
+        this.#send({ kind: "start", request });
       });
     } finally {
       cancel();
     }
   }
 
-  #handOver(): void {
+  #sendQueued(): void {
     const calls: Call[] = [];
-    while (this.#underWay.size < this.#sessions) {
+    while (this.#inFlight.size < this.#sessions) {
       const pending = this.#queue.shift();
       if (pending === undefined) break;
       if (pending.signal?.aborted === true) continue;
       pending.sinceMs = this.#settings.clock.now();
-      this.#underWay.set(this.#nextId, pending);
+      this.#inFlight.set(this.#nextId, pending);
       calls.push({ id: this.#nextId, operation: pending.operation });
       this.#nextId += 1;
     }
-    if (calls.length > 0) this.#tell({ kind: "calls", calls });
+    if (calls.length > 0) this.#send({ kind: "calls", calls });
     this.#watch();
   }
 
-  #settle(answer: Answer): void {
-    const pending = this.#underWay.get(answer.id);
+  #settle(result: Result): void {
+    const pending = this.#inFlight.get(result.id);
     if (pending === undefined) return;
-    this.#underWay.delete(answer.id);
-    // Making or destroying a key may have blocked the other calls.
+    this.#inFlight.delete(result.id);
+    // Generating or destroying a key may have blocked the other calls.
     if (isSlow(pending)) {
-      for (const other of this.#underWay.values()) other.sinceMs = this.#settings.clock.now();
+      for (const other of this.#inFlight.values()) other.sinceMs = this.#settings.clock.now();
     }
-    if ("value" in answer) {
+    if ("value" in result) {
       this.hasSigned ||= pending.operation.kind === "sign";
-      pending.resolve(answer.value);
+      pending.resolve(result.value);
       return;
     }
-    const failure = fromData(answer.failure);
+    const failure = fromData(result.failure);
     pending.reject(failure);
-    // Other calls may still be answered before the module is finalised.
+    // Other calls can still complete before the module is finalized.
     if (failure.lost) this.#retire(failure);
   }
 
-  /** Time limit of the calls under way. */
+  /** Time limit of the calls in flight, in milliseconds. */
   get #limitMs(): number {
-    return [...this.#underWay.values()].some(isSlow) ? slowTimeoutMs : this.#settings.timeoutMs;
+    return [...this.#inFlight.values()].some(isSlow) ? slowTimeoutMs : this.#settings.timeoutMs;
   }
 
-  /** Ends a process whose module does not answer in time. */
+  /** Ends the process if its module does not respond in time. */
   #watch(): void {
-    const [oldest] = this.#underWay.values();
+    const [oldest] = this.#inFlight.values();
     if (oldest === undefined || this.#cancelTimer !== undefined) return;
     const { clock, timeoutMs } = this.#settings;
     const expiredSinceMs = clock.now() - this.#limitMs;
     const leftMs = oldest.sinceMs - expiredSinceMs;
     if (leftMs > 0) {
-      const look = (): void => {
+      const check = (): void => {
         this.#cancelTimer = undefined;
         this.#watch();
       };
-      // setImmediate: this process may have been busy, with answers that it has not read yet.
-      this.#cancelTimer = clock.setTimer(() => setImmediate(look), Math.min(leftMs, timeoutMs));
+      // setImmediate, because this process may have been busy and have results that it has not read yet.
+      this.#cancelTimer = clock.setTimer(() => setImmediate(check), Math.min(leftMs, timeoutMs));
       return;
     }
-    const message = "the module did not answer in time, and its process was replaced";
-    for (const { sinceMs, reject } of this.#underWay.values()) {
+    const message = "the module did not respond in time, and its process was replaced";
+    for (const { sinceMs, reject } of this.#inFlight.values()) {
       if (sinceMs <= expiredSinceMs) reject(new TokenFailure("timeout", message, true));
     }
     this.#kill(new TokenFailure("unavailable", message, true));
   }
 
-  /** Takes no more calls, and lets the process finish those under way within their time limit. */
+  /** Accepts no more calls. Gives the process time to finish the calls in flight. */
   #retire(failure: TokenFailure): void {
     if (this.#failure !== undefined) return;
     this.#failure = failure;
     for (const { reject } of this.#queue.splice(0)) reject(failure);
-    this.#tell({ kind: "stop" });
+    this.#send({ kind: "stop" });
     const cancel = this.#settings.clock.setTimer(() => this.#kill(failure), this.#limitMs);
     void this.ended.then(cancel);
   }
@@ -229,20 +229,20 @@ export class TokenProcess {
   #kill(failure: TokenFailure): void {
     this.#fail(failure);
     this.#child.kill("SIGKILL");
-    const cancel = this.#settings.clock.setTimer(() => this.#gone(), killedMs);
+    const cancel = this.#settings.clock.setTimer(() => this.#resolveEnded(), killedMs);
     void this.ended.then(cancel);
   }
 
-  /** Fails all calls. The first failure is kept as the reason. */
+  /** Rejects all calls. Keeps the first failure as the reason. */
   #fail(failure: TokenFailure): void {
     this.#failure ??= failure;
     this.#cancelTimer?.();
-    for (const { reject } of [...this.#underWay.values(), ...this.#queue.splice(0)]) reject(failure);
-    this.#underWay.clear();
+    for (const { reject } of [...this.#inFlight.values(), ...this.#queue.splice(0)]) reject(failure);
+    this.#inFlight.clear();
   }
 
-  #tell(message: ToChild): void {
-    // A child that is not connected has ended, and "exit" follows.
+  #send(message: ToChild): void {
+    // A child that is not connected has ended; an "exit" event follows.
     if (this.#child.connected) this.#child.send(message, () => {});
   }
 }

@@ -3,7 +3,7 @@ import { accessSync, constants } from "node:fs";
 import type * as Pkcs11js from "pkcs11js";
 import type { Handle, PKCS11 } from "pkcs11js";
 import { CKF, CKU } from "./constants.ts";
-import { TokenFailure, failureOf, returnValue } from "./failure.ts";
+import { TokenFailure, toFailure, returnValue } from "./failure.ts";
 import type { FoundKey, Operation, Results, TokenDescription, TokenRequest } from "./messages.ts";
 import {
   type KeyPair,
@@ -17,17 +17,17 @@ import {
 import { SessionPool } from "./session-pool.ts";
 import { type TokenSelector, nameOfToken } from "./uri.ts";
 
-/** A token after its login. Its errors are for {@link failureOf}. */
+/** A token after login. {@link toFailure} converts its errors. */
 export interface Token {
   readonly description: TokenDescription;
-  /** How many sessions are open. */
+  /** Number of open sessions. */
   readonly sessions: number;
   run(operation: Operation): Promise<Results[keyof Results]>;
-  /** To be called when nothing is under way, because modules may crash otherwise. */
+  /** Ends the module. Must be called when no call is in flight, because modules may crash otherwise. */
   finalize(): void;
 }
 
-/** Opens a token. @param askPin called only if the token wants a PIN and a wrong one would not lock it */
+/** Opens a token. @param askPin called only if the token requires a PIN and a wrong PIN would not lock it */
 export async function openToken(
   { modulePath, token, sessions }: TokenRequest,
   askPin: (token: TokenDescription) => Promise<string | undefined>,
@@ -44,18 +44,18 @@ export async function openToken(
   module.C_CloseSession(first);
   const pairs: KeyPair[] = [];
 
-  function found(session: OpenSession, pair: KeyPair): FoundKey {
+  function register(session: OpenSession, pair: KeyPair): FoundKey {
     return { key: pairs.push(pair) - 1, ...describePair(session, pair) };
   }
 
   function pairOf(key: number): KeyPair {
     const pair = pairs[key];
-    if (pair === undefined) throw new TokenFailure("key", "no such key was found before");
+    if (pair === undefined) throw new TokenFailure("key", "no key was found with this number");
     return pair;
   }
 
-  /** Runs `task` in a new session that may write; those of the pool are read-only. */
-  async function writing<T>(task: (session: OpenSession) => T | Promise<T>): Promise<T> {
+  /** Runs `task` in a new session that can write; the pool's sessions are read-only. */
+  async function withWriteSession<T>(task: (session: OpenSession) => T | Promise<T>): Promise<T> {
     const handle = module.C_OpenSession(slot, CKF.SERIAL_SESSION | CKF.RW_SESSION);
     try {
       return await task({ module, handle });
@@ -63,7 +63,7 @@ export async function openToken(
       try {
         module.C_CloseSession(handle);
       } catch {
-        // An error of the task is the one to report.
+        // If the task failed, its error is the one to report.
       }
     }
   }
@@ -77,13 +77,17 @@ export async function openToken(
         case "sign":
           return pool.sign(pairOf(operation.key).privateKey, operation.digest);
         case "find":
-          return pool.use((session) => found(session, findPair(session, operation.key)));
+          return pool.use((session) => register(session, findPair(session, operation.key)));
         case "generate":
-          return writing(async (session) => found(session, await generatePair(session, operation.label, operation.id)));
+          return withWriteSession(async (session) =>
+            register(session, await generatePair(session, operation.label, operation.id)),
+          );
         case "rename":
-          return writing((session) => renamePair(session, pairOf(operation.key), operation.label, operation.id));
+          return withWriteSession((session) =>
+            renamePair(session, pairOf(operation.key), operation.label, operation.id),
+          );
         default:
-          return writing((session) => destroyPair(session, operation.key));
+          return withWriteSession((session) => destroyPair(session, operation.key));
       }
     },
 
@@ -92,41 +96,41 @@ export async function openToken(
 }
 
 async function loadModule(path: string): Promise<PKCS11> {
-  const cannot = (why: string): TokenFailure =>
+  const loadFailure = (why: string): TokenFailure =>
     new TokenFailure("module", `the module cannot be loaded: ${path}: ${why}`);
   let library: typeof Pkcs11js;
   try {
     ({ default: library } = (await import("pkcs11js")) as unknown as { readonly default: typeof Pkcs11js });
   } catch {
-    throw new TokenFailure("package", "pkcs11js is not installed, or was not compiled");
+    throw new TokenFailure("package", "pkcs11js is not installed or not compiled");
   }
   const module = new library.PKCS11();
   try {
     accessSync(path, constants.R_OK);
   } catch (error) {
     const { code } = error as NodeJS.ErrnoException;
-    throw cannot(code === "ENOENT" ? "there is no such file" : `not readable (${code})`);
+    throw loadFailure(code === "ENOENT" ? "the file does not exist" : `not readable (${code})`);
   }
   try {
     module.load(path);
   } catch {
-    throw cannot("not a PKCS#11 module for this machine, or it lacks a library");
+    throw loadFailure("not a PKCS#11 module for this machine, or one of its libraries is missing");
   }
   try {
     // The module is called from several threads.
     module.C_Initialize({ flags: CKF.OS_LOCKING_OK });
   } catch (error) {
-    const { reason, message } = failureOf(error);
-    const advice = "look at what the module needs: its configuration (such as SOFTHSM2_CONF), its device";
-    throw new TokenFailure(reason, `${message} of ${path}; ${advice}`, true);
+    const { reason, message } = toFailure(error);
+    const advice = "check the module's configuration (such as SOFTHSM2_CONF) and device";
+    throw new TokenFailure(reason, `${message} from ${path}; ${advice}`, true);
   }
   return module;
 }
 
-/** A present token, with all that can select it. */
+/** A present token, with every attribute that can select it. */
 type PresentToken = Required<TokenSelector> & { readonly slot: Handle; readonly flags: number };
 
-/** The one token that matches. */
+/** Finds the only token that matches. */
 function findToken(module: PKCS11, selector: TokenSelector): PresentToken {
   const present = module.C_GetSlotList(true).flatMap((slot) => presentToken(module, slot));
   const [token, ...others] = present.filter((token) =>
@@ -136,7 +140,7 @@ function findToken(module: PKCS11, selector: TokenSelector): PresentToken {
     throw new TokenFailure("unavailable", `${nameOfToken(selector)} is not present; present: ${namesOf(present)}`);
   }
   if (others.length > 0) {
-    const several = `several tokens match ${nameOfToken(selector)}; name one by its serial`;
+    const several = `several tokens match ${nameOfToken(selector)}; select one by its serial`;
     throw new TokenFailure("ambiguous", `${several}: ${namesOf([token, ...others])}`);
   }
   return token;
@@ -157,18 +161,18 @@ function presentToken(module: PKCS11, slot: Handle): PresentToken[] {
       },
     ];
   } catch {
-    // The token was just removed, or this process has no access to it.
+    // The token was just removed, or this process cannot access it.
     return [];
   }
 }
 
-/** Texts of a token have a fixed size, padded with blanks. */
+/** Removes padding: a token's strings have a fixed size and are padded with spaces. */
 const unpadded = (text: string): string => text.replace(/[ \0]+$/, "");
 
-/** How many tokens a message names. */
+/** Maximum number of tokens that a message lists. */
 const maxNames = 8;
 
-/** Tokens for a message, without those that have no label, because they are not initialised. */
+/** Lists tokens for a message, without tokens that have no label, which are not initialized. */
 function namesOf(tokens: readonly PresentToken[]): string {
   const names = tokens
     .filter(({ label }) => label !== "")
@@ -177,25 +181,25 @@ function namesOf(tokens: readonly PresentToken[]): string {
   return [...names.slice(0, maxNames), ...more].join(", ") || "none";
 }
 
-/** Refuses to log in where a wrong PIN would lock the token, so that restarts with a wrong PIN cannot lock it. */
+/** Refuses to log in if a wrong PIN would lock the token, so that restarts with a wrong PIN cannot lock it. */
 function checkTries(flags: number): void {
-  if ((flags & CKF.USER_PIN_LOCKED) !== 0) throw new TokenFailure("pin", "the user PIN of the token is locked");
+  if ((flags & CKF.USER_PIN_LOCKED) !== 0) throw new TokenFailure("pin", "the token's user PIN is locked");
   if ((flags & CKF.USER_PIN_FINAL_TRY) !== 0) {
-    throw new TokenFailure("pin", "one try is left before the PIN is locked; log in with another tool first");
+    throw new TokenFailure("pin", "one more wrong attempt locks the PIN; log in with another tool first");
   }
 }
 
 /** Tries the PIN once. */
 function login(module: PKCS11, session: Handle, pin: string | undefined): void {
   if (pin === undefined) {
-    const ways = 'the option pin (pkcs11.pin of the signers file), or "pin-source" of the URI';
-    throw new TokenFailure("pin", `it wants a PIN and none was given; give it by ${ways}`);
+    const ways = 'the pin option (pkcs11.pin in the signers file) or "pin-source" in the URI';
+    throw new TokenFailure("pin", `the token requires a PIN; set it with ${ways}`);
   }
   try {
     module.C_Login(session, CKU.USER, pin);
   } catch (error) {
     if (returnValue(error) === "CKR_USER_ALREADY_LOGGED_IN") return;
-    const { reason, message, lost } = failureOf(error);
+    const { reason, message, lost } = toFailure(error);
     if (lost) throw new TokenFailure("unavailable", message);
     throw new TokenFailure(reason === "pin" || reason === "refused" ? "pin" : "login", message);
   }

@@ -1,8 +1,8 @@
 // A thread of the child that ends the whole process soon after the parent is gone, even if the module blocks all other threads. The
-// parent holds the other end of standard input and writes nothing.
+// parent keeps the other end of standard input open and writes nothing.
 import { Socket } from "node:net";
 
-/** Time to finish the calls under way and to finalise the module. */
+/** Time to finish the calls in flight and to finalize the module, in milliseconds. */
 const graceMs = 2_000;
 
 const parent = new Socket({ fd: 0, readable: true, writable: false });
