@@ -17,3 +17,8 @@ export function isTooLarge(value: unknown, source = ""): boolean {
 export function isGiven(value: unknown): boolean {
   return value !== undefined && value !== null && value !== "" && !(Array.isArray(value) && value.length === 0);
 }
+
+/** Returns a member of an object, or `undefined` for any other value. */
+export function memberOf(value: unknown, name: string): unknown {
+  return typeof value === "object" && value !== null && !Array.isArray(value) ? Reflect.get(value, name) : undefined;
+}

@@ -117,7 +117,7 @@ function send(url: string, init: RequestInit, connection: RequestOptions): Promi
         resolve(responseOf(incoming, status));
       } catch {
         incoming.destroy();
-        reject(new FetchError("ERR_FETCH_STATUS", `${shownUrl(url)}: answered with status ${status}`));
+        reject(new FetchError("ERR_FETCH_STATUS", `${shownUrl(url)}: responded with status ${status}`));
       }
     });
     outgoing.end();

@@ -125,7 +125,7 @@ const badProof = (description: string): Expected => badDpop("invalid_dpop_proof"
 const oneToken = badRequest("the Authorization header must be a scheme, a space and one token");
 const queryToken = badRequest("a token in the query is refused; send one token, in the header");
 const malformed = invalid("the token is not a well-formed signed JWT");
-const otherType = invalid("the header typ is not at+jwt; send an access token");
+const otherType = invalid("the typ of the token is not at+jwt; send an access token");
 const untrusted = invalid("the issuer of the token is not trusted here");
 const wrongSignature = invalid("the signature is not valid for the token and its key");
 const noSuchAlg = invalid("the alg of the token is not allowed");
@@ -309,7 +309,7 @@ const tokens: readonly Row[] = [
     "8725 3.11",
     "a logout token where JWT is allowed",
     { typ: "logout+jwt" },
-    invalid("the header typ is neither at+jwt nor JWT; send an access token"),
+    invalid("the typ of the token is neither at+jwt nor JWT; send an access token"),
     "/jwt",
   ),
   tokenRow(

@@ -136,7 +136,7 @@ describe("the guard", { concurrency: 3 }, () => {
     for (const part of [
       /^GET \/: 401, there is no Authorization header$/m,
       /^answered 503: FetchError: http/m,
-      /^no keys of http:\S+: http:\S+: answered with status 5/m,
+      /^no keys of http:\S+: http:\S+: responded with status 5/m,
     ])
       assert.match(lines.join("\n"), part);
   });

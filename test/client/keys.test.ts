@@ -154,7 +154,7 @@ describe("keys by jwks_uri", () => {
     await assert.rejects(verifier().clientAssertion(tokenOf("clientAssertion"), remote), {
       name: "ConfigError",
       code: "ERR_OPTION_INVALID",
-      message: /guardedFetch of "jwksd\/node"/,
+      message: /guardedFetch from "jwksd\/node"/,
     });
     assert.equal(fetch.mock.callCount(), 0);
   });

@@ -254,7 +254,7 @@ for (const [name, keys] of [
     origin.script = servedSet(keys);
     const error = await failure<FetchError>(set.refresh);
     assert.deepEqual([error.code, error.status], ["ERR_FETCH_BODY", 503]);
-    assert.match(error.message, /has no key that can be used(: its "use" is not "sig")?$/);
+    assert.match(error.message, /has no usable key(: its "use" is not "sig")?$/);
     assert.equal(await ask("a"), "a");
     assert.match(await ask("b"), /^ERR_(FETCH_BODY|KEYS_RETRY_LATER)$/);
     await clock.advance(3_600_000);

@@ -135,10 +135,10 @@ describe("messages do not repeat what outsiders wrote", () => {
   const jwksUri = "https://op.example/a\nb\u001b[2J\u202e?token=secret#secret";
   const shown = "https://op.example/ab%1B[2J%E2%80%AE: ";
   const rows: [name: string, input: Script, message: string][] = [
-    ["a URL, of a status", reply(404), "answered with status 404"],
+    ["a URL, of a status", reply(404), "responded with status 404"],
     ["a URL, of no JWK Set", reply(200, "{}"), 'a JWK Set has an array "keys" (RFC 7517 section 5)'],
     ["a URL, of no JSON", reply(200, "secret"), "the body is not a JWK Set"],
-    ["a URL, of a redirect", reply(302), "answered with a redirect, which is not followed"],
+    ["a URL, of a redirect", reply(302), "responded with a redirect, which is not followed"],
     ["a URL, of a body", reply(200, padded(maxBytes + 1)), "the body is larger than 262144 bytes"],
     ["a URL, of no UTF-8", reply(200, new Uint8Array([0xff])), "the body is not UTF-8"],
     ["a code that is a word", fails({ code: "ECONNRESET" }), "no response (ECONNRESET)"],

@@ -1,6 +1,7 @@
 import { FetchError } from "../../base/errors.ts";
 import { type Rules, anything, boolean, callback, checkOptions, number, text, timeout } from "../../base/options.ts";
-import { isObject, readJson } from "../document.ts";
+import { memberOf } from "../../base/json.ts";
+import { readJson } from "../document.ts";
 import { discoveryUrl, metadataPart, wellKnownUrl } from "../../base/urls.ts";
 import { field, probeOrigin, sameBytes, setResponse } from "../exchange.ts";
 import type { Exchange, Observations, Probes } from "../observations.ts";
@@ -134,8 +135,6 @@ function reached(exchange: Exchange): Exchange {
 function jsonIn({ status, body }: Exchange): unknown {
   return status === 200 && body !== undefined ? readJson(body, "").value : undefined;
 }
-
-const memberOf = (value: unknown, name: string): unknown => (isObject(value) ? value[name] : undefined);
 
 /** Reports whether a value looks like a discovery document, and not like a JWK Set. */
 function isMetadata(value: unknown): boolean {

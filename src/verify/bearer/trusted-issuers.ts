@@ -5,7 +5,7 @@ import { verificationKeysOnDemand } from "../../keys/jwk/verification-keys.ts";
 import { createRemoteSets } from "../client/remote-sets.ts";
 import { createBudget } from "../relying-party/budget.ts";
 import type { KeySetEvent } from "../relying-party/options.ts";
-import { type KeySetParts, type RemoteKeySet, createKeySet } from "../relying-party/remote-key-set.ts";
+import { type InternalOptions, type RemoteKeySet, createKeySet } from "../relying-party/remote-key-set.ts";
 import { withKeys } from "../relying-party/stored.ts";
 import { checkIssuer } from "../relying-party/urls.ts";
 import type { KeySource } from "../token/verify.ts";
@@ -45,7 +45,7 @@ export function createTrustedIssuers(settings: BearerSettings): TrustedIssuers {
       notify(onEvent, { type: "key-set", issuer, event: { type: "failed", error } }),
     );
   }
-  const partsOf = (issuer: string): KeySetParts =>
+  const internalOf = (issuer: string): InternalOptions =>
     state === undefined
       ? {}
       : { loadState: async () => (await callState("get", () => state.get(issuer))) ?? undefined };
@@ -73,7 +73,7 @@ export function createTrustedIssuers(settings: BearerSettings): TrustedIssuers {
     const where = typeof each === "string" ? { issuer } : { jwksUri: each.jwksUri };
     const keys: RemoteKeySet = createKeySet(
       { ...keySet, ...where, clock, onEvent: (event) => onKeySetEvent(issuer, keys, event) },
-      partsOf(issuer),
+      internalOf(issuer),
     );
     return { keys, prove() {}, refresh: keys.refresh };
   }
@@ -86,7 +86,7 @@ export function createTrustedIssuers(settings: BearerSettings): TrustedIssuers {
     meanBytes: meanSetBytes,
     optionsOf: (issuer) => ({ ...keySet, issuer }),
     // Anyone can be an issuer here, and importing a key costs more than reading it.
-    partsOf: (issuer) => ({ ...partsOf(issuer), readKeys: withKeys(verificationKeysOnDemand) }),
+    internalOf: (issuer) => ({ ...internalOf(issuer), readKeys: withKeys(verificationKeysOnDemand) }),
     newBudget: () => createBudget(),
     emit: ({ name, keys }, event) => onKeySetEvent(name, keys, event),
   });

@@ -11,7 +11,7 @@ export const futureSeconds = { accepted: 10, refused: 60 } as const;
  * @see draft-ietf-oauth-rfc7523bis section 4; CVE-2025-27370, CVE-2025-27371
  */
 export function checkSoleAudience({ aud }: JWTPayload, names: readonly string[]): void {
-  const other = [aud].flat().some((name) => !names.includes(name as string));
+  const other = [aud].flat().some((name) => name === undefined || !names.includes(name));
   if (other) throw new TokenError("ERR_TOKEN_CLAIM", 'claim "aud" names others than this provider');
 }
 

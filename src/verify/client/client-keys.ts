@@ -1,6 +1,7 @@
 import type { Optional } from "../../base/options.ts";
 import type { Clock } from "../../base/clock.ts";
 import { KeyMaterialError, TokenError, invalidOption } from "../../base/errors.ts";
+import { memberOf } from "../../base/json.ts";
 import {
   type VerificationKeys,
   entriesOf,
@@ -16,13 +17,13 @@ import { type RemoteSet, createRemoteSets } from "./remote-sets.ts";
 
 // Sets of honest clients are small.
 const maxBytes = 65_536;
-const meanBytes = 4_096;
+const meanSetBytes = 4_096;
 const timeoutMs = 5_000;
-/** What a server sends by mistake, or for its users, is no JWK Set. @see RFC 7517 section 8.5 */
+/** A document that a server sends by mistake, or for its users, is not a JWK Set. @see RFC 7517 section 8.5 */
 const mediaTypes = ["application/jwk-set+json", "application/json"];
-/** A client may shorten this time, and not prolong it: nobody else can make the provider forget a key that was stolen. */
+/** A client may shorten this time, but not prolong it: no one else can make the provider forget a stolen key. */
 const maxFreshSeconds = 300;
-/** Between two fetches of one URL that succeed, of each kind: its set is made or stale, or lacks a kid. */
+/** Time between two successful fetches of one URL for the same reason: its set is new or stale, or lacks a kid. */
 const leastSeconds = 20;
 
 /** A client as the provider registered it: its id, and its keys by value or by URL. @see RFC 7591 section 2 */
@@ -45,11 +46,11 @@ interface ClientKeysOptions {
 /** The keys of one client, for one token. */
 export interface ClientKeys {
   readonly find: KeySource;
-  /** To be called when the keys have verified the token. */
+  /** Records that the keys have verified the token. */
   prove(this: void): void;
 }
 
-/** Makes a function that finds the keys of a client. */
+/** Creates a function that finds the keys of a client. */
 export function createClientKeys({ fetch, clock, maxKeySets, emit }: ClientKeysOptions) {
   /** Keys by value, under a hash of their entries; the least recently used first. */
   const byValue = new Map<string, VerificationKeys>();
@@ -59,9 +60,9 @@ export function createClientKeys({ fetch, clock, maxKeySets, emit }: ClientKeysO
       fetch,
       clock,
       maxKeySets,
-      meanBytes,
+      meanBytes: meanSetBytes,
       optionsOf: (jwksUri) => ({ jwksUri, timeoutMs, minFreshSeconds: leastSeconds, maxFreshSeconds }),
-      partsOf: () => ({ readKeys: verificationKeysOnDemand, mediaTypes, maxStaleSeconds: 0, maxBytes }),
+      internalOf: () => ({ readKeys: verificationKeysOnDemand, mediaTypes, maxStaleSeconds: 0, maxBytes }),
       newBudget: () => createBudget(1, [leastSeconds * 1000]),
       emit({ name }, event) {
         const ofClients = keySetEvent(name, event);
@@ -73,7 +74,7 @@ export function createClientKeys({ fetch, clock, maxKeySets, emit }: ClientKeysO
     return {
       async find({ kid = "", alg = "" }) {
         const named = [...entriesOf(jwks, maxUntrustedKeys).entries()].filter(
-          ([, entry]) => (entry as { kid?: unknown } | null)?.kid === kid,
+          ([, entry]) => memberOf(entry, "kid") === kid,
         );
         const key = named.length > 0 && (await keysOf(clientId, named)).find(kid, alg);
         if (!key) throw new TokenError("ERR_TOKEN_KID_UNKNOWN", "the kid of the token names no key of the client");
@@ -91,7 +92,8 @@ export function createClientKeys({ fetch, clock, maxKeySets, emit }: ClientKeysO
     byValue.delete(name);
     const keys = known ?? verificationKeysOnDemand({ keys: JSON.parse(text) });
     byValue.set(name, keys);
-    if (byValue.size > maxKeySets) byValue.delete(byValue.keys().next().value as string);
+    const [oldest] = byValue.keys();
+    if (byValue.size > maxKeySets && oldest !== undefined) byValue.delete(oldest);
     if (known === undefined && keys.skipped.length > 0) {
       const skipped = keys.skipped.map((key) => ({ ...key, index: named[key.index]?.[0] ?? 0 }));
       emit({ type: "skipped", clientId, keys: skipped });
@@ -102,7 +104,7 @@ export function createClientKeys({ fetch, clock, maxKeySets, emit }: ClientKeysO
   function remote(jwksUri: string): ClientKeys {
     if (remoteSets === undefined) {
       throw invalidOption(
-        'a jwks_uri comes from outside and needs the option "fetch", which must refuse private addresses; on Node, pass guardedFetch of "jwksd/node"',
+        'a jwks_uri comes from outside and needs the "fetch" option, which must refuse private addresses; on Node, pass guardedFetch from "jwksd/node"',
       );
     }
     let used: RemoteSet | undefined;
@@ -129,6 +131,6 @@ function jsonOf(value: unknown): string {
   try {
     return JSON.stringify(value);
   } catch {
-    throw new KeyMaterialError("ERR_KEY_FORMAT", "the jwks of a client is not what JSON can hold");
+    throw new KeyMaterialError("ERR_KEY_FORMAT", "the jwks of a client cannot be written as JSON");
   }
 }

@@ -28,29 +28,29 @@ export interface ClientVerifierOptions {
   /** Issuer identifier of the provider. The `aud` of every token must be the issuer, or one of `audiences`. */
   readonly issuer: string;
   /**
-   * Other values of `aud` that name this provider, such as the URL of its token endpoint. They are a risk: a malicious provider can get
-   * assertions with that `aud`, and use them here. Default: none.
+   * Other values of `aud` that name this provider, such as the URL of its token endpoint. They are a risk: a malicious provider can obtain
+   * assertions with that `aud` and use them here. Default: none.
    *
    * @see CVE-2025-27370, CVE-2025-27371
    */
   readonly audiences?: Optional<readonly string[]>;
-  /** Fetches the `jwks_uri` of clients, and refuses private addresses: `guardedFetch` of `jwksd/node`. Default: no `jwks_uri` is accepted. */
+  /** Fetches the `jwks_uri` of clients and refuses private addresses: `guardedFetch` from `jwksd/node`. Default: no `jwks_uri` is accepted. */
   readonly fetch?: Optional<Fetch>;
-  /** How many sets of `jwks_uri` (4 KiB each on average), and how many keys by value, are cached. Default: 10,000. */
+  /** Number of cached sets from `jwks_uri` (4 KiB each on average), and number of cached keys by value. Default: 10,000. */
   readonly maxKeySets?: Optional<number>;
-  /** Remembers used tokens; replicas must share one store. Default: the memory of this process, at most 100,000 tokens. */
+  /** Remembers used tokens; replicas must share one store. Default: this process's memory, at most 100,000 tokens. */
   readonly replay?: Optional<SetIfAbsent>;
-  /** How far `exp` may lie ahead, and in a request object after `nbf`, in seconds. Default: 3600. */
+  /** Greatest time by which `exp` may be ahead, and in a request object after `nbf`, in seconds. Default: 3600. */
   readonly maxLifetimeSeconds?: Optional<number>;
   /** Allowed clock difference for `exp`, in seconds, at most 300. For `nbf` and `iat`, at least 10 and at most 60 seconds apply. Default: 0. */
   readonly clockToleranceSeconds?: Optional<number>;
-  /** Tells the time. Default: the clock of the machine. */
+  /** Clock. Default: the machine's clock. */
   readonly clock?: Optional<Clock>;
-  /** Gets refusals, requests for keys, unusable sets, and exhausted budgets. Default: nobody listens. */
+  /** Receives refusals, requests for keys, unusable sets, and exhausted budgets. Default: no listener. */
   readonly onEvent?: Optional<(event: ClientEvent) => void>;
 }
 
-const rules: Rules<ClientVerifierOptions> = {
+const clientVerifierRules: Rules<ClientVerifierOptions> = {
   issuer: required(text),
   audiences: texts,
   fetch: callback,
@@ -65,32 +65,32 @@ const rules: Rules<ClientVerifierOptions> = {
 /** Verifies client assertions and request objects. */
 export interface ClientVerifier {
   /**
-   * Verifies a client assertion (`private_key_jwt`): `iss` and `sub` are the client, `aud` is the provider and nobody else, `exp` is
-   * near, `jti` was not used before, and the header `typ` is `client-authentication+jwt`, `JWT` or absent.
+   * Verifies a client assertion (`private_key_jwt`): `iss` and `sub` are the client, `aud` is the provider alone, `exp` is
+   * near, `jti` was not used before, and the `typ` header is `client-authentication+jwt`, `JWT` or absent.
    *
    * @throws TokenError see `verify`, and `ERR_TOKEN_REPLAYED`, `ERR_REPLAY_FULL`
-   * @throws FetchError when the keys of the client cannot be had now
-   * @throws KeyMaterialError `ERR_KEY_FORMAT` when the `jwks` of the client is no JWK Set, or its key not a valid one
-   * @throws ConfigError `ERR_OPTION_INVALID` when the client has no id or no keys, or a `jwksUri` that nothing can fetch
+   * @throws FetchError if the keys of the client are unavailable
+   * @throws KeyMaterialError `ERR_KEY_FORMAT` if the `jwks` of the client is not a JWK Set, or its key is invalid
+   * @throws ConfigError `ERR_OPTION_INVALID` if the client has no id or no keys, or a `jwksUri` without the `fetch` option
    * @see RFC 7523 section 3; draft-ietf-oauth-rfc7523bis section 4; OpenID Connect Core 1.0 section 9
    */
   clientAssertion(this: void, assertion: string, client: Client): Promise<VerifiedToken>;
   /**
    * Verifies a request object (JAR): `iss` and `client_id` are the client, `aud` is or holds the provider, `exp` is near, `sub` is not
    * the client (that would make it a client assertion), `request` and `request_uri` are not in it, a `jti` was not used before, and
-   * the header `typ` is `oauth-authz-req+jwt`, `JWT` or absent.
+   * the `typ` header is `oauth-authz-req+jwt`, `JWT` or absent.
    *
    * @throws TokenError see `verify`, and `ERR_TOKEN_REPLAYED`, `ERR_REPLAY_FULL`
-   * @throws FetchError when the keys of the client cannot be had now
-   * @throws KeyMaterialError `ERR_KEY_FORMAT` when the `jwks` of the client is no JWK Set, or its key not a valid one
-   * @throws ConfigError `ERR_OPTION_INVALID` when the client has no id or no keys, or a `jwksUri` that nothing can fetch
+   * @throws FetchError if the keys of the client are unavailable
+   * @throws KeyMaterialError `ERR_KEY_FORMAT` if the `jwks` of the client is not a JWK Set, or its key is invalid
+   * @throws ConfigError `ERR_OPTION_INVALID` if the client has no id or no keys, or a `jwksUri` without the `fetch` option
    * @see RFC 9101 sections 4, 6 and 10.8
    */
   requestObject(this: void, requestObject: string, client: Client): Promise<VerifiedToken>;
 }
 
 /**
- * Makes a verifier for client assertions and request objects, by the algorithms RS256, PS256, ES256 and EdDSA.
+ * Creates a verifier for client assertions and request objects, by the algorithms RS256, PS256, ES256 and EdDSA.
  *
  * @example
  * ```ts
@@ -101,7 +101,7 @@ export interface ClientVerifier {
  * @throws ConfigError `ERR_OPTION_UNKNOWN`, `ERR_OPTION_INVALID`
  */
 export function createClientVerifier(options: ClientVerifierOptions): ClientVerifier {
-  const given = checkOptions(options, rules);
+  const given = checkOptions(options, clientVerifierRules);
   const { issuer, audiences = [], fetch, maxKeySets = 10_000, clock = systemClock } = given;
   checkIssuer(issuer);
   const { maxLifetimeSeconds = 3_600, clockToleranceSeconds = 0, replay = memoryReplayStore({ clock }) } = given;
@@ -130,7 +130,7 @@ export function createClientVerifier(options: ClientVerifierOptions): ClientVeri
     return verified;
   }
 
-  /** The last check, so that a refused token does not count as used. */
+  /** Runs last, so that a refused token does not count as used. */
   async function useOnce({ claims: { jti, exp } }: VerifiedToken, { clientId }: Client): Promise<void> {
     if (typeof jti !== "string" || jti === "")
       throw new TokenError("ERR_TOKEN_CLAIM", 'claim "jti" must be a string that is not empty');
@@ -172,7 +172,7 @@ export function createClientVerifier(options: ClientVerifierOptions): ClientVeri
     return verified;
   }
 
-  /** Emits an event for each refusal. A mistake of the caller (ConfigError) is no refusal. */
+  /** Emits an event for each refusal. A caller's mistake (ConfigError) is not a refusal. */
   function reporting(kind: TokenKind, verifyToken: ClientVerifier[TokenKind]): ClientVerifier[TokenKind] {
     return async (token, client) => {
       try {

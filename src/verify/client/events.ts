@@ -8,7 +8,7 @@ import type { KeySetEvent } from "../relying-party/options.ts";
 export type TokenKind = "clientAssertion" | "requestObject";
 
 /**
- * What happened to tokens and keys of clients. Events hold no tokens and no keys. Text from outside, such as a kid, is cut at 200
+ * An event about tokens and keys of clients. Events contain no tokens and no keys. Strings from outside, such as a kid, are cut at 200
  * characters, with control characters escaped.
  */
 export type ClientEvent =
@@ -23,7 +23,7 @@ export type ClientEvent =
     }
   /** The event of the key set at a `jwks_uri`. */
   | (Exclude<KeySetEvent, { type: "failed" | RefusedType }> & { readonly jwksUri: string })
-  /** A `jwks_uri` could not be fetched, or was no JWK Set. */
+  /** A `jwks_uri` could not be fetched, or was not a JWK Set. */
   | { readonly type: "failed"; readonly jwksUri: string; readonly code: ErrorCode; readonly message: string }
   /** Keys by value with the kid of a token that cannot be used. */
   | { readonly type: "skipped"; readonly clientId: string; readonly keys: readonly SkippedKey[] };
@@ -31,15 +31,15 @@ export type ClientEvent =
 /** Events of a key set about refused tokens, which are refusals of the client. */
 type RefusedType = "unknown-kid" | "exhausted";
 
-const maxLength = 200;
+const maxShownLength = 200;
 
-/** Makes a function that sends printable events to the listener. */
+/** Creates a function that sends printable events to the listener. */
 export function clientEvents(onEvent: ((event: ClientEvent) => void) | undefined): (event: ClientEvent) => void {
   if (onEvent === undefined) return () => {};
-  return (event) => notify(onEvent, shown(event));
+  return (event) => notify(onEvent, printableIn(event));
 }
 
-/** The event of one key set as an event of clients; `undefined` for those that clients have as refusals. */
+/** Returns the event of one key set as an event of clients, or `undefined` if it is reported as a refusal. */
 export function keySetEvent(jwksUri: string, event: KeySetEvent): ClientEvent | undefined {
   if (event.type === "unknown-kid" || event.type === "exhausted") return undefined;
   if (event.type !== "failed") return { ...event, jwksUri };
@@ -48,11 +48,11 @@ export function keySetEvent(jwksUri: string, event: KeySetEvent): ClientEvent | 
   return { type: "failed", jwksUri, code, message };
 }
 
-/** The value, with all text in it cut and printable. */
-function shown<Value>(value: Value): Value {
+/** Returns a value of the same type, with all strings in it cut and printable. */
+function printableIn<Value>(value: Value): Value {
   if (typeof value === "string")
-    return printable(value.length > maxLength ? `${value.slice(0, maxLength)}…` : value) as Value;
-  if (Array.isArray(value)) return value.map(shown) as Value;
+    return printable(value.length > maxShownLength ? `${value.slice(0, maxShownLength)}…` : value) as Value;
+  if (Array.isArray(value)) return value.map(printableIn) as Value;
   if (typeof value !== "object" || value === null) return value;
-  return Object.fromEntries(Object.entries(value).map(([name, member]) => [name, shown(member)])) as Value;
+  return Object.fromEntries(Object.entries(value).map(([name, member]) => [name, printableIn(member)])) as Value;
 }

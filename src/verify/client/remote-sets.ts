@@ -4,12 +4,13 @@ import { maxUntrustedKeys } from "../../keys/jwk/verification-keys.ts";
 import type { Budget } from "../relying-party/budget.ts";
 import type { Fetch } from "../relying-party/fetch-json.ts";
 import type { KeySetEvent, RemoteKeySetOptions } from "../relying-party/options.ts";
-import { type KeySetParts, type RemoteKeySet, createKeySet, keysLater } from "../relying-party/remote-key-set.ts";
+import { retryLater } from "../relying-party/find-key.ts";
+import { type InternalOptions, type RemoteKeySet, createKeySet } from "../relying-party/remote-key-set.ts";
 import type { KeySetState } from "../relying-party/stored.ts";
 import { createUnknownKids } from "../relying-party/unknown-kids.ts";
 
 const maxUnknownKids = 10_000;
-/** Requests under way. Sets that never verified a token get half of them. */
+/** Requests in flight. Sets that never verified a token get half of them. */
 const maxRequests = 500;
 const trialMs = 60_000;
 
@@ -17,12 +18,12 @@ export interface RemoteSetsOptions {
   readonly fetch: Fetch;
   readonly clock: Clock;
   readonly maxKeySets: number;
-  /** All responses together may have this many characters for each set that may be kept. */
+  /** Number of characters that each set may have on average. */
   readonly meanBytes: number;
-  /** Where the set of a name is, and its other options. */
+  /** Returns the place and the other options of the set with this name. */
   readonly optionsOf: (name: string) => RemoteKeySetOptions;
-  readonly partsOf: (name: string) => KeySetParts;
-  /** The budget of a set. No answer of its server makes it whole. */
+  readonly internalOf: (name: string) => InternalOptions;
+  /** Creates the budget of a set. No response of its server makes it whole. */
   readonly newBudget: () => Budget;
   readonly emit: (set: RemoteSet, event: KeySetEvent) => void;
 }
@@ -40,23 +41,23 @@ export interface RemoteSet {
   isProven: boolean;
 }
 
-/** A set that is made anew is fetched, and a kid that it lacks may be looked for at once. */
+/** A set that is created again is fetched, and a kid that it lacks may cause a second fetch immediately. */
 interface Budgets {
   readonly create: Budget;
   readonly refetch: Budget;
 }
 
 /**
- * Caches the key sets of many URLs or issuers. Anybody can forge a token that causes a fetch. So sets that have verified a token are kept longer
+ * Caches the key sets of many URLs or issuers. Anyone can forge a token that causes a fetch. So sets that have verified a token are kept longer
  * than those that have not; among equals, the least recently used set is dropped first. Its request budget is kept.
  */
 export function createRemoteSets(options: RemoteSetsOptions) {
-  const { fetch, clock, maxKeySets, meanBytes, optionsOf, partsOf, newBudget, emit } = options;
+  const { fetch, clock, maxKeySets, meanBytes, optionsOf, internalOf, newBudget, emit } = options;
   /** The least recently used first. */
   const sets = new Map<string, RemoteSet>();
   /** Budgets of sets that were dropped within the last minute or so; at most as many as there are sets. */
   const dropped = new Map<string, Budgets>();
-  /** When sets were made that have not verified a token since; at most as many as there are sets. */
+  /** Creation times of sets that have not verified a token since; at most as many as there are sets. */
   const trials = new Map<string, number>();
   const unknownKids = createUnknownKids(maxUnknownKids);
   let size = 0;
@@ -67,7 +68,7 @@ export function createRemoteSets(options: RemoteSetsOptions) {
     const now = clock.now();
     const budgets = dropped.get(name) ?? { create: evenBudget(), refetch: evenBudget() };
     const pauseMs = Math.max(budgets.create.waitMs(now), trialPauseMs(now));
-    if (pauseMs > 0) throw keysLater(pauseMs);
+    if (pauseMs > 0) throw retryLater(pauseMs);
     const keys = createKeySet(
       {
         ...optionsOf(name),
@@ -78,7 +79,7 @@ export function createRemoteSets(options: RemoteSetsOptions) {
           emit(set, event);
         },
       },
-      { ...partsOf(name), budget: budgets.refetch, unknown: unknownKids(), maxRemoved: maxUntrustedKeys },
+      { ...internalOf(name), budget: budgets.refetch, unknownKids: unknownKids(), maxRemoved: maxUntrustedKeys },
     );
     const set: RemoteSet = { name, keys, budgets, size: 0, isProven: false };
     budgets.create.spend(now);
@@ -87,7 +88,7 @@ export function createRemoteSets(options: RemoteSetsOptions) {
     return set;
   }
 
-  /** Milliseconds until one more set may be made. Anybody can think of names, so all that are not proven share the trials of a minute. */
+  /** Returns the milliseconds until one more set may be created. Anyone can invent names, so all unproven sets share the trials of a minute. */
   function trialPauseMs(now: number): number {
     for (const [name, madeAt] of trials) {
       const leftMs = madeAt + trialMs - now;
@@ -105,7 +106,7 @@ export function createRemoteSets(options: RemoteSetsOptions) {
   /** @throws FetchError `ERR_FETCH_BUSY` */
   async function request({ isProven }: RemoteSet, url: string, init: RequestInit): Promise<Response> {
     if (requests >= (isProven ? maxRequests : maxRequests / 2)) {
-      const message = "too many requests for keys are under way; try again in 1 s";
+      const message = "too many requests for keys are in flight; try again in 1 s";
       throw new FetchError("ERR_FETCH_BUSY", message, { retryAfterSeconds: 1 });
     }
     requests += 1;
@@ -122,7 +123,8 @@ export function createRemoteSets(options: RemoteSetsOptions) {
     sets.set(set.name, set);
     if (sets.size > maxKeySets) {
       const others = [...sets.values()].filter((other) => other !== set);
-      drop(others.find(({ isProven }) => !isProven) ?? (others[0] as RemoteSet));
+      const least = others.find(({ isProven }) => !isProven) ?? others[0];
+      if (least !== undefined) drop(least);
     }
   }
 
@@ -155,7 +157,7 @@ export function createRemoteSets(options: RemoteSetsOptions) {
       return set;
     },
 
-    /** Marks a set that has verified a token, and keeps it even if it was dropped meanwhile. */
+    /** Marks a set that has verified a token and keeps it even if it was dropped in the meantime. */
     prove(set: RemoteSet): void {
       const kept = sets.get(set.name) ?? set;
       kept.isProven = true;

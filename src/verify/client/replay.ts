@@ -4,7 +4,7 @@ import { type Optional, type Rules, checkOptions, number, withMethods } from "..
 
 /**
  * Remembers a used token, in one atomic step. Returns `false` if the token was used before. All replicas of a provider must share one
- * store; otherwise a token can be used once at each.
+ * store; otherwise, a token can be used once at each.
  *
  * @param key the token: a hash of its client and its `jti`, 43 characters
  * @param expiresAt epoch milliseconds; an expired token is refused anyway, so the store may forget it
@@ -15,38 +15,38 @@ export type SetIfAbsent = (key: string, expiresAt: number, clientId: string) => 
 
 /** The tokens of one client. */
 interface Used {
-  /** When each token expires, by key. */
+  /** Expiry of each token, by key. */
   readonly tokens: Map<string, number>;
   /** Tokens that expire by then may have been forgotten, so they count as used. */
   forgottenUntil: number;
 }
 
-/** How much of a full store is kept, to leave room for the next tokens. */
+/** Share of a full store that is kept, to leave room for the next tokens. */
 const keptShare = 3 / 4;
 /** A store that is full of clients is searched no more often for one to forget, because a search costs as much as the store is large. */
 const searchEveryMs = 1_000;
 
 /** Options of `memoryReplayStore`. */
 export interface ReplayStoreOptions {
-  /** How many tokens are remembered. Default: 100,000. */
+  /** Number of tokens that are remembered. Default: 100,000. */
   readonly maxEntries?: Optional<number>;
-  /** Tells the time. Default: the clock of the machine. */
+  /** Clock. Default: the machine's clock. */
   readonly clock?: Optional<Pick<Clock, "now">>;
 }
 
-const rules: Rules<ReplayStoreOptions> = { maxEntries: number(1), clock: withMethods("now") };
+const replayStoreRules: Rules<ReplayStoreOptions> = { maxEntries: number(1), clock: withMethods("now") };
 
 /**
- * A store in the memory of this process. When it is full, it forgets tokens of the clients that have the most, those that expire first.
- * A later token of such a client is refused if it expires no later than a forgotten one, because it may be that one. So no client can
- * fill the store for another, and no token is accepted twice.
+ * Creates a store in this process's memory. If it is full, it forgets tokens of the clients that have the most, beginning with the tokens that
+ * expire first. A later token of a client like that is refused if it expires no later than a forgotten one, because it may be the forgotten
+ * one. So no client can fill the store for another, and no token is accepted twice.
  *
- * The returned function throws TokenError `ERR_REPLAY_FULL` when it cannot tell whether a token was used before.
+ * The returned function throws TokenError `ERR_REPLAY_FULL` if it cannot tell whether a token was used before.
  *
  * @throws ConfigError `ERR_OPTION_INVALID`
  */
 export function memoryReplayStore(options: ReplayStoreOptions = {}): SetIfAbsent {
-  const { maxEntries = 100_000, clock = systemClock } = checkOptions(options, rules);
+  const { maxEntries = 100_000, clock = systemClock } = checkOptions(options, replayStoreRules);
   const clients = new Map<string, Used>();
   let size = 0;
   let searchedAt = -Infinity;

@@ -1,17 +1,17 @@
 const burst = 3;
 const delaysMs = [1_000, 2_000, 4_000, 8_000, 10_000];
-/** A flood never pauses for this long, and waiting for it gains an attacker nothing: fewer requests than without. */
+/** A flood never pauses for this long, and a pause gains an attacker nothing: it causes fewer requests than going without. */
 const quietMs = 60_000;
 
-/** Of requests. Times are in milliseconds. */
+/** A budget of requests. Times are in milliseconds. */
 export interface Budget {
-  /** How long it is until the next request may start; 0 for at once. */
+  /** Returns the time until the next request may start; 0 means now. */
   waitMs(nowMs: number): number;
-  /** A request starts. The next one waits for at least `leastMs`, if that is less than a minute. */
+  /** Records that a request starts. The next one waits for at least `leastMs`, if that is less than a minute. */
   spend(nowMs: number, leastMs?: number): void;
-  /** Makes the budget whole: a request has brought new keys. */
+  /** Makes the budget whole, because a request has brought new keys. */
   reset(): void;
-  /** Whether nothing is spent. A new budget can then take the place of this one. */
+  /** Reports whether nothing is spent. A new budget can then replace this one. */
   isWhole(nowMs: number): boolean;
 }
 
@@ -19,13 +19,13 @@ export interface Budget {
  * Limits the requests that made-up kids can cause: three at once, then one after 1, 2, 4, 8, 10, 10 … seconds. After a minute without
  * a request, the budget is whole again.
  *
- * @param free how many requests need not wait
- * @param delays until the next request, in milliseconds; the last one goes on
+ * @param free number of requests that need not wait
+ * @param delays times until the next request, in milliseconds; the last one repeats
  */
 export function createBudget(free: number = burst, delays: readonly number[] = delaysMs): Budget {
   let spent = 0;
   let lastMs = 0;
-  /** From the last request to the next one. */
+  /** Time from the last request to the next one. */
   let delayMs = 0;
   function renewIfQuiet(nowMs: number): void {
     // A clock that was set back must not lock the budget.
@@ -41,7 +41,7 @@ export function createBudget(free: number = burst, delays: readonly number[] = d
       renewIfQuiet(nowMs);
       spent += 1;
       lastMs = nowMs;
-      const paceMs = spent < free ? 0 : (delays[Math.min(spent - free, delays.length - 1)] as number);
+      const paceMs = spent < free ? 0 : (delays[Math.min(spent - free, delays.length - 1)] ?? 0);
       delayMs = Math.max(paceMs, leastMs);
     },
     reset() {

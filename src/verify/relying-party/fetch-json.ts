@@ -2,31 +2,29 @@ import { withDeadline } from "../../base/async.ts";
 import { deltaSeconds, httpDate } from "../../base/cache-control.ts";
 import type { Clock } from "../../base/clock.ts";
 import { FetchError } from "../../base/errors.ts";
+import { memberOf } from "../../base/json.ts";
 import type { CachingHeaders } from "./freshness.ts";
+import { type RequestCaching, isDeadConnection, isRedirect, requestInit, systemCode } from "./runtime.ts";
 import { traced } from "../../base/trace.ts";
 import { shownUrl } from "../../base/urls.ts";
 
 /** The part of the global `fetch` that jwksd uses. */
 export type Fetch = (url: string, init: RequestInit) => Promise<Response>;
 
-export interface FetchOptions {
+export interface FetchOptions extends RequestCaching {
   readonly fetch: Fetch;
   readonly clock: Clock;
-  /** For the whole response. */
+  /** Timeout of the whole response. */
   readonly timeoutMs: number;
-  /** Largest decoded body. */
+  /** Size of the largest decoded body. */
   readonly maxBytes: number;
   /** Aborts the request. */
   readonly signal: AbortSignal;
-  /** ETag of the stored response. */
-  readonly etag?: string | undefined;
-  /** Asks caches on the way to revalidate with the origin. */
-  readonly bypassCaches?: boolean;
-  /** The media types that a body may have. Default: not looked at. */
+  /** Media types that a body may have. Default: any. */
   readonly mediaTypes?: readonly string[] | undefined;
 }
 
-/** A 200 with its body, or a 304 without one. */
+/** A 200 with its body, or a 304 without a body. */
 export interface Fetched {
   readonly text: string | undefined;
   /** Size of the decompressed body. */
@@ -36,7 +34,7 @@ export interface Fetched {
 }
 
 /**
- * Gets a document of limited size in limited time, without following redirects.
+ * Fetches a document of limited size in limited time, without following redirects.
  *
  * @throws FetchError `ERR_FETCH_FAILED`, `ERR_FETCH_TIMEOUT`, `ERR_FETCH_STATUS`, `ERR_FETCH_REDIRECT`, `ERR_FETCH_TOO_LARGE`,
  * `ERR_FETCH_BODY`
@@ -49,7 +47,7 @@ async function fetchUntraced(url: string, options: FetchOptions): Promise<Fetche
   const { clock, timeoutMs, signal } = options;
   const expired = (): FetchError =>
     new FetchError("ERR_FETCH_TIMEOUT", `${shownUrl(url)}: no response within ${timeoutMs} ms`);
-  // Ends a body that nobody reads to its end.
+  // Ends a body that is not read to its end.
   const end = new AbortController();
   try {
     return await withDeadline((signal) => request(url, options, AbortSignal.any([signal, end.signal])), {
@@ -61,7 +59,7 @@ async function fetchUntraced(url: string, options: FetchOptions): Promise<Fetche
   } catch (error) {
     if (error instanceof FetchError) throw error;
     signal.throwIfAborted();
-    throw new FetchError("ERR_FETCH_FAILED", `${shownUrl(url)}: no response (${why(error)})`, { cause: error });
+    throw new FetchError("ERR_FETCH_FAILED", `${shownUrl(url)}: no response (${reasonOf(error)})`, { cause: error });
   } finally {
     end.abort();
   }
@@ -75,18 +73,17 @@ async function request(url: string, options: FetchOptions, signal: AbortSignal):
     return options.fetch(url, init);
   });
   const reader = response.body?.getReader();
-  // A fetch of the caller may ignore its signal, and give its response after the abort.
+  // The caller's fetch may ignore its signal and return its response after the abort.
   const leave = (): void => void reader?.cancel().catch(() => {});
   if (signal.aborted) leave();
   else signal.addEventListener("abort", leave, { once: true });
   const { status } = response;
-  // A browser hides the status of a redirect.
-  if (response.type === "opaqueredirect" || (status >= 300 && status < 400 && status !== 304)) {
-    throw new FetchError("ERR_FETCH_REDIRECT", `${shownUrl(url)}: answered with a redirect, which is not followed`);
+  if (isRedirect(response)) {
+    throw new FetchError("ERR_FETCH_REDIRECT", `${shownUrl(url)}: responded with a redirect, which is not followed`);
   }
   const isUseful = status === 200 || (status === 304 && options.etag !== undefined);
   if (!isUseful) {
-    throw new FetchError("ERR_FETCH_STATUS", `${shownUrl(url)}: answered with status ${status}`, {
+    throw new FetchError("ERR_FETCH_STATUS", `${shownUrl(url)}: responded with status ${status}`, {
       retryAfterSeconds: retryAfterSeconds(response.headers, options.clock.now()),
       answered: status,
     });
@@ -105,36 +102,14 @@ async function request(url: string, options: FetchOptions, signal: AbortSignal):
   };
 }
 
-/** Compares without parameters. @see RFC 9110 section 8.3.1 @throws FetchError `ERR_FETCH_BODY` */
+/** Checks a media type without its parameters. @see RFC 9110 section 8.3.1 @throws FetchError `ERR_FETCH_BODY` */
 function checkMediaType(url: string, contentType = "", allowed: readonly string[] | undefined): void {
   const [mediaType = ""] = contentType.split(";", 1);
   if (allowed === undefined || allowed.includes(mediaType.trim().toLowerCase())) return;
   throw new FetchError("ERR_FETCH_BODY", `${shownUrl(url)}: the Content-Type is neither ${allowed.join(" nor ")}`);
 }
 
-const inBrowser = (globalThis as { location?: { origin?: string } }).location?.origin !== undefined;
-export const inWorkerd: boolean = globalThis.navigator?.userAgent === "Cloudflare-Workers";
-
-function requestInit({ etag, bypassCaches = false }: FetchOptions, signal: AbortSignal): RequestInit {
-  const headers: Record<string, string> = { Accept: "application/jwk-set+json, application/json" };
-  // The cache of a browser would add its max-age to that of this cache. A script that sets If-None-Match itself causes a CORS preflight,
-  // so a browser sends no conditional requests.
-  if (inBrowser) return { redirect: "manual", signal, headers, credentials: "omit", cache: "no-store" };
-  if (etag !== undefined) headers["If-None-Match"] = etag;
-  if (bypassCaches) headers["Cache-Control"] = "no-cache";
-  return { redirect: "manual", signal, headers, ...(bypassCaches && hasNoCache() && { cache: "no-cache" }) };
-}
-
-/** workerd knows this mode from the compatibility date 2025-08-07 on, and throws before. */
-function hasNoCache(): boolean {
-  try {
-    return !inWorkerd || new Request("https://localhost", { cache: "no-cache" }).cache === "no-cache";
-  } catch {
-    return false;
-  }
-}
-
-/** Reads chunk by chunk and stops at the limit. The limit counts decompressed bytes. */
+/** Reads a body chunk by chunk and stops at the limit, in decompressed bytes. */
 async function readText(url: string, reader: ReadableStreamDefaultReader<Uint8Array> | undefined, maxBytes: number) {
   const decoder = new TextDecoder("utf-8", { fatal: true });
   const chunks: Uint8Array[] = [];
@@ -152,27 +127,20 @@ async function readText(url: string, reader: ReadableStreamDefaultReader<Uint8Ar
   }
 }
 
-/** Whether a kept connection was closed by its server just when `fetch` of Node used it. Other runtimes try again by themselves. */
-function isDeadConnection(error: unknown): boolean {
-  const { cause } = Object(error) as { cause?: { code?: unknown } };
-  return ["UND_ERR_SOCKET", "ECONNRESET", "EPIPE"].includes(cause?.code as string);
-}
-
-/** The system error code: `fetch` of Node has it in `cause`, `node:https` in the error. Only a single word is shown. */
-function why(error: unknown): string {
-  const { code, cause, name } = Object(error) as { code?: unknown; cause?: { code?: unknown }; name?: unknown };
-  return [cause?.code, code, name].find(isWord) ?? typeof error;
+/** Returns the error code: Node's `fetch` has it in `cause`, `node:https` in the error. Only a single word is shown. */
+function reasonOf(error: unknown): string {
+  return [systemCode(error), memberOf(error, "code"), memberOf(error, "name")].find(isWord) ?? typeof error;
 }
 
 function isWord(value: unknown): value is string {
   return typeof value === "string" && /^\w{1,64}$/.test(value);
 }
 
-/** A new key reaches this verifier at most so much later because of `Retry-After`. */
+/** Greatest delay of a new key because of `Retry-After`. */
 const maxRetryAfterSeconds = 30;
 
 /**
- * Reads `Retry-After` in seconds, at most 30; 0 means immediately. A date counts from the `Date` of the response, if it has one.
+ * Reads `Retry-After` in seconds, at most 30; 0 means immediately. A date is measured from the `Date` of the response, if there is one.
  *
  * @see RFC 9110 section 10.2.3
  */

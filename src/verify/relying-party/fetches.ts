@@ -1,19 +1,22 @@
 import { withDeadline } from "../../base/async.ts";
 import { type Moment, monotonicNow, msBetween } from "../../base/clock.ts";
-import { FetchError, type JwksdError } from "../../base/errors.ts";
+import { FetchError, asJwksdError } from "../../base/errors.ts";
 import { createBudget } from "./budget.ts";
 import type { FetchOptions } from "./fetch-json.ts";
 import type { KeySetEvent } from "./options.ts";
+import { fetchesOutliveRequests } from "./runtime.ts";
 import type { FetchedSet } from "./source.ts";
 
 export interface FetchesOptions extends Pick<FetchOptions, "clock" | "timeoutMs" | "signal"> {
+  /** Longest time for which a caller waits although it can do without the result, in milliseconds. */
+  readonly maxWaitMs: number;
   readonly load: (bypassCaches: boolean) => Promise<FetchedSet>;
-  /** Stores a set that was fetched. */
-  readonly take: (fetched: FetchedSet, bypassCaches: boolean) => void;
+  /** Stores a fetched set. */
+  readonly store: (fetched: FetchedSet, bypassCaches: boolean) => void;
   readonly emit: (event: KeySetEvent) => void;
 }
 
-/** One fetch of the set, and of the discovery document where that is due. */
+/** One fetch of the set, and of the discovery document if that is due. */
 export interface SetFetch {
   readonly number: number;
   readonly bypassCaches: boolean;
@@ -21,11 +24,33 @@ export interface SetFetch {
   readonly done: Promise<void>;
 }
 
-/** Time for everything in a fetch but waiting for the network. */
+/** The fetches of one set: one at a time for all callers, and paced after failures. */
+export interface Fetches {
+  /** Returns the fetch in flight. */
+  current(): SetFetch | undefined;
+  /** Returns the fetch in flight, or starts one. */
+  join(bypassCaches: boolean): SetFetch;
+  /** Fetches without a caller that needs the result, unless a fetch is in flight or a failure is too recent. */
+  inBackground(): Promise<void>;
+  /** Waits until a fetch has ended, or has lasted for this time. @throws FetchError */
+  wait(fetch: SetFetch, maxMs?: number): Promise<void>;
+  /** Records that the caller of `wait` responds without the result of the fetch. */
+  abandon(fetch: SetFetch): void;
+  /** Returns how many fetches were started. */
+  started(): number;
+  /** Reports whether a fetch after the first `count` bypassed all caches and succeeded. */
+  bypassedSince(count: number): boolean;
+  /** Returns the milliseconds until the next fetch may start, because of failures. */
+  waitMs(nowMs: number): number;
+  /** Returns the error of the last fetch, for a minute. */
+  lastError(): FetchError | undefined;
+}
+
+/** Time for everything in a fetch except waiting for the network. */
 const slackMs = 1_000;
 
-/** Fetches of the set: one at a time for all callers, and paced after failures. */
-export function createFetches({ clock, timeoutMs, signal, load, take, emit }: FetchesOptions) {
+export function createFetches(options: FetchesOptions): Fetches {
+  const { clock, timeoutMs, signal, maxWaitMs, load, store, emit } = options;
   let pending: SetFetch | undefined;
   let started = 0;
   let lastStored = 0;
@@ -35,36 +60,22 @@ export function createFetches({ clock, timeoutMs, signal, load, take, emit }: Fe
   /** After the first failure, each fetch has to wait. */
   const failures = createBudget(1);
 
-  const lastedMs = ({ startedAt }: SetFetch): number => msBetween(startedAt, monotonicNow(clock));
+  const elapsedMs = ({ startedAt }: SetFetch): number => msBetween(startedAt, monotonicNow(clock));
 
-  /** Until its own timeouts have ended a fetch, in milliseconds. */
-  const leftMs = (fetch: SetFetch): number => Math.max(2 * timeoutMs + slackMs - lastedMs(fetch), 0);
+  /** Returns the milliseconds until the fetch's own timeouts have ended it. */
+  const leftMs = (fetch: SetFetch): number => Math.max(2 * timeoutMs + slackMs - elapsedMs(fetch), 0);
 
-  /** The fetch under way. workerd drops a fetch silently with the request that started it, so an overdue one is forgotten. */
   function current(): SetFetch | undefined {
+    // The runtime may have dropped it.
     if (pending !== undefined && leftMs(pending) === 0) pending = undefined;
     return pending;
   }
 
-  /** The fetch under way, or else a new one. */
   function join(bypassCaches: boolean): SetFetch {
     const joined = current();
     if (joined !== undefined) return joined;
     started += 1;
-    const done = fetchSet(bypassCaches, started).then(
-      () => {
-        failures.reset();
-        lastError = undefined;
-      },
-      (thrown: unknown) => {
-        const now = clock.now();
-        failures.spend(now, thrown instanceof FetchError ? thrown.retryAfterSeconds * 1000 : 0);
-        const error = withPause(thrown, failures.waitMs(now));
-        if (error instanceof FetchError) lastError = error;
-        emit({ type: "failed", error: error as JwksdError });
-        throw error;
-      },
-    );
+    const done = run(bypassCaches, started).then(succeeded, failed);
     const mine = {
       number: started,
       bypassCaches,
@@ -73,59 +84,71 @@ export function createFetches({ clock, timeoutMs, signal, load, take, emit }: Fe
         if (pending === mine) pending = undefined;
       }),
     };
-    // Nobody waits for a fetch in the background.
+    // No caller waits for a fetch in the background.
     mine.done.catch(() => {});
     pending = mine;
     return mine;
   }
 
-  async function fetchSet(bypassCaches: boolean, number: number): Promise<void> {
+  async function run(bypassCaches: boolean, number: number): Promise<void> {
     const fetched = await load(bypassCaches);
     // An overdue fetch must not overwrite the result of a later one.
     if (number < lastStored) return;
     lastStored = number;
     if (bypassCaches) lastBypass = number;
-    take(fetched, bypassCaches);
+    store(fetched, bypassCaches);
   }
 
-  /**
-   * Waits until a fetch has lasted for `maxMs`, by a timer of the caller's own: in workerd, the timers of another request may have ended with
-   * that request.
-   */
+  function succeeded(): void {
+    failures.reset();
+    lastError = undefined;
+  }
+
+  function failed(thrown: unknown): never {
+    const now = clock.now();
+    failures.spend(now, thrown instanceof FetchError ? thrown.retryAfterSeconds * 1000 : 0);
+    const error = withPause(thrown, failures.waitMs(now));
+    if (error instanceof FetchError) lastError = error;
+    emit({ type: "failed", error: asJwksdError(error) });
+    throw error;
+  }
+
+  async function inBackground(): Promise<void> {
+    if (current() !== undefined || failures.waitMs(clock.now()) > 0) return;
+    const fetch = join(false);
+    if (!fetchesOutliveRequests) await wait(fetch, maxWaitMs).catch(() => abandon(fetch));
+  }
+
   async function wait(fetch: SetFetch, maxMs = Infinity): Promise<void> {
-    const timeoutMs = Math.min(leftMs(fetch), maxMs - lastedMs(fetch));
-    if (timeoutMs <= 0) throw late();
-    await withDeadline(() => fetch.done, { clock, timeoutMs, expired: late });
+    const timeoutMs = Math.min(leftMs(fetch), maxMs - elapsedMs(fetch));
+    if (timeoutMs <= 0) throw overdue();
+    await withDeadline(() => fetch.done, { clock, timeoutMs, expired: overdue });
     signal.throwIfAborted();
   }
 
-  /** The request that started this fetch ends, and workerd may end the fetch with it. */
-  function giveUp(abandoned: SetFetch): void {
-    if (pending !== abandoned) return;
+  function abandon(fetch: SetFetch): void {
+    if (fetchesOutliveRequests || pending !== fetch) return;
     pending = undefined;
     failures.spend(clock.now());
-    lastError = late();
+    lastError = overdue();
   }
 
   return {
     current,
     join,
+    inBackground,
     wait,
-    giveUp,
-    /** How many were started. */
+    abandon,
     started: () => started,
-    /** Whether a fetch after the first `count` bypassed all caches and has ended well. */
-    bypassedSince: (count: number) => lastBypass > count,
-    /** Milliseconds until the next fetch may start, because of failures. */
-    waitMs: (nowMs: number) => failures.waitMs(nowMs),
-    /** Why the last fetch failed; forgotten after a minute. */
+    bypassedSince: (count) => lastBypass > count,
+    waitMs: (nowMs) => failures.waitMs(nowMs),
     lastError: () => (failures.isWhole(clock.now()) ? undefined : lastError),
   };
 }
 
-const late = (): FetchError => new FetchError("ERR_FETCH_TIMEOUT", "a fetch of the keys did not end in time");
+const overdue = (): FetchError => new FetchError("ERR_FETCH_TIMEOUT", "a fetch of the keys did not end in time");
 
-/** The error, with the pause that its caller will meet where that is longer than the one in the error. */
+/** Returns the error with the pause that its caller will meet, if that is longer than the pause in the error. */
 export function withPause(error: unknown, pauseMs: number): unknown {
   const retryAfterSeconds = Math.ceil(pauseMs / 1000);
   if (!(error instanceof FetchError && error.retryable && error.retryAfterSeconds < retryAfterSeconds)) return error;

@@ -1,24 +1,24 @@
 import { ageSeconds, httpDate, parseCacheControl } from "../../base/cache-control.ts";
 
-/** The header fields of a response on which its freshness depends. */
+/** The header fields of a response that its freshness depends on. */
 export interface CachingHeaders {
-  /** `Cache-Control`. */
+  /** `Cache-Control` header. */
   readonly cacheControl?: string | undefined;
-  /** `Age`. */
+  /** `Age` header. */
   readonly age?: string | undefined;
-  /** `Date`. */
+  /** `Date` header. */
   readonly date?: string | undefined;
-  /** `Expires`. */
+  /** `Expires` header. */
   readonly expires?: string | undefined;
 }
 
 /** Bounds for what servers send, in seconds. */
 export interface FreshnessBounds {
-  /** A response counts as fresh for at least this long, whatever its headers say. */
+  /** Shortest time for which a response is fresh, whatever its headers say. */
   readonly minFreshSeconds: number;
   /** Cap of `max-age` and `Expires`. */
   readonly maxFreshSeconds: number;
-  /** For responses without `max-age` and `Expires`. */
+  /** Time for which a response without `max-age` and `Expires` is fresh. */
   readonly defaultFreshSeconds: number;
   /** Cap of `stale-while-revalidate`. */
   readonly maxStaleSeconds: number;
@@ -28,30 +28,29 @@ export interface FreshnessBounds {
 
 /** Moments (epoch milliseconds) in the life of a response, each at or after the one before. */
 export interface Freshness {
-  /** When it was requested. */
+  /** Time of the request. */
   readonly since: number;
-  /** From then on it is refreshed in the background, so that no call waits when it gets stale. */
+  /** Time from which it is refreshed in the background, so that no call waits when it gets stale. */
   readonly refreshFrom: number;
-  /** Until then it is used without a request. */
+  /** Time until which it is used without a request. */
   readonly freshUntil: number;
-  /** Until then it is used while one background request revalidates it. */
+  /** Time until which it is used while one background request revalidates it. */
   readonly staleUntil: number;
-  /** Until then it is used if revalidating fails. */
+  /** Time until which it is used if revalidation fails. */
   readonly outageUntil: number;
 }
 
 export type Until = "freshUntil" | "staleUntil" | "outageUntil";
 
-/** By how much the clocks of this machine and of a server may differ before a `Date` proves the age of a response. */
+/** Difference of clocks up to which a `Date` does not prove the age of a response. */
 export const clockToleranceMs = 60_000;
 const refreshAheadMs = 60_000;
 
 /**
  * Computes the freshness of a response in a private cache.
  *
- * Times count from the moment of the request, so the time on the way counts as age. The age is that of `Age`, or the time since
- * `Date` if that is longer (RFC 9111 section 4.2.3). An invalid value of a directive counts as 0 (section 4.2.1). `s-maxage` is for shared
- * caches only.
+ * Times are measured from the request, so the time on the way counts as age. The age is `Age`, or the time since `Date` if that is longer
+ * (RFC 9111 section 4.2.3). An invalid value of a directive is 0 (section 4.2.1). `s-maxage` is for shared caches only.
  *
  * @see RFC 9111 sections 4.2 and 5.2.2; RFC 5861
  */
@@ -99,14 +98,14 @@ export function dateAgeMs({ date }: CachingHeaders, requestedAtMs: number): numb
   return requestedAtMs - (httpDate(date) ?? requestedAtMs);
 }
 
-/** Whether a response may be used now. The age of a response from the future is unknown, because the clock was set back: it may not. */
+/** Reports whether a response may be used now. A response from the future must not be used, because the clock was set back and its age is unknown. */
 export function mayUse(response: Freshness, until: Until, nowMs: number): boolean {
   return response.since <= nowMs && nowMs < response[until];
 }
 
 /**
- * `Expires` minus `Date`, in seconds. An invalid `Expires`, such as `0`, means the past. Where `Date` is missing (browsers hide it from
- * other origins), the time of the request stands for it.
+ * Returns `Expires` minus `Date`, in seconds. An invalid `Expires`, such as `0`, means the past. If `Date` is missing (browsers hide it from
+ * other origins), the time of the request is used instead.
  *
  * @see RFC 9111 section 5.3; RFC 9110 section 6.6.1
  */

@@ -17,21 +17,21 @@ import type { Fetch } from "./fetch-json.ts";
 import type { KeySetState } from "./stored.ts";
 import { checkIssuer, checkSecureUrl } from "./urls.ts";
 
-/** What happened to a key set. */
+/** An event of a key set. */
 export type KeySetEvent =
   /** The set was fetched (200) or confirmed (304). `bytes` is the size of the decompressed body. */
   | { readonly type: "refreshed"; readonly status: 200 | 304; readonly bytes: number }
-  /** The kids that came and went. A kid whose key was replaced is in both. */
+  /** Keys were added or removed. A kid whose key was replaced is in both lists. */
   | { readonly type: "changed"; readonly added: readonly string[]; readonly removed: readonly string[] }
-  /** Entries of the set that cannot be used. */
+  /** Entries of the set cannot be used. */
   | { readonly type: "skipped"; readonly keys: readonly SkippedKey[] }
   /** A fetch failed, or a state could not be used, found or stored. */
   | { readonly type: "failed"; readonly error: JwksdError }
-  /** A cache on the way answered although the request had `no-cache`. New keys may reach this verifier late. */
+  /** A cache on the way responded although the request had `no-cache`. New keys may reach this verifier late. */
   | { readonly type: "cache-bypass-failed"; readonly ageSeconds: number }
-  /** A token was refused (`ERR_TOKEN_KID_UNKNOWN`). Its kid is not told, because anybody can choose one. */
+  /** A token was refused (`ERR_TOKEN_KID_UNKNOWN`). Its kid is not reported, because anyone can choose one. */
   | { readonly type: "unknown-kid" }
-  /** A token was refused, because the keys may not be fetched again yet (`ERR_KEYS_RETRY_LATER`). */
+  /** A token was refused, because the keys cannot be fetched again yet (`ERR_KEYS_RETRY_LATER`). */
   | { readonly type: "exhausted" };
 
 /** Options of `createRemoteKeySet`. Either `issuer` or `jwksUri` is required. */
@@ -40,11 +40,11 @@ export interface RemoteKeySetOptions {
   readonly issuer?: Optional<string>;
   /** URL of the JWK Set. Required, unless `issuer` is given. */
   readonly jwksUri?: Optional<string>;
-  /** Allows http for hosts that are not loopback. Default: `false`. */
+  /** Whether http is accepted for hosts that are not loopback. Default: `false`. */
   readonly allowInsecure?: Optional<boolean>;
-  /** Makes the requests. Default: the global `fetch`. */
+  /** Sends the requests. Default: the global `fetch`. */
   readonly fetch?: Optional<Fetch>;
-  /** Tells the time. Default: the clock of the machine. */
+  /** Clock. Default: the machine's clock. */
   readonly clock?: Optional<Clock>;
   /** Timeout of one request, body included, in milliseconds. Default: 5000. */
   readonly timeoutMs?: Optional<number>;
@@ -56,16 +56,16 @@ export interface RemoteKeySetOptions {
   /** Longest time for which a set is fresh, in seconds. Default: 86400. */
   readonly maxFreshSeconds?: Optional<number>;
   /**
-   * How long a set that is no longer fresh is used while its server is down, in seconds. `stale-while-revalidate` of the server may be longer,
-   * so 0 means only that. `must-revalidate`, `no-cache` and
-   * `no-store` of the server forbid that use, and `stale-if-error` may shorten it. Default: 3600.
+   * Time for which a set that is no longer fresh is used while its server is down, in seconds. The server's `stale-while-revalidate` may be
+   * longer, so 0 means only that. Its `must-revalidate`, `no-cache` and `no-store` forbid this use, and `stale-if-error` may shorten it.
+   * Default: 3600.
    */
   readonly outageToleranceSeconds?: Optional<number>;
-  /** How long a call waits for a response while the old keys may be used, in milliseconds. Default: 1000. */
+  /** Longest time for which a call waits for a response while the old keys may be used, in milliseconds. Default: 1000. */
   readonly maxWaitMs?: Optional<number>;
-  /** Gets each fetch, change, failure and refused token. Default: nobody listens. */
+  /** Receives each fetch, change, failure and refused token. Default: no listener. */
   readonly onEvent?: Optional<(event: KeySetEvent) => void>;
-  /** What `state()` of an earlier process returned. A state of another issuer or URL is ignored. Default: none. */
+  /** Result of an earlier process's `state()`. A state for another issuer or URL is ignored. Default: none. */
   readonly state?: Optional<KeySetState>;
 }
 
@@ -87,21 +87,30 @@ export const keySetRules: Rules<RemoteKeySetOptions> = {
 
 const defaultFreshSeconds = 300;
 
-/** The options with their defaults. @throws ConfigError `ERR_OPTION_UNKNOWN`, `ERR_OPTION_INVALID`, FetchError `ERR_URL_INSECURE` */
+/** Returns the options with their defaults. @throws ConfigError `ERR_OPTION_UNKNOWN`, `ERR_OPTION_INVALID`, FetchError `ERR_URL_INSECURE` */
 export function resolveOptions(options: RemoteKeySetOptions) {
   const given = checkOptions(options, keySetRules);
   const { issuer, jwksUri, allowInsecure = false, clock = systemClock, onEvent } = given;
   const { fetch = (url: string, init: RequestInit) => globalThis.fetch(url, init) } = given;
   const { timeoutMs = 5_000, maxWaitMs = 1_000 } = given;
   const { minFreshSeconds = 5, maxFreshSeconds = 86_400, outageToleranceSeconds = 3_600, state } = given;
-  if ((issuer === undefined) === (jwksUri === undefined)) {
-    throw invalidOption("give either issuer or jwksUri");
-  }
-  if (issuer !== undefined) {
+  const place = placeOf(issuer, jwksUri, allowInsecure);
+  const bounds = { minFreshSeconds, maxFreshSeconds, defaultFreshSeconds, outageToleranceSeconds };
+  return { place, allowInsecure, fetch, clock, timeoutMs, maxWaitMs, bounds, onEvent, state };
+}
+
+/** The place of a JWK Set: its URL, or the issuer whose discovery document names it. */
+export type KeySetPlace =
+  | { readonly issuer: string; readonly jwksUri?: undefined }
+  | { readonly issuer?: undefined; readonly jwksUri: string };
+
+/** @throws ConfigError `ERR_OPTION_INVALID`, FetchError `ERR_URL_INSECURE` */
+function placeOf(issuer: string | undefined, jwksUri: string | undefined, allowInsecure: boolean): KeySetPlace {
+  if (issuer !== undefined && jwksUri === undefined) {
     checkSecureUrl(issuer, "issuer", allowInsecure);
     checkIssuer(issuer);
+    return { issuer };
   }
-  if (jwksUri !== undefined) checkSecureUrl(jwksUri, "jwksUri", allowInsecure);
-  const bounds = { minFreshSeconds, maxFreshSeconds, defaultFreshSeconds, outageToleranceSeconds };
-  return { issuer, jwksUri, allowInsecure, fetch, clock, timeoutMs, maxWaitMs, bounds, onEvent, state };
+  if (issuer !== undefined || jwksUri === undefined) throw invalidOption("give either issuer or jwksUri");
+  return { jwksUri: checkSecureUrl(jwksUri, "jwksUri", allowInsecure) };
 }

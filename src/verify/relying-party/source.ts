@@ -1,26 +1,27 @@
 import { ageSeconds } from "../../base/cache-control.ts";
 import { FetchError } from "../../base/errors.ts";
-import { jsonOf } from "../../base/json.ts";
+import { jsonOf, memberOf } from "../../base/json.ts";
 import { type FetchOptions, type Fetched, fetchJson } from "./fetch-json.ts";
+import type { KeySetPlace } from "./options.ts";
+import type { RequestCaching } from "./runtime.ts";
 import { type Freshness, freshness, mayUse } from "./freshness.ts";
 import { type ReadKeys, type StoredSet, isOutdated, storedSet } from "./stored.ts";
 import { discoveryUrl, shownUrl, wellKnownUrl } from "../../base/urls.ts";
 import { checkSecureUrl, shownIssuer } from "./urls.ts";
 
-export interface SourceOptions extends Omit<FetchOptions, "etag" | "bypassCaches"> {
-  readonly issuer: string | undefined;
-  readonly jwksUri: string | undefined;
+export interface SourceOptions extends Omit<FetchOptions, keyof RequestCaching> {
+  readonly place: KeySetPlace;
   readonly allowInsecure: boolean;
   readonly readKeys: ReadKeys;
 }
 
-/** The JWK Set after a request for it. */
+/** A JWK Set and the response to the request for it. */
 export interface FetchedSet {
   readonly set: StoredSet;
   readonly status: 200 | 304;
   /** Size of the decompressed body. */
   readonly bytes: number;
-  /** How long caches on the way kept the response. */
+  /** Time for which caches on the way kept the response. */
   readonly ageSeconds: number;
 }
 
@@ -36,28 +37,33 @@ const discoveryBounds = {
 /** A discovery document is fetched at most once in this time, `refresh` aside. */
 const recentMs = 60_000;
 
-/** Fetches a JWK Set from a URL, or from where the discovery document of an issuer says. */
-export function createSource({ issuer, jwksUri: fixedUri, allowInsecure, readKeys, ...fetchOptions }: SourceOptions) {
+/** Fetches a JWK Set from a URL, or from the URL in the discovery document of an issuer. */
+export interface Source {
+  /** Makes the next `load` fetch the discovery document, however fresh it is. */
+  lookUpAgain(): void;
+  /**
+   * Fetches the set. An unchanged set keeps its imported keys. The set may have moved if the last fetch failed, or if caches are bypassed for
+   * an unknown kid. Then the discovery document is fetched too, at most once a minute.
+   *
+   * @throws FetchError see `fetchJson`, and `ERR_FETCH_BODY`, `ERR_DISCOVERY_ISSUER`, `ERR_URL_INSECURE`
+   */
+  load(stored: StoredSet | undefined, bypassCaches: boolean): Promise<FetchedSet>;
+}
+
+export function createSource({ place, allowInsecure, readKeys, ...fetchOptions }: SourceOptions): Source {
   let discovered: ({ readonly url: string; readonly jwksUri: string } & Freshness) | undefined;
-  /** When the discovery document was last requested. */
+  /** Time of the last request for the discovery document, in epoch milliseconds. */
   let lookedUpAt: number | undefined;
   /** Whether the last request for the set failed. */
   let hasFailed = false;
 
   return {
-    /** Makes the next `load` fetch the discovery document, however fresh it is. */
-    lookUpAgain(): void {
+    lookUpAgain() {
       lookedUpAt = undefined;
     },
 
-    /**
-     * Fetches the set; an unchanged set keeps its imported keys. The set may have moved if the last fetch failed, or if caches are
-     * bypassed for an unknown kid. Then the discovery document is fetched too, at most once a minute.
-     *
-     * @throws FetchError see `fetchJson`, and `ERR_FETCH_BODY`, `ERR_DISCOVERY_ISSUER`, `ERR_URL_INSECURE`
-     */
-    async load(stored: StoredSet | undefined, bypassCaches: boolean): Promise<FetchedSet> {
-      const jwksUri = fixedUri ?? (await discover(issuer as string, bypassCaches));
+    async load(stored, bypassCaches) {
+      const jwksUri = place.jwksUri ?? (await discover(place.issuer, bypassCaches));
       const known = stored?.jwksUri === jwksUri ? stored : undefined;
       hasFailed = true;
       let fetched = await fetchSet(jwksUri, known, bypassCaches);
@@ -72,20 +78,20 @@ export function createSource({ issuer, jwksUri: fixedUri, allowInsecure, readKey
     const requestedAt = fetchOptions.clock.now();
     const { text, bytes, etag, headers } = await fetchJson(jwksUri, {
       ...fetchOptions,
-      // A server that makes its ETags of length and time may answer 304 for another set, and would do so again and again.
+      // A server that computes its ETags from length and time may return 304 for another set, and would do so again and again.
       etag: bypassCaches ? undefined : known?.etag,
       bypassCaches,
     });
     const status = text === undefined ? 304 : 200;
     if (known === undefined || (text !== undefined && text !== known.body)) {
-      const state = { issuer, jwksUri, body: text ?? "", etag, headers, requestedAt };
+      const state = { issuer: place.issuer, jwksUri, body: text ?? "", etag, headers, requestedAt };
       const set = await storedSet(state, readKeys);
       return { set, status, bytes, ageSeconds: ageSeconds(headers.age) };
     }
     // The fields of a 304 replace the stored ones. RFC 9111 section 4.3.4
     const { cacheControl = known.headers.cacheControl, expires = known.headers.expires } = headers;
     const updated = status === 304 ? { ...headers, cacheControl, expires } : headers;
-    // With the ETag of another body, every later request would get a 304 and never that body.
+    // With the ETag of another body, every later request would get a 304 and never the other body.
     const isTagOfBody = etag !== undefined && (status === 200 || opaqueTag(etag) === opaqueTag(known.etag));
     const set = { ...known, etag: isTagOfBody ? etag : known.etag, headers: updated, requestedAt };
     return { set, status, bytes, ageSeconds: ageSeconds(headers.age) };
@@ -115,21 +121,22 @@ export function createSource({ issuer, jwksUri: fixedUri, allowInsecure, readKey
       if (isOutage(error) && discovered !== undefined && mayUse(discovered, "outageUntil", fetchOptions.clock.now())) {
         return discovered.jwksUri;
       }
-      // A wrong document is no outage, and no earlier one hides it.
+      // A wrong document is not an outage, and no earlier one hides it.
       if (!isOutage(error)) discovered = undefined;
       throw error;
     }
   }
 
-  /** Checks that the document is that of the issuer. @see OpenID Connect Discovery 1.0 section 4.3 */
+  /** Returns `jwks_uri`. Checks that the document belongs to the issuer. @throws FetchError @see OpenID Connect Discovery 1.0 section 4.3 */
   function jwksUriOf(text: string, wanted: string, document: string): string {
-    const metadata = jsonOf(text) as { issuer?: unknown; jwks_uri?: unknown } | null | undefined;
+    const metadata = jsonOf(text);
     if (metadata === undefined) throw new FetchError("ERR_FETCH_BODY", `${document}: the body is not JSON`);
-    if (metadata?.issuer !== wanted) {
-      const issuers = `${shownIssuer(metadata?.issuer)} and not ${shownIssuer(wanted)}`;
+    const issuer = memberOf(metadata, "issuer");
+    if (issuer !== wanted) {
+      const issuers = `${shownIssuer(issuer)} and not ${shownIssuer(wanted)}`;
       throw new FetchError("ERR_DISCOVERY_ISSUER", `${document}: it is the document of another issuer, ${issuers}`);
     }
-    const jwksUri = checkSecureUrl(metadata.jwks_uri, `jwks_uri of ${document}`, allowInsecure);
+    const jwksUri = checkSecureUrl(memberOf(metadata, "jwks_uri"), `jwks_uri of ${document}`, allowInsecure);
     if (wanted.startsWith("https:") && !allowInsecure && !jwksUri.toLowerCase().startsWith("https:")) {
       throw new FetchError("ERR_URL_INSECURE", `jwks_uri of ${document} is not an https URL, and the issuer is`);
     }
@@ -137,7 +144,7 @@ export function createSource({ issuer, jwksUri: fixedUri, allowInsecure, readKey
   }
 }
 
-/** The first document that is there. @throws FetchError that of the first URL */
+/** Returns the first existing document. @throws FetchError the error of the first URL */
 async function fetchFirst(
   [url = "", ...others]: readonly string[],
   options: FetchOptions,
@@ -151,14 +158,14 @@ async function fetchFirst(
 }
 
 /**
- * Whether a stored set may be used in spite of this error. Not if the discovery document is that of another issuer, or names an insecure
- * URL: those are wrong configurations, and waiting does not mend them.
+ * Reports whether a stored set may be used in spite of this error. If the discovery document belongs to another issuer, or names an insecure
+ * URL, the configuration is wrong, and waiting does not fix it.
  */
 export function isOutage(error: unknown): boolean {
   return error instanceof FetchError && error.retryable;
 }
 
-/** An ETag without `W/`. @see RFC 9110 section 8.8.3 */
+/** Returns an ETag without `W/`. @see RFC 9110 section 8.8.3 */
 function opaqueTag(etag: string | undefined): string | undefined {
   return etag?.replace(/^W\//, "");
 }

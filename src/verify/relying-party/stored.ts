@@ -6,32 +6,32 @@ import { type CachingHeaders, clockToleranceMs, dateAgeMs } from "./freshness.ts
 import { shownUrl } from "../../base/urls.ts";
 
 /**
- * A stored response as plain data, for JSON: `state()` returns it and the option `state` takes it, so that a cold start on an edge or
+ * A stored response as plain data, for JSON. `state()` returns it and the `state` option accepts it, so that a cold start on an edge or
  * serverless platform needs no request.
  */
 export interface KeySetState {
-  /** The option `issuer` of the key set. */
+  /** The key set's `issuer` option. */
   readonly issuer: string | undefined;
-  /** Where the set was fetched. */
+  /** URL from which the set was fetched. */
   readonly jwksUri: string;
-  /** The JWK Set as it was received. */
+  /** JWK Set as it was received. */
   readonly body: string;
-  /** Its ETag, for the next conditional request. */
+  /** ETag for the next conditional request. */
   readonly etag: string | undefined;
-  /** The header fields on which its freshness depends. */
+  /** Header fields that its freshness depends on. */
   readonly headers: CachingHeaders;
-  /** When it was requested, in epoch milliseconds. */
+  /** Time of the request, in epoch milliseconds. */
   readonly requestedAt: number;
 }
 
 /** A stored response and its keys. */
 export interface StoredSet extends KeySetState {
   readonly keys: VerificationKeys;
-  /** A hash of each kid and its key, by kid: keys of earlier sets are remembered, and their servers choose how long they are. */
+  /** Hash of each kid and its key, by kid. Keys of earlier sets are remembered, and their servers choose how long they are. */
   readonly hashes: ReadonlyMap<string, string>;
 }
 
-/** Whether a value from outside has the form of a state. */
+/** Reports whether a value from outside has the form of a state. */
 export function isKeySetState(state: KeySetState | null): state is KeySetState {
   const headers: unknown = state?.headers;
   return (
@@ -40,7 +40,7 @@ export function isKeySetState(state: KeySetState | null): state is KeySetState {
     typeof headers === "object" &&
     headers !== null &&
     Object.values(headers).every((value) => value === undefined || typeof value === "string") &&
-    // An ETag that no header can hold would fail every conditional request.
+    // An ETag that no header can contain would fail every conditional request.
     (state.etag === undefined || (typeof state.etag === "string" && /^[ -~\u0080-\u00ff]*$/.test(state.etag)))
   );
 }
@@ -48,7 +48,7 @@ export function isKeySetState(state: KeySetState | null): state is KeySetState {
 /** Reads a JWK Set. @throws KeyMaterialError `ERR_KEY_FORMAT` */
 export type ReadKeys = (jwkSet: unknown) => VerificationKeys | Promise<VerificationKeys>;
 
-/** Reads the keys of a stored response. @throws FetchError `ERR_FETCH_BODY` when its body is no JWK Set, or one that `readKeys` refuses */
+/** Reads the keys of a stored response. @throws FetchError `ERR_FETCH_BODY` if its body is not a JWK Set, or one that `readKeys` refuses */
 export async function storedSet(state: KeySetState, readKeys: ReadKeys): Promise<StoredSet> {
   try {
     const keys = await readKeys(JSON.parse(state.body));
@@ -61,8 +61,8 @@ export async function storedSet(state: KeySetState, readKeys: ReadKeys): Promise
 }
 
 /**
- * Refuses a set in which no key can be used. Its provider could sign no token that this set verifies, so it is a fault of the provider, and
- * not the end of all its keys.
+ * Refuses a set without a usable key. Its provider could sign no token that this set verifies, so the set is a fault of the provider, and not
+ * the end of all its keys.
  */
 export function withKeys(read: ReadKeys): ReadKeys {
   return async (jwkSet) => {
@@ -70,7 +70,7 @@ export function withKeys(read: ReadKeys): ReadKeys {
     const [first] = keys.skipped;
     if (keys.identities.size > 0) return keys;
     const why = first === undefined ? "" : `: ${first.reason}`;
-    throw new KeyMaterialError("ERR_KEY_FORMAT", `the JWK Set has no key that can be used${why}`);
+    throw new KeyMaterialError("ERR_KEY_FORMAT", `the JWK Set has no usable key${why}`);
   };
 }
 
@@ -96,10 +96,21 @@ function leftOrigin({ requestedAt, headers }: StoredSet): number {
   return requestedAt - ageSeconds(headers.age) * 1000;
 }
 
-/** Kids that came and went between two sets. A kid whose key was replaced is in both lists. */
-export function difference(before: StoredSet | undefined, after: StoredSet) {
+/** The keys that differ between two sets. A kid whose key was replaced is both added and removed. */
+export interface Difference {
+  /** Hashes of the added keys, by kid. */
+  readonly added: ReadonlyMap<string, string>;
+  /** Kids of the removed keys. */
+  readonly removed: readonly string[];
+  readonly removedHashes: readonly string[];
+}
+
+export function difference(before: StoredSet | undefined, after: StoredSet): Difference {
   const old = before?.hashes ?? new Map<string, string>();
-  const added = [...after.hashes.keys()].filter((kid) => old.get(kid) !== after.hashes.get(kid));
-  const removed = [...old.keys()].filter((kid) => after.hashes.get(kid) !== old.get(kid));
-  return { added, removed };
+  const removed = [...old].filter(([kid, hash]) => after.hashes.get(kid) !== hash);
+  return {
+    added: new Map([...after.hashes].filter(([kid, hash]) => old.get(kid) !== hash)),
+    removed: removed.map(([kid]) => kid),
+    removedHashes: removed.map(([, hash]) => hash),
+  };
 }

@@ -1,24 +1,24 @@
 import { textHash } from "../../keys/crypto/text-hash.ts";
 
 const negativeMs = 10_000;
-/** Attackers choose kids. Of a longer kid, the hash is kept: 43 characters in base64url. */
-const maxKidLength = 43;
+/** Attackers choose kids. A longer kid is replaced by its hash: 43 characters in base64url. */
+const maxKeptLength = 43;
 
 /** The unknown kids of one set. */
 export interface UnknownKids {
   has(kid: string, now: number): Promise<boolean>;
-  /** Remembers a kid. Of too many, the oldest is forgotten. */
+  /** Remembers a kid. If there are too many, the oldest is forgotten. */
   add(kid: string, now: number): Promise<void>;
   clear(): void;
 }
 
 /**
- * Kids that name no key, each remembered for ten seconds, of many sets with one limit for all of them.
+ * Remembers kids that name no key, each for ten seconds, for many sets with one limit for all of them.
  *
  * @returns a function that adds a set
  */
 export function createUnknownKids(maxKids = 1_000): () => UnknownKids {
-  /** When each kid of each set was remembered, the oldest first. */
+  /** Time at which each kid of each set was remembered, the oldest first. */
   const since = new Map<string, number>();
   let sets = 0;
 
@@ -33,7 +33,7 @@ export function createUnknownKids(maxKids = 1_000): () => UnknownKids {
     let set = (sets += 1);
     // "#" and a hash have 44 characters, so no short kid is equal.
     const nameOf = async (kid: string): Promise<string> =>
-      `${set} ${kid.length <= maxKidLength ? kid : `#${await textHash(kid)}`}`;
+      `${set} ${kid.length <= maxKeptLength ? kid : `#${await textHash(kid)}`}`;
     return {
       async has(kid, now) {
         const name = await nameOf(kid);

@@ -2,7 +2,7 @@ import { FetchError, invalidOption } from "../../base/errors.ts";
 import { isLoopback } from "../../base/urls.ts";
 
 /** Servers choose URLs, and each is kept. */
-const maxLength = 2_048;
+const maxUrlLength = 2_048;
 
 /**
  * Refuses a URL over which an attacker on the network could replace keys.
@@ -10,10 +10,10 @@ const maxLength = 2_048;
  * @throws FetchError `ERR_URL_INSECURE`
  */
 export function checkSecureUrl(url: unknown, what: string, allowInsecure: boolean): string {
-  const parsed = typeof url === "string" && URL.canParse(url) ? new URL(url) : undefined;
-  if (parsed === undefined) throw new FetchError("ERR_URL_INSECURE", `${what} is not a URL`);
-  if ((url as string).length > maxLength)
-    throw new FetchError("ERR_URL_INSECURE", `${what} has more than ${maxLength} characters`);
+  if (typeof url !== "string" || !URL.canParse(url)) throw new FetchError("ERR_URL_INSECURE", `${what} is not a URL`);
+  if (url.length > maxUrlLength)
+    throw new FetchError("ERR_URL_INSECURE", `${what} has more than ${maxUrlLength} characters`);
+  const parsed = new URL(url);
   const isHttp = parsed.protocol === "http:" && (allowInsecure || isLoopback(parsed.hostname));
   if (parsed.protocol !== "https:" && !isHttp) {
     throw new FetchError(
@@ -22,19 +22,19 @@ export function checkSecureUrl(url: unknown, what: string, allowInsecure: boolea
     );
   }
   if (parsed.username !== "" || parsed.password !== "")
-    throw new FetchError("ERR_URL_INSECURE", `${what} holds a password`);
-  return url as string;
+    throw new FetchError("ERR_URL_INSECURE", `${what} contains a password; remove it`);
+  return url;
 }
 
-/** Refuses an issuer that no provider may have. @throws ConfigError `ERR_OPTION_INVALID` @see OpenID Connect Discovery 1.0 section 3 */
+/** Refuses an issuer that no provider can have. @throws ConfigError `ERR_OPTION_INVALID` @see OpenID Connect Discovery 1.0 section 3 */
 export function checkIssuer(issuer: string): void {
-  if (/[?#]/.test(issuer)) throw invalidOption(`issuer ${shownIssuer(issuer)} has a query or fragment`);
-  // URL parsers remove or escape these, so the issuer would fetch keys, and equal that of no token.
+  if (/[?#]/.test(issuer)) throw invalidOption(`issuer ${shownIssuer(issuer)} has a query or fragment; remove it`);
+  // URL parsers remove or escape these, so such an issuer would get keys, but no token would have it.
   if (/[\s\p{Cc}]/u.test(issuer))
     throw invalidOption(`issuer ${shownIssuer(issuer)} contains a space, line break or control character; remove it`);
 }
 
-/** An issuer for a message, in its own spelling: encoded, cut at 256 characters, and without a query. */
+/** Returns an issuer for a message, in its own spelling: encoded, cut at 256 characters, and without a query. */
 export function shownIssuer(issuer: unknown): string {
   if (typeof issuer !== "string") return "none";
   return `"${encodeURI(

@@ -52,6 +52,7 @@ export function readClaims(token: string): JWTPayload {
     throw malformed();
   }
   if (!object.holds(claims)) throw malformed();
+  // Claims of any type are checked where they are used.
   return claims as JWTPayload;
 }
 
@@ -59,7 +60,7 @@ export function malformed(message: string = "the token is not a well-formed sign
   return new TokenError("ERR_TOKEN_MALFORMED", message, { hint });
 }
 
-/** What people send in place of a signed JWT. */
+/** Describes a string that is often sent instead of a signed JWT. */
 function whatItIs(token: string): string | undefined {
   if (token === "undefined" || token === "null") return `the client sent the word ${token}`;
   const parts = token.split(".").length;
@@ -69,6 +70,7 @@ function whatItIs(token: string): string | undefined {
 
 function parse(token: string): JWTHeaderParameters {
   try {
+    // Its alg is checked next.
     return decodeProtectedHeader(token) as JWTHeaderParameters;
   } catch {
     throw malformed();

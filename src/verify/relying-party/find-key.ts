@@ -1,0 +1,147 @@
+import type { CryptoKey } from "jose";
+import type { Clock } from "../../base/clock.ts";
+import { FetchError, TokenError } from "../../base/errors.ts";
+import { maxKidLength } from "../../keys/jwk/verification-keys.ts";
+import type { Budget } from "./budget.ts";
+import { type Fetches, withPause } from "./fetches.ts";
+import type { KeptSet, SetKeeper } from "./kept-set.ts";
+import type { KeySetEvent } from "./options.ts";
+import { isOutage } from "./source.ts";
+import type { UnknownKids } from "./unknown-kids.ts";
+
+/** The members of a header that choose a key; other members are ignored. */
+export interface KeyHeader {
+  readonly kid?: string | undefined;
+  readonly alg?: string | undefined;
+}
+
+/** The parts of one key set. */
+export interface KeySetContext {
+  readonly clock: Clock;
+  readonly signal: AbortSignal;
+  /** Longest time for which a call waits for a response while the old keys may be used, in milliseconds. */
+  readonly maxWaitMs: number;
+  readonly keeper: SetKeeper;
+  readonly fetches: Fetches;
+  /** Limit of the fetches for unknown kids. */
+  readonly budget: Budget;
+  readonly unknownKids: UnknownKids;
+  readonly emit: (event: KeySetEvent) => void;
+}
+
+/** Returns the key for the header of a token. @throws TokenError, FetchError see `RemoteKeySet` */
+export async function findKey(context: KeySetContext, { kid, alg = "" }: KeyHeader): Promise<CryptoKey> {
+  const { clock, keeper, fetches } = context;
+  if (typeof kid !== "string" || kid === "") {
+    throw new TokenError("ERR_TOKEN_KID_MISSING", "the token names no key: its header has no kid");
+  }
+  if (kid.length > maxKidLength) throw unknownKid(context);
+  const now = clock.now();
+  const set = keeper.usable("freshUntil", now);
+  const key = set?.keys.find(kid, alg);
+  if (set === undefined || key === undefined) return findAfterFetch(context, kid, alg);
+  if (now >= set.refreshFrom) void fetches.inBackground();
+  return key;
+}
+
+async function findAfterFetch(context: KeySetContext, kid: string, alg: string): Promise<CryptoKey> {
+  const { signal, keeper, fetches } = context;
+  const startedBefore = fetches.started();
+  signal.throwIfAborted();
+  await keeper.load();
+  await keeper.restore();
+  const set = await usableSet(context);
+  return set.keys.find(kid, alg) ?? findAfterRefetch(context, kid, alg, startedBefore);
+}
+
+/** Returns the stored set if it may be used, otherwise a fetched one. @throws FetchError, TokenError */
+async function usableSet(context: KeySetContext): Promise<KeptSet> {
+  const { clock, signal, maxWaitMs, keeper, fetches } = context;
+  const fresh = keeper.usable("freshUntil");
+  if (fresh !== undefined) return fresh;
+  const stale = keeper.usable("staleUntil") ?? usableInOutage(context, fetches.lastError());
+  if (stale !== undefined) {
+    await fetches.inBackground();
+    signal.throwIfAborted();
+    return keeper.current() ?? stale;
+  }
+  const pauseMs = fetches.current() === undefined ? fetches.waitMs(clock.now()) : 0;
+  if (pauseMs > 0) throw tooEarly(context, pauseMs);
+  const fetch = fetches.join(false);
+  try {
+    // While an old set may be used, a server that does not respond delays no caller for longer than that.
+    await fetches.wait(fetch, keeper.usable("outageUntil") === undefined ? Infinity : maxWaitMs);
+  } catch (error) {
+    const old = usableInOutage(context, error);
+    if (old === undefined) throw error;
+    fetches.abandon(fetch);
+    return old;
+  }
+  const fetched = keeper.current();
+  if (fetched === undefined) throw signal.reason;
+  return fetched;
+}
+
+/** Returns the stored set if it may be used although fetching failed with this error. */
+function usableInOutage({ keeper }: KeySetContext, error: unknown): KeptSet | undefined {
+  return isOutage(error) ? keeper.usable("outageUntil") : undefined;
+}
+
+/**
+ * Fetches once more for a kid that the stored set lacks, bypassing caches, if the budget allows that.
+ *
+ * @param startedBefore number of fetches that were started before the call
+ * @throws TokenError, FetchError
+ */
+async function findAfterRefetch(
+  context: KeySetContext,
+  kid: string,
+  alg: string,
+  startedBefore: number,
+): Promise<CryptoKey> {
+  const { clock, keeper, fetches, budget, unknownKids } = context;
+  for (;;) {
+    const now = clock.now();
+    if (await unknownKids.has(kid, now)) throw unknownKid(context);
+    let fetch = fetches.current();
+    if (fetch === undefined) {
+      const pauseMs = Math.max(budget.waitMs(now), fetches.waitMs(now));
+      if (pauseMs > 0) throw tooEarly(context, pauseMs);
+      budget.spend(now);
+      fetch = fetches.join(true);
+    }
+    await fetches.wait(fetch).catch((error: unknown) => {
+      throw withPause(error, budget.waitMs(clock.now()));
+    });
+    const key = keeper.current()?.keys.find(kid, alg);
+    if (key !== undefined) return key;
+    // Only a fetch after this token came, and past all caches, proves that its kid is unknown.
+    if (fetches.bypassedSince(startedBefore)) {
+      await unknownKids.add(kid, clock.now());
+      throw unknownKid(context);
+    }
+  }
+}
+
+/**
+ * Returns the error for a call whose fetch is not due yet. A kid that a fresh set lacks is unknown: its provider has said how long it keeps
+ * the set, and a flood of forged kids must not look like an outage of this verifier.
+ */
+function tooEarly(context: KeySetContext, pauseMs: number): TokenError | FetchError {
+  const { clock, keeper, fetches, emit } = context;
+  if (fetches.waitMs(clock.now()) === 0 && keeper.usable("freshUntil") !== undefined) return unknownKid(context);
+  emit({ type: "exhausted" });
+  return retryLater(pauseMs, fetches.lastError());
+}
+
+function unknownKid({ emit }: KeySetContext): TokenError {
+  emit({ type: "unknown-kid" });
+  return new TokenError("ERR_TOKEN_KID_UNKNOWN", "the kid of the token names no usable key of the provider");
+}
+
+/** @param cause the last failure, if that is the reason */
+export function retryLater(pauseMs: number, cause?: FetchError): FetchError {
+  const retryAfterSeconds = Math.ceil(pauseMs / 1000);
+  const message = `the keys cannot be fetched again yet; try again in ${retryAfterSeconds} s`;
+  return new FetchError("ERR_KEYS_RETRY_LATER", message, { cause, retryAfterSeconds });
+}

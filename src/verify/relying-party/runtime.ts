@@ -1,0 +1,57 @@
+import { memberOf } from "../../base/json.ts";
+
+// The differences between runtimes that a key set must know. Everything else in this folder is the same everywhere.
+//
+// In workerd (Cloudflare Workers), a fetch or a timer may silently end with the response to the request that started it. So each caller waits
+// with its own timer, an overdue fetch is forgotten, and no fetch runs in the background.
+
+// The DOM types are not loaded: only browsers have a location with an origin.
+const inBrowser = (globalThis as { location?: { origin?: string } }).location?.origin !== undefined;
+const inWorkerd = globalThis.navigator?.userAgent === "Cloudflare-Workers";
+
+/** Whether a fetch continues after the request that started it was answered. */
+export const fetchesOutliveRequests: boolean = !inWorkerd;
+
+/** Validator and cache mode of a request. */
+export interface RequestCaching {
+  /** ETag of the stored response. */
+  readonly etag?: string | undefined;
+  /** Whether caches on the way must revalidate with the origin. */
+  readonly bypassCaches?: boolean;
+}
+
+/** Returns the options of a request for a JSON document, whose redirects are not followed. */
+export function requestInit({ etag, bypassCaches = false }: RequestCaching, signal: AbortSignal): RequestInit {
+  const headers: Record<string, string> = { Accept: "application/jwk-set+json, application/json" };
+  // A browser's cache would add its max-age to the max-age of this cache. A script that sets If-None-Match itself causes a CORS preflight, so
+  // a browser sends no conditional requests.
+  if (inBrowser) return { redirect: "manual", signal, headers, credentials: "omit", cache: "no-store" };
+  if (etag !== undefined) headers["If-None-Match"] = etag;
+  if (bypassCaches) headers["Cache-Control"] = "no-cache";
+  return { redirect: "manual", signal, headers, ...(bypassCaches && hasNoCacheMode() && { cache: "no-cache" }) };
+}
+
+/** workerd supports this mode since the compatibility date 2025-08-07 and throws before. */
+function hasNoCacheMode(): boolean {
+  try {
+    return !inWorkerd || new Request("https://localhost", { cache: "no-cache" }).cache === "no-cache";
+  } catch {
+    return false;
+  }
+}
+
+/** Reports whether a response is a redirect. A browser hides its status. */
+export function isRedirect({ type, status }: Response): boolean {
+  return type === "opaqueredirect" || (status >= 300 && status < 400 && status !== 304);
+}
+
+/** Reports whether the server closed a kept connection just when Node's `fetch` used it. Other runtimes retry on their own. */
+export function isDeadConnection(error: unknown): boolean {
+  const code = systemCode(error);
+  return code === "UND_ERR_SOCKET" || code === "ECONNRESET" || code === "EPIPE";
+}
+
+/** Returns the system error code, which Node's `fetch` has in `cause`. */
+export function systemCode(error: unknown): unknown {
+  return memberOf(memberOf(error, "cause"), "code");
+}
