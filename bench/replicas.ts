@@ -148,7 +148,7 @@ async function together(server: PostgresServer, wrappingKey: string, seconds: nu
     const name = `together_${count}`;
     const url = database(server, name);
     const reset = (): void => void server.sql("SELECT pg_stat_statements_reset()", name);
-    const stores = await Promise.all(Array.from({ length: count }, () => postgresStore(url, { issuer })));
+    const stores = Array.from({ length: count }, () => postgresStore(url, { issuer }));
     const managers: ServiceManager[] = [];
     const startMs: number[] = [];
     await timed(startMs, async () => {

@@ -36,7 +36,7 @@ function expressApp(guards: Readonly<Record<string, readonly RequestHandler[]>>)
 
 /** Whether the header `typ` is `at+jwt`, `JWT` or missing. */
 const isAccessOrPlain = (typ: unknown): boolean =>
-  typ === undefined || /^(application\/)?(at\+)?jwt$/i.test(String(typ));
+  typ === undefined || (typeof typ === "string" && /^(application\/)?(at\+)?jwt$/i.test(typ));
 
 const refused =
   (error: () => Error): RequestHandler =>

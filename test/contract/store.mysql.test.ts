@@ -47,9 +47,8 @@ if (skipWithout("mariadbd", "mariadb-install-db") === false) {
 
   test("a server that is read-only, or takes no such user, is refused, and its words show no password", async (t) => {
     const refusal = async (register: ReturnType<typeof mysqlStore>, isWrite: boolean): Promise<string> => {
-      const opened = await register;
-      t.after(() => opened.close?.());
-      const call = isWrite ? opened.write("text", undefined) : opened.read();
+      t.after(() => register.close?.());
+      const call = isWrite ? register.write("text", undefined) : register.read();
       const { code, message } = (await (call as Promise<unknown>).then(
         () => assert.fail("it did not refuse"),
         (error: unknown) => error,

@@ -82,8 +82,8 @@ describe(
       };
       const { admin, jwksUri } = await logged(({ msg }) => msg === "started");
       await rm(join(cwd, "jwksd"), { recursive: true });
-      assert.equal((await fetch(`${jwksUri}`)).status, 200);
-      const response = await fetch(`${admin}/metrics`);
+      assert.equal((await fetch(String(jwksUri))).status, 200);
+      const response = await fetch(`${String(admin)}/metrics`);
       assert.equal(response.status, 500);
       assert.match(await response.text(), /"title":"Internal Server Error"/);
       const { path } = await logged(({ msg }) => msg.startsWith("a page failed: "));

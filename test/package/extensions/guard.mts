@@ -74,7 +74,7 @@ export const bearer = createBearer(options);
 
 /** One handler that each framework calls in its own way. */
 const answer = (auth: Auth | undefined): string =>
-  `${auth?.claims.sub} ${auth?.claims["tenant"]} ${auth?.scopes.join()}`;
+  [auth?.claims.sub, auth?.claims["tenant"], auth?.scopes.join()].map(String).join(" ");
 
 class OwnResponse {
   headersSent = false;

@@ -107,7 +107,8 @@ function driverOf(database: string | PostgresPool | PostgresSql, timeoutMs: numb
 
 /** An instance inside a transaction has no `listen`: a write by it would not be committed. */
 const isSql = (value: unknown): value is PostgresSql =>
-  callback.holds((value as Partial<PostgresSql> | null)?.unsafe) && callback.holds((value as PostgresSql).listen);
+  typeof value === "function" && ["unsafe", "listen"].every((name) => callback.holds(Reflect.get(value, name)));
+
 /** A single client of `pg` connects as well, but only once. It alone has a `processID`. */
 const isPool = (value: unknown): value is PostgresPool =>
   withMethods("connect").holds(value) && !("processID" in value);
