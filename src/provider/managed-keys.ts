@@ -1,11 +1,11 @@
 import type { Keysets } from "../publish/keyset.ts";
 
-/** How a key ended: after its last token had expired, or at once. */
+/** End of a key: after its last token had expired, or immediately. */
 export type KeyEnd = "removed" | "revoked";
 
 /** Receives the keys after each change; a provider is one. */
 export interface KeySubscriber {
-  /** @param mode for providers without a predicate of their own */
+  /** @param mode for providers that have no predicate */
   update(keysets: Keysets, mode: { readonly isRotating: boolean }): Promise<void>;
 }
 
@@ -17,7 +17,7 @@ export interface ManagedKeys {
   readonly keysets: Keysets;
   /** Whether rotation mode is on. */
   readonly isRotating: boolean;
-  /** Longest lifetime of a token now, in seconds. */
+  /** Longest token lifetime now, in seconds. */
   readonly maxTokenLifetimeSeconds: number;
   /**
    * Returns a check of whether this process may sign with a key, by what it has read of its store until now. The check is called before a

@@ -26,7 +26,7 @@ export interface Endpoints {
 
 /** Event of a provider. */
 export type ProviderEvent =
-  /** The provider has new keys. `kids` are those of the signing keys, the active one first. */
+  /** The provider has new keys. `kids` names the signing keys, the active one first. */
   | { readonly type: "updated"; readonly kids: readonly string[] }
   /** An update was refused; the keysets stay as they were. */
   | { readonly type: "refused"; readonly error: JwksdError }

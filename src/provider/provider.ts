@@ -4,7 +4,7 @@ import { type Given, type Optional, checkOptions, string } from "../base/options
 import { rotationMode } from "../publish/rotation-mode.ts";
 import type { ManagedKeys } from "./managed-keys.ts";
 import { type ProviderOptions, mergeOptions } from "./options.ts";
-import { type ProviderParts, type ServiceProvider, bringsItsOwn, provide } from "./service-provider.ts";
+import { type ProviderSetup, type ServiceProvider, bringsItsOwn, provide } from "./service-provider.ts";
 import type { Provider } from "./types.ts";
 
 /**
@@ -26,7 +26,7 @@ import type { Provider } from "./types.ts";
  * `ERR_ALG_UNSUPPORTED`, `ERR_PRIVATE_KEY_MISSING`, `ERR_NOT_AFTER_INVALID`
  */
 export async function createProvider(...options: readonly Optional<ProviderOptions>[]): Promise<Provider> {
-  const provider = await provide(partsOf(options));
+  const provider = await provide(setupOf(options));
   await provider.follow();
   return publicPart(provider);
 }
@@ -39,7 +39,7 @@ export function publicPart(provider: ServiceProvider): Provider {
 }
 
 /** Resolves the options of a provider. @throws ConfigError, KeyMaterialError see `createProvider` */
-export function partsOf(options: readonly Optional<ProviderOptions>[]): ProviderParts {
+export function setupOf(options: readonly Optional<ProviderOptions>[]): ProviderSetup {
   const given = mergeOptions(options);
   const { keys, keyset = [], encryptionKeyset = [], endpoints = {}, cors = true, discovery = true, metadata } = given;
   const { onWarning = (warning) => console.warn(`jwksd: ${warning.message}`), onEvent, mountPrefix } = given;
@@ -65,7 +65,7 @@ export function partsOf(options: readonly Optional<ProviderOptions>[]): Provider
   };
 }
 
-/** Options that managed keys bring with them. */
+/** Options that managed keys replace. */
 const brought = ["keyset", "jwksRotationActive", "maxTokenLifetimeSeconds"] as const;
 
 /** Checks the options that are given in addition to managed keys. @throws ConfigError `ERR_OPTION_INVALID` */
@@ -73,5 +73,5 @@ function checkBeside(keys: ManagedKeys, given: Given<ProviderOptions>): void {
   const twice = brought.find((name) => given[name] !== undefined);
   if (twice !== undefined) throw bringsItsOwn(twice);
   if (given.issuer !== undefined && given.issuer !== keys.issuer)
-    throw invalidOption(`"issuer" is another one than that of "keys", ${JSON.stringify(keys.issuer)}`);
+    throw invalidOption(`"issuer" differs from the issuer of "keys", ${JSON.stringify(keys.issuer)}; leave it out`);
 }

@@ -23,11 +23,11 @@ import { createRetiredKids } from "./retired-kids.ts";
 import type { KeysetUpdate, Provider } from "./types.ts";
 
 /** Options of a provider with their defaults. */
-export interface ProviderParts extends Keysets {
+export interface ProviderSetup extends Keysets {
   readonly site: Site;
-  /** Source of the signing keys, and of encryption keys that are published before those of `encryptionKeyset`. */
+  /** Source of the signing keys, and of encryption keys that are published before `encryptionKeyset`. */
   readonly keys: ManagedKeys | undefined;
-  /** How to read keys on demand; `undefined` if they were read, and change on their own. */
+  /** Reads keys on demand; `undefined` if they were read and change on their own. */
   readonly onDemand: KeysOnDemand | undefined;
   readonly mode: () => CacheMode;
   /** In seconds, if there is no source. */
@@ -65,11 +65,11 @@ interface PublishedKeys {
 const updateRules: Rules<KeysetUpdate> = { keyset: array, encryptionKeyset: array };
 
 /** Makes a provider. All keys are checked before the first request. @throws ConfigError, KeyMaterialError see `createProvider` */
-export async function provide(parts: ProviderParts): Promise<ServiceProvider> {
-  const { site, keys, onDemand, mode, signerLimits, clock } = parts;
+export async function provide(setup: ProviderSetup): Promise<ServiceProvider> {
+  const { site, keys, onDemand, mode, signerLimits, clock } = setup;
   const fresh = onDemand && (() => onDemand.fresh());
   // Begins now, so that what the caller does with its keysets from here on has no effect.
-  const checking = firstKeys(parts);
+  const checking = firstKeys(setup);
   checking.catch(() => {});
   const { publish, metrics: responseMetrics, ...publisher } = await createPublisher(site, { mode, clock, fresh });
   const { issuer } = publisher;
@@ -79,12 +79,12 @@ export async function provide(parts: ProviderParts): Promise<ServiceProvider> {
   if (set !== undefined) publish(set);
   let publicKeys = keysByKid();
 
-  const emit = (event: ProviderEvent): void => notify(parts.onEvent, event);
+  const emit = (event: ProviderEvent): void => notify(setup.onEvent, event);
   const signer = createTokenSigner(
     {
       issuer,
       clock,
-      maxTokenLifetimeSeconds: () => keys?.maxTokenLifetimeSeconds ?? parts.maxTokenLifetimeSeconds,
+      maxTokenLifetimeSeconds: () => keys?.maxTokenLifetimeSeconds ?? setup.maxTokenLifetimeSeconds,
       permit: keys && ((kid) => keys.permit(kid)),
       signerLimits,
       onFailure: (kid, error) => emit({ type: "signature-failed", kid, error }),
@@ -206,7 +206,7 @@ export const bringsItsOwn = (name: string): ConfigError =>
   invalidOption(`"keys" brings its own "${name}"; leave that out`);
 
 /** Checks the keys that are published first. */
-async function firstKeys({ keys, onDemand, keyset, encryptionKeyset }: ProviderParts): Promise<PublishedKeys> {
+async function firstKeys({ keys, onDemand, keyset, encryptionKeyset }: ProviderSetup): Promise<PublishedKeys> {
   const [own, managed] = await Promise.all([
     checkUpdate(keys === undefined ? keyset : undefined, encryptionKeyset),
     keys === undefined || onDemand !== undefined ? undefined : checkManaged(keys.keysets),

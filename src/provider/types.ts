@@ -7,7 +7,7 @@ import type { Claims, SignOptions } from "../sign/token/sign-options.ts";
 import type { VerifiedToken, VerifyOptions } from "../verify/token/verify.ts";
 import type { SigningKey } from "../sign/token/token-signer.ts";
 
-/** Keysets for `provider.update`. A keyset that is not given stays as it is. */
+/** Keysets for `provider.update`. A keyset that is not given does not change. */
 export interface KeysetUpdate {
   /** New signing keys, the active one first. Not with `keys`, which bring their own. */
   readonly keyset?: Optional<Keyset>;
@@ -43,7 +43,7 @@ export interface Provider extends Handlers {
    * once another key is active, this one no longer signs; with a key manager, it signs for `maxStaleSeconds` at most, so that requests can end
    * which began with it. If you can, use `sign`, which takes key and claims at one moment.
    *
-   * @param options with a `clientId`, the keys are those of a client: `iss` is then that id instead of the issuer
+   * @param options with a `clientId`, the keys belong to a client: `iss` is then that id instead of the issuer
    */
   signingKey(this: void, options?: { readonly clientId?: string | undefined }): Promise<SigningKey>;
   /**

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { spawnSync } from "node:child_process";
-import { readFile, readdir, rename, rm, writeFile } from "node:fs/promises";
+import { mkdir, readFile, readdir, rename, rm, writeFile } from "node:fs/promises";
 import { createServer } from "node:net";
 import { join } from "node:path";
 import { type TestContext, describe, test } from "node:test";
@@ -115,6 +115,19 @@ describe("a store that holds no keys", () => {
     assert.ok(!(await left(data)).includes("keys.db"));
     await service.stop();
     await (await startService(t, ["--data", data, ...issuer])).stop();
+  });
+
+  test("a saved set that cannot be written is a warning, and the service starts", async (t) => {
+    const data = await dataOf(t);
+    await (await startService(t, ["--data", data, ...issuer])).stop();
+    const file = join(data, "saved-set.json");
+    await rm(file);
+    await mkdir(file);
+    const { log } = await startService(t, ["--data", data, ...issuer]);
+    const says = "the set cannot be saved for starting without the store (--data, --max-saved-set-seconds): ";
+    const [line, ...more] = log.filter(({ level }) => level === 40);
+    assert.deepEqual([line?.["file"], line?.code, more], [file, "EISDIR", []]);
+    assert.ok(line?.msg.startsWith(says), line?.msg);
   });
 
   test("with --require-store, a store that is lost is covered by the saved set until it is back", async (t) => {

@@ -85,7 +85,7 @@ async function outage(more: Partial<SavedSetOptions> = {}) {
 const kidOf = ({ text }: { readonly text: string | undefined }): string =>
   (JSON.parse(text ?? "") as { keys: [{ kid: string }] }).keys[0].kid;
 
-describe("a start without the store", () => {
+describe("starting without the store", () => {
   test("publishes the saved set in rotation mode and signs nothing, until the store is back", async () => {
     const { world, pass, savedSet, events, start, comeBack } = await outage();
     const kid = kidOf(savedSet);
@@ -152,7 +152,7 @@ describe("a start without the store", () => {
     const rows: readonly (readonly [text: string | undefined, message: RegExp])[] = [
       [undefined, /^no route to host$/],
       [text.slice(0, 99), /^no route to host; the set saved in the memory of a test is not used: it is damaged$/],
-      [text.replace('"kid": "', '"kid": "z'), /is not used: its keys are others/],
+      [text.replace('"kid": "', '"kid": "z'), /is not used: its keys do not match/],
     ];
     for (const [kept, message] of rows) {
       savedSet.text = kept;
@@ -316,25 +316,25 @@ describe("a saved set", () => {
     { name: "that is null", edit: () => "null", says: /damaged/ },
     { name: "without a MAC", edit: (text) => text.replace('"mac"', '"ma"'), says: /damaged/ },
     {
-      name: "with a key of somebody else",
+      name: "with a key of an attacker",
       edit: (text) => text.replace(x ?? "", "A".repeat(43)),
-      says: /other.* than those of its MAC/,
+      says: /keys do not match its MAC/,
     },
     {
       name: "with another order",
       edit: (text) => text.replace('"kid": "a"', '"kid": "z"'),
-      says: /other.* than those of its MAC/,
+      says: /keys do not match its MAC/,
     },
-    { name: "under another wrapping key", by: others, says: /made under no wrapping key that is given/ },
+    { name: "under another wrapping key", by: others, says: /none of the wrapping keys made its MAC/ },
     {
       name: "of another issuer",
       of: { ...owner, issuer: "https://b.example" },
-      says: /it is of issuer "https:\/\/b\.example"/,
+      says: /it belongs to issuer "https:\/\/b\.example"/,
     },
     {
-      name: "of an issuer, where none is set",
+      name: "of an issuer, if none is set",
       rule: { wanted: { issuer: "http://127.0.0.1:9900", isChosen: false } },
-      says: /it is of issuer/,
+      says: /it belongs to issuer/,
     },
     {
       name: "that is too old",
@@ -368,14 +368,14 @@ describe("a saved set", () => {
     assert.deepEqual([maxSavedSetSeconds(undefined, policy), maxSavedSetSeconds(7, policy)], [82_490, 7]);
   });
 
-  test("of no issuer goes on with the first that is chosen, as its store does", async () => {
+  test("without an issuer belongs to the first one that is chosen, as its store does", async () => {
     const text = await saved({ of: { issuer: "http://127.0.0.1:9900", isChosen: false } });
     assert.equal((await readSavedSet(text, rule)).at, at);
   });
 });
 
 describe("the saver of a set", () => {
-  test("notes every minute that the set is the newest, and not while the store is out of reach", async () => {
+  test("notes every minute that the set is the latest, and not while the store is unreachable", async () => {
     const clock = simulatedClock();
     const [first, begin] = [[] as number[], clock.now()];
     let isConfirmed = true;
@@ -399,7 +399,7 @@ describe("the saver of a set", () => {
     assert.equal(clock.timers, 0);
   });
 
-  test("reports once that the set cannot be written, and tries again", async () => {
+  test("reports once that the set cannot be written and tries again", async () => {
     const clock = simulatedClock();
     const failures: unknown[] = [];
     let isBroken = true;

@@ -5,7 +5,7 @@ import { simulatedClock } from "../support/simulated.ts";
 import { once } from "node:events";
 import { createServer } from "node:http";
 import { join } from "node:path";
-import { partsOf } from "../../src/provider/provider.ts";
+import { setupOf } from "../../src/provider/provider.ts";
 import { provide } from "../../src/provider/service-provider.ts";
 import { publishedKeys } from "../../src/rotation/rules/records.ts";
 import { status as grpcStatus } from "../../src/service/signing/grpc.ts";
@@ -103,7 +103,7 @@ async function serveTokens(
   { manager }: Replica,
 ): Promise<{ path: string; kubernetes: string }> {
   const { clock } = world;
-  const provider = await provide(partsOf([{ keys: manager, clock }]));
+  const provider = await provide(setupOf([{ keys: manager, clock }]));
   await world.until(provider.follow());
   const signing = {
     ...provider,

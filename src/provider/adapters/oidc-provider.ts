@@ -10,7 +10,7 @@ import { ConfigError } from "../../base/errors.ts";
 import { importFailure } from "../../base/optional-package.ts";
 import { wellKnownPath } from "../../base/urls.ts";
 import type { NodeRequest, NodeResponse } from "../../publish/node.ts";
-import { partsOf, publicPart } from "../provider.ts";
+import { setupOf, publicPart } from "../provider.ts";
 import { provide } from "../service-provider.ts";
 import type { Provider } from "../types.ts";
 import { type Configuration, checkConfiguration, configurationWith } from "./oidc-configuration.ts";
@@ -57,7 +57,7 @@ export async function withJwksd<Given extends object, Instance extends OidcInsta
   const Key = await externalSigningKey();
   const options = { keys: manager, discovery: false, endpoints: { jwks: given.routes?.jwks } };
   // Keys on demand were read, and requests read them again before they come here.
-  const keys = await provide({ ...partsOf([options]), onDemand: undefined });
+  const keys = await provide({ ...setupOf([options]), onDemand: undefined });
 
   async function newInstance() {
     const states = statesOf(manager);

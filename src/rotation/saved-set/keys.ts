@@ -11,7 +11,7 @@ import type { KeyManager, KnownError } from "../manager/types.ts";
 import { type SavedSet, Unusable, maxSavedSetSeconds, readSavedSet, savedSetText, showsKeysOf } from "./saved-set.ts";
 import { createSaver } from "./saver.ts";
 
-/** Storage of one text, such as a file: `textFile` of `jwksd/node`. */
+/** Storage of one text, such as a file: see `textFile` in `jwksd/node`. */
 export interface SavedText {
   /** Name for messages, without a password. */
   readonly name: string;
@@ -39,7 +39,7 @@ export interface StartedManager<Manager> {
 }
 
 /** Parts of keys with a saved set. */
-export interface SavedSetParts<Manager> {
+export interface KeySourceSetup<Manager> {
   /** Starts the manager. @param showsKeys whether a saved set shows that the store held keys, so that none may be generated in an empty store */
   start(this: void, showsKeys: boolean): Promise<StartedManager<Manager>>;
   readonly savedSet: SavedText;
@@ -65,7 +65,7 @@ export interface KeysWithSavedSet<Manager = KeyManager> extends ManagedKeys {
 export interface ServiceKeySource<Manager> extends KeysWithSavedSet<Manager> {
   /** Time at which the keys were read from the store, in epoch milliseconds. */
   readonly takenAt: number;
-  /** Why the saved set is published; `undefined` once the store is reached. */
+  /** Age of the saved set, and the error for which it is published; `undefined` once the store is reached. */
   readonly withoutStore: { readonly savedAt: number; readonly outage: KnownError } | undefined;
 }
 
@@ -74,40 +74,40 @@ const withoutStore: ReadonlySet<string> = new Set<ErrorCode>(["ERR_STORE_UNAVAIL
 
 /** Starts a manager, or publishes the saved set until the manager starts. @throws see `createKeyManager` */
 export async function startKeys<Manager extends KeyManager>(
-  parts: SavedSetParts<Manager>,
+  setup: KeySourceSetup<Manager>,
 ): Promise<ServiceKeySource<Manager>> {
-  const { savedSet, clock, onEvent } = parts;
+  const { savedSet, clock, onEvent } = setup;
   // Read once: a process that was refused must not generate keys when the saved set is put away.
-  const showed = await showsKeys(savedSet, parts.owner());
-  const start = async (): Promise<Running<Manager>> => running(await parts.start(showed), parts);
+  const showed = await showsKeys(savedSet, setup.owner());
+  const start = async (): Promise<Running<Manager>> => running(await setup.start(showed), setup);
   try {
-    return keysOf(await start(), start, parts);
+    return keysOf(await start(), start, setup);
   } catch (error) {
     if (!(error instanceof StoreError) || !withoutStore.has(error.code)) throw error;
-    const saved = await usableSet(parts, error);
+    const saved = await usableSet(setup, error);
     if (saved === undefined) throw error;
     const failure = knownError(error, clock.now());
     notify(onEvent, { type: "used", savedAt: saved.at, failure });
-    return keysOf({ ...saved, outage: failure }, start, parts);
+    return keysOf({ ...saved, outage: failure }, start, setup);
   }
 }
 
-/** Reports whether a saved set shows that a store held keys of this issuer. */
+/** Reports whether a saved set shows that a store held this issuer's keys. */
 export async function showsKeys(savedSet: SavedText, wanted: Owner): Promise<boolean> {
-  // A text that cannot be read is one of a store that held keys.
+  // If it cannot be read, there is one, so there were keys.
   return showsKeysOf(await savedSet.read().catch(() => ""), wanted);
 }
 
 /** Reads the saved set. @throws StoreError the outage, and why the saved set is not used */
 async function usableSet(
-  { savedSet, maxSavedSetSeconds: maxAgeSeconds, clock, ...parts }: SavedSetParts<unknown>,
+  { savedSet, maxSavedSetSeconds: maxAgeSeconds, clock, ...setup }: KeySourceSetup<unknown>,
   outage: StoreError,
 ): Promise<SavedSet | undefined> {
-  const wrappingKeys = maxAgeSeconds === 0 ? undefined : await parts.wrappingKeys();
+  const wrappingKeys = maxAgeSeconds === 0 ? undefined : await setup.wrappingKeys();
   if (wrappingKeys === undefined) return undefined;
   try {
     const text = await savedSet.read();
-    const rule = { wanted: parts.owner(), wrappingKeys, now: clock.now(), maxAgeSeconds };
+    const rule = { wanted: setup.owner(), wrappingKeys, now: clock.now(), maxAgeSeconds };
     return text === undefined ? undefined : await readSavedSet(text, rule);
   } catch (error) {
     const why =
@@ -125,7 +125,7 @@ interface Running<Manager> extends StartedManager<Manager> {
 
 function running<Manager extends KeyManager>(
   { manager, close }: StartedManager<Manager>,
-  { savedSet, maxSavedSetSeconds: maxAgeSeconds, owner, wrappingKeys, clock, onEvent }: SavedSetParts<Manager>,
+  { savedSet, maxSavedSetSeconds: maxAgeSeconds, owner, wrappingKeys, clock, onEvent }: KeySourceSetup<Manager>,
 ): Running<Manager> {
   let takenAt = clock.now();
   const saver = createSaver<Keysets>(
@@ -169,7 +169,7 @@ interface Waiting extends SavedSet {
 function keysOf<Manager extends KeyManager>(
   first: Running<Manager> | Waiting,
   start: () => Promise<Running<Manager>>,
-  { owner, clock, onEvent }: SavedSetParts<Manager>,
+  { owner, clock, onEvent }: KeySourceSetup<Manager>,
 ): ServiceKeySource<Manager> {
   const closing = new AbortController();
   const { signal } = closing;
@@ -192,7 +192,7 @@ function keysOf<Manager extends KeyManager>(
     }
   }
 
-  /** Gives the keys of a manager to all subscribers; if one refuses them, the saved set stays. */
+  /** Passes a manager's keys to all subscribers. If one of them refuses, the saved set stays. */
   async function joined(next: Running<Manager>): Promise<Running<Manager>> {
     try {
       signal.throwIfAborted();

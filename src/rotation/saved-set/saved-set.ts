@@ -13,7 +13,7 @@ import { type RotationPolicy, cachedForSeconds, rotationPolicy } from "../rules/
 
 const typ = "jwksd-saved-set+jwt";
 
-/** The public keys that a store held, for a start without it. */
+/** The public keys that a store held, for starting without it. */
 export interface SavedSet {
   readonly keysets: Keysets;
   /** Time at which the store was last known to hold these keys, in epoch milliseconds. */
@@ -41,9 +41,9 @@ export async function savedSetText(
   return `${JSON.stringify({ keys, mac }, undefined, 2)}\n`;
 }
 
-/** What a saved set must fulfill to be used. */
+/** Conditions under which a saved set is used. */
 export interface SavedSetRule {
-  /** Whose keys are wanted. */
+  /** Owner of the keys that are wanted. */
   readonly wanted: Owner;
   readonly wrappingKeys: WrappingKeys;
   readonly now: number;
@@ -67,8 +67,7 @@ export function maxSavedSetSeconds(
 export async function readSavedSet(text: string, rule: SavedSetRule): Promise<SavedSet> {
   const { keys, mac } = parse(text);
   const claims = await verified(mac, rule.wrappingKeys);
-  if (claims["set"] !== (await makeDocument(keys)).etag)
-    throw new Unusable("its keys are others than those of its MAC");
+  if (claims["set"] !== (await makeDocument(keys)).etag) throw new Unusable("its keys do not match its MAC");
   const at = claims["at"] as number;
   checkOwner(ownerIn(claims), rule.wanted);
   const policy = rotationPolicy(claims["policy"] as RotationPolicy);
@@ -77,8 +76,8 @@ export async function readSavedSet(text: string, rule: SavedSetRule): Promise<Sa
 }
 
 /**
- * Reports whether a saved set shows that a store held keys of this issuer. Nothing is verified, because the wrapping key may be lost with the
- * store: an attacker who writes a false text can keep keys from being generated in an empty store, and no more.
+ * Reports whether a saved set shows that a store held this issuer's keys. Nothing is verified, because the wrapping key may be lost with the
+ * store: an attacker who writes a false text can keep keys from being generated in an empty store, and nothing else.
  */
 export function showsKeysOf(text: string | undefined, wanted: Owner): boolean {
   if (text === undefined) return false;
@@ -105,13 +104,13 @@ async function verified(mac: string, keys: WrappingKeys): Promise<JWTPayload> {
       return (await jwtVerify(mac, macKey, { algorithms: ["HS256"], typ })).payload;
     } catch {}
   }
-  throw new Unusable("its MAC was made under no wrapping key that is given");
+  throw new Unusable("none of the wrapping keys made its MAC");
 }
 
 const ownerIn = ({ iss, chosen }: JWTPayload): Owner => ({ issuer: iss ?? "", isChosen: chosen === true });
 
 function checkOwner(found: Owner, wanted: Owner): void {
-  if (!isOf(found, wanted)) throw new Unusable(`it is of issuer ${JSON.stringify(found.issuer)}`);
+  if (!isOf(found, wanted)) throw new Unusable(`it belongs to issuer ${JSON.stringify(found.issuer)}`);
 }
 
 function isOf(found: Owner, wanted: Owner): boolean {

@@ -20,9 +20,9 @@ import { type KeysWithSavedSet, type SavedSetEvent, type SavedText, startKeys } 
 export interface SavedSetOptions {
   /** Issuer identifier of the keys. */
   readonly issuer: string;
-  /** Wrapping keys of the store. The first one authenticates the saved set. */
+  /** The store's wrapping keys. The first one authenticates the saved set. */
   readonly wrappingKeys: string | readonly string[];
-  /** Storage of the saved set: `textFile` of `jwksd/node`, or any other that the outage of the store does not concern. */
+  /** Storage of the saved set: `textFile` from `jwksd/node`, or another one that an outage of the store does not affect. */
   readonly savedSet: SavedText;
   /** Starts the key manager, with the options that it receives in addition to your own. Called again until the store is available. */
   readonly start: (options: { readonly requireStore?: true }) => Promise<KeyManager>;

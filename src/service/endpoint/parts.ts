@@ -11,17 +11,17 @@ import { type Wanted, checkFree } from "../listen/http-server.ts";
 import { checkFilesOf, wantedBy } from "../signing/sign-sockets.ts";
 import { type SignSocket, readSockets } from "../signing/sockets.ts";
 
-/** What the steps of a service take of its settings. */
+/** Values that the steps of a service need, resolved from its settings. */
 export interface ServiceParts {
   readonly site: Site;
   readonly store: StoreSettings;
-  /** `undefined` where all keys are in files: then jwksd manages none. */
+  /** `undefined` if all keys are in files: then jwksd manages none. */
   readonly managed: ManagedSettings | undefined;
   readonly sockets: readonly SignSocket[];
   readonly admin: HostAndPort | undefined;
 }
 
-/** Reads what the settings name, and checks all that can be checked, so that a wrong setting leaves no files behind. */
+/** Resolves the settings and checks everything that can be checked, so that a wrong setting leaves no files behind. */
 export async function partsOf(settings: Settings, log: Logger): Promise<ServiceParts> {
   const { host, port, reusePort } = settings;
   const store = storeSettingsOf(settings);

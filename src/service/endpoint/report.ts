@@ -10,7 +10,7 @@ import type { FileKeys } from "../keys/file-keys.ts";
 import type { ServiceKeys } from "../keys/service-keys.ts";
 import type { PublicEndpoint } from "./public-endpoint.ts";
 
-/** What a report tells of. */
+/** Sources of a report. */
 interface Reported {
   readonly commandFlags: string;
   /** See `--rotation-mode`. */
@@ -25,9 +25,9 @@ interface Reported {
   readonly events: () => readonly LogEvent[];
 }
 
-/** What a running service says of itself. */
+/** Report of a running service. */
 export interface Report {
-  /** Looks at the store first, unless that was done within 2 s. */
+  /** Returns the status. Reads the store first, unless that was done within 2 s. */
   status(this: void): Promise<Status>;
   /** The pages of the admin address, by path. */
   readonly pages: Readonly<Record<string, AdminPage>>;
@@ -36,7 +36,7 @@ export interface Report {
 export function createReport(of: Reported): Report {
   const { commandFlags, rotationMode, signs, clock, endpoint, managed, files, phase, events } = of;
   const { provider } = endpoint;
-  /** Why this process should get no requests; `undefined` while it is ready. */
+  /** Returns why this process should get no requests; `undefined` while it is ready. */
   const notReady = (): string | undefined => (phase() === "running" ? managed?.notReady() : `it is ${phase()}`);
   const status = async (): Promise<Status> => {
     const known = await managed?.known();

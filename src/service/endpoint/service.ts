@@ -23,15 +23,15 @@ export interface Service {
   readonly url: string;
   /** The active kid first. */
   readonly kids: readonly string[];
-  /** What the first kid is, for people: the active key, unless nothing can sign with it here. */
+  /** State of the first kid, for people: active, unless nothing can sign with it here. */
   readonly stateText: string;
   /** URL of the admin address; `undefined` when it is off. */
   readonly adminUrl: string | undefined;
-  /** What it knows of itself. Asks the store first, unless that was done within 2 s. */
+  /** Returns its status. Reads the store first, unless that was done within 2 s. */
   status(this: void): Promise<Status>;
   /** Reads the key files again. Resolves to `false` if they are bad: that is logged, and the old keys stay in use. */
   reload(this: void): Promise<boolean>;
-  /** Stops accepting, answers requests under way, and resolves within 16 seconds. @param signal why, for the log */
+  /** Stops accepting, answers requests in flight, and resolves within 16 seconds. @param signal why, for the log */
   stop(this: void, signal?: NodeJS.Signals): Promise<void>;
 }
 
@@ -54,7 +54,7 @@ export async function startService(settings: Settings, log: Logger, given: Subst
   }
 }
 
-/** What has started, in the order in which it stops. */
+/** Functions that stop what has started, in their order. */
 type Stops = (() => Promise<void>)[];
 
 async function stopAll(stops: Stops): Promise<void> {

@@ -13,7 +13,7 @@ import { fingerprint, watchPaths } from "../config/watch.ts";
 /** Keys of a service from files. If the signing keys are managed, `keyset` is empty. */
 export interface FileKeys {
   readonly keysets: Keysets;
-  /** Why the files were refused when they were last read. */
+  /** Error for which the files were refused when they were last read. */
   readonly refused: KnownError | undefined;
   /**
    * Reads the files again.

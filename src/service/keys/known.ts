@@ -4,19 +4,19 @@ import type { KnownError } from "../../rotation/manager/types.ts";
 import type { ServiceManager } from "../../rotation/manager/manager.ts";
 import type { RotationPolicyOptions } from "../../rotation/rules/policy.ts";
 
-// What a service knows of its keys. All times are epoch milliseconds.
+// State of the keys of a service, for its status. All times are epoch milliseconds.
 
-/** Keys that a manager of this process drives through their lives. */
+/** Keys that a manager in this process rotates. */
 export interface KnownManager extends Processes, Pick<ServiceManager, "health" | "clockAheadMs"> {
-  /** What is in use of the store. */
+  /** Part of the stored document that is in use. */
   readonly document: Pick<StoreDocument, "revision" | "records" | "targets" | "policy" | "commits" | "events">;
-  /** What the settings say of the policy. That of the document holds. */
+  /** Policy in the settings. The document's policy applies. */
   readonly policyGiven: RotationPolicyOptions;
   /** The id of this process. */
   readonly id: string;
 }
 
-/** Where the keys of a service come from, if it manages them. */
+/** Origin of a service's managed keys. */
 export interface KnownKeys {
   readonly manager?: KnownManager | undefined;
   readonly withoutStore?: KnownWithoutStore | undefined;
@@ -24,7 +24,7 @@ export interface KnownKeys {
 
 /** The store was not reached since the start, and a saved set is published. */
 export interface KnownWithoutStore {
-  /** When the store was last known to hold the saved set. */
+  /** Time at which the store was last known to hold the saved set. */
   readonly savedAt: number;
   readonly outage: KnownError;
 }

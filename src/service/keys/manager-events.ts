@@ -21,7 +21,7 @@ type Modes = readonly Pick<KeyRecord, "state">[];
 export function createManagerLog(settings: StoreSettings, log: Logger, clock: Clock): ManagerLog {
   let isRotating = false;
 
-  /** Logs the mode where it has changed. */
+  /** Logs the mode if it has changed. */
   function noteMode(records: Modes): void {
     const was = isRotating;
     isRotating = records.some(({ state }) => state === "announced" || state === "retiring");
@@ -67,7 +67,7 @@ function lineOf(event: Exclude<ManagerEvent, { readonly type: "changed" }>, now:
       return ["error", { code, retryInMs }, `keys cannot be managed, and the last good ones ${until}: ${why}`];
     }
     case "stale":
-      return ["error", { code }, `${why}; /readyz says 503 until then; /jwks is answered all the same`];
+      return ["error", { code }, `${why}; /readyz returns 503 until then; /jwks is served all the same`];
     case "fresh":
       return ["info", {}, "this process may sign again"];
     case "policy-differs": {

@@ -10,7 +10,7 @@ import type { StoreSettings } from "../config/store-settings.ts";
 import { type OpenOptions, type OpenedStore, openManaged } from "../store/open-store.ts";
 import { createManagerLog } from "./manager-events.ts";
 
-/** The store of a service, and what opens and makes keys that are elsewhere. */
+/** A service's store, and the signers that open and generate keys in HSMs and key services. */
 export interface ManagedSettings {
   readonly store: StoreSettings;
   readonly signers: Signers;
@@ -28,11 +28,11 @@ interface Options extends Pick<ManageOptions, "clock" | "target">, Pick<OpenOpti
 /** A manager, and the store that was opened for it. */
 export interface OpenedManager extends OpenedStore {
   readonly manager: ServiceManager;
-  /** Ends the manager, and closes its store. */
+  /** Ends the manager and closes its store. */
   close(this: void): Promise<void>;
 }
 
-/** Manages the keys of a configuration, and logs what happens to them. @throws see `openManaged` and `createKeyManager` */
+/** Manages the keys of a configuration and logs their events. @throws see `openManaged` and `createKeyManager` */
 export async function openManager(
   { store: settings, signers, signs }: ManagedSettings,
   log: Logger,

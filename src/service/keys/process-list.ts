@@ -5,20 +5,20 @@ import type { Processes } from "../../rotation/custody/presence.ts";
 
 /** In milliseconds. */
 const limits = {
-  /** How old the list may be when somebody wants it. */
+  /** Age up to which the list is used. */
   oldMs: 2_000,
-  /** For how long somebody waits for a new one. */
+  /** Time for which a caller waits for a new one. */
   waitMs: 250,
 } as const;
 
+/** Lists the processes that are running. */
+export type ProcessList = () => Promise<Processes>;
+
 /**
- * The processes that live, for people: the store is asked once in two seconds, however many people want them, and again at once after a
- * change. Nobody waits longer for a slow store than `waitMs`, and gets what it had last.
+ * Makes the list of the processes that are running, for people. The store is read once in two seconds, however many callers there are, and
+ * again immediately after a change. A caller waits for a slow store for `waitMs` at most and then gets the last list.
  */
-export function createProcessList(
-  manager: Pick<ServiceManager, "processes" | "document">,
-  clock: Clock,
-): () => Promise<Processes> {
+export function createProcessList(manager: Pick<ServiceManager, "processes" | "document">, clock: Clock): ProcessList {
   let found: Processes = { processes: [], unread: 0 };
   let last: { readonly at: Moment<"monotonic">; readonly revision: number } | undefined;
   let asking: Promise<void> | undefined;
@@ -26,7 +26,7 @@ export function createProcessList(
   async function ask(): Promise<void> {
     const at = monotonicNow(clock);
     const { revision } = manager.document;
-    // An outage is in the health of the manager.
+    // An outage is in the manager's health.
     found = await manager.processes().catch(() => found);
     [last, asking] = [{ at, revision }, undefined];
   }

@@ -11,7 +11,7 @@ import { withFlags } from "../config/setting-names.ts";
 import { wrappingKeysOf } from "../store/wrapping-keys.ts";
 import type { KnownKeys } from "./known.ts";
 import { type ManagedSettings, type OpenedManager, openManager } from "./open-manager.ts";
-import { createProcessList } from "./process-list.ts";
+import { type ProcessList, createProcessList } from "./process-list.ts";
 
 /** Replacements of the machine's clock and of the configured store. */
 export interface Substitutes {
@@ -34,7 +34,7 @@ export interface ServiceKeys {
   signingRecords(this: void): readonly LiveRecord[];
   /** Returns the time at which they were read from the store, in epoch milliseconds. */
   takenAt(this: void): number;
-  /** Returns how long a token may live, by the policy of the store. */
+  /** Returns how long a token may live, by the store's policy. */
   maxTokenLifetimeSeconds(this: void): number;
   /** Records in the store where the keys are served, for commands that are given no issuer. */
   servedAs(issuer: string): Promise<void>;
@@ -49,7 +49,7 @@ export async function startServiceKeys(
 ): Promise<ServiceKeys> {
   const { store } = settings;
   let opened: OpenedManager | undefined;
-  let processes: ReturnType<typeof createProcessList> | undefined;
+  let processes: ProcessList | undefined;
   let servedAs: string | undefined;
 
   async function recordIssuer(): Promise<void> {
@@ -111,7 +111,7 @@ export async function startServiceKeys(
   };
 }
 
-/** Returns the path of the saved set if it shows that the store held keys of its issuer. */
+/** Returns the path of the saved set if it shows that the store held its issuer's keys. */
 export async function savedSetOf({ savedSet, owner }: StoreSettings): Promise<string | undefined> {
   return (await showsKeys(textFile(savedSet), owner)) ? savedSet : undefined;
 }
@@ -119,7 +119,7 @@ export async function savedSetOf({ savedSet, owner }: StoreSettings): Promise<st
 function whyNotReady({ health: { stale, failure, unavailable } }: ServiceManager): string {
   const [unavailableKey] = Object.values(unavailable);
   const why = failure === undefined ? "" : `; the last failure is ${failure.code}`;
-  const { message } = stale ?? unavailableKey ?? { message: "it does not publish the newest keys of the store yet" };
+  const { message } = stale ?? unavailableKey ?? { message: "it does not publish the latest keys in the store yet" };
   return `${withFlags(message)}${why}`;
 }
 
@@ -136,7 +136,7 @@ function logEvent(event: SavedSetEvent, file: string, log: Logger): void {
     case "failed":
       return log.error({ code }, `keys cannot be managed, the saved set stays: ${why}`);
     default: {
-      const what = "the set cannot be saved for a start without the store (--data, --max-saved-set-seconds)";
+      const what = "the set cannot be saved for starting without the store (--data, --max-saved-set-seconds)";
       return log.warn({ file, code }, `${what}: ${message}`);
     }
   }

@@ -17,10 +17,10 @@ import { openStore } from "../store/open-store.ts";
 
 // Tokens that a command signs: nothing has to be running.
 
-/** How long a token lives, in seconds, unless somebody says it or a policy wants less. */
+/** Lifetime of a token, in seconds, unless the caller gives one or the policy requires less. */
 const usualSeconds = 3600;
 
-/** A claim `exp` says how long the token lives. */
+/** Adds a lifetime, unless the claims have `exp`. */
 const withLifetime = (claims: Claims, options: SignOptions, lifetimeSeconds: number): SignOptions =>
   Object.hasOwn(claims, "exp") ? options : { ...options, lifetimeSeconds: options.lifetimeSeconds ?? lifetimeSeconds };
 
@@ -42,8 +42,8 @@ export async function signWithFiles(
  *
  * @param issuer called after the store was read
  * @throws StateError `ERR_TRANSITION`: the store holds no key yet
- * @throws SignerError `ERR_SIGNER_STALE`: the signer is too slow, or the clock of this machine and that of the store differ by more than
- * `clockSkewSeconds`; and those of `sign` of a provider
+ * @throws SignerError `ERR_SIGNER_STALE`: the signer is too slow, or the clocks of this machine and the store differ by more than
+ * `clockSkewSeconds`; and errors of a provider's `sign`
  * @throws TokenError `ERR_CLAIMS_INVALID`
  */
 export async function signOnce(
@@ -72,7 +72,7 @@ export async function signOnce(
   return signer.sign(claims, withLifetime(claims, options, Math.min(usualSeconds, maxTokenLifetimeSeconds)));
 }
 
-/** A wrapping key is not made beside a store in which it would wrap nothing. @throws StateError `ERR_TRANSITION` */
+/** Checks that the store holds a key, before a wrapping key is generated that would wrap nothing. @throws StateError `ERR_TRANSITION` */
 export async function checkHasKey(store: StoreSettings): Promise<void> {
   if (store.path === undefined) return;
   // Opening it to sign warns.
