@@ -1,4 +1,5 @@
 // One contestant of the flood, on a simulated clock: `node flood-run.ts NAME PHASE_SECONDS` prints a FloodResult.
+
 import { mock } from "node:test";
 import { JwtVerifier } from "aws-jwt-verify";
 import { SimpleJwksCache } from "aws-jwt-verify/jwk";

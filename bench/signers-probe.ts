@@ -1,4 +1,5 @@
 // Asks an endpoint at a steady, low rate, and tells the 99th percentile of its latency in milliseconds.
+
 import { Client } from "../test/support/load.ts";
 import { percentile } from "./signers-rate.ts";
 

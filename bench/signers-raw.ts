@@ -1,5 +1,6 @@
 // pkcs11js and a pool of sessions in a process of its own, and nothing else: what a signer in a child process can reach at most.
 // Asked for one signature at a time over IPC, as the simplest such signer is, or for a measurement of its own loop.
+
 import type { Handle, PKCS11 } from "pkcs11js";
 import { loadPkcs11js } from "../test/support/softhsm.ts";
 import { type Rate, rateOf } from "./signers-rate.ts";

@@ -1,4 +1,5 @@
 // Run: npm run build && npx bun examples/bun.ts
+
 import { createProvider, localSigner } from "jwksd";
 
 const { PORT = "3000", ISSUER = `http://localhost:${PORT}` } = process.env;

@@ -1,4 +1,5 @@
 // Run: npm run build && npx deno serve --allow-env=PORT,ISSUER --port ${PORT:-3000} examples/deno.ts
+
 import { createProvider, localSigner } from "jwksd";
 
 const { PORT = "3000", ISSUER = `http://localhost:${PORT}` } = process.env;

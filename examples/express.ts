@@ -1,4 +1,5 @@
 // Run: npm run build && node examples/express.ts
+
 import type { AddressInfo } from "node:net";
 import express from "express";
 import { createProvider, localSigner } from "jwksd";

@@ -1,4 +1,5 @@
 // Run: npm run build && node examples/fastify.ts
+
 import fastify from "fastify";
 import { createProvider, localSigner } from "jwksd";
 

@@ -1,4 +1,5 @@
 // Run: npm run build && node examples/hono.ts
+
 import { serve } from "@hono/node-server";
 import { Hono } from "hono";
 import { createProvider, localSigner } from "jwksd";

@@ -1,4 +1,5 @@
 // Run: npm run build && node examples/managed-hsm.ts
+
 import { randomBytes } from "node:crypto";
 import { readFile } from "node:fs/promises";
 import { createServer } from "node:http";

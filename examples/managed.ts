@@ -1,4 +1,5 @@
 // Run: npm run build && node examples/managed.ts
+
 import { randomBytes } from "node:crypto";
 import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";

@@ -1,5 +1,6 @@
 // Run: npm run build && node examples/metrics.ts
 // An OpenID provider whose metrics Prometheus can scrape, with prom-client. ops/alerts.yml and ops/dashboard.json work with them.
+
 import { randomBytes } from "node:crypto";
 import { type IncomingMessage, type ServerResponse, createServer } from "node:http";
 import type { AddressInfo } from "node:net";

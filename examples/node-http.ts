@@ -1,4 +1,5 @@
 // Run: npm run build && node examples/node-http.ts
+
 import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
 import { createProvider, localSigner } from "jwksd";

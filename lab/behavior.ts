@@ -1,6 +1,6 @@
 import type { Behavior } from "../src/doctor/verifiers/behavior.ts";
-import type { Observation } from "./observe.ts";
 import { troubleAt } from "./histories.ts";
+import type { Observation } from "./observe.ts";
 import { type Measured, pollOf } from "./run.ts";
 
 // Conclusions from the observations.

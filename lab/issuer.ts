@@ -1,8 +1,8 @@
 import type { IncomingMessage, ServerResponse } from "node:http";
 import { createServer } from "node:https";
+import type { Certificate } from "../test/client/certificate.ts";
 import { ecKey, withoutPrivate } from "../test/support/keys.ts";
 import { listening } from "../test/support/listening.ts";
-import type { Certificate } from "../test/client/certificate.ts";
 
 /** Response for the JWK Set, until a history changes it. */
 export interface Answer {

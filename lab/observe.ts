@@ -1,8 +1,8 @@
 import { ecKey } from "../test/support/keys.ts";
 import { compact, signature } from "../test/token/compact.ts";
-import { audience, nonce } from "./npm/drivers.ts";
 import type { History } from "./histories.ts";
 import type { Issuer } from "./issuer.ts";
+import { audience, nonce } from "./npm/drivers.ts";
 import type { Child } from "./process.ts";
 import type { Verifier } from "./verifiers.ts";
 

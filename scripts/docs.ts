@@ -1,4 +1,5 @@
 // npm run docs: the site in .site/, from docs/ and the docstrings of all entry points. A warning is an error.
+
 import { readFileSync } from "node:fs";
 import { registerHooks } from "node:module";
 import { basename } from "node:path";

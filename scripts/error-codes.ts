@@ -1,4 +1,5 @@
 // Makes the page of error codes: node scripts/error-codes.ts > docs/errors.md
+
 import { errorTable } from "../src/base/error-table.ts";
 
 const titles: Readonly<Record<keyof typeof errorTable, string>> = {

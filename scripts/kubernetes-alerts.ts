@@ -1,4 +1,5 @@
 // Prints ops/alerts.yml as a resource of the Prometheus operator: ops/kubernetes/alerts.yaml.
+
 import { readFileSync } from "node:fs";
 
 const rules = readFileSync(new URL("../ops/alerts.yml", import.meta.url), "utf8");

@@ -1,5 +1,6 @@
 // Writes what the archive is made of beside it: the packages from which the bundler has taken a file, pkcs11js and Node. As CycloneDX, after the
 // list of npm, and as the texts of their licenses.
+
 import { execFileSync } from "node:child_process";
 import { createHash } from "node:crypto";
 import { readFileSync, readdirSync, rmSync, writeFileSync } from "node:fs";

@@ -1,4 +1,5 @@
 // Makes the page of options, from the docstrings: node scripts/options.ts > docs/options.md
+
 import { globSync, readFileSync } from "node:fs";
 import ts from "typescript-5.9";
 

@@ -1,15 +1,16 @@
 // Makes the picture of the page in docs/operations.md, with Chromium: node scripts/page-picture.ts docs/page.png
+
 import { once } from "node:events";
 import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
 import { chromium } from "playwright-core";
-import { page } from "../src/service/admin/page/page.ts";
-import { rotationPolicy } from "../src/rotation/rules/policy.ts";
-import type { Known } from "../src/service/admin/known.ts";
 import type { StoredEvent } from "../src/rotation/custody/document.ts";
-import { statusOf } from "../src/service/admin/status.ts";
-import type { LiveRecord } from "../src/rotation/rules/records.ts";
 import type { PresenceRecord } from "../src/rotation/custody/presence.ts";
+import { rotationPolicy } from "../src/rotation/rules/policy.ts";
+import type { LiveRecord } from "../src/rotation/rules/records.ts";
+import type { Known } from "../src/service/admin/known.ts";
+import { page } from "../src/service/admin/page/page.ts";
+import { statusOf } from "../src/service/admin/status.ts";
 
 const [file = "page.png"] = process.argv.slice(2);
 const now = Date.parse("2026-11-20T12:00:00Z");

@@ -1,7 +1,8 @@
 // Makes the picture of a rotation in README.md: node scripts/rotation-picture.ts > docs/rotation.svg
+
+import { planSvg } from "../src/cli/keys/plan-svg.ts";
 import { plan } from "../src/rotation/explain/plan.ts";
 import { rotationPolicy } from "../src/rotation/rules/policy.ts";
-import { planSvg } from "../src/cli/keys/plan-svg.ts";
 import type { LiveRecord } from "../src/rotation/rules/records.ts";
 
 const now = Date.parse("2026-11-20T12:00:00Z");

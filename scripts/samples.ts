@@ -1,4 +1,5 @@
 // Writes the samples, which are files of examples/docs, into the pages that show them: node scripts/samples.ts
+
 import { globSync, readFileSync, writeFileSync } from "node:fs";
 import { join, resolve } from "node:path";
 

@@ -1,4 +1,5 @@
 // A bare node:http server on a Unix socket, which answers each body with itself.
+
 import { createServer } from "node:http";
 
 const [path = ""] = process.argv.slice(2);

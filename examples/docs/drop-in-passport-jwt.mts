@@ -1,7 +1,7 @@
 import { KeyObject } from "node:crypto";
 import express from "express";
-import { createRemoteKeySet } from "jwksd/relying-party";
 import { decodeProtectedHeader } from "jose";
+import { createRemoteKeySet } from "jwksd/relying-party";
 import passport from "passport";
 import { ExtractJwt, Strategy } from "passport-jwt";
 

@@ -1,6 +1,6 @@
+import assert from "node:assert/strict";
 // orders.test.mjs
 import { test } from "node:test";
-import assert from "node:assert/strict";
 import { createTestIssuer } from "jwksd/testing";
 import { orders } from "./orders.mjs";
 

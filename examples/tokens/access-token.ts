@@ -1,5 +1,6 @@
 // Run: npm run build && node examples/tokens/access-token.ts
 // A JWT access token: RFC 9068, sections 2 and 4.
+
 import { createProvider, localSigner, verify } from "jwksd";
 import { createRemoteKeySet } from "jwksd/relying-party";
 

@@ -1,5 +1,6 @@
 // Run: npm run build && node examples/tokens/id-token.ts
 // An ID Token: OpenID Connect Core 1.0, sections 2 and 3.1.3.7.
+
 import { createProvider, localSigner, verify } from "jwksd";
 import { createRemoteKeySet } from "jwksd/relying-party";
 

@@ -1,5 +1,6 @@
 // Run: npm run build && node examples/tokens/jarm.ts
 // An authorization response as a JWT: JWT Secured Authorization Response Mode for OAuth 2.0 (JARM), sections 2.1 and 2.4.
+
 import { createProvider, localSigner, verify } from "jwksd";
 import { createRemoteKeySet } from "jwksd/relying-party";
 

@@ -1,5 +1,6 @@
 // Run: npm run build && node examples/tokens/userinfo.ts
 // A signed userinfo response: OpenID Connect Core 1.0, sections 5.3.2 and 5.3.4.
+
 import { createProvider, localSigner, verify } from "jwksd";
 import { createRemoteKeySet } from "jwksd/relying-party";
 

@@ -1,6 +1,7 @@
 // Run: npm run build &&
 //   npx bun build examples/workerd/worker.ts --outdir examples/workerd/dist &&
 //   npx workerd serve --control-fd=1 --socket-addr http=*:${PORT:-3000} examples/workerd/config.capnp
+
 import { type Provider, createProvider, localSigner } from "jwksd";
 
 interface Env {

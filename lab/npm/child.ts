@@ -1,5 +1,5 @@
-import { realMs, setClock } from "./clock.ts";
 import { createInterface } from "node:readline";
+import { realMs, setClock } from "./clock.ts";
 import { type Configured, type Verify, drivers } from "./drivers.ts";
 
 // An npm verifier in its own process: a question per line in, an answer out.

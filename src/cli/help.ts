@@ -1,7 +1,7 @@
 import type { Option } from "commander";
-import { Command } from "./command.ts";
 import { nearest } from "../base/nearest.ts";
 import { variableName } from "../service/config/setting-definitions.ts";
+import { Command } from "./command.ts";
 import { type Io, print } from "./io.ts";
 import { SettingOption, choicesOf, defaultOf } from "./settings-options.ts";
 import { indented } from "./terminal.ts";

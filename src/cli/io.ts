@@ -1,5 +1,5 @@
-import type { Output } from "../service/config/log.ts";
 import { printableJson, printableLines } from "../base/printable.ts";
+import type { Output } from "../service/config/log.ts";
 
 /** Everything that a command reads and writes, so that it can run inside another process. */
 export interface Io {

@@ -1,7 +1,7 @@
 import { Option } from "commander";
-import { Command } from "./command.ts";
 import { ServiceError } from "../base/errors.ts";
 import { generateKey, writeNewFile } from "../node/generate.ts";
+import { Command } from "./command.ts";
 import { type Io, print } from "./io.ts";
 
 export function commandOf(io: Io): Command {

@@ -1,8 +1,8 @@
 import { fileURLToPath } from "node:url";
 import { CommanderError } from "commander";
-import { Command } from "./command.ts";
 import packageJson from "../../package.json" with { type: "json" };
 import { JwksdError } from "../base/errors.ts";
+import { Command } from "./command.ts";
 import { errorText, withAdvice } from "./error-text.ts";
 import { helpColumns, helpCommand, optionLine } from "./help.ts";
 import { type Io, tell } from "./io.ts";

@@ -1,5 +1,4 @@
 import { Option } from "commander";
-import type { Command } from "./command.ts";
 import type { Rule } from "../base/options.ts";
 import {
   type SettingName,
@@ -9,6 +8,7 @@ import {
   settingNames,
 } from "../service/config/setting-definitions.ts";
 import { resolveSettings } from "../service/config/settings.ts";
+import type { Command } from "./command.ts";
 import type { Io } from "./io.ts";
 
 /** What the help says of a flag. */

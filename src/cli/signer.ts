@@ -1,12 +1,12 @@
 import type { CryptoKey, JWK } from "jose";
 import { calculateJwkThumbprint } from "jose/jwk/thumbprint";
 import { importJWK } from "jose/key/import";
-import { Command } from "./command.ts";
 import { JwksdError } from "../base/errors.ts";
-import { signersOf } from "../service/config/signers.ts";
-import { boundSigner } from "../keys/signer/bounded.ts";
 import type { ExternalSigner } from "../keys/open.ts";
+import { boundSigner } from "../keys/signer/bounded.ts";
+import { signersOf } from "../service/config/signers.ts";
 import { wholeNumber } from "./arguments.ts";
+import { Command } from "./command.ts";
 import { type Io, print } from "./io.ts";
 import { addSettings, settingsFrom } from "./settings-options.ts";
 

@@ -2,9 +2,9 @@ import { certificate } from "./codes/certificate.ts";
 import { curve } from "./codes/curve.ts";
 import { discovery } from "./codes/discovery.ts";
 import { endpoint } from "./codes/endpoint.ts";
+import { openidDiscovery, openidFederation } from "./codes/finding-kind.ts";
 import { key } from "./codes/key.ts";
 import { rsa } from "./codes/rsa.ts";
-import { openidDiscovery, openidFederation } from "./codes/finding-kind.ts";
 import { set } from "./codes/set.ts";
 import { watch } from "./codes/watch.ts";
 

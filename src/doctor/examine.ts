@@ -1,24 +1,24 @@
+import { duplicateMembers } from "../base/member-names.ts";
 import { checkDiscovery } from "./checks/discovery.ts";
 import { checkEc, checkOkp } from "./checks/ec.ts";
 import { checkHttp } from "./checks/http.ts";
 import { checkMembers } from "./checks/jwk-members.ts";
 import { checkKnown } from "./checks/known.ts";
 import { checkPrivate } from "./checks/private.ts";
-import { checkRsaKeys } from "./checks/rsa.ts";
 import { checkSharedPrimes } from "./checks/rsa-shared.ts";
+import { checkRsaKeys } from "./checks/rsa.ts";
 import { checkPurpose, checkSet } from "./checks/set.ts";
 import { checkTls } from "./checks/tls.ts";
-import { checkWatch } from "./checks/watch.ts";
 import { checkValidity } from "./checks/validity.ts";
+import { checkWatch } from "./checks/watch.ts";
 import { checkX5c } from "./checks/x5c.ts";
 import { isObject, readJson } from "./document.ts";
-import { type Finding, type Note, findings, note } from "./finding.ts";
-import { type Key, decodeKey, maxKeys } from "./key.ts";
 import { setResponse } from "./exchange.ts";
+import { type Finding, type Note, findings, note } from "./finding.ts";
+import { bodyText, quotedName, typeText } from "./format.ts";
+import { type Key, decodeKey, maxKeys } from "./key.ts";
 import type { Observations } from "./observations.ts";
 import { sequence } from "./sequence.ts";
-import { bodyText, quotedName, typeText } from "./format.ts";
-import { duplicateMembers } from "../base/member-names.ts";
 
 /**
  * Finds what is wrong with an issuer's discovery document and JWK Set, and which verifiers fail. It works on observations only, so it runs

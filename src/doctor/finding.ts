@@ -1,6 +1,6 @@
+import { type Code, type Severity, allCodes, codes, ruleUrl } from "./codes.ts";
 import { breaksOf, triedOf } from "./verifiers/breaks.ts";
 import type { Break } from "./verifiers/cited.ts";
-import { type Code, type Severity, allCodes, codes, ruleUrl } from "./codes.ts";
 
 /** Page with a paragraph about each code. */
 const page = "https://github.com/jwksd/jwksd/blob/main/docs/doctor.md";

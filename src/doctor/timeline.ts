@@ -1,5 +1,5 @@
-import type { State } from "./sequence.ts";
 import { counted, quoted } from "./format.ts";
+import type { State } from "./sequence.ts";
 
 /** One line of a timeline. */
 export interface Happening {

@@ -1,6 +1,7 @@
 // The kinds of HSMs and key services. Each adapter is loaded on first use, because few installations have every SDK.
-import type { Optional } from "../base/options.ts";
+
 import { ConfigError } from "../base/errors.ts";
+import type { Optional } from "../base/options.ts";
 import type { AwsKmsOptions } from "./kms/aws-kms.ts";
 import type { AzureKeyVaultOptions } from "./kms/azure-key-vault.ts";
 import type { GoogleKmsOptions } from "./kms/google-kms.ts";

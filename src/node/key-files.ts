@@ -6,8 +6,8 @@ import { reading } from "../base/file-errors.ts";
 import { jsonOf } from "../base/json.ts";
 import { keyIdentity } from "../keys/jwk/public.ts";
 import { type KeyMaterial, isKeySet, readKey, readKeySet } from "../keys/jwk/read.ts";
-import type { EncryptionAlg, EncryptionEntry, Keyset, SigningEntry } from "../publish/keyset.ts";
 import { signerFrom } from "../keys/signer/local.ts";
+import type { EncryptionAlg, EncryptionEntry, Keyset, SigningEntry } from "../publish/keyset.ts";
 
 /** Keys from files. */
 export interface Loaded<Entry> {

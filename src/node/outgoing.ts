@@ -1,4 +1,5 @@
 // What requests to hosts from outside have in common.
+
 import type { ClientRequest } from "node:http";
 import { type LookupFunction, isIP } from "node:net";
 import type { Address } from "./host-addresses.ts";

@@ -1,11 +1,11 @@
-import type { Optional } from "../base/options.ts";
 import type { Metric } from "../base/metrics.ts";
-import type { EncryptionKeyset, Keyset } from "../publish/keyset.ts";
-import type { Handlers } from "../publish/handlers.ts";
+import type { Optional } from "../base/options.ts";
 import type { Jwk } from "../keys/jwk/public.ts";
+import type { Handlers } from "../publish/handlers.ts";
+import type { EncryptionKeyset, Keyset } from "../publish/keyset.ts";
 import type { Claims, SignOptions } from "../sign/token/sign-options.ts";
-import type { VerifiedToken, VerifyOptions } from "../verify/token/verify.ts";
 import type { SigningKey } from "../sign/token/token-signer.ts";
+import type { VerifiedToken, VerifyOptions } from "../verify/token/verify.ts";
 
 /** Keysets for `provider.update`. A keyset that is not given does not change. */
 export interface KeysetUpdate {

@@ -1,7 +1,8 @@
-import { targetPath } from "../base/urls.ts";
 import type { Metric } from "../base/metrics.ts";
+import { targetPath } from "../base/urls.ts";
 import { toResponse } from "./fetch.ts";
 import { type NodeRequest, type NodeResponse, writeReply } from "./node.ts";
+import type { DocumentName } from "./paths.ts";
 import {
   type Reply,
   type Representation,
@@ -11,7 +12,6 @@ import {
   unavailable,
   withoutBodyOnHead,
 } from "./respond.ts";
-import type { DocumentName } from "./paths.ts";
 import { createResponses, documents } from "./responses.ts";
 
 /** Answers requests for the documents of an issuer. */

@@ -1,8 +1,11 @@
 import type { Clock } from "../base/clock.ts";
 import { gauge, plain } from "../base/metrics.ts";
-import { makeDocument } from "./document.ts";
 import type { Jwk } from "../keys/jwk/public.ts";
+import { type Metadata, discoveryDocument } from "./discovery.ts";
+import { makeDocument } from "./document.ts";
+import { type Handlers, createHandlers } from "./handlers.ts";
 import { type JwkSet, type JwkSetDocument, documentAt } from "./jwk-set.ts";
+import { type Place, locate } from "./paths.ts";
 import {
   type CacheMode,
   type Representation,
@@ -11,9 +14,6 @@ import {
   discoveryCacheControl,
   represent,
 } from "./respond.ts";
-import { type Handlers, createHandlers } from "./handlers.ts";
-import { type Metadata, discoveryDocument } from "./discovery.ts";
-import { type Place, locate } from "./paths.ts";
 
 /** Where the documents of an issuer are, how they are sent, and what they hold beside keys. */
 export interface Site extends Place {

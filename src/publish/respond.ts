@@ -1,6 +1,6 @@
 import { escapedUnit } from "../base/printable.ts";
-import type { Document } from "./document.ts";
 import { notModified } from "./conditional.ts";
+import type { Document } from "./document.ts";
 
 /** A whole response, made once per change. */
 export interface Reply {

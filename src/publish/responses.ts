@@ -1,5 +1,5 @@
-import type { Reply } from "./respond.ts";
 import { type Metric, counter } from "../base/metrics.ts";
+import type { Reply } from "./respond.ts";
 
 /** What a request asked for: one of the documents, or a path without one. */
 export const documents = ["jwks", "discovery", "none"] as const;

@@ -1,5 +1,5 @@
-import * as base64url from "jose/base64url";
 import type { CryptoKey } from "jose";
+import * as base64url from "jose/base64url";
 import { exportPKCS8 } from "jose/key/export";
 import { importJWK } from "jose/key/import";
 import { sha256, toBase64url } from "#crypto";

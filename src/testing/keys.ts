@@ -1,9 +1,9 @@
-import * as base64url from "jose/base64url";
 import type { CryptoKey, JWK } from "jose";
+import * as base64url from "jose/base64url";
+import { calculateJwkThumbprint } from "jose/jwk/thumbprint";
 import { exportJWK } from "jose/key/export";
 import { generateKeyPair } from "jose/key/generate/keypair";
 import { importJWK } from "jose/key/import";
-import { calculateJwkThumbprint } from "jose/jwk/thumbprint";
 import type { Bytes } from "../base/bytes.ts";
 
 /** How a test issuer can sign. */

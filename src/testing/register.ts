@@ -5,8 +5,8 @@ import { setTimeout as pause } from "node:timers/promises";
 import { inspect } from "node:util";
 import { JwksdError, invalidOption } from "../base/errors.ts";
 import { isDate } from "../base/format.ts";
-import { checkCall } from "./check-call.ts";
 import type { DueIssuer, Presence, Register, StoreCall } from "../rotation/store/register.ts";
+import { checkCall } from "./check-call.ts";
 
 /** Registers to hold against the contract: none holds anything yet. */
 export interface RegisterUnderTest {

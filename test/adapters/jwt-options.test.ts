@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
+import { oauthProvider } from "@better-auth/oauth-provider";
 import { betterAuth } from "better-auth/minimal";
 import { jwt } from "better-auth/plugins/jwt";
-import { oauthProvider } from "@better-auth/oauth-provider";
 import { decodeJwt, decodeProtectedHeader } from "jose";
 import { createProvider, localSigner } from "../../src/index.ts";
 import { type AuthConfig, checkLifetimes, jwtOptions } from "../../src/provider/adapters/better-auth.ts";

@@ -1,8 +1,8 @@
 import { Provider } from "oidc-provider";
+import { localSigner } from "../../src/index.ts";
 import { type OidcKeys, withJwksd } from "../../src/provider/adapters/oidc-provider.ts";
 import { type Adapter, type Setup, type WireTarget, defaultIssuer, wireServer } from "../support/adapters.ts";
 import { withoutPrivate } from "../support/keys.ts";
-import { localSigner } from "../../src/index.ts";
 
 /** Keys that stay as they are. */
 export async function keysOf({

@@ -10,13 +10,13 @@ import { sqliteAdapter } from "../../examples/docs/oidc-adapter.mts";
 import { createClientAssertion, createProvider } from "../../src/index.ts";
 import { createGuardedFetch, guardedFetch } from "../../src/node/index.ts";
 import { type OidcWithKeys, withJwksd } from "../../src/provider/adapters/oidc-provider.ts";
+import { liveRecords } from "../../src/rotation/rules/records.ts";
 import { certificateFor } from "../client/certificate.ts";
 import { World, issuer } from "../manager/world.ts";
-import { liveRecords } from "../../src/rotation/rules/records.ts";
 import { day, hour, second } from "../rules/key-records.ts";
 import { named } from "../support/keys.ts";
-import { keysOf } from "./oidc-provider-adapter.ts";
 import { listening } from "../support/listening.ts";
+import { keysOf } from "./oidc-provider-adapter.ts";
 
 const resource = "https://api.example";
 const app = {

@@ -1,10 +1,10 @@
 import assert from "node:assert/strict";
+import { writeFile } from "node:fs/promises";
+import { join } from "node:path";
 import { describe, test } from "node:test";
 import { refusalOf } from "../../src/base/local-requests.ts";
 import { startAdmin } from "../../src/service/admin/admin.ts";
 import { loggerOf } from "../../src/service/config/log.ts";
-import { writeFile } from "node:fs/promises";
-import { join } from "node:path";
 import { adminArgs, scrape } from "../support/scrape.ts";
 import { keySetText, startService, temporaryFolder } from "../support/service.ts";
 import { exchange } from "../support/wire.ts";

@@ -1,11 +1,11 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
-import type { ServedSet } from "../../src/service/admin/page/served.ts";
 import { html, lines } from "../../src/base/html.ts";
+import type { Known } from "../../src/service/admin/known.ts";
 import { page, pageParts, pagePolicy } from "../../src/service/admin/page/page.ts";
 import { script } from "../../src/service/admin/page/script.ts";
+import type { ServedSet } from "../../src/service/admin/page/served.ts";
 import { style } from "../../src/service/admin/page/style.ts";
-import type { Known } from "../../src/service/admin/known.ts";
 import { statusOf } from "../../src/service/admin/status.ts";
 import { day, hour, record, start, waiting } from "../rules/key-records.ts";
 import { processLine, storeDocument } from "../support/store-view.ts";

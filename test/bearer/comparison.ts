@@ -1,7 +1,8 @@
 // Sends the requests of the table to the middlewares of others, and prints what they answer, for docs/comparison.md. Run: node test/bearer/comparison.ts
+
 import type { TestContext } from "node:test";
-import { exchange, requestText } from "../support/wire.ts";
 import { indented } from "../../src/cli/terminal.ts";
+import { exchange, requestText } from "../support/wire.ts";
 import type { Setup } from "./guards.ts";
 import { type StartAdapter, nodeAdapters } from "./node-adapters.ts";
 import { peers } from "./peers.ts";

@@ -14,10 +14,10 @@ import fastify4 from "fastify4";
 import { H3, toNodeHandler } from "h3";
 import { NextRequest } from "next/server.js";
 import type { KoaContextLike } from "../../src/verify/bearer/index.ts";
+import { listening } from "../support/listening.ts";
 import { fetchApp } from "./fetch-app.ts";
 import { type GuardedPath, type Setup, answerOf, guardsOf, metadataOf } from "./guards.ts";
 import { type NestHandler, nestApp } from "./nest-app.ts";
-import { listening } from "../support/listening.ts";
 
 /** Starts an API; gives its port. */
 export type StartAdapter = (t: TestContext, setup: Setup) => Promise<number>;

@@ -1,5 +1,5 @@
-import { getRequestListener } from "@hono/node-server";
 import fastifyJwt from "@fastify/jwt";
+import { getRequestListener } from "@hono/node-server";
 import express, { type ErrorRequestHandler, type Request, type RequestHandler } from "express";
 import { type GetVerificationKey, UnauthorizedError as ExpressJwtError, expressjwt } from "express-jwt";
 import {
@@ -17,8 +17,8 @@ import { Hono } from "hono";
 import { jwk } from "hono/jwk";
 import jwksRsa from "jwks-rsa";
 import { audience } from "./guards.ts";
-import { type StartAdapter, listen } from "./node-adapters.ts";
 import type { Setup } from "./guards.ts";
+import { type StartAdapter, listen } from "./node-adapters.ts";
 
 // Other middlewares, each set up with the options and callbacks that its README shows, as strictly as they allow. A missing path is a missing feature.
 

@@ -1,6 +1,6 @@
 import { createHash } from "node:crypto";
-import type { HeaderLine, WireRequest } from "../support/wire.ts";
 import { type PrivateJwk, ecKey, rsaKey, withoutPrivate } from "../support/keys.ts";
+import type { HeaderLine, WireRequest } from "../support/wire.ts";
 import { type Signature, compact, hmac, noSignature, signature } from "../token/compact.ts";
 import { type Setup, audience } from "./guards.ts";
 

@@ -1,23 +1,23 @@
 import assert from "node:assert/strict";
+import { Readable } from "node:stream";
 import { describe, test, type TestContext } from "node:test";
+import { setImmediate as turn } from "node:timers/promises";
 import { InvalidArgumentError } from "commander";
 import fc from "fast-check";
-import { addClaim } from "../../src/cli/claim.ts";
-import { resolveKid } from "../../src/cli/keys/kid.ts";
-import { record, start, tombstone, second } from "../rules/key-records.ts";
-import { errorText } from "../../src/cli/error-text.ts";
 import { ConfigError, JwksdError, StoreError } from "../../src/base/errors.ts";
-import { createKeyManager } from "../../src/rotation/manager/index.ts";
-import { memoryStore } from "../../src/rotation/store/memory.ts";
-import { newWrappingKey } from "../../src/rotation/custody/wrapping.ts";
-import { setImmediate as turn } from "node:timers/promises";
-import { handleSignals } from "../../src/cli/signals.ts";
-import { Readable } from "node:stream";
-import { follow, followedLines } from "../../src/cli/keys/follow.ts";
+import { addClaim } from "../../src/cli/claim.ts";
+import { errorText } from "../../src/cli/error-text.ts";
 import type { Io } from "../../src/cli/io.ts";
+import { follow, followedLines } from "../../src/cli/keys/follow.ts";
+import { resolveKid } from "../../src/cli/keys/kid.ts";
+import { handleSignals } from "../../src/cli/signals.ts";
 import type { StoreDocument } from "../../src/rotation/custody/document.ts";
 import { type PresenceRecord, presenceText } from "../../src/rotation/custody/presence.ts";
+import { newWrappingKey } from "../../src/rotation/custody/wrapping.ts";
+import { createKeyManager } from "../../src/rotation/manager/index.ts";
 import type { Changed, StoreAccess } from "../../src/rotation/manager/store-access.ts";
+import { memoryStore } from "../../src/rotation/store/memory.ts";
+import { record, start, tombstone, second } from "../rules/key-records.ts";
 import { processLine, storeDocument } from "../support/store-view.ts";
 
 describe("a claim of the command line", () => {

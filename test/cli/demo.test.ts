@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
 import { once } from "node:events";
 import { readdir } from "node:fs/promises";
-import { describe, test } from "node:test";
 import { Readable } from "node:stream";
+import { describe, test } from "node:test";
 import type { Io } from "../../src/cli/io.ts";
 import { fastClock, startDemo, timesAsFast } from "../../src/cli/serve/demo.ts";
 import { eventually, spawnCli, temporaryFolder } from "../support/service.ts";

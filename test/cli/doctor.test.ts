@@ -12,8 +12,8 @@ import { codes } from "../../src/doctor/index.ts";
 import { certificateFor } from "../client/certificate.ts";
 import { bytes, published, sound } from "../doctor/observed.ts";
 import { providing, serveHttp, serveRaw, serveTls } from "../doctor/server.ts";
-import { listening } from "../support/listening.ts";
 import { ecKey, keyMaterial, rsaKey } from "../support/keys.ts";
+import { listening } from "../support/listening.ts";
 import { runCli, temporaryFolder } from "../support/service.ts";
 import { compact, encode, noSignature, signature } from "../token/compact.ts";
 

@@ -7,8 +7,8 @@ import * as jose from "jose";
 import type { ErrorCode } from "../../src/base/errors.ts";
 import { type ImportOptions, readImport } from "../../src/cli/files/read-import.ts";
 import { ecKey, named, rsaKey, spellingsOf } from "../support/keys.ts";
-import { temporaryFolder } from "../support/service.ts";
 import { assertSilent, refusal } from "../support/refusal.ts";
+import { temporaryFolder } from "../support/service.ts";
 
 const ec = ecKey("a");
 const p384 = ecKey("a", "P-384");

@@ -1,4 +1,5 @@
 import assert from "node:assert/strict";
+import { createPublicKey } from "node:crypto";
 import { describe, test } from "node:test";
 import { inspect } from "node:util";
 import {
@@ -27,7 +28,6 @@ import {
   privateKeys,
   tokenOf,
 } from "./client.ts";
-import { createPublicKey } from "node:crypto";
 
 // The other side of createClientVerifier: what a client signs is what it takes, and nobody else's.
 

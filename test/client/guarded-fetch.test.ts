@@ -2,15 +2,15 @@ import assert from "node:assert/strict";
 import type { IncomingMessage, ServerResponse } from "node:http";
 import { type Server, createServer } from "node:https";
 import { type TestContext, describe, test } from "node:test";
+import { inspect } from "node:util";
 import { gzipSync } from "node:zlib";
+import { isPublicAddress } from "../../src/node/addresses.ts";
 import { type GuardedFetchOptions, createGuardedFetch, guardedFetch } from "../../src/node/index.ts";
 import { listening } from "../support/listening.ts";
 import { settled, simulatedClock } from "../support/simulated.ts";
 import { verdict } from "../token/compact.ts";
 import { type Certificate, certificateFor } from "./certificate.ts";
 import { clientId, jwks, tokenOf, verifier } from "./client.ts";
-import { inspect } from "node:util";
-import { isPublicAddress } from "../../src/node/addresses.ts";
 
 const certificate = certificateFor("client.example", "other.example");
 const loopback = { address: "127.0.0.1", family: 4 };

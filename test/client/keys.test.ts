@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { type Client, type ErrorCode, FetchError } from "../../src/index.ts";
+import { createClientKeys } from "../../src/verify/client/client-keys.ts";
 import { ecKey, withoutPrivate } from "../support/keys.ts";
 import {
   type Script,
@@ -12,10 +13,9 @@ import {
   simulatedClock,
   unreachable,
 } from "../support/simulated.ts";
-import { verdict } from "../token/compact.ts";
-import { createClientKeys } from "../../src/verify/client/client-keys.ts";
-import { clientId, hosted, jwks, jwksUri, kinds, remote, tokenOf, verifier } from "./client.ts";
 import { unhandledRejections } from "../support/unhandled.ts";
+import { verdict } from "../token/compact.ts";
+import { clientId, hosted, jwks, jwksUri, kinds, remote, tokenOf, verifier } from "./client.ts";
 
 const published = (kid: string, key = ecKey(kid)): object => ({ ...withoutPrivate(key), kid });
 

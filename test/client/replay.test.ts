@@ -5,9 +5,9 @@ import fc from "fast-check";
 import { type Client, type SetIfAbsent, type TokenError, memoryReplayStore } from "../../src/index.ts";
 import { ecKey } from "../support/keys.ts";
 import { simulatedClock } from "../support/simulated.ts";
+import { soak } from "../support/soak.ts";
 import { compact, signature, verdict } from "../token/compact.ts";
 import { client, clientId, jwks, kinds, tokenOf, verifier } from "./client.ts";
-import { soak } from "../support/soak.ts";
 
 const second = 1_000;
 

@@ -1,16 +1,16 @@
 import assert from "node:assert/strict";
-import { after, before, describe, test } from "node:test";
-import { type RunningServer, startHttpServer } from "../../src/service/listen/http-server.ts";
-import { exchange, parseReplies } from "../support/wire.ts";
 import { writeFile, chmod } from "node:fs/promises";
 import { join } from "node:path";
-import { readJsonObject } from "../../src/service/config/json-file.ts";
-import { refusal } from "../support/refusal.ts";
-import { temporaryFolder } from "../support/service.ts";
-import { nearest } from "../../src/base/nearest.ts";
+import { after, before, describe, test } from "node:test";
 import { inspect } from "node:util";
 import { ConfigError } from "../../src/base/errors.ts";
+import { nearest } from "../../src/base/nearest.ts";
+import { readJsonObject } from "../../src/service/config/json-file.ts";
 import { signersOf } from "../../src/service/config/signers.ts";
+import { type RunningServer, startHttpServer } from "../../src/service/listen/http-server.ts";
+import { refusal } from "../support/refusal.ts";
+import { temporaryFolder } from "../support/service.ts";
+import { exchange, parseReplies } from "../support/wire.ts";
 
 const good = [
   "op.example",

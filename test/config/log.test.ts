@@ -1,23 +1,23 @@
 import assert from "node:assert/strict";
-import { describe, test } from "node:test";
-import { createLog } from "../../src/service/config/log.ts";
 import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { closeSync, existsSync, openSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { text } from "node:stream/consumers";
-import { createLogger, fileWriter } from "../../src/service/config/log.ts";
-import { temporaryFolder } from "../support/service.ts";
-import { recentEvents } from "../../src/service/endpoint/recent-events.ts";
-import { simulatedClock } from "../support/simulated.ts";
+import { describe, test } from "node:test";
 import { StoreError } from "../../src/base/errors.ts";
 import type { ManagerEvent } from "../../src/rotation/manager/types.ts";
 import { rotationPolicy } from "../../src/rotation/rules/policy.ts";
 import type { KeyEvent } from "../../src/rotation/rules/records.ts";
-import { storeSettingsOf } from "../../src/service/config/store-settings.ts";
+import { createLog } from "../../src/service/config/log.ts";
+import { createLogger, fileWriter } from "../../src/service/config/log.ts";
 import { resolveSettings } from "../../src/service/config/settings.ts";
+import { storeSettingsOf } from "../../src/service/config/store-settings.ts";
+import { recentEvents } from "../../src/service/endpoint/recent-events.ts";
 import { createManagerLog } from "../../src/service/keys/manager-events.ts";
 import { day, hour, record, start, tombstone } from "../rules/key-records.ts";
+import { temporaryFolder } from "../support/service.ts";
+import { simulatedClock } from "../support/simulated.ts";
 
 // A new line, a clear screen, its one-character form, a change of direction, a line separator.
 const odd = "a\n12:00:00 error b\u001b[2J\u009b2J\u202e\u2028";

@@ -1,5 +1,6 @@
 // `null` in options means not given, and a required option that is not given is reported as missing. docs/options.md, which is made of the types,
 // names the options of both kinds.
+
 import assert from "node:assert/strict";
 import { readFile } from "node:fs/promises";
 import { test } from "node:test";
@@ -22,16 +23,13 @@ import {
   memoryReplayStore,
   verify,
 } from "../../src/index.ts";
-import { type BackendOptions, openSigner } from "../../src/keys/open.ts";
 import { awsKmsBackend } from "../../src/keys/kms/aws-kms.ts";
 import { azureKeyVaultBackend } from "../../src/keys/kms/azure-key-vault.ts";
 import { googleKmsBackend } from "../../src/keys/kms/google-kms.ts";
 import { vaultTransitBackend } from "../../src/keys/kms/vault-transit.ts";
+import { type BackendOptions, openSigner } from "../../src/keys/open.ts";
 import { pkcs11Backend } from "../../src/keys/pkcs11/backend.ts";
-import { type BearerOptions, createBearer } from "../../src/verify/bearer/index.ts";
 import { type GuardedFetchOptions, createGuardedFetch } from "../../src/node/index.ts";
-import { type RemoteKeySetOptions, createRemoteKeySet } from "../../src/verify/relying-party/index.ts";
-import { type SignClientOptions, createSignClient } from "../../src/sign/client/index.ts";
 import { type IssuersOptions, createIssuers } from "../../src/rotation/issuers/index.ts";
 import {
   type ForceOptions,
@@ -45,6 +43,9 @@ import {
 import { rotationPolicy } from "../../src/rotation/rules/policy.ts";
 import { liveRecords } from "../../src/rotation/rules/records.ts";
 import { type MemoryStoreOptions, memoryStore } from "../../src/rotation/store/index.ts";
+import { type SignClientOptions, createSignClient } from "../../src/sign/client/index.ts";
+import { type BearerOptions, createBearer } from "../../src/verify/bearer/index.ts";
+import { type RemoteKeySetOptions, createRemoteKeySet } from "../../src/verify/relying-party/index.ts";
 import { ecKey } from "../support/keys.ts";
 import { newWrappingKey } from "../support/managed.ts";
 

@@ -2,8 +2,8 @@ import assert from "node:assert/strict";
 import { createPrivateKey, webcrypto } from "node:crypto";
 import { test } from "node:test";
 import { type KeyInput, type Signer, localSigner } from "../../src/index.ts";
-import { type EcPrivateJwk, ecKey, keyMaterial, withoutPrivate } from "../support/keys.ts";
 import { checkSigner } from "../../src/testing/signer.ts";
+import { type EcPrivateJwk, ecKey, keyMaterial, withoutPrivate } from "../support/keys.ts";
 import { soak } from "../support/soak.ts";
 
 const p256 = { name: "ECDSA", namedCurve: "P-256" };

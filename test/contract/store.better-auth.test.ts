@@ -1,9 +1,9 @@
 // The database of better-auth as a store, by each of its adapters that can be run here.
+
 import assert from "node:assert/strict";
 import { DatabaseSync } from "node:sqlite";
 import { after, test } from "node:test";
 import type { BetterAuthOptions } from "better-auth";
-import type * as Program from "../../examples/docs/better-auth-store.mts";
 import { drizzleAdapter } from "better-auth/adapters/drizzle";
 import { memoryAdapter } from "better-auth/adapters/memory";
 import { getAdapter } from "better-auth/db/adapter";
@@ -13,6 +13,7 @@ import { pgTable, text } from "drizzle-orm/pg-core";
 import { decodeProtectedHeader } from "jose";
 import { createConnection, createPool } from "mysql2/promise";
 import pg from "pg";
+import type * as Program from "../../examples/docs/better-auth-store.mts";
 import { type AuthAdapter, betterAuthStore, storePlugin } from "../../src/rotation/store/databases/better-auth.ts";
 import { type Faults, checkRegister } from "../../src/testing/register.ts";
 import { type Networked, type Open, networkFaults, serverFaults, throughNetwork } from "../support/faults.ts";

@@ -7,8 +7,8 @@ import { type EtcdStoreOptions, etcdStore } from "../../src/rotation/store/datab
 import { checkRegister } from "../../src/testing/register.ts";
 import { endless } from "../support/endless.ts";
 import { startEtcd } from "../support/etcd.ts";
-import { listening } from "../support/listening.ts";
 import { checkSample, networkFaults, serverFaults, throughNetwork } from "../support/faults.ts";
+import { listening } from "../support/listening.ts";
 import { skipWithout } from "../support/parts.ts";
 import { type Scope, eventually } from "../support/service.ts";
 

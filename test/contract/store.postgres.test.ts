@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
-import postgres from "postgres";
 import { decodeProtectedHeader } from "jose";
 import pg from "pg";
+import postgres from "postgres";
 import { postgresStore } from "../../src/rotation/store/postgres/postgres.ts";
 import { type Open, checkSample, checkWays, networkFaults, throughNetwork } from "../support/faults.ts";
 import { newWrappingKey } from "../support/managed.ts";

@@ -3,13 +3,13 @@ import { readFileSync } from "node:fs";
 import { type TestContext, after, test } from "node:test";
 import { Redis } from "ioredis";
 import { createClient } from "redis";
-import type { OpenRegister } from "../../src/rotation/store/register.ts";
 import { redisStore } from "../../src/rotation/store/databases/redis.ts";
-import { type Open, checkSample, checkWays, networkFaults, serverFaults, throughNetwork } from "../support/faults.ts";
+import type { OpenRegister } from "../../src/rotation/store/register.ts";
 import { cuttable } from "../support/cuttable.ts";
-import { eventually } from "../support/service.ts";
+import { type Open, checkSample, checkWays, networkFaults, serverFaults, throughNetwork } from "../support/faults.ts";
 import { skipWithout } from "../support/parts.ts";
 import { startRedis } from "../support/redis.ts";
+import { eventually } from "../support/service.ts";
 
 const url = (port: number): string => `redis://:s3cret@127.0.0.1:${port}/2`;
 

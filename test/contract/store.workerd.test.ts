@@ -1,7 +1,7 @@
 import { randomUUID } from "node:crypto";
-import { after } from "node:test";
 import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
+import { after } from "node:test";
 import { fileURLToPath } from "node:url";
 import { StoreError } from "../../src/base/errors.ts";
 import type { DueIssuer, Reading, Register } from "../../src/rotation/store/register.ts";

@@ -4,8 +4,8 @@ import { describe, test } from "node:test";
 import fc from "fast-check";
 import { SignerError } from "../../src/index.ts";
 import { es256FromDer } from "../../src/keys/crypto/der.ts";
-import { derOf, order } from "../support/stubs/ecdsa.ts";
 import { soak } from "../support/soak.ts";
+import { derOf, order } from "../support/stubs/ecdsa.ts";
 
 const bytes = (value: bigint): Buffer => Buffer.from(value.toString(16).padStart(64, "0"), "hex");
 const raw = (r: bigint, s: bigint): Buffer => Buffer.concat([bytes(r), bytes(s)]);

@@ -1,4 +1,5 @@
 // Runs under node:test of Node, Bun and Deno alike.
+
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import * as jose from "jose";

@@ -1,4 +1,5 @@
 // docs/better-auth.md, from a better-auth that signs with EdDSA to one with the keys of jwksd.
+
 import assert from "node:assert/strict";
 import { execFile } from "node:child_process";
 import { once } from "node:events";

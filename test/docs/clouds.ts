@@ -1,8 +1,9 @@
 // Stubs of the key services and of S3, for the blocks of pages. Prints what leads jwksd to them, as lines of shell. Ended by SIGTERM, it exits with 1
 // if one of them was asked for what the service would have refused.
+
+import { writeFileSync } from "node:fs";
 import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
-import { writeFileSync } from "node:fs";
 import { kmsStub } from "../support/stubs/aws-kms.ts";
 import { azureStub } from "../support/stubs/azure-key-vault.ts";
 import { googleStub, serviceAccount } from "../support/stubs/google-kms.ts";

@@ -6,8 +6,8 @@ import { join, resolve } from "node:path";
 import { test } from "node:test";
 import { promisify } from "node:util";
 import { modules } from "../../modules.ts";
-import { flagName, settingNames } from "../../src/service/config/setting-definitions.ts";
 import packageJson from "../../package.json" with { type: "json" };
+import { flagName, settingNames } from "../../src/service/config/setting-definitions.ts";
 
 const root = resolve(import.meta.dirname, "../..");
 

@@ -1,4 +1,5 @@
 // kubectl create token NAME --audience AUDIENCE: a token as an API server composes it that was given the flags in $STATE/kube-apiserver.
+
 import { createHash, createPrivateKey, createPublicKey } from "node:crypto";
 import { readFileSync } from "node:fs";
 import { join } from "node:path";

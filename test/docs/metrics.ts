@@ -1,4 +1,5 @@
 // Prints the table of docs/metrics.md. Run: node test/docs/metrics.ts
+
 import type { Metric } from "../../src/base/metrics.ts";
 import { allMetrics } from "../support/all-metrics.ts";
 

@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
+import { execFile } from "node:child_process";
 import { readFile, readdir } from "node:fs/promises";
 import { join, normalize, resolve } from "node:path";
 import { test } from "node:test";
-import { execFile } from "node:child_process";
 import { promisify } from "node:util";
 import packageJson from "../../package.json" with { type: "json" };
 import { errorTable } from "../../src/base/error-table.ts";

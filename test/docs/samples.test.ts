@@ -1,31 +1,31 @@
 import assert from "node:assert/strict";
+import { fork } from "node:child_process";
 import { once } from "node:events";
 import { glob, readFile, writeFile } from "node:fs/promises";
 import { createServer, type Server } from "node:http";
+import type { AddressInfo } from "node:net";
 import { dirname, join, resolve } from "node:path";
 import { describe, test } from "node:test";
-import type { guardedFetch } from "../../src/node/index.ts";
+import { gzipSync } from "node:zlib";
+import { exportJWK, generateKeyPair, decodeProtectedHeader } from "jose";
+import * as oauth from "oauth4webapi";
+import { Provider as OidcProvider } from "oidc-provider";
+import { pages, textOf, withSamples } from "../../scripts/samples.ts";
 import { StoreError } from "../../src/base/errors.ts";
+import { createProvider, localSigner, type Provider, type SetIfAbsent } from "../../src/index.ts";
+import type { guardedFetch } from "../../src/node/index.ts";
 import type { KeyManager, KeysWithSavedSet } from "../../src/rotation/manager/index.ts";
 import { type Register, memoryStore } from "../../src/rotation/store/index.ts";
-import { createProvider, localSigner, type Provider, type SetIfAbsent } from "../../src/index.ts";
 import { sqliteStore } from "../../src/rotation/store/sqlite/sqlite.ts";
-import { pages, textOf, withSamples } from "../../scripts/samples.ts";
+import { bundledText } from "../support/bundle.ts";
 import { ecKey } from "../support/keys.ts";
-import { listening } from "../support/listening.ts";
 import { startLibsql } from "../support/libsql.ts";
+import { listening } from "../support/listening.ts";
+import { newWrappingKey } from "../support/managed.ts";
 import { runSample, sample } from "../support/samples.ts";
 import { eventually, freePort, runCli, temporaryFolder } from "../support/service.ts";
 import { createSoftHsm, skipWithoutPkcs11 } from "../support/softhsm.ts";
 import { kmsStub } from "../support/stubs/aws-kms.ts";
-import type { AddressInfo } from "node:net";
-import * as oauth from "oauth4webapi";
-import { Provider as OidcProvider } from "oidc-provider";
-import { newWrappingKey } from "../support/managed.ts";
-import { exportJWK, generateKeyPair, decodeProtectedHeader } from "jose";
-import { fork } from "node:child_process";
-import { gzipSync } from "node:zlib";
-import { bundledText } from "../support/bundle.ts";
 
 // What the documents show is what a newcomer pastes. Each sample is a file that the compiler checks with all others; here they run.
 

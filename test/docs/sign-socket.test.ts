@@ -1,4 +1,5 @@
 // The clients of docs/sign-socket.md, as they stand there.
+
 import assert from "node:assert/strict";
 import { execFile } from "node:child_process";
 import { once } from "node:events";

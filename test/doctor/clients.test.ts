@@ -1,20 +1,20 @@
 import assert from "node:assert/strict";
-import { after, before, describe, test } from "node:test";
-import { breaksOf } from "../../src/doctor/verifiers/breaks.ts";
-import { cited } from "../../src/doctor/verifiers/cited.ts";
-import { type Code, codes, examine } from "../../src/doctor/index.ts";
-import type { Row } from "../../src/doctor/verifiers/row.ts";
-import { rows, versions } from "../../src/doctor/verifiers/verified.ts";
-import { isSoak, soak } from "../support/soak.ts";
-import { skipped } from "../support/parts.ts";
-import { type Client, clients } from "./clients.ts";
-import { installedVersion, libraries, startDebian } from "./debian.ts";
-import { refusesGood, startServers, tryAll } from "./matrix.ts";
 import { execFile } from "node:child_process";
 import { readFile } from "node:fs/promises";
+import { after, before, describe, test } from "node:test";
 import { promisify } from "node:util";
+import { type Code, codes, examine } from "../../src/doctor/index.ts";
+import { breaksOf } from "../../src/doctor/verifiers/breaks.ts";
+import { cited } from "../../src/doctor/verifiers/cited.ts";
+import type { Row } from "../../src/doctor/verifiers/row.ts";
+import { rows, versions } from "../../src/doctor/verifiers/verified.ts";
 import { binary } from "../support/bundle.ts";
+import { skipped } from "../support/parts.ts";
+import { isSoak, soak } from "../support/soak.ts";
+import { type Client, clients } from "./clients.ts";
+import { installedVersion, libraries, startDebian } from "./debian.ts";
 import { weak } from "./fixtures.ts";
+import { refusesGood, startServers, tryAll } from "./matrix.ts";
 import { at, bytes, published, sound } from "./observed.ts";
 
 /**

@@ -1,13 +1,13 @@
 import assert from "node:assert/strict";
-import { describe, test } from "node:test";
-import { type Code, codes, examine, type Exchange, type Observations, type Look } from "../../src/doctor/index.ts";
-import { keyMaterial, rsaKey, withoutPrivate } from "../support/keys.ts";
-import { fixtures } from "./fixtures.ts";
-import { at, observed, published, sound, bytes, response, asSet, issuer } from "./observed.ts";
-import { page } from "./page.ts";
-import { practice } from "../../src/doctor/practice.ts";
+import { execFile } from "node:child_process";
 import { generatePrimeSync } from "node:crypto";
+import { writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { describe, test } from "node:test";
+import { promisify } from "node:util";
 import fc from "fast-check";
+import { quoted, quotedName } from "../../src/doctor/format.ts";
+import { type Code, codes, examine, type Exchange, type Observations, type Look } from "../../src/doctor/index.ts";
 import {
   bitLength,
   gcd,
@@ -17,16 +17,16 @@ import {
   smallFactor,
   squareRoot,
 } from "../../src/doctor/integers.ts";
-import { observedShape, shapes } from "./shapes.ts";
+import { practice } from "../../src/doctor/practice.ts";
 import { breaksOf } from "../../src/doctor/verifiers/breaks.ts";
-import { quoted, quotedName } from "../../src/doctor/format.ts";
-import { authorityCertificate, certificate } from "./certificates.ts";
-import { execFile } from "node:child_process";
-import { writeFile } from "node:fs/promises";
-import { join } from "node:path";
-import { promisify } from "node:util";
+import { keyMaterial, rsaKey, withoutPrivate } from "../support/keys.ts";
 import { temporaryFolder } from "../support/service.ts";
 import { isSoak, soak } from "../support/soak.ts";
+import { authorityCertificate, certificate } from "./certificates.ts";
+import { fixtures } from "./fixtures.ts";
+import { at, observed, published, sound, bytes, response, asSet, issuer } from "./observed.ts";
+import { page } from "./page.ts";
+import { observedShape, shapes } from "./shapes.ts";
 
 const found = async (...args: Parameters<typeof examine>): Promise<string[]> =>
   (await examine(...args)).map(({ code }) => code);

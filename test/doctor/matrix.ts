@@ -1,19 +1,19 @@
-import { isSoak } from "../support/soak.ts";
 import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import { type IncomingMessage, type RequestListener, type ServerResponse, createServer } from "node:http";
 import { createServer as createTlsServer } from "node:https";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { gzipSync } from "node:zlib";
 import { getCACertificates, setDefaultCACertificates } from "node:tls";
+import { gzipSync } from "node:zlib";
 import type { Row } from "../../src/doctor/verifiers/row.ts";
 import { certificateFor } from "../client/certificate.ts";
 import { ecKey, rsaKey } from "../support/keys.ts";
+import { listening } from "../support/listening.ts";
+import { isSoak } from "../support/soak.ts";
 import { compact, signature } from "../token/compact.ts";
 import { type Client, type Configured, audience, nonce } from "./clients.ts";
 import { type Fixture, fixtures } from "./fixtures.ts";
 import { bytes, observed, published, sound } from "./observed.ts";
-import { listening } from "../support/listening.ts";
 
 // Runs verifiers against documents with one finding each, over TLS on loopback: with a token of a sound key, and one of the key in question.
 

@@ -9,8 +9,8 @@ import { type ObserveOptions, observe, observeBody } from "../../src/doctor/node
 import { createProvider, localSigner } from "../../src/index.ts";
 import { certificateFor, certificateUntil } from "../client/certificate.ts";
 import { ecKey, rsaKey } from "../support/keys.ts";
-import { bytes, published, tagOf } from "./observed.ts";
 import { listening } from "../support/listening.ts";
+import { bytes, published, tagOf } from "./observed.ts";
 import { providing, serveHttp, serveRaw, serveTls } from "./server.ts";
 
 const local: ObserveOptions = { allowInsecure: true };

@@ -5,10 +5,10 @@ import { type TestContext, describe, test } from "node:test";
 import { type Exchange, type Observations, examine } from "../../src/doctor/index.ts";
 import { watch } from "../../src/doctor/node/index.ts";
 import type { Provider } from "../../src/provider/types.ts";
-import { hour, second } from "../rules/key-records.ts";
 import { World, issuer } from "../manager/world.ts";
-import { waitedFor } from "./waited-for.ts";
+import { hour, second } from "../rules/key-records.ts";
 import { keySetText, runCli, startService, temporaryFolder } from "../support/service.ts";
+import { waitedFor } from "./waited-for.ts";
 
 const jwksUri = `${issuer}/jwks`;
 const ask = async (provider: Provider, url: string, init: RequestInit = {}): Promise<Exchange> => {

@@ -1,8 +1,8 @@
 import { readFileSync, writeFileSync } from "node:fs";
+import { ruleUrl } from "../../src/doctor/codes.ts";
+import { type Code, codes } from "../../src/doctor/index.ts";
 import { breaksOf } from "../../src/doctor/verifiers/breaks.ts";
 import type { Break } from "../../src/doctor/verifiers/cited.ts";
-import { type Code, codes } from "../../src/doctor/index.ts";
-import { ruleUrl } from "../../src/doctor/codes.ts";
 
 const file = new URL("../../docs/doctor.md", import.meta.url);
 const marked = /(?<=<!-- codes -->)[^]*(?=<!-- end of codes -->)/;

@@ -6,8 +6,8 @@ import { intervalFor } from "../../src/doctor/node/watch.ts";
 import { ecKey } from "../support/keys.ts";
 import { simulatedClock } from "../support/simulated.ts";
 import { compact, signature } from "../token/compact.ts";
-import { waitedFor } from "./waited-for.ts";
 import { bytes, observed, published, response } from "./observed.ts";
+import { waitedFor } from "./waited-for.ts";
 
 const second = 1000;
 const hour = 3600 * second;

@@ -4,11 +4,11 @@ import type { RequestOptions } from "node:http";
 import { join } from "node:path";
 import { after, before, describe, test } from "node:test";
 import { type Answer, type Cache, type RunningCache, nginx, send, varnish } from "../support/caches.ts";
-import { type Exchange, recordOrigin } from "./caches-origin.ts";
 import { named } from "../support/keys.ts";
 import { skipWithout } from "../support/parts.ts";
 import { type Scope, startService, temporaryFolder } from "../support/service.ts";
 import { isSoak } from "../support/soak.ts";
+import { type Exchange, recordOrigin } from "./caches-origin.ts";
 
 /** Longer than the lifetime of what a short-lived cache holds. */
 const deadline = { timeout: 10_000 };

@@ -2,13 +2,15 @@ import assert from "node:assert/strict";
 import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { after, before, describe, test } from "node:test";
+import { liveRecords } from "../../src/rotation/rules/records.ts";
 import { postgresStore } from "../../src/rotation/store/postgres/postgres.ts";
 import type { Register } from "../../src/rotation/store/register.ts";
-import { liveRecords } from "../../src/rotation/rules/records.ts";
+import { startEtcd } from "../support/etcd.ts";
 import { documentOf, newWrappingKey } from "../support/managed.ts";
+import { startMariadb } from "../support/mariadb.ts";
 import { skipWithout } from "../support/parts.ts";
 import { type PostgresServer, startPostgres } from "../support/postgres.ts";
-import { checkCompose } from "./compose.ts";
+import { startRedis } from "../support/redis.ts";
 import {
   eventually,
   runCli,
@@ -18,10 +20,8 @@ import {
   cliDone,
   cliRefused,
 } from "../support/service.ts";
-import { startEtcd } from "../support/etcd.ts";
-import { startMariadb } from "../support/mariadb.ts";
-import { startRedis } from "../support/redis.ts";
 import { soak } from "../support/soak.ts";
+import { checkCompose } from "./compose.ts";
 
 const skip = skipWithout("initdb");
 const issuer = "https://login.example.com";

@@ -4,13 +4,13 @@ import { join } from "node:path";
 import { type TestContext, describe, test } from "node:test";
 import type * as jose from "jose";
 import type { StoreDocument } from "../../src/rotation/custody/document.ts";
-import { jweOf, liveRecords } from "../../src/rotation/rules/records.ts";
-import { type NamedKey, named, privateMembers, rsaKey } from "../support/keys.ts";
 import { presenceText } from "../../src/rotation/custody/presence.ts";
+import { jweOf, liveRecords } from "../../src/rotation/rules/records.ts";
 import { sqliteStore } from "../../src/rotation/store/sqlite/sqlite.ts";
+import { type NamedKey, named, privateMembers, rsaKey } from "../support/keys.ts";
 import { readStore } from "../support/managed.ts";
-import { processLine } from "../support/store-view.ts";
 import { type Finished, keySetText, runCli, temporaryFolder, cliDone, cliRefused } from "../support/service.ts";
+import { processLine } from "../support/store-view.ts";
 
 const timeout = 180_000;
 

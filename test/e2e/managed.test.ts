@@ -5,8 +5,8 @@ import { type TestContext, describe, test } from "node:test";
 import { inspect } from "node:util";
 import * as jose from "jose";
 import { jweOf, liveRecords } from "../../src/rotation/rules/records.ts";
-import { sqliteStore } from "../../src/rotation/store/sqlite/sqlite.ts";
 import { memoryStore } from "../../src/rotation/store/memory.ts";
+import { sqliteStore } from "../../src/rotation/store/sqlite/sqlite.ts";
 import { countedStore } from "../manager/counted-store.ts";
 import { longCache, shortCache } from "../manager/world.ts";
 import { getOnce, kidsIn } from "../support/load.ts";
@@ -21,8 +21,8 @@ import {
   custodyOf,
   wrappingKeyOf,
 } from "../support/managed.ts";
-import { simulatedClock } from "../support/simulated.ts";
 import { type RunningService, eventually, runCli, startService, temporaryFolder } from "../support/service.ts";
+import { simulatedClock } from "../support/simulated.ts";
 
 const timeout = 120_000;
 

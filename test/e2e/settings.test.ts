@@ -4,9 +4,10 @@ import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { Readable } from "node:stream";
 import { describe, test, type TestContext } from "node:test";
+import { calculateJwkThumbprint } from "jose";
+import { ConfigError } from "../../src/base/errors.ts";
 import { Command } from "../../src/cli/command.ts";
 import { addSettings, settingsFrom } from "../../src/cli/settings-options.ts";
-import { ConfigError } from "../../src/base/errors.ts";
 import {
   type SettingName,
   flagName,
@@ -16,6 +17,7 @@ import {
 import { resolveSettings } from "../../src/service/config/settings.ts";
 import { ecKey, named } from "../support/keys.ts";
 import { Client, kidsIn } from "../support/load.ts";
+import { newWrappingKey, wrappingKeyOf } from "../support/managed.ts";
 import {
   freePort,
   keySetText,
@@ -25,8 +27,6 @@ import {
   cliDone,
   cliRefused,
 } from "../support/service.ts";
-import { calculateJwkThumbprint } from "jose";
-import { newWrappingKey, wrappingKeyOf } from "../support/managed.ts";
 
 const timeout = 180_000;
 const names = Object.keys(settingDefinitions) as SettingName[];

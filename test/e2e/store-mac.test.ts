@@ -1,16 +1,17 @@
 // What the command line does with a store that somebody else has written, or that has no issuer yet.
+
 import assert from "node:assert/strict";
 import { access, chmod, mkdir, readFile, rename, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { type TestContext, describe, test } from "node:test";
 import * as jose from "jose";
-import { ecKey, named, withoutPrivate } from "../support/keys.ts";
-import { newWrappingKey } from "../support/managed.ts";
-import { type Finished, runCli, startService, temporaryFolder, cliRefused } from "../support/service.ts";
 import { type StoreDocument, parseDocument } from "../../src/rotation/custody/document.ts";
 import { unsealed } from "../../src/rotation/custody/mac.ts";
 import { type KeyRecord, type LiveRecord, mapLive } from "../../src/rotation/rules/records.ts";
 import { sqliteStore } from "../../src/rotation/store/sqlite/sqlite.ts";
+import { ecKey, named, withoutPrivate } from "../support/keys.ts";
+import { newWrappingKey } from "../support/managed.ts";
+import { type Finished, runCli, startService, temporaryFolder, cliRefused } from "../support/service.ts";
 
 const timeout = 120_000;
 const isSupported = process.platform === "linux";

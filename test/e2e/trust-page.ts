@@ -1,7 +1,7 @@
 import { systemClock } from "../../src/base/clock.ts";
 import { createRemoteKeySet } from "../../src/verify/relying-party/index.ts";
-import type { Report, Window } from "../support/verifier.ts";
 import type { VerifierSetup } from "../support/verifier-main.ts";
+import type { Report, Window } from "../support/verifier.ts";
 
 // A page whose clock can be set: the number of a window is the time, in seconds since the first one, and its tokens are kids.
 const { origin: control } = (globalThis as unknown as { location: { readonly origin: string } }).location;

@@ -5,10 +5,10 @@ import { after, before, describe, test } from "node:test";
 import { SignJWT, importJWK } from "jose";
 import { type NamedKey, named, rsaKey } from "../support/keys.ts";
 import { type Scope, startService, temporaryFolder } from "../support/service.ts";
-import { type VerifiedProvider, audience, discover, nonce, verifiers } from "./verifier-matrix.ts";
 import { soak } from "../support/soak.ts";
 import { startProvider, startServe } from "../support/verifier-op.ts";
 import { assertLivedThrough, processVerifier, rotate, verifierScript } from "../support/verifier-run.ts";
+import { type VerifiedProvider, audience, discover, nonce, verifiers } from "./verifier-matrix.ts";
 
 describe("against the running service", { timeout: 60_000 }, () => {
   const ends: (() => Promise<void>)[] = [];

@@ -6,10 +6,9 @@ import { join } from "node:path";
 import { type TestContext, describe, test } from "node:test";
 import { calculateJwkThumbprint } from "jose";
 import { listening } from "../support/listening.ts";
+import { getOnce, kidsIn } from "../support/load.ts";
 import { newWrappingKey } from "../support/managed.ts";
 import { mounted, skipWithoutMounts, toReadOnly } from "../support/mounts.ts";
-import { vaultStub } from "../support/stubs/vault-transit.ts";
-import { getOnce, kidsIn } from "../support/load.ts";
 import { startWithAdmin } from "../support/scrape.ts";
 import {
   cliCommand,
@@ -22,6 +21,7 @@ import {
   cliDone,
   cliRefused,
 } from "../support/service.ts";
+import { vaultStub } from "../support/stubs/vault-transit.ts";
 
 // A start that cannot end well says so before it has done anything.
 

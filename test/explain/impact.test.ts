@@ -1,10 +1,10 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
+import { newKeyText, removedKeyText, replacedKeyText } from "../../src/doctor/verifiers/behavior-text.ts";
+import { aftermath, impactOf } from "../../src/rotation/explain/impact.ts";
 import type { Change } from "../../src/rotation/rules/advance.ts";
 import { advance } from "../../src/rotation/rules/advance.ts";
 import { type Command, applyCommand } from "../../src/rotation/rules/commands.ts";
-import { newKeyText, removedKeyText, replacedKeyText } from "../../src/doctor/verifiers/behavior-text.ts";
-import { aftermath, impactOf } from "../../src/rotation/explain/impact.ts";
 import { rotationPolicy } from "../../src/rotation/rules/policy.ts";
 import type { KeyRecord, LiveRecord } from "../../src/rotation/rules/records.ts";
 import { recordBounds } from "../../src/rotation/rules/waits.ts";

@@ -1,10 +1,10 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
-import { plan } from "../../src/rotation/explain/plan.ts";
-import { rotationPolicy } from "../../src/rotation/rules/policy.ts";
 import { planPicture } from "../../src/cli/keys/plan-picture.ts";
 import { planSvg } from "../../src/cli/keys/plan-svg.ts";
 import { terminalOf } from "../../src/cli/terminal.ts";
+import { plan } from "../../src/rotation/explain/plan.ts";
+import { rotationPolicy } from "../../src/rotation/rules/policy.ts";
 import { day, hour, record, start, tombstone } from "../rules/key-records.ts";
 
 const policy = rotationPolicy();

@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import fc from "fast-check";
-import { rotatingSince, rotationIntervals } from "../../src/rotation/rules/mode-intervals.ts";
 import { type RotationPlan, plan } from "../../src/rotation/explain/plan.ts";
+import { rotatingSince, rotationIntervals } from "../../src/rotation/rules/mode-intervals.ts";
 import {
   announceForMs,
   leastAnnouncementSeconds,
@@ -17,8 +17,8 @@ import {
   isRotating,
   keyUses,
 } from "../../src/rotation/rules/records.ts";
-import { day, hour, record, second, start, tombstone, waiting } from "../rules/key-records.ts";
 import { forwards, histories, live, newPolicy, turn } from "../rules/histories.ts";
+import { day, hour, record, second, start, tombstone, waiting } from "../rules/key-records.ts";
 import { soak } from "../support/soak.ts";
 
 const policy = rotationPolicy();

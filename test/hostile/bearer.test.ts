@@ -5,8 +5,8 @@ import { calculateJwkThumbprint } from "jose";
 import { createBearer } from "../../src/verify/bearer/index.ts";
 import { heapUsed } from "../support/heap.ts";
 import { ecKey, withoutPrivate } from "../support/keys.ts";
-import { entryOf, routed, reply, scriptedOrigin, servedSet, simulatedClock } from "../support/simulated.ts";
 import { randomFrom } from "../support/random.ts";
+import { entryOf, routed, reply, scriptedOrigin, servedSet, simulatedClock } from "../support/simulated.ts";
 import { soak } from "../support/soak.ts";
 import { compact, encode, signature } from "../token/compact.ts";
 

@@ -4,9 +4,10 @@ import { once } from "node:events";
 import { writeFile } from "node:fs/promises";
 import { type Socket, connect } from "node:net";
 import { join } from "node:path";
-import { setTimeout as wait } from "node:timers/promises";
 import { type TestContext, after, describe, test } from "node:test";
+import { setTimeout as wait } from "node:timers/promises";
 import { Client, assertWhole, getOnce } from "../support/load.ts";
+import { randomFrom } from "../support/random.ts";
 import {
   type ServiceProcess,
   eventually,
@@ -14,7 +15,6 @@ import {
   startServiceProcess,
   temporaryFolder,
 } from "../support/service.ts";
-import { randomFrom } from "../support/random.ts";
 import { soak } from "../support/soak.ts";
 import { littleRoom, usageOf, watchMemory } from "../support/usage.ts";
 import { parseReplies } from "../support/wire.ts";

@@ -1,4 +1,5 @@
 // What origins and tokens can make a key set remember. In a process of its own, because garbage of other tests would be counted.
+
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { verificationKeysOnDemand } from "../../src/keys/jwk/verification-keys.ts";

@@ -3,13 +3,13 @@ import { spawnSync } from "node:child_process";
 import { chmod, chown, mkdir, readFile, readdir, stat, symlink, writeFile, rename } from "node:fs/promises";
 import { join } from "node:path";
 import { type TestContext, describe, test } from "node:test";
-import { folderTarget } from "../../src/service/targets/folder.ts";
-import type { DocumentSet } from "../../src/service/targets/documents.ts";
-import { temporaryFolder, runCli } from "../support/service.ts";
 import { parseDocument } from "../../src/rotation/custody/document.ts";
 import { unsealed } from "../../src/rotation/custody/mac.ts";
 import { sqliteStore } from "../../src/rotation/store/sqlite/sqlite.ts";
+import type { DocumentSet } from "../../src/service/targets/documents.ts";
+import { folderTarget } from "../../src/service/targets/folder.ts";
 import { named } from "../support/keys.ts";
+import { temporaryFolder, runCli } from "../support/service.ts";
 
 // A folder that somebody else can write, and has prepared for a publisher with more rights.
 

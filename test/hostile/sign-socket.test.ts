@@ -3,8 +3,8 @@ import { once } from "node:events";
 import { type Socket, connect } from "node:net";
 import { join } from "node:path";
 import { type TestContext, test } from "node:test";
-import { askSocket, openSocket, signText } from "../support/sign-socket.ts";
 import { eventually, startServiceProcess, temporaryFolder } from "../support/service.ts";
+import { askSocket, openSocket, signText } from "../support/sign-socket.ts";
 import { isSoak } from "../support/soak.ts";
 import { littleRoom, usageOf, watchMemory } from "../support/usage.ts";
 

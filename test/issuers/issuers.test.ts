@@ -1,4 +1,5 @@
 // Many issuers in one process: what is kept in memory, what a made-up name costs, and which steps a cron takes.
+
 import assert from "node:assert/strict";
 import { once } from "node:events";
 import { createServer as createHttpServer } from "node:http";
@@ -13,14 +14,14 @@ import { StoreError } from "../../src/base/errors.ts";
 import { createCustody } from "../../src/rotation/custody/custody.ts";
 import { servedBy } from "../../src/rotation/custody/issuer-check.ts";
 import { readWrappingKeys } from "../../src/rotation/custody/wrapping.ts";
-import { createKeyManager, manageKeys } from "../../src/rotation/manager/manager.ts";
 import { createIssuers } from "../../src/rotation/issuers/issuers.ts";
 import { createRecent } from "../../src/rotation/issuers/recent.ts";
 import { spreadPolicy } from "../../src/rotation/issuers/spread.ts";
 import type { Issuers, IssuersOptions } from "../../src/rotation/issuers/types.ts";
+import { createKeyManager, manageKeys } from "../../src/rotation/manager/manager.ts";
 import { rotationPolicy } from "../../src/rotation/rules/policy.ts";
-import { issuerKey } from "../../src/rotation/store/issuer.ts";
 import { libsqlStore } from "../../src/rotation/store/databases/libsql.ts";
+import { issuerKey } from "../../src/rotation/store/issuer.ts";
 import { memoryStore } from "../../src/rotation/store/memory.ts";
 import type { Register } from "../../src/rotation/store/register.ts";
 import { type CountedStore, countedStore } from "../manager/counted-store.ts";

@@ -1,4 +1,5 @@
 // No spelling of a request gets the keys or a token of an issuer that it does not name.
+
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { decodeJwt, decodeProtectedHeader } from "jose";

@@ -4,11 +4,11 @@ import { describe, test } from "node:test";
 import type { ErrorCode } from "../../src/index.ts";
 import { ed25519Members, keyIdentity, publicMembers, rsaBits } from "../../src/keys/jwk/public.ts";
 import { type KeyInput, type KeyMaterial, readKey, readKeySet } from "../../src/keys/jwk/read.ts";
+import { type VerificationKeys, verificationKeys } from "../../src/keys/jwk/verification-keys.ts";
+import { outcome } from "../relying-party/setup.ts";
 import { ecKey, named, rsaKey, withoutPrivate, type EcCurve } from "../support/keys.ts";
 import { assertSilent, refusal } from "../support/refusal.ts";
-import { type VerificationKeys, verificationKeys } from "../../src/keys/jwk/verification-keys.ts";
 import { entry, entryOf } from "../support/simulated.ts";
-import { outcome } from "../relying-party/setup.ts";
 
 const [a, b] = [named("a"), { ...named("b"), use: "sig", alg: "ES256", exp: 1_800_000_000, key_ops: ["sign"] }];
 const rsa = named("rsa", rsaKey());

@@ -1,4 +1,6 @@
 import assert from "node:assert/strict";
+import { readdir, writeFile } from "node:fs/promises";
+import { join } from "node:path";
 import { describe, test, type TestContext } from "node:test";
 import * as jose from "jose";
 import { localSigner } from "../../src/keys/signer/local.ts";
@@ -12,13 +14,11 @@ import { memoryStore } from "../../src/rotation/store/memory.ts";
 import type { ReadOptions, Register } from "../../src/rotation/store/register.ts";
 import { signOnce } from "../../src/service/token/sign-once.ts";
 import { ecKey } from "../support/keys.ts";
-import { custodyOf, newWrappingKey } from "../support/managed.ts";
-import { simulatedClock } from "../support/simulated.ts";
-import { readdir, writeFile } from "node:fs/promises";
-import { join } from "node:path";
 import { assertWhole, getOnce } from "../support/load.ts";
+import { custodyOf, newWrappingKey } from "../support/managed.ts";
 import { refusal } from "../support/refusal.ts";
 import { type RunningService, keySetText, startService, temporaryFolder } from "../support/service.ts";
+import { simulatedClock } from "../support/simulated.ts";
 
 const issuer = "https://op.example";
 // Shorter than a call of an HSM may take.

@@ -1,20 +1,20 @@
 import assert from "node:assert/strict";
+import { spawn } from "node:child_process";
 import { once } from "node:events";
+import { chmodSync, lstatSync, mkdirSync, readdirSync, statSync, symlinkSync, writeFileSync } from "node:fs";
 import type { ServerResponse } from "node:http";
+import { type Server, createServer } from "node:net";
+import { join } from "node:path";
 import { type TestContext, describe, test } from "node:test";
 import type { LogOverload } from "../../src/service/listen/connections.ts";
 import type { Handler } from "../../src/service/listen/gate.ts";
 import { startHttpServer } from "../../src/service/listen/http-server.ts";
-import { Client } from "../support/load.ts";
-import { type SimulatedClock, simulatedClock } from "../support/simulated.ts";
-import { spawn } from "node:child_process";
-import { chmodSync, lstatSync, mkdirSync, readdirSync, statSync, symlinkSync, writeFileSync } from "node:fs";
-import { type Server, createServer } from "node:net";
-import { join } from "node:path";
 import { type SocketAddress, listenOnSocket } from "../../src/service/listen/unix-socket.ts";
+import { Client } from "../support/load.ts";
 import { skipped } from "../support/parts.ts";
 import { temporaryFolder } from "../support/service.ts";
 import { openSocket } from "../support/sign-socket.ts";
+import { type SimulatedClock, simulatedClock } from "../support/simulated.ts";
 
 type Lost = Parameters<LogOverload>[0];
 

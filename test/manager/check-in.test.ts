@@ -1,8 +1,13 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
+import { decodeJwt } from "jose";
+import type { JwksdError } from "../../src/base/errors.ts";
 import { memoryStore } from "../../src/rotation/store/memory.ts";
+import type { SigningKey } from "../../src/sign/token/token-signer.ts";
 import { day, hour, minute, second } from "../rules/key-records.ts";
+import { encode } from "../token/compact.ts";
 import type { CountedStore } from "./counted-store.ts";
+import { Module } from "./module.ts";
 import {
   type Replica,
   World,
@@ -12,11 +17,6 @@ import {
   typesOf,
   usableMs as defaultUsableMs,
 } from "./world.ts";
-import { decodeJwt } from "jose";
-import type { JwksdError } from "../../src/base/errors.ts";
-import type { SigningKey } from "../../src/sign/token/token-signer.ts";
-import { encode } from "../token/compact.ts";
-import { Module } from "./module.ts";
 
 // A process is ready and signs only with what it has read after a check-in that was sent less than F ago.
 

@@ -1,4 +1,5 @@
 // The commands of operators, as methods of a manager whose signing keys are made in an HSM that counts them.
+
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import type { ErrorCode } from "../../src/base/errors.ts";

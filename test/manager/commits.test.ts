@@ -1,10 +1,11 @@
 // How a process reads and writes its store.
+
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { setTimeout } from "node:timers/promises";
 import { StoreError } from "../../src/base/errors.ts";
-import { type Decision, createStoreAccess } from "../../src/rotation/manager/store-access.ts";
 import type { Seen } from "../../src/rotation/manager/clocks.ts";
+import { type Decision, createStoreAccess } from "../../src/rotation/manager/store-access.ts";
 import { applyCommand } from "../../src/rotation/rules/commands.ts";
 import { rotationPolicy } from "../../src/rotation/rules/policy.ts";
 import { memoryStore } from "../../src/rotation/store/memory.ts";

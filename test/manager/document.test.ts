@@ -1,20 +1,9 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { FlattenedSign, type JWSHeaderParameters, decodeProtectedHeader } from "jose";
-import type { ManagerEvent } from "../../src/rotation/manager/types.ts";
 import type { StoreError } from "../../src/base/errors.ts";
+import { createCustody, type Custody } from "../../src/rotation/custody/custody.ts";
 import { type StoreDocument, emptyDocument, nextDocument, parseDocument } from "../../src/rotation/custody/document.ts";
-import { sealed, unsealed, verifySeal } from "../../src/rotation/custody/mac.ts";
-import { newWrappingKey, readWrappingKeys } from "../../src/rotation/custody/wrapping.ts";
-import { applyCommand } from "../../src/rotation/rules/commands.ts";
-import { rotationPolicy } from "../../src/rotation/rules/policy.ts";
-import { activeKey, announcedKey, liveRecords } from "../../src/rotation/rules/records.ts";
-import { day, second, start, tombstone } from "../rules/key-records.ts";
-import { memoryStore } from "../../src/rotation/store/memory.ts";
-import { custodyOf, documentOf, accessTo } from "../support/managed.ts";
-import { WrittenStore } from "../support/written-store.ts";
-import { Module } from "./module.ts";
-import { World, seen, writtenWorld } from "./world.ts";
 import {
   type Owner,
   type IssuerCheck,
@@ -23,9 +12,20 @@ import {
   servedBy,
   movedBy,
 } from "../../src/rotation/custody/issuer-check.ts";
+import { sealed, unsealed, verifySeal } from "../../src/rotation/custody/mac.ts";
+import { newWrappingKey, readWrappingKeys } from "../../src/rotation/custody/wrapping.ts";
 import { type ManageOptions, manageKeys } from "../../src/rotation/manager/manager.ts";
-import { createCustody, type Custody } from "../../src/rotation/custody/custody.ts";
+import type { ManagerEvent } from "../../src/rotation/manager/types.ts";
+import { applyCommand } from "../../src/rotation/rules/commands.ts";
+import { rotationPolicy } from "../../src/rotation/rules/policy.ts";
+import { activeKey, announcedKey, liveRecords } from "../../src/rotation/rules/records.ts";
+import { memoryStore } from "../../src/rotation/store/memory.ts";
 import type { Register } from "../../src/rotation/store/register.ts";
+import { day, second, start, tombstone } from "../rules/key-records.ts";
+import { custodyOf, documentOf, accessTo } from "../support/managed.ts";
+import { WrittenStore } from "../support/written-store.ts";
+import { Module } from "./module.ts";
+import { World, seen, writtenWorld } from "./world.ts";
 
 // What a store holds as a text, and how a text is refused.
 

@@ -4,15 +4,15 @@ import { CompactEncrypt, compactDecrypt, importJWK } from "jose";
 import { JwksdError, StoreError } from "../../src/base/errors.ts";
 import type { KeyManagerOptions, ManagerEvent } from "../../src/rotation/manager/index.ts";
 import type { Command, NewKey } from "../../src/rotation/rules/commands.ts";
-import { memoryStore } from "../../src/rotation/store/memory.ts";
 import { isLive } from "../../src/rotation/rules/records.ts";
+import { memoryStore } from "../../src/rotation/store/memory.ts";
 import type { Register } from "../../src/rotation/store/register.ts";
 import { createServiceManager, documentOf, newWrappingKey } from "../support/managed.ts";
 import { eventually } from "../support/service.ts";
 import { type SimulatedClock, simulatedClock } from "../support/simulated.ts";
+import { unhandledRejections } from "../support/unhandled.ts";
 import { Module } from "./module.ts";
 import { World } from "./world.ts";
-import { unhandledRejections } from "../support/unhandled.ts";
 
 // What comes from outside a manager: options, keys in commands, targets and stores that fail or hang.
 

@@ -1,4 +1,5 @@
 // Keys in an HSM or key service: who makes, opens, tries and destroys them.
+
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import type * as jose from "jose";

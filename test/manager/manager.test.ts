@@ -3,11 +3,10 @@ import { describe, test } from "node:test";
 import * as jose from "jose";
 import { JwksdError } from "../../src/base/errors.ts";
 import type { KeySubscriber } from "../../src/provider/managed-keys.ts";
-
 import { makeLocalKey } from "../../src/rotation/manager/private-keys.ts";
 import { checkRecords, liveRecords } from "../../src/rotation/rules/records.ts";
-import { createWrapping } from "../support/managed.ts";
 import { day, hour, second, year } from "../rules/key-records.ts";
+import { createWrapping } from "../support/managed.ts";
 import { eventually } from "../support/service.ts";
 import { type Replica, type Seen, World, issuer, longCache, retireMs, seen, shortCache, typesOf } from "./world.ts";
 

@@ -1,17 +1,5 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
-import { SignerError, StateError, StoreError } from "../../src/base/errors.ts";
-import { localSigner } from "../../src/keys/signer/local.ts";
-import { liveRecords } from "../../src/rotation/rules/records.ts";
-import { day, hour, second } from "../rules/key-records.ts";
-import { ecKey } from "../support/keys.ts";
-import { valuesOf } from "../support/scrape.ts";
-import { World } from "./world.ts";
-import type { Processes } from "../../src/rotation/custody/presence.ts";
-import type { StoreDocument } from "../../src/rotation/custody/document.ts";
-import { createHealth } from "../../src/rotation/manager/health.ts";
-import { createProcessList } from "../../src/service/keys/process-list.ts";
-import { settled, simulatedClock } from "../support/simulated.ts";
 import {
   type Attributes,
   type Span,
@@ -21,12 +9,24 @@ import {
   type Tracer,
   trace,
 } from "@opentelemetry/api";
-import { createKeyManager } from "../../src/rotation/manager/manager.ts";
-import { createProvider } from "../../src/provider/provider.ts";
-import { createRemoteKeySet } from "../../src/verify/relying-party/index.ts";
+import { SignerError, StateError, StoreError } from "../../src/base/errors.ts";
+import { localSigner } from "../../src/keys/signer/local.ts";
 import type { SignInput } from "../../src/keys/signer/signer.ts";
+import { createProvider } from "../../src/provider/provider.ts";
+import type { StoreDocument } from "../../src/rotation/custody/document.ts";
+import type { Processes } from "../../src/rotation/custody/presence.ts";
+import { createHealth } from "../../src/rotation/manager/health.ts";
+import { createKeyManager } from "../../src/rotation/manager/manager.ts";
+import { liveRecords } from "../../src/rotation/rules/records.ts";
 import { memoryStore } from "../../src/rotation/store/memory.ts";
+import { createProcessList } from "../../src/service/keys/process-list.ts";
+import { createRemoteKeySet } from "../../src/verify/relying-party/index.ts";
+import { day, hour, second } from "../rules/key-records.ts";
+import { ecKey } from "../support/keys.ts";
 import { newWrappingKey } from "../support/managed.ts";
+import { valuesOf } from "../support/scrape.ts";
+import { settled, simulatedClock } from "../support/simulated.ts";
+import { World } from "./world.ts";
 
 describe("metrics of a manager", () => {
   test("tell keys, when each came to its state, and when the next step is due", async () => {

@@ -1,4 +1,5 @@
 // The policy is in the store: options seed an empty one, and a command changes it for all processes.
+
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { JwksdError } from "../../src/base/errors.ts";

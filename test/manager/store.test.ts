@@ -2,10 +2,15 @@ import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import * as jose from "jose";
 import { JwksdError } from "../../src/base/errors.ts";
+import { type StoreDocument, parseDocument } from "../../src/rotation/custody/document.ts";
+import { sealed, unsealed } from "../../src/rotation/custody/mac.ts";
+import { rewrap } from "../../src/rotation/custody/rewrap.ts";
 import type { ManagerEvent } from "../../src/rotation/manager/types.ts";
 import { type KeyRecord, type LiveRecord, jweOf, liveRecords } from "../../src/rotation/rules/records.ts";
-import { newWrappingKey, accessTo, custodyOf } from "../support/managed.ts";
 import { day, hour, minute, second } from "../rules/key-records.ts";
+import { ecKey, withoutPrivate } from "../support/keys.ts";
+import { newWrappingKey, accessTo, custodyOf } from "../support/managed.ts";
+import { WrittenStore } from "../support/written-store.ts";
 import {
   World,
   issuer,
@@ -19,11 +24,6 @@ import {
   type WrittenWorld,
   writtenWorld,
 } from "./world.ts";
-import { type StoreDocument, parseDocument } from "../../src/rotation/custody/document.ts";
-import { sealed, unsealed } from "../../src/rotation/custody/mac.ts";
-import { rewrap } from "../../src/rotation/custody/rewrap.ts";
-import { ecKey, withoutPrivate } from "../support/keys.ts";
-import { WrittenStore } from "../support/written-store.ts";
 
 // What goes on while a store is gone, full, or holds what is not used.
 

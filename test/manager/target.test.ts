@@ -1,4 +1,5 @@
 // A target of the documents is served without the process that writes it, and has no clock: what that means for rotations.
+
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import type { Keysets } from "../../src/publish/keyset.ts";

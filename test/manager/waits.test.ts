@@ -1,12 +1,12 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
-import { memoryStore } from "../../src/rotation/store/memory.ts";
-import type { LiveRecord } from "../../src/rotation/rules/records.ts";
-import { day, hour, minute, second } from "../rules/key-records.ts";
-import { type Replica, World, seen, shortCache, typesOf, writtenWorld } from "./world.ts";
 import { revisionsBehind } from "../../src/rotation/custody/presence.ts";
-import { Module } from "./module.ts";
 import type { ManagerEvent } from "../../src/rotation/manager/types.ts";
+import type { LiveRecord } from "../../src/rotation/rules/records.ts";
+import { memoryStore } from "../../src/rotation/store/memory.ts";
+import { day, hour, minute, second } from "../rules/key-records.ts";
+import { Module } from "./module.ts";
+import { type Replica, World, seen, shortCache, typesOf, writtenWorld } from "./world.ts";
 
 // From when a wait counts, by which clock, and who may take a step.
 

@@ -1,18 +1,18 @@
 import assert from "node:assert/strict";
 import { lookup } from "node:dns/promises";
+import { chmod, mkdir, writeFile } from "node:fs/promises";
+import { join } from "node:path";
 import { type TestContext, describe, test } from "node:test";
 import { createHostLookup } from "../../src/node/host-addresses.ts";
 import { createGuardedFetch, readEncryptionKeyset, readKeyset } from "../../src/node/index.ts";
+import { permissionWarnings } from "../../src/node/key-files.ts";
 import { clientId, tokenOf, verifier } from "../client/client.ts";
-import { type NameServer, nameServer } from "./name-server.ts";
+import { ecKey, named } from "../support/keys.ts";
+import { refusal } from "../support/refusal.ts";
+import { temporaryFolder } from "../support/service.ts";
 import { simulatedClock } from "../support/simulated.ts";
 import { verdict } from "../token/compact.ts";
-import { chmod, mkdir, writeFile } from "node:fs/promises";
-import { join } from "node:path";
-import { permissionWarnings } from "../../src/node/key-files.ts";
-import { ecKey, named } from "../support/keys.ts";
-import { temporaryFolder } from "../support/service.ts";
-import { refusal } from "../support/refusal.ts";
+import { type NameServer, nameServer } from "./name-server.ts";
 
 /** A lookup that asks a name server on loopback. */
 async function system(t: TestContext, { answers }: { readonly answers: Parameters<typeof nameServer>[1] }) {

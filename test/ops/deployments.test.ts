@@ -5,12 +5,12 @@ import { join } from "node:path";
 import { type TestContext, describe, test } from "node:test";
 import { promisify } from "node:util";
 import { parse, parseAllDocuments } from "yaml";
-import { resolveSettings } from "../../src/service/config/settings.ts";
 import { hostAndPort } from "../../src/service/config/addresses.ts";
-import { part, skipWithout } from "../support/parts.ts";
-import { temporaryFolder } from "../support/service.ts";
+import { resolveSettings } from "../../src/service/config/settings.ts";
 import { skipWithoutMounts } from "../support/mounts.ts";
 import { root, runBlocks, sections } from "../support/page-blocks.ts";
+import { part, skipWithout } from "../support/parts.ts";
+import { temporaryFolder } from "../support/service.ts";
 
 interface Selector {
   readonly matchLabels: object;

@@ -5,11 +5,11 @@ import { chmod, chown, readdir, writeFile } from "node:fs/promises";
 import { join, resolve } from "node:path";
 import { test } from "node:test";
 import { promisify } from "node:util";
-import { getOnce, kidsIn } from "../support/load.ts";
 import { skipWithoutArchive } from "../support/archive.ts";
+import { getOnce, kidsIn } from "../support/load.ts";
 import { part, skipWithout, skipped } from "../support/parts.ts";
-import { isSoak } from "../support/soak.ts";
 import { type Exit, followService, freePort, temporaryFolder } from "../support/service.ts";
+import { isSoak } from "../support/soak.ts";
 
 interface Image {
   readonly Size: number;

@@ -3,8 +3,15 @@ import { readFile, rename, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { describe, test, type TestContext } from "node:test";
 import { fileURLToPath } from "node:url";
+import { systemClock } from "../../src/base/clock.ts";
+import { rewrap } from "../../src/rotation/custody/rewrap.ts";
+import { createStoreAccess } from "../../src/rotation/manager/store-access.ts";
+import { rotationPolicy } from "../../src/rotation/rules/policy.ts";
+import { sqliteStore } from "../../src/rotation/store/sqlite/sqlite.ts";
 import { allMetrics } from "../support/all-metrics.ts";
+import { custodyOf, newWrappingKey, wrappingKeyOf } from "../support/managed.ts";
 import { skipWithout } from "../support/parts.ts";
+import { startPostgres } from "../support/postgres.ts";
 import { adminArgs, familiesOf, scrape, type Scrape, pageOf } from "../support/scrape.ts";
 import {
   startService,
@@ -15,17 +22,10 @@ import {
   runCli,
   startServiceProcess,
 } from "../support/service.ts";
-import { promtool } from "./promtool.ts";
-import { systemClock } from "../../src/base/clock.ts";
-import { rewrap } from "../../src/rotation/custody/rewrap.ts";
-import { createStoreAccess } from "../../src/rotation/manager/store-access.ts";
-import { rotationPolicy } from "../../src/rotation/rules/policy.ts";
-import { sqliteStore } from "../../src/rotation/store/sqlite/sqlite.ts";
-import { custodyOf, newWrappingKey, wrappingKeyOf } from "../support/managed.ts";
-import { startPostgres } from "../support/postgres.ts";
 import { soak } from "../support/soak.ts";
 import { vaultStub } from "../support/stubs/vault-transit.ts";
 import { type Moment, disagreements } from "./fired.ts";
+import { promtool } from "./promtool.ts";
 
 const root = fileURLToPath(new URL("../../", import.meta.url));
 const read = (file: string): Promise<string> => readFile(join(root, file), "utf8");

@@ -7,8 +7,8 @@ import { describe, test } from "node:test";
 import { promisify } from "node:util";
 import { builtClone } from "../support/build.ts";
 import { skipped } from "../support/parts.ts";
-import { soak } from "../support/soak.ts";
 import { temporaryFolder } from "../support/service.ts";
+import { soak } from "../support/soak.ts";
 
 // The programs of docs/testing.md in each runner, with the package as it is built.
 

@@ -3,16 +3,16 @@ import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { type TestContext, describe, test } from "node:test";
 import { inspect } from "node:util";
-import type { ExternalSigner } from "../../src/keys/signer/signer.ts";
 import { pkcs11Backend } from "../../src/keys/pkcs11/backend.ts";
 import type { Pkcs11Options } from "../../src/keys/pkcs11/options.ts";
 import { type PinSource, readPin } from "../../src/keys/pkcs11/pin.ts";
+import type { ExternalSigner } from "../../src/keys/signer/signer.ts";
 import { inputOf } from "../../src/testing/signer.ts";
 import { children } from "../support/children.ts";
 import { refusal } from "../support/refusal.ts";
-import { createShim, createSoftHsm, skipWithoutPkcs11 } from "../support/softhsm.ts";
 import { eventually, temporaryFolder } from "../support/service.ts";
 import { simulatedClock } from "../support/simulated.ts";
+import { createShim, createSoftHsm, skipWithoutPkcs11 } from "../support/softhsm.ts";
 
 const issuer = "https://op.example";
 const input = inputOf("header.claims");

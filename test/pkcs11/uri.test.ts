@@ -3,8 +3,8 @@ import { describe, test } from "node:test";
 import { inspect } from "node:util";
 import fc from "fast-check";
 import { ConfigError } from "../../src/index.ts";
-import { formatKeyUri, parseKeyUri, parsePkcs11Uri } from "../../src/keys/pkcs11/uri.ts";
 import { childEnvironment } from "../../src/keys/pkcs11/child-environment.ts";
+import { formatKeyUri, parseKeyUri, parsePkcs11Uri } from "../../src/keys/pkcs11/uri.ts";
 
 describe("PKCS#11 URIs (RFC 7512)", () => {
   const validUris: [uri: string, parsed: object][] = [

@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
+import fc from "fast-check";
 import { decodeProtectedHeader } from "jose";
 import {
   type ProviderOptions,
@@ -13,15 +14,14 @@ import {
 import { type KeySubscriber, createKeyManager } from "../../src/rotation/manager/index.ts";
 import { memoryStore } from "../../src/rotation/store/index.ts";
 import { issuer, longCache, shortCache, World } from "../manager/world.ts";
+import { day, hour } from "../rules/key-records.ts";
 import { keySource } from "../support/key-source.ts";
 import { ecKey, withoutPrivate } from "../support/keys.ts";
 import { newWrappingKey } from "../support/managed.ts";
 import { refusal } from "../support/refusal.ts";
-import { day, hour } from "../rules/key-records.ts";
 import { samplesOf } from "../support/scrape.ts";
-import { compact, noSignature, verdict } from "../token/compact.ts";
-import fc from "fast-check";
 import { soak } from "../support/soak.ts";
+import { compact, noSignature, verdict } from "../token/compact.ts";
 
 // A provider that follows a key manager: a real one, over a store in memory.
 

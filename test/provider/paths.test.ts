@@ -1,4 +1,5 @@
 import assert from "node:assert/strict";
+import { createHash } from "node:crypto";
 import { describe, test } from "node:test";
 import {
   type ErrorCode,
@@ -11,12 +12,11 @@ import {
   withJWKSRotationActive,
   withKeyset,
 } from "../../src/index.ts";
-import { type Place, locate } from "../../src/publish/paths.ts";
-import { refusal } from "../support/refusal.ts";
-import { createHash } from "node:crypto";
-import type { NodeResponse } from "../../src/publish/node.ts";
 import { missingMembers } from "../../src/publish/discovery.ts";
+import type { NodeResponse } from "../../src/publish/node.ts";
+import { type Place, locate } from "../../src/publish/paths.ts";
 import { ecKey, withoutPrivate } from "../support/keys.ts";
+import { refusal } from "../support/refusal.ts";
 
 type Input = [issuer: unknown, mountPrefix?: string | undefined, jwksPath?: string];
 const place = (...[issuer, mountPrefix, jwksPath]: Input): Place => ({ issuer, mountPrefix, jwksPath }) as Place;

@@ -1,14 +1,14 @@
 import assert from "node:assert/strict";
+import { type RequestListener, type ServerResponse, createServer } from "node:http";
+import { connect, createServer as createHttp2Server } from "node:http2";
 import { after, before, describe, test, type TestContext } from "node:test";
 import fc from "fast-check";
 import { notModified } from "../../src/publish/conditional.ts";
+import { comparable } from "../spec/table.ts";
 import { type Target, adapters, providerOf } from "../support/adapters.ts";
 import { named } from "../support/keys.ts";
-import { soak } from "../support/soak.ts";
-import { type RequestListener, type ServerResponse, createServer } from "node:http";
-import { connect, createServer as createHttp2Server } from "node:http2";
-import { comparable } from "../spec/table.ts";
 import { listening } from "../support/listening.ts";
+import { soak } from "../support/soak.ts";
 import { type WireReply, type WireRequest, pipeline } from "../support/wire.ts";
 
 const etag = `"${"0123456789abcdef".repeat(4)}"`;

@@ -1,6 +1,9 @@
 import assert from "node:assert/strict";
 import { createPrivateKey, createPublicKey, generateKeyPairSync, webcrypto, createHash } from "node:crypto";
 import { describe, test } from "node:test";
+import fc from "fast-check";
+import * as jose from "jose";
+import { systemClock } from "../../src/base/clock.ts";
 import {
   type EncryptionEntry,
   type ErrorCode,
@@ -11,14 +14,11 @@ import {
   type EncryptionAlg,
   type Provider,
 } from "../../src/index.ts";
-import { systemClock } from "../../src/base/clock.ts";
+import { makeDocument } from "../../src/publish/document.ts";
 import { entriesFor } from "../../src/publish/jwk-set.ts";
 import { checkKeysets } from "../../src/publish/keyset.ts";
 import { type EcPrivateJwk, type PrivateJwk, ecKey, rsaKey, withoutPrivate, privateMembers } from "../support/keys.ts";
 import { assertSilent, refusal } from "../support/refusal.ts";
-import { makeDocument } from "../../src/publish/document.ts";
-import fc from "fast-check";
-import * as jose from "jose";
 import { soak } from "../support/soak.ts";
 
 const sign = (): Promise<Uint8Array> => Promise.reject(new Error("publishing needs no signature"));

@@ -1,10 +1,10 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
+import type { FetchError } from "../../src/verify/relying-party/index.ts";
+import { ecKey, named } from "../support/keys.ts";
 import { entry, reply, served, servedSet, settled, entryOf } from "../support/simulated.ts";
 import { histories } from "./history.ts";
 import { warmVerifier, failure, verifierOf } from "./setup.ts";
-import type { FetchError } from "../../src/verify/relying-party/index.ts";
-import { ecKey, named } from "../support/keys.ts";
 
 // The time of a set: how long it is used, when it is asked for again, and what a clock that jumps does to that.
 

@@ -3,8 +3,8 @@ import { test } from "node:test";
 import fc from "fast-check";
 import type { KeySetEvent } from "../../src/verify/relying-party/index.ts";
 import { type Script, delayed, hanging, reply, served, unreachable } from "../support/simulated.ts";
-import { warmVerifier } from "./setup.ts";
 import { soak } from "../support/soak.ts";
+import { warmVerifier } from "./setup.ts";
 
 // The budgets as they are documented: three at once, then one after 1, 2, 4, 8, 10, 10 … seconds; after failures one at once.
 // They begin anew after a minute without a request, or without a failure.

@@ -1,11 +1,11 @@
 import assert from "node:assert/strict";
-import { describe, test } from "node:test";
-import { type CachingHeaders, type FreshnessBounds, freshness } from "../../src/verify/relying-party/freshness.ts";
-import fc from "fast-check";
-import { type Caching, type Use, useOf } from "./model.ts";
-import { soak } from "../support/soak.ts";
 import { createHash } from "node:crypto";
+import { describe, test } from "node:test";
+import fc from "fast-check";
+import { type CachingHeaders, type FreshnessBounds, freshness } from "../../src/verify/relying-party/freshness.ts";
 import { createUnknownKids } from "../../src/verify/relying-party/unknown-kids.ts";
+import { soak } from "../support/soak.ts";
+import { type Caching, type Use, useOf } from "./model.ts";
 
 // Neither side's local time may matter.
 process.env["TZ"] = "Asia/Kolkata";

@@ -10,9 +10,9 @@ import {
 } from "../../src/verify/relying-party/index.ts";
 import { named } from "../support/keys.ts";
 import { entry, hanging, reply, routed, served, servedSet, settled, unreachable } from "../support/simulated.ts";
+import { unhandledRejections } from "../support/unhandled.ts";
 import { histories } from "./history.ts";
 import { failure, jwksUri, outcome, verifierOf, warmVerifier } from "./setup.ts";
-import { unhandledRejections } from "../support/unhandled.ts";
 
 describe("options", () => {
   const rows: [name: string, input: object, expect: string][] = [

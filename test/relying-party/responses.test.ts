@@ -1,18 +1,18 @@
 import assert from "node:assert/strict";
-import { describe, test, type TestContext } from "node:test";
-import type { ErrorCode, RemoteKeySet } from "../../src/verify/relying-party/index.ts";
-import { type Script, delayed, entry, hanging, reply, served, settled, unreachable } from "../support/simulated.ts";
-import { histories } from "./history.ts";
-import { failure, isPending, verifierOf, warmVerifier, jwksUri } from "./setup.ts";
 import { createServer } from "node:http";
+import { describe, test, type TestContext } from "node:test";
 import express from "express";
 import fastify from "fastify";
 import * as jose from "jose";
 import { errorTable } from "../../src/base/error-table.ts";
 import { type CodeOf, FetchError, TokenError, verify } from "../../src/index.ts";
+import type { ErrorCode, RemoteKeySet } from "../../src/verify/relying-party/index.ts";
 import { named } from "../support/keys.ts";
 import { listening } from "../support/listening.ts";
 import { samplesOf } from "../support/scrape.ts";
+import { type Script, delayed, entry, hanging, reply, served, settled, unreachable } from "../support/simulated.ts";
+import { histories } from "./history.ts";
+import { failure, isPending, verifierOf, warmVerifier, jwksUri } from "./setup.ts";
 
 const set = JSON.stringify({ keys: [entry("a")] });
 const maxBytes = 262_144;

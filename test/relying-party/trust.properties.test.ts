@@ -2,9 +2,9 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
 import { type Script, delayed, hanging, reply, served, unreachable } from "../support/simulated.ts";
+import { soak } from "../support/soak.ts";
 import { type Caching, defaultBounds, useOf } from "./model.ts";
 import { verifierOf } from "./setup.ts";
-import { soak } from "../support/soak.ts";
 
 const allKids = ["a", "b", "c", "d"];
 

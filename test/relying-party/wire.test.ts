@@ -3,12 +3,15 @@ import { once } from "node:events";
 import { type IncomingHttpHeaders, type RequestListener, type ServerResponse, createServer } from "node:http";
 import { type TestContext, describe, test } from "node:test";
 import { brotliCompressSync, deflateSync, gzipSync } from "node:zlib";
+import { createBearer } from "../../src/verify/bearer/index.ts";
 import {
   type FetchError,
   type RemoteKeySetOptions,
   createRemoteKeySet,
   type KeySetState,
 } from "../../src/verify/relying-party/index.ts";
+import { type VerifyOptions, verify } from "../../src/verify/token/verify.ts";
+import { ecKey, named, rsaKey } from "../support/keys.ts";
 import { listening } from "../support/listening.ts";
 import { freePort } from "../support/service.ts";
 import {
@@ -22,12 +25,9 @@ import {
   entryOf,
   servedSet,
 } from "../support/simulated.ts";
-import { failure, outcome, type VerifierOptions, verifierOf, type Verifier, jwksUri, warmVerifier } from "./setup.ts";
-import { createBearer } from "../../src/verify/bearer/index.ts";
-import { histories } from "./history.ts";
-import { type VerifyOptions, verify } from "../../src/verify/token/verify.ts";
-import { ecKey, named, rsaKey } from "../support/keys.ts";
 import { compact, signature } from "../token/compact.ts";
+import { histories } from "./history.ts";
+import { failure, outcome, type VerifierOptions, verifierOf, type Verifier, jwksUri, warmVerifier } from "./setup.ts";
 
 interface Origin {
   readonly url: string;

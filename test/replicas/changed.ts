@@ -3,8 +3,8 @@ import { readFileSync } from "node:fs";
 import { registerHooks } from "node:module";
 import { fileURLToPath } from "node:url";
 import type { JwksdError, StoreError } from "../../src/base/errors.ts";
-import type { createServiceManager } from "../support/managed.ts";
 import type { memoryStore } from "../../src/rotation/store/memory.ts";
+import type { createServiceManager } from "../support/managed.ts";
 
 /*
  * The managers of this process with one rule changed: each change is a graph of modules of its own, whose text is changed while it is loaded.

@@ -3,17 +3,17 @@ import { mkdtemp, readFile, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { describe, test, after, before } from "node:test";
-import { sqliteStore } from "../../src/rotation/store/sqlite/sqlite.ts";
-import { isSoak, soak } from "../support/soak.ts";
-import { type Edit, codeWith } from "./changed.ts";
-import { type Mode, type Outcome, drive } from "./driver.ts";
-import { hour, minute } from "./machine.ts";
 import { createKeyManager } from "../../src/rotation/manager/manager.ts";
 import { postgresStore } from "../../src/rotation/store/postgres/postgres.ts";
-import { skipWithout } from "../support/parts.ts";
+import { sqliteStore } from "../../src/rotation/store/sqlite/sqlite.ts";
 import { cuttable } from "../support/cuttable.ts";
+import { skipWithout } from "../support/parts.ts";
 import { eventually, runCli } from "../support/service.ts";
+import { isSoak, soak } from "../support/soak.ts";
+import { type Edit, codeWith } from "./changed.ts";
 import { type Cluster, documentsIn, live, startCluster, startProcess, stopCluster } from "./chaos.ts";
+import { type Mode, type Outcome, drive } from "./driver.ts";
+import { hour, minute } from "./machine.ts";
 
 const modes: Readonly<Record<string, Mode>> = {
   "processes that stay in touch": { faults: [] },

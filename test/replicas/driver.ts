@@ -1,8 +1,8 @@
 import { createHash } from "node:crypto";
 import type { Clock } from "../../src/base/clock.ts";
 import type { Keysets } from "../../src/publish/keyset.ts";
-import { unsealed } from "../../src/rotation/custody/mac.ts";
 import { type StoreDocument, parseDocument } from "../../src/rotation/custody/document.ts";
+import { unsealed } from "../../src/rotation/custody/mac.ts";
 import type { ServiceManager } from "../../src/rotation/manager/manager.ts";
 import {
   type RotationPolicy,

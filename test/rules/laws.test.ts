@@ -20,7 +20,7 @@ import {
   keyUses,
   liveRecords,
 } from "../../src/rotation/rules/records.ts";
-import { day, second, start, year } from "./key-records.ts";
+import { soak } from "../support/soak.ts";
 import {
   type Deed,
   type Outcome,
@@ -33,7 +33,7 @@ import {
   policies,
   turn,
 } from "./histories.ts";
-import { soak } from "../support/soak.ts";
+import { day, second, start, year } from "./key-records.ts";
 
 /* Laws of the rules. Those of several processes with clocks of their own are in test/replicas. */
 

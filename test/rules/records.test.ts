@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
+import { durationText, relativeText, timeText } from "../../src/base/format.ts";
 import {
   type KeyRecord,
   type LiveState,
@@ -14,7 +15,6 @@ import {
 } from "../../src/rotation/rules/records.ts";
 import { refusal } from "../support/refusal.ts";
 import { day, hour, minute, record, second, start, tombstone } from "./key-records.ts";
-import { durationText, relativeText, timeText } from "../../src/base/format.ts";
 
 const active = record("active", "active", { announcedAt: start - day, activatedAt: start });
 const announced = record("announced", "announced", { announcedAt: start + 1 });

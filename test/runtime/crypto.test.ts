@@ -6,8 +6,8 @@ import { before, describe, test } from "node:test";
 import { pathToFileURL } from "node:url";
 import { promisify } from "node:util";
 import { builtClone } from "../support/build.ts";
-import { ecKey } from "../support/keys.ts";
 import { binary, bundledText } from "../support/bundle.ts";
+import { ecKey } from "../support/keys.ts";
 
 const root = resolve(import.meta.dirname, "../..");
 const run = promisify(execFile);

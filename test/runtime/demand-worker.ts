@@ -1,4 +1,5 @@
 import { env, waitUntil } from "cloudflare:workers";
+import { systemClock } from "../../src/base/clock.ts";
 import { createProvider } from "../../src/provider/provider.ts";
 import { createIssuers } from "../../src/rotation/issuers/issuers.ts";
 import { createKeyManager } from "../../src/rotation/manager/manager.ts";
@@ -8,7 +9,6 @@ import {
   KeysObject,
   durableObjectStore,
 } from "../../src/rotation/store/databases/durable-object.ts";
-import { systemClock } from "../../src/base/clock.ts";
 import { createTestControl } from "./demand-clock.ts";
 
 // A Worker whose clock is that of the test, for an issuer in D1 or in an object.

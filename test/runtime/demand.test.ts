@@ -1,4 +1,5 @@
 // Keys on demand in real workerd, which ends with a request all that the request has begun, over D1 and over Durable Objects.
+
 import assert from "node:assert/strict";
 import { type TestContext, describe, test } from "node:test";
 import { fileURLToPath } from "node:url";

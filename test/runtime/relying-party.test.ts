@@ -2,10 +2,10 @@ import assert from "node:assert/strict";
 import { type TestContext, describe, test } from "node:test";
 import type { KeySetState } from "../../src/verify/relying-party/index.ts";
 import { binary } from "../support/bundle.ts";
-import { type RotatingOp, startProvider, tokenOf } from "../support/verifier-op.ts";
-import { type Verifier, assertLivedThrough, processVerifier, rotate, verifierScript } from "../support/verifier-run.ts";
 import { eventually } from "../support/service.ts";
 import { isSoak, soak } from "../support/soak.ts";
+import { type RotatingOp, startProvider, tokenOf } from "../support/verifier-op.ts";
+import { type Verifier, assertLivedThrough, processVerifier, rotate, verifierScript } from "../support/verifier-run.ts";
 import { sendToken, startWorkerd, workerdVerifier } from "./verifier-workerd.ts";
 
 type MakeVerifier = (t: TestContext, op: RotatingOp, state?: unknown) => Verifier;

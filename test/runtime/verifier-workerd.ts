@@ -1,11 +1,11 @@
 import type { TestContext } from "node:test";
 import { fileURLToPath } from "node:url";
+import { bundledText } from "../support/bundle.ts";
 import { portsOf } from "../support/ports.ts";
 import { temporaryFolder } from "../support/service.ts";
-import { verifyWithoutPause } from "../support/verifier.ts";
 import { type RotatingOp, audience } from "../support/verifier-op.ts";
-import { bundledText } from "../support/bundle.ts";
 import type { Verifier } from "../support/verifier-run.ts";
+import { verifyWithoutPause } from "../support/verifier.ts";
 import { jsonBinding, workerdCommand } from "../support/workerd.ts";
 
 const worker = fileURLToPath(new URL("verifier-worker.ts", import.meta.url));

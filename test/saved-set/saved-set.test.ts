@@ -16,7 +16,6 @@ import {
   startWithSavedSet,
 } from "../../src/rotation/manager/index.ts";
 import { rotationPolicy } from "../../src/rotation/rules/policy.ts";
-import { createSaver } from "../../src/rotation/saved-set/saver.ts";
 import {
   type SavedSetRule,
   Unusable,
@@ -24,11 +23,12 @@ import {
   readSavedSet,
   savedSetText,
 } from "../../src/rotation/saved-set/saved-set.ts";
+import { createSaver } from "../../src/rotation/saved-set/saver.ts";
 import { World, issuer, longCache, seen, shortCache } from "../manager/world.ts";
 import { named, privateMembers } from "../support/keys.ts";
 import { newWrappingKey } from "../support/managed.ts";
-import { entry, settled, simulatedClock } from "../support/simulated.ts";
 import { eventually, temporaryFolder } from "../support/service.ts";
+import { entry, settled, simulatedClock } from "../support/simulated.ts";
 
 /** Storage in the memory of a test. */
 function memoryText(): SavedText & { text: string | undefined } {

@@ -6,8 +6,8 @@ import { SignerError } from "../../src/index.ts";
 import { boundSigner } from "../../src/keys/signer/bounded.ts";
 import { ecKey, withoutPrivate } from "../support/keys.ts";
 import { settled, simulatedClock } from "../support/simulated.ts";
-import { signature } from "../token/compact.ts";
 import { soak } from "../support/soak.ts";
+import { signature } from "../token/compact.ts";
 
 const key = ecKey("a");
 const publicKey = (await jose.importJWK(withoutPrivate(key), "ES256")) as jose.CryptoKey;

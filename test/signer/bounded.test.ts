@@ -15,8 +15,8 @@ import {
 import { type BoundedSign, boundSigner } from "../../src/keys/signer/bounded.ts";
 import { ecKey, withoutPrivate } from "../support/keys.ts";
 import { type SimulatedClock, settled, simulatedClock } from "../support/simulated.ts";
-import { signature, verdict } from "../token/compact.ts";
 import { unhandledRejections } from "../support/unhandled.ts";
+import { signature, verdict } from "../token/compact.ts";
 
 const key = ecKey("a");
 const publicJwk = withoutPrivate(key);

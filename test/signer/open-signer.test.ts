@@ -1,15 +1,15 @@
 import assert from "node:assert/strict";
+import { createHash, createPrivateKey, createPublicKey, generateKeyPairSync, verify, webcrypto } from "node:crypto";
 import { readFile } from "node:fs/promises";
 import { registerHooks } from "node:module";
 import { describe, test } from "node:test";
+import { type ErrorCode, type KeyInput, localSigner } from "../../src/index.ts";
 import { signerTypes } from "../../src/keys/backends.ts";
 import { openSigner, signerBackend } from "../../src/keys/open.ts";
-import { vaultStub } from "../support/stubs/vault-transit.ts";
 import { failing } from "../kms/failures.ts";
-import { createHash, createPrivateKey, createPublicKey, generateKeyPairSync, verify, webcrypto } from "node:crypto";
-import { type ErrorCode, type KeyInput, localSigner } from "../../src/index.ts";
 import { type EcPrivateJwk, ecKey, keyMaterial, rsaKey, spellingsOf, withoutPrivate } from "../support/keys.ts";
 import { assertSilent, refusal } from "../support/refusal.ts";
+import { vaultStub } from "../support/stubs/vault-transit.ts";
 
 // Packages that are not installed, as far as this process can see.
 const absent = new Set<string>();

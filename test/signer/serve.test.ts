@@ -3,10 +3,10 @@ import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { test, before, describe } from "node:test";
 import { createRemoteJWKSet, jwtVerify, calculateJwkThumbprint } from "jose";
+import { runCli, startService, temporaryFolder, cliDone } from "../support/service.ts";
 import { kmsStub } from "../support/stubs/aws-kms.ts";
 import type { StubServer } from "../support/stubs/stub-server.ts";
 import { vaultStub } from "../support/stubs/vault-transit.ts";
-import { runCli, startService, temporaryFolder, cliDone } from "../support/service.ts";
 
 const credentials = { accessKeyId: "AKIDEXAMPLE", secretAccessKey: "a-secret" };
 // The SDKs look for credentials in the environment of the process.

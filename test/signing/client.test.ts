@@ -1,13 +1,13 @@
 import assert from "node:assert/strict";
+import { once } from "node:events";
 import { writeFile } from "node:fs/promises";
 import { type Server, createServer } from "node:http";
 import type { Socket } from "node:net";
 import { join } from "node:path";
 import { type TestContext, describe, test } from "node:test";
-import { once } from "node:events";
 import { type SignClient, createSignClient } from "../../src/sign/client/index.ts";
-import { verify } from "../../src/verify/token/verify.ts";
 import { createRemoteKeySet } from "../../src/verify/relying-party/index.ts";
+import { verify } from "../../src/verify/token/verify.ts";
 import { endless } from "../support/endless.ts";
 import { startService, temporaryFolder } from "../support/service.ts";
 

@@ -1,4 +1,5 @@
 // Requests to the gRPC server that no gRPC client library sends.
+
 import assert from "node:assert/strict";
 import { once } from "node:events";
 import { type ClientHttp2Session, connect as connectHttp2, constants } from "node:http2";

@@ -1,12 +1,13 @@
 // The external signer for Kubernetes, called through Python's gRPC, which has its own implementation of HTTP/2 and Protocol Buffers.
+
 import assert from "node:assert/strict";
 import { execFileSync, spawn, spawnSync } from "node:child_process";
 import { createHash, createPublicKey, verify } from "node:crypto";
+import { once } from "node:events";
 import { existsSync } from "node:fs";
 import { copyFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
-import { once } from "node:events";
 import { after, before, describe, test } from "node:test";
 import { systemClock } from "../../src/base/clock.ts";
 import { SignerError } from "../../src/base/errors.ts";

@@ -1,22 +1,22 @@
 import assert from "node:assert/strict";
-import { test, type TestContext } from "node:test";
-import { type SignCounts, createAudit } from "../../src/service/signing/audit.ts";
-import { simulatedClock } from "../support/simulated.ts";
 import { once } from "node:events";
 import { createServer } from "node:http";
 import { join } from "node:path";
+import { test, type TestContext } from "node:test";
 import { setupOf } from "../../src/provider/provider.ts";
 import { provide } from "../../src/provider/service-provider.ts";
 import { publishedKeys } from "../../src/rotation/rules/records.ts";
+import { type SignCounts, createAudit } from "../../src/service/signing/audit.ts";
 import { status as grpcStatus } from "../../src/service/signing/grpc.ts";
+import { signHandler } from "../../src/service/signing/handler.ts";
 import { createKubernetesSigner } from "../../src/service/signing/kubernetes.ts";
 import { bytesField } from "../../src/service/signing/protobuf.ts";
-import { signHandler } from "../../src/service/signing/handler.ts";
 import { type Replica, World, issuer } from "../manager/world.ts";
 import { hour, second } from "../rules/key-records.ts";
 import { callGrpc, frame, openSession } from "../support/grpc.ts";
 import { temporaryFolder } from "../support/service.ts";
 import { askSocket, requestText, signText } from "../support/sign-socket.ts";
+import { simulatedClock } from "../support/simulated.ts";
 
 const busy = { code: "ERR_SIGNER_BUSY", retryable: true };
 

@@ -1,3 +1,7 @@
+import assert from "node:assert/strict";
+import { describe, test } from "node:test";
+import * as jose from "jose";
+import { type Setup, type Target, defaultIssuer, adapters, startedOnce } from "../support/adapters.ts";
 import { named, type NamedKey, ecKey, rfc7515Key, rsaKey } from "../support/keys.ts";
 import type { HeaderLine, WireReply, WireRequest } from "../support/wire.ts";
 import {
@@ -11,10 +15,6 @@ import {
   ok,
   withoutBody,
 } from "./table.ts";
-import assert from "node:assert/strict";
-import { describe, test } from "node:test";
-import * as jose from "jose";
-import { type Setup, type Target, defaultIssuer, adapters, startedOnce } from "../support/adapters.ts";
 
 const document = expectedSet(defaultSetup.keys);
 const target = "/jwks";

@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
 import { createHash } from "node:crypto";
 import { describe, test } from "node:test";
-import { type Setup, adapters, startedOnce } from "../support/adapters.ts";
 import { oidcAdapter } from "../adapters/oidc-provider-adapter.ts";
+import { type Setup, adapters, startedOnce } from "../support/adapters.ts";
 import { type NamedKey, named } from "../support/keys.ts";
 import type { WireReply, WireRequest } from "../support/wire.ts";
 

@@ -1,4 +1,5 @@
 // What is passed to a store instead of its database, and a promise in the place of a value.
+
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import pg from "pg";

@@ -1,4 +1,5 @@
 // What a second process does with a store: `child.ts COMMAND PATH`. It answers in lines on standard output.
+
 import { rmSync, writeFileSync, writeSync } from "node:fs";
 import { createInterface } from "node:readline";
 import { DatabaseSync } from "node:sqlite";

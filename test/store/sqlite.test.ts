@@ -1,4 +1,5 @@
 import assert from "node:assert/strict";
+import { once } from "node:events";
 import {
   chmodSync,
   copyFileSync,
@@ -12,23 +13,22 @@ import {
   mkdirSync,
 } from "node:fs";
 import { readFile, mkdtemp, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
 import { type TestContext, test } from "node:test";
+import { setTimeout as delay } from "node:timers/promises";
 import { inspect } from "node:util";
 import { type ErrorCode, StoreError } from "../../src/base/errors.ts";
 import type { Register } from "../../src/rotation/store/register.ts";
 import { change, openFile } from "../../src/rotation/store/sqlite/file.ts";
 import { nodeSqlite } from "../../src/rotation/store/sqlite/node-sqlite.ts";
 import { sqliteStore } from "../../src/rotation/store/sqlite/sqlite.ts";
-import { temporaryFolder } from "../support/service.ts";
 import { mounted, skipWithoutMounts, toReadOnly } from "../support/mounts.ts";
 import { skipWithout } from "../support/parts.ts";
-import { startChild, endChild } from "./processes.ts";
-import { once } from "node:events";
-import { tmpdir } from "node:os";
-import { setTimeout as delay } from "node:timers/promises";
+import { temporaryFolder } from "../support/service.ts";
 import { soak } from "../support/soak.ts";
+import { startChild, endChild } from "./processes.ts";
 import { countIn, writeNext } from "./steps.ts";
 import { watched } from "./watched.ts";
 

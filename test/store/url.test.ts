@@ -1,15 +1,16 @@
 // URLs of databases: a password that is not escaped is refused, and no message shows it.
+
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { createKeyManager } from "../../src/rotation/manager/index.ts";
 import { etcdStore } from "../../src/rotation/store/databases/etcd.ts";
 import { libsqlStore } from "../../src/rotation/store/databases/libsql.ts";
 import { mysqlStore } from "../../src/rotation/store/databases/mysql.ts";
 import { redisStore } from "../../src/rotation/store/databases/redis.ts";
 import { postgresStore } from "../../src/rotation/store/postgres/postgres.ts";
 import type { Register } from "../../src/rotation/store/register.ts";
-import { createKeyManager } from "../../src/rotation/manager/index.ts";
-import { newWrappingKey } from "../support/managed.ts";
 import { hasPassword } from "../../src/service/config/database-url.ts";
+import { newWrappingKey } from "../support/managed.ts";
 
 const options = { issuer: "https://op.example", timeoutMs: 50 };
 const stores: Readonly<Record<string, (url: string) => Register>> = {

@@ -1,13 +1,13 @@
-import { keySource } from "./key-source.ts";
 import { SignerError, StoreError } from "../../src/base/errors.ts";
-import { createHealth } from "../../src/rotation/manager/health.ts";
 import { type Metric, sumMetrics } from "../../src/base/metrics.ts";
-import { createProvider } from "../../src/provider/provider.ts";
-import { createKeySetMetrics } from "../../src/verify/relying-party/metrics.ts";
-import { serviceMetrics } from "../../src/service/admin/service-metrics.ts";
 import { localSigner } from "../../src/keys/signer/local.ts";
+import { createProvider } from "../../src/provider/provider.ts";
+import { createHealth } from "../../src/rotation/manager/health.ts";
+import { serviceMetrics } from "../../src/service/admin/service-metrics.ts";
 import { statusOf } from "../../src/service/admin/status.ts";
+import { createKeySetMetrics } from "../../src/verify/relying-party/metrics.ts";
 import { day, hour, record, start, waiting } from "../rules/key-records.ts";
+import { keySource } from "./key-source.ts";
 import { ecKey } from "./keys.ts";
 import { simulatedClock } from "./simulated.ts";
 import { known, processLine, storeDocument } from "./store-view.ts";

@@ -1,5 +1,5 @@
-import { type Browser, type BrowserContextOptions, type Page, chromium } from "playwright-core";
 import axe from "axe-core";
+import { type Browser, type BrowserContextOptions, type Page, chromium } from "playwright-core";
 import { part } from "./parts.ts";
 
 /** A page in a browser, and what it should not do. */

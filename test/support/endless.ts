@@ -1,6 +1,6 @@
 import { type RequestListener, createServer } from "node:http";
-import { type Scope } from "./service.ts";
 import { listening } from "./listening.ts";
+import { type Scope } from "./service.ts";
 
 /** A server whose responses never end. */
 export interface EndlessServer {

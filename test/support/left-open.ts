@@ -1,4 +1,5 @@
 // Loaded by scripts/test before each file: a file that leaves something open when its tests are over would never end.
+
 import { after } from "node:test";
 
 const leftMs = 10_000;

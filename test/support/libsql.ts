@@ -1,6 +1,6 @@
 import { createServer } from "node:http";
-import { json } from "node:stream/consumers";
 import { DatabaseSync, type SQLInputValue } from "node:sqlite";
+import { json } from "node:stream/consumers";
 import { listening } from "./listening.ts";
 
 type Scope = Parameters<typeof listening>[0];

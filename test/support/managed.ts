@@ -11,8 +11,8 @@ import {
   createWrapping as wrappingUnder,
   readWrappingKeys,
 } from "../../src/rotation/custody/wrapping.ts";
-import { makeLocalKey } from "../../src/rotation/manager/private-keys.ts";
 import { type ServiceManager, createKeyManager } from "../../src/rotation/manager/manager.ts";
+import { makeLocalKey } from "../../src/rotation/manager/private-keys.ts";
 import { type StoreAccess, createStoreAccess } from "../../src/rotation/manager/store-access.ts";
 import type { KeyManagerOptions } from "../../src/rotation/manager/types.ts";
 import type { Change } from "../../src/rotation/rules/advance.ts";

@@ -1,7 +1,4 @@
 import { execFileSync } from "node:child_process";
-import { createRequire } from "node:module";
-import type * as Pkcs11js from "pkcs11js";
-import type { Handle, PKCS11 } from "pkcs11js";
 import {
   copyFileSync,
   existsSync,
@@ -13,9 +10,12 @@ import {
   writeFileSync,
 } from "node:fs";
 import { mkdir, mkdtemp, rm } from "node:fs/promises";
+import { createRequire } from "node:module";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
+import type * as Pkcs11js from "pkcs11js";
+import type { Handle, PKCS11 } from "pkcs11js";
 import { part, skipWithout, skipped } from "./parts.ts";
 
 type Scope = { after(fn: () => Promise<void>): void };

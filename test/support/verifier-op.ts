@@ -4,8 +4,8 @@ import { type IncomingHttpHeaders, type RequestListener, createServer, request }
 import type { AddressInfo } from "node:net";
 import { join } from "node:path";
 import { pipeline } from "node:stream/promises";
-import { setTimeout } from "node:timers/promises";
 import type { TestContext } from "node:test";
+import { setTimeout } from "node:timers/promises";
 import * as jose from "jose";
 import { type Keyset, createProvider, localSigner } from "../../src/index.ts";
 import { type NamedKey, named } from "./keys.ts";

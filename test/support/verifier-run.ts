@@ -5,10 +5,10 @@ import { type RequestListener, type ServerResponse, createServer } from "node:ht
 import { json } from "node:stream/consumers";
 import type { TestContext } from "node:test";
 import { fileURLToPath } from "node:url";
-import type { NextWindow, Report, Window } from "./verifier.ts";
+import { listening } from "./listening.ts";
 import type { VerifierSetup } from "./verifier-main.ts";
 import { type RotatingOp, audience, removedBy, tokenOf } from "./verifier-op.ts";
-import { listening } from "./listening.ts";
+import type { NextWindow, Report, Window } from "./verifier.ts";
 
 export const verifierScript: string = fileURLToPath(new URL("verifier-main.ts", import.meta.url));
 

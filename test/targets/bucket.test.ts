@@ -1,4 +1,5 @@
 // The S3 client of AWS itself, against a stub that checks signatures and conditions.
+
 import assert from "node:assert/strict";
 import { writeFile } from "node:fs/promises";
 import { join } from "node:path";

@@ -1,4 +1,5 @@
 // Publishes one set after the other to a target, without an end. It is killed.
+
 import { bucketTarget } from "../../src/service/targets/bucket.ts";
 import { folderTarget } from "../../src/service/targets/folder.ts";
 import { s3Variables } from "../support/stubs/s3.ts";

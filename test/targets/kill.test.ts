@@ -1,4 +1,5 @@
 // Publishers that are killed at any instant, and readers who read all the time.
+
 import assert from "node:assert/strict";
 import { type ChildProcess, fork } from "node:child_process";
 import { once } from "node:events";

@@ -1,4 +1,5 @@
 // A folder of `jwksd publish` behind real web servers, set up as docs/publish.md says, compared with `jwksd serve` on the wire.
+
 import assert from "node:assert/strict";
 import { writeFile } from "node:fs/promises";
 import { join } from "node:path";

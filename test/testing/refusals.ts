@@ -1,14 +1,15 @@
 // What verifiers say to each fault of the test issuer, as the table of docs/testing.md. Run: node test/testing/refusals.ts
+
+import { createServer } from "node:http";
+import type { TestContext } from "node:test";
 import express, { type ErrorRequestHandler } from "express";
 import { auth } from "express-oauth2-jwt-bearer";
 import { createRemoteJWKSet, customFetch, jwtVerify } from "jose";
 import jwt, { type GetPublicKeyOrSecret } from "jsonwebtoken";
 import jwksRsa from "jwks-rsa";
-import { createServer } from "node:http";
-import type { TestContext } from "node:test";
 import { verify } from "../../src/index.ts";
-import { createRemoteKeySet } from "../../src/verify/relying-party/index.ts";
 import { type TestIssuer, type TokenFault, createTestIssuer, tokenFaults } from "../../src/testing/index.ts";
+import { createRemoteKeySet } from "../../src/verify/relying-party/index.ts";
 import { listening } from "../support/listening.ts";
 
 type Verifier = (token: string) => Promise<unknown>;

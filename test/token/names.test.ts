@@ -1,4 +1,5 @@
 // Names that some verifiers take for others. What is signed means the same to a verifier in Go, and what would not is refused.
+
 import assert from "node:assert/strict";
 import { execFile } from "node:child_process";
 import { join } from "node:path";

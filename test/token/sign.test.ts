@@ -16,8 +16,8 @@ import {
 } from "../../src/index.ts";
 import { ecKey, withoutPrivate } from "../support/keys.ts";
 import { settled, simulatedClock } from "../support/simulated.ts";
-import { read, signature, verdict } from "./compact.ts";
 import { soak } from "../support/soak.ts";
+import { read, signature, verdict } from "./compact.ts";
 
 const issuer = "https://op.example";
 const entry = async (kid: string): Promise<SigningEntry> => ({ kid, signer: await localSigner(ecKey(kid)) });

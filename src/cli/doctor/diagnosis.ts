@@ -1,16 +1,16 @@
 import { KeyObject, verify } from "node:crypto";
 import type { CryptoKey, JWTPayload } from "jose";
-import { decodeJwt } from "jose/jwt/decode";
 import { decodeProtectedHeader } from "jose/decode/protected_header";
+import { decodeJwt } from "jose/jwt/decode";
 import { importJWK } from "jose/key/import";
-import { isPublicKeyAlgorithm } from "../../keys/crypto/algorithms.ts";
-import { decodeKey } from "../../doctor/key.ts";
+import { durationText, isDate, relativeText, timeText } from "../../base/format.ts";
 import { isObject } from "../../doctor/document.ts";
 import { counted } from "../../doctor/format.ts";
+import { decodeKey } from "../../doctor/key.ts";
 import { isPrivateText } from "../../doctor/secrets.ts";
+import { isPublicKeyAlgorithm } from "../../keys/crypto/algorithms.ts";
 import { entriesOf, verificationKeys } from "../../keys/jwk/verification-keys.ts";
 import { type VerifyOptions, checkSignature } from "../../verify/token/verify.ts";
-import { durationText, isDate, relativeText, timeText } from "../../base/format.ts";
 import type { Cause } from "./advice.ts";
 
 export interface Diagnosis {

@@ -1,14 +1,14 @@
 import type { JWSHeaderParameters, JWTPayload } from "jose";
 import { decodeProtectedHeader } from "jose/decode/protected_header";
+import { ageSeconds } from "../../base/cache-control.ts";
 import { JwksdError, TokenError } from "../../base/errors.ts";
 import { jsonOf } from "../../base/json.ts";
 import { entriesIn, isObject } from "../../doctor/document.ts";
-import { ageSeconds } from "../../base/cache-control.ts";
 import { createRemoteKeySet } from "../../verify/relying-party/remote-key-set.ts";
-import type { Cause } from "./advice.ts";
-import { type Expected, type UsedSet, diagnose, valueText } from "./diagnosis.ts";
 import { isCompactJws, maxTokenBytes, readClaims, readHeader } from "../../verify/token/compact-jws.ts";
 import { type VerifyOptions, checkVerifyOptions, verifyRead } from "../../verify/token/verify.ts";
+import type { Cause } from "./advice.ts";
+import { type Expected, type UsedSet, diagnose, valueText } from "./diagnosis.ts";
 
 /** One step of a verification, and its result. */
 export interface Step {

@@ -1,11 +1,11 @@
-import { bodyText, urlText } from "../../doctor/format.ts";
-import { setResponse } from "../../doctor/exchange.ts";
 import { timeText } from "../../base/format.ts";
-import type { Explanation } from "./explain.ts";
-import type { Exchange, Finding, Observations } from "../../doctor/index.ts";
-import { jsonOf } from "../../base/json.ts";
 import { type Html, html, lines } from "../../base/html.ts";
+import { jsonOf } from "../../base/json.ts";
+import { setResponse } from "../../doctor/exchange.ts";
+import { bodyText, urlText } from "../../doctor/format.ts";
+import type { Exchange, Finding, Observations } from "../../doctor/index.ts";
 import { isPrivateText, withoutSecrets } from "../../doctor/secrets.ts";
+import type { Explanation } from "./explain.ts";
 import { counts, partsOf, scopeText } from "./report.ts";
 
 const maxCharacters = 100_000;

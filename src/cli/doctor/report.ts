@@ -1,13 +1,13 @@
+import { timeText } from "../../base/format.ts";
+import { jsonOf } from "../../base/json.ts";
+import { printableLine } from "../../base/printable.ts";
 import { entriesIn } from "../../doctor/document.ts";
 import { setResponse } from "../../doctor/exchange.ts";
 import { severities } from "../../doctor/finding.ts";
-import type { Happening } from "../../doctor/node/index.ts";
 import type { Break, Exchange, Finding, Observations, Severity } from "../../doctor/index.ts";
-import { jsonOf } from "../../base/json.ts";
-import { timeText } from "../../base/format.ts";
-import { printableLine } from "../../base/printable.ts";
-import type { Explanation } from "./explain.ts";
+import type { Happening } from "../../doctor/node/index.ts";
 import { type Color, type Terminal, indented, painted } from "../terminal.ts";
+import type { Explanation } from "./explain.ts";
 
 const labelWidth = 10;
 const colors: Readonly<Record<Severity, Color>> = { broken: "red", risk: "yellow", advice: "cyan" };

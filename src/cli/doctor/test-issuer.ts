@@ -1,4 +1,3 @@
-import { Command } from "../command.ts";
 import { type Html, html } from "../../base/html.ts";
 import { refusalOf } from "../../base/local-requests.ts";
 import { wellKnownPath } from "../../base/urls.ts";
@@ -8,6 +7,7 @@ import { type TestIssuer, createTestIssuer } from "../../testing/issuer.ts";
 import { type TestAlgorithm, testAlgorithms } from "../../testing/keys.ts";
 import { listen } from "../../testing/listen.ts";
 import { wholeNumber } from "../arguments.ts";
+import { Command } from "../command.ts";
 import { type Io, print } from "../io.ts";
 import { handleSignals } from "../signals.ts";
 

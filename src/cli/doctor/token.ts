@@ -1,11 +1,11 @@
 import { decodeJwt } from "jose/jwt/decode";
-import { publicKeyAlgorithms } from "../../keys/crypto/algorithms.ts";
+import { TokenError } from "../../base/errors.ts";
+import { jsonOf } from "../../base/json.ts";
 import { lifetimeOf } from "../../doctor/cache-control.ts";
 import { isObject } from "../../doctor/document.ts";
 import { field, setResponse, wayOf } from "../../doctor/exchange.ts";
 import type { Observations } from "../../doctor/index.ts";
-import { TokenError } from "../../base/errors.ts";
-import { jsonOf } from "../../base/json.ts";
+import { publicKeyAlgorithms } from "../../keys/crypto/algorithms.ts";
 import { type VerificationKeys, verificationKeys } from "../../keys/jwk/verification-keys.ts";
 import { adviceFor, doctorCommandFor } from "./advice.ts";
 import { type Explanation, explain } from "./explain.ts";

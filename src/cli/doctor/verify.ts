@@ -1,11 +1,11 @@
+import { maxTokenBytes } from "../../verify/token/compact-jws.ts";
+import { collect } from "../arguments.ts";
 import { Command } from "../command.ts";
+import { type Io, print, printJson, readInput } from "../io.ts";
+import { terminalOf } from "../terminal.ts";
 import { adviceFor, doctorCommandFor } from "./advice.ts";
 import { explainVerification } from "./explain.ts";
 import { explanationText } from "./report.ts";
-import { maxTokenBytes } from "../../verify/token/compact-jws.ts";
-import { collect } from "../arguments.ts";
-import { type Io, print, printJson, readInput } from "../io.ts";
-import { terminalOf } from "../terminal.ts";
 
 /** Size of the longest token with whitespace around it. */
 const maxInputBytes = maxTokenBytes + 1024;

@@ -1,10 +1,9 @@
-import { Command } from "../command.ts";
 import { ConfigError, StateError, invalidOption } from "../../base/errors.ts";
-import { publishedJwk } from "../../keys/jwk/public.ts";
-import { makeDocument } from "../../publish/document.ts";
-import { writeNewFile } from "../../node/generate.ts";
-import { privateJwkOf } from "../../rotation/custody/private-half.ts";
 import { kidText } from "../../base/format.ts";
+import { publishedJwk } from "../../keys/jwk/public.ts";
+import { writeNewFile } from "../../node/generate.ts";
+import { makeDocument } from "../../publish/document.ts";
+import { privateJwkOf } from "../../rotation/custody/private-half.ts";
 import {
   type KeyRecord,
   type LiveRecord,
@@ -15,6 +14,7 @@ import {
   recordOf,
   uriOf,
 } from "../../rotation/rules/records.ts";
+import { Command } from "../command.ts";
 import { type Io, print } from "../io.ts";
 import { resolveKid } from "../keys/kid.ts";
 import { type Flags, addStoreSettings, takesKid, withKeys } from "../keys/open-keys.ts";

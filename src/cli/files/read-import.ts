@@ -2,12 +2,12 @@ import { readFile } from "node:fs/promises";
 import type { JWK } from "jose";
 import { calculateJwkThumbprint } from "jose/jwk/thumbprint";
 import { keyError, invalidOption } from "../../base/errors.ts";
-import { jsonOf } from "../../base/json.ts";
-import { type KeyMaterial, isKeySet, readKey, readKeySet, readKeyText } from "../../keys/jwk/read.ts";
-import { type EncryptionAlg, checkEncryption } from "../../publish/keyset.ts";
-import { checkDecrypts } from "../../keys/jwk/decrypts.ts";
 import { reading } from "../../base/file-errors.ts";
+import { jsonOf } from "../../base/json.ts";
+import { checkDecrypts } from "../../keys/jwk/decrypts.ts";
+import { type KeyMaterial, isKeySet, readKey, readKeySet, readKeyText } from "../../keys/jwk/read.ts";
 import { signerFrom } from "../../keys/signer/local.ts";
+import { type EncryptionAlg, checkEncryption } from "../../publish/keyset.ts";
 import type { KeyUse } from "../../rotation/rules/records.ts";
 
 /** A checked private key from a file. */

@@ -1,10 +1,11 @@
-// What a command prints of a change.
-import type { Changed } from "../../rotation/manager/store-access.ts";
+// Prints changes of keys for people and as JSON.
+
 import { kidText, relativeText, timeText } from "../../base/format.ts";
 import { impactOf } from "../../rotation/explain/impact.ts";
-import { type RotationPlan, plan, planKeyName } from "../../rotation/explain/plan.ts";
-import { type KeyEvent, type KeyRecord, recordTimes, uriOf } from "../../rotation/rules/records.ts";
 import { planVerbs } from "../../rotation/explain/plan-scale.ts";
+import { type RotationPlan, plan, planKeyName } from "../../rotation/explain/plan.ts";
+import type { Changed } from "../../rotation/manager/store-access.ts";
+import { type KeyEvent, type KeyRecord, recordTimes, uriOf } from "../../rotation/rules/records.ts";
 import { type Io, iso, print } from "../io.ts";
 import { indented, terminalOf } from "../terminal.ts";
 import { type Followed, followedJson, followedLines } from "./follow.ts";

@@ -1,7 +1,7 @@
-import { Command } from "../command.ts";
-import { printable } from "../../base/printable.ts";
 import { timeText } from "../../base/format.ts";
+import { printable } from "../../base/printable.ts";
 import { count } from "../arguments.ts";
+import { Command } from "../command.ts";
 import { type Io, iso, print, printJson } from "../io.ts";
 import { indented, terminalOf } from "../terminal.ts";
 import { eventText } from "./change-report.ts";

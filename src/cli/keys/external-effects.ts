@@ -1,4 +1,5 @@
 // The text for what a change does to keys in HSMs and key services.
+
 import { kidText } from "../../base/format.ts";
 import type { Change } from "../../rotation/rules/advance.ts";
 import type { NewKey } from "../../rotation/rules/commands.ts";

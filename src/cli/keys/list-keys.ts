@@ -1,13 +1,13 @@
-import { Command } from "../command.ts";
-import { aftermath } from "../../rotation/explain/impact.ts";
-import { rotatingSince } from "../../rotation/rules/mode-intervals.ts";
-import { type PlanStep, plan } from "../../rotation/explain/plan.ts";
-import { type KeyRecord, isLive, isRotating, keyUses, stateSince, uriOf } from "../../rotation/rules/records.ts";
 import { kidText, relativeText, timeText } from "../../base/format.ts";
+import { aftermath } from "../../rotation/explain/impact.ts";
 import { planVerbs } from "../../rotation/explain/plan-scale.ts";
+import { type PlanStep, plan } from "../../rotation/explain/plan.ts";
+import { rotatingSince } from "../../rotation/rules/mode-intervals.ts";
+import { type KeyRecord, isLive, isRotating, keyUses, stateSince, uriOf } from "../../rotation/rules/records.ts";
+import { Command } from "../command.ts";
+import { type Io, iso, print, printJson } from "../io.ts";
 import { aligned, indented, printParagraphs, terminalOf } from "../terminal.ts";
 import { publicRecord } from "./change-report.ts";
-import { type Io, iso, print, printJson } from "../io.ts";
 import { type Flags, addStoreSettings, readStore } from "./open-keys.ts";
 import { waitTexts, waitsJson } from "./replicas.ts";
 

@@ -1,12 +1,12 @@
 import { Option } from "commander";
-import type { Command } from "../command.ts";
 import { systemClock } from "../../base/clock.ts";
 import { invalidOption } from "../../base/errors.ts";
-import type { NewKey } from "../../rotation/rules/commands.ts";
 import { keyAlgs, externalKey, makeLocalKey } from "../../rotation/manager/private-keys.ts";
 import { probeSigner } from "../../rotation/manager/private-keys.ts";
+import type { NewKey } from "../../rotation/rules/commands.ts";
 import { type KeyUse, nextAlg } from "../../rotation/rules/records.ts";
 import type { Signers } from "../../service/config/signers.ts";
+import type { Command } from "../command.ts";
 import { tell } from "../io.ts";
 import { type CommandKeys, useOption } from "./open-keys.ts";
 

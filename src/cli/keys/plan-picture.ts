@@ -1,7 +1,7 @@
-import { type RotationPlan, planKeyName } from "../../rotation/explain/plan.ts";
 import { durationText, relativeText, timeText } from "../../base/format.ts";
 import { type Pattern, chartLegend } from "../../rotation/explain/plan-chart.ts";
 import { type PlanScale, numberedSteps, planScale, shortened } from "../../rotation/explain/plan-scale.ts";
+import { type RotationPlan, planKeyName } from "../../rotation/explain/plan.ts";
 import { type Color, type Terminal, indented, painted } from "../terminal.ts";
 
 /** Each in Unicode, and in ASCII. */

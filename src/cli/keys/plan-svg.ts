@@ -1,7 +1,7 @@
-import type { RotationPlan } from "../../rotation/explain/plan.ts";
 import { relativeText, timeText } from "../../base/format.ts";
 import { chartLegend, chartPatterns, chartStyle, escaped, planChart, text } from "../../rotation/explain/plan-chart.ts";
 import { numberedSteps, shortened } from "../../rotation/explain/plan-scale.ts";
+import type { RotationPlan } from "../../rotation/explain/plan.ts";
 import { indented } from "../terminal.ts";
 
 const margin = 28;

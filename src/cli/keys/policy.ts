@@ -1,7 +1,6 @@
-import { Command } from "../command.ts";
+import { durationText, kidText } from "../../base/format.ts";
 import type { StoreDocument } from "../../rotation/custody/document.ts";
 import type { Changed } from "../../rotation/manager/store-access.ts";
-import { durationText, kidText } from "../../base/format.ts";
 import {
   type RotationPolicy,
   type RotationPolicyOptions,
@@ -13,6 +12,7 @@ import {
 import { type LiveRecord, liveRecords } from "../../rotation/rules/records.ts";
 import { waitOf } from "../../rotation/rules/waits.ts";
 import { flagName } from "../../service/config/setting-definitions.ts";
+import { Command } from "../command.ts";
 import { type Io, print, printJson } from "../io.ts";
 import { settingsFrom } from "../settings-options.ts";
 import { aligned, indented, printParagraphs, terminalOf } from "../terminal.ts";

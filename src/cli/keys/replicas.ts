@@ -1,8 +1,7 @@
-import { Command } from "../command.ts";
 import { StateError } from "../../base/errors.ts";
+import { durationText, kidText, someOf } from "../../base/format.ts";
 import { printable } from "../../base/printable.ts";
 import type { PresenceRecord } from "../../rotation/custody/presence.ts";
-import { durationText, kidText, someOf } from "../../base/format.ts";
 import {
   type TargetStatus,
   type StoreView,
@@ -15,6 +14,7 @@ import {
   unsignedTexts,
   waitsOf,
 } from "../../rotation/explain/replicas.ts";
+import { Command } from "../command.ts";
 import { type Io, iso, print, printJson } from "../io.ts";
 import { aligned, indented, printParagraphs, terminalOf } from "../terminal.ts";
 import { type CommandKeys, type Flags, addStoreSettings, readStore, viewOf, withKeys } from "./open-keys.ts";

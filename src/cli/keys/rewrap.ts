@@ -1,12 +1,12 @@
-import { Command } from "../command.ts";
 import { ConfigError, StateError } from "../../base/errors.ts";
+import { kidText, someOf, timeText } from "../../base/format.ts";
 import { printable } from "../../base/printable.ts";
 import type { CustodyOptions } from "../../rotation/custody/custody.ts";
 import { movedBy } from "../../rotation/custody/issuer-check.ts";
 import { rewrap } from "../../rotation/custody/rewrap.ts";
-import { kidText, someOf, timeText } from "../../base/format.ts";
-import { isLive, uriOf } from "../../rotation/rules/records.ts";
 import { type StoreView, lastCheckInText, replicaStatus, unreadTexts } from "../../rotation/explain/replicas.ts";
+import { isLive, uriOf } from "../../rotation/rules/records.ts";
+import { Command } from "../command.ts";
 import { type Io, tell } from "../io.ts";
 import { type ChangeFlags, addChangeFlags, changeKeys } from "./change-keys.ts";
 import { viewOf, withKeys } from "./open-keys.ts";

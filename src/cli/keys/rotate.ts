@@ -1,7 +1,7 @@
-import { Command } from "../command.ts";
 import { type KeyUse, announcedKey } from "../../rotation/rules/records.ts";
-import { type ChangeFlags, addChangeFlags, byCommand, changeKeys, newKeySettings } from "./change-keys.ts";
+import { Command } from "../command.ts";
 import type { Io } from "../io.ts";
+import { type ChangeFlags, addChangeFlags, byCommand, changeKeys, newKeySettings } from "./change-keys.ts";
 import { addNewKeyFlags } from "./make-keys.ts";
 import { withKeys } from "./open-keys.ts";
 

@@ -1,7 +1,7 @@
-import { Command } from "../command.ts";
 import { ConfigError, StateError } from "../../base/errors.ts";
 import { durationText } from "../../base/format.ts";
 import { printable } from "../../base/printable.ts";
+import { Command } from "../command.ts";
 import { type Io, print } from "../io.ts";
 import { type CommandKeys, type Flags, addStoreSettings, withKeys } from "./open-keys.ts";
 

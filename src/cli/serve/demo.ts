@@ -1,4 +1,3 @@
-import { Command } from "../command.ts";
 import { type Clock, monotonicNow, systemClock } from "../../base/clock.ts";
 import { newWrappingKey } from "../../rotation/custody/wrapping.ts";
 import { memoryStore } from "../../rotation/store/memory.ts";
@@ -6,6 +5,7 @@ import { createLog } from "../../service/config/log.ts";
 import { type SettingName, variableName } from "../../service/config/setting-definitions.ts";
 import { resolveSettings } from "../../service/config/settings.ts";
 import { type Service, startService } from "../../service/endpoint/service.ts";
+import { Command } from "../command.ts";
 import { type Io, print } from "../io.ts";
 import { handleSignals } from "../signals.ts";
 

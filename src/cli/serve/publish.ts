@@ -1,18 +1,18 @@
-import { Command } from "../command.ts";
 import { sleep } from "../../base/async.ts";
 import { systemClock } from "../../base/clock.ts";
 import { JwksdError, ServiceError, invalidOption } from "../../base/errors.ts";
 import { printable } from "../../base/printable.ts";
-import type { Published } from "../../service/targets/publish.ts";
 import { createCommandLog } from "../../service/config/log.ts";
 import { settingsWith } from "../../service/config/setting-definitions.ts";
+import type { Published } from "../../service/targets/publish.ts";
 import { type Publishing, startPublishing } from "../../service/targets/publish.ts";
 import { waitSeconds } from "../arguments.ts";
-import { notFollowed } from "../keys/follow.ts";
+import { Command } from "../command.ts";
 import { type Io, print, tell } from "../io.ts";
+import { notFollowed } from "../keys/follow.ts";
 import type { Flags } from "../keys/open-keys.ts";
-import { handleSignals } from "../signals.ts";
 import { addSettings, settingsFrom } from "../settings-options.ts";
+import { handleSignals } from "../signals.ts";
 
 interface PublishFlags extends Flags {
   readonly follow?: true;

@@ -1,8 +1,8 @@
-import { Command } from "../command.ts";
 import { printable } from "../../base/printable.ts";
+import { Command } from "../command.ts";
 import { type Io, print } from "../io.ts";
-import { handleSignals } from "../signals.ts";
 import { addSettings, settingsFrom } from "../settings-options.ts";
+import { handleSignals } from "../signals.ts";
 
 export function commandOf(io: Io): Command {
   const command = new Command("serve");

@@ -1,11 +1,11 @@
 import { InvalidArgumentError } from "commander";
-import { Command } from "../command.ts";
 import { issuerOf } from "../../service/config/addresses.ts";
 import { settingsWith } from "../../service/config/setting-definitions.ts";
 import { storeSettingsOf } from "../../service/config/store-settings.ts";
 import { checkHasKey, signOnce, signWithFiles } from "../../service/token/sign-once.ts";
 import { collect, wholeNumber } from "../arguments.ts";
 import { addClaim } from "../claim.ts";
+import { Command } from "../command.ts";
 import { type Io, print } from "../io.ts";
 import { withKeys } from "../keys/open-keys.ts";
 import { addSettings, settingsFrom } from "../settings-options.ts";

@@ -1,8 +1,8 @@
 import { ageSeconds, parseCacheControl } from "../../base/cache-control.ts";
+import { durationText } from "../../base/format.ts";
 import { lifetimeOf } from "../cache-control.ts";
 import { field, sameBytes } from "../exchange.ts";
 import { type Note, note } from "../finding.ts";
-import { durationText } from "../../base/format.ts";
 import { counted, quoted } from "../format.ts";
 import type { Exchange, Probes } from "../observations.ts";
 

@@ -3,9 +3,9 @@ import { isForSignatures, verifiesUnder } from "../algorithms.ts";
 import { isObject, readJson } from "../document.ts";
 import { isPrivate, statusText } from "../exchange.ts";
 import { type Note, note } from "../finding.ts";
+import { bodyText, quoted, quotedName, typeText, urlText } from "../format.ts";
 import type { Key } from "../key.ts";
 import type { Exchange, Failure, Observations } from "../observations.ts";
-import { bodyText, quoted, quotedName, typeText, urlText } from "../format.ts";
 import { checkMediaType } from "./http.ts";
 import { checkPrivate } from "./private.ts";
 

@@ -1,8 +1,8 @@
 import { entriesIn, readJson } from "../document.ts";
 import { failureText, field, isLocal, probeOrigin, sameBytes, statusText, wayOf } from "../exchange.ts";
 import { type Note, note } from "../finding.ts";
-import type { Exchange, Observations, Probes } from "../observations.ts";
 import { counted, quoted, urlText } from "../format.ts";
+import type { Exchange, Observations, Probes } from "../observations.ts";
 import { checkCaching } from "./caching.ts";
 
 const maxBytes = 51_200;

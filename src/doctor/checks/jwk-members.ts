@@ -1,7 +1,7 @@
 import { encryptionAlgorithms, isForEncryption, isForSignatures, signatureAlgorithms } from "../algorithms.ts";
 import { type Note, note } from "../finding.ts";
-import { type Key, isTooLong, requiredOf } from "../key.ts";
 import { counted, quotedName } from "../format.ts";
+import { type Key, isTooLong, requiredOf } from "../key.ts";
 import { privateIn } from "../secrets.ts";
 
 const operationsFor = {

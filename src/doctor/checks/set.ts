@@ -1,7 +1,7 @@
 import { isForEncryption, isForSignatures } from "../algorithms.ts";
 import { type Note, note } from "../finding.ts";
-import type { Key } from "../key.ts";
 import { counted } from "../format.ts";
+import type { Key } from "../key.ts";
 
 /** An issuer does not need more keys than this. */
 const manyKeys = 100;

@@ -1,11 +1,11 @@
 import { FetchError } from "../../base/errors.ts";
-import { type Rules, anything, boolean, callback, checkOptions, number, text, timeout } from "../../base/options.ts";
 import { memberOf } from "../../base/json.ts";
-import { readJson } from "../document.ts";
+import { type Rules, anything, boolean, callback, checkOptions, number, text, timeout } from "../../base/options.ts";
 import { discoveryUrl, metadataPart, wellKnownUrl } from "../../base/urls.ts";
+import { readJson } from "../document.ts";
 import { field, probeOrigin, sameBytes, setResponse } from "../exchange.ts";
-import type { Exchange, Observations, Probes } from "../observations.ts";
 import { urlText } from "../format.ts";
+import type { Exchange, Observations, Probes } from "../observations.ts";
 import { readCertificates } from "./certificates.ts";
 import { type ObserveOptions, type RequestLimits, type Requester, hostAddresses, requester } from "./request.ts";
 

@@ -1,6 +1,6 @@
+import { lookup } from "node:dns/promises";
 import type { IncomingMessage } from "node:http";
 import { request as requestHttps } from "node:https";
-import { lookup } from "node:dns/promises";
 import type { Socket } from "node:net";
 import { TLSSocket } from "node:tls";
 import { brotliDecompressSync, gunzipSync, inflateSync } from "node:zlib";
@@ -8,10 +8,10 @@ import { withDeadline } from "../../base/async.ts";
 import { systemClock } from "../../base/clock.ts";
 import type { Optional, Given } from "../../base/options.ts";
 import { isOwnNetworkAddress, isPublicAddress } from "../../node/addresses.ts";
-import { addressesOf, limitInformational, lookupOf } from "../../node/outgoing.ts";
 import type { Address } from "../../node/host-addresses.ts";
-import type { Exchange, Failure } from "../observations.ts";
+import { addressesOf, limitInformational, lookupOf } from "../../node/outgoing.ts";
 import { counted } from "../format.ts";
+import type { Exchange, Failure } from "../observations.ts";
 
 // An import of node:http also loads undici, which takes longer than everything that the doctor needs.
 const { request: requestHttp } = process.getBuiltinModule("node:http");

@@ -1,5 +1,5 @@
-import { decodeJwt } from "jose/jwt/decode";
 import { decodeProtectedHeader } from "jose/decode/protected_header";
+import { decodeJwt } from "jose/jwt/decode";
 import { sleep } from "../../base/async.ts";
 import { type Clock, systemClock } from "../../base/clock.ts";
 import {
@@ -13,11 +13,11 @@ import {
   required,
 } from "../../base/options.ts";
 import { field, sameBytes } from "../exchange.ts";
+import { quoted } from "../format.ts";
 import type { Exchange, Look, Observations, SeenToken } from "../observations.ts";
 import { type ParsedSets, type State, stateOf } from "../sequence.ts";
 import { type Happening, changes } from "../timeline.ts";
 import { asking } from "./observe.ts";
-import { quoted } from "../format.ts";
 
 /** Options of {@link watch}. */
 export interface WatchOptions {

@@ -1,4 +1,5 @@
 // Sentences about what verifiers were measured to do.
+
 import { durationText } from "../../base/format.ts";
 import { type Behavior, type MaxAge, behaviors, measuredOn } from "./behavior.ts";
 

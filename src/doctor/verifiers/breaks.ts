@@ -1,5 +1,5 @@
-import { type Break, cited } from "./cited.ts";
 import type { Code } from "../codes.ts";
+import { type Break, cited } from "./cited.ts";
 import { rows, versions } from "./verified.ts";
 
 /** Returns the verifiers that fail, by code: first the ones that were run, then the cited ones. */

@@ -1,7 +1,7 @@
-import { readPrivatePem } from "#crypto";
 import type { CryptoKey, JWK } from "jose";
 import { exportJWK } from "jose/key/export";
 import { importPKCS8, importSPKI } from "jose/key/import";
+import { readPrivatePem } from "#crypto";
 import { keyError } from "../../base/errors.ts";
 
 /** A block of a PEM text. */

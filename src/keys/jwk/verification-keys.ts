@@ -1,5 +1,5 @@
-import { importPublicKey } from "#crypto";
 import type { CryptoKey } from "jose";
+import { importPublicKey } from "#crypto";
 import { KeyMaterialError, TokenError } from "../../base/errors.ts";
 import { isGiven } from "../../base/json.ts";
 import { type OkpPublicJwk, type PublicJwk, ed25519Members, keyIdentity, publicMembers, rsaBits } from "./public.ts";

@@ -1,12 +1,12 @@
-import { type Clock, systemClock } from "../../base/clock.ts";
 // Keys in AWS KMS.
 import type * as Sdk from "@aws-sdk/client-kms";
+import { type Clock, systemClock } from "../../base/clock.ts";
+import { importFailure } from "../../base/optional-package.ts";
 import { type Optional, type Rules, callback, text, wholeNumber } from "../../base/options.ts";
-import { backendRules, checkBackendOptions, httpUrl, needsOption, onlyFromCode } from "../signer/backend-options.ts";
 import { es256FromDer } from "../crypto/der.ts";
+import { backendRules, checkBackendOptions, httpUrl, needsOption, onlyFromCode } from "../signer/backend-options.ts";
 import { notP256, wrongPurpose } from "../signer/external.ts";
 import type { SignerBackend } from "../signer/signer.ts";
-import { importFailure } from "../../base/optional-package.ts";
 import {
   type FailureCode,
   type KeyService,

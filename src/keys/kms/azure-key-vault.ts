@@ -1,12 +1,13 @@
 // Keys in Azure Key Vault.
+
 import type { CryptographyClient, KeyClient, KeyVaultKey } from "@azure/keyvault-keys";
 import * as base64url from "jose/base64url";
 import { type Clock, systemClock } from "../../base/clock.ts";
+import { importFailure } from "../../base/optional-package.ts";
 import { type Optional, type Rules, oneOf, textThat, withMethods } from "../../base/options.ts";
 import { backendRules, checkBackendOptions, needsOption, onlyFromCode } from "../signer/backend-options.ts";
 import { notP256, wrongPurpose } from "../signer/external.ts";
 import type { SignerBackend } from "../signer/signer.ts";
-import { importFailure } from "../../base/optional-package.ts";
 import {
   type FailureCode,
   type KeyService,

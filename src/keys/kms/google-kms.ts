@@ -1,10 +1,10 @@
-import { type Clock, systemClock } from "../../base/clock.ts";
 // Keys in Google Cloud KMS.
 import type { KeyManagementServiceClient } from "@google-cloud/kms";
+import { type Clock, systemClock } from "../../base/clock.ts";
 import { type SignerError, invalidOption } from "../../base/errors.ts";
 import { type Optional, type Rules, oneOf, textThat } from "../../base/options.ts";
-import { backendRules, checkBackendOptions, httpUrl, needsOption } from "../signer/backend-options.ts";
 import { es256FromDer } from "../crypto/der.ts";
+import { backendRules, checkBackendOptions, httpUrl, needsOption } from "../signer/backend-options.ts";
 import { notP256 } from "../signer/external.ts";
 import type { SignerBackend } from "../signer/signer.ts";
 import { crc32c } from "./google-crc32c.ts";

@@ -1,13 +1,14 @@
 // The common part of all key services: deadlines, errors, and how a key is opened, generated and destroyed.
+
 import { calculateJwkThumbprint } from "jose/jwk/thumbprint";
 import { importJWK } from "jose/key/import";
 import { sleep, withDeadline } from "../../base/async.ts";
 import type { Bytes } from "../../base/bytes.ts";
 import type { Clock } from "../../base/clock.ts";
 import { ConfigError, JwksdError, SignerError, keyError } from "../../base/errors.ts";
+import { type Optional, type Given, textThat } from "../../base/options.ts";
 import type { EcPublicJwk } from "../jwk/public.ts";
 import { type KeyInput, readKey } from "../jwk/read.ts";
-import { type Optional, type Given, textThat } from "../../base/options.ts";
 import { slowTimeoutMs } from "../signer/backend-options.ts";
 import { abortedBy, externalSigner, notP256 } from "../signer/external.ts";
 import type { ExternalSigner, SignerBackend } from "../signer/signer.ts";

@@ -1,11 +1,12 @@
 // Keys in the Transit engine (HashiCorp Vault, OpenBao).
+
 import * as base64url from "jose/base64url";
 import { type Clock, systemClock } from "../../base/clock.ts";
 import { type Optional, type Rules, callback, text, textThat } from "../../base/options.ts";
+import { isLoopback } from "../../base/urls.ts";
 import { backendRules, checkBackendOptions, needsOption, onlyFromCode } from "../signer/backend-options.ts";
 import { notP256 } from "../signer/external.ts";
 import type { SignerBackend } from "../signer/signer.ts";
-import { isLoopback } from "../../base/urls.ts";
 import {
   type KeyCall,
   type KeyService,

@@ -1,4 +1,5 @@
 // Keys in an HSM with PKCS#11.
+
 import { randomBytes } from "node:crypto";
 import { calculateJwkThumbprint } from "jose/jwk/thumbprint";
 import { abortable } from "../../base/async.ts";

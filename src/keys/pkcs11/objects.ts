@@ -1,4 +1,5 @@
 // Finds, generates and destroys key objects in one session. Runs in the child.
+
 import type { Handle, PKCS11 } from "pkcs11js";
 import { CKA, CKK, CKM, CKO, p256Params } from "./constants.ts";
 import { TokenFailure, toFailure, returnValue } from "./failure.ts";

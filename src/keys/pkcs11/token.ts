@@ -1,4 +1,5 @@
 // One token, logged in. Runs in the child.
+
 import { accessSync, constants } from "node:fs";
 import type * as Pkcs11js from "pkcs11js";
 import type { Handle, PKCS11 } from "pkcs11js";

@@ -1,5 +1,6 @@
 // A thread of the child that ends the whole process soon after the parent is gone, even if the module blocks all other threads. The
 // parent keeps the other end of standard input open and writes nothing.
+
 import { Socket } from "node:net";
 
 /** Time to finish the calls in flight and to finalize the module, in milliseconds. */

@@ -1,5 +1,5 @@
-import { sha256, verifyLater } from "#crypto";
 import type { CryptoKey } from "jose";
+import { sha256, verifyLater } from "#crypto";
 import { withDeadline } from "../../base/async.ts";
 import type { Bytes } from "../../base/bytes.ts";
 import { type Clock, systemClock } from "../../base/clock.ts";

@@ -1,5 +1,5 @@
-import { type KeyMaterialError, SignerError, invalidOption, keyError } from "../../base/errors.ts";
 import type { Bytes } from "../../base/bytes.ts";
+import { type KeyMaterialError, SignerError, invalidOption, keyError } from "../../base/errors.ts";
 import type { EcPublicJwk } from "../jwk/public.ts";
 import type { ExternalSigner } from "./signer.ts";
 

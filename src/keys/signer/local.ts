@@ -1,6 +1,6 @@
-import { sign, verify } from "#crypto";
 import type { CryptoKey, JWK } from "jose";
 import { importJWK } from "jose/key/import";
+import { sign, verify } from "#crypto";
 import type { Bytes } from "../../base/bytes.ts";
 import { KeyMaterialError, keyError } from "../../base/errors.ts";
 import type { PublicJwk } from "../jwk/public.ts";

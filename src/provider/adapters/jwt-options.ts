@@ -1,7 +1,7 @@
 import { type ConfigError, invalidOption } from "../../base/errors.ts";
 import type { Jwk } from "../../keys/jwk/public.ts";
-import type { Provider } from "../types.ts";
 import type { Claims } from "../../sign/token/sign-options.ts";
+import type { Provider } from "../types.ts";
 
 /** What better-auth asks of a signature beside the claims. */
 export interface SigningRequest {

@@ -1,8 +1,8 @@
 import { createPublicKey } from "node:crypto";
 import type { JWK } from "jose";
 import type { PublicJwk } from "../../keys/jwk/public.ts";
-import type { ManagedKeys } from "../managed-keys.ts";
 import type { SigningKey } from "../../sign/token/token-signer.ts";
+import type { ManagedKeys } from "../managed-keys.ts";
 
 /** Managed keys; a key manager has them. Those that have ended have no public half. */
 export interface OidcKeys extends ManagedKeys {

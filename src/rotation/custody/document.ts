@@ -1,7 +1,7 @@
 import { StoreError } from "../../base/errors.ts";
+import { isDate } from "../../base/format.ts";
 import { jsonOf } from "../../base/json.ts";
 import { type RotationPolicy, policyDefaults, policyNames } from "../rules/policy.ts";
-import { isDate } from "../../base/format.ts";
 import { type KeyEvent, type KeyRecord, type LiveRecord, checkRecords, mapLive } from "../rules/records.ts";
 import type { TargetRecord } from "../rules/waits.ts";
 import type { Owner } from "./issuer-check.ts";

@@ -1,9 +1,9 @@
-import * as base64url from "jose/base64url";
 import type { CryptoKey, JWK, ProtectedHeaderParameters } from "jose";
+import * as base64url from "jose/base64url";
+import { decodeProtectedHeader } from "jose/decode/protected_header";
+import { compactDecrypt } from "jose/jwe/compact/decrypt";
 import { CompactEncrypt } from "jose/jwe/compact/encrypt";
 import { calculateJwkThumbprint } from "jose/jwk/thumbprint";
-import { compactDecrypt } from "jose/jwe/compact/decrypt";
-import { decodeProtectedHeader } from "jose/decode/protected_header";
 import { ConfigError, StoreError } from "../../base/errors.ts";
 import { quoted } from "../../base/printable.ts";
 

@@ -1,9 +1,9 @@
+import { kidText, timeText } from "../../base/format.ts";
 import { newKeyText, removedKeyText, replacedKeyText } from "../../doctor/verifiers/behavior-text.ts";
 import { cachedSeconds } from "../rules/mode-intervals.ts";
 import { type RotationPolicy, cachedForSeconds, maxAgeSeconds } from "../rules/policy.ts";
 import { type KeyRecord, type LiveRecord, type Tombstone, activeKey, isLive, isRotating } from "../rules/records.ts";
 import { earliestEndOfWait, longestStale } from "../rules/waits.ts";
-import { kidText, timeText } from "../../base/format.ts";
 
 interface Context {
   readonly before: readonly KeyRecord[];

@@ -1,7 +1,7 @@
-import { type RotationPlan, planKeyName } from "./plan.ts";
 import { durationText, timeText } from "../../base/format.ts";
-import { type PlanScale, planScale, shortened } from "./plan-scale.ts";
 import type { KeyState } from "../rules/records.ts";
+import { type PlanScale, planScale, shortened } from "./plan-scale.ts";
+import { type RotationPlan, planKeyName } from "./plan.ts";
 
 /** Width of the key names, left of their bars. */
 const labelWidth = 210;

@@ -1,8 +1,7 @@
+import { kidText } from "../../base/format.ts";
 import { announcedKeyText } from "../../doctor/verifiers/behavior-text.ts";
 import { advance } from "../rules/advance.ts";
 import { announce } from "../rules/commands.ts";
-import { kidText } from "../../base/format.ts";
-import { goneFromCachesAt } from "./impact.ts";
 import { type Interval, type Way, rotationIntervals } from "../rules/mode-intervals.ts";
 import type { RotationPolicy } from "../rules/policy.ts";
 import {
@@ -19,6 +18,7 @@ import {
   stateSince,
 } from "../rules/records.ts";
 import { recordBounds } from "../rules/waits.ts";
+import { goneFromCachesAt } from "./impact.ts";
 import { type Why, whyOf } from "./why.ts";
 
 /** A key of a plan. */

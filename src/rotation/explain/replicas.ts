@@ -1,7 +1,7 @@
+import { durationText, kidText, someOf, timeText } from "../../base/format.ts";
 import { printable } from "../../base/printable.ts";
 import type { StoreDocument } from "../custody/document.ts";
 import { type PresenceRecord, type Processes, revisionsBehind } from "../custody/presence.ts";
-import { durationText, kidText, someOf, timeText } from "../../base/format.ts";
 import { type LiveRecord, isLive, liveRecords, stateSince } from "../rules/records.ts";
 import { type TargetRecord, targetsBehind, waitOf } from "../rules/waits.ts";
 

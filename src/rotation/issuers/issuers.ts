@@ -13,12 +13,12 @@ import {
   string,
 } from "../../base/options.ts";
 import { outlivesRequests } from "../../base/runtime.ts";
+import { createProvider } from "../../provider/provider.ts";
 import { toResponse } from "../../publish/fetch.ts";
 import { writeReply } from "../../publish/node.ts";
 import { notFound, problem, unavailable, withoutBodyOnHead } from "../../publish/respond.ts";
-import { createProvider } from "../../provider/provider.ts";
-import { readWrappingKeys } from "../custody/wrapping.ts";
 import { readRegister } from "../custody/reading.ts";
+import { readWrappingKeys } from "../custody/wrapping.ts";
 import { managerWith } from "../manager/manager.ts";
 import { registerRule, wrappingKeysRule } from "../manager/options.ts";
 import type { KeyManager, KeyManagerOptions } from "../manager/types.ts";

@@ -1,8 +1,8 @@
-import type { Optional } from "../../base/options.ts";
 import type { Clock } from "../../base/clock.ts";
-import type { NodeRequest, NodeResponse } from "../../publish/node.ts";
-import type { Metadata } from "../../publish/discovery.ts";
+import type { Optional } from "../../base/options.ts";
 import type { Provider } from "../../provider/types.ts";
+import type { Metadata } from "../../publish/discovery.ts";
+import type { NodeRequest, NodeResponse } from "../../publish/node.ts";
 import type { Claims, SignOptions } from "../../sign/token/sign-options.ts";
 import type { KeyManager, ManagerEvent } from "../manager/types.ts";
 import type { RotationPolicyOptions } from "../rules/policy.ts";

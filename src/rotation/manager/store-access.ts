@@ -12,12 +12,12 @@ import {
   nextDocument,
   textBytes,
 } from "../custody/document.ts";
+import { listPresence } from "../custody/presence.ts";
+import { readRegister } from "../custody/reading.ts";
 import { nextLookAt } from "../rules/due.ts";
 import type { RotationPolicy } from "../rules/policy.ts";
 import type { KeyEvent, KeyRecord } from "../rules/records.ts";
 import { checkNotRolledBack } from "../rules/rollback.ts";
-import { listPresence } from "../custody/presence.ts";
-import { readRegister } from "../custody/reading.ts";
 import type { PresenceList, Reading } from "../store/register.ts";
 import { type Seen, storeNow } from "./clocks.ts";
 import type { Filling } from "./types.ts";

@@ -1,8 +1,7 @@
 import { ConfigError, StateError } from "../../base/errors.ts";
-import { type At, type Change, activate as activateKey, end, replace, restartWaits } from "./advance.ts";
 import { timeText } from "../../base/format.ts";
+import { type At, type Change, activate as activateKey, end, replace, restartWaits } from "./advance.ts";
 import { type RotationPolicyOptions, announceForMs, knownOf, policyNames, rotationPolicy } from "./policy.ts";
-import { earliestEndOfWait, endOfWait } from "./waits.ts";
 import {
   type KeyRecord,
   type KeyUse,
@@ -15,6 +14,7 @@ import {
   mapLive,
   recordOf,
 } from "./records.ts";
+import { earliestEndOfWait, endOfWait } from "./waits.ts";
 
 /** A key that has no record yet. */
 export type NewKey = Pick<LiveRecord, "kid" | "use" | "alg" | "thumbprint" | "publicJwk" | "privateHalf">;

@@ -1,5 +1,5 @@
-import { type Optional, type Rules, checkOptions, number } from "../../base/options.ts";
 import { ConfigError } from "../../base/errors.ts";
+import { type Optional, type Rules, checkOptions, number } from "../../base/options.ts";
 import type { KeyUse } from "./records.ts";
 
 /** The settings of a rotation. */

@@ -1,4 +1,5 @@
 import { systemClock } from "../../base/clock.ts";
+import type { Clock } from "../../base/clock.ts";
 import {
   type Optional,
   type Rules,
@@ -10,7 +11,6 @@ import {
   text,
   withMethods,
 } from "../../base/options.ts";
-import type { Clock } from "../../base/clock.ts";
 import { readWrappingKeys } from "../custody/wrapping.ts";
 import { wrappingKeysRule } from "../manager/options.ts";
 import type { KeyManager } from "../manager/types.ts";

@@ -4,10 +4,10 @@ import { refusalOf } from "../../base/local-requests.ts";
 import type { Metric } from "../../base/metrics.ts";
 import { writeReply } from "../../publish/node.ts";
 import { methodNotAllowed, problem, withoutBodyOnHead } from "../../publish/respond.ts";
-import { expose } from "./exposition.ts";
 import type { Logger } from "../config/log.ts";
 import type { Handler } from "../listen/gate.ts";
 import { type RunningServer, startHttpServer } from "../listen/http-server.ts";
+import { expose } from "./exposition.ts";
 
 /** A reply of the admin address, which no cache keeps. */
 export interface AdminReply {

@@ -1,15 +1,15 @@
-import { withFlags } from "../config/setting-names.ts";
-import { fillingText } from "../keys/manager-events.ts";
-import { policyDifference } from "../config/policy-difference.ts";
-import { type StoreView, hasCaughtUp, behindText, waitsOf } from "../../rotation/explain/replicas.ts";
-import { type DueStep, dueSteps } from "../../rotation/rules/due.ts";
 import { durationText, kidText, relativeText, timeText } from "../../base/format.ts";
-import type { KeyRecord } from "../../rotation/rules/records.ts";
+import { shellWord } from "../../base/printable.ts";
+import { type StoreView, hasCaughtUp, behindText, waitsOf } from "../../rotation/explain/replicas.ts";
 import type { KnownError } from "../../rotation/manager/types.ts";
+import { type DueStep, dueSteps } from "../../rotation/rules/due.ts";
+import type { KeyRecord } from "../../rotation/rules/records.ts";
+import { policyDifference } from "../config/policy-difference.ts";
+import { withFlags } from "../config/setting-names.ts";
 import type { KnownManager, KnownWithoutStore } from "../keys/known.ts";
+import { fillingText } from "../keys/manager-events.ts";
 import type { Known } from "./known.ts";
 import { type Remedy, listing, remedyOf } from "./remedies.ts";
-import { shellWord } from "../../base/printable.ts";
 
 /** Something that is wrong, in words. */
 export interface Fault extends Remedy {

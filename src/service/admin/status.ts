@@ -1,3 +1,4 @@
+import { type PlanStep, type RotationPlan, plan } from "../../rotation/explain/plan.ts";
 import {
   type TargetStatus,
   type ReplicaStatus,
@@ -7,7 +8,7 @@ import {
   replicaStatus,
   waitsOf,
 } from "../../rotation/explain/replicas.ts";
-import { type PlanStep, type RotationPlan, plan } from "../../rotation/explain/plan.ts";
+import type { StoreHealth } from "../../rotation/manager/types.ts";
 import { rotatingSince } from "../../rotation/rules/mode-intervals.ts";
 import {
   type KeyEvent,
@@ -19,9 +20,8 @@ import {
   stateSince,
   uriOf,
 } from "../../rotation/rules/records.ts";
-import { type Fault, faultsOf } from "./faults.ts";
-import type { StoreHealth } from "../../rotation/manager/types.ts";
 import type { KnownManager } from "../keys/known.ts";
+import { type Fault, faultsOf } from "./faults.ts";
 import type { Known } from "./known.ts";
 
 /** One key. */

@@ -1,10 +1,10 @@
 import { isIP } from "node:net";
-import { signerTypes } from "../../keys/backends.ts";
 import { type Rule, boolean, oneOf, text, textThat, wholeNumber } from "../../base/options.ts";
 import { printable } from "../../base/printable.ts";
+import { signerTypes } from "../../keys/backends.ts";
 import { type RotationPolicy, policyDefaults } from "../../rotation/rules/policy.ts";
-import { socketPath } from "./addresses.ts";
 import { escapes } from "../../rotation/store/url.ts";
+import { socketPath } from "./addresses.ts";
 import { isDatabaseUrl } from "./database-url.ts";
 
 /** Whether a value looks like a JWK, a PEM or a wrapping key instead of the path of a file. */

@@ -1,9 +1,9 @@
 import { ConfigError, invalidOption } from "../../base/errors.ts";
+import { nearest } from "../../base/nearest.ts";
 import { type Rule, boolean } from "../../base/options.ts";
 import { locate } from "../../publish/paths.ts";
 import { hasPassword } from "./database-url.ts";
 import { readJsonObject } from "./json-file.ts";
-import { nearest } from "../../base/nearest.ts";
 import {
   type SettingName,
   type Settings,

@@ -1,11 +1,11 @@
 import { stat } from "node:fs/promises";
 import { ConfigError } from "../../base/errors.ts";
 import { object } from "../../base/options.ts";
-import { permissionWarnings } from "../../node/key-files.ts";
 import { type BackendOptions, signerBackend, typesOf } from "../../keys/backends.ts";
-import type { SignerBackend } from "../../keys/signer/signer.ts";
 import { parsePkcs11Uri } from "../../keys/pkcs11/uri.ts";
+import type { SignerBackend } from "../../keys/signer/signer.ts";
 import type { ExternalSigner } from "../../keys/signer/signer.ts";
+import { permissionWarnings } from "../../node/key-files.ts";
 import { readJsonObject } from "./json-file.ts";
 import type { Logger } from "./log.ts";
 import type { Settings } from "./setting-definitions.ts";

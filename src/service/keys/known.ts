@@ -1,7 +1,7 @@
 import type { StoreDocument } from "../../rotation/custody/document.ts";
 import type { Processes } from "../../rotation/custody/presence.ts";
-import type { KnownError } from "../../rotation/manager/types.ts";
 import type { ServiceManager } from "../../rotation/manager/manager.ts";
+import type { KnownError } from "../../rotation/manager/types.ts";
 import type { RotationPolicyOptions } from "../../rotation/rules/policy.ts";
 
 // State of the keys of a service, for its status. All times are epoch milliseconds.

@@ -1,12 +1,12 @@
 import type { Clock } from "../../base/clock.ts";
+import { timeText } from "../../base/format.ts";
 import { isFirstKey } from "../../rotation/manager/options.ts";
 import type { Filling, ManagerEvent } from "../../rotation/manager/types.ts";
-import { timeText } from "../../base/format.ts";
 import type { KeyEvent, KeyRecord } from "../../rotation/rules/records.ts";
 import type { Logger } from "../config/log.ts";
 import { policyDifference } from "../config/policy-difference.ts";
-import type { StoreSettings } from "../config/store-settings.ts";
 import { withFlags } from "../config/setting-names.ts";
+import type { StoreSettings } from "../config/store-settings.ts";
 
 /** The log of a manager. */
 export interface ManagerLog {

@@ -1,7 +1,7 @@
 import { sleep } from "../../base/async.ts";
 import { type Clock, type Moment, monotonicNow, msBetween } from "../../base/clock.ts";
-import type { ServiceManager } from "../../rotation/manager/manager.ts";
 import type { Processes } from "../../rotation/custody/presence.ts";
+import type { ServiceManager } from "../../rotation/manager/manager.ts";
 
 /** In milliseconds. */
 const limits = {

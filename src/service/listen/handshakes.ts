@@ -1,5 +1,5 @@
-import type { Socket } from "node:net";
 import type { Server } from "node:https";
+import type { Socket } from "node:net";
 
 /**
  * Limits concurrent handshakes. One too many ends the oldest, because honest peers finish within milliseconds and silent peers wait the

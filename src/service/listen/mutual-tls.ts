@@ -2,8 +2,8 @@ import { X509Certificate, constants, createPrivateKey } from "node:crypto";
 import { readFile } from "node:fs/promises";
 import { join } from "node:path";
 import type { TlsOptions } from "node:tls";
-import { reading } from "../../base/file-errors.ts";
 import { ServiceError } from "../../base/errors.ts";
+import { reading } from "../../base/file-errors.ts";
 
 /** File names as in a Kubernetes secret: the server's certificate chain, its key, and the CA certificate for its clients. */
 const names = ["tls.crt", "tls.key", "ca.crt"] as const;

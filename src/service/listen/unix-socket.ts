@@ -1,6 +1,6 @@
+import { once } from "node:events";
 import { chmodSync, chownSync, lstatSync, readFileSync, unlinkSync } from "node:fs";
 import { type Server, connect } from "node:net";
-import { once } from "node:events";
 import { ServiceError } from "../../base/errors.ts";
 
 /** A Unix socket to listen on, which only this machine can reach. */

@@ -1,5 +1,5 @@
-import type { Socket } from "node:net";
 import { type ServerHttp2Stream, constants, createServer } from "node:http2";
+import type { Socket } from "node:net";
 import { readBody } from "./body.ts";
 import { boundSessions } from "./sessions.ts";
 

@@ -4,11 +4,11 @@ import { escapedUnit } from "../../base/printable.ts";
 import { publishedJwk } from "../../keys/jwk/public.ts";
 import { writeReply } from "../../publish/node.ts";
 import { type Reply, problem } from "../../publish/respond.ts";
-import type { Signing } from "./signing.ts";
 import type { Audit } from "./audit.ts";
 import { maxBodyBytes, readBody } from "./body.ts";
 import { type SignPolicy, checkAllowed } from "./policy.ts";
 import { readSignRequest } from "./request.ts";
+import type { Signing } from "./signing.ts";
 
 const { STATUS_CODES } = process.getBuiltinModule("node:http");
 

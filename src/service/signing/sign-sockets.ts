@@ -1,16 +1,16 @@
 import { systemClock } from "../../base/clock.ts";
+import { hostAndPort } from "../config/addresses.ts";
+import type { Logger } from "../config/log.ts";
+import { fingerprint, watchPaths } from "../config/watch.ts";
+import { type RunningServer, type Wanted, startHttpServer } from "../listen/http-server.ts";
+import { readMutualTls, tlsFiles } from "../listen/mutual-tls.ts";
+import { listenOnSocket } from "../listen/unix-socket.ts";
 import { createAudit } from "./audit.ts";
 import { readFormerKeys } from "./former-keys.ts";
 import { type SocketSigning, signHandler } from "./handler.ts";
 import { createKubernetesSigner } from "./kubernetes.ts";
 import type { Signing } from "./signing.ts";
 import { type SignSocket, checkSocketLifetimes } from "./sockets.ts";
-import { hostAndPort } from "../config/addresses.ts";
-import { type RunningServer, type Wanted, startHttpServer } from "../listen/http-server.ts";
-import type { Logger } from "../config/log.ts";
-import { readMutualTls, tlsFiles } from "../listen/mutual-tls.ts";
-import { listenOnSocket } from "../listen/unix-socket.ts";
-import { fingerprint, watchPaths } from "../config/watch.ts";
 
 /** Each connection needs a file descriptor, of which a process often has 1,024. */
 const maxConnections = 512;

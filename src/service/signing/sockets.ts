@@ -1,6 +1,6 @@
 import { invalidOption } from "../../base/errors.ts";
-import { isLoopback } from "../../base/urls.ts";
 import { type Rules, checkOptions, object, oneOf, text, textThat, texts } from "../../base/options.ts";
+import { isLoopback } from "../../base/urls.ts";
 import { type HostAndPort, hostAndPort, socketPath } from "../config/addresses.ts";
 import { readJsonObject } from "../config/json-file.ts";
 import type { Settings } from "../config/setting-definitions.ts";

@@ -6,10 +6,10 @@ import { type CustodyOptions, type Custody, createCustody } from "../../rotation
 import { parseDocument } from "../../rotation/custody/document.ts";
 import { type IssuerCheck, type Owner, commandedBy } from "../../rotation/custody/issuer-check.ts";
 import { unsealed } from "../../rotation/custody/mac.ts";
-import { type WrappingKeys, newWrappingKey, readWrappingKeys } from "../../rotation/custody/wrapping.ts";
 import { readRegister } from "../../rotation/custody/reading.ts";
-import { memoryStore } from "../../rotation/store/memory.ts";
+import { type WrappingKeys, newWrappingKey, readWrappingKeys } from "../../rotation/custody/wrapping.ts";
 import { rotationPolicy } from "../../rotation/rules/policy.ts";
+import { memoryStore } from "../../rotation/store/memory.ts";
 import type { Register } from "../../rotation/store/register.ts";
 import { sqliteStore } from "../../rotation/store/sqlite/sqlite.ts";
 import type { Logger } from "../config/log.ts";

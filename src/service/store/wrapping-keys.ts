@@ -1,9 +1,9 @@
 import { access, constants, readFile, stat } from "node:fs/promises";
 import { dirname, join, resolve } from "node:path";
-import { someOf } from "../../base/format.ts";
-import { printable } from "../../base/printable.ts";
 import { ConfigError, ServiceError, StoreError } from "../../base/errors.ts";
 import { reading, unlessMissing } from "../../base/file-errors.ts";
+import { someOf } from "../../base/format.ts";
+import { printable } from "../../base/printable.ts";
 import { writeNewFile } from "../../node/generate.ts";
 import { permissionWarnings } from "../../node/key-files.ts";
 import { parseDocument } from "../../rotation/custody/document.ts";

@@ -1,10 +1,10 @@
 import { systemClock } from "../../base/clock.ts";
+import { discoveryDocument } from "../../publish/discovery.ts";
 import { type Document, makeDocument } from "../../publish/document.ts";
 import { type JwkSet, type JwkSetDocument, documentAt } from "../../publish/jwk-set.ts";
-import { cacheControl, contentTypes, discoveryCacheControl } from "../../publish/respond.ts";
-import { discoveryDocument } from "../../publish/discovery.ts";
 import { locate } from "../../publish/paths.ts";
 import type { Site } from "../../publish/publisher.ts";
+import { cacheControl, contentTypes, discoveryCacheControl } from "../../publish/respond.ts";
 
 /** One document, byte for byte as `jwksd serve` answers it. */
 export interface StaticDocument {

@@ -1,10 +1,11 @@
 // Files of a folder that others may be able to write. No link is followed below the folder, and nothing is opened that could block.
+
 import { randomUUID } from "node:crypto";
 import { type Stats, constants } from "node:fs";
 import { lstat, mkdir, open, readdir, rename, rm, stat } from "node:fs/promises";
 import { dirname, join } from "node:path";
-import { unlessMissing } from "../../base/file-errors.ts";
 import { ServiceError } from "../../base/errors.ts";
+import { unlessMissing } from "../../base/file-errors.ts";
 
 /** No document of jwksd is larger. */
 const maxBytes = 1_000_000;

@@ -11,16 +11,16 @@ import { signersOf } from "../config/signers.ts";
 import { readSite } from "../config/site.ts";
 import { storeSettingsOf } from "../config/store-settings.ts";
 import { every } from "../config/watch.ts";
-import { type OpenedManager, openManager } from "../keys/open-manager.ts";
 import { type FileKeys, openFileKeys } from "../keys/file-keys.ts";
+import { type OpenedManager, openManager } from "../keys/open-manager.ts";
 import { savedSetOf } from "../keys/service-keys.ts";
+import { bucketTarget, parseBucketUrl } from "./bucket.ts";
 import { type ChangedFile, keysIn, whyLeft } from "./changed.ts";
 import { type TargetSite, type DocumentSet, baseOf, documentSetOf, pathsOf, urlsOf } from "./documents.ts";
-import { bucketTarget, parseBucketUrl } from "./bucket.ts";
 import { folderTarget } from "./folder.ts";
-import type { Target } from "./target.ts";
 import { purgeSeconds, runPurge } from "./purge.ts";
 import { readBack } from "./read-back.ts";
+import type { Target } from "./target.ts";
 
 /** How often documents are made anew: a target may be away for a while, and encryption keys of files come to their end. */
 const everyMs = 10_000;

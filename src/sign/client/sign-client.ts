@@ -4,7 +4,6 @@ import { withDeadline } from "../../base/async.ts";
 import { systemClock } from "../../base/clock.ts";
 import { ConfigError, JwksdError, SignerError, TokenError, invalidClaims, invalidOption } from "../../base/errors.ts";
 import { jsonOf } from "../../base/json.ts";
-import { printable } from "../../base/printable.ts";
 import {
   type Optional,
   type Given,
@@ -15,6 +14,7 @@ import {
   textThat,
   timeout,
 } from "../../base/options.ts";
+import { printable } from "../../base/printable.ts";
 import type { Claims, SignOptions } from "../token/sign-options.ts";
 import { checkedOptions } from "../token/sign-options.ts";
 

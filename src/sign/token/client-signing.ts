@@ -13,8 +13,8 @@ import {
   text,
   wholeNumber,
 } from "../../base/options.ts";
-import { encode } from "./sign.ts";
 import { checkPlain } from "./sign-options.ts";
+import { encode } from "./sign.ts";
 import type { SignInputOptions } from "./signing-input.ts";
 
 /** Gives the key with which a client signs; a provider is one. */

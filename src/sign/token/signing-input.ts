@@ -2,8 +2,8 @@ import * as base64url from "jose/base64url";
 import { invalidClaims } from "../../base/errors.ts";
 import { jsonOf } from "../../base/json.ts";
 import { type Optional, type Rules, anything, checkOptions, object } from "../../base/options.ts";
-import { checkHeaderNames, checkMembersOnce } from "./names.ts";
 import { checkClaims } from "./claims.ts";
+import { checkHeaderNames, checkMembersOnce } from "./names.ts";
 import { type ActiveKey, signParts } from "./sign.ts";
 import { checkLifetime, timesOf } from "./times.ts";
 

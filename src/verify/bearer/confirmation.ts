@@ -1,11 +1,11 @@
-import { sha256, toBase64url } from "#crypto";
 import type { JWTPayload } from "jose";
+import { sha256, toBase64url } from "#crypto";
 import { fromBase64 } from "../../base/bytes.ts";
 import { invalidOption } from "../../base/errors.ts";
 import type { Credentials, GuardedRequest } from "./authorization.ts";
 import { createProofCheck } from "./dpop-proof.ts";
-import type { BearerSettings } from "./settings.ts";
 import { invalidToken } from "./refusal.ts";
+import type { BearerSettings } from "./settings.ts";
 
 /** Checks that the sender of a request has what its token is bound to. @throws RefusedRequest */
 export type Confirm = (claims: JWTPayload, credentials: Credentials, request: GuardedRequest) => Promise<void>;

@@ -1,5 +1,5 @@
-import { toBase64url } from "#crypto";
 import type { CryptoKey } from "jose";
+import { toBase64url } from "#crypto";
 import type { Clock } from "../../base/clock.ts";
 
 /** Time for which one nonce is current. It is accepted for as long again. */

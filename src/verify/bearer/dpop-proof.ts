@@ -9,8 +9,8 @@ import { readClaims, readHeader } from "../token/compact-jws.ts";
 import { checkTyp } from "../token/typ.ts";
 import { checkSignature } from "../token/verify.ts";
 import { createNonces } from "./dpop-nonces.ts";
-import type { BearerSettings } from "./settings.ts";
 import { RefusedRequest, invalidProof } from "./refusal.ts";
+import type { BearerSettings } from "./settings.ts";
 
 /** Values that a proof must be bound to. */
 export interface Proven {

@@ -15,6 +15,7 @@ import {
 } from "./authorization.ts";
 import { createConfirmation } from "./confirmation.ts";
 import { resourceMetadataUrl } from "./metadata.ts";
+import type { BearerEvent } from "./options.ts";
 import {
   type ChallengeTerms,
   type Denial,
@@ -34,7 +35,6 @@ import {
   refuseUnmet,
   scopesOf,
 } from "./requirements.ts";
-import type { BearerEvent } from "./options.ts";
 import type { BearerSettings } from "./settings.ts";
 import { createTrustedIssuers } from "./trusted-issuers.ts";
 

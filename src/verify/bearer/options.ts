@@ -1,6 +1,6 @@
-import type { Optional } from "../../base/options.ts";
 import type { Clock } from "../../base/clock.ts";
 import type { ErrorCode } from "../../base/errors.ts";
+import type { Optional } from "../../base/options.ts";
 import type { SetIfAbsent } from "../client/replay.ts";
 import type { KeySetEvent, RemoteKeySetOptions } from "../relying-party/options.ts";
 import type { KeySetState } from "../relying-party/stored.ts";

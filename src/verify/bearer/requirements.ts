@@ -1,4 +1,5 @@
 import type { JWTHeaderParameters, JWTPayload } from "jose";
+import { invalidOption } from "../../base/errors.ts";
 import {
   type Rule,
   type Rules,
@@ -10,7 +11,6 @@ import {
   textThat,
   texts,
 } from "../../base/options.ts";
-import { invalidOption } from "../../base/errors.ts";
 import type { VerifiedClaims } from "../token/verify.ts";
 import { type Denial, RefusedRequest, quotable } from "./refusal.ts";
 import type { BearerSettings } from "./settings.ts";

@@ -22,9 +22,9 @@ import { futureSeconds } from "../client/claims.ts";
 import { keySetRules, resolveOptions } from "../relying-party/options.ts";
 import { maxTokenBytes } from "../token/compact-jws.ts";
 import { checkVerifyOptions } from "../token/verify.ts";
+import type { AudienceClaim, BearerOptions } from "./options.ts";
 import { quotable } from "./refusal.ts";
 import { requirementRules } from "./requirements.ts";
-import type { AudienceClaim, BearerOptions } from "./options.ts";
 
 const httpsUrl: Rule = textThat("an https URL without query and fragment", (value) => {
   if (!URL.canParse(value) || /[?#]/.test(value)) return false;

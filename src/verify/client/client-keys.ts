@@ -1,7 +1,8 @@
-import type { Optional } from "../../base/options.ts";
 import type { Clock } from "../../base/clock.ts";
 import { KeyMaterialError, TokenError, invalidOption } from "../../base/errors.ts";
 import { memberOf } from "../../base/json.ts";
+import type { Optional } from "../../base/options.ts";
+import { textHash } from "../../keys/crypto/text-hash.ts";
 import {
   type VerificationKeys,
   entriesOf,
@@ -10,7 +11,6 @@ import {
 } from "../../keys/jwk/verification-keys.ts";
 import { createBudget } from "../relying-party/budget.ts";
 import type { Fetch } from "../relying-party/fetch-json.ts";
-import { textHash } from "../../keys/crypto/text-hash.ts";
 import type { KeySource } from "../token/verify.ts";
 import { type ClientEvent, keySetEvent } from "./events.ts";
 import { type RemoteSet, createRemoteSets } from "./remote-sets.ts";

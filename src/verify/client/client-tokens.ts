@@ -12,13 +12,13 @@ import {
   text,
   texts,
 } from "../../base/options.ts";
+import { textHash } from "../../keys/crypto/text-hash.ts";
 import type { Fetch } from "../relying-party/fetch-json.ts";
 import { checkIssuer } from "../relying-party/urls.ts";
-import { textHash } from "../../keys/crypto/text-hash.ts";
-import { clientAlgorithms } from "./client-algorithms.ts";
 import { checkTyp } from "../token/typ.ts";
 import { type VerifiedToken, verify } from "../token/verify.ts";
 import { checkSpan, checkSoleAudience, checkTimes, futureSeconds } from "./claims.ts";
+import { clientAlgorithms } from "./client-algorithms.ts";
 import { type Client, createClientKeys } from "./client-keys.ts";
 import { type ClientEvent, type TokenKind, clientEvents } from "./events.ts";
 import { type SetIfAbsent, memoryReplayStore } from "./replay.ts";

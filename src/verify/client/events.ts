@@ -1,7 +1,7 @@
 import { notify } from "../../base/async.ts";
 import type { ErrorCode } from "../../base/errors.ts";
-import type { SkippedKey } from "../../keys/jwk/verification-keys.ts";
 import { printable } from "../../base/printable.ts";
+import type { SkippedKey } from "../../keys/jwk/verification-keys.ts";
 import type { KeySetEvent } from "../relying-party/options.ts";
 
 /** The kind of a token that a client signed. */

@@ -3,10 +3,10 @@ import { deltaSeconds, httpDate } from "../../base/cache-control.ts";
 import type { Clock } from "../../base/clock.ts";
 import { FetchError } from "../../base/errors.ts";
 import { memberOf } from "../../base/json.ts";
-import type { CachingHeaders } from "./freshness.ts";
-import { type RequestCaching, isDeadConnection, isRedirect, requestInit, systemCode } from "./runtime.ts";
 import { traced } from "../../base/trace.ts";
 import { shownUrl } from "../../base/urls.ts";
+import type { CachingHeaders } from "./freshness.ts";
+import { type RequestCaching, isDeadConnection, isRedirect, requestInit, systemCode } from "./runtime.ts";
 
 /** The part of the global `fetch` that jwksd uses. */
 export type Fetch = (url: string, init: RequestInit) => Promise<Response>;

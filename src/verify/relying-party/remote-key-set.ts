@@ -1,5 +1,5 @@
-import { notify } from "../../base/async.ts";
 import type { CryptoKey } from "jose";
+import { notify } from "../../base/async.ts";
 import { FetchError } from "../../base/errors.ts";
 import type { Metric } from "../../base/metrics.ts";
 import { verificationKeys } from "../../keys/jwk/verification-keys.ts";

@@ -1,12 +1,12 @@
 import { ageSeconds } from "../../base/cache-control.ts";
 import { FetchError } from "../../base/errors.ts";
 import { jsonOf, memberOf } from "../../base/json.ts";
+import { discoveryUrl, shownUrl, wellKnownUrl } from "../../base/urls.ts";
 import { type FetchOptions, type Fetched, fetchJson } from "./fetch-json.ts";
+import { type Freshness, freshness, mayUse } from "./freshness.ts";
 import type { KeySetPlace } from "./options.ts";
 import type { RequestCaching } from "./runtime.ts";
-import { type Freshness, freshness, mayUse } from "./freshness.ts";
 import { type ReadKeys, type StoredSet, isOutdated, storedSet } from "./stored.ts";
-import { discoveryUrl, shownUrl, wellKnownUrl } from "../../base/urls.ts";
 import { checkSecureUrl, shownIssuer } from "./urls.ts";
 
 export interface SourceOptions extends Omit<FetchOptions, keyof RequestCaching> {

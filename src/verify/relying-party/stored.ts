@@ -1,9 +1,9 @@
 import { ageSeconds, httpDate } from "../../base/cache-control.ts";
 import { FetchError, KeyMaterialError } from "../../base/errors.ts";
+import { shownUrl } from "../../base/urls.ts";
 import { textHash } from "../../keys/crypto/text-hash.ts";
 import type { VerificationKeys } from "../../keys/jwk/verification-keys.ts";
 import { type CachingHeaders, clockToleranceMs, dateAgeMs } from "./freshness.ts";
-import { shownUrl } from "../../base/urls.ts";
 
 /**
  * A stored response as plain data, for JSON. `state()` returns it and the `state` option accepts it, so that a cold start on an edge or

@@ -1,7 +1,9 @@
-import { verify as verifySignature } from "#crypto";
-import * as base64url from "jose/base64url";
 import type { CryptoKey, JWSHeaderParameters, JWTHeaderParameters, JWTPayload } from "jose";
+import * as base64url from "jose/base64url";
+import { verify as verifySignature } from "#crypto";
 import type { Bytes } from "../../base/bytes.ts";
+import { type Clock, systemClock } from "../../base/clock.ts";
+import { TokenError, invalidOption } from "../../base/errors.ts";
 import {
   type Optional,
   type Given,
@@ -15,9 +17,7 @@ import {
   text,
   texts,
 } from "../../base/options.ts";
-import { type Clock, systemClock } from "../../base/clock.ts";
 import { isPublicKeyAlgorithm } from "../../keys/crypto/algorithms.ts";
-import { TokenError, invalidOption } from "../../base/errors.ts";
 import { isCryptoKey } from "../../keys/jwk/read.ts";
 import { readClaims, readHeader } from "./compact-jws.ts";
 import { checkTyp } from "./typ.ts";

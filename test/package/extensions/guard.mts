@@ -1,3 +1,4 @@
+import { createLocalJWKSet, createRemoteJWKSet } from "jose";
 // A guard with what docs/relying-party.md lets an application bring, in frameworks whose types are nobody else's.
 import { createClientVerifier } from "jwksd";
 import {
@@ -15,7 +16,6 @@ import {
   memoryReplayStore,
 } from "jwksd/bearer";
 import { type Fetch, createRemoteKeySet } from "jwksd/relying-party";
-import { createLocalJWKSet, createRemoteJWKSet } from "jose";
 
 const issuer = "https://login.example.com";
 

@@ -1,7 +1,7 @@
 // Signers over Web Crypto and over a service, as docs/signers.md and the docstring of `Signer` describe them.
 import { type Signer, createProvider } from "jwksd";
-import { type ExternalSigner, type SignInput, type SignerBackend } from "jwksd/signer";
 import { createKeyManager } from "jwksd/rotation";
+import { type ExternalSigner, type SignInput, type SignerBackend } from "jwksd/signer";
 import { memoryStore } from "jwksd/store";
 import { checkSigner } from "jwksd/testing/adapters";
 

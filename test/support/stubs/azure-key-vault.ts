@@ -1,6 +1,6 @@
+import { randomBytes } from "node:crypto";
 import dns from "node:dns";
 import tls from "node:tls";
-import { randomBytes } from "node:crypto";
 import { certificateFor } from "../../client/certificate.ts";
 import { type ServiceKey, serviceKey } from "./ecdsa.ts";
 import { Refusal, type StubAnswer, type StubRequest, type StubServer, stubServer } from "./stub-server.ts";

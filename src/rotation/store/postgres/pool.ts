@@ -2,9 +2,9 @@ import { Socket } from "node:net";
 import type pgPackage from "pg";
 import { invalidOption } from "../../../base/errors.ts";
 import { importFailure } from "../../../base/optional-package.ts";
+import { escapes } from "../url.ts";
 import type { Driver } from "./driver.ts";
 import { type PostgresClient, type PostgresPool, pgDriver } from "./pg.ts";
-import { escapes } from "../url.ts";
 import { connectionStrings, isPostgresUrl, nameOf } from "./url.ts";
 
 type Pg = typeof pgPackage;

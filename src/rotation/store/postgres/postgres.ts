@@ -14,8 +14,8 @@ import type { OpenRegister } from "../register.ts";
 import type { Driver } from "./driver.ts";
 import { postgresFault } from "./faults.ts";
 import { type PostgresPool, pgDriver } from "./pg.ts";
-import { type PostgresSql, postgresJsDriver } from "./postgres-js.ts";
 import { urlDriver } from "./pool.ts";
+import { type PostgresSql, postgresJsDriver } from "./postgres-js.ts";
 import { postgresStatements, versionQuery } from "./queries.ts";
 
 export type { DatabaseStoreOptions } from "../databases/calls.ts";

@@ -1,5 +1,5 @@
-import type { Statement, Statements } from "../databases/sql.ts";
 import { bounded, boundedDocument, maxBytesOf } from "../bounds.ts";
+import type { Statement, Statements } from "../databases/sql.ts";
 import { schema } from "./schema.ts";
 
 // Each statement is a transaction of its own, so that they work behind PgBouncer.

@@ -1,9 +1,9 @@
 import { kidText } from "../../../base/format.ts";
+import { type Html, html } from "../../../base/html.ts";
+import { planVerbs } from "../../../rotation/explain/plan-scale.ts";
 import type { PlanStep } from "../../../rotation/explain/plan.ts";
 import { caughtUpText } from "../../../rotation/explain/replicas.ts";
-import { planVerbs } from "../../../rotation/explain/plan-scale.ts";
 import type { Status } from "../status.ts";
-import { type Html, html } from "../../../base/html.ts";
 import { facts, moment, plural, relative } from "./words.ts";
 
 /** Which key signs, what happens next, and whether all follow. */

@@ -1,7 +1,7 @@
-import type { Fault } from "../faults.ts";
-import type { Status } from "../status.ts";
-import { guideUrl } from "../remedies.ts";
 import { type Html, html } from "../../../base/html.ts";
+import type { Fault } from "../faults.ts";
+import { guideUrl } from "../remedies.ts";
+import type { Status } from "../status.ts";
 import { copyable, plural, relative } from "./words.ts";
 
 /** The state of the service in a sentence. Screen readers announce each change of this sentence, so it holds no time that passes. */

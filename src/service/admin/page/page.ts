@@ -1,10 +1,10 @@
 import { timeText } from "../../../base/format.ts";
+import { Html, html } from "../../../base/html.ts";
 import type { Status } from "../status.ts";
-import { type ServedSet, servedPart, faultOfServed } from "./served.ts";
 import { glancePart } from "./glance.ts";
 import { headlinePart, healthPart } from "./health.ts";
-import { Html, html } from "../../../base/html.ts";
 import { script } from "./script.ts";
+import { type ServedSet, servedPart, faultOfServed } from "./served.ts";
 import { style } from "./style.ts";
 import { eventsPart, keysPart, replicasPart } from "./tables.ts";
 import { timelinePart } from "./timeline.ts";

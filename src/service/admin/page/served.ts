@@ -1,7 +1,7 @@
-import { jsonOf } from "../../../base/json.ts";
-import type { Fault } from "../faults.ts";
-import { shellWord } from "../../../base/printable.ts";
 import { type Html, html, lines } from "../../../base/html.ts";
+import { jsonOf } from "../../../base/json.ts";
+import { shellWord } from "../../../base/printable.ts";
+import type { Fault } from "../faults.ts";
 import { copyable, facts } from "./words.ts";
 
 /** The response with the JWK Set, as the service itself gets it. */

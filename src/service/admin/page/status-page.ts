@@ -1,8 +1,8 @@
 import { randomBytes } from "node:crypto";
-import type { ServedSet } from "./served.ts";
-import { page, pagePolicy } from "./page.ts";
 import type { AdminPage } from "../admin.ts";
 import type { Status } from "../status.ts";
+import { page, pagePolicy } from "./page.ts";
+import type { ServedSet } from "./served.ts";
 
 /** Of the request for the service's own JWK Set. */
 const timeoutMs = 1_000;

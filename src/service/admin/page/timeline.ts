@@ -1,9 +1,9 @@
 import { kidText } from "../../../base/format.ts";
-import { type RotationPlan, planKeyName } from "../../../rotation/explain/plan.ts";
+import { Html, html } from "../../../base/html.ts";
 import { axisHeight, chartLegend, chartPatterns, planChart } from "../../../rotation/explain/plan-chart.ts";
 import { numberedSteps, planVerbs } from "../../../rotation/explain/plan-scale.ts";
+import { type RotationPlan, planKeyName } from "../../../rotation/explain/plan.ts";
 import type { Status } from "../status.ts";
-import { Html, html } from "../../../base/html.ts";
 import { moment, plural, scrolled } from "./words.ts";
 
 /** The picture of the rotation, with the steps that were taken and those that are planned. */
