@@ -1,4 +1,4 @@
-// The S3 client of AWS itself, against a stub that checks signatures and conditions.
+// The real AWS S3 client, against a stub that checks signatures and conditions.
 
 import assert from "node:assert/strict";
 import { writeFile } from "node:fs/promises";
@@ -44,8 +44,8 @@ async function start(t: TestContext) {
   return { stub, target, text };
 }
 
-describe("a bucket", { timeout: 60_000 }, () => {
-  test("gets the JWK Set, then the discovery document, each with its metadata, and nothing twice", async (t) => {
+describe("a bucket target", { timeout: 60_000 }, () => {
+  test("writes the JWK Set, then the discovery documents, each with its headers, and nothing twice", async (t) => {
     const { stub, target } = await start(t);
     const one = target();
     await one.open();
@@ -61,23 +61,23 @@ describe("a bucket", { timeout: 60_000 }, () => {
     const other = target();
     await other.open();
     for (const each of [one, other]) assert.deepEqual(await each.put(documentSet("one")), []);
-    // The mode is part of what is there.
+    // The mode is part of the stored objects.
     assert.deepEqual(await other.put(documentSet("one", "public, max-age=300, must-revalidate")), [...paths]);
   });
 
-  test("is not written by who looked before somebody else wrote it; a new look lets it be", async (t) => {
+  test("refuses to overwrite an object written after it was read, and writes once it has read it again", async (t) => {
     const { target, text } = await start(t);
     const [slow, quick] = [target(), target()];
     await Promise.all([slow.open(), quick.open()]);
     await quick.put(documentSet("newer"));
     const stale = slow.put(documentSet("older"));
-    await assert.rejects(stale, { code: "ERR_TARGET", message: /somebody else has written it in the meantime/ });
+    await assert.rejects(stale, { code: "ERR_TARGET", message: /another process has written it in the meantime/ });
     assert.equal(text(), "newer");
     await slow.put(documentSet("newest"));
     assert.equal(text(), "newest");
   });
 
-  test("holds an object that does not end: it is not read to its end, and is another program's", async (t) => {
+  test("does not read an endless object to its end and does not take it for its own", async (t) => {
     const server = await endless(t, { ETag: '"endless"', "Content-Type": "application/json" });
     const endpoint = `http://127.0.0.1:${server.port}`;
     const target = bucketTarget({ bucket: "bucket", prefix: "" }, ["jwks"], { endpoint });
@@ -87,7 +87,7 @@ describe("a bucket", { timeout: 60_000 }, () => {
     assert.ok(server.sent < 20_000_000, `${server.sent} bytes`);
   });
 
-  test("is not written by who looked before it was replaced, either", async (t) => {
+  test("refuses to overwrite an object replaced after its own write", async (t) => {
     const { stub, target, text } = await start(t);
     const one = target();
     await one.open();
@@ -103,7 +103,7 @@ describe("a bucket", { timeout: 60_000 }, () => {
     [{ status: 503, body: "<Error><Code>SlowDown</Code></Error>" }, 1],
     [{ status: 500, body: "" }, 1],
   ] as const) {
-    test(`is written in spite of ${times} × ${typeof fault === "string" ? fault : fault.status}`, async (t) => {
+    test(`writes despite ${times} × ${typeof fault === "string" ? fault : fault.status}`, async (t) => {
       const { stub, target, text } = await start(t);
       const one = target();
       await one.open();
@@ -113,7 +113,7 @@ describe("a bucket", { timeout: 60_000 }, () => {
     });
   }
 
-  test("of which nothing is known since a failure is looked at, and written after the keys were asked for again", async (t) => {
+  test("after a failure, reads the object again and writes only keys that were read later", async (t) => {
     const { stub, target, text } = await start(t);
     const one = target();
     await one.open();
@@ -128,7 +128,7 @@ describe("a bucket", { timeout: 60_000 }, () => {
     assert.equal(text(), "newest");
   });
 
-  test("that is slow is not given up before its time", async (t) => {
+  test("waits for a slow service", async (t) => {
     const { stub, target, text } = await start(t);
     const one = target();
     await one.open();
@@ -141,7 +141,7 @@ describe("a bucket", { timeout: 60_000 }, () => {
     assert.equal(text(), "one");
   });
 
-  test("whose answers are old is not written over", async (t) => {
+  test("refuses to overwrite an object if it read an old version of it", async (t) => {
     const { stub, target, text } = await start(t);
     const [one, other] = [target(), target()];
     await one.open();
@@ -149,30 +149,30 @@ describe("a bucket", { timeout: 60_000 }, () => {
     await one.put(documentSet("two"));
     stub.stale.signed = 1;
     await other.open();
-    // It saw "one", and nothing more of "two".
+    // It read "one", not "two".
     await assert.rejects(other.put(documentSet("one and a half")), { code: "ERR_TARGET" });
     assert.equal(text(), "two");
   });
 
   for (const [what, answer, message] of [
-    ["access is denied", { status: 403, body: "<Error><Code>AccessDenied</Code></Error>" }, /s3:PutObject/],
-    ["there is no bucket", { status: 404, body: "<Error><Code>NoSuchBucket</Code></Error>" }, /make it, or correct/],
-    ["no conditions are known", { status: 501, body: "<Error><Code>NotImplemented</Code></Error>" }, /If-Match/],
+    ["denied access", { status: 403, body: "<Error><Code>AccessDenied</Code></Error>" }, /s3:PutObject/],
+    ["a missing bucket", { status: 404, body: "<Error><Code>NoSuchBucket</Code></Error>" }, /create it or correct/],
+    ["missing conditional writes", { status: 501, body: "<Error><Code>NotImplemented</Code></Error>" }, /If-Match/],
   ] as const) {
-    test(`says what to do where ${what}`, async (t) => {
+    test(`reports a remedy for ${what}`, async (t) => {
       const { stub, target } = await start(t);
       const one = target();
       await one.open();
       stub.fail("PutObject", { ...answer, headers: { "Content-Type": "application/xml" } }, 3);
       await assert.rejects(one.put(documentSet("one")), (error: Error & { readonly code: string }) => {
         assert.match(error.message, message);
-        // It would hold the request.
+        // A cause would contain the request.
         return error.code === "ERR_TARGET" && error.cause === undefined;
       });
     });
   }
 
-  test("holds the bytes of jwksd serve", async (t) => {
+  test("contains the same bytes as jwksd serve", async (t) => {
     const folder = await temporaryFolder(t);
     const file = join(folder, "keys.json");
     await writeFile(file, JSON.stringify({ keys: [named("one")] }));
@@ -191,7 +191,7 @@ describe("a bucket", { timeout: 60_000 }, () => {
   });
 });
 
-test("URLs of buckets", () => {
+test("parseBucketUrl accepts bucket URLs and refuses others", () => {
   for (const [url, prefix] of [
     ["s3://a-bucket", ""],
     ["s3://a-bucket/", ""],
@@ -213,7 +213,7 @@ test("URLs of buckets", () => {
   }
 });
 
-/** The SDK takes its settings from the environment of the process. */
+/** Starts a stub and returns commands for it. The SDK reads its settings from the process's environment. */
 async function startCli(t: TestContext) {
   const { stub } = await start(t);
   const data = await temporaryFolder(t);
@@ -237,35 +237,35 @@ async function startCli(t: TestContext) {
       environment,
     );
   const cli = (...args: readonly string[]) => runCli(t, [...args, "--data", data], environment);
-  const copy = async () => (await readStore(join(data, "keys.db"))).targets[0];
-  return { stub, publish, cli, copy };
+  const storedTarget = async () => (await readStore(join(data, "keys.db"))).targets[0];
+  return { stub, publish, cli, storedTarget };
 }
 
 describe("jwksd publish s3://BUCKET/PREFIX", { timeout: 60_000 }, () => {
-  test("notes what it has read back, and not what old answers show", async (t) => {
-    const { stub, publish, cli, copy } = await startCli(t);
+  test("records only what it has read back, not what stale responses show", async (t) => {
+    const { stub, publish, cli, storedTarget } = await startCli(t);
     assert.equal((await publish()).code, 0);
-    assert.equal((await copy())?.name, `s3://example-issuer/cluster at 127.0.0.1:${stub.port}`);
+    assert.equal((await storedTarget())?.name, `s3://example-issuer/cluster at 127.0.0.1:${stub.port}`);
     await cli("rotate", "--wait", "0");
-    const before = await copy();
+    const before = await storedTarget();
     stub.stale.read = 99;
     const { code, stderr } = await publish("--wait", "0");
     assert.equal(code, 3, stderr);
-    assert.match(stderr, /does not answer with what was written, yet/);
-    assert.equal((await copy())?.revision, before?.revision);
+    assert.match(stderr, /does not serve the written document yet/);
+    assert.equal((await storedTarget())?.revision, before?.revision);
     stub.stale.read = 0;
     assert.equal((await publish()).code, 0);
-    assert.ok(((await copy())?.revision ?? 0) > (before?.revision ?? 0));
+    assert.ok(((await storedTarget())?.revision ?? 0) > (before?.revision ?? 0));
   });
 
-  test("that cannot be written says so, and holds up the rotation", async (t) => {
-    const { stub, publish, cli, copy } = await startCli(t);
+  test("reports a failed write, and the rotation waits", async (t) => {
+    const { stub, publish, cli, storedTarget } = await startCli(t);
     await publish();
     await cli("rotate", "--wait", "0");
-    const before = await copy();
+    const before = await storedTarget();
     stub.fail("PutObject", { status: 403, body: "<Error><Code>AccessDenied</Code></Error>" }, 9);
     const { code, stderr } = await publish("--wait", "0");
     assert.deepEqual([code, /access is denied.*\[ERR_TARGET\]/.test(stderr)], [1, true], stderr);
-    assert.equal((await copy())?.revision, before?.revision);
+    assert.equal((await storedTarget())?.revision, before?.revision);
   });
 });

@@ -6,7 +6,7 @@ import { type TestContext, describe, test } from "node:test";
 import { setImmediate } from "node:timers/promises";
 import { settingsFrom } from "../../src/cli/settings-options.ts";
 import { createLog } from "../../src/service/config/log.ts";
-import { type TargetFile, whyLeft } from "../../src/service/targets/changed.ts";
+import { type TargetFile, whyKept } from "../../src/service/targets/changed.ts";
 import type { DocumentSet } from "../../src/service/targets/documents.ts";
 import { startPublishing } from "../../src/service/targets/publish.ts";
 import { serveFolder } from "../support/folder-server.ts";
@@ -15,8 +15,8 @@ import { s3Stub, s3Variables } from "../support/stubs/s3.ts";
 
 type Flags = Readonly<Record<string, string>>;
 
-/** A publisher that runs on in this process; `reload` does what it does every ten seconds. */
-async function following(t: TestContext, target: string, flags: Flags, environment: Flags = {}) {
+/** Starts a publisher that keeps running in this process; `reload` does what it does every ten seconds. */
+async function startFollowing(t: TestContext, target: string, flags: Flags, environment: Flags = {}) {
   const failures: { readonly code: string; readonly message: string }[] = [];
   let log = "";
   const output = { write: (text: string) => (log += text) };
@@ -39,7 +39,7 @@ async function inFolder(t: TestContext) {
   const [folder, data] = [await temporaryFolder(t), await temporaryFolder(t)];
   const server = await serveFolder(t, folder);
   const flags = { issuer: server.url, data: join(data, "store") };
-  const publisher = await following(t, folder, flags);
+  const publisher = await startFollowing(t, folder, flags);
   const [jwks, discovery] = [join(folder, "jwks"), join(folder, ".well-known/openid-configuration")];
   const rotate = () => runCli(t, ["rotate", "--wait", "20", "--issuer", flags.issuer, "--data", flags.data]);
   return { folder, flags, publisher, jwks, discovery, rotate };
@@ -47,26 +47,26 @@ async function inFolder(t: TestContext) {
 
 const kidsOf = (text: string): string[] => (JSON.parse(text) as { keys: { kid: string }[] }).keys.map(({ kid }) => kid);
 
-describe("a folder that somebody else changes is written again, with a warning", () => {
-  const harms: [what: string, harm: (at: Awaited<ReturnType<typeof inFolder>>) => Promise<unknown>, paths: RegExp][] = [
-    ["the set is gone", ({ jwks }) => rm(jwks), /: jwks$/],
-    ["the discovery document is gone", ({ discovery }) => rm(discovery), /: \.well-known\/openid-configuration$/],
+describe("a folder that another process changes is restored, with a warning", () => {
+  const damages: [
+    what: string,
+    damage: (at: Awaited<ReturnType<typeof inFolder>>) => Promise<unknown>,
+    paths: RegExp,
+  ][] = [
+    ["the set is missing", ({ jwks }) => rm(jwks), /: jwks$/],
+    ["the discovery document is missing", ({ discovery }) => rm(discovery), /: \.well-known\/openid-configuration$/],
     [
-      "all is gone, with the lock",
+      "everything is missing, including the lock",
       ({ folder }) => empty(folder),
       /: \.jwksd\/rotation, jwks, .*configuration, .*authorization-server$/,
     ],
-    ["the marker of the rotation is gone", ({ folder }) => rm(join(folder, ".jwksd/rotation")), /: \.jwksd\/rotation$/],
-    ["it is no JSON", ({ jwks }) => writeFile(jwks, "<html>"), /: jwks$/],
-    ["it is no JWK Set", ({ jwks }) => writeFile(jwks, '{"keys":[null]}'), /: jwks$/],
-    ["it is empty", ({ jwks }) => writeFile(jwks, '{"keys":[]}'), /: jwks$/],
+    ["the rotation marker is missing", ({ folder }) => rm(join(folder, ".jwksd/rotation")), /: \.jwksd\/rotation$/],
+    ["the set is not JSON", ({ jwks }) => writeFile(jwks, "<html>"), /: jwks$/],
+    ["the set is not a JWK Set", ({ jwks }) => writeFile(jwks, '{"keys":[null]}'), /: jwks$/],
+    ["the set is empty", ({ jwks }) => writeFile(jwks, '{"keys":[]}'), /: jwks$/],
+    ["the discovery document is other JSON", ({ discovery }) => writeFile(discovery, "null"), /configuration$/],
     [
-      "the discovery document is JSON of another kind",
-      ({ discovery }) => writeFile(discovery, "null"),
-      /configuration$/,
-    ],
-    [
-      "another key has the kid of ours",
+      "another key has our key's kid",
       async ({ jwks }) => {
         const [kid = "", ...others] = kidsOf(await readFile(jwks, "utf8"));
         await writeFile(jwks, keySetText(kid, ...others));
@@ -75,17 +75,17 @@ describe("a folder that somebody else changes is written again, with a warning",
     ],
   ];
 
-  test("and what was there before a rotation, too", async (t) => {
+  test("even if the change is the set from before a rotation", async (t) => {
     const at = await inFolder(t);
     const old = await readFile(at.jwks);
     await at.rotate();
     await at.publisher.reload();
     const set = await readFile(at.jwks);
     assert.equal(kidsOf(set.toString()).length, 2);
-    const rows: typeof harms = [...harms, ["it is the set of before", () => writeFile(at.jwks, old), /: jwks$/]];
-    for (const [index, [what, harm, paths]] of rows.entries()) {
+    const rows: typeof damages = [...damages, ["it is the previous set", () => writeFile(at.jwks, old), /: jwks$/]];
+    for (const [index, [what, damage, paths]] of rows.entries()) {
       const before = await readFile(at.discovery);
-      await harm(at);
+      await damage(at);
       await at.publisher.reload();
       assert.deepEqual(at.publisher.failures, [], what);
       assert.deepEqual([await readFile(at.jwks), await readFile(at.discovery)], [set, before], what);
@@ -103,45 +103,45 @@ async function empty(folder: string): Promise<void> {
   for (const name of await readdir(folder)) await rm(join(folder, name), { recursive: true });
 }
 
-test("a publisher that follows looks every ten seconds", { timeout: 60_000 }, async (t) => {
+test("a publisher with --follow checks every ten seconds", { timeout: 60_000 }, async (t) => {
   const [folder, data] = [await temporaryFolder(t), await temporaryFolder(t)];
   const server = await serveFolder(t, folder);
   const keys = join(data, "keys.json");
   await writeFile(keys, keySetText("one"), { mode: 0o600 });
   t.mock.timers.enable({ apis: ["setTimeout"] });
-  const { warnings } = await following(t, folder, { issuer: server.url, keys });
+  const { warnings } = await startFollowing(t, folder, { issuer: server.url, keys });
   await rm(join(folder, "jwks"));
   t.mock.timers.tick(10_000);
   while (!existsSync(join(folder, "jwks"))) await setImmediate();
   assert.equal(warnings().length, 1);
 });
 
-describe("a folder is left as it is", () => {
+describe("a folder is not overwritten", () => {
   for (const [what, file, change] of [
     [
       "a key that the store has never had",
       "jwks",
       (text: string) => text.replace("[", `[${JSON.stringify(JSON.parse(keySetText("theirs")).keys[0])},`),
     ],
-    ["the same keys in other text", "jwks", (text: string) => `${text}\n`],
+    ["the same keys in another form", "jwks", (text: string) => `${text}\n`],
     ["the discovery document of another issuer", "discovery", (text: string) => text.replace("http", "https")],
   ] as const) {
-    test(`where somebody else has written ${what}`, async (t) => {
+    test(`if another process has written ${what}`, async (t) => {
       const at = await inFolder(t);
       const theirs = change(await readFile(at[file], "utf8"));
       await writeFile(at[file], theirs);
       await at.publisher.reload();
       assert.equal(at.publisher.failures[0]?.code, "ERR_TARGET");
-      assert.match(at.publisher.failures[0]?.message ?? "", /somebody else has written .* and it is left as it is/);
+      assert.match(at.publisher.failures[0]?.message ?? "", /another process has written .* so it was not overwritten/);
       assert.equal(await readFile(at[file], "utf8"), theirs);
-      // What changes here is published all the same.
+      // Changes to our keys are still published.
       await at.rotate();
       assert.equal(kidsOf(await readFile(at.jwks, "utf8")).length, 2);
       assert.ok(!(await readFile(at.jwks, "utf8")).includes("theirs"));
     });
   }
 
-  test("while the store cannot be asked whether ours is the newest", async (t) => {
+  test("while the store is unavailable, because our set might not be the latest", async (t) => {
     const at = await inFolder(t);
     const empty = '{"keys":[]}';
     await writeFile(at.jwks, empty);
@@ -159,31 +159,31 @@ async function inBucket(t: TestContext) {
   Object.assign(process.env, s3Variables);
   const issuer = `${stub.url}/${stub.bucket}/a`;
   const follow = (flags: Flags = {}) =>
-    following(t, `s3://${stub.bucket}/a`, { issuer, data, ...flags }, { AWS_ENDPOINT_URL_S3: stub.url });
+    startFollowing(t, `s3://${stub.bucket}/a`, { issuer, data, ...flags }, { AWS_ENDPOINT_URL_S3: stub.url });
   const text = (path: string) => stub.objects.get(`a/${path}`)?.body.toString();
   return { stub, follow, text, issuer, data };
 }
 
-describe("a bucket that somebody else changes", { timeout: 60_000 }, () => {
-  test("is written again where an object is gone, other text, or comes with other fields", async (t) => {
+describe("a bucket that another process changes", { timeout: 60_000 }, () => {
+  test("is restored if an object is missing, has other content, or has other headers", async (t) => {
     const { stub, follow, text } = await inBucket(t);
     const publisher = await follow();
     const [key, set] = ["a/jwks", text("jwks")];
     const fields = { contentType: "application/jwk-set+json", cacheControl: "public, max-age=31536000" };
-    for (const [index, harm] of [
+    for (const [index, damage] of [
       () => stub.objects.delete(key),
       () => stub.overwrite(key, "<html>"),
       () => stub.overwrite(key, set ?? ""),
       () => stub.objects.set(key, { ...fields, body: Buffer.from(set ?? ""), etag: "etag" }),
     ].entries()) {
-      harm();
+      damage();
       await publisher.reload();
       assert.deepEqual([publisher.failures, publisher.warnings().length, text("jwks")], [[], index + 1, set]);
       assert.equal(stub.objects.get(key)?.cacheControl, "public, max-age=3600, stale-while-revalidate=3600");
     }
   });
 
-  test("by a publisher with other settings is not written by turns", async (t) => {
+  test("through a publisher with other settings is not overwritten alternately", async (t) => {
     const { stub, follow, issuer, data, text } = await inBucket(t);
     const metadata = join(await temporaryFolder(t), "metadata.json");
     await writeFile(metadata, '{"token_endpoint":"https://op.example/token"}');
@@ -192,16 +192,16 @@ describe("a bucket that somebody else changes", { timeout: 60_000 }, () => {
     const [set, writes] = [text("jwks") ?? "", stub.writes.length];
     for (let round = 0; round < 3; round++) for (const publisher of [one, other]) await publisher.reload();
     assert.equal(stub.writes.length, writes);
-    assert.match(one.failures[0]?.message ?? "", /configuration.*with the same keys and other text/);
+    assert.match(one.failures[0]?.message ?? "", /configuration.*with the same keys in another form/);
     assert.deepEqual(other.failures, []);
 
     await cliDone(t, ["rotate", "--wait", "0", "--issuer", issuer, "--data", data]);
-    await eventually("they follow", () => kidsOf(text("jwks") ?? "").length === kidsOf(set).length + 1);
+    await eventually("both publishers catch up", () => kidsOf(text("jwks") ?? "").length === kidsOf(set).length + 1);
     for (const publisher of [one, other]) await publisher.reload();
-    const newest = text("jwks") ?? "";
+    const latest = text("jwks") ?? "";
     stub.overwrite("a/jwks", set);
     for (const publisher of [one, other]) await publisher.reload();
-    assert.equal(text("jwks"), newest);
+    assert.equal(text("jwks"), latest);
     assert.equal(one.warnings().length + other.warnings().length, 1);
   });
 });
@@ -216,11 +216,11 @@ const documentSet = (text: string): DocumentSet => ({
 const setOf = (kids: readonly string[]): DocumentSet => documentSet(keySetText(...kids));
 
 const replaces = (mine: readonly string[], theirs: readonly string[]): boolean => {
-  const [there] = setOf(theirs).documents as unknown as readonly [TargetFile];
-  return whyLeft({ path: "jwks", there }, setOf(mine), (kid) => mine.includes(kid)) === undefined;
+  const [current] = setOf(theirs).documents as unknown as readonly [TargetFile];
+  return whyKept({ path: "jwks", current }, setOf(mine), (kid) => mine.includes(kid)) === undefined;
 };
 
-test("of two publishers that know different keys, one at most replaces the set of the other", () => {
+test("of two publishers with different keys, at most one replaces the other's set", () => {
   const names = ["a", "b", "c"];
   const sets = Array.from({ length: 8 }, (_, bits) => names.filter((_name, index) => (bits >> index) & 1));
   for (const one of sets) {

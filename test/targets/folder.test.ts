@@ -23,8 +23,8 @@ async function start(t: TestContext) {
   return { folder, data, server, publish, cli, targets, kids };
 }
 
-describe("jwksd publish FOLDER, of managed keys", () => {
-  test("writes them, reads them back past caches, and names the target in the store", async (t) => {
+describe("jwksd publish FOLDER, with managed keys", () => {
+  test("writes the keys, reads them back past caches, and records the target in the store", async (t) => {
     const { publish, server, targets, kids } = await start(t);
     const { code, stdout } = await publish("--json");
     assert.equal(code, 0);
@@ -39,7 +39,7 @@ describe("jwksd publish FOLDER, of managed keys", () => {
     assert.equal(new Set(server.requests).size, server.requests.length);
   });
 
-  test("writes nothing when nothing has changed", async (t) => {
+  test("writes nothing if nothing has changed", async (t) => {
     const { publish, folder } = await start(t);
     await publish();
     const states = async () => {
@@ -53,12 +53,12 @@ describe("jwksd publish FOLDER, of managed keys", () => {
     assert.deepEqual(await states(), before);
   });
 
-  test("follows a rotation, which waits for it", async (t) => {
+  test("picks up a rotation, which waits for the target", async (t) => {
     const { publish, cli, kids, targets, folder } = await start(t);
     await publish();
     await cli("rotate", "--wait", "0");
-    const held = (await cli("replicas")).stdout.replaceAll(/\s+/g, " ");
-    assert.match(held, /Signing key .* which has not begun\. Target "[^"]+" lacks the step/);
+    const waiting = (await cli("replicas")).stdout.replaceAll(/\s+/g, " ");
+    assert.match(waiting, /Signing key .* which has not begun\. Target "[^"]+" lacks the step/);
     assert.equal((await kids()).length, 1);
     const { code, stdout } = await publish("--json");
     assert.equal(code, 0);
@@ -69,14 +69,14 @@ describe("jwksd publish FOLDER, of managed keys", () => {
     assert.equal((await targets()).length, 1);
   });
 
-  test("is not known to have followed while the server answers with something else, or lets caches keep it too long", async (t) => {
+  test("does not record the target while the server serves something else or lets caches keep it too long", async (t) => {
     const { publish, server, cli, targets } = await start(t);
     server.cacheControl = "max-age=86400";
-    const refused = async (says: RegExp, what: string): Promise<void> => {
+    const publishFails = async (message: RegExp, what: string): Promise<void> => {
       const [before] = await targets();
       const { code, stderr } = await publish("--wait", "0");
       assert.equal(code, 3, what);
-      assert.match(stderr, says);
+      assert.match(stderr, message);
       assert.equal((await targets())[0]?.revision, before?.revision ?? 0, what);
     };
     for (const cacheControl of [
@@ -86,33 +86,33 @@ describe("jwksd publish FOLDER, of managed keys", () => {
       "max-age=3600, stale-while-revalidate=3601",
     ]) {
       server.cacheControl = cacheControl;
-      await refused(/has a Cache-Control by which caches may keep it/, cacheControl);
+      await publishFails(/has a Cache-Control that lets caches keep it/, cacheControl);
     }
     server.cacheControl = undefined;
     assert.equal((await publish()).code, 0);
     await cli("rotate", "--wait", "0");
-    for (const [instead, says] of [
-      [{ status: 503 }, /answers 503/],
-      [{ status: 200, body: "{}" }, /does not answer with what was written/],
+    for (const [instead, message] of [
+      [{ status: 503 }, /returned 503 instead of 200/],
+      [{ status: 200, body: "{}" }, /does not serve the written document/],
     ] as const) {
       server.instead = instead;
-      await refused(says, JSON.stringify(instead));
+      await publishFails(message, JSON.stringify(instead));
     }
   });
 
-  test("is forgotten on command when nobody reads it, and no other one is", async (t) => {
+  test("targets forget removes only the named target, after confirmation", async (t) => {
     const { publish, cli, targets } = await start(t);
     await publish();
     const [{ name } = { name: "" }] = await targets();
     assert.match((await cli("targets", "forget", "no-such")).stderr, /no target of this name/);
-    const asked = await cli("targets", "forget", name);
-    assert.deepEqual([asked.code, (await targets()).length], [1, 1]);
-    assert.match(asked.stderr, /confirm with --yes \[ERR_CONFIRMATION\]/);
+    const unconfirmed = await cli("targets", "forget", name);
+    assert.deepEqual([unconfirmed.code, (await targets()).length], [1, 1]);
+    assert.match(unconfirmed.stderr, /confirm with --yes \[ERR_CONFIRMATION\]/);
     assert.equal((await cli("targets", "forget", name, "--yes")).code, 0);
     assert.deepEqual(await targets(), []);
   });
 
-  test("is known to a store into which the keys are copied, and is not forgotten by a publisher that fails there", async (t) => {
+  test("store migrate copies the target, and a publisher that fails there keeps its record", async (t) => {
     const { publish, cli, data, targets, server } = await start(t);
     await publish();
     const before = await targets();
@@ -134,13 +134,16 @@ describe("jwksd publish FOLDER, of managed keys", () => {
     assert.ok(((await copied())[0]?.revision ?? 0) > 0);
   });
 
-  test("is not replaced by the keys of another store, and is by those of a store that has revoked its key", async (t) => {
+  test("refuses to replace the set with another store's keys, but replaces a revoked key and an invalid set", async (t) => {
     const { publish, cli, data, kids, folder } = await start(t);
     await publish();
     const before = await kids();
     const other = await publish("--data", join(data, "other"));
     assert.equal(other.code, 1);
-    assert.match(other.stderr, /holds the signing key "[^"]+", which this store has never had.*\[ERR_KID_UNMANAGED\]/);
+    assert.match(
+      other.stderr,
+      /contains the signing key "[^"]+", which was never in this store.*\[ERR_KID_UNMANAGED\]/,
+    );
     assert.deepEqual(await kids(), before);
     assert.equal((await cli("keys", "revoke", "--yes", "--wait", "0", before[0] ?? "")).code, 0);
     assert.equal((await publish()).code, 0);
@@ -149,7 +152,7 @@ describe("jwksd publish FOLDER, of managed keys", () => {
     assert.equal((await publish()).code, 0);
   });
 
-  test("purges after a write, once, and again where that failed", async (t) => {
+  test("runs the purge command once after a write, and again if it failed", async (t) => {
     const { publish, folder, server } = await start(t);
     const log = join(folder, "purged");
     const command = `printf '%s\\n' "$JWKSD_URLS" "$JWKSD_WRAPPING_KEYS" >> ${log}`;
@@ -166,8 +169,8 @@ describe("jwksd publish FOLDER, of managed keys", () => {
   });
 });
 
-describe("jwksd publish FOLDER, of key files", () => {
-  test("publishes them, and refuses bad ones", async (t) => {
+describe("jwksd publish FOLDER, with key files", () => {
+  test("publishes the keys and refuses invalid files", async (t) => {
     const { folder, server, data } = await start(t);
     const keys = join(data, "keys.json");
     const publish = () => runCli(t, ["publish", folder, "--keys", keys, "--issuer", server.url]);
@@ -182,11 +185,11 @@ describe("jwksd publish FOLDER, of key files", () => {
   });
 
   for (const [what, args, expected] of [
-    ["no issuer", [], /give it with --issuer/],
-    ["a URL that is no target", ["--issuer", "https://a.example"], /neither a folder nor s3:/],
-    ["a bad URL to verify", ["--issuer", "https://a.example", "--verify-url", "x?y"], /--verify-url must be/],
+    ["no issuer", [], /the issuer is missing; set --issuer/],
+    ["a URL that is not a target", ["--issuer", "https://a.example"], /neither a folder nor s3:/],
+    ["an invalid URL to verify", ["--issuer", "https://a.example", "--verify-url", "x?y"], /--verify-url must be/],
   ] as const) {
-    test(`refuses ${what}, and leaves nothing behind`, async (t) => {
+    test(`refuses ${what} and creates no files`, async (t) => {
       const data = await temporaryFolder(t);
       const target = what.includes("target") ? "ftp://a/b" : join(data, "www");
       const stderr = await cliRefused(t, ["publish", target, "--data", join(data, "data"), ...args]);
@@ -196,7 +199,7 @@ describe("jwksd publish FOLDER, of key files", () => {
   }
 });
 
-test("one process at a time writes to a folder", async (t) => {
+test("only one process at a time writes to a folder", async (t) => {
   const folder = await temporaryFolder(t);
   const [one, other] = [folderTarget(folder, "one"), folderTarget(folder, "other")];
   await one.open();
@@ -207,7 +210,7 @@ test("one process at a time writes to a folder", async (t) => {
   await other.close();
 });
 
-test("an empty target, as of a variable that is not set, is refused", async (t) => {
+test("an empty target, for example from an unset variable, is refused", async (t) => {
   const data = join(await temporaryFolder(t), "data");
   const { code, stderr } = await runCli(t, ["publish", "", "--data", data, "--issuer", "https://a.example"]);
   assert.deepEqual([code, /the target is empty/.test(stderr)], [1, true], stderr);

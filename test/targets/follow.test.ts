@@ -12,7 +12,7 @@ import { serveFolder } from "../support/folder-server.ts";
 import { named } from "../support/keys.ts";
 import { eventually, runCli, spawnCli, temporaryFolder } from "../support/service.ts";
 
-interface Line {
+interface PublishedLine {
   readonly kids: readonly string[];
   readonly mode: string;
   readonly written: readonly string[];
@@ -31,38 +31,42 @@ async function start(t: TestContext) {
   return { folder, data, server, common, follow };
 }
 
-/** Each line of standard output, once. */
-async function* linesOf(lines: Interface): AsyncGenerator<Line, never> {
-  for await (const line of lines) yield JSON.parse(line) as Line;
-  throw new Error("it has ended");
+/** Yields each line of standard output, parsed. */
+async function* linesOf(lines: Interface): AsyncGenerator<PublishedLine, never> {
+  for await (const line of lines) yield JSON.parse(line) as PublishedLine;
+  throw new Error("standard output has ended");
 }
 
-test("a publisher that follows takes up a rotation; on SIGTERM it ends, and its target stands", options, async (t) => {
-  const { folder, data, common, follow } = await start(t);
-  const store = ["--data", data];
-  const { child, exited, lines } = follow(...store);
-  const { value: first } = await lines.next();
-  assert.deepEqual([first.mode, first.kids.length], ["long", 1]);
-  const rotated = await runCli(t, ["rotate", "--wait", "20", ...common, ...store]);
-  assert.equal(rotated.code, 0, "it has followed");
-  const { value: second } = await lines.next();
-  assert.partialDeepStrictEqual(second, { mode: "rotation", written: [".jwksd/rotation", "jwks"] });
-  assert.equal(second.kids.length, 2);
-  await eventually("the wait has begun", async () => {
-    const { stdout } = await runCli(t, ["replicas", "--json", ...common, ...store]);
-    const { replicas, waits } = JSON.parse(stdout) as { replicas: unknown[]; waits: unknown[] };
-    return replicas.length === 1 && waits.length === 0;
-  });
-  child.kill("SIGTERM");
-  assert.deepEqual(await exited, { code: 0, signal: null });
+test(
+  "a publisher with --follow picks up a rotation; after SIGTERM it ends and its target remains",
+  options,
+  async (t) => {
+    const { folder, data, common, follow } = await start(t);
+    const store = ["--data", data];
+    const { child, exited, lines } = follow(...store);
+    const { value: first } = await lines.next();
+    assert.deepEqual([first.mode, first.kids.length], ["long", 1]);
+    const rotated = await runCli(t, ["rotate", "--wait", "20", ...common, ...store]);
+    assert.equal(rotated.code, 0, "the publisher has caught up");
+    const { value: second } = await lines.next();
+    assert.partialDeepStrictEqual(second, { mode: "rotation", written: [".jwksd/rotation", "jwks"] });
+    assert.equal(second.kids.length, 2);
+    await eventually("the waiting period has begun", async () => {
+      const { stdout } = await runCli(t, ["replicas", "--json", ...common, ...store]);
+      const { replicas, waits } = JSON.parse(stdout) as { replicas: unknown[]; waits: unknown[] };
+      return replicas.length === 1 && waits.length === 0;
+    });
+    child.kill("SIGTERM");
+    assert.deepEqual(await exited, { code: 0, signal: null });
 
-  const listed = JSON.parse((await runCli(t, ["replicas", "--json", ...common, ...store])).stdout) as object;
-  assert.partialDeepStrictEqual(listed, { replicas: [], targets: [{ isBehind: false }] });
-  const { stdout } = await runCli(t, ["publish", folder, ...common, ...store, "--json"]);
-  assert.partialDeepStrictEqual(JSON.parse(stdout), { written: [], kids: second.kids });
-});
+    const listed = JSON.parse((await runCli(t, ["replicas", "--json", ...common, ...store])).stdout) as object;
+    assert.partialDeepStrictEqual(listed, { replicas: [], targets: [{ isBehind: false }] });
+    const { stdout } = await runCli(t, ["publish", folder, ...common, ...store, "--json"]);
+    assert.partialDeepStrictEqual(JSON.parse(stdout), { written: [], kids: second.kids });
+  },
+);
 
-test("key files are read again when they change, and a server that is away is waited for", options, async (t) => {
+test("a publisher reads changed key files again and waits for a server that is down", options, async (t) => {
   const { folder, data, server } = await start(t);
   const [keys, purges] = [join(data, "keys.json"), join(data, "purges")];
   const write = (...kids: readonly string[]) =>
@@ -91,41 +95,41 @@ test("key files are read again when they change, and a server that is away is wa
   assert.deepEqual([publishing.isDone, published.length], [true, 1]);
   await publishing.reload();
   assert.equal(published.length, 1, "nothing has changed");
-  assert.equal(await readFile(purges, "utf8"), "\n", "one write is purged once, however often it is read back");
+  assert.equal(await readFile(purges, "utf8"), "\n", "one write causes one purge, however often it is read back");
   await write("two", "one");
   await eventually("the new file is published", () => published.length === 2);
   assert.deepEqual(published[1]?.written, ["jwks"]);
   await writeFile(keys, "{");
-  await eventually("the bad file is refused", () => failures.length === 2);
+  await eventually("the invalid file is refused", () => failures.length === 2);
   assert.match(await readFile(join(folder, "jwks"), "utf8"), /"two".*"one"/);
 });
 
-/** Ignores SIGTERM, as does what it starts. */
+/** Returns a command that ignores SIGTERM, as do its child processes. */
 const hangs = (pidFile: string): string => `trap '' TERM; sleep 30 & echo $! > ${pidFile}; wait; sleep 30`;
-/** A process that has ended may still be listed until its parent asks for its exit code. */
+/** Reports whether a process is running. An ended process may still be listed until its parent reads its exit code. */
 const isRunning = (pid: number): boolean => {
   const { stdout } = spawnSync("ps", ["-o", "stat=", "-p", String(pid)], { encoding: "utf8" });
   return /^[^Z\s]/.test(stdout);
 };
 const pidIn = (file: string): Promise<number> => readFile(file, "utf8").then(Number, () => 0);
 
-test("a purge command that hangs is told of, and ends with all it has started on SIGTERM", options, async (t) => {
+test("a hanging purge command is logged and ends with its child processes on SIGTERM", options, async (t) => {
   const { data, follow } = await start(t);
   const pidFile = join(data, "pid");
   const { child, exited } = follow("--data", data, "--purge-command", hangs(pidFile));
   let errors = "";
   child.stderr.setEncoding("utf8").on("data", (text: string) => (errors += text));
   await eventually("the purge command runs", async () => (await pidIn(pidFile)) > 0);
-  await eventually("the log has a line", () => /the purge command runs; it is ended after 60 s/.test(errors));
+  await eventually("the log has a line", () => /running the purge command; it is stopped after 60 s/.test(errors));
   const began = performance.now();
   child.kill("SIGTERM");
   assert.deepEqual(await exited, { code: 0, signal: null });
-  assert.ok(performance.now() - began < 25_000, "sooner than the command does");
+  assert.ok(performance.now() - began < 25_000, "before the command would end");
   assert.equal(isRunning(await pidIn(pidFile)), false);
-  assert.doesNotMatch(errors, /ERR_PURGE/, "a stop is no failure");
+  assert.doesNotMatch(errors, /ERR_PURGE/, "stopping is not a failure");
 });
 
-test("a purge command that hangs later ends with the publisher, too", options, async (t) => {
+test("a purge command that hangs after a change also ends with the publisher", options, async (t) => {
   const { folder, data, server } = await start(t);
   const [keys, pidFile] = [join(data, "keys.json"), join(data, "pid")];
   const write = (kid: string) => writeFile(keys, JSON.stringify({ keys: [named(kid)] }), { mode: 0o600 });
@@ -141,5 +145,5 @@ test("a purge command that hangs later ends with the publisher, too", options, a
   await write("two");
   await eventually("the purge command runs", async () => (await pidIn(pidFile)) > 0);
   await publishing.stop();
-  await eventually("it is gone", async () => !isRunning(await pidIn(pidFile)));
+  await eventually("the purge command has ended", async () => !isRunning(await pidIn(pidFile)));
 });

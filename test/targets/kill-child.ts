@@ -1,4 +1,4 @@
-// Publishes one set after the other to a target, without an end. It is killed.
+// Publishes sets to a target endlessly, until it is killed.
 
 import { bucketTarget } from "../../src/service/targets/bucket.ts";
 import { folderTarget } from "../../src/service/targets/folder.ts";
@@ -7,12 +7,12 @@ import { documentSetAt } from "./kill-documents.ts";
 
 const [where, text = "0"] = process.argv.slice(2);
 Object.assign(process.env, s3Variables);
-if (where === undefined || where === "") throw new Error("the first argument is a folder or the URL of a bucket");
+if (where === undefined || where === "") throw new Error("the first argument must be a folder or a bucket URL");
 const target = where.startsWith("http:")
   ? bucketTarget({ bucket: "example-issuer", prefix: "" }, ["jwks", ".well-known/openid-configuration"], {
       endpoint: where,
     })
   : folderTarget(where, "a folder");
 await target.open();
-process.send?.("begun");
+process.send?.("started");
 for (let number = Number(text); ; number += 1) await target.put(documentSetAt(number));

@@ -2,11 +2,11 @@ import { cacheControl } from "../../src/publish/respond.ts";
 import type { TargetSite, DocumentSet } from "../../src/service/targets/documents.ts";
 
 export const site: TargetSite = { issuer: "https://a.example", cors: true, discovery: true };
-/** The discovery document changes now and then, and always leads to the same JWK Set. */
+/** Returns a discovery document that changes with every fifth set and always points to the same JWK Set. */
 const discovery = (number: number): string =>
   JSON.stringify({ issuer: site.issuer, jwks_uri: `${site.issuer}/jwks`, changed: Math.floor(number / 5) });
 
-/** As long as real ones, so that a write of half of it would be seen. */
+/** Returns a set as long as a real one, so that a partial write would be detected. */
 export const documentSetAt = (number: number): DocumentSet => {
   const isShort = number % 3 === 0;
   const set = JSON.stringify({

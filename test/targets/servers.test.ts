@@ -1,4 +1,4 @@
-// A folder of `jwksd publish` behind real web servers, set up as docs/publish.md says, compared with `jwksd serve` on the wire.
+// A `jwksd publish` folder behind real web servers, configured as in docs/publish.md, compared with `jwksd serve` on the wire.
 
 import assert from "node:assert/strict";
 import { writeFile } from "node:fs/promises";
@@ -10,7 +10,7 @@ import { skipWithout } from "../support/parts.ts";
 import { freePort, runCli, startService, temporaryFolder } from "../support/service.ts";
 import { type StaticServer, staticServers } from "../support/static-servers.ts";
 
-/** The header fields that are the same at every server. */
+/** The headers that are the same on every server. */
 const fields = [
   "content-type",
   "content-length",
@@ -27,7 +27,7 @@ const essence = ({ status, headers, body }: Answer) => ({
 
 for (const server of staticServers) {
   describe(`a folder behind ${server.name}`, { skip: skipWithout(server.program), timeout: 180_000 }, () => {
-    test("answers as jwksd serve does, in both modes, without a reload, and shows nothing else", async (t) => {
+    test("responds like jwksd serve in both modes, without a reload, and serves nothing else", async (t) => {
       const { publish, paths, port, direct } = await start(t, server);
       for (const args of [[], ["--rotation-mode"], []]) {
         assert.deepEqual((await publish(args)).code, 0);

@@ -6,40 +6,42 @@ import type { ChangedFile, TargetFile } from "./changed.ts";
 import type { StaticDocument } from "./documents.ts";
 import type { Target } from "./target.ts";
 
-/** Where in which bucket. */
+/** A bucket and a prefix in it. */
 export interface BucketUrl {
   readonly bucket: string;
-  /** Without a slash at its ends; may be empty. */
+  /** Path without leading and trailing slashes; may be empty. */
   readonly prefix: string;
 }
 
 export interface BucketOptions {
-  /** URL of a service with the protocol of S3. Its buckets are in the path. Default: AWS. */
+  /** URL of a service that speaks the S3 protocol, with buckets in the path. Default: AWS. */
   readonly endpoint?: string | undefined;
   /** Aborts requests. */
   readonly signal?: AbortSignal | undefined;
 }
 
 const requestMs = 20_000;
-/** No document of jwksd is larger. */
+/** No jwksd document is larger. */
 const maxBytes = 1_000_000;
 
-/** @throws ConfigError `ERR_OPTION_INVALID` */
+/** Parses a URL like `s3://BUCKET/PREFIX`. @throws ConfigError `ERR_OPTION_INVALID` */
 export function parseBucketUrl(url: string): BucketUrl {
   const [, bucket, prefix = ""] = /^s3:\/\/([a-z\d][a-z\d.-]{1,61}[a-z\d])(?:\/([\w!.*'()/-]*))?$/.exec(url) ?? [];
   const trimmed = prefix.replace(/\/$/, "");
   const isPath = trimmed === "" || !trimmed.split("/").some((part) => ["", ".", ".."].includes(part));
   if (bucket !== undefined && isPath) return { bucket, prefix: trimmed };
-  throw invalidOption(`${JSON.stringify(url)} is no bucket; write it like s3://BUCKET/PREFIX`);
+  throw invalidOption(`${JSON.stringify(url)} is not a bucket URL; write it as s3://BUCKET/PREFIX`);
 }
 
-const meanwhile = "somebody else has written it in the meantime; let jwksd publish write it, and nothing else";
+const writtenMeanwhile =
+  "another process has written it in the meantime; make sure that only jwksd publish writes there";
 
 /**
- * Objects of a bucket, through the SDK `@aws-sdk/client-s3`. An object is replaced only if its ETag is the one that was noted (`If-Match`), and
- * made only if there is none (`If-None-Match`). Region and credentials come from the environment, as the SDK reads it.
+ * Creates a target for the objects of a bucket, through the `@aws-sdk/client-s3` SDK. An object is replaced only if it still has the recorded
+ * ETag (`If-Match`) and created only if it does not exist (`If-None-Match`). Region and credentials come from the environment, as the SDK
+ * reads it.
  *
- * @param paths of the documents
+ * @param paths the documents' paths
  * @see https://docs.aws.amazon.com/AmazonS3/latest/userguide/conditional-writes.html
  */
 export function bucketTarget(
@@ -59,17 +61,17 @@ export function bucketTarget(
     const sdk = await loadPackage("@aws-sdk/client-s3", () => import("@aws-sdk/client-s3"));
     const s3 = new sdk.S3Client({
       ...(endpoint !== undefined && { endpoint, forcePathStyle: true }),
-      // Not every service with this protocol takes checksums, and documents are read back in any case.
+      // Not every S3-compatible service accepts checksums, and documents are read back in any case.
       requestChecksumCalculation: "WHEN_REQUIRED",
       responseChecksumValidation: "WHEN_REQUIRED",
     });
     await s3.config.region().catch(() => {
-      throw invalidOption(`the region of ${name} is not known; set AWS_REGION`);
+      throw invalidOption(`the region of ${name} is unknown; set AWS_REGION`);
     });
     return { sdk, s3 };
   }
 
-  async function look(path: string): Promise<TargetFile | undefined> {
+  async function readObject(path: string): Promise<TargetFile | undefined> {
     const { sdk, s3 } = (client ??= await connect());
     const abortSignal = requestSignal();
     try {
@@ -79,18 +81,18 @@ export function bucketTarget(
       return { etag: ETag, body: body ?? new Uint8Array(), contentType: ContentType, cacheControl: CacheControl };
     } catch (error) {
       if (nameOf(error) === "NoSuchKey" || nameOf(error) === "NotFound") return undefined;
-      // Without the error as its cause, which holds the request.
+      // Without a cause, because the SDK's error contains the request.
       throw error instanceof ConfigError
         ? error
-        : new ServiceError("ERR_TARGET", `${name} cannot be read: ${reasonOf(error, bucket)}`);
+        : new ServiceError("ERR_TARGET", `cannot read ${name}: ${reasonOf(error, bucket)}`);
     }
   }
 
-  /** Resolves to whether the document was written. */
+  /** Writes a document. Resolves to whether a write was needed. */
   async function put(document: StaticDocument): Promise<boolean> {
     const { path, body, contentType, cacheControl } = document;
-    // The object was not noted before the store gave the keys, so the object may be newer than this document.
-    if (!seen.has(path)) return noteNow(document, meanwhile);
+    // The object was not recorded before the keys were read from the store, so it may be newer than this document.
+    if (!seen.has(path)) return recheck(document, writtenMeanwhile);
     const before = seen.get(path);
     if (isSame(before, document)) return false;
     const { sdk, s3 } = (client ??= await connect());
@@ -108,41 +110,41 @@ export function bucketTarget(
       seen.set(path, { etag: ETag, body, contentType, cacheControl });
       return true;
     } catch (error) {
-      return noteNow(document, reasonOf(error, bucket));
+      return recheck(document, reasonOf(error, bucket));
     }
   }
 
   /**
-   * Looks again after a failure. The object may have been written although the answer was lost, and then the next write under the old
-   * condition is refused.
+   * Reads the object again after a failure. It may have been written although the response was lost, and then the next write with the old
+   * condition would be refused.
    *
-   * @throws ServiceError `ERR_TARGET` unless it is done
+   * @throws ServiceError `ERR_TARGET` if the object is not this document
    */
-  async function noteNow(document: StaticDocument, reason: string): Promise<boolean> {
+  async function recheck(document: StaticDocument, reason: string): Promise<boolean> {
     seen.delete(document.path);
-    const now = await look(document.path);
-    seen.set(document.path, now);
-    if (isSame(now, document)) return true;
-    throw new ServiceError("ERR_TARGET", `${name} cannot be written: ${reason}`);
+    const current = await readObject(document.path);
+    seen.set(document.path, current);
+    if (isSame(current, document)) return true;
+    throw new ServiceError("ERR_TARGET", `cannot write ${name}: ${reason}`);
   }
 
   return {
     name,
     async open() {
-      for (const path of paths) seen.set(path, await look(path));
+      for (const path of paths) seen.set(path, await readObject(path));
       return [];
     },
     content: async (path) => seen.get(path)?.body,
     async changed({ documents }) {
       const changed: ChangedFile[] = [];
       for (const document of documents) {
-        const there = await look(document.path);
-        if (!isSame(there, document)) changed.push({ path: document.path, there });
+        const current = await readObject(document.path);
+        if (!isSame(current, document)) changed.push({ path: document.path, current });
       }
       return changed;
     },
     async put({ documents }, replaced = []) {
-      for (const { path, there } of replaced) seen.set(path, there);
+      for (const { path, current } of replaced) seen.set(path, current);
       const written: string[] = [];
       for (const document of documents) if (await put(document)) written.push(document.path);
       return written;
@@ -159,7 +161,7 @@ function isSame(seen: TargetFile | undefined, { body, contentType, cacheControl 
   return Buffer.from(seen.body).equals(body);
 }
 
-/** What to do, by the name of the error. @see https://docs.aws.amazon.com/AmazonS3/latest/API/ErrorResponses.html */
+/** Returns the cause of an error and its remedy. @see https://docs.aws.amazon.com/AmazonS3/latest/API/ErrorResponses.html */
 function reasonOf(error: unknown, bucket: string): string {
   const { code, $metadata } = error as {
     readonly code?: string;
@@ -167,19 +169,20 @@ function reasonOf(error: unknown, bucket: string): string {
   };
   const name = nameOf(error);
   const status = $metadata?.httpStatusCode;
-  if (name === "NoSuchBucket") return `there is no bucket ${bucket}; make it, or correct the URL`;
-  if (status === 412 || status === 409) return meanwhile;
-  if (status === 501) return "the service knows no conditional writes (If-Match), so it cannot be written safely";
+  if (name === "NoSuchBucket") return `there is no bucket ${bucket}; create it or correct the URL`;
+  if (status === 412 || status === 409) return writtenMeanwhile;
+  if (status === 501)
+    return "the service does not support conditional writes (If-Match), so jwksd cannot write to it safely; use another service";
   if (name === "CredentialsProviderError") {
-    return "there are no credentials; set AWS_PROFILE, or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or give this machine a role";
+    return "there are no credentials; set AWS_PROFILE, set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or give this machine a role";
   }
   if (status === 401 || status === 403) {
-    return `access is denied (${name}); it takes s3:GetObject and s3:PutObject on the objects, and s3:ListBucket on the bucket, without which a missing object looks like a forbidden one`;
+    return `access is denied (${name}); allow s3:GetObject and s3:PutObject on the objects, and s3:ListBucket on the bucket, because without it, a missing object looks like a forbidden one`;
   }
-  return status === undefined ? `no answer (${code ?? name})` : `it answered ${status} (${name})`;
+  return status === undefined ? `no response (${code ?? name})` : `the service returned ${status} (${name})`;
 }
 
-/** The name of an error of the service, and no text of the service. */
+/** Returns the name of the service's error, but none of the service's text. */
 function nameOf(error: unknown): string {
   const { name } = error as { readonly name?: unknown };
   return typeof name === "string" && /^\w{1,64}$/.test(name) ? name : "unknown";

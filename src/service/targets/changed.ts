@@ -3,7 +3,7 @@ import { quoted } from "../../base/printable.ts";
 import { cacheControl } from "../../publish/respond.ts";
 import type { DocumentSet, StaticDocument } from "./documents.ts";
 
-/** A file of a target as it was seen there. */
+/** A file of a target, as read there. */
 export interface TargetFile {
   readonly body: Uint8Array;
   readonly etag?: string | undefined;
@@ -11,61 +11,61 @@ export interface TargetFile {
   readonly cacheControl?: string | undefined;
 }
 
-/** A file that is not as it was published. */
+/** A file that differs from the published one. */
 export interface ChangedFile {
   readonly path: string;
-  /** `undefined` where it is gone. */
-  readonly there: TargetFile | undefined;
+  /** The file now; `undefined` if it no longer exists. */
+  readonly current: TargetFile | undefined;
 }
 
 /**
- * Why a file that somebody else has changed is left as it is, or `undefined` where the file is to be written again. A file is left if its keys
- * are the same, and if another store or newer key files may have made it. So two publishers of one target never overwrite each other by turns.
+ * Returns why a file that another process has changed must not be overwritten; `undefined` if it may be. It must not if its keys are the same,
+ * or if it may come from another store or newer key files. So two publishers with the same target never keep overwriting each other.
  *
- * @param knows whether a key with this kid has ever been in the store or is in the files of this publisher
+ * @param knows reports whether a key with this kid has ever been in the store or is in this publisher's key files
  */
-export function whyLeft(
-  { path, there }: ChangedFile,
+export function whyKept(
+  { path, current }: ChangedFile,
   { documents }: DocumentSet,
   knows: (kid: string) => boolean,
 ): string | undefined {
   const ours = documents.find((document) => document.path === path);
-  // Configurations for servers are nobody else's.
-  if (ours === undefined || there === undefined) return undefined;
-  const [own, theirs] = [objectOf(ours.body), objectOf(there.body)];
+  // Only jwksd writes the files for servers.
+  if (ours === undefined || current === undefined) return undefined;
+  const [own, theirs] = [objectOf(ours.body), objectOf(current.body)];
   if (Array.isArray(own["keys"])) {
-    const keys = keysIn(there.body);
+    const keys = keysIn(current.body);
     const unknown = keys?.find(({ kid }) => typeof kid === "string" && !knows(kid));
-    if (unknown !== undefined) return `the key ${quoted(unknown["kid"])}, which is not known here`;
-    if (keys === undefined || textOf(keys) !== textOf(own["keys"])) return undefined;
+    if (unknown !== undefined) return `the key ${quoted(unknown["kid"])}, which this publisher does not know`;
+    if (keys === undefined || sortedJson(keys) !== sortedJson(own["keys"])) return undefined;
   } else {
     if (typeof theirs["issuer"] !== "string") return undefined;
     for (const name of ["issuer", "jwks_uri"])
       if (theirs[name] !== own[name]) return `the ${name} ${quoted(theirs[name])}`;
   }
-  return isSent(there, ours) ? "the same keys and other text" : undefined;
+  return hasRightHeaders(current, ours) ? "the same keys in another form" : undefined;
 }
 
-/** Whether the header fields of a file are right for relying parties, and caches keep the file for no longer than a rotation waits. */
-function isSent(there: TargetFile, ours: StaticDocument): boolean {
+/** Reports whether a file has the right headers for relying parties, and caches keep it no longer than a rotation waits. */
+function hasRightHeaders(current: TargetFile, ours: StaticDocument): boolean {
   const modes: readonly unknown[] = [ours.cacheControl, cacheControl.long, cacheControl.rotation];
-  return there.contentType === ours.contentType && modes.includes(there.cacheControl);
+  return current.contentType === ours.contentType && modes.includes(current.cacheControl);
 }
 
 type Json = Readonly<Record<string, unknown>>;
 
-/** The members of a JSON object; none of any other text. */
+/** Returns the members of a JSON object; none if the body is anything else. */
 function objectOf(body: Uint8Array | undefined): Json {
   return Object(jsonOf(Buffer.from(body ?? []).toString())) as Json;
 }
 
-/** The keys of a JWK Set; `undefined` for any other text. */
+/** Returns the keys of a JWK Set; `undefined` if the body is anything else. */
 export function keysIn(body: Uint8Array | undefined): readonly Json[] | undefined {
   const { keys } = objectOf(body);
   return Array.isArray(keys) ? keys.map((key) => Object(key) as Json) : undefined;
 }
 
-const textOf = (keys: readonly unknown[]): string =>
+const sortedJson = (keys: readonly unknown[]): string =>
   keys
     .map((key) => JSON.stringify(key))
     .toSorted()

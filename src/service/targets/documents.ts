@@ -6,52 +6,52 @@ import { locate } from "../../publish/paths.ts";
 import type { Site } from "../../publish/publisher.ts";
 import { cacheControl, contentTypes, discoveryCacheControl } from "../../publish/respond.ts";
 
-/** One document, byte for byte as `jwksd serve` answers it. */
+/** A document, byte for byte as `jwksd serve` serves it. */
 export interface StaticDocument {
-  /** Below the issuer: `jwks`, `.well-known/openid-configuration`, `.well-known/oauth-authorization-server`. */
+  /** Path below the issuer: `jwks`, `.well-known/openid-configuration`, `.well-known/oauth-authorization-server`. */
   readonly path: string;
   readonly body: Uint8Array;
   readonly contentType: string;
   readonly cacheControl: string;
 }
 
-/** What there is to publish: the JWK Set first, because the discovery document leads to it. */
+/** The documents to publish: the JWK Set first, because the discovery document points to it. */
 export interface DocumentSet {
   readonly documents: readonly StaticDocument[];
-  /** Of the JWK Set. */
+  /** The kids in the JWK Set. */
   readonly kids: readonly string[];
-  /** Whether the short Cache-Control of the rotation mode is sent. */
+  /** Whether the documents have the rotation mode's short Cache-Control. */
   readonly isShort: boolean;
 }
 
-/** A site of a known issuer. */
+/** A site whose issuer is known. */
 export interface TargetSite extends Site {
   readonly issuer: string;
 }
 
 /**
- * The paths of the documents below the issuer, in the order in which they are published. The metadata of an issuer with a path is also asked
- * for at paths that are not below the issuer; a server must answer them with the same document.
+ * Returns the documents' paths below the issuer, in the order of publication. If the issuer has a path, clients also request its metadata at
+ * paths that are not below the issuer; a server must serve the same document there.
  *
  * @see RFC 8414 section 3.1
  */
 export function pathsOf(site: TargetSite): readonly string[] {
   const { jwksUri, metadataPaths } = locate(site);
   const base = new URL(baseOf(site.issuer)).pathname;
-  const below = metadataPaths.filter((asked) => asked.startsWith(base));
+  const below = metadataPaths.filter((path) => path.startsWith(base));
   return [new URL(jwksUri).pathname, ...below].map((path) => path.slice(base.length));
 }
 
-/** All URLs at which clients ask for the documents. */
+/** Returns all URLs at which clients request the documents. */
 export function urlsOf(site: TargetSite): readonly string[] {
   const { jwksUri, metadataPaths } = locate(site);
   return [jwksUri, ...metadataPaths.map((path) => new URL(path, site.issuer).href)];
 }
 
-/** The URL under which the documents are, with a slash at its end. */
+/** Returns the base URL of the documents, with a trailing slash. */
 export const baseOf = (issuer: string): string => issuer.replace(/\/?$/, "/");
 
-/** The documents of a set, as they are now. @throws ConfigError see `createPublisher` */
+/** Creates the current documents for a set. @throws ConfigError see `createPublisher` */
 export async function documentSetOf(set: JwkSet, site: TargetSite, isShort: boolean): Promise<DocumentSet> {
   const [jwksPath, ...discoveryPaths] = pathsOf(site);
   const jwks = documentAt(set.documents, systemClock) as JwkSetDocument;

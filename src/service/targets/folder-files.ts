@@ -1,4 +1,4 @@
-// Files of a folder that others may be able to write. No link is followed below the folder, and nothing is opened that could block.
+// Files in a folder that other users may be able to write to. No link is followed below the folder, and nothing that could block is opened.
 
 import { randomUUID } from "node:crypto";
 import { type Stats, constants } from "node:fs";
@@ -7,15 +7,15 @@ import { dirname, join } from "node:path";
 import { ServiceError } from "../../base/errors.ts";
 import { unlessMissing } from "../../base/file-errors.ts";
 
-/** No document of jwksd is larger. */
+/** No jwksd document is larger. */
 const maxBytes = 1_000_000;
 const drafts = /^draft/;
 const othersWrite = 0o022;
 
-/** The content of a file; `undefined` where there is none. @throws ServiceError `ERR_TARGET` */
+/** Reads a file; `undefined` if it does not exist. @throws ServiceError `ERR_TARGET` */
 export async function contentOf(path: string): Promise<Buffer | undefined> {
   if ((await checkFile(path)) === undefined) return undefined;
-  // Somebody may have replaced the file since the check.
+  // The file may have been replaced since the check.
   const file = await open(path, constants.O_RDONLY | constants.O_NOFOLLOW | constants.O_NONBLOCK);
   try {
     const stats = await file.stat();
@@ -26,7 +26,7 @@ export async function contentOf(path: string): Promise<Buffer | undefined> {
   }
 }
 
-/** Refuses what is there, unless it is a regular file of ours. @throws ServiceError `ERR_TARGET` */
+/** Checks that a path is free or a regular file that this user owns. @throws ServiceError `ERR_TARGET` */
 export async function checkFile(path: string): Promise<Stats | undefined> {
   const stats = await unlessMissing(lstat(path));
   if (stats !== undefined) check(path, stats, stats.isFile());
@@ -34,9 +34,9 @@ export async function checkFile(path: string): Promise<Stats | undefined> {
 }
 
 /**
- * Puts a file in the place of another one, so that readers find one of the two whole.
+ * Replaces a file atomically, so that readers find either the old or the new one complete.
  *
- * @param own a folder that others cannot write, on the same disk
+ * @param own a folder on the same disk that other users cannot write to
  */
 export async function replaceFile(own: string, path: string, content: Uint8Array): Promise<void> {
   const draft = join(own, `draft-${randomUUID()}`);
@@ -48,7 +48,7 @@ export async function replaceFile(own: string, path: string, content: Uint8Array
   try {
     try {
       await file.writeFile(content);
-      // A web server runs as another user.
+      // The web server runs as another user.
       await file.chmod(0o644);
       await file.sync();
     } finally {
@@ -62,7 +62,7 @@ export async function replaceFile(own: string, path: string, content: Uint8Array
   await syncFolder(dirname(path));
 }
 
-/** Removes a file. Resolves to whether there was one. */
+/** Removes a file. Resolves to whether it existed. */
 export async function removeFile(path: string): Promise<boolean> {
   if ((await checkFile(path)) === undefined) return false;
   await rm(path, { force: true });
@@ -70,14 +70,14 @@ export async function removeFile(path: string): Promise<boolean> {
   return true;
 }
 
-/** Removes drafts of processes that were killed. Only the process that has locked the folder may do that. */
+/** Removes the drafts of killed processes. Only the process that has locked the folder may call this. */
 export async function removeDrafts(own: string): Promise<void> {
   for (const name of await readdir(own)) if (drafts.test(name)) await rm(join(own, name), { force: true });
 }
 
-/** Makes the folders of a path below a folder, for everybody to read. @throws ServiceError `ERR_TARGET` */
-export async function makeFolders(folder: string, below: string): Promise<void> {
-  // The operator has named the folder, which may be a link.
+/** Creates the folders of a path below a folder, readable for every user. @throws ServiceError `ERR_TARGET` */
+export async function createFolders(folder: string, below: string): Promise<void> {
+  // The operator chose this folder, so it may be a link.
   await mkdir(folder, { recursive: true, mode: 0o755 });
   let path = folder;
   for (const name of below.split("/").filter((part) => part !== ".")) {
@@ -90,40 +90,40 @@ export async function makeFolders(folder: string, below: string): Promise<void> 
   }
 }
 
-/** @throws ServiceError `ERR_TARGET`: others could replace what jwksd works with */
+/** Checks that no other user can write to jwksd's own folder. @throws ServiceError `ERR_TARGET` */
 export async function checkOwnFolder(path: string): Promise<void> {
   const { mode } = await lstat(path);
   if (process.platform === "win32" || (mode & othersWrite) === 0) return;
-  throw refusal(`users other than its owner can write into ${path}`, `fix it with: chmod go-w ${path}`);
+  throw refusal(`users other than its owner can write to ${path}`, `run: chmod go-w ${path}`);
 }
 
-/** A sentence for the operator of a folder that others can write. */
+/** Returns a warning for the operator if other users can write to the folder. */
 export async function folderWarnings(folder: string): Promise<string[]> {
   const { uid, gid, mode } = await stat(folder);
-  // Many systems give each user a group of their own.
+  // Many systems give each user their own group.
   const others = gid === process.getegid?.() ? 0o002 : othersWrite;
   if (isOurs(uid) && (mode & others) === 0) return [];
   return [
-    `users other than the one that runs jwksd publish can write into ${folder}, and replace what is published there; give the folder to that user, and take the right from others: chmod go-w ${folder}`,
+    `users other than the one that runs jwksd publish can write to ${folder} and replace its documents; make that user the owner, then run: chmod go-w ${folder}`,
   ];
 }
 
 function check(path: string, stats: Stats, isRightKind: boolean): void {
-  if (!isRightKind) throw refusal(`${path} is a link, or neither a file nor a folder of jwksd`, "remove it");
+  if (!isRightKind) throw refusal(`${path} is a link or has the wrong file type`, "remove it");
   if (isOurs(stats.uid)) return;
   throw refusal(
     `${path} belongs to another user (uid ${stats.uid})`,
-    "remove it, or give it to the user that runs jwksd publish",
+    "remove it, or make the user that runs jwksd publish its owner",
   );
 }
 
-/** Root may change everything in any case. */
+/** Reports whether a file belongs to this user or to root, who can change everything anyway. */
 function isOurs(uid: number): boolean {
   return process.geteuid === undefined || uid === 0 || uid === process.geteuid();
 }
 
-function refusal(what: string, remedy: string): ServiceError {
-  return new ServiceError("ERR_TARGET", `${what}, so nothing was written there; ${remedy}`);
+function refusal(problem: string, remedy: string): ServiceError {
+  return new ServiceError("ERR_TARGET", `${problem}, so nothing was written there; ${remedy}`);
 }
 
 async function syncFolder(folder: string): Promise<void> {

@@ -9,29 +9,29 @@ import {
   checkOwnFolder,
   contentOf,
   folderWarnings,
-  makeFolders,
+  createFolders,
   removeDrafts,
   removeFile,
   replaceFile,
 } from "./folder-files.ts";
 import type { Target } from "./target.ts";
 
-/** The folder of files that are no documents. */
+/** Folder for files that are not documents. */
 const own = ".jwksd";
-/** Servers that are set up as docs/publish.md says send the short Cache-Control while this file is there. */
+/** File during whose existence servers that are configured as in docs/publish.md send the short Cache-Control. */
 export const rotationMarker = `${own}/rotation`;
 
-/** The files in the order in which they are written; `undefined` for a file that is to be removed. */
+/** Returns the files in the order in which they are written; `undefined` is the content of a file to remove. */
 function filesOf({ documents, isShort }: DocumentSet): (readonly [path: string, content: Uint8Array | undefined])[] {
   const marker = [rotationMarker, isShort ? Buffer.from("The rotation mode is on.\n") : undefined] as const;
   const files = documents.map(({ path, body }) => [path, body] as const);
-  // The short cache begins before the new document is out, and ends after it.
+  // The short Cache-Control begins before the new document is published and ends after it.
   return isShort ? [marker, ...files] : [...files, marker];
 }
 
 /**
- * A folder that a web server shows at the issuer's URL. Its documents appear whole: each is written beside its place, put on the disk, and
- * renamed. One process at a time writes to it.
+ * Creates a target for a folder that a web server serves at the issuer's URL. A document is never seen incomplete: it is written to a draft,
+ * synced to disk, and renamed. Only one process at a time writes to the folder.
  *
  * @param folder an absolute path
  */
@@ -39,11 +39,11 @@ export function folderTarget(folder: string, name: string): Target {
   let unlock: (() => void) | undefined;
   const at = (path: string): string => join(folder, path);
 
-  /** Resolves to whether the file was written. */
+  /** Writes a file. Resolves to whether a write was needed. */
   async function put(path: string, content: Uint8Array): Promise<boolean> {
     const bytes = Buffer.from(content);
     if ((await contentOf(at(path)))?.equals(bytes) === true) return false;
-    await makeFolders(folder, dirname(path));
+    await createFolders(folder, dirname(path));
     await replaceFile(at(own), at(path), bytes);
     return true;
   }
@@ -62,16 +62,16 @@ export function folderTarget(folder: string, name: string): Target {
       const body = await contentOf(at(path));
       const isSame = body === undefined ? content === undefined : content !== undefined && body.equals(content);
       if (isSame) continue;
-      // Servers send the header fields that they are set up with.
+      // The server's configuration sets the headers, so they are taken as unchanged.
       const sent = documentSet.documents.find((document) => document.path === path);
-      changed.push({ path, there: body && { ...sent, body } });
+      changed.push({ path, current: body && { ...sent, body } });
     }
     return changed;
   }
 
-  /** Locks the folder. The lock is made anew if somebody has removed it with the folder. */
+  /** Locks the folder, again if its lock file was removed. */
   async function lock(): Promise<void> {
-    await makeFolders(folder, own);
+    await createFolders(folder, own);
     await checkOwnFolder(at(own));
     if (unlock !== undefined && existsSync(at(`${own}/lock`))) return;
     unlock?.();
@@ -84,14 +84,14 @@ export function folderTarget(folder: string, name: string): Target {
   return {
     name,
     open: () =>
-      named(folder, async () => {
+      withFolderError(folder, async () => {
         await lock();
         return folderWarnings(folder);
       }),
-    content: (path) => named(folder, () => contentOf(at(path))),
-    changed: (documentSet) => named(folder, () => changed(documentSet)),
+    content: (path) => withFolderError(folder, () => contentOf(at(path))),
+    changed: (documentSet) => withFolderError(folder, () => changed(documentSet)),
     put: (documentSet) =>
-      named(folder, async () => {
+      withFolderError(folder, async () => {
         await lock();
         return putAll(documentSet);
       }),
@@ -103,11 +103,11 @@ export function folderTarget(folder: string, name: string): Target {
 }
 
 /**
- * Locks a folder for this process until the returned function is called or the process ends, however it ends. It is a lock of the operating
- * system, as SQLite takes it, because Node itself offers none.
+ * Locks a folder for this process until the returned function is called or the process ends for any reason. It is an operating system lock,
+ * taken through SQLite because Node offers none.
  *
- * @param path of the file that is locked; it stays empty
- * @throws ServiceError `ERR_TARGET`: another process has locked it
+ * @param path the file to lock; it stays empty
+ * @throws ServiceError `ERR_TARGET` if another process has locked it
  */
 function lockFile(path: string, folder: string): () => void {
   const { DatabaseSync } = nodeSqlite();
@@ -118,14 +118,14 @@ function lockFile(path: string, folder: string): () => void {
     database.close();
     throw new ServiceError(
       "ERR_TARGET",
-      `another jwksd publish writes to the folder ${folder}, or ${path} cannot be locked; stop the other one, or try again when it has ended`,
+      `another jwksd publish writes to the folder ${folder}, or ${path} cannot be locked; stop the other process, or try again when it has ended`,
       { cause },
     );
   }
   return () => database.close();
 }
 
-async function named<T>(folder: string, action: () => Promise<T>): Promise<T> {
+async function withFolderError<T>(folder: string, action: () => Promise<T>): Promise<T> {
   try {
     return await action();
   } catch (error) {

@@ -15,40 +15,40 @@ import { type FileKeys, openFileKeys } from "../keys/file-keys.ts";
 import { type OpenedManager, openManager } from "../keys/open-manager.ts";
 import { savedSetOf } from "../keys/service-keys.ts";
 import { bucketTarget, parseBucketUrl } from "./bucket.ts";
-import { type ChangedFile, keysIn, whyLeft } from "./changed.ts";
+import { type ChangedFile, keysIn, whyKept } from "./changed.ts";
 import { type TargetSite, type DocumentSet, baseOf, documentSetOf, pathsOf, urlsOf } from "./documents.ts";
 import { folderTarget } from "./folder.ts";
 import { purgeSeconds, runPurge } from "./purge.ts";
 import { readBack } from "./read-back.ts";
 import type { Target } from "./target.ts";
 
-/** How often documents are made anew: a target may be away for a while, and encryption keys of files come to their end. */
-const everyMs = 10_000;
+/** Interval for creating the documents again: a target may be unavailable for a while, and encryption keys from files expire. */
+const pollEveryMs = 10_000;
 
-/** The documents that a target has, after they were read back. */
+/** The documents in a target, after they were read back. */
 export interface Published {
   readonly documentSet: DocumentSet;
-  /** Paths that were written; none where the target had all documents already. */
+  /** Paths of the written documents; none if the target already had them all. */
   readonly written: readonly string[];
 }
 
 export interface PublishOptions {
-  /** A folder, or `s3://BUCKET/PREFIX`. */
+  /** Path of a folder, or `s3://BUCKET/PREFIX`. */
   readonly target: string;
-  /** Default: the issuer. */
+  /** Base URL at which the documents are read back. Default: the issuer. */
   readonly verifyUrl?: string | undefined;
   readonly purgeCommand?: string | undefined;
   readonly environment: Readonly<Record<string, string | undefined>>;
   readonly onPublished: (published: Published) => void;
-  /** Is called with each failure, after which jwksd tries again. */
+  /** Called with each failure, after which jwksd retries. */
   readonly onFailure: (error: unknown) => void;
-  /** Aborts what a start waits for: a target, a read from outside, a purge command. `stop` aborts them, too. */
+  /** Aborts anything that startup waits for: a target, a read-back, a purge command. `stop` aborts them too. */
   readonly signal?: AbortSignal | undefined;
 }
 
 /** A running `jwksd publish`. */
 export interface Publishing {
-  /** Whether the newest keys are published and were read back, and the store knows. */
+  /** Whether the latest keys are published and were read back, and the store has recorded it. */
   readonly isDone: boolean;
   /** Reads the key files again. */
   reload(): Promise<void>;
@@ -56,9 +56,9 @@ export interface Publishing {
 }
 
 /**
- * Publishes the keys of a configuration to a target, and goes on when they change.
+ * Publishes the configured keys to a target and publishes again when they change.
  *
- * @throws ConfigError `ERR_OPTION_INVALID`; ServiceError `ERR_TARGET`, `ERR_FILE_UNWRITABLE`; and what `startService` throws
+ * @throws ConfigError `ERR_OPTION_INVALID`; ServiceError `ERR_TARGET`, `ERR_FILE_UNWRITABLE`; and the errors of `startService`
  */
 export async function startPublishing(settings: Settings, options: PublishOptions, log: Logger): Promise<Publishing> {
   const { environment, purgeCommand, onPublished } = options;
@@ -78,13 +78,13 @@ export async function startPublishing(settings: Settings, options: PublishOption
   let isPurged = true;
   const inTurn = serial();
 
-  /** Resolves when a read from outside, past caches, finds these documents. After a failure, the next call goes on where this one ended. */
+  /** Writes documents. Resolves when a read from outside, past caches, returns them. After a failure, the next call continues from there. */
   async function write(documentSet: DocumentSet, replaced?: readonly ChangedFile[]): Promise<void> {
     const paths = await target.put(documentSet, replaced);
     if (paths.length > 0) isPurged = purgeCommand === undefined;
     written = [...new Set([...written, ...paths])];
     if (!isPurged && purgeCommand !== undefined) {
-      log.info(`the purge command runs; it is ended after ${purgeSeconds} s`);
+      log.info(`running the purge command; it is stopped after ${purgeSeconds} s`);
       await runPurge(purgeCommand, { urls: urlsOf(site), environment, signal });
       isPurged = true;
     }
@@ -94,12 +94,12 @@ export async function startPublishing(settings: Settings, options: PublishOption
     done = documentSet;
   }
 
-  const newest = async (): Promise<DocumentSet> => {
+  const latestSet = async (): Promise<DocumentSet> => {
     return documentSetOf(keys, site, isRotating || settings.rotationMode);
   };
-  const publish = (): Promise<void> => inTurn(async () => write(await newest()));
+  const publish = (): Promise<void> => inTurn(async () => write(await latestSet()));
 
-  // Before the keys are read, so that an older set never takes the place of a newer one.
+  // Opened before the keys are read, so that an older set never replaces a newer one.
   for (const warning of await target.open()) log.warn(warning);
   let isRotating = false;
   let files: FileKeys;
@@ -107,7 +107,7 @@ export async function startPublishing(settings: Settings, options: PublishOption
   let managing: OpenedManager | undefined;
   let managed: Keysets | undefined;
   const inTurnKeys = serial();
-  /** Takes the keys of a manager or of files, unless they clash. */
+  /** Publishes a manager's keys or keys from files from now on, unless their kids clash. */
   const take = (next: { readonly managed?: Keysets; readonly files?: Keysets }): Promise<void> =>
     inTurnKeys(async () => {
       keys = await setOf(next.managed ?? managed, next.files ?? files.keysets);
@@ -116,7 +116,7 @@ export async function startPublishing(settings: Settings, options: PublishOption
   try {
     files = await openFileKeys(settings, log);
     if (settings.keys === undefined) {
-      const there = await target.content(paths[0] as string);
+      const current = await target.content(paths[0] as string);
       const signers = await signersOf(settings, log);
       managing = await openManager({ store, signers }, log, {
         target: {
@@ -131,7 +131,7 @@ export async function startPublishing(settings: Settings, options: PublishOption
         onFailure: ({ error }) => onFailure(error),
         async check(custody) {
           const { text } = await custody.register.read();
-          checkOurs(there, text === undefined ? [] : (await custody.open(text)).records, target.name);
+          checkKnownKeys(current, text === undefined ? [] : (await custody.open(text)).records, target.name);
         },
       });
     } else await take({});
@@ -140,40 +140,40 @@ export async function startPublishing(settings: Settings, options: PublishOption
     throw error;
   }
 
-  /** Publishes changes of key files. The manager itself tries again to publish its keys. */
+  /** Publishes changes of key files. The manager itself retries to publish its keys. */
   const refresh = async (): Promise<void> => {
-    if (managing?.manager.isPublished === false || isSame(await newest(), done)) return;
+    if (managing?.manager.isPublished === false || isSame(await latestSet(), done)) return;
     await managing?.manager.runDueSteps();
     await publish();
   };
-  /** Writes files again that somebody else has changed or removed since they were published. */
-  const mend = async (): Promise<void> => {
+  /** Restores files that another process has changed or removed since they were published. */
+  const restore = async (): Promise<void> => {
     const documentSet = done;
     const changed = documentSet === undefined ? [] : await target.changed(documentSet);
     if (documentSet === undefined || changed.length === 0) return;
-    // The manager looks at the store after the look at the target: so it knows every key that another publisher of the store may have written.
+    // The manager reads the store after the target was read, so it knows every key that another publisher with this store may have written.
     await managing?.manager.runDueSteps();
     await inTurn(async () => {
-      if (!isSame(await newest(), documentSet)) return;
+      if (!isSame(await latestSet(), documentSet)) return;
       const known = [...(managing?.manager.records ?? []), ...keys.entries.map(({ jwk }) => jwk)];
       for (const change of changed) {
-        const why = whyLeft(change, documentSet, (kid) => known.some((key) => key.kid === kid));
+        const why = whyKept(change, documentSet, (kid) => known.some((key) => key.kid === kid));
         if (why !== undefined) {
           throw new ServiceError(
             "ERR_TARGET",
-            `somebody else has written ${change.path} of ${target.name}, with ${why}, and it is left as it is; let one configuration of jwksd publish write there, and nothing else`,
+            `another process has written ${change.path} in ${target.name} with ${why}, so it was not overwritten; make sure that only one publisher writes there`,
           );
         }
       }
       const paths = changed.map(({ path }) => path).join(", ");
-      log.warn(`somebody else has changed ${target.name}, and it is written again: ${paths}`);
+      log.warn(`another process has changed ${target.name}; these files are written again: ${paths}`);
       done = undefined;
       await write(documentSet, changed);
     });
   };
-  const look = (): Promise<void> => mend().catch(onFailure).then(refresh).catch(onFailure);
-  const reload = (): Promise<void> => files.reload((next) => take({ files: next })).then(look, onFailure);
-  const timer = every(everyMs, look);
+  const poll = (): Promise<void> => restore().catch(onFailure).then(refresh).catch(onFailure);
+  const reload = (): Promise<void> => files.reload((next) => take({ files: next })).then(poll, onFailure);
+  const timer = every(pollEveryMs, poll);
   const watch = files.watch(reload);
   await refresh().catch(onFailure);
 
@@ -196,14 +196,14 @@ export async function startPublishing(settings: Settings, options: PublishOption
   };
 }
 
-/** Makes the set of the keys of a manager, if there is one, and of files. @throws KeyMaterialError see `checkKeysets` */
+/** Creates the set from a manager's keys, if there is one, and from key files. @throws KeyMaterialError see `checkKeysets` */
 async function setOf(managed: Keysets | undefined, files: Keysets): Promise<JwkSet> {
   const { keyset, encryptionKeyset } = managed ?? { keyset: files.keyset, encryptionKeyset: [] };
   const both = { keyset, encryptionKeyset: [...encryptionKeyset, ...files.encryptionKeyset] };
   return (await checkKeysets(both)).set;
 }
 
-/** The folder, or the bucket of `s3://BUCKET/PREFIX`. @throws ConfigError `ERR_OPTION_INVALID` */
+/** Creates the target for a folder, or for the bucket of `s3://BUCKET/PREFIX`. @throws ConfigError `ERR_OPTION_INVALID` */
 function targetOf(
   { target, environment }: PublishOptions,
   paths: readonly string[],
@@ -222,38 +222,40 @@ function targetOf(
 }
 
 /**
- * Where relying parties find what is published.
+ * Reads the site: the issuer, and the settings of its documents.
  *
  * @throws ConfigError `ERR_OPTION_INVALID`, `ERR_CONFIG_FORMAT`
  */
 async function siteOf(settings: Settings): Promise<TargetSite> {
   const { issuer } = settings;
   if (issuer === undefined) {
-    throw invalidOption("the URL is missing at which relying parties find what is published; give it with --issuer");
+    throw invalidOption("the issuer is missing; set --issuer to the URL at which relying parties find the documents");
   }
   return { ...(await readSite(settings)), issuer };
 }
 
-const textOf = ({ documents }: DocumentSet): string =>
+const comparable = ({ documents }: DocumentSet): string =>
   JSON.stringify(documents.map((document) => ({ ...document, body: Buffer.from(document.body).toString() })));
 
-/** Compares header fields, too, so the same keys in the other mode are not the same. */
+/** Reports whether two sets are the same, headers included: the same keys in the other mode differ. */
 function isSame(documentSet: DocumentSet, other: DocumentSet | undefined): boolean {
-  return other !== undefined && textOf(documentSet) === textOf(other);
+  return other !== undefined && comparable(documentSet) === comparable(other);
 }
 
 /**
- * Refuses to replace a set with a key that the store has never had. That set is of another store, of a newer one, or was made by hand, and the
- * tokens of that key would fail.
+ * Checks that the store knows every key of the set that would be replaced. If it does not, the set is from another store, from a newer one,
+ * or was made by hand, and tokens signed with its keys would fail.
  *
  * @throws StateError `ERR_KID_UNMANAGED`
  */
-function checkOurs(there: Uint8Array | undefined, records: readonly KeyRecord[], name: string): void {
+function checkKnownKeys(current: Uint8Array | undefined, records: readonly KeyRecord[], name: string): void {
   const known = new Set<unknown>(records.map(({ kid }) => kid));
-  const unknown = keysIn(there)?.find(({ kid, use = "sig" }) => use === "sig" && kid !== undefined && !known.has(kid));
+  const unknown = keysIn(current)?.find(
+    ({ kid, use = "sig" }) => use === "sig" && kid !== undefined && !known.has(kid),
+  );
   if (unknown === undefined) return;
   throw new StateError(
     "ERR_KID_UNMANAGED",
-    `${name} holds the signing key ${quoted(unknown["kid"])}, which this store has never had, and nothing was written; give the right store, or take over the key (jwksd keys import), or remove the JWK Set there if no token of that key is in use`,
+    `${name} contains the signing key ${quoted(unknown["kid"])}, which was never in this store, so nothing was written; set the right store, import the key (jwksd keys import), or remove the JWK Set there if no tokens from that key are in use`,
   );
 }

@@ -2,9 +2,9 @@ import { type ChildProcess, spawn } from "node:child_process";
 import { once } from "node:events";
 import { ServiceError } from "../../base/errors.ts";
 
-/** How long a purge command may run. */
+/** Time limit of a purge command. */
 export const purgeSeconds = 60;
-/** How long a command that was told to end may take. */
+/** Time for a command to end after SIGTERM. */
 const graceMs = 2_000;
 
 interface PurgeOptions {
@@ -15,9 +15,9 @@ interface PurgeOptions {
 }
 
 /**
- * Runs the command of an operator that clears a CDN. The command gets the environment of this process without the settings of jwksd, among
- * which are wrapping keys, and `JWKSD_URLS`: the URLs of the documents, a line for each. No process of the command's group is left when the
- * time is over, when `signal` aborts, or when this process ends.
+ * Runs the operator's command that purges a CDN. The command gets this process's environment without jwksd's settings, which include wrapping
+ * keys, and `JWKSD_URLS`: the URLs of the documents, one per line. No process of the command's group remains after the time limit, after
+ * `signal` aborts, or after this process ends.
  *
  * @throws ServiceError `ERR_PURGE`
  */
@@ -27,7 +27,7 @@ export async function runPurge(command: string, { urls, environment, signal }: P
     shell: true,
     stdio: ["ignore", "ignore", "inherit"],
     env: { ...Object.fromEntries(own), JWKSD_URLS: urls.join("\n") },
-    // The shell leads a process group: to end the shell alone would leave what it has started.
+    // The shell leads a process group, because ending only the shell would leave its child processes.
     detached: process.platform !== "win32",
   });
   const ended = once(child, "exit") as Promise<[code: number | null, signal: string | null]>;
@@ -45,21 +45,21 @@ export async function runPurge(command: string, { urls, environment, signal }: P
   try {
     const [code, name] = await ended;
     if (code === 0 && !ending.aborted) return;
-    const how = code === null ? String(name) : `exit code ${code}`;
-    const why = timeout.aborted ? `took more than ${purgeSeconds} s` : `ended with ${how}`;
+    const outcome = code === null ? String(name) : `exit code ${code}`;
+    const why = timeout.aborted ? `took more than ${purgeSeconds} s` : `ended with ${outcome}`;
     throw new ServiceError(
       "ERR_PURGE",
-      `the purge command ${why}; what is written stays, and the command is run again`,
+      `the purge command ${why}; the written documents stay, and jwksd runs the command again`,
     );
   } catch (cause) {
     if (cause instanceof ServiceError) throw cause;
     const { code } = cause as NodeJS.ErrnoException;
-    throw new ServiceError("ERR_PURGE", `the purge command cannot be run (${code})`, { cause });
+    throw new ServiceError("ERR_PURGE", `cannot run the purge command (${code})`, { cause });
   } finally {
     ending.removeEventListener("abort", end);
     process.removeListener("exit", kill);
     clearTimeout(killing);
-    // The shell may have ended before what it has started.
+    // The shell may have ended before its child processes.
     if (ending.aborted) kill();
   }
 }
@@ -69,7 +69,7 @@ function killGroup(child: ChildProcess, signal: NodeJS.Signals): void {
   try {
     process.kill(-child.pid, signal);
   } catch {
-    // The group is gone, or there are no groups here.
+    // The group has ended, or this system has no groups.
     child.kill(signal);
   }
 }

@@ -8,10 +8,10 @@ import type { StaticDocument } from "./documents.ts";
 const timeoutMs = 10_000;
 
 /**
- * Reads documents as relying parties do, but past caches, and compares them byte for byte. Also refuses a Cache-Control by which caches
- * could keep them for longer than a rotation waits.
+ * Reads documents as relying parties do, but past caches, and compares them byte for byte. Also refuses a Cache-Control that would let caches
+ * keep them longer than a rotation waits.
  *
- * @param base the URL under which they are, with a slash at its end
+ * @param base the documents' base URL, with a trailing slash
  * @throws ServiceError `ERR_NOT_SERVED`
  */
 export async function readBack(base: string, documents: readonly StaticDocument[], signal: AbortSignal): Promise<void> {
@@ -27,21 +27,21 @@ async function readOne(url: string, { body }: StaticDocument, signal: AbortSigna
     throw notServed(url, `cannot be read (${reasonOf(error)})`, error);
   });
   const read = await bytesWithin(response.body, body.length).catch((error: unknown) => {
-    throw notServed(url, `cannot be read to its end (${reasonOf(error)})`, error);
+    throw notServed(url, `cannot be read completely (${reasonOf(error)})`, error);
   });
-  if (response.status !== 200) throw notServed(url, `answers ${response.status}, and not 200`);
+  if (response.status !== 200) throw notServed(url, `returned ${response.status} instead of 200`);
   if (read === undefined || !Buffer.from(read).equals(body))
-    throw notServed(url, "does not answer with what was written, yet");
+    throw notServed(url, "does not serve the written document yet");
   const seconds = keptFor(response.headers.get("cache-control") ?? "");
   if (seconds <= cachedForSeconds.long) return;
-  const kept = Number.isFinite(seconds) ? `for ${seconds} s` : "for as long as they please";
+  const kept = Number.isFinite(seconds) ? `for ${seconds} s` : "indefinitely";
   throw notServed(
     url,
-    `has a Cache-Control by which caches may keep it ${kept}, and a rotation waits for ${cachedForSeconds.long} s; let the server send that of the document`,
+    `has a Cache-Control that lets caches keep it ${kept}, but a rotation waits only ${cachedForSeconds.long} s; configure the server to send the document's Cache-Control`,
   );
 }
 
-/** For how long any cache may serve what came with it, in seconds. Without an age, caches guess (RFC 9111 section 4.2.2). */
+/** Returns the longest time for which a cache may serve the response, in seconds. Without an age, caches guess (RFC 9111 section 4.2.2). */
 function keptFor(cacheControl: string): number {
   const { noStore, noCache, maxAge = Infinity, whileRevalidated } = cacheDirectives(cacheControl);
   return noStore || noCache ? 0 : maxAge + whileRevalidated;
@@ -52,6 +52,6 @@ function reasonOf(error: unknown): string {
   return cause?.code ?? name;
 }
 
-function notServed(url: string, what: string, cause?: unknown): ServiceError {
-  return new ServiceError("ERR_NOT_SERVED", `${url} ${what}`, { cause });
+function notServed(url: string, problem: string, cause?: unknown): ServiceError {
+  return new ServiceError("ERR_NOT_SERVED", `${url} ${problem}`, { cause });
 }

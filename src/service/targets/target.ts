@@ -1,32 +1,32 @@
 import type { ChangedFile } from "./changed.ts";
 import type { DocumentSet } from "./documents.ts";
 
-/** A folder or bucket whose content somebody else serves. */
+/** A folder or bucket whose content a web server or CDN serves. */
 export interface Target {
-  /** The name in messages and among replicas. */
+  /** Name in messages and among replicas. */
   readonly name: string;
   /**
-   * Notes the files of the target. `put` replaces the files that were noted, and none that is newer. A caller that opens the target before the
-   * store gives it the keys never replaces a newer set by an older one.
+   * Records the target's files. `put` replaces only the recorded files, not newer ones. A caller that opens the target before it reads the keys
+   * from the store never replaces a newer set with an older one.
    *
-   * @returns sentences for the operator, such as about permissions
+   * @returns warnings for the operator, for example about permissions
    * @throws ServiceError `ERR_TARGET`, `ERR_FILE_UNWRITABLE`
    */
   open(): Promise<readonly string[]>;
-  /** The noted content of a document; `undefined` where there was none. */
+  /** Returns the recorded content of a document; `undefined` if there was none. */
   content(path: string): Promise<Uint8Array | undefined>;
   /**
-   * Finds files that are not as they were published. Notes nothing.
+   * Finds files that differ from the published ones. Records nothing.
    *
    * @throws ServiceError `ERR_TARGET`, `ERR_FILE_UNWRITABLE`
    */
   changed(documentSet: DocumentSet): Promise<readonly ChangedFile[]>;
   /**
-   * Writes the documents that the target does not have yet, in their order. A reader at any moment, also after a crash, finds each document
-   * whole, and a JWK Set where the discovery document says.
+   * Writes the documents that the target does not have yet, in order. At any moment, even after a crash, a reader finds each document complete,
+   * and a JWK Set at the URL in the discovery document.
    *
-   * @param replaced found by `changed` before the store was asked for the keys; replaced, as what was noted is
-   * @returns the paths that were written
+   * @param replaced files found by `changed` before the keys were read from the store; they are replaced like recorded files
+   * @returns the paths of the written documents
    * @throws ServiceError `ERR_TARGET`, `ERR_FILE_UNWRITABLE`
    */
   put(documentSet: DocumentSet, replaced?: readonly ChangedFile[]): Promise<readonly string[]>;
