@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
+import { spawn } from "node:child_process";
 import { createHash } from "node:crypto";
-import { mkdtemp, rm } from "node:fs/promises";
+import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import { createServer } from "node:http";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -13,6 +14,7 @@ import { type RegisterUnderTest, checkRegister } from "../../src/testing/registe
 import { checkTooLarge } from "../support/faults.ts";
 import { listening } from "../support/listening.ts";
 import { sample } from "../support/samples.ts";
+import { temporaryFolder } from "../support/service.ts";
 
 checkRegister("memory", async () => {
   const registers = new Map<string, Register>();
@@ -44,6 +46,31 @@ test("a store of your own, as in docs/stores.md, refuses a response without a Da
   });
   const store = httpStore(`http://127.0.0.1:${await listening(t, server)}/`);
   await assert.rejects(store.read(), /returned no Date header/);
+});
+
+const module = (path: string): string => JSON.stringify(import.meta.resolve(`../../src/${path}`));
+
+test("checkRegister finds a wrong time, and a list without its limit", async (t) => {
+  const file = join(await temporaryFolder(t), "wrong.test.mjs");
+  await writeFile(
+    file,
+    `import { memoryStore } from ${module("rotation/store/memory.ts")};
+    import { checkRegister } from ${module("testing/register.ts")};
+    const wrong = (change) => async () => {
+      const store = memoryStore();
+      return { handle: () => ({ ...store, ...change(store) }) };
+    };
+    for (const now of [() => NaN, () => new Date().toISOString(), () => new Date(), () => null])
+      checkRegister(\`time \${now}\`, wrong(({ read }) => ({ read: async (...call) => ({ ...(await read(...call)), now: now() }) })));
+    checkRegister("list", wrong(({ presence }) => ({ presence: { ...presence, list: () => presence.list(Infinity) } })));`,
+  );
+  const { NODE_TEST_CONTEXT: _, ...env } = process.env;
+  const args = ["--test", "--test-reporter=tap", "--test-name-pattern", "clock|limit", file];
+  const child = spawn(process.execPath, args, { env, stdio: ["ignore", "pipe", "ignore"] });
+  const failed = [...(await text(child.stdout)).matchAll(/^ +not ok \d+ - (.*)$/gm)].map(([, title]) => title);
+  const clock = "the clock of a register goes on, and is not that of the caller";
+  const limit = "presence records are listed up to a limit in number and length, and counted";
+  assert.deepEqual(failed, [clock, clock, clock, clock, limit]);
 });
 
 checkRegister("one's own, of docs/stores.md", async () => {

@@ -259,6 +259,19 @@ describe("jwksd replicas", { timeout: 60_000 }, () => {
     });
   }
 
+  test("does without presence records that cannot be read, and says so; so do the commands that show keys", async (t) => {
+    const { run, data } = await withReplicas(t);
+    const db = new DatabaseSync(join(data, "keys.db"));
+    db.exec("DROP TABLE presence");
+    db.close();
+    for (const command of ["replicas", "keys", "plan"]) {
+      const { code, stdout, stderr } = await run(command);
+      assert.equal(code, 1, command);
+      assert.match(stderr, /^jwksd: the presence records cannot be read: .*\[ERR_STORE_FORMAT\]\n$/, command);
+      assert.match(stdout, command === "replicas" ? /^No replica is listed/ : /first/, command);
+    }
+  });
+
   test("says where there is none", async (t) => {
     const { run } = await withReplicas(t);
     assert.match((await run("replicas")).stdout, /^No replica is listed\.\nNot listed: on-demand processes/);

@@ -114,6 +114,7 @@ test("a register that returns what no register may counts as unavailable, and is
     "version as a number": { version: 7 },
     "text as bytes": { version: "other", text: new Uint8Array(9) },
     "text missing": { version: "other" },
+    "text too large": { version: "other", text: "a".repeat(15_000_001) },
   };
   for (const [name, members] of Object.entries(wrong)) {
     const world = new World();

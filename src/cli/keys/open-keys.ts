@@ -1,6 +1,6 @@
 import { Option } from "commander";
 import { systemClock } from "../../base/clock.ts";
-import { type StoreError, invalidOption } from "../../base/errors.ts";
+import { type StoreError, asJwksdError, invalidOption } from "../../base/errors.ts";
 import { nearest } from "../../base/nearest.ts";
 import { type Custody, createCustody } from "../../rotation/custody/custody.ts";
 import { type StoreDocument, emptyDocument, parseDocument } from "../../rotation/custody/document.ts";
@@ -88,7 +88,12 @@ export async function readStore(io: Io, flags: Flags): Promise<StoreContent> {
   return closing(register, async () => {
     const { text, now = systemClock.now() } = await readRegister(register);
     const found = await opened(text);
-    return { ...found, ...livePresence(await listPresence(register.presence), now, found.document), now };
+    const list = await listPresence(register.presence).catch((error: unknown) => {
+      tell(io, `the presence records cannot be read: ${errorText(asJwksdError(error))}`);
+      io.exitCode = 1;
+      return listPresence(undefined);
+    });
+    return { ...found, ...livePresence(list, now, found.document), now };
   });
 
   async function opened(text: string | undefined): Promise<Pick<StoreContent, "document" | "isVerified" | "owner">> {

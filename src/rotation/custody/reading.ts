@@ -1,5 +1,6 @@
 import { StoreError } from "../../base/errors.ts";
 import { isDate } from "../../base/format.ts";
+import { maxBytesOf } from "../store/bounds.ts";
 import type { ReadOptions, Reading, Register } from "../store/register.ts";
 
 /**
@@ -9,18 +10,24 @@ import type { ReadOptions, Reading, Register } from "../store/register.ts";
  */
 export async function readRegister(register: Register, known?: string, options?: ReadOptions): Promise<Reading> {
   const reading = await register.read(known, options);
-  const fault = faultOf(reading, known);
+  const fault = faultOf(reading, known, register.maxBytes);
   if (fault === undefined) return reading;
   throw new StoreError("ERR_STORE_UNAVAILABLE", `the store ${register.name} returned ${fault}`);
 }
 
 /** Describes what no register may return. A time that is not a number would make every wake-up due. */
-function faultOf({ version, text, now }: Reading, known: string | undefined): string | undefined {
+function faultOf(
+  { version, text, now }: Reading,
+  known: string | undefined,
+  maxBytes: number = maxBytesOf.document,
+): string | undefined {
   const strings: readonly unknown[] = [version ?? "", text ?? ""];
   if (now !== undefined && !isDate(now)) return "a time that is not a number of epoch milliseconds; correct its read()";
   if (strings.some((value) => typeof value !== "string"))
     return "a version or a document that is not a string; correct its read()";
   const isKnown = version !== undefined && version === known;
-  if (isKnown || (version === undefined) === (text === undefined)) return undefined;
-  return "a version without its document, which may be too large to be read; restore the latest backup";
+  const isMissing = !isKnown && (version === undefined) !== (text === undefined);
+  if (isMissing || (text?.length ?? 0) > maxBytes)
+    return `no document, or one of more than ${maxBytes.toLocaleString("en")} bytes; restore the latest backup`;
+  return undefined;
 }
