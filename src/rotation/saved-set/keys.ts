@@ -57,16 +57,12 @@ export interface KeySourceSetup<Manager> {
 export interface KeysWithSavedSet<Manager = KeyManager> extends ManagedKeys {
   /** The key manager; `undefined` until its store is reached. */
   readonly manager: Manager | undefined;
-  /** Ends the manager. Does not close a store that the caller opened. */
-  close(): Promise<void>;
-}
-
-/** Keys with a saved set, as the service needs them. */
-export interface ServiceKeySource<Manager> extends KeysWithSavedSet<Manager> {
   /** Time at which the keys were read from the store, in epoch milliseconds. */
   readonly takenAt: number;
-  /** Age of the saved set, and the error for which it is published; `undefined` once the store is reached. */
-  readonly withoutStore: { readonly savedAt: number; readonly outage: KnownError } | undefined;
+  /** Last error for which the saved set is published; `undefined` once the store is reached. */
+  readonly outage: KnownError | undefined;
+  /** Ends the manager. Does not close a store that the caller opened. */
+  close(): Promise<void>;
 }
 
 /** Errors of a store that may be available later. */
@@ -75,7 +71,7 @@ const withoutStore: ReadonlySet<string> = new Set<ErrorCode>(["ERR_STORE_UNAVAIL
 /** Starts a manager, or publishes the saved set until the manager starts. @throws see `createKeyManager` */
 export async function startKeys<Manager extends KeyManager>(
   setup: KeySourceSetup<Manager>,
-): Promise<ServiceKeySource<Manager>> {
+): Promise<KeysWithSavedSet<Manager>> {
   const { savedSet, clock, onEvent } = setup;
   // Read once: a process that was refused must not generate keys when the saved set is put away.
   const showed = await showsKeys(savedSet, setup.owner());
@@ -170,7 +166,7 @@ function keysOf<Manager extends KeyManager>(
   first: Running<Manager> | Waiting,
   start: () => Promise<Running<Manager>>,
   { owner, clock, onEvent }: KeySourceSetup<Manager>,
-): ServiceKeySource<Manager> {
+): KeysWithSavedSet<Manager> {
   const closing = new AbortController();
   const { signal } = closing;
   let state = first;
@@ -218,8 +214,8 @@ function keysOf<Manager extends KeyManager>(
     get takenAt() {
       return isRunning(state) ? state.takenAt : state.at;
     },
-    get withoutStore() {
-      return isRunning(state) ? undefined : { savedAt: state.at, outage: state.outage };
+    get outage() {
+      return isRunning(state) ? undefined : state.outage;
     },
     get keysets() {
       return isRunning(state) ? state.manager.keysets : state.keysets;

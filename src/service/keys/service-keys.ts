@@ -4,7 +4,7 @@ import { textFile } from "../../node/text-file.ts";
 import type { Custody } from "../../rotation/custody/custody.ts";
 import type { ServiceManager } from "../../rotation/manager/manager.ts";
 import { type LiveRecord, publishedKeys } from "../../rotation/rules/records.ts";
-import { type SavedSetEvent, type ServiceKeySource, showsKeys, startKeys } from "../../rotation/saved-set/keys.ts";
+import { type KeysWithSavedSet, type SavedSetEvent, showsKeys, startKeys } from "../../rotation/saved-set/keys.ts";
 import type { Logger } from "../config/log.ts";
 import { withFlags } from "../config/setting-names.ts";
 import type { StoreSettings } from "../config/store-settings.ts";
@@ -23,7 +23,7 @@ export interface Substitutes {
 /** Managed keys as the service runs them: from the store, or from the saved set until the store is reached. */
 export interface ServiceKeys {
   /** Source of the keys for a provider. */
-  readonly source: ServiceKeySource<ServiceManager>;
+  readonly source: KeysWithSavedSet<ServiceManager>;
   /** Returns why this process should get no requests; `undefined` while it is ready. */
   notReady(): string | undefined;
   /** Returns what the active key is, for people, unless it cannot sign here. */
@@ -94,8 +94,8 @@ export async function startServiceKeys(
       return source.manager.health.unavailable[kid] === undefined ? "active" : "active, but cannot be opened here";
     },
     async known() {
-      const { manager, withoutStore } = source;
-      if (manager === undefined || processes === undefined) return { withoutStore };
+      const { manager, outage, takenAt: savedAt } = source;
+      if (manager === undefined || processes === undefined) return { withoutStore: outage && { savedAt, outage } };
       const found = await processes();
       const { process, document, health, clockAheadMs } = manager;
       return { manager: { id: process.id, document, policyGiven: store.policy, health, ...found, clockAheadMs } };
