@@ -29,7 +29,7 @@ export function checkSecureUrl(url: unknown, what: string, allowInsecure: boolea
 /** Refuses an issuer that no provider can have. @throws ConfigError `ERR_OPTION_INVALID` @see OpenID Connect Discovery 1.0 section 3 */
 export function checkIssuer(issuer: string): void {
   if (/[?#]/.test(issuer)) throw invalidOption(`issuer ${shownIssuer(issuer)} has a query or fragment; remove it`);
-  // URL parsers remove or escape these, so such an issuer would get keys, but no token would have it.
+  // URL parsers remove or escape these, so this issuer would get keys, but no token would have it.
   if (/[\s\p{Cc}]/u.test(issuer))
     throw invalidOption(`issuer ${shownIssuer(issuer)} contains a space, line break or control character; remove it`);
 }
