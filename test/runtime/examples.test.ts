@@ -190,7 +190,7 @@ describe("each example serves what the contract says", { concurrency: 2 }, () =>
     await get("/jwks");
     const text = await get("/metrics");
     const families = familiesOf(text);
-    for (const name of ["responses_total", "signature_duration_seconds", "key_info", "remote_set_bytes_total"])
+    for (const name of ["responses_total", "signature_duration_seconds", "key_info", "remote_set_unknown_kids_total"])
       assert.ok(families.includes(`jwksd_${name}`), name);
     assert.match(text, /^jwksd_responses_total\{document="jwks",code="200"\} 1$/m);
     await get("/jwks");
