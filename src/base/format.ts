@@ -1,4 +1,4 @@
-import { escapedUnit } from "./printable.ts";
+import { escapedUnit, shortened } from "./printable.ts";
 
 /** Returns a time for people: in UTC, rounded down to a second. It begins like the time in JSON output. */
 export function timeText(epochMs: number): string {
@@ -35,7 +35,7 @@ export function relativeText(epochMs: number, now: number): string {
 
 /** Returns a kid with everything except printable ASCII escaped, so that a terminal or a picture shows every character and interprets none. */
 export function kidText(kid: string): string {
-  return kid.replaceAll(/[^ -~]/g, escapedUnit);
+  return shortened(kid).replaceAll(/[^ -~]/g, escapedUnit);
 }
 
 const maxNamed = 5;

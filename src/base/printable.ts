@@ -8,10 +8,11 @@ export function printableLine(text: string): string {
   return text.replace(unprintable, (character) => `\\u{${(character.codePointAt(0) ?? 0).toString(16)}}`);
 }
 
-/** Returns the same of a string from outside, such as a store or a server, which is shortened to 500 characters. */
-export function printable(text: string): string {
-  return printableLine(text.length > maxShown ? `${text.slice(0, maxShown)}…` : text);
-}
+/** Returns the first 500 characters of a string. */
+export const shortened = (text: string): string => (text.length > maxShown ? `${text.slice(0, maxShown)}…` : text);
+
+/** Returns a string from outside, such as a store or a server, as one printable line, shortened to 500 characters. */
+export const printable = (text: string): string => printableLine(shortened(text));
 
 /** Returns the JSON of a value from outside, as {@link printable} does. */
 export const quoted = (value: unknown): string => printable(JSON.stringify(value) ?? "undefined");

@@ -4,6 +4,7 @@ import { createPool as callbackPool, escape } from "mysql2";
 import { type RowDataPacket, createConnection, createPool } from "mysql2/promise";
 import { mysqlStore } from "../../src/rotation/store/databases/mysql.ts";
 import type { Register } from "../../src/rotation/store/register.ts";
+import { cuttable } from "../support/cuttable.ts";
 import {
   type Open,
   checkSample,
@@ -15,6 +16,7 @@ import {
 } from "../support/faults.ts";
 import { startMariadb } from "../support/mariadb.ts";
 import { skipWithout } from "../support/parts.ts";
+import { freePort } from "../support/service.ts";
 
 if (skipWithout("mariadbd", "mariadb-install-db") === false) {
   const server = await startMariadb({ after });
@@ -65,6 +67,23 @@ if (skipWithout("mariadbd", "mariadb-install-db") === false) {
     t.after(() => sql("SET GLOBAL read_only = 0"));
     assert.match(await refusal(mysqlStore(url(), options), true), /^ERR_STORE_READ_ONLY /);
     assert.match(await refusal(mysqlStore(url(), options), false), /^ERR_STORE_UNAVAILABLE .*name the primary/);
+  });
+
+  test("after a failover behind one address, no connection to a demoted primary is kept", async (t) => {
+    const address = await cuttable(server.port);
+    t.after(() => address.close());
+    const register = mysqlStore(url(address.port), { issuer: "https://failover.example" });
+    t.after(() => register.close?.());
+    await register.read();
+    await sql("SET GLOBAL read_only = 1");
+    t.after(() => sql("SET GLOBAL read_only = 0"));
+    // Nothing listens there: a new connection fails.
+    address.lead(await freePort());
+    await assert.rejects(register.read(), /name the primary/);
+    await assert.rejects(register.read(), /PROTOCOL_CONNECTION_LOST|ECONNRESET/);
+    await sql("SET GLOBAL read_only = 0");
+    address.lead(server.port);
+    await register.read();
   });
 
   test("a primary that no replica follows any more confirms nothing, where it is to wait for one", async (t) => {

@@ -1,4 +1,5 @@
 import { jsonOf } from "../../base/json.ts";
+import { shortened } from "../../base/printable.ts";
 import { longestStale } from "../rules/waits.ts";
 import type { Presence, PresenceList, StoreCall } from "../store/register.ts";
 import type { StoreDocument } from "./document.ts";
@@ -47,7 +48,7 @@ export const listPresence = async (presence: Presence | undefined, options?: Sto
 export function readPresence({ records }: PresenceList): PresenceRecord[] {
   const read = [...records].flatMap(([id, text]) => {
     const parsed = text.length > maxLength ? undefined : (jsonOf(text) as Partial<PresenceRecord> | undefined);
-    return isPresenceRecord(parsed) ? [{ ...parsed, id }] : [];
+    return isPresenceRecord(parsed) ? [{ ...parsed, id, name: shortened(parsed.name) }] : [];
   });
   return read.sort((a, b) => a.at - b.at);
 }
@@ -73,7 +74,10 @@ export function livePresence(
 ): Processes {
   const staleMs = longestStale(records, policy).maxStaleSeconds * 1000;
   const read = readPresence(list);
-  return { processes: read.filter(({ at }) => Math.abs(now - at) < staleMs), unread: list.count - read.length };
+  return {
+    processes: read.filter(({ at }) => Math.abs(now - at) < staleMs),
+    unread: Math.max(list.count - read.length, 0),
+  };
 }
 
 /**

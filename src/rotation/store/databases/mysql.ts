@@ -11,7 +11,7 @@ import type { OpenRegister } from "../register.ts";
 import { databaseUrl, urlOr } from "../url.ts";
 import { type DatabaseStoreOptions, NotSent, databaseRules, networkFault } from "./calls.ts";
 import { questionMarks } from "./question-marks.ts";
-import { type Answer, type SqlFault, type Statement, sqlRegister } from "./sql.ts";
+import { type Answer, type SqlFault, type Statement, isOfStandby, sqlRegister } from "./sql.ts";
 
 export type { DatabaseStoreOptions } from "./calls.ts";
 
@@ -130,7 +130,9 @@ async function transact(pool: MysqlPool, statements: readonly Statement[], signa
     for (const [sql, ...values] of statements)
       answers.push(answerOf(await connection.execute(sql, values.map(toBytes))));
     await connection.query("COMMIT AND NO CHAIN NO RELEASE");
-    connection.release();
+    // The address of a primary that was demoted may point to another server now.
+    if (answers.some(isOfStandby)) connection.destroy();
+    else connection.release();
     return answers;
   } catch (error) {
     // An open transaction ends with its connection.

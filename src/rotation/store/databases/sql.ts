@@ -15,6 +15,9 @@ export interface Answer {
   readonly changes: number;
 }
 
+/** Reports whether a read was answered by a server that is not the primary. */
+export const isOfStandby = ({ rows }: Answer): boolean => Number(rows[0]?.["standby"]) === 1;
+
 export interface SqlFault extends Fault {
   /** Others were quicker, and nothing was done. */
   readonly isRace?: boolean | undefined;
@@ -124,13 +127,13 @@ export function sqlRegister(
     maxBytes,
 
     async read(known, { signal, confirmed = false } = {}) {
-      const { rows } = await ask(
+      const answer = await ask(
         (key) => statements.read(key, known ?? null, confirmed),
         { signal, writes: false },
         statements.readNothing?.(confirmed),
       );
-      const { version, text, now, standby } = rows[0] ?? {};
-      if (Number(standby) === 1)
+      const { version, text, now } = answer.rows[0] ?? {};
+      if (isOfStandby(answer))
         throw new StoreError("ERR_STORE_UNAVAILABLE", `the store ${name} is a standby, or read-only; name the primary`);
       return {
         ...(typeof version === "string" && { version }),
