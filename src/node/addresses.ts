@@ -1,14 +1,14 @@
 import { isIP } from "node:net";
 import ipaddr from "ipaddr.js";
 
-/** The rest of IPv6 is special or not assigned. @see RFC 4291 section 2.4; https://www.iana.org/assignments/ipv6-address-space */
+/** The global unicast addresses of IPv6; all others are special or unassigned. @see RFC 4291 section 2.4; https://www.iana.org/assignments/ipv6-address-space */
 const globalUnicast = ipaddr.IPv6.parseCIDR("2000::/3");
 
 /**
- * What cloud platforms answer in the networks of their customers, beside link-local addresses: the metadata of machines, which may hold
- * credentials, and what else belongs to the platform.
+ * Addresses of cloud platforms' own services in their customers' networks, in addition to link-local addresses: machine metadata, which may
+ * contain credentials, and other platform services.
  */
-const ofPlatforms = [
+const platformNetworks = [
   // Azure: https://learn.microsoft.com/azure/virtual-network/what-is-ip-address-168-63-129-16
   "168.63.129.16/32",
   // Alibaba Cloud: https://www.alibabacloud.com/help/en/ecs/user-guide/view-instance-metadata
@@ -25,25 +25,27 @@ const ofPlatforms = [
 ].map((cidr) => ipaddr.parseCIDR(cidr));
 
 /**
- * Whether an address is public: not private, loopback, link-local (cloud metadata services), of a cloud platform itself, unique local,
- * multicast or reserved, and not an IPv6 form of such an IPv4 address.
+ * Reports whether an address is public: not private, loopback, link-local (cloud metadata services), a cloud platform's own, unique local,
+ * multicast or reserved, and not the IPv6 form of a non-public IPv4 address.
  */
 export function isPublicAddress(address: string): boolean {
   // The library would accept 010.0.0.1 (as 8.0.0.1) and 1.2.3.
   if (isIP(address) === 0) return false;
   const parsed = ipaddr.process(address);
-  if (parsed.range() !== "unicast" || isOfPlatform(parsed)) return false;
-  // The library calls ::127.0.0.1 and unassigned ranges of IPv6 "unicast" too.
+  if (parsed.range() !== "unicast" || isPlatformAddress(parsed)) return false;
+  // The library calls ::127.0.0.1 and unassigned IPv6 ranges "unicast" too.
   return parsed instanceof ipaddr.IPv4 || parsed.match(globalUnicast);
 }
 
-/** Whether an address is of this machine or a private network, and none at which a cloud platform answers. */
+/** Reports whether an address belongs to this machine or a private network, and not to a cloud platform's service. */
 export function isOwnNetworkAddress(address: string): boolean {
   if (isIP(address) === 0) return false;
   const parsed = ipaddr.process(address);
-  return ["loopback", "private", "uniqueLocal", "carrierGradeNat"].includes(parsed.range()) && !isOfPlatform(parsed);
+  return (
+    ["loopback", "private", "uniqueLocal", "carrierGradeNat"].includes(parsed.range()) && !isPlatformAddress(parsed)
+  );
 }
 
-function isOfPlatform(address: ipaddr.IPv4 | ipaddr.IPv6): boolean {
-  return ofPlatforms.some(([network, bits]) => address.kind() === network.kind() && address.match(network, bits));
+function isPlatformAddress(address: ipaddr.IPv4 | ipaddr.IPv6): boolean {
+  return platformNetworks.some(([network, bits]) => address.kind() === network.kind() && address.match(network, bits));
 }

@@ -8,7 +8,7 @@ import { ServiceError } from "../base/errors.ts";
 import { fileErrorText } from "../base/file-errors.ts";
 import { makeFolder } from "./folders.ts";
 
-/** A new P-256 signing key, as the text of a private JWK or of a PKCS#8 PEM file. */
+/** Generates a P-256 signing key. Returns it as the text of a private JWK or a PKCS#8 PEM file. */
 export async function generateKey(format: "jwk" | "pem"): Promise<{ readonly kid: string; readonly text: string }> {
   const { privateKey, publicKey } = await generateKeyPair("ES256", { extractable: true });
   const kid = await calculateJwkThumbprint(await exportJWK(publicKey));
@@ -17,12 +17,12 @@ export async function generateKey(format: "jwk" | "pem"): Promise<{ readonly kid
 }
 
 /**
- * Writes a new file of mode 0600, and its parent folders of mode 0700. The file appears complete or not at all.
+ * Writes a new file with mode 0600 and creates its missing parent folders with mode 0700. The file appears complete or not at all.
  *
  * @throws ServiceError `ERR_FILE_EXISTS`, `ERR_FILE_UNWRITABLE`
  */
 export async function writeNewFile(path: string, text: string): Promise<void> {
-  // Not the process id: two containers on one volume may both be process 1.
+  // A random name instead of the process id: two containers on one volume can both be process 1.
   const temporary = `${path}.${randomUUID()}.tmp`;
   try {
     await makeFolder(dirname(path));
@@ -37,11 +37,11 @@ export async function writeNewFile(path: string, text: string): Promise<void> {
   } catch (error) {
     const { code, syscall } = error as NodeJS.ErrnoException;
     if (code === "EEXIST" && syscall !== "mkdir") {
-      throw new ServiceError("ERR_FILE_EXISTS", `${path} exists already and is not overwritten; choose another name`);
+      throw new ServiceError("ERR_FILE_EXISTS", `${path} already exists and is not overwritten; choose another name`);
     }
     throw new ServiceError("ERR_FILE_UNWRITABLE", `cannot write ${path} (${fileErrorText(error)})`, { cause: error });
   } finally {
-    // An error here hides no other one, and leaves at most the temporary file.
+    // An error here is ignored: it must not hide another one, and at most the temporary file remains.
     await rm(temporary, { force: true }).catch(() => {});
   }
 }

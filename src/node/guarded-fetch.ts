@@ -9,31 +9,31 @@ import { isPublicAddress } from "./addresses.ts";
 import { type Address, createHostLookup } from "./host-addresses.ts";
 import { addressesOf, limitInformational, lookupOf } from "./outgoing.ts";
 
-/** Lookups under way, because the option `resolve` may ignore its signal. */
+/** Maximum number of lookups in flight, because the `resolve` option may ignore its signal. */
 const maxLookups = 500;
 
-/** Options of `createGuardedFetch`; the defaults are those of `guardedFetch`. */
+/** Options of `createGuardedFetch`; `guardedFetch` has the defaults. */
 export interface GuardedFetchOptions {
   /**
-   * Finds all addresses of a host name, until the signal aborts. `(host) => dns.promises.lookup(host, { all: true })` also knows the hosts
-   * file and search domains; it takes a thread of the pool and ignores the signal. Default: DNS alone.
+   * Returns all addresses of a host name; ends when the signal aborts. `(host) => dns.promises.lookup(host, { all: true })` also reads the
+   * hosts file and search domains, but occupies a thread of the pool and ignores the signal. Default: DNS only.
    */
   readonly resolve?:
     | ((host: string, options: { readonly signal?: AbortSignal }) => Promise<readonly Address[]>)
     | null
     | undefined;
-  /** Whether an address may be connected to. Default: public unicast addresses only. */
+  /** Whether connections to an address are allowed. Default: public unicast addresses only. */
   readonly isAllowed?: Optional<(address: string) => boolean>;
-  /** Certificates to trust, as PEM. Default: those of the system. */
+  /** Certificates to trust, as PEM. Default: the system's certificates. */
   readonly ca?: Optional<string>;
 }
 
 const rules: Rules<GuardedFetchOptions> = { resolve: callback, isAllowed: callback, ca: text };
 
 /**
- * Makes a `fetch` for URLs from outside, such as the `jwks_uri` of clients. It takes https only, requires that every address of the host
- * is allowed, and connects to a checked address, even if the host name changes meanwhile. It follows no redirects and refuses compressed
- * responses. It sends only GET.
+ * Creates a `fetch` for URLs from outside, such as a client's `jwks_uri`. It accepts only https, requires that every address of the host is
+ * allowed, and connects to a checked address, even if the host name changes meanwhile. It sends only GET, does not follow redirects, and
+ * refuses compressed responses.
  *
  * The returned function throws ConfigError `ERR_OPTION_INVALID` for another method or a body, FetchError `ERR_URL_INSECURE`,
  * `ERR_ADDRESS_FORBIDDEN`, `ERR_FETCH_BUSY`, `ERR_FETCH_STATUS` and `ERR_FETCH_BODY`, and the errors of lookup and connection.
@@ -52,7 +52,7 @@ export function createGuardedFetch(options: GuardedFetchOptions = {}): Fetch {
 
   async function lookUp(host: string, signal: AbortSignal | null | undefined): Promise<readonly Address[]> {
     if (lookups >= maxLookups) {
-      const message = "too many lookups of hosts are under way; try again in 1 s";
+      const message = "too many host lookups are in flight; retry in 1 s";
       throw new FetchError("ERR_FETCH_BUSY", message, { retryAfterSeconds: 1 });
     }
     lookups += 1;
@@ -70,19 +70,19 @@ export function createGuardedFetch(options: GuardedFetchOptions = {}): Fetch {
     const { protocol, hostname } = new URL(url);
     if (protocol !== "https:") throw new FetchError("ERR_URL_INSECURE", `${shownUrl(url)} is not an https URL`);
     const addresses = await addressesOf(hostname, (host) => lookUp(host, init.signal));
-    // Only `true` allows an address: a promise of an async function is truthy.
+    // Only `true` allows an address, because the promise of an async function is truthy.
     const forbidden = addresses.find(({ address }) => (isAllowed(address) as unknown) !== true);
     if (forbidden !== undefined || addresses.length === 0) {
       throw new FetchError(
         "ERR_ADDRESS_FORBIDDEN",
-        `${shownUrl(url)}: its host has no address, or one that is not public`,
+        `${shownUrl(url)}: its host has no address or a non-public address`,
       );
     }
     return send(url, init, { ca, lookup: lookupOf(addresses) });
   };
 }
 
-/** {@link createGuardedFetch} with its defaults. */
+/** Fetches a URL from outside: {@link createGuardedFetch} with its defaults. */
 export const guardedFetch: Fetch = createGuardedFetch();
 
 function send(url: string, init: RequestInit, connection: RequestOptions): Promise<Response> {
@@ -90,14 +90,14 @@ function send(url: string, init: RequestInit, connection: RequestOptions): Promi
     const headers = Object.fromEntries(new Headers(init.headers));
     const outgoing = request(url, {
       ...connection,
-      // A pooled connection may lead to an unchecked address.
+      // A pooled connection could use an unchecked address.
       agent: false,
-      // Some firewalls turn requests without a name away.
+      // Some firewalls reject requests without a user agent.
       headers: { "user-agent": "jwksd", ...headers, "accept-encoding": "identity" },
       ...(init.signal && { signal: init.signal }),
     });
     limitInformational(outgoing, (status) => {
-      const message = `${shownUrl(url)}: answered again and again with status ${status}`;
+      const message = `${shownUrl(url)}: repeatedly responded with status ${status}`;
       return new FetchError("ERR_FETCH_STATUS", message);
     });
     outgoing.on("error", reject).once("response", (incoming) => {
@@ -107,7 +107,7 @@ function send(url: string, init: RequestInit, connection: RequestOptions): Promi
         reject(
           new FetchError(
             "ERR_FETCH_BODY",
-            `${shownUrl(url)}: the body is compressed, although the request asked for identity`,
+            `${shownUrl(url)}: the body is compressed, although the request accepts only identity`,
           ),
         );
         return;

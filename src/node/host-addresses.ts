@@ -1,35 +1,35 @@
 import { Resolver } from "node:dns/promises";
 import { isIP } from "node:net";
 
-/** An address of a host. */
+/** A host's address. */
 export interface Address {
-  /** As text, such as `192.0.2.1`. */
+  /** Address as a string, such as `192.0.2.1`. */
   readonly address: string;
-  /** 4 or 6. */
+  /** IP version: 4 or 6. */
   readonly family: number;
 }
 
-/** The first timeout of a query, which the resolver makes longer with each try. */
+/** First timeout of a query in milliseconds. The resolver increases it with each attempt. */
 const timeoutMs = 2_000;
 const tries = 2;
-/** Each address is checked. No server of keys has more. */
+/** Maximum number of addresses of a host, because each is checked. No key server has more. */
 const maxAddresses = 64;
-const notThere = new Set(["ENOTFOUND", "ENODATA"]);
+const missingCodes = new Set(["ENOTFOUND", "ENODATA"]);
 
 /**
- * Makes a function that asks DNS for all addresses of a host name. Unlike `dns.lookup`, it takes no thread of the pool, in which one silent
- * name server holds up all lookups of the process, and it ends when its signal aborts.
+ * Creates a function that queries DNS for all addresses of a host name. Unlike `dns.lookup`, it does not occupy a thread of the pool, in which
+ * one silent name server delays all of the process's lookups, and it ends when its signal aborts.
  *
- * The function rejects with the reason of the signal, or with an error of `node:dns`.
+ * The function rejects with the signal's reason or with a `node:dns` error.
  *
- * @param servers name servers, as `dns.setServers` takes them. Default: those of the system
+ * @param servers name servers, in the form that `dns.setServers` accepts. Default: the system's name servers
  */
 export function createHostLookup(servers?: readonly string[]) {
   return async (host: string, { signal }: { readonly signal?: AbortSignal } = {}): Promise<readonly Address[]> => {
     signal?.throwIfAborted();
-    // RFC 6761 section 6.3: never looked up in DNS.
+    // RFC 6761 section 6.3: such names are never looked up in DNS.
     if (/(^|\.)localhost\.?$/i.test(host)) return ["127.0.0.1", "::1"].map(addressOf);
-    // `cancel` ends all that a resolver does.
+    // `cancel` ends all queries of a resolver.
     const resolver = new Resolver({ timeout: timeoutMs, tries });
     if (servers !== undefined) resolver.setServers(servers);
     const cancel = (): void => resolver.cancel();
@@ -46,15 +46,15 @@ export function createHostLookup(servers?: readonly string[]) {
 }
 
 async function addressesOf(resolver: Resolver, host: string): Promise<readonly Address[]> {
-  const answers = await Promise.allSettled([resolver.resolve4(host), resolver.resolve6(host)]);
-  const addresses = answers.flatMap((answer) => (answer.status === "fulfilled" ? answer.value : []));
+  const results = await Promise.allSettled([resolver.resolve4(host), resolver.resolve6(host)]);
+  const addresses = results.flatMap((result) => (result.status === "fulfilled" ? result.value : []));
   if (addresses.length > maxAddresses)
     throw notFound(`${JSON.stringify(host)} has more than ${maxAddresses} addresses`);
   if (addresses.length > 0) return addresses.map(addressOf);
-  const reasons = answers.flatMap((answer) =>
-    answer.status === "rejected" ? [answer.reason as { code: string }] : [],
+  const reasons = results.flatMap((result) =>
+    result.status === "rejected" ? [result.reason as { code: string }] : [],
   );
-  throw reasons.find(({ code }) => !notThere.has(code)) ?? notFound(`there is no address of ${JSON.stringify(host)}`);
+  throw reasons.find(({ code }) => !missingCodes.has(code)) ?? notFound(`${JSON.stringify(host)} has no address`);
 }
 
 const addressOf = (address: string): Address => ({ address, family: isIP(address) });

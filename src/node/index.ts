@@ -1,5 +1,5 @@
 /**
- * Keys and other texts from files, and a fetch that reaches public addresses only.
+ * Keys and saved sets in files, and a fetch that connects to public addresses only.
  *
  * @module jwksd/node
  */

@@ -9,15 +9,15 @@ import { type KeyMaterial, isKeySet, readKey, readKeySet } from "../keys/jwk/rea
 import { signerFrom } from "../keys/signer/local.ts";
 import type { EncryptionAlg, EncryptionEntry, Keyset, SigningEntry } from "../publish/keyset.ts";
 
-/** Keys from files. */
+/** Keys that were read from files. */
 export interface Loaded<Entry> {
-  /** In the order of the keyset. */
+  /** Entries in keyset order. */
   readonly entries: readonly Entry[];
-  /** Sentences for the operator, such as about file permissions. */
+  /** Warnings for the operator, for example about file permissions. */
   readonly warnings: readonly string[];
 }
 
-/** Whether a file of this name in a folder of keys is read. */
+/** Reports whether a file with this name in a key folder is read. */
 export function isKeyFileName(name: string): boolean {
   return !name.startsWith(".") && /\.(pem|key|jwk|json)$/.test(name);
 }
@@ -25,12 +25,12 @@ export function isKeyFileName(name: string): boolean {
 /**
  * Reads a signing keyset.
  *
- * - A file: a private JWK Set, whose order is the order of the keyset, or one private key (JWK or PEM).
+ * - A file: a private JWK Set, in keyset order, or one private key (JWK or PEM).
  * - A folder: one key per file that ends in `.pem`, `.key`, `.jwk` or `.json`, newest name first: file names are compared by
  *   code unit and the last one is the active key, so names that begin with a date (`2026-11-20.pem`) sort by age.
  *   Names that begin with a dot are ignored.
  *
- * The `kid` is that of the JWK, else the RFC 7638 thumbprint of the key.
+ * The `kid` is taken from the JWK. If the JWK has no kid, it is the key's RFC 7638 thumbprint.
  *
  * @example
  * ```ts
@@ -53,7 +53,7 @@ export async function readKeyset(path: string): Promise<Loaded<SigningEntry> & {
 
 /**
  * Reads an encryption keyset from a file or folder, by the rules of {@link readKeyset}; public keys are enough.
- * `alg` and `exp` of a JWK become `alg` and `notAfter` of its entry.
+ * A JWK's `alg` and `exp` become its entry's `alg` and `notAfter`.
  *
  * @throws ServiceError `ERR_FILE_UNREADABLE`, `ERR_NO_KEY_FILES`
  * @throws KeyMaterialError `ERR_KEY_FORMAT`, `ERR_KEY_UNSUPPORTED`, `ERR_KEY_PURPOSE`
@@ -78,7 +78,7 @@ export async function readEncryptionKeyset(path: string): Promise<Loaded<Encrypt
 
 interface ReadKey {
   readonly kid: string;
-  /** How messages name the key. */
+  /** Name of the key in messages. */
   readonly name: string;
   readonly material: KeyMaterial;
 }
@@ -88,22 +88,23 @@ async function readKeys(path: string): Promise<{ keys: readonly ReadKey[]; warni
   const isFolder = stats.isDirectory();
   const files = isFolder ? await keyFilesOf(path) : [path];
   const read = await Promise.all(files.map((file) => readKeyFile(file, !isFolder)));
-  if (isFolder) checkOneFileEach(read.flatMap(({ keys }) => keys));
+  if (isFolder) checkOneFilePerKey(read.flatMap(({ keys }) => keys));
   const warnings = read.flatMap((file) => file.warnings);
   if (isFolder && process.platform !== "win32" && (stats.mode & 0o022) !== 0) {
     warnings.push(
-      `users other than its owner can write into ${path} and replace the active key; fix it with: chmod go-w ${path}`,
+      `users other than the owner can write to ${path} and replace the active key; fix it with: chmod go-w ${path}`,
     );
   }
   return { keys: read.flatMap(({ keys }) => keys), warnings };
 }
 
-/** Names both files of a key that is there twice. A later check would only name the kid. */
-function checkOneFileEach(keys: readonly ReadKey[]): void {
+/** Refuses a key that is in two files. The message names both files; a later check would only name the kid. */
+function checkOneFilePerKey(keys: readonly ReadKey[]): void {
   const names = new Map<string, string>();
   for (const { name, material } of keys) {
     const twin = names.get(keyIdentity(material.publicJwk));
-    if (twin !== undefined) throw new KeyMaterialError("ERR_KEY_DUPLICATE", `${twin} and ${name} hold the same key`);
+    if (twin !== undefined)
+      throw new KeyMaterialError("ERR_KEY_DUPLICATE", `${twin} and ${name} contain the same key; remove one`);
     names.set(keyIdentity(material.publicJwk), name);
   }
 }
@@ -114,22 +115,22 @@ async function keyFilesOf(folder: string): Promise<string[]> {
   if (files.length === 0) {
     throw new ServiceError(
       "ERR_NO_KEY_FILES",
-      `${folder} holds no key file (.pem, .key, .jwk or .json); make one with: jwksd keygen --out ${join(folder, `${new Date().toISOString().slice(0, 10)}.jwk`)}`,
+      `${folder} contains no key file (.pem, .key, .jwk or .json); generate one with: jwksd keygen --out ${join(folder, `${new Date().toISOString().slice(0, 10)}.jwk`)}`,
     );
   }
-  // By code unit, not by locale, so that all machines agree.
+  // Compared by code unit instead of locale, so that the order is the same on all machines.
   return files
     .sort()
     .toReversed()
     .map((name) => join(folder, name));
 }
 
-async function readKeyFile(file: string, mayBeSet: boolean): Promise<{ keys: ReadKey[]; warnings: string[] }> {
+async function readKeyFile(file: string, canBeSet: boolean): Promise<{ keys: ReadKey[]; warnings: string[] }> {
   const stats = await reading(file, () => stat(file));
-  // Opening a named pipe could wait for ever.
+  // Opening a named pipe could block forever.
   if (!stats.isFile()) throw new ServiceError("ERR_FILE_UNREADABLE", `cannot read ${file} (not a regular file)`);
   const text = await reading(file, () => readFile(file, "utf8"));
-  const materials = mayBeSet && isKeySet(jsonOf(text)) ? readKeySet(text, file) : [await readKey(text, file)];
+  const materials = canBeSet && isKeySet(jsonOf(text)) ? readKeySet(text, file) : [await readKey(text, file)];
   const keys = await Promise.all(
     materials.map(async (material, index) => ({
       kid: material.kid ?? (await calculateJwkThumbprint({ ...material.publicJwk })),
@@ -142,17 +143,17 @@ async function readKeyFile(file: string, mayBeSet: boolean): Promise<{ keys: Rea
   return { keys, warnings };
 }
 
-/** What is looked at of a file: no type of Node, which a program may not have. */
+/** The part of a file's stats that is used. A Node type is avoided, because a program might not have Node's types. */
 interface FileStats {
   readonly mode: number;
   readonly uid: number;
   isFile(): boolean;
 }
 
-/** Warnings about the mode of a file with secrets. A process of another user may read a file of root by its group: Kubernetes mounts secrets so. */
+/** Returns warnings about a secret file's mode. Another user may read root's file through its group, because Kubernetes mounts secrets like that. */
 export function permissionWarnings(file: string, stats: FileStats): string[] {
   const mode = stats.mode & 0o777;
   const others = stats.uid === 0 && process.getuid?.() !== 0 ? 0o037 : 0o077;
   if (process.platform === "win32" || !stats.isFile() || (mode & others) === 0) return [];
-  return [`users other than its owner can read ${file} (mode 0${mode.toString(8)}); fix it with: chmod 600 ${file}`];
+  return [`users other than the owner can read ${file} (mode 0${mode.toString(8)}); fix it with: chmod 600 ${file}`];
 }

@@ -1,13 +1,13 @@
-// What requests to hosts from outside have in common.
+// The common part of requests to hosts from outside.
 
 import type { ClientRequest } from "node:http";
 import { type LookupFunction, isIP } from "node:net";
 import type { Address } from "./host-addresses.ts";
 
-/** A server could send informational responses (1xx) without end. */
+/** Maximum number of informational responses (1xx), which a server could send without end. */
 const maxInformational = 16;
 
-/** The addresses of the host of a URL, which may be an address itself. */
+/** Returns the addresses of a URL's host, which may itself be an address. */
 export async function addressesOf(
   hostname: string,
   resolve: (host: string) => Promise<readonly Address[]>,
@@ -16,7 +16,7 @@ export async function addressesOf(
   return isIP(host) === 0 ? resolve(host) : [{ address: host, family: isIP(host) }];
 }
 
-/** The option `lookup` of a connection that may go to these addresses only. */
+/** Returns the `lookup` option for a connection to these addresses only. */
 export function lookupOf(addresses: readonly Address[]): LookupFunction {
   return (_host, { all }, callback) => {
     if (all === true) callback(null, [...addresses]);
@@ -24,7 +24,7 @@ export function lookupOf(addresses: readonly Address[]): LookupFunction {
   };
 }
 
-/** Ends a request with this error when its server sends informational responses without end. */
+/** Ends a request with this error if its server sends too many informational responses. */
 export function limitInformational(request: ClientRequest, error: (status: number) => Error): void {
   let count = 0;
   request.on("information", ({ statusCode }) => {

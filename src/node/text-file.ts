@@ -4,17 +4,17 @@ import { dirname } from "node:path";
 import { unlessMissing } from "../base/file-errors.ts";
 import { makeFolder } from "./folders.ts";
 
-/** A file with one text, which only its owner can read. */
+/** A text file that only its owner can read. */
 export interface TextFile {
   /** Path of the file. */
   readonly name: string;
-  /** Returns the text; `undefined` if there is no file. @throws errors of the file system */
+  /** Returns the text; `undefined` if the file does not exist. @throws file system errors */
   read(): Promise<string | undefined>;
-  /** Replaces the text as a whole, or not at all. Creates missing folders. @throws errors of the file system */
+  /** Replaces the whole text or nothing. Creates missing folders. @throws file system errors */
   write(text: string): Promise<void>;
 }
 
-/** Returns a file as the storage of a saved set. */
+/** Returns a file as storage for a saved set. */
 export function textFile(path: string): TextFile {
   return {
     name: path,

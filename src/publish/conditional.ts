@@ -1,33 +1,33 @@
-// entity-tag = [ weak ] opaque-tag; opaque-tag = DQUOTE *etagc DQUOTE; etagc holds commas, but neither spaces nor quotes.
+// entity-tag = [ weak ] opaque-tag; opaque-tag = DQUOTE *etagc DQUOTE; etagc includes commas, but neither spaces nor quotes.
 const entityTag = /(?:W\/)?"[\x21\x23-\x7e\x80-\xff]*"/y;
 const separators = /[ \t]*(?:,[ \t]*)*/y;
 
 /**
- * Whether `If-None-Match` asks for a 304 against a strong ETag.
+ * Reports whether `If-None-Match` requires a 304 for a strong ETag.
  *
  * - `*`, alone: yes.
  * - A list in which one member equals the ETag byte for byte: yes.
- * - Weak members never match. RFC 9110 section 13.1.2 would compare weakly, but a full response is always right.
+ * - Weak members never match. RFC 9110 section 13.1.2 would compare weakly, but a full response is always correct.
  * - A malformed list matches nothing.
  *
- * @param value the field value, its lines joined by commas; `undefined` or `null` for none
+ * @param value the field value, with its lines joined by commas; `undefined` or `null` if the field is missing
  * @see RFC 9110 sections 13.1.2 (If-None-Match), 8.8.3 (entity tags) and 5.6.1.2 (lists)
  */
 export function notModified(value: string | null | undefined, etag: string): boolean {
   if (value === undefined || value === null) return false;
   if (value === etag) return true;
   if (/^[ \t]*\*[ \t]*$/.test(value)) return true;
-  return value.includes(etag) && listHolds(value, etag);
+  return value.includes(etag) && listIncludes(value, etag);
 }
 
-function listHolds(list: string, etag: string): boolean {
+function listIncludes(list: string, etag: string): boolean {
   let found = false;
   let position = skip(separators, list, 0);
   while (position < list.length) {
     const end = skip(entityTag, list, position);
     if (list.slice(position, end) === etag) found = true;
     position = skip(separators, list, end);
-    // There was no tag, or no comma after it.
+    // A tag or the comma after it is missing.
     if (position < list.length && !list.slice(end, position).includes(",")) return false;
   }
   return found;

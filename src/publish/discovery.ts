@@ -2,7 +2,7 @@ import { ConfigError, invalidOption } from "../base/errors.ts";
 import { folded } from "../base/member-names.ts";
 import { type Place, locate } from "./paths.ts";
 
-/** More members of the discovery document. @see OpenID Connect Discovery 1.0 section 3 */
+/** Additional members of the discovery document. @see OpenID Connect Discovery 1.0 section 3 */
 export type Metadata = Readonly<Record<string, unknown>>;
 
 /** Required members that jwksd does not set. @see OpenID Connect Discovery 1.0 section 3 */
@@ -12,9 +12,9 @@ const required = ["authorization_endpoint", "token_endpoint", "response_types_su
 const own = new Set(["issuer", "jwks_uri", "id_token_signing_alg_values_supported"]);
 
 /**
- * The discovery document: the members that jwksd sets, then the metadata of the provider.
+ * Returns the discovery document: the members that jwksd sets, then the provider's metadata.
  *
- * @throws ConfigError `ERR_METADATA_RESERVED`; `ERR_OPTION_INVALID` when the metadata is no plain data
+ * @throws ConfigError `ERR_METADATA_RESERVED`; `ERR_OPTION_INVALID` if the metadata is not plain data
  * @see OpenID Connect Discovery 1.0 section 3
  */
 export function discoveryDocument(
@@ -35,20 +35,22 @@ export function discoveryDocument(
 }
 
 /**
- * @param where where the metadata is from, for messages
+ * Checks that metadata does not set a member that jwksd sets.
+ *
+ * @param source the metadata's source, for messages
  * @throws ConfigError `ERR_METADATA_RESERVED`
  */
-export function checkMetadata(metadata: Metadata, where: string): void {
-  // Readers that pass over case would take the other member for the one of jwksd.
+export function checkMetadata(metadata: Metadata, source: string): void {
+  // Parsers that ignore case would use the other member instead of jwksd's.
   const reserved = Object.keys(metadata).find((name) => own.has(folded(name)));
   if (reserved === undefined) return;
   throw new ConfigError(
     "ERR_METADATA_RESERVED",
-    `${where} may not set ${JSON.stringify(reserved)}; jwksd sets "${folded(reserved)}" from the other options, so take it out`,
+    `${source} must not set ${JSON.stringify(reserved)}, because jwksd sets "${folded(reserved)}" from the other options; remove it`,
   );
 }
 
-/** Required members that a document with this metadata lacks. Clients need them, verifiers do not. */
+/** Returns the required members that a document with this metadata lacks. Clients need them; verifiers do not. */
 export function missingMembers(metadata: Metadata): string[] {
   return required.filter((name) => (metadata[name] ?? undefined) === undefined);
 }

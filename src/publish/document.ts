@@ -1,14 +1,14 @@
 import { sha256 } from "#crypto";
 import { escapedUnit } from "../base/printable.ts";
 
-/** A serialized JSON document and its ETag, made once per change. */
+/** A serialized JSON document and its ETag, created once per change. */
 export interface Document {
   /**
-   * The JSON in ASCII; other characters are escaped. So its length is its size in bytes, and `node:http` writes it together with the headers
-   * in one step, which it does with no Buffer.
+   * JSON in ASCII; other characters are escaped. Its length is therefore its size in bytes, and `node:http` writes it together with the
+   * headers, which it does not do with a Buffer.
    */
   readonly text: string;
-  /** Strong validator: the lowercase hex SHA-256 of the text, in double quotes. @see RFC 9110 section 8.8.3 */
+  /** Strong validator: the text's lowercase hex SHA-256 in double quotes. @see RFC 9110 section 8.8.3 */
   readonly etag: string;
 }
 

@@ -1,23 +1,23 @@
 import { type Reply, fieldsOf } from "./respond.ts";
 
-const makers = new WeakMap<Reply, () => Response>();
+const factories = new WeakMap<Reply, () => Response>();
 
-/** A reply as a web-standard `Response`. Its headers are made once per reply, not once per request. */
+/** Returns a reply as a web-standard `Response`. Its headers are created once per reply, not once per request. */
 export function toResponse(reply: Reply): Response {
-  let make = makers.get(reply);
+  let make = factories.get(reply);
   if (make === undefined) {
-    make = makerOf(reply);
-    makers.set(reply, make);
+    make = factoryFor(reply);
+    factories.set(reply, make);
   }
   return make();
 }
 
-function makerOf(reply: Reply): () => Response {
+function factoryFor(reply: Reply): () => Response {
   const init = {
     status: reply.status,
     headers: fieldsOf(reply).map(([name, value]): [string, string] => [name, value]),
   };
-  // In Deno, a clone saves a fifth of the cost of a request. In Bun it saves nothing, in Node and workerd it makes streams.
+  // In Deno, a clone saves a fifth of a request's cost. In Bun it saves nothing; in Node and workerd it creates streams.
   if ("Deno" in globalThis) {
     const original = new Response(reply.body, init);
     return () => original.clone();

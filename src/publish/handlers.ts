@@ -14,20 +14,20 @@ import {
 } from "./respond.ts";
 import { createResponses, documents } from "./responses.ts";
 
-/** Answers requests for the documents of an issuer. */
+/** Request handlers for an issuer's documents. */
 export interface Handlers {
-  /** Answers a web-standard request; 404 for other paths. At once, unless keys are read on demand: then 503 where they cannot be read. */
+  /** Handles a web-standard request; returns 404 for other paths. Synchronous, unless keys are read on demand; then 503 if they cannot be read. */
   fetch(this: void, request: Request): Response | Promise<Response>;
-  /** Answers a request of `node:http`, Express or Connect. For other paths, calls `next` if it is given, else answers 404. */
+  /** Handles a request from `node:http`, Express or Connect. For other paths, calls `next` if it is passed; otherwise returns 404. */
   node(this: void, request: NodeRequest, response: NodeResponse, next?: () => void): void;
-  /** Counts of responses, made for each scrape. See docs/metrics.md. */
+  /** Returns the counts of responses, for a scrape. See docs/metrics.md. */
   metrics(this: void): readonly Metric[];
 }
 
 /**
- * The handlers of a provider: they answer requests for the documents, and count the responses.
+ * Creates a provider's handlers, which serve the documents and count the responses.
  *
- * @param fresh is called before the JWK Set is given; `undefined` where that may be done now
+ * @param fresh is called before the JWK Set is served; returns `undefined` if it can be served immediately
  */
 export function createHandlers(
   routes: ReadonlyMap<string, DocumentName>,
@@ -39,7 +39,7 @@ export function createHandlers(
   let lastDocument: DocumentName | undefined;
 
   function documentAt(target: string): DocumentName | undefined {
-    // Most requests have the same target as the one before, and parsing a URL takes time.
+    // Most requests have the same target as the previous one, and parsing a URL takes time.
     if (target !== lastTarget) {
       lastDocument = routes.get(target) ?? routes.get(targetPath(target));
       lastTarget = target;
@@ -49,30 +49,30 @@ export function createHandlers(
 
   function replyTo(name: DocumentName, method: string, ifNoneMatch: string | null | undefined): Reply | undefined {
     const representation = representationOf(name);
-    // Whether or not there are keys yet.
+    // This applies whether or not there are keys yet.
     if (!isRead(method)) return methodNotAllowed.get;
     return representation && respond(representation, method, ifNoneMatch);
   }
 
-  function answer(method: string, target: string, ifNoneMatch: string | null | undefined): Reply | undefined {
+  function countedReply(method: string, target: string, ifNoneMatch: string | null | undefined): Reply | undefined {
     const name = documentAt(target);
     const reply = name && replyTo(name, method, ifNoneMatch);
     if (reply !== undefined) responses.count(name === "jwks" ? 0 : 1, reply);
     return reply;
   }
 
-  /** What a request has to wait for. */
+  /** Returns the read that a request has to wait for; `undefined` for none. */
   function waitFor(method: string, target: string): Promise<void> | undefined {
     return fresh !== undefined && isRead(method) && documentAt(target) === "jwks" ? fresh() : undefined;
   }
 
-  function answerUnavailable(method: string): Reply {
+  function unavailableReply(method: string): Reply {
     const reply = withoutBodyOnHead(unavailable, method);
     responses.count(0, reply);
     return reply;
   }
 
-  function answerNotFound(method: string): Reply {
+  function notFoundReply(method: string): Reply {
     const reply = withoutBodyOnHead(notFound, method);
     responses.count(documents.length - 1, reply);
     return reply;
@@ -80,24 +80,24 @@ export function createHandlers(
 
   return {
     fetch({ method, url, headers }) {
-      const answered = (): Response =>
-        toResponse(answer(method, url, headers.get("if-none-match")) ?? answerNotFound(method));
+      const handle = (): Response =>
+        toResponse(countedReply(method, url, headers.get("if-none-match")) ?? notFoundReply(method));
       const reading = waitFor(method, url);
-      return reading === undefined ? answered() : reading.then(answered, () => toResponse(answerUnavailable(method)));
+      return reading === undefined ? handle() : reading.then(handle, () => toResponse(unavailableReply(method)));
     },
 
     node(request, response, next) {
       const { method = "GET" } = request;
       const target = request.originalUrl ?? request.url ?? "/";
-      const answered = (): void => {
-        const reply = answer(method, target, request.headers["if-none-match"]);
+      const handle = (): void => {
+        const reply = countedReply(method, target, request.headers["if-none-match"]);
         if (reply !== undefined) writeReply(response, reply);
         else if (next !== undefined) next();
-        else writeReply(response, answerNotFound(method));
+        else writeReply(response, notFoundReply(method));
       };
       const reading = waitFor(method, target);
-      if (reading === undefined) answered();
-      else void reading.then(answered, () => writeReply(response, answerUnavailable(method)));
+      if (reading === undefined) handle();
+      else void reading.then(handle, () => writeReply(response, unavailableReply(method)));
     },
 
     metrics: () => responses.metrics(),

@@ -4,32 +4,32 @@ import { KeyMaterialError, keyError } from "../base/errors.ts";
 import { type Jwk, keyIdentity } from "../keys/jwk/public.ts";
 import { type Document, makeDocument } from "./document.ts";
 
-/** A key of a set that was checked. Nothing here can sign. */
+/** A key of a checked set. Nothing here can sign. */
 export interface JwkSetEntry {
   readonly jwk: Jwk;
-  /** The same key, imported. */
+  /** Imported public key. */
   readonly publicKey: CryptoKey;
-  /** When it is no longer published, in epoch milliseconds; `Infinity` for never. */
+  /** Time until which the key is published, in epoch milliseconds; `Infinity` for no limit. */
   readonly notAfter: number;
 }
 
-/** What is served of a set for a time. */
+/** The document that is served for a set during a period. */
 export interface JwkSetDocument extends Document {
   readonly keys: readonly Jwk[];
-  /** When the next document replaces this one, in epoch milliseconds; `Infinity` for the last one. */
+  /** Time at which the next document replaces this one, in epoch milliseconds; `Infinity` for the last one. */
   readonly until: number;
 }
 
-/** A checked JWK Set as a value: public keys, frozen, and the bytes that are served. @see RFC 7517 section 5 */
+/** A checked JWK Set as a value: frozen public keys, and the bytes that are served. @see RFC 7517 section 5 */
 export interface JwkSet {
-  /** Signing keys, the active one first, then encryption keys; each in keyset order. */
+  /** Signing keys, the active key first, then encryption keys; each in keyset order. */
   readonly entries: readonly JwkSetEntry[];
-  /** In order of time: one, and one more for each `notAfter`. */
+  /** Documents in order of time: one, and another one for each `notAfter`. */
   readonly documents: readonly JwkSetDocument[];
 }
 
 /**
- * Makes a set of checked keys.
+ * Creates a set from checked keys.
  *
  * @throws KeyMaterialError `ERR_KID_DUPLICATE`, `ERR_KEY_DUPLICATE`, `ERR_KEY_IN_BOTH_KEYSETS`
  */
@@ -47,7 +47,7 @@ export async function jwkSetOf(keys: readonly JwkSetEntry[]): Promise<JwkSet> {
 export const entriesFor = (use: Jwk["use"], entries: readonly JwkSetEntry[]): readonly JwkSetEntry[] =>
   entries.filter(({ jwk }) => jwk.use === use);
 
-/** The document of a moment. A clock that is set back finds the earlier one again. */
+/** Returns the document for the current time. If the clock is set back, that is the earlier document again. */
 export function documentAt<Timed extends { readonly until: number }>(
   documents: readonly Timed[],
   clock: Pick<Clock, "now">,
@@ -57,7 +57,7 @@ export function documentAt<Timed extends { readonly until: number }>(
   return documents.find(({ until }) => now < until);
 }
 
-/** One kid names one key, a key has one kid, and it is for one use. */
+/** Checks that each kid names one key, and that each key has one kid and one use. */
 function checkUnique(entries: readonly JwkSetEntry[]): void {
   const kids = new Set<string>();
   const keys = new Map<string, Jwk>();
@@ -66,15 +66,19 @@ function checkUnique(entries: readonly JwkSetEntry[]): void {
     const twin = keys.get(keyIdentity(jwk));
     if (twin !== undefined && twin.use !== jwk.use) {
       const kidsOf = twin.kid === jwk.kid ? `kid ${kid}` : `kid ${JSON.stringify(twin.kid)} and kid ${kid}`;
-      throw keyError("ERR_KEY_IN_BOTH_KEYSETS", kidsOf, "one key both to sign and to encrypt; make a second one");
+      throw keyError(
+        "ERR_KEY_IN_BOTH_KEYSETS",
+        kidsOf,
+        "one key is used both to sign and to encrypt; generate a second key",
+      );
     }
     if (kids.has(jwk.kid))
-      throw new KeyMaterialError("ERR_KID_DUPLICATE", `kid ${kid} is on two entries; every kid names one key`);
+      throw new KeyMaterialError("ERR_KID_DUPLICATE", `two entries have the kid ${kid}; a kid must name one key`);
     kids.add(jwk.kid);
     if (twin !== undefined) {
       throw new KeyMaterialError(
         "ERR_KEY_DUPLICATE",
-        `kid ${JSON.stringify(twin.kid)} and kid ${kid} are one key; a key has one kid`,
+        `kid ${JSON.stringify(twin.kid)} and kid ${kid} name the same key; a key must have one kid`,
       );
     }
     keys.set(keyIdentity(jwk), jwk);

@@ -7,13 +7,13 @@ import { type JwkObject, type KeyInput, readKey } from "../keys/jwk/read.ts";
 import type { Signer } from "../keys/signer/signer.ts";
 import { type JwkSet, type JwkSetEntry, jwkSetOf } from "./jwk-set.ts";
 
-/** One signing key of a keyset: with its private half, or without, for a process that only publishes. */
+/** A signing key in a keyset: with its private key, or without it for a process that only publishes. */
 export interface SigningEntry {
-  /** Published as `kid`; unique in both keysets. */
+  /** Key id, published as `kid`; unique across both keysets. */
   readonly kid: string;
-  /** Holds the private key, an ECDSA key on P-256. */
+  /** Signer with the private key, an ECDSA key on P-256. */
   readonly signer?: Optional<Signer>;
-  /** The public key as a JWK, where there is no signer: nothing is signed with it (`ERR_SIGNER_PUBLISH_ONLY`). */
+  /** Public key as a JWK, if there is no signer. Nothing is signed with it (`ERR_SIGNER_PUBLISH_ONLY`). */
   readonly publicKey?: Optional<JwkObject>;
 }
 
@@ -27,37 +27,37 @@ const ecAlgs = ["ECDH-ES", "ECDH-ES+A128KW", "ECDH-ES+A256KW"] as const;
 export const encryptionAlgs = [...rsaAlgs, ...ecAlgs] as const;
 export type EncryptionAlg = (typeof encryptionAlgs)[number];
 
-/** One public key to which relying parties encrypt. */
+/** A public key to which relying parties encrypt. */
 export interface EncryptionEntry {
-  /** Published as `kid`; unique in both keysets. */
+  /** Key id, published as `kid`; unique across both keysets. */
   readonly kid: string;
-  /** RSA of at least 2048 bits, or EC on P-256, P-384 or P-521. Of a private key, jwksd takes only the public half. */
+  /** RSA key with at least 2048 bits, or EC key on P-256, P-384 or P-521. jwksd uses only the public part of a private key. */
   readonly publicKey: KeyInput;
-  /** Default: the `alg` of a JWK, else `RSA-OAEP-256` for RSA and `ECDH-ES` for EC. */
+  /** Key management algorithm. Default: the JWK's `alg`; without one, `RSA-OAEP-256` for RSA and `ECDH-ES` for EC. */
   readonly alg?: Optional<EncryptionAlg>;
-  /** When the key is no longer published. Default: never. */
+  /** Time from which the key is no longer published. Default: never. */
   readonly notAfter?: Optional<Date>;
 }
 
-/** Encryption keys, in the order in which they are published. */
+/** Encryption keys in the order of publication. */
 export type EncryptionKeyset = readonly EncryptionEntry[];
 
-/** Keysets, as they are given. */
+/** Keysets as passed by the caller. */
 export interface Keysets {
-  /** The active signing key first. */
+  /** Signing keys, the active key first. */
   readonly keyset: Keyset;
   readonly encryptionKeyset: EncryptionKeyset;
 }
 
-/** Signing keys that were checked: data, and the signer of the first one. */
+/** Checked signing keys: their data, and the first key's signer. */
 export interface CheckedSigning {
   readonly entries: readonly [JwkSetEntry, ...JwkSetEntry[]];
-  /** `undefined` in a process that only publishes. */
+  /** Signer of the active key; `undefined` in a process that only publishes. */
   readonly signer: Signer | undefined;
 }
 
 /**
- * Checks both keysets, and makes the set that publishes them.
+ * Checks both keysets and creates the set that publishes them.
  *
  * @throws KeyMaterialError see {@link checkSigning}, {@link checkEncryption} and {@link jwkSetOf}
  */
@@ -69,7 +69,7 @@ export async function checkKeysets({
   return { signing, set: await jwkSetOf([...signing.entries, ...encryption]) };
 }
 
-/** Returns the keysets of keys that were published before: nothing is signed with them. */
+/** Returns keysets for keys that were published before. Nothing is signed with them. */
 export function publishedKeysets(jwks: readonly Jwk[]): Keysets {
   const keysetFor = (use: Jwk["use"]) =>
     jwks.filter((jwk) => jwk.use === use).map((jwk) => ({ kid: jwk.kid, publicKey: { ...jwk } }));
@@ -77,7 +77,7 @@ export function publishedKeysets(jwks: readonly Jwk[]): Keysets {
 }
 
 /**
- * Checks the signing keyset by itself.
+ * Checks the signing keyset alone.
  *
  * @throws KeyMaterialError `ERR_KEYSET_EMPTY`, `ERR_KID_INVALID`, `ERR_KEY_NOT_P256`, `ERR_KEY_FORMAT`, `ERR_PRIVATE_KEY_MISSING`
  */
@@ -85,16 +85,13 @@ export async function checkSigning(keyset: Keyset): Promise<CheckedSigning> {
   const given = entriesOf(keyset);
   const [active, ...retiring] = await Promise.all(given.map(signingEntry));
   if (active === undefined) {
-    throw new KeyMaterialError(
-      "ERR_KEYSET_EMPTY",
-      "the keyset has no entry; the first entry is the active key, so there must be one",
-    );
+    throw new KeyMaterialError("ERR_KEYSET_EMPTY", "the keyset is empty; add the active key as its first entry");
   }
   return { entries: [active, ...retiring], signer: given[0]?.signer ?? undefined };
 }
 
 /**
- * Checks the encryption keyset by itself.
+ * Checks the encryption keyset alone.
  *
  * @throws KeyMaterialError `ERR_KID_INVALID`, `ERR_KEY_FORMAT`, `ERR_KEY_UNSUPPORTED`, `ERR_KEY_PURPOSE`, `ERR_ALG_UNSUPPORTED`,
  * `ERR_NOT_AFTER_INVALID`
@@ -103,10 +100,10 @@ export async function checkEncryption(keyset: EncryptionKeyset): Promise<JwkSetE
   return Promise.all(entriesOf(keyset).map(encryptionEntry));
 }
 
-/** Copies of the entries, so that the caller cannot change them later. */
+/** Returns copies of the entries, so that the caller cannot change them later. */
 function entriesOf<Entry>(keyset: readonly Entry[]): readonly Entry[] {
-  if (!Array.isArray(keyset)) throw new KeyMaterialError("ERR_KEY_FORMAT", "a keyset is an array of entries");
-  // Where the array has a hole, too, there is an entry, which is refused.
+  if (!Array.isArray(keyset)) throw new KeyMaterialError("ERR_KEY_FORMAT", "a keyset must be an array of entries");
+  // A hole in the array becomes an entry, which is refused.
   return Array.from(keyset as readonly Entry[], (entry) => ({ ...entry }));
 }
 
@@ -114,15 +111,17 @@ async function signingEntry({ kid, signer, publicKey: given }: SigningEntry, ind
   const name = entryName(kid, "signing", index);
   const jwk: unknown = signer ? signer.publicKey : given;
   if (typeof jwk !== "object" || jwk === null) {
-    const what = isPromise(signer) ? "the signer is a promise; await it" : "the signer has no public key in JWK form";
-    throw keyError("ERR_KEY_FORMAT", name, what);
+    const problem = isPromise(signer)
+      ? "the signer is a promise; await it"
+      : "the signer has no public key in JWK form";
+    throw keyError("ERR_KEY_FORMAT", name, problem);
   }
   if (signer && typeof signer.sign !== "function") {
     throw keyError("ERR_PRIVATE_KEY_MISSING", name, "the signer has no sign operation");
   }
   const { kty, crv } = jwk as Record<string, unknown>;
   if (kty !== "EC" || crv !== "P-256") {
-    throw keyError("ERR_KEY_NOT_P256", name, "a signing key is an ECDSA key on P-256 (ES256)");
+    throw keyError("ERR_KEY_NOT_P256", name, "a signing key must be an ECDSA key on P-256 (ES256)");
   }
   const publicJwk = publicMembers(jwk as Record<string, unknown>, name);
   const publicKey = await importable(publicJwk, "ES256", name);
@@ -159,12 +158,12 @@ async function encryptionEntry(entry: EncryptionEntry, index: number): Promise<J
 function entryName(kid: unknown, keyset: string, index: number): string {
   const name = `entry ${index + 1} of the ${keyset} keyset`;
   if (typeof kid !== "string" || kid === "" || !kid.isWellFormed()) {
-    throw keyError("ERR_KID_INVALID", name, "kid must be a string that is not empty, of well-formed Unicode");
+    throw keyError("ERR_KID_INVALID", name, "kid must be a non-empty string of well-formed Unicode");
   }
   return `kid ${JSON.stringify(kid)}`;
 }
 
-/** Imports a key. Web Crypto checks that its point is on the curve. */
+/** Imports a key. Web Crypto then checks that its point is on the curve. */
 async function importable(jwk: PublicJwk, alg: string, name: string): Promise<CryptoKey> {
   try {
     return await importJWK({ ...jwk }, alg);

@@ -15,37 +15,37 @@ import {
   represent,
 } from "./respond.ts";
 
-/** Where the documents of an issuer are, how they are sent, and what they hold beside keys. */
+/** The location of an issuer's documents, their content except keys, and how they are sent. */
 export interface Site extends Place {
   readonly discovery: boolean;
   readonly metadata?: Metadata | undefined;
   readonly cors: boolean;
 }
 
-/** Serves a JWK Set, and the discovery document that leads to it. */
+/** A JWK Set with its URL and, optionally, the discovery document that contains the URL. */
 export interface Publisher extends Handlers {
-  /** The issuer identifier. */
+  /** Issuer identifier. */
   readonly issuer: string;
   /** Absolute URL of the JWK Set, for the discovery document. */
   readonly jwksUri: string;
-  /** As it is served now. */
+  /** Returns the JWK Set as it is served now. */
   jwkSet(this: void): { readonly keys: readonly Jwk[] };
   /** Replaces the set in one step. */
   publish(this: void, set: JwkSet): void;
 }
 
-type Shown = JwkSetDocument & Readonly<Record<CacheMode, Representation>>;
+type ServedDocument = JwkSetDocument & Readonly<Record<CacheMode, Representation>>;
 
 export interface PublisherOptions {
-  /** Asked for each request of the set. */
+  /** Returns the cache mode; called for each request for the set. */
   readonly mode: () => CacheMode;
   readonly clock: Clock;
-  /** Called before the set is given; `undefined` where that may be done now. */
+  /** Called before the set is served; returns `undefined` if it can be served immediately. */
   readonly fresh?: (() => Promise<void> | undefined) | undefined;
 }
 
 /**
- * Makes a publisher, which answers 404 for the set until one is published.
+ * Creates a publisher, which returns 404 for the set until one is published.
  *
  * @throws ConfigError `ERR_ISSUER_INVALID`, `ERR_PATH_INVALID`, `ERR_PATH_CLASH`, `ERR_METADATA_RESERVED`, `ERR_OPTION_INVALID`
  */
@@ -54,20 +54,20 @@ export async function createPublisher(site: Site, { mode, clock, fresh }: Publis
   const { cors } = site;
   const discoveryJson = site.discovery ? await makeDocument(discoveryDocument(site)) : undefined;
   const discovery = discoveryJson && represent(discoveryJson, contentTypes.discovery, discoveryCacheControl, cors);
-  let shown: readonly Shown[] = [];
+  let served: readonly ServedDocument[] = [];
 
   const { metrics, ...handlers } = createHandlers(
     routes,
-    (name) => (name === "jwks" ? documentAt(shown, clock)?.[mode()] : discovery),
+    (name) => (name === "jwks" ? documentAt(served, clock)?.[mode()] : discovery),
     fresh,
   );
   return {
     issuer,
     jwksUri,
     ...handlers,
-    jwkSet: () => ({ keys: documentAt(shown, clock)?.keys ?? [] }),
+    jwkSet: () => ({ keys: documentAt(served, clock)?.keys ?? [] }),
     publish({ documents }) {
-      shown = documents.map((document) => ({
+      served = documents.map((document) => ({
         ...document,
         long: represent(document, contentTypes.jwks, cacheControl.long, cors),
         rotation: represent(document, contentTypes.jwks, cacheControl.rotation, cors),

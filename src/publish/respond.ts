@@ -2,16 +2,16 @@ import { escapedUnit } from "../base/printable.ts";
 import { notModified } from "./conditional.ts";
 import type { Document } from "./document.ts";
 
-/** A whole response, made once per change. */
+/** A complete response, created once per change. */
 export interface Reply {
   readonly status: number;
-  /** Name, value, name, value: the form that Node writes fastest. */
+  /** Headers as name, value, name, value: the form that Node writes fastest. */
   readonly headers: readonly string[];
-  /** ASCII; `null` sends none. */
+  /** Body in ASCII; `null` for none. */
   readonly body: string | null;
 }
 
-/** One document under one Cache-Control: its three replies. @see RFC 9110 section 3.2 */
+/** A document's three replies with one Cache-Control. @see RFC 9110 section 3.2 */
 export interface Representation {
   readonly etag: string;
   readonly get: Reply;
@@ -19,7 +19,7 @@ export interface Representation {
   readonly notModified: Reply;
 }
 
-/** Copies live for up to 2 h; during a rotation, for 5 minutes. @see RFC 9111 section 5.2.2; RFC 5861 section 3 */
+/** Cache-Control by mode: caches keep a set for up to 2 h, or 5 minutes during a rotation. @see RFC 9111 section 5.2.2; RFC 5861 section 3 */
 export const cacheControl = {
   long: "public, max-age=3600, stale-while-revalidate=3600",
   rotation: "public, max-age=300, must-revalidate",
@@ -31,10 +31,10 @@ export const discoveryCacheControl = "public, max-age=3600";
 /** @see RFC 7517 section 8.5.2; OpenID Connect Discovery 1.0 section 4.2 */
 export const contentTypes = { jwks: "application/jwk-set+json", discovery: "application/json" } as const;
 
-/** Without `Age` and `Date`, a web page of another origin takes an old response for a new one. */
+/** Without `Age` and `Date`, a web page from another origin cannot tell that a response is old. */
 const corsHeaders = ["Access-Control-Allow-Origin", "*", "Access-Control-Expose-Headers", "ETag, Age, Date"];
 
-/** Makes the replies of a document. @see RFC 9110 section 15.4.5 (fields of a 304); Fetch Standard, CORS protocol */
+/** Creates a document's replies. @see RFC 9110 section 15.4.5 (fields of a 304); Fetch Standard, CORS protocol */
 export function represent(
   document: Document,
   contentType: string,
@@ -51,22 +51,22 @@ export function represent(
   };
 }
 
-/** Answers a GET or HEAD. */
+/** Returns the reply to a GET or HEAD. */
 export function respond(representation: Representation, method: string, ifNoneMatch: string | null | undefined): Reply {
   if (notModified(ifNoneMatch, representation.etag)) return representation.notModified;
   return withoutBodyOnHead(representation, method);
 }
 
-/** The reply of GET, or the same without a body. @see RFC 9110 section 9.3.2 */
+/** Returns the reply to GET, or the same without a body. @see RFC 9110 section 9.3.2 */
 export function withoutBodyOnHead(replies: { readonly get: Reply; readonly head: Reply }, method: string): Reply {
   return method === "HEAD" ? replies.head : replies.get;
 }
 
 /**
- * An error as problem details, in ASCII. Caches may not store it; by default, they may store 404 and 405.
+ * Returns an error as problem details, in ASCII. Caches must not store it, although by default they can store 404 and 405.
  *
- * @param more header fields
- * @param members beyond those of the RFC
+ * @param more additional header fields
+ * @param members additional members of the body
  * @see RFC 9457 section 3; RFC 9110 section 15.1
  */
 export function problem(status: number, title: string, detail: string, more: readonly string[] = [], members = {}) {
@@ -78,10 +78,10 @@ export function problem(status: number, title: string, detail: string, more: rea
 
 export const notFound = problem(404, "Not Found", "There is nothing at this path.");
 
-export const unavailable = problem(503, "Service Unavailable", "The keys cannot be read now.");
+export const unavailable = problem(503, "Service Unavailable", "The keys are currently unavailable.");
 
 /** @see RFC 9110 section 15.5.6 */
-export const methodNotAllowed = problem(405, "Method Not Allowed", "This document answers GET and HEAD.", [
+export const methodNotAllowed = problem(405, "Method Not Allowed", "This document supports GET and HEAD.", [
   "Allow",
   "GET, HEAD",
 ]);
@@ -92,23 +92,23 @@ function contentHeaders(type: string, text: string, more: readonly string[]): st
   return [...content, ...more, "X-Content-Type-Options", "nosniff"];
 }
 
-/** The header fields of a reply, one by one. */
+/** Returns a reply's header fields one by one. */
 export const fieldsOf = ({ headers }: Reply): (readonly [name: string, value: string])[] =>
   headers.flatMap((name, i) => (i % 2 === 0 ? [[name, headers[i + 1] as string] as const] : []));
 
 /**
- * A reply as text for a socket, whose connection ends then.
+ * Returns a reply as raw HTTP for a socket that is closed afterwards.
  *
- * @param reason such as `Not Found`
+ * @param reason the reason phrase, such as `Not Found`
  * @see RFC 9112 section 4; RFC 9110 section 6.6.1
  */
-export function textOf(reply: Reply, reason: string = "", method: string = "GET"): string {
+export function rawHttp(reply: Reply, reason: string = "", method: string = "GET"): string {
   const fields = [...fieldsOf(reply), ["Date", new Date().toUTCString()], ["Connection", "close"]];
   const lines = fields.map(([name, value]) => `${name}: ${value}`);
   return [`HTTP/1.1 ${reply.status} ${reason}`, ...lines, "", method === "HEAD" ? "" : (reply.body ?? "")].join("\r\n");
 }
 
 function reply(status: number, headers: readonly string[], body: string | null): Reply {
-  // The list is not frozen: Node writes the headers of a frozen list more slowly, by a tenth.
+  // The list is not frozen, because Node writes the headers of a frozen list 10 % more slowly.
   return Object.freeze({ status, headers, body });
 }

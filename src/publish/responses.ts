@@ -1,11 +1,11 @@
 import { type Metric, counter } from "../base/metrics.ts";
 import type { Reply } from "./respond.ts";
 
-/** What a request asked for: one of the documents, or a path without one. */
+/** The target of a request: one of the documents, or a path without a document. */
 export const documents = ["jwks", "discovery", "none"] as const;
 const statuses = [200, 304, 404, 405, 503] as const;
 
-/** Counts responses with one addition to an array for each, because that is all that a response may cost. */
+/** Creates a counter of responses, which costs each response one addition to an array. */
 export function createResponses() {
   const counts = new Float64Array(documents.length * statuses.length);
   return {
@@ -23,7 +23,7 @@ export function createResponses() {
         })),
       );
       return [
-        // Leaves out zeros of errors, and of 200 for a path without a document, which never occurs.
+        // Omits zeros for errors, and for 200 at a path without a document, which never occurs.
         counter(
           ["jwksd_responses_total", "Responses by document and status code."],
           values.filter(({ labels, value }) => value > 0 || (labels.document !== "none" && labels.code < "400")),

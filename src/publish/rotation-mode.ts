@@ -5,8 +5,8 @@ import type { CacheMode } from "./respond.ts";
 const maxReported = 100;
 
 /**
- * Chooses the cache mode by the predicate. A predicate that throws or returns no boolean means rotation, because a short cache is safe.
- * Each distinct failure is reported once.
+ * Creates a function that chooses the cache mode by the predicate. If the predicate throws or does not return a boolean, the mode is rotation,
+ * because a short cache lifetime is safe. Each distinct failure is reported once.
  */
 export function rotationMode(
   predicate: (() => boolean) | undefined,
@@ -14,14 +14,18 @@ export function rotationMode(
 ): () => CacheMode {
   if (predicate === undefined) return () => "long";
   const reported = new Set<string>();
-  const failed = (what: string, cause?: unknown): CacheMode => {
-    if (!reported.has(what) && reported.size < maxReported) {
-      reported.add(what);
+  const failed = (problem: string, cause?: unknown): CacheMode => {
+    if (!reported.has(problem) && reported.size < maxReported) {
+      reported.add(problem);
       notify(
         report,
-        new JwksdError("ERR_PREDICATE", `jwksRotationActive ${what}; the rotation Cache-Control is sent instead`, {
-          cause,
-        }),
+        new JwksdError(
+          "ERR_PREDICATE",
+          `jwksRotationActive ${problem}, so the rotation mode's Cache-Control is sent; fix the predicate`,
+          {
+            cause,
+          },
+        ),
       );
     }
     return "rotation";
@@ -40,13 +44,13 @@ export function rotationMode(
   };
 }
 
-/** Describes a value, even one that throws when it is read. */
+/** Describes a value, even if reading it throws. */
 function nameOf(value: unknown): string {
   try {
     if (value instanceof Error) return `${value.name}: ${value.message}`;
     if (value instanceof Promise) return "a promise";
   } catch {
-    // A getter, a proxy, or what has no text.
+    // A getter or a proxy may throw, or an object may have no string form.
   }
   return typeof value;
 }

@@ -20,13 +20,13 @@ const provider = await createProvider({
 const keys = jwtOptions(provider);
 const auth = betterAuth({
   baseURL: "https://login.example.com",
-  secret: "a secret of better-auth with more than 32 characters",
+  secret: "a better-auth secret with more than 32 characters",
   plugins: [jwt({ ...keys, jwt: { ...keys.jwt, audience } })],
 });
 const soon = Math.floor(Date.now() / 1000) + 600;
 const verified = async (token: string): Promise<unknown> => (await auth.api.verifyJWT({ body: { token } })).payload;
 
-test("signJWT and verifyJWT of better-auth work with the keys of the provider", async () => {
+test("better-auth's signJWT and verifyJWT work with the provider's keys", async () => {
   const { token } = await auth.api.signJWT({ body: { payload: { sub: "alice", nonce: undefined } } });
   assert.deepEqual(decodeProtectedHeader(token), { alg: "ES256", kid: "new", typ: "JWT" });
   const { iat = 0, exp, ...claims } = decodeJwt(token);
@@ -35,7 +35,7 @@ test("signJWT and verifyJWT of better-auth work with the keys of the provider", 
   assert.deepEqual(await verified(token), decodeJwt(token));
 });
 
-test("verifyJWT takes a token of a key that is retiring, and none of a key that is not published", async () => {
+test("verifyJWT accepts a token of a retiring key, but not of a key that is not published", async () => {
   for (const [kid, expected] of [
     ["old", "alice"],
     ["other", undefined],
@@ -47,7 +47,7 @@ test("verifyJWT takes a token of a key that is retiring, and none of a key that 
   }
 });
 
-test("claims of better-auth are signed as they are, under the type that it asks for", async () => {
+test("better-auth's claims are signed unchanged, with the type that it requires", async () => {
   const claims = { iss: issuer, sub: "a", aud: "client", iat: soon - 600, exp: soon, sid: "s", nbf: undefined };
   const token = await keys.jwt.sign(claims, { typ: "logout+jwt" }, { signingAlgorithm: "ES256" });
   assert.equal(decodeProtectedHeader(token).typ, "logout+jwt");
@@ -61,7 +61,7 @@ const codeOf = (signed: Promise<unknown>): Promise<unknown> =>
     (error: { code?: string; message: string }) => error.code ?? error.message,
   );
 
-test("what would break at a verifier is refused", async () => {
+test("tokens that verifiers would refuse are not signed", async () => {
   const claims = { iss: issuer, sub: "a", aud: "client", exp: soon };
   const rows = [
     [keys.jwt.sign({ ...claims, iss: "https://login.example.com" }), "ERR_CLAIMS_INVALID"],
@@ -69,7 +69,7 @@ test("what would break at a verifier is refused", async () => {
     [keys.jwt.sign(claims, {}, { signingAlgorithm: "EdDSA" }), "ERR_OPTION_INVALID"],
     [keys.jwt.sign(claims, {}, { signingKeyId: "old" }), "ERR_OPTION_INVALID"],
     [keys.jwt.sign(claims, {}, { signingKeyId: undefined }), "signed"],
-    // Without `sign`, better-auth looks for a private key of its own.
+    // Without `sign`, better-auth would search for its own private key.
     [auth.api.signJWT({ body: { payload: claims, overrideOptions: { jwt: {} } } }), "Unexpected end of JSON input"],
   ] as const;
   for (const [signed, expected] of rows) assert.equal(await codeOf(signed), expected);
@@ -78,29 +78,29 @@ test("what would break at a verifier is refused", async () => {
 const withProvider = (more: object = {}) => oauthProvider({ loginPage: "/login", consentPage: "/consent", ...more });
 const withJwt = (expirationTime: string | Date) => jwt({ jwt: { expirationTime } });
 
-describe("lifetimes of tokens are compared with the policy at the start", () => {
+describe("token lifetimes are compared with the policy at startup", () => {
   const short = { idTokenExpiresIn: 3600 };
   const api = (accessTokenTtl: number) => ({ ...short, resources: [{ identifier: audience, accessTokenTtl }] });
   const rows: [name: string, plugin: NonNullable<AuthConfig["plugins"]>[number], message: RegExp | undefined][] = [
-    ["ID tokens by default", withProvider(), /idTokenExpiresIn is 36000 s, and may be 3600 s at most/],
-    ["ID tokens that are short", withProvider(short), undefined],
+    ["ID tokens by default", withProvider(), /idTokenExpiresIn is 36000 s, but must be at most 3600 s/],
+    ["short-lived ID tokens", withProvider(short), undefined],
     ["ID tokens that jwksd does not sign", withProvider({ disableJwtPlugin: true }), undefined],
     ["access tokens", withProvider({ ...short, accessTokenExpiresIn: 3601 }), /accessTokenExpiresIn is 3601 s/],
     [
-      "access tokens of machines",
+      "access tokens for machines",
       withProvider({ ...short, m2mAccessTokenExpiresIn: 7200 }),
       /m2mAccessToken.* is 7200 s/,
     ],
-    ["access tokens of a resource", withProvider(api(3601)), /accessTokenTtl of https:\/\/api.example.com is 3601 s/],
-    ["access tokens of a resource that are short", withProvider(api(300)), undefined],
-    ["tokens of /token by default", jwt(), undefined],
-    ["tokens of /token", withJwt("61m"), /jwt.expirationTime is 3660 s/],
-    ["tokens of /token, in words", withJwt("2 hours"), /jwt.expirationTime is 7200 s/],
-    ["tokens of /token, in months", withJwt("1mo"), /jwt.expirationTime is 2592000 s/],
-    ["tokens of /token, in capitals", withJwt("+2 Hours"), /jwt.expirationTime is 7200 s/],
-    ["tokens of /token, in a text that is not a time", withJwt("soon"), /must be a time such as "15m"/],
-    ["tokens of /token that are short", withJwt("1h"), undefined],
-    ["a moment, which is checked when a token is signed", withJwt(new Date(0)), undefined],
+    ["access tokens for a resource", withProvider(api(3601)), /accessTokenTtl of https:\/\/api.example.com is 3601 s/],
+    ["short-lived access tokens for a resource", withProvider(api(300)), undefined],
+    ["tokens from /token by default", jwt(), undefined],
+    ["tokens from /token", withJwt("61m"), /jwt.expirationTime is 3660 s/],
+    ["tokens from /token, with the unit as a word", withJwt("2 hours"), /jwt.expirationTime is 7200 s/],
+    ["tokens from /token, in months", withJwt("1mo"), /jwt.expirationTime is 2592000 s/],
+    ["tokens from /token, in capitals", withJwt("+2 Hours"), /jwt.expirationTime is 7200 s/],
+    ["tokens from /token, with a string that is not a duration", withJwt("soon"), /must be a duration such as "15m"/],
+    ["short-lived tokens from /token", withJwt("1h"), undefined],
+    ["a time, which is checked when a token is signed", withJwt(new Date(0)), undefined],
   ];
   for (const [name, plugin, message] of rows) {
     test(name, () => {

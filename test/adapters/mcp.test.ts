@@ -17,7 +17,7 @@ import { listening } from "../support/listening.ts";
 
 const entry = async (kid: string) => ({ kid, signer: await localSigner(named(kid)) });
 
-/** An MCP server that is its own authorization server, with two keys of which the first one signs. */
+/** Starts an MCP server that is its own authorization server. It has two keys; the first one signs. */
 async function start(t: TestContext) {
   const server = createServer();
   const origin = `http://127.0.0.1:${await listening(t, server)}`;
@@ -26,7 +26,7 @@ async function start(t: TestContext) {
   const provider = await createProvider({ issuer, keyset, maxTokenLifetimeSeconds: 36_000 }, { discovery: false });
   const auth = betterAuth({
     baseURL: origin,
-    secret: "a secret of better-auth with more than 32 characters",
+    secret: "a better-auth secret with more than 32 characters",
     database: new DatabaseSync(":memory:"),
     logger: { disabled: true },
     rateLimit: { enabled: false },
@@ -52,7 +52,7 @@ async function start(t: TestContext) {
   return { origin, issuer, provider, keyset };
 }
 
-/** A client of MCP, whose user signs up at the issuer, and consents. */
+/** Creates an MCP client whose user signs up at the issuer and consents. */
 function clientOf(issuer: string) {
   let [information, tokens, verifier] = [
     undefined as OAuthClientInformationMixed | undefined,
@@ -80,15 +80,15 @@ function clientOf(issuer: string) {
     saveCodeVerifier: (given) => void (verifier = given),
     codeVerifier: () => verifier,
     async redirectToAuthorization(url) {
-      const account = { name: "ann", email: "ann@client.example", password: "password of ann" };
+      const account = { name: "ann", email: "ann@client.example", password: "ann's password" };
       const signedUp = await browse(`${issuer}/sign-up/email`, "", account);
       const cookie = signedUp.headers
         .getSetCookie()
         .map((line) => line.split(";")[0])
         .join("; ");
-      const asked = await browse(url.href, cookie);
-      // No navigation of a browser, so where to go is in the body.
-      const { search } = new URL(((await asked.json()) as { url: string }).url, issuer);
+      const authorization = await browse(url.href, cookie);
+      // This is not a browser navigation, so the redirect target is in the body.
+      const { search } = new URL(((await authorization.json()) as { url: string }).url, issuer);
       const consented = await browse(`${issuer}/oauth2/consent`, cookie, {
         accept: true,
         oauth_query: search.slice(1),
@@ -103,7 +103,7 @@ function clientOf(issuer: string) {
 const kids = ({ id_token: idToken = "", access_token: accessToken }: OAuthTokens) =>
   [idToken, accessToken].map((token) => decodeProtectedHeader(token).kid);
 
-test("mcp of better-auth: a client of MCP discovers, logs in, refreshes and calls, and keys change meanwhile", async (t) => {
+test("with better-auth's mcp plugin, an MCP client discovers, logs in, refreshes and calls while the keys change", async (t) => {
   const { origin, issuer, provider, keyset } = await start(t);
   const resource = `${origin}/mcp`;
   const client = clientOf(issuer);

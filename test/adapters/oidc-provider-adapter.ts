@@ -4,7 +4,7 @@ import { type OidcKeys, withJwksd } from "../../src/provider/adapters/oidc-provi
 import { type Adapter, type Setup, type WireTarget, defaultIssuer, wireServer } from "../support/adapters.ts";
 import { withoutPrivate } from "../support/keys.ts";
 
-/** Keys that stay as they are. */
+/** Returns keys that never change. */
 export async function keysOf({
   keys,
   encryptionKeys = [],
@@ -22,15 +22,15 @@ export async function keysOf({
     endOf: () => undefined,
     subscribe: (subscriber) => subscriber.update({ keyset, encryptionKeyset }, { isRotating: rotation }),
     records: [],
-    exportDecryptionKey: () => Promise.reject(new Error("oidc-provider decrypts nothing here")),
+    exportDecryptionKey: () => Promise.reject(new Error("oidc-provider decrypts nothing in these tests")),
   };
 }
 
-/** It has no mount prefix but the path of the issuer, everybody may read its set, and the discovery document is that of oidc-provider. */
+/** Reports whether this adapter supports a setup: it has no mount prefix except the issuer's path, its set is public, and oidc-provider serves discovery. */
 const takes = ({ mountPrefix, cors }: Setup, target: string): boolean =>
   mountPrefix === undefined && cors !== false && !target.includes(".well-known");
 
-/** oidc-provider with our keys. Where it has no route, an application says what the contract says. */
+/** oidc-provider with jwksd's keys. For paths without a route, an application responds as the contract requires. */
 export const oidcAdapter: Adapter<WireTarget> = {
   name: "jwksd/oidc-provider",
   takes,

@@ -39,7 +39,7 @@ async function listen(t: TestContext, server: Server): Promise<string> {
   return `http://127.0.0.1:${await listening(t, server)}`;
 }
 
-/** A provider at an address, and the time of its keys. */
+/** Starts a provider at an address, and the world that controls its keys' time. */
 async function start(t: TestContext, more: object = {}, path = "") {
   let handler: RequestListener | undefined;
   const server = createServer((request, response) => handler?.(request, response));
@@ -73,26 +73,26 @@ async function discover(url: string) {
   return (await reply.json()) as { issuer: string; jwks_uri: string; token_endpoint: string };
 }
 
-describe("a configuration that would break is refused at the start", () => {
+describe("a configuration that could not work is refused at startup", () => {
   const jwts = { getResourceServerInfo: () => ({}) };
   const api = (more: object = {}) => ({ resourceIndicators: { ...jwts, ...more } });
   const long = { AccessToken: 86_400 };
-  const userinfo = /the default of ttl\.AccessToken is 3600 s, and may be 3540 s/;
+  const userinfo = /the default of ttl\.AccessToken is 3600 s, but must be at most 3540 s/;
   const rows: [name: string, more: object, message?: RegExp][] = [
-    ["keys of its own", { jwks: { keys: [] } }, /"jwks" is set/],
+    ["its own keys", { jwks: { keys: [] } }, /"jwks" is set/],
     ["no adapter", { adapter: undefined }, /"adapter" is missing/],
-    ["a long ID token", { ttl: { IdToken: 3601 } }, /ttl\.IdToken is 3601 s, and may be 3600 s at most/],
-    ["one that does not live too long", { ttl: { IdToken: 3600 } }],
-    ["a function, which says so when it is called", { ttl: { IdToken: () => 3601 } }],
+    ["a long ID token", { ttl: { IdToken: 3601 } }, /ttl\.IdToken is 3601 s, but must be at most 3600 s/],
+    ["an ID token with the longest allowed lifetime", { ttl: { IdToken: 3600 } }],
+    ["a function, whose result is checked later", { ttl: { IdToken: () => 3601 } }],
     ["an opaque access token", { ttl: long, features: {} }],
-    ["a JWT for an API", { ttl: long, features: api() }, /ttl\.AccessToken is 86400 s, and may be 3600 s/],
+    ["a JWT for an API", { ttl: long, features: api() }, /ttl\.AccessToken is 86400 s, but must be at most 3600 s/],
     [
       "a JWT for a machine",
       { ttl: { ClientCredentials: 3601 }, features: api({ enabled: true }) },
       /ttl\.ClientCredentials is 3601 s/,
     ],
-    ["APIs that are switched off", { ttl: long, features: api({ enabled: false }) }],
-    ["a signed userinfo, which ends with an access token", { features: { jwtUserinfo: { enabled: true } } }, userinfo],
+    ["resource indicators that are turned off", { ttl: long, features: api({ enabled: false }) }],
+    ["signed userinfo, which expires with an access token", { features: { jwtUserinfo: { enabled: true } } }, userinfo],
   ];
   for (const [name, more, message] of rows) {
     test(name, async () => {
@@ -106,7 +106,7 @@ describe("a configuration that would break is refused at the start", () => {
   test("another issuer", async () => {
     const keys = await keysOf({ keys: [named("a")] });
     const made = withJwksd(keys, configuration, (given) => new Provider("https://other.example", given));
-    const message = /the issuer of oidc-provider is "https:\/\/other/;
+    const message = /oidc-provider's issuer is "https:\/\/other/;
     await assert.rejects(made, { code: "ERR_OPTION_INVALID", message });
   });
 });
@@ -124,7 +124,7 @@ const inFastify: Serve = async (handler) => {
   return app.routing.bind(app);
 };
 
-/** Comes with oidc-provider, and without types. */
+/** Koa, which oidc-provider installs, without types. */
 interface Koa {
   use(middleware: (ctx: { respond: boolean; req: never; res: never }) => void): Koa;
   callback(): RequestListener;
@@ -139,13 +139,13 @@ const inKoa: Serve = async (handler) => {
   return app.callback();
 };
 
-describe("where it is mounted, tokens verify by the set at the jwks_uri of discovery", () => {
+describe("wherever it is mounted, tokens verify with the set at the discovered jwks_uri", () => {
   const rows: [name: string, path: string, serve: Serve][] = [
     ["node:http", "", (handler) => handler],
     ["node:http, with a path", "/oidc", (handler) => handler],
     ["Express", "", (handler) => express().use(handler)],
     ["Express, which strips the path", "/oidc", (handler) => express().use("/oidc", handler)],
-    ["Express, which does not", "/oidc", (handler) => express().use(handler)],
+    ["Express, which does not strip the path", "/oidc", (handler) => express().use(handler)],
     ["Fastify", "/oidc", inFastify],
     ["Koa", "/oidc", inKoa],
   ];
@@ -170,7 +170,7 @@ const inExpress: Serve = (handler) => {
   return express().use(["/oidc", ...names.map((name) => `/.well-known/${name}/oidc`)], handler);
 };
 
-describe("the metadata of an issuer with a path is where RFC 8414 section 3.1 puts it, and where OpenID Connect does", () => {
+describe("the metadata of an issuer with a path is served at the paths of RFC 8414 section 3.1 and of OpenID Connect", () => {
   const rows: [name: string, serve: Serve][] = [
     ["node:http", (handler) => handler],
     ["Express, which strips paths", inExpress],
@@ -196,8 +196,8 @@ describe("the metadata of an issuer with a path is where RFC 8414 section 3.1 pu
   }
 });
 
-describe("keys change", () => {
-  test("each time an instance takes over that signs with the active key; without a change it stays", async (t) => {
+describe("a change of keys", () => {
+  test("each change creates an instance that signs with the active key; without a change, the instance stays", async (t) => {
     const { url, world, manager, op, made } = await start(t);
     assert.equal(made(), 1);
     const kids: (string | undefined)[] = [];
@@ -215,10 +215,10 @@ describe("keys change", () => {
   });
 
   for (const [hours, outcome] of [
-    [1, "a token of the key that was replaced"],
+    [1, "a token of the replaced key"],
     [13, "server_error"],
   ] as const) {
-    test(`a request that began with a key, and has the claims ${hours} h later, gets ${outcome}`, async (t) => {
+    test(`a request that began with a key and has its claims ${hours} h later gets ${outcome}`, async (t) => {
       const [entered, left] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()];
       const getResourceServerInfo = async () => {
         entered.resolve();
@@ -239,25 +239,25 @@ describe("keys change", () => {
         assert.equal(decodeProtectedHeader(token).kid, kid);
         await op.keys.verify(token, { audience: resource, typ: "at+jwt" });
       }
-      assert.equal(error ?? "a token of the key that was replaced", outcome);
+      assert.equal(error ?? "a token of the replaced key", outcome);
     });
   }
 
-  test("an ID token of a key that is published or was removed is a hint, and one of a revoked key is none", async (t) => {
+  test("an ID token of a published or removed key is accepted as a hint, but not one of a revoked key", async (t) => {
     const { url, world, manager, op } = await start(t);
     const token = (): Promise<string> => op.keys.sign({ sub: "ann", aud: "app" }, { lifetimeSeconds: 60 });
     const statusOf = async (hint: string): Promise<number> =>
       (await fetch(`${url}/session/end?id_token_hint=${hint}`)).status;
-    const ofRemoved = await token();
+    const removedKeyToken = await token();
     await world.passTo(4 * day + hour);
-    assert.deepEqual([manager.records[0]?.state, await statusOf(ofRemoved)], ["retiring", 200]);
+    assert.deepEqual([manager.records[0]?.state, await statusOf(removedKeyToken)], ["retiring", 200]);
     await world.passTo(5 * day);
     assert.equal(manager.records[0]?.state, "removed");
-    const ofRevoked = await token();
-    assert.deepEqual([await statusOf(ofRemoved), await statusOf(ofRevoked)], [200, 200]);
-    const { kid = "" } = decodeProtectedHeader(ofRevoked);
+    const revokedKeyToken = await token();
+    assert.deepEqual([await statusOf(removedKeyToken), await statusOf(revokedKeyToken)], [200, 200]);
+    const { kid = "" } = decodeProtectedHeader(revokedKeyToken);
     await world.until(manager.revoke(kid));
-    assert.equal(await statusOf(ofRevoked), 400);
+    assert.equal(await statusOf(revokedKeyToken), 400);
     const { keys } = (await (await fetch(`${url}/jwks`)).json()) as JSONWebKeySet;
     assert.deepEqual(
       keys.map((key) => key.kid),
@@ -265,10 +265,10 @@ describe("keys change", () => {
     );
   });
 
-  test("request objects are decrypted with the encryption key, and with the one before (OpenID Connect Core section 10.2.1)", async (t) => {
+  test("request objects are decrypted with the current and the previous encryption key (OpenID Connect Core section 10.2.1)", async (t) => {
     const encryption = { ...features, encryption: { enabled: true }, requestObjects: { enabled: true } };
     const { url, world, manager } = await start(t, { features: encryption });
-    /** What oidc-provider says of a request whose signature is none, once it has decrypted it. */
+    /** Returns oidc-provider's error for a request object with alg none, after it has decrypted it. */
     const request = async (kid: string): Promise<string | null> => {
       const { publicJwk, alg } = liveRecords(manager.records).find((record) => record.kid === kid) ?? assert.fail(kid);
       const claims = JSON.stringify({ scope: "openid", response_type: "code", client_id: "app", prompt: "none" });
@@ -294,7 +294,7 @@ describe("keys change", () => {
     assert.deepEqual([await request(first), await request(second)], [accepted, accepted]);
   });
 
-  test("where no instance can be made, the old one goes on until one can", async (t) => {
+  test("if no new instance can be created, the old one stays until one can", async (t) => {
     const { world, manager, url } = await start(t);
     let isBroken = false;
     const op = await world.until(
@@ -314,19 +314,19 @@ describe("keys change", () => {
   });
 });
 
-describe("a provider with an https issuer that gets plain requests says what to set", () => {
+describe("a provider with an https issuer that receives plain requests logs what to set", () => {
   const rows = [
     { name: "behind a proxy that it does not trust", proxy: false, tls: false, warnings: 1 },
     { name: "behind a proxy that it trusts", proxy: true, tls: false, warnings: 0 },
-    { name: "that ends TLS itself", proxy: false, tls: true, warnings: 0 },
+    { name: "that terminates TLS itself", proxy: false, tls: true, warnings: 0 },
   ];
   for (const { name, proxy, tls, warnings } of rows) {
     const create = (given: object): Provider => Object.assign(new Provider(issuer, given), { proxy });
     test(name, async (t) => {
-      const heard: Error[] = [];
-      const hear = (warning: Error): void => void heard.push(warning);
-      process.on("warning", hear);
-      t.after(() => process.off("warning", hear));
+      const received: Error[] = [];
+      const onWarning = (warning: Error): void => void received.push(warning);
+      process.on("warning", onWarning);
+      t.after(() => process.off("warning", onWarning));
       const world = new World();
       const replica = await world.start({ issuer });
       t.after(() => world.stop(replica));
@@ -337,7 +337,7 @@ describe("a provider with an https issuer that gets plain requests says what to 
       const request = tls ? createGuardedFetch({ resolve, isAllowed: () => true, ca: certificate.cert }) : fetch;
       const metadata = `http${tls ? "s" : ""}://localhost:${port}/.well-known/openid-configuration`;
       for (let count = 0; count < 2; count += 1) await (await request(metadata, {})).text();
-      const own = heard.filter((warning) => warning.name === "JwksdWarning" && warning.message.includes("proxy"));
+      const own = received.filter((warning) => warning.name === "JwksdWarning" && warning.message.includes("proxy"));
       assert.equal(own.length, warnings);
       for (const { message } of own) assert.match(message, /set provider\.proxy = true/);
     });
@@ -346,15 +346,15 @@ describe("a provider with an https issuer that gets plain requests says what to 
 
 const resolve = async () => [{ address: "127.0.0.1", family: 4 as const }];
 
-test("keys of clients are fetched by the guarded fetch, and from public addresses only", async (t) => {
+test("clients' keys are fetched with the guarded fetch, from public addresses only", async (t) => {
   const certificate = certificateFor("client.example");
   const world = new World();
   const replica = await world.start({ issuer });
   t.after(() => world.stop(replica));
   const keys = await createProvider({ keys: replica.manager }, { discovery: false });
-  let asked = 0;
+  let requestCount = 0;
   const server = createTlsServer(certificate, (request, response) => {
-    asked += 1;
+    requestCount += 1;
     keys.node(request, response);
   });
   const { port } = new URL(await listen(t, server));
@@ -380,7 +380,7 @@ test("keys of clients are fetched by the guarded fetch, and from public addresse
       client_assertion_type: "urn:ietf:params:oauth:client-assertion-type:jwt-bearer",
       client_assertion: assertion,
     });
-    outcomes.push(error ?? (token && `a token, ${asked} requests`));
+    outcomes.push(error ?? (token && `a token, ${requestCount} requests`));
   }
   assert.deepEqual(outcomes, ["invalid_client", "invalid_client", "a token, 1 requests"]);
 });

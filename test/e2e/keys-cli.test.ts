@@ -501,7 +501,7 @@ describe("refusals", { timeout, concurrency: 3 }, () => {
       assert.deepEqual([run.code, run.stdout], [1, ""]);
       assert.match(
         run.stderr,
-        /^jwksd: the issuer has a user name or password; write it without \[ERR_ISSUER_INVALID\]\n$/,
+        /^jwksd: the issuer contains a user name or password; remove it \[ERR_ISSUER_INVALID\]\n$/,
       );
     }
   });

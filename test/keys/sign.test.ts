@@ -169,8 +169,12 @@ describe("jwksd serve", { timeout: 60_000 }, () => {
 
 describe("--metadata: what is wrong with the file is said before anything is made", { timeout: 60_000 }, () => {
   const rows = [
-    { text: '{\n"jwks_uri": "https://secret.example"}', code: "ERR_METADATA_RESERVED", says: 'may not set "jwks_uri"' },
-    { text: '{"issuer": null}', code: "ERR_METADATA_RESERVED", says: 'may not set "issuer"' },
+    {
+      text: '{\n"jwks_uri": "https://secret.example"}',
+      code: "ERR_METADATA_RESERVED",
+      says: 'must not set "jwks_uri"',
+    },
+    { text: '{"issuer": null}', code: "ERR_METADATA_RESERVED", says: 'must not set "issuer"' },
     { text: '["secret"]', code: "ERR_CONFIG_FORMAT", says: "is not a JSON object" },
     { text: '{\n"a": secret}', code: "ERR_CONFIG_FORMAT", says: "is not JSON" },
   ] as const;

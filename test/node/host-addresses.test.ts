@@ -14,7 +14,7 @@ import { simulatedClock } from "../support/simulated.ts";
 import { verdict } from "../token/compact.ts";
 import { type NameServer, nameServer } from "./name-server.ts";
 
-/** A lookup that asks a name server on loopback. */
+/** Creates a lookup that queries a name server on loopback. */
 async function system(t: TestContext, { answers }: { readonly answers: Parameters<typeof nameServer>[1] }) {
   const server = await nameServer(t, answers);
   const resolve = createHostLookup([server.address]);
@@ -22,11 +22,11 @@ async function system(t: TestContext, { answers }: { readonly answers: Parameter
   return { server, resolve, addresses };
 }
 
-/** Each name that was asked for, once, in order. */
+/** Returns each name that was queried, once, in order. */
 const names = ({ questions }: NameServer): string[] => [...new Set(questions.map((text) => text.split(" ")[0] ?? ""))];
 
-describe("DNS", () => {
-  test("gives all addresses of both families", async (t) => {
+describe("a host lookup", () => {
+  test("returns all addresses of both families", async (t) => {
     const answers = { "client.example": ["192.0.2.1", "2001:db8::1", "192.0.2.2"] };
     const { resolve, server } = await system(t, { answers });
     assert.deepEqual(await resolve("client.example"), [
@@ -38,7 +38,7 @@ describe("DNS", () => {
   });
 
   for (const address of ["192.0.2.1", "2001:db8::1"]) {
-    test(`gives the addresses of one family where there are no others: ${address}`, async (t) => {
+    test(`returns the addresses of one family if there are no others: ${address}`, async (t) => {
       const { addresses } = await system(t, { answers: { "client.example": [address] } });
       assert.deepEqual(await addresses("client.example"), [address]);
     });
@@ -52,50 +52,50 @@ describe("DNS", () => {
     ["a name with 65 addresses", Array.from({ length: 65 }, (_, index) => `192.0.2.${index}`), "ENOTFOUND"],
   ];
   for (const [name, answer, code] of failures) {
-    test(`${name}: ${code}`, async (t) => {
+    test(`rejects with ${code} for ${name}`, async (t) => {
       const { addresses } = await system(t, { answers: { "client.example": answer } });
       await assert.rejects(addresses("client.example"), { code });
     });
   }
 });
 
-describe("a name server that is silent", () => {
-  test("is left when the signal aborts, with its reason", async (t) => {
+describe("a silent name server", () => {
+  test("the lookup ends with the signal's reason when the signal aborts", async (t) => {
     const { resolve, server } = await system(t, { answers: { "client.example": "silence" } });
     const aborting = new AbortController();
-    const looking = resolve("client.example", { signal: aborting.signal });
+    const pending = resolve("client.example", { signal: aborting.signal });
     while (server.questions.length < 2) await new Promise(setImmediate);
     aborting.abort(new Error("enough"));
-    await assert.rejects(looking, { message: "enough" });
-    // Each type once: by itself the resolver asks again after 2 s, and only then gives up.
+    await assert.rejects(pending, { message: "enough" });
+    // Each type was queried once: without the signal, the resolver would query again after 2 s before it fails.
     assert.deepEqual(server.questions.toSorted(), ["client.example A", "client.example AAAA"]);
     await assert.rejects(resolve("client.example", { signal: aborting.signal }), { message: "enough" });
   });
 
-  test("holds no thread: another lookup of the process is not kept waiting by many", async (t) => {
+  test("many lookups do not occupy threads, so another lookup of the process does not wait", async (t) => {
     const { resolve, server } = await system(t, { answers: { "client.example": "silence" } });
     const aborting = new AbortController();
-    const looking = Promise.allSettled(
+    const pending = Promise.allSettled(
       Array.from({ length: 20 }, () => resolve("client.example", { signal: aborting.signal })),
     );
     while (server.questions.length < 40) await new Promise(setImmediate);
     let over = false;
-    void looking.then(() => (over = true));
+    void pending.then(() => (over = true));
     assert.ok((await lookup("localhost")).address);
     assert.equal(over, false);
     aborting.abort();
-    await looking;
+    await pending;
   });
 
-  test("costs a token 5 s, by the clock of the verifier, and the lookup ends with them", async (t) => {
+  test("a token waits 5 s by the verifier's clock, and the lookup ends with it", async (t) => {
     const { resolve, server } = await system(t, { answers: { "client.example": "silence" } });
     const clock = simulatedClock();
     const ended = Promise.withResolvers<unknown>();
     const fetch = createGuardedFetch({
       async resolve(host, options) {
-        const looking = resolve(host, options);
-        looking.then(ended.resolve, ended.resolve);
-        return looking;
+        const pending = resolve(host, options);
+        pending.then(ended.resolve, ended.resolve);
+        return pending;
       },
     });
     const { clientAssertion } = verifier({ clock, fetch });
@@ -108,7 +108,7 @@ describe("a name server that is silent", () => {
   });
 });
 
-test("addresses from DNS must be public as all others", async (t) => {
+test("addresses from DNS must be public, like all others", async (t) => {
   const { resolve, server } = await system(t, {
     answers: { "client.example": ["198.51.100.1"], "mixed.example": ["8.8.8.8", "::1"] },
   });
@@ -118,7 +118,7 @@ test("addresses from DNS must be public as all others", async (t) => {
   assert.deepEqual(names(server), ["client.example", "mixed.example"]);
 });
 
-test("more lookups under way than 500 are refused, and ended ones make room", async () => {
+test("at most 500 lookups are in flight, and each one that ends makes room", async () => {
   const waiting: (() => void)[] = [];
   const fetch = createGuardedFetch({
     resolve: async () => {
@@ -141,21 +141,21 @@ test("more lookups under way than 500 are refused, and ended ones make room", as
   assert.equal(await last, "ERR_ADDRESS_FORBIDDEN");
 });
 
-test("two files with one key are refused by the names of both", async (t) => {
+test("if two files contain one key, the error names both", async (t) => {
   const folder = await temporaryFolder(t);
   for (const name of ["2026-01.jwk", "2026-02.jwk"]) await writeFile(join(folder, name), JSON.stringify(ecKey("a")));
   const error = await refusal(() => readKeyset(folder), "ERR_KEY_DUPLICATE");
   assert.match(error.message, /2026-02\.jwk and .*2026-01\.jwk/);
 });
 
-test("a folder without a key file is refused with the command that makes one", async (t) => {
+test("for a folder without a key file, the error shows the command that generates one", async (t) => {
   const folder = await temporaryFolder(t);
   await writeFile(join(folder, "README.md"), "");
   const error = await refusal(() => readKeyset(folder), "ERR_NO_KEY_FILES");
   assert.match(error.message, /jwksd keygen --out .*\/\d{4}-\d\d-\d\d\.jwk/);
 });
 
-test("exp of an encryption key becomes notAfter", async (t) => {
+test("an encryption key's exp becomes notAfter", async (t) => {
   const file = join(await temporaryFolder(t), "keys.json");
   await writeFile(file, JSON.stringify({ keys: [{ ...named("e"), use: "enc", exp: 1_900_000_000 }] }), { mode: 0o600 });
   const { entries, warnings } = await readEncryptionKeyset(file);
@@ -166,14 +166,14 @@ test("exp of an encryption key becomes notAfter", async (t) => {
   assert.deepEqual(warnings, []);
 });
 
-test("a folder into which others may put keys is reported", async (t) => {
+test("a folder that other users can write to causes a warning", async (t) => {
   const folder = join(await temporaryFolder(t), "keys");
   await mkdir(folder);
   await writeFile(join(folder, "a.jwk"), JSON.stringify(ecKey("a")), { mode: 0o600 });
   await chmod(folder, 0o777);
   const { warnings } = await readKeyset(folder);
   assert.equal(warnings.length, 1);
-  assert.match(warnings[0] ?? "", /users other than its owner can write.*chmod go-w/);
+  assert.match(warnings[0] ?? "", /users other than the owner can write.*chmod go-w/);
   await chmod(folder, 0o755);
   assert.deepEqual((await readKeyset(folder)).warnings, []);
 });
@@ -181,7 +181,7 @@ test("a folder into which others may put keys is reported", async (t) => {
 const warns = (uid: number, mode: number): boolean =>
   permissionWarnings("f", { uid, mode, isFile: () => true }).length > 0;
 
-test("a secret is for its owner; a process of another user may read a file of root by its group", (t) => {
+test("only the owner may read a secret file, except that another user may read root's file through its group", (t) => {
   t.mock.method(process as { getuid(): number }, "getuid", () => 65_532);
   const rows = [
     [0, 0o440, false],

@@ -3,18 +3,18 @@ import { once } from "node:events";
 import { isIP } from "node:net";
 import type { TestContext } from "node:test";
 
-/** What is told of a name: its addresses, a code (2 for SERVFAIL, 5 for REFUSED), or nothing. */
+/** The response for a name: its addresses, a code (2 for SERVFAIL, 5 for REFUSED), or none. */
 type Answer = readonly string[] | number | "silence";
 
 /** A name server on loopback. */
 export interface NameServer {
-  /** As `dns.setServers` takes it. */
+  /** Address in the form that `dns.setServers` accepts. */
   readonly address: string;
-  /** Names that were asked for, each with its type, such as `a.example AAAA`. */
+  /** Queried names, each with its type, such as `a.example AAAA`. */
   readonly questions: string[];
 }
 
-/** Starts one. What it does not know does not exist (NXDOMAIN). @see RFC 1035 section 4 */
+/** Starts a name server. It reports unknown names as nonexistent (NXDOMAIN). @see RFC 1035 section 4 */
 export async function nameServer(t: TestContext, answers: Readonly<Record<string, Answer>>): Promise<NameServer> {
   const socket = createSocket("udp4");
   const questions: string[] = [];
@@ -51,7 +51,7 @@ function question(query: Buffer): { name: string; type: number; end: number } {
   return { name: labels.join(".").toLowerCase(), type: query.readUInt16BE(at + 1), end: at + 5 };
 }
 
-/** Its name is that of the question. */
+/** Returns a resource record, whose name points to the question's name. */
 function record(type: number, address: string): Buffer {
   const data =
     type === 28

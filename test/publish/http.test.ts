@@ -14,10 +14,10 @@ import { type WireReply, type WireRequest, pipeline } from "../support/wire.ts";
 const etag = `"${"0123456789abcdef".repeat(4)}"`;
 
 /**
- * What the contract says, read one character at a time: slow, and made of nothing that the tested code is made of.
+ * The contract's rule, evaluated one character at a time: slow, and without any part of the tested code.
  *
  * RFC 9110: If-None-Match = "*" / #entity-tag (13.1.2); entity-tag = [ "W/" ] DQUOTE *etagc DQUOTE (8.8.3);
- * #element = [ element ] *( OWS "," OWS [ element ] ) for a recipient (5.6.1.2); white space around a field value is no part of
+ * #element = [ element ] *( OWS "," OWS [ element ] ) for a recipient (5.6.1.2); white space around a field value is not part of
  * it (5.5). The contract, section 4: a weak member does not match.
  */
 function reference(value: string, etag: string): boolean {
@@ -59,7 +59,7 @@ function isEtagc(character: string): boolean {
   return code === 0x21 || (code >= 0x23 && code <= 0x7e) || (code >= 0x80 && code <= 0xff);
 }
 
-/** A field value: what HTTP lets through, obs-text included. */
+/** Field values that HTTP allows, including obs-text. */
 const fieldCharacter = fc.oneof(
   { weight: 3, arbitrary: fc.constantFrom(" ", "\t", ",", '"', "*", "W", "w", "/", "\\", "'", ";") },
   {
@@ -113,20 +113,20 @@ const lists = (own: string) =>
 
 const values = (own: string) => fc.oneof({ weight: 8, arbitrary: lists(own) }, { weight: 1, arbitrary: text });
 
-describe("304 if and only if the contract says so", () => {
-  test("of any list of validators", () => {
+describe("a response is 304 if and only if the contract requires it", () => {
+  test("for any list of validators", () => {
     fc.assert(
       fc.property(values(etag), (value) => assert.equal(notModified(value, etag), reference(value, etag))),
       { numRuns: soak(50_000) },
     );
   });
 
-  test("the lists are of both kinds, in good measure", () => {
+  test("the generated lists include enough of both kinds", () => {
     const sample = fc.sample(values(etag), { numRuns: 2_000, seed: 1 });
     const matching = sample.filter((value) => reference(value, etag)).length;
     assert.ok(matching > 300 && matching < 1_700, `${matching} of ${sample.length} match`);
     const spoiled = sample.filter((value) => value.includes(etag) && !reference(value, etag)).length;
-    assert.ok(spoiled > 300, `${spoiled} hold the ETag and do not match`);
+    assert.ok(spoiled > 300, `${spoiled} contain the ETag and do not match`);
   });
 
   const setup = { keys: [named("a")] };
@@ -138,7 +138,7 @@ describe("304 if and only if the contract says so", () => {
       });
       after(() => target.close());
 
-      test("of any list, sent in one line or in several", async () => {
+      test("for any list, sent on one or several lines", async () => {
         const own = (await target.send({ target: "/jwks" })).headers["etag"] as string;
         await fc.assert(
           fc.asyncProperty(fc.array(values(own), { minLength: 1, maxLength: 3 }), async (lines) => {
@@ -153,9 +153,9 @@ describe("304 if and only if the contract says so", () => {
   }
 });
 
-// Enough keys that the body goes as a buffer.
+// Enough keys for a body that is sent as a buffer.
 const provider = await providerOf({ keys: Array.from({ length: 100 }, (_, index) => named(`k${index}`)) });
-const ownTag = (await provider.fetch(new Request(provider.jwksUri))).headers.get("ownTag") ?? "";
+const ownTag = (await provider.fetch(new Request(provider.jwksUri))).headers.get("etag") ?? "";
 const requests: WireRequest[] = [
   { target: "/jwks" },
   { method: "HEAD", target: "/jwks" },
@@ -169,7 +169,7 @@ async function repliesTo(t: TestContext, listener: RequestListener): Promise<Wir
   return (await pipeline(await listening(t, createServer(listener)), requests)).map(comparable);
 }
 
-/** As on-headers 1.0 does for compression, express-session and morgan of its day: a list of headers is taken for one of pairs. */
+/** Replaces `writeHead` like on-headers 1.0 did for compression, express-session and morgan: it treats a list of headers as a list of pairs. */
 function replaceWriteHead(response: ServerResponse): void {
   const writeHead = response.writeHead.bind(response);
   response.writeHead = (status: number, headers: unknown = []): ServerResponse => {
@@ -178,8 +178,8 @@ function replaceWriteHead(response: ServerResponse): void {
   };
 }
 
-describe("responses of Node that are not those of plain http get the same replies", { timeout: 20_000 }, () => {
-  test("middleware replaced writeHead, and knows no flat list of headers", async (t) => {
+describe("other Node responses than node:http's own receive the same replies", { timeout: 20_000 }, () => {
+  test("a response whose writeHead does not accept a flat list of headers", async (t) => {
     const replies = await repliesTo(t, (request, response) => {
       replaceWriteHead(response);
       provider.node(request, response);

@@ -46,8 +46,8 @@ const offCurve = { ...withoutPrivate(a), y: b.y };
 
 type Refused = [
   code: ErrorCode,
-  /** What the message says of the entry, its kid first. */
-  says: string,
+  /** Part of the message that names the entry, usually with its kid. */
+  message: string,
   name: string,
   keyset: unknown,
   encryptionKeyset?: unknown,
@@ -59,28 +59,34 @@ const good = [signing("good")];
 const refused: Refused[] = [
   ["ERR_KEYSET_EMPTY", "keyset", "no signing key", []],
   ["ERR_KEYSET_EMPTY", "keyset", "encryption keys only", [], [encryption("e")]],
-  ["ERR_KEY_FORMAT", "keyset", "a keyset that is no array", { 0: signing("a") }],
-  ["ERR_KEY_FORMAT", "keyset", "an encryption keyset that is no array", good, "e"],
+  ["ERR_KEY_FORMAT", "keyset", "a keyset that is not an array", { 0: signing("a") }],
+  ["ERR_KEY_FORMAT", "keyset", "an encryption keyset that is not an array", good, "e"],
 
   ["ERR_KID_INVALID", nth(2, "signing"), "no kid", [signing("a"), { signer: signing("b").signer }]],
   ["ERR_KID_INVALID", nth(1, "signing"), "an empty kid", [signing("", withoutPrivate(a))]],
   ["ERR_KID_INVALID", nth(1, "signing"), "a kid that is a number", [signing(7 as never, withoutPrivate(a))]],
-  ["ERR_KID_INVALID", nth(1, "signing"), "half a character in a kid", [signing("k\ud800", withoutPrivate(a))]],
+  ["ERR_KID_INVALID", nth(1, "signing"), "a lone surrogate in a kid", [signing("k\ud800", withoutPrivate(a))]],
   ["ERR_KID_INVALID", nth(1, "signing"), "null for an entry", [null]],
   ["ERR_KID_INVALID", nth(2, "signing"), "a hole in the keyset", Object.assign([signing("a")], { 2: signing("b") })],
-  ["ERR_KID_INVALID", nth(1, "encryption"), "an empty kid, to encrypt", good, [encryption("")]],
+  ["ERR_KID_INVALID", nth(1, "encryption"), "an empty kid of an encryption key", good, [encryption("")]],
 
-  ["ERR_KID_DUPLICATE", '"a"', "one kid on two signing keys", [signing("a"), signing("a", withoutPrivate(b))]],
-  ["ERR_KID_DUPLICATE", '"a"', "one kid twice on one key", [signing("a"), signing("a")]],
-  ["ERR_KID_DUPLICATE", '"e"', "one kid on two encryption keys", good, [encryption("e"), encryption("e", rsa)]],
+  ["ERR_KID_DUPLICATE", '"a"', "two signing keys with one kid", [signing("a"), signing("a", withoutPrivate(b))]],
+  ["ERR_KID_DUPLICATE", '"a"', "one signing key twice", [signing("a"), signing("a")]],
+  ["ERR_KID_DUPLICATE", '"e"', "two encryption keys with one kid", good, [encryption("e"), encryption("e", rsa)]],
   ["ERR_KID_DUPLICATE", '"good"', "one kid in both keysets", good, [encryption("good", rsa)]],
   [
     "ERR_KEY_DUPLICATE",
     '"a" and kid "b"',
-    "one signing key, two kids",
+    "one signing key with two kids",
     [signing("a"), signing("b", withoutPrivate(a))],
   ],
-  ["ERR_KEY_DUPLICATE", '"e" and kid "f"', "one RSA key, two kids", good, [encryption("e", rsa), encryption("f", rsa)]],
+  [
+    "ERR_KEY_DUPLICATE",
+    '"e" and kid "f"',
+    "one RSA key with two kids",
+    good,
+    [encryption("e", rsa), encryption("f", rsa)],
+  ],
   [
     "ERR_KEY_DUPLICATE",
     '"e" and kid "f"',
@@ -91,7 +97,7 @@ const refused: Refused[] = [
   [
     "ERR_KEY_IN_BOTH_KEYSETS",
     '"a" and kid "e"',
-    "one key to sign and to encrypt",
+    "one key both to sign and to encrypt",
     [signing("a")],
     [encryption("e", a)],
   ],
@@ -127,12 +133,12 @@ const refused: Refused[] = [
   ["ERR_KEY_FORMAT", '"a"', "stray bits in a coordinate", [signing("a", { ...withoutPrivate(a), x: stray(a.x) })]],
   ["ERR_KEY_FORMAT", '"a"', "no y", [signing("a", { ...withoutPrivate(a), y: undefined })]],
   ["ERR_KEY_FORMAT", '"a"', "a point that is not on the curve", [signing("a", offCurve)]],
-  ["ERR_KEY_FORMAT", '"e"', "a point that is not on the curve, to encrypt", good, [encryption("e", offCurve)]],
+  ["ERR_KEY_FORMAT", '"e"', "an encryption key's point that is not on the curve", good, [encryption("e", offCurve)]],
 
   ["ERR_KEY_UNSUPPORTED", '"e"', "an RSA key of 1024 bits", good, [encryption("e", rsaKey(1024))]],
   ["ERR_KEY_UNSUPPORTED", '"e"', "an RSA key of 2047 bits", good, [encryption("e", rsaKey(2047))]],
   ["ERR_KEY_UNSUPPORTED", '"e"', "an OKP key", good, [encryption("e", okp)]],
-  ["ERR_KEY_UNSUPPORTED", '"e"', "a curve that is not supported", good, [encryption("e", secp256k1)]],
+  ["ERR_KEY_UNSUPPORTED", '"e"', "an unsupported curve", good, [encryption("e", secp256k1)]],
   ["ERR_KEY_UNSUPPORTED", '"e"', "a symmetric key", good, [encryption("e", { kty: "oct", k: a.d })]],
   ["ERR_KEY_UNSUPPORTED", '"e"', "no kty", good, [encryption("e", { x: a.x, y: a.y })]],
   ["ERR_KEY_FORMAT", '"e"', "a modulus with a leading zero", good, [encryption("e", { ...rsa, n: `AA${rsa["n"]}` })]],
@@ -140,16 +146,22 @@ const refused: Refused[] = [
   ["ERR_KEY_FORMAT", '"e"', "an exponent of 1", good, [encryption("e", { ...withoutPrivate(rsa), e: "AQ" })]],
   ["ERR_KEY_FORMAT", '"e"', "no modulus", good, [encryption("e", { kty: "RSA", e: "AQAB" })]],
   ["ERR_KEY_FORMAT", '"e"', "no key", good, [{ kid: "e" }]],
-  ["ERR_KEY_FORMAT", '"e"', "text that is no key", good, [encryption("e", `no key ${a.x}`)]],
+  ["ERR_KEY_FORMAT", '"e"', "text that is not a key", good, [encryption("e", `no key ${a.x}`)]],
   ["ERR_KEY_FORMAT", '"e"', "a whole JWK Set", good, [encryption("e", JSON.stringify({ keys: [a] }))]],
 
-  ["ERR_KEY_PURPOSE", '"e"', "a key to sign with: use", good, [encryption("e", { ...withoutPrivate(a), use: "sig" })]],
-  ["ERR_KEY_PURPOSE", '"e"', "a key to verify with: key_ops", good, [encryption("e", { ...a, key_ops: ["verify"] })]],
-  ["ERR_ALG_UNSUPPORTED", '"e"', "a key to sign with: alg", good, [encryption("e", { ...a, alg: "ES256" })]],
+  ["ERR_KEY_PURPOSE", '"e"', "a signing key by its use", good, [encryption("e", { ...withoutPrivate(a), use: "sig" })]],
+  [
+    "ERR_KEY_PURPOSE",
+    '"e"',
+    "a verification key by its key_ops",
+    good,
+    [encryption("e", { ...a, key_ops: ["verify"] })],
+  ],
+  ["ERR_ALG_UNSUPPORTED", '"e"', "a signing key by its alg", good, [encryption("e", { ...a, alg: "ES256" })]],
   [
     "ERR_ALG_UNSUPPORTED",
     '"e"',
-    "a key to sign with: alg, and another given",
+    "a signing key by its alg, with another alg in the entry",
     good,
     [encryption("e", { ...a, alg: "ES256" }, { alg: "ECDH-ES" })],
   ],
@@ -159,25 +171,37 @@ const refused: Refused[] = [
   ["ERR_ALG_UNSUPPORTED", '"e"', "ECDH-ES+A192KW", good, [encryption("e", a, { alg: "ECDH-ES+A192KW" as never })]],
 
   ["ERR_NOT_AFTER_INVALID", '"e"', "an invalid Date", good, [encryption("e", a, { notAfter: new Date(Number.NaN) })]],
-  ["ERR_NOT_AFTER_INVALID", '"e"', "text for a Date", good, [encryption("e", a, { notAfter: "2026-01-01" as never })]],
-  ["ERR_NOT_AFTER_INVALID", '"e"', "a number for a Date", good, [encryption("e", a, { notAfter: 1.8e12 as never })]],
+  [
+    "ERR_NOT_AFTER_INVALID",
+    '"e"',
+    "text instead of a Date",
+    good,
+    [encryption("e", a, { notAfter: "2026-01-01" as never })],
+  ],
+  [
+    "ERR_NOT_AFTER_INVALID",
+    '"e"',
+    "a number instead of a Date",
+    good,
+    [encryption("e", a, { notAfter: 1.8e12 as never })],
+  ],
 ];
 
-/** The same octets in another spelling: the last character of 43 carries two bits that count for nothing. */
+/** Returns another spelling of the same octets: the last of 43 characters has two unused bits. */
 function stray(text: string): string {
   const alphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
   return text.slice(0, -1) + alphabet[alphabet.indexOf(text.slice(-1)) + 1];
 }
 
-describe("a keyset that breaks a rule is refused", () => {
-  for (const [code, says, name, keyset, encryptionKeyset] of refused) {
+describe("an invalid keyset is refused", () => {
+  for (const [code, message, name, keyset, encryptionKeyset] of refused) {
     test(`${code}: ${name}`, async () => {
       const error = await refusal(
         () => checkKeysets({ keyset, encryptionKeyset: encryptionKeyset ?? [] } as never),
         code,
       );
       assert.equal(error.name, "KeyMaterialError");
-      assert.ok(error.message.includes(says), error.message);
+      assert.ok(error.message.includes(message), error.message);
       assertSilent(error, [keyset, encryptionKeyset, short, a, b, rsa]);
     });
   }
@@ -188,16 +212,13 @@ const jwkOf = (key: EcPrivateJwk | PrivateJwk, members: object): object => {
   return { ...(kty === "EC" ? { kty, crv, x, y } : { kty, n, e }), ...members };
 };
 
-describe("a signing entry is published by allowlist, in one order", () => {
+describe("a signing key is published with its allowed members only, in one order", () => {
   const expected = JSON.stringify(jwkOf(a, { kid: "a", alg: "ES256", use: "sig" }));
   const inputs: [name: string, publicKey: object][] = [
-    ["as it is", withoutPrivate(a)],
-    ["in another order", Object.fromEntries(Object.entries(withoutPrivate(a)).toReversed())],
+    ["unchanged", withoutPrivate(a)],
+    ["with another order of members", Object.fromEntries(Object.entries(withoutPrivate(a)).toReversed())],
     ["a private key", a],
-    [
-      "with members of its own",
-      { ...a, kid: "other", alg: "ES512", use: "enc", x5c: ["x"], key_ops: ["sign"], k: "k" },
-    ],
+    ["with other members", { ...a, kid: "other", alg: "ES512", use: "enc", x5c: ["x"], key_ops: ["sign"], k: "k" }],
   ];
   for (const [name, publicKey] of inputs) {
     test(name, async () => {
@@ -221,7 +242,7 @@ const rsaCryptoKey = await webcrypto.subtle.importKey(
   ["encrypt"],
 );
 
-describe("an encryption entry takes any form of key and publishes its public half", () => {
+describe("an encryption entry accepts any form of key and publishes the public key", () => {
   const accepted: [name: string, alg: string, key: EcPrivateJwk | PrivateJwk, input: unknown, given?: string | null][] =
     [
       ["P-256", "ECDH-ES", a, withoutPrivate(a)],
@@ -240,7 +261,7 @@ describe("an encryption entry takes any form of key and publishes its public hal
       ["RSA-OAEP-512, given", "RSA-OAEP-512", rsa, rsa, "RSA-OAEP-512"],
       ["the alg of the JWK", "RSA-OAEP-512", rsa, { ...rsa, alg: "RSA-OAEP-512" }],
       ["the entry's alg over the alg of the JWK", "RSA-OAEP", rsa, { ...rsa, alg: "RSA-OAEP-512" }, "RSA-OAEP"],
-      ["an alg of null is none", "ECDH-ES", a, a, null],
+      ["an alg that is null", "ECDH-ES", a, a, null],
       ["use and key_ops of the JWK", "ECDH-ES", a, { ...a, use: "enc", key_ops: ["deriveBits"] }],
       ["JWK text", "ECDH-ES", a, JSON.stringify(a)],
       ["SPKI, EC", "ECDH-ES", a, publicA?.export({ type: "spki", format: "pem" })],
@@ -276,11 +297,11 @@ describe("an encryption entry takes any form of key and publishes its public hal
   }
 });
 
-describe("a document is ASCII, so that its length is its size in bytes", () => {
+describe("a document is ASCII: its length is its size in bytes", () => {
   const rows: [name: string, value: unknown, text: string][] = [
     ["ASCII", { kid: "a" }, '{"kid":"a"}'],
     ["Latin-1", { kid: "\xe9" }, String.raw`{"kid":"\u00e9"}`],
-    ["the last ASCII character and the first that is not", { kid: "\x7f\x80" }, '{"kid":"\x7f\\u0080"}'],
+    ["the last ASCII character and the next one", { kid: "\x7f\x80" }, '{"kid":"\x7f\\u0080"}'],
     ["beyond the basic plane", { kid: "\u{1f511}" }, String.raw`{"kid":"\ud83d\udd11"}`],
     ["control characters and quotes", { kid: '\n"' }, String.raw`{"kid":"\n\""}`],
   ];
@@ -306,7 +327,7 @@ const key = (kid: string, notAfter?: number | null) => ({
   ...(notAfter !== undefined && { notAfter: notAfter === null ? null : new Date(notAfter) }),
 });
 
-test("an encryption key is published until its notAfter, and not from it on", async () => {
+test("an encryption key is no longer published from its notAfter", async () => {
   let now = 1_000;
   const provider = await createProvider({
     issuer: "https://op.example",
@@ -328,10 +349,10 @@ test("an encryption key is published until its notAfter, and not from it on", as
     [2_999, ["s", "late", "late too", "null", "never"]],
     [3_000, ["s", "null", "never"]],
     [9e12, ["s", "null", "never"]],
-    // A clock that is put right again.
+    // The clock is set back.
     [2_999, ["s", "late", "late too", "null", "never"]],
     [998, ["s", "past", "now", "late", "soon", "late too", "null", "never"]],
-    // Several that have passed since the last request.
+    // Several have expired since the last request.
     [3_000, ["s", "null", "never"]],
   ];
   const etags = new Set<string | null>();
@@ -367,7 +388,7 @@ interface Keys {
   readonly encryption: readonly EncryptionKey[];
 }
 
-// Made once, drawn from often.
+// Generated once, because the properties below draw from it often.
 const pool = {
   signing: Array.from({ length: 20 }, (_, index) => ecKey(`signing ${index}`)),
   ec: (["P-256", "P-384", "P-521"] as const).flatMap((crv) =>
@@ -385,7 +406,7 @@ const encryptionKeys = fc
     fc.tuple(...jwks.map((jwk) => fc.record({ jwk: fc.constant(jwk), alg: jwk.kty === "EC" ? ecAlg : rsaAlg }))),
   );
 
-// For units of its own, fast-check makes tables of all of Unicode, which takes two seconds.
+// With its own units, fast-check builds tables of all of Unicode, which takes two seconds.
 const character = fc
   .oneof(
     fc.integer({ max: 0x7f, min: 0 }),
@@ -395,7 +416,7 @@ const character = fc
   .map((codePoint) => String.fromCodePoint(codePoint));
 const kid = fc.array(character, { minLength: 1, maxLength: 8 }).map((characters) => characters.join(""));
 
-/** A valid keyset, under any kids: well-formed Unicode, not empty, each one different. */
+/** Valid keysets with any kids: non-empty, distinct, well-formed Unicode. */
 const validKeys: fc.Arbitrary<Keys> = fc
   .record({
     signing: fc.shuffledSubarray(pool.signing, { minLength: 1, maxLength: 5 }),
@@ -428,7 +449,7 @@ async function published({
   return { text, etag: response.headers.get("etag"), keys: (JSON.parse(text) as { keys: jose.JWK[] }).keys };
 }
 
-/** What must come out: the public half of each key, under its kid. */
+/** Returns the expected published entry: the public key, with its kid. */
 function expectedEntry(kid: string, jwk: EcPrivateJwk | PrivateJwk, alg: string, use: string): object {
   const { kty, crv, x, y, n, e } = jwk as PrivateJwk;
   return { ...(kty === "EC" ? { kty, crv, x, y } : { kty, n, e }), kid, alg, use };
@@ -450,8 +471,8 @@ async function roundTrips(entry: jose.JWK, jwk: EcPrivateJwk | PrivateJwk): Prom
   }
 }
 
-describe("any valid keyset", () => {
-  test("is published whole and in order, and each key round-trips through jose.importJWK", async () => {
+describe("publishing any valid keyset", () => {
+  test("publishes all keys in order, and each key round-trips through jose.importJWK", async () => {
     await fc.assert(
       fc.asyncProperty(validKeys, async (keys) => {
         const { keys: entries } = await published(await provide(keys));
@@ -468,7 +489,7 @@ describe("any valid keyset", () => {
     );
   });
 
-  test("shows no private member in any response", async () => {
+  test("sends no private member in any response", async () => {
     await fc.assert(
       fc.asyncProperty(validKeys, async (keys) => {
         const { fetch } = await provide(keys);
@@ -492,7 +513,7 @@ describe("any valid keyset", () => {
     );
   });
 
-  test("gives the same bytes and ETag each time, however its keys are written", async () => {
+  test("produces the same bytes and ETag each time, however the keys are written", async () => {
     await fc.assert(
       fc.asyncProperty(validKeys, fc.boolean(), async (keys, reversed) => {
         const rewritten = <Key extends object>(jwk: Key): Key =>
@@ -521,7 +542,7 @@ describe("any valid keyset", () => {
     );
   });
 
-  test("gives another ETag than any other", async () => {
+  test("produces a different ETag for every different keyset", async () => {
     await fc.assert(
       fc.asyncProperty(validKeys, validKeys, async (left, right) => {
         const [one, two] = await Promise.all([left, right].map(async (keys) => published(await provide(keys))));

@@ -39,18 +39,18 @@ const requests = [
   row("4, HEAD", "200", { method: "HEAD", target }, withoutBody(ok(document))),
   row("4, responses", "405", { method: "POST", target }, methodNotAllowed),
   row("4, path", "is overridable", { target: "/keys" }, ok(document), { jwksPath: "/keys" }),
-  row("4, path", "the default is gone when it is overridden", { target }, notFound, { jwksPath: "/keys" }),
-  row("4, responses", "the CORS header can be switched off", { target }, withoutCors(ok(document)), { cors: false }),
+  row("4, path", "the default does not exist if it is overridden", { target }, notFound, { jwksPath: "/keys" }),
+  row("4, responses", "the CORS header can be turned off", { target }, withoutCors(ok(document)), { cors: false }),
   row(
     "4, responses",
-    "the CORS header can be switched off, also on 304",
+    "the CORS header can be turned off, even for 304",
     { target, headers: matching },
     withoutCors(notModified(document)),
     { cors: false },
   ),
 ];
 
-// Node writes a body of this size another way than a small one.
+// Node writes a body of this size differently than a small one.
 const many = { keys: Array.from({ length: 100 }, (_, index) => named(`key ${index}`)) };
 const largeDocument = expectedSet(many.keys);
 const large = [
@@ -70,7 +70,7 @@ function withoutCors(reply: WireReply): WireReply {
   return { ...reply, headers };
 }
 
-// "No path parameters, query parameters or request body": what else a request says changes nothing.
+// "No path parameters, query parameters or request body": other parts of a request have no effect either.
 const fields: readonly HeaderLine[] = [
   ["Accept", "application/jwk-set+json"],
   ["Accept", "text/html;q=1, application/jwk-set+json;q=0"],
@@ -97,7 +97,7 @@ const paths = "/ /jwks/ //jwks /jwks// /JWKS /jwks.json /jwk%73 /jwks;a /x/jwks 
   .flatMap((path) => [path, `${path}?/jwks`])
   .map((path) => row("4, path", `${path} is another path`, { target: path }, notFound));
 
-// The prefix of the public path may be stripped on the way, but no other path is answered.
+// A proxy may strip the prefix of the public path, but no other path exists.
 const prefixed = [
   ...["/tenant/oidc/jwks", "/oidc/jwks", "/jwks"].map((path) => [path, ok(document)] as const),
   ...["/tenant/jwks", "/oidc/tenant/jwks", "/other/oidc/jwks"].map((path) => [path, notFound] as const),
@@ -111,31 +111,31 @@ const prefixed = [
 const tag = document.etag;
 const hex = tag.slice(1, -1);
 
-/** `If-None-Match`: whether it matches, what it shows, its lines. */
+/** `If-None-Match`: whether it matches, the rule it tests, and its lines. */
 const ifNoneMatch: [matches: boolean, name: string, ...lines: string[]][] = [
   [true, "1: equal to the ETag", tag],
   [true, "1: white space around it is not part of the value", ` \t${tag}\t `],
   [true, "2: *", "*"],
   [true, "2: * among white space", " * "],
-  [false, "2: * counts only alone: first in a list", '*, "x"'],
-  [false, "2: * counts only alone: last in a list", '"x", *'],
-  [false, "2: * counts only alone: twice", "*, *"],
-  [false, "2: * counts only alone: before the ETag", `*, ${tag}`],
-  [false, "2: * counts only alone: after the ETag", `${tag}, *`],
+  [false, "2: * matches only alone: first in a list", '*, "x"'],
+  [false, "2: * matches only alone: last in a list", '"x", *'],
+  [false, "2: * matches only alone: twice", "*, *"],
+  [false, "2: * matches only alone: before the ETag", `*, ${tag}`],
+  [false, "2: * matches only alone: after the ETag", `${tag}, *`],
   [false, "2: * in quotes is a tag", '"*"'],
   [false, "3: weak", `W/${tag}`],
   [false, "3: weak, twice", `W/${tag}, W/${tag}`],
   [true, "3: weak, then strong", `W/${tag}, ${tag}`],
   [true, "3: strong, then weak", `${tag}, W/"x"`],
   [false, "3: the weak mark is upper case", `w/${tag}`],
-  [false, "3: a wrong weak mark spoils the list", `w/${tag}, ${tag}`],
+  [false, "3: a wrong weak mark invalidates the list", `w/${tag}, ${tag}`],
   [false, "3: no space after the weak mark", `W/ ${tag}`],
   [true, "list: first", `${tag}, "b", "c"`],
   [true, "list: in the middle", `"a", ${tag}, "c"`],
   [true, "list: last", `"a", "b", ${tag}`],
   [true, "list: without spaces", `"a",${tag},"c"`],
   [true, "list: tabs", `"a"\t,\t${tag}`],
-  [true, "list: of 100", `${'"x", '.repeat(99)}${tag}`],
+  [true, "list: 100 members", `${'"x", '.repeat(99)}${tag}`],
   [true, "list: empty members", `, ,${tag}, ,`],
   [false, "list: only empty members", ", ,,"],
   [false, "list: none matches", '"a", "b"'],
@@ -156,21 +156,21 @@ const ifNoneMatch: [matches: boolean, name: string, ...lines: string[]][] = [
   [false, "malformed: garbage after the match", `${tag} x`],
   [false, "malformed: a parameter", `${tag};a=b`],
   [false, "malformed: no comma", `${tag} ${tag}`],
-  [false, "malformed: nothing between two", `${tag}${tag}`],
-  [false, "malformed: a semicolon for a comma", `"a"; ${tag}`],
+  [false, "malformed: nothing between two tags", `${tag}${tag}`],
+  [false, "malformed: a semicolon instead of a comma", `"a"; ${tag}`],
   [false, "malformed: a space inside a tag", `"a b", ${tag}`],
   [true, "obs-text in another tag", `"\xe9\xff", ${tag}`],
   [false, "obs-text outside quotes", `\xe9, ${tag}`],
-  [false, "case counts", tag.toUpperCase()],
+  [false, "the comparison is case-sensitive", tag.toUpperCase()],
   [false, "a longer tag", `"${hex}0"`],
   [false, "a shorter tag", `"${hex.slice(1)}"`],
   [true, "lines: the second", '"a"', tag],
   [true, "lines: the first", tag, '"a"'],
-  [false, "lines: none", '"a"', '"b"'],
-  [true, "lines: an empty one", "", tag],
-  [false, "lines: * counts only alone", "*", tag],
+  [false, "lines: no match", '"a"', '"b"'],
+  [true, "lines: one is empty", "", tag],
+  [false, "lines: * matches only alone", "*", tag],
   [true, "lines: weak, then strong", `W/${tag}`, tag],
-  [false, "lines: a quote left open is closed by no line", '"a', tag],
+  [false, "lines: an open quote is not closed by the next line", '"a', tag],
 ];
 
 const conditional = ifNoneMatch.flatMap(([matches, name, ...lines]) =>
@@ -183,7 +183,7 @@ const conditional = ifNoneMatch.flatMap(([matches, name, ...lines]) =>
 
 checkTable([...requests, ...large, ...ignored, ...queries, ...paths, ...prefixed, ...conditional]);
 
-/** Point 3: what a relying party finds when it starts from the issuer. */
+/** Point 3: the jwks_uri that a relying party discovers from the issuer. */
 async function discovered(target: Target, issuer: string): Promise<{ jwksUri: string; jwks: jose.JSONWebKeySet }> {
   const { pathname } = new URL(`${issuer.replace(/\/$/, "")}/.well-known/openid-configuration`);
   const discovery = await target.send({ target: pathname });
@@ -203,8 +203,13 @@ const [active, retiring] = defaultSetup.keys as [NamedKey, NamedKey];
 const tokens: [section: string, name: string, token: Promise<string>, verdict: string][] = [
   ["1.1", "a token of the active key verifies", token(active), "verified"],
   ["1.2", "a token of a retiring key verifies", token(retiring), "verified"],
-  ["1.4", "a token of another key names a kid that is not there", token(named("other")), "ERR_JWKS_NO_MATCHING_KEY"],
-  ["1.5", "the kid alone picks the key", token(active, retiring.kid), "ERR_JWS_SIGNATURE_VERIFICATION_FAILED"],
+  [
+    "1.4",
+    "a token of another key names a kid that is not published",
+    token(named("other")),
+    "ERR_JWKS_NO_MATCHING_KEY",
+  ],
+  ["1.5", "only the kid selects the key", token(active, retiring.kid), "ERR_JWS_SIGNATURE_VERIFICATION_FAILED"],
 ];
 
 const tenant = "https://op.example/tenant";
@@ -219,7 +224,7 @@ const uris: [name: string, setup: Partial<Setup>, uri: string][] = [
     "https://op.example/a/b/c/d/e/f",
   ],
   ["one slash between the parts", { issuer: `${tenant}/`, mountPrefix: "/oidc/" }, `${tenant}/oidc/jwks`],
-  ["one slash after an issuer that ends in one", { issuer: "https://op.example/" }, "https://op.example/jwks"],
+  ["one slash after an issuer that ends with a slash", { issuer: "https://op.example/" }, "https://op.example/jwks"],
 ];
 
 for (const adapter of adapters) {
@@ -253,7 +258,7 @@ const rsa = named("rsa", rsaKey());
 const p384 = named("p384", ecKey("p384", "P-384"));
 const p521 = named("p521", { ...ecKey("p521", "P-521"), alg: "ECDH-ES+A256KW" });
 
-// Written out, and hashed by another tool, so that the other rows' way to compute what they expect is held against it.
+// Written out, and hashed with another tool, as a check of how the other rows compute their expectations.
 const knownSet = {
   text:
     '{"keys":[{"kty":"EC","crv":"P-256","x":"f83OJ3D2xF1Bg8vub9tLe1gHMzV76e8Tus9uPHvRVEU",' +
@@ -267,7 +272,7 @@ const [rotating, steady] = [{ rotation: true }, { rotation: false }];
 const inRotation = ok(document, "rotation");
 
 checkTable([
-  row("2, signing key entry", "a known key gives known bytes and a known ETag", { target }, ok(knownSet), {
+  row("2, signing key entry", "a known key produces known bytes and a known ETag", { target }, ok(knownSet), {
     keys: [named("2026-11", rfc7515Key)],
   }),
   ...[named("x", ecKey("leading-zero-50")), named("y", ecKey("leading-zero-785"))].map((key) =>
@@ -277,7 +282,7 @@ checkTable([
   set("2, rule 2", "encryption keys come after all signing keys", { keys: [c, a, b], encryptionKeys: [p521, p384] }),
   set("2, rule 2", "a P-256 encryption key has use enc", { keys: [a], encryptionKeys: [b] }),
   set("2, rule 5", "the allow-list of client algorithms does not widen the signing keys", { keys: [a, b] }),
-  set("2, configured keyset", "every entry is published, in the order of the keyset", { keys: [b, a, c] }),
+  set("2, configured keyset", "every entry is published in keyset order", { keys: [b, a, c] }),
   set("2, configured keyset, rule 3", "one entry for each active and retiring key", { keys: [c, b, a] }),
 
   row("3, long cache", "no predicate", { target }, ok(document, "long")),
@@ -293,7 +298,7 @@ checkTable([
   ),
 ]);
 
-// Each differs from the first by one thing: the set itself, a kid, a key, a key more, a key less, the order, an encryption key more, another alg.
+// Each differs from the first in one respect: the set itself, a kid, a key, one key more, one key less, the order, one encryption key more, another alg.
 const changes: Pick<Setup, "keys" | "encryptionKeys">[] = [
   { keys: [a, b] },
   { keys: [named("renamed", ecKey("a")), b] },
@@ -321,7 +326,7 @@ for (const adapter of adapters) {
   });
 }
 
-// Without CONNECT and TRACE, which a web-standard request cannot have; the raw socket sends these.
+// CONNECT and TRACE are missing, because a web-standard request cannot have them; the raw socket sends them.
 const methods = ["POST", "PUT", "PATCH", "DELETE", "OPTIONS", "PROPFIND", "MKCOL", "PURGE", "REPORT"];
 const preflight: readonly HeaderLine[] = [
   ["Origin", "https://rp.example"],
@@ -332,8 +337,8 @@ checkTable([
   ...["/jwks", "/.well-known/openid-configuration", "/jwks?a=b"].flatMap((target) =>
     methods.map((method) => row("7", `${method} ${target}`, { method, target }, methodNotAllowed)),
   ),
-  row("7", "a matching If-None-Match changes nothing", { method: "POST", target, headers: matching }, methodNotAllowed),
-  row("7", "a preflight is refused as well", { method: "OPTIONS", target, headers: preflight }, methodNotAllowed),
-  row("7", "another path is not found, whatever the method", { method: "POST", target: "/x" }, notFound),
+  row("7", "a matching If-None-Match has no effect", { method: "POST", target, headers: matching }, methodNotAllowed),
+  row("7", "a preflight is refused too", { method: "OPTIONS", target, headers: preflight }, methodNotAllowed),
+  row("7", "another path is not found with any method", { method: "POST", target: "/x" }, notFound),
   row("7", "HEAD of another path", { method: "HEAD", target: "/x" }, withoutBody(notFound)),
 ]);

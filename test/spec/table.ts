@@ -6,12 +6,12 @@ import { type Setup, adapters, startedOnce } from "../support/adapters.ts";
 import { type NamedKey, named } from "../support/keys.ts";
 import type { WireReply, WireRequest } from "../support/wire.ts";
 
-/** What one sentence of the contract says about one request. */
+/** One requirement of the contract for one request. */
 export interface Row {
-  /** Section of the contract, with the part of it that is meant. */
+  /** Section of the contract, with the relevant part. */
   readonly section: string;
   readonly name: string;
-  /** What differs from {@link defaultSetup}. */
+  /** Differences from {@link defaultSetup}. */
   readonly setup?: Partial<Setup>;
   readonly input: WireRequest;
   readonly expect: WireReply;
@@ -20,27 +20,27 @@ export interface Row {
 export const defaultSetup: Setup = { keys: [named("active"), named("retiring")] };
 
 /**
- * Runs each row against every adapter, in a test for each part of the contract; a failure names its rows. The header fields must be the
- * expected ones, and no others.
+ * Tests each row with every adapter, in one test for each part of the contract; a failure names its rows. Additional header fields are a
+ * failure too.
  */
 export function checkTable(rows: readonly Row[]): void {
   for (const adapter of [...adapters, oidcAdapter]) {
     describe(adapter.name, () => {
       const started = startedOnce(adapter);
-      const taken = rows.filter(
+      const applicable = rows.filter(
         ({ setup, input, expect }) =>
           adapter.takes?.({ ...defaultSetup, ...setup }, input.target, expect.status) ?? true,
       );
-      for (const [section, ofSection] of Map.groupBy(taken, ({ section }) => section)) {
-        test(`section ${section}: ${ofSection.length} rows`, async () => {
+      for (const [section, sectionRows] of Map.groupBy(applicable, ({ section }) => section)) {
+        test(`section ${section}: ${sectionRows.length} rows`, async () => {
           const seen: (readonly [string, WireReply])[] = [];
-          for (const { name, setup, input } of ofSection) {
+          for (const { name, setup, input } of sectionRows) {
             const target = await started({ ...defaultSetup, ...setup });
             seen.push([name, comparable(await target.send(input))]);
           }
           assert.deepEqual(
             seen,
-            ofSection.map(({ name, expect }) => [name, expect]),
+            sectionRows.map(({ name, expect }) => [name, expect]),
           );
         });
       }
@@ -48,7 +48,7 @@ export function checkTable(rows: readonly Row[]): void {
   }
 }
 
-/** Without what belongs to the connection and the clock; a problem document is held to its form, not to its wording. */
+/** Removes fields of the connection and the clock. Checks a problem document's form and omits its wording. */
 export function comparable({ status, headers, body }: WireReply): WireReply {
   const { date: _date, connection: _connection, "keep-alive": _keepAlive, ...rest } = headers;
   if (rest["content-type"] !== "application/problem+json") return { status, headers: rest, body };
@@ -61,13 +61,13 @@ export function comparable({ status, headers, body }: WireReply): WireReply {
   return { status, headers: problemHeaders, body: `problem ${problem.status}` };
 }
 
-/** A document as the contract has it: its bytes and its validator. */
+/** A document as the contract defines it: its bytes and its validator. */
 export interface ExpectedDocument {
   readonly text: string;
   readonly etag: string;
 }
 
-/** Section 2: signing keys first, then encryption keys, each as public members, kid, alg, use. */
+/** Returns the document of section 2: signing keys first, then encryption keys, each with public members, kid, alg and use. */
 export function expectedSet(signing: readonly NamedKey[], encryption: readonly NamedKey[] = []): ExpectedDocument {
   const keys = [
     ...signing.map((key) => published(key, "ES256", "sig")),
@@ -82,7 +82,7 @@ function published(key: NamedKey, alg: string, use: string): object {
   return kty === "EC" ? { kty, crv, x, y, kid, alg, use } : { kty, n, e, kid, alg, use };
 }
 
-/** Section 3, to the letter. */
+/** Cache-Control values of section 3. */
 export const cacheControl = {
   long: "public, max-age=3600, stale-while-revalidate=3600",
   rotation: "public, max-age=300, must-revalidate",
@@ -105,7 +105,7 @@ export function ok({ text, etag }: ExpectedDocument, mode: Mode = "long"): WireR
   return { status: 200, headers, body: text };
 }
 
-/** Section 4, HEAD: "the same status and headers as GET [...] with no body". */
+/** Returns the reply to HEAD. Section 4: "the same status and headers as GET [...] with no body". */
 export const withoutBody = (reply: WireReply): WireReply => ({ ...reply, body: "" });
 
 export function notModified({ etag }: ExpectedDocument, mode: Mode = "long"): WireReply {
@@ -114,7 +114,7 @@ export function notModified({ etag }: ExpectedDocument, mode: Mode = "long"): Wi
 
 export const notFound = problem(404);
 
-/** Section 7. */
+/** Reply to other methods, by section 7. */
 export const methodNotAllowed = problem(405, { allow: "GET, HEAD" });
 
 function problem(status: number, more: Readonly<Record<string, string>> = {}): WireReply {

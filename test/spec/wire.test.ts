@@ -29,7 +29,7 @@ const head: WireRequest = { ...get, method: "HEAD" };
 const full = ok(document);
 const unchanged = notModified(document);
 
-/** Bytes on one connection, and the replies that must come back to these methods, in order, before the server closes it. */
+/** Bytes on one connection, and the expected replies to these methods, in order, before the server closes it. */
 type Exchange = readonly [
   section: string,
   name: string,
@@ -52,13 +52,13 @@ const exchanges: Exchange[] = [
   ["4, HTTP/1.0", "HEAD", "HEAD /jwks HTTP/1.0\r\n\r\n", ["HEAD"], [withoutBody(full)]],
   ["4, HTTP/1.0", "304", conditional, ["GET"], [unchanged]],
   ["4, HTTP/1.0", "with keep-alive", kept, ["GET", "HEAD"], [full, withoutBody(full)]],
-  ["4, request", "a body on GET is no request: Content-Length", getAndBody, ["GET", "GET"], [full, notFound]],
-  ["4, request", "a body on GET is no request: chunked", getAndChunks, ["GET", "GET"], [full, notFound]],
+  ["4, request", "the body of a GET is not a request: Content-Length", getAndBody, ["GET", "GET"], [full, notFound]],
+  ["4, request", "the body of a GET is not a request: chunked", getAndChunks, ["GET", "GET"], [full, notFound]],
   ["4, request", "a body on HEAD", headAndBody, ["HEAD", "GET"], [withoutBody(full), notFound]],
   ["7", "a body on POST", `${post}${close}`, ["POST", "GET"], [methodNotAllowed, notFound]],
 ];
 
-// To its parser these are methods, but none of HTTP/1.1.
+// These are methods for its parser, but not in HTTP/1.1.
 const foreignMethods =
   "DESCRIBE ANNOUNCE SETUP PLAY PAUSE TEARDOWN GET_PARAMETER SET_PARAMETER REDIRECT RECORD FLUSH PRI".split(" ");
 
@@ -66,7 +66,7 @@ const brew = "BREW /jwks HTTP/1.1\r\nHost: a\r\n\r\n";
 const gzipped = "GET /jwks HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: gzip\r\n\r\n";
 const expecting = "POST /jwks HTTP/1.1\r\nHost: a\r\nExpect: more\r\nConnection: close\r\n\r\n";
 
-// Plain node:http answers 400 to a method that it does not know, and has no answer to CONNECT.
+// node:http itself returns 400 for an unknown method and does not respond to CONNECT.
 const serviceExchanges: Exchange[] = [
   ...["BREW", "get", "GETX", "HEADX", "HEADER", "CONNECT", ...foreignMethods].map((method): Exchange => {
     const target = method === "CONNECT" ? "a:443" : "/jwks";
@@ -75,17 +75,17 @@ const serviceExchanges: Exchange[] = [
   }),
   ["7", "BREW, right after a body", `${post}${brew}`, ["POST", "BREW"], [methodNotAllowed, methodNotAllowed]],
   ["7", "BREW, after an empty line (RFC 9112 section 2.2)", `\r\n\r\n${brew}`, ["BREW"], [methodNotAllowed]],
-  ["7", "the connection preface of HTTP/2", "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", ["PRI"], [methodNotAllowed]],
+  ["7", "the HTTP/2 connection preface", "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", ["PRI"], [methodNotAllowed]],
   ...["GET", "POST"].map((method): Exchange => {
     const input = `${chunkedGet.replace("GET", method)}ZZ\r\n`;
     const reply = method === "GET" ? full : methodNotAllowed;
-    return ["4, request", `a broken body of ${method} gets no second reply`, input, [method], [reply]];
+    return ["4, request", `a broken ${method} body gets no second reply`, input, [method], [reply]];
   }),
   ["4, request", "an unknown transfer coding gets no second reply", gzipped, ["GET"], [full]],
   ["7", "POST with an expectation", expecting, ["POST"], [methodNotAllowed]],
 ];
 
-/** Requests of one connection, sent without waiting for replies. */
+/** Requests on one connection, sent without waiting for replies. */
 type Pipeline = readonly [section: string, name: string, rows: readonly (readonly [WireRequest, WireReply])[]];
 
 const at =
@@ -116,7 +116,7 @@ const elsewhere = [
 const pipelines: Pipeline[] = [
   [
     "4",
-    "GET, HEAD and 304 mixed, none sends a byte too many",
+    "GET, HEAD and 304 are mixed without an extra byte",
     [
       [get, full],
       [head, withoutBody(full)],
@@ -132,7 +132,7 @@ const pipelines: Pipeline[] = [
   ["7", "every other method", others.map((method) => [{ ...get, method }, methodNotAllowed])],
   ["4, path", "the absolute form of a target", [...absolute.map(at(full)), ...elsewhere.map(at(notFound))]],
   ["4, path", "dot segments and escapes are not resolved", `${dots} ${escapes}`.split(" ").map(at(notFound))],
-  ["4, path", "OPTIONS * asks for no resource", [[{ method: "OPTIONS", target: "*" }, notFound]]],
+  ["4, path", "OPTIONS * does not name a resource", [[{ method: "OPTIONS", target: "*" }, notFound]]],
   [
     "4, If-None-Match",
     "many lines",
@@ -144,7 +144,7 @@ const pipelines: Pipeline[] = [
   ],
   [
     "4, If-None-Match",
-    "a huge value, below the limit on headers",
+    "a huge value below the header limit",
     [
       [value(`${'"x", '.repeat(1200)}${document.etag}`), unchanged],
       [value(`${'"x", '.repeat(1200)}W/${document.etag}`), full],
@@ -181,7 +181,7 @@ for (const adapter of [...wireAdapters, oidcAdapter]) {
           port,
           rows.map(([request]) => request),
         );
-        // Each with its request, so that a difference names it.
+        // Each reply with its request, so that a failure names it.
         assert.deepEqual(
           replies.map((reply, index) => [rows[index]?.[0], comparable(reply)]),
           rows,
@@ -189,7 +189,7 @@ for (const adapter of [...wireAdapters, oidcAdapter]) {
       });
     }
 
-    test("section 4, If-None-Match: a value above the limit on headers is refused as such, and others are served", async () => {
+    test("section 4, If-None-Match: a value above the header limit is refused with 431, and other requests are served", async () => {
       const { port } = await started(defaultSetup);
       const huge = `GET /jwks HTTP/1.1\r\nHost: a\r\nIf-None-Match: ${'"x", '.repeat(6000)}"y"\r\n\r\n`;
       assert.match((await exchange(port, huge)).toString("latin1"), /^HTTP\/1\.1 431 /);

@@ -1,5 +1,5 @@
 /**
- * The keys of better-auth, from a provider of jwksd.
+ * Keys for better-auth from a jwksd provider.
  *
  * @module jwksd/better-auth
  */

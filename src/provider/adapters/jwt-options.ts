@@ -3,25 +3,25 @@ import type { Jwk } from "../../keys/jwk/public.ts";
 import type { Claims } from "../../sign/token/sign-options.ts";
 import type { Provider } from "../types.ts";
 
-/** What better-auth asks of a signature beside the claims. */
+/** better-auth's requirements for a signature, in addition to the claims. */
 export interface SigningRequest {
   readonly signingKeyId?: string | undefined;
   readonly signingAlgorithm?: string | undefined;
 }
 
-/** A key as better-auth keeps keys. */
+/** A key in better-auth's storage format. */
 export interface StoredKey {
   readonly id: string;
   readonly alg: "ES256";
   readonly crv: "P-256";
-  /** A JWK in JSON. */
+  /** JWK as JSON. */
   readonly publicKey: string;
-  /** Empty: jwksd gives no private key away. */
+  /** Always empty: jwksd does not disclose private keys. */
   readonly privateKey: "";
   readonly createdAt: Date;
 }
 
-/** Options of `jwt()` of better-auth. */
+/** Options for better-auth's `jwt()`. */
 export interface JwtSettings {
   readonly jwks: { readonly remoteUrl: string; readonly keyPairConfig: { readonly alg: "ES256" } };
   readonly jwt: {
@@ -36,11 +36,11 @@ export interface JwtSettings {
 }
 
 /**
- * Options for `jwt()` of better-auth, so that this provider signs all its tokens, and its metadata names the set of this provider. Give the
- * plugin other options beside them.
+ * Returns options for better-auth's `jwt()` plugin, with which this provider signs all of its tokens and its metadata names this provider's
+ * JWK Set. Add the plugin's other options to them.
  *
- * `sign` is `provider.sign`, with the claims of better-auth, which have `iss`, `iat` and `exp`. It throws ConfigError `ERR_OPTION_INVALID`
- * where a resource asks for an algorithm other than ES256, or for a key of its own.
+ * `sign` calls `provider.sign` with better-auth's claims, which include `iss`, `iat` and `exp`. It throws ConfigError `ERR_OPTION_INVALID`
+ * if a resource requires an algorithm other than ES256 or its own key.
  *
  * @example
  * ```ts
@@ -55,12 +55,12 @@ export function jwtOptions(provider: Pick<Provider, "issuer" | "jwksUri" | "sign
       issuer: provider.issuer,
       async sign(claims, { typ, ...header } = {}, { signingKeyId, signingAlgorithm = "ES256" } = {}) {
         if (signingKeyId !== undefined)
-          throw refused("signingKeyId", "the active key signs all tokens, so that keys can rotate");
-        if (signingAlgorithm !== "ES256") throw refused("signingAlgorithm", "jwksd signs with ES256");
+          throw unsupported("signingKeyId", "the active key signs all tokens, so that keys can rotate");
+        if (signingAlgorithm !== "ES256") throw unsupported("signingAlgorithm", "jwksd signs with ES256");
         return provider.sign(claims, { typ, header });
       },
     },
-    // verifyJWT of better-auth knows only keys that are stored, and so would verify no token.
+    // better-auth's verifyJWT knows only stored keys, so it would otherwise not verify any token.
     adapter: {
       getJwks: async () => (await provider.jwkSet()).keys.filter(({ use }) => use === "sig").map(storedKey),
     },
@@ -76,6 +76,6 @@ const storedKey = (key: Jwk): StoredKey => ({
   createdAt: new Date(0),
 });
 
-function refused(option: string, reason: string): ConfigError {
-  return invalidOption(`a resource of better-auth has ${option}, and ${reason}; take it out`);
+function unsupported(option: string, reason: string): ConfigError {
+  return invalidOption(`a better-auth resource has ${option}, but ${reason}; remove it`);
 }

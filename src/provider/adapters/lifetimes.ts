@@ -1,7 +1,7 @@
 import { invalidOption } from "../../base/errors.ts";
 import type { ManagedKeys } from "../managed-keys.ts";
 
-/** The part of the options of better-auth that is read here. */
+/** The part of better-auth's options that is read here. */
 export interface AuthConfig {
   readonly plugins?: readonly { readonly id: string; readonly options?: object | undefined }[] | undefined;
 }
@@ -10,7 +10,7 @@ interface JwtPlugin {
   readonly jwt?: { readonly expirationTime?: unknown };
 }
 
-/** Of `oauthProvider()`, and of `mcp()`, which is one. */
+/** Options of `oauthProvider()`, and of `mcp()`, which builds on it. */
 interface OAuthProviderPlugin {
   readonly disableJwtPlugin?: boolean;
   readonly idTokenExpiresIn?: number;
@@ -20,8 +20,8 @@ interface OAuthProviderPlugin {
 }
 
 /**
- * Refuses a better-auth whose tokens live for longer than the policy of their keys allows. Call it once, at the start, with `auth.options`. What is
- * set elsewhere, such as the lifetime of a resource in the database, is checked when a token is signed.
+ * Checks that better-auth's token lifetimes do not exceed the maximum of their keys' policy. Call it once, at startup, with `auth.options`.
+ * Lifetimes that are set elsewhere, such as a resource's in the database, are checked when a token is signed.
  *
  * @throws ConfigError `ERR_OPTION_INVALID`
  */
@@ -33,8 +33,8 @@ export function checkLifetimes(
     for (const [name, seconds] of lifetimesOf[id]?.(options) ?? []) {
       if (seconds <= maxTokenLifetimeSeconds) continue;
       throw invalidOption(
-        `in the options of better-auth, ${name} is ${seconds} s, and may be ${maxTokenLifetimeSeconds} s at most: a key is removed ` +
-          `maxTokenLifetimeSeconds (of the policy) after its last signature; shorten the one or raise the other`,
+        `in better-auth's options, ${name} is ${seconds} s, but must be at most ${maxTokenLifetimeSeconds} s: a key is removed ` +
+          `maxTokenLifetimeSeconds (in the policy) after its last signature; shorten the lifetime or raise the maximum`,
       );
     }
   }
@@ -42,11 +42,11 @@ export function checkLifetimes(
 
 type Lifetimes = readonly (readonly [name: string, seconds: number])[];
 
-/** By the id of a plugin, with the defaults of better-auth. */
+/** Returns a plugin's token lifetimes, by the plugin's id and with better-auth's defaults. */
 const lifetimesOf: Readonly<Record<string, (options: object) => Lifetimes>> = {
   jwt: ({ jwt }: JwtPlugin) => [["jwt.expirationTime", secondsOf(jwt?.expirationTime ?? "15m")]],
   "oauth-provider": (options: OAuthProviderPlugin) => {
-    // Its ID tokens are signed with the secret of the client then, and its access tokens are opaque.
+    // Its ID tokens are then signed with the client's secret, and its access tokens are opaque.
     if (options.disableJwtPlugin === true) return [];
     const { idTokenExpiresIn = 36_000, accessTokenExpiresIn = 3600, m2mAccessTokenExpiresIn = 3600 } = options;
     const { resources = [] } = options;
@@ -62,12 +62,12 @@ const lifetimesOf: Readonly<Record<string, (options: object) => Lifetimes>> = {
 const [day, month, year] = [86_400, 2_592_000, 31_557_600];
 const secondsPer: Readonly<Record<string, number>> = { s: 1, m: 60, h: 3600, d: day, w: 7 * day, mo: month, y: year };
 
-/** Of a text such as `15m`, `2 hours` or `1 Month`. A moment, as a number or a `Date`, is no lifetime. */
+/** Returns the seconds in a string such as `15m`, `2 hours` or `1 Month`. A time, as a number or a `Date`, is not a lifetime. */
 function secondsOf(expirationTime: unknown): number {
   if (typeof expirationTime !== "string") return 0;
   const [, count, unit = ""] = /^\+? ?(\d+(?:\.\d+)?) ?(mo|[smhdwy])/i.exec(expirationTime) ?? [];
   const seconds = Number(count) * (secondsPer[unit.toLowerCase()] ?? Number.NaN);
   if (Number.isNaN(seconds))
-    throw invalidOption('in the options of better-auth, jwt.expirationTime must be a time such as "15m"');
+    throw invalidOption('in better-auth\'s options, jwt.expirationTime must be a duration such as "15m"');
   return seconds;
 }

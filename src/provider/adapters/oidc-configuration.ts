@@ -1,6 +1,6 @@
 import { ConfigError } from "../../base/errors.ts";
 
-/** The part of a configuration of oidc-provider that is read here. */
+/** The part of an oidc-provider configuration that is read here. */
 export interface Configuration {
   readonly adapter?: unknown;
   readonly jwks?: unknown;
@@ -14,17 +14,17 @@ export interface Configuration {
   };
 }
 
-/** oidc-provider has a function for each, which gives this number of seconds where the resource server sets none. */
+/** oidc-provider's default lifetimes in seconds. They are functions, which return these if the resource server does not set a lifetime. */
 const defaultTtl = { IdToken: 3600, AccessToken: 3600, ClientCredentials: 600 } as const;
 
-/** oidc-provider's defaults for these are RS256, which jwksd does not sign. */
+/** Signing algorithms, which default to RS256 in oidc-provider. jwksd does not sign with RS256. */
 const signedWith = {
   id_token_signed_response_alg: "ES256",
   authorization_signed_response_alg: "ES256",
   introspection_signed_response_alg: "ES256",
 };
 
-/** The configuration of one instance of oidc-provider. */
+/** Returns the configuration of one oidc-provider instance. */
 export const configurationWith = <C extends Configuration>(configuration: C, keys: readonly object[]): C => ({
   ...configuration,
   jwks: { keys },
@@ -35,41 +35,41 @@ export const configurationWith = <C extends Configuration>(configuration: C, key
   },
 });
 
-/** @throws ConfigError `ERR_OPTION_INVALID` */
+/** Checks a configuration. @throws ConfigError `ERR_OPTION_INVALID` */
 export function checkConfiguration(configuration: Configuration, maxTokenLifetimeSeconds: number): void {
   if (configuration.jwks !== undefined)
     throw invalid(
-      '"jwks" is set, but the keys are those of the manager; import them (docs/migrate.md) and leave it out',
+      '"jwks" is set, but the manager provides the keys; import your keys (docs/migrate.md) and remove "jwks"',
     );
-  // Sessions and codes in the memory of an instance would end with it, at each rotation.
+  // Sessions and codes in an instance's memory would be lost with it, at each rotation.
   if (configuration.adapter === undefined)
-    throw invalid('"adapter" is missing; without one, sessions and codes are lost whenever the keys change');
+    throw invalid('"adapter" is missing, so sessions and codes would be lost whenever the keys change; add one');
   for (const [name, marginSeconds] of signedTokens(configuration)) {
     const { [name]: ttl = defaultTtl[name] } = configuration.ttl ?? {};
     const most = maxTokenLifetimeSeconds - marginSeconds;
-    // What a function gives is checked when a token is signed.
+    // The result of a function is checked when a token is signed.
     if (typeof ttl !== "number" || ttl <= most) continue;
     const which = configuration.ttl?.[name] === undefined ? "the default of ttl" : "ttl";
     throw invalid(
-      `${which}.${name} is ${ttl} s, and may be ${most} s at most: a key is removed maxTokenLifetimeSeconds ` +
-        `(${maxTokenLifetimeSeconds} s, of the policy) after its last signature; shorten the one or raise the other`,
+      `${which}.${name} is ${ttl} s, but must be at most ${most} s: a key is removed maxTokenLifetimeSeconds ` +
+        `(${maxTokenLifetimeSeconds} s, in the policy) after its last signature; shorten the lifetime or raise the maximum`,
     );
   }
 }
 
 type SignedToken = readonly [name: keyof typeof defaultTtl, marginSeconds: number];
 
-/** Whose lifetimes become the `exp` of something that is signed. Opaque tokens have none. */
+/** Returns the tokens whose lifetimes become the `exp` of a JWT. Opaque tokens are not signed. */
 function signedTokens({ features = {} }: Configuration): SignedToken[] {
   const { resourceIndicators, jwtUserinfo } = features;
   const tokens: SignedToken[] = [["IdToken", 0]];
-  // Whether an access token is a JWT is said by this function, for each resource server.
+  // For each resource server, this function decides whether an access token is a JWT.
   if (resourceIndicators?.enabled !== false && resourceIndicators?.getResourceServerInfo !== undefined)
     tokens.push(["AccessToken", 0], ["ClientCredentials", 0]);
-  // A signed reply of userinfo ends with its access token, which a replica made whose clock may be ahead.
+  // A signed userinfo response expires with its access token, which may come from a replica whose clock is ahead.
   if (jwtUserinfo?.enabled === true) tokens.push(["AccessToken", 60]);
   return tokens;
 }
 
 const invalid = (message: string): ConfigError =>
-  new ConfigError("ERR_OPTION_INVALID", `in the configuration of oidc-provider, ${message}`);
+  new ConfigError("ERR_OPTION_INVALID", `in the oidc-provider configuration, ${message}`);

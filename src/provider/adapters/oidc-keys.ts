@@ -4,7 +4,7 @@ import type { PublicJwk } from "../../keys/jwk/public.ts";
 import type { SigningKey } from "../../sign/token/token-signer.ts";
 import type { ManagedKeys } from "../managed-keys.ts";
 
-/** Managed keys; a key manager has them. Those that have ended have no public half. */
+/** Managed keys, as a key manager has them. Removed and revoked keys have no public key. */
 export interface OidcKeys extends ManagedKeys {
   readonly records: readonly {
     readonly kid: string;
@@ -13,25 +13,25 @@ export interface OidcKeys extends ManagedKeys {
     readonly state: "announced" | "active" | "retiring" | "removed" | "revoked";
     readonly publicJwk?: PublicJwk;
   }[];
-  /** The private half of an encryption key. */
+  /** Returns an encryption key's private key. */
   exportDecryptionKey(kid: string): Promise<JWK>;
 }
 
-/** `ExternalSigningKey` of oidc-provider, which is loaded when it is needed. */
+/** oidc-provider's `ExternalSigningKey` class, which is loaded on first use. */
 type KeyClass = new () => object;
 type Sign = (data: Uint8Array) => Promise<Uint8Array>;
 
-/** A key that verifies, and signs if it is given how. */
+/** Returns a key that verifies, and also signs if `sign` is passed. */
 function keyOf(Key: KeyClass, kid: string, publicJwk: PublicJwk, sign?: Sign): object {
   const keyObject = () => createPublicKey({ key: { ...publicJwk }, format: "jwk" });
   return Object.assign(new Key(), { kid, alg: "ES256", keyObject, ...(sign !== undefined && { sign }) });
 }
 
 /**
- * The signing keys of an instance of oidc-provider, which signs with the first one.
+ * Returns the signing keys for an oidc-provider instance, which signs with the first one.
  *
- * @param active that key
- * @param renewed takes it anew, because a handle may be used for a while only
+ * @param active the first key
+ * @param renewed returns a current handle for that key, because a handle can only be used for a limited time
  */
 export function signingKeys(
   Key: KeyClass,
@@ -47,7 +47,7 @@ export function signingKeys(
   return [keyOf(Key, active.kid, active.publicJwk, sign), ...others];
 }
 
-/** The encryption keys, private, because oidc-provider decrypts request objects itself. */
+/** Returns the encryption keys as private keys, because oidc-provider itself decrypts request objects. */
 export async function encryptionKeys(keys: OidcKeys): Promise<object[]> {
   const live = keys.records.filter(({ use, state }) => use === "enc" && state !== "removed" && state !== "revoked");
   return Promise.all(

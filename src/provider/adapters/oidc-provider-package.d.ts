@@ -1,4 +1,4 @@
-// oidc-provider has no types of its own; this is the part that is used here, and in tests.
+// oidc-provider has no types; this is the part that is used here and in tests.
 declare module "oidc-provider" {
   import type { KeyObject } from "node:crypto";
   import type { IncomingMessage, RequestListener, ServerResponse } from "node:http";

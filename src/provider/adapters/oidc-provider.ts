@@ -1,5 +1,5 @@
 /**
- * The keys of a provider that is made with the package `oidc-provider`.
+ * Keys for a provider that uses the `oidc-provider` package.
  *
  * @module jwksd/oidc-provider
  */
@@ -19,10 +19,10 @@ import { type OidcKeys, encryptionKeys, signingKeys } from "./oidc-keys.ts";
 export type { KeysOnDemand } from "../managed-keys.ts";
 export type { OidcKeys } from "./oidc-keys.ts";
 
-/** The part of an instance of oidc-provider that jwksd uses. */
+/** The part of an oidc-provider instance that jwksd uses. */
 export interface OidcInstance {
   readonly issuer: string;
-  /** Whether it reads `X-Forwarded-Proto`. */
+  /** Whether the instance reads `X-Forwarded-Proto`. */
   readonly proxy?: boolean;
   use(middleware: never): unknown;
   callback(): (request: never, response: never) => unknown;
@@ -30,21 +30,21 @@ export interface OidcInstance {
 
 /** An OpenID provider whose keys rotate. */
 export interface OidcWithKeys<Instance> {
-  /** Answers requests of `node:http`, Express, Fastify and Koa, whose URL may be without the path of the issuer. */
+  /** Handles requests from `node:http`, Express, Fastify and Koa, whose URL may lack the issuer's path. */
   handler(this: void, request: NodeRequest, response: NodeResponse): void;
-  /** The instance of oidc-provider that takes new requests. Read it anew in each request. */
+  /** oidc-provider instance that handles new requests. Read it again in each request. */
   readonly provider: Instance;
-  /** Publishes the JWK Set, signs and verifies. */
+  /** Provider that publishes the JWK Set, signs and verifies. */
   readonly keys: Provider;
 }
 
 /**
- * Gives managed keys to an OpenID provider of the package `oidc-provider`. An instance of oidc-provider keeps its keys for life. So each
- * change of the keys makes a new instance, which takes new requests; the old one ends those that it has. jwksd answers at `jwks_uri`.
+ * Creates an OpenID provider from the `oidc-provider` package with managed keys. An oidc-provider instance cannot change its keys, so each
+ * change of the keys creates a new instance for new requests; the old one completes its requests in flight. jwksd serves `jwks_uri`.
  *
- * @param configuration of oidc-provider, with an `adapter` and without `jwks`
- * @param create makes an instance of the issuer of the keys, with all its listeners and middleware, from the configuration that it is given
- * @throws ConfigError `ERR_OPTION_INVALID`, `ERR_PACKAGE_MISSING`, and those of `createProvider`
+ * @param configuration oidc-provider's configuration, with an `adapter` and without `jwks`
+ * @param create creates an instance for the keys' issuer, with all its listeners and middleware, from the configuration that it receives
+ * @throws ConfigError `ERR_OPTION_INVALID`, `ERR_PACKAGE_MISSING`, and the errors of `createProvider`
  */
 export async function withJwksd<Given extends object, Instance extends OidcInstance>(
   manager: OidcKeys,
@@ -56,13 +56,13 @@ export async function withJwksd<Given extends object, Instance extends OidcInsta
   checkConfiguration(given, manager.maxTokenLifetimeSeconds);
   const Key = await externalSigningKey();
   const options = { keys: manager, discovery: false, endpoints: { jwks: given.routes?.jwks } };
-  // Keys on demand were read, and requests read them again before they come here.
+  // Keys on demand have been read above, and the handler reads them again before a request gets here.
   const keys = await provide({ ...setupOf([options]), onDemand: undefined });
 
   async function newInstance() {
     const states = statesOf(manager);
     let handle = await keys.signingKey();
-    /** Goes by what was read last, until another key takes the place of this one. */
+    /** Returns the latest handle for this key, until another key becomes active. */
     const renewed = async () => {
       const next = await keys.signingKey();
       if (next.kid === handle.kid) handle = next;
@@ -72,13 +72,13 @@ export async function withJwksd<Given extends object, Instance extends OidcInsta
     const encryption = given.features?.encryption?.enabled === true ? await encryptionKeys(manager) : [];
     const instance = create(configurationWith(given, [...signing, ...encryption]));
     checkIssuer(instance.issuer, manager.issuer);
-    instance.use(hideOwnSet as never);
-    const answer = instance.callback() as (...exchange: unknown[]) => unknown;
-    return { states, instance, renewed, answer };
+    instance.use(replaceOwnSet as never);
+    const callback = instance.callback() as (...exchange: unknown[]) => unknown;
+    return { states, instance, renewed, callback };
   }
 
-  /** oidc-provider would answer other spellings of the path, such as `/JWKS`, with keys that are not published. */
-  const hideOwnSet = (ctx: Context, next: () => Promise<void>): Promise<void> =>
+  /** Replaces oidc-provider's own JWK Set. At other spellings of the path, such as `/JWKS`, it would serve keys that are not published. */
+  const replaceOwnSet = (ctx: Context, next: () => Promise<void>): Promise<void> =>
     next().then(() => {
       if (ctx.oidc?.route !== "jwks") return;
       for (const name of ctx.res.getHeaderNames()) ctx.res.removeHeader(name);
@@ -86,24 +86,24 @@ export async function withJwksd<Given extends object, Instance extends OidcInsta
       publish(ctx.req, ctx.res);
     });
 
-  /** The JWK Set is known by its path alone as well, so a framework may have stripped that of the issuer. */
+  /** Serves the JWK Set. Its path alone is enough, because a framework may have stripped the issuer's path. */
   const publish = ({ method, url, headers }: NodeRequest, response: NodeResponse, next?: () => void): void =>
     keys.node({ method, url, headers }, response, next);
 
   let current = await newInstance();
-  const inTurn = serial();
+  const queue = serial();
   await keys.follow(() =>
-    inTurn(async () => {
+    queue(async () => {
       if (statesOf(manager) !== current.states) current = await newInstance();
     }),
   );
 
   let hasWarned = !manager.issuer.startsWith("https:");
-  /** The URLs that oidc-provider publishes begin as its requests seem to. */
+  /** Warns if requests seem to come without TLS, because oidc-provider then publishes http URLs. */
   function warnOfPlainUrls({ socket }: NodeRequest & { readonly socket?: { readonly encrypted?: boolean } }): void {
     if (hasWarned || current.instance.proxy === true || socket?.encrypted === true) return;
     hasWarned = true;
-    const message = `the issuer is ${manager.issuer}, and requests come without TLS, so oidc-provider publishes http URLs; set provider.proxy = true behind a proxy that ends TLS and sets X-Forwarded-Proto (docs/oidc-provider.md)`;
+    const message = `the issuer is ${manager.issuer}, but requests arrive without TLS, so oidc-provider publishes http URLs; set provider.proxy = true behind a proxy that terminates TLS and sets X-Forwarded-Proto (docs/oidc-provider.md)`;
     process.emitWarning(message, "JwksdWarning");
   }
 
@@ -112,11 +112,11 @@ export async function withJwksd<Given extends object, Instance extends OidcInsta
     handler(request, response) {
       warnOfPlainUrls(request);
       publish(request, response, () => {
-        // Where no key may sign, all is answered that needs no signature.
+        // If no key can sign, requests that do not need a signature are still handled.
         void Promise.resolve(manager.onDemand?.fresh())
           .then(() => current.renewed())
           .catch(() => {})
-          .then(() => current.answer(withoutMountPath(request, mountPath), response));
+          .then(() => current.callback(withoutMountPath(request, mountPath), response));
       });
     },
     get provider() {
@@ -126,7 +126,7 @@ export async function withJwksd<Given extends object, Instance extends OidcInsta
   };
 }
 
-/** @throws ConfigError `ERR_PACKAGE_MISSING` */
+/** Loads oidc-provider's key class. @throws ConfigError `ERR_PACKAGE_MISSING` */
 async function externalSigningKey() {
   try {
     return (await import("oidc-provider")).ExternalSigningKey;
@@ -135,13 +135,13 @@ async function externalSigningKey() {
   }
 }
 
-/** All of the keys that an instance depends on. */
+/** Returns everything about the keys that an instance depends on. */
 const statesOf = ({ records }: OidcKeys): string => JSON.stringify(records.map(({ kid, state }) => [kid, state]));
 
 function checkIssuer(issuer: string, expected: string): void {
   if (issuer === expected) return;
-  const message = `the issuer of oidc-provider is ${JSON.stringify(issuer)}, and that of its keys ${JSON.stringify(expected)}`;
-  throw new ConfigError("ERR_OPTION_INVALID", `${message}; create it with the issuer of the manager`);
+  const message = `oidc-provider's issuer is ${JSON.stringify(issuer)}, but its keys belong to ${JSON.stringify(expected)}`;
+  throw new ConfigError("ERR_OPTION_INVALID", `${message}; create it with the manager's issuer`);
 }
 
 const metadataPaths = (["openid-configuration", "oauth-authorization-server"] as const).map((name) =>
@@ -149,8 +149,8 @@ const metadataPaths = (["openid-configuration", "oauth-authorization-server"] as
 );
 
 /**
- * oidc-provider routes by the URL without mount path, and makes its own URLs from both; frameworks that strip the path leave both. Of the metadata,
- * it does not know the paths where the one of the issuer comes last (RFC 8414 section 3.1).
+ * Sets `url` and `originalUrl` like a framework that strips the mount path: oidc-provider routes by the URL without the mount path and derives
+ * its own URLs from both. It does not know the metadata paths that end with the issuer's path (RFC 8414 section 3.1).
  */
 function withoutMountPath(request: NodeRequest, mountPath: string): NodeRequest {
   const { url = "/", originalUrl = url } = request;

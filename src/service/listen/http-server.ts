@@ -6,7 +6,7 @@ import type { TlsOptions } from "node:tls";
 import { systemClock } from "../../base/clock.ts";
 import { ServiceError } from "../../base/errors.ts";
 import { type NodeResponse, writeReply } from "../../publish/node.ts";
-import { type Reply, methodNotAllowed, problem, textOf, withoutBodyOnHead } from "../../publish/respond.ts";
+import { type Reply, methodNotAllowed, problem, rawHttp, withoutBodyOnHead } from "../../publish/respond.ts";
 import { type ConnectionOptions, type Connections, boundConnections, isInFlight } from "./connections.ts";
 import { drain } from "./drain.ts";
 import { type Handler, closedGate } from "./gate.ts";
@@ -260,7 +260,7 @@ function refuseOnce(socket: Socket, reply: Reply, connections: Connections): boo
   const end = (): void => {
     if (!socket.writable) return void socket.destroy();
     // A second reply to one request would be taken for the reply to the next.
-    socket.end(isForLast ? "" : textOf(reply, STATUS_CODES[reply.status]));
+    socket.end(isForLast ? "" : rawHttp(reply, STATUS_CODES[reply.status]));
     // With unread bytes, the kernel would reset the connection, and the reply could be lost.
     socket.resume();
     const timer = setTimeout(() => socket.destroy(), limits.lingerMs);

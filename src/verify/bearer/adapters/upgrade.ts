@@ -1,5 +1,5 @@
 import type { Clock } from "../../../base/clock.ts";
-import { textOf } from "../../../publish/respond.ts";
+import { rawHttp } from "../../../publish/respond.ts";
 import type { Decide } from "../guard.ts";
 import { titles } from "../refusal.ts";
 import { type NodeGuardedRequest, nodeRequest } from "./node-request.ts";
@@ -34,7 +34,7 @@ export const upgradeAdapter =
     }
     // node:http no longer owns the socket, so only destroying it closes the half that the client may leave open.
     const cancel = clock.setTimer(() => socket.destroy(), refusalMs);
-    socket.end(textOf(decision.reply, titles[decision.reply.status], request.method), () => {
+    socket.end(rawHttp(decision.reply, titles[decision.reply.status], request.method), () => {
       cancel();
       socket.destroy();
     });
