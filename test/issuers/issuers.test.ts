@@ -1,4 +1,4 @@
-// Many issuers in one process: what is kept in memory, what a made-up name costs, and which steps a cron takes.
+// Many issuers in one process: the issuers kept in memory, the cost of made-up names, and the steps that a cron job takes.
 
 import assert from "node:assert/strict";
 import { once } from "node:events";
@@ -34,10 +34,10 @@ const named = (name: string | number): string => `https://op.example/${name}`;
 
 /** Registers of any number of issuers, in memory. */
 class Database {
-  /** How often an issuer was taken up. */
-  taken = 0;
+  /** The number of times an issuer was loaded. */
+  loads = 0;
   readonly stores = new Map<string, CountedStore>();
-  /** Begins every call of a register that holds nothing. */
+  /** Runs before every call of an empty register. */
   onEmpty: () => Promise<void> = async () => {};
   reads = 0;
   writes = 0;
@@ -60,7 +60,7 @@ class Database {
   }
 
   store = (issuer: string): CountedStore => {
-    this.taken += 1;
+    this.loads += 1;
     const known = this.stores.get(issuer);
     if (known !== undefined) return known;
     const store = countedStore(memoryStore({ clock: this.clock }));
@@ -78,14 +78,14 @@ class Database {
     return createIssuers({ issuer: "https://op.example/*", store, wrappingKeys, clock, ...options });
   }
 
-  /** Makes the keys of issuers, and forgets them again. */
+  /** Creates issuers. No process keeps them in memory. */
   async with(...names: readonly (string | number)[]): Promise<this> {
     const issuers = await this.issuers();
     for (const name of names) {
       this.stores.set(named(name), countedStore(memoryStore({ clock: this.clock })));
       await issuers.create(named(name));
     }
-    this.taken = 0;
+    this.loads = 0;
     return this;
   }
 }
@@ -96,17 +96,17 @@ const kidOf = async (issuers: Issuers, name: string | number): Promise<string | 
   decodeProtectedHeader(await issuers.sign(named(name), { sub: "a" }, { lifetimeSeconds: 60 })).kid;
 
 describe("made-up names", () => {
-  test("get 404 and no key, cost one read for refreshSeconds and no write, and displace nobody", async () => {
+  test("get 404 and no key, cost one read per refreshSeconds and no write, and evict no issuer", async () => {
     const database = await new Database().with("hot");
     const issuers = await database.issuers({ maxIssuers: 2 });
     assert.equal(await statusOf(issuers, "hot"), 200);
     const names = Array.from({ length: soak(30_000, 300) }, (_, index) => `made-up-${index}`);
     for (const name of names) assert.equal(await statusOf(issuers, name), 404);
-    assert.deepEqual([database.reads, database.writes, database.taken], [names.length, 0, names.length + 1]);
+    assert.deepEqual([database.reads, database.writes, database.loads], [names.length, 0, names.length + 1]);
     for (const name of names.slice(-200)) assert.equal(await statusOf(issuers, name), 404);
     assert.equal(database.reads, names.length);
     assert.equal(await statusOf(issuers, "hot"), 200);
-    assert.equal(database.taken, names.length + 1, "the hot one was kept");
+    assert.equal(database.loads, names.length + 1, "the hot issuer was kept");
     await assert.rejects(issuers.sign(named("made-up-1"), {}, { lifetimeSeconds: 60 }), {
       code: "ERR_STORE_EMPTY",
     });
@@ -116,7 +116,7 @@ describe("made-up names", () => {
     assert.equal(database.writes, 1, "a check-in of runDueSteps()");
   });
 
-  test("are remembered up to a number, and until the issuer is made", async () => {
+  test("are remembered up to a limit, and until the issuer is created", async () => {
     const database = await new Database().with();
     const issuers = await database.issuers();
     assert.equal(await issuers.get(named("first")), undefined);
@@ -125,18 +125,18 @@ describe("made-up names", () => {
     await issuers.get(named("first"));
     assert.equal(database.reads, reads + 1, "the oldest was forgotten");
 
-    // Made here: at once.
+    // Created here: known immediately.
     database.stores.set(named("first"), countedStore(memoryStore({ clock: database.clock })));
     await issuers.create(named("first"));
     assert.equal(await statusOf(issuers, "first"), 200);
-    // Made elsewhere: after refreshSeconds.
+    // Created in another process: known after refreshSeconds.
     await database.with(9_999);
     assert.equal(await statusOf(issuers, 9_999), 404);
     await database.pass(30_000);
     assert.equal(await statusOf(issuers, 9_999), 200);
   });
 
-  test("leave calls of the application their own lookups, however many requests wait", async () => {
+  test("do not delay lookups by the application, however many requests wait", async () => {
     const database = await new Database().with("tenant", "other");
     const issuers = await database.issuers();
     database.onEmpty = () => new Promise(() => {});
@@ -147,7 +147,7 @@ describe("made-up names", () => {
     assert.deepEqual(new Set(await Promise.all(waiting)), new Set([503]));
   });
 
-  test("that all wait for a slow store are refused beyond a number, and hot issuers go on", async () => {
+  test("that wait for a slow store are refused beyond a limit, and hot issuers are served", async () => {
     const database = await new Database().with("hot");
     const issuers = await database.issuers();
     assert.equal(await statusOf(issuers, "hot"), 200);
@@ -167,21 +167,21 @@ describe("made-up names", () => {
   });
 });
 
-describe("what is kept in memory", () => {
-  test("are the issuers that were used last, as many as may be", async () => {
+describe("the issuers in memory", () => {
+  test("are the most recently used ones, up to maxIssuers", async () => {
     const names = [1, 2, 3, 4];
     const database = await new Database().with(...names);
     const issuers = await database.issuers({ maxIssuers: 3 });
-    const takenFor = async (...asked: readonly number[]): Promise<number> => {
-      const before = database.taken;
-      for (const name of asked) assert.equal(await statusOf(issuers, name), 200);
-      return database.taken - before;
+    const countLoads = async (...names: readonly number[]): Promise<number> => {
+      const before = database.loads;
+      for (const name of names) assert.equal(await statusOf(issuers, name), 200);
+      return database.loads - before;
     };
-    assert.deepEqual([await takenFor(1, 2, 3, 1, 2, 3), await takenFor(1), await takenFor(4)], [3, 0, 1]);
-    assert.deepEqual([await takenFor(1, 3, 4), await takenFor(2)], [0, 1], "2 was the oldest");
+    assert.deepEqual([await countLoads(1, 2, 3, 1, 2, 3), await countLoads(1), await countLoads(4)], [3, 0, 1]);
+    assert.deepEqual([await countLoads(1, 3, 4), await countLoads(2)], [0, 1], "2 was the least recently used");
   });
 
-  test("is as much as the bytes allow, and one issuer at least", () => {
+  test("are as many as the bytes allow, and at least one", () => {
     const kept = [1, 299, 300].map((maxBytes) => {
       const recent = createRecent<string>(10, maxBytes);
       for (const name of ["1", "2", "3"]) recent.set(name, name, 100);
@@ -190,7 +190,7 @@ describe("what is kept in memory", () => {
     assert.deepEqual(kept, [["3"], ["2", "3"], ["1", "2", "3"]]);
   });
 
-  test("signatures under way end when their issuer is forgotten, and so do those of who holds on to it", async () => {
+  test("signing continues after an issuer was evicted, for signatures in progress and for callers that keep it", async () => {
     const database = await new Database().with(1, 2);
     const issuers = await database.issuers({ maxIssuers: 1 });
     const kid = await kidOf(issuers, 1);
@@ -199,23 +199,23 @@ describe("what is kept in memory", () => {
     const signing: Promise<unknown>[] = [];
     const sign = async (): Promise<void> =>
       void signed.push((await held?.provider.sign({ sub: "a" }, { lifetimeSeconds: 60 })) ?? "");
-    const state = { isForgotten: false };
-    const forgetting = issuers.get(named(2)).finally(() => (state.isForgotten = true));
-    while (!state.isForgotten) {
+    const state = { isEvicted: false };
+    const evicting = issuers.get(named(2)).finally(() => (state.isEvicted = true));
+    while (!state.isEvicted) {
       for (let count = 0; count < 20; count += 1) signing.push(sign());
       await new Promise(setImmediate);
     }
-    assert.ok(signed.length < signing.length, "some are under way");
-    await forgetting;
+    assert.ok(signed.length < signing.length, "some are in progress");
+    await evicting;
     await Promise.all([...signing, sign()]);
     assert.deepEqual(new Set(signed.map((token) => decodeProtectedHeader(token).kid)), new Set([kid]));
-    const { taken } = database;
+    const { loads } = database;
     await kidOf(issuers, 1);
-    assert.equal(database.taken, taken + 1, "it was forgotten");
+    assert.equal(database.loads, loads + 1, "it was evicted");
   });
 });
 
-test("who asks for one issuer at a time, takes it up once", async () => {
+test("concurrent requests for one issuer load it once", async () => {
   const database = await new Database().with(1);
   const store = database.stores.get(named(1)) as CountedStore;
   const readsOf = (): number => store.counts.read + store.counts.checkIn;
@@ -226,16 +226,16 @@ test("who asks for one issuer at a time, takes it up once", async () => {
     ...Array.from({ length: 50 }, async () => (await kidOf(issuers, 1)) && 200),
   ]);
   assert.deepEqual(new Set(answers), new Set([200]));
-  assert.deepEqual([database.taken, readsOf() - before], [1, 3]);
+  assert.deepEqual([database.loads, readsOf() - before], [1, 3]);
 });
 
-test("an issuer that cannot be read gets 503 with no-store, is left alone for refreshSeconds, and others are served", async () => {
+test("an issuer that cannot be read gets 503 with no-store and is not read again for refreshSeconds, and others are served", async () => {
   const database = await new Database().with(1, 2);
   const store = database.stores.get(named(1)) as CountedStore;
   store.isGone = true;
   const before = store.counts.read;
-  const told: string[] = [];
-  const issuers = await database.issuers({ onEvent: ({ type }, issuer) => told.push(`${issuer} ${type}`) });
+  const events: string[] = [];
+  const issuers = await database.issuers({ onEvent: ({ type }, issuer) => events.push(`${issuer} ${type}`) });
   const response = await issuers.fetch(new Request(`${named(1)}/jwks`));
   assert.deepEqual([response.status, response.headers.get("cache-control")], [503, "no-store"]);
   for (let count = 0; count < 10; count += 1) assert.equal(await statusOf(issuers, 1), 503);
@@ -244,17 +244,17 @@ test("an issuer that cannot be read gets 503 with no-store, is left alone for re
   await database.pass(30_000);
   store.isGone = false;
   assert.equal(await statusOf(issuers, 1), 200);
-  // Afterwards its manager decides.
+  // Once it is loaded, its manager handles outages.
   store.isGone = true;
   await database.pass(60_000);
   assert.equal(await statusOf(issuers, 1), 200);
-  assert.deepEqual(told, [`${named(1)} failed`]);
+  assert.deepEqual(events, [`${named(1)} failed`]);
 });
 
-test("node() passes on what is of no issuer, HEAD has no body, and metadata is that of the issuer", async () => {
+test("node() passes on requests for no issuer, HEAD has no body, and each issuer has its own metadata", async () => {
   const database = await new Database().with(1);
   const issuers = await database.issuers({ metadata: (issuer) => ({ token_endpoint: `${issuer}/token` }) });
-  const asked = (url: string, method = "GET", withNext = true): Promise<unknown> =>
+  const request = (url: string, method = "GET", withNext = true): Promise<unknown> =>
     new Promise((resolve) => {
       let written: number | undefined;
       const response = {
@@ -271,18 +271,18 @@ test("node() passes on what is of no issuer, HEAD has no body, and metadata is t
     });
   assert.deepEqual(
     [
-      await asked("/1/.well-known/openid-configuration"),
-      await asked("/1/.well-known/openid-configuration", "HEAD"),
-      await asked("/1/login"),
-      await asked("/none/jwks"),
-      await asked("/none/jwks", "HEAD", false),
-      await asked("/1/.well-known/openid-configuration", "POST"),
+      await request("/1/.well-known/openid-configuration"),
+      await request("/1/.well-known/openid-configuration", "HEAD"),
+      await request("/1/login"),
+      await request("/none/jwks"),
+      await request("/none/jwks", "HEAD", false),
+      await request("/1/.well-known/openid-configuration", "POST"),
     ],
     [[200, `${named(1)}/token`], [200, ""], "next", "next", [404, ""], [405, undefined]],
   );
 });
 
-test("a request that names two hosts gets 400, over HTTP/1.1 and HTTP/2, and one that names one does not", async (t) => {
+test("over HTTP/1.1 and HTTP/2, a request that names two hosts gets 400", async (t) => {
   const database = new Database();
   const issuers = await database.issuers({ issuer: "https://*.op.example" });
   for (const name of ["a", "b"]) {
@@ -327,7 +327,7 @@ test("a request that names two hosts gets 400, over HTTP/1.1 and HTTP/2, and one
   );
 });
 
-test("an issuer has its records before its first use, and its tokens the time of the option clock", async () => {
+test("an issuer has its records before its first use, and its tokens follow the clock option", async () => {
   const database = new Database();
   database.nowMs = Date.parse("2031-01-01T00:00:00Z");
   await database.with(1);
@@ -346,13 +346,13 @@ test("an issuer has its records before its first use, and its tokens the time of
   );
 });
 
-test("keys of no issuer, copied into the rows of two issuers, are published for neither", async () => {
-  const [made, database] = [memoryStore(), new Database()];
+test("keys without an issuer that are copied into the rows of two issuers are published for neither", async () => {
+  const [source, database] = [memoryStore(), new Database()];
   const keys = await readWrappingKeys([wrappingKeys]);
   const issuerCheck = servedBy({ issuer: "http://127.0.0.1:9900", isChosen: false });
-  const manager = await manageKeys(createCustody({ register: made, keys, issuerCheck }), {});
+  const manager = await manageKeys(createCustody({ register: source, keys, issuerCheck }), {});
   await manager.close();
-  const { text = "" } = await made.read();
+  const { text = "" } = await source.read();
   const issuers = await database.issuers();
   for (const name of [1, 2]) {
     const store = countedStore(memoryStore({ clock: database.clock }));
@@ -366,8 +366,8 @@ test("keys of no issuer, copied into the rows of two issuers, are published for 
   }
 });
 
-test("a store that never answers holds up its own issuer", async () => {
-  const database = await new Database().with("good");
+test("a store that never answers affects only its own issuer", async () => {
+  const database = await new Database().with("healthy");
   const store = (issuer: string) =>
     issuer === named("silent") ? new Promise<never>(() => {}) : database.store(issuer);
   const issuers = await database.issuers({ store });
@@ -375,10 +375,10 @@ test("a store that never answers holds up its own issuer", async () => {
   let refused = 0;
   for (const call of calls) void assert.rejects(call, { code: "ERR_STORE_UNAVAILABLE" }).then(() => (refused += 1));
   while (refused < calls.length) await database.pass(10_000);
-  assert.equal(await statusOf(issuers, "good"), 200);
+  assert.equal(await statusOf(issuers, "healthy"), 200);
 });
 
-test("create() is not counted among the made-up names, and gives the keys that the store has", async () => {
+test("create() is not limited like made-up names and returns the keys in the store", async () => {
   const database = await new Database().with();
   const issuers = await database.issuers();
   const { promise, resolve } = Promise.withResolvers<void>();
@@ -390,7 +390,7 @@ test("create() is not counted among the made-up names, and gives the keys that t
   await issuers.create(name);
   resolve();
   await Promise.all(waiting);
-  // Somebody has deleted it.
+  // Another process has deleted it.
   const before = await kidOf(issuers, 0);
   database.stores.set(name, countedStore(memoryStore({ clock: database.clock })));
   const { provider } = await issuers.create(name);
@@ -399,7 +399,7 @@ test("create() is not counted among the made-up names, and gives the keys that t
   assert.equal(await kidOf(issuers, 0), kid);
 });
 
-test("what is no text is no issuer", async () => {
+test("a name that is not a string is not an issuer", async () => {
   const issuers = await (await new Database().with()).issuers();
   for (const name of [undefined, null, 7]) {
     assert.equal(await issuers.get(name as never), undefined);
@@ -408,8 +408,8 @@ test("what is no text is no issuer", async () => {
   }
 });
 
-test("wrong options show when it is made", async () => {
-  const good = { issuer: "https://op.example/*", store: () => memoryStore(), wrappingKeys };
+test("createIssuers refuses wrong options", async () => {
+  const valid = { issuer: "https://op.example/*", store: () => memoryStore(), wrappingKeys };
   const rows: [Partial<Record<keyof IssuersOptions | "other", unknown>>, string][] = [
     [{ other: 1 }, "ERR_OPTION_UNKNOWN"],
     [{ store: undefined }, "ERR_OPTION_INVALID"],
@@ -419,14 +419,17 @@ test("wrong options show when it is made", async () => {
     [{ policy: { rotateEveryDays: 0.1 } }, "ERR_POLICY_INVALID"],
   ];
   for (const [options, code] of rows)
-    await assert.rejects(createIssuers({ ...good, ...options } as IssuersOptions), { code });
-  await assert.rejects((await createIssuers(good)).runAllDueSteps(), /cannot list issuers/);
-  const { get, create, runAllDueSteps } = await createIssuers({ ...good, store: () => ({}) as never });
+    await assert.rejects(createIssuers({ ...valid, ...options } as IssuersOptions), { code });
+  await assert.rejects((await createIssuers(valid)).runAllDueSteps(), /cannot list issuers/);
+  const { get, create, runAllDueSteps } = await createIssuers({ ...valid, store: () => ({}) as never });
   for (const call of [() => get(named(1)), () => create(named(2)), runAllDueSteps])
-    await assert.rejects(call, { code: "ERR_OPTION_INVALID", message: /"store" must give an object with the methods/ });
+    await assert.rejects(call, {
+      code: "ERR_OPTION_INVALID",
+      message: /option "store" must return an object with the methods/,
+    });
 });
 
-test("the steps of issuers are spread over a tenth of the period, and no period is too short", async () => {
+test("steps of issuers are spread over a tenth of the period, and no period is too short", async () => {
   const count = soak(100_000, 5_000);
   const perMinute = new Map<number, number>();
   for (let index = 0; index < count; index += 1) {
@@ -448,43 +451,43 @@ test("the steps of issuers are spread over a tenth of the period, and no period 
     }
 });
 
-/** The clock of so many days ago. */
+/** Returns a clock that is behind by this many days. */
 const ago = (days: number): Clock => ({ ...systemClock, now: () => Date.now() - days * 86_400_000 });
 
-/** Writes what nobody can use. */
+/** Returns a statement that inserts a broken document. */
 const brokenRow = async (issuer: string) => ({
   sql: "INSERT INTO jwksd_documents (issuer, name, version, text, due) VALUES (?, ?, 'v', 'broken', 1)",
   args: [await issuerKey(issuer), issuer],
 });
 
-test("a cron takes the steps of all issuers that are due, past a hundred broken ones, and takes nobody up", async (t) => {
+test("a cron job takes the due steps of all issuers, despite a hundred broken ones, and keeps none in memory", async (t) => {
   const client = createClient({ url: await startLibsql(t) });
   t.after(() => client.close());
-  let taken: string[] = [];
+  let opened: string[] = [];
   const store = async (issuer: string): Promise<Register> => {
-    taken.push(issuer);
+    opened.push(issuer);
     const register = libsqlStore(client, { issuer });
-    // Without its clock, which is months ahead of the clock of these issuers.
-    return { ...register, read: async (...asked) => ({ ...(await register.read(...asked)), now: undefined }) };
+    // Without its clock, which is months ahead of these issuers.
+    return { ...register, read: async (...args) => ({ ...(await register.read(...args)), now: undefined }) };
   };
   const options = { issuer: "https://op.example/*", store, wrappingKeys };
   const then = await createIssuers({ ...options, clock: ago(120) });
-  const good = [1, 2, 3].map((index) => named(`good-${index}`));
-  for (const issuer of good) await then.create(issuer);
+  const healthy = [1, 2, 3].map((index) => named(`healthy-${index}`));
+  for (const issuer of healthy) await then.create(issuer);
   await (await createIssuers({ ...options, clock: ago(1) })).create(named("young"));
   const broken = Array.from({ length: 101 }, (_, index) => brokenRow(named(`broken-${index}`)));
   await client.batch(await Promise.all(broken), "write");
-  // The key of a row need not be made of its name.
+  // A row's key does not always match its name.
   const strange = await brokenRow("https://op.example/strange/name");
   await client.batch([{ ...strange, args: ["zz", "https://op.example/strange/name"] }], "write");
-  // Of somebody else.
+  // Another deployment's issuer.
   await (await store("https://other.example")).write("text", undefined, { due: 2 });
   const now = await createIssuers(options);
-  taken = [];
+  opened = [];
   const { issuers, failed } = await now.runAllDueSteps();
   assert.deepEqual([issuers, failed.size], [104, 101]);
   assert.ok([...failed].every(([issuer, error]) => issuer.includes("broken") && error instanceof StoreError));
-  assert.equal(taken.length, 105, "each is opened once, and one that lists them");
-  for (const issuer of good) assert.equal((await (await now.get(issuer))?.provider.jwkSet())?.keys.length, 2);
+  assert.equal(opened.length, 105, "each is opened once, plus one to list them");
+  for (const issuer of healthy) assert.equal((await (await now.get(issuer))?.provider.jwkSet())?.keys.length, 2);
   assert.equal((await now.runAllDueSteps()).issuers, 101);
 });

@@ -1,4 +1,4 @@
-// No spelling of a request gets the keys or a token of an issuer that it does not name.
+// A request gets keys and tokens only from the issuer that it names, whatever its spelling.
 
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
@@ -16,7 +16,7 @@ const discovery = ".well-known/openid-configuration";
 const metadata = ".well-known/oauth-authorization-server";
 
 describe("a template", () => {
-  const rows: [template: string, asked: [target: string, host: string | undefined], issuer: string | undefined][] = [
+  const rows: [template: string, request: [target: string, host: string | undefined], issuer: string | undefined][] = [
     ["https://op.example/*", ["/a/jwks", "op.example"], "https://op.example/a"],
     ["https://op.example/*", ["/a/jwks?x=/b/jwks", undefined], "https://op.example/a"],
     ["https://op.example/*", [`/${discovery}/a`, undefined], "https://op.example/a"],
@@ -41,7 +41,7 @@ describe("a template", () => {
     ["https://*", ["/jwks", "login.a.example"], "https://login.a.example"],
   ];
   for (const [template, [target, host], issuer] of rows)
-    test(`${template}: ${target} of ${JSON.stringify(host)} is ${issuer}`, () => {
+    test(`${template}: ${target} with Host ${JSON.stringify(host)} is ${issuer}`, () => {
       assert.equal(createNames(template).issuerOf(target, host), issuer);
     });
 
@@ -57,7 +57,7 @@ describe("a template", () => {
     test(`${template} is refused`, () =>
       assert.throws(() => createNames(template), { code: /^ERR_(ISSUER|PATH)_INVALID$/ }));
 
-  test("what has another canonical form is no issuer", () => {
+  test("a host that has another canonical form is not an issuer", () => {
     const names = createNames("https://*");
     const hosts = ["1.2.3", "0x7f.1", "a..b", "127.0.0.1", "A.example", "a.example.", "b\u00FCcher.example", ""];
     assert.deepEqual(
@@ -81,7 +81,7 @@ const next = randomFrom(1);
 const random = (below: number): number => Math.floor(next() * below);
 const pick = <T>(of: readonly T[]): T => of[random(of.length)] as T;
 
-/** What an attacker, or a proxy that means well, makes of a text. */
+/** Changes that an attacker or a well-meaning proxy may make to a string. */
 const changes: readonly ((text: string, at: number) => string)[] = [
   (text, at) => text.slice(0, at) + text.charAt(at).toUpperCase() + text.slice(at + 1),
   (text, at) => text.slice(0, at) + text.charAt(at).toLowerCase() + text.slice(at + 1),
@@ -122,7 +122,7 @@ describe(`${tries} spellings`, () => {
         const { keys } = await (await issuers.create(issuer)).provider.jwkSet();
         owners.set(keys[0]?.kid ?? "", issuer);
       }
-      /** The documents, as the specifications place them: by host, where that tells, and path. */
+      /** Issuers by the path of their documents, with the host if issuers differ in it. */
       const places = new Map<string, string>();
       const isByHost = new URL(template.replace("*", "x")).host !== new URL(template.replace("*", "y")).host;
       for (const issuer of all) {
@@ -137,7 +137,7 @@ describe(`${tries} spellings`, () => {
       for (let count = 0; count < tries / 4; count += 1) {
         const [target, host] = [changed(pick(paths)), changed(pick(hosts))];
         const way = count % 8 === 0 ? "token" : count % 2 === 0 ? "fetch" : "node";
-        const told = `${way} ${JSON.stringify([target, host])}`;
+        const label = `${way} ${JSON.stringify([target, host])}`;
         if (way === "token") {
           const issuer = random(2) === 0 ? pick(all) : changed(pick(all));
           assert.equal(
@@ -147,35 +147,35 @@ describe(`${tries} spellings`, () => {
           );
           continue;
         }
-        const asked = way === "node" ? nodeAsked(target, host) : fetchAsked(`https://${host}${target}`);
-        if (asked === undefined) continue;
-        const expected = places.get(`${isByHost ? asked.host : ""} ${asked.path}`);
+        const location = way === "node" ? nodeLocation(target, host) : fetchLocation(`https://${host}${target}`);
+        if (location === undefined) continue;
+        const expected = places.get(`${isByHost ? location.host : ""} ${location.path}`);
         const body =
           way === "node" ? await nodeBody(issuers, target, host) : await fetchBody(issuers, `https://${host}${target}`);
-        assert.equal(ownerOf(body, owners), expected, told);
+        assert.equal(ownerOf(body, owners), expected, label);
       }
     });
   }
 });
 
-interface Asked {
+interface Location {
   readonly host: string;
   readonly path: string;
 }
 
-/** What a request line and a Host header mean. @see RFC 9112 section 3.2 */
-function nodeAsked(target: string, header: string): Asked {
+/** Returns the host and path of a request line and a Host header. @see RFC 9112 section 3.2 */
+function nodeLocation(target: string, header: string): Location {
   const [, authority = header, path = ""] = target.startsWith("/")
     ? [target, undefined, target]
     : (/^[A-Za-z][A-Za-z\d+.-]*:\/\/([^/?]*)(.*)$/s.exec(target) ?? [target, undefined, target]);
   const [host = ""] = /^[^:]*(?=(:\d*)?$)/.exec(authority) ?? [];
-  // Of ASCII alone.
+  // Only ASCII letters.
   const lower = Array.from(host, (letter) => (letter >= "A" && letter <= "Z" ? letter.toLowerCase() : letter)).join("");
   return { host: lower, path: path.split("?")[0] ?? "" };
 }
 
-/** What a URL means to the platform; `undefined` where it refuses the URL. */
-function fetchAsked(url: string): Asked | undefined {
+/** Returns the host and path of a URL; `undefined` if the platform refuses it. */
+function fetchLocation(url: string): Location | undefined {
   // A client sends no fragment.
   if (!URL.canParse(url) || url.includes("#")) return undefined;
   const { username, password, hostname, pathname } = new URL(url);
@@ -194,13 +194,13 @@ async function fetchBody(issuers: Issuers, url: string): Promise<string> {
   return (await issuers.fetch(new Request(url))).text();
 }
 
-/** Whose keys or metadata a body has. */
+/** Returns the issuer whose keys or metadata a body has. */
 function ownerOf(body: string, owners: ReadonlyMap<string, string>): string | undefined {
   const { keys, issuer } = JSON.parse(body) as { keys?: { kid: string }[]; issuer?: string };
   return keys === undefined ? issuer : owners.get(keys[0]?.kid ?? "");
 }
 
-/** Who has signed a token for an issuer; `undefined` where there is no token. */
+/** Returns the issuer that signs tokens for this issuer; `undefined` if there is no token. */
 async function signer(issuers: Issuers, issuer: string): Promise<string | undefined> {
   const token = await issuers.sign(issuer, { sub: "a" }, { lifetimeSeconds: 60 }).catch((error: { code: string }) => {
     assert.equal(error.code, "ERR_STORE_EMPTY");

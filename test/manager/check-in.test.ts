@@ -18,15 +18,15 @@ import {
   usableMs as defaultUsableMs,
 } from "./world.ts";
 
-// A process is ready and signs only with what it has read after a check-in that was sent less than F ago.
+// A process is ready and signs only if its last check-in began less than maxStaleSeconds ago.
 
 const staleMs = 30 * minute;
 const usableMs = staleMs * 0.99;
-const wordMs = staleMs / 6;
+const checkInMs = staleMs / 6;
 const policy = { maxStaleSeconds: staleMs / second };
 const stale = "ERR_SIGNER_STALE";
 
-/** This process signs just before a moment, and does not at that moment. */
+/** Asserts that the process signs until just before this time, and not from then on. */
 async function isStaleAt(world: World, replica: Replica, at: number): Promise<void> {
   await world.passTo(at - 1);
   assert.equal(replica.manager.isReady, true);
@@ -35,58 +35,58 @@ async function isStaleAt(world: World, replica: Replica, at: number): Promise<vo
   assert.deepEqual([(await seen(replica)).signs, replica.manager.isReady], [stale, false]);
 }
 
-const cuts: Readonly<Record<string, (line: CountedStore, isCut: boolean) => void>> = {
-  "is gone": (line, isCut) => (line.isGone = isCut),
-  "can be read only, as a full disk": (line, isCut) => (line.isFull = isCut),
-  "does not answer": (line, isCut) => (line.hangs = isCut),
-  "is a primary that was replaced, and answers plain reads": (line, isCut) => (line.isOld = isCut),
-  "answers a role that may read only, and is a primary that was replaced": (line, isCut) => {
-    line.isReadOnly = isCut;
-    line.isOld = isCut;
+const cuts: Readonly<Record<string, (connection: CountedStore, isCut: boolean) => void>> = {
+  "is unavailable": (connection, isCut) => (connection.isGone = isCut),
+  "can only be read, as a full disk": (connection, isCut) => (connection.isFull = isCut),
+  "does not answer": (connection, isCut) => (connection.hangs = isCut),
+  "is a replaced primary that answers plain reads": (connection, isCut) => (connection.isOld = isCut),
+  "is a replaced primary, and the process may only read": (connection, isCut) => {
+    connection.isReadOnly = isCut;
+    connection.isOld = isCut;
   },
 };
 
-describe("a process signs for maxStaleSeconds minus 1 % after its last check-in was sent, when its store", () => {
+describe("a process signs for maxStaleSeconds minus 1 % after the start of its last check-in, if its store", () => {
   for (const [name, cut] of Object.entries(cuts)) {
     test(name, async () => {
       const world = new World();
-      const line = world.store.line();
-      const [replica, other] = [await world.start({ store: line, policy }), await world.start()];
-      await world.passTo(wordMs + second);
-      cut(line, true);
-      await isStaleAt(world, replica, wordMs + usableMs);
+      const connection = world.store.connection();
+      const [replica, other] = [await world.start({ store: connection, policy }), await world.start()];
+      await world.passTo(checkInMs + second);
+      cut(connection, true);
+      await isStaleAt(world, replica, checkInMs + usableMs);
       await world.pass(minute);
-      cut(line, false);
+      cut(connection, false);
       await world.pass(50 * second);
       assert.deepEqual([(await seen(replica)).signs, replica.manager.isReady], [(await seen(other)).signs, true]);
-      const told = typesOf(replica.told).filter((type) => type === "stale" || type === "fresh");
-      assert.deepEqual(told, ["stale", "fresh"]);
+      const types = typesOf(replica.events).filter((type) => type === "stale" || type === "fresh");
+      assert.deepEqual(types, ["stale", "fresh"]);
       await world.stop(replica, other);
     });
   }
 
-  test("took 9 s for the line, and 9 s for the read: the age counts from the beginning", async () => {
+  test("took 9 s for the presence record and 9 s for the read: the age is measured from the start of the check-in", async () => {
     const world = new World();
-    const line = world.store.line();
-    const replica = await world.start({ store: line, policy });
-    await world.passTo(wordMs - 1);
-    line.hook = (operation, go) => {
+    const connection = world.store.connection();
+    const replica = await world.start({ store: connection, policy });
+    await world.passTo(checkInMs - 1);
+    connection.hook = (operation, go) => {
       if (operation !== "checkIn") return go();
       const later = Promise.withResolvers<void>();
       world.clock.setTimer(later.resolve, 9 * second);
-      return line.hanging(later.promise.then(go));
+      return connection.hanging(later.promise.then(go));
     };
     await world.pass(second * 20);
-    line.isGone = true;
-    await isStaleAt(world, replica, wordMs + usableMs);
+    connection.isGone = true;
+    await isStaleAt(world, replica, checkInMs + usableMs);
     await world.stop(replica);
   });
 
   for (const [name, setMs] of [
-    ["ahead, and is stale by that much earlier", 10 * minute],
-    ["back, and is no later", -hour],
+    ["ahead: it is stale that much earlier", 10 * minute],
+    ["back: it is not stale later", -hour],
   ] as const) {
-    test(`is gone, and the wall clock is set ${name}`, async () => {
+    test(`is unavailable, and the wall clock is set ${name}`, async () => {
       const world = new World(() => memoryStore());
       const replica = await world.start({ policy });
       world.store.isGone = true;
@@ -100,40 +100,40 @@ describe("a process signs for maxStaleSeconds minus 1 % after its last check-in 
 
 describe("no process is ready without a check-in", () => {
   for (const [name, cut] of Object.entries(cuts)) {
-    test(`at the start, where the store ${name}`, async () => {
+    test(`at startup, if the store ${name}`, async () => {
       const world = new World();
       const first = await world.start();
-      const line = world.store.line();
-      cut(line, true);
-      const refused = assert.rejects(world.start({ store: line }), { code: "ERR_STORE_UNAVAILABLE" });
-      const start = { isOver: false };
-      const done = refused.finally(() => (start.isOver = true));
-      // It gives up its line, too, for which it waits as long.
-      while (!start.isOver) {
+      const connection = world.store.connection();
+      cut(connection, true);
+      const refused = assert.rejects(world.start({ store: connection }), { code: "ERR_STORE_UNAVAILABLE" });
+      const outcome = { isSettled: false };
+      const done = refused.finally(() => (outcome.isSettled = true));
+      // It also tries to drop its presence record, for which it waits as long.
+      while (!outcome.isSettled) {
         await world.pass(second);
         await new Promise(setImmediate);
       }
       await done;
-      assert.equal((await world.lines()).length, 1);
+      assert.equal((await world.presence()).length, 1);
       await world.stop(first);
       assert.equal(world.timers, 0);
     });
   }
 
-  test("the line of a process is there before anything is read", async () => {
+  test("a process writes its presence record before it reads anything", async () => {
     const world = new World();
-    const lines: (readonly number[])[] = [];
+    const revisions: (readonly number[])[] = [];
     world.store.hook = async (operation, go) => {
-      if (operation !== "checkIn") lines.push((await world.lines()).map(({ revision }) => revision));
+      if (operation !== "checkIn") revisions.push((await world.presence()).map(({ revision }) => revision));
       return go();
     };
     const replica = await world.start();
-    assert.deepEqual(lines[0], [0]);
-    const [line] = await world.lines();
-    assert.deepEqual([line?.revision, line?.kid], [1, (await seen(replica)).signs]);
-    assert.deepEqual(await replica.manager.processes(), { processes: [line], unread: 0 });
+    assert.deepEqual(revisions[0], [0]);
+    const [record] = await world.presence();
+    assert.deepEqual([record?.revision, record?.kid], [1, (await seen(replica)).signs]);
+    assert.deepEqual(await replica.manager.processes(), { processes: [record], unread: 0 });
     await world.stop(replica);
-    assert.deepEqual(await world.lines(), []);
+    assert.deepEqual(await world.presence(), []);
   });
 });
 
@@ -144,40 +144,40 @@ test("between two steps a process only checks in, six times per maxStaleSeconds,
   const { calls } = world.store;
   assert.equal(world.timers, 1);
   await world.passTo(6 * day);
-  // Each writes the presence record, reads to confirm, lists the records to remove old ones, and looks for what is due.
+  // Each check-in writes the presence record, confirms it with a read, lists the records to remove old ones, and checks for due steps.
   assert.deepEqual([world.store.calls - calls, world.timers], [((6 * day) / (2 * hour)) * 4, 1]);
-  assert.equal((await world.lines())[0]?.at, world.clock.now());
+  assert.equal((await world.presence())[0]?.at, world.clock.now());
   const { write } = world.store.counts;
   await world.passTo(9 * day);
-  assert.equal(world.store.counts.write - write, 2, "the next key, and that a read has seen it");
+  assert.equal(world.store.counts.write - write, 2, "the next key, and the time at which a read has seen it");
   await world.stop(replica);
 });
 
-test("a process that may only read is not listed, and all goes on by confirmed reads", async () => {
+test("a process that may only read is not listed and stays fresh by confirmed reads", async () => {
   const world = new World();
-  const line = world.store.line();
-  line.isReadOnly = true;
-  const [writer, reader] = [await world.start({ policy }), await world.start({ store: line })];
+  const connection = world.store.connection();
+  connection.isReadOnly = true;
+  const [writer, reader] = [await world.start({ policy }), await world.start({ store: connection })];
   await world.pass(2 * staleMs);
   await world.until(writer.manager.rotate({ now: true }));
   await world.idle();
   const { signs } = await seen(writer);
   assert.deepEqual([(await seen(reader)).signs, reader.manager.isReady], [signs, true]);
   assert.deepEqual(
-    (await world.lines()).map(({ id }) => id),
+    (await world.presence()).map(({ id }) => id),
     [writer.manager.process.id],
   );
   await world.stop(writer, reader);
 });
 
-test("presence records that no running process has written are not listed, decide nothing, and are removed", async () => {
+test("presence records that no running process wrote are not listed, delay nothing and are removed", async () => {
   const world = new World();
   const replica = await world.start({ policy });
   const { presence } = world.store.register;
-  const [own] = await world.lines();
+  const [own] = await world.presence();
   const broken = ["", "null", "[]", "{", "5", '{"at":"x"}', JSON.stringify({ ...own, at: null }), "x".repeat(10_000)];
   for (const [index, text] of broken.entries()) await presence?.put(`${index}`, text);
-  // A process may still go by the former policy, with a longer F.
+  // A process may still follow the former policy, with a longer maxStaleSeconds.
   await world.change(({ policy }) => ({ policy: { ...policy, maxStaleSeconds: staleMs / second / 2 } }));
   await world.idle();
   for (const [id, ms] of Object.entries({ "years ahead": 1e15, old: 2 * minute - staleMs, "too old": -staleMs }))
@@ -195,16 +195,16 @@ test("presence records that no running process has written are not listed, decid
   await world.stop(replica);
 });
 
-// Until when a handle of `signingKey` may be used, and what it says of time.
+// The time for which a handle from `signingKey` is usable, and the times in its tokens.
 
-/** Signs a token without times of its own with a handle: "signed", or the code of the error. */
+/** Signs a token that has no times with a handle. Returns "signed" or the code of the error. */
 const use = ({ kid, sign }: SigningKey): Promise<string> =>
   sign(Buffer.from(`${encode({ alg: "ES256", kid })}.${encode({ iss: issuer })}`), { lifetimeSeconds: 60 }).then(
     () => "signed",
     (error: JwksdError) => error.code,
   );
 
-/** A replica, and a handle that it gave. */
+/** Starts a replica and gets a handle from it. */
 async function start(policy = {}) {
   const world = new World();
   const replica = await world.start({ policy });
@@ -212,11 +212,11 @@ async function start(policy = {}) {
   return { world, replica, handle: await replica.provider.signingKey() };
 }
 
-describe("a handle", () => {
-  test("may be used until what its process had read is F old, though its key is replaced", async () => {
+describe("a handle of a signing key", () => {
+  test("is usable until the read behind it is maxStaleSeconds old, even if its key is replaced", async () => {
     const { world, replica, handle } = await start();
     await world.until(replica.manager.rotate({ now: true }));
-    // Words go on. That which this handle goes by was had at the beginning.
+    // Check-ins continue. The one behind this handle was at startup.
     await world.passTo(defaultUsableMs - 1);
     assert.equal(await use(handle), "signed");
     await world.pass(1);
@@ -224,10 +224,10 @@ describe("a handle", () => {
     await world.stop(replica);
   });
 
-  test("goes by the F that its process had read, and a shorter one holds from the next read on", async () => {
+  test("follows the maxStaleSeconds that its process had read; a shorter one applies to later handles", async () => {
     const { world, replica, handle } = await start();
     await world.run(replica, { type: "policy", policy: { maxStaleSeconds: 600 } });
-    // The change of F makes a check-in due.
+    // The change of maxStaleSeconds makes a check-in due.
     const next = await replica.provider.signingKey();
     world.store.isGone = true;
     await world.pass(594 * second - 1);
@@ -247,7 +247,7 @@ describe("a handle", () => {
     ["revoked", (world: World, { manager }: Replica, kid: string) => world.until(manager.revoke(kid))],
     ["removed", (world: World, { manager }: Replica, kid: string) => world.until(manager.remove(kid, { force: true }))],
   ] as const) {
-    test(`ends at once when its key is ${name}, by any process, though a subscriber takes nothing`, async () => {
+    test(`ends immediately when any process has ${name} its key, even if a subscriber accepts no keys`, async () => {
       const { world, replica, handle } = await start();
       const other = await world.start();
       await world.until(other.manager.rotate({ now: true }));
@@ -268,7 +268,7 @@ describe("a handle", () => {
     assert.deepEqual([await use(handle), (await seen(replica)).signs], [stale, stale]);
   });
 
-  test("of a process whose clock was set wrong ends at once", async () => {
+  test("ends immediately when the machine's clock is wrong", async () => {
     const world = new World();
     const machine = world.machine();
     const replica = await world.start({ clock: machine.clock });
@@ -281,7 +281,7 @@ describe("a handle", () => {
   });
 });
 
-/** A replica whose signatures are there when that is called. */
+/** Starts a replica whose signatures can be delayed. */
 async function slow() {
   const world = new World();
   const module = new Module();
@@ -295,12 +295,12 @@ async function slow() {
   return { world, replica, hold: (until: Promise<void>) => (held = until) };
 }
 
-describe("a signer that is slow", () => {
+describe("a slow signer", () => {
   for (const [name, ms, expected] of [
     ["before", -1, "signed"],
     ["after", 0, stale],
   ] as const) {
-    test(`is there just ${name} its process is stale: ${expected}`, async () => {
+    test(`that returns just ${name} its process becomes stale: ${expected}`, async () => {
       const { world, replica, hold } = await slow();
       world.store.isGone = true;
       await world.passTo(1_782 * second - second);
@@ -315,7 +315,7 @@ describe("a signer that is slow", () => {
     });
   }
 
-  test("gives a token the times of its beginning, when it was checked", async () => {
+  test("returns a token whose times are from the start of the call", async () => {
     const { world, replica, hold } = await slow();
     const { promise, resolve } = Promise.withResolvers<void>();
     hold(promise);

@@ -1,4 +1,4 @@
-// The commands of operators, as methods of a manager whose signing keys are made in an HSM that counts them.
+// Operator commands, as methods of a manager whose signing keys are generated in an HSM that counts them.
 
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
@@ -20,10 +20,10 @@ const open = async (uri: string): Promise<ExternalSigner> => {
   return { ...signer, uri, close: () => close() };
 };
 
-/** How a signer closes: it may wait for a signature that hangs. */
+/** Closes a signer. A test may replace it. */
 let close = async (): Promise<void> => {};
 
-/** A manager with the signing key `a`. The next ones are `b`, `c` and `d`, in the order in which they are made. */
+/** Starts a manager with the signing key `a`. The next keys are `b`, `c` and `d`, in the order in which they are generated. */
 async function start() {
   const world = new World();
   const made: string[] = [];
@@ -36,7 +36,7 @@ async function start() {
   const replica = await world.start({ createSigner, openSigner: open, destroySigner });
   const nameOf = (kid: string): string =>
     made[replica.manager.records.findIndex((record) => record.kid === kid)] ?? kid;
-  /** The states of the signing keys, the keys that are published, and the one that signs. */
+  /** Returns the states of the signing keys, the published keys, and the key that signs. */
   const now = async () => {
     const { kids, signs } = await seen(replica);
     const states = replica.manager.records.map(({ kid, state }) => `${nameOf(kid)} ${state}`);
@@ -54,7 +54,7 @@ async function start() {
 }
 
 describe("methods of a manager", () => {
-  test("rotate announces, activate and retire take the announced key, and remove ends a key", async () => {
+  test("rotate announces a key, activate and retire make it active, and remove ends a key", async () => {
     const { world, manager, kidOf, now, replica } = await start();
     const { events } = await world.until(manager.rotate());
     assert.deepEqual(
@@ -73,7 +73,7 @@ describe("methods of a manager", () => {
     await world.stop(replica);
   });
 
-  test("are reported as changes by this manager, to others as changes by another, and destroy the keys that they end", async () => {
+  test("are reported as changes by this manager, or by another, and destroy the keys that they end", async () => {
     const { world, manager, kidOf, replica, destroyed } = await start();
     const other = await world.start({ openSigner: open });
     const force = { force: true };
@@ -85,11 +85,11 @@ describe("methods of a manager", () => {
       [() => manager.revoke(kidOf("c")), "announced retired activated revoked", "c"],
     ];
     for (const [command, types, ended] of rows) {
-      const before = [replica, other].map(({ told }) => told.length);
+      const before = [replica, other].map(({ events }) => events.length);
       await world.until(command());
       await world.idle();
-      const [own, others] = [replica, other].map(({ told }, i) =>
-        told
+      const [own, others] = [replica, other].map(({ events }, i) =>
+        events
           .slice(before[i])
           .flatMap((event) =>
             event.type === "changed" ? [`${event.by}: ${event.events.map(({ type }) => type).join(" ")}`] : [],
@@ -113,26 +113,26 @@ describe("methods of a manager", () => {
     await assert.rejects(world.until(manager.rotate({ use: "enc" })), { code: "ERR_COMMIT_UNKNOWN" });
     world.store.hook = undefined;
     world.store.isGone = false;
-    const before = replica.told.length;
+    const before = replica.events.length;
     await world.until(replica.manager.runDueSteps());
-    const [event] = replica.told.slice(before);
+    const [event] = replica.events.slice(before);
     assert.equal(event?.type === "changed" && event.by, "this");
     await world.stop(replica);
   });
 
-  test("a key that was made for a command that is refused is destroyed again, and told of", async () => {
+  test("a key that was generated for a refused command is destroyed and reported", async () => {
     const { world, manager, made, destroyed, replica } = await start();
     await world.until(manager.rotate());
     await assert.rejects(world.until(manager.rotate()), { code: "ERR_TRANSITION" });
     assert.deepEqual([made, destroyed], [["a", "b", "c"], ["c"]]);
-    assert.deepEqual(replica.told.at(-1), { type: "orphaned", uri: "c", isDestroyed: true });
+    assert.deepEqual(replica.events.at(-1), { type: "orphaned", uri: "c", isDestroyed: true });
     await world.stop(replica);
   });
 
-  test("revoke and rotate go by what is in the store now, and not by what they saw last", async () => {
+  test("revoke and rotate use the store's current state rather than the last read", async () => {
     const { world, manager, kidOf, now, replica } = await start();
     await world.until(manager.rotate());
-    // By another process; this one is not told.
+    // The other process commits without notifying this one.
     world.store.isGone = true;
     const other = accessTo(await custodyOf(world.store.register, [world.wrappingKey], { issuer, isChosen: true }));
     await other.change(async ({ document: { records, policy }, now }) =>
@@ -144,7 +144,7 @@ describe("methods of a manager", () => {
     await world.stop(replica);
   });
 
-  test("a signer that never closes holds up nothing", async (t) => {
+  test("a signer that never closes delays nothing", async (t) => {
     const { world, manager, kidOf, now, replica } = await start();
     t.after(() => (close = async () => {}));
     close = () => new Promise(() => {});
@@ -160,7 +160,7 @@ describe("methods of a manager", () => {
     await stopped;
   });
 
-  test("what is too early needs force, and null is no force", async () => {
+  test("a command that is too early needs force, and null does not force", async () => {
     const { world, manager, kidOf, now, replica } = await start();
     await world.until(manager.rotate());
     const before = await now();
@@ -172,12 +172,12 @@ describe("methods of a manager", () => {
       await refusal(() => world.until(attempt()), "ERR_TOO_EARLY");
     assert.deepEqual(await now(), before);
     await world.pass(day);
-    assert.equal((await now()).signs, "b", "the plan goes on");
+    assert.equal((await now()).signs, "b", "planned steps continue");
     await refusal(() => world.until(manager.remove(kidOf("a"))), "ERR_TOO_EARLY");
     await world.stop(replica);
   });
 
-  test("rotate of encryption keys takes their alg, else that of the active key", async () => {
+  test("rotate for encryption keys uses the alg option, or otherwise the active key's alg", async () => {
     const { world, manager, made, replica } = await start();
     await world.until(manager.rotate({ use: "enc", alg: "ECDH-ES" }));
     await world.until(manager.rotate({ use: "enc", alg: null, now: true }));
@@ -191,7 +191,7 @@ describe("methods of a manager", () => {
   });
 });
 
-test("a wrong kid or option is refused before a key is made", async () => {
+test("a wrong kid or option is refused before a key is generated", async () => {
   const { world, manager, made, replica } = await start();
   const any = manager as unknown as Record<string, (...args: unknown[]) => Promise<unknown>>;
   const { calls } = world.store;
@@ -224,14 +224,14 @@ test("a wrong kid or option is refused before a key is made", async () => {
   await world.stop(replica);
 });
 
-describe("a key is made only where one is needed", () => {
+describe("a key is generated only if it is needed", () => {
   const rows: readonly [name: string, acts: string, states: readonly string[], published: string][] = [
-    ["rotate now: an announced key signs", "rotate, now", ["a retiring", "b active"], "ba"],
-    ["rotate now, without one: a new key signs", "now", ["a retiring", "b active"], "ba"],
-    ["revoke the active key, without an announced one: a new key", "revoke a", ["a revoked", "b active"], "b"],
-    ["revoke the active key: the announced one", "rotate, revoke a", ["a revoked", "b active"], "b"],
-    ["revoke the announced key: none", "rotate, revoke b", ["a active", "b revoked"], "a"],
-    ["revoke a retiring key: none", "now, revoke a", ["a revoked", "b active"], "b"],
+    ["rotate now, with an announced key: it signs", "rotate, now", ["a retiring", "b active"], "ba"],
+    ["rotate now, without an announced key: a new key signs", "now", ["a retiring", "b active"], "ba"],
+    ["revoke the active key, without an announced key: a new key", "revoke a", ["a revoked", "b active"], "b"],
+    ["revoke the active key, with an announced key: it signs", "rotate, revoke a", ["a revoked", "b active"], "b"],
+    ["revoke the announced key: no new key", "rotate, revoke b", ["a active", "b revoked"], "a"],
+    ["revoke a retiring key: no new key", "now, revoke a", ["a revoked", "b active"], "b"],
   ];
   for (const [name, acts, states, published] of rows) {
     test(name, async () => {

@@ -1,4 +1,4 @@
-// How a process reads and writes its store.
+// Reads and commits of a process.
 
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
@@ -16,7 +16,7 @@ import { countedStore } from "./counted-store.ts";
 const second = 1_000;
 const wrappingKey = newWrappingKey();
 
-/** A clock that goes on to the timer that is next. */
+/** Returns a clock that jumps to its next timer. */
 function clockOfTimers() {
   const timers = new Set<{ readonly at: number; readonly delayMs: number; readonly callback: () => void }>();
   let now = Date.parse("2026-11-20T12:00:00Z");
@@ -41,7 +41,7 @@ function clockOfTimers() {
   };
 }
 
-/** A store, and a process that is at work on it. */
+/** Returns a store and two processes that use it. */
 async function start() {
   const clock = clockOfTimers();
   const store = countedStore(memoryStore());
@@ -50,7 +50,7 @@ async function start() {
   const options = { policy: rotationPolicy(), clock, signal: closing.signal };
   const access = createStoreAccess(await custodyOf(store, [wrappingKey]), options);
   const other = accessTo(await custody());
-  /** What it comes to once its timers have fired, and how long that took. */
+  /** Fires timers until the work is done. Returns its outcome and duration. */
   async function finished<T>(work: Promise<T>): Promise<{ result: PromiseSettledResult<T>; tookMs: number }> {
     const since = clock.now();
     let result: PromiseSettledResult<T> | undefined;
@@ -58,7 +58,7 @@ async function start() {
     for (let turn = 0; ; turn += 1) {
       await setTimeout(1);
       if (result !== undefined) return { result, tookMs: clock.now() - since };
-      // MACs are made in real time. A pause between two attempts is no whole number of milliseconds; nothing else is under way then.
+      // MACs are computed in real time. A pause between two attempts is not a whole number of milliseconds; nothing else is in progress then.
       if (clock.fire(({ delayMs }) => turn > 100 || !Number.isInteger(delayMs))) turn = 0;
     }
   }
@@ -69,7 +69,7 @@ async function start() {
   return { clock, store, closing, access, other, finished, code };
 }
 
-/** Announces the next key, in the place of one that is announced. */
+/** Announces the next key, and withdraws an announced one. */
 async function announceNext({ document: { records, policy }, now }: Seen): Promise<Decision> {
   const at = { policy, now };
   const withdrawn = records.filter(({ state }) => state === "announced").map(({ kid }) => kid);
@@ -79,7 +79,7 @@ async function announceNext({ document: { records, policy }, now }: Seen): Promi
 
 const lost = () => new Error("the connection broke");
 
-test("what is decided is written once, and what changes nothing is not", async () => {
+test("a change is written once; a decision that changes nothing is not written", async () => {
   const { store, access } = await start();
   const { records, events } = await access.change(announceNext);
   assert.equal(states(records), "key 1 active");
@@ -90,7 +90,7 @@ test("what is decided is written once, and what changes nothing is not", async (
   assert.deepEqual([store.counts.write, (await documentOf(store)).revision], [1, 1]);
 });
 
-describe("where others commit first, all of it is done again on what they left", () => {
+describe("if another process commits first, the decision is repeated on its result", () => {
   for (const [times, expected] of [
     [3, "written"],
     [19, "written"],
@@ -109,7 +109,7 @@ describe("where others commit first, all of it is done again on what they left",
     });
   }
 
-  test("pauses grow to a second at most, at random", async (t) => {
+  test("pauses are random and grow to at most a second", async (t) => {
     const { store, access, finished } = await start();
     t.mock.method(Math, "random", () => 0.999);
     store.hook = async (operation, go) => (operation === "write" ? false : go());
@@ -119,17 +119,22 @@ describe("where others commit first, all of it is done again on what they left",
   });
 });
 
-describe("after an answer that is no answer, the process looks for its commit, or writes the same again", () => {
-  /** What happens to each write: it is done or not, and answers. */
+describe("after an uncertain answer, the process looks for its commit or repeats the write", () => {
+  /** Per write: whether it is done, and its answer. */
   const rows: readonly [name: string, writes: string, expected: string, revision: number][] = [
-    ["false, where a driver had repeated it", "done false", "written", 1],
-    ["false, where another text is there", "not false", "written", 1],
+    ["false, because a driver had repeated it", "done false", "written", 1],
+    ["false, because another document is stored", "not false", "written", 1],
     ["lost, and it was written", "done lost", "written", 1],
     ["lost, and it was not written", "not lost", "written", 1],
     ["no answer for 10 s, and it was written", "done never", "written", 1],
     ["lost twice, and never written", "not lost, not lost", "ERR_COMMIT_UNKNOWN", 0],
     ["lost twice, and written", "done lost, not lost", "ERR_COMMIT_UNKNOWN", 1],
-    ["lost, then not written, which says nothing of the first", "done lost, not full", "ERR_COMMIT_UNKNOWN", 1],
+    [
+      "lost, then not written, which says nothing about the first write",
+      "done lost, not full",
+      "ERR_COMMIT_UNKNOWN",
+      1,
+    ],
     ["certainly not written", "not full", "ERR_STORE_UNAVAILABLE", 0],
   ];
   for (const [name, writes, expected, revision] of rows) {
@@ -152,7 +157,7 @@ describe("after an answer that is no answer, the process looks for its commit, o
     });
   }
 
-  test("the first write arrives a second late, after the same one: it is written once", async () => {
+  test("a first write that arrives a second late, after the repeated one, changes nothing", async () => {
     const { clock, store, access, finished } = await start();
     let late: Promise<unknown> | undefined;
     store.hook = async (operation, go) => {
@@ -165,7 +170,7 @@ describe("after an answer that is no answer, the process looks for its commit, o
     assert.deepEqual([await late, (await documentOf(store.register)).revision], [false, 1]);
   });
 
-  test("another commit came between: it is done again, and the late write changes nothing", async () => {
+  test("after another commit came between, the decision is repeated, and the late write changes nothing", async () => {
     const { store, access, other, finished } = await start();
     const late: (() => Promise<unknown>)[] = [];
     store.hook = async (operation, go) => {
@@ -180,7 +185,7 @@ describe("after an answer that is no answer, the process looks for its commit, o
   });
 });
 
-describe("a store that never answers counts as gone after 10 s, and nothing is left behind", () => {
+describe("a store that never answers counts as unavailable after 10 s, and no timer is left", () => {
   for (const [operation, expected, ms] of [
     ["read", "ERR_STORE_UNAVAILABLE", 10],
     ["write", "ERR_COMMIT_UNKNOWN", 20],
@@ -198,7 +203,7 @@ describe("a store that never answers counts as gone after 10 s, and nothing is l
 const refused = async ({ document: { records, policy }, now }: Seen) =>
   applyCommand(records, { type: "remove", kid: "none" }, { policy, now });
 
-test("nothing is written where the decision is a refusal, or the process ends", async () => {
+test("nothing is written if the decision is a refusal or the process ends", async () => {
   const { store, closing, access, code } = await start();
   assert.equal(await code(access.change(refused)), "ERR_KID_UNMANAGED");
   const ending = access.change(async (seen) => {

@@ -4,31 +4,31 @@ import type { Presence, Register, StoreCall } from "../../src/rotation/store/reg
 /** `checkIn`: a confirmed read, or a call for presence records. */
 export type Operation = "read" | "checkIn" | "write";
 
-/** A real store that fails in every way, and counts what it is asked. */
+/** A real store that counts its calls and can fail in every way. */
 export interface CountedStore extends Register {
-  /** Behind the faults of this line. */
+  /** The register behind the faults of this connection. */
   readonly register: Register;
-  /** No call succeeds while it is; nobody is told of commits. */
+  /** Whether every call fails, and watchers do not learn about commits. */
   isGone: boolean;
-  /** It can be read, as on a full disk. */
+  /** Whether only reads succeed, as on a full disk. */
   isFull: boolean;
-  /** This process may read it, and not write. */
+  /** Whether this process is allowed to read but not to write. */
   isReadOnly: boolean;
-  /** No call is answered, and signals are ignored. */
+  /** Whether calls are never answered. */
   hangs: boolean;
-  /** This line leads to a primary that was replaced: it goes on answering plain reads, and nothing else. */
+  /** Whether this connection is to a replaced primary, which still answers plain reads but nothing else. */
   isOld: boolean;
-  /** Stands before each call, which it may let go, hold or replace. */
+  /** Runs instead of each call, which it can pass on, delay or replace. */
   hook: ((operation: Operation, go: () => Promise<unknown>) => Promise<unknown>) | undefined;
   readonly counts: Readonly<Record<Operation, number>>;
-  /** All calls, by other lines too. */
+  /** The number of calls over all connections. */
   readonly calls: number;
   /** Resolves when a call hangs. */
   hung(): Promise<void>;
-  /** A call that is under way hangs, for the world that waits for it, until it ends. */
+  /** Makes an operation count as a hanging call until it ends, so that the world does not wait for it. */
   hanging<T>(work: Promise<T>): Promise<T>;
-  /** The same store over another line, which can be cut by itself. */
-  line(): CountedStore;
+  /** Returns another connection to the same store, with its own faults. */
+  connection(): CountedStore;
 }
 
 export function countedStore(register: Register, total = { calls: 0 }): CountedStore {
@@ -41,7 +41,7 @@ export function countedStore(register: Register, total = { calls: 0 }): CountedS
     counts[operation] += 1;
     total.calls += 1;
     if (store.isGone || (store.isFull && operation !== "read")) {
-      throw new StoreError("ERR_STORE_UNAVAILABLE", "the store is out of reach");
+      throw new StoreError("ERR_STORE_UNAVAILABLE", "the store is unreachable");
     }
     if (store.hangs || store.isOld) return store.hanging(aborted(signal));
     return (store.hook?.(operation, work) ?? work()) as Promise<T>;
@@ -60,7 +60,7 @@ export function countedStore(register: Register, total = { calls: 0 }): CountedS
     },
     set isOld(isOld) {
       old = undefined;
-      // In memory, a read is done when it is called.
+      // In memory, a read takes effect when it is called.
       if (isOld) void register.read().then((reading) => (old = reading));
     },
     hook: undefined,
@@ -77,7 +77,7 @@ export function countedStore(register: Register, total = { calls: 0 }): CountedS
       waiting.clear();
       return work.finally(() => hung.delete(work));
     },
-    line: () => countedStore(register, total),
+    connection: () => countedStore(register, total),
 
     async read(known, options = {}) {
       const { confirmed = false } = options;
@@ -114,7 +114,7 @@ export function countedStore(register: Register, total = { calls: 0 }): CountedS
 
 const readOnly = (): StoreError => new StoreError("ERR_STORE_READ_ONLY", "this role may only read");
 
-/** Ends when the caller gives the call up, and then not at once. */
+/** Rejects when the caller aborts. */
 const aborted = (signal: AbortSignal | undefined): Promise<never> =>
   new Promise((_, reject) => {
     signal?.addEventListener("abort", () => reject(new Error("given up")), { once: true });

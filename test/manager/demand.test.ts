@@ -9,13 +9,13 @@ import { soak } from "../support/soak.ts";
 import type { CountedStore } from "./counted-store.ts";
 import { type ManagerChoice, type Replica, World, issuer, longCache, seen, staleMs, usableMs } from "./world.ts";
 
-// Keys that are read only when somebody asks: in Workers, functions, and where a process is frozen between two requests.
+// Keys that are read only on a request: in Workers, in functions, and in a process that is frozen between two requests.
 
 interface Instance extends Replica {
-  readonly line: CountedStore;
+  readonly connection: CountedStore;
 }
 
-/** A world whose store holds keys, and an instance that has read nothing yet. */
+/** Returns a world whose store has keys, and an instance that has read nothing yet. */
 async function worldWithKeys(choice: ManagerChoice = {}): Promise<{ world: World; instance: Instance }> {
   const world = new World();
   await world.stop(await world.start());
@@ -23,11 +23,11 @@ async function worldWithKeys(choice: ManagerChoice = {}): Promise<{ world: World
 }
 
 async function demand(world: World, choice: ManagerChoice = {}): Promise<Instance> {
-  const line = world.store.line();
-  return { line, ...(await world.start({ store: line, onDemand: true, ...choice })) };
+  const connection = world.store.connection();
+  return { connection, ...(await world.start({ store: connection, onDemand: true, ...choice })) };
 }
 
-/** The status of the JWK Set, and the kid of a token or the code of the error. */
+/** Requests the JWK Set and a token. Returns the status, and the token's kid or the code of the error. */
 async function use(world: World, { provider }: Instance): Promise<[number, string]> {
   const response = await world.until(Promise.resolve(provider.fetch(new Request(`${issuer}/jwks`))));
   if (response.status === 503) assert.equal(response.headers.get("cache-control"), "no-store");
@@ -43,44 +43,44 @@ async function use(world: World, { provider }: Instance): Promise<[number, strin
 
 const refused = [503, "ERR_SIGNER_STALE"];
 const days = soak(200, 10);
-const readsOf = ({ line }: Instance): number => line.counts.read + line.counts.checkIn;
+const readsOf = ({ connection }: Instance): number => connection.counts.read + connection.counts.checkIn;
 const activeIn = async (world: World): Promise<string> =>
   (await world.document()).records.find(({ state }) => state === "active")?.kid ?? "";
 
-test("reads when it is asked, and leaves no timer and no line", async () => {
+test("an instance reads on a request and leaves no timer and no presence record", async () => {
   const { world, instance } = await worldWithKeys();
   const kid = await activeIn(world);
   assert.equal(readsOf(instance), 0);
   assert.deepEqual(await use(world, instance), [200, kid]);
   assert.equal(readsOf(instance), 2, "a check-in, and a read for due steps");
   await world.pass(hour);
-  assert.deepEqual([readsOf(instance), world.timers, await world.lines()], [2, 0, []]);
-  assert.equal(instance.line.counts.write, 0);
+  assert.deepEqual([readsOf(instance), world.timers, await world.presence()], [2, 0, []]);
+  assert.equal(instance.connection.counts.write, 0);
 });
 
-test("contract, section 7, Errors: another method than GET and HEAD gets 405 before anything was read", async () => {
+test("contract, section 7, Errors: a method other than GET and HEAD gets 405 before anything is read", async () => {
   const { instance } = await worldWithKeys();
   const response = await instance.provider.fetch(new Request(`${issuer}/jwks`, { method: "POST" }));
   assert.deepEqual([response.status, response.headers.get("allow"), readsOf(instance)], [405, "GET, HEAD", 0]);
 });
 
-test("a read is renewed beside the answer after refreshSeconds, and before it after twice as long", async () => {
+test("a read is renewed in the background after refreshSeconds, and before the answer after twice as long", async () => {
   const { world, instance } = await worldWithKeys();
-  const { line, provider } = instance;
+  const { connection, provider } = instance;
   await use(world, instance);
   const rows: unknown[] = [];
   for (const ms of [29.9 * second, 30 * second, 10 * second, 60 * second]) {
     await world.pass(ms);
     const before = readsOf(instance);
-    // Whether the answer comes at once does not depend on the store.
+    // The store is held, so an immediate answer cannot depend on it.
     const held = Promise.withResolvers<void>();
-    line.hook = async (_, go) => held.promise.then(go);
+    connection.hook = async (_, go) => held.promise.then(go);
     const answer = provider.fetch(new Request(`${issuer}/jwks`));
     const waits = answer instanceof Promise;
     held.resolve();
     await answer;
     await world.idle();
-    line.hook = undefined;
+    connection.hook = undefined;
     rows.push([waits, readsOf(instance) - before]);
   }
   assert.deepEqual(rows, [
@@ -92,7 +92,7 @@ test("a read is renewed beside the answer after refreshSeconds, and before it af
 });
 
 describe("an empty store", () => {
-  test("gets no keys: whatever was lost there would be replaced", async () => {
+  test("gets no keys, which would replace lost ones", async () => {
     const world = new World();
     const instance = await demand(world);
     assert.deepEqual(await use(world, instance), refused);
@@ -102,11 +102,11 @@ describe("an empty store", () => {
       return (cause as JwksdError).code === "ERR_STORE_EMPTY";
     });
     assert.equal((await world.document()).records.length, 0);
-    const failed = instance.told.find((event) => event.type === "failed");
+    const failed = instance.events.find((event) => event.type === "failed");
     assert.deepEqual([failed?.error.code, failed?.retryInMs], ["ERR_STORE_EMPTY", second]);
   });
 
-  test("is read again a second after a request found it empty, so the first key is served as soon as there is one", async () => {
+  test("is read again a second after a request found it empty, so that the first key is served soon", async () => {
     const world = new World();
     const instance = await demand(world);
     assert.deepEqual(await use(world, instance), refused);
@@ -116,10 +116,10 @@ describe("an empty store", () => {
     await world.stop(await world.start());
     await world.pass(second);
     assert.deepEqual(await use(world, instance), [200, await activeIn(world)]);
-    assert.equal(instance.told.at(-1)?.type, "recovered");
+    assert.equal(instance.events.at(-1)?.type, "recovered");
   });
 
-  test("gets them with requireStore: false; two instances make the same", async () => {
+  test("gets keys with requireStore: false, and two instances agree on them", async () => {
     const world = new World();
     const both = [await demand(world, { requireStore: false }), await demand(world, { requireStore: false })] as const;
     const [one, other] = await Promise.all(both.map((instance) => use(world, instance)));
@@ -128,38 +128,39 @@ describe("an empty store", () => {
   });
 });
 
-describe("the store", () => {
-  test("is gone: one read each refreshSeconds, keys until they are stale, then 503, and again when it is back", async () => {
+describe("a store", () => {
+  test("that is unavailable: one read per refreshSeconds, keys until they are stale, then 503, and keys once it is back", async () => {
     const { world, instance } = await worldWithKeys();
-    const good = await use(world, instance);
-    instance.line.isGone = true;
+    const before = await use(world, instance);
+    instance.connection.isGone = true;
     await world.pass(hour);
-    const before = readsOf(instance);
+    const readsBefore = readsOf(instance);
     for (let i = 0; i < 60; i += 1) {
-      assert.deepEqual(await use(world, instance), good);
+      assert.deepEqual(await use(world, instance), before);
       await world.pass(second);
     }
-    // Each checks in and then reads what other processes have changed.
-    assert.ok(readsOf(instance) - before <= 6, `${readsOf(instance) - before} reads`);
+    // Each checks in and then reads the changes of other processes.
+    const reads = readsOf(instance) - readsBefore;
+    assert.ok(reads <= 6, `${reads} reads`);
     await world.passTo(usableMs - second);
-    assert.deepEqual(await use(world, instance), good);
+    assert.deepEqual(await use(world, instance), before);
     await world.pass(2 * second);
     assert.deepEqual(await use(world, instance), refused);
-    instance.line.isGone = false;
-    assert.deepEqual(await use(world, instance), refused, "no read so soon after one that failed");
+    instance.connection.isGone = false;
+    assert.deepEqual(await use(world, instance), refused, "no read that soon after a failed one");
     await world.pass(30 * second);
-    assert.deepEqual(await use(world, instance), good);
+    assert.deepEqual(await use(world, instance), before);
     assert.deepEqual(
-      instance.told.map(({ type }) => type).filter((type) => type === "recovered"),
+      instance.events.map(({ type }) => type).filter((type) => type === "recovered"),
       ["recovered"],
     );
   });
 
-  test("hangs: one request waits for a second, and others do not", async () => {
+  test("that hangs: one request waits for a second, and others do not wait", async () => {
     const { world, instance } = await worldWithKeys();
-    const good = await use(world, instance);
+    const before = await use(world, instance);
     await world.pass(hour);
-    instance.line.hangs = true;
+    instance.connection.hangs = true;
     const answers: number[] = [];
     const ask = async (): Promise<void> => {
       const { status } = await instance.provider.fetch(new Request(`${issuer}/jwks`));
@@ -168,7 +169,7 @@ describe("the store", () => {
     };
     const begun = world.elapsedMs;
     const first = ask();
-    await instance.line.hung();
+    await instance.connection.hung();
     await world.pass(second);
     await first;
     for (let i = 0; i < 20; i += 1) {
@@ -179,30 +180,30 @@ describe("the store", () => {
       answers.map((at) => at - begun),
       [1, ...Array.from({ length: 20 }, (_, i) => i + 1)].map((s) => s * second),
     );
-    instance.line.hangs = false;
+    instance.connection.hangs = false;
     await world.pass(hour);
-    assert.deepEqual(await use(world, instance), good);
+    assert.deepEqual(await use(world, instance), before);
   });
 
-  test("hangs while requests go on, and nothing may be used: they wait until the first failure, and no longer", async () => {
+  test("that hangs before the first read: requests wait until the first failure, and no longer", async () => {
     const { world, instance } = await worldWithKeys();
-    instance.line.hangs = true;
+    instance.connection.hangs = true;
     const waited: number[] = [];
-    const asked: Promise<void>[] = [];
+    const requests: Promise<void>[] = [];
     for (let count = 0; count < 40; count += 1) {
       const begun = world.elapsedMs;
       const response = Promise.resolve(instance.provider.fetch(new Request(`${issuer}/jwks`)));
-      asked.push(response.then(({ status }) => void waited.push(status === 503 ? world.elapsedMs - begun : -1)));
+      requests.push(response.then(({ status }) => void waited.push(status === 503 ? world.elapsedMs - begun : -1)));
       await world.idle();
       await world.pass(second / 2);
     }
     await world.pass(20 * second);
-    await Promise.all(asked);
+    await Promise.all(requests);
     assert.equal(waited.length, 40);
     assert.ok(waited.every((ms) => ms >= 0));
     assert.ok(waited.filter((ms) => ms === 0).length >= 15, waited.join());
     assert.ok(readsOf(instance) <= 11, `${readsOf(instance)} reads`);
-    instance.line.hangs = false;
+    instance.connection.hangs = false;
     await world.pass(30 * second);
     assert.equal((await use(world, instance))[0], 200);
   });
@@ -213,10 +214,10 @@ test("a process that is frozen between two requests reads before it uses its key
   const machine = world.machine();
   const instance = await demand(world, { clock: machine.clock });
   const [, kid] = await use(world, instance);
-  // Its read is on its way when it is frozen, and ends long after, when the key has leaked.
+  // Its read is in flight when it is frozen and ends long after, when the key has leaked.
   await world.pass(31 * second);
   const held = Promise.withResolvers<void>();
-  instance.line.hook = async (_, go) => {
+  instance.connection.hook = async (_, go) => {
     const answer = await go();
     await held.promise;
     return answer;
@@ -230,22 +231,22 @@ test("a process that is frozen between two requests reads before it uses its key
   await world.pass(staleMs);
   machine.asleepMs = world.elapsedMs - asleepAt;
   machine.isStopped = false;
-  instance.line.hook = undefined;
+  instance.connection.hook = undefined;
   held.resolve();
   await new Promise(setImmediate);
   assert.deepEqual(await use(world, instance), [200, await activeIn(world)]);
   assert.notEqual(await activeIn(world), kid);
 });
 
-test("a cron that looks only when the store says that a step is due takes each step in time", async () => {
+test("a cron job that runs due steps only at the times the store gives takes each step in time", async () => {
   const world = new World();
   let due: number | undefined;
-  const line = world.store.line();
+  const connection = world.store.connection();
   const store: Register = {
-    name: line.name,
-    read: (...call) => line.read(...call),
+    name: connection.name,
+    read: (...call) => connection.read(...call),
     async write(text, ifVersion, options) {
-      const isWritten = await line.write(text, ifVersion, options);
+      const isWritten = await connection.write(text, ifVersion, options);
       if (isWritten) due = options?.due;
       return isWritten;
     },
@@ -254,7 +255,7 @@ test("a cron that looks only when the store says that a step is due takes each s
   await world.until(manager.runDueSteps());
   const times = [world.elapsedMs];
   while (world.elapsedMs < 40 * 24 * hour) {
-    assert.ok(due !== undefined, "a write says when the next step is due");
+    assert.ok(due !== undefined, "a write gives the time of the next step");
     await world.pass(due - world.clock.now());
     await world.until(manager.runDueSteps());
     times.push(world.elapsedMs);
@@ -263,10 +264,10 @@ test("a cron that looks only when the store says that a step is due takes each s
   const signed = events.flatMap(({ type, at }) => (type === "activated" ? [at] : []));
   const gaps = signed.slice(1).map((at, index) => at - (signed[index] as number));
   assert.deepEqual([...new Set(gaps)], [4 * 24 * hour], "keys rotate every four days");
-  assert.deepEqual([signed.length, times.length], [11, 30], "ten rotations, and three looks for each");
+  assert.deepEqual([signed.length, times.length], [11, 30], "ten rotations with three runs each");
 });
 
-test("a token of a kid that is new here is verified after one more read, and an unknown kid reads once a second", async () => {
+test("a token with a new kid is verified after one more read; unknown kids cause at most one read a second", async () => {
   const { world, instance } = await worldWithKeys();
   await use(world, instance);
   const operator = await world.start();
@@ -287,7 +288,7 @@ test("a token of a kid that is new here is verified after one more read, and an 
   assert.equal(readsOf(instance) - before, 1);
 });
 
-test("keys for jose and Node: the handle of a signing key, node(), and what is known before the first read", async () => {
+test("signingKey() and node() read on demand; before the first read, nothing is known", async () => {
   const { world, instance } = await worldWithKeys();
   const { manager, provider } = instance;
   assert.throws(() => manager.policy, { code: "ERR_SIGNER_STALE" });
@@ -305,10 +306,10 @@ test("keys for jose and Node: the handle of a signing key, node(), and what is k
   assert.ok(discovery instanceof Response, "the discovery document has no keys");
 });
 
-test(`no cache and no relying party is surprised: three instances, asked at random, for ${days} days`, async () => {
+test(`tokens of three instances, called at random, always verify with every cached set, for ${days} days`, async () => {
   const { world, instance } = await worldWithKeys();
   const instances = [instance, await demand(world), await demand(world)];
-  const targets: { at: number; kids: string[] }[] = [];
+  const cached: { at: number; kids: string[] }[] = [];
   const tokens: { at: number; kid: string }[] = [];
   const kids = new Set<string>();
   const random = randomFrom(1);
@@ -317,12 +318,12 @@ test(`no cache and no relying party is surprised: three instances, asked at rand
     const one = instances[Math.floor(random() * 3)] as Instance;
     const now = world.elapsedMs;
     const set = await world.until(seen(one));
-    while ((targets[0]?.at ?? now) < now - 2 * hour) targets.shift();
+    while ((cached[0]?.at ?? now) < now - 2 * hour) cached.shift();
     while ((tokens[0]?.at ?? now) < now - hour) tokens.shift();
-    targets.push({ at: now, kids: set.kids });
-    for (const { kid } of tokens) assert.ok(set.kids.includes(kid), "a token that lives has lost its key");
-    for (const { at, kids } of targets)
-      assert.ok(kids.includes(set.signs), `a copy of ${(now - at) / 1000} s ago lacks a key`);
+    cached.push({ at: now, kids: set.kids });
+    for (const { kid } of tokens) assert.ok(set.kids.includes(kid), "a valid token has lost its key");
+    for (const { at, kids } of cached)
+      assert.ok(kids.includes(set.signs), `a set cached ${(now - at) / 1000} s ago lacks a key`);
     tokens.push({ at: now, kid: set.signs });
     kids.add(set.signs);
   }

@@ -27,14 +27,14 @@ import { WrittenStore } from "../support/written-store.ts";
 import { Module } from "./module.ts";
 import { World, seen, writtenWorld } from "./world.ts";
 
-// What a store holds as a text, and how a text is refused.
+// The stored document: its format, its limits, and the documents that are refused.
 
 const keys = await readWrappingKeys([newWrappingKey()]);
 const owner = { issuer: "https://op.example", isChosen: true };
 const empty = emptyDocument(owner, rotationPolicy());
 const code = (code: StoreError["code"], message = /./) => ({ name: "StoreError", code, message });
 
-/** A document with this member, under the MAC of its store. */
+/** Rewrites members of the stored document under a valid MAC. */
 async function rewritten(
   world: World,
   store: WrittenStore,
@@ -45,8 +45,8 @@ async function rewritten(
   store.put(await custody.seal({ ...document, ...change(document) }));
 }
 
-describe("for later versions", () => {
-  test("members that are not known are kept by a commit, at every place", async () => {
+describe("compatibility with later versions", () => {
+  test("a commit keeps unknown members at every level", async () => {
     const { world, store } = writtenWorld();
     const replica = await world.start();
     const later = { later: { deep: [1] } };
@@ -73,10 +73,10 @@ describe("for later versions", () => {
     await world.stop(next);
   });
 
-  test("another format is refused, and what was read stays in use", async () => {
+  test("another format is refused, and the last read stays in use", async () => {
     const { world, store } = writtenWorld();
     const replica = await world.start();
-    const [before, good] = [await seen(replica), store.text];
+    const [before, original] = [await seen(replica), store.text];
     await rewritten(world, store, () => ({ format: 2 }));
     await world.pass(second);
     const refused = code(
@@ -86,24 +86,24 @@ describe("for later versions", () => {
     assert.equal(replica.manager.health.failure?.code, refused.code);
     await assert.rejects(world.start(), refused);
     assert.deepEqual({ ...(await seen(replica)), cacheControl: "" }, { ...before, cacheControl: "" });
-    store.put(good);
+    store.put(original);
     await world.pass(31 * second);
-    assert.equal(replica.told.at(-1)?.type, "recovered");
+    assert.equal(replica.events.at(-1)?.type, "recovered");
     await world.stop(replica);
   });
 
-  test("a policy that this version would refuse is that of the store all the same", async () => {
+  test("a stored policy applies even if this version would refuse it", async () => {
     const { world, store } = writtenWorld();
     const replica = await world.start();
     await rewritten(world, store, ({ policy }) => ({ policy: { ...policy, announceForSeconds: 60 } }));
     await world.pass(second);
-    assert.deepEqual([replica.manager.policy.announceForSeconds, replica.told.at(-1)?.type], [60, "changed"]);
+    assert.deepEqual([replica.manager.policy.announceForSeconds, replica.events.at(-1)?.type], [60, "changed"]);
     await world.stop(replica);
   });
 });
 
 describe("a document is bounded", () => {
-  test("the newest events stay, and their numbers go on; 32 commits, of which each has an id", () => {
+  test("the latest events are kept with their numbers, and the ids of 32 commits", () => {
     let document = empty;
     const reason = "x".repeat(200);
     for (let index = 1; index <= 300; index += 1) {
@@ -122,7 +122,7 @@ describe("a document is bounded", () => {
     assert.ok(bytes > 15_000 && bytes <= 16_384 + 2 * events.length, `${bytes}`);
   });
 
-  test("where a register is nearly full, people are told once, and old events make room for a revocation", async () => {
+  test("a register that is nearly full is reported once, and old events make room for a revocation", async () => {
     const maxBytes = 18_000;
     const world = new World((clock) => {
       const store = memoryStore({ clock });
@@ -130,7 +130,7 @@ describe("a document is bounded", () => {
         ...store,
         maxBytes,
         write: async (text, ...rest) => {
-          assert.ok(Buffer.byteLength(text) <= maxBytes, "it would not fit");
+          assert.ok(Buffer.byteLength(text) <= maxBytes, "the document must fit");
           return store.write(text, ...rest);
         },
       };
@@ -141,14 +141,14 @@ describe("a document is bounded", () => {
       await world.until(replica.manager.revoke(active));
       await world.idle();
     }
-    const told = replica.told.filter(({ type }) => type === "store-nearly-full");
-    assert.equal(told.length, 1);
+    const reported = replica.events.filter(({ type }) => type === "store-nearly-full");
+    assert.equal(reported.length, 1);
     const { records, events } = await world.document();
     const revoked = records.filter(({ state }) => state === "revoked").length;
     assert.deepEqual([revoked, replica.manager.health.store.filling?.maxBytes], [30, maxBytes]);
-    assert.ok(Buffer.byteLength(JSON.stringify(events)) < 14_000, "less than what 16 KiB hold");
+    assert.ok(Buffer.byteLength(JSON.stringify(events)) < 14_000, "fewer than 16 KiB allow");
     assert.equal(events.at(-1)?.type, "revoked");
-    // What is left is for revocations.
+    // The remaining space is reserved for revocations.
     const refused = { code: "ERR_STORE_FULL", message: /18,000 bytes\); copy the keys into .*: jwksd store migrate$/ };
     let rotations = 0;
     const rotate = async (): Promise<void> => {
@@ -163,7 +163,7 @@ describe("a document is bounded", () => {
     await world.stop(replica);
   });
 
-  test("a tombstone holds what is needed and no more", async () => {
+  test("a tombstone keeps only what is needed", async () => {
     const world = new World();
     const module = new Module();
     const replica = await world.start(module.choice());
@@ -185,12 +185,10 @@ describe("a document is bounded", () => {
     await world.stop(replica);
   });
 
-  test("a thousand tombstones, and a step still works", async () => {
+  test("steps still work with a thousand tombstones", async () => {
     const world = new World();
     const replica = await world.start();
-    const ended = Array.from({ length: 1_000 }, (_, index) =>
-      tombstone(`kid of a key that has ended ${index}`, "removed"),
-    );
+    const ended = Array.from({ length: 1_000 }, (_, index) => tombstone(`kid of an ended key ${index}`, "removed"));
     await world.change(({ records }) => ({ records: [...ended, ...records] }));
     await world.until(replica.manager.rotate());
     await world.passTo(day);
@@ -201,7 +199,7 @@ describe("a document is bounded", () => {
   });
 });
 
-test("an event tells of a commit, and each state has the revision in which it began", () => {
+test("each event is numbered, and each state has the revision in which it began", () => {
   const { policy } = empty;
   const key = {
     kid: "a",
@@ -224,11 +222,11 @@ test("an event tells of a commit, and each state has the revision in which it be
   assert.deepEqual([second.revision, liveRecords(second.records)[0]?.stateRevision], [9, 8]);
 });
 
-describe("a text that is not the one under its MAC is not authentic", () => {
+describe("a document that does not match its MAC is not authentic", () => {
   const document = JSON.stringify({ ...empty, revision: 1, commits: ["one"] });
   const isRefused = code("ERR_STORE_NOT_AUTHENTIC");
 
-  test("in whatever byte it was changed", async () => {
+  test("whichever byte was changed", async () => {
     const text = await sealed(keys[0], document);
     assert.equal(await verifySeal(keys, text), keys[0].id);
     assert.equal(unsealed(text), document);
@@ -242,7 +240,7 @@ describe("a text that is not the one under its MAC is not authentic", () => {
     }
   });
 
-  test("and that is said before it is read: of a store as well", async () => {
+  test("a custody refuses it before it parses it", async () => {
     const store = new WrittenStore();
     const custody = await custodyOf(store, [newWrappingKey()], owner);
     const text = await custody.seal({ ...empty, revision: 1 });
@@ -253,7 +251,7 @@ describe("a text that is not the one under its MAC is not authentic", () => {
     assert.equal((await documentOf(store)).revision, 0);
   });
 
-  test("a MAC of another type under the same key is none", async () => {
+  test("a MAC with another typ under the same key is refused", async () => {
     const text = await sealed(keys[0], document);
     const header = decodeProtectedHeader(text.split("\n")[0] ?? "") as JWSHeaderParameters;
     const made = async (typ: string): Promise<string> => {
@@ -267,20 +265,20 @@ describe("a text that is not the one under its MAC is not authentic", () => {
   });
 });
 
-describe("what is under the right MAC and is no document is damaged", () => {
-  const good = { ...empty, revision: 1, commits: ["one"] };
+describe("content with a valid MAC that is not a document counts as damaged", () => {
+  const valid = { ...empty, revision: 1, commits: ["one"] };
   const rows: Readonly<Record<string, object | string>> = {
-    "no JSON": "{",
+    "not JSON": "{",
     null: "null",
-    "no format": { ...good, format: undefined },
-    "a format that is no number": { ...good, format: "1" },
-    "no revision": { ...good, revision: undefined },
-    "no records": { ...good, records: undefined },
-    "no commits": { ...good, commits: null },
-    "no owner": { ...good, owner: undefined },
-    "records of another type": { ...good, records: [null] },
-    "a policy of other types": { ...good, policy: { ...good.policy, rotateEveryDays: "90" } },
-    "no active key": { ...good, records: [tombstone("a", "removed")] },
+    "no format": { ...valid, format: undefined },
+    "a format that is not a number": { ...valid, format: "1" },
+    "no revision": { ...valid, revision: undefined },
+    "no records": { ...valid, records: undefined },
+    "no commits": { ...valid, commits: null },
+    "no owner": { ...valid, owner: undefined },
+    "records of the wrong type": { ...valid, records: [null] },
+    "a policy with values of the wrong type": { ...valid, policy: { ...valid.policy, rotateEveryDays: "90" } },
+    "no active key": { ...valid, records: [tombstone("a", "removed")] },
   };
   for (const [name, document] of Object.entries(rows)) {
     test(name, () => {
@@ -290,7 +288,7 @@ describe("what is under the right MAC and is no document is damaged", () => {
   }
 });
 
-// Whose keys a store holds, and how one that was made without an issuer comes to one.
+// The issuer of a store's keys, and the choice of an issuer for a store that was created without one.
 
 const a: Owner = { issuer: "https://a.example", isChosen: true };
 const b: Owner = { issuer: "https://b.example", isChosen: true };
@@ -298,49 +296,49 @@ const here: Owner = { issuer: "http://127.0.0.1:9900", isChosen: false };
 const there: Owner = { issuer: "http://127.0.0.1:8080", isChosen: false };
 const hereChosen: Owner = { ...here, isChosen: true };
 
-describe("whose keys they are to be", () => {
+describe("issuer checks", () => {
   const rows: readonly [name: string, rule: IssuerCheck, found: Owner | undefined, expected: Owner | RegExp][] = [
     ["serve, a new store", servedBy(a), undefined, a],
-    ["serve, its own", servedBy(a), a, a],
-    ["serve, those of no issuer yet", servedBy(a), here, a],
+    ["serve, its own keys", servedBy(a), a, a],
+    ["serve, keys without an issuer", servedBy(a), here, a],
     [
-      "serve, another's",
+      "serve, another issuer's keys",
       servedBy(b),
       a,
       /belong to issuer "https:\/\/a\.example", but this is issuer "https:\/\/b\.example"; continue with issuer https:\/\/a\.example, or use another store/,
     ],
     ["serve without an issuer, a new store", servedBy(here), undefined, here],
-    ["serve without an issuer, those of no issuer yet", servedBy(here), there, there],
+    ["serve without an issuer, keys without an issuer", servedBy(here), there, there],
     [
-      "serve without an issuer, those of one",
+      "serve without an issuer, an issuer's keys",
       servedBy(here),
       a,
       /but no issuer is set; run jwksd serve --issuer https:\/\/a\.example$/,
     ],
     ["a program, a new store", ownedBy(a.issuer), undefined, a],
-    ["a program, its own", ownedBy(a.issuer), a, a],
-    ["a program, another's", ownedBy(b.issuer), a, /continue with issuer https:\/\/a\.example/],
+    ["a program, its own keys", ownedBy(a.issuer), a, a],
+    ["a program, another issuer's keys", ownedBy(b.issuer), a, /continue with issuer https:\/\/a\.example/],
     [
-      "a program, those of no issuer yet",
+      "a program, keys without an issuer",
       ownedBy(here.issuer),
       here,
       /; assign the store to it with .* or jwksd keys rewrap --issuer http:\/\/127\.0\.0\.1:9900$/,
     ],
     ["a command, a new store", commandedBy(a), undefined, a],
-    ["a command, its own", commandedBy(a), a, a],
-    ["a command, another's", commandedBy(b), a, /continue with issuer https:\/\/a\.example/],
+    ["a command, its own keys", commandedBy(a), a, a],
+    ["a command, another issuer's keys", commandedBy(b), a, /continue with issuer https:\/\/a\.example/],
     [
-      "a command, those of no issuer yet",
+      "a command, keys without an issuer",
       commandedBy(a),
       here,
       /belong to no issuer yet \(last served as "http:\/\/127\.0\.0\.1:9900"\).*jwksd serve --issuer https:\/\/a\.example or jwksd keys rewrap --issuer https:\/\/a\.example/,
     ],
     ["a command with the issuer of the discovery document", commandedBy(hereChosen), here, here],
-    ["a command without an issuer, those of one", commandedBy(here), a, a],
-    ["a command without an issuer, those of no issuer yet", commandedBy(here), there, there],
-    ["rewrap, those of no issuer yet", movedBy(a), here, a],
-    ["rewrap, another's", movedBy(b), a, /continue with issuer/],
-    ["rewrap without an issuer, those of one", movedBy(here), a, a],
+    ["a command without an issuer, an issuer's keys", commandedBy(here), a, a],
+    ["a command without an issuer, keys without an issuer", commandedBy(here), there, there],
+    ["rewrap, keys without an issuer", movedBy(a), here, a],
+    ["rewrap, another issuer's keys", movedBy(b), a, /continue with issuer/],
+    ["rewrap without an issuer, an issuer's keys", movedBy(here), a, a],
   ];
   for (const [name, rule, found, expected] of rows) {
     test(name, () => {
@@ -350,7 +348,7 @@ describe("whose keys they are to be", () => {
   }
 });
 
-/** A manager as `jwksd serve` has one, for this issuer. */
+/** Starts a manager as `jwksd serve` does, for this issuer. */
 async function serving(world: World, store: Register, owner: Owner, options: ManageOptions = {}) {
   const custody = createCustody({
     register: store,
@@ -361,7 +359,7 @@ async function serving(world: World, store: Register, owner: Owner, options: Man
   return { custody, manager };
 }
 
-/** What a command without an issuer finds. */
+/** Opens the store as a command without an issuer does. */
 async function found(world: World, store: Register): Promise<Custody> {
   const custody = createCustody({
     register: store,
@@ -372,8 +370,8 @@ async function found(world: World, store: Register): Promise<Custody> {
   return custody;
 }
 
-describe("a store that was made without an issuer", () => {
-  test("remembers where it was last served, and takes the first issuer that is set, with all of its keys", async () => {
+describe("a store that was created without an issuer", () => {
+  test("records its last URL; the first issuer that is set gets all of its keys", async () => {
     const world = new World();
     const store = memoryStore({ clock: world.clock });
     const first = await serving(world, store, there);
@@ -381,7 +379,7 @@ describe("a store that was made without an issuer", () => {
     assert.deepEqual((await found(world, store)).owner, here);
     const { revision } = await documentOf(store);
     await first.manager.recordIssuer(here.issuer);
-    assert.equal((await documentOf(store)).revision, revision, "what is known already is not written");
+    assert.equal((await documentOf(store)).revision, revision, "a known URL is not written again");
     for (const [use, alg] of [["enc", "ECDH-ES"] as const, ["sig"] as const]) {
       await first.manager.execute({ type: "announce", key: await first.manager.makeKey(use, alg) });
     }
@@ -402,7 +400,7 @@ describe("a store that was made without an issuer", () => {
     );
     await assert.rejects(world.start({ store, issuer: b.issuer }), { code: "ERR_STORE_ISSUER" });
     await assert.rejects(serving(world, store, here), { code: "ERR_STORE_ISSUER" });
-    // Who serves it without an issuer goes on with the keys it has, and takes no part any more.
+    // A process that serves it without an issuer keeps its keys and cannot commit.
     await world.until(replica.manager.execute({ type: "rotate", use: "sig", now: true }));
     await assert.rejects(first.manager.execute({ type: "revoke", kid: kids[0] ?? "" }), { code: "ERR_STORE_ISSUER" });
     assert.equal(first.manager.records.find(({ state }) => state === "active")?.kid, kids[0]);
@@ -411,21 +409,21 @@ describe("a store that was made without an issuer", () => {
     await first.manager.close();
   });
 
-  test("whose next key is due at that moment: it is taken first, and then signs", async () => {
+  test("gets its issuer before a due key becomes active", async () => {
     const world = new World();
     const store = memoryStore({ clock: world.clock });
     const first = await serving(world, store, here);
     await first.manager.execute({ type: "announce", key: await first.manager.makeKey("sig") });
     await first.manager.close();
     await world.pass(86_400_000);
-    const told: ManagerEvent[] = [];
-    const { manager } = await serving(world, store, a, { onEvent: (event) => void told.push(event) });
+    const events: ManagerEvent[] = [];
+    const { manager } = await serving(world, store, a, { onEvent: (event) => void events.push(event) });
     assert.equal(manager.records[1]?.state, "active");
-    assert.ok(!told.some(({ type }) => type === "activation-blocked"));
+    assert.ok(!events.some(({ type }) => type === "activation-blocked"));
     await manager.close();
   });
 
-  test("and has its keys in a token only: takes the issuer all the same", async () => {
+  test("gets its issuer even if all keys are in an unavailable HSM", async () => {
     const world = new World();
     const store = memoryStore({ clock: world.clock });
     const { manager, custody } = await serving(world, store, here);
@@ -435,7 +433,7 @@ describe("a store that was made without an issuer", () => {
     await manager.close();
     const next = await serving(world, store, a, {
       signs: false,
-      openSigner: () => Promise.reject(new Error("it is out")),
+      openSigner: () => Promise.reject(new Error("unavailable")),
     });
     assert.deepEqual((await found(world, store)).owner, a);
     await next.manager.close();

@@ -14,7 +14,7 @@ import { unhandledRejections } from "../support/unhandled.ts";
 import { Module } from "./module.ts";
 import { World } from "./world.ts";
 
-// What comes from outside a manager: options, keys in commands, targets and stores that fail or hang.
+// Invalid input to a manager: options and keys in commands; and targets and stores that fail or hang.
 
 const issuer = "https://op.example";
 const day = 86_400_000;
@@ -23,8 +23,8 @@ const never = new Promise<never>(() => {});
 async function start(more: Partial<KeyManagerOptions> = {}) {
   const clock = simulatedClock();
   const store = memoryStore({ clock });
-  const told: ManagerEvent[] = [];
-  const onEvent = (event: ManagerEvent): void => void told.push(event);
+  const events: ManagerEvent[] = [];
+  const onEvent = (event: ManagerEvent): void => void events.push(event);
   const manager = await createServiceManager({
     issuer,
     store,
@@ -33,26 +33,26 @@ async function start(more: Partial<KeyManagerOptions> = {}) {
     onEvent,
     ...more,
   });
-  return { clock, store, told, manager };
+  return { clock, store, events, manager };
 }
 
-test("requireStore: a store without keys gets none, and the one with keys is used", async (t) => {
-  const [right, mistyped] = [memoryStore(), memoryStore()];
+test("requireStore: an empty store gets no keys, and a store with keys is used", async (t) => {
+  const [filled, mistyped] = [memoryStore(), memoryStore()];
   const wrappingKeys = [newWrappingKey()];
   const started = async (store: Register, requireStore: boolean) => {
     const manager = await createServiceManager({ issuer, wrappingKeys, store, requireStore });
     t.after(() => manager.close());
     return manager;
   };
-  await (await started(right, false)).close();
+  await (await started(filled, false)).close();
   const message =
     /the store holds no keys of https:\/\/op\.example, and requireStore is true .*"A lost store".* set requireStore: false$/;
   await assert.rejects(started(mistyped, true), { code: "ERR_STORE_EMPTY", message });
   assert.deepEqual([await mistyped.read(), (await mistyped.presence?.list(9))?.count], [{}, 0]);
-  assert.equal((await started(right, true)).records.length, 1);
+  assert.equal((await started(filled, true)).records.length, 1);
 });
 
-test("a first key is made with a warning, where nobody listens and requireStore is not given", async (t) => {
+test("the first key is generated with a warning, unless there is a listener or requireStore is given", async (t) => {
   const warnings: string[] = [];
   t.mock.method(process, "emitWarning", (text: string, type: string) => warnings.push(`${type}: ${text}`));
   const store = memoryStore();
@@ -67,28 +67,28 @@ test("a first key is made with a warning, where nobody listens and requireStore 
     const manager = await createServiceManager({ issuer, wrappingKeys, store: memoryStore(), ...more });
     await manager.rotate().catch(() => {});
     await manager.close();
-    const told = warnings.splice(0).map((text) => text.startsWith("JwksdWarning: the key store held no keys"));
-    assert.deepEqual(told, warns ? [true] : []);
+    const isKeyWarning = warnings.splice(0).map((text) => text.startsWith("JwksdWarning: the key store held no keys"));
+    assert.deepEqual(isKeyWarning, warns ? [true] : []);
   }
 });
 
-describe("options are refused before a key is made", () => {
+describe("wrong options are refused before a key is generated", () => {
   const rows: readonly [name: string, code: string, options: object][] = [
     ["no issuer", "ERR_ISSUER_INVALID", { issuer: undefined }],
-    ["an issuer that is no URL", "ERR_ISSUER_INVALID", { issuer: "not a url" }],
-    ["an unknown name", "ERR_OPTION_UNKNOWN", { polcy: {} }],
-    ["an unknown name of the policy", "ERR_OPTION_UNKNOWN", { policy: { rotateEvery: 1 } }],
-    ["a policy of another type", "ERR_OPTION_INVALID", { policy: 5 }],
+    ["an issuer that is not a URL", "ERR_ISSUER_INVALID", { issuer: "not a url" }],
+    ["an unknown option", "ERR_OPTION_UNKNOWN", { polcy: {} }],
+    ["an unknown policy setting", "ERR_OPTION_UNKNOWN", { policy: { rotateEvery: 1 } }],
+    ["a policy of the wrong type", "ERR_OPTION_INVALID", { policy: 5 }],
     ["a policy that breaks a rule", "ERR_POLICY_INVALID", { policy: { announceForSeconds: 60 } }],
     ["no wrapping key", "ERR_WRAPPING_KEY_INVALID", { wrappingKeys: [] }],
-    ["a listener of another type", "ERR_OPTION_INVALID", { onEvent: 5 }],
-    ["signs of another type", "ERR_OPTION_INVALID", { signs: "x" }],
+    ["a listener of the wrong type", "ERR_OPTION_INVALID", { onEvent: 5 }],
+    ["signs of the wrong type", "ERR_OPTION_INVALID", { signs: "x" }],
     ["no store", "ERR_OPTION_INVALID", { store: undefined }],
     ["no wrapping keys", "ERR_OPTION_INVALID", { wrappingKeys: undefined }],
-    ["a text without wrapping keys", "ERR_WRAPPING_KEY_INVALID", { wrappingKeys: " " }],
-    ["wrapping keys of another type", "ERR_OPTION_INVALID", { wrappingKeys: 5 }],
-    ["a wrapping key that is none", "ERR_WRAPPING_KEY_INVALID", { wrappingKeys: ["short"] }],
-    ["a clock that is none", "ERR_OPTION_INVALID", { clock: {} }],
+    ["a string without wrapping keys", "ERR_WRAPPING_KEY_INVALID", { wrappingKeys: " " }],
+    ["wrapping keys of the wrong type", "ERR_OPTION_INVALID", { wrappingKeys: 5 }],
+    ["an invalid wrapping key", "ERR_WRAPPING_KEY_INVALID", { wrappingKeys: ["short"] }],
+    ["an invalid clock", "ERR_OPTION_INVALID", { clock: {} }],
   ];
   for (const [name, code, options] of rows) {
     test(name, async () => {
@@ -99,7 +99,7 @@ describe("options are refused before a key is made", () => {
     });
   }
 
-  test("no options at all, and a store without its methods", async () => {
+  test("missing options, and a store without methods", async () => {
     await assert.rejects(createServiceManager(null as never), { code: "ERR_OPTION_INVALID" });
     const options = { issuer, wrappingKeys: [newWrappingKey()], store: {} } as unknown as KeyManagerOptions;
     await assert.rejects(createServiceManager(options), {
@@ -108,24 +108,24 @@ describe("options are refused before a key is made", () => {
     });
   });
 
-  test("null is not given", async () => {
+  test("null means that an option is not given", async () => {
     const { manager } = await start({ policy: null as never });
     assert.equal(manager.policy.rotateEveryDays, 90);
     await manager.close();
   });
 });
 
-describe("a new key of a command", () => {
+describe("a new key in a command", () => {
   const damage: Record<string, (key: NewKey) => object> = {
-    "a kid that is no text": (key) => ({ ...key, kid: 5 }),
-    "no kid": (key) => ({ ...key, kid: "" }),
+    "a kid that is not a string": (key) => ({ ...key, kid: 5 }),
+    "an empty kid": (key) => ({ ...key, kid: "" }),
     "the kid of another wrapped key": (key) => ({ ...key, kid: "another" }),
-    "a private half that is damaged": (key) => ({ ...key, privateHalf: { jwe: "a.b.c.d.e" } }),
-    "a use that there is not": (key) => ({ ...key, use: "foo" }),
-    "an encryption key with the alg of signatures": (key) => ({ ...key, use: "enc" }),
+    "a damaged private half": (key) => ({ ...key, privateHalf: { jwe: "a.b.c.d.e" } }),
+    "an unknown use": (key) => ({ ...key, use: "foo" }),
+    "an encryption key with a signature alg": (key) => ({ ...key, use: "enc" }),
   };
   for (const [name, change] of Object.entries(damage)) {
-    test(`is refused, and nothing is recorded: ${name}`, async () => {
+    test(`is refused and not recorded: ${name}`, async () => {
       const { manager, store } = await start();
       const before = await documentOf(store);
       const key = change(await manager.makeKey("sig")) as NewKey;
@@ -144,14 +144,14 @@ describe("a new key of a command", () => {
     });
   }
 
-  test("is not imported in a state that there is not", async () => {
+  test("cannot be imported in an unknown state", async () => {
     const { manager } = await start();
     const command = { type: "import", key: await manager.makeKey("sig"), state: "removed", force: true };
     await assert.rejects(manager.execute(command as unknown as Command), { code: "ERR_TRANSITION" });
     await manager.close();
   });
 
-  test("is made by makeKey, as the manager makes its own", async () => {
+  test("can be generated by makeKey, like the manager's own keys", async () => {
     const { manager } = await start();
     await manager.execute({ type: "announce", key: await manager.makeKey("enc") });
     const record = manager.records[1];
@@ -176,7 +176,7 @@ describe("a new key of a command", () => {
   });
 });
 
-/** Lets time pass until that is done. */
+/** Lets time pass until the work is done. */
 async function passUntil(clock: SimulatedClock, work: Promise<unknown>): Promise<void> {
   let isDone = false;
   const done = work.finally(() => (isDone = true));
@@ -185,33 +185,33 @@ async function passUntil(clock: SimulatedClock, work: Promise<unknown>): Promise
 }
 
 describe("a subscriber", () => {
-  test("that hangs keeps nobody from the keys, is told of, tried again, and not waited for by close", async () => {
-    const { manager, clock, told } = await start();
-    const taken: number[] = [];
+  test("that hangs does not delay other subscribers or close, is reported, and is retried", async () => {
+    const { manager, clock, events } = await start();
+    const counts: number[] = [];
     let isHanging = false;
-    await manager.subscribe({ update: async ({ keyset }) => void taken.push(keyset.length) });
+    await manager.subscribe({ update: async ({ keyset }) => void counts.push(keyset.length) });
     await manager.subscribe({ update: () => (isHanging ? never : Promise.resolve()) });
     isHanging = true;
     const announced = manager.execute({ type: "announce", key: await manager.makeKey("sig") });
-    await eventually("the other one has the keys", () => taken.join() === "1,2");
+    await eventually("the other one has the keys", () => counts.join() === "1,2");
     await passUntil(clock, announced);
-    const codes = (): unknown[] => told.map((event) => (event.type === "failed" ? event.error.code : event.type));
+    const codes = (): unknown[] => events.map((event) => (event.type === "failed" ? event.error.code : event.type));
     assert.deepEqual(codes(), ["changed", "changed", "ERR_UPDATE"]);
     isHanging = false;
-    await eventually("it is tried again", async () => {
+    await eventually("it is retried", async () => {
       await clock.advance(1_000);
       return codes().at(-1) === "recovered";
     });
 
     isHanging = true;
     const again = manager.execute({ type: "rotate", use: "sig", now: true });
-    await eventually("the other one has them", () => taken.length === 3);
+    await eventually("the other one has them", () => counts.length === 3);
     await manager.close();
     await again;
   });
 
-  test("that needs the manager while it takes the keys fails, and does not stop it", async () => {
-    const { manager, clock, told } = await start();
+  test("that calls the manager during its update fails and does not block the manager", async () => {
+    const { manager, clock, events } = await start();
     await manager.subscribe({ update: async () => {} });
     let isAsking = false;
     await manager.subscribe({ update: async () => void (isAsking && (await manager.decryptionKey({ kid: "new" }))) });
@@ -219,11 +219,11 @@ describe("a subscriber", () => {
     const announced = manager.execute({ type: "announce", key: await manager.makeKey("sig") });
     await eventually("it waits", () => manager.records.length === 2);
     await passUntil(clock, announced);
-    assert.ok(told.some((event) => event.type === "failed" && event.error.code === "ERR_UPDATE"));
+    assert.ok(events.some((event) => event.type === "failed" && event.error.code === "ERR_UPDATE"));
     await manager.close();
   });
 
-  test("that always fails does not keep the next key from being made in an HSM", async () => {
+  test("that always fails does not prevent the next key from being generated in an HSM", async () => {
     const world = new World();
     const module = new Module();
     const replica = await world.start(module.choice());
@@ -257,11 +257,11 @@ test("close does not wait for a store that hangs", async () => {
   await refused;
 });
 
-test("a listener of the key manager that throws or rejects ends nothing", async () => {
+test("a key manager ignores listeners that throw or reject", async () => {
   const unhandled = unhandledRejections();
-  let told = 0;
+  let calls = 0;
   const fails = (): never => {
-    told += 1;
+    calls += 1;
     throw new Error("the log is full");
   };
   const world = new World();
@@ -270,18 +270,18 @@ test("a listener of the key manager that throws or rejects ends nothing", async 
     await world.until(replica.manager.rotate({ now: true }));
     await world.stop(replica);
   }
-  assert.ok(told > 2);
+  assert.ok(calls > 2);
   assert.deepEqual(await unhandled(), []);
 });
 
-test("what a listener logs as JSON has the message of an error, and no private half", async () => {
+test("events as JSON contain the messages of errors and no private half", async () => {
   const world = new World();
   const replica = await world.start();
   await replica.manager.rotate();
   world.store.hook = () => Promise.reject(new StoreError("ERR_STORE_UNAVAILABLE", "the disk is gone"));
   await replica.manager.runDueSteps().catch(() => {});
   await world.stop(replica);
-  const log = replica.told.map((event) => JSON.stringify(event));
+  const log = replica.events.map((event) => JSON.stringify(event));
   assert.match(log.join("\n"), /"type":"changed".*"publicJwk"/);
   assert.ok(JSON.stringify(replica.manager.records).includes("privateHalf"));
   assert.ok(!log.join("\n").includes("privateHalf"));

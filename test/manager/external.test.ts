@@ -1,4 +1,4 @@
-// Keys in an HSM or key service: who makes, opens, tries and destroys them.
+// Keys in an HSM or key service: which process generates, opens, probes and destroys them.
 
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
@@ -16,7 +16,7 @@ import { type Replica, World, retireMs, seen, typesOf } from "./world.ts";
 
 const code = (expected: string) => ({ code: expected });
 
-/** What all of them show, which is the same. */
+/** Returns what all replicas show, after asserting that it is equal. */
 async function agreed(replicas: readonly Replica[]) {
   const [first, ...others] = await Promise.all(replicas.map(seen));
   for (const other of others) assert.deepEqual(other, first);
@@ -32,7 +32,7 @@ const start = async (world: World, module: Module, count: number): Promise<Repli
 };
 
 describe("keys in an HSM or key service", () => {
-  test("one key is made for each rotation of three managers, by the one that says so first; all sign with it", async () => {
+  test("one of three managers generates the key of each rotation, and all sign with it", async () => {
     const world = new World();
     const module = new Module();
     const replicas = await start(world, module, 3);
@@ -49,14 +49,16 @@ describe("keys in an HSM or key service", () => {
       assert.equal((await agreed(replicas)).kids.length, 1);
     }
     const { records } = await world.document();
-    assert.deepEqual(uris(records), [...module.keys.keys()], "the URI of a key that is removed stays");
+    assert.deepEqual(uris(records), [...module.keys.keys()], "the URI of a removed key is kept");
     assert.ok(records.every(({ ...record }) => record.state === "active" || !("nextMadeBy" in record)));
-    assert.ok(replicas.every(({ told }) => !typesOf(told).includes("orphaned") && !typesOf(told).includes("failed")));
+    assert.ok(
+      replicas.every(({ events }) => !typesOf(events).includes("orphaned") && !typesOf(events).includes("failed")),
+    );
     for (const replica of replicas) await world.stop(replica);
   });
 
   for (const destroys of [false, true]) {
-    test(`first starts at one instant agree on one key; the others are told of${destroys ? ", and destroyed again" : ""}`, async () => {
+    test(`managers that start at the same time agree on one first key; the others are reported${destroys ? " and destroyed" : ""}`, async () => {
       const world = new World();
       const module = new Module();
       const destroyed: string[] = [];
@@ -68,11 +70,11 @@ describe("keys in an HSM or key service", () => {
       const [used, ...others] = uris((await world.document()).records);
       const left = [...module.keys.keys()].filter((uri) => uri !== used).toSorted();
       assert.deepEqual([others, left.length], [[], 2]);
-      const told = replicas.flatMap(({ told }) =>
-        told.flatMap((event) => (event.type === "orphaned" ? [`${event.uri} ${event.isDestroyed}`] : [])),
+      const reported = replicas.flatMap(({ events }) =>
+        events.flatMap((event) => (event.type === "orphaned" ? [`${event.uri} ${event.isDestroyed}`] : [])),
       );
       assert.deepEqual(
-        told.toSorted(),
+        reported.toSorted(),
         left.map((uri) => `${uri} ${destroys}`),
       );
       assert.deepEqual(destroyed.toSorted(), destroys ? left : []);
@@ -80,7 +82,7 @@ describe("keys in an HSM or key service", () => {
     });
   }
 
-  test("a key that was made while an operator announced another is one too many: it is reported, and nothing fails", async () => {
+  test("a key that was generated while an operator announced another is reported as orphaned, and nothing fails", async () => {
     const world = new World();
     const module = new Module();
     const choice = module.choice();
@@ -97,18 +99,18 @@ describe("keys in an HSM or key service", () => {
     const [record] = (await world.document()).records;
     assert.ok(record !== undefined && "nextMadeBy" in record);
     assert.equal(record.nextMadeBy?.until, world.clock.now() - second + minute);
-    const other = await world.start({ ...choice, store: world.store.line() });
-    assert.equal(module.keys.size, 1, "it is left to the other one");
+    const other = await world.start({ ...choice, store: world.store.connection() });
+    assert.equal(module.keys.size, 1, "the other process generates it");
     await world.until(other.manager.rotate());
     held.resolve();
-    await eventually("it is told", () => typesOf(late.told).includes("orphaned"));
+    await eventually("it is reported", () => typesOf(late.events).includes("orphaned"));
     await world.idle();
     assert.deepEqual([(await seen(late)).kids, module.keys.size], [(await seen(other)).kids, 3]);
-    assert.ok(typesOf(late.told).every((type) => type === "changed" || type === "orphaned"));
+    assert.ok(typesOf(late.events).every((type) => type === "changed" || type === "orphaned"));
     await world.stop(late, other);
   });
 
-  test("where none can be made it is tried again when it is left to nobody any more, and that is no recovery", async () => {
+  test("if no key can be generated, it is retried once no process claims it, and later failures are not reported as recovered", async () => {
     const world = new World();
     const module = new Module();
     const [replica] = await start(world, module, 1);
@@ -118,16 +120,16 @@ describe("keys in an HSM or key service", () => {
     await world.passTo(3 * day);
     await world.pass(5 * 60 * second);
     assert.deepEqual(await seen(replica), before);
-    const types = typesOf(replica.told).filter((type) => type !== "changed");
+    const types = typesOf(replica.events).filter((type) => type !== "changed");
     assert.ok(types.length >= 5 && types.length <= 8 && types.every((type) => type === "failed"), types.join());
     module.broken.delete("create");
     await world.pass(61 * second);
     assert.equal((await seen(replica)).kids.length, 2);
-    assert.equal(typesOf(replica.told).at(-1), "recovered");
+    assert.equal(typesOf(replica.events).at(-1), "recovered");
     await world.stop(replica);
   });
 
-  test("a restart does not need the next key to be made, only the active one to be opened", async () => {
+  test("a restart succeeds without the next key but needs the active one", async () => {
     const world = new World();
     const module = new Module();
     const [replica] = await start(world, module, 1);
@@ -139,19 +141,19 @@ describe("keys in an HSM or key service", () => {
     const [restarted] = await start(world, module, 1);
     assert.ok(restarted !== undefined);
     assert.equal((await seen(restarted)).signs, signs);
-    assert.deepEqual(typesOf(restarted.told), ["failed"]);
+    assert.deepEqual(typesOf(restarted.events), ["failed"]);
     await world.stop(restarted);
     module.broken.add("open");
     await assert.rejects(start(world, module, 1), code("ERR_SIGNER_UNAVAILABLE"));
     assert.equal(world.timers, 0);
   });
 
-  test("a key that the store did not take is reported as orphaned; one that it took never is", async () => {
+  test("a key is reported as orphaned if it was not committed, and never if it was", async () => {
     const world = new World();
     const module = new Module();
     let [writes, isFull] = [0, false];
     world.store.hook = async (operation, go) => {
-      // That this process makes the key is written, and the key is not.
+      // The claim of this process to generate the key is written; the key is not.
       if (operation === "write" && isFull && (writes += 1) % 2 === 0)
         throw new StoreError("ERR_STORE_UNAVAILABLE", "full");
       return go();
@@ -161,9 +163,9 @@ describe("keys in an HSM or key service", () => {
     const replica = await world.start({ ...module.choice(), destroySigner });
     [writes, isFull] = [0, true];
     await world.passTo(3 * day);
-    const orphans = replica.told.flatMap((event) => (event.type === "orphaned" ? [event.uri] : []));
+    const orphans = replica.events.flatMap((event) => (event.type === "orphaned" ? [event.uri] : []));
     assert.deepEqual(orphans, ["module:key/2"]);
-    assert.deepEqual(destroyed, [], "a store that fails may have taken it");
+    assert.deepEqual(destroyed, [], "a failed write may have been committed");
     assert.equal((await seen(replica)).kids.length, 1);
     isFull = false;
     const target = { isBroken: true };
@@ -177,15 +179,15 @@ describe("keys in an HSM or key service", () => {
     await world.pass(61 * second);
     assert.equal((await world.document()).records.length, 2);
     assert.deepEqual(
-      replica.told.flatMap((event) => (event.type === "orphaned" ? [event.uri] : [])),
+      replica.events.flatMap((event) => (event.type === "orphaned" ? [event.uri] : [])),
       orphans,
-      "its provider failed, but the key is recorded",
+      "its subscriber failed, but the key is recorded",
     );
     target.isBroken = false;
     await world.stop(replica);
   });
 
-  test("a key that cannot sign is held back, the active one stays, and it takes over when it can", async () => {
+  test("a key that cannot sign does not become active until it can", async () => {
     const world = new World();
     const module = new Module();
     const replicas = await start(world, module, 2);
@@ -194,10 +196,13 @@ describe("keys in an HSM or key service", () => {
     module.broken.add("open").add("sign");
     await world.pass(hour - 1 + 20 * minute);
     const [active, next] = before.kids;
-    for (const { told, manager } of replicas) {
-      const held = told.filter((event) => event.type === "activation-blocked");
-      assert.ok(held.length >= 18 && held.length <= 22, `once a minute, not ${held.length} times in 20 minutes`);
-      assert.ok(held.every((event) => event.kid === next && event.error.code === "ERR_SIGNER_UNAVAILABLE"));
+    for (const { events, manager } of replicas) {
+      const blocked = events.filter((event) => event.type === "activation-blocked");
+      assert.ok(
+        blocked.length >= 18 && blocked.length <= 22,
+        `once a minute, not ${blocked.length} times in 20 minutes`,
+      );
+      assert.ok(blocked.every((event) => event.kid === next && event.error.code === "ERR_SIGNER_UNAVAILABLE"));
       assert.equal(manager.keysets.keyset[0]?.kid, active);
       assert.deepEqual(
         manager.keysets.keyset.map(({ kid }) => kid),
@@ -211,7 +216,7 @@ describe("keys in an HSM or key service", () => {
   });
 
   for (const failure of ["ERR_STORE_CONFLICT", "ERR_STORE_UNAVAILABLE"] as const) {
-    test(`after hours in which it could not sign, ${failure} does not make it wait again`, async () => {
+    test(`after hours in which it could not sign, ${failure} does not restart its waiting period`, async () => {
       const world = new World();
       const module = new Module();
       let failsOnce = false;
@@ -234,22 +239,22 @@ describe("keys in an HSM or key service", () => {
     });
   }
 
-  test("signers are closed when their keys are gone, and at the end", async () => {
+  test("signers are closed after their keys are removed, and by close", async () => {
     const world = new World();
     const module = new Module();
     const replica = await world.start(module.choice());
     await world.until(replica.manager.rotate());
-    // Each was tried before it was recorded.
+    // Each was probed before it was recorded.
     assert.deepEqual(module.closed.splice(0), ["module:key/1", "module:key/2"]);
     await world.passTo(day + retireMs - second);
-    assert.deepEqual(module.closed, [], "a signature may be under way");
+    assert.deepEqual(module.closed, [], "a signature may be in progress");
     await world.pass(2 * second);
     assert.deepEqual(module.closed.splice(0), ["module:key/1"]);
     await world.stop(replica);
     assert.deepEqual(module.closed, ["module:key/2"]);
   });
 
-  test("a removed key is destroyed once, by the manager that removed it, when the store knows; what fails is told", async () => {
+  test("a removed key is destroyed once, by the manager that removed it, after the commit; a failure is reported", async () => {
     const world = new World();
     const module = new Module();
     const destroyed: string[] = [];
@@ -263,19 +268,21 @@ describe("keys in an HSM or key service", () => {
     await world.passTo(4 * day + 14 * hour);
     await eventually("it is destroyed", () => destroyed.length > 0);
     assert.deepEqual(destroyed.splice(0), ["module:key/1"]);
-    const told = replicas.flatMap((replica) => replica.told.filter(({ type }) => type === "destroyed"));
-    assert.deepEqual(told, [{ type: "destroyed", kid: replicas[0]?.manager.records[0]?.kid, uri: "module:key/1" }]);
+    const destroyedEvents = replicas.flatMap((replica) => replica.events.filter(({ type }) => type === "destroyed"));
+    assert.deepEqual(destroyedEvents, [
+      { type: "destroyed", kid: replicas[0]?.manager.records[0]?.kid, uri: "module:key/1" },
+    ]);
     await world.passTo(8 * day + 13 * hour);
     world.store.isGone = true;
     await world.passTo(8 * day + 14 * hour);
     assert.equal((await agreed(replicas)).kids.length, 2);
-    const toldOf = (): number =>
-      replicas.flatMap((replica) => replica.told.filter(({ type }) => type === "destroyed")).length;
-    assert.deepEqual([destroyed, toldOf()], [[], 1], "nor was it tried");
+    const countDestroyed = (): number =>
+      replicas.flatMap((replica) => replica.events.filter(({ type }) => type === "destroyed")).length;
+    assert.deepEqual([destroyed, countDestroyed()], [[], 1], "no attempt was made");
     world.store.isGone = false;
     await world.pass(31 * second);
-    await eventually("it is destroyed then", () => toldOf() > 1);
-    assert.deepEqual([destroyed, toldOf()], [["module:key/2"], 2]);
+    await eventually("it is destroyed", () => countDestroyed() > 1);
+    assert.deepEqual([destroyed, countDestroyed()], [["module:key/2"], 2]);
     for (const replica of replicas) await world.stop(replica);
 
     const failing = await world.start({
@@ -286,40 +293,40 @@ describe("keys in an HSM or key service", () => {
     });
     await world.passTo(12 * day + 16 * hour);
     const failuresOf = (): (JwksdError | undefined)[] =>
-      failing.told.flatMap((event) => (event.type === "destroy-failed" ? [event.error] : []));
+      failing.events.flatMap((event) => (event.type === "destroy-failed" ? [event.error] : []));
     await eventually("it was tried", () => failuresOf().length > 0);
     assert.deepEqual(
       failuresOf().map((error) => (error === undefined ? "" : (error.cause as Error).message)),
       ["the module does not destroy"],
     );
-    assert.ok(!typesOf(failing.told).includes("failed"));
+    assert.ok(!typesOf(failing.events).includes("failed"));
     await world.stop(failing);
   });
 
-  test("a URI that has come to name another key is not destroyed", async () => {
+  test("a URI that now names another key is not destroyed", async () => {
     const world = new World();
     const module = new Module();
     const destroyed: string[] = [];
     const destroySigner = async (uri: string): Promise<void> => void destroyed.push(uri);
-    const { manager, told } = await world.start({ ...module.choice(), destroySigner });
+    const { manager, events } = await world.start({ ...module.choice(), destroySigner });
     await world.passTo(4 * day);
     const [first] = manager.records;
     module.keys.set("module:key/1", module.keys.get("module:key/2") as jose.JWK);
     await world.passTo(4 * day + 14 * hour);
     const outcomes = (): unknown[] =>
-      told.flatMap((event) => (event.type === "destroy-failed" ? [[event.kid, event.error.code]] : []));
-    await eventually("it was looked at", () => outcomes().length > 0);
+      events.flatMap((event) => (event.type === "destroy-failed" ? [[event.kid, event.error.code]] : []));
+    await eventually("the attempt is reported", () => outcomes().length > 0);
     assert.deepEqual(outcomes(), [[first?.kid, "ERR_KEY_MISMATCH"]]);
     assert.deepEqual(destroyed, []);
     await world.stop({ manager });
   });
 
   for (const [name, options] of Object.entries({
-    "to make keys without to open them": { createSigner: new Module().choice().createSigner },
-    "to destroy keys without to open them": { destroySigner: async () => {} },
-    "what is no function": { openSigner: "x" as never },
+    "createSigner without openSigner": { createSigner: new Module().choice().createSigner },
+    "destroySigner without openSigner": { destroySigner: async () => {} },
+    "a value that is not a function": { openSigner: "x" as never },
   })) {
-    test(`is refused before anything is made: ${name}`, async () => {
+    test(`wrong options are refused before a key is generated: ${name}`, async () => {
       const world = new World();
       await assert.rejects(world.start(options), code("ERR_OPTION_INVALID"));
       assert.equal((await world.document()).records.length, 0);
@@ -327,15 +334,15 @@ describe("keys in an HSM or key service", () => {
   }
 });
 
-test("a key that is tried has five seconds, by the clock of the manager", async () => {
+test("a probe of a key times out after five seconds by the manager's clock", async () => {
   const clock = simulatedClock();
   const { publicKey } = await localSigner(ecKey("hangs"));
   const signer = { publicKey, sign: () => new Promise<never>(() => {}) };
   const { kty, crv, x, y } = publicKey as { kty: "EC"; crv: "P-256"; x: string; y: string };
-  const tried = assert.rejects(probeSigner(signer, { kty, crv, x, y }, "kid", { clock }), {
+  const probed = assert.rejects(probeSigner(signer, { kty, crv, x, y }, "kid", { clock }), {
     code: "ERR_SIGNER_TIMEOUT",
   });
   await eventually("it signs", () => clock.timers > 0);
   await clock.advance(5_000);
-  await tried;
+  await probed;
 });

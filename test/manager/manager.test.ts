@@ -16,13 +16,13 @@ const code = (expected: string) => (error: unknown) => {
   return true;
 };
 
-test("each step is taken at its moment, and shows in the document, its Cache-Control and the kid of tokens", async () => {
+test("each step is taken at its time and appears in the document, its Cache-Control and the kid of tokens", async () => {
   const world = new World();
   const replica = await world.start();
   const [a = ""] = replica.manager.records.map(({ kid }) => kid);
   const long = { kids: [a], cacheControl: longCache, signs: a };
   assert.deepEqual(await seen(replica), long);
-  const events = replica.told.flatMap((event) => (event.type === "changed" ? event.events : []));
+  const events = replica.events.flatMap((event) => (event.type === "changed" ? event.events : []));
   assert.deepEqual(
     events.map(({ type }) => type),
     ["announced", "activated"],
@@ -30,7 +30,7 @@ test("each step is taken at its moment, and shows in the document, its Cache-Con
   const last = await replica.provider.sign({ sub: "a", aud: "b" }, { lifetimeSeconds: 3600 });
   assert.equal(jose.decodeProtectedHeader(last).kid, a);
   let before: Seen = long;
-  // Each step takes two commits: one takes it, and one notes that a read has seen it. Of a key that is removed, nothing is waited for.
+  // Each step takes two commits: the step, and the time at which a read has seen it. A removed key has no waiting period.
   const steps: readonly [at: number, revision: number, after: (next: string) => Seen][] = [
     [3 * day, 3, (b) => ({ kids: [a, b], cacheControl: shortCache, signs: a })],
     [4 * day, 5, (b) => ({ kids: [b, a], cacheControl: shortCache, signs: b })],
@@ -56,7 +56,7 @@ test("each step is taken at its moment, and shows in the document, its Cache-Con
 });
 
 describe("a subscriber", () => {
-  test("gives the keys now and after every change; a subscriber that fails is tried again, and keeps nobody else from them", async () => {
+  test("receives the keys immediately and after every change; a failing subscriber is retried and delays no other", async () => {
     const world = new World();
     const log: string[] = [];
     const [one, two, three] = [subscriber("one", log), subscriber("two", log), subscriber("three", log)];
@@ -73,19 +73,19 @@ describe("a subscriber", () => {
     await world.passTo(3 * day);
     assert.deepEqual(log.splice(0), ["two 2 short"]);
     assert.equal((await seen(replica)).kids.length, 2);
-    const types = typesOf(replica.told);
+    const types = typesOf(replica.events);
     assert.deepEqual(types.slice(types.lastIndexOf("changed"), -1), ["changed", "failed"]);
     one.isBroken = false;
     await world.pass(2 * second);
     assert.deepEqual(log.splice(0), ["one 2 short"]);
-    assert.deepEqual(typesOf(replica.told).slice(-2), ["failed", "recovered"]);
+    assert.deepEqual(typesOf(replica.events).slice(-2), ["failed", "recovered"]);
 
     await world.passTo(4 * day + retireMs + 10 * second);
     assert.deepEqual(log, ["one 2 short", "two 2 short", "one 1 long", "two 1 long"]);
     await world.stop(replica);
   });
 
-  test("a subscriber that has taken the keys, and whose answer is lost, is given what it had before again", async () => {
+  test("receives earlier keys again after its answer to an update was lost", async () => {
     const world = new World();
     const replica = await world.start();
     let [published, isLost] = [[""], false];
@@ -109,7 +109,7 @@ describe("a subscriber", () => {
     await world.stop(replica);
   });
 
-  test("the short cache stays on while a subscriber is behind", async () => {
+  test("that is behind keeps rotation mode on", async () => {
     const world = new World();
     const replica = await world.start();
     const behind = subscriber("behind", []);
@@ -126,7 +126,7 @@ describe("a subscriber", () => {
 });
 
 describe("encryption keys", () => {
-  test("rotate by themselves, keep their alg, and decrypt for as long as caches may give them out", async () => {
+  test("rotate automatically, keep their alg, and decrypt as long as caches may serve them", async () => {
     const world = new World();
     const replica = await world.start();
     await world.passTo(day);
@@ -147,47 +147,47 @@ describe("encryption keys", () => {
     await world.stop(replica);
   });
 
-  test("one that another replica made is found in the store, and made-up kids do not wear it out", async () => {
+  test("a key from another replica is found in the store, and made-up kids cause few reads", async () => {
     const world = new World();
-    const line = world.store.line();
-    // This one is not told of commits.
-    const deaf = await world.start({ store: Object.assign(line, { watch: () => {} }) });
+    const connection = world.store.connection();
+    // This replica is not notified of commits.
+    const deaf = await world.start({ store: Object.assign(connection, { watch: () => {} }) });
     const other = await world.start();
     const kid = await announceEnc(world, other);
     const jwe = await encrypt(other, kid);
-    const { read } = line.counts;
+    const { read } = connection.counts;
     assert.deepEqual(
       await Promise.all(Array.from({ length: 5 }, () => decrypt(world, deaf, jwe))),
       Array.from({ length: 5 }, () => "secret"),
     );
-    assert.equal(line.counts.read - read, 1);
+    assert.equal(connection.counts.read - read, 1);
     for (let call = 0; call < 50; call += 1) {
       const header = { kid: `made up ${call}` };
       await assert.rejects(world.until(deaf.manager.decryptionKey(header)), code("ERR_SIGNER_KEY_STATE"));
     }
-    assert.equal(line.counts.read - read, 1);
+    assert.equal(connection.counts.read - read, 1);
     for (const seconds of [1, 2]) {
       await world.pass(second);
       await assert.rejects(world.until(deaf.manager.decryptionKey({ kid: "?" })), code("ERR_SIGNER_KEY_STATE"));
       await assert.rejects(world.until(deaf.manager.decryptionKey({})), code("ERR_SIGNER_KEY_STATE"));
-      assert.equal(line.counts.read - read, 1 + seconds);
+      assert.equal(connection.counts.read - read, 1 + seconds);
     }
-    // A clock that is set back does not stop the questions.
+    // A clock that is set back does not prevent reads.
     world.setBy(-hour);
     await world.pass(second);
     await assert.rejects(world.until(deaf.manager.decryptionKey({ kid: "?" })), code("ERR_SIGNER_KEY_STATE"));
-    assert.equal(line.counts.read - read, 4);
-    line.isGone = true;
+    assert.equal(connection.counts.read - read, 4);
+    connection.isGone = true;
     await world.pass(2 * second);
     await assert.rejects(world.until(deaf.manager.decryptionKey({ kid: "?" })), code("ERR_STORE_UNAVAILABLE"));
     assert.equal(await decrypt(world, deaf, jwe), "secret");
     await world.stop(deaf, other);
   });
 
-  test("a new one decrypts, though a subscriber does not take it, or the process cannot write its line", async () => {
+  test("a new key decrypts even if a subscriber fails or the process cannot write its presence record", async () => {
     const world = new World();
-    const line = world.store.line();
-    const deaf = await world.start({ store: Object.assign(line, { watch: () => {} }) });
+    const connection = world.store.connection();
+    const deaf = await world.start({ store: Object.assign(connection, { watch: () => {} }) });
     const other = await world.start();
     let isBroken = false;
     const update = async (): Promise<void> => {
@@ -198,24 +198,24 @@ describe("encryption keys", () => {
     for (const isFull of [false, true]) {
       if (isFull) await world.pass(3 * hour);
       const jwe = await encrypt(other, await announceEnc(world, other));
-      line.isFull = isFull;
+      connection.isFull = isFull;
       assert.equal(await decrypt(world, deaf, jwe), "secret");
       await world.until(other.manager.rotate({ use: "enc", now: true }));
     }
-    line.isFull = false;
+    connection.isFull = false;
     await world.stop(deaf, other);
   });
 });
 
 describe("close", () => {
-  test("leaves no timer, and nothing is asked of the store or a subscriber afterwards", async () => {
+  test("leaves no timer and no later calls of the store or a subscriber", async () => {
     const world = new World();
     const replica = await world.start();
     const other = await world.start();
     const { signs } = await seen(replica);
     await world.stop(replica);
     const before = await seen(replica);
-    assert.equal(before.signs, "ERR_SIGNER_STALE", "the others no longer rely on it");
+    assert.equal(before.signs, "ERR_SIGNER_STALE", "a closed process does not sign");
     await world.passTo(5 * day);
     assert.deepEqual(await seen(replica), before);
     assert.notDeepEqual(await seen(other), before);
@@ -228,7 +228,7 @@ describe("close", () => {
     await replica.manager.close();
   });
 
-  test("waits for what is under way, and ends a pause between two attempts", async () => {
+  test("waits for work in progress and ends a pause between two attempts", async () => {
     const world = new World();
     const replica = await world.start();
     const wrapping = await createWrapping([world.wrappingKey], issuer);
@@ -241,7 +241,7 @@ describe("close", () => {
     const isDone = await executing;
     assert.equal((await world.document()).records.length, isDone ? 2 : 1);
 
-    // Others always come first.
+    // Other processes always commit first.
     const losing = await world.start();
     const tried = { times: 0 };
     world.store.hook = async (operation, go) => (operation === "write" ? (tried.times += 1) < 0 : go());
@@ -251,12 +251,12 @@ describe("close", () => {
     assert.equal(world.timers, 0);
   });
 
-  test("of a start that fails: no timer is left", async () => {
+  test("after a failed start: no timer is left", async () => {
     const world = new World();
     world.store.isGone = true;
-    const told: unknown[] = [];
-    await assert.rejects(world.start({ onEvent: (event) => told.push(event) }), code("ERR_STORE_UNAVAILABLE"));
-    assert.deepEqual([world.timers, told], [0, []]);
+    const events: unknown[] = [];
+    await assert.rejects(world.start({ onEvent: (event) => events.push(event) }), code("ERR_STORE_UNAVAILABLE"));
+    assert.deepEqual([world.timers, events], [0, []]);
   });
 });
 

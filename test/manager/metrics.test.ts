@@ -29,7 +29,7 @@ import { settled, simulatedClock } from "../support/simulated.ts";
 import { World } from "./world.ts";
 
 describe("metrics of a manager", () => {
-  test("tell keys, when each came to its state, and when the next step is due", async () => {
+  test("report the keys, the times of their states, and the time of the next step", async () => {
     const world = new World();
     const replica = await world.start();
     const t0 = world.clock.now() / 1000;
@@ -57,15 +57,17 @@ describe("metrics of a manager", () => {
     assert.equal(retired, announcedAt + day / 1000);
   });
 
-  test("a step that waits for a target is not due, and they tell since when it waits", async () => {
+  test("report a step as blocked, with its start, while it waits for a target", async () => {
     const world = new World();
     const replica = await world.start();
     await world.change(() => ({ targets: [{ name: "s3://bucket", revision: 1, at: 1 }] }));
     await world.until(replica.manager.rotate());
     await world.idle();
-    const held = Object.entries(valuesOf(replica.manager, "jwksd_step_blocked_timestamp_seconds"));
+    const blocked = Object.entries(valuesOf(replica.manager, "jwksd_step_blocked_timestamp_seconds"));
     const record = liveRecords(replica.manager.records).at(-1);
-    assert.deepEqual(held, [[`{kid="${record?.kid}",use="sig",step="activate"}`, (record?.announcedAt ?? 0) / 1000]]);
+    assert.deepEqual(blocked, [
+      [`{kid="${record?.kid}",use="sig",step="activate"}`, (record?.announcedAt ?? 0) / 1000],
+    ]);
     assert.deepEqual(valuesOf(replica.manager, "jwksd_step_timestamp_seconds"), {});
     await world.change(() => ({ targets: [] }));
     await world.idle();
@@ -73,7 +75,7 @@ describe("metrics of a manager", () => {
     await world.stop(replica);
   });
 
-  test("calls of the store by result, an outage while it lasts, and both revisions", async () => {
+  test("count store calls by result, and report an outage while it lasts and both revisions", async () => {
     const world = new World();
     const replica = await world.start({ policy: { maxStaleSeconds: 3600 } });
     const read = (name: string): number | undefined => valuesOf(replica.manager, name)[""];
@@ -94,7 +96,7 @@ describe("metrics of a manager", () => {
     assert.ok((valuesOf(replica.manager, "jwksd_failures_total")['{code="ERR_STORE_UNAVAILABLE"}'] ?? 0) > 100);
     const attempt = read("jwksd_store_attempt_timestamp_seconds") ?? 0;
     assert.equal(read("jwksd_store_success_timestamp_seconds"), before);
-    assert.ok(attempt > world.clock.now() / 1000 - 31, "it is tried every 30 s");
+    assert.ok(attempt > world.clock.now() / 1000 - 31, "an attempt every 30 s");
 
     world.store.isGone = false;
     await world.pass(60 * second);
@@ -103,7 +105,7 @@ describe("metrics of a manager", () => {
     assert.equal(read("jwksd_store_success_timestamp_seconds"), read("jwksd_store_attempt_timestamp_seconds"));
   });
 
-  test("the next key cannot sign: until it has signed", async () => {
+  test("report the next key as unusable until it has signed", async () => {
     const world = new World();
     const own = await localSigner(ecKey("a"));
     let failure: SignerError | undefined;
@@ -148,8 +150,8 @@ function healthOf() {
   return { clock, health: createHealth({ clock, signal: new AbortController().signal }) };
 }
 
-describe("what the calls of a store tell", () => {
-  test("the revision, and since when this process knows it", async () => {
+describe("store health", () => {
+  test("has the revision and the time at which this process first read it", async () => {
     const { clock, health } = healthOf();
     health.onRevision(1);
     const since = clock.now();
@@ -162,7 +164,7 @@ describe("what the calls of a store tell", () => {
     assert.equal(health.current.store.revisionSince, clock.now());
   });
 
-  test("an outage", () => {
+  test("has the error of an outage", () => {
     const { clock, health } = healthOf();
     health.onCall("read", { error: unavailable });
     const { lastAttemptAt, lastSuccessAt, lastError } = health.current.store;
@@ -170,20 +172,20 @@ describe("what the calls of a store tell", () => {
     assert.deepEqual(lastError, { at: clock.now(), code: "ERR_STORE_UNAVAILABLE", message: "no route to host" });
   });
 
-  test("a refusal is an answer", () => {
+  test("counts a refusal as a success", () => {
     const { clock, health } = healthOf();
     health.onCall("write", { error: new StoreError("ERR_STORE_CONFLICT", "another commit came first") });
     assert.deepEqual([health.current.store.lastSuccessAt, health.current.store.lastError], [clock.now(), undefined]);
   });
 
-  test("a call that was given up because the manager is closed tells nothing", () => {
+  test("ignores a call that ended because the manager was closed", () => {
     const { health } = healthOf();
     health.onCall("read", { error: new StoreError("ERR_CLOSED", "closed") });
     assert.deepEqual(health.current.store, {});
   });
 });
 
-test("a failure is as old as the first of several, and staleness is another thing", async () => {
+test("a failure has the time of the first of several, and staleness is separate", async () => {
   const { clock, health } = healthOf();
   const at = clock.now();
   const failed = { type: "failed", retryInMs: 1, staleAt: 1 } as const;
@@ -203,56 +205,56 @@ const none: Processes = { processes: [], unread: 0 };
 function processList(processes: () => Promise<Processes>) {
   const clock = simulatedClock();
   const document = { revision: 1 };
-  let asked = 0;
+  let calls = 0;
   const manager = {
     document: document as StoreDocument,
     processes: () => {
-      asked += 1;
+      calls += 1;
       return processes();
     },
   };
   const list = createProcessList(manager, clock);
-  return { clock, document, refresh: list, asked: () => asked };
+  return { clock, document, refresh: list, calls: () => calls };
 }
 
-describe("the list of processes, for people", () => {
-  test("is asked for once in two seconds, however many want it, and again after a change", async () => {
-    const { clock, document, refresh, asked } = processList(async () => none);
+describe("the list of processes", () => {
+  test("is read at most once in two seconds, and again after a change", async () => {
+    const { clock, document, refresh, calls } = processList(async () => none);
     await Promise.all([refresh(), refresh()]);
     await refresh();
-    assert.equal(asked(), 1);
+    assert.equal(calls(), 1);
     await clock.advance(2_000);
     await refresh();
-    assert.equal(asked(), 2);
+    assert.equal(calls(), 2);
     document.revision += 1;
     await refresh();
-    assert.equal(asked(), 3);
+    assert.equal(calls(), 3);
   });
 
-  test("is not waited for where the store takes its time, and is made once until it answers", async () => {
+  test("is not waited for if the store is slow, and only one read is in flight", async () => {
     const answers: (() => void)[] = [];
-    const { clock, refresh, asked } = processList(() => new Promise((resolve) => answers.push(() => resolve(none))));
+    const { clock, refresh, calls } = processList(() => new Promise((resolve) => answers.push(() => resolve(none))));
     for (let call = 0; call < 2; call += 1) {
       const refreshing = refresh();
       await clock.advance(250);
       await refreshing;
     }
-    assert.equal(asked(), 1);
+    assert.equal(calls(), 1);
     answers[0]?.();
     await settled();
     await clock.advance(2_000);
     const again = refresh();
     await clock.advance(250);
     await again;
-    assert.equal(asked(), 2);
+    assert.equal(calls(), 2);
   });
 
-  test("is made again after an outage", async () => {
-    const { clock, refresh, asked } = processList(() => Promise.reject(unavailable));
+  test("is read again after an outage", async () => {
+    const { clock, refresh, calls } = processList(() => Promise.reject(unavailable));
     await refresh();
     await clock.advance(2_000);
     await refresh();
-    assert.equal(asked(), 2);
+    assert.equal(calls(), 2);
   });
 });
 
@@ -262,7 +264,7 @@ interface Ended {
   readonly status: SpanStatus | undefined;
 }
 
-/** A tracer, as an SDK registers one, that keeps the spans that have ended. */
+/** Registers a tracer, as an SDK does, that records spans that have ended. */
 function record(): Ended[] {
   const ended: Ended[] = [];
   function startActiveSpan(name: string, ...rest: readonly unknown[]): unknown {
@@ -282,7 +284,7 @@ function record(): Ended[] {
 const write = (): Promise<never> => Promise.reject(new StoreError("ERR_STORE_UNAVAILABLE", "secret message"));
 const issuer = "https://op.example";
 
-test("fetches, calls of the store and signatures of external signers are spans, and where nobody traces there are none", async (t) => {
+test("fetches, store calls and signatures of external signers are spans; without a tracer, there are no spans", async (t) => {
   const signer = await localSigner(ecKey("a"));
   const keyset = [
     { kid: "a", signer: { publicKey: signer.publicKey, sign: (input: SignInput) => signer.sign(input) } },

@@ -9,16 +9,16 @@ type Use = "create" | "open" | "sign";
 /** An HSM in memory. */
 export class Module {
   readonly keys = new Map<string, jose.JWK>();
-  /** URIs of what was opened and closed again. */
+  /** URIs of signers that were opened and closed again. */
   readonly closed: string[] = [];
-  /** What fails now. */
+  /** Uses that fail now. */
   readonly broken = new Set<Use>();
   #numbers = 0;
 
-  /** The options of a process that reaches the module over a line, where more may fail. */
-  choice(line: ReadonlySet<Use> = new Set()) {
+  /** Returns the options of a process whose connection to the module may have its own faults. */
+  choice(connection: ReadonlySet<Use> = new Set()) {
     const failIf = (use: Use): void => {
-      if (this.broken.has(use) || line.has(use)) {
+      if (this.broken.has(use) || connection.has(use)) {
         throw new SignerError("ERR_SIGNER_UNAVAILABLE", `the module does not ${use}`);
       }
     };
@@ -40,7 +40,7 @@ export class Module {
 
   async #signer(uri: string, failIf: (use: Use) => void, onClose = () => {}): Promise<ExternalSigner> {
     const jwk = this.keys.get(uri);
-    if (jwk === undefined) throw new SignerError("ERR_SIGNER_KEY_STATE", `${uri} is not there`);
+    if (jwk === undefined) throw new SignerError("ERR_SIGNER_KEY_STATE", `${uri} does not exist`);
     const signer = await localSigner(jwk);
     let isClosed = false;
     return {

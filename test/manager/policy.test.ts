@@ -1,4 +1,4 @@
-// The policy is in the store: options seed an empty one, and a command changes it for all processes.
+// The policy is in the store: options set it in an empty store, and a command changes it for all processes.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
@@ -13,7 +13,7 @@ const lifetime = ({ provider }: Replica, lifetimeSeconds: number): Promise<strin
     (error: JwksdError) => error.code,
   );
 
-test("options seed an empty store, and what differs later is told at each start and changes nothing", async () => {
+test("options set the policy of an empty store; later differences are reported at each start and change nothing", async () => {
   const world = new World();
   const first = await world.start({ policy: { rotateEveryDays: 30, maxTokenLifetimeSeconds: 600 } });
   const { policy, revision } = await world.document();
@@ -21,14 +21,14 @@ test("options seed an empty store, and what differs later is told at each start 
     [policy.rotateEveryDays, policy.maxTokenLifetimeSeconds, policy.maxStaleSeconds],
     [30, 600, staleMs / second],
   );
-  assert.ok(first.told.every(({ type }) => type !== "policy-differs"));
+  assert.ok(first.events.every(({ type }) => type !== "policy-differs"));
   for (const given of [
     { rotateEveryDays: 6 },
     { rotateEveryDays: null, clockSkewSeconds: 60 },
   ] satisfies RotationPolicyOptions[]) {
     const other = await world.start({ policy: given });
-    const told = other.told.filter(({ type }) => type === "policy-differs");
-    assert.deepEqual(told, [
+    const reported = other.events.filter(({ type }) => type === "policy-differs");
+    assert.deepEqual(reported, [
       {
         type: "policy-differs",
         given: { maxStaleSeconds: staleMs / second, ...given },
@@ -39,18 +39,18 @@ test("options seed an empty store, and what differs later is told at each start 
     await world.stop(other);
   }
   const same = await world.start({ policy: { rotateEveryDays: 30 } });
-  assert.deepEqual(same.told, []);
+  assert.deepEqual(same.events, []);
   await world.stop(first, same);
 });
 
-test("a command changes it in all processes, also for providers that run, with an event", async () => {
+test("a command changes the policy in all running processes and emits an event", async () => {
   const world = new World();
   const [one, other] = [await world.start(), await world.start()];
   assert.equal(await lifetime(other, 3601), "ERR_CLAIMS_INVALID");
   await world.run(one, { type: "policy", policy: { maxTokenLifetimeSeconds: 7200, rotateEveryDays: 6 } });
   assert.deepEqual([await lifetime(other, 7200), await lifetime(other, 7201)], ["signed", "ERR_CLAIMS_INVALID"]);
   assert.equal(other.manager.maxTokenLifetimeSeconds, 7200);
-  const [event] = other.told.flatMap((event) => (event.type === "changed" ? event.events : []));
+  const [event] = other.events.flatMap((event) => (event.type === "changed" ? event.events : []));
   assert.deepEqual(
     [event?.type, event?.reason],
     ["policy", "rotateEveryDays 4 -> 6, maxTokenLifetimeSeconds 3600 -> 7200"],

@@ -25,7 +25,7 @@ import {
   writtenWorld,
 } from "./world.ts";
 
-// What goes on while a store is gone, full, or holds what is not used.
+// A store that is unavailable, full, or has a document that cannot be used.
 
 const code =
   (expected: string, message = /./) =>
@@ -35,36 +35,36 @@ const code =
     assert.match(error.message, message);
     return true;
   };
-const retries = (told: readonly ManagerEvent[]): number[] =>
-  told.flatMap((event) => (event.type === "failed" ? [event.retryInMs / second] : []));
+const retries = (events: readonly ManagerEvent[]): number[] =>
+  events.flatMap((event) => (event.type === "failed" ? [event.retryInMs / second] : []));
 
-/** The records, where that with a kid has other members. */
+/** Returns the records with changed members of one record. */
 const change = (records: readonly KeyRecord[], kid: string | undefined, members: object): KeyRecord[] =>
   records.map((record) => (record.kid === kid ? Object.assign({}, record, members) : record));
 const idOf = (wrappingKey: string): Promise<string> => jose.calculateJwkThumbprint({ kty: "oct", k: wrappingKey });
 
-describe("while the store is gone", () => {
-  test("serving and signing go on, it is tried again at growing intervals, and a rotation that was due begins afterwards", async () => {
+describe("during an outage of the store", () => {
+  test("serving and signing continue, reads are retried at growing intervals, and a due rotation begins afterwards", async () => {
     const world = new World();
     const replica = await world.start();
     const before = await seen(replica);
     await world.passTo(3 * day - hour);
     world.store.isGone = true;
     await world.passTo(3 * day);
-    assert.deepEqual(retries(replica.told), [1]);
+    assert.deepEqual(retries(replica.events), [1]);
     await world.pass(hour / 3);
-    const [first, ...more] = retries(replica.told);
+    const [first, ...more] = retries(replica.events);
     assert.deepEqual([first, ...more.slice(0, 7)], [1, 2, 4, 8, 16, 30, 30, 30]);
     assert.ok(more.length > 38 && more.length < 45, `${more.length} attempts in 20 minutes`);
     assert.deepEqual(await seen(replica), { ...before, cacheControl: shortCache });
-    const failed = replica.told.findLast(({ type }) => type === "failed");
+    const failed = replica.events.findLast(({ type }) => type === "failed");
     assert.ok(failed?.type === "failed" && code("ERR_STORE_UNAVAILABLE")(failed.error));
 
     world.store.isGone = false;
     await world.pass(30 * second);
-    assert.deepEqual(typesOf(replica.told).slice(-2), ["changed", "recovered"]);
+    assert.deepEqual(typesOf(replica.events).slice(-2), ["changed", "recovered"]);
     assert.equal((await seen(replica)).kids.length, 2);
-    // The wait of the new key counts from when it was published, not from when that was due.
+    // The propagation period starts when the new key was published, not when it was due.
     const { publishedAt = 0 } = replica.manager.records[1] as LiveRecord;
     await world.pass(publishedAt + day - world.clock.now() - 1);
     assert.equal((await seen(replica)).signs, before.signs);
@@ -73,19 +73,19 @@ describe("while the store is gone", () => {
     await world.stop(replica);
   });
 
-  test("nothing becomes active and nothing is removed while it is full; what was due is done at once afterwards", async () => {
+  test("no step is taken while the store is full; due steps are taken immediately afterwards", async () => {
     const world = new World();
-    const [one, other] = [world.store.line(), world.store.line()];
+    const [one, other] = [world.store.connection(), world.store.connection()];
     const replicas = [await world.start({ store: one }), await world.start({ store: other })] as const;
     const all = async (expected: object): Promise<void> => {
       for (const replica of replicas) assert.deepEqual(await seen(replica), expected);
     };
     const outage = async (fromMs: number, unchanged: object): Promise<void> => {
       await world.passTo(fromMs);
-      for (const line of [one, other]) line.isFull = true;
+      for (const connection of [one, other]) connection.isFull = true;
       await world.pass(3 * hour);
       await all({ ...unchanged, cacheControl: shortCache });
-      for (const line of [one, other]) line.isFull = false;
+      for (const connection of [one, other]) connection.isFull = false;
       await world.pass(31 * second);
     };
     await world.passTo(3 * day + hour);
@@ -104,7 +104,7 @@ describe("while the store is gone", () => {
   });
 });
 
-test("a register that returns what no register may counts as unavailable, and is retried at growing intervals", async () => {
+test("a register that returns invalid values counts as unavailable and is retried at growing intervals", async () => {
   const wrong: Readonly<Record<string, object>> = {
     "time NaN": { now: NaN },
     "time Infinity": { now: Infinity },
@@ -125,17 +125,17 @@ test("a register that returns what no register may counts as unavailable, and is
       const isReading = typeof found === "object" && found !== null && "version" in found;
       return isReading ? Object.assign({}, found, members) : found;
     };
-    // The next read is that of the next check-in.
+    // The next check-in does the next read.
     await world.pass(staleMs / 6 + hour / 3);
-    const attempts = retries(replica.told);
+    const attempts = retries(replica.events);
     assert.deepEqual(attempts.slice(0, 7), [1, 2, 4, 8, 16, 30, 30], name);
     assert.ok(attempts.length < 45, `${name}: ${attempts.length} attempts in 20 minutes`);
-    const failed = replica.told.findLast(({ type }) => type === "failed");
+    const failed = replica.events.findLast(({ type }) => type === "failed");
     assert.ok(failed?.type === "failed" && code("ERR_STORE_UNAVAILABLE", /returned/)(failed.error), name);
     assert.deepEqual(await seen(replica), { ...before, cacheControl: shortCache }, name);
     world.store.hook = undefined;
     await world.pass(30 * second);
-    assert.equal(typesOf(replica.told).at(-1), "recovered", name);
+    assert.equal(typesOf(replica.events).at(-1), "recovered", name);
     await world.stop(replica);
   }
 });
@@ -155,12 +155,12 @@ for (const operation of ["checkIn", "read"] as const) {
     assert.match(failure?.message ?? "", /^store (presence|read) failed: socket hang up$/);
     world.store.hook = undefined;
     await world.pass(60 * second);
-    assert.equal(replica.told.at(-1)?.type, "recovered");
+    assert.equal(replica.events.at(-1)?.type, "recovered");
     await world.stop(replica);
   });
 }
 
-describe("records that are not used: the last good ones stay, loudly, until they are good again", () => {
+describe("with invalid records, the last valid ones stay in use and the failure is reported until they are valid again", () => {
   test("two active keys", async () => {
     const world = new World();
     const replica = await world.start();
@@ -172,21 +172,21 @@ describe("records that are not used: the last good ones stay, loudly, until they
     await world.pass(10 * second);
     const refused = code("ERR_RECORDS_INVALID", /2 keys with use "sig" are active/);
     await assert.rejects(world.start(), refused);
-    const failed = replica.told.findLast(({ type }) => type === "failed");
+    const failed = replica.events.findLast(({ type }) => type === "failed");
     assert.ok(failed?.type === "failed" && refused(failed.error));
     await assert.rejects(world.until(replica.manager.remove(before.kids[1] ?? "")), refused);
     assert.deepEqual(await seen(replica), before);
-    assert.equal((await world.document()).revision, revision + 1, "nobody wrote");
+    assert.equal((await world.document()).revision, revision + 1, "no process wrote");
     await world.put({ records });
     await world.pass(31 * second);
-    assert.equal(replica.told.at(-1)?.type, "recovered");
+    assert.equal(replica.events.at(-1)?.type, "recovered");
     await world.passTo(day + second);
     assert.equal((await seen(replica)).signs, before.kids[1]);
     await world.stop(replica);
   });
 });
 
-/** A private half under a wrapping key that nobody has. */
+/** Returns a private half under a wrapping key that no process has. */
 const elsewhere = (kid: string): LiveRecord["privateHalf"] => {
   const header = { alg: "dir", enc: "A256GCM", kid: "elsewhere", iss: issuer, sub: kid };
   return { jwe: `${jose.base64url.encode(JSON.stringify(header))}..AAAA.AAAA.AAAA` };
@@ -199,7 +199,12 @@ describe("a private half that cannot be unwrapped", () => {
     code: string,
     says: RegExp,
   ][] = [
-    ["that of another key", ({ privateHalf }) => privateHalf, "ERR_WRAPPED_KEY", /its private half belongs to kid/],
+    [
+      "another key's private half",
+      ({ privateHalf }) => privateHalf,
+      "ERR_WRAPPED_KEY",
+      /its private half belongs to kid/,
+    ],
     [
       "under a wrapping key that was not given",
       (_, kid) => elsewhere(kid),
@@ -208,7 +213,7 @@ describe("a private half that cannot be unwrapped", () => {
     ],
   ];
   for (const [name, halfOf, expected, says] of rows) {
-    test(`of the next key, ${name}: it is published and held back; of the active key: nothing starts`, async () => {
+    test(`${name}: if it is the next key's, the key is published and does not become active; if it is the active key's, no process starts`, async () => {
       const world = new World();
       const first = await world.start();
       await world.until(first.manager.rotate());
@@ -232,17 +237,17 @@ describe("a private half that cannot be unwrapped", () => {
   }
 });
 
-// What somebody can do who can write the store, and has no wrapping key.
+// An attacker that can write to the store and has no wrapping key.
 
 const evil = ecKey("evil");
 const evilPublic = withoutPrivate(evil) as unknown as LiveRecord["publicJwk"];
 const policy = { maxStaleSeconds: 1_800 };
 const usableMs = 1_782 * second;
 
-/** A store with keys in every state, and the manager that runs on it. */
+/** A store with keys in every state, and a manager that uses it. */
 interface Victim extends WrittenWorld {
   readonly replica: Replica;
-  /** The store before one of its keys was revoked. */
+  /** The stored document before one of its keys was revoked. */
   readonly older: string;
 }
 
@@ -271,7 +276,7 @@ const documentIn = (text: string): StoreDocument => parseDocument(unsealed(text)
 
 type Attack = (text: string, victim: Victim) => string | Promise<string>;
 
-const own = (now: number): KeyRecord => ({
+const attackerRecord = (now: number): KeyRecord => ({
   kid: "evil",
   use: "sig",
   alg: "ES256",
@@ -283,32 +288,32 @@ const own = (now: number): KeyRecord => ({
   publicJwk: evilPublic,
   privateHalf: { uri: "pkcs11:token=evil;object=evil" },
 });
-/** Changes the document, and leaves the MAC as it is. */
-const withOwn: Attack = (text, { world }) => {
+/** Changes the document and keeps the MAC. */
+const withAttackerKey: Attack = (text, { world }) => {
   const document = documentIn(text);
-  return `${macOf(text)}\n${JSON.stringify({ ...document, records: [...document.records, own(world.clock.now())] })}`;
+  return `${macOf(text)}\n${JSON.stringify({ ...document, records: [...document.records, attackerRecord(world.clock.now())] })}`;
 };
 
-/** A document with a key of one's own, under a MAC by a wrapping key of one's own that has the name of the right one. */
-const underOwnMac: Attack = async (text, victim) => {
+/** Adds a key of the attacker, under a MAC by a wrapping key of the attacker that has the right one's id. */
+const underAttackerMac: Attack = async (text, victim) => {
   const { kid: id = "" } = jose.decodeProtectedHeader(macOf(text));
   const bytes = Buffer.from(newWrappingKey());
   const macKey = await crypto.subtle.importKey("raw", bytes, { name: "HMAC", hash: "SHA-256" }, false, ["sign"]);
-  return sealed({ id, bytes, macKey }, unsealed(await withOwn(text, victim)));
+  return sealed({ id, bytes, macKey }, unsealed(await withAttackerKey(text, victim)));
 };
 
-/** Those that `test/manager/document.test.ts` makes of single bytes are not here again. */
+/** Attacks other than changes of single bytes, which are in `test/manager/document.test.ts`. */
 const attacks: Readonly<Record<string, Attack>> = {
-  "a key of one's own as retiring, in a token that nobody opens": withOwn,
-  "an older document, and the MAC as it is": (text, { older }) => `${macOf(text)}\n${unsealed(older)}`,
+  "the attacker's key as a retiring key in an HSM that no process opens": withAttackerKey,
+  "an older document with the current MAC": (text, { older }) => `${macOf(text)}\n${unsealed(older)}`,
   "no MAC": (text) => unsealed(text),
-  "no MAC, and no keys": () => `\n{"format":1}`,
+  "no MAC and no keys": () => `\n{"format":1}`,
   "a MAC without its key (alg none)": (text) => {
     const header = { ...jose.decodeProtectedHeader(macOf(text)), alg: "none" };
     return `${Buffer.from(JSON.stringify(header)).toString("base64url")}..\n${unsealed(text)}`;
   },
-  "a MAC under a key of one's own, and the name of the right one": underOwnMac,
-  "a text of another kind": () => "garbage",
+  "a MAC under the attacker's key with the right key's id": underAttackerMac,
+  "another kind of text": () => "garbage",
 };
 
 const notAuthentic = (error: unknown): boolean => {
@@ -316,8 +321,8 @@ const notAuthentic = (error: unknown): boolean => {
   assert.equal(error.code, "ERR_STORE_NOT_AUTHENTIC", error.message);
   return true;
 };
-const failures = (told: readonly ManagerEvent[]): JwksdError[] =>
-  told.flatMap((event) => (event.type === "failed" ? [event.error] : []));
+const failures = (events: readonly ManagerEvent[]): JwksdError[] =>
+  events.flatMap((event) => (event.type === "failed" ? [event.error] : []));
 
 const evilToken = (kid: string): Promise<string> =>
   jose
@@ -328,52 +333,52 @@ const evilToken = (kid: string): Promise<string> =>
         .sign(key),
     );
 
-describe("a store that was changed without the wrapping key: what was read stays in use, and it is told", () => {
-  test("in each of these ways, and it goes on when the good one is back", async (t) => {
+describe("after a change of the store without the wrapping key, the last read stays in use and a failure is reported", () => {
+  test("for each attack, until the valid document is restored", async (t) => {
     const taken = await victim();
     const { world, store, replica } = taken;
-    const [before, good] = [await seen(replica), store.text];
+    const [before, original] = [await seen(replica), store.text];
     for (const [name, attack] of Object.entries(attacks)) {
       await t.test(name, async () => {
-        const from = replica.told.length;
-        const bad = await attack(good, taken);
-        assert.notEqual(bad, good);
-        store.put(bad);
+        const from = replica.events.length;
+        const changed = await attack(original, taken);
+        assert.notEqual(changed, original);
+        store.put(changed);
         await world.pass(40 * second);
         assert.deepEqual(await seen(replica), before);
         for (const kid of ["evil", ...before.kids]) {
           await assert.rejects(replica.provider.verify(await evilToken(kid), { audience: "api" }));
         }
-        notAuthentic(failures(replica.told.slice(from))[0]);
+        notAuthentic(failures(replica.events.slice(from))[0]);
         await assert.rejects(world.until(replica.manager.revoke(before.kids.at(-1) ?? "")), notAuthentic);
         await assert.rejects(world.start({ policy }), notAuthentic);
-        assert.equal(store.text, bad, "nobody wrote");
+        assert.equal(store.text, changed, "no process wrote");
 
-        store.put(good);
+        store.put(original);
         await world.pass(31 * second);
-        assert.equal(replica.told.at(-1)?.type, "recovered");
+        assert.equal(replica.events.at(-1)?.type, "recovered");
         assert.deepEqual(await seen(replica), before);
       });
     }
     await world.stop(replica);
   });
 
-  test("until it is stale", async () => {
+  test("until the process is stale", async () => {
     const { world, store, replica } = await victim();
-    const good = store.text;
+    const original = store.text;
     store.put("garbage");
     await world.passTo(usableMs - second);
     assert.notEqual((await seen(replica)).signs, "ERR_SIGNER_STALE");
     await world.passTo(usableMs + second);
     assert.deepEqual([(await seen(replica)).signs, replica.manager.isReady], ["ERR_SIGNER_STALE", false]);
-    store.put(good);
+    store.put(original);
     await world.pass(31 * second);
     assert.ok(replica.manager.isReady);
     await world.stop(replica);
   });
 });
 
-test("what a store says is shortened in errors, whatever its length", async () => {
+test("store content of any length is shortened in errors", async () => {
   const long = "x".repeat(1_000_000);
   const { world, store } = writtenWorld();
   const replica = await world.start();
@@ -384,12 +389,12 @@ test("what a store says is shortened in errors, whatever its length", async () =
   const texts: Readonly<Record<string, string>> = {
     "kid of its MAC": `${mac}\n{}`,
     "kid of a key": await (await world.custody()).seal({ ...document, records: [record] }),
-    "nothing but text": long,
+    "not a document": long,
   };
-  for (const [name, said] of Object.entries(texts)) {
-    store.put(said);
+  for (const [name, stored] of Object.entries(texts)) {
+    store.put(stored);
     await world.pass(second);
-    const failed = replica.told.findLast(({ type }) => type === "failed");
+    const failed = replica.events.findLast(({ type }) => type === "failed");
     assert.ok(failed?.type === "failed" && failed.error.message.length < 1_500, name);
     store.put(text);
     await world.pass(minute);
@@ -398,26 +403,26 @@ test("what a store says is shortened in errors, whatever its length", async () =
     throw new Error(long);
   };
   await world.pass(staleMs / 6);
-  const failed = replica.told.findLast(({ type }) => type === "failed");
+  const failed = replica.events.findLast(({ type }) => type === "failed");
   assert.ok(failed?.type === "failed" && failed.error.message.length < 1_500);
-  assert.ok(JSON.stringify(replica.told).length < 100_000);
+  assert.ok(JSON.stringify(replica.events).length < 100_000);
   await world.stop(replica);
 });
 
-test("the document of another issuer, under the same wrapping key", async () => {
+test("another issuer's document under the same wrapping key is refused", async () => {
   const { world, store, replica } = await victim();
   const elsewhere = new WrittenStore();
   await world.stop(await world.start({ store: elsewhere, issuer: "https://other.example" }));
   const before = await seen(replica);
   store.put(elsewhere.text);
   await world.pass(40 * second);
-  assert.equal(failures(replica.told).at(-1)?.code, "ERR_STORE_ISSUER");
+  assert.equal(failures(replica.events).at(-1)?.code, "ERR_STORE_ISSUER");
   assert.deepEqual(await seen(replica), before);
   await assert.rejects(world.start(), { code: "ERR_STORE_ISSUER" });
   await world.stop(replica);
 });
 
-describe("who has the wrapping key: the halves of a live key are compared wherever it can be opened", () => {
+describe("a public key that an attacker with the wrapping key replaced is detected, because it does not match the private half", () => {
   for (const state of ["enc active", "sig active", "sig announced"]) {
     test(state, async () => {
       const { world, replica } = await victim();
@@ -429,7 +434,7 @@ describe("who has the wrapping key: the halves of a live key are compared wherev
       await world.stop(replica);
       const started = await world.start({ policy }).catch((error: JwksdError) => error.code);
       if (typeof started === "string") return assert.equal(started, "ERR_KEY_MISMATCH");
-      // What is only published, or decrypts, keeps nobody from starting.
+      // A key that is only published, or that decrypts, does not prevent a start.
       assert.equal(Object.values(started.manager.health.activationBlocked)[0]?.code, "ERR_KEY_MISMATCH");
       await world.stop(started);
     });
@@ -439,8 +444,8 @@ describe("who has the wrapping key: the halves of a live key are compared wherev
 const retiringOf = ({ manager }: Replica): string =>
   manager.records.find(({ state }) => state === "retiring")?.kid ?? "";
 
-describe("wrapping keys change under a MAC", () => {
-  test("any that is given verifies; a step leaves the store under its own, in whatever order they are given", async () => {
+describe("a change of wrapping keys", () => {
+  test("any of the given keys verifies, and a step keeps the store's current one, in whatever order they are given", async () => {
     const { world, store, replica } = await victim();
     await world.stop(replica);
     const [one, two] = [world.wrappingKey, newWrappingKey()];
@@ -454,7 +459,7 @@ describe("wrapping keys change under a MAC", () => {
     const wrapped = liveRecords(fresh.manager.records).map((record) => jweOf(record) ?? "");
     assert.deepEqual(new Set(wrapped.map((jwe) => jose.decodeProtectedHeader(jwe).kid)), new Set([await idOf(one)]));
     await world.idle();
-    assert.deepEqual(failures(old.told), []);
+    assert.deepEqual(failures(old.events), []);
     await assert.rejects(world.start({ wrappingKeys: [two] }), { code: "ERR_WRAPPING_KEY_MISSING" });
     await world.stop(await world.start({ wrappingKeys: [one] }));
 
@@ -464,7 +469,7 @@ describe("wrapping keys change under a MAC", () => {
     );
     assert.equal(macUnder(), await idOf(two));
     await world.idle();
-    assert.deepEqual(failures(old.told), []);
+    assert.deepEqual(failures(old.events), []);
     await assert.rejects(world.start({ wrappingKeys: [one] }), (error: JwksdError) => {
       assert.equal(error.code, "ERR_WRAPPING_KEY_MISSING");
       assert.ok(!error.message.includes(one) && !error.message.includes(two));
@@ -473,14 +478,14 @@ describe("wrapping keys change under a MAC", () => {
     await world.stop(old, fresh);
   });
 
-  test("of a store whose keys are all in tokens: a rewrap makes the MAC under the new one, once", async () => {
+  test("of a store whose keys are all in an HSM: a rewrap writes the MAC under the new key, once", async () => {
     const { world, store } = writtenWorld();
     await world.stop(await world.start());
     await world.change(({ records }) => ({
       records: records.map((record) => Object.assign({}, record, { privateHalf: { uri: "module:a" } })),
     }));
     const fresh = newWrappingKey();
-    const choice = { signs: false, openSigner: () => Promise.reject(new Error("it is out")), wrappingKeys: [fresh] };
+    const choice = { signs: false, openSigner: () => Promise.reject(new Error("unavailable")), wrappingKeys: [fresh] };
     await assert.rejects(world.start(choice), { code: "ERR_WRAPPING_KEY_MISSING" });
     const rewrapped = async (): Promise<void> => {
       const keys = [fresh, world.wrappingKey];

@@ -1,4 +1,4 @@
-// A target of the documents is served without the process that writes it, and has no clock: what that means for rotations.
+// Rotations with a target, which is served without the process that writes it and has no clock.
 
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
@@ -26,10 +26,10 @@ const policy = {
   maxStaleSeconds: staleMs / second,
 };
 
-/** A bucket: what it holds stays, whoever lives. */
+/** A bucket, which keeps its content when its publishers end. */
 class Bucket implements Target {
   readonly name = "s3://bucket";
-  /** Since when it has held each key. */
+  /** Time from which it has had each key, in epoch milliseconds. */
   readonly since = new Map<string, number>();
   fails = false;
   readonly #world: World;
@@ -51,7 +51,7 @@ async function start() {
   const bucket = new Bucket(world);
   const one = await world.start({ policy });
   const publish = (choice: ManagerChoice = {}): Promise<ServiceManager> =>
-    world.startCopy(bucket, { policy, ...choice });
+    world.startPublisher(bucket, { policy, ...choice });
   const entry = async () => (await world.document()).targets.find(({ name }) => name === bucket.name);
   return { world, bucket, one, publish, entry };
 }
@@ -62,9 +62,9 @@ const rotate = async (world: World, { manager }: Replica): Promise<string> => {
   return key.kid;
 };
 
-/** No process signs with a key before this moment, and all do from then on. */
+/** Asserts that the replica signs with a key from this time on, and not before. */
 async function signsFrom(world: World, replica: Replica, kid: string, at: number): Promise<void> {
-  // Pauses between two attempts take some milliseconds.
+  // Pauses between two attempts take a few milliseconds.
   await world.passTo(at - second);
   assert.notEqual((await seen(replica)).signs, kid);
   await world.pass(31 * second);
@@ -72,7 +72,7 @@ async function signsFrom(world: World, replica: Replica, kid: string, at: number
 }
 
 describe("a target", () => {
-  test("is named once, whoever writes it, and noted where a step waits for it", async () => {
+  test("has one record for all of its publishers, which is updated when a step waits for it", async () => {
     const { world, bucket, one, publish, entry } = await start();
     for (let round = 0; round < 2; round += 1) {
       const publishers = [await publish(), await publish()];
@@ -90,14 +90,14 @@ describe("a target", () => {
     await world.stop(one, { manager: publisher });
   });
 
-  test("that was begun and never written holds up a rotation for F after its publisher is gone", async () => {
+  test("that was started and never written delays a rotation for maxStaleSeconds after its publisher has ended", async () => {
     const { world, bucket, one, publish, entry } = await start();
     bucket.fails = true;
     const publisher = await publish();
     assert.equal((await entry())?.revision, 0);
     const next = await rotate(world, one);
     await world.pass(3 * staleMs);
-    assert.ok(((await entry())?.at ?? 0) >= world.clock.now() - staleMs / 6 - 30 * second, "it is begun again");
+    assert.ok(((await entry())?.at ?? 0) >= world.clock.now() - staleMs / 6 - 30 * second, "it is retried");
     const [record] = (await world.document()).records.slice(-1);
     assert.ok(record !== undefined && !("publishedAt" in record));
     await world.stop({ manager: publisher });
@@ -108,7 +108,7 @@ describe("a target", () => {
     await world.stop(one);
   });
 
-  test("that hangs is given up after two minutes, and is behind", async () => {
+  test("that hangs times out after two minutes and is behind", async () => {
     const clock = simulatedClock();
     const custody = await custodyOf(memoryStore({ clock }), [newWrappingKey()], { issuer, isChosen: true });
     let calls = 0;
@@ -124,7 +124,7 @@ describe("a target", () => {
     await called.promise;
     await clock.advance(2 * minute - 1);
     assert.equal(calls, 1);
-    // It is tried again as long as there is something to do.
+    // It is retried as long as there is something to do.
     while (!started.isDone) await clock.advance(2 * minute);
     const manager = await starting;
     assert.match(manager.health.failure?.message ?? "", /has not accepted the keys within 120000 ms/);
@@ -133,7 +133,7 @@ describe("a target", () => {
   });
 });
 
-test("whatever happens to publishers, no token bears a key that the target, or a cache of it, may lack", async () => {
+test("whatever happens to publishers, no token is signed with a key that the target or its caches may lack", async () => {
   for (let seed = 1; seed <= soak(4, 1); seed += 1) {
     const random = randomFrom(seed);
     const { world, bucket, one, publish } = await start();
@@ -163,7 +163,7 @@ test("whatever happens to publishers, no token bears a key that the target, or a
     if (!isAnnounced()) await rotate(world, one);
     await world.pass(staleMs + announceMs + 5 * minute);
     await check("the end");
-    assert.notEqual((await seen(one)).signs, first, "in the end it goes on");
+    assert.notEqual((await seen(one)).signs, first, "the rotation completes in the end");
     for (const manager of [...publishers, one.manager]) await world.stop({ manager });
   }
 });

@@ -8,11 +8,11 @@ import { day, hour, minute, second } from "../rules/key-records.ts";
 import { Module } from "./module.ts";
 import { type Replica, World, seen, shortCache, typesOf, writtenWorld } from "./world.ts";
 
-// From when a wait counts, by which clock, and who may take a step.
+// The start of waiting periods, the clock that measures them, and the processes that may take a step.
 
 const recordsOf = async (world: World): Promise<LiveRecord[]> => (await world.document()).records as LiveRecord[];
 
-describe("a process whose clock and that of the store differ by more than the skew takes no step, and does not sign", () => {
+describe("a process whose clock differs from the store's by more than the skew takes no step and does not sign", () => {
   for (const offSeconds of [301, -31_536_000]) {
     test(`${offSeconds} s`, async () => {
       const world = new World();
@@ -30,7 +30,7 @@ describe("a process whose clock and that of the store differ by more than the sk
         /now: this machine's clock is .* the store's clock, and clockSkewSeconds allows 300 s; correct the wrong clock$/,
       );
       assert.deepEqual([(await recordsOf(world))[1]?.state, publisher.manager.isReady], ["announced", true]);
-      // Commands that rest on no wait are done, by the clock of the store.
+      // Commands that need no waiting period are executed, by the store's clock.
       await world.until(replica.manager.rotate({ now: true }));
       await world.pass(minute);
       const [first, next] = await recordsOf(world);
@@ -41,7 +41,7 @@ describe("a process whose clock and that of the store differ by more than the sk
       machine.offMs = 0;
       await world.pass(minute);
       assert.deepEqual([(await seen(replica)).signs, replica.manager.isReady], [next?.kid, true]);
-      assert.equal(replica.told.at(-1)?.type, "fresh");
+      assert.equal(replica.events.at(-1)?.type, "fresh");
       await world.stop(replica, publisher, right);
     });
   }
@@ -68,7 +68,7 @@ describe("a process whose clock and that of the store differ by more than the sk
     ["back", -hour],
     ["ahead", hour],
   ] as const) {
-    test(`a clock that is set ${name} while a read is in flight counts from that read on`, async () => {
+    test(`a clock that is set ${name} while a read is in flight is detected by that read`, async () => {
       const world = new World();
       const machine = world.machine();
       const replica = await world.start({ clock: machine.clock });
@@ -86,7 +86,7 @@ describe("a process whose clock and that of the store differ by more than the sk
     });
   }
 
-  test("within the skew it signs and takes steps, by the clock of the store", async () => {
+  test("within the skew, it signs and takes steps by the store's clock", async () => {
     const world = new World();
     const machine = world.machine();
     machine.offMs = -299 * second;
@@ -104,7 +104,7 @@ describe("a clock that is set while a key is announced", () => {
     ["ahead by a day", day],
     ["back by a day", -day],
   ] as const) {
-    test(`${name}, and the store has none of its own: the monotonic clock counts`, async () => {
+    test(`${name}, if the store has no clock: the monotonic clock applies`, async () => {
       const world = new World(() => memoryStore());
       const replica = await world.start();
       await world.until(replica.manager.rotate());
@@ -114,24 +114,24 @@ describe("a clock that is set while a key is announced", () => {
       world.setBy(setMs);
       await world.passTo(day - 1);
       assert.equal((await seen(replica)).signs, kids[0]);
-      // Nobody knows which clock was right, so it begins again once.
+      // Either clock may have been right, so the period restarts once.
       await world.passTo(2 * day + 5 * hour);
       assert.equal((await seen(replica)).signs, kids[1]);
       await world.stop(replica);
     });
   }
 
-  test("ahead while a read is answered that was done before the wait began: the monotonic clock counts", async () => {
+  test("ahead during a read from before the waiting period: the monotonic clock applies", async () => {
     const world = new World(() => memoryStore());
-    const line = world.store.line();
-    const replicas = [await world.start(), await world.start({ store: line })] as const;
+    const connection = world.store.connection();
+    const replicas = [await world.start(), await world.start({ store: connection })] as const;
     const later = Promise.withResolvers<void>();
     let isInFlight = false;
-    line.hook = (operation, go) => {
+    connection.hook = (operation, go) => {
       if (operation !== "read" || isInFlight) return go();
       isInFlight = true;
       const answer = go();
-      return line.hanging(later.promise.then(() => answer));
+      return connection.hanging(later.promise.then(() => answer));
     };
     await world.pass(2 * hour);
     assert.equal(isInFlight, true);
@@ -149,8 +149,8 @@ describe("a clock that is set while a key is announced", () => {
   });
 
   for (const [name, store, signs] of [
-    ["counts nothing where the store has a clock", undefined, 1],
-    ["is waited for where it has none", () => memoryStore(), 0],
+    ["does not matter if the store has a clock", undefined, 1],
+    ["extends the waiting period if the store has no clock", () => memoryStore(), 0],
   ] as const) {
     test(`a monotonic clock that stood still ${name}`, async () => {
       const world = new World(store);
@@ -168,7 +168,7 @@ describe("a clock that is set while a key is announced", () => {
   }
 });
 
-// What went wrong while replicas held leases, and one of them in trouble held up or stopped the others.
+// A replica in trouble must not delay or stop the others.
 
 const staleMs = 30 * minute;
 const usableMs = staleMs * 0.99;
@@ -180,7 +180,7 @@ const policy = {
 };
 const announceMs = policy.announceForSeconds * second;
 
-test("sixteen forced rotations at once stop nobody", async () => {
+test("sixteen forced rotations in a row make no process stale", async () => {
   const world = new World();
   const [one, other] = [await world.start({ policy }), await world.start({ policy })];
   for (let round = 0; round < 16; round += 1) await world.until(one.manager.rotate({ now: true }));
@@ -190,11 +190,11 @@ test("sixteen forced rotations at once stop nobody", async () => {
   assert.deepEqual([(await seen(other)).signs, one.manager.isReady, other.manager.isReady], [signs, true, true]);
   await world.pass(staleMs + 70 * minute + second);
   assert.deepEqual((await seen(other)).kids, [signs]);
-  assert.ok([...one.told, ...other.told].every(({ type }) => type === "changed"));
+  assert.ok([...one.events, ...other.events].every(({ type }) => type === "changed"));
   await world.stop(one, other);
 });
 
-test("a subscriber that fails makes its own process stale after F, and nobody else", async () => {
+test("a failing subscriber makes only its own process stale, after maxStaleSeconds", async () => {
   const world = new World();
   const [one, other] = [await world.start({ policy }), await world.start({ policy })];
   let isBroken = false;
@@ -203,29 +203,29 @@ test("a subscriber that fails makes its own process stale after F, and nobody el
   };
   await world.until(one.manager.subscribe({ update }));
   isBroken = true;
-  const [line] = await world.lines();
+  const [record] = await world.presence();
   const before = await seen(one);
   await world.until(other.manager.rotate());
   const next = other.manager.records.at(-1)?.kid ?? "";
   await world.passTo(usableMs - 1);
   assert.deepEqual(await seen(one), { kids: [before.signs, next], cacheControl: shortCache, signs: before.signs });
-  const lineOfOne = async () => (await world.lines()).find(({ id }) => id === one.manager.process.id);
-  assert.deepEqual([(await lineOfOne())?.revision, one.manager.isPublished], [line?.revision, false]);
+  const recordOfOne = async () => (await world.presence()).find(({ id }) => id === one.manager.process.id);
+  assert.deepEqual([(await recordOfOne())?.revision, one.manager.isPublished], [record?.revision, false]);
   await world.pass(1);
   assert.deepEqual([(await seen(one)).signs, one.manager.isReady], ["ERR_SIGNER_STALE", false]);
   await world.passTo(announceMs);
-  assert.equal((await seen(other)).signs, next, "the other one waits for nobody");
+  assert.equal((await seen(other)).signs, next, "the other process does not wait");
 
   isBroken = false;
   await world.pass(31 * second);
   assert.deepEqual([(await seen(one)).signs, one.manager.isReady, one.manager.isPublished], [next, true, true]);
   const { revision } = await world.document();
-  assert.deepEqual([(await lineOfOne())?.revision, (await lineOfOne())?.kid], [revision, next]);
-  assert.ok(typesOf(other.told).every((type) => type === "changed"));
+  assert.deepEqual([(await recordOfOne())?.revision, (await recordOfOne())?.kid], [revision, next]);
+  assert.ok(typesOf(other.events).every((type) => type === "changed"));
   await world.stop(one, other);
 });
 
-test("an older backup that was restored is refused and told, its line shows it, and a restart goes on with it", async () => {
+test("a restored older backup is refused and reported; a restarted process continues with it", async () => {
   const { world, store } = writtenWorld();
   const replica = await world.start({ policy });
   await world.until(replica.manager.rotate());
@@ -236,29 +236,29 @@ test("an older backup that was restored is refused and told, its line shows it, 
   store.put(older);
   await world.pass(minute);
   assert.deepEqual(await seen(replica), before);
-  const failures = replica.told.flatMap((event) => (event.type === "failed" ? [event.error.code] : []));
+  const failures = replica.events.flatMap((event) => (event.type === "failed" ? [event.error.code] : []));
   assert.deepEqual([...new Set(failures)], ["ERR_RECORDS_INVALID"]);
   await assert.rejects(world.until(replica.manager.rotate({ now: true })), { code: "ERR_RECORDS_INVALID" });
-  const [line] = await world.lines();
-  assert.ok(line !== undefined);
-  assert.equal(revisionsBehind(line, await world.document()), undefined);
-  // Others may write the copy on, past the revision that this process has seen.
+  const [record] = await world.presence();
+  assert.ok(record !== undefined);
+  assert.equal(revisionsBehind(record, await world.document()), undefined);
+  // Other processes may commit to the backup until it is past the revision that this process has seen.
   const restarted = await world.start({ policy });
   assert.equal((await seen(restarted)).signs, before.kids[1]);
   for (let round = 0; round < 4; round += 1) await world.until(restarted.manager.rotate({ now: true }));
   await world.pass(minute);
   assert.deepEqual(await seen(replica), before);
-  assert.equal(revisionsBehind((await world.lines())[0] ?? line, await world.document()), undefined);
+  assert.equal(revisionsBehind((await world.presence())[0] ?? record, await world.document()), undefined);
   await world.passTo(usableMs);
   assert.deepEqual([(await seen(replica)).signs, restarted.manager.isReady], ["ERR_SIGNER_STALE", true]);
   await world.stop(replica, restarted);
 });
 
-const emptied = (told: readonly ManagerEvent[]): string[] =>
-  told.flatMap((event) => (event.type === "store-emptied" ? [`${event.error.code} ${event.error.message}`] : []));
+const emptied = (events: readonly ManagerEvent[]): string[] =>
+  events.flatMap((event) => (event.type === "store-emptied" ? [`${event.error.code} ${event.error.message}`] : []));
 
 describe("a first key", () => {
-  test("is made with a warning that names the processes that run, if the store was emptied", async () => {
+  test("is generated with a warning that names the running processes, if the store was emptied", async () => {
     const { world, store } = writtenWorld();
     const running: Replica[] = [];
     for (let index = 0; index < 7; index += 1)
@@ -266,40 +266,40 @@ describe("a first key", () => {
     await world.pass(minute);
     store.put("");
     const replica = await world.start({ policy });
-    const [message = "", ...more] = emptied(replica.told);
+    const [message = "", ...more] = emptied(replica.events);
     assert.match(
       message,
       /^ERR_STORE_EMPTY processes of https:\/\/op\.example are running, and the store has no keys: "login-0\\u\{1b\}\[2J" \(last check-in 1 min ago\), .*, 2 more; stop this process/,
     );
-    assert.deepEqual([more, typesOf(replica.told)], [[], ["store-emptied", "changed"]]);
+    assert.deepEqual([more, typesOf(replica.events)], [[], ["store-emptied", "changed"]]);
     assert.deepEqual(
-      running.flatMap(({ told }) => emptied(told)),
+      running.flatMap(({ events }) => emptied(events)),
       [],
     );
     await world.stop(replica, ...running);
   });
 
-  test("is made without that warning at a first start, even if two processes start at once", async () => {
+  test("is generated without that warning at a first start, even if two processes start at the same time", async () => {
     const world = new World();
-    const line = world.store.line();
+    const connection = world.store.connection();
     let first: Replica | undefined;
-    line.hook = async (operation, go) => {
+    connection.hook = async (operation, go) => {
       const found = await go();
-      // After the second one has read that there are no keys, and before it lists the presence records.
+      // The first process starts after the second has read that there are no keys and before it lists the presence records.
       if (operation === "checkIn" && found !== undefined) first ??= await world.start({ policy });
       return found;
     };
-    const second = await world.start({ policy, store: line });
+    const second = await world.start({ policy, store: connection });
     assert.ok(first !== undefined);
     assert.deepEqual(
-      [first, second].map(({ told }) => typesOf(told)),
+      [first, second].map(({ events }) => typesOf(events)),
       [["changed"], []],
     );
     await world.stop(first, second);
   });
 });
 
-test("what this process has committed, and a failover has lost, is missed as well", async () => {
+test("a process reports a failover that lost its own commit", async () => {
   const { world, store } = writtenWorld();
   const replica = await world.start({ policy });
   const lost = store.text;
@@ -312,11 +312,11 @@ test("what this process has committed, and a failover has lost, is missed as wel
   await world.until(replica.manager.rotate({ now: true }));
   world.store.hook = undefined;
   await world.pass(second);
-  assert.ok(replica.told.some((event) => event.type === "failed" && event.error.code === "ERR_RECORDS_INVALID"));
+  assert.ok(replica.events.some((event) => event.type === "failed" && event.error.code === "ERR_RECORDS_INVALID"));
   await world.stop(replica);
 });
 
-test("a process that lacks a key publishes, drops what is revoked, does not sign, and signs when its HSM is back", async () => {
+test("a process that cannot open the active key keeps publishing, drops revoked keys, and signs once its HSM is back", async () => {
   const world = new World();
   const module = new Module();
   const broken = new Set<"open" | "sign">();
@@ -326,18 +326,18 @@ test("a process that lacks a key publishes, drops what is revoked, does not sign
   await world.until(one.manager.rotate({ now: true }));
   const b = one.manager.records.at(-1)?.kid ?? "";
   await world.idle();
-  const lineOfTwo = async () => (await world.lines()).find(({ id }) => id === two.manager.process.id);
+  const recordOfTwo = async () => (await world.presence()).find(({ id }) => id === two.manager.process.id);
   const without = { cacheControl: shortCache, signs: "ERR_SIGNER_UNAVAILABLE" };
   assert.deepEqual(await seen(two), { ...without, kids: [b, a] });
-  assert.deepEqual([two.manager.isReady, (await lineOfTwo())?.kid], [true, undefined]);
-  assert.equal((await lineOfTwo())?.revision, (await world.document()).revision);
+  assert.deepEqual([two.manager.isReady, (await recordOfTwo())?.kid], [true, undefined]);
+  assert.equal((await recordOfTwo())?.revision, (await world.document()).revision);
   assert.deepEqual(Object.keys(two.manager.health.unavailable), [b]);
 
   await world.until(one.manager.rotate());
   const c = one.manager.records.at(-1)?.kid ?? "";
   await world.until(one.manager.revoke(a));
   await world.idle();
-  assert.deepEqual(await seen(two), { ...without, kids: [b, c] }, "nor does it sign with the key that comes next");
+  assert.deepEqual(await seen(two), { ...without, kids: [b, c] }, "nor does it sign with the next key");
   await world.until(one.manager.rotate({ now: true }));
   await world.idle();
   assert.deepEqual(await seen(one), { kids: [c, b], cacheControl: shortCache, signs: c });
@@ -345,7 +345,7 @@ test("a process that lacks a key publishes, drops what is revoked, does not sign
   await world.pass(31 * second);
   assert.deepEqual(await seen(two), await seen(one));
   assert.deepEqual(
-    [two.manager.isReady, two.manager.health.unavailable, two.told.at(-1)?.type],
+    [two.manager.isReady, two.manager.health.unavailable, two.events.at(-1)?.type],
     [true, {}, "recovered"],
   );
   await world.stop(one, two);

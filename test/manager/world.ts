@@ -25,48 +25,48 @@ export const issuer = "https://op.example";
 
 /** Time for which managers under test use what they have read. Check-ins are steps of simulated time, so there are few of them. */
 export const staleMs = 12 * hour;
-/** How long they go on, which is 1 % less. */
+/** Time for which they keep signing, which is 1 % less. */
 export const usableMs = staleMs * 0.99;
-/** How long it takes until a signing key is removed that was replaced, with the other defaults. */
+/** Time until a replaced signing key is removed, with the other defaults. */
 export const retireMs = staleMs + (3600 + 2 * 300) * second;
 
-/** How managers under test rotate: often. */
+/** Returns a policy that rotates often. */
 const policyOf = ({ policy }: ManagerChoice) => ({ rotateEveryDays: 4, maxStaleSeconds: staleMs / second, ...policy });
 
-/** What a manager under test is given, beyond what it needs to be one. */
+/** Options of a manager under test, in addition to the required ones. */
 export type ManagerChoice = Partial<Given<KeyManagerOptions>>;
 
-/** A manager, what it has told, and a provider that is attached to it. */
+/** A manager, its events, and a provider with its keys. */
 export interface Replica {
   readonly manager: ServiceManager;
   readonly provider: Provider;
-  readonly told: readonly ManagerEvent[];
+  readonly events: readonly ManagerEvent[];
 }
 
-/** A machine of its own, whose clock may be set and whose process may be stopped. */
+/** A machine with its own clock, which can be set, and a process that can be stopped. */
 export interface Machine {
   readonly clock: Clock;
-  /** How far its clock is ahead of that of the world. */
+  /** Time by which its clock is ahead of the world's clock. */
   offMs: number;
-  /** For how long its monotonic clock has stood still. */
+  /** Time for which its monotonic clock has stood still. */
   asleepMs: number;
-  /** Its timers fire when it goes on. */
+  /** Whether the process is stopped. Its timers fire when it resumes. */
   isStopped: boolean;
 }
 
-/** Time, and who lives in it. Nothing happens but what a timer brings about; and between two of them, all that follows does. */
+/** Simulated time and the processes that live in it. Only timers cause anything; between two timers, all work completes. */
 export class World {
   readonly store: CountedStore;
   readonly wrappingKey = newWrappingKey();
   readonly #timers = new Set<Timer>();
-  /** Who waits for a pause. */
+  /** Callbacks that wait for a pause. */
   readonly #waiting = new Set<() => void>();
   readonly #managers = new Map<ServiceManager, Pick<CountedStore, "hung">>();
   readonly #subscriber: KeySubscriber = { update: async () => {} };
   #elapsedMs = 0;
   #startMs = start;
 
-  /** @param store makes one that goes by the clock of the world */
+  /** @param store creates a register that uses the world's clock */
   constructor(store: (clock: Clock) => Register = (clock) => memoryStore({ clock })) {
     this.store = countedStore(store(this.clock));
   }
@@ -75,7 +75,7 @@ export class World {
     now: () => this.#startMs + this.#elapsedMs,
     monotonic: () => this.#elapsedMs,
     setTimer: (callback, delayMs) => {
-      // Only the pause between two attempts to commit is random, and no whole number of milliseconds.
+      // Only the pause between two attempts to commit is random, which is not a whole number of milliseconds.
       const timer = { at: Math.ceil(this.#elapsedMs + delayMs), isPause: !Number.isInteger(delayMs), callback };
       this.#timers.add(timer);
       if (timer.isPause) for (const resolve of this.#waiting) resolve();
@@ -126,26 +126,26 @@ export class World {
     this.#startMs += ms;
   }
 
-  /** Starts a manager, and a provider over it. */
+  /** Starts a manager and a provider with its keys. */
   async start(choice: ManagerChoice = {}): Promise<Replica> {
-    const told: ManagerEvent[] = [];
+    const events: ManagerEvent[] = [];
     const options = {
       issuer,
       store: this.store,
       wrappingKeys: [this.wrappingKey],
       clock: this.clock,
-      onEvent: (event: ManagerEvent) => void told.push(event),
+      onEvent: (event: ManagerEvent) => void events.push(event),
     };
     const policy = policyOf(choice);
     const manager = await this.until(createServiceManager({ ...options, ...choice, policy }));
     this.#managers.set(manager, hungOf(choice.store ?? this.store));
     const provider = await this.until(createProvider({ keys: manager }, { clock: options.clock }));
     await this.idle();
-    return { manager, provider, told };
+    return { manager, provider, events };
   }
 
-  /** Starts a manager that publishes a target, in the place of a provider. */
-  async startCopy(target: Target, choice: ManagerChoice = {}): Promise<ServiceManager> {
+  /** Starts a manager that publishes to a target instead of a provider. */
+  async startPublisher(target: Target, choice: ManagerChoice = {}): Promise<ServiceManager> {
     const store = choice.store ?? this.store;
     const custody = await custodyOf(store, [this.wrappingKey], { issuer: choice.issuer ?? issuer, isChosen: true });
     const policy = policyOf(choice);
@@ -159,36 +159,36 @@ export class World {
     return custodyOf(this.store, [this.wrappingKey], { issuer, isChosen: true });
   }
 
-  /** Commits a change as another process does that has the wrapping key, past every rule. */
+  /** Commits a change that no rule checks, as another process with the wrapping key might. */
   async change(decide: (document: StoreDocument) => DocumentChange): Promise<void> {
     await accessTo(await this.custody()).change(async ({ document }) => decide(document));
   }
 
-  /** Writes members of the document, whatever is in the store, as its next revision. */
+  /** Writes members of the document as its next revision, regardless of the store's content. */
   async put(members: Partial<StoreDocument>): Promise<void> {
     const document = await this.document();
     const commit = crypto.randomUUID();
     const next = { ...document, ...members, revision: document.revision + 1, commits: [...document.commits, commit] };
     const custody = await this.custody();
     const { version, text = "" } = await this.store.register.read();
-    // The custody goes on under the wrapping key that it finds.
+    // The custody keeps using the wrapping key that it finds.
     await custody.open(text).catch(() => {});
     assert.ok(await this.store.register.write(await custody.seal(next), version));
   }
 
-  /** What the store holds. */
+  /** Returns the stored document. */
   async document(): Promise<StoreDocument> {
     const { text } = await this.store.register.read();
     if (text === undefined) return documentOf(this.store.register);
     return JSON.parse(unsealed(text)) as StoreDocument;
   }
 
-  /** The lines of processes, oldest first. */
-  async lines(): Promise<PresenceRecord[]> {
+  /** Returns the presence records of processes, oldest first. */
+  async presence(): Promise<PresenceRecord[]> {
     return readPresence(await listPresence(this.store.register.presence));
   }
 
-  /** Gives a command of an operator to a manager. */
+  /** Executes an operator's command on a manager. */
   async run({ manager }: Pick<Replica, "manager">, command: Command): Promise<void> {
     await this.until(manager.execute(command));
     await this.idle();
@@ -201,7 +201,7 @@ export class World {
     }
   }
 
-  /** The process is gone, and its line stays. */
+  /** Ends processes without closing them: their presence records stay. */
   kill(...replicas: readonly Pick<Replica, "manager">[]): void {
     for (const { manager } of replicas) this.#managers.delete(manager);
   }
@@ -209,33 +209,33 @@ export class World {
   /** Lets time pass, timer by timer. */
   async pass(ms: number): Promise<void> {
     const end = this.#elapsedMs + ms;
-    // Of thousands of errors that nobody looks at, stacks would take most of the time.
+    // Stack traces of thousands of errors would take most of the time.
     const { stackTraceLimit } = Error;
     Error.stackTraceLimit = 0;
     for (;;) {
       await this.idle();
       const nextAt = Math.min(...[...this.#timers].map(({ at }) => at));
       if (nextAt > end) break;
-      // Who wakes at one moment acts at one moment.
+      // Timers that are due at the same time fire at the same time.
       for (const timer of [...this.#timers].filter(({ at }) => at === nextAt)) this.#fire(timer);
     }
     Error.stackTraceLimit = stackTraceLimit;
     this.#elapsedMs = Math.max(this.#elapsedMs, end);
   }
 
-  /** Lets time pass until this long after the beginning. */
+  /** Lets time pass until this long after the start. */
   async passTo(sinceStartMs: number): Promise<void> {
-    assert.ok(sinceStartMs >= this.#elapsedMs, "time goes one way");
+    assert.ok(sinceStartMs >= this.#elapsedMs, "time cannot go back");
     await this.pass(sinceStartMs - this.#elapsedMs);
   }
 
-  /** Until no manager has anything to do before its next timer. */
+  /** Waits until no manager has anything to do before its next timer. */
   async idle(): Promise<void> {
-    // What one of them does may wake another.
+    // The work of one manager may wake another.
     for (let round = 0, calls = -1; calls !== this.store.calls; round += 1) {
-      assert.ok(round < 500, "they never come to rest");
+      assert.ok(round < 500, "the managers never become idle");
       ({ calls } = this.store);
-      // Managers do one thing after the other, so this one is done after all others; unless the store never answers.
+      // Managers do one thing at a time, so this completes after everything else, unless the store never answers.
       const done = [...this.#managers].map(([manager, store]) =>
         Promise.race([manager.subscribe(this.#subscriber), store.hung()]),
       );
@@ -244,7 +244,7 @@ export class World {
     }
   }
 
-  /** What is being computed takes no time; a pause between two attempts does. */
+  /** Waits for a promise. Only pauses between two attempts take time; computation does not. */
   async until<T>(promise: Promise<T>): Promise<T> {
     const state = { isSettled: false };
     const settle = (): void => void (state.isSettled = true);
@@ -266,7 +266,7 @@ export class World {
   }
 
   #fire(timer: Timer): void {
-    // One that fired at the same moment may have cancelled it.
+    // Another timer that fired at the same time may have canceled it.
     if (!this.#timers.delete(timer)) return;
     this.#elapsedMs = Math.max(this.#elapsedMs, timer.at);
     timer.callback();
@@ -283,7 +283,7 @@ const never = new Promise<never>(() => {});
 const hungOf = (store: Register): Pick<CountedStore, "hung"> =>
   "hung" in store ? (store as CountedStore) : { hung: () => never };
 
-/** A world over a store that somebody else can write as well. */
+/** A world whose store the test can write directly. */
 export interface WrittenWorld {
   readonly world: World;
   readonly store: WrittenStore;
@@ -295,11 +295,11 @@ export function writtenWorld(): WrittenWorld {
   return { world, store };
 }
 
-/** What relying parties see, and which key signs. */
+/** The keys that relying parties see and the key that signs. */
 export interface Seen {
   readonly kids: string[];
   readonly cacheControl: string | null;
-  /** The kid of a token, or the code of the error where there is none. */
+  /** The kid of a token, or the code of the error if there is no token. */
   readonly signs: string;
 }
 
@@ -316,5 +316,5 @@ export async function seen({ provider }: Pick<Replica, "provider">): Promise<See
   return { kids: keys.map(({ kid }) => kid), cacheControl: response.headers.get("cache-control"), signs };
 }
 
-/** The types of events, without what happened by the way. */
-export const typesOf = (told: readonly ManagerEvent[]): string[] => told.map(({ type }) => type);
+/** Returns the types of events. */
+export const typesOf = (events: readonly ManagerEvent[]): string[] => events.map(({ type }) => type);

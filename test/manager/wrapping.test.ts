@@ -33,7 +33,7 @@ const wrapping = await createWrapping([k1], issuer);
 const jwe = await wrapping.wrap("a", { ...key });
 const [header = "", , iv = "", ciphertext = "", tag = ""] = jwe.split(".");
 
-/** The code and message of a refusal, which holds nothing of any key, at any depth. */
+/** Asserts that the attempt is refused with this code and that the error contains no part of any key, at any depth. Returns its message. */
 async function silentRefusal(attempt: () => unknown, code: JwksdError["code"], ...secrets: unknown[]): Promise<string> {
   const error = await refusal(attempt, code);
   assertSilent(error, [key, k1, k2, k3, ciphertext, ...secrets]);
@@ -41,12 +41,12 @@ async function silentRefusal(attempt: () => unknown, code: JwksdError["code"], .
   return error.message;
 }
 
-describe("what was wrapped is unwrapped as it was", () => {
+describe("a wrapped key is unwrapped unchanged", () => {
   for (const [name, privateJwk] of [
     ["EC P-256", ecKey("p256")],
     ["EC P-521", ecKey("p521", "P-521")],
     ["RSA", rsaKey()],
-    ["with members of its own", { ...ecKey("more"), kid: "more", key_ops: ["sign"], "ext-ä": { deep: ["\u0000"] } }],
+    ["with additional members", { ...ecKey("more"), kid: "more", key_ops: ["sign"], "ext-ä": { deep: ["\u0000"] } }],
   ] as const) {
     test(name, async () => {
       const wrapped = await wrapping.wrap("k", privateJwk as jose.JWK);
@@ -59,7 +59,7 @@ describe("what was wrapped is unwrapped as it was", () => {
   }
 });
 
-test("the header names algorithm, wrapping key, issuer and kid, and nothing else", async () => {
+test("the header contains the algorithm, wrapping key, issuer and kid, and nothing else", async () => {
   assert.deepEqual(jose.decodeProtectedHeader(jwe), {
     alg: "dir",
     enc: "A256GCM",
@@ -77,8 +77,8 @@ test("a key is wrapped differently each time", async () => {
   assert.notEqual(otherCiphertext, ciphertext);
 });
 
-describe("several wrapping keys: the first one wraps, all of them unwrap", () => {
-  test("a new first one, and then the old one goes", async () => {
+describe("of several wrapping keys, the first one wraps and all unwrap", () => {
+  test("a new first key is added, and then the old one is dropped", async () => {
     const both = await createWrapping([k2, k1], issuer);
     assert.deepEqual(await both.unwrap("a", jwe), key);
     assert.equal(both.isCurrent(jwe), false);
@@ -87,13 +87,13 @@ describe("several wrapping keys: the first one wraps, all of them unwrap", () =>
     assert.deepEqual(await (await createWrapping([k3, k2], issuer)).unwrap("a", rewrapped), key);
   });
 
-  test("the one that is missing is named, and its id says nothing about it", async () => {
+  test("a missing wrapping key is named by its id, which reveals nothing about it", async () => {
     const others = await createWrapping([k2, k3], issuer);
     const message = await silentRefusal(() => others.unwrap("a", jwe), "ERR_WRAPPING_KEY_MISSING");
     assert.match(message, new RegExp(`^kid "a" is wrapped under the wrapping key "${await idOf(k1)}"`));
   });
 
-  test("one key has one id, however its last character was written", async () => {
+  test("a key has one id, whichever last character encodes it", async () => {
     const canonical = k1;
     const sloppy = `${k1.slice(0, -1)}F`;
     assert.deepEqual(Buffer.from(sloppy, "base64url"), Buffer.from(canonical, "base64url"));
@@ -116,7 +116,7 @@ describe("a wrapping key is 32 bytes in base64url", () => {
     [JSON.stringify({ k: wrappingKey(7) }), "has characters that base64url does not have"],
   ];
   for (const [text, fault] of faults) {
-    test(`what is wrong is told, by its place: ${fault}`, async () => {
+    test(`an invalid key is reported by its position: ${fault}`, async () => {
       const message = await silentRefusal(
         () => readWrappingKeys([k1, text as string], (index) => `wrapping.key, line ${index + 1},`),
         "ERR_WRAPPING_KEY_INVALID",
@@ -129,11 +129,11 @@ describe("a wrapping key is 32 bytes in base64url", () => {
     });
   }
 
-  test("one at least is needed", async () => {
+  test("at least one is needed", async () => {
     for (const keys of [[], " \n"]) await silentRefusal(() => createWrapping(keys, issuer), "ERR_WRAPPING_KEY_INVALID");
   });
 
-  test("in a string, white space is between them, also at its ends", async () => {
+  test("in a string, keys are separated by white space, which may also surround them", async () => {
     const keys = await readWrappingKeys(` ${k1}\t${k2}\r\n${k3}\n`);
     assert.deepEqual(
       keys.map(({ id }) => id),
@@ -141,14 +141,14 @@ describe("a wrapping key is 32 bytes in base64url", () => {
     );
   });
 
-  test("with the padding that openssl and basenc give, it is the same key", async () => {
+  test("a key with the padding of openssl and basenc is the same key", async () => {
     const wrapped = await (await createWrapping([`${wrappingKey(7)}=`], issuer)).wrap("a", { kty: "EC" });
     assert.deepEqual(await (await createWrapping([wrappingKey(7)], issuer)).unwrap("a", wrapped), { kty: "EC" });
   });
 });
 
-describe("a wrapped key cannot take the place of another", () => {
-  test("of another kid", async () => {
+describe("a wrapped key cannot replace another", () => {
+  test("with another kid", async () => {
     const message = await silentRefusal(() => wrapping.unwrap("b", jwe), "ERR_WRAPPED_KEY");
     assert.match(
       message,
@@ -156,7 +156,7 @@ describe("a wrapped key cannot take the place of another", () => {
     );
   });
 
-  test("of another issuer", async () => {
+  test("from another issuer", async () => {
     const other = await createWrapping([k1], "https://other.example");
     const message = await silentRefusal(() => other.unwrap("a", jwe), "ERR_WRAPPED_KEY");
     assert.match(
@@ -165,7 +165,7 @@ describe("a wrapped key cannot take the place of another", () => {
     );
   });
 
-  test("not even where its header is made to fit", async () => {
+  test("even if its header is changed to match", async () => {
     const forged = Buffer.from(JSON.stringify({ ...jose.decodeProtectedHeader(jwe), sub: "b" })).toString("base64url");
     const message = await silentRefusal(
       () => wrapping.unwrap("b", [forged, "", iv, ciphertext, tag].join(".")),
@@ -185,21 +185,21 @@ const headed = (change: object): string =>
     tag,
   ].join(".");
 
-describe("what is damaged is refused by its kid, with no byte of it", () => {
+describe("a damaged wrapped key is refused by its kid, without its content", () => {
   const damages: readonly (readonly [string, unknown])[] = [
-    ["nothing", ""],
-    ["no string", undefined],
+    ["an empty string", ""],
+    ["not a string", undefined],
     ["a private JWK that was never wrapped", JSON.stringify(key)],
     ["a private JWK in base64", Buffer.from(JSON.stringify(key)).toString("base64url")],
-    ["no JSON in its header", [Buffer.from("{").toString("base64url"), "", iv, ciphertext, tag].join(".")],
-    ["its header", [flipped(header), "", iv, ciphertext, tag].join(".")],
-    ["an encrypted key where there is none", [header, "AAAA", iv, ciphertext, tag].join(".")],
-    ["its IV", [header, "", flipped(iv), ciphertext, tag].join(".")],
-    ["its ciphertext", [header, "", iv, flipped(ciphertext), tag].join(".")],
-    ["the end of its ciphertext", [header, "", iv, ciphertext.slice(0, -4), tag].join(".")],
-    ["its tag", [header, "", iv, ciphertext, flipped(tag)].join(".")],
+    ["a header that is not JSON", [Buffer.from("{").toString("base64url"), "", iv, ciphertext, tag].join(".")],
+    ["a changed header", [flipped(header), "", iv, ciphertext, tag].join(".")],
+    ["an encrypted key", [header, "AAAA", iv, ciphertext, tag].join(".")],
+    ["a changed IV", [header, "", flipped(iv), ciphertext, tag].join(".")],
+    ["a changed ciphertext", [header, "", iv, flipped(ciphertext), tag].join(".")],
+    ["a truncated ciphertext", [header, "", iv, ciphertext.slice(0, -4), tag].join(".")],
+    ["a changed tag", [header, "", iv, ciphertext, flipped(tag)].join(".")],
     ["no tag", [header, "", iv, ciphertext].join(".")],
-    ["one part more", `${jwe}.`],
+    ["an additional part", `${jwe}.`],
     ["another alg", headed({ alg: "A256GCMKW" })],
     ["another enc", headed({ enc: "A128GCM" })],
     ["a critical header", headed({ crit: ["x"], x: 1 })],
@@ -216,7 +216,7 @@ describe("what is damaged is refused by its kid, with no byte of it", () => {
     { alg: "A256GCMKW", enc: "A256GCM" },
     { alg: "A256KW", enc: "A256GCM" },
   ]) {
-    test(`wrapped by other means than ours, ${algs.alg} and ${algs.enc}`, async () => {
+    test(`wrapped with other algorithms, ${algs.alg} and ${algs.enc}`, async () => {
       const plaintext = new TextEncoder().encode(JSON.stringify(key));
       const protectedHeader = { ...jose.decodeProtectedHeader(jwe), ...algs };
       const wrapped = await new jose.CompactEncrypt(plaintext)
@@ -226,12 +226,12 @@ describe("what is damaged is refused by its kid, with no byte of it", () => {
     });
   }
 
-  test("what is damaged is not of the first wrapping key", () => {
+  test("a damaged key does not count as wrapped with the first wrapping key", () => {
     assert.equal(wrapping.isCurrent(""), false);
     assert.equal(wrapping.isCurrent(jwe), true);
   });
 
-  test("a plaintext that is no JSON is not quoted", async () => {
+  test("a plaintext that is not JSON is not quoted", async () => {
     const plaintext = new TextEncoder().encode(`{"d":"${key.d}"`);
     const protectedHeader = { ...(jose.decodeProtectedHeader(jwe) as jose.CompactJWEHeaderParameters) };
     const wrapped = await new jose.CompactEncrypt(plaintext)
@@ -241,18 +241,18 @@ describe("what is damaged is refused by its kid, with no byte of it", () => {
   });
 });
 
-test("a wrapping shows nothing of its keys", () => {
-  const shown = inspect(wrapping, { depth: Infinity, showHidden: true }) + JSON.stringify(wrapping);
-  assert.ok(!shown.includes(k1.slice(0, 12)) && !shown.includes("01, 01") && !shown.includes("1, 1, 1"));
+test("inspection of a wrapping reveals no keys", () => {
+  const inspected = inspect(wrapping, { depth: Infinity, showHidden: true }) + JSON.stringify(wrapping);
+  assert.ok(!inspected.includes(k1.slice(0, 12)) && !inspected.includes("01, 01") && !inspected.includes("1, 1, 1"));
 });
 
-/** The private JWK of a key that was made or imported. */
+/** Returns the private JWK of a generated or imported key. */
 async function privateHalf(made: Awaited<ReturnType<typeof wrapKey>>, by: Wrapping = wrapping): Promise<jose.JWK> {
   assert.ok("jwe" in made.privateHalf);
   return by.unwrap(made.kid, made.privateHalf.jwe);
 }
 
-describe("a key that is made is wrapped, and its kid is its thumbprint", () => {
+describe("a generated key is wrapped, and its kid is its thumbprint", () => {
   for (const [use, alg] of [
     ["sig", "ES256"],
     ["enc", "RSA-OAEP-256"],
@@ -273,7 +273,7 @@ describe("a key that is made is wrapped, and its kid is its thumbprint", () => {
   }
 });
 
-test("a key that is imported keeps its kid and all of its private half", async () => {
+test("an imported key keeps its kid and its whole private half", async () => {
   const privateJwk = { ...named("2026-11", ecKey("imported")), alg: "ES256", use: "sig" };
   const made = await wrapKey("sig", "ES256", privateJwk, wrapping, "2026-11");
   assert.equal(made.kid, "2026-11");
@@ -282,7 +282,7 @@ test("a key that is imported keeps its kid and all of its private half", async (
   assert.deepEqual(made.publicJwk, { kty: "EC", crv: "P-256", x, y });
 });
 
-describe("a key that no provider would publish is never recorded, since records stay for good", () => {
+describe("a key that no provider would publish is never recorded, because records are permanent", () => {
   const { d: _, ...publicEc } = ecKey("a");
   const mixed = { ...ecKey("a"), d: ecKey("b").d };
   const rsa = rsaKey();
@@ -349,7 +349,7 @@ async function makeFirst({ keyring, custody }: Awaited<ReturnType<typeof keyring
 
 const code = (expected: string) => (error: unknown) => error instanceof JwksdError && error.code === expected;
 
-test("a plain signer in the place of one with a URI is refused by the name of its option", async () => {
+test("a signer without a URI is refused by the name of its option", async () => {
   const plain = (await localSigner(ecKey("plain"))) as unknown as ExternalSigner;
   const { keyring } = await keyringOf({ createSigner: async () => plain, openSigner: async () => plain });
   await assert.rejects(keyring.makeKey("sig", "ES256"), {
@@ -358,7 +358,7 @@ test("a plain signer in the place of one with a URI is refused by the name of it
   });
 });
 
-describe("a call of an HSM or key service that never ends is given up after a minute", () => {
+describe("a call of an HSM or key service times out after a minute", () => {
   for (const [name, options, call] of [
     ["createSigner", { createSigner: never }, "make"],
     ["openSigner", { openSigner: never }, "open"],
@@ -387,7 +387,7 @@ describe("a call of an HSM or key service that never ends is given up after a mi
   }
 });
 
-test("a key that was made in an HSM stays there where the store may name it, and only there", async () => {
+test("a key that was generated in an HSM is kept only if the store may refer to it", async () => {
   const store = memoryStore();
   const failing = {
     ...store,
@@ -420,7 +420,7 @@ test("a key that was made in an HSM stays there where the store may name it, and
 const activate = ({ document: { records, policy }, now }: Seen) =>
   applyCommand(records, { type: "activate", kid: "x", force: true }, { policy, now });
 
-describe("a change makes the same checks, whoever asks for it", () => {
+describe("every change makes the same checks", () => {
   for (const [what, options, expected] of [
     ["cannot be opened", { openSigner: () => Promise.reject(new Error("gone")) }, Error],
     ["cannot sign", { openSigner: (uri: string) => externalSigner(uri, true) }, Error],
@@ -455,7 +455,7 @@ describe("a change makes the same checks, whoever asks for it", () => {
   });
 });
 
-/** A key that is in a module. */
+/** Returns the record of a key in an HSM. */
 const recordOf = (publicJwk: PublicJwk, members: Partial<LiveRecord> = {}): LiveRecord => ({
   kid: "x",
   use: "sig",
@@ -471,10 +471,10 @@ const publicJwkOf = (name: string): PublicJwk => withoutPrivate(ecKey(name)) as 
 const thumbprintOf = ({ crv, kty, x, y }: { readonly [Name in "crv" | "kty" | "x" | "y"]?: unknown }): string =>
   createHash("sha256").update(JSON.stringify({ crv, kty, x, y })).digest("base64url");
 
-describe("the end waits until a signer is closed", () => {
+describe("close waits until a signer is closed", () => {
   for (const [name, key, isOpened] of [
     ["that was in use", "a", true],
-    ["whose key is not the one that is published, which is refused at once", "b", false],
+    ["that was refused because its key is not the published one", "b", false],
   ] as const) {
     test(name, async () => {
       const { promise, resolve } = Promise.withResolvers<void>();

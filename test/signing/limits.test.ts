@@ -66,8 +66,8 @@ const ask = signText({ claims: { sub: "a", aud: "a" }, lifetimeSeconds: 3600 });
 
 test("a stale process refuses to sign, says when to retry, and signs when the store is back", async (t) => {
   const world = new World();
-  const line = world.store.line();
-  const replica = await world.start({ store: line, policy: { maxStaleSeconds: 3600 } });
+  const connection = world.store.connection();
+  const replica = await world.start({ store: connection, policy: { maxStaleSeconds: 3600 } });
   const { path, kubernetes } = await serveTokens(t, world, replica);
   const session = openSession(t, kubernetes);
   const signForKubernetes = async (): Promise<unknown> => {
@@ -77,7 +77,7 @@ test("a stale process refuses to sign, says when to retry, and signs when the st
     return (await callGrpc(session, "/v1.ExternalJWTSigner/Sign", frame(bytesField(1, payload)))).grpc;
   };
   assert.deepEqual([(await askSocket(path, ask)).status, await signForKubernetes()], [200, "0"]);
-  line.isGone = true;
+  connection.isGone = true;
   await world.pass(2 * hour);
   for (const text of [ask, requestText("GET", "/readyz")]) {
     const { status, headers, body } = await askSocket(path, text);
@@ -86,7 +86,7 @@ test("a stale process refuses to sign, says when to retry, and signs when the st
   }
   assert.equal(await signForKubernetes(), String(grpcStatus.unavailable));
   assert.equal((await askSocket(path, requestText("GET", "/livez"))).status, 200);
-  line.isGone = false;
+  connection.isGone = false;
   await world.pass(60 * second);
   assert.equal((await askSocket(path, ask)).status, 200);
   await world.stop(replica);

@@ -44,12 +44,12 @@ const rules: Rules<IssuersOptions> = {
 
 /** Number of unusable names that are remembered: anyone can invent names. */
 const maxUnusable = 10_000;
-/** Limit of lookups in flight for requests, and as many for calls of the application. */
+/** Limit of lookups in flight for requests, and of those for calls by the application. */
 const maxLookups = 100;
 const lookupMs = 10_000;
 const duePage = 100;
 const stepsInParallel = 10;
-/** How much memory all issuers may take, in bytes, by an estimate from the length of what is stored. */
+/** Memory that all issuers may take, in bytes, as estimated from the length of their documents. */
 const maxBytes = 100_000_000;
 /** Memory of an issuer with two keys, as measured. */
 const ownBytes = 40_000;
@@ -84,7 +84,7 @@ export async function createIssuers(options: IssuersOptions): Promise<Issuers> {
   const kept = createRecent<ManagedIssuer>(maxIssuers, maxBytes);
   /** Oldest first. */
   const unusable = new Map<string, Unusable>();
-  /** Lookups in flight. Anyone can request names, and must not keep the application from signing. */
+  /** Lookups in flight. Requests for invented names must not keep the application from signing. */
   const lookups: Readonly<Record<Caller, Map<string, Promise<ManagedIssuer | undefined>>>> = {
     application: new Map(),
     request: new Map(),
@@ -105,7 +105,7 @@ export async function createIssuers(options: IssuersOptions): Promise<Issuers> {
 
   async function registerOf(issuer: string): Promise<Register> {
     const register = await store(issuer);
-    if (!registerRule.holds(register)) throw invalidOption(`option "store" must give ${registerRule.must}`);
+    if (!registerRule.holds(register)) throw invalidOption(`option "store" must return ${registerRule.must}`);
     return register;
   }
 
@@ -128,7 +128,7 @@ export async function createIssuers(options: IssuersOptions): Promise<Issuers> {
     }
   }
 
-  function note(issuer: string, fault: Unusable): void {
+  function recordUnusable(issuer: string, fault: Unusable): void {
     unusable.delete(issuer);
     unusable.set(issuer, fault);
     if (unusable.size > maxUnusable) unusable.delete(unusable.keys().next().value as string);
@@ -143,11 +143,11 @@ export async function createIssuers(options: IssuersOptions): Promise<Issuers> {
         return { register, ...(await readRegister(register, undefined, { signal })) };
       });
       if (text === undefined) {
-        note(issuer, { at });
+        recordUnusable(issuer, { at });
         return undefined;
       }
       const keys = await managerOf(issuer, register);
-      // Its records are there from the beginning. A failed write does not matter if the keys may be used.
+      // Reads its records now. A failed write does not matter if the keys may be used.
       await keys.runDueSteps().catch((error: unknown) => {
         if (!keys.isReady) throw error;
       });
@@ -156,7 +156,7 @@ export async function createIssuers(options: IssuersOptions): Promise<Issuers> {
       kept.set(issuer, loaded, ownBytes + bytesPerCharacter * text.length);
       return loaded;
     } catch (error) {
-      note(issuer, { at, error });
+      recordUnusable(issuer, { at, error });
       throw error;
     }
   }
@@ -194,9 +194,9 @@ export async function createIssuers(options: IssuersOptions): Promise<Issuers> {
       // A lookup in flight may have read the store before.
       await inFlight(issuer)?.catch(() => {});
       unusable.delete(issuer);
-      const made = await load(issuer);
-      if (made === undefined) throw lacksKeys(issuer);
-      return made;
+      const created = await load(issuer);
+      if (created === undefined) throw lacksKeys(issuer);
+      return created;
     },
 
     async sign(issuer, claims, options) {
@@ -248,14 +248,14 @@ export async function createIssuers(options: IssuersOptions): Promise<Issuers> {
         if (page.length === 0) return { issuers, failed };
         last = page.at(-1);
         // The database may hold other issuers.
-        const ours = page.filter(({ issuer }) => names.holds(issuer)).values();
-        const lookOn = async (): Promise<void> => {
-          for (const { issuer } of ours) {
+        const matching = page.filter(({ issuer }) => names.holds(issuer)).values();
+        const takeNext = async (): Promise<void> => {
+          for (const { issuer } of matching) {
             issuers += 1;
             await runDueSteps(issuer).catch((error: unknown) => failed.set(issuer, error));
           }
         };
-        await Promise.all(Array.from({ length: stepsInParallel }, lookOn));
+        await Promise.all(Array.from({ length: stepsInParallel }, takeNext));
       }
     },
   } satisfies Issuers);
@@ -263,7 +263,7 @@ export async function createIssuers(options: IssuersOptions): Promise<Issuers> {
 
 const twoHosts = problem(400, "Bad Request", "The request names more than one host.");
 
-/** Reports whether a proxy may have understood another host than `node:http`. @see RFC 9112 section 3.2; RFC 9113 section 8.3.1 */
+/** Reports whether a proxy may have used a different host than `node:http`. @see RFC 9112 section 3.2; RFC 9113 section 8.3.1 */
 function namesTwoHosts(authority: HostRequest["headers"][":authority"], rawHeaders: readonly string[] = []): boolean {
   let named = authority?.toString();
   let hosts = 0;

@@ -57,17 +57,17 @@ export function createNames(template: string): Names {
   });
 
   function partIn(target: string, hostHeader: string | undefined): string | undefined {
-    const asked = targetPath(target);
+    const requested = targetPath(target);
     if (!isInHost) {
       for (const place of places) {
-        const part = partOf(asked, place, rule);
+        const part = partOf(requested, place, rule);
         if (part !== undefined) return part;
       }
       return undefined;
     }
-    if (!routes.has(asked)) return undefined;
+    if (!routes.has(requested)) return undefined;
     const [, given = hostHeader ?? ""] = /^[a-z][a-z\d+.-]*:\/\/([^/?]*)/i.exec(target) ?? [];
-    // Not toLowerCase() of all: it takes the Kelvin sign for a k.
+    // Only ASCII: toLowerCase() turns the Kelvin sign into a k.
     const asciiLower = given.replaceAll(/[A-Z]+/g, (letters) => letters.toLowerCase());
     return partOf(asciiLower.replace(/:\d*$/, ""), host, rule);
   }

@@ -10,11 +10,11 @@ export interface Recent<Value> {
 interface Entry<Value> {
   readonly value: Value;
   readonly bytes: number;
-  /** Number of all uses when it was last used: moving an entry to the end of a map would cost more than the rest of a request. */
+  /** The count of all uses at its last use: moving an entry to the end of a map would cost more than the rest of a request. */
   used: number;
 }
 
-/** @param maxBytes of all entries together; the newest one is kept, however large it is */
+/** @param maxBytes the limit for all entries together; the latest one is kept, however large it is */
 export function createRecent<Value>(maxEntries: number, maxBytes: number): Recent<Value> {
   const entries = new Map<string, Entry<Value>>();
   let [uses, total] = [0, 0];

@@ -15,7 +15,7 @@ export async function spreadPolicy(issuer: string, options?: RotationPolicyOptio
   const longest = policy.rotateEveryDays;
   const shortest = Math.min(longest, Math.max(longest * (1 - share), leastPeriodDays(policy)));
   const part = Number.parseInt((await issuerKey(issuer)).slice(0, 8), 16) / 2 ** 32;
-  // In whole thousandths of a day, where people read it.
+  // In thousandths of a day, for readability.
   const days = Math.ceil((longest - part * (longest - shortest)) * 1_000) / 1_000;
   return { ...policy, rotateEveryDays: Math.min(days, longest) };
 }

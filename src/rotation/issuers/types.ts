@@ -22,7 +22,7 @@ export interface IssuersOptions {
   readonly store: (issuer: string) => Register | Promise<Register>;
   /** Wrapping keys of all issuers. See `createKeyManager`. */
   readonly wrappingKeys: string | readonly string[];
-  /** How the keys of new issuers rotate. Each period is up to a tenth shorter. Default: the defaults of {@link RotationPolicyOptions}. */
+  /** Rotation policy of new issuers. Each period is up to a tenth shorter. Default: the defaults of {@link RotationPolicyOptions}. */
   readonly policy?: Optional<RotationPolicyOptions>;
   /** Returns additional members of an issuer's discovery document. See `createProvider`. Default: none. */
   readonly metadata?: Optional<(issuer: string) => Metadata>;

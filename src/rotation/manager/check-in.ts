@@ -15,11 +15,11 @@ const perStale = 6;
 /** The share of `maxStaleSeconds` that a process does not use, because clocks run at different rates. */
 const margin = 0.01;
 
-/** Returns how long what was read may be used, in milliseconds. */
+/** Returns the time for which a read may be used, in milliseconds. */
 export const usableMs = ({ maxStaleSeconds }: RotationPolicy): number => maxStaleSeconds * 1000 * (1 - margin);
 
 /**
- * Checks in with the store, and decides whether this process may sign. A process is ready and signs only with what it has read after a check-in
+ * Checks in with the store and decides whether this process may sign. A process is ready and signs only if its last read followed a check-in
  * that was sent less than `maxStaleSeconds` ago, by its monotonic or its wall clock, whichever has advanced further. Every waiting period of a
  * rotation includes that time.
  */
@@ -30,7 +30,7 @@ export interface CheckIn {
   readonly dueInMs: number;
   /**
    * Writes the presence record of this process and then reads: both prove that the store is the primary and has not been replaced. Resolves to
-   * when that was sent.
+   * the time at which the check-in was sent.
    */
   run(): Promise<Instant>;
   /** Writes the presence record if it has changed. */
@@ -44,8 +44,8 @@ export interface CheckIn {
   /** Reports whether this process is stale or fresh, if that has changed. */
   reportChange(): void;
   /**
-   * Returns a check that throws if this process must not sign with a key, by what it has read until now. Call it before a signature, and again
-   * when the signature exists.
+   * Returns a check that throws if this process must not sign with a key, by the reads until now. Call it before a signature, and again when the
+   * signature exists.
    */
   permit(kid: string): () => void;
 }
@@ -95,7 +95,7 @@ export function createCheckIn(context: ManagerContext, inUse: KeysInUse): CheckI
     if (ended.length > 0) await access.forget(ended);
   }
 
-  /** By the policy of what is published: a later one may allow more. */
+  /** Returns the time for which this may be published, by its own policy: a later one may allow more. */
   const leftMs = (published: Published | undefined): number =>
     published === undefined ? 0 : usableMs(published.document.policy) - longestSince(published.confirmed, clock);
 

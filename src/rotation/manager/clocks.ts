@@ -13,7 +13,7 @@ import type { StoreDocument } from "../custody/document.ts";
 import type { At, BegunWait } from "../rules/advance.ts";
 import { type KeyRecord, type LiveRecord, liveRecords } from "../rules/records.ts";
 
-/** A read of a store, and when it was sent and answered by this machine's clocks. */
+/** A read of a store, with the times of its request and response by this machine's clocks. */
 export interface Seen {
   readonly document: StoreDocument;
   readonly version: string | undefined;
@@ -56,7 +56,7 @@ export function clocksText(seen: Seen, clock: Clock): string {
   return `this machine's clock is ${difference} the store's clock, and ${allowed}; correct the wrong clock`;
 }
 
-/** Returns the policy and time by which a command is judged that read this. */
+/** Returns the policy and time by which a command is judged after this read. */
 export function atOf(seen: Seen, clock: Clock): At {
   return { policy: seen.document.policy, now: seen.now, areClocksOff: clocksDiffer(seen, clock) };
 }
@@ -74,7 +74,7 @@ export interface WaitClock {
 
 export function createWaitClock(clock: Clock): WaitClock {
   let last: Seen | undefined;
-  /** By waiting period: when this process first saw it, and how much of it had passed by then. */
+  /** Waiting periods: the time at which this process first saw each, and the part of it that had passed by then. */
   let waits = new Map<string, { readonly passedMs: number; readonly at: Moment<"monotonic"> }>();
 
   return {

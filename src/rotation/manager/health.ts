@@ -8,7 +8,7 @@ import { liveRecords, uriOf } from "../rules/records.ts";
 import { type StoreObserver, type StoreOperation, unanswered } from "./store-access.ts";
 import type { KnownError, ManagerEvent, ManagerHealth, StoreHealth } from "./types.ts";
 
-/** Returns an error as people see it, whether jwksd or another library has thrown it. */
+/** Returns the code and message of an error from jwksd or another library. */
 export function knownError(error: unknown, at: number): KnownError {
   const { code = "ERR_INTERNAL", message } = error as { readonly code?: string; readonly message: string };
   return { at, code, message };
@@ -149,7 +149,7 @@ function healthAfter(health: ManagerHealth, event: ManagerEvent, at: number): Pa
   }
 }
 
-/** Metrics that a service without a manager has, too. */
+/** Metrics that a service without a manager also has. */
 export const definitions = {
   keyInfo: ["jwksd_key_info", "A live key: its use, algorithm and state, and the location of its private half."],
   ready: ["jwksd_ready", "Whether this process is ready (1) or should get no requests (0), as in /readyz."],

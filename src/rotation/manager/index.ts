@@ -1,5 +1,5 @@
 /**
- * The key manager: makes, rotates and removes keys in a store.
+ * The key manager, which generates, rotates and removes keys in a store.
  *
  * @module jwksd/rotation
  */

@@ -38,7 +38,7 @@ export type KeyringOptions = Pick<
   "createSigner" | "openSigner" | "destroySigner" | "requireStore"
 >;
 
-/** A key should become active and cannot sign; nothing was changed. */
+/** Error of a change that would have activated a key that cannot sign. Nothing was changed. */
 export class CannotSign extends Error {
   readonly kid: string;
 
@@ -48,14 +48,14 @@ export class CannotSign extends Error {
   }
 }
 
-/** An external key that was destroyed, or could not be. */
+/** The result of destroying an external key. */
 export interface Destroyed {
   readonly kid: string;
   readonly uri: string;
   readonly error?: unknown;
 }
 
-/** A store's keys, for everything that changes them or signs with them: a manager, a command, a single token. */
+/** A store's keys, for everything that changes them or signs with them: a manager, a command, or a single token. */
 export interface Keyring extends Pick<KeyOpener, "open" | "opened" | "closeUnused"> {
   /** Whether new signing keys are generated in an HSM or key service. */
   readonly isExternal: boolean;
@@ -64,10 +64,10 @@ export interface Keyring extends Pick<KeyOpener, "open" | "opened" | "closeUnuse
   /**
    * Changes the store by compare-and-set. A new key must open, and a key that becomes active must sign first.
    *
-   * @param made a key that was generated for this change. If no record names it in the end, it is destroyed if that is certain
+   * @param newKey the key that was generated for this change. It is destroyed if it is certain that no record names it
    * @throws see `StoreAccess.change`; CannotSign
    */
-  change(decide: Decide, made?: NewKey): Promise<Changed>;
+  change(decide: Decide, newKey?: NewKey): Promise<Changed>;
   /** Generates a key that is in no store yet: a signing key in the HSM or key service, if one is configured. */
   makeKey(use: KeyUse, alg: string): Promise<NewKey>;
   /** Destroys the external keys that a change has ended, one at a time. Without `destroySigner`, destroys nothing. */
@@ -150,11 +150,11 @@ export function createKeyring(context: Context, options: KeyringOptions): Keyrin
   }
 
   async function discardUnlessNamed(
-    made: NewKey | undefined,
+    newKey: NewKey | undefined,
     records: readonly KeyRecord[],
     isCertain: boolean,
   ): Promise<void> {
-    const uri = made && uriOf(made);
+    const uri = newKey && uriOf(newKey);
     if (uri === undefined || records.some((record) => uriOf(record) === uri)) return;
     const destroying = isCertain && destroySigner !== undefined && destroySigner(uri);
     const isDestroyed =
@@ -170,18 +170,18 @@ export function createKeyring(context: Context, options: KeyringOptions): Keyrin
     isExternal: createSigner !== undefined,
     preview: (decide) => access.preview((seen) => decided(seen, decide)),
 
-    async change(decide, made) {
+    async change(decide, newKey) {
       let isDecided = false;
       try {
         const change = await access.change(async (seen) => {
           isDecided = true;
           return checked(seen, decide);
         });
-        await discardUnlessNamed(made, change.records, true);
+        await discardUnlessNamed(newKey, change.records, true);
         return change;
       } catch (error) {
         // The store may have written the change although its call failed.
-        await discardUnlessNamed(made, [], !(isDecided && error instanceof StoreError));
+        await discardUnlessNamed(newKey, [], !(isDecided && error instanceof StoreError));
         throw error;
       }
     },

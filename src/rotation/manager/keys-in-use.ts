@@ -19,7 +19,7 @@ import type { Keyring } from "./keyring.ts";
 import { type OpenKeys, keysetsOf } from "./private-keys.ts";
 import type { PublicRecord } from "./types.ts";
 
-/** Time in which keys that are gone stay published while others are opened. */
+/** Time for which removed keys stay published while others are opened. */
 const soonMs = 1_000;
 /** Time in which a subscriber must accept the keys. */
 const updateMs = 10_000;
@@ -29,7 +29,7 @@ const targetMs = 120_000;
 /** A document that all subscribers have accepted. */
 export interface Published {
   readonly document: StoreDocument;
-  /** Time at which the check-in was sent after which the document was read. */
+  /** Time at which the check-in before this read was sent. */
   readonly confirmed: Instant;
 }
 
@@ -42,11 +42,11 @@ export interface KeysInUse {
   readonly published: Published | undefined;
   /** Error of the active signing key, if this process signs and cannot open it. */
   readonly unavailable: unknown;
-  /** Whether all subscribers have accepted the latest keys; for a target, whether the store knows that, too. */
+  /** Whether all subscribers have accepted the latest keys; for a target, whether the store has recorded that, too. */
   readonly isPublished: boolean;
   /**
-   * Whether the short Cache-Control is sent: from before a rotation's first document is published until after the last one is. While the store is
-   * unavailable or the active key cannot be opened, it is sent, too.
+   * Whether the short Cache-Control is sent: from before a rotation's first document is published until after the last one is. It is also
+   * sent while the store is unavailable or the active key cannot be opened.
    */
   readonly isShort: boolean;
   /** Adds a subscriber, with the keys if there are any. @throws StateError `ERR_UPDATE`, and JwksdErrors of its `update` */
@@ -56,7 +56,7 @@ export interface KeysInUse {
   /**
    * Takes a document into use that was read or committed: opens its keys, updates the subscribers, and reports the changes.
    *
-   * @param confirmed when the check-in was sent after which the document was read
+   * @param confirmed the time at which the check-in before this read was sent
    */
   adopt(document: StoreDocument, confirmed: Instant): Promise<void>;
   /** @throws error of the first subscriber that has not accepted the keys, or of the active key */
@@ -149,13 +149,13 @@ export function createKeysInUse(context: ManagerContext, keyring: Keyring): Keys
     }
   }
 
-  /** Reports commits of any process since the last time. What other processes committed before this one started is not a change. */
+  /** Reports commits of any process since the last time. Commits of other processes before this one started are not changes. */
   function reportChanges(before: StoreDocument | undefined, after: StoreDocument): void {
     const last = before?.events.at(-1)?.number ?? 0;
-    const isNewsOf = (by: "this" | "another") => (event: StoredEvent) =>
+    const isNewBy = (by: "this" | "another") => (event: StoredEvent) =>
       event.number > last && (by === "this") === access.isOwn(event, after);
     for (const by of before === undefined ? (["this"] as const) : (["another", "this"] as const)) {
-      const events = after.events.filter(isNewsOf(by)).map(withoutNumber);
+      const events = after.events.filter(isNewBy(by)).map(withoutNumber);
       if (events.length === 0) continue;
       report({ type: "changed", by, records: after.records.map(withoutPrivateHalf), events });
       if (by === "this") void destroyEnded({ records: after.records, events });
@@ -204,7 +204,7 @@ export function createKeysInUse(context: ManagerContext, keyring: Keyring): Keys
       await publish(next, opened, confirmed);
       if (!isNew) return;
       reportChanges(before, next);
-      // An operator has time to fix the key before it has to sign.
+      // Reported now, so that an operator has time to fix the key before it must sign.
       for (const [kid, error] of opened.unavailable) reportUnavailable(kid, error);
     },
 

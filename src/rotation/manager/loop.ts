@@ -7,10 +7,10 @@ import type { ManagerContext } from "./context.ts";
 import type { RoundResult, Rounds } from "./rounds.ts";
 import { unanswered } from "./store-access.ts";
 
-/** Least time between two rounds for those who wait, in milliseconds. */
+/** Shortest time between two rounds for callers that wait, in milliseconds. */
 const askMs = 1_000;
 
-/** Decides when rounds run: one at a time, each when it is due, and after a failure again at growing intervals. */
+/** Runs rounds one at a time: each when it is due, and after a failure at growing intervals. */
 export interface Loop {
   /** Runs an action while no other one runs. */
   run<T>(action: () => Promise<T>): Promise<T>;
@@ -20,9 +20,9 @@ export interface Loop {
   round(this: void): Promise<void>;
   /** Runs a round soon, for a caller that does not wait. */
   wake(this: void): void;
-  /** Runs a round for a caller that waits: once a second at most, for all callers together. */
+  /** Runs a round for a caller that waits: at most once a second, for all callers together. */
   ask(this: void): Promise<void>;
-  /** Cancels the timer, and resolves when nothing runs. */
+  /** Cancels the timer. Resolves when nothing runs. */
   stop(): Promise<void>;
   /** On demand: see {@link Demand}. */
   readonly fresh?: () => Promise<void> | undefined;
@@ -53,7 +53,7 @@ export function createLoop({ clock, signal, report }: ManagerContext, rounds: Ro
         failures += 1;
         const retryInMs = retryDelayMs(failures);
         sleep(retryInMs);
-        // Before that, `createKeyManager` throws the error.
+        // Before the first round has read keys, `createKeyManager` throws the error.
         if (rounds.hasStarted) await rounds.onFailure(error, retryInMs);
       }
       throw error;
@@ -103,7 +103,7 @@ export interface DemandOptions {
   readonly waitUntil?: ((promise: Promise<unknown>) => unknown) | undefined;
 }
 
-/** Runs rounds only when keys are needed, where no process lives between two requests. */
+/** Runs rounds only when keys are needed, for platforms where no process lives between two requests. */
 export interface Demand extends Loop {
   /**
    * Returns `undefined` if the keys may be used now. A read that is older than `refreshMs` is repeated in the background; one that is twice as old,
@@ -159,7 +159,7 @@ export function createDemand(
     } catch (error) {
       if (isLatest()) {
         latest = attempt;
-        // From its start: the process may have been frozen meanwhile.
+        // Measured from its start: the process may have been frozen meanwhile.
         failed = { at, error };
         isFailing = true;
         await rounds.onFailure(error, pauseMs(error));
@@ -176,13 +176,13 @@ export function createDemand(
     return done;
   }
 
-  /** Joins the round in flight, or begins one. */
+  /** Joins the round in flight or begins one. */
   const joined = (): Promise<void> =>
     outlivesRequests && begun !== undefined && isWithin(patienceMs, begun.at) ? begun.done : round();
 
   async function patiently(done: Promise<void>): Promise<void> {
     await withDeadline(() => done, { clock, timeoutMs: patienceMs, expired: late }).catch((error: unknown) => {
-      // The next requests do not wait for the same.
+      // The next requests do not wait for the same round.
       failed = { at: instantNow(clock), error };
     });
   }
@@ -194,7 +194,7 @@ export function createDemand(
       if (failed !== undefined && isPausing()) return usable ? undefined : Promise.reject(staleBecause(failed.error));
       if (!usable)
         return joined().catch((error: unknown) => {
-          // What was read is in use, even if the rest of the round has failed.
+          // The read is in use even if the rest of the round has failed.
           if (!isUsable()) throw staleBecause(error);
         });
       if (!isWithin(2 * refreshMs, read)) return patiently(joined());

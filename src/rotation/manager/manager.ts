@@ -24,7 +24,7 @@ import { createRounds } from "./rounds.ts";
 import type { ForceOptions, KeyManager, KeyManagerOptions, RotateOptions } from "./types.ts";
 
 /**
- * Manages the keys of one issuer in a store: generates the first key if there is none, and takes every planned step when it is due. Several
+ * Manages the keys of one issuer in a store: generates the first key if the store is empty and takes every planned step when it is due. Several
  * managers with one store, in any processes, agree by compare-and-set.
  *
  * Between two steps, it does nothing. While the store is unavailable, it serves and signs with the keys that it has and takes no step.
@@ -76,23 +76,23 @@ export interface ServiceManager extends KeyManager {
   /**
    * Carries out a command.
    *
-   * @param made the key that was generated for the command
+   * @param newKey the generated key of the command
    * @throws StateError, StoreError see `applyCommand` and `StoreAccess.change`
    */
-  execute(command: Command, made?: NewKey): Promise<Change>;
-  /** Generates a key for `execute`, which is in no store yet, where this manager generates its keys. */
+  execute(command: Command, newKey?: NewKey): Promise<Change>;
+  /** Generates a key for `execute` where this manager generates its keys. The key is in no store yet. */
   makeKey(use: KeyUse, alg?: string): Promise<NewKey>;
   /** This process, as in its presence record. */
   readonly process: ProcessName;
   /** The document in use. */
   readonly document: StoreDocument;
-  /** Whether all subscribers have accepted the latest keys that this process knows; for a target, whether the store knows that, too. */
+  /** Whether all subscribers have accepted the latest keys that this process knows; for a target, whether the store has recorded that, too. */
   readonly isPublished: boolean;
   /** Time by which the store's clock is ahead of this machine's, in milliseconds. */
   readonly clockAheadMs: number;
   /** Lists the processes that may serve or sign now, by their presence records. @throws StoreError */
   processes(): Promise<Processes>;
-  /** Records in the store where keys are served for which no issuer was chosen. @throws StoreError */
+  /** Records the URL at which keys are served for which no issuer was chosen. @throws StoreError */
   recordIssuer(issuer: string): Promise<void>;
 }
 
@@ -117,10 +117,10 @@ export async function manageKeys(custody: Custody, options: ManageOptions): Prom
     return inUse.document;
   }
 
-  const execute = (command: Command, made?: NewKey): Promise<Change> =>
+  const execute = (command: Command, newKey?: NewKey): Promise<Change> =>
     loop.run(async () => {
       const { records, events } = await keyring
-        .change((seen) => applyCommand(seen.document.records, command, rounds.at(seen)), made)
+        .change((seen) => applyCommand(seen.document.records, command, rounds.at(seen)), newKey)
         .catch((error: unknown) => {
           throw error instanceof CannotSign ? error.cause : error;
         });
@@ -144,7 +144,7 @@ export async function manageKeys(custody: Custody, options: ManageOptions): Prom
     const keyOf = (): CryptoKey | undefined => inUse.keys.decryptionKeys.get(kid);
     const known = keyOf();
     if (known !== undefined) return known;
-    // What was read is in use, even if the rest of the round has failed.
+    // The read is in use even if the rest of the round has failed.
     await ask().catch((error: unknown) => {
       if (keyOf() === undefined) throw error;
     });
@@ -160,7 +160,7 @@ export async function manageKeys(custody: Custody, options: ManageOptions): Prom
     await keyring.close();
   }
 
-  // Before the first read, so that no commit between the two is missed.
+  // Before the first read, so that no commit after it is missed.
   custody.register.watch?.(loop.wake, { signal });
   if (demand === undefined) {
     await runDueSteps().catch(async (error: unknown) => {
@@ -208,7 +208,7 @@ export async function manageKeys(custody: Custody, options: ManageOptions): Prom
           check();
         } catch (error) {
           checkIn.reportChange();
-          // The cause may be gone. However many tokens are requested, the store is read once a second at most.
+          // The cause may be gone. However many tokens are requested, the store is read at most once a second.
           ask().catch(() => {});
           throw error;
         }
@@ -218,7 +218,7 @@ export async function manageKeys(custody: Custody, options: ManageOptions): Prom
     onDemand: fresh && { fresh, ask },
     async subscribe(subscriber) {
       if (typeof subscriber?.update !== "function")
-        throw new ConfigError("ERR_OPTION_INVALID", "a subscriber must have the method update");
+        throw new ConfigError("ERR_OPTION_INVALID", "a subscriber must have an update method");
       return loop.run(() => inUse.subscribe(subscriber));
     },
     get clockAheadMs() {
@@ -236,9 +236,9 @@ export async function manageKeys(custody: Custody, options: ManageOptions): Prom
     async rotate(options = {}) {
       const { use = "sig", alg, now = false } = checkOptions(options, rotateRules);
       await runDueSteps().catch(() => {});
-      // With `now`, an announced key is the next one already.
-      const isThere = now && announcedKey(inUse.records, use) !== undefined;
-      const key = isThere ? undefined : await makeKey(use, alg);
+      // With `now`, an announced key is the next one.
+      const isAnnounced = now && announcedKey(inUse.records, use) !== undefined;
+      const key = isAnnounced ? undefined : await makeKey(use, alg);
       return execute({ type: "rotate", use, now, key }, key);
     },
     activate: earlyStep("activate"),

@@ -44,7 +44,7 @@ const rules: Rules<KeyManagerOptions> = {
 };
 
 /**
- * Refuses wrong options before a first key is made for the issuer that they name.
+ * Refuses wrong options before a first key is generated for the issuer that they name.
  *
  * @throws ConfigError `ERR_OPTION_UNKNOWN`, `ERR_OPTION_INVALID`, `ERR_ISSUER_INVALID`
  */
@@ -60,13 +60,13 @@ export function checkManagerOptions(options: KeyManagerOptions): Given<KeyManage
 /** Reports whether this process has just generated a store's first key. */
 export function isFirstKey({ by, records, events }: Extract<ManagerEvent, { readonly type: "changed" }>): boolean {
   return (
-    by === "this" && records.every(({ kid }) => events.some((made) => made.type === "announced" && made.kid === kid))
+    by === "this" && records.every(({ kid }) => events.some((event) => event.type === "announced" && event.kid === kid))
   );
 }
 
 /**
- * Warns for an application without a listener that does not say whether its store must hold keys: a lost store looks like a first start, and
- * the first sign of it would be a login that fails.
+ * Warns if an application has no listener and does not set `requireStore`: a lost store looks like a first start, and its first symptom
+ * would be failed logins.
  */
 function warnOfFirstKey(event: ManagerEvent): void {
   if (event.type === "store-emptied") warn(event.error.message);

@@ -42,7 +42,7 @@ export interface OpenKeys {
   readonly unavailable: ReadonlyMap<string, unknown>;
 }
 
-/** Signs once and verifies the signature. A local key was tried when it was loaded. @throws SignerError see `boundSigner` */
+/** Signs once and verifies the signature. Local keys are probed when they are loaded. @throws SignerError see `boundSigner` */
 export async function probeSigner(
   signer: Signer,
   publicJwk: PublicJwk,
@@ -53,8 +53,8 @@ export async function probeSigner(
   await sign(new TextEncoder().encode("jwksd probe"), signal);
 }
 
-/** Returns the same error with the name of the key in its message. */
-function ofKey(error: unknown, name: string): unknown {
+/** Returns an error of the same class with the key's name in its message. */
+function withKeyName(error: unknown, name: string): unknown {
   if (!(error instanceof JwksdError)) return error;
   const message = `${name}: ${error.message}`;
   const options = { cause: error };
@@ -66,7 +66,7 @@ function ofKey(error: unknown, name: string): unknown {
 /** Time in which a signer must close. It waits for signatures in progress, which may hang. */
 const closeMs = 10_000;
 
-/** Closes a signer that is no longer used, so a failure to close it does not matter. */
+/** Closes a signer that is no longer used. A failure is ignored. */
 export async function closeSigner(signer: Pick<Signer, "close">, clock: Clock): Promise<void> {
   const expired = (): Error => new SignerError("ERR_SIGNER_TIMEOUT", `a signer has not closed within ${closeMs} ms`);
   await withDeadline(async () => signer.close?.(), { clock, timeoutMs: closeMs, expired }).catch(() => {});
@@ -76,7 +76,7 @@ type OpenExternal = (uri: string) => Promise<ExternalSigner>;
 type DestroyExternal = (uri: string) => Promise<unknown>;
 
 /**
- * Destroys a key in its HSM or key service after comparing it: the URI may name another key by now, which is in use.
+ * Destroys a key in its HSM or key service after comparing it, because the URI may now name another key that is in use.
  *
  * @throws KeyMaterialError `ERR_KEY_MISMATCH`
  */
@@ -106,13 +106,13 @@ interface OpenerOptions {
 /** Opens private halves and keeps them open. */
 export interface KeyOpener {
   /**
-   * Opens the keys that are not open yet. A key that cannot be opened does not fail the others: it is published all the same, so that what
+   * Opens the keys that are not open yet. If a key cannot be opened, the others are opened and published all the same, so that a key that
    * another process has removed or revoked leaves the set immediately.
    */
   open(this: void, records: readonly KeyRecord[]): Promise<OpenKeys>;
   /** Returns the keys that are open now. */
   opened(this: void, records: readonly KeyRecord[]): OpenKeys;
-  /** Closes the signers of keys that are gone. A signature may end while its key retires. */
+  /** Closes the signers of removed keys. A retiring key's signer stays open for signatures in progress. */
   closeUnused(this: void, records: readonly KeyRecord[]): void;
   /** Signs once with a key and verifies the signature against the public key of its record. */
   probe(record: LiveRecord): Promise<void>;
@@ -137,7 +137,7 @@ export function createKeyOpener(
       uri === undefined
         ? await localSigner({ ...(await privateJwkOf(record, wrapping)) })
         : await openUri(uri).catch((error: unknown) => {
-            throw ofKey(error, name);
+            throw withKeyName(error, name);
           });
     if (!(await isSameKey(signer, record))) {
       close(signer);
@@ -149,7 +149,7 @@ export function createKeyOpener(
 
   async function openUri(uri: string): Promise<ExternalSigner> {
     if (openExternal === undefined) {
-      throw new SignerError("ERR_SIGNER_UNAVAILABLE", `${uri}: external keys need the option openSigner`);
+      throw new SignerError("ERR_SIGNER_UNAVAILABLE", `${uri}: external keys need the openSigner option`);
     }
     return openExternal(uri);
   }
@@ -231,7 +231,7 @@ export const keyAlgs: readonly string[] = ["ES256", ...encryptionAlgs];
 export async function makeLocalKey(use: KeyUse, alg: string, wrapping: Wrapping): Promise<NewKey> {
   const { privateKey } = await generateKeyPair(alg, { extractable: true, modulusLength: 2048 });
   const key = await wrapKey(use, alg, await exportJWK(privateKey), wrapping);
-  // A command line mistakes a kid with a leading dash for an option.
+  // On a command line, a kid with a leading dash would be an option.
   return key.kid.startsWith("-") ? makeLocalKey(use, alg, wrapping) : key;
 }
 

@@ -17,18 +17,18 @@ import { type Changed, type Decision, unanswered } from "./store-access.ts";
 
 /** Interval at which a store is read that cannot report changes. */
 const pollMs = 1_000;
-/** Time after which a key that could not sign is tried again, and a wrong clock is checked again. */
+/** Time after which a key that could not sign is probed again, and a wrong clock is checked again. */
 const againMs = 60_000;
 
 /** The outcome of a round that has succeeded. */
 export interface RoundResult {
   /** Time until the next round, in milliseconds; `Infinity` for never. */
   readonly wakeInMs: number;
-  /** Whether something that failed before is still to be done. */
+  /** Whether work that failed before is still to be done. */
   readonly isPending: boolean;
 }
 
-/** The rounds of a manager: each reads the store, takes the due steps, and publishes them with what other processes have changed. */
+/** The rounds of a manager: each reads the store, takes the due steps, and publishes the result. */
 export interface Rounds {
   /** Whether a round has read keys. */
   readonly hasStarted: boolean;
@@ -60,14 +60,14 @@ export function createRounds(context: ManagerContext, keyring: Keyring, inUse: K
     return { wakeInMs: wakeInMs(), isPending: isMakingNext() };
   }
 
-  /** Returns when the check-in of this round was sent: on demand, another round may be in flight and have a later one. */
+  /** Checks in if that is due. Returns when this round's check-in was sent: on demand, a concurrent round may have a later one. */
   async function checkInIfDue(): Promise<Instant | undefined> {
     const { sent, dueInMs } = checkIn;
     if (dueInMs > 0) return sent;
     try {
       return await checkIn.run();
     } catch (error) {
-      // Even without a check-in, the process uses what other processes have changed.
+      // Even without a check-in, the process adopts changes of other processes.
       if (inUse.document !== undefined)
         await access.read().then(
           ({ document }) => adopt(document, sent),
@@ -107,7 +107,7 @@ export function createRounds(context: ManagerContext, keyring: Keyring, inUse: K
           report({ type: "activation-blocked", kid: error.kid, error: asJwksdError(error.cause) });
           continue;
         }
-        // Without write access, too, the process uses what other processes have changed.
+        // Even without write access, the process adopts changes of other processes.
         if (found !== undefined && found.records.length > 0) await adopt(found, sent);
         throw error;
       }
@@ -132,7 +132,7 @@ export function createRounds(context: ManagerContext, keyring: Keyring, inUse: K
     return change;
   }
 
-  /** Generates the next signing key in its HSM or key service, if it is due. One process does, so that no surplus keys are left there. */
+  /** Generates the next signing key in its HSM or key service, if it is due. Only one process does, so that no surplus keys are left there. */
   async function announceExternalKey({ records, seen }: Changed): Promise<Changed | undefined> {
     if (plan(records, seen)?.due.includes("sig") !== true) return undefined;
     // For the first key, there is no record that could name the process that generates it.
@@ -190,7 +190,7 @@ export function createRounds(context: ManagerContext, keyring: Keyring, inUse: K
     return Math.max(Math.min(ahead.wakeAt - now, checkIn.dueInMs, polls, ...retries), 0);
   }
 
-  /** Reports whether this process must still generate the next key: after a failure, only that shows whether it can again. */
+  /** Reports whether this process must still generate the next key: only a generated key shows that an earlier failure is over. */
   function isMakingNext(): boolean {
     const { records } = inUse;
     return activeKey(records, "sig")?.nextMadeBy?.process === process.id && announcedKey(records, "sig") === undefined;
@@ -212,7 +212,7 @@ export function createRounds(context: ManagerContext, keyring: Keyring, inUse: K
 
     at(seen) {
       const { now, areClocksOff = false, policy } = atOf(seen, clock);
-      // By the wall clock, a waiting period may seem over that is not over by the monotonic clock.
+      // A waiting period may be over by the wall clock and not by the monotonic clock.
       const seemsOver = (record: LiveRecord): boolean => {
         const { since, forMs = 0 } = waitOf(record, policy) ?? {};
         return since !== undefined && since + forMs <= now && waitClock.leftMs(record, { since, forMs }, now) > 0;

@@ -26,7 +26,7 @@ const maxAttempts = 20;
 const maxPauseMs = 1_000;
 /** Time limit of a call. */
 const storeMs = 10_000;
-/** Time that a process that ends waits for the removal of its presence record; otherwise it is listed until it would be stale. */
+/** Time for which an ending process waits for the removal of its presence record; if that fails, the process is listed until it would be stale. */
 const forgetMs = 2_000;
 
 /** The share of a register from which on operators are warned. */
@@ -122,7 +122,7 @@ export function createStoreAccess(custody: Custody, options: StoreAccessOptions)
   /** The latest commits with events that this process tried. Only ids that a document contains were written. */
   let tried: readonly { readonly commit: string; readonly events: readonly StoredEvent[] }[] = [];
 
-  /** Ends after 10 s at most, even if the store ignores the signal. */
+  /** Calls the store. Ends after at most 10 s, even if the store ignores the signal. */
   async function call<T>(
     operation: StoreOperation,
     work: (signal: AbortSignal) => Promise<T>,
@@ -136,9 +136,9 @@ export function createStoreAccess(custody: Custody, options: StoreAccessOptions)
       observer?.onCall(operation, {});
       return answer;
     } catch (thrown) {
-      // The error of a driver: a reply was lost, for example.
-      const said = `store ${operation} failed: ${printable((thrown as Partial<Error> | undefined)?.message ?? "")}`;
-      const error = thrown instanceof JwksdError ? thrown : new StoreError(code, said, { cause: thrown });
+      // An error of the driver, for example because a reply was lost.
+      const message = `store ${operation} failed: ${printable((thrown as Partial<Error> | undefined)?.message ?? "")}`;
+      const error = thrown instanceof JwksdError ? thrown : new StoreError(code, message, { cause: thrown });
       observer?.onCall(operation, { error });
       throw error;
     }
@@ -188,7 +188,7 @@ export function createStoreAccess(custody: Custody, options: StoreAccessOptions)
     );
   }
 
-  /** Writes the document, and resolves to whether it did. */
+  /** Writes the document. Resolves to whether it was written. */
   async function write(
     document: StoreDocument,
     { version, now }: Seen,
@@ -196,7 +196,7 @@ export function createStoreAccess(custody: Custody, options: StoreAccessOptions)
     room: number,
   ): Promise<boolean> {
     const text = await custody.seal(document);
-    // Some databases truncate what does not fit and report success.
+    // Some databases truncate a document that does not fit and report success.
     if (textBytes(text) > room) throw full(maxBytes);
     const call = { text, ifVersion: version, due: nextLookAt(document, now), commit };
     const isWritten = await tryWrite(call);
@@ -205,7 +205,7 @@ export function createStoreAccess(custody: Custody, options: StoreAccessOptions)
     const isSettled = await tryWrite(call).catch(() => undefined);
     signal.throwIfAborted();
     if (isSettled !== undefined) return isSettled;
-    throw new StoreError("ERR_COMMIT_UNKNOWN", "the store has not said whether a commit was written");
+    throw new StoreError("ERR_COMMIT_UNKNOWN", "the store has not confirmed whether a commit was written");
   }
 
   return {
@@ -237,7 +237,7 @@ export function createStoreAccess(custody: Custody, options: StoreAccessOptions)
         if (events.length > 0) tried = [...tried, { commit, events }].slice(-document.commits.length - 1);
         const isRevocation = decision.events?.some(({ type }) => type === "revoked") === true;
         if (await write(document, seen, commit, isRevocation ? maxBytes : room)) {
-          // A failover may lose the commit before it is read. Its version is not known yet.
+          // A failover may lose the commit before it is read, so its version is not known yet.
           last = { ...seen, document, version: undefined };
           observer?.onRevision(document.revision);
           return changed(seen, decision, document);
@@ -257,7 +257,7 @@ export function createStoreAccess(custody: Custody, options: StoreAccessOptions)
 
     async forget(ids) {
       const { presence } = register;
-      // Not under the signal of the manager, which has aborted when the process ends.
+      // Not under the manager's signal, which has aborted when the process ends.
       const drop = async (signal: AbortSignal): Promise<void> => presence?.drop(ids, { signal });
       await withDeadline(drop, { clock, timeoutMs: forgetMs, expired: () => new Error("no answer") });
     },
@@ -296,7 +296,7 @@ function checkIsLater(found: StoreDocument, seen: StoreDocument): void {
       `the store is at revision ${found.revision}, and was at ${seen.revision}: it is empty, or an older backup`,
     );
   }
-  // After that many commits, their ids no longer tell.
+  // After that many commits, the last known one is no longer listed.
   if (found.revision < seen.revision + found.commits.length) {
     throw older(
       `the store has lost revision ${seen.revision}: it is an older backup to which other processes have written since`,

@@ -51,7 +51,7 @@ export type ManagerEvent =
   | ({ readonly type: "store-nearly-full" } & Filling)
   /**
    * Processes of this issuer are running, and the store has no keys (`ERR_STORE_EMPTY`): it was emptied, or this process uses another store. The
-   * error names them. Unless `requireStore` is set, this process generates the first key all the same.
+   * error names them. Unless `requireStore` is set, this process still generates a first key.
    */
   | { readonly type: "store-emptied"; readonly error: JwksdError }
   /** Keys are managed again, after `failed`. */
@@ -77,7 +77,7 @@ export interface KeyManagerOptions {
   /** Register that holds the keys: a file, a database, or this process's memory. Its owner closes it. */
   readonly store: Register;
   /**
-   * How keys rotate, for an empty store. After that, the store holds the policy for all processes, and `jwksd policy` changes it. Default: the
+   * Rotation policy of an empty store. After that, the store holds the policy for all processes, and `jwksd policy` changes it. Default: the
    * defaults of {@link RotationPolicyOptions}.
    */
   readonly policy?: Optional<RotationPolicyOptions>;
@@ -125,7 +125,7 @@ export interface KeyManagerOptions {
    * responded but has no usable keys. Default: 30.
    */
   readonly refreshSeconds?: Optional<number>;
-  /** With `onDemand`, keeps the platform from ending a read with the request that began it: `waitUntil` of `cloudflare:workers`. Default: none. */
+  /** With `onDemand`, keeps the platform from ending a read with the request that began it: `waitUntil` from `cloudflare:workers`. Default: none. */
   readonly waitUntil?: Optional<(promise: Promise<unknown>) => unknown>;
   /** Name of this replica for people: 1 to 255 printable characters. Default: `jwksd`. */
   readonly replicaName?: Optional<string>;
@@ -151,13 +151,13 @@ export interface ForceOptions {
   readonly force?: Optional<boolean>;
 }
 
-/** Generates, rotates and removes the keys of a provider. */
+/** Generates, rotates and removes a provider's keys. */
 export interface KeyManager extends ManagedKeys {
   /** The store's policy. */
   readonly policy: RotationPolicy;
-  /** All keys that are in use, and the tombstones of former keys. */
+  /** All keys in use, and the tombstones of former keys. */
   readonly records: readonly KeyRecord[];
-  /** Whether this process publishes what it has read less than `maxStaleSeconds` ago, and may sign. */
+  /** Whether this process may sign and publishes a read that is younger than `maxStaleSeconds`. */
   readonly isReady: boolean;
   /**
    * Generates the next key for a use and announces it.
@@ -179,9 +179,9 @@ export interface KeyManager extends ManagedKeys {
    * @throws StateError `ERR_KID_UNMANAGED`, `ERR_TRANSITION`
    */
   revoke(kid: string): Promise<Change>;
-  /** Returns the private key to which something was encrypted, for `jose.compactDecrypt`. Reads the store if the kid is new. */
+  /** Returns the private key for a JWE, for `jose.compactDecrypt`. Reads the store if the kid is new. */
   decryptionKey(header: { readonly kid?: string | undefined }): Promise<CryptoKey>;
-  /** Returns the same key as a private JWK, for a library that accepts nothing else. Keep it out of logs and replies. */
+  /** Returns a decryption key as a private JWK, for a library that accepts nothing else. Keep it out of logs and replies. */
   exportDecryptionKey(kid: string): Promise<JWK>;
   /**
    * Reads the store and takes the steps that are due. With `onDemand`, call it once an hour, for example, so that steps are taken in time even
@@ -198,7 +198,7 @@ export interface KeyManager extends ManagedKeys {
   close(): Promise<void>;
 }
 
-/** An error as people see it. */
+/** The code and message of an error. */
 export interface KnownError {
   /** In epoch milliseconds. */
   readonly at: number;
@@ -212,7 +212,7 @@ export interface StoreHealth {
   readonly lastSuccessAt?: number | undefined;
   /** Last error of a store that did not respond. */
   readonly lastError?: KnownError | undefined;
-  /** Latest revision that was read, and the time since which this process knows it. */
+  /** Latest revision that was read, and the time at which this process first read it. */
   readonly revision?: number | undefined;
   readonly revisionSince?: number | undefined;
   /** Size of the stored document, if that is 70 % or more of what its register can hold. */
