@@ -115,6 +115,11 @@ describe("starting without the store", () => {
       given,
       after.map((at) => [at, { requireStore: true }]),
     );
+    assert.deepEqual(keys.outage, {
+      at: world.clock.now() - 9_000,
+      code: "ERR_STORE_UNAVAILABLE",
+      message: "no route to host",
+    });
     await keys.close();
     assert.equal(world.timers, 0);
   });
@@ -166,8 +171,9 @@ describe("starting without the store", () => {
   test("another error than an unavailable store ends it, even with a saved set", async () => {
     const savedSet = { ...memoryText(), text: await saved(), read: async () => saved() };
     const refused = new StoreError("ERR_STORE_ISSUER", "of another issuer");
-    const options = { issuer, wrappingKeys: wrappingKey, savedSet, start: () => Promise.reject(refused) };
-    await assert.rejects(startWithSavedSet(options), { code: "ERR_STORE_ISSUER" });
+    const clock = { ...simulatedClock(), now: () => at + 1_000 };
+    const options = { issuer, wrappingKeys: wrappingKey, savedSet, clock, start: () => Promise.reject(refused) };
+    await assert.rejects(startWithSavedSet(options), refused);
   });
 
   test("a subscriber that refuses the keys of the store ends that try, and leaves no manager behind", async () => {
@@ -206,7 +212,9 @@ describe("starting without the store", () => {
     const clock = simulatedClock();
     const savedSet = { ...memoryText(), text: await saved(), read: async () => saved() };
     let tries = 0;
+    const events: string[] = [];
     const keys = await startWithSavedSet({
+      onEvent: ({ type }) => void events.push(type),
       issuer: owner.issuer,
       wrappingKeys: wrappingKey,
       savedSet,
@@ -221,7 +229,7 @@ describe("starting without the store", () => {
     const stopped = keys.close();
     starting.resolve(manager ?? assert.fail());
     await world.until(stopped);
-    assert.equal(closed.length, 1);
+    assert.deepEqual([closed.length, events], [1, ["used"]]);
   });
 
   test("saves each change of the keys", async () => {
