@@ -29,14 +29,14 @@ const start = () => createKeyManager({ issuer, store: memoryStore(), wrappingKey
 
 const keyset = [{ kid: "a", signer: await localSigner(ecKey("a")) }];
 
-describe("what managed keys bring", () => {
+describe("options that managed keys replace", () => {
   const twice: ProviderOptions = {
     keyset,
     jwksRotationActive: () => true,
     maxTokenLifetimeSeconds: 60,
   };
 
-  test("is refused when it is given beside them, in any order, and named; null is not given", async () => {
+  test("are refused by name in any order; null means not given", async () => {
     const keys = await start();
     for (const [name, value] of Object.entries(twice)) {
       for (const options of [[{ keys, [name]: value }], [{ keys }, { [name]: value }], [{ [name]: value }, { keys }]]) {
@@ -49,7 +49,7 @@ describe("what managed keys bring", () => {
     await keys.close();
   });
 
-  test("is their issuer: the same one may be given, another one may not", async () => {
+  test("the same issuer is accepted, and another one is refused", async () => {
     const keys = await start();
     for (const given of [undefined, null, issuer])
       assert.equal((await createProvider({ keys, issuer: given })).issuer, issuer);
@@ -59,7 +59,7 @@ describe("what managed keys bring", () => {
     await keys.close();
   });
 
-  test("is a manager, not its options or a promise of it", async () => {
+  test("keys must be a manager, not its options or a promise", async () => {
     const manager = await start();
     for (const keys of [Promise.resolve(manager), { issuer, keyset }, "manager", [keyset]] as never[])
       await refusal(() => createProvider({ keys }), "ERR_OPTION_INVALID");
@@ -67,7 +67,7 @@ describe("what managed keys bring", () => {
   });
 });
 
-test("providers follow each change: keys, mode, signing, longest lifetime, and how a key ended", async () => {
+test("providers reflect each change: keys, mode, signing key, longest lifetime, and the ends of keys", async () => {
   const keys = await start();
   const ended: unknown[] = [];
   const onEvent: ProviderOptions["onEvent"] = (event) => {
@@ -106,7 +106,7 @@ test("providers follow each change: keys, mode, signing, longest lifetime, and h
   const tooLong = { lifetimeSeconds: keys.maxTokenLifetimeSeconds + 1 };
   await refusal(() => one.sign({ sub: "a", aud: "b" }, tooLong), "ERR_CLAIMS_INVALID");
   await keys.close();
-  // A manager that is closed reads its store no more.
+  // A closed manager no longer reads its store.
   await assert.rejects(one.sign({ sub: "a", aud: "b" }, { lifetimeSeconds: 60 }));
 });
 
@@ -114,12 +114,12 @@ const entry = async (kid: string) => ({ kid, signer: await localSigner(ecKey(kid
 const named = (kid: string): string => compact({ alg: "ES256", kid }, {}, noSignature);
 const check = ({ verify }: Provider, token: string): Promise<string> => verdict(verify(token, { audience: "api" }));
 
-/** What was told since the last time, and the counts. */
+/** Returns a listener and a function that returns its new events. */
 function listening() {
   const events: ProviderEvent[] = [];
   return {
     onEvent: (event: ProviderEvent): void => void events.push(event),
-    told: () => events.splice(0).filter(({ type }) => type === "retired-kid-presented"),
+    newEvents: () => events.splice(0).filter(({ type }) => type === "retired-kid-presented"),
   };
 }
 const counts = (provider: Provider): Record<string, number> =>
@@ -134,7 +134,7 @@ const kidsOf = async (provider: Provider): Promise<string[]> =>
   (await provider.jwkSet()).keys.map(({ kid, use }) => `${kid} ${use}`);
 
 describe("encryption keys in addition to managed keys", () => {
-  test("are published after those of the manager, whatever changes", async () => {
+  test("are published after the manager's, whatever changes", async () => {
     const keys = await start();
     await keys.rotate({ use: "enc", now: true });
     const kids = (use: "sig" | "enc"): string[] =>
@@ -156,7 +156,7 @@ describe("encryption keys in addition to managed keys", () => {
     await keys.close();
   });
 
-  test("that clash with the manager's are refused, and the set stays", async () => {
+  test("that clash with the manager's are refused, and the set does not change", async () => {
     const keys = await start();
     const kid = keys.records[0]?.kid ?? "";
     const twin = { ...own("e"), kid };
@@ -178,7 +178,7 @@ describe("encryption keys in addition to managed keys", () => {
     assert.deepEqual(await kidsOf(provider), [`${kid} sig`, "f enc"]);
   });
 
-  test("an update cannot replace the signing keys of a manager", async () => {
+  test("an update cannot replace the manager's signing keys", async () => {
     const keys = await start();
     const provider = await createProvider({ keys });
     const { message } = await refusal(() => provider.update({ keyset }), "ERR_OPTION_INVALID");
@@ -215,23 +215,27 @@ describe("encryption keys in addition to managed keys", () => {
   });
 });
 
-describe("a token with the kid of a key that is no longer published is refused as any other, and told", () => {
-  test("without a manager: of keys that an update took out", async () => {
-    const { onEvent, told } = listening();
+describe("a token with the kid of a key that is no longer published is refused and reported", () => {
+  test("without a manager: for keys that an update removed", async () => {
+    const { onEvent, newEvents } = listening();
     const provider = await createProvider({ issuer, keyset: [await entry("a"), await entry("b")], onEvent });
     await provider.update({ keyset: [await entry("b"), await entry("c")] });
     for (const kid of ["a", "b", "c", "never there", "__proto__"]) await check(provider, named(kid));
-    assert.deepEqual(told(), [{ type: "retired-kid-presented", kid: "a", end: "removed" }]);
+    assert.deepEqual(newEvents(), [{ type: "retired-kid-presented", kid: "a", end: "removed" }]);
     assert.equal(await check(provider, named("a")), "ERR_TOKEN_KID_UNKNOWN");
     assert.deepEqual(counts(provider), { 'jwksd_retired_kids_presented_total{end="removed"}': 2 });
-    told();
+    newEvents();
     await provider.update({ keyset: [await entry("a")] });
     await check(provider, named("a"));
     await check(provider, named("c"));
-    assert.deepEqual(told(), [{ type: "retired-kid-presented", kid: "c", end: "removed" }], "a key that is back");
+    assert.deepEqual(
+      newEvents(),
+      [{ type: "retired-kid-presented", kid: "c", end: "removed" }],
+      "a key that is published again",
+    );
   });
 
-  test("with a manager: of each key that it has ever had, after a restart too", async () => {
+  test("with a manager: for each former key, even after a restart", async () => {
     const world = new World();
     const replica = await world.start();
     const [removed = ""] = replica.manager.records.map(({ kid }) => kid);
@@ -242,11 +246,11 @@ describe("a token with the kid of a key that is no longer published is refused a
     await world.stop(replica);
 
     const { manager } = await world.start();
-    const { onEvent, told } = listening();
+    const { onEvent, newEvents } = listening();
     const provider = await createProvider({ keys: manager }, { clock: world.clock, onEvent });
     const live = manager.records.filter(({ state }) => state === "active").map(({ kid }) => kid);
     for (const kid of [removed, revoked, ...live, "never there"]) await check(provider, named(kid));
-    assert.deepEqual(told(), [
+    assert.deepEqual(newEvents(), [
       { type: "retired-kid-presented", kid: removed, end: "removed" },
       { type: "retired-kid-presented", kid: revoked, end: "revoked" },
     ]);
@@ -256,23 +260,23 @@ describe("a token with the kid of a key that is no longer published is refused a
     });
   });
 
-  test("not where the header is refused before: no alg of the provider, no kid", async () => {
-    const { onEvent, told } = listening();
+  test("not if the header is refused first, for its alg or its missing kid", async () => {
+    const { onEvent, newEvents } = listening();
     const provider = await createProvider({ issuer, keyset: [await entry("a")], onEvent });
     await provider.update({ keyset: [await entry("b")] });
     for (const header of [{ alg: "none", kid: "a" }, { alg: "HS256", kid: "a" }, { alg: "ES256" }])
       await check(provider, compact(header, {}, noSignature));
-    assert.deepEqual(told(), []);
+    assert.deepEqual(newEvents(), []);
   });
 
-  test("kids that were taken out are remembered within a bound, the last ones", async () => {
-    const { onEvent, told } = listening();
+  test("only the most recently removed kids are remembered", async () => {
+    const { onEvent, newEvents } = listening();
     const provider = await createProvider({ issuer, keyset: [await entry("a")], onEvent });
     const { signer } = await entry("a");
     for (let round = 0; round < 1_001; round += 1) await provider.update({ keyset: [{ kid: `kid ${round}`, signer }] });
     for (const kid of ["a", "kid 0", "kid 999"]) await check(provider, named(kid));
     assert.deepEqual(
-      told().map((event) => "kid" in event && event.kid),
+      newEvents().map((event) => "kid" in event && event.kid),
       ["kid 0", "kid 999"],
     );
   });
@@ -285,7 +289,7 @@ const signers = new Map(await Promise.all(kids.map(async (kid) => [kid, await lo
 interface Change {
   readonly signing: readonly string[] | undefined;
   readonly encryption: readonly string[] | undefined;
-  /** Something that breaks it, for the last of its keys. */
+  /** A flaw of the last key. */
   readonly flaw: "none" | "no kid" | "no key" | "wrong curve";
 }
 
@@ -310,7 +314,7 @@ function toUpdate({ signing, encryption, flaw }: Change): KeysetUpdate {
   return { keyset: keyset && [...keyset, ...flaws[flaw]], encryptionKeyset } as KeysetUpdate;
 }
 
-/** What is served after a change: the change if it is valid, else what was served before. */
+/** Returns the keys after a change: the new ones if the change is valid, or the previous ones. */
 function next(model: Model, { signing, encryption, flaw }: Change): Model {
   const wanted = { signing: signing ?? model.signing, encryption: encryption ?? model.encryption };
   const all = [...wanted.signing, ...wanted.encryption];
@@ -329,7 +333,7 @@ const provide = (): Promise<Provider> =>
   createProvider({ issuer: "https://op.example" }, toUpdate({ ...initial, flaw: "none" }));
 const changes = fc.array(change, { maxLength: 8 });
 
-test("any sequence of updates leaves the last valid one served, after each of them, and if all are made at once", async () => {
+test("after any sequence of updates, sequential or concurrent, the last valid keys are served", async () => {
   await fc.assert(
     fc.asyncProperty(changes, async (sequence) => {
       const hurried = await provide();

@@ -21,7 +21,7 @@ import { refusal } from "../support/refusal.ts";
 type Input = [issuer: unknown, mountPrefix?: string | undefined, jwksPath?: string];
 const place = (...[issuer, mountPrefix, jwksPath]: Input): Place => ({ issuer, mountPrefix, jwksPath }) as Place;
 
-/** Where clients look for the metadata of an issuer with this path. @see OpenID Connect Discovery 1.0 section 4; RFC 8414 sections 3 and 5 */
+/** Returns the paths at which clients look for the metadata of an issuer with this path. @see OpenID Connect Discovery 1.0 section 4; RFC 8414 sections 3 and 5 */
 const metadataOf = (path: string): string[] => [
   ...new Set([
     `${path}/.well-known/openid-configuration`,
@@ -66,7 +66,7 @@ const located: [input: Input, jwksUri: string, jwksPaths: string[], discoveryPat
   ],
 ];
 
-describe("issuer, mount prefix and path give the public URL and the paths that are answered", () => {
+describe("issuer, mount prefix and path determine the public URL and the paths of the documents", () => {
   for (const [input, jwksUri, jwksPaths, discoveryPaths] of located) {
     test(JSON.stringify(input), () => {
       const locations = locate(place(...input));
@@ -98,7 +98,7 @@ const refused: [code: ErrorCode, ...input: Input][] = [
   ["ERR_ISSUER_INVALID", "https://user@op.example"],
   ["ERR_ISSUER_INVALID", "https://user:secret@op.example"],
   ["ERR_ISSUER_INVALID", "http://user:secret@op.example/?a#b"],
-  // No URLs, or of another scheme.
+  // Not URLs, or with another scheme.
   ["ERR_ISSUER_INVALID", "https//user:secret@op.example"],
   ["ERR_ISSUER_INVALID", "https://user:secret@op example"],
   ["ERR_ISSUER_INVALID", "https://user:secret@"],
@@ -161,24 +161,24 @@ const refused: [code: ErrorCode, ...input: Input][] = [
   ["ERR_PATH_CLASH", `${op}/tenant`, "/.well-known", "/oauth-authorization-server/tenant"],
 ];
 
-describe("what breaks a rule is refused", () => {
+describe("invalid issuers, prefixes and paths are refused", () => {
   for (const [code, ...input] of refused) {
     test(`${code}: ${JSON.stringify(input)}`, async () => {
       const error = await refusal(() => locate(place(...input)), code);
       assert.equal(error.name, "ConfigError");
-      assert.ok(!error.message.includes("secret"), "a password in the message");
+      assert.ok(!error.message.includes("secret"), "the message must not contain the password");
     });
   }
 });
 
-test("an issuer that is no URL, without a password, is repeated, with an example of one", () => {
+test("an issuer that is not a URL and has no password is quoted with an example", () => {
   assert.throws(
     () => locate({ issuer: "login.example.com" }),
     /issuer "login.example.com" is not a URL; write it like https:/,
   );
 });
 
-test("without a discovery document its paths are those of others", () => {
+test("without a discovery document, its paths are free for other handlers", () => {
   const { routes } = locate({ issuer: `${op}/tenant`, mountPrefix: "/oidc", discovery: false });
   assert.deepEqual([...new Set(routes.values())], ["jwks"]);
   assert.equal(locate({ issuer: op, jwksPath: clash, discovery: false }).jwksUri, op + clash);
@@ -199,12 +199,12 @@ const own = {
 const metadatas: [name: string, metadata: Record<string, unknown> | null | undefined][] = [
   ["none", undefined],
   ["null", null],
-  ["what clients may sign with", { token_endpoint_auth_signing_alg_values_supported: clientAlgorithms }],
+  ["algorithms of clients", { token_endpoint_auth_signing_alg_values_supported: clientAlgorithms }],
   ["other algorithms of clients", { request_object_signing_alg_values_supported: ["ES256", "none"] }],
-  ["of its own", { token_endpoint: "https://op.example/token", claims_supported: ["sub"], "ui_locales#de": "\xe4" }],
+  ["other members", { token_endpoint: "https://op.example/token", claims_supported: ["sub"], "ui_locales#de": "\xe4" }],
 ];
 
-describe("the discovery document is what jwksd sets, and the provider's own metadata", () => {
+describe("the discovery document has jwksd's members and the provider's metadata:", () => {
   for (const [name, metadata] of metadatas) {
     test(name, async () => {
       const { fetch } = await createProvider(base, { metadata });
@@ -229,7 +229,7 @@ describe("the discovery document is what jwksd sets, and the provider's own meta
   }
 });
 
-test("clients may sign with more than the provider, whose algorithms that does not widen", () => {
+test("clients may sign with more algorithms than the provider", () => {
   assert.deepEqual(clientAlgorithms, ["RS256", "PS256", "ES256", "EdDSA"]);
 });
 
@@ -246,19 +246,19 @@ describe("metadata cannot override", () => {
 });
 
 describe("without a discovery document", () => {
-  test("its paths are as unknown as any other, and the JWK Set is where it was", async () => {
+  test("its paths are unknown, and the JWK Set keeps its path", async () => {
     const provider = await createProvider(base, { discovery: false, jwksRotationActive: () => false });
     assert.equal((await provider.fetch(new Request(url))).status, 404);
     assert.equal((await provider.fetch(new Request(url, { method: "POST" }))).status, 404);
     assert.equal((await provider.fetch(new Request(provider.jwksUri))).status, 200);
     let passed = 0;
     const request = { method: "GET", url: "/.well-known/openid-configuration", headers: {} };
-    const untouched = new Proxy({}, { get: () => assert.fail("the response is that of the next handler") });
+    const untouched = new Proxy({}, { get: () => assert.fail("the response belongs to the next handler") });
     provider.node(request, untouched as NodeResponse, () => (passed += 1));
-    assert.equal(passed, 1, "a provider's own document is behind it");
+    assert.equal(passed, 1, "the next handler may serve its own document");
   });
 
-  test("there is no metadata either", async () => {
+  test("metadata is refused", async () => {
     const error = await refusal(
       () => createProvider(base, { discovery: false, metadata: { token_endpoint: "https://op.example/token" } }),
       "ERR_OPTION_INVALID",
@@ -267,7 +267,7 @@ describe("without a discovery document", () => {
   });
 });
 
-describe("a document is partial without", () => {
+describe("a document is incomplete without", () => {
   const whole = {
     authorization_endpoint: "https://op.example/authorize",
     token_endpoint: "https://op.example/token",
@@ -280,7 +280,7 @@ describe("a document is partial without", () => {
       assert.deepEqual(missingMembers({ ...whole, [name]: null }), [name]);
     });
   }
-  test("none of those that it has", () => assert.deepEqual(missingMembers(whole), []));
+  test("nothing, if it has all members", () => assert.deepEqual(missingMembers(whole), []));
 });
 
 const issuer = "https://op.example";
@@ -289,7 +289,7 @@ const otherKeyset = [{ kid: "b", signer: await localSigner(ecKey("b")) }];
 const encryptionKeyset = [{ kid: "e", publicKey: withoutPrivate(ecKey("e")) }];
 const given: ProviderOptions = { issuer, keyset };
 
-/** What an outsider sees of the options. */
+/** Returns the observable effects of options. */
 async function seen(options: readonly (ProviderOptions | null | undefined)[]) {
   const provider = await createProvider(...options);
   const response = await provider.fetch(new Request(provider.jwksUri));
@@ -303,7 +303,7 @@ async function seen(options: readonly (ProviderOptions | null | undefined)[]) {
 }
 
 const defaults = { jwksUri: `${issuer}/jwks`, kids: "a", rotation: false, cors: true };
-const throwing = (): boolean => assert.fail("an option that lost is still called");
+const throwing = (): boolean => assert.fail("an overridden option was called");
 
 type Given = ProviderOptions | null | undefined;
 const encrypting = withEncryptionKeyset(encryptionKeyset);
@@ -314,7 +314,7 @@ const mode = withJWKSRotationActive;
 const merges: [name: string, options: readonly Given[], differs: Partial<typeof defaults>][] = [
   ["defaults", [given], {}],
   ["one object or many", [{ issuer }, { keyset }], {}],
-  ["null and undefined in place of options", [null, given, undefined], {}],
+  ["null and undefined instead of options", [null, given, undefined], {}],
   ["null for each option", [given, allNull(null)], {}],
   ["undefined for each option", [given, allNull(undefined)], {}],
   ["null before a value", [allNull(null), given], {}],
@@ -327,7 +327,7 @@ const merges: [name: string, options: readonly Given[], differs: Partial<typeof 
   ["withEncryptionKeyset(null) is not given", [given, encrypting, withEncryptionKeyset(null)], { kids: "a e" }],
   ["withEndpoints", [given, endpoint("/k")], at("/k")],
   ["withEndpoints: the last one wins", [endpoint("/k"), given, endpoint("/l")], at("/l")],
-  ["withEndpoints: the last one wins whole", [given, endpoint("/k"), withEndpoints({})], {}],
+  ["withEndpoints: the last one replaces the whole option", [given, endpoint("/k"), withEndpoints({})], {}],
   ["withEndpoints(null) is not given", [given, endpoint("/k"), withEndpoints(null)], at("/k")],
   ["a path of null is the default", [given, withEndpoints({ jwks: null })], {}],
   ["withJWKSRotationActive", [given, mode(() => true)], { rotation: true }],
@@ -368,7 +368,7 @@ describe("contract, section 4, rotation cache mode, 4 and 5: nil is the long cac
     test(name, async () => assert.deepEqual(await seen(options), { ...defaults, ...differs }));
 });
 
-const refusedOptions: [code: ErrorCode, says: RegExp, ...options: unknown[]][] = [
+const refusedOptions: [code: ErrorCode, message: RegExp, ...options: unknown[]][] = [
   ["ERR_OPTION_UNKNOWN", /"isuer".*issuer/s, { isuer: issuer }],
   ["ERR_OPTION_UNKNOWN", /"JWKSRotationActive"/, { ...given, JWKSRotationActive: () => true }],
   ["ERR_OPTION_UNKNOWN", /"keySet"/, given, { keySet: undefined }],
@@ -407,10 +407,10 @@ const refusedOptions: [code: ErrorCode, says: RegExp, ...options: unknown[]][] =
 ];
 
 describe("wrong options are refused", () => {
-  for (const [code, says, ...options] of refusedOptions) {
-    test(`${code}: ${says.source}`, async () => {
+  for (const [code, message, ...options] of refusedOptions) {
+    test(`${code}: ${message.source}`, async () => {
       const error = await refusal(() => createProvider(...(options as ProviderOptions[])), code);
-      assert.match(error.message, says);
+      assert.match(error.message, message);
     });
   }
 });

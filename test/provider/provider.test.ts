@@ -42,10 +42,10 @@ const changes: [name: string, change: KeysetUpdate, kids: string][] = [
   ["an encryption key becomes a signing key", { keyset: await signing("e"), encryptionKeyset: [] }, "e"],
   ["no encryption keys", { encryptionKeyset: [] }, "a"],
   ["nothing", {}, "a e"],
-  ["null is nothing", { keyset: null, encryptionKeyset: undefined }, "a e"],
+  ["null like nothing", { keyset: null, encryptionKeyset: undefined }, "a e"],
 ];
 
-describe("contract, section 2, rule 4: the keysets rotate independently; update replaces what is given", () => {
+describe("contract, section 2, rule 4: the keysets rotate independently; update replaces only the given ones", () => {
   for (const [name, change, kids] of changes) {
     test(name, async () => {
       const provider = await provide(await signing("a"), encryption("e"));
@@ -66,11 +66,11 @@ const refused: [code: ErrorCode, name: string, change: unknown][] = [
   ],
   [
     "ERR_KEY_FORMAT",
-    "one bad entry of many",
+    "one wrong entry of many",
     { keyset: await signing("b"), encryptionKeyset: [...encryption("f"), { kid: "g" }] },
   ],
   ["ERR_OPTION_UNKNOWN", "another option", { keyset: await signing("b"), issuer: "https://other.example" }],
-  ["ERR_OPTION_INVALID", "a keyset that is no array", { keyset: {}, encryptionKeyset: encryption("f") }],
+  ["ERR_OPTION_INVALID", "a keyset that is not an array", { keyset: {}, encryptionKeyset: encryption("f") }],
 ];
 
 describe("an update that breaks a rule changes nothing", () => {
@@ -80,14 +80,14 @@ describe("an update that breaks a rule changes nothing", () => {
       const before = await served(provider);
       await refusal(() => provider.update(change as KeysetUpdate), code);
       assert.deepEqual(await served(provider), before);
-      // Nor is any part of it left over for the next update.
+      // No part of it is left for the next update.
       await provider.update({});
       assert.deepEqual(await served(provider), before);
     });
   }
 });
 
-test("an update of nothing changes nothing, and one that is no object is refused", async () => {
+test("an empty update changes nothing, and one that is not an object is refused", async () => {
   const provider = await provide(await signing("a"));
   const before = await served(provider);
   await provider.update(null as never);
@@ -97,7 +97,7 @@ test("an update of nothing changes nothing, and one that is no object is refused
 
 const tick = (): Promise<string> => new Promise((resolve) => setImmediate(resolve, "tick"));
 
-test("a request during an update sees the old or the new document, whole, and the new one as soon as update resolves", async () => {
+test("a request during an update gets the whole old or new document, and the new one once update resolves", async () => {
   const provider = await provide(await signing("a"), encryption("e"));
   const old = await served(provider);
   const updated = provider.update({ keyset: await signing("b", "a"), encryptionKeyset: encryption("f", "g") });
@@ -109,7 +109,7 @@ test("a request during an update sees the old or the new document, whole, and th
   for (const { text } of seen) assert.ok(text === old.text || text === renewed.text, text);
 });
 
-describe("what the caller does with what it passed has no effect", () => {
+describe("later changes to passed objects have no effect", () => {
   test("after createProvider: options, arrays and their entries", async () => {
     const keyset = await signing("a", "b");
     const encryptionKeyset = encryption("e");
@@ -121,7 +121,7 @@ describe("what the caller does with what it passed has no effect", () => {
     const before = await served(provider);
     assert.equal(before.kids, "a b e");
     spoil();
-    // An update of one keyset takes the other one as it was passed.
+    // An update of one keyset keeps the other as it was passed.
     await provider.update({ keyset: await signing("a", "b") });
     await provider.update({ encryptionKeyset: encryption("e") });
     assert.deepEqual(await served(provider), before);
@@ -163,7 +163,7 @@ describe("what the caller does with what it passed has no effect", () => {
   });
 });
 
-/** The Node adapter with what Express, Connect and plain `node:http` pass. */
+/** Calls the Node adapter as Express, Connect and plain `node:http` do. */
 function viaNode(provider: Provider, request: { url: string; originalUrl?: string }, withNext: boolean) {
   const written: unknown[] = [];
   let nexts = 0;
@@ -190,10 +190,10 @@ describe("the Node adapter in a framework", () => {
     ["plain", { url: "/oidc/jwks" }, false, answered],
     ["plain, another path", { url: "/x" }, false, notFound],
     ["middleware", { url: "/oidc/jwks", originalUrl: "/oidc/jwks" }, true, answered],
-    ["middleware, another path goes on", { url: "/x", originalUrl: "/x" }, true, passedOn],
+    ["middleware, another path is passed on", { url: "/x", originalUrl: "/x" }, true, passedOn],
     ["mounted at the prefix", { url: "/jwks", originalUrl: "/oidc/jwks" }, true, answered],
     ["mounted at the issuer's path and the prefix", { url: "/jwks", originalUrl: "/tenant/oidc/jwks" }, true, answered],
-    ["mounted elsewhere, not where discovery says", { url: "/jwks", originalUrl: "/x/jwks" }, true, passedOn],
+    ["mounted elsewhere than the discovery document says", { url: "/jwks", originalUrl: "/x/jwks" }, true, passedOn],
     ["a query", { url: "/jwks?a", originalUrl: "/oidc/jwks?a" }, true, answered],
   ];
   for (const [name, request, withNext, expected] of rows) {

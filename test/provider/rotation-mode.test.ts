@@ -35,7 +35,7 @@ function fetchFrom(provider: Provider, [path, init]: Sent): Response {
   return provider.fetch(new Request(`https://op.example${path}`, init)) as Response;
 }
 
-/** Through the Node adapter, as far as it goes without a server. */
+/** Returns the status that the Node adapter writes, without a server. */
 function nodeStatus(provider: Provider, [url, init]: Sent): number {
   let status = 0;
   const headers = Object.fromEntries(new Headers(init?.headers));
@@ -80,7 +80,7 @@ describe("contract, section 4, rotation cache mode, 2: the predicate is called o
   ];
   for (const [calls, status, ...sent] of rows) {
     test(`${status} ${JSON.stringify(sent)}`, async () => {
-      /** How many arguments each call had. */
+      /** The number of arguments of each call. */
       const called: number[] = [];
       const { provider } = await providerWith((...args: unknown[]) => called.push(args.length) === 0);
       assert.deepEqual(called, []);
@@ -106,9 +106,9 @@ const throwing = (thrown: unknown) => (): never => {
   throw thrown;
 };
 const withMember = (name: string, value: unknown): Error =>
-  Object.defineProperty(new Error("looked at"), name, { value });
+  Object.defineProperty(new Error("inspected"), name, { value });
 const withGetter = (name: string): Error =>
-  Object.defineProperty(new Error("looked at"), name, { get: throwing("a getter") });
+  Object.defineProperty(new Error("inspected"), name, { get: throwing("a getter") });
 const revoked = (): object => {
   const { proxy, revoke } = Proxy.revocable({}, {});
   revoke();
@@ -119,29 +119,33 @@ describe("a predicate that fails means rotation mode, and is reported once per d
   let turn = 0;
   const rows: [name: string, predicate: () => unknown, reports: RegExp[]][] = [
     ["throws", () => assert.fail("broken"), [/threw AssertionError: broken/]],
-    ["throws something else than an error", throwing("broken"), [/threw string/]],
+    ["throws a value that is not an error", throwing("broken"), [/threw string/]],
     ["throws an error whose message is a symbol", throwing(withMember("message", Symbol("x"))), [/threw object/]],
-    ["throws an error whose name has no text", throwing(withMember("name", Object.create(null))), [/threw object/]],
+    [
+      "throws an error whose name cannot be converted to a string",
+      throwing(withMember("name", Object.create(null))),
+      [/threw object/],
+    ],
     ["throws an error whose message throws", throwing(withGetter("message")), [/threw object/]],
     ["throws an object without a prototype", throwing(Object.create(null)), [/threw object/]],
-    ["throws a proxy that was revoked", throwing(revoked()), [/threw object/]],
+    ["throws a revoked proxy", throwing(revoked()), [/threw object/]],
     ["throws a symbol", throwing(Symbol("x")), [/threw symbol/]],
     ["returns nothing", () => {}, [/returned undefined/]],
     ["returns null", () => null, [/not a boolean/]],
     ["returns 1", () => 1, [/returned number/]],
-    ["returns text", () => "false", [/returned string/]],
+    ["returns a string", () => "false", [/returned string/]],
     ["returns a Boolean object", () => Object(false), [/returned object/]],
     ["returns a promise", () => Promise.resolve(false), [/returned a promise/]],
     ["returns a promise that rejects", () => Promise.reject(new Error("broken")), [/returned a promise/]],
     [
-      "returns a promise of another realm that rejects",
+      "returns a promise from another realm that rejects",
       () => runInNewContext("Promise.reject(1)"),
       [/returned object/],
     ],
     // oxlint-disable-next-line unicorn/no-thenable
-    ["returns what rejects when it is awaited", () => ({ then: throwing("broken") }), [/returned object/]],
-    ["returns what throws when it is looked at", () => withGetter("then"), [/returned Error: looked at/]],
-    ["returns a proxy that was revoked", revoked, [/returned object/]],
+    ["returns a thenable that rejects", () => ({ then: throwing("broken") }), [/returned object/]],
+    ["returns an object that throws when it is inspected", () => withGetter("then"), [/returned Error: inspected/]],
+    ["returns a revoked proxy", revoked, [/returned object/]],
     [
       "fails in two ways, in turn",
       () => {
@@ -179,10 +183,10 @@ test("failures that differ each time are reported a bounded number of times", as
   assert.ok(warnings.length >= 10 && warnings.length <= 200, `${warnings.length} reports`);
 });
 
-describe("a report that fails neither fails the response nor ends the process", () => {
+describe("a failing onWarning neither fails the response nor ends the process", () => {
   const rows: [name: string, onWarning: () => unknown][] = [
-    ["throws", () => assert.fail("broken as well")],
-    ["rejects", () => Promise.reject(new Error("broken as well"))],
+    ["throws", () => assert.fail("also broken")],
+    ["rejects", () => Promise.reject(new Error("also broken"))],
   ];
   for (const [name, onWarning] of rows) {
     test(name, async () => {
@@ -227,7 +231,7 @@ describe("responses", () => {
     assert.ok(!JSON.stringify(provider.metrics()).includes("forged"));
   });
 
-  test("that another handler gives are not counted", async () => {
+  test("from another handler are not counted", async () => {
     const provider = await provide();
     let passed = 0;
     provider.node({ url: "/other", headers: {} }, {} as never, () => (passed += 1));
@@ -235,7 +239,7 @@ describe("responses", () => {
     assert.ok(!('{document="none",code="404"}' in valuesOf(provider, "jwksd_responses_total")));
   });
 
-  test("the rotation mode", async () => {
+  test("are accompanied by a gauge of the rotation mode", async () => {
     let isRotating = false;
     const provider = await provide({ jwksRotationActive: () => isRotating });
     assert.deepEqual(valuesOf(provider, "jwksd_rotation_mode"), { "": 0 });
@@ -296,7 +300,7 @@ describe("signatures", () => {
     assert.ok(Math.abs((valuesOf(provider, `${name}_sum`)['{kid="a"}'] ?? 0) - 0.09) < 1e-9);
   });
 
-  test("of keys that are gone are forgotten, and those of one that comes back count again", async () => {
+  test("of a removed key are no longer reported; a key that returns is counted from zero", async () => {
     const provider = await provide();
     const other = await localSigner(ecKey("b"));
     await provider.sign(...claims);
@@ -310,7 +314,7 @@ describe("signatures", () => {
 });
 
 describe("events of a provider", () => {
-  test("an update, and one that is refused", async () => {
+  test("report an update and a refused update", async () => {
     const events: ProviderEvent[] = [];
     const provider = await provide({ onEvent: (event) => events.push(event) });
     await provider.update({ keyset: [{ kid: "b", signer }] });

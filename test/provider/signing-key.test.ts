@@ -22,7 +22,7 @@ import { samplesOf } from "../support/scrape.ts";
 import { simulatedClock } from "../support/simulated.ts";
 import { encode, signature, verdict } from "../token/compact.ts";
 
-// A library writes header and claims, and gets the signature alone. All that holds for provider.sign holds for it, too.
+// A library writes the header and the claims and receives only the signature. The rules of provider.sign apply to it, too.
 
 const issuer = "https://op.example";
 const clock = simulatedClock();
@@ -34,36 +34,36 @@ const provide = async (options: ProviderOptions = {}): Promise<Provider> =>
   createProvider({ issuer, keyset: [await entry("a")], maxTokenLifetimeSeconds: lifetimeSeconds, clock, ...options });
 
 const inputOf = (header: unknown, claims: unknown): Buffer => Buffer.from(`${encode(header)}.${encode(claims)}`);
-const good = (kid = "a"): Buffer =>
+const validInput = (kid = "a"): Buffer =>
   inputOf({ alg: "ES256", kid, typ: "JWT" }, { iss: issuer, aud: "api", iat: now, exp: now + 60 });
 
-/** With one more member before the others of one part, so that `JSON.parse` takes the value that follows. */
+/** Returns an input with a duplicate member at the start of one part, so that `JSON.parse` takes the later value. */
 function twice(header: object, claims: object, name: string, value: unknown, part: 0 | 1): Buffer {
   const texts = [header, claims].map((member) => JSON.stringify(member));
   texts[part] = texts[part]?.replace("{", `{"${name}":${JSON.stringify(value)},`) ?? "";
   return Buffer.from(texts.map((text) => Buffer.from(text).toString("base64url")).join("."));
 }
 
-/** Without times, as a reply to an introspection is (RFC 9701 section 5). */
+/** Returns an input without times, as in a response to an introspection (RFC 9701 section 5). */
 const undated = (kid: string): Buffer => inputOf({ alg: "ES256", kid }, { iss: issuer });
 
-/** The verdict on a signature over good claims. */
+/** Signs valid claims. Returns the verdict. */
 async function sign({ signingKey }: Provider, options: Partial<SignInputOptions> = {}): Promise<string> {
   const { kid, sign } = await signingKey();
-  return verdict(sign(good(kid), { lifetimeSeconds, ...options }));
+  return verdict(sign(validInput(kid), { lifetimeSeconds, ...options }));
 }
 
-test("the active key is given as it is published, and its signature makes a token (RFC 7515 section 5.1)", async () => {
+test("the active key is returned as published, and its signature completes a token (RFC 7515 section 5.1)", async () => {
   const provider = await provide({ keyset: [await entry("a"), await entry("b")] });
   const { kid, alg, publicJwk, sign } = await provider.signingKey();
   const set = (await (await provider.fetch(new Request(provider.jwksUri))).json()) as { keys: object[] };
   assert.deepEqual([kid, alg, publicJwk], ["a", "ES256", set.keys[0]]);
-  const input = good();
+  const input = validInput();
   const token = `${input.toString()}.${Buffer.from(await sign(input, { lifetimeSeconds })).toString("base64url")}`;
   assert.equal((await provider.verify(token, { audience: "api" })).claims.exp, now + 60);
 });
 
-describe("what provider.sign would not sign is not signed", () => {
+describe("a signing key refuses inputs that provider.sign would not sign:", () => {
   const header = { alg: "ES256", kid: "a" };
   const rows: [name: string, input: unknown, message: RegExp, options?: Partial<SignInputOptions>][] = [
     ["the kid of another key", inputOf({ ...header, kid: "b" }, {}), /^the kid of the header is not "a"/],
@@ -74,14 +74,14 @@ describe("what provider.sign would not sign is not signed", () => {
       inputOf({ ...header, [name]: "x" }, {}),
       /is not for callers to set$/,
     ]),
-    ["a kid that some read for another", inputOf({ ...header, KID: "b" }, {}), /is not for callers to set$/],
-    ["an audience that some read for another", inputOf(header, { aud: "api", AUD: "admin" }), /^claim "AUD"/],
+    ["a name that some parsers read as kid", inputOf({ ...header, KID: "b" }, {}), /is not for callers to set$/],
+    ["a name that some parsers read as aud", inputOf(header, { aud: "api", AUD: "admin" }), /^claim "AUD"/],
     ["another issuer", inputOf(header, { iss: "https://other.example" }), /^claim "iss"/],
     ["an empty audience", inputOf(header, { aud: "" }), /^claim "aud"/],
     ["an exp beyond the policy", inputOf(header, { exp: now + 3601 }), /^claim "exp" is 3601 seconds ahead/],
     ["an exp that has passed", inputOf(header, { exp: now }), /^claim "exp" is 0 seconds ago/],
     [
-      "an exp beyond the lifetime that was stated",
+      "an exp beyond the given lifetime",
       inputOf(header, { exp: now + 61 }),
       /^claim "exp" is further ahead than the 60 seconds/,
       { lifetimeSeconds: 60 },
@@ -107,46 +107,46 @@ describe("what provider.sign would not sign is not signed", () => {
       twice(header, {}, name, "b", 0),
       /^a member of the header is there twice$/,
     ]),
-    ["claims that are no object", inputOf(header, "[]"), /^the payload is no JSON object/],
-    ["a payload that is no JSON", inputOf(header, "x"), /^the payload is no JSON object/],
-    ["a header that is no JSON", inputOf("x", {}), /^the header is no JSON object/],
+    ["claims that are not an object", inputOf(header, "[]"), /^the payload is no JSON object/],
+    ["a payload that is not JSON", inputOf(header, "x"), /^the payload is no JSON object/],
+    ["a header that is not JSON", inputOf("x", {}), /^the header is no JSON object/],
     ["a payload that is not UTF-8", Buffer.from(`${encode(header)}._w`), /^the payload is no JSON object/],
     ["a digest", Buffer.alloc(32, 7), /^only the signing input of a JWT/],
     ["a document", Buffer.from('{"a":1}'), /^only the signing input of a JWT/],
-    ["a whole token", Buffer.from(`${good().toString()}.x`), /^only the signing input of a JWT/],
-    ["a line break", Buffer.from(`${good().toString()}\n`), /^only the signing input of a JWT/],
+    ["a whole token", Buffer.from(`${validInput().toString()}.x`), /^only the signing input of a JWT/],
+    ["a line break", Buffer.from(`${validInput().toString()}\n`), /^only the signing input of a JWT/],
     ["no bytes", "", /^only the signing input of a JWT/],
-    ["text", good().toString(), /^only the signing input of a JWT/],
-    ["what is longer than verify takes", inputOf(header, { long: "x".repeat(16_384) }), /16384 bytes/],
+    ["text", validInput().toString(), /^only the signing input of a JWT/],
+    ["an input that is longer than verify accepts", inputOf(header, { long: "x".repeat(16_384) }), /16384 bytes/],
   ];
   for (const [name, input, message, options] of rows) {
     test(name, async () => {
-      let asked = false;
+      let isCalled = false;
       const signer: Signer = {
         publicKey: withoutPrivate(ecKey("a")),
-        sign: async () => ((asked = true), new Uint8Array(64)),
+        sign: async () => ((isCalled = true), new Uint8Array(64)),
       };
       const { signingKey } = await provide({ keyset: [{ kid: "a", signer }] });
       const signing = (await signingKey()).sign(input as Uint8Array, { lifetimeSeconds, ...options });
       await assert.rejects(signing, { name: "TokenError", code: "ERR_CLAIMS_INVALID", message });
-      assert.equal(asked, false, "the signer was asked");
+      assert.equal(isCalled, false, "the signer was called");
     });
   }
 });
 
-test("an option that there is not is refused", async () => {
+test("an unknown option is refused", async () => {
   const provider = await provide();
   const unknown = { name: "ConfigError", code: "ERR_OPTION_UNKNOWN" };
   const { sign } = await provider.signingKey();
-  await assert.rejects(sign(good(), { lifetimeSeconds, expiresIn: 60 } as SignInputOptions), unknown);
+  await assert.rejects(sign(validInput(), { lifetimeSeconds, expiresIn: 60 } as SignInputOptions), unknown);
   await assert.rejects(provider.signingKey({ clientID: "app" } as { clientId?: string }), unknown);
 });
 
-describe("the signer is guarded, as that of provider.sign", () => {
+describe("signatures of a signing key have the guards of provider.sign", () => {
   const hanging: Signer = { publicKey: withoutPrivate(ecKey("a")), sign: () => new Promise(() => {}) };
   const keyset = [{ kid: "a", signer: hanging }];
 
-  test("its calls share one limit and one deadline with provider.sign", async () => {
+  test("calls share one limit and one deadline with provider.sign", async () => {
     const clock = simulatedClock();
     const limits = { maxConcurrent: 1, maxQueued: 0, timeoutMs: 70 };
     const provider = await provide({ keyset, signerLimits: limits, clock });
@@ -157,14 +157,14 @@ describe("the signer is guarded, as that of provider.sign", () => {
     assert.equal(await first, "ERR_SIGNER_TIMEOUT");
   });
 
-  test("its caller may abort it", async () => {
+  test("the caller may abort a call", async () => {
     const aborting = new AbortController();
     const outcome = sign(await provide({ keyset }), { signal: aborting.signal });
     aborting.abort();
     assert.equal(await outcome, "ERR_SIGNER_ABORTED");
   });
 
-  test("a signature of another key does not get out; each is counted, and a failure is told", async () => {
+  test("a signature by another key is refused; each is counted, and a failure is reported", async () => {
     const events: ProviderEvent[] = [];
     const other = signature("ES256", ecKey("other"));
     const signer: Signer = {
@@ -183,23 +183,23 @@ describe("the signer is guarded, as that of provider.sign", () => {
   });
 });
 
-describe("a key signs only while it may", () => {
+describe("a signing key signs", () => {
   const replaced = { name: "SignerError", code: "ERR_SIGNER_STALE", retryable: true };
 
-  test("without a manager: while it is the active key", async () => {
+  test("without a manager, while it is the active key", async () => {
     const provider = await provide();
     const { sign } = await provider.signingKey();
     await provider.update({ keyset: [await entry("b"), await entry("a")] });
-    await assert.rejects(sign(good("a"), { lifetimeSeconds }), { ...replaced, message: /no longer active/ });
+    await assert.rejects(sign(validInput("a"), { lifetimeSeconds }), { ...replaced, message: /no longer active/ });
     assert.equal((await provider.signingKey()).kid, "b");
     await provider.update({ keyset: [await entry("a")] });
-    await sign(good("a"), { lifetimeSeconds });
+    await sign(validInput("a"), { lifetimeSeconds });
   });
 
-  test("with a manager: while it permits that (test/manager/check-in.test.ts), also when the signature is there", async () => {
-    let mayNot = false;
+  test("with a manager, while the manager permits it (test/manager/check-in.test.ts), before and after the signature", async () => {
+    let isRefused = false;
     const permit = () => () => {
-      if (mayNot) throw new SignerError("ERR_SIGNER_STALE", "the key was revoked");
+      if (isRefused) throw new SignerError("ERR_SIGNER_STALE", "the key was revoked");
     };
     const local = await localSigner(ecKey("a"));
     const signing = Promise.withResolvers<void>();
@@ -209,16 +209,16 @@ describe("a key signs only while it may", () => {
     };
     const keys = keySource(issuer, [{ kid: "a", signer: slow }], { permit });
     const provider = await createProvider({ keys, clock });
-    const under = (await provider.signingKey()).sign(undated("a"), { lifetimeSeconds });
+    const undatedToken = (await provider.signingKey()).sign(undated("a"), { lifetimeSeconds });
     const dated = provider.sign({}, { lifetimeSeconds });
-    mayNot = true;
+    isRefused = true;
     signing.resolve();
-    await assert.rejects(under, replaced);
+    await assert.rejects(undatedToken, replaced);
     await assert.rejects(dated, replaced);
   });
 });
 
-test("oidc-provider signs through it: what it makes is verified by the set of the provider", async (t) => {
+test("oidc-provider signs with a signing key, and the provider verifies its tokens", async (t) => {
   const server = createServer();
   const url = `http://127.0.0.1:${await listening(t, server)}`;
   const keys = await provide({ issuer: url, clock: undefined });
@@ -259,7 +259,7 @@ test("oidc-provider signs through it: what it makes is verified by the set of th
   const { access_token: token = "" } = (await reply.json()) as { access_token?: string };
   const { claims } = await keys.verify(token, { audience: resource, typ: "at+jwt" });
   assert.equal(claims["client_id"], "app");
-  // What it shows as its own key is what is published.
-  const { keys: shown } = (await (await fetch(`${url}/jwks`)).json()) as JSONWebKeySet;
-  assert.deepEqual(shown, [publicJwk]);
+  // oidc-provider publishes the same key.
+  const { keys: published } = (await (await fetch(`${url}/jwks`)).json()) as JSONWebKeySet;
+  assert.deepEqual(published, [publicJwk]);
 });

@@ -18,13 +18,13 @@ async function importsOf(manifest: string): Promise<Imports["imports"]> {
   return (JSON.parse(await readFile(join(root, manifest), "utf8")) as Imports).imports;
 }
 
-test("package.json chooses for what is built as src/package.json does for the sources", async () => {
+test("package.json resolves #crypto for the build as src/package.json does for the sources", async () => {
   const ofSources = JSON.stringify(await importsOf("src/package.json"));
   const ofBuild = ofSources.replaceAll('"./', '"./dist/').replaceAll('.ts"', '.js"');
   assert.deepEqual(await importsOf("package.json"), JSON.parse(ofBuild));
 });
 
-describe("each runtime takes what is best there", () => {
+describe("each runtime uses its best crypto implementation", () => {
   let clone: string;
   before(async () => {
     clone = await builtClone();
@@ -40,7 +40,7 @@ describe("each runtime takes what is best there", () => {
     ["Deno", [binary("deno"), "eval"], false],
   ];
   for (const [name, [program, ...args], isSynchronous] of runtimes) {
-    test(`${name}: ${isSynchronous ? "node:crypto, at once" : "Web Crypto"}, from the sources and from the build`, async () => {
+    test(`${name}: ${isSynchronous ? "synchronous node:crypto" : "Web Crypto"}, from the sources and from the build`, async () => {
       const modules = [join(root, "src/keys/signer/local.ts"), join(clone, "dist/keys/signer/local.js")];
       const script = `
         for (const module of ${JSON.stringify(modules.map((module) => pathToFileURL(module)))}) {
@@ -52,7 +52,7 @@ describe("each runtime takes what is best there", () => {
       `;
       const { stdout } = await run(program, [...args, script]);
       const isPromise = String(!isSynchronous);
-      assert.deepEqual(stdout.trim().split("\n"), [isPromise, isPromise], "of the sources, and of the build");
+      assert.deepEqual(stdout.trim().split("\n"), [isPromise, isPromise], "from the sources, and from the build");
     });
   }
 });
@@ -61,12 +61,12 @@ const forBrowsers = (entry: string): Promise<string> =>
   bundledText(join(root, "src", entry), "--target", "browser", "--minify");
 
 for (const entry of ["index.ts", "verify/relying-party/index.ts", "rotation/manager/index.ts"]) {
-  test(`a bundle of src/${entry} for browsers and workers has nothing of Node in it`, async () => {
+  test(`a bundle of src/${entry} for browsers and workers imports no Node module`, async () => {
     assert.doesNotMatch(await forBrowsers(entry), /\bnode:|\brequire\(/);
   });
 }
 
-test("a bundle of the key set for browsers has none of jose's tables of encryption algorithms", async () => {
+test("a bundle of the key set for browsers excludes jose's encryption algorithms", async () => {
   const text = await forBrowsers("verify/relying-party/index.ts");
   assert.match(text, /RSASSA-PKCS1-v1_5/);
   assert.doesNotMatch(text, /PBES2|A256GCM/);
@@ -78,7 +78,7 @@ test("Bun signs and verifies as Node does", async () => {
   assert.match(stderr, /\b\d\d pass\n *0 fail\n/);
 });
 test("Deno verifies as Node does", async () => {
-  // The RSA key of the tests is written where it is not there yet.
+  // Deno may have to write the tests' RSA key.
   const flags = ["--allow-read", "--allow-write", "--allow-env", "--allow-sys", "--no-check"];
   const { stdout } = await run(binary("deno"), ["test", ...flags, vectors], { env: { ...process.env, NO_COLOR: "1" } });
   assert.match(stdout, /\b1 passed \(\d\d steps\) \| 0 failed/);

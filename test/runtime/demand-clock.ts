@@ -1,6 +1,6 @@
 import type { DurableObjectState } from "../../src/rotation/store/databases/durable-object.ts";
 
-/** What a database of a test in workerd has beside its own: the time of the test, and answers that are held back. */
+/** Lets a test in workerd set a database's clock and hold its answers. */
 export function createTestControl() {
   let aheadMs = 0;
   let waiting = 0;
@@ -13,7 +13,7 @@ export function createTestControl() {
       },
       transactionSync: (action) => storage.transactionSync(action),
     }),
-    /** Answers a request of the test; holds back those of others, while they are to be. */
+    /** Responds to a request from the test. Holds other requests while the test says so. */
     async control(request: Request): Promise<Response | undefined> {
       if (request.method !== "PUT") {
         waiting += 1;

@@ -11,7 +11,7 @@ import {
 } from "../../src/rotation/store/databases/durable-object.ts";
 import { createTestControl } from "./demand-clock.ts";
 
-// A Worker whose clock is that of the test, for an issuer in D1 or in an object.
+// A Worker whose clock the test sets, for an issuer in D1 or in a Durable Object.
 
 interface Settings {
   readonly kind: "d1" | "durable-object";
@@ -49,7 +49,7 @@ const many: Signs = {
 };
 const { fetch, sign }: Signs = settings.many ? many : provider;
 
-/** An object whose clock is that of the test, and whose answers may be held back. */
+/** A Durable Object whose clock and answers the test controls. */
 export class Keys extends KeysObject {
   readonly #test: ReturnType<typeof createTestControl>;
 

@@ -1,4 +1,4 @@
-// Keys on demand in real workerd, which ends with a request all that the request has begun, over D1 and over Durable Objects.
+// Keys on demand over D1 and Durable Objects in real workerd, which ends all work of a request together with the request.
 
 import assert from "node:assert/strict";
 import { type TestContext, describe, test } from "node:test";
@@ -17,24 +17,24 @@ const kinds = ["d1", "durable-object"] as const;
 
 interface Settings {
   readonly kind: (typeof kinds)[number];
-  /** Whether the first key is made. Default: `true`. */
+  /** Whether the first key is generated. Default: `true`. */
   readonly create?: boolean;
-  /** Whether reads may go on after the answer. Default: `true`. */
+  /** Whether reads may continue after the response. Default: `true`. */
   readonly waits?: boolean;
   /** Whether the issuer is one of many. Default: `false`. */
   readonly many?: boolean;
   readonly date?: string;
 }
 
-/** A Worker whose time and whose store the test controls. */
+/** A Worker whose clock and store the test controls. */
 interface Worker {
-  /** How far its time is ahead. */
+  /** Time by which its clock is ahead, in milliseconds. */
   aheadMs: number;
   get(path: string, signal?: AbortSignal): Promise<Response>;
   sign(): Promise<string>;
-  /** Holds answers of the store back, or no more; gives how many questions are on their way. */
-  control(asked: { readonly hold?: boolean }): Promise<number>;
-  /** Ends the process at once, and starts another one. */
+  /** Holds the store's answers or releases them. Returns the number of pending requests. */
+  control(request: { readonly hold?: boolean }): Promise<number>;
+  /** Kills the process and starts another one. */
   restart(): Promise<void>;
 }
 
@@ -53,9 +53,9 @@ async function startWorker(t: TestContext, settings: Settings): Promise<Worker> 
   const workerd = await startDaemon(await workerdCommand(await temporaryFolder(t), workers, sockets), controlPort);
   t.after(() => workerd.kill());
 
-  async function control(asked: object): Promise<number> {
+  async function control(request: object): Promise<number> {
     const url = `http://127.0.0.1:${kind === "d1" ? controlPort : port}`;
-    const response = await fetch(url, { method: "PUT", body: JSON.stringify(asked) });
+    const response = await fetch(url, { method: "PUT", body: JSON.stringify(request) });
     return ((await response.json()) as { waiting: number }).waiting;
   }
   const worker: Worker = {
@@ -86,28 +86,28 @@ async function kidsOf(worker: Worker): Promise<string[]> {
   return keys.map(({ kid }) => kid);
 }
 
-/** A client that goes away when its question has reached the store. */
-async function goAway(worker: Worker, path: string): Promise<void> {
-  const away = new AbortController();
-  const gone = worker.get(path, away.signal).then(
+/** Sends a request and disconnects when it has reached the store. */
+async function disconnect(worker: Worker, path: string): Promise<void> {
+  const connection = new AbortController();
+  const outcome = worker.get(path, connection.signal).then(
     (response) => response.status,
-    () => "gone",
+    () => "disconnected",
   );
-  await eventually("the store is asked", async () => (await worker.control({})) > 0);
-  away.abort();
-  assert.equal(await gone, "gone");
+  await eventually("the request reaches the store", async () => (await worker.control({})) > 0);
+  connection.abort();
+  assert.equal(await outcome, "disconnected");
 }
 
-test("workerd, one of many issuers: the first client goes away while it is taken up, and the next one waits for nothing of the first", async (t) => {
+test("workerd, one of many issuers: if the first client disconnects while the issuer is loaded, the next client does not depend on it", async (t) => {
   const worker = await startWorker(t, { kind: "d1", many: true });
-  assert.equal((await worker.get("/jwks")).status, 404, "no key is made by itself");
+  assert.equal((await worker.get("/jwks")).status, 404, "no key is generated automatically");
   await worker.get("/create");
   for (const path of ["/jwks", "/token"]) {
     await worker.restart();
     await worker.control({ hold: true });
-    await goAway(worker, path);
+    await disconnect(worker, path);
     const next = worker.get(path);
-    await eventually("the next one asks by itself", async () => (await worker.control({})) === 2);
+    await eventually("the next request reaches the store", async () => (await worker.control({})) === 2);
     await worker.control({ hold: false });
     assert.equal((await next).status, 200);
     assert.deepEqual(await kidsOf(worker), [await worker.sign()]);
@@ -116,7 +116,7 @@ test("workerd, one of many issuers: the first client goes away while it is taken
 
 for (const kind of kinds) {
   describe(`workerd with ${kind}`, () => {
-    test("makes no key in an empty store by itself", async (t) => {
+    test("generates no key in an empty store automatically", async (t) => {
       const worker = await startWorker(t, { kind, create: false });
       const response = await worker.get("/jwks");
       assert.deepEqual([response.status, response.headers.get("cache-control")], [503, "no-store"]);
@@ -126,49 +126,49 @@ for (const kind of kinds) {
 
     const workers = ["2026-10-01", "2024-09-01"].flatMap((date) => [true, false].map((waits) => ({ date, waits })));
     for (const { date, waits } of workers.slice(0, soak(workers.length, 1))) {
-      test(`the first client goes away: the next one is served (${date}, ${waits ? "with" : "without"} waitUntil)`, async (t) => {
+      test(`serves the next client after the first one disconnected (${date}, ${waits ? "with" : "without"} waitUntil)`, async (t) => {
         const worker = await startWorker(t, { kind, waits, date });
         for (const path of ["/jwks", "/token"]) {
           await worker.control({ hold: true });
-          await goAway(worker, path);
+          await disconnect(worker, path);
           await worker.control({ hold: false });
           assert.deepEqual(await kidsOf(worker), [await worker.sign()]);
           await worker.restart();
         }
-        // What is old is renewed, and the client that waits for that goes away, too.
+        // An old read is renewed, and the client that waits for that disconnects, too.
         const kid = await worker.sign();
         worker.aheadMs += 2 * minute;
         await worker.control({ hold: true });
-        await goAway(worker, "/token");
+        await disconnect(worker, "/token");
         const begun = performance.now();
         assert.equal(await worker.sign(), kid);
         await worker.control({ hold: false });
-        assert.ok(performance.now() - begun < 20_000, "no longer than a second, but for a busy machine");
+        assert.ok(performance.now() - begun < 20_000, "at most a second, except on a busy machine");
         worker.aheadMs += 2 * hour;
         assert.equal(await worker.sign(), kid);
       });
     }
 
     const rotations = soak(100, 3);
-    test(`${rotations} rotations, with clients that go away and processes that are killed: nobody is surprised`, async (t) => {
+    test(`keeps all tokens and cached sets valid through ${rotations} rotations with disconnecting clients and killed processes`, async (t) => {
       const worker = await startWorker(t, { kind });
-      const copies: { at: number; kids: string[] }[] = [];
+      const cached: { at: number; kids: string[] }[] = [];
       const tokens: { at: number; kid: string }[] = [];
       const active = new Set<string>();
       for (let step = 0; active.size <= rotations; step += 1) {
         const at = (worker.aheadMs += (1 + (step % 3)) * hour);
         if (step % 7 === 3) {
           await worker.control({ hold: true });
-          await goAway(worker, step % 2 === 0 ? "/jwks" : "/token");
+          await disconnect(worker, step % 2 === 0 ? "/jwks" : "/token");
           await worker.control({ hold: false });
         }
         if (step % 61 === 60) await worker.restart();
-        while ((copies[0]?.at ?? at) < at - 2 * hour) copies.shift();
+        while ((cached[0]?.at ?? at) < at - 2 * hour) cached.shift();
         while ((tokens[0]?.at ?? at) < at - hour) tokens.shift();
         const [kids, kid] = [await kidsOf(worker), await worker.sign()];
-        copies.push({ at, kids });
+        cached.push({ at, kids });
         tokens.push({ at, kid });
-        for (const copy of copies) assert.ok(copy.kids.includes(kid), `a copy lacks a key at step ${step}`);
+        for (const set of cached) assert.ok(set.kids.includes(kid), `a cached set lacks a key at step ${step}`);
         for (const token of tokens) assert.ok(kids.includes(token.kid), `a token has lost its key at step ${step}`);
         active.add(kid);
       }

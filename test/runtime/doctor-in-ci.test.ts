@@ -24,8 +24,8 @@ interface Action {
 }
 const action = parse(await read("ops/doctor-action/action.yml")) as Action;
 
-/** What ends in code, output and the folder in which it ran. */
-async function ended(t: TestContext, script: string, environment: Readonly<Record<string, string>>) {
+/** Runs a script in a new folder. Returns its exit code, its output and the folder. */
+async function runScript(t: TestContext, script: string, environment: Readonly<Record<string, string>>) {
   const folder = await mkdtemp(join(tmpdir(), "jwksd-doctor-ci-"));
   t.after(() => rm(folder, { recursive: true }));
   const env = {
@@ -49,10 +49,10 @@ function act(t: TestContext, inputs: Readonly<Record<string, string>>) {
     const [, input = ""] = /^\$\{\{ inputs\.([\w-]+) \}\}$/.exec(expression) ?? [];
     return [name, inputs[input] ?? action.inputs[input]?.default ?? ""];
   });
-  return ended(t, step?.run ?? "", Object.fromEntries(environment) as Record<string, string>);
+  return runScript(t, step?.run ?? "", Object.fromEntries(environment) as Record<string, string>);
 }
 
-/** The lines that a runner of GitHub obeys, but for those about `stop-commands`. */
+/** Returns the lines that GitHub's runner would execute as commands, except `stop-commands`. */
 function commandsIn(output: string): string[] {
   let end: string | undefined;
   return output.split("\n").filter((line) => {
@@ -72,23 +72,23 @@ describe("the doctor in a pipeline", () => {
       createServer((_, response) => response.end(set)),
     )}/jwks`;
     const insecure = { url, "allow-insecure": "true" };
-    const good = await act(t, { ...insecure, html: "findings.html" });
-    assert.equal(good.code, 0, good.stdout);
-    assert.match(await readFile(join(good.folder, "findings.html"), "utf8"), /JWKS_ALG_MISSING/);
-    assert.match(await readFile(join(good.folder, "summary"), "utf8"), /^### jwksd doctor\n\n {4}advice {2}/);
+    const passed = await act(t, { ...insecure, html: "findings.html" });
+    assert.equal(passed.code, 0, passed.stdout);
+    assert.match(await readFile(join(passed.folder, "findings.html"), "utf8"), /JWKS_ALG_MISSING/);
+    assert.match(await readFile(join(passed.folder, "summary"), "utf8"), /^### jwksd doctor\n\n {4}advice {2}/);
     const strict = { ...insecure, "fail-on": "advice" };
     assert.equal((await act(t, strict)).code, 1);
     assert.equal((await act(t, { ...strict, skip: "JWKS_ALG_MISSING HTTP" })).code, 0);
     assert.equal((await act(t, { url })).code, 2);
   });
 
-  test("text in an input is not run, and is no option", async (t) => {
+  test("an input is neither executed nor parsed as an option", async (t) => {
     const { code, folder } = await act(t, { url: "--help", html: "$(touch owned)", skip: "JWKS" });
     assert.equal(code, 2);
     await assert.rejects(readFile(join(folder, "owned")));
   });
 
-  test("what a provider says is no command for the runner", async (t) => {
+  test("text from a provider is not a command for the runner", async (t) => {
     const filler = "x".repeat(50);
     const keyOf = (command: string) => ({ ...published("a"), alg: 1, kid: `${filler} ${command}` });
     const keys = [keyOf("::error::"), keyOf("##[error]a")];
@@ -106,14 +106,14 @@ describe("the doctor in a pipeline", () => {
     );
   });
 
-  test("the workflow is what the forge takes (examples/doctor-in-ci/workflow.yml)", async () => {
+  test("the workflow is valid for the forge (examples/doctor-in-ci/workflow.yml)", async () => {
     const content = await read("examples/doctor-in-ci/workflow.yml");
     assert.deepEqual(await complaints("keys.yml", content), []);
   });
 
-  test("a pipeline looks at the provider that it has just started (examples/doctor-in-ci/run)", async (t) => {
+  test("a pipeline checks the provider that it has just started (examples/doctor-in-ci/run)", async (t) => {
     const environment = { JWKSD: cliCommand.join(" "), PORT: String(await freePort()) };
-    const { code, stdout, folder } = await ended(t, file("examples/doctor-in-ci/run"), environment);
+    const { code, stdout, folder } = await runScript(t, file("examples/doctor-in-ci/run"), environment);
     assert.equal(code, 0, stdout);
     assert.match(stdout, /nothing is wrong\. Checked as an issuer/);
     assert.match(await readFile(join(folder, "findings.html"), "utf8"), /Nothing is wrong/);

@@ -22,16 +22,16 @@ const issuer = "https://op.example";
 // Bounds the build, the start and the tests together.
 const lifetimeMs = 120_000;
 
-/** What is particular to an example. */
+/** Properties of an example. */
 interface ExampleOptions {
-  /** Paths below which there is a provider with an issuer of its own. Default: the root alone. */
+  /** Paths below which a provider with its own issuer is mounted. Default: only the root. */
   readonly mounts?: readonly string[];
-  /** Whether the provider answers every path, with no application around it. Default: `false`. */
+  /** Whether the provider answers every path, without an application. Default: `false`. */
   readonly alone?: boolean;
   readonly env?: Readonly<Record<string, string>>;
 }
 
-/** Runs the command at the top of an example and holds every reply, on the wire, against the contract. */
+/** Runs the command at the top of an example and compares every response on the wire with the contract. */
 async function checkExample(t: TestContext, file: string, options: ExampleOptions = {}): Promise<void> {
   await checkReplies(await startExample(t, file, options.env), options);
 }
@@ -76,7 +76,7 @@ async function checkReplies(port: number, { mounts = [""], alone = false }: Exam
   }
 }
 
-/** The replies of a document as the contract has them: no header more, no header less. */
+/** Returns the responses that the contract requires for a document, with exactly these headers. */
 function documentRows(target: string, text: string, isJwkSet: boolean): Row[] {
   const etag = `"${createHash("sha256").update(text, "latin1").digest("hex")}"`;
   const ofDocument = ({ headers, ...reply }: WireReply): WireReply => {
@@ -93,12 +93,12 @@ function documentRows(target: string, text: string, isJwkSet: boolean): Row[] {
     [`GET ${target}`, { target }, whole],
     [`HEAD ${target}`, { method: "HEAD", target }, withoutBody(whole)],
     [`GET ${target} with a query`, { target: `${target}?a=/b` }, whole],
-    // A runtime that compressed would have to weaken the ETag, and a weak one never matches.
-    [`GET ${target}, compression welcome`, { target, headers: [["Accept-Encoding", "gzip, br, zstd"]] }, whole],
+    // A runtime that compresses would have to make the ETag weak, and a weak one never matches.
+    [`GET ${target}, Accept-Encoding`, { target, headers: [["Accept-Encoding", "gzip, br, zstd"]] }, whole],
     [`GET ${target}, If-None-Match: the ETag`, condition(etag), unchanged],
     [`HEAD ${target}, If-None-Match: the ETag`, { ...condition(etag), method: "HEAD" }, unchanged],
     [`GET ${target}, If-None-Match: *`, condition("*"), unchanged],
-    [`GET ${target}, If-None-Match: the ETag, weak`, condition(`W/${etag}`), whole],
+    [`GET ${target}, If-None-Match: the ETag as a weak one`, condition(`W/${etag}`), whole],
     [`GET ${target}, If-None-Match: another ETag`, condition('"0"'), whole],
     [`GET ${target}, If-None-Match twice, the ETag first`, condition(etag, '"0"'), unchanged],
     [`GET ${target}, If-None-Match twice, the ETag last`, condition('"0"', etag), unchanged],
@@ -117,7 +117,7 @@ const notFoundRows: Row[] = [
   ["GET /jwks/", { target: "/jwks/" }, notFound],
 ];
 
-/** Runs an example in a built copy of the clone, and gives its port. */
+/** Runs an example in a built clone. Returns its port. */
 async function startExample(t: TestContext, file: string, own: Readonly<Record<string, string>> = {}): Promise<number> {
   const command = await commandOf(file);
   const clone = await builtClone();
@@ -141,15 +141,15 @@ async function startExample(t: TestContext, file: string, own: Readonly<Record<s
     for (const stream of [child.stdout, child.stderr])
       stream.setEncoding("utf8").on("data", (text: string) => {
         output += text;
-        // An error that it prints before may have the address of a key service.
+        // An earlier error in its output may have the address of a key service.
         const [, port] = /(?:(?:at|on|server:) http:\/\/[^/\s]+|"port"):(\d+)\D/.exec(output) ?? [];
         if (port !== undefined) resolve(Number(port));
       });
-    child.once("exit", () => reject(new Error(`it ended before it listened: ${command}\n${output}`)));
+    child.once("exit", () => reject(new Error(`the example ended before it listened: ${command}\n${output}`)));
   });
 }
 
-/** What the command at the top of an example does after the build, with the binaries of node_modules in place of `npx`. */
+/** Returns the command at the top of an example without the build, with binaries from node_modules instead of `npx`. */
 async function commandOf(file: string): Promise<string> {
   const [, lines] = /^\/\/ Run: (.+(?:\n\/\/ .+)*)/.exec(await readFile(join(root, file), "utf8")) ?? [];
   assert.ok(lines, `${file} does not say how to run it`);
@@ -157,7 +157,7 @@ async function commandOf(file: string): Promise<string> {
   assert.ok(command, `${file} does not build first`);
   for (const [, name = ""] of command.matchAll(/npx (\S+)/g))
     assert.ok(existsSync(join(binaries, name)), `the npm package "${name}" is missing; install it with: npm ci`);
-  // The server takes the place of the shell, so that the signal that ends it arrives.
+  // `exec` replaces the shell, so that the server receives signals.
   return command.replaceAll("npx ", "").replace(/^(.* && )?/, "$&exec ");
 }
 
@@ -179,12 +179,12 @@ const examples: readonly (readonly [runtime: string, file: string, options?: Exa
   ["a managed keyset in a key service", "managed-hsm.ts", { alone: true, env: inVault }],
 ];
 
-describe("each example serves what the contract says", { concurrency: 2 }, () => {
+describe("each example serves what the contract requires", { concurrency: 2 }, () => {
   for (const [runtime, file, options] of examples) {
     test(`${runtime} (${file})`, (t) => checkExample(t, `examples/${file}`, options));
   }
 
-  test("metrics with prom-client (metrics.ts), which is given what provider, manager and key set count", async (t) => {
+  test("metrics with prom-client (metrics.ts) include the metrics of provider, manager and key set", async (t) => {
     const port = await startExample(t, "examples/metrics.ts");
     const get = async (path: string): Promise<string> => (await fetch(`http://127.0.0.1:${port}${path}`)).text();
     await get("/jwks");

@@ -24,22 +24,24 @@ const runtimes: readonly (readonly [name: string, MakeVerifier])[] = [
 ];
 
 const recent = "2026-10-01";
-// The day before workerd got the cache mode "no-cache".
+// The day before workerd introduced the "no-cache" cache mode.
 const old = "2025-08-06";
 
 for (const [name, makeVerifier] of runtimes) {
-  test(`${name}: ${swaps} swaps, no valid token refused, at most one refetch per swap; a cold start`, async (t) => {
+  test(`${name}: ${swaps} key changes without a refused token, at most one refetch per change; and an offline start`, async (t) => {
     await liveThrough(t, makeVerifier);
   });
 }
 
 for (const compatibilityDate of [old, recent]) {
-  for (const madeBy of ["module", "first request"] as const) {
-    // Each of both twice is enough where there is little time.
-    if (!isSoak && (compatibilityDate === old) !== (madeBy === "module")) continue;
-    test(`workerd of ${compatibilityDate}, key set made by the ${madeBy}: the same`, async (t) => {
-      const op = await liveThrough(t, (t, op, state) => workerdVerifier(t, op, { compatibilityDate, madeBy, state }));
-      // By this workerd tells Cloudflare's cache, the one that is between a worker and its provider.
+  for (const createdBy of ["module", "first request"] as const) {
+    // Outside a soak, each value is tested once.
+    if (!isSoak && (compatibilityDate === old) !== (createdBy === "module")) continue;
+    test(`workerd of ${compatibilityDate}, key set created by the ${createdBy}: ${swaps} key changes and an offline start`, async (t) => {
+      const op = await liveThrough(t, (t, op, state) =>
+        workerdVerifier(t, op, { compatibilityDate, createdBy, state }),
+      );
+      // workerd tells Cloudflare's cache, which is between a worker and its provider, with this header.
       assert.equal(op.requests.at(-1)?.headers.pragma, compatibilityDate === old ? undefined : "no-cache");
     });
   }
@@ -49,27 +51,27 @@ async function liveThrough(t: TestContext, makeVerifier: MakeVerifier): Promise<
   const op = await startProvider(t);
   const report = await rotate(op, makeVerifier(t, op), swaps);
   const sets = assertLivedThrough(op, swaps, report);
-  t.diagnostic(`${report.verified} verifications, ${sets} requests for ${swaps} swaps`);
+  t.diagnostic(`${report.verified} tokens verified, ${sets} requests for ${swaps} key changes`);
 
   await op.stop();
   const offline = await rotate(op, makeVerifier(t, op, report.state), 0, swaps);
   assert.deepEqual(offline.failures, {});
   assert.ok(offline.verified > 0);
-  assert.equal(offline.refusals[0], "ERR_FETCH_FAILED", "whether another kid is a key cannot be known");
+  assert.equal(offline.refusals[0], "ERR_FETCH_FAILED", "offline, an unknown kid cannot be looked up");
   return op;
 }
 
-describe("workerd ends with a request what it has begun", { concurrency: 3 }, () => {
-  test("a stale set is revalidated before the answer that it gives", async (t) => {
+describe("workerd ends the work of a request with the request", { concurrency: 3 }, () => {
+  test("a stale set is revalidated before the response", async (t) => {
     const { op, url } = await startAged(t, 3_700);
     await op.publish(1);
     await sendToken(url, await tokenOf(op, 0));
     const reached = op.requests.length;
     await sendToken(url, await tokenOf(op, 1));
-    assert.equal(op.requests.length, reached, "the new key is there already");
+    assert.equal(op.requests.length, reached, "the new key is known");
   });
 
-  test("a response does not wait long for that, and the keys are fetched again a second later", async (t) => {
+  test("a response does not wait long for the revalidation, and the keys are refetched a second later", async (t) => {
     const { op, url } = await startAged(t, 3_700);
     await op.publish(1);
     const release = op.hold();
@@ -85,7 +87,7 @@ describe("workerd ends with a request what it has begun", { concurrency: 3 }, ()
     );
   });
 
-  test("nothing is asked for ahead of the end, which would be in everybody's way", async (t) => {
+  test("the set is not refetched before it expires, because that would delay requests", async (t) => {
     const { op, url } = await startAged(t, 3_550);
     await op.publish(1);
     const release = op.hold();
@@ -94,7 +96,7 @@ describe("workerd ends with a request what it has begun", { concurrency: 3 }, ()
     await sendToken(url, await tokenOf(op, 1));
   });
 
-  test("a request that gives up leaves nobody waiting for ever", async (t) => {
+  test("a request that gives up does not leave others waiting", async (t) => {
     const op = await startProvider(t);
     const url = await startWorkerd(t, op, { compatibilityDate: recent, timeoutMs: 500 });
     await sendToken(url, await tokenOf(op, 0));
@@ -103,13 +105,13 @@ describe("workerd ends with a request what it has begun", { concurrency: 3 }, ()
     const release = op.hold();
     await sendToken(`${url}/give-up`, token);
     release();
-    // Who joins what has ended can only find out by time.
+    // A request that joins an ended fetch can only time out.
     await assert.rejects(sendToken(url, token), { code: "ERR_FETCH_TIMEOUT" });
     await sendToken(url, token);
   });
 });
 
-/** A worker whose set was fetched so long ago; after an hour it is within stale-while-revalidate. */
+/** Starts a worker whose set is this old; after an hour, it is within stale-while-revalidate. */
 async function startAged(
   t: TestContext,
   ageSeconds: number,
@@ -119,7 +121,7 @@ async function startAged(
   await sendToken(first, await tokenOf(op, 0));
   const state = (await (await fetch(first)).json()) as KeySetState;
   const { headers, requestedAt } = state;
-  // Its Date was then, too.
+  // Its Date header would contradict that age.
   const aged = { ...state, headers: { ...headers, date: undefined }, requestedAt: requestedAt - ageSeconds * 1000 };
   return { op, url: await startWorkerd(t, op, { compatibilityDate: recent, state: aged }) };
 }

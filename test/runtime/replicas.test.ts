@@ -6,8 +6,8 @@ import { promisify } from "node:util";
 import { builtClone } from "../support/build.ts";
 import { skipWithout } from "../support/parts.ts";
 
-/** The kids that every request found. */
-const found = (said: string): string[] => /^12 of 12 requests found (.+)$/m.exec(said)?.[1]?.split(" ") ?? [];
+/** Returns the kids that every request found. */
+const found = (output: string): string[] => /^12 of 12 requests found (.+)$/m.exec(output)?.[1]?.split(" ") ?? [];
 
 test(
   "replicas with PostgreSQL and nginx: clients notice no rotation and no killed replica (examples/replicas/run)",

@@ -5,19 +5,19 @@ import { verifyByBoth } from "../support/verifier.ts";
 interface Settings {
   readonly issuer: string;
   readonly audience: string;
-  readonly madeBy: "module" | "first request";
+  readonly createdBy: "module" | "first request";
   readonly state: KeySetState | null;
   readonly timeoutMs: number;
 }
 
-const { issuer, audience, madeBy, state, timeoutMs } = (env as unknown as { readonly settings: Settings }).settings;
-const make = (): RemoteKeySet => createRemoteKeySet({ issuer, state: state ?? undefined, timeoutMs });
-let keys = madeBy === "module" ? make() : undefined;
+const { issuer, audience, createdBy, state, timeoutMs } = (env as unknown as { readonly settings: Settings }).settings;
+const create = (): RemoteKeySet => createRemoteKeySet({ issuer, state: state ?? undefined, timeoutMs });
+let keys = createdBy === "module" ? create() : undefined;
 
-/** Verifies the token that it is sent, or answers before it knows if the path is /give-up; a GET gives the state of its key set. */
+/** Verifies the token in the body; at /give-up, responds without waiting. For a GET, returns the state of the key set. */
 export default {
   async fetch(request: Request): Promise<Response> {
-    keys ??= make();
+    keys ??= create();
     if (request.method === "GET") return Response.json(keys.state());
     const verification = verifyByBoth(await request.text(), keys, { issuer, audience });
     const answer = verification.then(

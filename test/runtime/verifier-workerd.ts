@@ -12,33 +12,33 @@ const worker = fileURLToPath(new URL("verifier-worker.ts", import.meta.url));
 
 export interface WorkerdOptions {
   readonly compatibilityDate: string;
-  /** When the worker makes its key set. */
-  readonly madeBy?: "module" | "first request";
+  /** Part of the worker that creates its key set. */
+  readonly createdBy?: "module" | "first request";
   readonly state?: unknown;
   readonly timeoutMs?: number;
 }
 
-/** A worker of its own process that is sent tokens; gives its URL. */
+/** Starts a worker that verifies tokens, in its own process. Returns its URL. */
 export async function startWorkerd(
   t: TestContext,
   { issuer }: RotatingOp,
-  { compatibilityDate, madeBy = "first request", state = null, timeoutMs = 5_000 }: WorkerdOptions,
+  { compatibilityDate, createdBy = "first request", state = null, timeoutMs = 5_000 }: WorkerdOptions,
 ): Promise<string> {
-  const settings = jsonBinding("settings", { issuer, audience, madeBy, state, timeoutMs });
+  const settings = jsonBinding("settings", { issuer, audience, createdBy, state, timeoutMs });
   const script = await bundledText(worker, "--external", "cloudflare:workers");
   const verifier = { script, bindings: [settings], date: compatibilityDate };
   const [port] = await portsOf(t, await workerdCommand(await temporaryFolder(t), { verifier }, { verifier: 0 }));
   return `http://127.0.0.1:${port}`;
 }
 
-/** Sends a token; throws what the worker throws. */
+/** Sends a token. Throws an error with the worker's code. */
 export async function sendToken(url: string, token: string): Promise<void> {
   const response = await fetch(url, { method: "POST", body: token });
   const code = await response.text();
   if (!response.ok) throw Object.assign(new Error(code), { code });
 }
 
-/** A verifier whose every verification is a request of its own to the worker. */
+/** Returns a verifier that sends each token to the worker in a separate request. */
 export function workerdVerifier(t: TestContext, op: RotatingOp, options: WorkerdOptions): Verifier {
   return async (next) => {
     const url = await startWorkerd(t, op, options);
