@@ -3,10 +3,13 @@ import { readFileSync } from "node:fs";
 import { type TestContext, after, test } from "node:test";
 import { Redis } from "ioredis";
 import { createClient } from "redis";
+import { createProvider } from "../../src/provider/provider.ts";
+import { createKeyManager } from "../../src/rotation/manager/manager.ts";
 import { redisStore } from "../../src/rotation/store/databases/redis.ts";
 import type { OpenRegister } from "../../src/rotation/store/register.ts";
 import { cuttable } from "../support/cuttable.ts";
 import { type Open, checkSample, checkWays, networkFaults, serverFaults, throughNetwork } from "../support/faults.ts";
+import { newWrappingKey } from "../support/managed.ts";
 import { skipWithout } from "../support/parts.ts";
 import { startRedis } from "../support/redis.ts";
 import { eventually } from "../support/service.ts";
@@ -112,26 +115,38 @@ if (skipWithout("redis-server") === false) {
   });
 
   /** A store for a user with these rights. */
-  async function limited(t: TestContext, rights: string): Promise<OpenRegister> {
+  async function limited(t: TestContext, issuer: string, rights: string): Promise<OpenRegister> {
     const root = await createClient({ url: url(server.port) }).connect();
     t.after(() => root.destroy());
     await root.sendCommand(["ACL", "SETUSER", "limited", "reset", "on", ">s3cret", ...rights.split(" ")]);
     const user = url(server.port).replace(":s3cret", "limited:s3cret").replace("/2", "");
-    const register = redisStore(user, { issuer: "https://limited.example" });
+    const register = redisStore(user, { issuer });
     t.after(() => register.close());
     return register;
   }
   const [, rights = ""] = /`(~jwksd:\* [^`]+)`/.exec(readFileSync("docs/stores.md", "utf8")) ?? [];
 
-  test("a user without +hset confirms what it reads, and is refused to write", async (t) => {
-    const register = await limited(t, rights.replace(" +hset", ""));
-    assert.equal((await register.read(undefined, { confirmed: true })).version, undefined);
-    await assert.rejects(register.write("text", undefined), { code: "ERR_STORE_READ_ONLY" });
-    await assert.rejects(async () => register.presence?.put("id", "line"), { code: "ERR_STORE_READ_ONLY" });
+  test("a user without +hset and +hdel is refused to write, and its process is ready and signs", async (t) => {
+    const issuer = "https://reader.example";
+    const [writer, reader] = [
+      redisStore(url(server.port).replace("/2", ""), { issuer }),
+      await limited(t, issuer, rights.replace(/ \+(hset|hdel)/g, "")),
+    ];
+    t.after(() => writer.close());
+    const wrappingKeys = newWrappingKey();
+    await (await createKeyManager({ issuer, store: writer, wrappingKeys })).close();
+    const { version } = await reader.read(undefined, { confirmed: true });
+    await assert.rejects(reader.write("text", version), { code: "ERR_STORE_READ_ONLY" });
+    await assert.rejects(async () => reader.presence?.put("id", "line"), { code: "ERR_STORE_READ_ONLY" });
+    const manager = await createKeyManager({ issuer, store: reader, wrappingKeys });
+    t.after(() => manager.close());
+    const provider = await createProvider({ keys: manager });
+    assert.ok(manager.isReady);
+    assert.equal((await provider.sign({ sub: "a" }, { lifetimeSeconds: 60 })).split(".").length, 3);
   });
 
   test("a user with the rights of docs/stores.md can do all", async (t) => {
-    const register = await limited(t, rights);
+    const register = await limited(t, "https://limited.example", rights);
     assert.equal(await register.write("text", undefined), true);
     assert.equal((await register.read(undefined, { confirmed: true })).text, "text");
     await register.presence?.put("id", "line");

@@ -181,7 +181,7 @@ describe("keys in PostgreSQL", { skip }, () => {
       const from = ["store", "migrate", "--store", `sqlite:${folder}/keys.db`, "--to", url];
       await writeFile(join(folder, "other.key"), newWrappingKey(), { mode: 0o600 });
       const rows: [args: string[], says: RegExp][] = [
-        [[...from, "--issuer", issuer], /of no issuer yet.*jwksd serve --issuer.*\[ERR_STORE_ISSUER\]/],
+        [[...from, "--issuer", issuer], /to no issuer yet.*jwksd serve --issuer.*\[ERR_STORE_ISSUER\]/],
         [
           [...from, "--issuer", issuer, "--wrapping-key-file", join(folder, "other.key")],
           /\[ERR_WRAPPING_KEY_MISSING\]/,
