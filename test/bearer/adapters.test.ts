@@ -25,9 +25,9 @@ import { startProviders } from "./provider.ts";
 import { check, send } from "./replies.ts";
 import { accessToken, rows } from "./requests.ts";
 
-// Every request of the table goes through every adapter in npm run soak, on the wire, and each adapter must give the same status, header fields and body.
+// In npm run soak, every request of the table goes through every adapter, on the wire. Each adapter must return the same status, header fields and body.
 
-/** The metadata of the resource. @see RFC 9728 sections 3.1 and 3.2 */
+/** Checks the resource's metadata. @see RFC 9728 sections 3.1 and 3.2 */
 async function checkMetadata(port: number, { issuer }: { readonly issuer: string }): Promise<void> {
   const text = JSON.stringify({
     resource,
@@ -51,7 +51,7 @@ async function checkMetadata(port: number, { issuer }: { readonly issuer: string
   assert.equal((await send(port, { target: `${wellKnown}/other` })).status, 404);
 }
 
-/** In `npm test` each request goes through every fifth adapter. */
+/** In `npm test`, each request goes through every fifth adapter. */
 const every = soak(1, 5);
 
 for (const [adapter, [name, start]] of Object.entries({ ...nodeAdapters, ...otherRuntimes }).entries()) {
@@ -65,8 +65,8 @@ for (const [adapter, [name, start]] of Object.entries({ ...nodeAdapters, ...othe
   });
 }
 
-/** Adapters whose applications may answer while their guard waits. */
-const answering = [
+/** Adapters whose applications may respond while the guard waits. */
+const respondingAdapters = [
   "Express 5",
   "Express 4",
   "Fastify 5",
@@ -76,38 +76,38 @@ const answering = [
   "node:http",
 ];
 
-/** Gives each response to somebody before the application sees its request. */
-function begin(t: TestContext, began: (response: ServerResponse) => void): void {
-  const heard = (message: unknown): void => began((message as { response: ServerResponse }).response);
-  subscribe("http.server.request.start", heard);
-  t.after(() => unsubscribe("http.server.request.start", heard));
+/** Calls `onRequest` with each response before the application receives its request. */
+function beforeEachRequest(t: TestContext, onRequest: (response: ServerResponse) => void): void {
+  const listener = (message: unknown): void => onRequest((message as { response: ServerResponse }).response);
+  subscribe("http.server.request.start", listener);
+  t.after(() => unsubscribe("http.server.request.start", listener));
 }
 
-/** What nobody may hear of. */
-function failures(t: TestContext): unknown[] {
-  const happened: unknown[] = [];
-  const failed = (error: unknown): unknown => happened.push(error);
-  process.on("unhandledRejection", failed);
-  t.after(() => process.off("unhandledRejection", failed));
-  return happened;
+/** Returns a list that receives unhandled rejections. */
+function unhandledRejections(t: TestContext): unknown[] {
+  const rejections: unknown[] = [];
+  const listener = (error: unknown): unknown => rejections.push(error);
+  process.on("unhandledRejection", listener);
+  t.after(() => process.off("unhandledRejection", listener));
+  return rejections;
 }
 
-for (const name of answering) {
-  test(`${name}: where the application answers while the guard waits, the guard adds nothing and lets nobody through`, async (t) => {
+for (const name of respondingAdapters) {
+  test(`${name}: if the application responds while the guard waits, the guard adds nothing and does not call the handler`, async (t) => {
     const setup = await startProviders(t);
-    const happened = failures(t);
-    let answer: (() => unknown) | undefined;
+    const events = unhandledRejections(t);
+    let respond: (() => unknown) | undefined;
     let isLate = false;
     const issuer = (name: string): boolean => {
-      if (isLate) answer?.();
+      if (isLate) respond?.();
       return name === setup.issuer;
     };
     const bearer = createBearer({ issuer, audience, resource });
-    const handled = { ...bearer, authOf: () => void happened.push("handled") };
+    const handled = { ...bearer, authOf: () => void events.push("handled") };
     const start = nodeAdapters[name] ?? assert.fail(name);
     const port = await start(t, { ...setup, more: { "/late": { bearer: handled, requirements: {} } } });
-    begin(t, (response) => {
-      answer = async () => {
+    beforeEachRequest(t, (response) => {
+      respond = async () => {
         response.writeHead(200, { "Content-Length": "5" }).write("fir");
         // NestJS ends a response that has begun.
         for (let turn = 0; turn < 20 && !name.startsWith("NestJS"); turn += 1) await setImmediate();
@@ -118,16 +118,16 @@ for (const name of answering) {
       const token = accessToken({ issuer: iss });
       return send(port, { target: "/late", headers: [["Authorization", `Bearer ${token}`]] });
     };
-    // From here on, the keys are known.
+    // The first request fetches the keys.
     await ask(setup.issuer);
-    assert.deepEqual(happened.splice(0), ["handled"]);
+    assert.deepEqual(events.splice(0), ["handled"]);
     isLate = true;
     for (const iss of [setup.issuer, "https://forged.example"]) {
       const { status, body } = await ask(iss);
       assert.deepEqual([status, body], [200, "first"]);
     }
     for (let turn = 0; turn < 50; turn += 1) await setImmediate();
-    assert.deepEqual(happened, []);
+    assert.deepEqual(events, []);
   });
 }
 
@@ -159,7 +159,7 @@ for (const [runtime, command] of Object.entries(upgradeServers)) {
 test("a refused upgrade closes its socket after 5 s if the refusal cannot be written", async () => {
   const clock = simulatedClock();
   const { upgrade } = createBearer({ issuer: "https://op.example", audience, clock });
-  // A client that reads nothing: no write ends.
+  // The client reads nothing, so no write completes.
   const socket = new Duplex({ read() {}, write() {} });
   assert.equal(await upgrade()({ headers: {} }, socket), false);
   await clock.advance(4_999);
@@ -168,20 +168,20 @@ test("a refused upgrade closes its socket after 5 s if the refusal cannot be wri
   assert.equal(socket.destroyed, true);
 });
 
-test("metadata in node:http: where the application answers, it adds nothing", async (t) => {
-  const happened = failures(t);
+test("in node:http, the metadata handler adds nothing if the application responds", async (t) => {
+  const rejections = unhandledRejections(t);
   const { metadata } = createBearer({ issuer: "https://op.example", audience, resource });
   const port = await listen(t, (request, response) => {
     metadata.node(request, response);
     response.writeHead(200, { "Content-Length": "5" }).end("first");
   });
   const { status, body } = await send(port, { target: "/.well-known/oauth-protected-resource" });
-  assert.deepEqual([status, body, happened], [200, "first", []]);
+  assert.deepEqual([status, body, rejections], [200, "first", []]);
 });
 
-// The adapter is that of Express, which has them all.
+// Through the Express adapter, all of them were sent above.
 const guarded = rows.filter(({ byHandler }, row) => byHandler !== true && row % every === 0);
-test(`before a server of the MCP SDK, express() answers as everywhere: ${guarded.length} requests`, async (t) => {
+test(`in front of an MCP SDK server, express() responds as in other applications: ${guarded.length} requests`, async (t) => {
   const setup = await startProviders(t);
   const app = express().disable("x-powered-by");
   for (const [path, { bearer, requirements }] of Object.entries(guardsOf(setup))) {
@@ -199,7 +199,7 @@ test(`before a server of the MCP SDK, express() answers as everywhere: ${guarded
       await check(port, row, setup);
       continue;
     }
-    // It got through to the transport, which has its own reasons to refuse it.
+    // The request reached the transport, which has its own reasons to refuse it.
     const { method = "GET", target, headers = [] } = row.request(setup);
     const reply = await fetch(`http://127.0.0.1:${port}${target}`, {
       method,
@@ -212,7 +212,7 @@ test(`before a server of the MCP SDK, express() answers as everywhere: ${guarded
 
 const paths = ["/plain", "/jwt", "/several", "/function", "/down"];
 
-test("requireBearerAuth of the MCP SDK with mcp() tells the same of a token", async (t) => {
+test("the MCP SDK's requireBearerAuth with mcp() describes an invalid token in the same way", async (t) => {
   const setup = await startProviders(t);
   const app = express();
   const guards = guardsOf(setup);
@@ -226,22 +226,22 @@ test("requireBearerAuth of the MCP SDK with mcp() tells the same of a token", as
   for (const { name, request, expected } of rows) {
     const sent = request(setup);
     const [header] = sent.headers ?? [];
-    // What comes before the token is the SDK's to read.
+    // The SDK reads everything before the token.
     const isToken = sent.headers?.length === 1 && /^Bearer [\w-]+\.[\w-]+\.[\w-]*$/.test(header?.[1] ?? "");
     if (!paths.includes(sent.target) || sent.method !== undefined || !isToken) continue;
     const { status, headers } = await send(port, sent);
-    // The SDK knows no 503, and no valid token gets 401.
+    // The SDK has no 503.
     assert.equal(status, expected.status === 503 ? 500 : expected.status, name);
     if (expected.status !== 401) continue;
     const [described = ""] = /error=.*error_description="[^"]*"/.exec(expected.challenge) ?? [];
-    const isBound = described.includes("bound");
-    const told = 'error="invalid_token", error_description="the token is bound to a key or a certificate"';
-    assert.equal(headers["www-authenticate"], `Bearer ${isBound ? told : described}`, name);
+    const isBound = /bound|binding/.test(described);
+    const boundError = 'error="invalid_token", error_description="the token is bound to a key or a certificate"';
+    assert.equal(headers["www-authenticate"], `Bearer ${isBound ? boundError : described}`, name);
   }
 });
 
 if (isSoak)
-  test("docs/comparison.md has the answers that the middlewares of others give", async (t) => {
+  test("docs/comparison.md has the other middlewares' responses", async (t) => {
     const page = await readFile(new URL("../../docs/comparison.md", import.meta.url), "utf8");
     const [, table] =
       /<!-- table: node test\/bearer\/comparison\.ts -->\n\n([^]*?)\n\n<!-- end of table -->/.exec(page) ?? [];

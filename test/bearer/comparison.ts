@@ -1,4 +1,4 @@
-// Sends the requests of the table to the middlewares of others, and prints what they answer, for docs/comparison.md. Run: node test/bearer/comparison.ts
+// Sends the requests of the table to other middlewares and prints a table of their responses for docs/comparison.md. Run: node test/bearer/comparison.ts
 
 import type { TestContext } from "node:test";
 import { indented } from "../../src/cli/terminal.ts";
@@ -12,7 +12,7 @@ import { type Row, topics } from "./requests.ts";
 /** `weak`: refused, but with another status or without the challenge. `none`: the feature is not supported. */
 export type Verdict = "right" | "weak" | "wrong" | "none";
 
-/** What was answered to a row, and how that is. */
+/** The response to a row, and its verdict. */
 export interface Answer {
   readonly topic: string;
   readonly row: Row;
@@ -34,7 +34,7 @@ async function answerTo(
   return { status: Number(status), challenge };
 }
 
-/** The error codes of a challenge, by scheme. */
+/** Returns the error codes in a challenge, joined. */
 const errorsIn = (challenge: string): string =>
   Array.from(challenge.matchAll(/\b(Bearer|DPoP)\b(?! [^=]*$)|error="([^"]*)"/gi), ([, , error]) => error ?? "").join(
     "",
@@ -50,7 +50,7 @@ function verdictOf({ expected, lenient }: Row, { status, challenge }: { status: 
   return status === expected.status && isSame ? "right" : "weak";
 }
 
-/** Every answer of one middleware. */
+/** Returns one middleware's responses to all rows. */
 export async function answersOf(t: Pick<TestContext, "after">, start: StartAdapter): Promise<Answer[]> {
   const setup = await startProviders(t);
   const port = await start(t as TestContext, setup);
@@ -64,9 +64,9 @@ export async function answersOf(t: Pick<TestContext, "after">, start: StartAdapt
   return answers;
 }
 
-const line = (cells: readonly string[]): string => `| ${cells.join(" | ")} |`;
+const tableRow = (cells: readonly string[]): string => `| ${cells.join(" | ")} |`;
 
-/** The tables of the page. */
+/** Returns the page's table and the list of wrong responses. */
 export function comparisonOf(all: Readonly<Record<string, readonly Answer[]>>): string {
   const names = Object.keys(all);
   const verdicts: readonly Verdict[] = ["right", "weak", "wrong", "none"];
@@ -79,10 +79,10 @@ export function comparisonOf(all: Readonly<Record<string, readonly Answer[]>>): 
       )
       .join(" / ");
   const table = [
-    line(["right / weak / wrong / not supported", ...names]),
-    line(["---", ...names.map(() => "---")]),
-    ...Object.keys(topics).map((topic) => line([topic, ...names.map((name) => count(all[name] ?? [], topic))])),
-    line(["all", ...names.map((name) => count(all[name] ?? [], undefined))]),
+    tableRow(["right / weak / wrong / not supported", ...names]),
+    tableRow(["---", ...names.map(() => "---")]),
+    ...Object.keys(topics).map((topic) => tableRow([topic, ...names.map((name) => count(all[name] ?? [], topic))])),
+    tableRow(["all", ...names.map((name) => count(all[name] ?? [], undefined))]),
   ];
   const faults = names
     .map((name) => {

@@ -1,7 +1,7 @@
 import { Hono } from "hono";
 import { type GuardedPath, type Setup, answerOf, guardsOf, metadataOf } from "./guards.ts";
 
-/** The API as a function from `Request` to `Response`, for every runtime. */
+/** Returns the API as a function from `Request` to `Response`, for every runtime. */
 export function fetchApp(setup: Setup, adapter: "check" | "hono"): (request: Request) => Promise<Response> {
   const guards = guardsOf(setup);
   const metadata = metadataOf(setup);

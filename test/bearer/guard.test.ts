@@ -29,13 +29,13 @@ import {
 } from "../support/simulated.ts";
 import { compact, noSignature, signature } from "../token/compact.ts";
 
-// What the guard does beside its answers: requests to providers, memory, stores, nonces, events. Time is simulated.
+// What the guard does besides responding: requests to providers, memory, stores, nonces, events. Time is simulated.
 
 const issuer = "https://op.example";
 const audience = "https://api.example.com";
 const json = (body: object, headers = {}): Script => reply(200, JSON.stringify(body), headers);
 
-/** A provider at an issuer, with these kids. */
+/** Returns the documents of a provider with these kids. */
 const provider = (issuer: string, kids: readonly string[] = ["a"]): Readonly<Record<string, Script>> => ({
   [`${issuer}/.well-known/openid-configuration`]: json({ issuer, jwks_uri: `${issuer}/jwks` }),
   [`${issuer}/jwks`]: served(kids, { "Cache-Control": "max-age=3600" }),
@@ -67,7 +67,7 @@ function guardOf(script: Script = routed(provider(issuer)), options: Partial<Bea
     const auth = await check(request);
     return auth instanceof Response ? auth : "let through";
   };
-  /** The status. */
+  /** Returns the status of the response. */
   const status = async (...args: Parameters<typeof ask>): Promise<number> => {
     const answer = await ask(...args);
     return answer instanceof Response ? answer.status : 200;
@@ -76,7 +76,7 @@ function guardOf(script: Script = routed(provider(issuer)), options: Partial<Bea
 }
 
 describe("requests for keys", () => {
-  test("none before the first token, one discovery and one set for many", async () => {
+  test("the first token causes one request for the discovery document and one for the JWK Set, however many come", async () => {
     const { origin, status, token } = guardOf();
     assert.equal(origin.requests.length, 0);
     assert.deepEqual(await Promise.all(Array.from({ length: 20 }, () => status(token()))), Array(20).fill(200));
@@ -90,9 +90,9 @@ describe("requests for keys", () => {
     assert.deepEqual(await Promise.all(asked), [401, 200]);
   });
 
-  test("none for a token that is refused without a key", async () => {
+  test("a token that is refused without a key causes no request", async () => {
     const { origin, status, token } = guardOf();
-    const bent = [
+    const invalid = [
       "",
       "a",
       "a.b.c",
@@ -100,14 +100,14 @@ describe("requests for keys", () => {
       token({ iss: `${issuer}/` }),
       token({ iss: 1 }),
     ];
-    for (const each of bent) assert.ok([400, 401].includes(await status(each)), each);
+    for (const each of invalid) assert.ok([400, 401].includes(await status(each)), each);
     assert.equal(origin.requests.length, 0);
   });
 
   for (const [name, script] of [
-    ["a discovery document of another issuer", json({ issuer: "https://evil.example", jwks_uri: `${issuer}/jwks` })],
-    ["no JSON", reply(200, "<html>")],
-    ["no answer", hanging],
+    ["another issuer's discovery document", json({ issuer: "https://evil.example", jwks_uri: `${issuer}/jwks` })],
+    ["a document that is not JSON", reply(200, "<html>")],
+    ["no response", hanging],
   ] as const) {
     test(`${name}: 503, never 401`, async () => {
       const { status, clock } = guardOf(script);
@@ -118,7 +118,7 @@ describe("requests for keys", () => {
   }
 });
 
-/** A token of an issuer with a long name, which anybody could make. */
+/** Returns a token with a long issuer, which any client could send. */
 function forgedBy(number: number): string {
   const iss = `https://login.example/${"x".repeat(900)}${number}`;
   return compact({ alg: "ES256", kid: "a", typ: "at+jwt" }, { iss }, noSignature);
@@ -126,13 +126,13 @@ function forgedBy(number: number): string {
 
 const tenant = (number: number): string => `https://login.example/tenant-${number}`;
 
-describe("issuers that a function allows", () => {
+describe("an issuer function", () => {
   const all = Object.assign({}, ...Array.from({ length: 20 }, (_, number) => provider(tenant(number)))) as Record<
     string,
     Script
   >;
 
-  test("are asked for; others are not, and the function sees none that is spelled in another way", async () => {
+  test("keys are fetched only from accepted issuers, and the function receives only canonical issuers", async () => {
     const seen: string[] = [];
     const { origin, status, token } = guardOf(routed(all), {
       issuer: (name) => {
@@ -159,16 +159,16 @@ describe("issuers that a function allows", () => {
     assert.equal(origin.requests.length, asked);
   });
 
-  test("are asked for no more often where their servers make up keys", async () => {
+  test("a server that serves new keys each time is not contacted more often", async () => {
     let sets = 0;
     const fresh = ecKey("fresh", "P-521");
-    const madeUp: Script = (...request) => {
+    const newKeysEachTime: Script = (...request) => {
       sets += 1;
       const keys = Array.from({ length: 63 }, (_, index) => ({ ...withoutPrivate(fresh), kid: `${sets} ${index}` }));
       return servedSet([...keys, { ...withoutPrivate(ecKey("a")), kid: "a" }])(...request);
     };
     const { origin, status, token, clock } = guardOf(
-      routed({ ...provider(tenant(1)), [`${tenant(1)}/jwks`]: madeUp }),
+      routed({ ...provider(tenant(1)), [`${tenant(1)}/jwks`]: newKeysEachTime }),
       { issuer: () => true },
     );
     assert.equal(await status(token({ iss: tenant(1) })), 200);
@@ -179,28 +179,28 @@ describe("issuers that a function allows", () => {
     assert.ok(origin.requests.length <= 9, `${origin.requests.length} requests in 10 s`);
   });
 
-  test("may have 64 keys; one that is no key verifies nothing, and is no outage", async () => {
-    const good = keyAs("a");
-    const bent = { ...good, y: withoutPrivate(ecKey("b"))["y"], kid: "bent" };
+  test("a set may have 64 keys; an invalid one verifies nothing and does not cause a 503", async () => {
+    const valid = keyAs("a");
+    const invalid = { ...valid, y: withoutPrivate(ecKey("b"))["y"], kid: "invalid" };
     const rows: [others: number, kid: string, expected: number][] = [
       [62, "a", 200],
-      [62, "bent", 401],
+      [62, "invalid", 401],
       [63, "a", 503],
     ];
     for (const [others, kid, expected] of rows) {
       const unusable = Array.from({ length: others }, () => ({ kty: "oct" }));
-      const script = { ...provider(issuer), [`${issuer}/jwks`]: servedSet([good, bent, ...unusable]) };
+      const script = { ...provider(issuer), [`${issuer}/jwks`]: servedSet([valid, invalid, ...unusable]) };
       const { status, token } = guardOf(routed(script), { issuer: () => true });
       assert.equal(await status(token({}, kid, ecKey("a"))), expected, `${others} others, ${kid}`);
     }
   });
 
-  test("are remembered within bounds: many forged names cost few requests and little memory", async () => {
+  test("many forged issuers cost few requests and little memory", async () => {
     const { origin, status, clock } = guardOf(reply(404), { issuer: () => true, maxIssuers: 50, onEvent: null });
     const floodMinute = async (minute: number): Promise<void> => {
       origin.requests.length = 0;
       for (let number = 0; number < 500; number += 1) assert.equal(await status(forgedBy(minute * 500 + number)), 503);
-      // Metadata may be at two paths.
+      // The metadata can be at two paths.
       assert.ok(origin.requests.length <= 2 * 50, `${origin.requests.length} requests in a minute`);
       await clock.advance(60_000);
     };
@@ -208,11 +208,11 @@ describe("issuers that a function allows", () => {
     const before = heapUsed();
     for (let minute = 2; minute < 6; minute += 1) await floodMinute(minute);
     const grown = heapUsed() - before;
-    // Of 2,000 names, 2 kB each would be 4 MB.
+    // 2,000 names of 2 kB each would be 4 MB.
     assert.ok(grown < 1_500_000, `${grown} bytes`);
   });
 
-  test("are kept up to a number; forged tokens of many push no used one out, and their requests are paced", async () => {
+  test("forged tokens from many issuers do not evict the sets in use, and their requests are rate-limited", async () => {
     const { origin, status, token } = guardOf(routed(all), { issuer: () => true, maxIssuers: 5 });
     for (const number of [0, 1, 2]) assert.equal(await status(token({ iss: tenant(number) })), 200);
     const forged = ecKey("forged");
@@ -223,7 +223,7 @@ describe("issuers that a function allows", () => {
     for (const number of [0, 1, 2]) assert.equal(await status(token({ iss: tenant(number) })), 200);
   });
 
-  test("a function that fails decides nothing: 503", async () => {
+  test("if the function fails, the response is a 503", async () => {
     const { status, events } = guardOf(routed(all), { issuer: () => Promise.reject(new Error("no database")) });
     assert.equal(await status(), 503);
     assert.deepEqual(
@@ -242,7 +242,7 @@ const memory = () => {
   };
 };
 
-/** What a store may give for an issuer. */
+/** Returns a state as a store may return it. */
 const stateOf = (issuer: string, body: object | string, more: Partial<KeySetState> = {}): KeySetState => ({
   issuer,
   jwksUri: `${issuer}/jwks`,
@@ -254,7 +254,7 @@ const stateOf = (issuer: string, body: object | string, more: Partial<KeySetStat
 });
 const keyAs = (kid: string, seed = kid): object => ({ ...withoutPrivate(ecKey(seed)), kid });
 
-describe("a store for the state", () => {
+describe("a state store", () => {
   test("a cold start needs no request", async () => {
     const state = memory();
     assert.equal(await guardOf(undefined, { state }).status(), 200);
@@ -263,14 +263,14 @@ describe("a store for the state", () => {
     assert.equal(await guardOf(unreachable, { state }).status(), 200);
   });
 
-  test("and none of an issuer that a function allows", async () => {
+  test("a cold start needs no request for an issuer that a function accepts", async () => {
     const state = memory();
     await guardOf(undefined, { state, issuer: () => true }).status();
     await settled();
     assert.equal(await guardOf(unreachable, { state, issuer: () => true }).status(), 200);
   });
 
-  test("one that answers late does not take the place of what was fetched meanwhile", async () => {
+  test("a state that arrives late does not replace keys that were fetched in the meantime", async () => {
     const [stolen, late, gate] = [ecKey("stolen"), Promise.withResolvers<KeySetState>(), Promise.withResolvers<void>()];
     // Many keys, so that importing them takes longer than a fetch.
     const many = Array.from({ length: 100 }, (_, index) => keyAs(`f${index}`));
@@ -297,12 +297,12 @@ describe("a store for the state", () => {
   for (const [name, get] of [
     ["fails", () => Promise.reject(new Error("no store"))],
     ["throws", () => assert.fail("no store")],
-    ["gives nonsense", () => ({ body: "x" }) as unknown as KeySetState],
-    ["gives a set of no keys", () => stateOf(issuer, "x")],
-    ["gives the keys of another issuer", () => other],
-    ["never answers", () => new Promise<never>(() => {})],
+    ["returns an invalid state", () => ({ body: "x" }) as unknown as KeySetState],
+    ["returns a body that is not a JWK Set", () => stateOf(issuer, "x")],
+    ["returns another issuer's keys", () => other],
+    ["never responds", () => new Promise<never>(() => {})],
   ] as const) {
-    test(`one that ${name} costs a request`, async () => {
+    test(`if the store ${name}, the keys are fetched`, async () => {
       const guard = guardOf(undefined, { state: { get, set: () => {} } });
       const answer = guard.status();
       await guard.clock.advance(1_000);
@@ -315,19 +315,22 @@ describe("a store for the state", () => {
       ["throws", () => assert.fail("disk full")],
       ["rejects", () => Promise.reject(new Error("disk full"))],
     ] as const) {
-      test(`one whose ${method} ${how} is told once`, async () => {
+      test(`if ${method} ${how}, one event reports it`, async () => {
         const guard = guardOf(undefined, { state: { get: () => undefined, set: () => {}, [method]: fail } });
         assert.equal(await guard.status(), 200);
         await settled();
-        const told = guard.events.filter((event) => event.type === "key-set" && event.event.type === "failed");
-        assert.match(inspect(told, { depth: 10 }), new RegExp(`state\\.${method} failed; see the cause[^]*disk full`));
-        assert.equal(told.length, 1);
+        const failed = guard.events.filter((event) => event.type === "key-set" && event.event.type === "failed");
+        assert.match(
+          inspect(failed, { depth: 10 }),
+          new RegExp(`state\\.${method} failed; see the cause[^]*disk full`),
+        );
+        assert.equal(failed.length, 1);
       });
     }
   }
 });
 
-test("the event of a 503 has the error, which names the URL", async () => {
+test("the event for a 503 contains the error, which names the URL", async () => {
   const { status, events } = guardOf(unreachable);
   assert.equal(await status(), 503);
   const failed = events.filter(({ type }) => type === "failed");
@@ -341,7 +344,7 @@ const challengeOf = (answer: Response | "let through"): string =>
 const refuse = (): never => assert.fail("refused");
 const letThrough = (): Promise<void> => Promise.resolve();
 
-describe("proofs", () => {
+describe("DPoP proofs", () => {
   const key = ecKey("client");
   const jwk = withoutPrivate(key);
   const jkt = "rWSDmCFRWcTlTC7vhdtu2u1CRPaFrTSSV9TrGH6KVag";
@@ -361,13 +364,13 @@ describe("proofs", () => {
     const prove = (claims: object = {}, token = bound()) => guard.ask(token, proofOf(claims, token));
     return { ...guard, bound, proofOf, prove };
   }
-  test("the public URL has the prefix that the proxy strips", async () => {
+  test("the public URL includes the prefix that the proxy strips", async () => {
     const { prove } = await dpopGuard();
     assert.equal(await prove(), "let through");
-    assert.match(challengeOf(await prove({ htu: `${audience}/orders` })), /htu of the proof/);
+    assert.match(challengeOf(await prove({ htu: `${audience}/orders` })), /the htu of the proof/);
   });
 
-  test("a proof is good once, and no longer than it is new", async () => {
+  test("a proof is accepted once, and not after its maximum age", async () => {
     const { prove, clock } = await dpopGuard({ proofMaxAgeSeconds: 30 });
     const iat = Math.floor(clock.now() / 1000);
     assert.equal(await prove({ jti: "x", iat }), "let through");
@@ -376,10 +379,10 @@ describe("proofs", () => {
     await clock.advance(1_000);
     assert.match(challengeOf(await prove({ jti: "x", iat })), /too old/);
     await clock.advance(60_000);
-    assert.equal(await prove({ jti: "x" }), "let through", "a proof of later");
+    assert.equal(await prove({ jti: "x" }), "let through", "a later proof");
   });
 
-  test("a request that is checked again when its token has expired is refused", async () => {
+  test("a request that is checked again after its token has expired is refused", async () => {
     const { check, token, clock } = guardOf();
     const request = requestOf(undefined, { Authorization: `Bearer ${token()}` });
     assert.ok(!((await check(request)) instanceof Response));
@@ -388,7 +391,7 @@ describe("proofs", () => {
     assert.ok(again instanceof Response && again.status === 401);
   });
 
-  test("a proof, or its token, that gets too old while the store is asked is refused", async () => {
+  test("a proof that becomes too old while the store is called is refused, and so is a token that expires then", async () => {
     for (const [seconds, lifetime, refused] of [
       [60, 60, /too old/],
       [10, 5, /expired/],
@@ -404,24 +407,24 @@ describe("proofs", () => {
     }
   });
 
-  test("one of two requests with one proof, at the same time", async () => {
+  test("of two simultaneous requests with the same proof, only one is accepted", async () => {
     const { prove, bound } = await dpopGuard({ replay: undefined });
     const same = bound();
     const answers = await Promise.all([prove({ jti: "y" }, same), prove({ jti: "y" }, same)]);
     assert.equal(answers.filter((answer) => answer === "let through").length, 1);
   });
 
-  test("a route that has the guard twice takes one proof", async () => {
+  test("a route that has the guard twice uses the proof once", async () => {
     const { check, bound, proofOf } = await dpopGuard();
     const request = requestOf(undefined, proofOf({}, bound()));
     assert.ok(!((await check(request)) instanceof Response));
     assert.ok(!((await check(request)) instanceof Response));
     const scoped = await check(request, { scope: "orders:read" });
-    assert.ok(scoped instanceof Response && scoped.status === 403, "what the second one asks for is checked");
+    assert.ok(scoped instanceof Response && scoped.status === 403, "the second guard's requirements are checked");
     assert.match(challengeOf((await check(new Request(request))) as Response), /used before/);
   });
 
-  test("two adapters on one request take one proof", async () => {
+  test("two adapters on one request use the proof once", async () => {
     const { bearer, bound, proofOf } = await dpopGuard();
     const raw = requestOf(undefined, proofOf({}, bound()));
     assert.equal(await bearer.hono()({ req: { raw } }, letThrough), undefined);
@@ -438,15 +441,15 @@ describe("proofs", () => {
     assert.equal(await bearer.nest().canActivate({ getType: () => "http", switchToHttp: () => http }), true);
   });
 
-  test("a store of the user's is asked, with a hash and its end; one that fails decides nothing", async () => {
-    const asked: [string, number, string][] = [];
-    const { prove, clock } = await dpopGuard({ replay: (...args) => asked.push(args) > 0 });
+  test("the replay store receives a hash and an expiry time; if it fails, the response is a 503", async () => {
+    const calls: [string, number, string][] = [];
+    const { prove, clock } = await dpopGuard({ replay: (...args) => calls.push(args) > 0 });
     assert.equal(await prove(), "let through");
-    const [hash, expiresAt] = asked[0] ?? ["", 0];
+    const [hash, expiresAt] = calls[0] ?? ["", 0];
     assert.equal(hash.length, 43);
     assert.ok(expiresAt > clock.now() + 60_000 && expiresAt <= clock.now() + 62_000);
     await prove({ iat: Math.floor(clock.now() / 1000) - 0.7 });
-    assert.equal(asked.map(([, milliseconds]) => milliseconds % 1_000).join(), "0,0", "stores of whole seconds");
+    assert.equal(calls.map(([, milliseconds]) => milliseconds % 1_000).join(), "0,0", "whole seconds, for any store");
     const failing = await dpopGuard({ replay: () => Promise.reject(new Error("no store")) });
     assert.equal(challengeOf(await failing.prove()), "503");
   });
@@ -459,17 +462,17 @@ describe("proofs", () => {
     assert.deepEqual([...seen], ["let through", "503"]);
   });
 
-  test("nonces: told, taken by every replica with the secret, too old after five minutes", async () => {
+  test("a nonce is sent, is accepted by every replica with the secret, and expires after five minutes", async () => {
     const nonceSecret = "0123456789abcdef0123456789abcdef";
     const [one, other, stranger] = await Promise.all([
       dpopGuard({ nonceSecret }),
       dpopGuard({ nonceSecret }),
       dpopGuard({ nonceSecret: nonceSecret.toUpperCase() }),
     ]);
-    const told = await one.prove();
-    assert.ok(told instanceof Response);
-    assert.match(challengeOf(told), /^DPoP .*error="use_dpop_nonce"/);
-    const nonce = told.headers.get("dpop-nonce");
+    const refused = await one.prove();
+    assert.ok(refused instanceof Response);
+    assert.match(challengeOf(refused), /^DPoP .*error="use_dpop_nonce"/);
+    const nonce = refused.headers.get("dpop-nonce");
     assert.equal(await one.prove({ nonce }), "let through");
     assert.equal(await other.prove({ nonce }), "let through");
     assert.match(challengeOf(await stranger.prove({ nonce })), /use_dpop_nonce/);
@@ -479,16 +482,16 @@ describe("proofs", () => {
     assert.match(challengeOf(await one.prove({ nonce })), /use_dpop_nonce/);
   });
 
-  test("a proof of another type, with a key that is none, leaves no failure that nobody awaits", async (t) => {
+  test("a proof with an invalid key or of another type causes no unhandled rejection", async (t) => {
     const { ask, token } = await dpopGuard();
     const bound = token({ cnf: { jkt } });
     const unhandled = t.mock.fn();
     process.on("unhandledRejection", unhandled);
     t.after(() => process.off("unhandledRejection", unhandled));
     for (const typ of ["JWT", "dpop+jwt"]) {
-      const bent = { ...jwk, x: withoutPrivate(ecKey("another"))["x"] };
-      const proof = compact({ typ, alg: "ES256", jwk: bent }, {}, signature("ES256", key));
-      assert.match(challengeOf(await ask(bound, { Authorization: `DPoP ${bound}`, DPoP: proof })), /not one JWT/);
+      const invalid = { ...jwk, x: withoutPrivate(ecKey("another"))["x"] };
+      const proof = compact({ typ, alg: "ES256", jwk: invalid }, {}, signature("ES256", key));
+      assert.match(challengeOf(await ask(bound, { Authorization: `DPoP ${bound}`, DPoP: proof })), /not a single JWT/);
     }
     await settled();
     assert.equal(unhandled.mock.callCount(), 0);
@@ -496,21 +499,21 @@ describe("proofs", () => {
 
   test("a proof for another thumbprint is refused", async () => {
     const { prove, token } = await dpopGuard();
-    assert.match(challengeOf(await prove({}, token({ cnf: { jkt } }))), /bound to another key/);
+    assert.match(challengeOf(await prove({}, token({ cnf: { jkt } }))), /bound to a different key/);
   });
 });
 
-describe("how long ago the user signed in", () => {
+describe("maxAgeSeconds, if the user signed in", () => {
   for (const [name, options, maxAgeSeconds, secondsAgo, expected] of [
     ["in this second", {}, 0, 0, 200],
-    ["a second before", {}, 0, 1, 401],
-    ["a second before, within the tolerance", { clockToleranceSeconds: 5 }, 0, 1, 200],
-    ["at the border", {}, 60, 60, 200],
-    ["past the border", {}, 60, 61, 401],
-    ["past the border and the tolerance", { clockToleranceSeconds: 5 }, 60, 66, 401],
-    ["by a clock that is a little ahead", {}, 60, -10, 200],
-    ["by a clock that is far ahead", {}, 60, -11, 401],
-    ["by a clock that is ahead, within the tolerance", { clockToleranceSeconds: 30 }, 60, -30, 200],
+    ["a second ago", {}, 0, 1, 401],
+    ["a second ago, within the tolerance", { clockToleranceSeconds: 5 }, 0, 1, 200],
+    ["exactly that long ago", {}, 60, 60, 200],
+    ["longer ago", {}, 60, 61, 401],
+    ["longer ago than with the tolerance", { clockToleranceSeconds: 5 }, 60, 66, 401],
+    ["10 s in the future", {}, 60, -10, 200],
+    ["11 s in the future", {}, 60, -11, 401],
+    ["30 s in the future, within the tolerance", { clockToleranceSeconds: 30 }, 60, -30, 200],
   ] as const) {
     test(`${name}: ${expected}`, async () => {
       const { clock, check, token } = guardOf(undefined, options);
@@ -523,8 +526,8 @@ describe("how long ago the user signed in", () => {
   }
 });
 
-describe("certificates", () => {
-  const der = Buffer.from("0: a certificate, as far as its first byte tells ÿÿÿ");
+describe("the certificate function", () => {
+  const der = Buffer.from("0: a certificate, as far as its first byte shows ÿÿÿ");
   const base64 = der.toString("base64");
   const pem = `-----BEGIN CERTIFICATE-----\n${base64}\n-----END CERTIFICATE-----`;
   const escaped = encodeURIComponent(pem);
@@ -532,22 +535,22 @@ describe("certificates", () => {
     ["DER", () => der, 200],
     ["PEM", () => pem, 200],
     ["a promise", async () => pem, 200],
-    ["what nginx escapes", () => escaped, 200],
-    ["what the load balancer of AWS escapes", () => encodeURI(pem), 200],
-    ["the header field Client-Cert of RFC 9440", () => `:${base64}:`, 200],
+    ["a PEM that nginx escaped", () => escaped, 200],
+    ["a PEM that an AWS load balancer escaped", () => encodeURI(pem), 200],
+    ["the Client-Cert header of RFC 9440", () => `:${base64}:`, 200],
     ["a header field that continues with tabs", () => pem.replaceAll("\n", "\n\t"), 200],
-    ["none", () => undefined, 401],
-    ["no field", () => "", 401],
-    ["no field, for a token that is bound to no bytes", () => "", 401, ""],
-    ["no bytes, for a token that is bound to none", () => new Uint8Array(), 401, ""],
-    ["a PEM of no bytes, for a token that is bound to none", () => pem.replace(base64, ""), 503, ""],
-    ["a PEM that is bent", () => pem.replace("M", "M="), 503],
-    ["an escape that is bent", () => `${escaped}%E`, 503],
+    ["undefined", () => undefined, 401],
+    ["an empty string", () => "", 401],
+    ["an empty string, and the token is bound to zero bytes", () => "", 401, ""],
+    ["no bytes, and the token is bound to zero bytes", () => new Uint8Array(), 401, ""],
+    ["an empty PEM, and the token is bound to zero bytes", () => pem.replace(base64, ""), 503, ""],
+    ["an invalid PEM", () => pem.replace("M", "M="), 503],
+    ["an invalid escape", () => `${escaped}%E`, 503],
     ["a PEM as bytes", () => Buffer.from(pem), 503],
-    ["a failure", () => Promise.reject(new Error("no header")), 503],
+    ["a rejected promise", () => Promise.reject(new Error("no header")), 503],
     ["another object", () => ({ subject: {} }) as unknown as string, 503],
   ] as const) {
-    test(`the function gives ${name}: ${expected}`, async () => {
+    test(`returns ${name}: ${expected}`, async () => {
       const x5t = createHash("sha256").update(bytes).digest("base64url");
       const { status, token } = guardOf(undefined, { certificate });
       assert.equal(await status(token({ cnf: { "x5t#S256": x5t } })), expected);
@@ -556,76 +559,80 @@ describe("certificates", () => {
 });
 
 describe("options", () => {
-  const good: BearerOptions = { issuer, audience };
+  const valid: BearerOptions = { issuer, audience };
   const refused: readonly [name: string, options: object, message: RegExp][] = [
     ["no issuer", { audience }, /"issuer"/],
     ["no audience", { issuer }, /"audience"/],
     ["no options", undefined as unknown as object, /option "issuer" is missing/],
-    ["an unknown one", { ...good, audiences: [] }, /there is no option "audiences"; did you mean "audience"\?/],
-    ["the URL of the keys", { jwksUri: issuer }, /no option "jwksUri"; write issuer: \{ issuer, jwksUri \}$/],
-    ["keys at the top", { ...good, keys: () => undefined }, /no option "keys"; write issuer: \{ issuer, keys \}$/],
+    ["an unknown option", { ...valid, audiences: [] }, /there is no option "audiences"; did you mean "audience"\?/],
+    ["jwksUri at the top", { jwksUri: issuer }, /no option "jwksUri"; write issuer: \{ issuer, jwksUri \}$/],
+    ["keys at the top", { ...valid, keys: () => undefined }, /no option "keys"; write issuer: \{ issuer, keys \}$/],
     [
       "an option of key sets at the top",
-      { ...good, timeoutMs: 5 },
+      { ...valid, timeoutMs: 5 },
       /no option "timeoutMs"; write keySet: \{ timeoutMs \}$/,
     ],
     [
       "a requirement of a route",
-      { ...good, scope: "a" },
-      /no option "scope"; give it to each route, as in bearer\.express\(\{ scope \}\)$/,
+      { ...valid, scope: "a" },
+      /no option "scope"; pass it to each route, as in bearer\.express\(\{ scope \}\)$/,
     ],
-    ["a name without its unit", { ...good, clockTolerance: 5 }, /did you mean "clockToleranceSeconds"\?/],
-    ["an empty list of issuers", { ...good, issuer: [] }, /"issuer"/],
-    ["an issuer that is no URL", { ...good, issuer: "login" }, /not a URL/],
-    ["an issuer of http", { ...good, issuer: "http://login.example.com" }, /not an https URL/],
+    ["a name without its unit", { ...valid, clockTolerance: 5 }, /did you mean "clockToleranceSeconds"\?/],
+    ["an empty list of issuers", { ...valid, issuer: [] }, /"issuer"/],
+    ["an issuer that is not a URL", { ...valid, issuer: "login" }, /not a URL/],
+    ["an http issuer", { ...valid, issuer: "http://login.example.com" }, /not an https URL/],
     ...["\n", "\t", " ", "\u00a0"].flatMap((space): [string, object, RegExp][] =>
       [`${issuer}${space}`, `${space}${issuer}`, `${issuer}/a${space}b`].map((spaced) => [
         `the issuer ${JSON.stringify(spaced)}`,
-        { ...good, issuer: [issuer, { issuer: spaced, keys: () => undefined }] },
+        { ...valid, issuer: [issuer, { issuer: spaced, keys: () => undefined }] },
         /^issuer ".*%.*" contains a space, line break or control character; remove it$/,
       ]),
     ),
     [
       "an issuer that is listed twice",
-      { ...good, issuer: [issuer, "https://b.example", { issuer, jwksUri: `${issuer}/other` }] },
-      /^issuer "https:\/\/op\.example" is listed twice; list it once, with "keys": a function that looks in both sets$/,
+      { ...valid, issuer: [issuer, "https://b.example", { issuer, jwksUri: `${issuer}/other` }] },
+      /^issuer "https:\/\/op\.example" is listed twice; list it once, with "keys": a function that searches both sets$/,
     ],
-    ["a listed issuer without its URL", { ...good, issuer: [{ issuer }] }, /issuer or jwksUri/],
-    ["a tolerance in milliseconds", { ...good, clockToleranceSeconds: 5_000 }, /a number from 0 to 300, not 5000$/],
-    ["an algorithm without a public key", { ...good, algorithms: ["HS256"] }, /HS256/],
-    ["no algorithm", { ...good, algorithms: [] }, /algorithms/],
-    ["another typ", { ...good, typ: "any" }, /at\+jwt or JWT$/],
-    ["DPoP without a URL", { ...good, dpop: "required" }, /"baseUrl"/],
-    ["a short secret", { ...good, nonceSecret: "short" }, /32 characters/],
-    ["metadata without a resource", { ...good, metadata: {} }, /"resource"/],
+    ["a listed issuer without its URL", { ...valid, issuer: [{ issuer }] }, /issuer or jwksUri/],
+    ["a tolerance in milliseconds", { ...valid, clockToleranceSeconds: 5_000 }, /a number from 0 to 300, not 5000$/],
+    ["an algorithm without a public key", { ...valid, algorithms: ["HS256"] }, /HS256/],
+    ["no algorithm", { ...valid, algorithms: [] }, /algorithms/],
+    ["another typ", { ...valid, typ: "any" }, /at\+jwt or JWT$/],
+    ["DPoP without a URL", { ...valid, dpop: "required" }, /"baseUrl"/],
+    ["a short secret", { ...valid, nonceSecret: "short" }, /32 characters/],
+    ["metadata without a resource", { ...valid, metadata: {} }, /"resource"/],
     [
-      "metadata that says another issuer",
-      { ...good, resource: audience, metadata: { authorization_servers: [] } },
+      "metadata that sets the authorization servers",
+      { ...valid, resource: audience, metadata: { authorization_servers: [] } },
       /"authorization_servers"/,
     ],
-    ["metadata that is no JSON", { ...good, resource: audience, metadata: { big: 1n } }, /JSON/],
-    ["a resource that is no URL", { ...good, resource: "orders" }, /"resource"/],
-    ["an option of key sets that there is not", { ...good, issuer: () => true, keySet: { timeout: 1 } }, /timeout/],
-    ["null for an audience", { ...good, audience: null }, /"audience"/],
-    ["audiences of no claim", { ...good, audience: { values: ["a"] } }, /"audience"/],
-    ["a claim without audiences", { ...good, audience: { claim: "client_id" } }, /"audience"/],
-    ["a claim with none", { ...good, audience: { claim: "client_id", values: [] } }, /"audience"/],
-    ["keys that are no function", { ...good, issuer: { issuer, keys: "none" } }, /keys/],
-    ["a token of its own with proofs", { ...good, token: () => "", dpop: "optional", baseUrl: audience }, /token/],
-    ["no bytes for a token", { ...good, maxTokenBytes: 0 }, /maxTokenBytes/],
-    ["scopes in a claim that is a text", { ...good, scopeClaims: "scope" }, /scopeClaims/],
+    ["metadata that cannot be JSON", { ...valid, resource: audience, metadata: { big: 1n } }, /JSON/],
+    ["a resource that is not a URL", { ...valid, resource: "orders" }, /"resource"/],
+    ["an unknown key set option", { ...valid, issuer: () => true, keySet: { timeout: 1 } }, /timeout/],
+    ["null as the audience", { ...valid, audience: null }, /"audience"/],
+    ["audience values without a claim", { ...valid, audience: { values: ["a"] } }, /"audience"/],
+    ["an audience claim without values", { ...valid, audience: { claim: "client_id" } }, /"audience"/],
+    ["an audience claim with an empty list", { ...valid, audience: { claim: "client_id", values: [] } }, /"audience"/],
+    ["keys that are not a function", { ...valid, issuer: { issuer, keys: "none" } }, /keys/],
+    [
+      "a token function together with DPoP",
+      { ...valid, token: () => "", dpop: "optional", baseUrl: audience },
+      /token/,
+    ],
+    ["a maximum token length of 0", { ...valid, maxTokenBytes: 0 }, /maxTokenBytes/],
+    ["scopeClaims that is a string", { ...valid, scopeClaims: "scope" }, /scopeClaims/],
   ];
   for (const [name, options, message] of refused) {
     test(`${name} is refused`, () => assert.throws(() => createBearer(options as BearerOptions), { message }));
   }
 
-  test("so is a verifier for the MCP SDK where proofs are required, which it cannot see", () => {
-    const { mcp } = createBearer({ ...good, dpop: "required", baseUrl: audience });
+  test("mcp() is refused if proofs are required, because the MCP SDK does not pass them", () => {
+    const { mcp } = createBearer({ ...valid, dpop: "required", baseUrl: audience });
     assert.throws(mcp, { code: "ERR_OPTION_INVALID" });
   });
 
-  test("so is an adapter that is not called: the framework calls it with a request", () => {
-    const bearer = createBearer(good);
+  test("an adapter that the framework calls with a request is refused", () => {
+    const bearer = createBearer(valid);
     const withRequest = [{ headers: {}, _events: {} }, {}, () => {}];
     for (const name of ["express", "fastify", "hono", "nest"] as const) {
       const adapter = bearer[name] as (...args: readonly unknown[]) => unknown;
@@ -640,10 +647,10 @@ describe("options", () => {
     [["orders:read"], /one string of scopes, separated by spaces/],
   ] as const)
     test(`the message about the scope ${inspect(scope)} says what it must be`, () =>
-      assert.throws(() => createBearer(good).hono({ scope } as object), { message: end }));
+      assert.throws(() => createBearer(valid).hono({ scope } as object), { message: end }));
 
-  test("so are requirements that no challenge can show", async () => {
-    const bearer = createBearer(good);
+  test("requirements that a challenge cannot contain are refused", async () => {
+    const bearer = createBearer(valid);
     for (const requirements of [
       { scope: 'a"b' },
       { scope: "" },
@@ -666,7 +673,7 @@ describe("options", () => {
   });
 });
 
-describe("the event of a refusal says what helps, and the client is not told", () => {
+describe("the event of a refusal contains the hint, the response does not", () => {
   const local = "http://localhost:3000";
   const { token } = guardOf();
   for (const [name, authorization, options, error, reason] of [
@@ -712,14 +719,14 @@ describe("the event of a refusal says what helps, and the client is not told", (
       `Bearer ${token({ iss: "https://secret" })}`,
       { issuer: () => false },
       "invalid_token",
-      /not trusted here: the function "issuer" did not accept it$/,
+      /not trusted here: the "issuer" function did not accept it$/,
     ],
     [
-      "an issuer that the function is not asked about",
+      "an issuer that is not passed to the function",
       `Bearer ${token({ iss: "https://secret?x" })}`,
       { issuer: () => true },
       "invalid_token",
-      /not trusted here: it is not an https URL in canonical form, so the function "issuer" was not called$/,
+      /not trusted here: it is not an https URL in canonical form, so the "issuer" function was not called$/,
     ],
     [
       "another audience",
@@ -733,7 +740,7 @@ describe("the event of a refusal says what helps, and the client is not told", (
       `Bearer ${compact({ alg: "ES256", kid: "a", typ: "JWT" }, {}, signature("ES256", ecKey("a")))}`,
       {},
       "invalid_token",
-      /send an access token: .* set the option typ to "JWT"$/,
+      /send an access token: .* set the typ option to "JWT"$/,
     ],
   ] as const) {
     test(name, async () => {
@@ -745,31 +752,31 @@ describe("the event of a refusal says what helps, and the client is not told", (
       assert.ok(event?.type === "refused");
       assert.deepEqual([event.status, event.error], [401, error]);
       assert.match(event.reason, reason);
-      const told = `${inspect([...answer.headers])} ${await answer.text()}`;
-      assert.ok(!/trusted is|expected is|the function|option typ|there is no Authorization/.test(told), told);
-      assert.equal(told.includes("Authorization: "), error === undefined);
+      const response = `${inspect([...answer.headers])} ${await answer.text()}`;
+      assert.ok(!/trusted is|expected is|function|typ option|there is no Authorization/.test(response), response);
+      assert.equal(response.includes("Authorization: "), error === undefined);
     });
   }
 });
 
 const statusOf = (decided: unknown): number => (decided instanceof Response ? decided.status : 200);
 
-describe("what a function of the application gives", () => {
-  test("as the token: text or nothing, also later; anything else is refused, and nobody is a guest then", async () => {
-    const good = guardOf().token();
+describe("the application's functions", () => {
+  test("token must return a string, undefined or a promise; anything else is refused, even if a token is optional", async () => {
+    const valid = guardOf().token();
     const rows: readonly (readonly [given: () => unknown, required: number, optional: number, url?: string])[] = [
-      [() => good, 200, 200],
-      [() => Promise.resolve(good), 200, 200],
+      [() => valid, 200, 200],
+      [() => Promise.resolve(valid), 200, 200],
       [() => undefined, 401, 200],
       [() => null, 401, 200],
       [() => "", 401, 200],
       [() => ({ a: 1 }), 401, 401],
       [() => false, 401, 401],
-      [() => `Bearer ${good}`, 401, 401],
+      [() => `Bearer ${valid}`, 401, 401],
       [() => "orders", 401, 401],
       [() => Promise.reject(new Error("no session")), 503, 503],
-      [() => good, 400, 400, `${audience}/orders?t=${good.replaceAll(".", "%2E").replaceAll("e", "%65")}`],
-      [() => good, 400, 400, `${audience}/orders/${good}`],
+      [() => valid, 400, 400, `${audience}/orders?t=${valid.replaceAll(".", "%2E").replaceAll("e", "%65")}`],
+      [() => valid, 400, 400, `${audience}/orders/${valid}`],
     ];
     for (const [given, required, optional, url] of rows) {
       const { check } = guardOf(undefined, { token: given as never });
@@ -778,7 +785,7 @@ describe("what a function of the application gives", () => {
     }
   });
 
-  test("as the verdict of check: an object that is no denial decides nothing", async () => {
+  test("check returns true, false or a denial; an invalid denial is a 503", async () => {
     const rows: readonly (readonly [verdict: unknown, status: number])[] = [
       [true, 200],
       [false, 403],
@@ -809,7 +816,7 @@ describe("what a function of the application gives", () => {
     }
   });
 
-  test("as the id of a request: a text, or there is none, and the event is told", async () => {
+  test("an event has the id that requestId returns, and no id if that is not a string or the function throws", async () => {
     for (const [id, expected] of [
       [() => "7", "7"],
       [() => 7 as never, undefined],
@@ -822,7 +829,7 @@ describe("what a function of the application gives", () => {
     }
   });
 
-  test("as a description: the body has its words, and the challenge what a header can hold", async () => {
+  test("the body contains a denial's description unchanged, the challenge only its ASCII characters", async () => {
     const { check, token } = guardOf();
     const description = "l’ordre n’est pas à vous";
     const bearer = requestOf(undefined, { Authorization: `Bearer ${token()}` });
@@ -837,7 +844,7 @@ describe("what a function of the application gives", () => {
   });
 });
 
-test("challenge() takes a denial of a request that was let through, says what is none, and tells the event", async () => {
+test("challenge() accepts only a valid denial for a request that was let through, and emits an event", async () => {
   const { bearer, token, events } = guardOf();
   const request = requestOf(undefined, { Authorization: `Bearer ${token()}` });
   const denial = { status: 403, description: "x" } as const;
@@ -850,7 +857,8 @@ test("challenge() takes a denial of a request that was let through, says what is
   assert.ok(event?.type === "refused" && event.reason === "x" && event.path === "/orders");
 });
 
-const told = async (script: Script | undefined, ...tokens: readonly (object | undefined)[]): Promise<unknown[]> => {
+/** Returns the events of requests with these claims; `undefined` is a request without a token. */
+const eventsOf = async (script: Script | undefined, ...tokens: readonly (object | undefined)[]): Promise<unknown[]> => {
   const { check, token, events } = guardOf(script, { requestId: ({ method }: Request) => `id of ${method}` });
   for (const claims of tokens) {
     const headers = claims === undefined ? {} : { Authorization: `Bearer ${token(claims)}` };
@@ -859,16 +867,16 @@ const told = async (script: Script | undefined, ...tokens: readonly (object | un
   return events.filter(({ type }) => type !== "key-set");
 };
 
-test("an event has the method, the path and the id of the request, and the code of the token", async () => {
-  const of = { method: "PUT", path: "/orders", id: "id of PUT" };
-  assert.partialDeepStrictEqual(await told(undefined, { exp: 1 }, undefined), [
-    { type: "refused", status: 401, ...of, error: "invalid_token", code: "ERR_TOKEN_EXPIRED" },
-    { type: "refused", status: 401, ...of, code: undefined },
+test("an event has the request's method, path and id, and the token's error code", async () => {
+  const request = { method: "PUT", path: "/orders", id: "id of PUT" };
+  assert.partialDeepStrictEqual(await eventsOf(undefined, { exp: 1 }, undefined), [
+    { type: "refused", status: 401, ...request, error: "invalid_token", code: "ERR_TOKEN_EXPIRED" },
+    { type: "refused", status: 401, ...request, code: undefined },
   ]);
-  assert.partialDeepStrictEqual(await told(unreachable, {}), [{ type: "failed", ...of }]);
+  assert.partialDeepStrictEqual(await eventsOf(unreachable, {}), [{ type: "failed", ...request }]);
 });
 
-test("refresh fetches the keys, and says if they cannot be had", async () => {
+test("refresh fetches the keys and rejects if they are unavailable", async () => {
   const { bearer, origin, status } = guardOf();
   await bearer.refresh();
   origin.script = unreachable;
@@ -876,15 +884,15 @@ test("refresh fetches the keys, and says if they cannot be had", async () => {
   await assert.rejects(bearer.refresh(), { name: "FetchError" });
 });
 
-test("refresh fetches the keys of an issuer with its own key set", async () => {
+test("refresh fetches the keys for an issuer with its own key set", async () => {
   const clock = simulatedClock();
   const origin = scriptedOrigin(clock, served(["a"]));
   const { fetch } = origin;
   const jwksUri = `${issuer}/jwks`;
-  const josesFetch = fetch as Parameters<typeof createRemoteJWKSet>[1] & typeof fetch;
+  const joseFetch = fetch as Parameters<typeof createRemoteJWKSet>[1] & typeof fetch;
   for (const keys of [
     createRemoteKeySet({ jwksUri, fetch, clock }),
-    createRemoteJWKSet(new URL(jwksUri), { [customFetch]: josesFetch }),
+    createRemoteJWKSet(new URL(jwksUri), { [customFetch]: joseFetch }),
   ]) {
     const { refresh } = createBearer({ issuer: { issuer, keys }, audience });
     origin.requests.length = 0;
@@ -897,13 +905,13 @@ test("refresh fetches the keys of an issuer with its own key set", async () => {
   await createBearer({ issuer: { issuer, keys: () => undefined }, audience }).refresh();
 });
 
-test("keys may be of jose: an unknown kid is a 401, and another error a 503", async () => {
+test("keys may come from jose: an unknown kid is a 401, and any other error a 503", async () => {
   const local = createLocalJWKSet({ keys: [{ ...withoutPrivate(ecKey("a")), kty: "EC", kid: "a" }] });
   const rows: [keys: unknown, kid: string, status: number][] = [
     [local, "a", 200],
     [local, "b", 401],
     [() => undefined, "a", 401],
-    [() => Promise.reject(new Error("away")), "a", 503],
+    [() => Promise.reject(new Error("unavailable")), "a", 503],
   ];
   for (const [keys, kid, expected] of rows) {
     const { status, token } = guardOf(undefined, { issuer: { issuer, keys: keys as never } });
@@ -911,7 +919,7 @@ test("keys may be of jose: an unknown kid is a 401, and another error a 503", as
   }
 });
 
-test("what goes wrong in an answer goes to next", async () => {
+test("an error while responding is passed to next", async () => {
   const error = new Error("a middleware that replaced setHeader");
   const fail = (): never => {
     throw error;
@@ -922,7 +930,7 @@ test("what goes wrong in an answer goes to next", async () => {
   assert.equal(await promise, error);
 });
 
-test("events and answers hold no token", async () => {
+test("events and responses contain no token", async () => {
   const { ask, token, events, clock } = guardOf();
   const secrets = [
     token(),
@@ -931,15 +939,15 @@ test("events and answers hold no token", async () => {
     token({ iss: "https://secret.example" }),
     token({}, "secret-kid"),
   ];
-  const told: string[] = [];
+  const output: string[] = [];
   for (const secret of secrets) {
     const answer = await ask(secret);
-    if (answer instanceof Response) told.push(inspect([...answer.headers]), await answer.text());
+    if (answer instanceof Response) output.push(inspect([...answer.headers]), await answer.text());
   }
   await clock.advance(0);
-  told.push(inspect(events, { depth: 10 }));
+  output.push(inspect(events, { depth: 10 }));
   for (const secret of [...secrets, "secret", token().split(".")[1] ?? ""])
-    for (const text of told) assert.ok(!text.includes(secret), text);
+    for (const text of output) assert.ok(!text.includes(secret), text);
   assert.ok(events.some(({ type }) => type === "refused") && events.some(({ type }) => type === "key-set"));
 });
 

@@ -8,15 +8,15 @@ import {
 } from "../../src/verify/bearer/index.ts";
 import { createRemoteKeySet } from "../../src/verify/relying-party/index.ts";
 
-// The API under test, the same on every framework and runtime: one path for each guard.
+// The API under test, the same in every framework and runtime: one path for each guard.
 
-/** What an API has to know of the providers of a test. */
+/** The providers of a test. */
 export interface Setup {
   readonly issuer: string;
   readonly other: string;
-  /** Nobody answers there. */
+  /** Issuer of a provider that is down. */
   readonly down: string;
-  /** What one test alone guards. */
+  /** Additional guards for one test. */
   readonly more?: Readonly<Record<string, GuardedPath>>;
 }
 
@@ -27,7 +27,7 @@ export const nonceSecret = "a secret that all replicas of a test share";
 export interface GuardedPath {
   readonly bearer: Bearer;
   readonly requirements: Requirements;
-  /** What the handler refuses, after the guard has let the request through. */
+  /** Denial with which the handler refuses a request that the guard has let through. */
   readonly denial?: Denial | undefined;
 }
 
@@ -37,7 +37,7 @@ const guarded = (bearer: Bearer, requirements: Requirements = {}, denial?: Denia
   denial,
 });
 
-/** What the handler of a path answers to a request that the guard has let through. */
+/** Returns the handler's response to a request that the guard has let through. */
 export const answerOf = (
   { bearer, denial }: GuardedPath,
   request: object,
@@ -46,10 +46,10 @@ export const answerOf = (
     ? { status: 200, headers: {}, body: JSON.stringify({ sub: bearer.authOf(request)?.claims.sub }) }
     : bearer.challenge(request, denial);
 
-const notYours = { status: 403, description: "the order is of somebody else", scope: "orders:admin" } as const;
+const notYours = { status: 403, description: "the order belongs to another user", scope: "orders:admin" } as const;
 const ended = { status: 401, description: "the session has ended" } as const;
 
-/** The guards by path. */
+/** Returns the guards by path. */
 export function guardsOf({ issuer, other, down, more }: Setup): Readonly<Record<string, GuardedPath>> {
   const guard = (options: Partial<BearerOptions> = {}): Bearer => createBearer({ issuer, audience, ...options });
   const dpop = { dpop: "optional", baseUrl: audience } as const;
@@ -67,7 +67,7 @@ export function guardsOf({ issuer, other, down, more }: Setup): Readonly<Record<
     "/step": guarded(plain, {
       check: () => ({ status: 403, description: "large orders need more", scope: "orders:large" }),
     }),
-    "/check-fails": guarded(plain, { check: () => Promise.reject(new Error("the database is away")) }),
+    "/check-fails": guarded(plain, { check: () => Promise.reject(new Error("the database is down")) }),
     "/optional": guarded(plain, { optional: true }),
     "/optional/scope": guarded(plain, { optional: true, scope: "orders:read" }),
     "/denied": guarded(plain, { scope: "orders:read" }, notYours),
@@ -101,16 +101,16 @@ export function guardsOf({ issuer, other, down, more }: Setup): Readonly<Record<
   };
 }
 
-/** As behind a proxy, which writes the certificate into a header field. */
+/** Returns the certificate that a proxy writes into a header field. */
 const certificateOf = (request: object): string | undefined => fieldOf(request, "client-cert");
 
-/** A header field. Each adapter gives its own kind of request. */
+/** Returns a header field. Each adapter passes its own kind of request. */
 function fieldOf(request: object, name: string): string | undefined {
   const { headers } = (request as { req?: { raw?: Request } }).req?.raw ?? (request as Request);
   const field = typeof headers.get === "function" ? headers.get(name) : Reflect.get(headers, name);
   return typeof field === "string" ? field : undefined;
 }
 
-/** The metadata of a resource is served beside the guards. */
+/** Returns the handlers of the resource's metadata, which the applications serve next to the guarded paths. */
 export const metadataOf = ({ issuer }: Setup) =>
   createBearer({ issuer, audience, resource, metadata: { scopes_supported: ["orders:read"] } }).metadata;

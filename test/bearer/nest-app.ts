@@ -12,7 +12,7 @@ interface Route {
   readonly handler: NestHandler;
 }
 
-/** An application of NestJS. What decorators do is done in plain calls, because Node does not run decorators. */
+/** Starts a NestJS application and returns its port. It calls the decorators as functions, because Node does not run decorators. */
 export async function nestApp(
   t: TestContext,
   adapter: AbstractHttpAdapter,

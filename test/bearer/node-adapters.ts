@@ -7,7 +7,7 @@ import { ExpressAdapter } from "@nestjs/platform-express";
 import { FastifyAdapter } from "@nestjs/platform-fastify";
 import { Elysia } from "elysia";
 import express5 from "express";
-// @ts-expect-error There are no types for it under this name.
+// @ts-expect-error There are no types under this name.
 import express4 from "express4";
 import fastify5 from "fastify";
 import fastify4 from "fastify4";
@@ -19,13 +19,13 @@ import { fetchApp } from "./fetch-app.ts";
 import { type GuardedPath, type Setup, answerOf, guardsOf, metadataOf } from "./guards.ts";
 import { type NestHandler, nestApp } from "./nest-app.ts";
 
-/** Starts an API; gives its port. */
+/** Starts an API and returns its port. */
 export type StartAdapter = (t: TestContext, setup: Setup) => Promise<number>;
 
 export const listen = (t: TestContext, listener: RequestListener): Promise<number> =>
   listening(t, createServer(listener));
 
-/** Of Express 4 and 5, which have the same methods. */
+/** Starts the API in Express 4 or 5, which have the same methods. */
 const expressAdapter =
   (express: typeof express5): StartAdapter =>
   (t, setup) => {
@@ -40,7 +40,7 @@ const expressAdapter =
     return listen(t, app);
   };
 
-/** Of Fastify 4 and 5, which have the same methods. */
+/** Starts the API in Fastify 4 or 5, which have the same methods. */
 const fastifyAdapter =
   (fastify: typeof fastify5): StartAdapter =>
   async (t, setup) => {
@@ -69,7 +69,7 @@ type Context = KoaContextLike & {
 };
 
 const koaAdapter: StartAdapter = async (t, setup) => {
-  // @ts-expect-error There are no types for it.
+  // @ts-expect-error There are no types for Koa.
   const { default: Koa } = await import("koa");
   const app = new Koa();
   const guards = guardsOf(setup);
@@ -89,19 +89,20 @@ const koaAdapter: StartAdapter = async (t, setup) => {
   return listen(t, app.callback());
 };
 
-function answer(guarded: GuardedPath, request: IncomingMessage, response: ServerResponse): void {
+function respond(guarded: GuardedPath, request: IncomingMessage, response: ServerResponse): void {
   const { status, headers, body } = answerOf(guarded, request);
   response.writeHead(status, { ...headers, "Content-Length": body.length }).end(body);
 }
 
-/** Each request as if it were an upgrade: what the guard writes to the socket is the response. */
+/** Treats each request as an upgrade: the response is what the guard writes to the socket. */
 const upgradeAdapter: StartAdapter = (t, setup) => {
   const guards = guardsOf(setup);
   const metadata = metadataOf(setup);
   return listen(t, async (request, response) => {
     const guarded = guards[new URL(request.url ?? "/", "http://localhost").pathname];
     if (guarded === undefined) return metadata.node(request, response);
-    if (await guarded.bearer.upgrade(guarded.requirements)(request, request.socket)) answer(guarded, request, response);
+    if (await guarded.bearer.upgrade(guarded.requirements)(request, request.socket))
+      respond(guarded, request, response);
   });
 };
 
@@ -111,11 +112,11 @@ const nodeAdapter: StartAdapter = (t, setup) => {
   return listen(t, (request, response) => {
     const guarded = guards[new URL(request.url ?? "/", "http://localhost").pathname];
     if (guarded === undefined) return metadata.node(request, response);
-    return guarded.bearer.express(guarded.requirements)(request, response, () => answer(guarded, request, response));
+    return guarded.bearer.express(guarded.requirements)(request, response, () => respond(guarded, request, response));
   });
 };
 
-/** Of NestJS, which adds a charset to the type of an exception. */
+/** Starts the API in NestJS, which adds a charset to an exception's media type. */
 const nestAdapter =
   (adapter: () => AbstractHttpAdapter): StartAdapter =>
   (t, setup) => {
@@ -135,13 +136,13 @@ const nestExpress = (): AbstractHttpAdapter => new ExpressAdapter(express5().dis
 
 const honoAdapter: StartAdapter = (t, setup) => listen(t, getRequestListener(fetchApp(setup, "hono")));
 
-/** What other frameworks hand to `check`: their own kind of `Request`. */
+/** Starts the API in a framework that passes its own kind of `Request` to `check`. */
 const checkAdapter =
   (mount: (check: (request: Request) => Promise<Response>) => RequestListener): StartAdapter =>
   (t, setup) =>
     listen(t, mount(fetchApp(setup, "check")));
 
-/** All that run in a process of Node. */
+/** The adapters that run in a Node process. */
 export const nodeAdapters: Readonly<Record<string, StartAdapter>> = {
   "Express 5": expressAdapter(express5),
   "Express 4": expressAdapter(express4),

@@ -26,7 +26,7 @@ const workerd =
     return port as number;
   };
 
-/** What a namespace of Workers KV answers to workerd. */
+/** Script of a Workers KV namespace for workerd. */
 const kv = `const kept = new Map();
 export default {
   async fetch(request) {
@@ -36,10 +36,10 @@ export default {
   },
 };`;
 
-/** Two workers of one script with one namespace of Workers KV, as two places of Cloudflare run it. */
+/** Starts two workers with the same script and Workers KV namespace, as in two Cloudflare locations. Returns their ports. */
 export async function startWorkers(t: TestContext, path: string): Promise<number[]> {
-  const place = { script: await bundle(path), bindings: [kvBinding("KEYS", "kv")] };
-  const workers = { one: place, two: place, kv: { script: kv, bindings: [] } };
+  const location = { script: await bundle(path), bindings: [kvBinding("KEYS", "kv")] };
+  const workers = { one: location, two: location, kv: { script: kv, bindings: [] } };
   return portsOf(t, await workerdCommand(await temporaryFolder(t), workers, { one: 0, two: 0 }), 2);
 }
 
@@ -47,7 +47,7 @@ const deno = ["run", "--no-prompt", "--allow-net=127.0.0.1", "--allow-read", "--
 
 const upgrades = fileURLToPath(new URL("refuse-upgrades.ts", import.meta.url));
 
-/** Commands that start a server of `node:http` that refuses every upgrade. */
+/** Commands that start a `node:http` server that refuses every upgrade. */
 export const upgradeServers: Readonly<Record<string, readonly [string, ...string[]]>> = {
   Node: [binary("node"), upgrades],
   Bun: [binary("bun"), upgrades],
@@ -63,5 +63,5 @@ const adapters: Readonly<Record<string, StartAdapter>> = {
   "check() on workerd": workerd("check"),
 };
 
-/** The API in other runtimes than Node. In `npm test`, one way in each. */
+/** The API in runtimes other than Node: in `npm test`, one adapter in each. */
 export const otherRuntimes = Object.fromEntries(Object.entries(adapters).slice(0, soak(6, 3)));

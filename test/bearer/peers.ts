@@ -20,13 +20,13 @@ import { audience } from "./guards.ts";
 import type { Setup } from "./guards.ts";
 import { type StartAdapter, listen } from "./node-adapters.ts";
 
-// Other middlewares, each set up with the options and callbacks that its README shows, as strictly as they allow. A missing path is a missing feature.
+// Other middlewares, each configured with the options and callbacks in its README, as strictly as they allow. A missing path is a missing feature.
 
 const algorithms = ["ES256", "RS256"];
-/** Where each part of the table wants one issuer. */
+/** Returns the issuer that a path's guard trusts. */
 const issuerAt = ({ issuer, down }: Setup, path: string): string => (path === "/down" ? down : issuer);
 
-/** An application of Express with a guard at each path. It is behind a proxy that ends TLS. */
+/** Creates an Express application with a guard at each path, behind a proxy that terminates TLS. */
 function expressApp(guards: Readonly<Record<string, readonly RequestHandler[]>>) {
   const app = express().set("trust proxy", true).set("env", "test").disable("x-powered-by");
   for (const [path, handlers] of Object.entries(guards))
@@ -34,7 +34,7 @@ function expressApp(guards: Readonly<Record<string, readonly RequestHandler[]>>)
   return app;
 }
 
-/** Whether the header `typ` is `at+jwt`, `JWT` or missing. */
+/** Reports whether the `typ` header is `at+jwt`, `JWT` or missing. */
 const isAccessOrPlain = (typ: unknown): boolean =>
   typ === undefined || (typeof typ === "string" && /^(application\/)?(at\+)?jwt$/i.test(typ));
 
@@ -45,7 +45,7 @@ const refused =
 
 const oauth2JwtBearer: StartAdapter = async (t, setup) => {
   const { issuer, other, down } = setup;
-  const of = (options: object = {}): RequestHandler =>
+  const guard = (options: object = {}): RequestHandler =>
     auth({ issuerBaseURL: issuer, audience, strict: true, clockTolerance: 0, dpop: { enabled: false }, ...options });
   const dpop = { enabled: true, required: false, iatOffset: 60, iatLeeway: 10 };
   const certificate = {
@@ -54,27 +54,30 @@ const oauth2JwtBearer: StartAdapter = async (t, setup) => {
   };
   const several = { issuerBaseURL: undefined, mcd: { issuers: [issuer, other] } };
   const guards = {
-    "/plain": [of()],
-    "/scope": [of(), requiredScopes("orders:read orders:list")],
-    "/any": [of(), scopeIncludesAny("orders:write orders:read")],
-    "/revoked": [of(), claimCheck((claims) => claims["revoked"] !== true, "the token was revoked")],
-    "/denied": [of(), refused(() => new InsufficientScopeError(["orders:admin"], "the order is of somebody else"))],
-    "/denied/401": [of(), refused(() => new InvalidTokenError("the session has ended"))],
-    "/denied/optional": [of({ authRequired: false }), refused(() => new UnauthorizedError())],
-    "/denied/dpop": [of({ dpop }), refused(() => new InsufficientScopeError(["orders:admin"]))],
-    "/own-keys": [of({ issuerBaseURL: undefined, issuer, jwksUri: `${issuer}/jwks` })],
-    "/oauth": [of({ issuerBaseURL: `${issuer}/oauth` })],
-    "/optional": [of({ authRequired: false })],
-    "/required-claims": [of({ validators: { cnf: (cnf: unknown) => cnf !== undefined } })],
-    "/jwt": [of({ strict: false, validators: { typ: isAccessOrPlain } })],
-    "/several": [of(several)],
-    "/function": [of({ ...several, mcd: { issuers: () => [issuer] } })],
-    "/down": [of({ issuerBaseURL: down })],
-    "/down/several": [of({ ...several, mcd: { issuers: [issuer, down] } })],
-    "/dpop": [of({ dpop })],
-    "/dpop/scope": [of({ dpop }), requiredScopes("orders:read")],
-    "/dpop-required": [of({ dpop: { ...dpop, required: true } })],
-    "/certificate": [of(certificate)],
+    "/plain": [guard()],
+    "/scope": [guard(), requiredScopes("orders:read orders:list")],
+    "/any": [guard(), scopeIncludesAny("orders:write orders:read")],
+    "/revoked": [guard(), claimCheck((claims) => claims["revoked"] !== true, "the token was revoked")],
+    "/denied": [
+      guard(),
+      refused(() => new InsufficientScopeError(["orders:admin"], "the order belongs to another user")),
+    ],
+    "/denied/401": [guard(), refused(() => new InvalidTokenError("the session has ended"))],
+    "/denied/optional": [guard({ authRequired: false }), refused(() => new UnauthorizedError())],
+    "/denied/dpop": [guard({ dpop }), refused(() => new InsufficientScopeError(["orders:admin"]))],
+    "/own-keys": [guard({ issuerBaseURL: undefined, issuer, jwksUri: `${issuer}/jwks` })],
+    "/oauth": [guard({ issuerBaseURL: `${issuer}/oauth` })],
+    "/optional": [guard({ authRequired: false })],
+    "/required-claims": [guard({ validators: { cnf: (cnf: unknown) => cnf !== undefined } })],
+    "/jwt": [guard({ strict: false, validators: { typ: isAccessOrPlain } })],
+    "/several": [guard(several)],
+    "/function": [guard({ ...several, mcd: { issuers: () => [issuer] } })],
+    "/down": [guard({ issuerBaseURL: down })],
+    "/down/several": [guard({ ...several, mcd: { issuers: [issuer, down] } })],
+    "/dpop": [guard({ dpop })],
+    "/dpop/scope": [guard({ dpop }), requiredScopes("orders:read")],
+    "/dpop-required": [guard({ dpop: { ...dpop, required: true } })],
+    "/certificate": [guard(certificate)],
   };
   return listen(t, expressApp(guards));
 };
@@ -85,7 +88,7 @@ interface Jwt {
 
 const tokenInCookie = /(?:^|; )token=([^;]*)/;
 
-/** Without the stack trace that Express would write. */
+/** Responds without the stack trace that Express would write. */
 const silent: ErrorRequestHandler = (error, _request, response, _next) =>
   void response.status(error.status ?? 500).end();
 

@@ -7,13 +7,13 @@ import type { Setup } from "./guards.ts";
 import { otherKeys, providerKeys } from "./requests.ts";
 
 export interface TestProviders extends Setup {
-  /** Every request that reached them, such as `GET /jwks`. */
+  /** All requests that reached the providers, such as `GET /jwks`. */
   readonly requests: string[];
-  /** Whether they answer 500. */
+  /** Whether the providers respond with 500. */
   isBroken: boolean;
 }
 
-/** Two providers that answer, and one that does not. */
+/** Starts two providers, and reserves the port of a third one that is down. */
 export async function startProviders(t: Pick<TestContext, "after">): Promise<TestProviders> {
   const requests: string[] = [];
   const providers: TestProviders = { issuer: "", other: "", down: "", requests, isBroken: false };

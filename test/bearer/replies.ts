@@ -3,11 +3,11 @@ import { type WireReply, type WireRequest, exchange, parseReplies, requestText }
 import type { Setup } from "./guards.ts";
 import type { Expected, Row } from "./requests.ts";
 
-// What the guard must answer on the wire, and what it does.
+// Compares the guard's responses on the wire with the expected ones.
 
 const titles = { 400: "Bad Request", 401: "Unauthorized", 403: "Forbidden", 503: "Service Unavailable" } as const;
 
-/** The whole reply, as it must be. */
+/** Returns the whole reply that is expected. */
 function replyOf(expected: Expected, method: string, charset: string): Pick<WireReply, "status" | "headers" | "body"> {
   if (expected.status === 200)
     return { status: 200, headers: {}, body: method === "HEAD" ? "" : (expected.body ?? '{"sub":"alice"}') };
@@ -31,7 +31,7 @@ function replyOf(expected: Expected, method: string, charset: string): Pick<Wire
   };
 }
 
-/** What servers of the runtimes add to every reply. */
+/** Header fields that the runtimes' servers add to every reply. */
 const ofServers = new Set(["date", "connection", "keep-alive", "transfer-encoding", "vary", "server"]);
 
 export async function send(port: number, request: WireRequest): Promise<WireReply> {
@@ -41,16 +41,16 @@ export async function send(port: number, request: WireRequest): Promise<WireRepl
   return { ...reply, headers };
 }
 
-/** A framework adds a charset to the type of what a handler sends. */
+/** Removes the charset that a framework adds to the media type of a handler's response. */
 const ofHandler = ({ "content-type": type = "", ...others }: WireReply["headers"]): WireReply["headers"] => ({
   ...others,
   "content-type": type.replace(/; ?charset=utf-8$/i, ""),
 });
 
 /**
- * Sends the request of a row and holds the reply against it.
+ * Sends a row's request and compares the reply.
  *
- * @param charset what the framework adds to the type
+ * @param charset the framework's addition to the media type
  */
 export async function check(
   port: number,
@@ -63,7 +63,7 @@ export async function check(
   const { headers, ...reply } = await send(port, sent);
   const { "dpop-nonce": nonce, ...others } = headers;
   const whole = replyOf(expected, sent.method ?? "GET", byHandler === true ? "" : charset);
-  // What the API itself answers has the header fields of its framework.
+  // A response from the API itself has its framework's header fields.
   const got = {
     ...reply,
     headers: expected.status === 200 ? {} : byHandler === true ? ofHandler(others) : others,

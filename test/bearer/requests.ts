@@ -4,24 +4,24 @@ import type { HeaderLine, WireRequest } from "../support/wire.ts";
 import { type Signature, compact, hmac, noSignature, signature } from "../token/compact.ts";
 import { type Setup, audience } from "./guards.ts";
 
-// The requests that an API gets, and what it must answer, as data.
+// Requests to an API, and the expected responses, as data.
 
-/** Private keys of the provider by kid. */
+/** The provider's private keys, by kid. */
 export const providerKeys: Readonly<Record<string, { readonly alg: string; readonly jwk: PrivateJwk }>> = {
   "ec-1": { alg: "ES256", jwk: ecKey("bearer ec-1") },
   "rsa-1": { alg: "RS256", jwk: rsaKey() },
 };
-/** The other provider has a key of its own under the same kid. */
+/** The other provider's private keys. The kid is the same, the key is not. */
 export const otherKeys = { "ec-1": { alg: "ES256", jwk: ecKey("bearer other") } } as const;
 const clientKey = ecKey("bearer client");
 const strangerKey = ecKey("bearer stranger");
 
-/** All that a DER has of a certificate here is how it begins. */
+/** Bytes that are a certificate only as far as their first byte shows. */
 const certificateDer = "0: a certificate of the client";
 export const certificatePem = `-----BEGIN CERTIFICATE-----\n${Buffer.from(certificateDer).toString("base64")}\n-----END CERTIFICATE-----\n`;
 const x5t = createHash("sha256").update(certificateDer).digest("base64url");
 
-/** Claims and header of a token, and who signs it. Members that are undefined are left out. */
+/** Claims, header and signing key of a token. Members that are undefined are omitted. */
 interface TokenParts {
   readonly claims?: object;
   readonly header?: object;
@@ -31,7 +31,7 @@ interface TokenParts {
 
 const nowSeconds = (): number => Math.floor(Date.now() / 1000);
 
-/** A good access token, but for what is given. */
+/** Returns an access token, valid except for the given parts. */
 export function accessToken({ issuer }: Pick<Setup, "issuer">, { claims, header, kid = "ec-1", key }: TokenParts = {}) {
   const { alg, jwk } = providerKeys[kid] ?? { alg: "ES256", jwk: strangerKey };
   const now = nowSeconds();
@@ -53,38 +53,38 @@ const thumbprint = ({ crv, kty, x, y }: PrivateJwk): string =>
 
 let proofs = 0;
 
-/** A good proof for a request, but for what is given. @see RFC 9449 section 4.2 */
+/** Returns a proof for a request, valid except for the given parts. @see RFC 9449 section 4.2 */
 export function dpopProof(token: string, path: string, { claims, header, key = clientKey }: TokenParts = {}): string {
   const ath = createHash("sha256").update(token).digest("base64url");
   const all = { jti: `proof-${(proofs += 1)}`, htm: "GET", htu: audience + path, iat: nowSeconds(), ath, ...claims };
   return compact({ typ: "dpop+jwt", alg: "ES256", jwk: withoutPrivate(key), ...header }, all, signature("ES256", key));
 }
 
-/** What the guard must answer. */
+/** Response that the guard must send. */
 export type Expected =
   | { readonly status: 200; readonly body?: string }
   | {
       readonly status: 400 | 401 | 403;
       /** `WWW-Authenticate`. */
       readonly challenge: string;
-      /** Where no description is in the challenge. */
+      /** Detail in the body, if the challenge has no description. */
       readonly detail?: string;
       readonly nonce?: true;
     }
   | { readonly status: 503; readonly retryAfter: string };
 
-/** One request, the sentence that it is about, and the answer. Earlier replies are for nonces. */
+/** One request, the requirement that it tests, and the expected response. */
 export interface Row {
-  /** A section of an RFC, such as `6750 3`, or of OpenID Connect. */
+  /** Section of an RFC, such as `6750 3`, or of OpenID Connect. */
   readonly source: string;
   readonly name: string;
   readonly request: (setup: Setup) => WireRequest;
   readonly expected: Expected;
-  /** Sent before, from the same client; what it was answered does not matter. */
+  /** Whether the request is sent twice. Only the second response is checked. */
   readonly again?: true;
-  /** The standard allows to let it through. */
+  /** Whether the standard allows an API to let the request through. */
   readonly lenient?: true;
-  /** A handler refuses it: its framework may add to the type, and counts the bytes. */
+  /** Whether a handler refuses the request. Its framework then sets the length and may change the media type. */
   readonly byHandler?: true;
 }
 
@@ -106,15 +106,16 @@ const dpop = (path: string, token: string, proof: string): WireRequest => ({
 
 const algs = 'algs="ES256 ES384 ES512 RS256 RS384 RS512 PS256 PS384 PS512 EdDSA Ed25519"';
 const ok: Expected = { status: 200 };
-/** Of all challenges. */
+/** The realm of all challenges. */
 const realm = `realm="${audience}"`;
 const none: Expected = { status: 401, challenge: `Bearer ${realm}` };
-const asked = (parameters: string): Expected => ({ status: 401, challenge: `Bearer ${realm}, ${parameters}` });
+const challenged = (parameters: string): Expected => ({ status: 401, challenge: `Bearer ${realm}, ${parameters}` });
 const badRequest = (description: string): Expected => ({
   status: 400,
   challenge: `Bearer ${realm}, error="invalid_request", error_description="${description}"`,
 });
-const invalid = (description: string): Expected => asked(`error="invalid_token", error_description="${description}"`);
+const invalid = (description: string): Expected =>
+  challenged(`error="invalid_token", error_description="${description}"`);
 const noDpop: Expected = { status: 401, challenge: `Bearer ${realm}, DPoP ${realm}, ${algs}` };
 const badDpop = (error: string, description: string): Expected => ({
   status: 401,
@@ -132,12 +133,12 @@ const noSuchAlg = invalid("the alg of the token is not allowed");
 const missing = (claim: string): Expected => invalid(`claim '${claim}' is missing`);
 const unexpected = (claim: string): Expected => invalid(`claim '${claim}' is not what is expected`);
 const idToken = invalid("the token is an ID token; send an access token");
-const noProof = badProof("the proof is not one JWT of typ dpop+jwt that its own jwk has signed");
+const noProof = badProof("the proof is not a single JWT with typ dpop+jwt, signed by its own jwk");
 
 const bound = (setup: Setup, more: TokenParts = {}): string =>
   accessToken(setup, { ...more, claims: { cnf: { jkt: thumbprint(clientKey) }, ...more.claims } });
 
-/** The standard allows an API to let it through. */
+/** Marks a request that the standard allows an API to let through. */
 const optional = (row: Row): Row => ({ ...row, lenient: true });
 const byHandler = (row: Row): Row => ({ ...row, byHandler: true });
 
@@ -147,17 +148,17 @@ const row = (source: string, name: string, request: Row["request"], expected: Ex
   request,
   expected,
 });
-/** A token at a path. */
+/** Creates a row for a token that is sent to a path. */
 const tokenRow = (source: string, name: string, parts: TokenParts, expected: Expected, path = "/plain"): Row =>
   row(source, name, (setup) => bearer(path, accessToken(setup, parts)), expected);
 const claimRow = (source: string, name: string, claims: object, expected: Expected, path?: string): Row =>
   tokenRow(source, name, { claims }, expected, path);
 const headerRow = (source: string, name: string, header: object, expected: Expected, path?: string): Row =>
   tokenRow(source, name, { header }, expected, path);
-/** A request that needs no token that holds. */
+/** Creates a row for a request without a valid token. */
 const formRow = (name: string, request: WireRequest, expected: Expected, source = "6750 3"): Row =>
   row(source, name, () => request, expected);
-/** A good token with a proof for a path, but for what is given. */
+/** Returns a request with a bound token and its proof, valid except for the given parts. */
 function proven(setup: Setup, path: string, parts: TokenParts = {}, token: string = bound(setup)): WireRequest {
   return dpop(path, token, dpopProof(token, path, parts));
 }
@@ -168,9 +169,9 @@ const forms: readonly Row[] = [
   formRow("no token", sent(undefined), none),
   formRow("an empty Authorization", sent(""), none),
   formRow("another scheme", sent("Basic YWxpY2U6c2VjcmV0"), none),
-  formRow("the name of a member of every object", sent("constructor abc"), none),
-  formRow("a scheme that only begins like one", sent("Bearer-x abc def"), none),
-  formRow("a DPoP token where there is no DPoP", sent("DPoP abc"), none),
+  formRow("a scheme that is the name of an object's own property", sent("constructor abc"), none),
+  formRow("a scheme that only begins with Bearer", sent("Bearer-x abc def"), none),
+  formRow("a DPoP token without DPoP support", sent("DPoP abc"), none),
   formRow("a scheme without a token", sent("Bearer"), oneToken),
   formRow("two tokens after one scheme", sent("Bearer abc def"), oneToken),
   formRow("tokens with a comma", sent("Bearer abc,def"), oneToken),
@@ -230,15 +231,15 @@ const forms: readonly Row[] = [
 
 const ecOne = ecKey("bearer ec-1");
 const publicText = JSON.stringify(withoutPrivate(ecOne));
-/** A request with a token for the first key whose alg, signature and exp nobody checks. */
-const madeBy =
+/** Creates a request with a token for the first key. Its alg, signature and exp can be anything. */
+const withToken =
   (alg: string, sign: Signature, exp = `"exp":${nowSeconds() + 3_600}`): Row["request"] =>
   ({ issuer }) => {
     const claims = JSON.stringify({ iss: issuer, aud: audience, sub: "alice", exp: 0 }).replace('"exp":0', exp);
     return bearer("/plain", compact({ alg, kid: "ec-1", typ: "at+jwt" }, claims, sign));
   };
 
-/** Claims that say in two providers of what kind a token is. */
+/** Returns the claims with which two providers mark a token's type. */
 const markedTokens = (cognito: string, keycloak: string): readonly (readonly [provider: string, claims: object])[] => [
   ["Cognito", { token_use: cognito }],
   ["Keycloak", { typ: keycloak }],
@@ -285,12 +286,12 @@ const tokens: readonly Row[] = [
     { key: strangerKey, header: { jwk: withoutPrivate(strangerKey) } },
     wrongSignature,
   ),
-  row("8725 3.2", "alg none", madeBy("none", noSignature), noSuchAlg),
-  row("8725 2.1", "HS256 with the public key", madeBy("HS256", hmac("HS256", publicText)), noSuchAlg),
+  row("8725 3.2", "alg none", withToken("none", noSignature), noSuchAlg),
+  row("8725 2.1", "HS256 with the public key", withToken("HS256", hmac("HS256", publicText)), noSuchAlg),
   row(
     "7519 4.1.4",
     "exp beyond the range of numbers",
-    madeBy("ES256", signature("ES256", ecOne), '"exp":1e400'),
+    withToken("ES256", signature("ES256", ecOne), '"exp":1e400'),
     invalid("claim 'exp' is not a finite number"),
   ),
   headerRow(
@@ -328,11 +329,11 @@ const tokens: readonly Row[] = [
   ),
   ...markedTokens("id", "ID").map(([provider, claims]) =>
     optional(
-      tokenRow("OIDC Core 2", `an ID token of ${provider}`, { header: { typ: "JWT" }, claims }, idToken, "/jwt"),
+      tokenRow("OIDC Core 2", `an ID token from ${provider}`, { header: { typ: "JWT" }, claims }, idToken, "/jwt"),
     ),
   ),
   ...markedTokens("access", "Bearer").map(([provider, claims]) =>
-    tokenRow("9068 4", `an access token of ${provider}`, { header: { typ: "JWT" }, claims }, ok, "/jwt"),
+    tokenRow("9068 4", `an access token from ${provider}`, { header: { typ: "JWT" }, claims }, ok, "/jwt"),
   ),
   claimRow(
     "9068 2.2",
@@ -341,7 +342,7 @@ const tokens: readonly Row[] = [
     missing("sub"),
     "/required-claims",
   ),
-  tokenRow("8705 3", "a token that is not bound where all must be", {}, missing("cnf"), "/required-claims"),
+  tokenRow("8705 3", "an unbound token where the API requires a binding", {}, missing("cnf"), "/required-claims"),
 ];
 
 const denied = (description: string, more = ""): Expected => ({
@@ -351,24 +352,24 @@ const denied = (description: string, more = ""): Expected => ({
 const silver = "urn:mace:incommon:iap:silver";
 const tooLittle = (scope: string): Expected => denied(`the token needs the scope ${scope}`, `, scope="${scope}"`);
 const stepUp = (description: string, parameters: string): Expected =>
-  asked(`error="insufficient_user_authentication", error_description="${description}", ${parameters}`);
-const otherWay = stepUp("the user must sign in in another way", `acr_values="${silver} phr"`);
+  challenged(`error="insufficient_user_authentication", error_description="${description}", ${parameters}`);
+const otherWay = stepUp("the user must sign in with a different method", `acr_values="${silver} phr"`);
 const longAgo = stepUp("the user signed in too long ago", 'max_age="60"');
 const future = stepUp("the sign-in is in the future (auth_time)", 'max_age="60"');
 const needed = "orders:read orders:list";
-/** The moment of the request, which may be long after this file was loaded. */
+/** Claims with the time of the request, which may be long after this file was loaded. */
 const signedInNow = {
   get auth_time(): number {
     return nowSeconds();
   },
 };
 const requirements: readonly Row[] = [
-  formRow("no token for a route with scopes", sent(undefined, "/scope"), asked(`scope="${needed}"`)),
+  formRow("no token for a route with scopes", sent(undefined, "/scope"), challenged(`scope="${needed}"`)),
   claimRow(
     "6750 3",
     "an expired token for a route with scopes",
     { exp: ago(1) },
-    asked(`error="invalid_token", error_description="the token has expired", scope="${needed}"`),
+    challenged(`error="invalid_token", error_description="the token has expired", scope="${needed}"`),
     "/scope",
   ),
   claimRow("6750 3.1", "all scopes and more", { scope: `openid ${needed}` }, ok, "/scope"),
@@ -376,7 +377,7 @@ const requirements: readonly Row[] = [
   claimRow("6750 3.1", "one of two scopes", { scope: "orders:read" }, tooLittle(needed), "/scope"),
   claimRow(
     "6750 3.1",
-    "a scope with the same beginning",
+    "a scope that begins with the required scope",
     { scope: "orders:readonly orders:list" },
     tooLittle(needed),
     "/scope",
@@ -388,19 +389,19 @@ const requirements: readonly Row[] = [
   tokenRow("9470 3", "no auth_time", {}, longAgo, "/max-age"),
   claimRow("9470 3", "signed in long ago", { auth_time: ago(3_600) }, longAgo, "/max-age"),
   claimRow("9470 3", "auth_time is a string", { auth_time: "9999999999" }, longAgo, "/max-age"),
-  claimRow("9470 3", "signs in tomorrow", { auth_time: ago(-86_400) }, future, "/max-age"),
+  claimRow("9470 3", "signed in tomorrow", { auth_time: ago(-86_400) }, future, "/max-age"),
   claimRow("9470 3", "auth_time in milliseconds", { auth_time: Date.now() }, future, "/max-age"),
   claimRow("9470 3", "signed in just now", signedInNow, ok, "/max-age"),
   tokenRow(
     "9470 3",
-    "sign-in before scope",
+    "the sign-in is checked before the scope",
     {},
-    stepUp("the user must sign in in another way", 'acr_values="phr", max_age="60", scope="orders:write"'),
+    stepUp("the user must sign in with a different method", 'acr_values="phr", max_age="60", scope="orders:write"'),
     "/step-up",
   ),
   claimRow(
     "9470 3",
-    "then scope",
+    "the scope is checked after the sign-in",
     {
       acr: "phr",
       get auth_time() {
@@ -413,8 +414,13 @@ const requirements: readonly Row[] = [
 ];
 
 const tenantRow = (name: string, tenant: string, expected: Expected): Row =>
-  row("6750 3.1", name, (setup) => bearer("/tenant", accessToken(setup, ofTenant), [["X-Tenant", tenant]]), expected);
-const ofTenant = { claims: { tenant: "a" } };
+  row(
+    "6750 3.1",
+    name,
+    (setup) => bearer("/tenant", accessToken(setup, tenantToken), [["X-Tenant", tenant]]),
+    expected,
+  );
+const tenantToken = { claims: { tenant: "a" } };
 const cookieRow = (name: string, cookies: string, expected: Expected, target = "/cookie"): Row => {
   const request = (setup: Setup): WireRequest => {
     const token = accessToken(setup);
@@ -422,15 +428,15 @@ const cookieRow = (name: string, cookies: string, expected: Expected, target = "
   };
   return row("6750 5.3", name, request, expected);
 };
-const notYours = denied("the order is of somebody else", ', scope="orders:admin"');
+const notYours = denied("the order belongs to another user", ', scope="orders:admin"');
 const oneOfTwo = denied("the token needs one of these scopes: orders:write orders:read", ', scope="orders:write"');
 const otherClient = unexpected("client_id");
 const atClients = (expected: Expected): Expected =>
   "challenge" in expected ? { ...expected, challenge: expected.challenge.replace(realm, 'realm="app"') } : expected;
 const routes: readonly Row[] = [
-  claimRow("6750 3.1", "one of the scopes that are enough", { scope: "a orders:read" }, ok, "/any"),
-  claimRow("6750 3.1", "none of the scopes that are enough", { scope: "orders" }, oneOfTwo, "/any"),
-  formRow("no token where one of two scopes is enough", sent(undefined, "/any"), asked('scope="orders:write"')),
+  claimRow("6750 3.1", "one of the alternative scopes", { scope: "a orders:read" }, ok, "/any"),
+  claimRow("6750 3.1", "none of the alternative scopes", { scope: "orders" }, oneOfTwo, "/any"),
+  formRow("no token for a route with alternative scopes", sent(undefined, "/any"), challenged('scope="orders:write"')),
   claimRow("6750 3.1", "scopes in another claim", { permissions: ["orders:read"] }, ok, "/permissions"),
   claimRow(
     "6750 3.1",
@@ -441,7 +447,7 @@ const routes: readonly Row[] = [
   ),
   tenantRow("the tenant of the token", "a", ok),
   tenantRow("another tenant", "b", denied("the token does not allow this request")),
-  claimRow("6750 3.1", "a token that the application takes", { scope: "orders:read" }, ok, "/revoked"),
+  claimRow("6750 3.1", "a token that the application accepts", { scope: "orders:read" }, ok, "/revoked"),
   claimRow(
     "6750 3.1",
     "a token that the application has revoked",
@@ -451,37 +457,43 @@ const routes: readonly Row[] = [
   ),
   tokenRow(
     "6750 3.1",
-    "the application asks for another scope",
+    "the application requires another scope",
     {},
     denied("large orders need more", ', scope="orders:large"'),
     "/step",
   ),
   byHandler(claimRow("6750 3.1", "a handler refuses", { scope: "orders:read" }, notYours, "/denied")),
   byHandler(
-    tokenRow("6750 3.1", "a handler asks for a new token", {}, invalid("the session has ended"), "/denied/401"),
+    tokenRow("6750 3.1", "a handler requires a new token", {}, invalid("the session has ended"), "/denied/401"),
   ),
   byHandler(
-    formRow("a handler refuses who has no token", sent(undefined, "/denied/optional"), asked('scope="orders:admin"')),
+    formRow(
+      "a handler refuses a request without a token",
+      sent(undefined, "/denied/optional"),
+      challenged('scope="orders:admin"'),
+    ),
   ),
   byHandler(
     row("9449 7.1", "a handler refuses a token with a proof", (setup) => proven(setup, "/denied/dpop"), {
       status: 403,
-      challenge: `DPoP ${realm}, error="insufficient_scope", error_description="the order is of somebody else", scope="orders:admin", ${algs}`,
+      challenge: `DPoP ${realm}, error="insufficient_scope", error_description="the order belongs to another user", scope="orders:admin", ${algs}`,
     }),
   ),
-  tokenRow("9110 15.6.4", "the check of the application fails", {}, { status: 503, retryAfter: "1" }, "/check-fails"),
-  formRow("no token where none need be", sent(undefined, "/optional"), { status: 200, body: "{}" }),
-  formRow("no token, and a scope for those who have one", sent(undefined, "/optional/scope"), {
+  tokenRow("9110 15.6.4", "the application's check fails", {}, { status: 503, retryAfter: "1" }, "/check-fails"),
+  formRow("no token where a token is optional", sent(undefined, "/optional"), { status: 200, body: "{}" }),
+  formRow("no token where a token with a scope is optional", sent(undefined, "/optional/scope"), {
     status: 200,
     body: "{}",
   }),
-  formRow("an empty Authorization where no token need be", sent("", "/optional"), { status: 200, body: "{}" }),
-  tokenRow("6750 3.1", "a good token where none need be", {}, ok, "/optional"),
-  tokenRow("6750 3.1", "insufficient scope where no token need be", {}, tooLittle("orders:read"), "/optional/scope"),
+  formRow("an empty Authorization where a token is optional", sent("", "/optional"), { status: 200, body: "{}" }),
+  tokenRow("6750 3.1", "a valid token where a token is optional", {}, ok, "/optional"),
+  tokenRow("6750 3.1", "insufficient scope where a token is optional", {}, tooLittle("orders:read"), "/optional/scope"),
   formRow("an invalid token where a token is optional", sent("Bearer abc", "/optional"), malformed),
-  optional(formRow("another scheme where no token need be", sent("Basic YTpi", "/optional"), none)),
-  optional(formRow("a token in the query where none need be", sent(undefined, "/optional?access_token=abc"), none)),
-  claimRow("9068 4", "no audience, and a client that is one of these", { aud: undefined }, ok, "/client-id"),
+  optional(formRow("another scheme where a token is optional", sent("Basic YTpi", "/optional"), none)),
+  optional(
+    formRow("a token in the query where a token is optional", sent(undefined, "/optional?access_token=abc"), none),
+  ),
+  claimRow("9068 4", "no audience and an accepted client", { aud: undefined }, ok, "/client-id"),
   claimRow(
     "9068 4",
     "no audience and another client",
@@ -496,23 +508,17 @@ const routes: readonly Row[] = [
     atClients(missing("client_id")),
     "/client-id",
   ),
-  tokenRow(
-    "9068 4",
-    "the right client, and the audience of another API",
-    {},
-    atClients(unexpected("aud")),
-    "/client-id",
-  ),
+  tokenRow("9068 4", "an accepted client and another API's audience", {}, atClients(unexpected("aud")), "/client-id"),
   cookieRow("a token in a cookie", "a=b; token=TOKEN", ok),
   cookieRow("no token in the cookies", "a=b", {
     status: 401,
     challenge: `Bearer ${realm}`,
     detail: "This needs an access token.",
   }),
-  cookieRow("a bad token in a cookie", "token=abc", malformed),
+  cookieRow("an invalid token in a cookie", "token=abc", malformed),
   optional(
     cookieRow(
-      "a token in a cookie, and in the URL",
+      "a token in a cookie and in the URL",
       "token=TOKEN",
       badRequest("a token in the URL is refused"),
       "/cookie?t=TOKEN",
@@ -526,7 +532,7 @@ const routes: readonly Row[] = [
     "/short",
   ),
   tokenRow("6750 2.1", "a token that is not too long", {}, ok, "/short"),
-  tokenRow("7515 4.1.4", "keys of the application", {}, ok, "/own-keys"),
+  tokenRow("7515 4.1.4", "the application's own keys", {}, ok, "/own-keys"),
   row(
     "8414 3.1",
     "an authorization server without OpenID Connect",
@@ -572,7 +578,7 @@ const issuers: readonly Row[] = [
 
 const metadata = 'resource_metadata="https://api.example.com/.well-known/oauth-protected-resource/orders"';
 const resourceRows: readonly Row[] = [
-  formRow("no token", sent(undefined, "/resource"), asked(`scope="orders:read", ${metadata}`), "9728 5.1"),
+  formRow("no token", sent(undefined, "/resource"), challenged(`scope="orders:read", ${metadata}`), "9728 5.1"),
   row(
     "9728 5.1",
     "insufficient scope",
@@ -581,10 +587,10 @@ const resourceRows: readonly Row[] = [
   ),
 ];
 
-const otherUrl = badProof("htu of the proof is not the URL of the request");
-const unknownWay = invalid("the token is bound in a way that is not known here (cnf)");
-const otherMethod = badProof("htm of the proof is not the method of the request");
-const otherHash = badProof("ath of the proof is not the hash of the token");
+const otherUrl = badProof("the htu of the proof is not the request URL");
+const unknownBinding = invalid("the token has an unknown binding (cnf)");
+const otherMethod = badProof("the htm of the proof is not the request method");
+const otherHash = badProof("the ath of the proof is not the token hash");
 const isPrivate = { header: { jwk: { ...clientKey } } };
 const dpopRows: readonly Row[] = [
   formRow("no token where proofs are optional", sent(undefined, "/dpop"), noDpop, "9449 7.2"),
@@ -624,20 +630,20 @@ const dpopRows: readonly Row[] = [
     "9449 7.2",
     "a bound token without its proof",
     (setup) => bearer("/dpop", bound(setup)),
-    asked(
-      `error="invalid_token", error_description="the token is bound to a key, so send it as DPoP, with a proof", DPoP ${realm}, ${algs}`,
+    challenged(
+      `error="invalid_token", error_description="the token is bound to a key; send it as DPoP, with a proof", DPoP ${realm}, ${algs}`,
     ),
   ),
   optional(
     row(
       "9449 7.2",
-      "a bound token where there is no DPoP",
+      "a bound token without DPoP support",
       (setup) => bearer("/plain", bound(setup)),
       invalid("the token is bound to a key, which is not supported here"),
     ),
   ),
-  optional(claimRow("7800 3.1", "a token that is bound in an unknown way", { cnf: { kid: "k" } }, unknownWay)),
-  optional(claimRow("7800 3.1", "a binding that is none", { cnf: null }, unknownWay)),
+  optional(claimRow("7800 3.1", "a token with an unknown binding", { cnf: { kid: "k" } }, unknownBinding)),
+  optional(claimRow("7800 3.1", "a binding that is null", { cnf: null }, unknownBinding)),
   row(
     "9449 7.1",
     "an unbound token under the DPoP scheme",
@@ -655,16 +661,16 @@ const dpopRows: readonly Row[] = [
     },
     noProof,
   ),
-  proofRow("a good proof", {}, ok),
-  proofRow("a good proof where proofs are required", {}, ok, "/dpop-required"),
-  proofRow("a typ of another kind", { header: { typ: "JWT" } }, noProof),
+  proofRow("a valid proof", {}, ok),
+  proofRow("a valid proof where proofs are required", {}, ok, "/dpop-required"),
+  proofRow("another typ", { header: { typ: "JWT" } }, noProof),
   proofRow("no typ", { header: { typ: undefined } }, noProof),
   proofRow("alg none", { header: { alg: "none" } }, noProof),
   proofRow("a symmetric alg", { header: { alg: "HS256" } }, noProof),
   proofRow("no key", { header: { jwk: undefined } }, noProof),
   proofRow("a private key", isPrivate, noProof),
-  proofRow("a key that is none", { header: { jwk: { kty: "EC", crv: "P-256", x: "AA", y: "AA" } } }, noProof),
-  proofRow("a signature of another key", { key: strangerKey, header: { jwk: withoutPrivate(clientKey) } }, noProof),
+  proofRow("an invalid key", { header: { jwk: { kty: "EC", crv: "P-256", x: "AA", y: "AA" } } }, noProof),
+  proofRow("a signature by another key", { key: strangerKey, header: { jwk: withoutPrivate(clientKey) } }, noProof),
   proofRow("no jti", { claims: { jti: undefined } }, badProof("the proof has no jti")),
   proofRow("another method", { claims: { htm: "POST" } }, otherMethod),
   proofRow("a lower-case method", { claims: { htm: "get" } }, otherMethod),
@@ -673,14 +679,14 @@ const dpopRows: readonly Row[] = [
   proofRow("no URL", { claims: { htu: undefined } }, otherUrl),
   proofRow("a URL in another spelling", { claims: { htu: "HTTPS://API.example.com:443/%64pop?a#b" } }, ok),
   proofRow("too old", { claims: { iat: ago(120) } }, badProof("the proof is too old (iat)")),
-  proofRow("of the future", { claims: { iat: ago(-3_600) } }, badProof("the proof is from the future (iat)")),
+  proofRow("issued in the future", { claims: { iat: ago(-3_600) } }, badProof("the proof is from the future (iat)")),
   proofRow("no iat", { claims: { iat: undefined } }, badProof("the proof is too old (iat)")),
   proofRow("no hash of the token", { claims: { ath: undefined } }, otherHash),
   proofRow("the hash of another token", { claims: { ath: "x" } }, otherHash),
   proofRow(
     "a different key than the token's",
     { key: strangerKey },
-    badProof("the token is bound to another key than the key of the proof"),
+    badProof("the token is bound to a different key, not to the key of the proof"),
   ),
   {
     source: "9449 11.1",
@@ -693,17 +699,17 @@ const dpopRows: readonly Row[] = [
     ...(badDpop("use_dpop_nonce", "the proof needs the nonce from the DPoP-Nonce header") as object),
     nonce: true,
   } as Expected),
-  row("9449 9", "a sign-in that is too weak, under the scheme DPoP", (setup) => proven(setup, "/dpop/acr"), {
+  row("9449 9", "an insufficient sign-in, under the DPoP scheme", (setup) => proven(setup, "/dpop/acr"), {
     status: 401,
-    challenge: `DPoP ${realm}, error="insufficient_user_authentication", error_description="the user must sign in in another way", acr_values="phr", ${algs}`,
+    challenge: `DPoP ${realm}, error="insufficient_user_authentication", error_description="the user must sign in with a different method", acr_values="phr", ${algs}`,
   }),
-  row("9449 9", "insufficient scope, under the scheme DPoP", (setup) => proven(setup, "/dpop/scope"), {
+  row("9449 9", "insufficient scope, under the DPoP scheme", (setup) => proven(setup, "/dpop/scope"), {
     status: 403,
     challenge: `DPoP ${realm}, error="insufficient_scope", error_description="the token needs the scope orders:read", scope="orders:read", ${algs}`,
   }),
 ];
 
-const otherCertificate = invalid("the token is bound to another certificate, or none was presented");
+const otherCertificate = invalid("the token is bound to a different certificate, or no certificate was presented");
 const certificateRow = (
   name: string,
   thumbprint: string,
@@ -723,16 +729,16 @@ const certificateRow = (
     expected,
   );
 const certificates: readonly Row[] = [
-  certificateRow("the certificate of the token", x5t, certificatePem, ok),
+  certificateRow("the token's certificate", x5t, certificatePem, ok),
   certificateRow("another certificate", x5t, certificatePem.replace("MDog", "MDoh"), otherCertificate),
   certificateRow("no certificate", x5t, undefined, otherCertificate),
   optional(
-    certificateRow("a bound token where there are no certificates", x5t, certificatePem, otherCertificate, "/plain"),
+    certificateRow("a bound token without support for certificates", x5t, certificatePem, otherCertificate, "/plain"),
   ),
   tokenRow("8705 3", "an unbound token", {}, ok, "/certificate"),
 ];
 
-/** The rows by topic. */
+/** The rows, by topic. */
 export const topics: Readonly<Record<string, readonly Row[]>> = {
   "request format": forms,
   token: tokens,

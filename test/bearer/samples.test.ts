@@ -27,16 +27,16 @@ import { startWorkers } from "./other-runtimes.ts";
 import { type TestProviders, startProviders } from "./provider.ts";
 import { accessToken } from "./requests.ts";
 
-// The samples of the guard, and those for who stays with another middleware, as the pages show them.
+// The guard's samples, and the samples for other middlewares, as the pages show them.
 
 const named = "https://login.example.com";
-const goodToken = (setup: TestProviders, claims: object = {}): string =>
+const validToken = (setup: TestProviders, claims: object = {}): string =>
   accessToken(setup, { claims: { scope: "orders:read", ...claims } });
-const asking = (token: string | undefined): RequestInit => ({
+const requestInit = (token: string | undefined): RequestInit => ({
   headers: { Connection: "close", ...(token !== undefined && { Authorization: `Bearer ${token}` }) },
 });
 
-/** A sample that listens, in this process; gives its port. */
+/** Runs a sample that listens, in this process, and returns its port. */
 async function listens(
   t: TestContext,
   file: string,
@@ -44,9 +44,9 @@ async function listens(
   port = 0,
 ): Promise<number> {
   const isFastify = file.includes("fastify");
-  const told = Promise.withResolvers<Server>();
+  const listeningServer = Promise.withResolvers<Server>();
   const name = `sample ${file} ${(samples += 1)}`;
-  Object.assign(globalThis, { [name]: told.resolve });
+  Object.assign(globalThis, { [name]: listeningServer.resolve });
   const path = await sample(t, file, {
     ...changes,
     ...(isFastify
@@ -54,7 +54,7 @@ async function listens(
       : { ".listen(3001)": `.listen(${port}, function () { globalThis["${name}"](this) })` }),
   });
   await import(path);
-  const server = await told.promise;
+  const server = await listeningServer.promise;
   t.after(() => {
     server.closeAllConnections();
     server.close();
@@ -62,16 +62,16 @@ async function listens(
   return (server.address() as AddressInfo).port;
 }
 let samples = 0;
-// Express prints errors otherwise.
+// Otherwise Express prints errors.
 process.env["NODE_ENV"] = "test";
 
-/** Gives the reply for a token. */
+/** Runs a sample that listens. Returns a function that requests it with a token. */
 async function served(t: TestContext, file: string, issuer: string): Promise<(token?: string) => Promise<Response>> {
   const port = await listens(t, file, { [named]: issuer });
-  return (token) => fetch(`http://localhost:${port}/orders`, asking(token));
+  return (token) => fetch(`http://localhost:${port}/orders`, requestInit(token));
 }
 
-/** A sample that exports a handler for `fetch`. */
+/** Imports a sample that exports a `fetch` handler. Returns a function that calls it with a token. */
 async function imported(
   t: TestContext,
   file: string,
@@ -81,17 +81,17 @@ async function imported(
   const { default: app } = (await import(await sample(t, file, { [named]: issuer }))) as {
     default: { fetch(request: Request): Promise<Response> };
   };
-  return async (token) => app.fetch(new Request(`https://api.example.com${path}`, asking(token)));
+  return async (token) => app.fetch(new Request(`https://api.example.com${path}`, requestInit(token)));
 }
 
-/** Asks until the response has this status: after a failed fetch of the keys, the next one waits for a second. */
+/** Repeats the request until the response has this status: after a failed fetch of the keys, the next fetch waits for a second. */
 async function answered(status: number, ask: () => Promise<Response>): Promise<Response> {
   let response = await ask();
   await eventually(`status ${status}`, async () => response.status === status || ((response = await ask()), false));
   return response;
 }
 
-describe("the guard", { concurrency: 3 }, () => {
+describe("samples of the guard", { concurrency: 3 }, () => {
   for (const [file, start, path] of [
     ["examples/docs/guard-fastify.mts", served],
     ["examples/docs/guard-hono.mts", imported],
@@ -104,25 +104,25 @@ describe("the guard", { concurrency: 3 }, () => {
       const setup = await startProviders(t);
       const ask = await start(t, file, setup.issuer, path);
       setup.isBroken = true;
-      assert.equal((await ask(goodToken(setup))).status, 503);
+      assert.equal((await ask(validToken(setup))).status, 503);
       setup.isBroken = false;
-      const good = await answered(200, () => ask(goodToken(setup)));
-      // tRPC wraps it.
-      assert.match(await good.text(), /{"of":"alice"}/);
-      assert.deepEqual([(await ask()).status, (await ask(goodToken(setup, { scope: "x" }))).status], [401, 403]);
+      const response = await answered(200, () => ask(validToken(setup)));
+      // tRPC wraps the result.
+      assert.match(await response.text(), /{"of":"alice"}/);
+      assert.deepEqual([(await ask()).status, (await ask(validToken(setup, { scope: "x" }))).status], [401, 403]);
     });
   }
 
-  test("with proofs, certificates and several issuers", async (t) => {
+  test("proofs, certificates and several issuers", async (t) => {
     const setup = await startProviders(t);
     process.env["NONCE_SECRET"] = "0123456789abcdef0123456789abcdef";
     const path = await sample(t, "examples/docs/guard-bound.mts", { [named]: setup.issuer });
     const { bearer } = (await import(path)) as { bearer: Bearer };
-    const request = new Request("https://api.example.com/orders", asking(goodToken(setup)));
+    const request = new Request("https://api.example.com/orders", requestInit(validToken(setup)));
     assert.ok(!((await bearer.check(request)) instanceof Response));
   });
 
-  test("with a log of its events", async (t) => {
+  test("a log of its events", async (t) => {
     const setup = await startProviders(t);
     const { bearer } = (await import(await sample(t, "examples/docs/guard-events.mts", { [named]: setup.issuer }))) as {
       bearer: Bearer;
@@ -131,8 +131,8 @@ describe("the guard", { concurrency: 3 }, () => {
     for (const name of ["log", "error"] as const)
       t.mock.method(console, name, (...args: readonly unknown[]) => void lines.push(format(...args)));
     setup.isBroken = true;
-    for (const token of [undefined, goodToken(setup)])
-      await bearer.check(new Request("https://api.example.com/", asking(token)));
+    for (const token of [undefined, validToken(setup)])
+      await bearer.check(new Request("https://api.example.com/", requestInit(token)));
     for (const part of [
       /^GET \/: 401, there is no Authorization header$/m,
       /^answered 503: FetchError: http/m,
@@ -141,7 +141,7 @@ describe("the guard", { concurrency: 3 }, () => {
       assert.match(lines.join("\n"), part);
   });
 
-  test("in NestJS, with a prefix, versions and a guard for all routes", async (t) => {
+  test("NestJS, with a prefix, versions and a guard for all routes", async (t) => {
     const setup = await startProviders(t);
     const path = await sample(t, "examples/docs/guard-nest.mts", {
       [named]: setup.issuer,
@@ -168,33 +168,33 @@ describe("the guard", { concurrency: 3 }, () => {
     app.useGlobalGuards(bearer.nest());
     await app.listen(0, "127.0.0.1");
     const ask = async (path: string, token?: string) => {
-      const reply = await fetch(`${await app.getUrl()}${path}`, asking(token));
+      const reply = await fetch(`${await app.getUrl()}${path}`, requestInit(token));
       return [reply.status, await reply.text()] as const;
     };
-    assert.deepEqual(await ask("/api/v1/orders", goodToken(setup)), [200, '{"of":"alice"}']);
-    assert.deepEqual(await ask("/api/v1/other", goodToken(setup, { scope: "" })), [200, "all"]);
+    assert.deepEqual(await ask("/api/v1/orders", validToken(setup)), [200, '{"of":"alice"}']);
+    assert.deepEqual(await ask("/api/v1/other", validToken(setup, { scope: "" })), [200, "all"]);
     for (const [path, token, status] of [
       ["/api/v1/orders", undefined, 401],
       ["/api/v1/ORDERS/", undefined, 401],
-      ["/api/v1/orders", goodToken(setup, { scope: "" }), 403],
+      ["/api/v1/orders", validToken(setup, { scope: "" }), 403],
       ["/api/v1/other", undefined, 401],
     ] as const)
       assert.equal((await ask(path, token))[0], status, path);
   });
 
-  test("in NestJS on Fastify, a hook refuses a request before its body is parsed", async (t) => {
+  test("NestJS on Fastify: a hook refuses a request before its body is parsed", async (t) => {
     const setup = await startProviders(t);
     const bearer = createBearer({ issuer: setup.issuer, audience: "https://api.example.com" });
     const page = await readFile(new URL("../../docs/relying-party.md", import.meta.url), "utf8");
-    const [, line = ""] = /`(app\.getHttpAdapter.*?)`/.exec(page) ?? [];
+    const [, documentedHook = ""] = /`(app\.getHttpAdapter.*?)`/.exec(page) ?? [];
     const statuses: number[] = [];
-    for (const hook of ["", line]) {
+    for (const hook of ["", documentedHook]) {
       class App {
         readonly name = "app";
       }
       class Orders {
         create(): string {
-          return "made";
+          return "created";
         }
       }
       const create = Object.getOwnPropertyDescriptor(Orders.prototype, "create") as PropertyDescriptor;
@@ -209,70 +209,78 @@ describe("the guard", { concurrency: 3 }, () => {
       addHook(app, bearer);
       await app.listen(0, "127.0.0.1");
       const ask = async (token?: string, type = "text/csv") => {
-        const { headers } = asking(token) as { headers: Record<string, string> };
+        const { headers } = requestInit(token) as { headers: Record<string, string> };
         const init = { method: "POST", body: "{}", headers: { ...headers, "Content-Type": type } };
         return (await fetch(`${await app.getUrl()}/orders`, init)).status;
       };
       statuses.push(
         await ask(),
-        await ask(goodToken(setup), "application/json"),
-        await ask(goodToken(setup, { scope: "" }), "application/json"),
+        await ask(validToken(setup), "application/json"),
+        await ask(validToken(setup, { scope: "" }), "application/json"),
       );
     }
     assert.deepEqual(statuses, [415, 201, 403, 401, 201, 403]);
   });
 
-  test("behind auth_request of nginx, each status of the guard arrives", { skip: skipWithout("nginx") }, async (t) => {
-    const page = await readFile(new URL("../../docs/relying-party.md", import.meta.url), "utf8");
-    const [, locations = ""] = /^ {2}```nginx\n(.*?)^ {2}```$/ms.exec(page) ?? [];
-    const setup = await startProviders(t);
-    const app = express();
-    app.get(
-      "/guard",
-      createBearer({ issuer: setup.issuer, audience: "https://api.example.com" }).express({ scope: "orders:read" }),
-      (_, response) => {
-        response.end();
-      },
-    );
-    app.get("/orders", (_, response) => {
-      response.end("orders");
-    });
-    const port = await listening(t, createServer(app));
-    const front = await freePort();
-    const server = `server { listen 127.0.0.1:${front}; ${locations.replaceAll("127.0.0.1:3001", `127.0.0.1:${port}`)} }`;
-    await startNginx(t, server, front);
-    const status = async (authorization: string): Promise<number> =>
-      (
-        await fetch(`http://127.0.0.1:${front}/orders`, {
-          headers: { Authorization: authorization, Connection: "close" },
-        })
-      ).status;
-    setup.isBroken = true;
-    assert.equal(await status(`Bearer ${goodToken(setup)}`), 503);
-    setup.isBroken = false;
-    await eventually("the keys are fetched", async () => (await status(`Bearer ${goodToken(setup)}`)) === 200);
-    assert.deepEqual(
-      [await status("Bearer"), await status("Basic YTpi"), await status(`Bearer ${goodToken(setup, { scope: "" })}`)],
-      [400, 401, 403],
-    );
-  });
+  test(
+    "behind nginx's auth_request, the client receives each status of the guard",
+    { skip: skipWithout("nginx") },
+    async (t) => {
+      const page = await readFile(new URL("../../docs/relying-party.md", import.meta.url), "utf8");
+      const [, locations = ""] = /^ {2}```nginx\n(.*?)^ {2}```$/ms.exec(page) ?? [];
+      const setup = await startProviders(t);
+      const app = express();
+      app.get(
+        "/guard",
+        createBearer({ issuer: setup.issuer, audience: "https://api.example.com" }).express({ scope: "orders:read" }),
+        (_, response) => {
+          response.end();
+        },
+      );
+      app.get("/orders", (_, response) => {
+        response.end("orders");
+      });
+      const port = await listening(t, createServer(app));
+      const front = await freePort();
+      const server = `server { listen 127.0.0.1:${front}; ${locations.replaceAll("127.0.0.1:3001", `127.0.0.1:${port}`)} }`;
+      await startNginx(t, server, front);
+      const status = async (authorization: string): Promise<number> =>
+        (
+          await fetch(`http://127.0.0.1:${front}/orders`, {
+            headers: { Authorization: authorization, Connection: "close" },
+          })
+        ).status;
+      setup.isBroken = true;
+      assert.equal(await status(`Bearer ${validToken(setup)}`), 503);
+      setup.isBroken = false;
+      await eventually("the keys are fetched", async () => (await status(`Bearer ${validToken(setup)}`)) === 200);
+      assert.deepEqual(
+        [
+          await status("Bearer"),
+          await status("Basic YTpi"),
+          await status(`Bearer ${validToken(setup, { scope: "" })}`),
+        ],
+        [400, 401, 403],
+      );
+    },
+  );
 
-  test("in NestJS, a handler of anything but HTTP is not called", async () => {
+  test("NestJS: a handler that is not for HTTP is not called", async () => {
     const { nest } = createBearer({ issuer: named, audience: "https://api.example.com" });
     const context = { getType: () => "graphql", switchToHttp: () => assert.fail() };
     await assert.rejects(nest().canActivate(context), { code: "ERR_OPTION_INVALID", message: /HTTP.*graphql/ });
   });
 });
 
-describe("for routes, providers and sockets", () => {
-  test("in Express: one of several scopes, a tenant, no token, a refusal in the handler", async (t) => {
+describe("samples for routes, providers and sockets", () => {
+  test("Express: one of several scopes, a tenant, no token, a refusal in the handler", async (t) => {
     const { fetch } = globalThis;
     t.mock.method(globalThis, "fetch", fetch);
     const path = await sample(t, "examples/docs/two-issuers.mts");
     const { login, partner } = (await import(path)) as { login: TestIssuer; partner: TestIssuer };
     const port = await listens(t, "examples/docs/guard-routes.mts", {});
     const status = async (target: string, token?: string, method = "GET"): Promise<number> =>
-      (await fetch(`http://localhost:${port}${target}`, { ...asking(token), method })).status;
+      (await fetch(`http://localhost:${port}${target}`, { ...requestInit(token), method })).status;
     const tokenOf = (claims: object) => partner.token({ ...claims });
     for (const [scope, expected] of [
       ["orders:admin", 200],
@@ -280,14 +288,14 @@ describe("for routes, providers and sockets", () => {
       ["orders", 403],
     ] as const)
       assert.equal(await status("/orders", await tokenOf({ scope })), expected, scope);
-    const ofA = await login.token({ tenant: "a" });
-    assert.deepEqual([await status("/tenants/a", ofA), await status("/tenants/b", ofA)], [200, 403]);
+    const tokenForA = await login.token({ tenant: "a" });
+    assert.deepEqual([await status("/tenants/a", tokenForA), await status("/tenants/b", tokenForA)], [200, 403]);
     assert.deepEqual(
-      [await status("/shop"), await status("/shop", ofA), await status("/shop", "abc")],
+      [await status("/shop"), await status("/shop", tokenForA), await status("/shop", "abc")],
       [200, 200, 401],
     );
-    assert.equal(await status("/orders/1", ofA, "DELETE"), 204);
-    const refused = await fetch(`http://localhost:${port}/orders/2`, { ...asking(ofA), method: "DELETE" });
+    assert.equal(await status("/orders/1", tokenForA, "DELETE"), 204);
+    const refused = await fetch(`http://localhost:${port}/orders/2`, { ...requestInit(tokenForA), method: "DELETE" });
     const description = 'error_description="the order belongs to another user", scope="orders:admin"';
     assert.equal(
       refused.headers.get("www-authenticate"),
@@ -296,7 +304,7 @@ describe("for routes, providers and sockets", () => {
     assert.deepEqual([refused.status, ((await refused.json()) as { status: number }).status], [403, 403]);
   });
 
-  test("tokens of Azure, Auth0 and Cognito, and behind a load balancer of AWS", async (t) => {
+  test("Azure, Auth0 and Cognito tokens, and tokens behind an AWS load balancer", async (t) => {
     const bearers = (await import(await sample(t, "examples/docs/guard-providers.mts"))) as Record<string, Bearer>;
     const rows: readonly [name: string, issuer: string, audience: string, claims: object, other: object][] = [
       [
@@ -332,7 +340,7 @@ describe("for routes, providers and sockets", () => {
         return auth instanceof Response ? auth.status : 200;
       };
       const idToken = { aud: "1example23456789", client_id: undefined, nonce: "n" };
-      // A pre token generation trigger can add it.
+      // A pre token generation trigger can add client_id.
       const withClient = { aud: "1example23456789", client_id: "1example23456789", token_use: "id" };
       assert.deepEqual(
         [await status(claims), await status(other), await status(idToken), await status(withClient)],
@@ -343,21 +351,21 @@ describe("for routes, providers and sockets", () => {
     }
   });
 
-  test("in Next.js: the proxy file and a route handler", async (t) => {
+  test("Next.js: the proxy file and a route handler", async (t) => {
     const issuer = await createTestIssuer({ issuer: named });
     t.mock.method(globalThis, "fetch", issuer.fetch);
     type Handler = (request: Request) => Promise<Response | undefined>;
     const { proxy, GET } = (await import(await sample(t, "examples/docs/guard-next.mts"))) as Record<string, Handler>;
     const { NextRequest } = await import("next/server.js");
     const ask = (handler: Handler | undefined, token?: string) =>
-      handler?.(new NextRequest("https://api.example.com/api/orders", asking(token) as object));
-    const good = await issuer.token({ scope: "orders:read" });
-    assert.deepEqual([await ask(proxy, good), (await ask(proxy))?.status], [undefined, 401]);
-    assert.deepEqual(await (await ask(GET, good))?.json(), { of: "alice" });
+      handler?.(new NextRequest("https://api.example.com/api/orders", requestInit(token) as object));
+    const token = await issuer.token({ scope: "orders:read" });
+    assert.deepEqual([await ask(proxy, token), (await ask(proxy))?.status], [undefined, 401]);
+    assert.deepEqual(await (await ask(GET, token))?.json(), { of: "alice" });
     assert.equal((await ask(GET, await issuer.token()))?.status, 403);
   });
 
-  test("a WebSocket with its token as a subprotocol", async (t) => {
+  test("a WebSocket with the token as a subprotocol", async (t) => {
     const issuer = await createTestIssuer({ issuer: named });
     t.mock.method(globalThis, "fetch", issuer.fetch);
     type Attach = (server: Server, accept: (request: unknown, socket: { end(text: string): void }) => void) => void;
@@ -374,25 +382,26 @@ describe("for routes, providers and sockets", () => {
       const received = await exchange(port, requestText({ target, headers: Object.entries(upgrade) }));
       return /^HTTP\/1.1 (\d+)/.exec(received.toString())?.[1];
     };
-    const good = await issuer.token({ scope: "orders:read" });
-    assert.deepEqual([await status(`bearer, ${good}`), await status("chat")], ["101", "401"]);
+    const token = await issuer.token({ scope: "orders:read" });
+    assert.deepEqual([await status(`bearer, ${token}`), await status("chat")], ["101", "401"]);
     assert.equal(await status(`bearer, ${await issuer.token()}`), "403");
   });
 });
 
-describe("a cold start", { concurrency: 2 }, () => {
-  test("in Workers, with Workers KV", async (t) => {
+describe("samples of a cold start", { concurrency: 2 }, () => {
+  test("Workers with Workers KV", async (t) => {
     const setup = await startProviders(t);
     const path = await sample(t, "examples/docs/cold-start-workers.mts", { [named]: setup.issuer });
     const [first, second] = await startWorkers(t, path);
-    const ask = async (port = 0) => (await fetch(`http://127.0.0.1:${port}/orders`, asking(goodToken(setup)))).status;
+    const ask = async (port = 0) =>
+      (await fetch(`http://127.0.0.1:${port}/orders`, requestInit(validToken(setup)))).status;
     assert.equal(await ask(first), 200);
     const reached = setup.requests.length;
     assert.equal(await ask(second), 200);
-    assert.equal(setup.requests.length, reached, "the second worker asked for nothing");
+    assert.equal(setup.requests.length, reached, "the second worker sent no request");
   });
 
-  test("with a file", async (t) => {
+  test("a file", async (t) => {
     const setup = await startProviders(t);
     const folder = await temporaryFolder(t);
     const start = async (): Promise<number> => {
@@ -400,23 +409,23 @@ describe("a cold start", { concurrency: 2 }, () => {
         [named]: setup.issuer,
         "/var/lib/orders": folder,
         'audience: "https://api.example.com",':
-          'audience: "https://api.example.com", onEvent: (event) => told.push(event),',
-        "export const bearer": "export const told: unknown[] = [];\nexport const bearer",
+          'audience: "https://api.example.com", onEvent: (event) => events.push(event),',
+        "export const bearer": "export const events: unknown[] = [];\nexport const bearer",
       });
-      const { bearer, told } = (await import(path)) as { bearer: Bearer; told: unknown[] };
-      const auth = await bearer.check(new Request("https://api.example.com/", asking(goodToken(setup))));
-      assert.ok(!inspect(told, { depth: 5 }).includes("failed"), "no file is no failure");
+      const { bearer, events } = (await import(path)) as { bearer: Bearer; events: unknown[] };
+      const auth = await bearer.check(new Request("https://api.example.com/", requestInit(validToken(setup))));
+      assert.ok(!inspect(events, { depth: 5 }).includes("failed"), "a missing file is not a failure");
       return auth instanceof Response ? auth.status : 200;
     };
     assert.equal(await start(), 200);
     const reached = setup.requests.length;
     assert.deepEqual(await readdir(folder), [`${encodeURIComponent(setup.issuer)}.json`]);
     assert.equal(await start(), 200);
-    assert.equal(setup.requests.length, reached, "the second process asked for nothing");
+    assert.equal(setup.requests.length, reached, "the second process sent no request");
   });
 });
 
-/** A token endpoint and what a client has to find, before a provider of the tests. Tokens are for the resource that the client names. */
+/** Starts an authorization server with the metadata that a client needs and a token endpoint. Tokens are for the resource that the client names. */
 async function startAuthorizationServer(t: TestContext) {
   const setup = await startProviders(t);
   const seen: string[] = [];
@@ -447,7 +456,7 @@ async function startAuthorizationServer(t: TestContext) {
 }
 
 for (const path of ["/mcp", ""])
-  test(`a client of the MCP SDK finds the provider of a server at "${path}" through its metadata, and calls a tool`, async (t) => {
+  test(`an MCP SDK client finds the provider of a server at "${path}" through its metadata and calls a tool`, async (t) => {
     const port = await freePort();
     const resource = `http://localhost:${port}${path}`;
     const provider = await startAuthorizationServer(t);
@@ -477,8 +486,8 @@ for (const path of ["/mcp", ""])
     await client.close();
   });
 
-describe("who stays with", { concurrency: 3 }, () => {
-  // In an outage: express-jwt hands the error on, so that its status holds; passport-jwt makes each error of a key a 401.
+describe("drop-in replacements for the keys of other middlewares", { concurrency: 3 }, () => {
+  // In an outage, express-jwt passes the error on with its status, and passport-jwt responds with 401 to any key error.
   for (const [file, start, outage] of [
     ["examples/docs/drop-in-express-jwt.mts", served, 503],
     ["examples/docs/drop-in-passport-jwt.mts", served, 401],
@@ -489,15 +498,15 @@ describe("who stays with", { concurrency: 3 }, () => {
       const setup = await startProviders(t);
       const ask = await start(t, file, setup.issuer);
       setup.isBroken = true;
-      assert.equal((await ask(goodToken(setup))).status, outage);
+      assert.equal((await ask(validToken(setup))).status, outage);
       setup.isBroken = false;
-      await answered(200, () => ask(goodToken(setup)));
+      await answered(200, () => ask(validToken(setup)));
       const wrong = [
-        goodToken(setup, { exp: 1 }),
-        goodToken(setup, { iss: "https://evil.example" }),
-        goodToken(setup, { aud: "x" }),
+        validToken(setup, { exp: 1 }),
+        validToken(setup, { iss: "https://evil.example" }),
+        validToken(setup, { aud: "x" }),
         accessToken(setup, { kid: "unknown" }),
-        `${goodToken(setup).slice(0, -4)}AAAA`,
+        `${validToken(setup).slice(0, -4)}AAAA`,
       ];
       for (const token of wrong) assert.notEqual((await ask(token)).status, 200, token);
     });
@@ -512,8 +521,8 @@ describe("who stays with", { concurrency: 3 }, () => {
       new Promise((resolve, reject) =>
         claimsOf(token, (error, claims) => (error === null ? resolve(claims?.sub) : reject(error))),
       );
-    assert.equal(await subject(goodToken(setup)), "alice");
-    await assert.rejects(subject(goodToken(setup, { exp: 1 })), { name: "TokenExpiredError" });
+    assert.equal(await subject(validToken(setup)), "alice");
+    await assert.rejects(subject(validToken(setup, { exp: 1 })), { name: "TokenExpiredError" });
     await assert.rejects(subject(accessToken(setup, { kid: "unknown" })), { message: /names no usable key/ });
   });
 });

@@ -17,10 +17,10 @@ const isIdToken = (claims: JWTPayload): boolean =>
   claims["typ"] === "ID";
 
 /**
- * Verifies an access token: its format, issuer, signature, claims and type.
+ * Verifies an access token: its format, type, issuer, signature and claims.
  *
  * @throws TokenError see `verify`
- * @throws the errors of a key set
+ * @throws the key set's errors
  * @see RFC 9068 section 4
  */
 export async function verifyAccessToken(
@@ -31,7 +31,7 @@ export async function verifyAccessToken(
   const header = readHeader(token, verification.algorithms, maxTokenBytes);
   checkTyp(header, typRules[typ]);
   const claims = readClaims(token);
-  // Not verified yet, the issuer only chooses the keys.
+  // The issuer is not verified yet. It only selects the keys.
   const { iss: issuer } = claims;
   if (typeof issuer !== "string") throw new TokenError("ERR_TOKEN_CLAIM", 'claim "iss" is missing');
   const trusted = await keysOf(issuer);
@@ -49,7 +49,7 @@ const typRules: Readonly<Record<BearerSettings["typ"], TypRule>> = {
   "at+jwt": {
     typ: "at+jwt",
     remedy,
-    hint: 'if the provider gives its access tokens another typ, set the option typ to "JWT"',
+    hint: 'if the provider gives its access tokens another typ, set the typ option to "JWT"',
   },
   JWT: { typ: "at+jwt", acceptsPlain: true, remedy },
 };

@@ -11,7 +11,7 @@ export interface GuardedRequest {
   readonly proof: string | undefined;
   /** The request as the framework passes it, for functions of the application. */
   readonly source: object;
-  /** The request as the server has it: one object, however many adapters see it. */
+  /** The server's own request object, which is the same for all adapters. */
   readonly raw: object;
 }
 
@@ -22,7 +22,7 @@ export interface Credentials {
 }
 
 const knownSchemes: readonly Scheme[] = ["Bearer", "DPoP"];
-/** A scheme, then spaces, then one token. @see RFC 6750 section 2.1; RFC 9449 section 7.1; RFC 9110 section 11.4 */
+/** A scheme, spaces and one token. @see RFC 6750 section 2.1; RFC 9449 section 7.1; RFC 9110 section 11.4 */
 const authorizationForm = /^[!#$%&'*+\-.^_`|~\w]+ +([\w\-.~+/]+=*)$/;
 
 /** Returns the scheme of an `Authorization` header, if it is one of these. @see RFC 9110 section 11.1 */
@@ -32,7 +32,7 @@ export function schemeOf(authorization: string = "", among: readonly Scheme[]): 
 }
 
 /**
- * Returns the one token of a request in its `Authorization` header. Refuses a second token in the query.
+ * Returns the token from a request's `Authorization` header. Refuses a second token in the query.
  *
  * @throws RefusedRequest
  */
@@ -56,10 +56,10 @@ export function credentialsOf(
 
 /** @see RFC 6750 section 2.1 */
 const tokenForm = /^[\w\-.~+/]+=*$/;
-/** A JWS. Shorter tokens may be part of a URL by chance. */
+/** A JWS. A shorter token may occur in a URL by chance. */
 const jwsForm = /^[\w-]+\.[\w-]*\.[\w-]*$/;
 
-/** Returns the credentials for a token from elsewhere. It must not be in the URL, however it is escaped there. @throws RefusedRequest */
+/** Returns the credentials for a token from elsewhere. It must not be in the URL, in any escaped form. @throws RefusedRequest */
 export function credentialsElsewhere(token: unknown, target: string): Credentials {
   if (typeof token !== "string" || !tokenForm.test(token)) throw invalidToken("this is not a token");
   const url = target.replaceAll(/%([\da-f]{2})/gi, (_, hex: string) => String.fromCharCode(Number.parseInt(hex, 16)));
@@ -74,7 +74,7 @@ function missingCredentials(authorization = "", [scheme]: readonly Scheme[]): st
   return `the Authorization header is not ${scheme}, a space and a token`;
 }
 
-/** Reports whether there is a token in the query. @see RFC 6750 section 2: no more than one method of sending a token */
+/** Reports whether there is a token in the query. @see RFC 6750 section 2: a client must use only one method of sending a token */
 export function hasQueryToken(target: string): boolean {
   const start = target.indexOf("?");
   return start !== -1 && new URLSearchParams(target.slice(start)).has("access_token");

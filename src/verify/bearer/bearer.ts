@@ -14,12 +14,12 @@ import type { Denial } from "./refusal.ts";
 import { type Auth, type Requirements, checkRequirements } from "./requirements.ts";
 import { resolveBearerOptions } from "./settings.ts";
 
-/** Requirements of a route that needs a token. */
+/** Requirements of a route for which a token is required. */
 type TokenRequired = Requirements & { readonly optional?: false | undefined };
 
 /** A guard for an API: lets requests with a valid access token through and refuses the others. */
 export interface Bearer {
-  /** Creates middleware for Express 4 and 5, connect and `node:http`. It also sets `auth` of the request, where the MCP SDK reads it. */
+  /** Creates middleware for Express 4 and 5, connect and `node:http`. It also sets the request's `auth` property, which the MCP SDK reads. */
   express(this: void, requirements?: Requirements): ExpressMiddleware;
   /** Creates a hook for Fastify 4 and 5. */
   fastify(this: void, requirements?: Requirements): FastifyHook;
@@ -28,13 +28,13 @@ export interface Bearer {
   /** Creates middleware for Koa. */
   koa(this: void, requirements?: Requirements): KoaMiddleware;
   /**
-   * Creates a guard for the `upgrade` event of a `node:http` server, for WebSockets. It returns `false` if the upgrade was refused: it is then
-   * answered, and its socket closed.
+   * Creates a guard for the `upgrade` event of a `node:http` server, for WebSockets. If it refuses the upgrade, it responds, closes the socket
+   * and returns `false`.
    */
   upgrade(this: void, requirements?: Requirements): UpgradeGuard;
   /** Creates a NestJS guard, on Express and Fastify, for `@UseGuards` and `useGlobalGuards`. */
   nest(this: void, requirements?: Requirements): NestGuard;
-  /** Returns the auth of a `Request`, or the `Response` to send. If a token is optional and there is none, `undefined`. */
+  /** Returns the auth of a `Request`, or the `Response` to send; `undefined` if a token is optional and there is none. */
   check(this: void, request: Request, requirements?: TokenRequired): Promise<Auth | Response>;
   check(this: void, request: Request, requirements: Requirements): Promise<Auth | Response | undefined>;
   /**
@@ -43,7 +43,7 @@ export interface Bearer {
    */
   authOf(this: void, request: object): Auth | undefined;
   /**
-   * Returns the response by which a handler refuses a request that this guard has let through: 403, or 401 if a new token may help or there
+   * Returns the response with which a handler refuses a request that this guard has let through: 403, or 401 if a new token may help or there
    * was none.
    *
    * @example
@@ -52,14 +52,14 @@ export interface Bearer {
    * res.status(status).set(headers).send(body); // or: new Response(body, { status, headers })
    * ```
    *
-   * If there was no token, the response is a 401 without the description, which only the event has.
+   * If there was no token, the response is a 401 without the description. Only the event contains it.
    *
-   * @throws ConfigError `ERR_OPTION_INVALID` for another request, and for an invalid denial
+   * @throws ConfigError `ERR_OPTION_INVALID` if the guard did not let this request through, or if the denial is invalid
    */
   challenge(this: void, request: object, denial: Denial): Challenge;
   /**
-   * Fetches the keys of all issuers now, for example before the process is ready. If `issuer` is a function, nothing is fetched, and neither is
-   * anything for `keys` without `refresh()` or `reload()`.
+   * Fetches the keys of all issuers now, for example before the process is ready. Fetches nothing if `issuer` is a function, or for `keys`
+   * without `refresh()` or `reload()`.
    *
    * @throws FetchError see `createRemoteKeySet`
    */
@@ -70,13 +70,13 @@ export interface Bearer {
    * @throws ConfigError `ERR_OPTION_INVALID` if proofs are required
    */
   mcp(this: void): TokenVerifier;
-  /** Serves the metadata of the resource at `/.well-known/oauth-protected-resource`. @see RFC 9728 */
+  /** Handlers that serve the resource's metadata at `/.well-known/oauth-protected-resource`. @see RFC 9728 */
   readonly metadata: ResourceMetadata;
 }
 
 /**
- * Creates a guard for access tokens. It responds with 401 and a challenge to an invalid token, with 403 to one with insufficient scope, and
- * with 503 while the keys are unavailable. It reads the token from the `Authorization` header, or where the `token` option finds it.
+ * Creates a guard for access tokens. It responds with 401 and a challenge to an invalid token, with 403 to a token with insufficient scope, and
+ * with 503 while the keys are unavailable. It reads the token from the `Authorization` header, or gets it from the `token` option.
  *
  * @example
  * ```ts
@@ -99,7 +99,7 @@ export function createBearer(options: BearerOptions): Bearer {
   const adapterOf =
     <Adapter>(name: string, create: (decide: Decide) => Adapter) =>
     (requirements: Requirements = {}, ...more: readonly unknown[]): Adapter => {
-      // A framework calls an adapter that was not called for its route with a request and more.
+      // If an adapter was passed to a framework without calling it, the framework calls it with a request and more arguments.
       if (more.length > 0) throw invalidOption(`bearer.${name} is not middleware; pass the result of bearer.${name}()`);
       return create(decideFor(requirements));
     };

@@ -7,12 +7,12 @@ import { createProofCheck } from "./dpop-proof.ts";
 import { invalidToken } from "./refusal.ts";
 import type { BearerSettings } from "./settings.ts";
 
-/** Checks that the sender of a request has what its token is bound to. @throws RefusedRequest */
+/** Checks that the sender of a request has the key and the certificate that its token is bound to. @throws RefusedRequest */
 export type Confirm = (claims: JWTPayload, credentials: Credentials, request: GuardedRequest) => Promise<void>;
 
 /**
- * Creates the check of bindings (`cnf`). Every known binding must be confirmed, and a token whose bindings are all unknown is refused, not
- * accepted as an unbound one.
+ * Creates the check of bindings (`cnf`). Every known binding must be confirmed. A token whose bindings are all unknown is refused, and not
+ * treated as an unbound token.
  *
  * @see RFC 7800 section 3; RFC 9449 section 7; RFC 8705 section 3
  */
@@ -21,18 +21,17 @@ export function createConfirmation(settings: BearerSettings): Confirm {
   const checkProof = createProofCheck(settings);
 
   return async ({ cnf }, { scheme, token }, { method, target, proof, source }) => {
-    // A claim can be any JSON.
+    // A claim can be any JSON value.
     const { jkt, "x5t#S256": x5t } = Object(cnf) as { readonly jkt?: unknown; readonly "x5t#S256"?: unknown };
     if (scheme === "DPoP" && typeof jkt !== "string") throw invalidToken("the token is not bound to a key (cnf.jkt)");
     if (cnf === undefined) return;
-    if (typeof (jkt ?? x5t) !== "string")
-      throw invalidToken("the token is bound in a way that is not known here (cnf)");
+    if (typeof (jkt ?? x5t) !== "string") throw invalidToken("the token has an unknown binding (cnf)");
     if (jkt !== undefined && scheme !== "DPoP") {
-      const remedy = dpop === undefined ? "which is not supported here" : "so send it as DPoP, with a proof";
-      throw invalidToken(`the token is bound to a key, ${remedy}`);
+      const remedy = dpop === undefined ? ", which is not supported here" : "; send it as DPoP, with a proof";
+      throw invalidToken(`the token is bound to a key${remedy}`);
     }
     if (x5t !== undefined && x5t !== (await thumbprintOf(await certificate?.(source))))
-      throw invalidToken("the token is bound to another certificate, or none was presented");
+      throw invalidToken("the token is bound to a different certificate, or no certificate was presented");
     if (typeof jkt === "string") await checkProof(proof, { method, target, token, jkt });
   };
 }
@@ -49,12 +48,12 @@ async function thumbprintOf(certificate: string | Uint8Array | null | undefined)
   // The DER of a certificate is a SEQUENCE.
   if (!(der instanceof Uint8Array) || der[0] !== 0x30)
     throw invalidOption(
-      '"certificate" returned something else; return the certificate as DER, PEM, PEM with %20 for spaces, or :base64: (RFC 9440)',
+      '"certificate" did not return a certificate; return it as DER, PEM, PEM with %20 for spaces, or :base64: (RFC 9440)',
     );
   return toBase64url(await sha256(Uint8Array.from(der)));
 }
 
-/** Certificates as programs return them and as proxies write them into a header. */
+/** Formats in which programs return certificates and proxies write them into a header. */
 const certificateForms = [
   // The first certificate of a PEM. RFC 7468 section 5
   /-----BEGIN CERTIFICATE-----([\s\w+/=]+)-----END CERTIFICATE-----/,

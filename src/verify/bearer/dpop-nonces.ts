@@ -2,7 +2,7 @@ import type { CryptoKey } from "jose";
 import { toBase64url } from "#crypto";
 import type { Clock } from "../../base/clock.ts";
 
-/** Time for which one nonce is current. It is accepted for as long again. */
+/** Time for which one nonce is current, in milliseconds. It is then accepted for as long again. */
 const periodMs = 150_000;
 const encoder = new TextEncoder();
 
@@ -13,8 +13,8 @@ export interface Nonces {
 }
 
 /**
- * Creates nonces that are a MAC of the time. Nothing is stored, and replicas with one secret accept each other's nonces. All clients get the
- * same nonce, because a nonce only proves that the proof is newer than the nonce.
+ * Creates nonces that are a MAC of the time. Nothing is stored, and replicas with the same secret accept each other's nonces. All clients get
+ * the same nonce, because a nonce only proves that the proof is newer than the nonce.
  *
  * @see RFC 9449 section 9
  */

@@ -12,7 +12,7 @@ import { createNonces } from "./dpop-nonces.ts";
 import { RefusedRequest, invalidProof } from "./refusal.ts";
 import type { BearerSettings } from "./settings.ts";
 
-/** Values that a proof must be bound to. */
+/** Values that a proof must match. */
 export interface Proven {
   readonly method: string;
   /** Request target: path and query. */
@@ -36,15 +36,12 @@ export function createProofCheck(settings: BearerSettings) {
     const age = nowSeconds - (typeof claims.iat === "number" ? claims.iat : Number.NaN);
     const rules: readonly (readonly [isBroken: boolean, problem: string])[] = [
       [typeof claims.jti !== "string" || claims.jti === "", "the proof has no jti"],
-      [claims["htm"] !== proven.method, "htm of the proof is not the method of the request"],
-      [
-        !isSameUrl(claims["htu"], baseUrl + targetPath(proven.target)),
-        "htu of the proof is not the URL of the request",
-      ],
+      [claims["htm"] !== proven.method, "the htm of the proof is not the request method"],
+      [!isSameUrl(claims["htu"], baseUrl + targetPath(proven.target)), "the htu of the proof is not the request URL"],
       [!(age <= proofMaxAgeSeconds + clockToleranceSeconds), "the proof is too old (iat)"],
       [!(age >= -aheadSeconds), "the proof is from the future (iat)"],
-      [claims["ath"] !== (await textHash(proven.token)), "ath of the proof is not the hash of the token"],
-      [jkt !== proven.jkt, "the token is bound to another key than the key of the proof"],
+      [claims["ath"] !== (await textHash(proven.token)), "the ath of the proof is not the token hash"],
+      [jkt !== proven.jkt, "the token is bound to a different key, not to the key of the proof"],
     ];
     const broken = rules.find(([isBroken]) => isBroken);
     if (broken !== undefined) throw invalidProof(broken[1]);
@@ -56,12 +53,12 @@ export function createProofCheck(settings: BearerSettings) {
     const expiresAt = Math.ceil(nowSeconds - age + proofMaxAgeSeconds + clockToleranceSeconds + 1) * 1000;
     const isNew = await replay(await textHash(JSON.stringify([jkt, claims.jti])), expiresAt, jkt);
     if (!isNew) throw invalidProof("the proof was used before (jti)");
-    // If the proof expired during the call of the store, the store may have forgotten its first use.
+    // If the proof expired while the store was called, the store may have forgotten its first use.
     if (clock.now() >= expiresAt) throw invalidProof("the proof is too old (iat)");
   };
 }
 
-/** Returns the claims of a proof and the thumbprint of its key. Only a client can cause an error here. @throws RefusedRequest */
+/** Returns a proof's claims and its key's thumbprint. Only a client can cause an error here. @throws RefusedRequest */
 async function readProof(proof: string): Promise<{ readonly claims: JWTPayload; readonly jkt: string }> {
   try {
     const header = readHeader(proof, publicKeyAlgorithms);
@@ -73,11 +70,11 @@ async function readProof(proof: string): Promise<{ readonly claims: JWTPayload; 
     await checkSignature(proof, alg, key);
     return { claims: readClaims(proof), jkt: await calculateJwkThumbprint(jwk) };
   } catch {
-    throw invalidProof("the proof is not one JWT of typ dpop+jwt that its own jwk has signed");
+    throw invalidProof("the proof is not a single JWT with typ dpop+jwt, signed by its own jwk");
   }
 }
 
-/** Reports whether two URLs are the same in their normalized form, without query and fragment. @see RFC 9449 section 4.3, points 9 and 10; RFC 3986 section 6.2 */
+/** Reports whether two URLs are the same when normalized, without query and fragment. @see RFC 9449 section 4.3, points 9 and 10; RFC 3986 section 6.2 */
 function isSameUrl(htu: unknown, url: string): boolean {
   return typeof htu === "string" && URL.canParse(htu) && URL.canParse(url) && normalized(htu) === normalized(url);
 }

@@ -41,7 +41,7 @@ import { createTrustedIssuers } from "./trusted-issuers.ts";
 /** The decision about a request: its sender, who is unknown if a token is optional, or the response. */
 export type AccessDecision = { readonly auth: Auth | undefined } | { readonly reply: Reply };
 
-/** Decides about the requests of one route. Never rejects. */
+/** Decides about the requests to one route. Never rejects. */
 export type Decide = (this: void, request: GuardedRequest) => Promise<AccessDecision>;
 
 /** A request that was let through. */
@@ -65,7 +65,7 @@ const defaultDenial: Denial = { status: 403, description: "the token does not al
 /** Decides about requests, for all adapters. */
 export interface Guard {
   decide(this: void, request: GuardedRequest, requirements: CheckedRequirements): Promise<AccessDecision>;
-  /** Returns the auth of a token alone. @throws TokenError, FetchError */
+  /** Verifies a token without its request and returns its auth. @throws TokenError, FetchError */
   verify(this: void, token: string): Promise<Auth>;
   /** Returns the sender of a request that was let through. */
   authOf(this: void, source: object): Auth | undefined;
@@ -118,7 +118,7 @@ export function createGuard(settings: BearerSettings): Guard {
     throw new RefusedRequest({ status: 401, hint: "there is no token" });
   }
 
-  /** Returns the auth of a request that may pass. @throws RefusedRequest, TokenError, FetchError, errors of the application */
+  /** Returns the auth of a request that may pass. @throws RefusedRequest, TokenError, FetchError, the application's errors */
   async function admit(
     credentials: Credentials,
     request: GuardedRequest,
@@ -140,7 +140,7 @@ export function createGuard(settings: BearerSettings): Guard {
     return auth;
   }
 
-  /** A token may expire while a store or a function of the application confirms its sender. @throws RefusedRequest */
+  /** Refuses a token that expired while a store or a function of the application confirmed its sender. @throws RefusedRequest */
   function refuseExpired({ expiresAt }: Auth): void {
     if (expiresAt + verification.clockToleranceSeconds <= Math.floor(clock.now() / 1000))
       throw invalidToken("the token has expired");
@@ -148,13 +148,13 @@ export function createGuard(settings: BearerSettings): Guard {
 
   function challenge(source: object, denial: Denial): Challenge {
     const known = admitted.get(source);
-    if (known === undefined) throw invalidOption("challenge() takes a request that this guard has let through");
+    if (known === undefined) throw invalidOption("challenge() needs a request that this guard has let through");
     const { status, description, scope } = checkDenial(denial);
     const isAnonymous = known.auth === undefined;
     const refusal: Refusal = isAnonymous ? { status: 401, hint: description, scope } : deniedBy(denial);
     report(refusal, known.request);
     const reply = replyTo(refusal, known.scheme, terms, undefined);
-    // Frameworks count the bytes themselves.
+    // Frameworks set the length.
     const { "Content-Length": _, ...headers } = Object.fromEntries(fieldsOf(reply));
     return { status: isAnonymous ? 401 : status, headers, body: reply.body ?? "" };
   }
@@ -183,7 +183,7 @@ export function createGuard(settings: BearerSettings): Guard {
     );
   }
 
-  /** Returns the id of a request. An error of the application must not prevent the event. */
+  /** Returns the request's id. An error in the application's function must not prevent the event. */
   function idOf(source: object): string | undefined {
     try {
       const id = requestId?.(source);

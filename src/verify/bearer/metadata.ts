@@ -13,17 +13,17 @@ import {
 } from "../../publish/respond.ts";
 import type { BearerSettings } from "./settings.ts";
 
-/** Returns the URL of the metadata of a resource. Only the slash of a path that is nothing else is dropped. @see RFC 9728 section 3.1 */
+/** Returns the URL of a resource's metadata. A trailing slash is dropped only if it is the whole path. @see RFC 9728 section 3.1 */
 export function resourceMetadataUrl(resource: string): string {
   const { origin, pathname } = new URL(resource);
   return origin + wellKnownPath("oauth-protected-resource", pathname === "/" ? "" : pathname);
 }
 
-/** Handlers that serve the metadata of a resource. */
+/** Handlers that serve a resource's metadata. */
 export interface ResourceMetadata {
-  /** For `fetch`. Returns 404 for other paths. */
+  /** Handles a `Request`. Returns 404 for other paths. */
   fetch(this: void, request: Request): Promise<Response>;
-  /** For Express, connect and `node:http`. For other paths, it calls `next` if that is given, and otherwise returns 404. */
+  /** Handles a request in Express, connect and `node:http`. For other paths, it calls `next` if present, and otherwise returns 404. */
   node(this: void, request: NodeRequest, response: NodeResponse, next?: (error?: unknown) => void): void;
 }
 
@@ -42,7 +42,7 @@ function membersOf({ resource, issuers, dpop, certificate, metadata }: BearerSet
   };
 }
 
-/** Creates the handlers, for the well-known path with the path of the resource, and for the well-known path alone. */
+/** Creates the handlers, for the well-known path with and without the resource's path. */
 export function createMetadata(settings: BearerSettings): ResourceMetadata {
   const { resource } = settings;
   let document: Promise<Document> | undefined;
@@ -51,8 +51,12 @@ export function createMetadata(settings: BearerSettings): ResourceMetadata {
       ? []
       : [wellKnownPath("oauth-protected-resource"), new URL(resourceMetadataUrl(resource)).pathname];
 
-  /** Returns `undefined` for other paths. */
-  function answer(method: string, target: string, ifNoneMatch: string | null | undefined): Promise<Reply> | undefined {
+  /** Returns the response, or `undefined` for other paths. */
+  function replyFor(
+    method: string,
+    target: string,
+    ifNoneMatch: string | null | undefined,
+  ): Promise<Reply> | undefined {
     if (!paths.includes(targetPath(target))) return undefined;
     document ??= makeDocument(membersOf(settings));
     return document.then((made) => {
@@ -63,11 +67,11 @@ export function createMetadata(settings: BearerSettings): ResourceMetadata {
 
   return {
     fetch: async ({ method, url, headers }) =>
-      toResponse((await answer(method, url, headers.get("if-none-match"))) ?? withoutBodyOnHead(notFound, method)),
+      toResponse((await replyFor(method, url, headers.get("if-none-match"))) ?? withoutBodyOnHead(notFound, method)),
 
     node(request, response, next) {
       const { method = "GET", originalUrl, url = "/", headers } = request;
-      const reply = answer(method, originalUrl ?? url, headers["if-none-match"]);
+      const reply = replyFor(method, originalUrl ?? url, headers["if-none-match"]);
       if (reply !== undefined) void reply.then((made) => writeReply(response, made), next);
       else if (next === undefined) writeReply(response, withoutBodyOnHead(notFound, method));
       else next();

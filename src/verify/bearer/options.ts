@@ -6,13 +6,13 @@ import type { KeySetEvent, RemoteKeySetOptions } from "../relying-party/options.
 import type { KeySetState } from "../relying-party/stored.ts";
 import type { KeySource } from "../token/verify.ts";
 
-/** A provider whose tokens are accepted: its issuer, with the URL of its JWK Set if it has no discovery document, or with your own key set. */
+/** A provider whose tokens are accepted: its issuer alone, with its JWK Set URL if it has no discovery document, or with your own key set. */
 export type TrustedIssuer =
   | string
   | { readonly issuer: string; readonly jwksUri: string }
   | { readonly issuer: string; readonly keys: KeySource };
 
-/** For tokens without `aud`: this claim must be or contain one of these values. If a token has `aud`, it must be one of them, too. */
+/** A claim for tokens without `aud`: it must be or contain one of these values. If a token has `aud`, that must be one of them, too. */
 export interface AudienceClaim {
   readonly claim: string;
   readonly values: readonly string[];
@@ -37,7 +37,7 @@ export interface StateStore {
 
 /** An event at a guard. No event contains a token, a proof or a query. */
 export type BearerEvent =
-  /** A request was refused. `error` is from the challenge, `code` from an invalid token. `reason` says more than the response, and quotes nothing from the request. */
+  /** A request was refused. `error` is from the challenge, `code` from an invalid token. `reason` has more detail than the response and quotes nothing from the request. */
   | (EventRequest & {
       readonly type: "refused";
       readonly status: number;
@@ -45,9 +45,9 @@ export type BearerEvent =
       readonly code: ErrorCode | undefined;
       readonly reason: string;
     })
-  /** A request got 503 because of this error. */
+  /** A request got a 503 because of this error. */
   | (EventRequest & { readonly type: "failed"; readonly code: ErrorCode; readonly cause: unknown })
-  /** An event of the key set of an issuer. */
+  /** An event of an issuer's key set. */
   | { readonly type: "key-set"; readonly issuer: string; readonly event: KeySetEvent };
 
 /** Options of `createBearer`. `issuer` and `audience` are required. */
@@ -57,7 +57,7 @@ export interface BearerOptions {
    * can create an issuer that begins or ends as yours does.
    */
   readonly issuer: TrustedIssuer | readonly TrustedIssuer[] | ((issuer: string) => boolean | Promise<boolean>);
-  /** `aud` of a token must be or contain this, or one of these. For a provider that sends no `aud`: another claim, which says less about the API. */
+  /** The token's `aud` must be or contain this, or one of these. For a provider that sends no `aud`: another claim, which says less about the API. */
   readonly audience: string | readonly string[] | AudienceClaim;
   /**
    * `at+jwt`: the `typ` header must say that the token is an access token. `JWT`, for a provider that does not say so: `typ` may also be
@@ -68,42 +68,42 @@ export interface BearerOptions {
    * @see RFC 9068 section 4; RFC 8725 section 3.11
    */
   readonly typ?: Optional<"at+jwt" | "JWT">;
-  /** Algorithms that a token may be signed with. Default: all of RFC 7518 and RFC 8037 that have a public key. */
+  /** Algorithms with which a token may be signed. Default: all algorithms in RFC 7518 and RFC 8037 that have a public key. */
   readonly algorithms?: Optional<readonly string[]>;
-  /** Allowed clock difference in seconds, at most 300. Default: 0. */
+  /** Allowed clock skew, in seconds, at most 300. Default: 0. */
   readonly clockToleranceSeconds?: Optional<number>;
-  /** Claims that may contain the scopes, as a string or a list. The first one that a token has is used. Default: `["scope", "scp"]`. */
+  /** Claims that may contain the scopes, as a string or a list. The token's first one is used. Default: `["scope", "scp"]`. */
   readonly scopeClaims?: Optional<readonly string[]>;
-  /** Longest token, in bytes. Node itself accepts 16 KiB for all header fields together (`--max-http-header-size`). Default: 16384. */
+  /** Maximum length of a token, in bytes. Node itself accepts 16 KiB for all header fields together (`--max-http-header-size`). Default: 16384. */
   readonly maxTokenBytes?: Optional<number>;
   /**
-   * Finds the token elsewhere than in the `Authorization` header: in a cookie, or in the subprotocol of a WebSocket. It receives the request as
-   * the framework passes it and returns `undefined` if there is no token. Any other value that is not a string is refused, and so is a token
-   * from the URL. Default: the header.
+   * Finds a token that is not in the `Authorization` header: in a cookie, or in a WebSocket subprotocol. It receives the request as the
+   * framework passes it and returns `undefined` if there is no token. Any other value that is not a string is refused, and so is a token from
+   * the URL. Default: the header.
    *
    * @see RFC 6750 section 5.3
    */
   readonly token?: Optional<(request: never) => string | undefined | Promise<string | undefined>>;
   /** Claims that a token must have besides `iss`, `aud` and `exp`. `["cnf"]` refuses tokens that are not bound to a key. Default: none. */
   readonly requiredClaims?: Optional<readonly string[]>;
-  /** Number of key sets that are kept if `issuer` is a function. Default: 100. */
+  /** Maximum number of key sets to keep if `issuer` is a function. Default: 100. */
   readonly maxIssuers?: Optional<number>;
-  /** Identifier of this API, an https URL: each challenge names its metadata, and `bearer.metadata` serves it. Default: none. @see RFC 9728 */
+  /** Identifier of this API, an https URL. Each challenge then names the metadata's URL, and `bearer.metadata` serves it. Default: none. @see RFC 9728 */
   readonly resource?: Optional<string>;
-  /** Further members of the metadata, such as `scopes_supported`. Default: none. @see RFC 9728 section 2 */
+  /** Additional metadata members, such as `scopes_supported`. Default: none. @see RFC 9728 section 2 */
   readonly metadata?: Optional<Readonly<Record<string, unknown>>>;
-  /** Whether tokens may or must be bound to a key of the client. Default: a bound token is refused. @see RFC 9449 */
+  /** Whether tokens may or must be bound to the client's key. Default: a bound token is refused. @see RFC 9449 */
   readonly dpop?: Optional<"optional" | "required">;
-  /** Public URL before the path of a request: the origin and the prefix that a proxy strips. Default: the origin of `resource`. */
+  /** Public URL up to the path of a request: the origin and the prefix that a proxy strips. Default: the origin of `resource`. */
   readonly baseUrl?: Optional<string>;
-  /** Greatest age of a DPoP proof, in seconds. Default: 60. */
+  /** Maximum age of a DPoP proof, in seconds. Default: 60. */
   readonly proofMaxAgeSeconds?: Optional<number>;
   /** Remembers used proofs; replicas must share one store. Default: this process's memory, at most 100,000 proofs. */
   readonly replay?: Optional<SetIfAbsent>;
   /** Secret of at least 32 characters, the same in all replicas: proofs then need a nonce from this API. Default: no nonces. */
   readonly nonceSecret?: Optional<string>;
   /**
-   * Returns the client certificate of a request, as PEM or DER, for tokens that are bound to one. It receives the request as the framework
+   * Returns a request's client certificate, as PEM or DER, for tokens that are bound to a certificate. It receives the request as the framework
    * passes it. Default: a bound token is refused.
    *
    * @see RFC 8705 section 3
@@ -118,8 +118,8 @@ export interface BearerOptions {
   readonly keySet?: Optional<Omit<RemoteKeySetOptions, "issuer" | "jwksUri" | "clock" | "state" | "onEvent">>;
   /** Clock. Default: the machine's clock. */
   readonly clock?: Optional<Clock>;
-  /** Returns the id of a request for events, such as the id in your log. It receives the request as the framework passes it. Default: no id. */
+  /** Returns a request's id for events, such as the id in your log. It receives the request as the framework passes it. Default: no id. */
   readonly requestId?: Optional<(request: never) => string | undefined>;
-  /** Receives refusals, the causes of 503 responses, and events of the key sets. No event contains a token. Default: no listener. */
+  /** Listener that receives refusals, the causes of 503 responses, and key set events. No event contains a token. Default: none. */
   readonly onEvent?: Optional<(event: BearerEvent) => void>;
 }

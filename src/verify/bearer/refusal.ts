@@ -19,9 +19,9 @@ export interface Refusal {
   readonly error?: ChallengeError;
   /** Scope that the challenge asks for. Default: the scope of the route. */
   readonly scope?: string | undefined;
-  /** Sentence for the developer of the client. It quotes nothing from the request. */
+  /** Message for the client's developer. It quotes nothing from the request. */
   readonly description?: string;
-  /** Sentence for the operator of the API. */
+  /** Message for the API's operator. */
   readonly hint?: string | undefined;
   /** Further parameters of the challenge. */
   readonly parameters?: Readonly<Record<string, string>>;
@@ -35,7 +35,7 @@ export interface Refusal {
   readonly cause?: unknown;
 }
 
-/** Ends the check of a request. It never leaves the guard, and as an Error, its stack trace would cost a third of an anonymous request. */
+/** Thrown to refuse a request. Not an Error: it never leaves the guard, and a stack trace would take a third of an anonymous request's time. */
 export class RefusedRequest {
   readonly refusal: Refusal;
 
@@ -48,7 +48,7 @@ export class RefusedRequest {
 export interface Denial {
   /** 403: this token is not sufficient. 401: a new token may be. */
   readonly status: 401 | 403;
-  /** Sentence of 1 to 500 characters for the developer of the client. It should quote nothing from the request. */
+  /** Message of 1 to 500 characters for the client's developer. It should quote nothing from the request. */
   readonly description: string;
   /** Scope that would be sufficient. Default: none. */
   readonly scope?: string | undefined;
@@ -59,7 +59,7 @@ export const deniedBy = ({ status, description, scope }: Denial): Refusal => ({
   status,
   error: status === 401 ? "invalid_token" : "insufficient_scope",
   description,
-  // With the scope of the route, which the token has, the client would request the same token again.
+  // The token already has the route's scope. If the challenge named that, the client would request the same token again.
   scope: scope ?? "",
 });
 
@@ -70,7 +70,7 @@ export const invalidToken = (description: string): RefusedRequest =>
 export const invalidProof = (description: string): RefusedRequest =>
   new RefusedRequest({ status: 401, error: "invalid_dpop_proof", description });
 
-/** Returns the refusal for an error. If it proves nothing about the token, because keys or a store are unavailable, that is a 503. */
+/** Returns the refusal for an error. If the error proves nothing about the token, because keys or a store are unavailable, that is a 503. */
 export function refusalOf(error: unknown): Refusal {
   if (error instanceof RefusedRequest) return error.refusal;
   if (error instanceof TokenError && !error.retryable) {
@@ -87,7 +87,7 @@ export function refusalOf(error: unknown): Refusal {
   };
 }
 
-/** The part that all challenges of a guard have in common. */
+/** The part that all of a guard's challenges have in common. */
 export interface ChallengeTerms {
   readonly schemes: readonly Scheme[];
   /** Algorithms of DPoP proofs. */
@@ -127,7 +127,7 @@ export function replyTo(
     headers.push("WWW-Authenticate", challengesOf(refusal, scheme, terms, required));
   }
   if (nonce !== undefined) headers.push("DPoP-Nonce", nonce);
-  // The same words as in the challenge, if they are ASCII.
+  // The same text as in the challenge, if that is ASCII.
   return problem(status, titles[status] ?? "", description.replaceAll('"', "'"), headers).get;
 }
 
@@ -135,8 +135,8 @@ const missingTokenText = ({ schemes: [scheme], isInHeader }: ChallengeTerms): st
   isInHeader ? `This needs an access token, sent as 'Authorization: ${scheme} TOKEN'.` : "This needs an access token.";
 
 /**
- * Returns one challenge for each scheme that the client may use. The error is in the challenge of the scheme that it used. A client that used
- * DPoP gets that challenge alone, because clients read the first challenge only.
+ * Returns one challenge for each scheme that the client may use. The error is in the challenge for the scheme that it used. A client that used
+ * DPoP gets only that challenge, because clients read only the first one.
  *
  * @see RFC 9449 sections 7.2 and 9
  */
@@ -168,7 +168,7 @@ function challengesOf(
     .join(", ");
 }
 
-/** Replaces what a quoted-string would have to escape. @see RFC 6750 section 3 */
+/** Replaces the characters that would need an escape in a quoted string. @see RFC 6750 section 3 */
 export function quotable(value: string): string {
   return value.replaceAll('"', "'").replace(/[^ !#-[\]-~]/g, "?");
 }

@@ -15,13 +15,13 @@ import type { VerifiedClaims } from "../token/verify.ts";
 import { type Denial, RefusedRequest, quotable } from "./refusal.ts";
 import type { BearerSettings } from "./settings.ts";
 
-/** A valid access token and what it says. It also has the members of the MCP SDK's `AuthInfo`. */
+/** A valid access token and its content. It also has the members of the MCP SDK's `AuthInfo`. */
 export interface Auth {
   /** Claims. The signature covers them all. */
   readonly claims: VerifiedClaims;
   /** Protected header. */
   readonly header: JWTHeaderParameters;
-  /** Scopes from the `scope` claim, or from another one of `scopeClaims`. */
+  /** Scopes from the `scope` claim, or from another claim in `scopeClaims`. */
   readonly scopes: string[];
   /** `client_id` claim, or `azp`; empty if the token has neither. */
   readonly clientId: string;
@@ -35,7 +35,7 @@ export interface Auth {
 export interface Requirements {
   /** Scopes, separated by spaces; the token must have them all. `{ any: [...] }`: it must have one of these. Default: none. */
   readonly scope?: string | { readonly any: readonly string[] } | undefined;
-  /** Ways of signing in: the `acr` claim must be one of these. Default: any way. @see RFC 9470 */
+  /** Accepted authentication contexts: the `acr` claim must be one of these. Default: any. @see RFC 9470 */
   readonly acrValues?: readonly string[] | undefined;
   /** Longest time since the user signed in (`auth_time` claim), in seconds, plus `clockToleranceSeconds`. Default: any time. @see RFC 9470 */
   readonly maxAgeSeconds?: number | undefined;
@@ -51,12 +51,12 @@ export interface Requirements {
   readonly optional?: boolean | undefined;
 }
 
-/** Checked requirements. */
+/** Requirements that were checked. */
 export interface CheckedRequirements extends Omit<Requirements, "check"> {
   readonly check?: ((auth: Auth, request: object) => boolean | Denial | Promise<boolean | Denial>) | undefined;
 }
 
-/** A string that a challenge shows. */
+/** A string that a challenge can contain. */
 const challengeText = textThat('a string of printable ASCII without " and \\', (value) => quotable(value) === value);
 
 const words: Rule = {
@@ -83,7 +83,7 @@ const isScope = (value: unknown): value is string => challengeText.holds(value) 
 export function checkDenial(denial: Denial): Denial {
   const { status, description, scope } = checkOptions(denial, denialRules, "member of a denial");
   if (status === undefined || description === undefined)
-    throw invalidOption("a denial needs the members status and description");
+    throw invalidOption("a denial must have the members status and description");
   return { status, description, scope };
 }
 
@@ -105,15 +105,15 @@ export const requirementRules: Rules<Requirements> = {
 /** @throws ConfigError `ERR_OPTION_UNKNOWN`, `ERR_OPTION_INVALID` */
 export function checkRequirements(requirements: Requirements): CheckedRequirements {
   const { check, ...others } = checkOptions(requirements, requirementRules, "requirement");
-  // Only the application knows its framework's type of a request.
+  // Only the application knows its framework's request type.
   return { ...others, check: check as CheckedRequirements["check"] };
 }
 
-/** Returns the scope that a challenge names: one that is sufficient. */
+/** Returns the scope to name in a challenge: a sufficient one. */
 export const challengedScope = (scope: Requirements["scope"]): string | undefined =>
   typeof scope === "object" ? scope.any[0] : scope;
 
-/** Returns the scopes of a token, from the first of these claims that it has. @see RFC 8693 section 4.2 */
+/** Returns a token's scopes, from the first of these claims that it has. @see RFC 8693 section 4.2 */
 export function scopesOf(claims: JWTPayload, names: readonly string[]): string[] {
   const given = names.map((name) => claims[name] ?? undefined).find((value) => value !== undefined);
   const list: readonly unknown[] = typeof given === "string" ? given.split(" ") : Array.isArray(given) ? given : [];
@@ -121,8 +121,8 @@ export function scopesOf(claims: JWTPayload, names: readonly string[]): string[]
 }
 
 /**
- * Refuses a valid token that does not meet the requirements of a route. The sign-in is checked first, because a new sign-in may also bring
- * more scopes.
+ * Refuses a valid token that does not meet a route's requirements. The sign-in is checked first, because a new sign-in may also grant more
+ * scopes.
  *
  * @throws RefusedRequest
  */
@@ -134,7 +134,7 @@ export function refuseUnmet(
   const acr = claims["acr"];
   const hasAcr = acrValues === undefined || acrValues.some((value) => value === acr);
   const ageProblem = maxAgeSeconds === undefined ? undefined : signInProblem(claims, maxAgeSeconds, settings);
-  const problem = hasAcr ? ageProblem : "the user must sign in in another way";
+  const problem = hasAcr ? ageProblem : "the user must sign in with a different method";
   if (problem !== undefined) {
     throw new RefusedRequest({
       status: 401,
@@ -161,7 +161,7 @@ function missingScope(scope: Requirements["scope"], scopes: readonly string[]): 
   return isWhole ? undefined : `the token needs the scope ${scope.trim()}`;
 }
 
-/** Returns what is wrong with the time of a sign-in, in whole seconds like `auth_time`. A time in milliseconds would never get old. */
+/** Returns the problem with the sign-in's time (`auth_time`, in whole seconds), if there is one. A time in milliseconds would never expire. */
 function signInProblem(
   { auth_time: authTime }: VerifiedClaims,
   maxAgeSeconds: number,

@@ -74,11 +74,11 @@ function isJson(value: object): boolean {
   }
 }
 
-/** Remedies for options that belong elsewhere. */
+/** Remedies for options that belong elsewhere, by name. */
 const remedies: Readonly<Record<string, string>> = {
   ...Object.fromEntries(Object.keys(keySetRules).map((name) => [name, `write keySet: { ${name} }`])),
   ...Object.fromEntries(
-    Object.keys(requirementRules).map((name) => [name, `give it to each route, as in bearer.express({ ${name} })`]),
+    Object.keys(requirementRules).map((name) => [name, `pass it to each route, as in bearer.express({ ${name} })`]),
   ),
   jwksUri: "write issuer: { issuer, jwksUri }",
   keys: "write issuer: { issuer, keys }",
@@ -109,7 +109,7 @@ export function resolveBearerOptions(options: BearerOptions) {
     clockToleranceSeconds,
     requiredClaims,
   });
-  // A wrong option must not wait for the first token of an issuer.
+  // An invalid option must be reported now, not when an issuer's first token arrives.
   resolveOptions({ ...given.keySet, issuer: "https://login.example.com" });
   for (const own of ["resource", "authorization_servers"])
     if (given.metadata !== undefined && Object.hasOwn(given.metadata, own) && !(isFunction && own !== "resource"))
@@ -121,7 +121,7 @@ export function resolveBearerOptions(options: BearerOptions) {
     throw invalidOption('"dpop" needs "baseUrl": a proof names the URL, and the Host header may be forged');
   return {
     issuers: isFunction ? issuer : issuers,
-    /** Greatest time by which a proof and a sign-in may be ahead, in seconds. */
+    /** Maximum time by which a proof and a sign-in may be ahead of the clock, in seconds. */
     aheadSeconds: Math.max(clockToleranceSeconds, futureSeconds.accepted),
     verification: {
       audience: withBothSpellings(audience, resource),
@@ -132,7 +132,7 @@ export function resolveBearerOptions(options: BearerOptions) {
     },
     scopeClaims: given.scopeClaims ?? ["scope", "scp"],
     maxTokenBytes: given.maxTokenBytes ?? maxTokenBytes,
-    // Only the application knows its framework's type of a request.
+    // Only the application knows its framework's request type.
     token: given.token as ((request: object) => unknown) | undefined,
     requestId: given.requestId as ((request: object) => unknown) | undefined,
     certificate: given.certificate as ((request: object) => Certificate | Promise<Certificate>) | undefined,

@@ -12,7 +12,7 @@ import type { KeySource } from "../token/verify.ts";
 import type { StateStore, TrustedIssuer } from "./options.ts";
 import type { BearerSettings } from "./settings.ts";
 
-/** Returns an issuer's keys. No request goes to an issuer that is not trusted. @throws TokenError `ERR_TOKEN_CLAIM` */
+/** Returns an issuer's keys. Sends no request to an issuer that is not trusted. @throws TokenError `ERR_TOKEN_CLAIM` */
 export type KeysOf = (issuer: string) => Trusted | Promise<Trusted>;
 
 /** The keys of a trusted issuer. */
@@ -30,10 +30,10 @@ export interface TrustedIssuers {
   readonly refresh: () => Promise<void>;
 }
 
-/** Mean size that JWK Sets may have if `issuer` is a function. It bounds the memory of all sets together. */
+/** Allowed mean size of JWK Sets if `issuer` is a function, in bytes. It limits the memory of all sets together. */
 const meanSetBytes = 65_536;
 
-/** Keeps the key sets of the issuers that the options trust. */
+/** Creates the key sets of the issuers that the options trust. */
 export function createTrustedIssuers(settings: BearerSettings): TrustedIssuers {
   const { issuers, keySet, clock, state, maxIssuers, onEvent } = settings;
 
@@ -55,7 +55,7 @@ export function createTrustedIssuers(settings: BearerSettings): TrustedIssuers {
     for (const each of issuers) {
       const name = nameOf(each);
       if (listed.has(name)) {
-        const remedy = 'list it once, with "keys": a function that looks in both sets';
+        const remedy = 'list it once, with "keys": a function that searches both sets';
         throw invalidOption(`issuer ${JSON.stringify(name)} is listed twice; ${remedy}`);
       }
       listed.set(name, open(each));
@@ -93,8 +93,8 @@ export function createTrustedIssuers(settings: BearerSettings): TrustedIssuers {
   return {
     async keysOf(issuer) {
       if (!isCanonicalIssuer(issuer, allowInsecure))
-        return untrusted('it is not an https URL in canonical form, so the function "issuer" was not called');
-      if (!(await issuers(issuer))) return untrusted('the function "issuer" did not accept it');
+        return untrusted('it is not an https URL in canonical form, so the "issuer" function was not called');
+      if (!(await issuers(issuer))) return untrusted('the "issuer" function did not accept it');
       const set = sets.use(issuer);
       return { keys: ({ kid, alg }) => set.keys({ kid, alg }).catch(unusable), prove: () => sets.prove(set) };
     },
@@ -103,16 +103,16 @@ export function createTrustedIssuers(settings: BearerSettings): TrustedIssuers {
   };
 }
 
-/** Methods that fetch the keys, of our `createRemoteKeySet` and jose's `createRemoteJWKSet`. */
+/** Methods that fetch the keys: `refresh` in our `createRemoteKeySet`, `reload` in jose's `createRemoteJWKSet`. */
 interface Refreshable {
   readonly refresh?: () => Promise<void>;
   readonly reload?: () => Promise<void>;
 }
 
-/** @throws ConfigError `ERR_OPTION_INVALID` */
+/** Returns the keys from an application's own key source. @throws ConfigError `ERR_OPTION_INVALID` */
 function ownKeys(keys: KeySource & Refreshable): Trusted {
   if (typeof keys !== "function")
-    throw invalidOption('"keys" of an issuer must be a function, such as a createRemoteKeySet');
+    throw invalidOption('"keys" of an issuer must be a function; pass the result of createRemoteKeySet(), for example');
   return {
     async keys(header) {
       try {
@@ -137,7 +137,7 @@ async function callState<T>(method: keyof StateStore, call: () => T | Promise<T>
   }
 }
 
-/** A key that is imported only when a token names it may turn out to be invalid. */
+/** Refuses a token whose key is invalid, which is found out only when the key is imported. @throws TokenError `ERR_TOKEN_KID_UNKNOWN` */
 function unusable(error: unknown): never {
   if (!(error instanceof KeyMaterialError)) throw error;
   throw new TokenError("ERR_TOKEN_KID_UNKNOWN", "the kid of the token names no usable key of the provider");
@@ -149,18 +149,18 @@ function untrusted(hint: string): never {
 
 const maxNamed = 5;
 
-/** Names the trusted issuers for the operator, who cannot see in a list of options what differs from the token. */
+/** Describes the trusted issuers for the operator, who cannot see from the options alone what differs from the token. */
 function trustedText(names: readonly string[]): string {
-  const shown = names.slice(0, maxNamed).map((name) => JSON.stringify(name));
-  if (names.length > maxNamed) shown.push(`${names.length - maxNamed} more`);
-  return `trusted is ${shown.join(" or ")}; iss must equal it, character by character`;
+  const trusted = names.slice(0, maxNamed).map((name) => JSON.stringify(name));
+  if (names.length > maxNamed) trusted.push(`${names.length - maxNamed} more`);
+  return `trusted is ${trusted.join(" or ")}; iss must equal it, character by character`;
 }
 
 const nameOf = (each: TrustedIssuer): string => (typeof each === "string" ? each : each.issuer);
 
 /**
- * Reports whether a string from a token is an issuer in canonical form, without query, user name and backslash. Its path is whatever the token
- * says, so a function must compare the host.
+ * Reports whether a string from a token is an issuer in canonical form, without query, user name or backslash. Its path can be anything, so the
+ * application's function must compare the host.
  *
  * @see OpenID Connect Discovery 1.0 section 4.1
  */

@@ -9,17 +9,17 @@ export type ExpressMiddleware = (
   next: (error?: unknown) => void,
 ) => Promise<void>;
 
-/** Sets `auth` of the request, which the MCP SDK reads, and calls `next`, or responds. The promise never rejects. */
+/** Creates middleware that sets the request's `auth`, which the MCP SDK reads, and calls `next`, or responds. Its promise never rejects. */
 export const expressAdapter =
   (decide: Decide): ExpressMiddleware =>
   async (request, response, next) => {
     try {
       const decision = await decide(nodeRequest(request, request));
-      // The application has responded in the meantime, for example after a timeout.
+      // The application may have responded in the meantime, for example after a timeout.
       if (response.headersSent) return;
       if ("reply" in decision) return writeReply(response, decision.reply);
       if (decision.auth !== undefined) Object.assign(request, { auth: decision.auth });
-      // An error in a handler is then an exception, as without a guard, and not an unhandled rejection.
+      // In a microtask, an error in a handler is an uncaught exception, as without a guard, and not an unhandled rejection.
       queueMicrotask(() => next());
     } catch (error) {
       queueMicrotask(() => next(error));

@@ -17,17 +17,17 @@ export type FastifyHook = (
   reply: FastifyReplyLike,
 ) => Promise<unknown>;
 
-/** Lets the request through, or responds. */
+/** Creates a hook that lets the request through, or responds. */
 export const fastifyAdapter =
   (decide: Decide): FastifyHook =>
   async (request, reply) => {
     const decision = await decide(nodeRequest(request.raw, request, request.originalUrl));
-    // The application has responded in the meantime. Fastify must neither respond as well nor call the handler.
+    // If the application has responded in the meantime, Fastify must neither respond as well nor call the handler.
     if (reply.raw.headersSent) return reply.hijack();
     if ("auth" in decision) return undefined;
     const { status, body } = decision.reply;
     reply.code(status);
     for (const [name, value] of fieldsOf(decision.reply)) reply.header(name, value);
-    // To the type of a string, Fastify would add a charset.
+    // For a string, Fastify would add a charset to the type.
     return reply.send(new TextEncoder().encode(body ?? ""));
   };

@@ -9,7 +9,7 @@ export async function checkRequest(decide: Decide, request: Request): Promise<Au
   return "auth" in decision ? decision.auth : toResponse(decision.reply);
 }
 
-/** @param source the request as the framework passes it */
+/** Returns the part of a `Request` that the guard reads. @param source the request as the framework passes it */
 export function fetchRequest(request: Request, source: object): GuardedRequest {
   const { method, url, headers } = request;
   return {

@@ -15,12 +15,12 @@ export interface KoaContextLike {
 /** Middleware for Koa. */
 export type KoaMiddleware = (context: KoaContextLike, next: () => Promise<unknown>) => Promise<unknown>;
 
-/** Calls `next`, or responds. */
+/** Creates middleware that calls `next`, or responds. */
 export const koaAdapter =
   (decide: Decide): KoaMiddleware =>
   async (context, next) => {
     const decision = await decide(nodeRequest(context.req, context, context.originalUrl));
-    // The application has responded in the meantime.
+    // The application may have responded in the meantime.
     if (context.headerSent) return undefined;
     if ("auth" in decision) return next();
     const { status, body } = decision.reply;

@@ -9,6 +9,7 @@ export interface NestRequest extends NodeGuardedRequest {
   readonly raw?: NodeGuardedRequest;
 }
 
+/** The part of a response that a guard uses. Fastify has the Node response in `raw`. */
 export interface NestResponse {
   readonly headersSent?: boolean;
   readonly raw?: { readonly headersSent: boolean };
@@ -26,26 +27,26 @@ export interface NestGuard {
   canActivate(this: void, context: NestContextLike): Promise<boolean>;
 }
 
-/** Lets the request through, or throws an `HttpException`, so that the application's exception filters see it. */
+/** Creates a guard that lets the request through, or throws an `HttpException` for the application's exception filters. */
 export function nestAdapter(decide: Decide): NestGuard {
   return {
     async canActivate(context) {
       if (context.getType() !== "http")
-        throw invalidOption(`bearer.nest() guards HTTP, and this is ${context.getType()}`);
+        throw invalidOption(`bearer.nest() guards only HTTP, not ${context.getType()}; use it on HTTP handlers`);
       const http = context.switchToHttp();
       const [request, response] = [http.getRequest(), http.getResponse()];
       const decision = await decide(nodeRequest(request.raw ?? request, request, request.originalUrl));
-      // The application has responded in the meantime.
+      // The application may have responded in the meantime.
       if ((response.raw ?? response).headersSent === true) return false;
       if ("auth" in decision) return true;
-      // NestJS serializes the body again, with another length.
+      // NestJS serializes the body again, which changes its length.
       for (const [name, value] of fieldsOf(decision.reply)) if (name !== "Content-Length") response.header(name, value);
       throw await exceptionOf(decision.reply);
     },
   };
 }
 
-/** @throws ConfigError `ERR_PACKAGE_MISSING` */
+/** Returns the exception for a refusal. @throws ConfigError `ERR_PACKAGE_MISSING` */
 async function exceptionOf({ body, status }: Reply): Promise<Error> {
   let nest;
   try {
@@ -53,6 +54,6 @@ async function exceptionOf({ body, status }: Reply): Promise<Error> {
   } catch (error) {
     throw importFailure("@nestjs/common", error);
   }
-  // Each refusal has problem details.
+  // The body of a refusal is problem details.
   return new nest.HttpException(JSON.parse(body ?? "{}") as object, status);
 }

@@ -10,7 +10,7 @@ export interface NodeGuardedRequest {
   readonly rawHeaders?: readonly string[] | undefined;
 }
 
-/** @param source the request as the framework passes it */
+/** Returns the part of a Node request that the guard reads. @param source the request as the framework passes it */
 export function nodeRequest(
   request: NodeGuardedRequest,
   source: object,
@@ -31,7 +31,7 @@ export function nodeRequest(
 const joined = (field: string | string[] | undefined): string | undefined =>
   Array.isArray(field) ? field.join(", ") : field;
 
-/** Returns all `Authorization` header lines. In `headers`, Node has only the first. */
+/** Returns all `Authorization` header lines. Node's `headers` contains only the first one. */
 function authorizationLines({ rawHeaders = [] }: NodeGuardedRequest): string[] {
   const lines: string[] = [];
   for (let i = 0; i + 1 < rawHeaders.length; i += 2) {

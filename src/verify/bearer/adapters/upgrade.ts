@@ -13,26 +13,26 @@ export interface SocketLike {
   destroy(): unknown;
 }
 
-/** Reports whether the upgrade is let through. If it is not, the guard has answered it and closes the socket. */
+/** Reports whether the upgrade is let through. If not, the guard responds and closes the socket. */
 export type UpgradeGuard = (request: NodeGuardedRequest, socket: SocketLike) => Promise<boolean>;
 
-/** Time that a client has to receive a refusal. */
+/** Time that a client has to receive a refusal, in milliseconds. */
 const refusalMs = 5_000;
 
 const ignore = (): void => {};
 
-/** Guards the `upgrade` event of a `node:http` server. */
+/** Creates a guard for the `upgrade` event of a `node:http` server. */
 export const upgradeAdapter =
   (decide: Decide, clock: Clock): UpgradeGuard =>
   async (request, socket) => {
-    // No other listener is attached yet, and an unhandled error would end the process.
+    // No other listener is attached yet, and an unhandled error event would end the process.
     socket.on("error", ignore);
     const decision = await decide(nodeRequest(request, request));
     if ("auth" in decision) {
       socket.off("error", ignore);
       return !socket.destroyed;
     }
-    // node:http no longer owns the socket, so only destroying it closes the half that the client may leave open.
+    // node:http no longer owns the socket. Only destroying it closes a half that the client leaves open.
     const cancel = clock.setTimer(() => socket.destroy(), refusalMs);
     socket.end(rawHttp(decision.reply, titles[decision.reply.status], request.method), () => {
       cancel();
