@@ -152,7 +152,7 @@ function checkText(check: Check): void {
     for (const issuer of issuers) assert.equal((await (await handle(issuer)).read()).text, issuer);
   });
 
-  check("the clock of a register goes on, and is not that of the caller", async (register) => {
+  check("a register's clock advances and is not the caller's", async (register) => {
     const { now } = await register.read();
     if (now === undefined) return;
     assert.ok(isDate(now), `now is a number of epoch milliseconds, and not ${inspect(now)}`);

@@ -1,5 +1,5 @@
-// `null` in options means not given, and a required option that is not given is reported as missing. docs/options.md, which is made of the types,
-// names the options of both kinds.
+// `null` in options means not given, and a required option that is not given is reported as missing. docs/options.md, which is generated from
+// the types, lists optional and required options.
 
 import assert from "node:assert/strict";
 import { readFile } from "node:fs/promises";
@@ -57,51 +57,51 @@ const token = await provider.sign(claims, { lifetimeSeconds: 60 });
 const jwkSet = await (await provider.fetch(new Request(provider.jwksUri))).text();
 const keys = createRemoteKeySet({ jwksUri: provider.jwksUri, fetch: async () => new Response(jwkSet) });
 
-/** What the provider serves. */
+/** Returns the provider's response for a URL. */
 const serve = async (url: string): Promise<Response> => provider.fetch(new Request(url));
 
-/** The options of each function: name and default. */
+/** The options of each function, with name and default. */
 const documented = new Map(
   (await readFile(new URL("../../docs/options.md", import.meta.url), "utf8")).split(/^### /m).map((section) => {
     const rows = section.matchAll(/^\| `(\w+)` \| (?:[^|]|\\\|)* \| ([^|]*) \|/gm);
     return [section.split("\n", 1)[0] ?? "", Array.from(rows, ([, name = "", value = ""]) => [name, value])] as const;
   }),
 );
-const namesOf = (taker: string, isMeant = (value: string): boolean => value !== "required"): readonly string[] =>
-  (documented.get(taker) ?? assert.fail(taker)).flatMap(([name = "", value = ""]) => (isMeant(value) ? [name] : []));
+const namesOf = (title: string, isMeant = (value: string): boolean => value !== "required"): readonly string[] =>
+  (documented.get(title) ?? assert.fail(title)).flatMap(([name = "", value = ""]) => (isMeant(value) ? [name] : []));
 
-/** Whether an option is required of a call that gives no alternative to it. */
+/** Reports whether an option is required in a call that has no alternative to it. */
 const isRequired = (value: string): boolean => /^required(?:, unless (?:`keys`|the claims)|$)/.test(value);
 
-/** Those whose type does not take `null`: none. */
+/** The names of options whose type does not accept `null`: `never`. */
 type WithoutNull<Options> = {
   [Name in keyof Options]-?: undefined extends Options[Name] ? (null extends Options[Name] ? never : Name) : never;
 }[keyof Options];
 
-/** A function, called with `null` for each option, and without them: what is seen is the same. */
+/** Tests that a function has the same result with `null` for each option as without it. */
 function row<Options>(
-  taker: string,
+  title: string,
   complete: Options,
-  see: [WithoutNull<Options>] extends [never] ? (options: Options) => Promise<unknown> : never,
+  resultOf: [WithoutNull<Options>] extends [never] ? (options: Options) => Promise<unknown> : never,
 ): void {
-  test(`${taker}: null is not given`, async () => {
-    const expected = await see(complete);
-    const names = namesOf(taker);
+  test(`${title}: null means not given`, async () => {
+    const expected = await resultOf(complete);
+    const names = namesOf(title);
     assert.ok(names.length > 0);
     for (const name of names) {
       const one = complete[name as keyof Options] === undefined ? { [name]: null } : {};
-      assert.deepEqual(await see({ ...complete, ...one }), expected, name);
+      assert.deepEqual(await resultOf({ ...complete, ...one }), expected, name);
     }
     const all = Object.fromEntries(names.map((name) => [name, null]));
-    assert.deepEqual(await see({ ...all, ...complete }), expected);
+    assert.deepEqual(await resultOf({ ...all, ...complete }), expected);
   });
-  const required = namesOf(taker, isRequired);
+  const required = namesOf(title, isRequired);
   if (required.length === 0) return;
-  test(`${taker}: a required option that is not given is reported as missing`, async () => {
+  test(`${title}: a required option that is not given is reported as missing`, async () => {
     for (const name of required)
       for (const none of [undefined, null]) {
         const message = new RegExp(`\\b${name}"? is missing; `);
-        await assert.rejects(async () => see({ ...complete, [name]: none }), { message }, name);
+        await assert.rejects(async () => resultOf({ ...complete, [name]: none }), { message }, name);
       }
   });
 }
@@ -112,7 +112,7 @@ row<ProviderOptions>("createProvider", { issuer, keyset }, async (options) => {
   return [made.jwksUri, response.headers.get("cache-control"), await response.text()];
 });
 row<SignerLimits>("createProvider: signerLimits", {}, async (signerLimits) => {
-  // No local signer, which has no limits.
+  // Not a local signer, because those have no limits.
   const [{ signer }] = keyset as [(typeof keyset)[0]];
   const signing: Signer = { publicKey: signer.publicKey, sign: async (input) => signer.sign(input) };
   const limited = await createProvider({ issuer, keyset: [{ kid: "a", signer: signing }], signerLimits });
@@ -208,7 +208,7 @@ const backends = {
   vaultTransit: vaultTransitBackend,
 };
 for (const [name, make] of Object.entries(backends)) {
-  test(`${name}: null is not given`, async () => {
+  test(`${name}: null means not given`, async () => {
     const nulls = Object.fromEntries(namesOf(`openSigner: ${name}`).map((option) => [option, null]));
     await assert.rejects(make(nulls).open("none"), { code: "ERR_SIGNER_URI" });
   });
@@ -220,8 +220,8 @@ row<WatchOptions>("watch", { durationMs: 0 }, async (options) =>
   watch({ at: systemClock.now() - (systemClock.now() % 1e9) }, options),
 );
 
-test("the message for a wrong value names its type, unless another value of that type would do", async () => {
-  const rows: readonly (readonly [make: () => unknown, says: RegExp])[] = [
+test("the message for a wrong value names its type, unless another value of that type would be accepted", async () => {
+  const rows: readonly (readonly [make: () => unknown, message: RegExp])[] = [
     [() => createRemoteKeySet({ jwksUri: 5 as never }), /"jwksUri" must be .*, not of type number$/],
     [() => createBearer({ issuer, audience: "a", algorithms: "ES256" as never }), /, not of type string$/],
     [() => createBearer({ issuer, audience: "a", algorithms: {} as never }), /, not of type object$/],

@@ -41,7 +41,7 @@ for (const [form, make] of Object.entries(forms)) {
   );
 }
 
-test("signers made of one key in any form are one signer", async () => {
+test("the forms of one key give signers with the same public key", async () => {
   const signers = await Promise.all(
     Object.values(forms).map(async (make): Promise<Signer> => localSigner((await make(ecKey("a"))) as KeyInput)),
   );

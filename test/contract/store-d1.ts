@@ -1,6 +1,6 @@
 import type { DurableObjectState } from "../../src/rotation/store/databases/durable-object.ts";
 
-// What the binding of D1 in workerd asks: one SQLite database, in a Durable Object. It answers as Cloudflare's does.
+// The backend of the D1 binding in workerd: one SQLite database, in a Durable Object. Its responses are like Cloudflare's.
 
 interface Cursor extends Iterable<unknown> {
   readonly columnNames: readonly string[];
@@ -13,8 +13,8 @@ interface Statement {
 
 export class Database {
   readonly #storage: DurableObjectState["storage"];
-  /** Whether the next write is carried out, and its answer lost. */
-  #loses = false;
+  /** Whether the next write is executed but its response is lost. */
+  #losesResponse = false;
 
   constructor({ storage }: DurableObjectState) {
     this.#storage = storage;
@@ -31,14 +31,15 @@ export class Database {
 
   async fetch(request: Request): Promise<Response> {
     if (request.method === "PUT") {
-      this.#loses = true;
+      this.#losesResponse = true;
       return new Response();
     }
-    const asked = (await request.json()) as Statement[];
+    const statements = (await request.json()) as Statement[];
     try {
-      const results = this.#storage.transactionSync(() => asked.map((statement) => this.#run(statement)));
-      if (!this.#loses || !asked.some(({ sql }) => sql.startsWith("UPDATE"))) return Response.json(results);
-      this.#loses = false;
+      const results = this.#storage.transactionSync(() => statements.map((statement) => this.#run(statement)));
+      const isUpdate = statements.some(({ sql }) => sql.startsWith("UPDATE"));
+      if (!this.#losesResponse || !isUpdate) return Response.json(results);
+      this.#losesResponse = false;
       return new Response("Network connection lost.", { status: 500 });
     } catch (error) {
       return Response.json({ success: false, error: (error as Error).message });
@@ -55,7 +56,7 @@ interface Env {
 
 export default {
   async fetch(request: Request, { DATABASE }: Env): Promise<Response> {
-    // Others may be answered by a replica.
+    // A replica may answer other requests.
     const isPrimary = request.headers.get("x-cf-d1-session-commit-token") === "first-primary";
     if (request.method !== "PUT" && !isPrimary) return new Response("", { status: 500 });
     return DATABASE.get(DATABASE.idFromName("one")).fetch(request);

@@ -1,16 +1,16 @@
 import { JwksdError } from "../../src/base/errors.ts";
 import type { DueIssuer, Register } from "../../src/rotation/store/register.ts";
 
-// Registers of workerd for a test in Node.js, which asks for each call.
+// Registers in workerd, which a test in Node.js calls.
 
-/** What is asked: a method of a register, and what it takes. */
+/** A call of a register's method. */
 type Call = { readonly kind: string; readonly issuer: string } & (
   | { readonly read: { readonly known?: string | undefined; readonly confirmed?: boolean | undefined } }
   | { readonly write: { readonly text: string; readonly ifVersion?: string | undefined; readonly due?: number } }
   | { readonly due: { readonly limit: number; readonly after?: DueIssuer } }
 );
 
-/** A Worker of registers, which are made for each request from its bindings. */
+/** Creates a Worker that opens a register from its bindings for each request. */
 export const worker = <Env>(stores: Readonly<Record<string, (env: Env, issuer: string) => Register>>) => ({
   async fetch(request: Request, env: Env): Promise<Response> {
     const call = (await request.json()) as Call;

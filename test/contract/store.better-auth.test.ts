@@ -1,4 +1,4 @@
-// The database of better-auth as a store, by each of its adapters that can be run here.
+// better-auth's database as a store, through each of its adapters that can run here.
 
 import assert from "node:assert/strict";
 import { DatabaseSync } from "node:sqlite";
@@ -29,9 +29,8 @@ const optionsOf = (database: Database): BetterAuthOptions => ({ database, plugin
 
 const migrate = async (database: Database): Promise<void> => (await getMigrations(optionsOf(database))).runMigrations();
 
-/** What comes after a test has begun may run after the hooks that end the servers. */
 const mariadbAt = (port: number) => createPool({ uri: `mysql://jwksd:s3cret@127.0.0.1:${port}/jwksd` });
-/** A connection that breaks while Kysely has it would end the process. */
+/** Creates a pool with listeners: otherwise, a connection that breaks while Kysely has it would end the process. */
 function postgresAt(port: number) {
   const pool = new pg.Pool({ connectionString: `postgres://postgres@127.0.0.1:${port}/postgres` });
   pool.on("connect", (client) => void client.on("error", () => {}));
@@ -48,7 +47,7 @@ if (mariadb !== undefined) {
   await migrate(pool);
   await pool.end();
 }
-/** The port of a server with the table. */
+/** Starts a server with the table. @returns its port */
 async function postgresPort(): Promise<number> {
   const postgres = await startPostgres();
   after(() => postgres.stop());
@@ -58,16 +57,16 @@ async function postgresPort(): Promise<number> {
   return postgres.port;
 }
 
-checkRegister("better-auth, SQLite by Kysely", async () => {
+checkRegister("better-auth, SQLite through Kysely", async () => {
   const adapter = await sqliteAdapter();
   return { handle: async (issuer) => betterAuthStore(adapter, { issuer }) };
 });
 
 const column = () => text().notNull();
-const columns = { issuer: column().unique(), version: column(), text: column(), word: column() };
+const columns = { issuer: column().unique(), version: column(), text: column(), confirmation: column() };
 const drizzleSchema = { jwksd: pgTable("jwksd", { id: text().primaryKey(), ...columns }) };
 
-/** How a process has the database of better-auth on the server of a port, and what ends its connections. */
+/** A function that opens better-auth's database on a port. `end` closes its connections. */
 type Way = (port: number) => { readonly database: Database; readonly end: () => unknown };
 
 function check(name: string, port: number, way: Way, faults: Faults<Networked> = {}): void {
@@ -84,9 +83,9 @@ if (mariadb !== undefined) {
     const pool = mariadbAt(port);
     return { database: pool, end: () => void pool.end().catch(() => {}) };
   };
-  check("MariaDB by Kysely", mariadb.port, byKysely, serverFaults("during", mariadb));
+  check("MariaDB through Kysely", mariadb.port, byKysely, serverFaults("during", mariadb));
 }
-// PostgreSQL is where an adapter is what differs.
+// With PostgreSQL, only the adapter differs.
 if (isSoak) {
   const port = await postgresPort();
   const through =
@@ -98,14 +97,14 @@ if (isSoak) {
   const byDrizzle = (pool: ReturnType<typeof postgresAt>) =>
     drizzleAdapter(drizzle(pool), { provider: "pg", schema: drizzleSchema });
   check(
-    "PostgreSQL by Kysely",
+    "PostgreSQL through Kysely",
     port,
     through((pool) => pool),
   );
-  check("PostgreSQL by Drizzle", port, through(byDrizzle));
+  check("PostgreSQL through Drizzle", port, through(byDrizzle));
 }
 
-/** An adapter of better-auth over SQLite. */
+/** Creates a better-auth adapter over SQLite. */
 async function sqliteAdapter(): Promise<AuthAdapter> {
   const database = new DatabaseSync(":memory:");
   await migrate(database);
@@ -115,42 +114,42 @@ const issuer = "https://op.example";
 const broken = async (): Promise<never> => {
   throw new Error("the connection broke");
 };
-/** By name, an adapter as it must not be believed, and how a write by it ends, and what is read afterwards. */
-const lies: Readonly<
-  Record<string, [lie: (adapter: AuthAdapter) => Partial<AuthAdapter>, ends: unknown, text: string]>
+/** Adapters whose results are wrong: the result of a write through each, and the document that is read afterwards. */
+const wrongAdapters: Readonly<
+  Record<string, [change: (adapter: AuthAdapter) => Partial<AuthAdapter>, result: unknown, text: string]>
 > = {
-  "its count is 0": [(adapter) => ({ updateMany: async (asked) => (await adapter.updateMany(asked), 0) }), true, "new"],
+  "its count is 0": [(adapter) => ({ updateMany: async (query) => (await adapter.updateMany(query), 0) }), true, "new"],
   "its count is 1": [() => ({ updateMany: async () => 1 }), "Error", "old"],
-  "its answer is lost": [
-    (adapter) => ({ updateMany: async (asked) => (await adapter.updateMany(asked), broken()) }),
+  "its response is lost": [
+    (adapter) => ({ updateMany: async (query) => (await adapter.updateMany(query), broken()) }),
     true,
     "new",
   ],
-  "what it was asked is lost": [() => ({ updateMany: broken }), "Error", "old"],
+  "the query is lost": [() => ({ updateMany: broken }), "Error", "old"],
 };
-test("a write is what can be read back, whatever the adapter says", async () => {
-  for (const [name, [lie, ends, text]] of Object.entries(lies)) {
+test("the result of a write is what can be read back, no matter what the adapter returns", async () => {
+  for (const [name, [change, expected, text]] of Object.entries(wrongAdapters)) {
     const adapter = await sqliteAdapter();
-    const honest = betterAuthStore(adapter, { issuer });
-    assert.equal(await honest.write("old", undefined), true);
-    const { version } = await honest.read();
-    const lying = betterAuthStore({ ...adapter, ...lie(adapter) }, { issuer });
-    const ended = await lying.write("new", version).catch(({ name }: Error) => name);
-    assert.deepEqual([ended, (await honest.read()).text], [ends, text], name);
-    // Both prove nothing about who answers.
-    const confirmed = await lying.read(undefined, { confirmed: true }).catch(({ code }) => code);
+    const correct = betterAuthStore(adapter, { issuer });
+    assert.equal(await correct.write("old", undefined), true);
+    const { version } = await correct.read();
+    const wrong = betterAuthStore({ ...adapter, ...change(adapter) }, { issuer });
+    const result = await wrong.write("new", version).catch(({ name }: Error) => name);
+    assert.deepEqual([result, (await correct.read()).text], [expected, text], name);
+    // An adapter that writes nothing cannot confirm a read.
+    const confirmed = await wrong.read(undefined, { confirmed: true }).catch(({ code }) => code);
     if (text === "old") assert.equal(confirmed, "ERR_STORE_UNAVAILABLE", name);
   }
 });
 
-test("two rows of one issuer, without a unique index, are refused", async () => {
+test("two rows for one issuer, without a unique index, are refused", async () => {
   const adapter = await getAdapter(optionsOf(memoryAdapter({ jwksd: [] })));
   const register = betterAuthStore(adapter, { issuer });
   await Promise.allSettled([register.write("one", undefined), register.write("two", undefined)]);
   await assert.rejects(register.read(), { code: "ERR_STORE_UNAVAILABLE", message: /unique index/ });
 });
 
-test("errors say what the database says, and nothing that was written", async () => {
+test("errors contain the database's message but no written data", async () => {
   const adapter = await getAdapter(optionsOf(new DatabaseSync(":memory:")));
   await assert.rejects(betterAuthStore(adapter, { issuer }).read(), /no such table: jwksd/);
   const failing = {
@@ -165,7 +164,7 @@ test("errors say what the database says, and nothing that was written", async ()
   );
 });
 
-test("the program of docs/better-auth.md keeps its keys in MySQL", async (t) => {
+test("the program in docs/better-auth.md keeps its keys in MySQL", async (t) => {
   if (mariadb === undefined) return;
   const DATABASE_URL = `mysql://jwksd:s3cret@127.0.0.1:${mariadb.port}/jwksd`;
   Object.assign(process.env, {

@@ -19,17 +19,17 @@ const op = (more: Partial<EtcdStoreOptions> = {}): EtcdStoreOptions => ({
   ...more,
 });
 
-/** How a gateway reports an error of etcd, of which etcd 3.4 has `error` and `message`. */
+/** A function that reports an etcd error as a gateway does. In etcd 3.4, an error has `error` and `message`. */
 type Reports = (response: ServerResponse, status: number, error: { readonly message?: string }) => void;
 const gateways: Readonly<Record<string, Reports>> = {
   "etcd 3.4": (response, status, error) => response.writeHead(status).end(JSON.stringify(error)),
   "etcd 3.6, whose errors have no `error`": (response, status, { message }) =>
     response.writeHead(status).end(JSON.stringify({ code: 16, message, details: [] })),
-  "a gateway that returns a 401 of its own": (response, status) => response.writeHead(status).end("Unauthorized"),
+  "a gateway that returns its own 401": (response, status) => response.writeHead(status).end("Unauthorized"),
   "a gateway that closes the connection instead of returning 401": (response) => response.destroy(),
 };
 
-/** The gateway of a member, which reports errors in this way. @returns its port */
+/** Starts a gateway to a member. @param reports how it reports errors @returns its port */
 function gateway(t: Scope, member: string, reports: Reports): Promise<number> {
   const server = createServer(async (request, response) => {
     const { authorization, "content-type": type = "" } = request.headers;
@@ -61,15 +61,15 @@ if (skipWithout("etcd") === false) {
     ...serverFaults(during, one.daemon),
     "a member is cut off": async () => {
       one.peers.silence();
-      return async () => one.peers.mend();
+      return async () => one.peers.restore();
     },
   });
 
-  test("members that do not hear each other answer no read, the one that led neither", async () => {
+  test("members that cannot reach each other answer no read, not even the former leader", async () => {
     const alone = urls.map((url) => etcdStore(url, op({ timeoutMs: 2_000 })));
     for (const { peers } of members) peers.silence();
     const outcomes = await Promise.allSettled(alone.map((register) => register.read()));
-    for (const { peers } of members) peers.mend();
+    for (const { peers } of members) peers.restore();
     for (const outcome of outcomes) assert.ok(outcome.status === "rejected");
     await eventually("etcd has a leader again", () =>
       Promise.all(alone.map((register) => register.read())).then(
@@ -79,7 +79,7 @@ if (skipWithout("etcd") === false) {
     );
   });
 
-  test("a user with a password may use the store, even after a token expires, however that is reported", async (t) => {
+  test("a user with a password can use the store, even after a token expires, no matter how that is reported", async (t) => {
     const { port } = one.daemon;
     let token = "";
     const admin = async (path: string, body: object): Promise<string> => {
@@ -128,7 +128,7 @@ if (skipWithout("etcd") === false) {
     }
   });
 
-  test("with one member stopped, the two others go on; with two stopped, no read is believed", async (t) => {
+  test("with one member stopped, the other two continue; with two stopped, reads fail", async (t) => {
     const all = etcdStore(urls, op({ timeoutMs: 3_000 }));
     await one.daemon.kill();
     t.after(async () => {
@@ -150,7 +150,7 @@ if (skipWithout("etcd") === false) {
   );
 }
 
-test("a response that does not end is not read to its end, and a long error is shortened", async (t) => {
+test("an endless response is not read completely, and a long error is shortened", async (t) => {
   const server = await endless(t);
   const store = etcdStore(urlOf(server.port), op());
   for (const call of [() => store.read(), () => store.presence?.list(1), () => store.write("text", undefined)])
@@ -163,5 +163,5 @@ test("a response that does not end is not read to its end, and a long error is s
     .read()
     .catch((error: Error) => error);
   assert.ok(error instanceof Error && error.message.length < 800);
-  assert.match(error.message, /\(503\): it says "down\\\\u\{202e\}x+…"/);
+  assert.match(error.message, /\(503\): it reports "down\\\\u\{202e\}x+…"/);
 });

@@ -39,7 +39,7 @@ checkTooLarge("sqlite", sqlite);
 
 const own = await sample({ after }, "examples/docs/store-own.mts");
 const { httpStore } = (await import(own)) as { httpStore: (url: string) => Register };
-test("a store of your own, as in docs/stores.md, refuses a response without a Date", async (t) => {
+test("the custom store in docs/stores.md refuses a response without a Date", async (t) => {
   const server = createServer((_, response) => {
     response.sendDate = false;
     response.writeHead(404).end();
@@ -50,7 +50,7 @@ test("a store of your own, as in docs/stores.md, refuses a response without a Da
 
 const module = (path: string): string => JSON.stringify(import.meta.resolve(`../../src/${path}`));
 
-test("checkRegister finds a wrong time, and a list without its limit", async (t) => {
+test("checkRegister detects a wrong time and a list that ignores its limit", async (t) => {
   const file = join(await temporaryFolder(t), "wrong.test.mjs");
   await writeFile(
     file,
@@ -68,22 +68,22 @@ test("checkRegister finds a wrong time, and a list without its limit", async (t)
   const args = ["--test", "--test-reporter=tap", "--test-name-pattern", "clock|limit", file];
   const child = spawn(process.execPath, args, { env, stdio: ["ignore", "pipe", "ignore"] });
   const failed = [...(await text(child.stdout)).matchAll(/^ +not ok \d+ - (.*)$/gm)].map(([, title]) => title);
-  const clock = "the clock of a register goes on, and is not that of the caller";
+  const clock = "a register's clock advances and is not the caller's";
   const limit = "presence records are listed up to a limit in number and length, and counted";
   assert.deepEqual(failed, [clock, clock, clock, clock, limit]);
 });
 
-checkRegister("one's own, of docs/stores.md", async () => {
-  const held = new Map<string, string>();
+checkRegister("the custom store in docs/stores.md", async () => {
+  const documents = new Map<string, string>();
   const server = createServer(async (request, response) => {
     const { url = "", method, headers } = request;
     const body = method === "PUT" ? await text(request) : "";
-    const found = held.get(url);
+    const found = documents.get(url);
     const tag = found === undefined ? undefined : `"${createHash("sha256").update(found).digest("hex")}"`;
     if (method === "PUT") {
-      const isAsked = headers["if-none-match"] === "*" ? tag === undefined : tag === headers["if-match"];
-      if (isAsked) held.set(url, body);
-      response.writeHead(isAsked ? 204 : 412).end();
+      const isCurrent = headers["if-none-match"] === "*" ? tag === undefined : tag === headers["if-match"];
+      if (isCurrent) documents.set(url, body);
+      response.writeHead(isCurrent ? 204 : 412).end();
     } else if (tag === undefined) response.writeHead(404).end();
     else if (headers["if-none-match"] === tag) response.writeHead(304).end();
     else response.writeHead(200, { ETag: tag }).end(found);

@@ -29,7 +29,7 @@ if (skipWithout("mariadbd", "mariadb-install-db") === false) {
 
   const ways: Record<string, Open> = {
     "by URL": (port, options) => mysqlStore(url(port), options),
-    "a pool with promises, of another character set": (port, options, ends) => {
+    "a pool with promises and another character set": (port, options, ends) => {
       const pool = createPool({ uri: url(port), charset: "latin1_swedish_ci" });
       ends.push(() => void pool.end().catch(() => {}));
       return mysqlStore(pool, options);
@@ -47,7 +47,7 @@ if (skipWithout("mariadbd", "mariadb-install-db") === false) {
     }),
   );
 
-  test("a server that is read-only, or takes no such user, is refused, and its words show no password", async (t) => {
+  test("a read-only server and a refused user have different codes, and messages show no password", async (t) => {
     const refusal = async (register: ReturnType<typeof mysqlStore>, isWrite: boolean): Promise<string> => {
       t.after(() => register.close?.());
       const call = isWrite ? register.write("text", undefined) : register.read();
@@ -66,7 +66,7 @@ if (skipWithout("mariadbd", "mariadb-install-db") === false) {
     await sql("SET GLOBAL read_only = 1");
     t.after(() => sql("SET GLOBAL read_only = 0"));
     assert.match(await refusal(mysqlStore(url(), options), true), /^ERR_STORE_READ_ONLY /);
-    assert.match(await refusal(mysqlStore(url(), options), false), /^ERR_STORE_UNAVAILABLE .*name the primary/);
+    assert.match(await refusal(mysqlStore(url(), options), false), /^ERR_STORE_UNAVAILABLE .*connect to the primary/);
   });
 
   test("after a failover behind one address, no connection to a demoted primary is kept", async (t) => {
@@ -77,16 +77,16 @@ if (skipWithout("mariadbd", "mariadb-install-db") === false) {
     await register.read();
     await sql("SET GLOBAL read_only = 1");
     t.after(() => sql("SET GLOBAL read_only = 0"));
-    // Nothing listens there: a new connection fails.
-    address.lead(await freePort());
-    await assert.rejects(register.read(), /name the primary/);
+    // A new connection fails: nothing is listening on this port.
+    address.routeNewTo(await freePort());
+    await assert.rejects(register.read(), /connect to the primary/);
     await assert.rejects(register.read(), /PROTOCOL_CONNECTION_LOST|ECONNRESET/);
     await sql("SET GLOBAL read_only = 0");
-    address.lead(server.port);
+    address.routeNewTo(server.port);
     await register.read();
   });
 
-  test("a primary that no replica follows any more confirms nothing, where it is to wait for one", async (t) => {
+  test("a primary that must wait for a replica, while there is none, confirms no reads", async (t) => {
     const issuer = "https://cut-off.example";
     const register = mysqlStore(url(), { issuer, timeoutMs: 2_000 });
     t.after(() => register.close());
@@ -101,7 +101,7 @@ if (skipWithout("mariadbd", "mariadb-install-db") === false) {
     assert.ok(error instanceof Error && !("code" in error), "it may be written");
   });
 
-  test("a user who may only read the documents confirms what it reads, and is refused to write", async (t) => {
+  test("a user who can only read documents can confirm reads but cannot write", async (t) => {
     const options = { issuer: "https://reader.example" };
     const writer = mysqlStore(url(), options);
     t.after(() => writer.close());
@@ -131,7 +131,7 @@ if (skipWithout("mariadbd", "mariadb-install-db") === false) {
     "sql_safe_updates = 1",
     "time_zone = '+09:00'",
   ];
-  test("a commit is a commit, and a read sees commits alone, whatever the settings of a session are", async (t) => {
+  test("writes are committed and reads see only committed data, with all session settings", async (t) => {
     t.after(() => sql("SET GLOBAL init_connect = ''"));
     const failures: string[] = [];
     for (const [index, session] of sessions.entries()) {
@@ -147,7 +147,7 @@ if (skipWithout("mariadbd", "mariadb-install-db") === false) {
     assert.deepEqual(failures, []);
   });
 
-  test("a transaction that was left open on a connection of a pool delays a call, and is not part of it", async (t) => {
+  test("a transaction that was left open on a pool's connection delays a call but is not part of it", async (t) => {
     const pool = createPool({ uri: url(), connectionLimit: 1 });
     t.after(() => pool.end());
     await sql("CREATE TABLE jwksd.theirs (id INT)");
@@ -162,7 +162,7 @@ if (skipWithout("mariadbd", "mariadb-install-db") === false) {
     assert.deepEqual(rows, []);
   });
 
-  /** Checks what a connection sees that shares no settings with the register. */
+  /** Checks what another connection sees, which has none of the register's session settings. */
   async function checkIsolation(register: Register): Promise<void> {
     const observer = await createConnection({ host: "127.0.0.1", port: server.port, user: "root", database: "jwksd" });
     try {
@@ -177,9 +177,9 @@ if (skipWithout("mariadbd", "mariadb-install-db") === false) {
       assert.equal(String(await committed(next)), "two", "its second write is committed");
       await observer.query("START TRANSACTION");
       await observer.query(`UPDATE jwksd_documents SET text = 'uncommitted' ${where}`, [next]);
-      assert.equal((await register.read()).text, "two", "what is not committed is not read");
+      assert.equal((await register.read()).text, "two", "uncommitted data is not read");
       await observer.query("COMMIT");
-      assert.equal((await register.read()).text, "uncommitted", "and then it is");
+      assert.equal((await register.read()).text, "uncommitted", "committed data is read");
     } finally {
       await observer.end();
       await register.close?.();

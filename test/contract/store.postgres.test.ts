@@ -12,7 +12,7 @@ import { runSample, sample } from "../support/samples.ts";
 
 const skip = skipWithout("initdb", "pgbouncer");
 
-/** How a process reaches a database. */
+/** A function that opens a store in a database. */
 type Way = (url: string, options: Parameters<Open>[1], ends: Parameters<Open>[2]) => ReturnType<Open>;
 
 const byUrl: Way = (url, options) => postgresStore(url, options);
@@ -45,23 +45,23 @@ if (skip === false) {
   const serializable = `postgres?options=${encodeURIComponent(session.join(" "))}`;
   const places: [name: string, way: Way, port: () => number, database: string][] = [
     ["postgres", byUrl, () => server.port, "postgres"],
-    ["postgres, a pool of the package pg", byPool, () => server.port, "postgres"],
-    ["postgres, an instance of the package postgres", byPostgresJs, () => server.port, "postgres"],
+    ["postgres, a pg pool", byPool, () => server.port, "postgres"],
+    ["postgres, a postgres.js instance", byPostgresJs, () => server.port, "postgres"],
     ["postgres, through PgBouncer in transaction mode", byUrl, () => bouncer.port, "postgres"],
-    ["postgres, the package postgres through PgBouncer", byPostgresJs, () => bouncer.port, "postgres"],
+    ["postgres, a postgres.js instance through PgBouncer", byPostgresJs, () => bouncer.port, "postgres"],
     ["postgres, at SERIALIZABLE and DEFERRABLE", byUrl, () => server.port, serializable],
   ];
   checkWays(
     places.map(([name, way, port, database]) => {
       const open: Open = (through, options, ends) =>
         way(`postgres://postgres@127.0.0.1:${through}/${database}`, options, ends);
-      // How a package tells of them, and not where the server is.
-      const isOfPackage = database === "postgres" && !name.includes("PgBouncer");
-      return [name, () => throughNetwork(port(), open)(), isOfPackage ? faults : {}];
+      // Faults depend on how a package reports them, not on the server, so one server is enough.
+      const hasFaults = database === "postgres" && !name.includes("PgBouncer");
+      return [name, () => throughNetwork(port(), open)(), hasFaults ? faults : {}];
     }),
   );
 
-  test("the program of docs/many-issuers.md makes the keys of a tenant, signs, and serves them", async (t) => {
+  test("the program in docs/many-issuers.md generates a tenant's keys, signs and publishes them", async (t) => {
     const path = await sample(t, "examples/docs/many-issuers.mts", {
       ".listen(3000)": ".listen(0, function () { process.send(this.address().port) })",
       "console.log(": "process.send(",

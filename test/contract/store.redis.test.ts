@@ -21,13 +21,13 @@ if (skipWithout("redis-server") === false) {
 
   const ways: Record<string, Open> = {
     "by URL": (port, options) => redisStore(url(port), options),
-    "a client of the package redis": async (port, options, ends) => {
+    "a redis client": async (port, options, ends) => {
       const client = createClient({ url: url(port) }).on("error", () => {});
       await client.connect();
       ends.push(() => client.destroy());
       return redisStore(client, options);
     },
-    "a client of the package ioredis": (port, options, ends) => {
+    "an ioredis client": (port, options, ends) => {
       const client = new Redis(url(port), { socketTimeout: 1_000 }).on("error", () => {});
       ends.push(() => client.disconnect());
       return redisStore(client, options);
@@ -37,13 +37,13 @@ if (skipWithout("redis-server") === false) {
     Object.entries(ways).map(([name, way]) => {
       const { "the network falls silent": silent, ...broken } = networkFaults("during");
       const faults = { ...broken, ...(name === "by URL" && serverFaults("during", server)) };
-      // A client of the package redis does not notice, until the system ends its connection.
-      const notices = name !== "a client of the package redis" && silent && { "the network falls silent": silent };
+      // A redis client does not notice silence until the system closes its connection.
+      const notices = name !== "a redis client" && silent && { "the network falls silent": silent };
       return [`Redis, ${name}`, throughNetwork(server.port, way), { ...faults, ...notices }];
     }),
   );
 
-  test("a server that refuses is named with its words, without a password", async (t) => {
+  test("a server's refusal is reported with its message, without a password", async (t) => {
     const refusal = async (url: string, call: "read" | "confirmed read" | "write"): Promise<string> => {
       const register = redisStore(url, { issuer: "https://op.example" });
       t.after(() => register.close?.());
@@ -65,7 +65,7 @@ if (skipWithout("redis-server") === false) {
     assert.match(await refusal(url(1), "write"), /^ERR_STORE_UNAVAILABLE .*ECONNREFUSED/);
     const standby = await startRedis(t, "--replicaof", `127.0.0.1 ${server.port}`, "--masterauth", "s3cret");
     assert.match(await refusal(url(standby.port), "write"), /^ERR_STORE_READ_ONLY /);
-    // A primary that was cut off: a plain read shows what it has.
+    // A primary that was cut off still answers plain reads.
     const alone = await startRedis(t, "--min-replicas-to-write", "1");
     const register = redisStore(url(alone.port), { issuer: "https://op.example" });
     t.after(() => register.close?.());
@@ -89,7 +89,7 @@ if (skipWithout("redis-server") === false) {
     t.after(() => reconnecting.disconnect());
     const stores = {
       "by URL": redisStore(url(address.port), { issuer: "https://url.example" }),
-      "a client of the package ioredis, as in docs/stores.md": redisStore(reconnecting, {
+      "an ioredis client, as in docs/stores.md": redisStore(reconnecting, {
         issuer: "https://client.example",
       }),
     };
@@ -104,9 +104,9 @@ if (skipWithout("redis-server") === false) {
     await command(next.port, "REPLICAOF", "NO", "ONE");
     await command(former.port, "CONFIG", "SET", "masterauth", "s3cret");
     await command(former.port, "REPLICAOF", "127.0.0.1", `${next.port}`);
-    address.lead(next.port);
+    address.routeNewTo(next.port);
     for (const [name, store] of Object.entries(stores)) {
-      const refused = await store.presence?.put("id", "line").catch(({ code }: { code: string }) => code);
+      const refused = await store.presence?.put("id", "record").catch(({ code }: { code: string }) => code);
       assert.equal(refused, "ERR_STORE_READ_ONLY", `${name}: a demoted primary refuses`);
       const { version, text } = await store.read(undefined, { confirmed: true });
       assert.equal(text, "before", name);
@@ -114,30 +114,30 @@ if (skipWithout("redis-server") === false) {
     }
   });
 
-  /** A store for a user with these rights. */
-  async function limited(t: TestContext, issuer: string, rights: string): Promise<OpenRegister> {
+  /** Opens a store as a user with these permissions. */
+  async function limited(t: TestContext, issuer: string, permissions: string): Promise<OpenRegister> {
     const root = await createClient({ url: url(server.port) }).connect();
     t.after(() => root.destroy());
-    await root.sendCommand(["ACL", "SETUSER", "limited", "reset", "on", ">s3cret", ...rights.split(" ")]);
+    await root.sendCommand(["ACL", "SETUSER", "limited", "reset", "on", ">s3cret", ...permissions.split(" ")]);
     const user = url(server.port).replace(":s3cret", "limited:s3cret").replace("/2", "");
     const register = redisStore(user, { issuer });
     t.after(() => register.close());
     return register;
   }
-  const [, rights = ""] = /`(~jwksd:\* [^`]+)`/.exec(readFileSync("docs/stores.md", "utf8")) ?? [];
+  const [, permissions = ""] = /`(~jwksd:\* [^`]+)`/.exec(readFileSync("docs/stores.md", "utf8")) ?? [];
 
-  test("a user without +hset and +hdel is refused to write, and its process is ready and signs", async (t) => {
+  test("a user without +hset and +hdel cannot write, but its process is ready and signs", async (t) => {
     const issuer = "https://reader.example";
     const [writer, reader] = [
       redisStore(url(server.port).replace("/2", ""), { issuer }),
-      await limited(t, issuer, rights.replace(/ \+(hset|hdel)/g, "")),
+      await limited(t, issuer, permissions.replace(/ \+(hset|hdel)/g, "")),
     ];
     t.after(() => writer.close());
     const wrappingKeys = newWrappingKey();
     await (await createKeyManager({ issuer, store: writer, wrappingKeys })).close();
     const { version } = await reader.read(undefined, { confirmed: true });
     await assert.rejects(reader.write("text", version), { code: "ERR_STORE_READ_ONLY" });
-    await assert.rejects(async () => reader.presence?.put("id", "line"), { code: "ERR_STORE_READ_ONLY" });
+    await assert.rejects(async () => reader.presence?.put("id", "record"), { code: "ERR_STORE_READ_ONLY" });
     const manager = await createKeyManager({ issuer, store: reader, wrappingKeys });
     t.after(() => manager.close());
     const provider = await createProvider({ keys: manager });
@@ -145,12 +145,12 @@ if (skipWithout("redis-server") === false) {
     assert.equal((await provider.sign({ sub: "a" }, { lifetimeSeconds: 60 })).split(".").length, 3);
   });
 
-  test("a user with the rights of docs/stores.md can do all", async (t) => {
-    const register = await limited(t, "https://limited.example", rights);
+  test("the permissions in docs/stores.md are sufficient", async (t) => {
+    const register = await limited(t, "https://limited.example", permissions);
     assert.equal(await register.write("text", undefined), true);
     assert.equal((await register.read(undefined, { confirmed: true })).text, "text");
-    await register.presence?.put("id", "line");
-    assert.deepEqual(await register.presence?.list(9), { records: new Map([["id", "line"]]), count: 1 });
+    await register.presence?.put("id", "record");
+    assert.deepEqual(await register.presence?.list(9), { records: new Map([["id", "record"]]), count: 1 });
     await register.presence?.drop(["id"]);
   });
 

@@ -34,7 +34,7 @@ const command = await workerdCommand(folder, { registers, d1 }, { registers: por
 const workerd = await startDaemon(command, port);
 after(() => workerd.kill());
 
-/** A register in workerd, as one in this process. */
+/** Creates a register that calls one in workerd. */
 function remote(kind: string, issuer: string, port: number): Register {
   async function ask(call: object, signal: AbortSignal | undefined): Promise<unknown> {
     const init = { method: "POST", body: JSON.stringify({ kind, issuer, ...call }), signal: signal ?? null };
@@ -50,7 +50,7 @@ function remote(kind: string, issuer: string, port: number): Register {
     read: async (known, { confirmed, signal } = {}) => (await ask({ read: { known, confirmed } }, signal)) as Reading,
     write: async (text, ifVersion, { signal, due } = {}) =>
       (await ask({ write: { text, ifVersion, due } }, signal)) as boolean,
-    // An object holds the keys of one issuer.
+    // An object stores the keys of one issuer.
     ...(kind === "d1" && {
       due: async (limit, after, { signal } = {}) =>
         (await ask({ due: { limit, after } }, signal)) as readonly DueIssuer[],
@@ -61,14 +61,14 @@ function remote(kind: string, issuer: string, port: number): Register {
 interface Under extends RegisterUnderTest {
   readonly network: Cuttable;
 }
-const dies = async ({ network }: Under): Promise<() => Promise<void>> => {
-  network.cutAt("during", "after the server has answered", () => void workerd.kill());
+const killWorkerd = async ({ network }: Under): Promise<() => Promise<void>> => {
+  network.cutAt("during", "after the server has responded", () => void workerd.kill());
   return async () => {
     await workerd.kill();
     await workerd.start();
   };
 };
-const loses = async (): Promise<() => Promise<void>> => {
+const loseResponse = async (): Promise<() => Promise<void>> => {
   await fetch(`http://127.0.0.1:${controlPort}`, { method: "PUT" });
   return async () => {};
 };
@@ -83,6 +83,6 @@ for (const kind of ["d1", "durable-object"] as const) {
       end: () => network.close(),
     };
   };
-  const faults = { "workerd dies": dies, ...(kind === "d1" && { "the answer of D1 is lost": loses }) };
+  const faults = { "workerd dies": killWorkerd, ...(kind === "d1" && { "D1's response is lost": loseResponse }) };
   checkRegister(`${kind} in workerd`, open, faults);
 }

@@ -9,7 +9,7 @@ import { eventually, freePort, isListening } from "../support/service.ts";
 
 type Scope = { after(fn: () => Promise<void>): void };
 
-/** A token of tpm2-pkcs11 in a software TPM. */
+/** A tpm2-pkcs11 token in a software TPM. */
 export interface TpmToken {
   readonly modulePath: string;
   readonly uri: string;
@@ -22,10 +22,10 @@ const libraries = ["/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/
 const label = "tpm-test";
 const soPin = "56473829";
 const pin = "19283746";
-// Ports beside those of closed connections are often taken for a while.
+// Ports next to a closed connection's port are often in use for a while.
 const maxAttempts = 30;
 
-/** Starts a TPM and makes a token in it; environment variables of this process lead there until the test ends. */
+/** Starts a TPM and creates a token in it; this process's environment variables point to it until the test ends. */
 export async function createTpmToken(t: Scope): Promise<TpmToken> {
   const modulePath = libraries.map((path) => join(path, "libtpm2_pkcs11.so.1")).find((path) => existsSync(path));
   if (modulePath === undefined) throw new Error("libtpm2_pkcs11.so.1 was not found");
@@ -36,14 +36,14 @@ export async function createTpmToken(t: Scope): Promise<TpmToken> {
   const settings = {
     TPM2_PKCS11_STORE: join(folder, "store"),
     TPM2_PKCS11_TCTI: `swtpm:host=127.0.0.1,port=${port}`,
-    // The library of the TPM reports what is normal as warnings.
+    // The TPM's library logs warnings in normal operation.
     TSS2_LOG: "all+none",
   };
   Object.assign(process.env, settings);
   t.after(async () => {
     for (const name of Object.keys(settings)) Reflect.deleteProperty(process.env, name);
   });
-  // Without a resource manager the module's own commands are the ones that clean up after themselves; tpm2_ptool runs out of room.
+  // Without a resource manager, only the module's own commands clean up; tpm2_ptool runs out of TPM memory.
   const tool = (...args: string[]): void =>
     void execFileSync(part("pkcs11-tool"), ["--module", modulePath, ...args], { stdio: ["ignore", "pipe", "pipe"] });
   tool("--init-token", "--slot", "1", "--label", label, "--so-pin", soPin);
@@ -53,7 +53,7 @@ export async function createTpmToken(t: Scope): Promise<TpmToken> {
   return { modulePath, uri: `pkcs11:token=${label}`, pin, pinFile, folder };
 }
 
-/** Its port; the one after that, which another program may have taken, is for control. */
+/** Starts a TPM. @returns its port; the next one, which another program may use, is the control port */
 async function startTpm(t: Scope, folder: string): Promise<number> {
   for (let attempt = 1; ; attempt += 1) {
     const port = await freePort();

@@ -95,7 +95,7 @@ describe("keys in PostgreSQL", { skip }, () => {
     const wrapping = { JWKSD_WRAPPING_KEYS: newWrappingKey() };
     const secret = url.replace("postgres@", "postgres:sesame@");
     const rows: [args: string[], environment: Record<string, string>, says: RegExp][] = [
-      [["keys", "--store", url], wrapping, /--issuer \(JWKSD_ISSUER\) must say whose keys are meant/],
+      [["keys", "--store", url], wrapping, /--issuer \(JWKSD_ISSUER\) must be set, because/],
       [["rotate", "--store", url, "--issuer", issuer], wrapping, /the store holds no keys of .*\[ERR_STORE_EMPTY\]/],
       [["keys", "--store", secret], wrapping, /--store must not contain a password.*JWKSD_STORE.*PGPASSWORD/],
       [["keys", "--store", `${url}?sslpassword=sesame`], wrapping, /--store must not contain a password/],
@@ -122,7 +122,7 @@ describe("keys in PostgreSQL", { skip }, () => {
     await (await startService(t, ["--store", url, "--issuer", issuer, "--data", data], wrapping)).stop();
     assert.match(
       (await runCli(t, args)).stderr,
-      /wrapped under the wrapping key [\w-]{43}, which was not given; name it with .*\[ERR_WRAPPING_KEY_MISSING\]/,
+      /wrapped under the wrapping key [\w-]{43}, which was not given; set --wrapping-key-file .*\[ERR_WRAPPING_KEY_MISSING\]/,
     );
   });
 
@@ -136,7 +136,7 @@ describe("keys in PostgreSQL", { skip }, () => {
       assert.match(stderr, says);
     };
     const serve = ["serve", "--port", "0", "--admin", "off", "--require-store", ...data];
-    await refused([...serve, ...at(issuer)], /the database of --store holds no keys of https:.*ERR_STORE_EMPTY/);
+    await refused([...serve, ...at(issuer)], /the database of --store has no keys of https:.*ERR_STORE_EMPTY/);
     const schemas = "SELECT count(*) FROM pg_namespace WHERE nspname = 'jwksd'";
     assert.deepEqual(server.sql(schemas, new URL(url).pathname.slice(1)), ["0"]);
     await (await startService(t, [...at(issuer), ...data], env)).stop();

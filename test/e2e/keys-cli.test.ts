@@ -412,7 +412,7 @@ describe("refusals", { timeout, concurrency: 3 }, () => {
     ]) {
       assert.match(
         await cliRefused(t, [...args, "--data", data]),
-        /^jwksd: there is no store at .*; if there was none yet, jwksd serve makes it \[ERR_STORE_UNAVAILABLE\]\n$/,
+        /^jwksd: there is no store at .*; if there was none yet, create it with jwksd serve \[ERR_STORE_UNAVAILABLE\]\n$/,
       );
     }
     const file = join(folder, "key.json");

@@ -258,7 +258,7 @@ describe("files", { timeout, skip: !isSupported }, () => {
     ];
     for (const [name, mode, isTold] of rows) {
       await chmod(name, mode);
-      const told = `users other than its owner can write ${name} (mode 0${mode.toString(8)}), and so change or replace the store; keep it in a folder of its own, or: chmod go-w ${name}`;
+      const told = `users other than its owner can write to ${name} (mode 0${mode.toString(8)}) and change or replace the store; keep the store in its own folder, or fix this with: chmod go-w ${name}`;
       assert.deepEqual(await warnings(), isTold ? [told] : [], `${name} ${mode.toString(8)}`);
       await chmod(name, 0o700);
     }
@@ -272,7 +272,7 @@ describe("files", { timeout, skip: !isSupported }, () => {
     ]) {
       assert.match(
         await cliRefused(t, args),
-        /cannot (make the data folder|write) \/proc\/x.* \(ENOENT\).*\[ERR_FILE_UNWRITABLE\]\n$/,
+        /cannot (create the data folder|write) \/proc\/x.* \(ENOENT\).*\[ERR_FILE_UNWRITABLE\]\n$/,
       );
     }
     const folder = await temporaryFolder(t);

@@ -62,10 +62,10 @@ describe("a store that holds no keys", () => {
     const data = await dataOf(t);
     const key = { JWKSD_WRAPPING_KEYS: newWrappingKey() };
     const says =
-      /--data \S+ holds no keys of https:\S+, (?:because there is no folder \S+, )?and --require-store .* nothing was made; .*\[ERR_STORE_EMPTY\]/;
+      /--data \S+ has no keys of https:\S+, (?:because the folder \S+ does not exist, )?and --require-store .* nothing was created; .*\[ERR_STORE_EMPTY\]/;
     const mistyped = await refused(t, ["--data", data, ...issuer, "--require-store"], key);
     assert.match(mistyped, says);
-    assert.ok(mistyped.includes(`because there is no folder ${data},`), mistyped);
+    assert.ok(mistyped.includes(`because the folder ${data} does not exist,`), mistyped);
     assert.deepEqual(await left(data), []);
     // A file that another start has made, before it could make a key.
     const folder = await temporaryFolder(t);
@@ -92,7 +92,7 @@ describe("a store that holds no keys", () => {
     const saved = await readFile(file, "utf8");
     await rm(join(data, "keys.db"));
     const says = new RegExp(
-      `--data ${data} holds no keys of https:\\S+, and ${file} is the last set of a service .*nothing was made.*"A lost store" in docs.*\\[ERR_STORE_EMPTY\\]`,
+      `--data ${data} has no keys of https:\\S+, and ${file} is the saved set of a service .*nothing was created.*"A lost store" in docs.*\\[ERR_STORE_EMPTY\\]`,
     );
     // The wrapping key may be lost as well, and the file may be damaged.
     const other = { JWKSD_WRAPPING_KEYS: newWrappingKey() };

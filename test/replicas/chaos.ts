@@ -171,8 +171,8 @@ function faultsOf(options: ChaosOptions, members: readonly Member[], random: Ran
     },
     { name: "SIGSTOP until it is stale", run: stopped(() => maxStaleSeconds * 1000 + 300) },
     { name: "SIGSTOP", run: stopped(aWhile) },
-    { name: "a cut line", run: async ({ line }) => (line.cut(), await wait(aWhile()), line.mend()) },
-    { name: "a silent line", run: async ({ line }) => (line.silence(), await wait(aWhile()), line.mend()) },
+    { name: "a cut line", run: async ({ line }) => (line.cut(), await wait(aWhile()), line.restore()) },
+    { name: "a silent line", run: async ({ line }) => (line.silence(), await wait(aWhile()), line.restore()) },
     { name: "commands at once", of: "all", run: async () => (rotate(), await wait(200)) },
     {
       name: "a restart of the server",

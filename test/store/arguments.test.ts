@@ -1,4 +1,4 @@
-// What is passed to a store instead of its database, and a promise in the place of a value.
+// Wrong values instead of a store's database, and promises instead of values.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
@@ -21,16 +21,16 @@ import { newWrappingKey } from "../support/managed.ts";
 
 type Make = (given: never, options: { issuer: string }) => unknown;
 
-/** Each store, and the value that its message asks for. */
-const stores: readonly (readonly [make: Make, says: RegExp])[] = [
+/** Each store, and the required value in its message. */
+const stores: readonly (readonly [make: Make, required: RegExp])[] = [
   [d1Store, /env\.NAME, where NAME is the binding of a D1 database/],
-  [durableObjectStore, /env\.NAME, where NAME is the binding of the class KeysObject/],
-  [betterAuthStore, /an adapter of better-auth/],
+  [durableObjectStore, /env\.NAME, where NAME is the binding of the KeysObject class/],
+  [betterAuthStore, /a better-auth adapter/],
   [mysqlStore, /a URL or a pool of mysql2/],
   [redisStore, /a URL or a client of redis or ioredis/],
   [libsqlStore, /a URL or a client of @libsql\/client/],
   [etcdStore, /the URL of a member/],
-  [postgresStore, /a URL, a pool of the package pg/],
+  [postgresStore, /a URL, a pool from the pg package/],
   [sqliteStore, /a string/],
 ];
 
@@ -45,8 +45,8 @@ async function refusal(attempt: () => unknown, code = "ERR_OPTION_INVALID"): Pro
   return error.message;
 }
 
-test("a store refuses anything but its database immediately and says what it needs", async () => {
-  for (const [make, says] of stores) {
+test("a store immediately refuses anything but its database and names what it requires", async () => {
+  for (const [make, required] of stores) {
     for (const [given, instead] of [
       [undefined, /, not undefined$/],
       [null, /, not null$/],
@@ -55,7 +55,7 @@ test("a store refuses anything but its database immediately and says what it nee
       [Promise.resolve({}), /, not a promise; await it$/],
     ] as const) {
       const message = await refusal(() => make(given as never, { issuer }));
-      assert.match(message, says);
+      assert.match(message, required);
       assert.match(message, instead, `${make.name}: ${message}`);
     }
   }
@@ -68,7 +68,7 @@ test("a store refuses anything but its database immediately and says what it nee
   }
 });
 
-test("PostgreSQL: neither one connection nor a transaction is a pool", async () => {
+test("the PostgreSQL store accepts neither a single connection nor a transaction", async () => {
   await refusal(() => postgresStore(new pg.Client() as never, { issuer }));
   const sql = postgres("postgres://127.0.0.1:1/none");
   await refusal(() =>
@@ -77,7 +77,7 @@ test("PostgreSQL: neither one connection nor a transaction is a pool", async () 
   postgresStore(sql, { issuer });
 });
 
-test("a promise in the place of an option is told to be awaited", async () => {
+test("a promise instead of an option is refused with advice to await it", async () => {
   const wrappingKeys = newWrappingKey();
   const store = memoryStore();
   const later = { store: Promise.resolve(store) as never, keys: Promise.resolve({}) as never };

@@ -1,4 +1,4 @@
-// What a second process does with a store: `child.ts COMMAND PATH`. It answers in lines on standard output.
+// A second process that uses a store: `child.ts COMMAND PATH`. It prints JSON lines.
 
 import { rmSync, writeFileSync, writeSync } from "node:fs";
 import { createInterface } from "node:readline";
@@ -14,77 +14,77 @@ const [command = "", path = ""] = process.argv.slice(2);
 const open = (): Register =>
   path.startsWith("postgres:") ? postgresStore(path, { issuer: "https://op.example" }) : sqliteStore(path);
 
-// Synchronous: what was said before a SIGKILL has been said.
-const say = (line: unknown): void => void writeSync(1, `${JSON.stringify(line)}\n`);
+// Synchronous, so that a SIGKILL loses no earlier line.
+const print = (line: unknown): void => void writeSync(1, `${JSON.stringify(line)}\n`);
 
-const codeOf = (error: unknown): unknown => {
+const errorJson = (error: unknown): unknown => {
   if (!(error instanceof JwksdError)) throw error;
   const { errcode } = (error.cause ?? {}) as { errcode?: number };
   return { code: error.code, retryable: error.retryable, message: error.message, sqlite: errcode };
 };
 
 const commands: Readonly<Record<string, () => Promise<void>>> = {
-  /** Writes for ever, and says each count after it was written. */
+  /** Writes forever and prints each count after it was written. */
   async writes() {
     const store = open();
-    for (let count = await countIn(store); await writeNext(store, count); count += 1) say(count + 1);
+    for (let count = await countIn(store); await writeNext(store, count); count += 1) print(count + 1);
   },
 
-  /** Makes one store after the other, and says the number of each that is made. */
+  /** Creates stores one by one and prints the number of each. */
   async creates() {
     for (let number = 1; ; number += 1) {
       await sqliteStore(`${path}.${number}`).read();
-      say(number);
+      print(number);
     }
   },
 
-  /** For each count on standard input, tries to be the one who writes what follows it. */
+  /** For each count on standard input, tries to write the next one, and prints whether it did. */
   async race() {
     const store = open();
-    say("ready");
-    for await (const count of createInterface({ input: process.stdin })) say(await writeNext(store, Number(count)));
+    print("ready");
+    for await (const count of createInterface({ input: process.stdin })) print(await writeNext(store, Number(count)));
     await store.close?.();
   },
 
-  /** Opens the store, says what it reads, and writes. */
+  /** Opens the store, prints the document, and writes. */
   async attempt() {
     const store = open();
     const { version, text } = await store.read();
-    say(text ?? null);
-    say(await store.write("b", version));
+    print(text ?? null);
+    print(await store.write("b", version));
   },
 
-  /** Fills the disk to the last line that fits, makes room, and goes on. */
+  /** Fills the disk with as many records as fit, frees some space, and continues. */
   async fill() {
     const ballast = `${path}.ballast`;
     writeFileSync(ballast, new Uint8Array(200_000));
     const store = sqliteStore(path);
-    let lines = 0;
+    let written = 0;
     const fill = async (): Promise<unknown> => {
       for (;;) {
         try {
-          await store.presence?.put(`${lines}`, "a".repeat(4_096));
-          lines += 1;
+          await store.presence?.put(`${written}`, "a".repeat(4_096));
+          written += 1;
         } catch (error) {
-          return codeOf(error);
+          return errorJson(error);
         }
       }
     };
     for (const isLast of [false, true]) {
       const error = await fill();
-      const seen = (await store.presence?.list(1))?.count;
+      const read = (await store.presence?.list(1))?.count;
       const db = new DatabaseSync(path);
       const { integrity_check: integrity } = db.prepare("PRAGMA integrity_check").get() as Record<string, unknown>;
       db.close();
-      say({ error, lines, seen, integrity });
+      print({ error, written, read, integrity });
       if (!isLast) rmSync(ballast);
     }
-    say("ended");
+    print("ended");
   },
 };
 
 try {
   await commands[command]?.();
 } catch (error) {
-  say(codeOf(error));
+  print(errorJson(error));
 }

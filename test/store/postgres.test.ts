@@ -32,10 +32,10 @@ type Scope = Pick<TestContext, "after">;
 
 let server: PostgresServer;
 
-/** An issuer of its own. */
+/** Returns a unique issuer. */
 const newIssuer = (): string => `https://${randomUUID()}.example`;
 
-/** A database of its own, which costs more than an issuer. */
+/** Creates a new database, which takes longer than a new issuer. */
 function database(): string {
   const name = `d${randomUUID().replaceAll("-", "")}`;
   server.sql(`CREATE DATABASE ${name}`);
@@ -48,26 +48,26 @@ async function opened(t: Scope, url: string, options: Partial<DatabaseStoreOptio
   return store;
 }
 
-async function refusal(attempt: Promise<unknown> | undefined, code: string, says: RegExp): Promise<JwksdError> {
+async function refusal(attempt: Promise<unknown> | undefined, code: string, expected: RegExp): Promise<JwksdError> {
   const error = await (attempt ?? Promise.resolve()).then(
     () => assert.fail(`nothing was refused; expected ${code}`),
     (thrown: unknown) => thrown,
   );
   assert.ok(error instanceof JwksdError, inspect(error));
   assert.equal(error.code, code, error.message);
-  assert.match(error.message, says);
+  assert.match(error.message, expected);
   return error;
 }
 
 async function refusals(
   attempts: readonly (Promise<unknown> | undefined)[],
   code: string,
-  says: RegExp,
+  expected: RegExp,
 ): Promise<void> {
-  await Promise.all(attempts.map((attempt) => refusal(attempt, code, says)));
+  await Promise.all(attempts.map((attempt) => refusal(attempt, code, expected)));
 }
 
-/** A message of a server, as PostgreSQL's protocol has it. */
+/** Encodes a server's message in PostgreSQL's protocol. */
 function message(type: string, body: string): Buffer {
   const bytes = Buffer.alloc(5 + body.length);
   bytes.write(type);
@@ -76,16 +76,16 @@ function message(type: string, body: string): Buffer {
   return bytes;
 }
 
-/** A write that may have been written. */
+/** Asserts that a write fails without a code, because it may have succeeded. */
 async function unknown(attempt: Promise<unknown>): Promise<void> {
   const error = await attempt.then(
-    (result) => assert.fail(`it said ${String(result)}`),
+    (result) => assert.fail(`it returned ${String(result)}`),
     (thrown: unknown) => thrown,
   );
   assert.ok(error instanceof Error && !(error instanceof JwksdError), inspect(error));
 }
 
-/** Sets variables of the environment until the test ends. */
+/** Sets environment variables until the test ends. */
 function environment(t: Scope, variables: Readonly<Record<string, string>>): void {
   Object.assign(process.env, variables);
   t.after(() => {
@@ -93,10 +93,10 @@ function environment(t: Scope, variables: Readonly<Record<string, string>>): voi
   });
 }
 
-/** What a call gives once the server is there. */
+/** Repeats a call until it succeeds and returns its result. */
 async function insist<T>(call: () => Promise<T>): Promise<T> {
   let result: { readonly value: T } | undefined;
-  await eventually("an answer", async () => {
+  await eventually("a result", async () => {
     result = await call().then(
       (value) => ({ value }),
       (error: unknown) => {
@@ -111,7 +111,7 @@ async function insist<T>(call: () => Promise<T>): Promise<T> {
 
 const at = (rest: string): string => `postgres://${rest}`;
 
-test("without the package pg the error names what to install", async (t) => {
+test("without the pg package, the error names it", async (t) => {
   const folder = await temporaryFolder(t);
   cpSync(fileURLToPath(new URL("../../src", import.meta.url)), join(folder, "src"), { recursive: true });
   writeFileSync(join(folder, "package.json"), '{"type":"module"}');
@@ -125,13 +125,13 @@ test("without the package pg the error names what to install", async (t) => {
   assert.match(stdout, /^ConfigError ERR_PACKAGE_MISSING .*npm install pg$/m);
 });
 
-describe("the store in PostgreSQL", { skip }, () => {
+describe("the PostgreSQL store", { skip }, () => {
   before(async () => {
     server = await startPostgres();
   });
   after(() => server.stop());
 
-  test("silence: every call has a deadline, who watches hears of it, and it goes on afterwards", async (t) => {
+  test("on a silent network, every call times out, watchers are called, and calls succeed again afterwards", async (t) => {
     const network = await cuttable(server.port);
     t.after(() => network.close());
     const issuer = newIssuer();
@@ -143,13 +143,13 @@ describe("the store in PostgreSQL", { skip }, () => {
       network.silence();
       await unknown(store.write("b", version));
       const reads = [store.read(), store.read(undefined, { confirmed: true }), store.presence?.list(9)];
-      await refusals(reads, "ERR_STORE_UNAVAILABLE", /no answer in time/);
+      await refusals(reads, "ERR_STORE_UNAVAILABLE", /no response in time/);
     });
-    await seen.changed(() => network.mend());
+    await seen.changed(() => network.restore());
     assert.equal((await insist(() => store.read())).text, "a");
   });
 
-  test("a connection that ends in the moment in which it begins ends no process", async (t) => {
+  test("a connection that ends as soon as it begins does not end the process", async (t) => {
     const stopping = "SFATAL\0VFATAL\0C57P01\0Mit stops\0\0";
     const ending = createServer((socket) => {
       socket.on("error", () => {});
@@ -163,30 +163,34 @@ describe("the store in PostgreSQL", { skip }, () => {
     await refusal(store.read(), "ERR_STORE_UNAVAILABLE", /try again/);
   });
 
-  test("wrong settings are named, and no password is shown", async (t) => {
+  test("errors name the wrong setting and show no password", async (t) => {
     const network = await cuttable(server.port);
     t.after(() => network.close());
     network.silence();
     const port = await freePort();
-    const rows: [url: string, code: string, says: RegExp][] = [
-      [server.url("nowhere"), "ERR_STORE_UNAVAILABLE", /\(3D000\): there is no such database/],
-      [at(`postgres@127.0.0.1:${port}/postgres`), "ERR_STORE_UNAVAILABLE", /\(ECONNREFUSED\): nothing listens there/],
-      [at(`postgres@127.0.0.1:${network.port}/postgres`), "ERR_STORE_UNAVAILABLE", /no answer in time/],
+    const rows: [url: string, code: string, message: RegExp][] = [
+      [server.url("nowhere"), "ERR_STORE_UNAVAILABLE", /\(3D000\): the database does not exist/],
+      [
+        at(`postgres@127.0.0.1:${port}/postgres`),
+        "ERR_STORE_UNAVAILABLE",
+        /\(ECONNREFUSED\): nothing is listening there/,
+      ],
+      [at(`postgres@127.0.0.1:${network.port}/postgres`), "ERR_STORE_UNAVAILABLE", /no response in time/],
       [at(`/postgres?host=/nowhere&port=${port}`), "ERR_STORE_UNAVAILABLE", /\(ENOENT\)/],
       [at(`locked:sesame@127.0.0.1:${server.port}/postgres`), "ERR_STORE_UNAVAILABLE", /\(28P01\).*password/],
-      [at(`locked@127.0.0.1:${server.port}/postgres`), "ERR_STORE_UNAVAILABLE", /wants a password; see PGPASSWORD/],
-      [`${server.url()}?sslmode=require`, "ERR_STORE_UNAVAILABLE", /it has no TLS; see sslmode/],
+      [at(`locked@127.0.0.1:${server.port}/postgres`), "ERR_STORE_UNAVAILABLE", /requires a password; set PGPASSWORD/],
+      [`${server.url()}?sslmode=require`, "ERR_STORE_UNAVAILABLE", /it does not support TLS; set sslmode/],
       [`${server.url()}?sslmode=verify-ca`, "ERR_OPTION_INVALID", /verify-ca requires specifying a CA/],
       [`${server.url()}?sslrootcert=/nowhere`, "ERR_OPTION_INVALID", /ENOENT.*\/nowhere/],
-      ["sesame", "ERR_OPTION_INVALID", /in the form postgres:/],
-      ["https://user:sesame@op.example/", "ERR_OPTION_INVALID", /in the form postgres:/],
+      ["sesame", "ERR_OPTION_INVALID", /have the form postgres:/],
+      ["https://user:sesame@op.example/", "ERR_OPTION_INVALID", /have the form postgres:/],
       [at("a,b:5432/postgres"), "ERR_STORE_UNAVAILABLE", /\((ENOTFOUND|EAI_AGAIN)\)/],
     ];
-    for (const [url, code, says] of rows) {
+    for (const [url, code, expected] of rows) {
       const calls = [(store: Register) => store.read(), (store: Register) => store.write("a", undefined)];
       for (const call of calls) {
         const attempt = opened(t, url, { timeoutMs: 2_000 }).then<unknown>(call);
-        const error = await refusal(attempt, code, says);
+        const error = await refusal(attempt, code, expected);
         assert.ok(!inspect(error, { depth: Infinity, showHidden: true }).includes("sesame"), url);
       }
     }
@@ -194,7 +198,7 @@ describe("the store in PostgreSQL", { skip }, () => {
     for (const options of wrong) await refusal(opened(t, server.url(), options), "ERR_OPTION_INVALID", /must be/);
   });
 
-  test("passwords from the URL, PGPASSWORD and a password file; a socket; settings from the environment alone", async (t) => {
+  test("passwords come from the URL, PGPASSWORD or a password file, and other settings from the environment", async (t) => {
     const name = database();
     const base = `127.0.0.1:${server.port}/${name}`;
     const reads = async (url: string): Promise<unknown> => (await opened(t, url)).read();
@@ -214,7 +218,7 @@ describe("the store in PostgreSQL", { skip }, () => {
     assert.deepEqual(server.sql("SELECT text FROM jwksd.documents", name), ["a"]);
   });
 
-  test("a Unix socket, and a URL with a user and no host", async (t) => {
+  test("URLs of Unix sockets are accepted, including one with a user but no host", async (t) => {
     const folder = encodeURIComponent(server.folder);
     server.sql(`CREATE ROLE "a+b&c" SUPERUSER LOGIN`);
     for (const rest of [
@@ -229,7 +233,7 @@ describe("the store in PostgreSQL", { skip }, () => {
     for (const rest of ["u%zz@/d", "@:x/d"]) assert.equal(isPostgresUrl(at(rest)), false, rest);
   });
 
-  test("a pool of the caller's stays the caller's, and keeps no connection", async (t) => {
+  test("closing the store leaves the caller's pool open, without used connections", async (t) => {
     const pool = new pg.Pool({ connectionString: server.url(), max: 3 });
     t.after(() => pool.end());
     const store = postgresStore(pool, { issuer: newIssuer() });
@@ -237,11 +241,11 @@ describe("the store in PostgreSQL", { skip }, () => {
     await Promise.all(Array.from({ length: 20 }, () => store.read()));
     await store.write("a", undefined);
     await store.close?.();
-    await eventually("nothing is kept", () => pool.totalCount - pool.idleCount + pool.waitingCount === 0);
+    await eventually("no connection is used", () => pool.totalCount - pool.idleCount + pool.waitingCount === 0);
   });
 
-  describe("rights", () => {
-    test("who may make nothing, write nothing, or see nothing", async (t) => {
+  describe("privileges", () => {
+    test("users that cannot create tables, write, or read get different errors", async (t) => {
       const name = database();
       for (const user of ["humble", "reader", "stranger"]) server.sql(`CREATE ROLE ${user} LOGIN`);
       const as = (user: string): Promise<Register> => opened(t, at(`${user}@127.0.0.1:${server.port}/${name}`));
@@ -250,7 +254,7 @@ describe("the store in PostgreSQL", { skip }, () => {
       await refusal(
         humble.write("a", undefined),
         "ERR_STORE_UNAVAILABLE",
-        /\(42501\): the user lacks a right; jwksd store sql prints the rights/,
+        /\(42501\): the user lacks a privilege; grant the ones that jwksd store sql prints/,
       );
 
       server.sql(
@@ -260,8 +264,8 @@ describe("the store in PostgreSQL", { skip }, () => {
       assert.equal(await humble.write("a", undefined, { due: 1.5 }), true);
       const { version } = await humble.read();
       assert.equal(await humble.write("b", version), true);
-      await humble.presence?.put("id", "line");
-      assert.deepEqual(await reader.presence?.list(9), { records: new Map([["id", "line"]]), count: 1 });
+      await humble.presence?.put("id", "record");
+      assert.deepEqual(await reader.presence?.list(9), { records: new Map([["id", "record"]]), count: 1 });
       for (const options of [{}, { confirmed: true }]) assert.equal((await reader.read(undefined, options)).text, "b");
       const seen = await watched(t, reader);
       await seen.changed(async () => humble.write("c", (await humble.read()).version));
@@ -278,7 +282,7 @@ describe("the store in PostgreSQL", { skip }, () => {
       );
     });
 
-    test("a database of which the default is to write nothing", async (t) => {
+    test("a database that is read-only by default refuses writes", async (t) => {
       const name = database();
       await (await opened(t, server.url(name))).write("a", undefined);
       server.sql(`ALTER DATABASE ${name} SET default_transaction_read_only = on`);
@@ -287,7 +291,7 @@ describe("the store in PostgreSQL", { skip }, () => {
       await refusal(store.write("b", undefined), "ERR_STORE_READ_ONLY", /\(25006\)/);
     });
 
-    test("an error of the server that jwksd does not know is told in the server's words, without its details", async (t) => {
+    test("an unknown server error is reported with the server's message, without its details", async (t) => {
       const name = database();
       server.sql(
         `${schema} CREATE FUNCTION refuse() RETURNS trigger AS $$ BEGIN RAISE EXCEPTION 'too early'
@@ -295,9 +299,9 @@ describe("the store in PostgreSQL", { skip }, () => {
          CREATE TRIGGER refuse BEFORE INSERT ON jwksd.documents FOR EACH ROW EXECUTE FUNCTION refuse()`,
         name,
       );
-      const says = /\(P0001\): it says "too early"; try again$/;
+      const expected = /\(P0001\): it reports "too early"; try again$/;
       const store = await opened(t, server.url(name));
-      const error = await refusal(store.write("a", undefined), "ERR_STORE_UNAVAILABLE", says);
+      const error = await refusal(store.write("a", undefined), "ERR_STORE_UNAVAILABLE", expected);
       assert.ok(!inspect(error, { depth: Infinity, showHidden: true }).includes("sesame"));
     });
 
@@ -311,7 +315,7 @@ describe("the store in PostgreSQL", { skip }, () => {
 
   describe("several processes", () => {
     for (const level of ["read committed", "serializable"]) {
-      test(`8 first writes at once, at ${level}: the tables are made, and one is written`, async (t) => {
+      test(`one of 8 simultaneous first writes succeeds and creates the tables, at ${level}`, async (t) => {
         const name = database();
         server.sql(`ALTER DATABASE ${name} SET default_transaction_isolation = '${level}'`);
         const stores = await Promise.all(Array.from({ length: 8 }, () => opened(t, server.url(name))));
@@ -320,33 +324,33 @@ describe("the store in PostgreSQL", { skip }, () => {
       });
     }
 
-    test("of two processes that race, one wins each round", async (t) => {
+    test("one of two racing processes wins each round", async (t) => {
       const url = server.url(database());
       const racers = [1, 2].map(() => startChild("race", url));
       t.after(() => racers.forEach((racer) => racer.process.kill("SIGKILL")));
       for (const racer of racers) assert.equal(await racer.next(), "ready");
       for (let round = 0; round < soak(30, 10); round += 1) {
-        for (const racer of racers) racer.tell(`${round}`);
-        const said = await Promise.all(racers.map((racer) => racer.next()));
-        assert.equal(said.filter((won) => won === true).length, 1, `round ${round}: ${JSON.stringify(said)}`);
+        for (const racer of racers) racer.send(`${round}`);
+        const results = await Promise.all(racers.map((racer) => racer.next()));
+        assert.equal(results.filter((won) => won === true).length, 1, `round ${round}: ${JSON.stringify(results)}`);
       }
     });
 
-    test("a process that is killed while it writes leaves whole writes", async (t) => {
+    test("a process that is killed during a write leaves no partial write", async (t) => {
       const url = server.url(database());
       const store = await opened(t, url);
       for (let round = 1; round <= soak(3, 1); round += 1) {
         const child = startChild("writes", url);
-        let said = 0;
-        for (let count = 0; count < 5 * round; count += 1) said = (await child.next()) as number;
+        let printed = 0;
+        for (let count = 0; count < 5 * round; count += 1) printed = (await child.next()) as number;
         child.process.kill("SIGKILL");
         await endChild(child);
-        assert.ok((await countIn(store)) >= said);
+        assert.ok((await countIn(store)) >= printed);
       }
     });
   });
 
-  describe("another server", () => {
+  describe("a dedicated server", () => {
     let folder: string;
     let own: PostgresServer;
     before(async () => {
@@ -369,7 +373,7 @@ describe("the store in PostgreSQL", { skip }, () => {
 
     const restarts = soak(25, 2);
 
-    test(`${restarts} crashes while a process writes: what was written is there, and what is unknown is settled`, async (t) => {
+    test(`writes survive ${restarts} server crashes, and repeating a write of unknown outcome is safe`, async (t) => {
       own.sql("CREATE DATABASE crashes");
       const store = await opened(t, own.url("crashes"), { timeoutMs: 1_000 });
       const seen = await watched(t, store);
@@ -378,7 +382,7 @@ describe("the store in PostgreSQL", { skip }, () => {
       const writing = (async () => {
         while (!over.signal.aborted) {
           const { version } = await insist(() => store.read());
-          // The same write under the same condition, until it is known to be there.
+          // The same write under the same condition, until it is known to have succeeded.
           await insist(() => store.write(textAt(count + 1), version));
           assert.equal(await insist(() => countIn(store)), count + 1);
           count += 1;
@@ -395,9 +399,9 @@ describe("the store in PostgreSQL", { skip }, () => {
       await writing;
     });
 
-    test("a primary that was replaced, and is alive: it answers what is read, and confirms nothing", async (t) => {
+    test("a replaced primary that still runs answers plain reads but no confirmed ones", async (t) => {
       own.sql("CREATE DATABASE failover");
-      // What is written by default would not wait either.
+      // With this default, a write alone would not wait for the standby.
       own.sql("ALTER DATABASE failover SET synchronous_commit = off");
       const standby = await startStandby(own);
       t.after(() => standby.stop());
@@ -416,7 +420,7 @@ describe("the store in PostgreSQL", { skip }, () => {
       const next = await opened(t, standby.url("failover"), options);
       assert.equal(await old.write("a", undefined), true);
       assert.equal((await reading.read(undefined, { confirmed: true })).text, "a");
-      await refusal(next.read(), "ERR_STORE_UNAVAILABLE", /is a standby, or read-only; name the primary/);
+      await refusal(next.read(), "ERR_STORE_UNAVAILABLE", /is a standby or read-only; connect to the primary/);
       await refusal(next.read(undefined, { confirmed: true }), "ERR_STORE_UNAVAILABLE", /standby/);
       await refusal(next.write("b", undefined), "ERR_STORE_READ_ONLY", /\(25006\)/);
 
@@ -431,7 +435,7 @@ describe("the store in PostgreSQL", { skip }, () => {
       }
       await unknown(old.write("c", version));
       await unknown(old.presence?.put("a", "") ?? Promise.resolve());
-      // What waits for the standby is bounded, however often somebody asks.
+      // Few sessions wait for the standby, no matter how often a process retries.
       const waiting = "SELECT count(*) FROM pg_stat_activity WHERE datname = 'failover' AND wait_event = 'SyncRep'";
       assert.deepEqual(own.sql(waiting), ["4"]);
     });
@@ -443,7 +447,7 @@ describe("the store in PostgreSQL", { skip }, () => {
       await store.read().finally(() => {
         for (const name of Object.keys(variables)) Reflect.deleteProperty(process.env, name);
       });
-      // Those of earlier stores may not have left yet.
+      // Connections of earlier stores may still exist.
       const [newest] = own.sql(
         `SELECT ssl FROM pg_stat_ssl JOIN pg_stat_activity USING (pid) WHERE application_name = 'jwksd'
          ORDER BY backend_start DESC LIMIT 1`,
@@ -452,7 +456,7 @@ describe("the store in PostgreSQL", { skip }, () => {
       return newest === "t";
     };
 
-    test("TLS as libpq's settings say", async () => {
+    test("TLS settings have their libpq meaning", async () => {
       const crt = join(folder, "server.crt");
       assert.equal(await isEncrypted(to("127.0.0.1", "sslmode=disable")), false);
       for (const query of ["", "sslmode=prefer", "sslmode=require", `sslmode=verify-ca&sslrootcert=${crt}`]) {
@@ -462,7 +466,7 @@ describe("the store in PostgreSQL", { skip }, () => {
       const otherName = /certificate is for another name/;
       const wrongHost = isEncrypted(to("127.0.0.1", `sslmode=verify-full&sslrootcert=${crt}`));
       await refusal(wrongHost, "ERR_STORE_UNAVAILABLE", otherName);
-      const untrusted = /certificate is not trusted; see sslmode/;
+      const untrusted = /certificate is not trusted; set sslmode/;
       await refusal(isEncrypted(to("localhost", "sslmode=verify-full")), "ERR_STORE_UNAVAILABLE", untrusted);
       const verified = { PGSSLMODE: "verify-full" };
       await refusal(isEncrypted(to("localhost", ""), verified), "ERR_STORE_UNAVAILABLE", untrusted);

@@ -7,23 +7,23 @@ import { fileURLToPath } from "node:url";
 
 const script = fileURLToPath(new URL("child.ts", import.meta.url));
 
-// Hundreds of them start, in a third of the time with what an earlier one has compiled.
+// Hundreds of processes start, in a third of the time with the compile cache of an earlier one.
 const env = { ...process.env, NODE_COMPILE_CACHE: join(tmpdir(), "jwksd-test-compiled") };
 
 /** A process of child.ts. */
 export interface Child {
   readonly process: ChildProcess;
-  /** The next line that it says; `undefined` when it has ended. */
+  /** Returns the next line of its output; `undefined` when it has ended. */
   next(): Promise<unknown>;
-  /** All lines from here on. */
+  /** Returns all further lines of its output. */
   rest(): Promise<unknown[]>;
-  tell(line: string): void;
+  send(line: string): void;
 }
 
-/** @param around a command that runs the process in its own surroundings, with its arguments */
+/** Starts child.ts. @param around command, with arguments, that runs the process in its own environment */
 export function startChild(command: string, path: string, around: readonly string[] = []): Child {
   const [program, ...args] = [...around, process.execPath, script, command, path] as const;
-  // What it writes to standard error is seen.
+  // The test's output contains its standard error.
   const child = spawn(program, args, { stdio: ["pipe", "pipe", "inherit"], env });
   const lines = createInterface({ input: child.stdout })[Symbol.asyncIterator]();
   const next = async (): Promise<unknown> => {
@@ -38,11 +38,11 @@ export function startChild(command: string, path: string, around: readonly strin
       for (let line = await next(); line !== undefined; line = await next()) all.push(line);
       return all;
     },
-    tell: (line) => void child.stdin.write(`${line}\n`),
+    send: (line) => void child.stdin.write(`${line}\n`),
   };
 }
 
-/** Ends the input of a child, and waits for the exit code. */
+/** Closes the input of a child and waits for its exit code. */
 export async function endChild({ process }: Child): Promise<unknown> {
   process.stdin?.end();
   if (process.exitCode === null && process.signalCode === null) await once(process, "exit");

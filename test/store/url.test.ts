@@ -1,4 +1,4 @@
-// URLs of databases: a password that is not escaped is refused, and no message shows it.
+// Database URLs: a password that is not escaped is refused, and no message shows it.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
@@ -22,7 +22,7 @@ const stores: Readonly<Record<string, (url: string) => Register>> = {
 };
 
 for (const [scheme, open] of Object.entries(stores)) {
-  test(`${scheme}: a password that is not escaped is refused with how to write it, and is not shown`, async () => {
+  test(`${scheme}: an unescaped password is refused with advice and without being shown`, async () => {
     const logins = ["u:12/cret", "u:pa/cret", "u:1cret@x/ret", "127.0.0.1:12/cret", "u:1?cret", "u:1#cret", "u:cr%et"];
     for (const login of [...logins, "u:pa?cret", "u:pa#cret", "u:p@cret", "%:cret", "u@cret:12"]) {
       const opening = (async () => open(`${scheme}://${login}@127.0.0.1:1/name`))();
@@ -32,7 +32,7 @@ for (const [scheme, open] of Object.entries(stores)) {
         return true;
       });
     }
-    // It is opened by the first call, which the key manager makes.
+    // The key manager's first call connects.
     const store = open(`${scheme}://u:%2F%40%3F%23%25@127.0.0.1:1/1`);
     const starting = createKeyManager({ issuer: options.issuer, store, wrappingKeys: newWrappingKey() });
     await assert.rejects(starting, { code: "ERR_STORE_UNAVAILABLE" });
@@ -40,7 +40,7 @@ for (const [scheme, open] of Object.entries(stores)) {
   });
 }
 
-test("options in a URL that mysql2 cannot use are refused and not shown", async () => {
+test("URL options that mysql2 does not accept are refused and not shown", async () => {
   for (const query of ['ssl={"passphrase":"cret"', 'ssl={"passphrase":"cret"}}', "ssl=cret"]) {
     const store = mysqlStore(`mysql://127.0.0.1:1/name?${query}`, options);
     await assert.rejects(store.read(), ({ code, message }: Error & { code?: string }) => {
@@ -50,7 +50,7 @@ test("options in a URL that mysql2 cannot use are refused and not shown", async 
   }
 });
 
-test("a secret is detected anywhere in a URL, and other parameters are not taken for one", () => {
+test("a secret is detected anywhere in a URL, and other parameters are not mistaken for one", () => {
   const secret = [
     "postgres://u:p@h/d",
     "postgres://u:p@/d?host=/run",

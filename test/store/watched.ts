@@ -2,7 +2,7 @@ import type { TestContext } from "node:test";
 import type { Register } from "../../src/rotation/store/register.ts";
 import { eventually } from "../support/service.ts";
 
-/** How often a watched store has called, once the first call has come. */
+/** Watches a store, waits for the first call, and counts the calls. */
 export async function watched(
   t: Pick<TestContext, "after">,
   store: Register,
@@ -11,11 +11,11 @@ export async function watched(
   t.after(() => controller.abort());
   const seen = {
     calls: 0,
-    /** Makes a change, and waits until who watches hears of it. */
+    /** Makes a change and waits for a call. */
     async changed(change: () => unknown) {
       const { calls } = seen;
       await change();
-      await eventually("who watches hears of it", () => seen.calls > calls);
+      await eventually("the watcher is called", () => seen.calls > calls);
     },
   };
   store.watch?.(() => void (seen.calls += 1), { signal: controller.signal });

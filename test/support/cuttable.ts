@@ -1,24 +1,24 @@
 import { once } from "node:events";
 import { type AddressInfo, type Socket, connect, createServer } from "node:net";
 
-/** What happens to a connection at the moment at which its client says a word. */
-export type Cut = "before the server hears it" | "after the server has answered" | "silent from then on";
+/** The fault of a connection when its client sends a marker. */
+export type Cut = "before the server receives it" | "after the server has responded" | "silent from then on";
 
-/** A network between clients and a server, which can be cut, or fall silent. */
+/** A network between clients and a server that can be cut or made silent. */
 export interface Cuttable {
   readonly port: number;
-  /** How often a client has said each word that is counted. */
-  count(word: string): number;
-  /** The next connection that says this word is cut; `onCut` is called at that moment. */
-  cutAt(word: string, cut: Cut, onCut?: () => void): void;
-  /** Breaks all connections, and takes no new ones until {@link mend}. */
+  /** Returns how often clients have sent a counted marker. */
+  count(marker: string): number;
+  /** Cuts the next connection that sends this marker; `onCut` is called at that moment. */
+  cutAt(marker: string, cut: Cut, onCut?: () => void): void;
+  /** Breaks all connections and accepts no new ones until {@link restore}. */
   cut(): void;
-  /** Keeps all connections, and new ones, and carries nothing. */
+  /** Keeps all connections, and accepts new ones, but transfers no data until {@link restore}. */
   silence(): void;
-  mend(): void;
-  /** New connections lead to the server on this port; existing ones stay where they are. */
-  lead(port: number): void;
-  /** Breaks all connections; new ones lead to the server on this port. */
+  restore(): void;
+  /** Connects new clients to the server on this port; existing connections stay. */
+  routeNewTo(port: number): void;
+  /** Breaks all connections and connects new clients to the server on this port. */
   redirect(port: number): void;
   close(): Promise<void>;
 }
@@ -26,9 +26,9 @@ export interface Cuttable {
 export async function cuttable(serverPort: number, counted: readonly string[] = []): Promise<Cuttable> {
   let target = serverPort;
   const pairs = new Set<readonly [Socket, Socket]>();
-  const counts = new Map(counted.map((word) => [word, 0]));
+  const counts = new Map(counted.map((marker) => [marker, 0]));
   let state: "open" | "cut" | "silent" = "open";
-  let next: { readonly word: string; readonly cut: Cut; readonly onCut: () => void } | undefined;
+  let next: { readonly marker: string; readonly cut: Cut; readonly onCut: () => void } | undefined;
 
   const listener = createServer((client) => {
     if (state === "cut") {
@@ -39,27 +39,27 @@ export async function cuttable(serverPort: number, counted: readonly string[] = 
     const pair = [client, server] as const;
     pairs.add(pair);
     let isSilent = false;
-    let endsWithAnswer = false;
+    let endsWithResponse = false;
     const destroy = (): void => {
       client.destroy();
       server.destroy();
       pairs.delete(pair);
     };
     client.on("data", (chunk: Buffer) => {
-      for (const [word, count] of counts) if (chunk.includes(word)) counts.set(word, count + 1);
+      for (const [marker, count] of counts) if (chunk.includes(marker)) counts.set(marker, count + 1);
       if (state === "silent" || isSilent) return;
-      if (next !== undefined && chunk.includes(next.word)) {
+      if (next !== undefined && chunk.includes(next.marker)) {
         const { cut, onCut } = next;
         next = undefined;
         onCut();
-        endsWithAnswer = cut === "after the server has answered";
+        endsWithResponse = cut === "after the server has responded";
         isSilent = cut === "silent from then on";
-        if (cut === "before the server hears it") destroy();
+        if (cut === "before the server receives it") destroy();
       }
       if (!server.destroyed) server.write(chunk);
     });
     server.on("data", (chunk: Buffer) => {
-      if (endsWithAnswer) destroy();
+      if (endsWithResponse) destroy();
       else if (state !== "silent" && !isSilent) client.write(chunk);
     });
     for (const socket of pair) socket.on("close", destroy).on("error", destroy);
@@ -71,19 +71,19 @@ export async function cuttable(serverPort: number, counted: readonly string[] = 
   };
   return {
     port: (listener.address() as AddressInfo).port,
-    count: (word) => counts.get(word) ?? 0,
-    cutAt: (word, cut, onCut = () => {}) => void (next = { word, cut, onCut }),
+    count: (marker) => counts.get(marker) ?? 0,
+    cutAt: (marker, cut, onCut = () => {}) => void (next = { marker, cut, onCut }),
     cut() {
       state = "cut";
       breakAll();
     },
     silence: () => void (state = "silent"),
-    mend() {
-      // What was said into the silence is lost.
+    restore() {
+      // Data that was sent during the silence is lost.
       if (state === "silent") breakAll();
       state = "open";
     },
-    lead: (port) => void (target = port),
+    routeNewTo: (port) => void (target = port),
     redirect(port) {
       target = port;
       breakAll();

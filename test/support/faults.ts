@@ -12,7 +12,7 @@ export interface Networked extends RegisterUnderTest {
   readonly network: Cuttable;
 }
 
-/** What a client of the caller does at the end. */
+/** Functions that close a caller's clients. */
 type Ends = (() => unknown)[];
 
 export type Open = (
@@ -22,14 +22,14 @@ export type Open = (
 ) => Register | Promise<Register>;
 
 /**
- * For `checkRegister`: registers that reach the server on a port over lines that can be cut, with issuers of their own. The lines are the same for
- * all tests: for each new address, the package redis makes a class with all of its commands.
+ * Returns the function for `checkRegister` that opens registers, with unique issuers, through a network that can be cut. All tests share the
+ * network, because the redis package creates a class with all of its commands for each new address.
  */
 export function throughNetwork(port: number, open: Open): () => Promise<Networked> {
-  let lines: Promise<Cuttable> | undefined;
-  after(async () => (await lines)?.close());
+  let shared: Promise<Cuttable> | undefined;
+  after(async () => (await shared)?.close());
   return async () => {
-    const network = await (lines ??= cuttable(port));
+    const network = await (shared ??= cuttable(port));
     const run = randomUUID();
     const ends: Ends = [];
     return {
@@ -43,31 +43,31 @@ export function throughNetwork(port: number, open: Open): () => Promise<Networke
 }
 
 const cuts: Readonly<Record<string, Cut>> = {
-  "the connection breaks before the server hears of it": "before the server hears it",
-  "the connection breaks before its answer": "after the server has answered",
+  "the connection breaks before the server receives it": "before the server receives it",
+  "the connection breaks before the response": "after the server has responded",
   "the network falls silent": "silent from then on",
 };
 
-/** Faults for `checkRegister`, at the moment at which a client says a word that only writes have. */
-export const networkFaults = (word: string): Faults<Networked> =>
+/** Returns faults for `checkRegister` that occur when a client sends a string that only writes contain. */
+export const networkFaults = (marker: string): Faults<Networked> =>
   Object.fromEntries(
     Object.entries(cuts).map(([name, cut]) => [
       name,
       async ({ network }) => {
-        network.cutAt(word, cut);
-        return async () => network.mend();
+        network.cutAt(marker, cut);
+        return async () => network.restore();
       },
     ]),
   );
 
-/** The same for a server, in the middle of a write. */
-export const serverFaults = (word: string, server: Daemon): Faults<Networked> => ({
+/** Returns faults of a server for `checkRegister`, in the middle of a write. */
+export const serverFaults = (marker: string, server: Daemon): Faults<Networked> => ({
   "the server dies": async ({ network }) => {
-    network.cutAt(word, "after the server has answered", () => void server.kill());
+    network.cutAt(marker, "after the server has responded", () => void server.kill());
     return () => server.start();
   },
-  "the server stands still for a while": async ({ network }) => {
-    network.cutAt(word, "after the server has answered", () => server.pause());
+  "the server is suspended for a while": async ({ network }) => {
+    network.cutAt(marker, "after the server has responded", () => server.pause());
     return async () => server.resume();
   },
 });
@@ -75,7 +75,7 @@ export const serverFaults = (word: string, server: Daemon): Faults<Networked> =>
 /** One way to a store: the arguments of `checkRegister`. */
 export type Way<Under extends RegisterUnderTest> = [name: string, open: () => Promise<Under>, faults?: Faults<Under>];
 
-/** `checkRegister` on the first way to a store; in `npm test`, the other ways are only shown to lead there. */
+/** Runs `checkRegister` for the first way to a store; in `npm test`, the other ways get only {@link checkShortly}. */
 export function checkWays<Under extends RegisterUnderTest>([first, ...others]: readonly Way<Under>[]): void {
   if (first !== undefined) {
     checkRegister(...first);
@@ -83,11 +83,11 @@ export function checkWays<Under extends RegisterUnderTest>([first, ...others]: r
   }
   for (const way of others) {
     if (isSoak) checkRegister(...way);
-    else test(`a register, in short: ${way[0]}`, () => checkShortly(way[1]));
+    else test(`a register, briefly: ${way[0]}`, () => checkShortly(way[1]));
   }
 }
 
-/** What anyone can write who can write to the database. */
+/** Tests that a document larger than jwksd writes, which another program may have written, is not read. */
 export const checkTooLarge = (name: string, open: () => Promise<RegisterUnderTest>): void =>
   void test(`a document that is too large to be read is left out: ${name}`, async () => {
     const under = await open();
@@ -109,7 +109,7 @@ export const checkTooLarge = (name: string, open: () => Promise<RegisterUnderTes
     }
   });
 
-/** The store of a sample of the pages, which holds nothing yet. @param changes texts of the sample, once the server runs */
+/** Tests that the store of a documentation sample can be read. @param changes replacements in the sample, once the server runs */
 export const checkSample = (file: string, changes: () => Readonly<Record<string, string>>): void =>
   void test(`the store of ${file}`, async (t) => {
     const { store } = (await import(await sample(t, file, changes()))) as { store: Register };
@@ -117,7 +117,7 @@ export const checkSample = (file: string, changes: () => Readonly<Record<string,
     assert.equal((await store.read()).version, undefined);
   });
 
-/** A few calls of each kind, over two handles. */
+/** Runs a few calls of each kind, through two handles. */
 export async function checkShortly(open: () => Promise<RegisterUnderTest>): Promise<void> {
   const under = await open();
   const [one, other] = [await under.handle("https://op.example"), await under.handle("https://op.example")];
@@ -133,13 +133,13 @@ export async function checkShortly(open: () => Promise<RegisterUnderTest>): Prom
     assert.equal(outcomes.filter(Boolean).length, 1);
     const { version, text } = await other.read(undefined, { confirmed: true });
     assert.equal(text, texts[outcomes.indexOf(true)]);
-    assert.equal((await one.read(version)).text, undefined, "what is known is left out");
+    assert.equal((await one.read(version)).text, undefined, "a known document is left out");
     assert.equal(await one.write("late", "unknown"), false);
     assert.equal(await other.write("next", version), true);
     assert.equal((await one.read(version)).text, "next");
     await called;
-    await one.presence?.put("id", "line");
-    const records = new Map([["id", "line"]]);
+    await one.presence?.put("id", "record");
+    const records = new Map([["id", "record"]]);
     assert.deepEqual(await other.presence?.list(9), one.presence && { records, count: 1 });
     await other.presence?.drop(["id"]);
     assert.equal((await one.presence?.list(9))?.count ?? 0, 0);

@@ -7,15 +7,15 @@ export const maxBytesOf = {
   document: 15_000_000,
   version: 64,
   issuer: 8_192,
-  /** Of a presence record, and of its id. */
+  /** A presence record. Its id has its own limit. */
   record: 16_384,
   id: 512,
 } as const;
 
-/** SQL for a column, and for an empty string in its place if it is too long. */
+/** Returns SQL that selects a column, or an empty string if it is too long. */
 export const bounded = (column: string, kind: keyof typeof maxBytesOf): string =>
   `CASE WHEN octet_length(${column}) > ${maxBytesOf[kind]} THEN '' ELSE ${column} END AS ${column}`;
 
-/** SQL for a document, and for NULL in its place if its version is the known one or if it is too long. */
+/** Returns SQL that selects a document, or NULL if its version is the known one or it is too long. */
 export const boundedDocument = (known: string): string =>
   `CASE WHEN version = ${known} OR octet_length(text) > ${maxBytesOf.document} THEN NULL ELSE text END AS text`;

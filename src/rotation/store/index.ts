@@ -1,5 +1,5 @@
 /**
- * The port of stores, and a store in memory.
+ * The interface of stores, and a store in memory.
  *
  * @module jwksd/store
  */

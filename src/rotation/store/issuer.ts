@@ -6,7 +6,7 @@ export const issuerRule = textThat(
 );
 
 /**
- * The name of an issuer in a database: the SHA-256 in hexadecimal, because databases limit the length of names, and some compare them without
+ * Returns the key of an issuer in a database: its SHA-256 in hexadecimal, because databases limit the length of keys and some ignore their
  * case.
  */
 export async function issuerKey(issuer: string): Promise<string> {

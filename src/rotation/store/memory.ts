@@ -5,11 +5,11 @@ import { maxBytesOf } from "./bounds.ts";
 import type { OpenRegister } from "./register.ts";
 
 export interface MemoryStoreOptions {
-  /** The clock of the store. Default: none, as for all stores that one machine uses. */
+  /** Clock of the store. Default: none, as for all stores that are used on one machine. */
   readonly clock?: Optional<Clock>;
 }
 
-/** A store that lives as long as its process: for tests, and for keys that need not outlive it. Runs anywhere. */
+/** Creates a store that lives as long as its process: for tests, and for keys that need not outlive it. Runs anywhere. */
 export function memoryStore(options: MemoryStoreOptions = {}): OpenRegister {
   const { clock } = checkOptions(options, { clock: clockRule });
   const present = new Map<string, string>();
@@ -19,7 +19,7 @@ export function memoryStore(options: MemoryStoreOptions = {}): OpenRegister {
 
   const check = (signal: AbortSignal | undefined): void => {
     signal?.throwIfAborted();
-    if (isClosed) throw new StoreError("ERR_STORE_UNAVAILABLE", "the store in memory was closed; make a new one");
+    if (isClosed) throw new StoreError("ERR_STORE_UNAVAILABLE", "the store in memory was closed; create a new one");
   };
 
   return {

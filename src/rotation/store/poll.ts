@@ -1,37 +1,37 @@
-/** What was seen of a store that cannot be asked. */
-const lost = Symbol("lost");
+/** The result of a read that failed. */
+const failed = Symbol("failed");
 
 /**
- * Calls back when what `runDueSteps` finds has changed, and when it begins or ceases to fail, until the signal aborts. Also calls back once at the
- * beginning, because what its caller has read may be older than what the first look finds. Keeps no process alive.
+ * Calls back when the result of `read` changes, and when `read` begins or ceases to fail, until the signal aborts. Also calls back after the
+ * first read, because what the caller has read may be older. Does not keep the process alive.
  *
- * @returns looks at once
+ * @returns a function that reads immediately
  */
 export function poll(
-  look: () => Promise<unknown>,
+  read: () => Promise<unknown>,
   everyMs: number,
   onChange: () => void,
   signal: AbortSignal,
 ): () => void {
-  let seen: unknown = Symbol("nothing yet");
-  let isLooking = false;
-  let isAskedAgain = false;
+  let latest: unknown = Symbol("nothing yet");
+  let isReading = false;
+  let mustReadAgain = false;
 
-  async function lookNow(): Promise<void> {
-    isLooking = true;
+  async function readNow(): Promise<void> {
+    isReading = true;
     do {
-      isAskedAgain = false;
-      const found = await look().catch(() => lost);
+      mustReadAgain = false;
+      const found = await read().catch(() => failed);
       if (signal.aborted) return;
-      if (found !== seen) onChange();
-      seen = found;
-    } while (isAskedAgain);
-    isLooking = false;
+      if (found !== latest) onChange();
+      latest = found;
+    } while (mustReadAgain);
+    isReading = false;
   }
 
   const poke = (): void => {
-    if (isLooking) isAskedAgain = true;
-    else if (!signal.aborted) void lookNow();
+    if (isReading) mustReadAgain = true;
+    else if (!signal.aborted) void readNow();
   };
   const timer = setInterval(poke, everyMs);
   timer.unref();

@@ -1,55 +1,55 @@
-/** What every method of a register takes. */
+/** Options of every method of a register. */
 export interface StoreCall {
-  /** Once it has aborted, the method rejects with its reason. If it has aborted before the call, nothing is done. */
+  /** Signal that makes the method reject with its reason when it aborts. If it has aborted before the call, nothing is done. */
   readonly signal?: AbortSignal | undefined;
 }
 
 export interface ReadOptions extends StoreCall {
   /**
-   * The answer must prove that it is not that of a primary which another one has replaced: such a primary goes on answering plain reads.
+   * Whether the response must prove that it is not from a primary that another one has replaced: that primary still answers plain reads.
    * Default: `false`.
    */
   readonly confirmed?: boolean | undefined;
 }
 
 export interface WriteOptions extends StoreCall {
-  /** When the next step is due, in epoch milliseconds, for registers that can list issuers by it. Default: never. */
+  /** Time at which the next step is due, in epoch milliseconds, for registers that can list due issuers. Default: never. */
   readonly due?: number | undefined;
 }
 
-/** An issuer whose next step is due. Anybody who can write the store can write a name. */
+/** An issuer whose next step is due. Anyone who can write to the store can write an issuer. */
 export interface DueIssuer {
   readonly issuer: string;
-  /** Since when, in epoch milliseconds. */
+  /** Time since which its step is due, in epoch milliseconds. */
   readonly due: number;
-  /** Of the row, for the next page. It need not be made of the name. */
+  /** Key of the row, for the next page. It need not be derived from the issuer. */
   readonly key: string;
 }
 
-/** What a register holds. */
+/** The result of reading a register. */
 export interface Reading {
-  /** Names this text: another one after every write. Missing where nothing was ever written. */
+  /** Version of the stored document, which changes with every write. Missing if nothing was ever written. */
   readonly version?: string | undefined;
-  /** Missing where the version is the one that the caller knows, or where nothing was ever written. */
+  /** The stored document. Missing if the caller knows this version, or if nothing was ever written. */
   readonly text?: string | undefined;
   /**
-   * The time by the clock of the register at some moment of the call, in epoch milliseconds. Missing where the register has no clock of its
-   * own: then all processes that use it must be on one machine, or nothing notices a machine whose clock is wrong.
+   * Time by the register's clock at some moment during the call, in epoch milliseconds. Missing if the register has no clock: then all
+   * processes that use it must be on one machine, or a machine with a wrong clock goes unnoticed.
    */
   readonly now?: number | undefined;
 }
 
-/** What is listed of the presence records of an issuer. */
+/** The listed presence records of an issuer. */
 export interface PresenceList {
-  /** By process id. */
+  /** Records by process id. */
   readonly records: ReadonlyMap<string, string>;
-  /** Number of records in the store, including those that are not listed. */
+  /** Number of records in the store, including unlisted ones. */
   readonly count: number;
 }
 
-/** A record for each running process, for people: it decides nothing. */
+/** The presence records of the running processes. They inform operators and decide nothing. */
 export interface Presence {
-  /** Writes the record of a process, at most 4,096 characters, in place of the former one. */
+  /** Writes the record of a process, at most 4,096 characters. It replaces the previous one. */
   put(id: string, record: string, options?: StoreCall): Promise<void>;
   /**
    * Lists at most `limit` records. Anyone who can write to the store can write records, so the query itself is bounded: a record of more than
@@ -61,45 +61,49 @@ export interface Presence {
 }
 
 /**
- * Holds one text for one issuer, and shares it between processes: any database that can replace a value on condition. Every method throws
- * StoreError where it is certain that nothing was written: `ERR_STORE_UNAVAILABLE` (`retryable`) where the database cannot be reached or
- * used, `ERR_STORE_READ_ONLY` where this process may read and not write. After any other error, a write may have been written, or may still be.
+ * Stores one document for one issuer and shares it between processes: any database that can replace a value conditionally. Every method throws
+ * StoreError if it is certain that nothing was written: `ERR_STORE_UNAVAILABLE` (`retryable`) if the database cannot be reached or used,
+ * `ERR_STORE_READ_ONLY` if this process can read but not write. After any other error, a write may have succeeded or may still succeed.
  *
- * `checkRegister` of `jwksd/testing/adapters` tests a register.
+ * `checkRegister` from `jwksd/testing/adapters` tests a register.
  */
 export interface Register {
-  /** For messages: where the text is, without a password. */
+  /** Location of the document for messages, without a password. */
   readonly name: string;
-  /** @param known the version whose text the caller has: the answer leaves that text out */
+  /**
+   * Reads the stored document.
+   *
+   * @param known version that the caller has: its document is left out of the result
+   */
   read(known?: string, options?: ReadOptions): Promise<Reading>;
   /**
-   * Replaces the text if its version is still `ifVersion` (`undefined`: nothing was written yet), and gives it a new version that was never
-   * used before: a random one, because a database that was put back from a backup would count the same numbers again.
+   * Replaces the document if its version is still `ifVersion` (`undefined`: nothing was written yet). The new version is a random one that was
+   * never used before: a database that was restored from a backup would reuse numbers.
    *
-   * @returns whether it was written; it then survives a crash of process and machine. `false`: the version is another one. A driver that repeats a
-   * statement may answer `false` to a write that was written
+   * @returns `true` if it was written, and survives a crash of the process and the machine; `false` if the version is another one. A driver
+   * that repeats a statement may return `false` for a write that succeeded
    */
   write(text: string, ifVersion: string | undefined, options?: WriteOptions): Promise<boolean>;
-  /** Missing where no process lives on, such as in a Worker. */
+  /** Presence records. Missing if processes are short-lived, for example in a Worker. */
   readonly presence?: Presence | undefined;
   /**
-   * Calls back within a second after a write by any process, until the signal aborts; several writes may share one call. Who watches before
-   * they read miss nothing. Missing where the register cannot tell: then jwksd reads once a second.
+   * Calls back within a second after a write by any process, until the signal aborts; several writes may share one call. A caller that watches
+   * before it reads misses nothing. Missing if the register cannot watch: then jwksd reads once a second.
    */
   watch?(onChange: () => void, options: { readonly signal: AbortSignal }): void;
   /**
-   * Lists the issuers of the whole database whose next step is due, the longest due first. Missing where a store cannot list them.
+   * Lists the issuers in the whole database whose next step is due, the most overdue first. Missing if a store cannot list them.
    *
-   * @param after the last one of the list before: those that come after it. So issuers that stay due are no obstacle to others
+   * @param after last issuer of the previous page, so that issuers that stay due do not block others
    */
   due?(limit: number, after?: DueIssuer, options?: StoreCall): Promise<readonly DueIssuer[]>;
-  /** The largest text that it can hold, in bytes of UTF-8. Default: no limit. */
+  /** Size of the largest document that it can store, in bytes of UTF-8. Default: no limit. */
   readonly maxBytes?: number | undefined;
-  /** May be called again. Afterwards nobody is called back, and every other method throws `ERR_STORE_UNAVAILABLE`. */
+  /** Closes the register; may be called again. Afterwards there are no callbacks, and every other method throws `ERR_STORE_UNAVAILABLE`. */
   close?(): Promise<void>;
 }
 
-/** A register that has something to close. */
+/** A register that must be closed. */
 export interface OpenRegister extends Register {
   close(): Promise<void>;
 }

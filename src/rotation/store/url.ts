@@ -4,7 +4,7 @@ import { type Rule, string, withMethods } from "../../base/options.ts";
 /** Rule for special characters in a user and a password, as messages state it. */
 export const escapes = 'with "/", "@", "?", "#" and "%" in user and password written as %2F, %40, %3F, %23 and %25';
 
-/** Makes the rule of a database that is a URL, or a client with one of these methods. */
+/** Creates the rule for a database option: a URL, or a client with one of these methods. */
 export const urlOr = (client: string, ...methods: readonly string[]): Rule => ({
   must: `a URL or ${client}`,
   types: ["string"],
@@ -14,13 +14,13 @@ export const urlOr = (client: string, ...methods: readonly string[]): Rule => ({
 /**
  * Parses the URL of a database.
  *
- * @param form what it must be, such as `mysql://USER@HOST:PORT/DATABASE`
+ * @param form required form, such as `mysql://USER@HOST:PORT/DATABASE`
  * @throws ConfigError `ERR_OPTION_INVALID`; the message does not show the URL
  */
 export function databaseUrl(text: string, schemes: RegExp, form: string): URL {
   const url = isEscaped(text) ? URL.parse(text) : null;
   if (url === null || !schemes.test(url.protocol))
-    throw invalidOption(`the URL of the database must be in the form ${form}, ${escapes}`);
+    throw invalidOption(`the database URL must have the form ${form}, ${escapes}`);
   return url;
 }
 

@@ -11,7 +11,7 @@ type Open = (url: string, options: { readonly issuer: string }) => OpenRegister;
 
 const etcd: Open = (url, options) => etcdStore(etcdMembers(url), options);
 
-/** What opens a database, by how its URL begins. */
+/** Function that opens a database, by the scheme of its URL. */
 const openers: Readonly<Record<DatabaseScheme, Open>> = {
   mysql: mysqlStore,
   mariadb: mysqlStore,
@@ -22,11 +22,11 @@ const openers: Readonly<Record<DatabaseScheme, Open>> = {
   etcds: etcd,
 };
 
-/** @throws ConfigError `ERR_OPTION_INVALID`: no issuer */
+/** Opens the store of an issuer in a database. @throws ConfigError `ERR_OPTION_INVALID` if there is no issuer */
 export function openDatabase(url: string, issuer: string | undefined): OpenRegister {
   if (issuer === undefined) {
     throw invalidOption(
-      "--issuer (JWKSD_ISSUER) must say whose keys are meant: the database may hold those of several",
+      "--issuer (JWKSD_ISSUER) must be set, because a database may contain the keys of several issuers",
     );
   }
   const scheme = databaseScheme(url);

@@ -15,30 +15,30 @@ import { sqliteStore } from "../../rotation/store/sqlite/sqlite.ts";
 import type { Logger } from "../config/log.ts";
 import type { StoreSettings } from "../config/store-settings.ts";
 import { openDatabase } from "./open-database.ts";
-import { besidePath, exists, firstWrappingKey, isUnreadable, neededKeys, wrappingKeysOf } from "./wrapping-keys.ts";
+import { defaultKeyPath, exists, firstWrappingKey, isUnreadable, neededKeys, wrappingKeysOf } from "./wrapping-keys.ts";
 import { writableByOthers } from "./writable.ts";
 
 type Log = Pick<Logger, "warn">;
 
 export interface OpenOptions extends Pick<CustodyOptions, "accepts" | "movesToFirst"> {
-  /** Makes a store that is not there, and a wrapping key beside it. */
+  /** Whether to create a missing store, with a wrapping key next to it. */
   readonly create?: boolean | undefined;
-  /** A file that shows that the store had keys: none are made then, as with `--require-store`. */
+  /** Path of a saved set, which shows that the store had keys: as with `--require-store`, none are generated then. */
   readonly savedSet?: string | undefined;
-  /** A store that is open. Default: that of the configuration. */
+  /** Open store. Default: the configured one. */
   readonly store?: Register | undefined;
-  /** Default: that of commands. */
+  /** Issuer check. Default: the check of commands. */
   readonly issuerCheck?: ((wanted: Owner) => IssuerCheck) | undefined;
 }
 
-/** A store that is open. Whoever opened it closes `custody.register`. */
+/** An open store. The caller must close `custody.register`. */
 export interface OpenedStore {
   readonly custody: Custody;
   readonly wrappingKeys: WrappingKeys;
 }
 
 /**
- * Opens the store of a configuration, and its wrapping keys.
+ * Opens the configured store and its wrapping keys.
  *
  * @throws ConfigError `ERR_POLICY_INVALID`, `ERR_WRAPPING_KEY_INVALID`
  * @throws StoreError `ERR_STORE_UNAVAILABLE`, `ERR_STORE_FORMAT`, `ERR_STORE_EMPTY`, `ERR_RECORDS_INVALID`, `ERR_WRAPPING_KEY_MISSING`
@@ -49,17 +49,17 @@ export async function openManaged(
   log: Log,
   { create = false, savedSet, store: given, issuerCheck = commandedBy, ...options }: OpenOptions = {},
 ): Promise<OpenedStore> {
-  // What is wrong with it is said before anything is made.
+  // An invalid policy is reported before anything is created.
   rotationPolicy(settings.policy);
   const path = given === undefined ? settings.path : undefined;
   const mustHoldKeys = create && (settings.requireStore || savedSet !== undefined);
   if (mustHoldKeys && path !== undefined && !(await exists(path))) throw await holdsNoKeys(settings, path, savedSet);
   if (create && !mustHoldKeys && path !== undefined) {
     await makeDataFolder(dirname(path));
-    if (!(await exists(path)) && (await exists(besidePath(path)))) {
+    if (!(await exists(path)) && (await exists(defaultKeyPath(path)))) {
       log.warn(
         { store: path },
-        "there is a wrapping key but no store, so a new one is made; if there was one, stop and put it back: its keys are not in the new one",
+        "there is a wrapping key but no store, so a new store is created; if there was one, stop jwksd and restore it, because the new store does not contain its keys",
       );
     }
   }
@@ -82,7 +82,7 @@ export async function openManaged(
   }
 }
 
-/** The custody of a store in memory, in which a command is tried. */
+/** Creates the custody of an empty store in memory, for dry runs. */
 export async function emptyCustody({ owner }: StoreSettings): Promise<Custody> {
   const keys = await readWrappingKeys([newWrappingKey()]);
   return createCustody({ register: memoryStore(), keys, issuerCheck: commandedBy(owner) });
@@ -93,27 +93,27 @@ async function holdsNoKeys(
   path: string | undefined,
   savedSet: string | undefined,
 ): Promise<StoreError> {
-  const whose = issuer === undefined ? "" : ` of ${issuer}`;
+  const ofIssuer = issuer === undefined ? "" : ` of ${issuer}`;
   const hasFolder = path === undefined || (await exists(dirname(path)));
-  const cause = hasFolder ? "" : `, because there is no folder ${dirname(path)}`;
+  const cause = hasFolder ? "" : `, because the folder ${dirname(path)} does not exist`;
   const why =
     savedSet === undefined
       ? "--require-store (JWKSD_REQUIRE_STORE) is set"
-      : `${savedSet} is the last set of a service that had keys, so its store is lost, or the path is wrong`;
+      : `${savedSet} is the saved set of a service that had keys, so its store is lost or the path is wrong`;
   const next =
     savedSet === undefined
-      ? "; leave --require-store out at the first start only"
-      : ", which also says how to make new keys on purpose";
+      ? "; omit --require-store only for a new store"
+      : ", which also explains how to generate new keys deliberately";
   return new StoreError(
     "ERR_STORE_EMPTY",
-    `${name} holds no keys${whose}${cause}, and ${why}: nothing was made; correct ${flag} or --issuer; if the store is gone, see "A lost store" in docs/emergencies.md${next}`,
+    `${name} has no keys${ofIssuer}${cause}, and ${why}, so nothing was created; correct ${flag} or --issuer; if the store is gone, see "A lost store" in docs/emergencies.md${next}`,
   );
 }
 
 /**
- * Opens the store of a configuration by itself.
+ * Opens the configured store, without its wrapping keys.
  *
- * @throws ConfigError `ERR_OPTION_INVALID`: no issuer, with a database of several
+ * @throws ConfigError `ERR_OPTION_INVALID` if a database needs an issuer and there is none
  * @throws StoreError `ERR_STORE_UNAVAILABLE`, `ERR_STORE_FORMAT`
  */
 export async function openStore(
@@ -125,7 +125,7 @@ export async function openStore(
   if (!create && !(await exists(path))) {
     throw new StoreError(
       "ERR_STORE_UNAVAILABLE",
-      `there is no store at ${path}; name yours with --store sqlite:PATH or --data FOLDER; if it was there, see "A lost store" in docs/emergencies.md; if there was none yet, jwksd serve makes it`,
+      `there is no store at ${path}; set its path with --store sqlite:PATH or --data FOLDER; if it is lost, see "A lost store" in docs/emergencies.md; if there was none yet, create it with jwksd serve`,
     );
   }
   const store = sqliteStore(path);
@@ -133,12 +133,12 @@ export async function openStore(
   return store;
 }
 
-/** A folder that exists already keeps its mode: it may be anybody's. */
+/** Creates the data folder. An existing folder keeps its mode, because other programs may use it. */
 async function makeDataFolder(folder: string): Promise<void> {
   try {
     await makeFolder(folder);
   } catch (error) {
-    const message = `cannot make the data folder ${folder} (${fileErrorText(error)}); name another one with --data`;
+    const message = `cannot create the data folder ${folder} (${fileErrorText(error)}); choose another one with --data`;
     throw new ServiceError("ERR_FILE_UNWRITABLE", message, { cause: error });
   }
 }

@@ -24,7 +24,7 @@ import type { StoreSettings } from "../config/store-settings.ts";
 type Log = Pick<Logger, "warn">;
 
 /**
- * The wrapping keys that a configuration names, else those beside the store; `undefined` where there are none.
+ * Reads the configured wrapping keys, or the ones next to the store; returns `undefined` if there are none.
  *
  * @throws ConfigError `ERR_WRAPPING_KEY_INVALID`
  * @throws ServiceError `ERR_FILE_UNREADABLE`
@@ -39,14 +39,14 @@ export async function wrappingKeysOf(settings: StoreSettings, log: Log): Promise
   }
   if (settings.wrappingKeyFile !== undefined) return readNamedKeyFile(settings.wrappingKeyFile, log);
   if (settings.path === undefined) return undefined;
-  const file = besidePath(settings.path);
+  const file = defaultKeyPath(settings.path);
   return (await exists(file)) ? readKeyFile(file, log) : undefined;
 }
 
 /**
- * Makes a wrapping key beside a store that has none yet.
+ * Generates a wrapping key next to a new store.
  *
- * @param stored the text of the store
+ * @param stored the stored document, if there is one
  * @throws StoreError `ERR_WRAPPING_KEY_MISSING`
  */
 export async function firstWrappingKey(
@@ -54,40 +54,40 @@ export async function firstWrappingKey(
   stored: string | undefined,
   log: Log,
 ): Promise<WrappingKeys> {
-  const file = path === undefined ? undefined : besidePath(path);
+  const file = path === undefined ? undefined : defaultKeyPath(path);
   const ids = wrappingKeyIds(stored);
   if (ids.length > 0) {
-    const way = file === undefined ? "which was not given;" : `and ${file} is not there; put it back,`;
+    const remedy = file === undefined ? "which was not given;" : `and ${file} does not exist; restore it,`;
     throw new StoreError(
       "ERR_WRAPPING_KEY_MISSING",
-      `private keys are wrapped under the wrapping key ${ids.join(", ")}, ${way} name it with --wrapping-key-file, or give it in JWKSD_WRAPPING_KEYS; ${ifLost}`,
+      `private keys are wrapped under the wrapping key ${ids.join(", ")}, ${remedy} set --wrapping-key-file to its path, or put it into JWKSD_WRAPPING_KEYS; ${ifLost}`,
     );
   }
   if (file === undefined) {
     throw new StoreError(
       "ERR_WRAPPING_KEY_MISSING",
-      `replicas that share a database need the same wrapping key, so none is made; make one with: ${recipe}; and give it to all with --wrapping-key-file or JWKSD_WRAPPING_KEYS`,
+      `replicas that share a database need the same wrapping key, so none was generated; generate one with: ${recipe}; then set it for all of them with --wrapping-key-file or JWKSD_WRAPPING_KEYS`,
     );
   }
-  await makeKey(file, log);
+  await generateKey(file, log);
   return readKeyFile(file, log);
 }
 
-async function makeKey(file: string, log: Log): Promise<void> {
+async function generateKey(file: string, log: Log): Promise<void> {
   try {
     await writeNewFile(file, `${newWrappingKey()}\n`);
   } catch (error) {
-    // Another process that started at the same time has made the key file. Both use that key.
+    // Another process that started at the same time has created the key file. Both use that key.
     if (error instanceof ServiceError && error.code === "ERR_FILE_EXISTS") return;
     throw error;
   }
   log.warn(
     { file },
-    "first start: made a wrapping key, which encrypts the private keys; anyone who copies the folder has both, so keep it elsewhere: see --wrapping-key-file and JWKSD_WRAPPING_KEYS",
+    "generated a wrapping key, which encrypts the private keys; anyone who copies the folder gets both, so keep the key elsewhere: see --wrapping-key-file and JWKSD_WRAPPING_KEYS",
   );
 }
 
-/** Reads the file of a setting, which may be a key in the place of a path: no message repeats what may be one. */
+/** Reads the file that a setting names. The value may be a key instead of a path, so no message repeats it unless it is certainly a path. */
 async function readNamedKeyFile(file: string, log: Log): Promise<WrappingKeys> {
   try {
     await access(file, constants.R_OK);
@@ -102,14 +102,14 @@ async function readNamedKeyFile(file: string, log: Log): Promise<WrappingKeys> {
   return readKeyFile(file, log);
 }
 
-/** A key is a long run of such characters, and leads into no folder. */
+/** Reports whether a string is certainly a path: a key is a long run of these characters, and is not in a folder. */
 async function isPath(text: string): Promise<boolean> {
   if (!/[\w+/=-]{32,}/.test(text)) return true;
   const folder = dirname(text);
   return folder !== "." && folder !== "/" && (await exists(folder).catch(() => false));
 }
 
-/** Whether the file of wrapping keys cannot be read. */
+/** Reports whether an error says that the file of wrapping keys cannot be read. */
 export const isUnreadable = (error: unknown): error is ServiceError =>
   error instanceof ServiceError && error.code === "ERR_FILE_UNREADABLE";
 
@@ -127,7 +127,7 @@ async function keysAt(
   from: string,
 ): Promise<WrappingKeys> {
   if (found.length === 0) {
-    const message = `${from} holds no wrapping key; at the first start, make one with: ${recipe}; at a later start, put the same one back`;
+    const message = `${from} contains no wrapping key; for a new store, generate one with: ${recipe}; for an existing store, restore its key`;
     throw new ConfigError("ERR_WRAPPING_KEY_INVALID", message);
   }
   return readWrappingKeys(
@@ -137,16 +137,16 @@ async function keysAt(
 }
 
 /**
- * Which wrapping keys a store needs, as the end of a message; empty for a store that needs none.
+ * Returns the end of a message that names the wrapping keys which a store needs; empty for a store without wrapping keys.
  *
- * @param stored the text of the store
+ * @param stored the stored document, if there is one
  */
 export function neededKeys(stored: string | undefined): string {
   const ids = wrappingKeyIds(stored);
   return ids.length === 0 ? "" : `; the store needs the wrapping key ${someOf(ids, printable)}; ${ifLost}`;
 }
 
-/** The wrapping keys of the MAC of a store, and of its private keys. */
+/** Returns the ids of the wrapping keys under which the MAC was made and the private keys are wrapped. */
 function wrappingKeyIds(stored: string | undefined): string[] {
   if (stored === undefined) return [];
   const { records } = parseDocument(unsealed(stored));
@@ -155,8 +155,8 @@ function wrappingKeyIds(stored: string | undefined): string[] {
   return [...new Set(texts.map((text) => jweHeader(text)?.kid ?? "?"))];
 }
 
-/** The wrapping key that is made beside a store. */
-export const besidePath = (path: string): string => join(dirname(path), "wrapping.key");
+/** Returns the path of the wrapping key that is generated next to a store. */
+export const defaultKeyPath = (path: string): string => join(dirname(path), "wrapping.key");
 
 export async function exists(path: string): Promise<boolean> {
   return (await reading(path, () => unlessMissing(stat(path)))) !== undefined;

@@ -5,8 +5,8 @@ import { dirname, resolve } from "node:path";
 const sticky = 0o1000;
 
 /**
- * Warnings about a store that users other than its owner can change: by writing the file, by placing SQLite's own files beside it, or by
- * replacing it or a folder above it.
+ * Returns warnings about a store that users other than its owner can change: by writing to the file, by placing SQLite's own files next to it,
+ * or by replacing it or a folder above it.
  */
 export async function writableByOthers(file: string): Promise<string[]> {
   if (process.platform === "win32") return [];
@@ -15,12 +15,12 @@ export async function writableByOthers(file: string): Promise<string[]> {
   const warnings: string[] = [];
   for (const path of [file, ...folders, ...above]) {
     const { mode, gid } = await stat(path);
-    // Many systems give each user a group of their own, which may write the folders above.
+    // Many systems have a separate group for each user, which may write to the folders above.
     const others = above.has(path) && gid === process.getegid?.() ? 0o002 : 0o022;
     if ((mode & others) === 0 || (above.has(path) && (mode & sticky) !== 0)) continue;
     const octal = (mode & 0o7777).toString(8);
     warnings.push(
-      `users other than its owner can write ${path} (mode 0${octal}), and so change or replace the store; keep it in a folder of its own, or: chmod go-w ${path}`,
+      `users other than its owner can write to ${path} (mode 0${octal}) and change or replace the store; keep the store in its own folder, or fix this with: chmod go-w ${path}`,
     );
   }
   return warnings;

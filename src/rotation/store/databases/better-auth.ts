@@ -1,5 +1,5 @@
 /**
- * A store in the database of better-auth.
+ * A store in better-auth's database.
  *
  * @module jwksd/store/better-auth
  */
@@ -13,16 +13,16 @@ import { type DatabaseStoreOptions, type Fault, callsTo, databaseRules } from ".
 
 export type { DatabaseStoreOptions } from "./calls.ts";
 
-/** The part of a database adapter of better-auth that is used here. */
+/** The part of a better-auth database adapter that is used here. */
 export interface AuthAdapter {
-  create(asked: { model: string; data: Record<string, string> }): Promise<unknown>;
-  findMany(asked: {
+  create(query: { model: string; data: Record<string, string> }): Promise<unknown>;
+  findMany(query: {
     model: string;
     where: { field: string; value: string }[];
     select: string[];
     limit: number;
-  }): Promise<{ readonly version?: string; readonly text?: string; readonly word?: string }[]>;
-  updateMany(asked: {
+  }): Promise<{ readonly version?: string; readonly text?: string; readonly confirmation?: string }[]>;
+  updateMany(query: {
     model: string;
     where: { field: string; value: string }[];
     update: Record<string, string>;
@@ -31,7 +31,7 @@ export interface AuthAdapter {
 
 const model = "jwksd";
 
-/** A plugin of better-auth that adds the table `jwksd` to its schema, for {@link betterAuthStore}. */
+/** A better-auth plugin that adds the `jwksd` table to the schema, for {@link betterAuthStore}. */
 export const storePlugin = {
   id: "jwksd",
   schema: {
@@ -40,7 +40,7 @@ export const storePlugin = {
         issuer: { type: "string", required: true, unique: true },
         version: { type: "string", required: true },
         text: { type: "string", required: true },
-        word: { type: "string", required: true },
+        confirmation: { type: "string", required: true },
       },
     },
   },
@@ -48,7 +48,7 @@ export const storePlugin = {
 
 const adapterRule = {
   ...withMethods("create", "findMany", "updateMany"),
-  must: "an adapter of better-auth, such as await getAdapter(options)",
+  must: "a better-auth adapter, such as await getAdapter(options)",
   types: [],
 };
 
@@ -56,10 +56,10 @@ const maxReads = 12;
 const maxPauseMs = 500;
 
 /**
- * The store of one issuer in the database of better-auth, which any number of processes and issuers may share. It has no clock of its own.
+ * Creates the store of one issuer in better-auth's database, which any number of processes and issuers may share. It has no clock.
  *
- * @param adapter for example `await getAdapter(options)` of `better-auth/db/adapter`, where `options` has the database and {@link storePlugin}; not
- *   that of a transaction
+ * @param adapter for example `await getAdapter(options)` from `better-auth/db/adapter`, where `options` has the database and
+ *   {@link storePlugin}; not a transaction's adapter
  * @throws ConfigError `ERR_OPTION_INVALID`
  */
 export function betterAuthStore(adapter: AuthAdapter, options: DatabaseStoreOptions): OpenRegister {
@@ -69,28 +69,30 @@ export function betterAuthStore(adapter: AuthAdapter, options: DatabaseStoreOpti
   const calls = callsTo(name, timeoutMs, faultOf);
   const where = async () => [{ field: "issuer", value: await issuerKey(issuer) }];
 
-  async function find(select: ("version" | "text" | "word")[]) {
+  async function find(select: ("version" | "text" | "confirmation")[]) {
     const [row, other] = await adapter.findMany({ model, where: await where(), select, limit: 2 });
-    if (other !== undefined) throw new Error("two rows have one issuer; the column needs a unique index");
+    if (other !== undefined) throw new Error("two rows have the same issuer; add a unique index to the issuer column");
     return row;
   }
 
-  /** Another process may write its own word in between. */
+  /** Checks that a write is read back, with retries because another process may write in between. */
   async function confirm(signal: AbortSignal): Promise<void> {
     for (let count = 0; count < maxReads; count += 1) {
       signal.throwIfAborted();
-      const word = crypto.randomUUID();
-      await adapter.updateMany({ model, where: await where(), update: { word } });
-      const row = await find(["word"]);
-      if (row === undefined || row.word === word) return;
+      const confirmation = crypto.randomUUID();
+      await adapter.updateMany({ model, where: await where(), update: { confirmation } });
+      const row = await find(["confirmation"]);
+      if (row === undefined || row.confirmation === confirmation) return;
       await pauseAfter(count, maxPauseMs, systemClock, signal);
     }
-    throw new Error("it does not give back what was written: others write all the time, or this is not the primary");
+    throw new Error(
+      "it does not return what was written: other processes write all the time, or it is not the primary",
+    );
   }
 
   return {
     name,
-    // Of `text` in MySQL.
+    // The limit of `text` in MySQL.
     maxBytes: 65_535,
 
     read: (known, { signal, confirmed = false } = {}) =>
@@ -99,7 +101,7 @@ export function betterAuthStore(adapter: AuthAdapter, options: DatabaseStoreOpti
           if (confirmed) await confirm(ended);
           const version = (await find(["version"]))?.version;
           if (version === undefined) return {};
-          // Most reads find what is known, and the text is long.
+          // Most reads find the known version, and the document is long.
           if (version === known) return { version };
           const found = await find(["version", "text"]);
           return { version: found?.version, text: found?.text };
@@ -113,20 +115,20 @@ export function betterAuthStore(adapter: AuthAdapter, options: DatabaseStoreOpti
           const version = crypto.randomUUID();
           const written =
             ifVersion === undefined
-              ? adapter.create({ model, data: { issuer: await issuerKey(issuer), version, text, word: "" } })
+              ? adapter.create({ model, data: { issuer: await issuerKey(issuer), version, text, confirmation: "" } })
               : adapter.updateMany({
                   model,
                   where: [...(await where()), { field: "version", value: ifVersion }],
                   update: { version, text },
                 });
-          // The count of an adapter may be wrong, and each database says in its own words that a row is there.
+          // An adapter's count may be wrong, and each database has its own error for an existing row, so the result is read back.
           const error = await written.then(
-            () => new Error("it does not give back what was written; name the primary"),
+            () => new Error("it does not return what was written; connect to the primary"),
             (error: unknown) => error,
           );
           const found = await find(["version"]);
           if (found?.version === version) return true;
-          // A version never comes again, so the condition cannot be met any more.
+          // A version is never used again, so the condition cannot be met any more.
           if (found?.version !== ifVersion) return false;
           throw error;
         },
@@ -137,11 +139,11 @@ export function betterAuthStore(adapter: AuthAdapter, options: DatabaseStoreOpti
   };
 }
 
-/** The last line: Prisma shows before it what it was asked, and Drizzle has what the database says as the cause. */
+/** Uses the last line of the message, because Prisma shows the query before it. Drizzle has the database's error as the cause. */
 function faultOf(error: unknown): Fault {
   const { code, message } = ((error as Error).cause ?? error) as Error & { readonly code?: unknown };
   return {
-    word: typeof code === "string" ? code : "no code",
+    code: typeof code === "string" ? code : "no code",
     text: message.trim().split("\n").at(-1),
     isCertain: false,
   };

@@ -6,86 +6,86 @@ import { printable } from "../../../base/printable.ts";
 import { issuerRule } from "../issuer.ts";
 
 export interface DatabaseStoreOptions {
-  /** Whose keys are meant: any number of issuers may share the database. */
+  /** Issuer whose keys are stored: any number of issuers may share the database. */
   readonly issuer: string;
-  /** Time for one call, in milliseconds. Default: 5,000. */
+  /** Timeout of one call, in milliseconds. Default: 5,000. */
   readonly timeoutMs?: Optional<number>;
 }
 
 export const databaseRules = { issuer: required(issuerRule), timeoutMs: timeout };
 
-/** What an error of a database, or of its package, says. */
+/** The details of an error from a database or its package. */
 export interface Fault {
-  /** Its code. */
-  readonly word: string;
-  /** The words of the server, which show nothing that was written. */
+  /** Code of the error, or a short description. */
+  readonly code: string;
+  /** Server's message, which contains no written data. */
   readonly text?: string | undefined;
-  /** What is wrong, and what to do: more than the words of the server. */
+  /** Cause and remedy, which messages contain instead of the server's message. */
   readonly advice?: string | undefined;
-  /** Whether the tables are another program's. */
+  /** Whether the tables belong to another program. */
   readonly isForeign?: boolean | undefined;
-  /** Whether certainly nothing was written. */
+  /** Whether it is certain that nothing was written. */
   readonly isCertain: boolean;
-  /** Whether this process may perhaps read, and may not write. */
+  /** Whether this process cannot write, although it may be able to read. */
   readonly isReadOnly?: boolean | undefined;
 }
 
-/** How a call is made. */
+/** Options of a call. */
 export interface Call {
   readonly signal?: AbortSignal | undefined;
-  /** Whether something is to be written. */
+  /** Whether the call writes. */
   readonly writes: boolean;
 }
 
-/** Calls of one register. */
+/** The calls of one register. */
 export interface Calls {
-  /** Rejects in terms of the store. @see Register */
+  /** Runs a call; rejects with the errors of {@link Register}. */
   run<T>(action: (signal: AbortSignal) => Promise<T>, options: Call): Promise<T>;
-  /** An error in terms of the store, after which nothing was done. */
+  /** Returns the register's error for an error after which nothing was done. */
   unavailable(error: unknown): JwksdError;
   /** Makes all later calls reject. */
   close(): void;
 }
 
-/** Nothing was sent. */
+/** The error of a call that was not sent. */
 export class NotSent extends Error {}
 
-/** The time is over. */
-export class NoAnswer extends Error {}
-export const noAnswer = (): Error => new NoAnswer("no answer in time");
+/** The error of a call that timed out. */
+export class NoResponse extends Error {}
+export const noResponse = (): Error => new NoResponse("no response in time");
 
-/** Codes of Node.js where there is no connection yet, and what to do. */
+/** Advice for Node.js codes of errors before there is a connection. */
 const unconnected = new Map([
-  ["ECONNREFUSED", "nothing listens there; start the server, or check host and port"],
-  ["ENOENT", "there is no such socket; start the server, or check the path"],
-  ["ENOTFOUND", "there is no such host; check its name"],
-  ["EAI_AGAIN", "the name of its host cannot be looked up now; try again"],
+  ["ECONNREFUSED", "nothing is listening there; start the server, or check the host and port"],
+  ["ENOENT", "the socket does not exist; start the server, or check the path"],
+  ["ENOTFOUND", "the host does not exist; check its name"],
+  ["EAI_AGAIN", "the host name cannot be resolved now; try again"],
 ]);
 
-/** What an error says that no server sent. */
+/** Returns the details of an error that no server sent. */
 export function networkFault(error: unknown): Fault {
   const thrown = error instanceof NotSent ? error.cause : error;
-  const { code } = (thrown ?? {}) as { readonly code?: unknown };
-  const word = typeof code === "string" ? code : "no answer in time, or the connection broke";
-  return { word, advice: unconnected.get(word), isCertain: error instanceof NotSent || unconnected.has(word) };
+  const { code: given } = (thrown ?? {}) as { readonly code?: unknown };
+  const code = typeof given === "string" ? given : "no response in time, or the connection broke";
+  return { code, advice: unconnected.get(code), isCertain: error instanceof NotSent || unconnected.has(code) };
 }
 
 export function callsTo(name: string, timeoutMs: number, faultOf: (error: unknown) => Fault): Calls {
   let isClosed = false;
 
-  function messageOf({ word, text, advice }: Fault): string {
-    const said =
+  function messageOf({ code, text, advice }: Fault): string {
+    const detail =
       text === undefined
-        ? "check that it runs and that its address is right"
-        : `it says ${JSON.stringify(printable(text))}`;
-    return `cannot use the store ${name} (${printable(word)}): ${advice ?? `${said}; try again`}`;
+        ? "check that it is running and that its address is correct"
+        : `it reports ${JSON.stringify(printable(text))}`;
+    return `cannot use the store ${name} (${printable(code)}): ${advice ?? `${detail}; try again`}`;
   }
 
   function unavailable(error: unknown): JwksdError {
     if (error instanceof JwksdError) return error;
     const fault = faultOf(error);
     return fault.isForeign === true
-      ? new StoreError("ERR_STORE_FORMAT", `the tables of ${name} are another program's; use another database`)
+      ? new StoreError("ERR_STORE_FORMAT", `the tables in ${name} belong to another program; use another database`)
       : new StoreError("ERR_STORE_UNAVAILABLE", messageOf(fault));
   }
 
@@ -102,7 +102,7 @@ export function callsTo(name: string, timeoutMs: number, faultOf: (error: unknow
       signal?.throwIfAborted();
       if (isClosed) throw new StoreError("ERR_STORE_UNAVAILABLE", `the store ${name} was closed; open it again`);
       try {
-        return await withDeadline(action, { clock: systemClock, timeoutMs, signal, expired: noAnswer });
+        return await withDeadline(action, { clock: systemClock, timeoutMs, signal, expired: noResponse });
       } catch (error) {
         throw signal?.aborted === true ? signal.reason : writes ? unwritten(error) : unavailable(error);
       }

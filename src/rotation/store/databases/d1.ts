@@ -7,12 +7,12 @@
 import { checkArgument, checkOptions, withMethods } from "../../../base/options.ts";
 import type { OpenRegister } from "../register.ts";
 import { type DatabaseStoreOptions, databaseRules } from "./calls.ts";
-import { type Answer, type SqlDatabase, sqlRegister } from "./sql.ts";
+import { type Result, type SqlDatabase, sqlRegister } from "./sql.ts";
 import { sqliteFault, sqliteStatements } from "./sqlite-dialect.ts";
 
 export type { DatabaseStoreOptions } from "./calls.ts";
 
-/** The part of a binding of D1 that is used here. */
+/** The part of a D1 binding that is used here. */
 export interface D1Binding {
   withSession(constraint: "first-primary"): D1Session;
 }
@@ -41,22 +41,22 @@ const binding = {
 const maxBytes = 1_900_000;
 
 /**
- * The store of one issuer in a database of D1, which any number of Workers and issuers may share. The first call creates the tables.
+ * Creates the store of one issuer in a D1 database, which many Workers and issuers may share. The first call creates the tables.
  *
- * @param database its binding, such as `env.DB`
+ * @param database binding of the database, such as `env.DB`
  * @throws ConfigError `ERR_OPTION_INVALID`
  */
 export function d1Store(database: D1Binding, options: DatabaseStoreOptions): OpenRegister {
   checkArgument("the database", database, binding);
   const { issuer, timeoutMs } = checkOptions(options, databaseRules);
   const transact: SqlDatabase["transact"] = async (statements) => {
-    // Of this call alone: later calls of a session may be answered by replicas.
+    // One session per call: replicas may answer later calls of a session.
     const session = database.withSession("first-primary");
     const batch = statements.map(([sql, ...values]) => session.prepare(sql).bind(...values));
     const answers = await session.batch(batch);
-    return answers.map(({ results, meta: { changes = 0 } }) => ({ rows: results as Answer["rows"], changes }));
+    return answers.map(({ results, meta: { changes = 0 } }) => ({ rows: results as Result["rows"], changes }));
   };
   const sql = { name: "in D1", statements: sqliteStatements, maxBytes, faultOf: sqliteFault, transact };
-  // No process lives that could be listed.
+  // A Worker has no long-lived process to list.
   return { ...sqlRegister(sql, { issuer, timeoutMs }), presence: undefined };
 }

@@ -1,5 +1,5 @@
 /**
- * A store in Durable Objects of Cloudflare.
+ * A store in Cloudflare Durable Objects.
  *
  * @module jwksd/store/durable-object
  */
@@ -14,13 +14,13 @@ import { sqliteFault, sqliteStatements } from "./sqlite-dialect.ts";
 
 export type { DatabaseStoreOptions } from "./calls.ts";
 
-/** The part of a binding of a class of Durable Objects that is used here. */
+/** The part of a Durable Object namespace that is used here. */
 export interface DurableObjectNamespace {
   idFromName(name: string): object;
   get(id: never): { fetch(url: string, init: RequestInit): Promise<Response> };
 }
 
-/** The part of the state of a Durable Object that is used here. */
+/** The part of a Durable Object's state that is used here. */
 export interface DurableObjectState {
   readonly storage: {
     readonly sql: {
@@ -30,8 +30,8 @@ export interface DurableObjectState {
   };
 }
 
-/** What is asked of an object. */
-type Asked = { readonly issuer: string } & (
+/** A request to an object. */
+type ObjectRequest = { readonly issuer: string } & (
   | { readonly read: { readonly known: string | undefined; readonly confirmed: boolean | undefined } }
   | {
       readonly write: {
@@ -42,11 +42,13 @@ type Asked = { readonly issuer: string } & (
     }
 );
 
-type Told = { readonly value: unknown } | { readonly code: "ERR_STORE_UNAVAILABLE"; readonly message: string };
+type ObjectResponse =
+  | { readonly value: unknown }
+  | { readonly code: "ERR_STORE_UNAVAILABLE"; readonly message: string };
 
 const binding = {
   ...withMethods("idFromName", "get"),
-  must: "env.NAME, where NAME is the binding of the class KeysObject in the Worker's configuration",
+  must: "env.NAME, where NAME is the binding of the KeysObject class in the Worker's configuration",
   types: [],
 };
 
@@ -54,8 +56,8 @@ const binding = {
 const maxBytes = 1_900_000;
 
 /**
- * The class of the objects that hold keys: export it from the Worker, and bind it with `new_sqlite_classes`. A class of your own may have one of
- * these, and give it requests.
+ * The class of the objects that store keys: export it from the Worker, and bind it with `new_sqlite_classes`. Your own class may contain one
+ * and forward requests to it.
  */
 export class KeysObject {
   readonly #state: DurableObjectState;
@@ -65,7 +67,7 @@ export class KeysObject {
   }
 
   async fetch(request: Request): Promise<Response> {
-    const asked = (await request.json()) as Asked;
+    const asked = (await request.json()) as ObjectRequest;
     const { storage } = this.#state;
     const database: SqlDatabase = {
       name: "in a Durable Object",
@@ -85,19 +87,19 @@ export class KeysObject {
       "read" in asked
         ? register.read(asked.read.known, { confirmed: asked.read.confirmed })
         : register.write(asked.write.text, asked.write.ifVersion, { due: asked.write.due });
-    const told: Told = await call.then(
+    const answer: ObjectResponse = await call.then(
       (value) => ({ value }),
       (error: unknown) => {
         if (!(error instanceof JwksdError)) throw error;
         return { code: "ERR_STORE_UNAVAILABLE", message: error.message };
       },
     );
-    return Response.json(told);
+    return Response.json(answer);
   }
 }
 
 /**
- * The store of one issuer in a Durable Object of its own.
+ * Creates the store of one issuer in its own Durable Object.
  *
  * @param namespace binding of {@link KeysObject}, such as `env.KEYS`
  * @throws ConfigError `ERR_OPTION_INVALID`
@@ -108,24 +110,24 @@ export function durableObjectStore(namespace: DurableObjectNamespace, options: D
   const name = "in a Durable Object";
   const calls = callsTo(name, timeoutMs, networkFault);
 
-  const ask = (asked: Asked, options: Call): Promise<unknown> =>
+  const send = (request: ObjectRequest, options: Call): Promise<unknown> =>
     calls.run(async (signal) => {
       const object = namespace.get(namespace.idFromName(await issuerKey(issuer)) as never);
-      const response = await object.fetch("https://jwksd/", { method: "POST", body: JSON.stringify(asked), signal });
-      if (!response.ok) throw new Error(`the object answers ${response.status}`);
-      const told = (await response.json()) as Told;
-      if ("code" in told) throw new StoreError(told.code, told.message);
-      return told.value;
+      const response = await object.fetch("https://jwksd/", { method: "POST", body: JSON.stringify(request), signal });
+      if (!response.ok) throw new Error(`the object returned ${response.status}`);
+      const answer = (await response.json()) as ObjectResponse;
+      if ("code" in answer) throw new StoreError(answer.code, answer.message);
+      return answer.value;
     }, options);
 
   return {
     name,
     maxBytes,
     async read(known, { signal, confirmed } = {}) {
-      return (await ask({ issuer, read: { known, confirmed } }, { signal, writes: false })) as Reading;
+      return (await send({ issuer, read: { known, confirmed } }, { signal, writes: false })) as Reading;
     },
     async write(text, ifVersion, { signal, due } = {}) {
-      return (await ask({ issuer, write: { text, ifVersion, due } }, { signal, writes: true })) as boolean;
+      return (await send({ issuer, write: { text, ifVersion, due } }, { signal, writes: true })) as boolean;
     },
   };
 }

@@ -1,5 +1,5 @@
 /**
- * A store in etcd, by its JSON gateway.
+ * A store in etcd, through its JSON gateway.
  *
  * @module jwksd/store/etcd
  */
@@ -22,20 +22,20 @@ import {
 } from "./calls.ts";
 
 export interface EtcdStoreOptions extends DatabaseStoreOptions {
-  /** What asks the members, such as one that has a certificate of a client. Default: the global `fetch`. */
+  /** Function that calls the members, for example with a client certificate. Default: the global `fetch`. */
   readonly fetch?: Optional<typeof fetch>;
 }
 
 interface KeyValue {
   readonly key: string;
-  /** Missing where it is empty. */
+  /** Missing if it is empty. */
   readonly value?: string;
 }
 
-interface Answer {
+interface EtcdResponse {
   readonly succeeded?: boolean;
   readonly kvs?: readonly KeyValue[];
-  /** Of a range, also if it has a limit. */
+  /** Number of keys in a range, regardless of the limit. */
   readonly count?: string;
   readonly responses?: readonly { readonly response_range?: { readonly kvs?: readonly KeyValue[] } }[];
   readonly token?: string;
@@ -47,16 +47,16 @@ const membersRule: Rule = {
   holds: (value): value is unknown => text.holds(value) || (texts.holds(value) && value.length > 0),
 };
 
-/** An error, which has no `error` since etcd 3.6. */
-interface Failing extends Answer {
+/** An error response. It has no `error` member since etcd 3.6. */
+interface Failing extends EtcdResponse {
   readonly message?: string;
   readonly error?: string;
 }
 
-/** No text and no presence records take more, in base64. */
+/** Larger than any valid response: the document or the presence records, in base64. */
 const maxResponseBytes = 4 * 2 ** 20;
 
-/** A response that is an error, or is not one of etcd. */
+/** A response that is an error, or is not from etcd. */
 class Refused extends Error {
   readonly status: number;
   constructor(status: number, message: string) {
@@ -66,10 +66,11 @@ class Refused extends Error {
 }
 
 /**
- * The store of one issuer in etcd 3.4 or later, which any number of processes and issuers may share. Its time is that of the member that
- * answers, in whole seconds.
+ * Creates the store of one issuer in etcd 3.4 or later, which any number of processes and issuers may share. Its clock is the responding
+ * member's, in whole seconds.
  *
- * @param urls `https://HOST:PORT`, with user and password where etcd wants them; of several members, the next one is asked where one does not answer
+ * @param urls `https://HOST:PORT` of one or several members, with user and password if etcd requires them; if a member does not respond, the
+ *   next one is called
  * @throws ConfigError `ERR_OPTION_INVALID`
  */
 export function etcdStore(urls: string | readonly string[], options: EtcdStoreOptions): OpenRegister {
@@ -81,12 +82,12 @@ export function etcdStore(urls: string | readonly string[], options: EtcdStoreOp
   } = checkOptions(options, { ...databaseRules, fetch: callback });
   const members = [urls].flat().map(memberOf);
   const name = members.map(({ base }) => base).join(",");
-  // Each member has its turn.
+  // Each member may take the whole timeout.
   const calls = callsTo(name, timeoutMs * members.length, faultOf);
   let current = 0;
   let token: string | undefined;
 
-  async function post(path: string, body: object, outer: AbortSignal): Promise<readonly [Answer, now: number]> {
+  async function post(path: string, body: object, outer: AbortSignal): Promise<readonly [EtcdResponse, now: number]> {
     const { base } = members[current] as Member;
     const signal = AbortSignal.any([outer, AbortSignal.timeout(timeoutMs)]);
     const headers = { "Content-Type": "application/json", ...(token !== undefined && { Authorization: token }) };
@@ -97,16 +98,16 @@ export function etcdStore(urls: string | readonly string[], options: EtcdStoreOp
     });
     const bytes = await bytesWithin(response.body, maxResponseBytes);
     if (bytes === undefined) throw new Refused(502, `the response is larger than ${maxResponseBytes} bytes`);
-    const answer = jsonOf(new TextDecoder().decode(bytes)) as Failing | undefined;
-    if (!response.ok || !answer)
-      throw new Refused(response.status, answer?.message ?? answer?.error ?? "the response is not JSON");
+    const parsed = jsonOf(new TextDecoder().decode(bytes)) as Failing | undefined;
+    if (!response.ok || !parsed)
+      throw new Refused(response.status, parsed?.message ?? parsed?.error ?? "the response is not JSON");
     const now = Date.parse(response.headers.get("Date") ?? "");
     if (Number.isNaN(now)) throw new Refused(502, "the response has no Date");
-    return [answer, now];
+    return [parsed, now];
   }
 
-  /** Sends a request to a member, with a token if there are a user and a password. A token lasts for a few minutes. */
-  async function ask(path: string, body: object, signal: AbortSignal): Promise<readonly [Answer, now: number]> {
+  /** Sends a request to a member, with a token if there is a user. A token lasts for a few minutes. */
+  async function ask(path: string, body: object, signal: AbortSignal): Promise<readonly [EtcdResponse, now: number]> {
     const { login } = members[current] as Member;
     if (login === undefined) return post(path, body, signal);
     const renew = async (): Promise<void> => {
@@ -133,7 +134,7 @@ export function etcdStore(urls: string | readonly string[], options: EtcdStoreOp
           return await ask(path, body, signal);
         } catch (error) {
           current = (current + 1) % members.length;
-          // Where it may have been written, the caller has to look.
+          // If it may have been written, the caller has to check.
           const isSafe = !options.writes || faultOf(error).isCertain;
           if (tried === members.length || !isSafe || signal.aborted) throw error;
         }
@@ -142,10 +143,10 @@ export function etcdStore(urls: string | readonly string[], options: EtcdStoreOp
 
   return {
     name,
-    // Of a request, 1.5 MB by default.
+    // A request may have 1.5 MB by default.
     maxBytes: 2 ** 20,
 
-    // Every read is linearizable, so it is confirmed: a majority has to agree on who leads.
+    // Every read is linearizable, so it is confirmed: a majority has to agree on the leader.
     async read(known = "", { signal } = {}) {
       const [{ responses = [] }, now] = await run({ signal, writes: false }, (prefix) => {
         const version = { request_range: { key: base64(`${prefix}version`) } };
@@ -174,12 +175,12 @@ export function etcdStore(urls: string | readonly string[], options: EtcdStoreOp
       async put(id, record, { signal } = {}) {
         await run({ signal, writes: true }, (prefix) => ["kv/put", put(`${prefix}presence/${id}`, record)]);
       },
-      // A response that is too large is not read to its end.
+      // A response that is too large is not read completely.
       async list(limit, { signal } = {}) {
         let start = "";
         const [{ kvs = [], count = 0 }] = await run({ signal, writes: false }, (prefix) => {
           start = `${prefix}presence/`;
-          // The next string after all that begin with this one.
+          // The end of the range is the next string after all strings with this prefix.
           return ["kv/range", { key: base64(start), range_end: base64(`${prefix}presence0`), limit: `${limit}` }];
         });
         const records = kvs.map(({ key, value }) => {
@@ -203,7 +204,7 @@ export function etcdStore(urls: string | readonly string[], options: EtcdStoreOp
 }
 
 interface Member {
-  /** Without user and password, and without a slash at the end. */
+  /** URL without user, password and trailing slash. */
   readonly base: string;
   readonly login?: { readonly name: string; readonly password: string };
 }
@@ -225,18 +226,18 @@ const put = (key: string, value: string) => ({ key: base64(key), value: base64(v
 function base64(text: string): string {
   const bytes = new TextEncoder().encode(text);
   let binary = "";
-  // In pieces: an argument for each byte of a long text would be too many.
+  // In pieces, because a function cannot take an argument per byte of a long string.
   for (let at = 0; at < bytes.length; at += 8_192) binary += String.fromCharCode(...bytes.subarray(at, at + 8_192));
   return btoa(binary);
 }
 
 const textOf = (value = ""): string => new TextDecoder("utf-8", { ignoreBOM: true }).decode(fromBase64(value));
 
-/** Of requests that certainly changed nothing: wrong, not allowed, or too much. @see https://grpc.io/docs/guides/status-codes/ */
+/** Statuses of requests that certainly changed nothing: invalid, not allowed, or too many. @see https://grpc.io/docs/guides/status-codes/ */
 const refusals = new Set([400, 401, 403, 404, 429]);
 
 function faultOf(error: unknown): Fault {
   if (!(error instanceof Refused)) return networkFault(error);
   const { status, message } = error;
-  return { word: `${status}`, text: message, isCertain: refusals.has(status), isReadOnly: status === 403 };
+  return { code: `${status}`, text: message, isCertain: refusals.has(status), isReadOnly: status === 403 };
 }

@@ -15,7 +15,7 @@ import { sqliteFault, sqliteStatements } from "./sqlite-dialect.ts";
 
 export type { DatabaseStoreOptions } from "./calls.ts";
 
-/** The part of a client of `@libsql/client` that is used here. */
+/** The part of an `@libsql/client` client that is used here. */
 export interface LibsqlClient {
   /** `file` if the database is a local file, which is refused. */
   readonly protocol: string;
@@ -27,7 +27,7 @@ export interface LibsqlClient {
 }
 
 /**
- * The store of one issuer on a libSQL server, which any number of processes and issuers may share. The first call creates the tables.
+ * Creates the store of one issuer on a libSQL server, which any number of processes and issuers may share. The first call creates the tables.
  *
  * @param database `libsql://HOST?authToken=TOKEN` or another URL of a server that `@libsql/client` accepts, which needs that package; or one of
  *   its clients, which the caller closes
@@ -43,7 +43,7 @@ export function libsqlStore(database: string | LibsqlClient, options: DatabaseSt
       statements: sqliteStatements,
       faultOf: sqliteFault,
       async transact(statements) {
-        // To write, because whatever only reads may be answered by a replica.
+        // In write mode, because a replica may answer a batch that only reads.
         const batch = statements.map(([sql, ...args]) => ({ sql, args }));
         const answers = await (await client()).batch(batch, "write");
         return answers.map(({ rows, rowsAffected }) => ({
@@ -75,14 +75,14 @@ async function loadDriver() {
 
 const aFile = "for a file, use sqliteStore(PATH)";
 
-/** The client of a URL is made by the first call. @throws ConfigError `ERR_OPTION_INVALID` */
+/** Returns the client of a database; the first call creates the client for a URL. @throws ConfigError `ERR_OPTION_INVALID` */
 function clientOf(database: string | LibsqlClient) {
   if (typeof database !== "string") {
-    // Two processes that share a file lock each other out permanently: an unfinished statement of the client keeps it from committing.
-    if (database.protocol === "file") throw invalidOption(`the client must be one of a libSQL server; ${aFile}`);
+    // Two processes that share a file lock each other out permanently: an unfinished statement of the client keeps the other from committing.
+    if (database.protocol === "file") throw invalidOption(`the client must be for a libSQL server; ${aFile}`);
     return { name: "in libSQL", client: async () => database, close: async () => {} };
   }
-  if (/^(file|:memory):/i.test(database)) throw invalidOption(`the URL must be one of a libSQL server; ${aFile}`);
+  if (/^(file|:memory):/i.test(database)) throw invalidOption(`the URL must be for a libSQL server; ${aFile}`);
   const { protocol, host, pathname } = databaseUrl(
     database,
     /^(libsql|https?|wss?):$/,
@@ -103,6 +103,6 @@ async function openClient(url: string): Promise<LibsqlClient> {
     return createClient({ url });
   } catch {
     // The error quotes the URL.
-    throw invalidOption("the URL of the database must be one that @libsql/client accepts, such as libsql://HOST");
+    throw invalidOption("the database URL must be one that @libsql/client accepts, such as libsql://HOST");
   }
 }

@@ -11,11 +11,11 @@ import type { OpenRegister } from "../register.ts";
 import { databaseUrl, urlOr } from "../url.ts";
 import { type DatabaseStoreOptions, NotSent, databaseRules, networkFault } from "./calls.ts";
 import { questionMarks } from "./question-marks.ts";
-import { type Answer, type SqlFault, type Statement, isOfStandby, sqlRegister } from "./sql.ts";
+import { type Result, type SqlFault, type Statement, isFromStandby, sqlRegister } from "./sql.ts";
 
 export type { DatabaseStoreOptions } from "./calls.ts";
 
-/** The part of a pool of `mysql2/promise` that is used here. */
+/** The part of a `mysql2/promise` pool that is used here. */
 export interface MysqlPool {
   getConnection(): Promise<MysqlConnection>;
 }
@@ -28,26 +28,26 @@ export interface MysqlConnection {
   destroy(): void;
 }
 
-/** A pool of `mysql2`, which has another one with promises. */
+/** A `mysql2` pool with callbacks, which contains one with promises. */
 export interface MysqlCallbackPool {
   promise(): MysqlPool;
 }
 
-/** All is bytes, so no character set and no collation of server or connection changes or compares it. */
+// All values are bytes, so that no character set or collation of the server or connection affects them.
 const statements = questionMarks({
   insert: "INSERT IGNORE",
-  // Not UNIX_TIMESTAMP, which takes the hour that summer time repeats for one hour.
-  asked: "TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)) DIV 1000 AS now, @@global.read_only AS standby",
+  // Not UNIX_TIMESTAMP, which is ambiguous in the hour that is repeated when daylight saving time ends.
+  clock: "TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)) DIV 1000 AS now, @@global.read_only AS standby",
   schema: [
     `CREATE TABLE IF NOT EXISTS jwksd_documents (issuer VARBINARY(64) PRIMARY KEY, name BLOB NOT NULL,
       version VARBINARY(36) NOT NULL, text LONGBLOB NOT NULL, due BIGINT, KEY due (due, issuer)) ENGINE = InnoDB`,
-    `CREATE TABLE IF NOT EXISTS jwksd_presence (issuer VARBINARY(64), id VARBINARY(512), line BLOB NOT NULL,
+    `CREATE TABLE IF NOT EXISTS jwksd_presence (issuer VARBINARY(64), id VARBINARY(512), record BLOB NOT NULL,
       PRIMARY KEY (issuer, id)) ENGINE = InnoDB`,
   ],
 });
 
 /**
- * The store of one issuer in a MySQL or MariaDB database, which any number of processes and issuers may share. The first call connects and
+ * Creates the store of one issuer in a MySQL or MariaDB database, which any number of processes and issuers may share. The first call connects and
  * creates the tables.
  *
  * @param database `mysql://USER:PASSWORD@HOST:PORT/DATABASE`, which needs the `mysql2` package and is parsed by it; or a `mysql2` pool, which the
@@ -83,7 +83,7 @@ async function loadDriver() {
   }
 }
 
-/** The pool of a URL is made by the first call. @throws ConfigError `ERR_OPTION_INVALID` */
+/** Returns the pool of a database; the first call creates the pool for a URL. @throws ConfigError `ERR_OPTION_INVALID` */
 function poolOf(database: string | MysqlPool | MysqlCallbackPool, connectTimeout: number) {
   if (typeof database !== "string") {
     const pool = "promise" in database ? database.promise() : database;
@@ -106,34 +106,34 @@ async function openPool(uri: string, connectTimeout: number): Promise<MysqlPool 
   } catch {
     // The error quotes the URL.
     throw invalidOption(
-      'the options in the URL of the database must be ones that mysql2 accepts, such as ?ssl={"rejectUnauthorized":true}',
+      'the options in the database URL must be ones that mysql2 accepts, such as ?ssl={"rejectUnauthorized":true}',
     );
   }
 }
 
 /**
- * Runs all statements in one transaction that states explicitly what session settings could change: `autocommit`, `completion_type`, and an
+ * Runs the statements in one transaction, which sets everything that session settings could change: `autocommit`, `completion_type`, and an
  * isolation level that reads uncommitted data or blocks writers.
  */
-async function transact(pool: MysqlPool, statements: readonly Statement[], signal: AbortSignal): Promise<Answer[]> {
+async function transact(pool: MysqlPool, statements: readonly Statement[], signal: AbortSignal): Promise<Result[]> {
   const connection = await pool.getConnection().catch((cause: unknown) => {
     throw new NotSent("", { cause });
   });
-  // No caller waits for it, and the server may still be running it.
+  // After a timeout, the server may still be running the statement.
   const destroy = (): void => connection.destroy();
   signal.addEventListener("abort", destroy, { once: true });
   try {
     if (signal.aborted) throw new NotSent();
-    const answers: Answer[] = [];
+    const results: Result[] = [];
     await connection.query("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ");
     await connection.query("START TRANSACTION");
     for (const [sql, ...values] of statements)
-      answers.push(answerOf(await connection.execute(sql, values.map(toBytes))));
+      results.push(resultOf(await connection.execute(sql, values.map(toBytes))));
     await connection.query("COMMIT AND NO CHAIN NO RELEASE");
-    // The address of a primary that was demoted may point to another server now.
-    if (answers.some(isOfStandby)) connection.destroy();
+    // A demoted primary's address may point to another server now.
+    if (results.some(isFromStandby)) connection.destroy();
     else connection.release();
-    return answers;
+    return results;
   } catch (error) {
     // An open transaction ends with its connection.
     connection.destroy();
@@ -146,7 +146,7 @@ async function transact(pool: MysqlPool, statements: readonly Statement[], signa
 const toBytes = (value: string | number | null): Uint8Array | number | null =>
   typeof value === "string" ? Buffer.from(value) : value;
 
-function answerOf([result]: readonly [unknown, ...unknown[]]): Answer {
+function resultOf([result]: readonly [unknown, ...unknown[]]): Result {
   if (!Array.isArray(result)) return { rows: [], changes: (result as { readonly affectedRows: number }).affectedRows };
   const rows = (result as Record<string, unknown>[]).map((row) =>
     Object.fromEntries(Object.entries(row).map(([name, value]) => [name, textOf(value)])),
@@ -156,14 +156,14 @@ function answerOf([result]: readonly [unknown, ...unknown[]]): Answer {
 
 const textOf = (value: unknown): unknown => (Buffer.isBuffer(value) ? value.toString() : value);
 
-/** Error numbers of the server. @see https://dev.mysql.com/doc/mysql-errors/8.4/en/server-error-reference.html */
+/** Server error numbers. @see https://dev.mysql.com/doc/mysql-errors/8.4/en/server-error-reference.html */
 const numbers = {
   noTable: [1146],
-  /** Deadlock, lock wait timeout, snapshot too old, and a transaction that the pool's owner left open on this connection. */
+  /** Deadlock, lock wait timeout, snapshot too old, and a transaction that the pool's owner left open on the connection. */
   races: [1213, 1205, 1020, 1568],
-  /** A right is missing, or the server is read-only. */
+  /** A privilege is missing, or the server is read-only. */
   readOnly: [1142, 1143, 1044, 1290, 1792, 1836],
-  /** It ends or was told to stop, and may have written before, even while it waits for a replica. */
+  /** The server or statement was stopped, perhaps after a write, even while it waited for a replica. */
   uncertain: [1053, 1077, 1180, 1317, 1927, 1969, 3024],
 };
 
@@ -176,7 +176,7 @@ function faultOf(error: unknown): SqlFault {
     return networkFault(error);
   const is = (kind: keyof typeof numbers): boolean => numbers[kind].includes(errno);
   return {
-    word: String(code),
+    code: String(code),
     text: sqlMessage,
     isCertain: error instanceof NotSent || !is("uncertain"),
     isReadOnly: is("readOnly"),

@@ -14,7 +14,7 @@ import {
   type Call,
   type DatabaseStoreOptions,
   type Fault,
-  NoAnswer,
+  NoResponse,
   NotSent,
   callsTo,
   databaseRules,
@@ -23,27 +23,27 @@ import {
 
 export type { DatabaseStoreOptions } from "./calls.ts";
 
-/** The part of a client of the package `redis` that is used here. */
+/** The part of a `redis` client that is used here. */
 export interface RedisClient {
   sendCommand(command: string[]): Promise<unknown>;
 }
 
-/** The part of a client of the package `ioredis` that is used here. */
+/** The part of an `ioredis` client that is used here. */
 export interface IoredisClient {
   call(command: string, ...values: string[]): Promise<unknown>;
 }
 
-/** How commands reach the server. */
+/** A connection to the server. */
 interface Connection {
   readonly name: string;
   readonly send: (command: string[], signal: AbortSignal) => Promise<unknown>;
   readonly end: () => void;
 }
 
-// The document is one hash, because its parts are one key. Braces: all keys of an issuer are on one node of a cluster.
-const keys = (key: string): string[] => [`jwksd:{${key}}`, `jwksd:{${key}}:presence`, `jwksd:{${key}}:word`];
+// The document is one hash, so that its fields are written together. Braces keep an issuer's keys on one cluster node.
+const keys = (key: string): string[] => [`jwksd:{${key}}`, `jwksd:{${key}}:presence`, `jwksd:{${key}}:confirmation`];
 
-/** With a value, writes first: a primary without the replicas that it must have refuses that. */
+/** Reads the document. With a second value, writes first: a primary that lacks required replicas refuses the write. */
 const readScript = `if ARGV[2] ~= '' then redis.call('SET', KEYS[3], ARGV[2]) end
 local time = redis.call('TIME')
 local version = redis.call('HGET', KEYS[1], 'version')
@@ -55,7 +55,7 @@ return { time[1], time[2], version, text and #text <= ${maxBytesOf.document} and
 const writeScript = `if (redis.call('HGET', KEYS[1], 'version') or '') ~= ARGV[1] then return 0 end
 redis.call('HSET', KEYS[1], 'version', ARGV[2], 'text', ARGV[3], 'due', ARGV[4])
 return 1`;
-// Scripts, because they answer the same whatever protocol the client speaks.
+// Scripts, because their responses do not depend on the client's protocol version.
 const putScript = "redis.call('HSET', KEYS[2], ARGV[1], ARGV[2])";
 const listScript = `local found, cursor, most = {}, '0', 2 * tonumber(ARGV[1])
 repeat
@@ -73,10 +73,10 @@ return { redis.call('HLEN', KEYS[2]), found }`;
 const dropScript = "redis.call('HDEL', KEYS[2], unpack(ARGV))";
 
 /**
- * The store of one issuer in Redis or Valkey, which any number of processes and issuers may share.
+ * Creates the store of one issuer in Redis or Valkey, which any number of processes and issuers may share.
  *
- * @param database `redis://USER:PASSWORD@HOST:PORT/NUMBER`, which needs the package `redis` and is read as by it; or a client of `redis` that is
- *   connected, or one of `ioredis`, which the caller ends
+ * @param database `redis://USER:PASSWORD@HOST:PORT/NUMBER`, which needs the `redis` package and is parsed by it; or a connected `redis` client,
+ *   or an `ioredis` client, which the caller closes
  * @throws ConfigError `ERR_OPTION_INVALID`; `ERR_PACKAGE_MISSING` is thrown by the first call
  */
 export function redisStore(
@@ -138,7 +138,7 @@ export function redisStore(
 /** @throws ConfigError `ERR_OPTION_INVALID` */
 function connectionTo(database: string | RedisClient | IoredisClient, timeoutMs: number): Connection {
   if (typeof database === "string") return urlConnection(database, timeoutMs);
-  // A client of ioredis has a sendCommand, too, which takes something else.
+  // An ioredis client also has a sendCommand, with other arguments.
   const send =
     "call" in database
       ? ([command = "", ...values]: string[]) => database.call(command, ...values)
@@ -157,7 +157,7 @@ async function loadDriver() {
 
 type Driver = Awaited<ReturnType<typeof loadDriver>>;
 
-/** Connects when it is first used, and again after a failure. */
+/** Creates a connection that is opened by the first call, and again after a failure. */
 function urlConnection(url: string, timeoutMs: number): Connection {
   const { protocol, host, pathname } = databaseUrl(url, /^rediss?:$/, "redis://USER@HOST:PORT/NUMBER");
   type Client = ReturnType<typeof newClient>;
@@ -165,7 +165,7 @@ function urlConnection(url: string, timeoutMs: number): Connection {
     createClient({ url, socket: { connectTimeout: timeoutMs, reconnectStrategy: false } });
   let current: { readonly client: Client; readonly connected: Promise<Client> } | undefined;
 
-  /** The next call connects again. */
+  /** Drops a client. The next call connects again. */
   const leave = (client: Client): void => {
     if (current?.client === client) current = undefined;
     if (client.isOpen) client.destroy();
@@ -186,31 +186,31 @@ function urlConnection(url: string, timeoutMs: number): Connection {
       const driver = await loadDriver();
       const client = await (current ??= connect(driver)).connected;
       // Nothing else reports a silent network.
-      const late = (): void => void (signal.reason instanceof NoAnswer && leave(client));
-      signal.addEventListener("abort", late, { once: true });
+      const onAbort = (): void => void (signal.reason instanceof NoResponse && leave(client));
+      signal.addEventListener("abort", onAbort, { once: true });
       try {
         return await client.sendCommand(command);
       } catch (error) {
         if (isReplaced(error as Error)) leave(client);
         throw error;
       } finally {
-        signal.removeEventListener("abort", late);
+        signal.removeEventListener("abort", onAbort);
       }
     },
     end: () => void current?.connected.then(leave, () => {}),
   };
 }
 
-/** Whether a server refuses writes as a primary that was demoted or cut off. Its address may point to another server now. */
+/** Reports whether a server refuses writes because it was demoted or cut off. Its address may point to another server now. */
 const isReplaced = ({ message }: Error): boolean => /READONLY|NOREPLICAS|MASTERDOWN/.test(message);
 
-/** A replica, or a user who lacks a right: in a script, the code of that is `ERR` in Redis 7.0. */
+/** Errors from a replica, or for a user without permission, whose code is `ERR` for scripts in Redis 7.0. */
 const readOnly = /READONLY|NOPERM|The user executing the script can't/;
 
-/** An error that the server sent begins with a word in capitals. Scripts write in the end, so after an error nothing was written. */
+/** A server's error begins with a code in capitals. Scripts write last, so nothing was written before an error. */
 function faultOf(error: unknown): Fault {
   const { message } = (error instanceof NotSent ? error.cause : error) as Error;
-  const [, word] = /^([A-Z]{2,}) /.exec(message) ?? [];
-  if (word === undefined) return networkFault(error);
-  return { word, text: message, isCertain: true, isReadOnly: readOnly.test(message) };
+  const [, code] = /^([A-Z]{2,}) /.exec(message) ?? [];
+  if (code === undefined) return networkFault(error);
+  return { code, text: message, isCertain: true, isReadOnly: readOnly.test(message) };
 }

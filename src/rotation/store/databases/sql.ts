@@ -9,24 +9,24 @@ import { type Call, type Fault, callsTo } from "./calls.ts";
 export type Value = string | number | null;
 export type Statement = readonly [sql: string, ...values: Value[]];
 
-/** What a statement gives: columns that are text or numbers, and how many rows it has changed. */
-export interface Answer {
+/** The result of a statement: its rows, whose columns are text or numbers, and the number of changed rows. */
+export interface Result {
   readonly rows: readonly Readonly<Record<string, unknown>>[];
   readonly changes: number;
 }
 
-/** Reports whether a read was answered by a server that is not the primary. */
-export const isOfStandby = ({ rows }: Answer): boolean => Number(rows[0]?.["standby"]) === 1;
+/** Reports whether the result of a read is from a server that is not the primary. */
+export const isFromStandby = ({ rows }: Result): boolean => Number(rows[0]?.["standby"]) === 1;
 
 export interface SqlFault extends Fault {
-  /** Others were quicker, and nothing was done. */
+  /** Whether the statement did nothing because another process was faster. */
   readonly isRace?: boolean | undefined;
   readonly isNoTable?: boolean | undefined;
 }
 
-/** A row of the documents. */
+/** A row of the documents table. */
 export interface Row {
-  /** What names the issuer in the tables. */
+  /** Key of the issuer in the tables. */
   readonly key: string;
   readonly issuer: string;
   readonly version: string;
@@ -34,43 +34,43 @@ export interface Row {
   readonly due: number | null;
 }
 
-/** How a database says what a register does. Of several statements, which are one transaction, the last one answers. */
+/** The SQL of a register's methods. Several statements are one transaction, of which the last result is used. */
 export interface Statements {
   /**
-   * Columns: `now`, in epoch milliseconds; `standby`, 1 where the server is not the primary; `version`, and `text` unless its version is known.
+   * Columns: `now`, in epoch milliseconds; `standby`, 1 if the server is not the primary; `version`, and `text` unless its version is known.
    */
   read(key: string, known: string | null, confirmed: boolean): readonly Statement[];
-  /** The same where there are no tables yet. Missing where who reads makes them. */
+  /** Like `read`, before the tables exist. Missing if a read creates them. */
   readonly readNothing?: (confirmed: boolean) => readonly Statement[];
   first(row: Row): Statement;
   next(row: Row, ifVersion: string): Statement;
   put(key: string, id: string, record: string): Statement;
-  /** Columns: `id`, `line`, and in each row `count`, the number of all records. @see Presence */
+  /** Columns: `id`, `record`, and in each row `count`, the number of all records. @see Presence */
   list(key: string, limit: number): Statement;
   drop(key: string, id: string): Statement;
-  /** Columns: `name`, `due`, `row_key`. Due by now, after a row, in the order of both. */
+  /** Columns: `name`, `due`, `row_key`. Rows that are due by now, ordered by `due` and `row_key`, after the given one. */
   due(now: number, after: { readonly due: number; readonly key: string }, limit: number): Statement;
-  /** Makes what is missing. */
+  /** Statements that create missing tables. */
   readonly schema: readonly string[];
 }
 
-/** A database that speaks SQL. */
+/** A database with SQL. */
 export interface SqlDatabase {
-  /** For messages: without user and password. */
+  /** Name for messages, without user and password. */
   readonly name: string;
   readonly statements: Statements;
-  /** Default: as much as is read. */
+  /** Size of the largest document, in bytes. Default: the largest that is read. */
   readonly maxBytes?: number | undefined;
-  /** Runs all in one transaction, on the primary. */
-  readonly transact: (statements: readonly Statement[], signal: AbortSignal) => Promise<readonly Answer[]>;
+  /** Runs statements in one transaction, on the primary. */
+  readonly transact: (statements: readonly Statement[], signal: AbortSignal) => Promise<readonly Result[]>;
   readonly faultOf: (error: unknown) => SqlFault;
-  /** Tells others of a write. */
+  /** Notifies other processes of a write. */
   readonly onWritten?: () => void;
 }
 
 const maxAttempts = 20;
 
-/** A register with all that it can have. */
+/** A register with all optional methods. */
 export interface SqlRegister extends OpenRegister {
   readonly presence: Presence;
   readonly due: NonNullable<OpenRegister["due"]>;
@@ -82,59 +82,68 @@ export function sqlRegister(
 ): SqlRegister {
   const calls = callsTo(name, timeoutMs, faultOf);
 
-  async function makeTables(signal: AbortSignal): Promise<void> {
+  async function createTables(signal: AbortSignal): Promise<void> {
     const schema = statements.schema.map((sql) => [sql] as const);
     await attempt(schema, signal).catch((error: unknown) => {
-      // Not refused as what this process may not write: nobody could.
+      // Not ERR_STORE_READ_ONLY: without tables, no other process can write either.
       throw calls.unavailable(error);
     });
   }
 
-  /** Again where others were quicker. Where there are no tables, makes them, or answers otherwise. */
+  /** Runs statements, again if another process was faster. If there are no tables, runs `withoutTables`, or creates them. */
   async function attempt(
-    asked: readonly Statement[],
+    transaction: readonly Statement[],
     signal: AbortSignal,
-    otherwise?: readonly Statement[],
-  ): Promise<readonly Answer[]> {
+    withoutTables?: readonly Statement[],
+  ): Promise<readonly Result[]> {
     for (let count = 1; ; count += 1) {
       try {
-        return await transact(asked, signal);
+        return await transact(transaction, signal);
       } catch (error) {
         const { isRace, isNoTable } = faultOf(error);
-        if (isNoTable && otherwise !== undefined) return attempt(otherwise, signal);
+        if (isNoTable && withoutTables !== undefined) return attempt(withoutTables, signal);
         if (!(isRace || isNoTable) || count === maxAttempts) throw error;
-        if (isNoTable) await makeTables(signal);
+        if (isNoTable) await createTables(signal);
         else await pauseAfter(count, 500, systemClock, signal);
       }
     }
   }
 
-  const ask = (asked: (key: string) => readonly Statement[], options: Call, otherwise?: readonly Statement[]) =>
-    calls.run(async (signal): Promise<Answer> => {
-      const answers = await attempt(asked(await issuerKey(issuer)), signal, otherwise);
-      return answers.at(-1) ?? { rows: [], changes: 0 };
+  const run = (
+    transaction: (key: string) => readonly Statement[],
+    options: Call,
+    withoutTables?: readonly Statement[],
+  ): Promise<Result> =>
+    calls.run(async (signal) => {
+      const results = await attempt(transaction(await issuerKey(issuer)), signal, withoutTables);
+      return results.at(-1) ?? { rows: [], changes: 0 };
     }, options);
 
-  /** Nothing is listed where there are no tables. */
-  const list = (asked: (key: string) => Statement, signal: AbortSignal | undefined): Promise<Answer> =>
-    ask((key) => [asked(key)], { signal, writes: false }, statements.readNothing && []);
+  /** Runs a query; the result is empty if there are no tables. */
+  const list = (query: (key: string) => Statement, signal: AbortSignal | undefined): Promise<Result> =>
+    run((key) => [query(key)], { signal, writes: false }, statements.readNothing && []);
 
-  const change = (asked: (key: string) => readonly Statement[], signal: AbortSignal | undefined): Promise<Answer> =>
-    ask(asked, { signal, writes: true });
+  const change = (
+    transaction: (key: string) => readonly Statement[],
+    signal: AbortSignal | undefined,
+  ): Promise<Result> => run(transaction, { signal, writes: true });
 
   return {
     name,
     maxBytes,
 
     async read(known, { signal, confirmed = false } = {}) {
-      const answer = await ask(
+      const result = await run(
         (key) => statements.read(key, known ?? null, confirmed),
         { signal, writes: false },
         statements.readNothing?.(confirmed),
       );
-      const { version, text, now } = answer.rows[0] ?? {};
-      if (isOfStandby(answer))
-        throw new StoreError("ERR_STORE_UNAVAILABLE", `the store ${name} is a standby, or read-only; name the primary`);
+      const { version, text, now } = result.rows[0] ?? {};
+      if (isFromStandby(result))
+        throw new StoreError(
+          "ERR_STORE_UNAVAILABLE",
+          `the store ${name} is a standby or read-only; connect to the primary`,
+        );
       return {
         ...(typeof version === "string" && { version }),
         ...(typeof text === "string" && { text }),
@@ -158,7 +167,7 @@ export function sqlRegister(
       },
       async list(limit, { signal } = {}) {
         const { rows } = await list((key) => statements.list(key, Math.floor(limit)), signal);
-        const records = new Map(rows.map(({ id, line }) => [id as string, line as string]));
+        const records = new Map(rows.map(({ id, record }) => [id as string, record as string]));
         return { records, count: Number(rows[0]?.["count"] ?? 0) };
       },
       async drop(ids, { signal } = {}) {

@@ -5,29 +5,32 @@ import type { SqlFault, Statements } from "./sql.ts";
 const schema = [
   "CREATE TABLE IF NOT EXISTS jwksd_documents (issuer TEXT PRIMARY KEY, name TEXT NOT NULL, version TEXT NOT NULL, text TEXT NOT NULL, due INTEGER)",
   "CREATE INDEX IF NOT EXISTS jwksd_documents_due ON jwksd_documents (due, issuer)",
-  "CREATE TABLE IF NOT EXISTS jwksd_presence (issuer TEXT, id TEXT, line TEXT NOT NULL, PRIMARY KEY (issuer, id))",
+  "CREATE TABLE IF NOT EXISTS jwksd_presence (issuer TEXT, id TEXT, record TEXT NOT NULL, PRIMARY KEY (issuer, id))",
 ];
 
-/** The statements of SQLite. */
+/** The statements for SQLite. */
 export const sqliteStatements: Statements = questionMarks({
   insert: "INSERT OR IGNORE",
-  asked: "CAST(unixepoch('subsec') * 1000 AS INTEGER) AS now",
+  clock: "CAST(unixepoch('subsec') * 1000 AS INTEGER) AS now",
   schema,
 });
 
-/** The text of SQLite is what all of them give, beside or in a text of their own. A statement that fails is rolled back with its transaction. */
+/**
+ * Returns the details of an error from D1, a Durable Object or libSQL. All of them contain SQLite's message. A failed statement is rolled back
+ * with its transaction.
+ */
 export function sqliteFault(error: unknown): SqlFault {
   const { message, code = "" } = error as Error & { readonly code?: string };
-  const [word] = /\bSQLITE_[A-Z_]+/.exec(`${message} ${code}`) ?? [];
+  const [name] = /\bSQLITE_[A-Z_]+/.exec(`${message} ${code}`) ?? [];
   const isNoTable = message.includes("no such table");
-  if (word === undefined && !isNoTable) return networkFault(error);
+  if (name === undefined && !isNoTable) return networkFault(error);
   return {
-    word: word ?? "SQLITE_ERROR",
+    code: name ?? "SQLITE_ERROR",
     text: message,
-    // A disk that fails at the end may have it all the same.
-    isCertain: !word?.startsWith("SQLITE_IOERR"),
-    isReadOnly: word?.startsWith("SQLITE_READONLY"),
-    isRace: word?.startsWith("SQLITE_BUSY") || word?.startsWith("SQLITE_LOCKED"),
+    // If the disk fails at the end of a write, the write may still have succeeded.
+    isCertain: !name?.startsWith("SQLITE_IOERR"),
+    isReadOnly: name?.startsWith("SQLITE_READONLY"),
+    isRace: name?.startsWith("SQLITE_BUSY") || name?.startsWith("SQLITE_LOCKED"),
     isNoTable,
   };
 }

@@ -1,17 +1,17 @@
-/** Values come as text or null: statements cast all else. */
+/** A row. All values are text or null: statements cast other types. */
 export type Row = Readonly<Record<string, string | null | undefined>>;
 
-/** How statements reach the database: by the package `pg`, or `postgres`. */
+/** A connection to the database, through the `pg` or `postgres` package. */
 export interface Driver {
-  /** How messages call the database: without user and password. */
+  /** Name of the database for messages, without user and password. */
   readonly name: string;
   /**
    * Runs one statement; without values, any number of them.
    *
-   * @throws NotSent where it was certainly not run; else what the package throws
+   * @throws NotSent if it was certainly not run; otherwise the package's error
    */
   run(text: string, values: readonly (string | null)[], signal: AbortSignal | undefined): Promise<readonly Row[]>;
-  /** Resolves when it no longer hears notifications. They need not come: PgBouncer in transaction mode delivers none. */
+  /** Listens for notifications; resolves when it stops. PgBouncer in transaction mode delivers none. */
   listen(channel: string, onNotification: (payload: string) => void, signal: AbortSignal): Promise<void>;
   end(): Promise<void>;
 }

@@ -1,60 +1,60 @@
 import { NotSent, networkFault } from "../databases/calls.ts";
 import type { SqlFault } from "../databases/sql.ts";
 
-/** What SQLSTATEs mean here, and what to do. A class stands for all of its codes. @see PostgreSQL's "Appendix A: Error Codes" */
+/** Advice by SQLSTATE, or by class of SQLSTATEs. @see PostgreSQL's "Appendix A: Error Codes" */
 const advice = new Map([
-  ["28", "it refuses the user or the password; check PGUSER, PGPASSWORD and pg_hba.conf"],
+  ["28", "it refuses the user or password; check PGUSER, PGPASSWORD and pg_hba.conf"],
   [
     "3D000",
-    'there is no such database; check its name; for a first start, make it with createdb; if it is lost, see "A lost store" in docs/emergencies.md',
+    'the database does not exist; check its name; if it is new, create it with createdb; if it is lost, see "A lost store" in docs/emergencies.md',
   ],
-  ["42501", "the user lacks a right; jwksd store sql prints the rights"],
-  ["25006", "it is a standby, or default_transaction_read_only is on; name the primary"],
-  ["53100", "its disk is full; make room"],
-  ["53300", "it takes no more connections; end others, or put PgBouncer before it"],
+  ["42501", "the user lacks a privilege; grant the ones that jwksd store sql prints"],
+  ["25006", "it is a standby, or default_transaction_read_only is on; connect to the primary"],
+  ["53100", "its disk is full; free some space"],
+  ["53300", "it has too many connections; close some, or use PgBouncer"],
   ["57P03", "it is starting or stopping; try again"],
-  ["57", "it stops, or has stopped the query; try again"],
-  ["55P03", "another process holds the keys locked; try again"],
+  ["57", "it is stopping, or has canceled the query; try again"],
+  ["55P03", "another process has locked the keys; try again"],
 ]);
 
-/** What a driver says where there is no connection: its code, if any, and its words. */
+/** Advice for errors before there is a connection, by the driver's code and message. */
 const connecting = [
-  [/^\w*ALTNAME/, "its certificate is for another name; name the host as the certificate does"],
+  [/^\w*ALTNAME/, "its certificate is for another name; use the host name in the certificate"],
   [
     /^(CERT|SELF_SIGNED|DEPTH_ZERO|UNABLE_TO)_|^\w*(TLS|SSL)/,
-    "its certificate is not trusted; see sslmode and sslrootcert",
+    "its certificate is not trusted; set sslmode and sslrootcert",
   ],
-  [/does not support SSL/, "it has no TLS; see sslmode"],
-  [/SASL|password must be/, "it wants a password; see PGPASSWORD and ~/.pgpass"],
+  [/does not support SSL/, "it does not support TLS; set sslmode"],
+  [/SASL|password must be/, "it requires a password; set PGPASSWORD or use ~/.pgpass"],
 ] as const;
 
-/** The SQLSTATE of an error that the server sent. */
+/** Returns the SQLSTATE of an error that the server sent. */
 function sqlState(error: unknown): string | undefined {
   const { code, severity } = error as { readonly code?: unknown; readonly severity?: unknown };
   return typeof severity === "string" && typeof code === "string" ? code : undefined;
 }
 
 /**
- * Whether the server has refused a statement, and the connection goes on. Where the server stops, or where a proxy answers in its place, the
- * statement may have been carried out.
+ * Reports whether the server has refused a statement and the connection is still usable. If the server stops, or a proxy answers instead, the
+ * statement may have been executed.
  */
 export const isRefusal = (error: unknown): boolean =>
   (error as { readonly severity?: unknown }).severity === "ERROR" && !/^(08|57)/.test(sqlState(error) ?? "");
 
-/** What is told of an error: of the server's words, its detail, hint and context may show rows. */
+/** Returns the details of an error, without the server's detail, hint and context, which may contain rows. */
 export function postgresFault(error: unknown): SqlFault {
   const thrown = error instanceof NotSent ? error.cause : error;
   const { code, message } = thrown as { readonly code?: unknown; readonly message: string };
   const state = sqlState(thrown);
   if (state === undefined) {
     const fault = networkFault(error);
-    const said = `${typeof code === "string" ? code : ""} ${message}`;
-    const found = connecting.find(([words]) => words.test(said));
+    const codeAndMessage = `${typeof code === "string" ? code : ""} ${message}`;
+    const found = connecting.find(([pattern]) => pattern.test(codeAndMessage));
     return { ...fault, advice: fault.advice ?? found?.[1] };
   }
   const is = (...states: readonly string[]): boolean => states.includes(state);
   return {
-    word: state,
+    code: state,
     text: message,
     advice: advice.get(state) ?? advice.get(state.slice(0, 2)),
     isCertain: error instanceof NotSent || isRefusal(error),

@@ -1,10 +1,10 @@
 import { withDeadline } from "../../../base/async.ts";
 import { systemClock } from "../../../base/clock.ts";
-import { NotSent, noAnswer } from "../databases/calls.ts";
+import { NotSent, noResponse } from "../databases/calls.ts";
 import { type Driver, type Row, ended } from "./driver.ts";
 import { isRefusal } from "./faults.ts";
 
-/** The part of a pool of the package `pg` that is used here. */
+/** The part of a `pg` pool that is used here. */
 export interface PostgresPool {
   connect(): Promise<PostgresClient>;
 }
@@ -21,20 +21,20 @@ export interface PostgresClient {
 
 const ignore = (): void => {};
 
-function release(client: PostgresClient, isGood: boolean): void {
-  client.release(!isGood);
+function release(client: PostgresClient, isReusable: boolean): void {
+  client.release(!isReusable);
   client.removeListener("error", ignore);
 }
 
-/** Over a pool, which `end` leaves open. Connecting and the answer have a deadline each. */
+/** Creates a driver over a pool, which `end` does not close. Connecting and the response have a deadline each. */
 export function pgDriver(pool: PostgresPool, name: string, timeoutMs: number): Driver {
-  const deadline = { clock: systemClock, timeoutMs, expired: noAnswer };
+  const deadline = { clock: systemClock, timeoutMs, expired: noResponse };
 
   async function connect(signal: AbortSignal | undefined): Promise<PostgresClient> {
     const connecting = pool.connect();
     try {
       const client = await withDeadline(() => connecting, { ...deadline, signal });
-      // A query on a connection that breaks rejects.
+      // A query rejects when its connection breaks, so the event needs no handling.
       client.on("error", ignore);
       return client;
     } catch (error) {
@@ -48,20 +48,20 @@ export function pgDriver(pool: PostgresPool, name: string, timeoutMs: number): D
 
     async run(text, values, signal) {
       const client = await connect(signal);
-      let isGood = false;
+      let isReusable = false;
       try {
-        // None of several statements.
+        // The result of several statements has no rows.
         const { rows = [] } = await withDeadline(() => client.query({ text, values: [...values] }), {
           ...deadline,
           signal,
         });
-        isGood = true;
+        isReusable = true;
         return rows as readonly Row[];
       } catch (error) {
-        isGood = isRefusal(error);
+        isReusable = isRefusal(error);
         throw error;
       } finally {
-        release(client, isGood);
+        release(client, isReusable);
       }
     },
 

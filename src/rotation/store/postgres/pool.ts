@@ -17,7 +17,7 @@ async function loadPg(): Promise<Pg> {
   }
 }
 
-/** A few for calls, and one for notifications. */
+/** Most connections: a few for calls, and one for notifications. */
 const max = 10;
 
 /**
@@ -27,7 +27,7 @@ const max = 10;
  */
 export function urlDriver(url: string, timeoutMs: number): Driver {
   if (!isPostgresUrl(url)) {
-    throw invalidOption(`the URL of the database must be in the form postgres://USER@HOST:PORT/DATABASE, ${escapes}`);
+    throw invalidOption(`the database URL must have the form postgres://USER@HOST:PORT/DATABASE, ${escapes}`);
   }
   const name = nameOf(url);
   let opening: Promise<Driver> | undefined;
@@ -51,13 +51,13 @@ async function openDriver(url: string, name: string, timeoutMs: number): Promise
   checkSettings(pg, first);
   let pool = newPool(pg, first, timeoutMs);
 
-  /** Continues without TLS if the server has none and need not have it. */
+  /** Connects; continues without TLS if the server does not support it and `sslmode` does not require it. */
   async function connect(): Promise<PostgresClient> {
     const tried = pool;
     try {
       return await tried.connect();
     } catch (error) {
-      // The pool that was tried has no connections, so nothing is to be ended.
+      // The pool that was tried has no connections to close.
       const next = tried === pool && hasNoTls(error) ? others.shift() : undefined;
       if (next !== undefined) pool = newPool(pg, next, timeoutMs);
       if (tried === pool) throw error;
@@ -91,25 +91,25 @@ function newPool(pg: Pg, connectionString: string, timeoutMs: number): EndingPoo
   });
   // An idle connection that breaks is not used again.
   pool.on("error", () => {});
-  // One that breaks before its caller has it has no other listener, which would end the process.
+  // A connection that breaks before its caller gets it has no other listener, and the error would end the process.
   pool.on("connect", (client) => client.on("error", () => {}));
   return {
     connect: () => pool.connect(),
     async end() {
       const ended = pool.end().catch(() => {});
-      // A server that is silent is not waited for.
-      const late = new Promise<void>((resolve) => void setTimeout(resolve, timeoutMs).unref());
-      await Promise.race([ended, late]);
+      // A silent server must not delay the end.
+      const timeout = new Promise<void>((resolve) => void setTimeout(resolve, timeoutMs).unref());
+      await Promise.race([ended, timeout]);
       for (const socket of sockets) socket.destroy();
     },
   };
 }
 
-/** @throws ConfigError `ERR_OPTION_INVALID`: `pg` cannot read the settings, or a file that they name */
+/** @throws ConfigError `ERR_OPTION_INVALID` if `pg` cannot parse the settings, or cannot read a file that they name */
 function checkSettings(pg: Pg, connectionString: string): void {
   try {
     Reflect.construct(pg.Client, [{ connectionString }]);
   } catch (error) {
-    throw invalidOption(`the URL of the database cannot be used: ${(error as Error).message}`);
+    throw invalidOption(`the database URL cannot be used: ${(error as Error).message}`);
   }
 }

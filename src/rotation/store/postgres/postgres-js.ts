@@ -1,19 +1,19 @@
 import { withDeadline } from "../../../base/async.ts";
 import { systemClock } from "../../../base/clock.ts";
-import { NotSent, noAnswer } from "../databases/calls.ts";
+import { NotSent, noResponse } from "../databases/calls.ts";
 import { type Driver, type Row, ended } from "./driver.ts";
 
-/** The part of an instance of the package `postgres` that is used here. */
+/** The part of a `postgres` instance that is used here. */
 export interface PostgresSql {
   unsafe(text: string, values?: (string | null)[]): PromiseLike<readonly unknown[]>;
   listen(channel: string, onNotification: (payload: string) => void): Promise<{ unlisten(): Promise<unknown> }>;
 }
 
-/** Codes of errors before there is a connection: of the package, of Node.js, and SQLSTATEs of a server that takes none. */
+/** Codes of errors before there is a connection: the package's, Node.js's, and SQLSTATEs of a server that accepts no connections. */
 const unconnected =
   /^(CONNECT_TIMEOUT|CONNECTION_ENDED|ECONNREFUSED|ENOENT|ENOTFOUND|EAI_AGAIN|28...|3D000|53300|57P03)$/;
 
-/** Over an instance of the caller's, who ends it. */
+/** Creates a driver over the caller's instance, which `end` does not close. */
 export function postgresJsDriver(sql: PostgresSql, timeoutMs: number): Driver {
   return {
     name: "in PostgreSQL",
@@ -28,7 +28,7 @@ export function postgresJsDriver(sql: PostgresSql, timeoutMs: number): Driver {
             throw unconnected.test(code) ? new NotSent("", { cause: error }) : error;
           }
         },
-        { clock: systemClock, timeoutMs, signal, expired: noAnswer },
+        { clock: systemClock, timeoutMs, signal, expired: noResponse },
       ),
 
     async listen(channel, onNotification, signal) {

@@ -7,7 +7,7 @@
 import { StoreError } from "../../../base/errors.ts";
 import { type Rule, callback, checkArgument, checkOptions, string, withMethods } from "../../../base/options.ts";
 import { type DatabaseStoreOptions, databaseRules } from "../databases/calls.ts";
-import { type Answer, type SqlDatabase, sqlRegister } from "../databases/sql.ts";
+import { type Result, type SqlDatabase, sqlRegister } from "../databases/sql.ts";
 import { issuerKey } from "../issuer.ts";
 import { poll } from "../poll.ts";
 import type { OpenRegister } from "../register.ts";
@@ -25,8 +25,8 @@ export type { PostgresSql } from "./postgres-js.ts";
 const pollMs = 1_000;
 
 /**
- * The store of one issuer in a PostgreSQL database, which any number of processes and issuers may share. The first write creates the tables.
- * Connecting and each statement have `timeoutMs` each.
+ * Creates the store of one issuer in a PostgreSQL database, which any number of processes and issuers may share. The first write creates the
+ * tables. Connecting and each statement may take `timeoutMs` each.
  *
  * @param database `postgres://USER@HOST:PORT/DATABASE`, which needs the `pg` package and is parsed by it: missing parts come from the
  *   environment (`PGHOST`, `PGPASSWORD`, `PGSSLMODE` …); `sslmode` means what it means to libpq. Or a `pg.Pool`, or an instance of the `postgres`
@@ -48,16 +48,16 @@ export function postgresStore(
     statements: postgresStatements(timeoutMs, `${Math.floor(Math.random() * Number.MAX_SAFE_INTEGER)}`),
     faultOf: postgresFault,
     async transact(statements, signal) {
-      const answers: Answer[] = [];
+      const results: Result[] = [];
       for (const [text, ...values] of statements) {
         const rows = await driver.run(
           text,
           values.map((value) => (typeof value === "number" ? `${value}` : value)),
           signal,
         );
-        answers.push({ rows, changes: rows.length });
+        results.push({ rows, changes: rows.length });
       }
-      return answers;
+      return results;
     },
     // On its own, because it may fail and takes a lock that every notifying process waits for. If it is lost, the poll finds the write.
     onWritten: () =>
@@ -72,17 +72,20 @@ export function postgresStore(
       const both = AbortSignal.any([signal, closing.signal]);
       if (both.aborted) return;
       let listening: Promise<void> | undefined;
-      const look = poll(
+      const readNow = poll(
         async () => {
           const own = await key;
           both.throwIfAborted();
           listening ??= driver
-            .listen("jwksd", (payload) => payload === own && look(), both)
+            .listen("jwksd", (payload) => payload === own && readNow(), both)
             .catch(() => {})
             .finally(() => (listening = undefined));
           const [row = {}] = await driver.run(versionQuery, [own], both);
           if (row["standby"] === "1")
-            throw new StoreError("ERR_STORE_UNAVAILABLE", `the store ${driver.name} is a standby`);
+            throw new StoreError(
+              "ERR_STORE_UNAVAILABLE",
+              `the store ${driver.name} is a standby; connect to the primary`,
+            );
           return row["version"];
         },
         pollMs,
@@ -105,16 +108,16 @@ function driverOf(database: string | PostgresPool | PostgresSql, timeoutMs: numb
   return isSql(database) ? postgresJsDriver(database, timeoutMs) : pgDriver(database, "in PostgreSQL", timeoutMs);
 }
 
-/** An instance inside a transaction has no `listen`: a write by it would not be committed. */
+/** Reports whether a value is a `postgres` instance. One inside a transaction has no `listen`, and is refused: its write might not be committed. */
 const isSql = (value: unknown): value is PostgresSql =>
   typeof value === "function" && ["unsafe", "listen"].every((name) => callback.holds(Reflect.get(value, name)));
 
-/** A single client of `pg` connects as well, but only once. It alone has a `processID`. */
+/** Reports whether a value is a `pg` pool. A single client also connects, but only once; only a client has a `processID`. */
 const isPool = (value: unknown): value is PostgresPool =>
   withMethods("connect").holds(value) && !("processID" in value);
 
 const databaseRule: Rule = {
-  must: "a URL, a pool of the package pg, or an instance of the package postgres",
+  must: "a URL, a pool from the pg package, or an instance from the postgres package",
   types: ["string"],
   holds: (value): value is unknown => string.holds(value) || isSql(value) || isPool(value),
 };

@@ -14,7 +14,7 @@ export function nameOf(text: string): string {
   return `postgres://${folder}:${of("port", url.port) || "5432"}/${of("database", url.pathname.slice(1))}`;
 }
 
-/** A URL. Without a host, as libpq takes it for a Unix socket, `URL` takes no user and no port, so they become parameters. */
+/** Parses a URL. Without a host, which means a Unix socket to libpq, `URL` allows no user and port, so they become parameters. */
 function urlOf(text: string): URL | undefined {
   const [, scheme = "", user = "", port, rest = ""] =
     /^(postgres(?:ql)?:\/\/)(?:([^@/?#]*)@)?(?::(\d+))?((?:[/?#].*)?)$/s.exec(text) ?? [];
@@ -31,12 +31,12 @@ function urlOf(text: string): URL | undefined {
   }
 }
 
-/** Parameters that `pg` reads only from URLs, and libpq from the environment as well. */
+/** Parameters that `pg` reads only from URLs; libpq reads them from the environment, too. */
 const tlsParameters = ["sslmode", "sslrootcert", "sslcert", "sslkey"];
 
 /**
- * What to connect with, in this order, until the server can do it: without a word about TLS, or with `prefer`, first with TLS and then
- * without it. The modes mean what they mean to libpq, not what they mean to `pg` by default.
+ * Returns the connection strings to try in order: by default, or with `prefer`, first with TLS and then without it. The modes have their libpq
+ * meaning, not `pg`'s default meaning.
  *
  * @see https://www.postgresql.org/docs/current/libpq-ssl.html
  */

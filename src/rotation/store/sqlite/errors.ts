@@ -4,19 +4,19 @@ import { StoreError } from "../../../base/errors.ts";
 import { fileErrorText } from "../../../base/file-errors.ts";
 
 const locked =
-  "another process holds it locked, for a write or for a read that does not end, such as sqlite3 in a transaction; end it (fuser finds it), or try again";
+  "another process has locked it, for a write or for an unfinished read, such as sqlite3 in a transaction; end that process (fuser finds it), or try again";
 
 /** SQLite's primary result codes, and what to do about them. @see https://sqlite.org/rescode.html */
 const advice = new Map([
   [3, "permission is denied; check the mode of the file and of its folder"],
   [5, locked],
   [6, locked],
-  [7, "there is no memory left"],
+  [7, "the system is out of memory; free some memory"],
   [8, "the file or its folder is read-only; make both writable"],
   [10, "reading or writing failed; check the disk"],
-  [13, "the disk is full; make room"],
-  [14, "it cannot be opened; check that its folder exists and that folder and file are writable"],
-  [15, "the locking of its file system does not work; keep it on a local disk"],
+  [13, "the disk is full; free some space"],
+  [14, "it cannot be opened; check that its folder exists and that the folder and the file are writable"],
+  [15, "locking does not work on its file system; keep it on a local disk"],
 ]);
 const [busy, ioError, damaged, full] = [5, 10, 11, 13];
 
@@ -48,25 +48,25 @@ function obstacle(path: string): string | undefined {
 }
 
 /**
- * What went wrong, in terms of the store. Messages of SQLite name tables and columns, never values, so they may be the cause.
+ * Returns the store's error for an error. SQLite's messages name tables and columns, never values, so they may be the cause.
  *
  * @returns StoreError `ERR_STORE_UNAVAILABLE`, `ERR_STORE_READ_ONLY`, `ERR_STORE_FORMAT`; any other error unchanged
  */
 export function storeError(error: unknown, path: string, writes?: "document" | "presence"): unknown {
   const code = resultCode(error);
-  const isSystems = (error as NodeJS.ErrnoException).syscall !== undefined;
-  if (code === undefined && !isSystems) return error;
-  if (!existsSync(path)) return unavailable(path, "it is gone; put it back, or restore it from a backup", error);
+  const isSystemError = (error as NodeJS.ErrnoException).syscall !== undefined;
+  if (code === undefined && !isSystemError) return error;
+  if (!existsSync(path)) return unavailable(path, "it no longer exists; restore it from a backup", error);
   if (code === undefined) return unavailable(path, fileErrorText(error), error);
-  // A lock that keeps a process from writing its line keeps all others from changing the document, so what this process reads is fresh.
+  // A lock that keeps a process from writing its presence record keeps all others from changing the document, so what it reads is fresh.
   if (unwritable.has(code) || (code === busy && writes === "presence")) {
     const isFull = statfsSync(dirname(path)).bavail === 0;
     const why = obstacle(path) ?? advice.get(isFull ? full : code) ?? "";
     if (writes === undefined || isFull) return unavailable(path, why, error);
     return new StoreError("ERR_STORE_READ_ONLY", `cannot write the store ${path}: ${why}`, { cause: error });
   }
-  const what = advice.get(code);
-  if (what !== undefined) return unavailable(path, what, error);
+  const why = advice.get(code);
+  if (why !== undefined) return unavailable(path, why, error);
   const format = code === damaged ? "is damaged; restore it from a backup" : "is not a jwksd store; check the path";
   return new StoreError("ERR_STORE_FORMAT", `the file ${path} ${format}`, { cause: error });
 }

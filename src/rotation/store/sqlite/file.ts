@@ -7,35 +7,35 @@ import { isIoError } from "./errors.ts";
 import { checkJournal } from "./journal.ts";
 import { nodeSqlite } from "./node-sqlite.ts";
 
-/** "jwks" in ASCII: tells our files from other SQLite files. */
+/** "jwks" in ASCII: distinguishes jwksd's files from other SQLite files. */
 const applicationId = 0x6a776b73;
 
 const schema = `CREATE TABLE document (id INTEGER PRIMARY KEY CHECK (id = 1), version TEXT NOT NULL, text TEXT NOT NULL) STRICT;
-CREATE TABLE presence (id TEXT PRIMARY KEY, line TEXT NOT NULL) STRICT;
+CREATE TABLE presence (id TEXT PRIMARY KEY, record TEXT NOT NULL) STRICT;
 PRAGMA application_id = ${applicationId}`;
 
 /**
- * `EXTRA`: a write survives a loss of power, because the folder is synced, too, after the journal was deleted from it. What is deleted, such
- * as the private half of a removed key, is overwritten.
+ * Begins a write. With `EXTRA`, it survives a power loss, because the folder is also synced after the journal was deleted from it. Deleted
+ * data, such as the private half of a removed key, is overwritten.
  */
 const begin = "PRAGMA synchronous = EXTRA; PRAGMA secure_delete = ON; BEGIN IMMEDIATE";
 
-/** Makes an empty file, which SQLite takes for a new database, unless there is one already. */
+/** Creates an empty file, which SQLite treats as a new database, unless the file exists. */
 export function createFile(path: string): void {
   try {
-    // Readable for its owner only from the beginning; SQLite gives the same mode to its journal.
+    // Only the owner can read it from the start; SQLite gives its journal the same mode.
     closeSync(openSync(path, "wx", 0o600));
   } catch (cause) {
     if ((cause as NodeJS.ErrnoException).code === "EEXIST") return;
     throw new StoreError(
       "ERR_STORE_UNAVAILABLE",
-      `cannot make the store ${path} (${fileErrorText(cause)}); check that its folder exists and is writable`,
+      `cannot create the store ${path} (${fileErrorText(cause)}); check that its folder exists and is writable`,
       { cause },
     );
   }
 }
 
-/** Opens a file. Makes none. */
+/** Opens an existing file. */
 export function openFile(path: string): DatabaseSync {
   checkJournal(path);
   const url = pathToFileURL(path);
@@ -44,19 +44,19 @@ export function openFile(path: string): DatabaseSync {
   return new DatabaseSync(url);
 }
 
-/** @throws StoreError `ERR_STORE_FORMAT`: the file is another program's */
+/** Creates the tables in a new file. @throws StoreError `ERR_STORE_FORMAT` if the file belongs to another program */
 export function setUp(db: DatabaseSync, path: string): void {
   if (isOurs(db, path)) return;
   db.exec(begin);
-  // Another process may have come first.
+  // Another process may have been faster.
   if (isOurs(db, path)) return;
   db.exec(schema);
   db.exec("COMMIT");
 }
 
-/** `false`: it is a new database. @throws StoreError `ERR_STORE_FORMAT` */
+/** Returns `true` for a jwksd file, and `false` for a new database. @throws StoreError `ERR_STORE_FORMAT` for any other file */
 function isOurs(db: DatabaseSync, path: string): boolean {
-  // One statement, so that it sees one state of a file that another process is just setting up.
+  // One statement, so that it sees one state of a file that another process is setting up.
   const query = `SELECT (SELECT application_id FROM pragma_application_id) AS application,
     (SELECT user_version FROM pragma_user_version) AS version, (SELECT count(*) FROM sqlite_schema) AS objects`;
   const { application, version, objects } = db.prepare(query).get() as Record<string, number>;
@@ -66,10 +66,10 @@ function isOurs(db: DatabaseSync, path: string): boolean {
 }
 
 /**
- * Runs a statement that writes, if a condition holds while nobody else can write.
+ * Runs a statement that writes, if a condition is true while no other process can write.
  *
- * @returns whether it holds
- * @throws Error where the statement may have been carried out
+ * @returns whether the condition was true
+ * @throws Error if the statement may have been executed
  */
 export function change(
   db: DatabaseSync,
@@ -80,14 +80,14 @@ export function change(
 ): boolean {
   db.exec(begin);
   if (!condition()) return false;
-  // The first page is then the first one in the journal, where `checkJournal` looks for it.
+  // This makes the first page the first one in the journal, where `checkJournal` expects it.
   db.exec("PRAGMA user_version = 1");
   db.prepare(sql).run(...values);
   try {
     db.exec("COMMIT");
   } catch (cause) {
     if (!isIoError(cause)) throw cause;
-    throw new Error(`the disk failed at the end of a write into the store ${path}`, { cause });
+    throw new Error(`the disk failed at the end of a write to the store ${path}`, { cause });
   }
   return true;
 }

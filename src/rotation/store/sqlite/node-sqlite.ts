@@ -2,15 +2,15 @@ import type * as Sqlite from "node:sqlite";
 import { noSqlite } from "../../../base/runtime.ts";
 
 /**
- * `node:sqlite`, loaded when it is first needed. Node 22 warns that it is experimental; that one warning is kept back, since users of
- * jwksd can do nothing about it. @see https://nodejs.org/docs/latest-v22.x/api/sqlite.html
+ * Loads `node:sqlite` on first use. Node 22 warns that it is experimental; that warning is suppressed, because jwksd's users cannot act on
+ * it. @see https://nodejs.org/docs/latest-v22.x/api/sqlite.html
  *
- * @throws ConfigError `ERR_PACKAGE_MISSING` where the runtime has no SQLite
+ * @throws ConfigError `ERR_PACKAGE_MISSING` if the runtime has no SQLite
  */
 export function nodeSqlite(): typeof Sqlite {
   const emitWarning = process.emitWarning.bind(process) as (...args: unknown[]) => void;
   const original = Object.getOwnPropertyDescriptor(process, "emitWarning");
-  // Loading is synchronous, so nobody else's warning can come while this is in place.
+  // Loading is synchronous, so no other warning can occur in the meantime.
   process.emitWarning = (...args: unknown[]): void => {
     if (!(args[1] === "ExperimentalWarning" && String(args[0]).startsWith("SQLite "))) emitWarning(...args);
   };

@@ -19,29 +19,29 @@ import { change, createFile, openFile, setUp } from "./file.ts";
 import { nodeSqlite } from "./node-sqlite.ts";
 
 const pollMs = 250;
-// SQLite does not read a text to tell its length in bytes.
+// SQLite computes octet_length without reading the value.
 const queries = {
   version: `SELECT ${bounded("version", "version")} FROM document`,
   document: `SELECT ${bounded("version", "version")}, ${boundedDocument("?")} FROM document`,
   count: "SELECT count(*) AS count FROM presence",
-  list: `SELECT id, ${bounded("line", "record")} FROM presence WHERE octet_length(id) <= ${maxBytesOf.id} LIMIT ?`,
+  list: `SELECT id, ${bounded("record", "record")} FROM presence WHERE octet_length(id) <= ${maxBytesOf.id} LIMIT ?`,
 } as const;
-// All retries together wait about five seconds for a lock, which another process holds for milliseconds.
+// Together, the retries wait about five seconds for a lock, which other processes hold for milliseconds.
 const lockRetryMs = 20;
 const maxLockRetries = 250;
 
 /**
- * A store in one SQLite file, which any number of processes on one machine may share. A file that does not exist is created, with mode
- * 0600; its folder has to exist. The file is opened for each call, so another one that takes its place is used from then on.
+ * Creates a store in one SQLite file, which any number of processes on one machine may share. If the file does not exist, it is created with
+ * mode 0600; its folder must exist. The file is opened for each call, so a file that replaces it is used from then on.
  *
- * @throws StoreError `ERR_STORE_UNAVAILABLE`: the file cannot be created
+ * @throws StoreError `ERR_STORE_UNAVAILABLE` if the file cannot be created
  * @throws ConfigError `ERR_PACKAGE_MISSING`
  */
 export function sqliteStore(path: string): OpenRegister {
   checkArgument("the path", path, text);
-  // Absolute, so that a later change of directory has no effect and names that SQLite treats specially name files.
+  // Absolute, so that a later change of directory has no effect, and special SQLite names are ordinary files.
   const file = resolve(path);
-  // Before a file is created that nothing could open.
+  // Checked before creating a file that the runtime could not open.
   checkRuntime();
   nodeSqlite();
   createFile(file);
@@ -65,13 +65,13 @@ export function sqliteStore(path: string): OpenRegister {
           isSetUp = true;
           return action(db);
         } finally {
-          // What was not committed is rolled back.
+          // This rolls back an uncommitted transaction.
           db.close();
         }
       } catch (error) {
         if (!isBusy(error) || retries === maxLockRetries) throw storeError(error, file, writes);
       }
-      // SQLite would wait too, but would block the whole process.
+      // SQLite could wait, too, but would block the whole process.
       await sleep(Math.random() * 2 * lockRetryMs, systemClock, signal);
     }
   }
@@ -105,8 +105,8 @@ export function sqliteStore(path: string): OpenRegister {
       list: (limit, call) =>
         use((db) => {
           const { count } = db.prepare(queries.count).get() as { count: number };
-          const rows = db.prepare(queries.list).all(limit) as { id: string; line: string }[];
-          return { records: new Map(rows.map(({ id, line }) => [id, line])), count };
+          const rows = db.prepare(queries.list).all(limit) as { id: string; record: string }[];
+          return { records: new Map(rows.map(({ id, record }) => [id, record])), count };
         }, call),
       async drop(ids, call) {
         const sql = "DELETE FROM presence WHERE id IN (SELECT value FROM json_each(?))";
