@@ -131,7 +131,7 @@ const untrusted = invalid("the issuer of the token is not trusted here");
 const wrongSignature = invalid("the signature is not valid for the token and its key");
 const noSuchAlg = invalid("the alg of the token is not allowed");
 const missing = (claim: string): Expected => invalid(`claim '${claim}' is missing`);
-const unexpected = (claim: string): Expected => invalid(`claim '${claim}' is not what is expected`);
+const unexpected = (claim: string): Expected => invalid(`claim '${claim}' does not have the expected value`);
 const idToken = invalid("the token is an ID token; send an access token");
 const noProof = badProof("the proof is not a single JWT with typ dpop+jwt, signed by its own jwk");
 

@@ -6,7 +6,7 @@ export interface Certificate {
   readonly key: string;
 }
 
-/** One DER value. @see ITU-T X.690 section 8.1 */
+/** Returns a DER value. @see ITU-T X.690 section 8.1 */
 export function der(tag: number, ...parts: readonly Uint8Array[]): Buffer {
   const body = Buffer.concat(parts);
   const { length } = body;
@@ -20,12 +20,12 @@ export const ecdsaWithSha256 = sequence(hex("06082a8648ce3d040302"));
 const commonName = hex("0603550403");
 const subjectAltName = hex("0603551d11");
 
-/** Makes a certificate for host names, valid until 2049. @see RFC 5280 section 4.1 */
+/** Creates a certificate for host names, valid until 2049. @see RFC 5280 section 4.1 */
 export function certificateFor(...hosts: readonly string[]): Certificate {
   return certificateUntil("491231235959Z", ...hosts);
 }
 
-/** One that is valid until another time, written as `YYMMDDhhmmssZ`. */
+/** Creates a certificate that is valid until this time, written as `YYMMDDhhmmssZ`. */
 export function certificateUntil(end: string, ...hosts: readonly string[]): Certificate {
   const { privateKey, publicKey } = generateKeyPairSync("ec", { namedCurve: "P-256" });
   const name = sequence(der(0x31, sequence(commonName, der(0x0c, Buffer.from("jwksd test")))));

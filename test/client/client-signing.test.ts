@@ -23,13 +23,13 @@ import {
   verifier,
   client,
   entry,
-  goodClaims,
+  validClaims,
   kinds,
   privateKeys,
   tokenOf,
 } from "./client.ts";
 
-// The other side of createClientVerifier: what a client signs is what it takes, and nobody else's.
+// Client tokens that createClientAssertion and createRequestObject sign and createClientVerifier accepts.
 
 const provide = async (options: ProviderOptions = {}) =>
   createProvider({
@@ -45,7 +45,7 @@ const jwks = (await (await own.fetch(new Request(own.jwksUri))).json()) as { key
 const usual = { clientId, audience, clock };
 const parameters = { response_type: "code", redirect_uri: "https://client.example/cb", scope: "openid", max_age: 60 };
 
-test("an assertion says what RFC 7523 section 3 asks for, and no more", async () => {
+test("an assertion has exactly the claims of RFC 7523 section 3", async () => {
   const { header, claims } = read(await createClientAssertion(own, usual));
   assert.deepEqual(header, { alg: "ES256", kid: "a", typ: "client-authentication+jwt" });
   const { jti, ...others } = claims;
@@ -53,7 +53,7 @@ test("an assertion says what RFC 7523 section 3 asks for, and no more", async ()
   assert.match(String(jti), /^[\w-]{36}$/);
 });
 
-test("a request object says what RFC 9101 section 4 and FAPI 2.0 Message Signing section 5.3.1 ask for", async () => {
+test("a request object has the claims of RFC 9101 section 4 and FAPI 2.0 Message Signing section 5.3.1", async () => {
   const token = await createRequestObject(own, { ...usual, parameters, lifetimeSeconds: 300 });
   const { header, claims } = read(token);
   assert.deepEqual(header, { alg: "ES256", kid: "a", typ: "oauth-authz-req+jwt" });
@@ -62,7 +62,7 @@ test("a request object says what RFC 9101 section 4 and FAPI 2.0 Message Signing
   assert.deepEqual(others, { ...parameters, client_id: clientId, iss: clientId, aud: audience, ...times });
 });
 
-test("a provider takes each of them, once, and from this client alone", async () => {
+test("a provider accepts each of them once, and only from this client", async () => {
   const { clientAssertion, requestObject } = verifier();
   const client = { clientId, jwks };
   const assertion = await createClientAssertion(own, usual);
@@ -76,7 +76,7 @@ test("a provider takes each of them, once, and from this client alone", async ()
   assert.equal(await verdict(requestObject(assertion, client)), "ERR_TOKEN_CLAIM");
 });
 
-test("the key that is active when it is asked for signs", async () => {
+test("the currently active key signs", async () => {
   const keys = await provide();
   const b = { kid: "b", signer: await localSigner(ecKey("b")) };
   await keys.update({ keyset: [b] });
@@ -87,7 +87,7 @@ const permit = () => () => {
   throw new Error("stale");
 };
 
-test("the policy of the keys holds, and whether this process may sign", async () => {
+test("the keys' policy applies, and a stale process does not sign", async () => {
   const short = await provide({ maxTokenLifetimeSeconds: 30 });
   assert.equal(await verdict(createClientAssertion(short, usual)), "ERR_CLAIMS_INVALID");
   assert.equal(await verdict(createClientAssertion(short, { ...usual, lifetimeSeconds: 30 })), "accepted");
@@ -97,13 +97,13 @@ test("the policy of the keys holds, and whether this process may sign", async ()
   await assert.rejects(createClientAssertion(stale, usual), /stale/);
 });
 
-test("a key of a provider signs for a client only where that is said", async () => {
+test("a provider's signing key does not sign a client's tokens directly", async () => {
   const { kid, sign } = await own.signingKey();
   const input = Buffer.from(`${encode({ alg: "ES256", kid })}.${encode({ iss: clientId })}`);
   await assert.rejects(sign(input, { lifetimeSeconds: 60 }), { code: "ERR_CLAIMS_INVALID", message: /^claim "iss"/ });
 });
 
-describe("what is missing or wrong is refused", () => {
+describe("missing and wrong options are refused", () => {
   const rows: [options: object, code: string][] = [
     [{ clientId: undefined }, "ERR_OPTION_INVALID"],
     [{ clientId: "" }, "ERR_OPTION_INVALID"],
@@ -144,7 +144,7 @@ const clientWith = (...keys: object[]): Client => ({ clientId, jwks: { keys } })
 const { RS256: rsa, ES256: ec } = privateKeys as Record<"RS256" | "ES256", PrivateJwk>;
 
 for (const kind of kinds) {
-  const forged = (alg: string, kid: string, sign: Signature): string => compact({ alg, kid }, goodClaims(kind), sign);
+  const forged = (alg: string, kid: string, sign: Signature): string => compact({ alg, kid }, validClaims(kind), sign);
 
   describe(`${kind}: the allow-list (contract, section 2, rule 5)`, () => {
     for (const alg of ["RS256", "PS256", "ES256", "EdDSA"]) {
@@ -152,7 +152,7 @@ for (const kind of kinds) {
         assert.equal(await verdict(verifier()[kind](tokenOf(kind, {}, {}, alg), client)), "accepted");
       });
 
-      test(`${alg} is accepted from a key that says so itself`, async () => {
+      test(`${alg} is accepted from a key that declares it`, async () => {
         const declared = { ...entry(alg), alg, use: "sig", key_ops: ["verify"] };
         assert.equal(await verdict(verifier()[kind](tokenOf(kind, {}, {}, alg), clientWith(declared))), "accepted");
       });
@@ -201,7 +201,7 @@ for (const kind of kinds) {
   });
 }
 
-describe("sizes of RSA keys: 2048 to 4096 bits, the exponent at most 32", () => {
+describe("RSA keys have 2048 to 4096 bits and an exponent of at most 32", () => {
   const working: [name: string, key: PrivateJwk, expect: string][] = [
     ["2047 bits", rsaKey(2047), "ERR_TOKEN_KID_UNKNOWN"],
     ["2048 bits", rsa, "accepted"],
@@ -212,21 +212,21 @@ describe("sizes of RSA keys: 2048 to 4096 bits, the exponent at most 32", () => 
   for (const [name, key, expect] of working) {
     for (const alg of ["RS256", "PS256"]) {
       test(`${name}, ${alg}: ${expect}`, async () => {
-        const token = compact({ alg, kid: "k" }, goodClaims("clientAssertion"), signature(alg, key));
+        const token = compact({ alg, kid: "k" }, validClaims("clientAssertion"), signature(alg, key));
         assert.equal(await verdict(verifier().clientAssertion(token, clientWith(entry("k", key)))), expect);
       });
     }
   }
 });
 
-// All rules of entries are in test/jwk/read.test.ts; they are read by the same code.
-describe("keys that are not for this", () => {
+// Every rule for entries is in test/jwk/read.test.ts; the same code reads them.
+describe("keys that cannot verify the token", () => {
   const es256 = entry("ES256");
   const rows: [name: string, keys: object[], expect: string][] = [
     ["a key for encryption", [{ ...es256, use: "enc" }], "ERR_TOKEN_KID_UNKNOWN"],
     ["a point that is not on the curve", [{ ...es256, y: ec["x"] }], "ERR_KEY_FORMAT"],
-    ["two keys of one kid and type", [es256, { ...entry("ES256", ecKey("x")) }], "ERR_TOKEN_KID_UNKNOWN"],
-    ["a good key after bad ones", [{}, { kty: "RSA" }, { kty: "OKP", kid: "x" }, es256], "accepted"],
+    ["two keys with one kid and type", [es256, { ...entry("ES256", ecKey("x")) }], "ERR_TOKEN_KID_UNKNOWN"],
+    ["a valid key after invalid ones", [{}, { kty: "RSA" }, { kty: "OKP", kid: "x" }, es256], "accepted"],
     ["a private key", [{ ...ec, kid: "ES256" }], "ERR_TOKEN_KID_UNKNOWN"],
     ["no key", [], "ERR_TOKEN_KID_UNKNOWN"],
   ];

@@ -13,7 +13,7 @@ import { type Signature, compact, noSignature, signature, verdict } from "../tok
 export const issuer = "https://op.example";
 export const clientId = "client-1";
 
-/** Stands still, in the middle of a second. */
+/** A clock that stands still in the middle of a second. */
 export const clock = simulatedClock();
 clock.setBy(500);
 export const now = Math.floor(clock.now() / 1000);
@@ -40,16 +40,16 @@ export type Kind = (typeof kinds)[number];
 
 let jtis = 0;
 
-/** Claims that are good for one kind; the `jti` is new. @see RFC 7523 section 3; RFC 9101 section 4 */
-export function goodClaims(kind: Kind): Record<string, unknown> {
+/** Returns valid claims for one kind, with a new `jti`. @see RFC 7523 section 3; RFC 9101 section 4 */
+export function validClaims(kind: Kind): Record<string, unknown> {
   const own = kind === "clientAssertion" ? { sub: clientId } : { client_id: clientId, response_type: "code" };
   return { iss: clientId, aud: issuer, exp: now + 60, jti: `jti-${(jtis += 1)}`, ...own };
 }
 
-/** A token of a kind, with other claims and header parameters, signed with the client's key for an algorithm. */
+/** Returns a token of this kind with changed claims and header parameters, signed with the client's key for an algorithm. */
 export function tokenOf(kind: Kind, claims: object = {}, header: object = {}, alg: string = "ES256"): string {
   const key = privateKeys[alg] ?? {};
-  return compact({ alg, kid: alg, ...header }, { ...goodClaims(kind), ...claims }, signature(alg, key));
+  return compact({ alg, kid: alg, ...header }, { ...validClaims(kind), ...claims }, signature(alg, key));
 }
 
 export const verifier = (options: Partial<ClientVerifierOptions> = {}): ClientVerifier =>
@@ -60,14 +60,14 @@ export const remote: Client = { clientId, jwksUri };
 
 const signatures = new Map<string, Signature>();
 
-/** Made once: a thousand tokens of one key are used. */
+/** Returns a cached signing function, because tests use thousands of tokens per key. */
 function signatureOf(kid: string): Signature {
-  const made = signatures.get(kid) ?? signature("ES256", ecKey(kid));
-  signatures.set(kid, made);
-  return made;
+  const cached = signatures.get(kid) ?? signature("ES256", ecKey(kid));
+  signatures.set(kid, cached);
+  return cached;
 }
 
-/** A verifier in simulated time, and what clients publish at their URLs. */
+/** Returns a verifier in simulated time, and the origin of the clients' sets. */
 export function hosted(script: Script, options: Partial<ClientVerifierOptions> = {}) {
   const clock = simulatedClock();
   const origin = scriptedOrigin(clock, script);
@@ -81,7 +81,7 @@ export function hosted(script: Script, options: Partial<ClientVerifierOptions> =
     return clients.clientAssertion(compact({ alg: "ES256", kid }, claims, signatureOf(kid)), client);
   };
   const check = (kid: string, client?: Client): Promise<string> => verdict(attempt(kid, client));
-  /** The verdict on an assertion that anybody could make. */
+  /** Returns the verdict on an unsigned assertion, as an attacker could send it. */
   const checkMadeUp = (client = remote): Promise<string> => {
     const madeUp = compact({ alg: "ES256", kid: `made-up ${(jti += 1)}` }, {}, noSignature);
     return verdict(clients.clientAssertion(madeUp, client));
@@ -89,7 +89,7 @@ export function hosted(script: Script, options: Partial<ClientVerifierOptions> =
   return { clock, origin, ...clients, attempt, check, checkMadeUp };
 }
 
-/** What one sentence of a specification says about one token. */
+/** A requirement of a specification, as applied to one token. */
 export type Row = readonly [
   source: string,
   name: string,

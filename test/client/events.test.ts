@@ -26,14 +26,14 @@ function listening(options: Partial<ClientVerifierOptions> = {}) {
   return { events, ...verifier({ onEvent: (event) => events.push(event), ...options }) };
 }
 
-/** With keys at a URL. */
+/** Listens to a verifier with keys at a URL. */
 function listeningTo(script: Script) {
   const events: ClientEvent[] = [];
   return { events, ...hosted(script, { onEvent: (event) => events.push(event) }) };
 }
 
 for (const kind of kinds) {
-  test(`${kind}: a refusal is told with its code; a token that is accepted is not told`, async () => {
+  test(`${kind}: a refusal is reported with its code; an accepted token is not reported`, async () => {
     const { events, [kind]: check } = listening();
     const token = tokenOf(kind);
     await check(token, client);
@@ -52,7 +52,7 @@ for (const kind of kinds) {
   });
 }
 
-test("what the caller did wrong is no refusal, nor is a store that fails", async () => {
+test("a caller's mistake or a failing store is not reported as a refusal", async () => {
   const { events, clientAssertion } = listening({ replay: () => Promise.reject(new Error("down")) });
   for (const wrong of [{ clientId }, undefined as unknown as Client, remote, client])
     await assert.rejects(clientAssertion(tokenOf("clientAssertion"), wrong));
@@ -62,7 +62,7 @@ test("what the caller did wrong is no refusal, nor is a store that fails", async
 const bytesOf = (kid: string): number => JSON.stringify({ keys: [published(kid)] }).length;
 
 describe("keys at a jwks_uri", () => {
-  test("requests are told, and what they brought", async () => {
+  test("requests and changes of keys are reported", async () => {
     const { events, origin, clientAssertion } = listeningTo(served(["a"]));
     await verdict(clientAssertion(madeUp("a"), remote));
     assert.deepEqual(events, [
@@ -80,12 +80,12 @@ describe("keys at a jwks_uri", () => {
   });
 
   const broken: [name: string, script: Script, event: object][] = [
-    ["no JWK Set", jwkSetReply("{}"), { type: "failed", code: "ERR_FETCH_BODY" }],
+    ["not a JWK Set", jwkSetReply("{}"), { type: "failed", code: "ERR_FETCH_BODY" }],
     ["HTML", jwkSetReply("<html>secret</html>"), { type: "failed", code: "ERR_FETCH_BODY" }],
     ["404", reply(404), { type: "failed", code: "ERR_FETCH_STATUS" }],
   ];
   for (const [name, script, expected] of broken) {
-    test(`a set that is broken is told: ${name}`, async () => {
+    test(`a broken set is reported: ${name}`, async () => {
       const { events, clientAssertion } = listeningTo(script);
       await assert.rejects(clientAssertion(madeUp("a"), remote));
       const [event, ...others] = events;
@@ -101,7 +101,7 @@ describe("keys at a jwks_uri", () => {
     });
   }
 
-  test("a set whose keys cannot be used is told", async () => {
+  test("unusable keys of a set are reported", async () => {
     const key = { ...ecKey("a"), kid: "a" };
     const { events, clientAssertion } = listeningTo(jwkSetReply(JSON.stringify({ keys: [key] })));
     await assert.rejects(clientAssertion(madeUp("a"), remote), { code: "ERR_TOKEN_KID_UNKNOWN" });
@@ -112,7 +112,7 @@ describe("keys at a jwks_uri", () => {
 });
 
 describe("keys by value", () => {
-  test("a key that a token asked for and that cannot be used is told once", async () => {
+  test("an unusable key that a token names is reported once", async () => {
     const { events, clientAssertion } = listening();
     const keys = [
       entry("x"),
@@ -127,7 +127,7 @@ describe("keys by value", () => {
     );
   });
 
-  test("a set that is none is told as a refusal", async () => {
+  test("a value that is not a set is reported as a refusal", async () => {
     const { events, clientAssertion } = listening();
     await assert.rejects(clientAssertion(madeUp("k"), { clientId, jwks: {} as { keys: [] } }));
     assert.deepEqual(events, [{ type: "refused", kind: "clientAssertion", clientId, code: "ERR_KEY_FORMAT" }]);
@@ -136,8 +136,8 @@ describe("keys by value", () => {
 
 const exhausted = (events: ClientEvent[]) => events.filter(({ type }) => type === "exhausted");
 
-describe("a budget that is empty is told beside the refusal", () => {
-  test("of requests for the keys of a client", async () => {
+describe("an exhausted budget is reported in addition to the refusal:", () => {
+  test("requests for a client's keys", async () => {
     const { events, clock, clientAssertion } = listeningTo(reply(500));
     assert.equal(await verdict(clientAssertion(madeUp("a"), remote)), "ERR_FETCH_STATUS");
     await clock.advance(1_000);
@@ -146,7 +146,7 @@ describe("a budget that is empty is told beside the refusal", () => {
     assert.deepEqual(exhausted(events), [{ type: "exhausted", budget: "keys", kind: "clientAssertion", clientId }]);
   });
 
-  test("of requests under way", async () => {
+  test("requests in flight", async () => {
     const { events, clientAssertion, requestObject } = listeningTo(() => new Promise(() => {}));
     const clients = Array.from({ length: 251 }, (_, i): Client => ({
       clientId,
@@ -157,7 +157,7 @@ describe("a budget that is empty is told beside the refusal", () => {
     assert.deepEqual(exhausted(events), [{ type: "exhausted", budget: "fetches", kind: "requestObject", clientId }]);
   });
 
-  test("of the replay store", async () => {
+  test("the replay store", async () => {
     const { events, clientAssertion } = listening({ replay: memoryReplayStore({ maxEntries: 1, clock }) });
     await clientAssertion(tokenOf("clientAssertion", { exp: now + 60 }), client);
     assert.equal(
@@ -168,7 +168,7 @@ describe("a budget that is empty is told beside the refusal", () => {
   });
 });
 
-test("what comes from outside is cut and escaped, wherever it is", async () => {
+test("strings from outside are cut and escaped, wherever they appear", async () => {
   const hostile = `\u001b[2J\r\n\u202e\u2028\ud800${"x".repeat(1_000)}`;
   const { events, clientAssertion } = listeningTo(
     jwkSetReply(
@@ -189,13 +189,13 @@ test("what comes from outside is cut and escaped, wherever it is", async () => {
   }
 });
 
-test("no event holds a token or a key", async () => {
+test("no event contains a token or a key", async () => {
   const { events, clientAssertion } = listeningTo(served(["a"]));
   const key = ecKey("a");
   const token = compact({ alg: "ES256", kid: "a" }, { aud: "x" }, signature("ES256", key));
   await assert.rejects(clientAssertion(token, remote));
-  const told = JSON.stringify(events);
-  for (const secret of [...token.split("."), key.x, key.y]) assert.ok(!told.includes(secret), secret);
+  const reported = JSON.stringify(events);
+  for (const secret of [...token.split("."), key.x, key.y]) assert.ok(!reported.includes(secret), secret);
 });
 
 test("a listener that throws or rejects changes nothing", async () => {

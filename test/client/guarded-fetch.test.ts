@@ -19,30 +19,30 @@ interface Site {
   readonly url: string;
   readonly server: Server;
   readonly requests: IncomingMessage[];
-  /** Connections that have been made, and those that are still open. */
-  readonly connections: { made: number; open: number };
+  /** Numbers of all connections and of open connections. */
+  readonly connections: { total: number; open: number };
 }
 
 type Handler = (request: IncomingMessage, response: ServerResponse) => void;
 
-/** What a client publishes, on a real TLS server. */
+/** Starts a real TLS server for a client's set. */
 async function site(t: TestContext, handler: Handler, { cert, key }: Certificate = certificate): Promise<Site> {
   const requests: IncomingMessage[] = [];
-  const connections = { made: 0, open: 0 };
+  const connections = { total: 0, open: 0 };
   const server = createServer({ cert, key }, (request, response) => {
     requests.push(request);
     response.setHeader("Content-Type", "application/jwk-set+json");
     handler(request, response);
   });
   server.on("secureConnection", (socket) => {
-    connections.made += 1;
+    connections.total += 1;
     connections.open += 1;
     socket.on("error", () => {}).on("close", () => (connections.open -= 1));
   });
   return { url: `https://client.example:${await listening(t, server)}/jwks`, server, requests, connections };
 }
 
-/** The guard, in a world where 127.0.0.1 is the one public address and every host is there. */
+/** Returns a guarded fetch for which 127.0.0.1 is the only public address and every host resolves to it. */
 const guarded = (options?: GuardedFetchOptions) =>
   createGuardedFetch({
     resolve: async () => [loopback],
@@ -56,26 +56,26 @@ const published: Handler = (_request, response) => {
 };
 const never: Handler = () => {};
 
-/** The verdict on an assertion of a client whose keys are at a URL. */
+/** Returns the verdict on an assertion of a client whose keys are at a URL. */
 async function check(url: string, clock = simulatedClock(), fetch = guarded()): Promise<string> {
   const token = tokenOf("clientAssertion", { exp: clock.now() / 1000 + 60 });
   return verdict(verifier({ clock, fetch }).clientAssertion(token, { clientId, jwksUri: url }));
 }
 
-/** Sockets take real time, but only until they are done. */
+/** Waits in real time until a condition holds, because sockets take real time. */
 async function until(holds: () => boolean): Promise<void> {
   for (let turn = 0; turn < 5_000 && !holds(); turn += 1) await new Promise((resolve) => setTimeout(resolve, 1));
   assert.ok(holds());
 }
 
-test("keys are fetched from a real server, and verify", async (t) => {
+test("keys from a real server verify tokens", async (t) => {
   const { url, requests } = await site(t, published);
   assert.equal(await check(url), "accepted");
   const [request] = requests;
   assert.deepEqual([request?.method, request?.url, request?.headers.host], ["GET", "/jwks", new URL(url).host]);
 });
 
-test("a reply gets through as it is: status, header fields, body", async (t) => {
+test("a response is returned unchanged: status, header fields, body", async (t) => {
   const { url, requests } = await site(t, (_request, response) => {
     response.writeHead(404, ["ETag", '"x"', "Cache-Control", "no-cache", "Cache-Control", "max-age=5"]).end("ü");
   });
@@ -99,60 +99,60 @@ for (const status of [204, 304]) {
 }
 
 describe("DNS rebinding", () => {
-  test("the connection goes to the address that was checked, whatever the name means a moment later", async (t) => {
+  test("the connection uses the checked address, even if the name resolves differently a moment later", async (t) => {
     const { url, requests } = await site(t, published);
-    let looks = 0;
-    const resolve = async () => [(looks += 1) === 1 ? loopback : { address: "127.0.0.2", family: 4 }];
+    let lookups = 0;
+    const resolve = async () => [(lookups += 1) === 1 ? loopback : { address: "127.0.0.2", family: 4 }];
     assert.equal(await check(url, undefined, guarded({ resolve })), "accepted");
-    assert.deepEqual([looks, requests.length], [1, 1]);
+    assert.deepEqual([lookups, requests.length], [1, 1]);
   });
 
-  test("the next request looks again, and is refused", async (t) => {
+  test("the next request resolves the name again and is refused", async (t) => {
     const { url, requests, connections } = await site(t, published);
     const answers = [loopback, { address: "127.0.0.2", family: 4 }];
     const fetch = guarded({ resolve: async () => answers.splice(0, 1) });
     assert.equal((await fetch(url, {})).status, 200);
     assert.equal(await verdict(fetch(url, {})), "ERR_ADDRESS_FORBIDDEN");
     assert.equal(await verdict(fetch(url, {})), "ERR_ADDRESS_FORBIDDEN");
-    assert.deepEqual([requests.length, connections.made], [1, 1]);
+    assert.deepEqual([requests.length, connections.total], [1, 1]);
   });
 
-  test("one forbidden address among good ones: no connection is made", async (t) => {
+  test("one forbidden address among public ones: no connection is opened", async (t) => {
     const { url, connections } = await site(t, published);
     for (const addresses of [
       [{ address: "10.0.0.1", family: 4 }, loopback],
       [loopback, { address: "::1", family: 6 }],
     ])
       assert.equal(await verdict(guarded({ resolve: async () => addresses })(url, {})), "ERR_ADDRESS_FORBIDDEN");
-    assert.equal(connections.made, 0);
+    assert.equal(connections.total, 0);
   });
 
-  test("by the default rules a server on loopback is out of reach by any name", async (t) => {
+  test("by the default rules, a server on loopback is unreachable under any name", async (t) => {
     const { url, connections } = await site(t, published);
     const fetch = createGuardedFetch({ resolve: async () => [loopback], ca: certificate.cert });
     assert.equal(await check(url, undefined, fetch), "ERR_ADDRESS_FORBIDDEN");
-    assert.equal(connections.made, 0);
+    assert.equal(connections.total, 0);
   });
 
-  test("several good addresses are all tried", async (t) => {
+  test("a host may have several public addresses", async (t) => {
     const { url } = await site(t, published);
     assert.equal((await guarded({ resolve: async () => [loopback, loopback] })(url, {})).status, 200);
   });
 });
 
 describe("connections", () => {
-  test("each request makes its own, for one host and for two of one address", async (t) => {
+  test("each request opens its own, for one host and for two hosts with one address", async (t) => {
     const { url, requests, connections } = await site(t, published);
     const fetch = guarded();
     for (const target of [url, url, url.replace("client.", "other.")]) await (await fetch(target, {})).text();
-    assert.deepEqual([requests.length, connections.made], [3, 3]);
+    assert.deepEqual([requests.length, connections.total], [3, 3]);
     await until(() => connections.open === 0);
   });
 
   const tls: [name: string, certificate: Certificate, ca: string, code: string][] = [
-    ["a certificate of another host", certificateFor("other.example"), "", "ERR_TLS_CERT_ALTNAME_INVALID"],
+    ["a certificate for another host", certificateFor("other.example"), "", "ERR_TLS_CERT_ALTNAME_INVALID"],
     [
-      "a certificate of another authority",
+      "a certificate from another authority",
       certificateFor("client.example"),
       certificate.cert,
       "DEPTH_ZERO_SELF_SIGNED_CERT",
@@ -168,7 +168,7 @@ describe("connections", () => {
     });
   }
 
-  test("the authorities of the system are those that count by default", async (t) => {
+  test("the system's authorities are trusted by default", async (t) => {
     const { url, requests } = await site(t, published);
     await assert.rejects(guarded({ ca: undefined })(url, {}), { code: "DEPTH_ZERO_SELF_SIGNED_CERT" });
     assert.equal(requests.length, 0);
@@ -198,7 +198,7 @@ describe("connections", () => {
   });
 });
 
-describe("what a server may answer", () => {
+describe("responses", () => {
   for (const status of [301, 302, 303, 307, 308]) {
     test(`a redirect (${status}) is not followed`, async (t) => {
       const { url, requests, connections } = await site(t, (_request, response) => {
@@ -206,7 +206,7 @@ describe("what a server may answer", () => {
       });
       assert.equal(await check(url), "ERR_FETCH_REDIRECT");
       await until(() => connections.open === 0);
-      assert.deepEqual([requests.length, connections.made], [1, 1]);
+      assert.deepEqual([requests.length, connections.total], [1, 1]);
     });
   }
 
@@ -221,7 +221,7 @@ describe("what a server may answer", () => {
     });
   }
 
-  test("a body that says that it is not compressed is taken", async (t) => {
+  test("a body with the identity coding is accepted", async (t) => {
     const { url } = await site(t, (request, response) => {
       response.setHeader("Content-Encoding", "identity");
       published(request, response);
@@ -229,7 +229,7 @@ describe("what a server may answer", () => {
     assert.equal(await check(url), "accepted");
   });
 
-  test("no caller asks for a compressed body", async (t) => {
+  test("a caller cannot request a compressed body", async (t) => {
     const { url, requests } = await site(t, published);
     await guarded()(url, { headers: { "Accept-Encoding": "gzip" } });
     assert.equal(requests[0]?.headers["accept-encoding"], "identity");
@@ -238,9 +238,9 @@ describe("what a server may answer", () => {
   for (const [name, head] of Object.entries({
     "with its length": { "Content-Length": 65_537 },
     "without its length": {},
-    "with a lie about its length": { "Content-Length": 2 ** 40 },
+    "with a wrong length": { "Content-Length": 2 ** 40 },
   })) {
-    test(`a body over 64 KiB ${name} is not read to its end`, async (t) => {
+    test(`a body of more than 64 KiB ${name} is not read to its end`, async (t) => {
       let written = 0;
       const { url, connections } = await site(t, (_request, response) => {
         response.writeHead(200, head);
@@ -257,7 +257,7 @@ describe("what a server may answer", () => {
     });
   }
 
-  test("informational replies before the final one are passed over", async (t) => {
+  test("informational responses before the final one are ignored", async (t) => {
     const { url } = await site(t, (request, response) => {
       for (let count = 0; count < 8; count += 1) response.writeProcessing();
       published(request, response);
@@ -265,10 +265,10 @@ describe("what a server may answer", () => {
     assert.equal(await check(url), "accepted");
   });
 
-  test("informational replies without end are not read to their end", async (t) => {
+  test("an endless series of informational responses is not read to its end", async (t) => {
     let written = 0;
     const { url, connections } = await site(t, (_request, { socket }) => {
-      // Of a connection that failed, Node calls back for each write before it destroys the socket.
+      // If a connection fails, Node calls back for each write before it destroys the socket.
       const more = (error?: Error | null): void => {
         if (error || socket === null || socket.destroyed) return;
         if (written >= 20_000_000) return void socket.destroy();
@@ -283,12 +283,12 @@ describe("what a server may answer", () => {
     assert.ok(written < 20_000_000, `${written} bytes`);
   });
 
-  test("64 KiB are taken", async (t) => {
+  test("64 KiB are accepted", async (t) => {
     const { url } = await site(t, (_request, response) => response.end(JSON.stringify(jwks).padEnd(65_536)));
     assert.equal(await check(url), "accepted");
   });
 
-  // Each is a reply that a Response cannot hold, or a field that has a meaning to JavaScript.
+  // Each is a reply that a Response cannot represent, or a field name with a meaning in JavaScript.
   const replies: [head: string, expect: string][] = [
     ["HTTP/1.1 205 Reset Content", "ERR_FETCH_STATUS"],
     ["HTTP/1.1 600 What", "ERR_FETCH_STATUS"],
@@ -302,14 +302,14 @@ describe("what a server may answer", () => {
     ["SSH-2.0-OpenSSH_9.9", "ERR_FETCH_FAILED"],
   ];
   for (const [head, expect] of replies) {
-    test(`${JSON.stringify(head)}: ${expect}, and the process goes on`, async (t) => {
+    test(`${JSON.stringify(head)}: ${expect}, without a crash`, async (t) => {
       const { url } = await site(t, ({ socket }) => socket.end(`${head}\r\nContent-Length: 0\r\n\r\n`, "latin1"));
       assert.equal(await check(url), expect);
     });
   }
 });
 
-test("what is refused is not left open, although its caller has no signal", async (t) => {
+test("the connection of a refused response is closed, even without a caller's signal", async (t) => {
   for (const head of ["HTTP/1.1 200 OK\r\nContent-Encoding: gzip", "HTTP/1.1 205 Reset Content"]) {
     const { url, connections } = await site(t, ({ socket }) =>
       socket.write(`${head}\r\nContent-Length: 1000\r\n\r\nx`),
@@ -319,7 +319,7 @@ test("what is refused is not left open, although its caller has no signal", asyn
   }
 });
 
-describe("5 s for all, by the clock of the verifier", () => {
+describe("a request times out after 5 s in all, by the verifier's clock", () => {
   const slow: [name: string, handler: Handler][] = [
     ["a reply that never comes", never],
     ["a body that never ends", (_request, response) => void response.writeHead(200).write('{"keys":[')],
@@ -341,7 +341,7 @@ describe("5 s for all, by the clock of the verifier", () => {
     });
   }
 
-  test("a byte now and then is no excuse", async (t) => {
+  test("even if a byte arrives now and then", async (t) => {
     const clock = simulatedClock();
     let response: ServerResponse | undefined;
     const { url } = await site(t, (_request, slowResponse) => {
@@ -357,7 +357,7 @@ describe("5 s for all, by the clock of the verifier", () => {
     assert.equal(await checking, "ERR_FETCH_TIMEOUT");
   });
 
-  test("a resolver that never answers, and one that answers too late: no connection is made", async (t) => {
+  test("a resolver that answers too late: no connection is opened", async (t) => {
     const { url, connections } = await site(t, published);
     const clock = simulatedClock();
     const { promise, resolve: answer } = Promise.withResolvers<(typeof loopback)[]>();
@@ -366,15 +366,15 @@ describe("5 s for all, by the clock of the verifier", () => {
     assert.equal(await checking, "ERR_FETCH_TIMEOUT");
     answer([loopback]);
     await settled();
-    // Connections are accepted in their order.
+    // Connections are accepted in order.
     await (await guarded()(url, {})).text();
-    assert.equal(connections.made, 1);
+    assert.equal(connections.total, 1);
   });
 
-  test("a caller's signal ends a request, before and after its reply began", async (t) => {
+  test("a caller's signal ends a request before and after the start of the response", async (t) => {
     const { url, connections } = await site(t, (_request, response) => void response.writeHead(200).write("x"));
     await assert.rejects(guarded()(url, { signal: AbortSignal.abort() }), { name: "AbortError" });
-    assert.equal(connections.made, 0);
+    assert.equal(connections.total, 0);
     const aborting = new AbortController();
     const response = await guarded()(url, { signal: aborting.signal });
     const reading = response.text();
@@ -384,14 +384,14 @@ describe("5 s for all, by the clock of the verifier", () => {
   });
 });
 
-/** Addresses by what they are for, with a space between. */
+/** Addresses by their purpose, separated by spaces. */
 const forbidden: Record<string, string> = {
   "this network (RFC 1122 section 3.2.1.3)": "0.0.0.0 0.1.2.3 0.255.255.255",
   "private (RFC 1918)": "10.0.0.1 10.255.255.255 172.16.0.1 172.31.255.255 192.168.0.1 192.168.255.255",
   "carrier-grade NAT (RFC 6598)": "100.64.0.0 100.100.100.200 100.127.255.255",
   "loopback (RFC 1122 section 3.2.1.3)": "127.0.0.1 127.1.2.3 127.255.255.255",
   "link-local, with the metadata services of clouds (RFC 3927)": "169.254.0.1 169.254.169.254 169.254.170.2",
-  "the platform of Azure (learn.microsoft.com, What is IP address 168.63.129.16?)":
+  "the Azure platform (learn.microsoft.com, What is IP address 168.63.129.16?)":
     "168.63.129.16 ::ffff:168.63.129.16 ::ffff:a83f:8110",
   "protocol assignments (RFC 6890)": "192.0.0.1 192.0.0.192",
   "documentation (RFC 5737)": "192.0.2.1 198.51.100.1 203.0.113.1",
@@ -418,7 +418,7 @@ const forbidden: Record<string, string> = {
   "site-local (RFC 3879)": "fec0::1 feff::1",
   "multicast (RFC 4291 section 2.7)": "ff00::1 ff02::1 ff0e::1",
   "not assigned": "1:: 1fff::1 4000::1 8000::1 e000::1",
-  "no address": " localhost example.com 1.2.3 1.2.3.4.5 1.2.3.256 :::1 12345:: 127.1 2130706433",
+  "not an address": " localhost example.com 1.2.3 1.2.3.4.5 1.2.3.256 :::1 12345:: 127.1 2130706433",
 };
 
 for (const [range, addresses] of Object.entries(forbidden)) {
@@ -427,7 +427,7 @@ for (const [range, addresses] of Object.entries(forbidden)) {
   });
 }
 
-test("public", () => {
+test("public addresses", () => {
   const addresses = [
     "1.1.1.1 8.8.8.8 9.255.255.255 11.0.0.0 100.63.255.255 100.128.0.0 126.255.255.255 128.0.0.1 168.63.129.15",
     "168.63.129.17 169.253.255.255 169.255.0.0 172.15.255.255 172.32.0.0 192.167.255.255 192.169.0.0 198.17.255.255",
@@ -436,7 +436,7 @@ test("public", () => {
   for (const address of addresses.join(" ").split(" ")) assert.equal(isPublicAddress(address), true, address);
 });
 
-describe("an address in place of a host name is checked, however it is written", () => {
+describe("an address instead of a host name is checked in any spelling", () => {
   const urls = [
     "https://127.0.0.1/jwks",
     "https://127.0.0.1:8443/jwks",
@@ -492,7 +492,7 @@ describe("only https", () => {
   }
 });
 
-test("only GET is sent, and no body", async () => {
+test("only GET without a body is allowed", async () => {
   const guarded = createGuardedFetch({ resolve: () => assert.fail("the host was resolved") });
   for (const init of [{ method: "POST" }, { method: "HEAD" }, { body: "x" }])
     assert.equal(await verdict(guarded("https://client.example/", init)), "ERR_OPTION_INVALID");
@@ -500,14 +500,14 @@ test("only GET is sent, and no body", async () => {
 });
 
 describe("every address of a host must be public", () => {
-  const good = ["8.8.8.8", "2606:4700:4700::1111"];
+  const publicAddresses = ["8.8.8.8", "2606:4700:4700::1111"];
   const rows: [name: string, addresses: string[]][] = [
     ["none", []],
-    ["one that is not", ["127.0.0.1"]],
-    ["one that is not, first", ["10.0.0.1", ...good]],
-    ["one that is not, in between", ["8.8.8.8", "169.254.169.254", "2606:4700:4700::1111"]],
-    ["one that is not, last", [...good, "::1"]],
-    ["one that is no address", [...good, "localhost"]],
+    ["one that is not public", ["127.0.0.1"]],
+    ["one that is not public, first", ["10.0.0.1", ...publicAddresses]],
+    ["one that is not public, in between", ["8.8.8.8", "169.254.169.254", "2606:4700:4700::1111"]],
+    ["one that is not public, last", [...publicAddresses, "::1"]],
+    ["one that is not an address", [...publicAddresses, "localhost"]],
   ];
   for (const [name, addresses] of rows) {
     test(name, async () => {
@@ -517,15 +517,15 @@ describe("every address of a host must be public", () => {
     });
   }
 
-  for (const answer of [Promise.resolve(false), "no", 1, undefined]) {
-    test(`a rule that answers ${inspect(answer)} does not allow it`, async () => {
-      const isAllowed = (() => answer) as unknown as (address: string) => boolean;
+  for (const result of [Promise.resolve(false), "no", 1, undefined]) {
+    test(`an isAllowed that returns ${inspect(result)} does not allow it`, async () => {
+      const isAllowed = (() => result) as unknown as (address: string) => boolean;
       const guarded = createGuardedFetch({ resolve: () => assert.fail("resolved"), isAllowed });
       assert.equal(await verdict(guarded("https://127.0.0.1:1/", {})), "ERR_ADDRESS_FORBIDDEN");
     });
   }
 
-  test("by the resolver of the system, unless there is another", async () => {
+  test("by default, the system's resolver is used", async () => {
     assert.equal(await verdict(guardedFetch("https://localhost/", {})), "ERR_ADDRESS_FORBIDDEN");
   });
 });

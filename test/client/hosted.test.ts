@@ -6,12 +6,12 @@ import { type Script, entry, jwkSetReply, reply, served, servedSet, unreachable 
 import { verdict } from "../token/compact.ts";
 import { clientId, hosted, jwksUri } from "./client.ts";
 
-// What a client hosts has bounds of its own; the set of a provider keeps those of RFC 9111.
+// Sets that clients host have stricter limits; a provider's set follows RFC 9111.
 
 function setup(script: Script) {
   const all = hosted(script);
   const keys = createRemoteKeySet({ jwksUri, clock: all.clock, fetch: all.origin.fetch });
-  /** The same set, as a relying party has that of its provider. */
+  /** Returns the verdict on a kid in the same set as a relying party uses it. */
   const find = (kid: string): Promise<string> => verdict(keys({ alg: "ES256", kid }));
   return { ...all, find };
 }
@@ -19,22 +19,22 @@ function setup(script: Script) {
 const unusable = (count: number): object[] =>
   Array.from({ length: count }, (_, index) => ({ kty: "OKP", kid: `x${index}` }));
 
-describe("at most 64 keys, and those that cannot be used count (RFC 7517 section 5)", () => {
+describe("a set has at most 64 keys, including unusable ones (RFC 7517 section 5)", () => {
   for (const [others, byUrl, byValue] of [
     [63, "accepted", "accepted"],
     [64, "ERR_FETCH_BODY", "ERR_KEY_FORMAT"],
   ] as const) {
-    test(`${others} and a good one`, async () => {
+    test(`${others} unusable keys and a valid one`, async () => {
       const keys = [...unusable(others), entry("a")];
       const { check, find } = setup(servedSet(keys));
       assert.equal(await check("a"), byUrl);
       assert.equal(await check("a", { clientId, jwks: { keys } }), byValue);
-      assert.equal(await find("a"), "accepted", "the set of a provider");
+      assert.equal(await find("a"), "accepted", "a provider's set");
     });
   }
 });
 
-describe("the media type is one of JSON (RFC 7517 section 8.5, RFC 8259 section 11)", () => {
+describe("the media type must be JSON (RFC 7517 section 8.5, RFC 8259 section 11)", () => {
   const body = JSON.stringify({ keys: [entry("a")] });
   const rows: [contentType: string | undefined, expect: string][] = [
     ["application/jwk-set+json", "accepted"],
@@ -50,13 +50,13 @@ describe("the media type is one of JSON (RFC 7517 section 8.5, RFC 8259 section 
   for (const [contentType, expect] of rows) {
     test(`${contentType ?? "none"}: ${expect}`, async () => {
       const headers = contentType === undefined ? undefined : { "Content-Type": contentType };
-      // A text would get a media type by itself.
+      // A string body would get a media type automatically.
       const { check } = setup(reply(200, new TextEncoder().encode(body), headers));
       assert.equal(await check("a"), expect);
     });
   }
 
-  test("a 304 needs none, because it has no body", async () => {
+  test("a 304 without a media type is accepted, because it has no body", async () => {
     const { clock, origin, check } = setup(served(["a"], { ETag: '"1"' }));
     assert.equal(await check("a"), "accepted");
     await clock.advance(300_000);
@@ -65,12 +65,12 @@ describe("the media type is one of JSON (RFC 7517 section 8.5, RFC 8259 section 
     assert.equal(origin.requests.length, 2);
   });
 
-  test("the set of a provider may have any", async () => {
+  test("a provider's set may have any media type", async () => {
     assert.equal(await setup(reply(200, body, { "Content-Type": "text/plain" })).find("a"), "accepted");
   });
 });
 
-describe("a client cannot make the provider trust a key for more than 300 s without a look", () => {
+describe("a client cannot make the provider trust a key for more than 300 s without a fetch", () => {
   for (const cacheControl of [
     "max-age=31536000",
     "public, max-age=3600, stale-while-revalidate=86400",
@@ -86,11 +86,11 @@ describe("a client cannot make the provider trust a key for more than 300 s with
       assert.equal(origin.requests.length, 2);
       clock.setBy(60_001);
       assert.equal(await check("stolen"), "ERR_TOKEN_KID_UNKNOWN");
-      assert.equal(await find("stolen"), "accepted", "a provider says for how long its set is fresh");
+      assert.equal(await find("stolen"), "accepted", "a provider decides how long its set is fresh");
     });
   }
 
-  test("it may shorten that time, to 20 s", async () => {
+  test("a client may shorten that time to 20 s", async () => {
     const { clock, origin, check } = setup(served(["stolen"], { "Cache-Control": "no-cache" }));
     assert.equal(await check("stolen"), "accepted");
     origin.script = served(["next"]);
@@ -100,7 +100,7 @@ describe("a client cannot make the provider trust a key for more than 300 s with
     assert.equal(await check("stolen"), "ERR_TOKEN_KID_UNKNOWN");
   });
 
-  test("an outage of its server may add an hour, and does not where it says must-revalidate", async () => {
+  test("an outage of its server may add an hour, unless it sends must-revalidate", async () => {
     for (const [cacheControl, expect] of [
       ["max-age=300", "accepted"],
       ["max-age=300, must-revalidate", "ERR_FETCH_FAILED"],
@@ -116,8 +116,8 @@ describe("a client cannot make the provider trust a key for more than 300 s with
   });
 });
 
-describe("one forced refresh in 20 s for each URL (OpenID Connect Core 1.0 section 10.1.1)", () => {
-  test("however many tokens are made up", async () => {
+describe("each URL has one forced refresh in 20 s (OpenID Connect Core 1.0 section 10.1.1)", () => {
+  test("despite any number of made-up tokens", async () => {
     const { clock, origin, check, checkMadeUp } = setup(served(["a"]));
     assert.equal(await check("a"), "accepted");
     const checks: Promise<string>[] = [];
@@ -132,7 +132,7 @@ describe("one forced refresh in 20 s for each URL (OpenID Connect Core 1.0 secti
     for (const [index, atMs] of forced.slice(1).entries()) assert.ok(atMs - (forced[index] ?? 0) >= 20_000);
   });
 
-  test("even where its server makes up a new key for each of them", async () => {
+  test("even if its server makes up a new key for each of them", async () => {
     let kids = 0;
     const { clock, origin, checkMadeUp } = setup((...request) => served([`new ${(kids += 1)}`])(...request));
     for (let second = 0; second < 20; second += 1) {
@@ -142,7 +142,7 @@ describe("one forced refresh in 20 s for each URL (OpenID Connect Core 1.0 secti
     assert.equal(origin.requests.length, 2);
   });
 
-  test("a key that a client has just put there is found at once, and the next one after 20 s", async () => {
+  test("a newly published key is found immediately, and the next one after 20 s", async () => {
     const { clock, origin, check } = setup(served(["a"]));
     assert.equal(await check("a"), "accepted");
     origin.script = served(["a", "b"]);

@@ -22,7 +22,7 @@ const published = (kid: string, key = ecKey(kid)): object => ({ ...withoutPrivat
 const at = (index: number): Client => ({ clientId, jwksUri: `https://client-${index}.example/jwks` });
 
 describe("keys by value", () => {
-  test("each client has its own, although kids are the same", async () => {
+  test("belong to one client, even if another client has the same kids", async () => {
     const { clientAssertion } = verifier();
     const mine: Client = { clientId, jwks: { keys: [published("ES256", ecKey("mine"))] } };
     assert.equal(await verdict(clientAssertion(tokenOf("clientAssertion"), { clientId, jwks })), "accepted");
@@ -30,7 +30,7 @@ describe("keys by value", () => {
     assert.equal(await verdict(clientAssertion(tokenOf("clientAssertion"), { clientId, jwks })), "accepted");
   });
 
-  test("are those that are in the set now, not those that were when it was first seen", async () => {
+  test("are taken from the set's current content", async () => {
     const { check } = hosted(unreachable);
     const set: { keys: object[] } = { keys: [published("a"), published("b")] };
     const client: Client = { clientId, jwks: set };
@@ -46,10 +46,10 @@ describe("keys by value", () => {
     Object.assign(set, { keys: "a" });
     assert.deepEqual(await verdicts(), ["ERR_KEY_FORMAT", "ERR_KEY_FORMAT"]);
     set.keys = [published("b")];
-    assert.deepEqual(await verdicts(), [unknown, "accepted"], "a set that was repaired");
+    assert.deepEqual(await verdicts(), [unknown, "accepted"], "a repaired set");
   });
 
-  test("are those of the set at one moment, even if it changes while they are imported", async () => {
+  test("are taken from one state of the set, even if it changes during the import", async () => {
     const { check } = hosted(unreachable);
     const set: { keys: object[] } = { keys: [published("a"), published("b")] };
     const client: Client = { clientId, jwks: set };
@@ -57,7 +57,7 @@ describe("keys by value", () => {
     assert.deepEqual([await before, await check("b", client)], ["accepted", "ERR_TOKEN_KID_UNKNOWN"]);
   });
 
-  test("are imported once while the text of the set stays the same, also for another client", async () => {
+  test("are imported once while the set's content stays the same, even for another client", async () => {
     const keysOf = createClientKeys({ fetch: undefined, clock: simulatedClock(), maxKeySets: 10, emit() {} });
     const find = (clientId: string, keys: object[]) =>
       keysOf({ clientId, jwks: { keys } }).find({ kid: "a", alg: "ES256" });
@@ -68,20 +68,20 @@ describe("keys by value", () => {
     assert.notEqual(await find("client-1", [{ ...published("a"), use: "sig" }]), key);
   });
 
-  test("of which a token names none are not looked at: a set may be large, and the token made up", async () => {
+  test("that the token does not name are not read, because a set may be large and the token made up", async () => {
     const { check, checkMadeUp } = hosted(unreachable);
-    let looks = 0;
+    let reads = 0;
     const others = Array.from({ length: 63 }, (_, i) => {
       const jwk = published(`k${i}`, ecKey("k"));
-      return Object.defineProperty(jwk, "x", { enumerable: true, get: () => (looks += 1) });
+      return Object.defineProperty(jwk, "x", { enumerable: true, get: () => (reads += 1) });
     });
     const client: Client = { clientId, jwks: { keys: [...others, published("a")] } };
     assert.equal(await checkMadeUp(client), "ERR_TOKEN_KID_UNKNOWN");
     assert.equal(await check("a", client), "accepted");
-    assert.equal(looks, 0);
+    assert.equal(reads, 0);
   });
 
-  test("in any number are kept within the bound: the least recently used go first", async () => {
+  test("are cached up to a limit; the least recently used are dropped first", async () => {
     const keysOf = createClientKeys({ fetch: undefined, clock: simulatedClock(), maxKeySets: 2, emit() {} });
     const find = async (kid: string) =>
       keysOf({ clientId, jwks: { keys: [published(kid)] } }).find({ kid, alg: "ES256" });
@@ -92,7 +92,7 @@ describe("keys by value", () => {
     assert.notEqual(await find("b"), b);
   });
 
-  test("come first where there is a jwks_uri as well", async () => {
+  test("take precedence over a jwks_uri", async () => {
     const { origin, check } = hosted(served(["b"]));
     const both: Client = { ...remote, jwks: { keys: [published("a")] } };
     assert.deepEqual([await check("a", both), await check("b", both)], ["accepted", "ERR_TOKEN_KID_UNKNOWN"]);
@@ -101,23 +101,23 @@ describe("keys by value", () => {
 
   const malformed: [name: string, jwks: unknown][] = [
     ["no keys", {}],
-    ["keys that are no list", { keys: {} }],
-    ["more than 64 keys, of which none can be used", { keys: Array.from({ length: 65 }, () => ({})) }],
-    ["a list", [published("a")]],
-    ["its text", JSON.stringify(jwks)],
+    ["keys that are not an array", { keys: {} }],
+    ["more than 64 keys, all unusable", { keys: Array.from({ length: 65 }, () => ({})) }],
+    ["an array", [published("a")]],
+    ["a string", JSON.stringify(jwks)],
     ["a number", 7],
     ["a function", () => jwks],
-    ["what JSON cannot hold", { keys: [{ kid: "ES256", x: 1n }] }],
+    ["a value that JSON cannot represent", { keys: [{ kid: "ES256", x: 1n }] }],
   ];
   for (const [name, jwks] of malformed) {
-    test(`a malformed set is an error of its own: ${name}`, async () => {
+    test(`a malformed set is a format error: ${name}`, async () => {
       const { clientAssertion } = verifier();
       const broken: Client = { clientId, jwks: jwks as { keys: object[] } };
       for (let use = 0; use < 2; use += 1)
         assert.equal(await verdict(clientAssertion(tokenOf("clientAssertion"), broken)), "ERR_KEY_FORMAT");
     });
 
-    test(`a malformed set does no harm when the token is refused before: ${name}`, async () => {
+    test(`a malformed set is not read if the token is refused first: ${name}`, async () => {
       const unhandled = unhandledRejections();
       const broken: Client = { clientId, jwks: jwks as { keys: object[] } };
       assert.equal(await verdict(verifier().clientAssertion("x", broken)), "ERR_TOKEN_MALFORMED");
@@ -126,7 +126,7 @@ describe("keys by value", () => {
     });
   }
 
-  test("null is not given, as in a row of a database", async () => {
+  test("null counts as missing, as in a database row", async () => {
     const { check } = hosted(served(["b"]));
     const rows: [client: Client, kid: string, expect: string][] = [
       [{ clientId, jwks: null, jwksUri }, "b", "accepted"],
@@ -137,7 +137,7 @@ describe("keys by value", () => {
   });
 
   for (const kind of kinds) {
-    test(`${kind}: a client without keys is an error of the provider's configuration`, async () => {
+    test(`${kind}: a client without keys is a configuration error of the provider`, async () => {
       const verifying = verifier()[kind](tokenOf(kind), { clientId: 'a "client"' });
       await assert.rejects(verifying, {
         name: "ConfigError",
@@ -149,7 +149,7 @@ describe("keys by value", () => {
 });
 
 describe("keys by jwks_uri", () => {
-  test("without a guarded fetch nothing is fetched", async (t) => {
+  test("are not fetched without a guarded fetch", async (t) => {
     const fetch = t.mock.method(globalThis, "fetch", () => Promise.reject(new Error("offline")));
     await assert.rejects(verifier().clientAssertion(tokenOf("clientAssertion"), remote), {
       name: "ConfigError",
@@ -159,7 +159,7 @@ describe("keys by jwks_uri", () => {
     assert.equal(fetch.mock.callCount(), 0);
   });
 
-  test("are fetched once, for both kinds of tokens, and kept", async () => {
+  test("are fetched once and cached", async () => {
     const { origin, check } = hosted(served(["a"]));
     for (let use = 0; use < 3; use += 1) assert.equal(await check("a"), "accepted");
     assert.deepEqual(
@@ -168,7 +168,7 @@ describe("keys by jwks_uri", () => {
     );
   });
 
-  test("a rotated key is found by one more request, past caches; an unknown kid never falls back", async () => {
+  test("a rotated key is found by one request that bypasses caches; no other key stands in for an unknown kid", async () => {
     const { origin, clock, check } = hosted(served(["a"]));
     assert.equal(await check("a"), "accepted");
     origin.script = served(["b"]);
@@ -179,7 +179,7 @@ describe("keys by jwks_uri", () => {
     assert.equal(origin.requests.length, 3);
   });
 
-  test("the keys of one URL are one cache for all clients that name it", async () => {
+  test("all clients with the same URL share one cached set", async () => {
     const { origin, check } = hosted(served(["a"]));
     for (const clientId of ["client-1", "client-2"]) assert.equal(await check("a", { clientId, jwksUri }), "accepted");
     assert.equal(origin.requests.length, 1);
@@ -211,7 +211,7 @@ describe("keys by jwks_uri", () => {
     "a server that never answers": hanging,
     "a body that never ends": jwkSetReply(new ReadableStream({ pull: () => new Promise(() => {}) })),
   })) {
-    test(`${name} is given 5 s`, async () => {
+    test(`${name} times out after 5 s`, async () => {
       const { clock, check } = hosted(script);
       let outcome: string | undefined;
       void check("a").then((verdict) => (outcome = verdict));
@@ -223,7 +223,7 @@ describe("keys by jwks_uri", () => {
     });
   }
 
-  test("a slow answer within 5 s is taken", async () => {
+  test("a slow response within 5 s is accepted", async () => {
     const { clock, origin, check } = hosted(hanging);
     origin.script = async (...request) => {
       await new Promise<void>((resolve) => clock.setTimer(resolve, 4_999));
@@ -240,11 +240,11 @@ describe("keys by jwks_uri", () => {
     assert.equal(origin.requests.length, 0);
   });
 
-  test("of one URL more than may be kept, the least recently used is forgotten", async () => {
+  test("beyond the limit, the least recently used set is dropped", async () => {
     const { origin, clock, check } = hosted(served(["a"]), { maxKeySets: 20 });
     for (let index = 0; index < 20; index += 1) assert.equal(await check("a", at(index)), "accepted");
     assert.equal(origin.requests.length, 20);
-    // Used again, so the next one is the oldest.
+    // Used again, so the next one is the least recently used.
     await check("a", at(0));
     await check("a", at(20));
     assert.equal(origin.requests.length, 21);
@@ -255,14 +255,14 @@ describe("keys by jwks_uri", () => {
     assert.equal(origin.requests.length, 22);
   });
 
-  test("70 sets of 64 KiB are kept by default, as much as 1100 of 4 KiB", async () => {
+  test("70 sets of 64 KiB are cached by default, as much as 1100 of 4 KiB", async () => {
     const { origin, check } = hosted(jwkSetReply(JSON.stringify({ keys: [published("a")] }).padEnd(65_536)));
     for (let index = 0; index < 70; index += 1) assert.equal(await check("a", at(index)), "accepted");
     for (let index = 0; index < 20; index += 1) assert.equal(await check("a", at(index)), "accepted");
     assert.equal(origin.requests.length, 70);
   });
 
-  test("sets that have verified a token outlive those that never have", async () => {
+  test("sets that have verified a token outlive sets that have not", async () => {
     const { origin, check, checkMadeUp } = hosted(served(["a"]), { maxKeySets: 10 });
     for (let index = 0; index < 9; index += 1) assert.equal(await check("a", at(index)), "accepted");
     for (let index = 100; index < 110; index += 1) assert.equal(await checkMadeUp(at(index)), "ERR_TOKEN_KID_UNKNOWN");
@@ -271,7 +271,7 @@ describe("keys by jwks_uri", () => {
     assert.equal(origin.requests.length, before);
   });
 
-  test("a set that was dropped while it was fetched is kept when it verifies", async () => {
+  test("a set that was dropped during its fetch is kept if it verifies a token", async () => {
     const { origin, check, checkMadeUp } = hosted(served(["a"]), { maxKeySets: 1 });
     await Promise.all([check("a", at(0)), ...[1, 2, 3].map((index) => checkMadeUp(at(index)))]);
     const before = origin.requests.length;
@@ -279,7 +279,7 @@ describe("keys by jwks_uri", () => {
     assert.equal(origin.requests.length, before);
   });
 
-  test("large sets do not take the place of many small ones", async () => {
+  test("large sets do not evict many small ones", async () => {
     const { origin, clock, check } = hosted(served(["a"]), { maxKeySets: 100 });
     for (let index = 0; index < 50; index += 1) assert.equal(await check("a", at(index)), "accepted");
     const set = JSON.stringify({ keys: [published("a")] });
@@ -288,13 +288,13 @@ describe("keys by jwks_uri", () => {
     const before = origin.requests.length;
     for (let index = 0; index < 50; index += 1) assert.equal(await check("a", at(index)), "accepted");
     assert.equal(origin.requests.length, before);
-    // Six of the large ones are all that there is room for.
+    // There is room for only six of the large ones.
     await clock.advance(20_000);
     for (let index = 100; index < 120; index += 1) await check("a", at(index));
     assert.ok(origin.requests.length > before);
   });
 
-  test("made-up kids cause no flood, however many clients take each other's place", async () => {
+  test("made-up kids cause no flood of requests, even if clients' sets evict each other", async () => {
     const { origin, clock, check, checkMadeUp } = hosted(served(["a"]), { maxKeySets: 50 });
     assert.equal(await check("a", at(0)), "accepted");
     const checks: Promise<string>[] = [];
@@ -304,13 +304,13 @@ describe("keys by jwks_uri", () => {
     }
     await clock.advance(10_000);
     assert.deepEqual(new Set(await Promise.all(checks)), new Set(["ERR_TOKEN_KID_UNKNOWN", "ERR_KEYS_RETRY_LATER"]));
-    // In 18 seconds: one for the set, and one for a kid that it lacks.
+    // In 18 seconds: one request for the set, and one for a kid that it lacks.
     const counts = Object.values(Object.groupBy(origin.requests, ({ url }) => url)).map((all = []) => all.length);
     assert.equal(counts.length, 51);
     assert.ok(Math.max(...counts) <= 2, String(Math.max(...counts)));
   });
 
-  test("and as many new sets are made in a minute as are kept, whatever names are thought of", async () => {
+  test("at most as many new sets are created per minute as are cached, whatever names are invented", async () => {
     const { origin, clock, check, checkMadeUp } = hosted(served(["a"]), { maxKeySets: 10 });
     // A set that verifies a token does not count.
     for (let index = 0; index < 20; index += 1) assert.equal(await check("a", at(index)), "accepted");
@@ -319,12 +319,12 @@ describe("keys by jwks_uri", () => {
     origin.requests.length = 0;
     for (let index = 110; index < 210; index += 1) assert.equal(await checkMadeUp(at(index)), "ERR_KEYS_RETRY_LATER");
     assert.equal(origin.requests.length, 0);
-    assert.equal(await check("a", at(19)), "accepted", "a known one");
+    assert.equal(await check("a", at(19)), "accepted", "a known set");
     await clock.advance(10_000);
     assert.equal(await check("a", at(210)), "accepted");
   });
 
-  test("a set that was dropped is asked for again, by a rotated key too, once its budget is whole", async () => {
+  test("a dropped set is fetched again, even for a rotated key, once its budget is whole", async () => {
     const { origin, clock, check, checkMadeUp } = hosted(served(["a"]), { maxKeySets: 20 });
     for (let use = 0; use < 2; use += 1) await checkMadeUp(at(0));
     for (let index = 1; index <= 20; index += 1) await check("a", at(index));
@@ -334,7 +334,7 @@ describe("keys by jwks_uri", () => {
     assert.equal(await check("b", at(0)), "accepted");
   });
 
-  describe("requests under way", () => {
+  describe("requests in flight", () => {
     const silent = 250;
 
     async function underAttack() {
@@ -349,27 +349,27 @@ describe("keys by jwks_uri", () => {
       return { ...all, origin, clock, waiting };
     }
 
-    test("are bounded: one more is told to come back, and is not sent", async () => {
+    test("are limited: one more is refused and not sent", async () => {
       const { origin, check } = await underAttack();
       const before = origin.requests.length;
       assert.equal(await check("a", at(1)), "ERR_FETCH_BUSY");
       assert.equal(origin.requests.length, before);
     });
 
-    test("leave room for the sets that have verified a token", async () => {
+    test("leave room for sets that have verified a token", async () => {
       const { clock, check } = await underAttack();
       clock.setBy(3_600_000 * 24 * 2);
       assert.equal(await check("a", at(0)), "accepted");
     });
 
-    test("end within 5 s, and then there is room again", async () => {
+    test("end within 5 s, which makes room again", async () => {
       const { clock, check, waiting } = await underAttack();
       await clock.advance(5_000);
       assert.deepEqual(new Set(await Promise.all(waiting)), new Set(["ERR_FETCH_TIMEOUT"]));
       assert.equal(await check("a", at(1)), "accepted");
     });
 
-    test("say when to come back", async () => {
+    test("a refusal says when to retry", async () => {
       const { attempt } = await underAttack();
       await assert.rejects(attempt("a", at(1)), { name: "FetchError", retryable: true, retryAfterSeconds: 1 });
     });

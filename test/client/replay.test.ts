@@ -28,7 +28,7 @@ for (const kind of kinds) {
       assert.equal(await verdict(check(tokenOf(kind, { jti: "X" }), client)), "accepted");
     });
 
-    test("another client has its own, whatever is in its id or the jti", async () => {
+    test("jtis of different clients do not collide, whatever their ids contain", async () => {
       const check = verifier()[kind];
       const names = [clientId, "client-2", "a", "ab", "a/b", 'a","b', "a.b", ""].flatMap((id) =>
         ["x", "c", "bc", "b/c", 'b","c', "b.c"].map((jti) => [`c${id}`, jti] as const),
@@ -42,14 +42,14 @@ for (const kind of kinds) {
       }
     });
 
-    test("of uses at once exactly one wins", async () => {
+    test("exactly one of several concurrent uses is accepted", async () => {
       const check = verifier()[kind];
       const token = tokenOf(kind);
       const verdicts = await Promise.all(Array.from({ length: 50 }, () => verdict(check(token, client))));
       assert.deepEqual(verdicts.toSorted(), [...Array<string>(49).fill("ERR_TOKEN_REPLAYED"), "accepted"]);
     });
 
-    test("only a token that is good in all else is used up", async () => {
+    test("only an otherwise valid token is used up", async () => {
       const check = verifier()[kind];
       const jti = "x";
       const spoiled: [name: string, token: string, client?: Client][] = [
@@ -57,8 +57,8 @@ for (const kind of kinds) {
         ["aud", tokenOf(kind, { jti, aud: "https://other.example" })],
         ["iss", tokenOf(kind, { jti, iss: "client-2" })],
         ["sub or client_id", tokenOf(kind, { jti, sub: kind === "clientAssertion" ? "x" : clientId, client_id: "x" })],
-        ["exp that has passed", tokenOf(kind, { jti, exp: 1 })],
-        ["exp that is far ahead", tokenOf(kind, { jti, exp: 1e12 })],
+        ["exp in the past", tokenOf(kind, { jti, exp: 1 })],
+        ["exp far in the future", tokenOf(kind, { jti, exp: 1e12 })],
         ["crit", tokenOf(kind, { jti }, { crit: ["x"], x: 1 })],
         ["kid", tokenOf(kind, { jti }, { kid: "x" })],
         ...(kind === "requestObject" ? [["request", tokenOf(kind, { jti, request: "x" })] as [string, string]] : []),
@@ -70,7 +70,7 @@ for (const kind of kinds) {
   });
 }
 
-test("a jti of an assertion is not one of a request object", async () => {
+test("assertions and request objects share their jtis", async () => {
   const { clientAssertion, requestObject } = verifier();
   assert.equal(await verdict(clientAssertion(tokenOf("clientAssertion", { jti: "x" }), client)), "accepted");
   assert.equal(await verdict(requestObject(tokenOf("requestObject", { jti: "x" }), client)), "ERR_TOKEN_REPLAYED");
@@ -86,7 +86,7 @@ describe("around the expiry of a token", () => {
     ["fractions of both", 10.25, 0.5],
   ];
   for (const [name, expAfter, clockToleranceSeconds] of rows) {
-    test(`${name}: it is accepted once, at whatever moments it is used, and its jti is free again then`, async () => {
+    test(`${name}: the token is accepted once, whenever it is used, and its jti is free afterwards`, async () => {
       const clock = simulatedClock();
       const { clientAssertion } = verifier({ clock, clockToleranceSeconds });
       const startMs = clock.now();
@@ -108,7 +108,7 @@ describe("around the expiry of a token", () => {
     });
   }
 
-  test("a token that expires while its keys are fetched is not accepted, and not twice", async () => {
+  test("a token that expires while its keys are fetched is refused", async () => {
     const clock = simulatedClock();
     const waiting: (() => void)[] = [];
     const fetch = async (): Promise<Response> => {
@@ -125,7 +125,7 @@ describe("around the expiry of a token", () => {
   });
 });
 
-/** A store that several replicas share: each step takes a while, but the marking itself is one step. */
+/** Returns a store for several replicas: calls are asynchronous, but the check and the write are atomic. */
 function sharedStore(): { readonly replay: SetIfAbsent; readonly uses: Map<string, number> } {
   const uses = new Map<string, number>();
   return {
@@ -141,7 +141,7 @@ function sharedStore(): { readonly replay: SetIfAbsent; readonly uses: Map<strin
 }
 
 describe("a shared store", () => {
-  test("of uses at all replicas at once exactly one wins", async () => {
+  test("exactly one of concurrent uses at all replicas is accepted", async () => {
     const { replay, uses } = sharedStore();
     const replicas = Array.from({ length: 5 }, () => verifier({ replay }));
     const token = tokenOf("clientAssertion");
@@ -154,7 +154,7 @@ describe("a shared store", () => {
     assert.equal(uses.size, 1);
   });
 
-  test("remembers a short name of each token, until the token is refused anyway", async () => {
+  test("receives a short key for each token, and the time from which the token is refused anyway", async () => {
     const clock = simulatedClock();
     clock.setBy(-(clock.now() % second));
     const { replay, uses } = sharedStore();
@@ -164,16 +164,16 @@ describe("a shared store", () => {
     await clientAssertion(tokenOf("clientAssertion", { jti, exp }), client);
     const [[key = "", expiresAt] = []] = uses;
     assert.match(key, /^[\w-]{43}$/);
-    // `verify` refuses it from the next whole second on.
+    // `verify` refuses the token from the next whole second on.
     assert.equal(expiresAt, clock.now() + 66 * second);
   });
 
-  test("a token without a jti is not its business", async () => {
-    const clients = verifier({ replay: () => assert.fail("the store was asked") });
+  test("is not called for a token without a jti", async () => {
+    const clients = verifier({ replay: () => assert.fail("the store was called") });
     await clients.requestObject(tokenOf("requestObject", { jti: undefined }), client);
   });
 
-  test("that forgot too early does not let an expired token in", async () => {
+  test("that forgets too early does not make an expired token valid", async () => {
     const clock = simulatedClock();
     const replay: SetIfAbsent = async () => {
       clock.setBy(60 * second);
@@ -183,7 +183,7 @@ describe("a shared store", () => {
     assert.equal(await verdict(verifier({ clock, replay }).clientAssertion(token, client)), "ERR_TOKEN_EXPIRED");
   });
 
-  test("that fails lets nothing in", async () => {
+  test("that fails makes all tokens fail", async () => {
     const down = new Error("no connection");
     const failing = [
       () => Promise.reject(down),
@@ -214,7 +214,7 @@ describe("the store in memory", () => {
   }
   let keys = 0;
 
-  test("a busy client keeps its newest tokens, and may use new ones", async () => {
+  test("a busy client's latest tokens are remembered, and new ones are accepted", async () => {
     const clock = simulatedClock();
     const { clientAssertion } = verifier({ clock, replay: memoryReplayStore({ maxEntries: 4, clock }) });
     const start = clock.now() / second;
@@ -229,7 +229,7 @@ describe("the store in memory", () => {
     assert.equal(await verdict(clientAssertion(token(20), client)), "accepted");
   });
 
-  test("of the clients that have the most, it forgets the tokens that expire first, and no others", () => {
+  test("if it is full, it forgets the tokens that expire first, of the clients that have the most", () => {
     const clock = simulatedClock();
     const store = memoryReplayStore({ maxEntries: 12, clock });
     const use = (clientId: string, seconds: number): unknown => {
@@ -252,18 +252,18 @@ describe("the store in memory", () => {
     assert.deepEqual([use("busy", 29), use("busy", 31)], ["ERR_REPLAY_FULL", true]);
   });
 
-  test("holds 100,000 by default, by the machine's clock", () => {
+  test("remembers 100,000 tokens by default, by the machine's clock", () => {
     const store = memoryReplayStore();
     const expiresAt = Date.now() + later;
     for (let index = 0; index < 100_000; index += 1) assert.equal(store(`${index}`, expiresAt, "a"), true);
     for (const key of ["0", "99999"]) assert.equal(store(key, expiresAt, "a"), false);
-    // One more has those forgotten that expire no later, so it cannot be told from them.
+    // One more token makes the store forget tokens that expire no later, so it could be one of them.
     assert.equal(use(store, "a", 1, expiresAt), 0);
     assert.equal(use(store, "b", 1, expiresAt), 1);
     assert.equal(use(store, "a", 1, expiresAt + second), 1);
   });
 
-  test("is full for a client when nothing is left to forget but clients", () => {
+  test("refuses a new client if there is one token per client and no room for more clients", () => {
     const clock = simulatedClock();
     const store = memoryReplayStore({ maxEntries: 8, clock });
     const counts = Array.from({ length: 9 }, (_, i) => use(store, `client ${i}`, 1, clock.now() + later));
@@ -272,7 +272,7 @@ describe("the store in memory", () => {
     assert.equal(use(store, "another", 1, clock.now() + later), 1);
   });
 
-  test("a store that is full of clients costs little for each more", () => {
+  test("a call costs little even if the store is full of clients", () => {
     const clock = simulatedClock();
     const most = 20_000;
     const store = memoryReplayStore({ maxEntries: most, clock });
@@ -284,7 +284,7 @@ describe("the store in memory", () => {
     assert.ok(user < 1_000_000, `${user / 1_000} ms of CPU for 2,000 tokens`);
   });
 
-  test("a token that has expired may be used again, and counts once", () => {
+  test("an expired token may be used again and counts once", () => {
     const clock = simulatedClock();
     const store = memoryReplayStore({ maxEntries: 2, clock });
     for (let use = 0; use < 5; use += 1) {
@@ -295,7 +295,7 @@ describe("the store in memory", () => {
     assert.equal(store("z", clock.now() + second, "c"), true);
   });
 
-  test("the verifier's default store goes by the verifier's clock", async () => {
+  test("the verifier's default store uses the verifier's clock", async () => {
     const clock = simulatedClock();
     const { clientAssertion } = verifier({ clock });
     const token = (): string => tokenOf("clientAssertion", { jti: "x", exp: clock.now() / second + 10 });
@@ -322,7 +322,7 @@ describe("the store in memory", () => {
     }),
     { maxLength: 80, size: "max" },
   );
-  test("property: no token is accepted twice, and who has used little is not refused", () => {
+  test("property: no token is accepted twice, and a client with few tokens is not refused", () => {
     let refused = 0;
     fc.assert(
       fc.property(fc.integer({ min: 4, max: 16 }), uses, (maxEntries, uses) => {
@@ -334,7 +334,7 @@ describe("the store in memory", () => {
           const now = clock.now();
           for (const [name, { until }] of accepted) if (until <= now) accepted.delete(name);
           const name = `${clientId} ${key}`;
-          // A token is used again as it was.
+          // A repeated token has the same expiry.
           const until = accepted.get(name)?.until ?? now + lifetimeMs;
           let isAccepted = false;
           try {

@@ -23,29 +23,35 @@ const both: Row[] = [
   [issuerRule, "iss is the provider", { iss: issuer }, "ERR_TOKEN_CLAIM"],
   [audienceRule, "aud is missing", { aud: undefined }, "ERR_TOKEN_CLAIM"],
   [audienceRule, "aud is another provider", { aud: "https://other.example" }, "ERR_TOKEN_CLAIM"],
-  [audienceRule, "aud is a list of the provider alone", { aud: [issuer] }, "accepted"],
+  [audienceRule, "aud is a list of only the provider", { aud: [issuer] }, "accepted"],
   [audienceRule, "aud is a list of others", { aud: ["https://x.example"] }, "ERR_TOKEN_CLAIM"],
   [audienceRule, "aud is the token endpoint, not configured", { aud: tokenEndpoint }, "ERR_TOKEN_CLAIM"],
   [audienceRule, "aud is the token endpoint", { aud: tokenEndpoint }, "accepted", { audiences: [tokenEndpoint] }],
-  [audienceRule, "aud is the issuer beside it", { aud: issuer }, "accepted", { audiences: [tokenEndpoint] }],
+  [
+    audienceRule,
+    "aud is the issuer, with a configured endpoint",
+    { aud: issuer },
+    "accepted",
+    { audiences: [tokenEndpoint] },
+  ],
   [expiry, "exp is missing", { exp: undefined }, "ERR_TOKEN_CLAIM"],
-  [expiry, "exp is a text", { exp: String(now + 60) }, "ERR_TOKEN_CLAIM"],
+  [expiry, "exp is a string", { exp: String(now + 60) }, "ERR_TOKEN_CLAIM"],
   [expiry, "exp now", { exp: now }, "ERR_TOKEN_EXPIRED"],
   [expiry, "exp in a second", { exp: now + 1 }, "accepted"],
   [expiry, "exp tolerated", { exp: now - 4 }, "accepted", { clockToleranceSeconds: 5 }],
   [expiry, "exp not tolerated", { exp: now - 5 }, "ERR_TOKEN_EXPIRED", { clockToleranceSeconds: 5 }],
   [expiry, "exp in an hour", { exp: now + 3_600 }, "accepted"],
   [expiry, "exp in more than an hour", { exp: now + 3_601 }, "ERR_TOKEN_CLAIM"],
-  [expiry, "exp in more than is configured", { exp: now + 61 }, "ERR_TOKEN_CLAIM", ofAMinute],
-  [expiry, "exp in as much as is configured", { exp: now + 60 }, "accepted", ofAMinute],
+  [expiry, "exp beyond the configured lifetime", { exp: now + 61 }, "ERR_TOKEN_CLAIM", ofAMinute],
+  [expiry, "exp at the configured lifetime", { exp: now + 60 }, "accepted", ofAMinute],
   [
     expiry,
-    "exp in more than is configured, tolerated",
+    "exp beyond the configured lifetime, tolerated",
     { exp: now + 65 },
     "accepted",
     { maxLifetimeSeconds: 60, clockToleranceSeconds: 5 },
   ],
-  [expiry, "exp for ever", { exp: 1e300 }, "ERR_TOKEN_CLAIM"],
+  [expiry, "exp in the far future", { exp: 1e300 }, "ERR_TOKEN_CLAIM"],
   ["RFC 7519 section 4.1.5, RFC 7523 section 3, 5", "nbf now", { nbf: now }, "accepted"],
   ...["nbf", "iat"].flatMap((name): Row[] => [
     [skew, `${name} in ten seconds`, { [name]: now + 10 }, "accepted"],
@@ -57,7 +63,7 @@ const both: Row[] = [
   ]),
   [skew, "exp a second ago, although nbf may be ten ahead", { exp: now - 1 }, "ERR_TOKEN_EXPIRED"],
   ["RFC 7519 section 4.1.6, RFC 7523 section 3, 6", "iat long ago", { iat: 1 }, "accepted"],
-  ["RFC 7519 section 4.1.6, RFC 7523 section 3, 6", "iat is a text", { iat: "now" }, "ERR_TOKEN_CLAIM"],
+  ["RFC 7519 section 4.1.6, RFC 7523 section 3, 6", "iat is a string", { iat: "now" }, "ERR_TOKEN_CLAIM"],
   ["RFC 7519 section 4.3, RFC 7523 section 3, 8", "more claims", { "https://example.org/claim": [1] }, "accepted"],
   ["RFC 7519 section 4.1.7", "jti is a number", { jti: 7 }, "ERR_TOKEN_CLAIM"],
   ["RFC 7519 section 4.1.7", "jti is empty", { jti: "" }, "ERR_TOKEN_CLAIM"],
@@ -72,23 +78,23 @@ const rows: Record<Kind, Row[]> = {
     ["RFC 7523 section 3, 2 B", "sub is another client", { sub: "client-2" }, "ERR_TOKEN_CLAIM"],
     ["RFC 7523 section 3, 2 B", "sub as a list", { sub: [clientId] }, "ERR_TOKEN_CLAIM"],
     ["OpenID Connect Core 1.0 section 9", "jti is missing", { jti: undefined }, "ERR_TOKEN_CLAIM"],
-    [audience, "aud holds another provider", { aud: [issuer, "https://x.example"] }, "ERR_TOKEN_CLAIM"],
-    [audience, "aud holds the token endpoint", { aud: [issuer, tokenEndpoint] }, "ERR_TOKEN_CLAIM"],
+    [audience, "aud contains another provider", { aud: [issuer, "https://x.example"] }, "ERR_TOKEN_CLAIM"],
+    [audience, "aud contains the token endpoint", { aud: [issuer, tokenEndpoint] }, "ERR_TOKEN_CLAIM"],
     [
       audience,
-      "aud holds the token endpoint, configured",
+      "aud contains the token endpoint, configured",
       { aud: [issuer, tokenEndpoint] },
       "accepted",
       { audiences: [tokenEndpoint] },
     ],
     [
       audience,
-      "aud holds the token endpoints of two providers, one configured",
+      "aud contains the token endpoints of two providers, one configured",
       { aud: [tokenEndpoint, "https://x.example/token"] },
       "ERR_TOKEN_CLAIM",
       { audiences: [tokenEndpoint] },
     ],
-    [audience, "aud holds what is no text", { aud: [issuer, 7] }, "ERR_TOKEN_CLAIM"],
+    [audience, "aud contains a number", { aud: [issuer, 7] }, "ERR_TOKEN_CLAIM"],
     ...both,
   ],
   requestObject: [
@@ -102,13 +108,13 @@ const rows: Record<Kind, Row[]> = {
     ["RFC 9101 section 10.8", "sub is the client, as in an assertion", { sub: clientId }, "ERR_TOKEN_CLAIM"],
     ["RFC 9101 section 10.8", "sub is a user", { sub: "alice" }, "accepted"],
     ["RFC 9101 section 4", "no jti", { jti: undefined }, "accepted"],
-    [lifetime, "aud is a list that holds the provider", { aud: ["https://x.example", issuer] }, "accepted"],
+    [lifetime, "aud is a list that contains the provider", { aud: ["https://x.example", issuer] }, "accepted"],
     [lifetime, "nbf an hour ago", { nbf: now + 1 - 3_600, exp: now + 1 }, "accepted"],
     [lifetime, "nbf more than an hour ago", { nbf: now - 3_600, exp: now + 1 }, "ERR_TOKEN_CLAIM"],
     [lifetime, "exp an hour after nbf", { nbf: now - 60, exp: now + 3_540 }, "accepted"],
     [lifetime, "exp more than an hour after nbf", { nbf: now - 60, exp: now + 3_541 }, "ERR_TOKEN_CLAIM"],
-    [lifetime, "as much as is configured", { nbf: now - 60, exp: now }, "ERR_TOKEN_EXPIRED", ofAMinute],
-    [lifetime, "more than is configured", { nbf: now - 60, exp: now + 1 }, "ERR_TOKEN_CLAIM", ofAMinute],
+    [lifetime, "exp as far after nbf as configured", { nbf: now - 60, exp: now }, "ERR_TOKEN_EXPIRED", ofAMinute],
+    [lifetime, "exp further after nbf than configured", { nbf: now - 60, exp: now + 1 }, "ERR_TOKEN_CLAIM", ofAMinute],
     ...both,
   ],
 };
@@ -149,16 +155,16 @@ for (const kind of kinds) {
       });
     }
 
-    test("gives header and claims", async () => {
+    test("returns header and claims", async () => {
       const token = tokenOf(kind, { extra: 1 });
       assert.deepEqual(await verifier()[kind](token, client), read(token));
     });
 
-    // That the checks of `verify` stand here: all of them are in test/token/verify.test.ts.
+    // A sample of the checks of `verify`, which are all in test/token/verify.test.ts.
     const [head, body, tail] = tokenOf(kind).split(".");
     const refused: [source: string, name: string, token: string, code: string][] = [
       ["RFC 7523 section 3, 9", "no signature", `${head}.${body}.`, "ERR_TOKEN_SIGNATURE"],
-      ["RFC 7523 section 3, 10", "no JWT", "assertion", "ERR_TOKEN_MALFORMED"],
+      ["RFC 7523 section 3, 10", "not a JWT", "assertion", "ERR_TOKEN_MALFORMED"],
       ["RFC 9101 section 6.1", "a JWE", [head, "", body, body, tail].join("."), "ERR_TOKEN_MALFORMED"],
       ["RFC 7515 section 4.1.11", "a critical parameter", tokenOf(kind, {}, { crit: ["x"], x: 1 }), "ERR_TOKEN_CRIT"],
     ];
@@ -172,16 +178,16 @@ for (const kind of kinds) {
   });
 }
 
-test("a token of one kind is not one of the other", async () => {
+test("a token of one kind is not accepted as the other", async () => {
   const { clientAssertion, requestObject } = verifier();
   assert.equal(await verdict(requestObject(tokenOf("clientAssertion"), client)), "ERR_TOKEN_CLAIM");
   assert.equal(await verdict(clientAssertion(tokenOf("requestObject"), client)), "ERR_TOKEN_CLAIM");
-  // Nor if it has the claims of both.
+  // Not even with the claims of both.
   const both = tokenOf("requestObject", { sub: clientId });
   assert.equal(await verdict(requestObject(both, client)), "ERR_TOKEN_CLAIM");
 });
 
-describe("options are checked when the verifier is made", () => {
+describe("createClientVerifier refuses", () => {
   const wrong: object[] = [
     { issuer: undefined },
     { issuer: "" },
@@ -207,13 +213,13 @@ describe("options are checked when the verifier is made", () => {
   }
 
   for (const options of [undefined, null, "https://op.example"]) {
-    test(`none: ${inspect(options)}`, () => {
+    test(`missing options: ${inspect(options)}`, () => {
       const refusal = { name: "ConfigError", code: "ERR_OPTION_INVALID" };
       assert.throws(() => createClientVerifier(options as unknown as ClientVerifierOptions), refusal);
     });
   }
 
-  test("one that does not exist", () => {
+  test("an unknown option", () => {
     const options = { issuer, audience: [issuer] };
     assert.throws(() => createClientVerifier(options), { name: "ConfigError", code: "ERR_OPTION_UNKNOWN" });
   });
@@ -236,7 +242,7 @@ describe("options are checked when the verifier is made", () => {
   }
 });
 
-test("the clock is that of the machine by default", async () => {
+test("the default clock is the machine's", async () => {
   const { clientAssertion } = createClientVerifier({ issuer });
   const exp = Math.floor(Date.now() / 1000);
   assert.equal(await verdict(clientAssertion(tokenOf("clientAssertion", { exp: exp + 30 }), client)), "accepted");

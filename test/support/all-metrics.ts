@@ -63,7 +63,7 @@ async function providerPart(): Promise<readonly Metric[]> {
 }
 
 function keySetPart(): readonly Metric[] {
-  const measured = createKeySetMetrics("https://op.example");
-  measured.note({ type: "refreshed", status: 200, bytes: 1 });
-  return measured.metrics(start);
+  const metrics = createKeySetMetrics("https://op.example");
+  metrics.record({ type: "refreshed", status: 200, bytes: 1 });
+  return metrics.metrics(start);
 }

@@ -404,7 +404,7 @@ describe("claims (RFC 7519 section 4.1), with clocks that agree", () => {
 
   test("the message names the claim", async () => {
     const messages: [more: object, message: RegExp][] = [
-      [{ aud: "x" }, /^claim "aud" is not what is expected$/],
+      [{ aud: "x" }, /^claim "aud" does not have the expected value$/],
       [{ iss: undefined }, /^claim "iss" is missing$/],
       [{ nbf: now + 1 }, /^claim "nbf"/],
     ];

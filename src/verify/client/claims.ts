@@ -12,7 +12,7 @@ export const futureSeconds = { accepted: 10, refused: 60 } as const;
  */
 export function checkSoleAudience({ aud }: JWTPayload, names: readonly string[]): void {
   const other = [aud].flat().some((name) => name === undefined || !names.includes(name));
-  if (other) throw new TokenError("ERR_TOKEN_CLAIM", 'claim "aud" names others than this provider');
+  if (other) throw new TokenError("ERR_TOKEN_CLAIM", 'claim "aud" must name only this provider');
 }
 
 /** Bounds of the times in a token, in seconds. */

@@ -65,8 +65,8 @@ export function createClientKeys({ fetch, clock, maxKeySets, emit }: ClientKeysO
       internalOf: () => ({ readKeys: verificationKeysOnDemand, mediaTypes, maxStaleSeconds: 0, maxBytes }),
       newBudget: () => createBudget(1, [leastSeconds * 1000]),
       emit({ name }, event) {
-        const ofClients = keySetEvent(name, event);
-        if (ofClients !== undefined) emit(ofClients);
+        const clientEvent = keySetEvent(name, event);
+        if (clientEvent !== undefined) emit(clientEvent);
       },
     });
 
@@ -109,7 +109,7 @@ export function createClientKeys({ fetch, clock, maxKeySets, emit }: ClientKeysO
     }
     let used: RemoteSet | undefined;
     return {
-      // Only a token that passed the first checks gets here, so that no other can drop the set of another client.
+      // Only for a token that passed the first checks, so that other tokens cannot evict a client's set.
       find(header) {
         used = remoteSets.use(jwksUri);
         return used.keys(header);

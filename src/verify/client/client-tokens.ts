@@ -40,7 +40,7 @@ export interface ClientVerifierOptions {
   readonly maxKeySets?: Optional<number>;
   /** Remembers used tokens; replicas must share one store. Default: this process's memory, at most 100,000 tokens. */
   readonly replay?: Optional<SetIfAbsent>;
-  /** Greatest time by which `exp` may be ahead, and in a request object after `nbf`, in seconds. Default: 3600. */
+  /** Longest time by which `exp` may be ahead, or after `nbf` in a request object, in seconds. Default: 3600. */
   readonly maxLifetimeSeconds?: Optional<number>;
   /** Allowed clock difference for `exp`, in seconds, at most 300. For `nbf` and `iat`, at least 10 and at most 60 seconds apply. Default: 0. */
   readonly clockToleranceSeconds?: Optional<number>;
@@ -111,7 +111,7 @@ export function createClientVerifier(options: ClientVerifierOptions): ClientVeri
 
   async function check(token: string, client: Client, typ: string, requiredClaims: string[]): Promise<VerifiedToken> {
     if (typeof client !== "object" || client === null) {
-      throw invalidOption('a client is expected: "clientId", and "jwks" or "jwksUri"');
+      throw invalidOption('a client must be an object with "clientId", and "jwks" or "jwksUri"');
     }
     const keys = keysOf(client);
     const verified = await verify(token, {
@@ -164,7 +164,7 @@ export function createClientVerifier(options: ClientVerifierOptions): ClientVeri
         : claims.sub === client.clientId
           ? '"sub" is the client, as in a client assertion (RFC 9101 section 10.8)'
           : claims["request"] !== undefined || claims["request_uri"] !== undefined
-            ? '"request" and "request_uri" do not belong into a request object (RFC 9101 section 4)'
+            ? '"request" and "request_uri" must not be in a request object (RFC 9101 section 4)'
             : undefined;
     if (broken !== undefined) throw new TokenError("ERR_TOKEN_CLAIM", `claim ${broken}`);
     checkSpan(claims, maxLifetimeSeconds);

@@ -90,15 +90,15 @@ export function createRemoteSets(options: RemoteSetsOptions) {
 
   /** Returns the milliseconds until one more set may be created. Anyone can invent names, so all unproven sets share the trials of a minute. */
   function trialPauseMs(now: number): number {
-    for (const [name, madeAt] of trials) {
-      const leftMs = madeAt + trialMs - now;
+    for (const [name, createdAt] of trials) {
+      const leftMs = createdAt + trialMs - now;
       if (0 < leftMs && leftMs <= trialMs) return trials.size < maxKeySets ? 0 : leftMs;
       trials.delete(name);
     }
     return 0;
   }
 
-  /** Whatever the server answers: one that makes up a new key each time would otherwise be asked for each token. */
+  /** Returns a budget that no response resets: a server that makes up a new key each time would otherwise be called for each token. */
   function evenBudget(): Budget {
     return { ...newBudget(), reset() {} };
   }
@@ -167,7 +167,7 @@ export function createRemoteSets(options: RemoteSetsOptions) {
   };
 }
 
-/** A server chooses each of these lengths. */
+/** Returns the length of a stored set. The server chooses each of these lengths. */
 function sizeOf(state: KeySetState | undefined): number {
   if (state === undefined) return 0;
   const { jwksUri, body, etag = "", headers } = state;

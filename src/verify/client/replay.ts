@@ -77,8 +77,8 @@ export function memoryReplayStore(options: ReplayStoreOptions = {}): SetIfAbsent
     const now = clock.now();
     const until = clients.get(clientId)?.tokens.get(key);
     if (until !== undefined && now < until) return false;
-    const isOneMore = !clients.has(clientId) && clients.size >= maxEntries;
-    const mayFindRoom = isOneMore && Math.abs(now - searchedAt) >= searchEveryMs;
+    const exceedsClients = !clients.has(clientId) && clients.size >= maxEntries;
+    const mayFindRoom = exceedsClients && Math.abs(now - searchedAt) >= searchEveryMs;
     if (until === undefined && (size >= maxEntries || mayFindRoom)) makeRoom(now);
     const used = clients.get(clientId) ?? { tokens: new Map<string, number>(), forgottenUntil: -Infinity };
     if (expiresAt <= used.forgottenUntil) {
@@ -96,7 +96,7 @@ export function memoryReplayStore(options: ReplayStoreOptions = {}): SetIfAbsent
   };
 }
 
-/** The largest limit for each size under which all sizes together fit into the room. */
+/** Returns the largest limit per size with which all sizes together fit into the room. */
 function fairShare(sizes: readonly number[], room: number): number {
   let left = room;
   for (const [index, size] of sizes.toSorted((one, other) => one - other).entries()) {

@@ -115,7 +115,7 @@ async function findAfterRefetch(
     });
     const key = keeper.current()?.keys.find(kid, alg);
     if (key !== undefined) return key;
-    // Only a fetch after this token came, and past all caches, proves that its kid is unknown.
+    // Only a fetch after this token arrived, bypassing all caches, proves that its kid is unknown.
     if (fetches.bypassedSince(startedBefore)) {
       await unknownKids.add(kid, clock.now());
       throw unknownKid(context);

@@ -1,5 +1,5 @@
 /**
- * The cached key set of a provider, for those who verify its tokens.
+ * The cached key set of a provider, for verifying its tokens.
  *
  * @module jwksd/relying-party
  */

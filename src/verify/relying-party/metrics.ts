@@ -8,10 +8,10 @@ export function createKeySetMetrics(set: string) {
   const fetches = createTally();
   const counts = { unknown: 0, exhausted: 0 };
   return {
-    note(event: KeySetEvent): void {
+    record(event: KeySetEvent): void {
       if (event.type === "refreshed") fetches.add(String(event.status));
       else if (event.type === "failed") {
-        // Otherwise, a state could not be used.
+        // Other errors are about a state.
         if (event.error instanceof FetchError) fetches.add(event.error.code);
       } else if (event.type === "unknown-kid") counts.unknown += 1;
       else if (event.type === "exhausted") counts.exhausted += 1;

@@ -83,11 +83,11 @@ export function createKeySet(options: RemoteKeySetOptions, internal: InternalOpt
   const { loadState, mediaTypes, maxBytes = 262_144 } = internal;
   const closed = new AbortController();
   const { signal } = closed;
-  const measured = createKeySetMetrics(place.issuer ?? place.jwksUri);
+  const metrics = createKeySetMetrics(place.issuer ?? place.jwksUri);
 
   function emit(event: KeySetEvent): void {
     if (signal.aborted) return;
-    measured.note(event);
+    metrics.record(event);
     notify(onEvent, event);
   }
 
@@ -125,7 +125,7 @@ export function createKeySet(options: RemoteKeySetOptions, internal: InternalOpt
       const { jwksUri, body, etag, headers, requestedAt } = set;
       return { issuer: place.issuer, jwksUri, body, etag, headers, requestedAt };
     },
-    metrics: () => measured.metrics(keeper.current()?.requestedAt),
+    metrics: () => metrics.metrics(keeper.current()?.requestedAt),
     close() {
       closed.abort(new FetchError("ERR_CLOSED", "the key set was closed"));
       keeper.drop();

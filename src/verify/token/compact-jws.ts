@@ -8,7 +8,7 @@ import { object } from "../../base/options.ts";
 export const maxTokenBytes = 16_384;
 const base64url = "(?:[\\w-]{4})*(?:[\\w-][AQgw]|[\\w-]{2}[AEIMQUYcgkosw048])?";
 /**
- * Strict base64url. Lenient decoders would take one token in many spellings: with whitespace, padding or unused bits.
+ * Strict base64url. Lenient decoders would accept one token in many spellings: with whitespace, padding or unused bits.
  *
  * @see RFC 7515 section 5.2; RFC 4648 section 3.5
  */
@@ -32,7 +32,7 @@ export function readHeader(
   if (token.length > maxBytes) {
     throw new TokenError("ERR_TOKEN_TOO_LARGE", `the token is longer than ${maxBytes} bytes`);
   }
-  if (!isCompactJws(token)) throw malformed(undefined, whatItIs(token));
+  if (!isCompactJws(token)) throw malformed(undefined, hintFor(token));
   const header = parse(token);
   if (header.crit !== undefined) checkCritical(header);
   if (typeof header.alg !== "string" || header.alg === "") throw malformed();
@@ -42,7 +42,7 @@ export function readHeader(
 
 const decoder = new TextDecoder("utf-8", { fatal: true });
 
-/** The claims of a token whose header was read. @throws TokenError `ERR_TOKEN_MALFORMED` @see RFC 7519 section 7.2 */
+/** Returns the claims of a token whose header was read. @throws TokenError `ERR_TOKEN_MALFORMED` @see RFC 7519 section 7.2 */
 export function readClaims(token: string): JWTPayload {
   const payload = token.slice(token.indexOf(".") + 1, token.lastIndexOf("."));
   let claims: unknown;
@@ -61,11 +61,11 @@ export function malformed(message: string = "the token is not a well-formed sign
 }
 
 /** Describes a string that is often sent instead of a signed JWT. */
-function whatItIs(token: string): string | undefined {
+function hintFor(token: string): string | undefined {
   if (token === "undefined" || token === "null") return `the client sent the word ${token}`;
   const parts = token.split(".").length;
   if (parts === 5) return "it has five parts, as an encrypted token (JWE) has";
-  return parts === 1 ? "it is opaque, so only its provider knows what it says (introspection, RFC 7662)" : undefined;
+  return parts === 1 ? "it is opaque, so only its provider can interpret it (introspection, RFC 7662)" : undefined;
 }
 
 function parse(token: string): JWTHeaderParameters {

@@ -1,10 +1,10 @@
 import { TokenError } from "../../base/errors.ts";
 
-/** The header `typ` that a token must have. */
+/** The `typ` header that a token must have. */
 export interface TypRule {
   /** Media type, with or without `application/`. */
   readonly typ: string;
-  /** Whether `JWT` and no `typ` are accepted, too; the claims then decide. Default: `false`. */
+  /** Whether `JWT` and a missing `typ` are also accepted; the claims then decide. Default: `false`. */
   readonly acceptsPlain?: boolean;
   /** Remedy for the sender of the token. Default: none. */
   readonly remedy?: string;

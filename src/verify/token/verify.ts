@@ -23,8 +23,8 @@ import { readClaims, readHeader } from "./compact-jws.ts";
 import { checkTyp } from "./typ.ts";
 
 /**
- * Finds the public key for the header of a token, such as a `createRemoteKeySet`. Throws or returns `undefined` for an unknown kid, and
- * never returns the key of another one.
+ * Finds the public key for a token's header, as `createRemoteKeySet` does. Throws or returns `undefined` for an unknown kid, and never
+ * returns another kid's key.
  */
 export type KeySource = (header: JWSHeaderParameters) => CryptoKey | undefined | Promise<CryptoKey | undefined>;
 
@@ -32,15 +32,15 @@ export type KeySource = (header: JWSHeaderParameters) => CryptoKey | undefined |
 export interface VerifyOptions {
   /** Finds the key of the token. */
   readonly keys: KeySource;
-  /** `iss` must be this, or one of these. */
+  /** Accepted `iss`, or a list of accepted ones. */
   readonly issuer: string | readonly string[];
-  /** `aud` must be or hold this, or one of these. */
+  /** Accepted `aud`, or a list of accepted ones. A token with several audiences needs one of them. */
   readonly audience: string | readonly string[];
-  /** `alg` must be one of these algorithms of RFC 7518 and RFC 8037, which have public keys: not `none`, not HMAC. */
+  /** Accepted `alg` values from RFC 7518 and RFC 8037, for public keys only: not `none`, not HMAC. */
   readonly algorithms: readonly string[];
-  /** Header `typ` must be this, compared as a media type. Default: not checked. @see RFC 8725 section 3.11 */
+  /** Expected `typ` header, compared as a media type. Default: not checked. @see RFC 8725 section 3.11 */
   readonly typ?: Optional<string>;
-  /** Allowed difference of the clocks, in seconds, at most 300. Default: 0. */
+  /** Allowed clock difference, in seconds, at most 300. Default: 0. */
   readonly clockToleranceSeconds?: Optional<number>;
   /** Claims that a token must have besides `iss`, `aud` and `exp`. Default: none. */
   readonly requiredClaims?: Optional<readonly string[]>;
@@ -106,7 +106,7 @@ export async function verify(token: string, options: VerifyOptions): Promise<Ver
   return verifyRead({ token, header, claims: () => readClaims(token) }, given);
 }
 
-/** A token whose header was read, and nothing verified. */
+/** A token of which only the header was read and nothing was verified. */
 export interface ReadToken {
   readonly token: string;
   readonly header: JWTHeaderParameters;
@@ -116,7 +116,7 @@ export interface ReadToken {
 /** Checked options, and the claim that names the audience. Default: `aud`. */
 type CheckedOptions = Given<VerifyOptions> & { readonly audienceClaim?: string | undefined };
 
-/** Like `verify`, but with a token whose header was read, and with checked options. */
+/** Verifies a token whose header was read, with checked options. See `verify`. */
 export async function verifyRead(read: ReadToken, given: CheckedOptions): Promise<VerifiedToken> {
   const { token, header } = read;
   const { keys, clock = systemClock } = given;
@@ -134,9 +134,9 @@ export async function verifyRead(read: ReadToken, given: CheckedOptions): Promis
 /** Checks options before the first token. @throws ConfigError see `verify` */
 export function checkVerifyOptions(options: VerifyOptions): Given<VerifyOptions> {
   const given = checkOptions(options, verifyRules);
-  const unfit = given.algorithms.find((alg) => !isPublicKeyAlgorithm(alg));
-  if (unfit === undefined) return given;
-  throw invalidOption(`${JSON.stringify(unfit)} is not an algorithm with a public key`);
+  const unsuitable = given.algorithms.find((alg) => !isPublicKeyAlgorithm(alg));
+  if (unsuitable === undefined) return given;
+  throw invalidOption(`${JSON.stringify(unsuitable)} is not an algorithm with a public key`);
 }
 
 /** Checks the result of `keys`. */
@@ -182,21 +182,21 @@ function checkClaims(claims: JWTPayload, given: CheckedOptions, now: number): as
   for (const [name, known] of Object.entries(expected)) {
     const values = name === "iss" ? [claims.iss] : [claims[name]].flat();
     if (!values.some((value) => known.some((one) => one === value)))
-      throw wrongClaim(name, "is not what is expected", expected);
+      throw wrongClaim(name, "does not have the expected value", expected);
   }
   for (const name of ["exp", "nbf", "iat"]) {
     const value: unknown = claims[name] === undefined ? now : claims[name];
-    if (typeof value !== "number") throw wrongClaim(name, "is not what is expected");
+    if (typeof value !== "number") throw wrongClaim(name, "does not have the expected value");
     // JSON.parse turns 1e400 into `Infinity`, and a token with this `exp` would never expire.
     if (!Number.isFinite(value)) throw wrongClaim(name, "is not a finite number");
   }
   const { exp = now, nbf = now } = claims;
-  if (nbf > now + clockToleranceSeconds) throw wrongClaim("nbf", "is not what is expected");
+  if (nbf > now + clockToleranceSeconds) throw wrongClaim("nbf", "does not have the expected value");
   if (exp <= now - clockToleranceSeconds) throw new TokenError("ERR_TOKEN_EXPIRED", "the token has expired");
 }
 
 function wrongClaim(name: string, what: string, expected: Record<string, readonly string[]> = {}): TokenError {
   const names = Object.hasOwn(expected, name) ? expected[name] : undefined;
-  const hint = names && `expected is ${names.map((name) => JSON.stringify(name)).join(" or ")}`;
+  const hint = names && `expected ${names.map((name) => JSON.stringify(name)).join(" or ")}`;
   return new TokenError("ERR_TOKEN_CLAIM", `claim "${name}" ${what}`, { hint });
 }
