@@ -17,7 +17,7 @@ import {
   isRotating,
   keyUses,
 } from "../../src/rotation/rules/records.ts";
-import { forwards, histories, live, newPolicy, turn } from "../rules/histories.ts";
+import { forwards, histories, replay, newPolicy, takeDueSteps } from "../rules/histories.ts";
 import { day, hour, record, second, start, tombstone, waiting } from "../rules/key-records.ts";
 import { soak } from "../support/soak.ts";
 
@@ -238,7 +238,7 @@ test("taking the steps when they are due does exactly what the plan says", () =>
   const anyTime = fc.array(fc.double({ min: 0, max: 1, noNaN: true }));
   fc.assert(
     fc.property(history, anyTime, (history, parts) => {
-      const { records, policy, now } = live(history);
+      const { records, policy, now } = replay(history);
       const ahead = plan(records, policy, now);
       // A manager runs due steps when the plan says, and at any other time.
       const others = parts.map((part) => Math.floor(now + part * (ahead.until - now)));
@@ -247,7 +247,7 @@ test("taking the steps when they are due does exactly what the plan says", () =>
       const happened: unknown[] = [];
       let real = records;
       for (const at of [...moments].sort((a, b) => a - b)) {
-        const change = turn(real, policy, at);
+        const change = takeDueSteps(real, policy, at);
         real = change.records;
         for (const { at, type, use, kid = "" } of change.events)
           happened.push([at, type, use, kids.has(kid) ? kid : undefined]);
@@ -267,7 +267,7 @@ test("taking the steps when they are due does exactly what the plan says", () =>
 test("a plan ends after a whole rotation for each use that has keys, and announces each key for as long as the policy requires", () => {
   fc.assert(
     fc.property(histories(forwards), (history) => {
-      const { records, policy, now } = live(history);
+      const { records, policy, now } = replay(history);
       const { steps, segments } = plan(records, policy, now);
       for (const use of keyUses) {
         const ofUse = steps.filter((step) => step.use === use);
@@ -309,7 +309,7 @@ describe("the time since which every read has seen the rotation mode on", () => 
   test("intervals are in order and not adjacent", () => {
     fc.assert(
       fc.property(histories(forwards), (history) => {
-        const { records, policy, now } = live(history);
+        const { records, policy, now } = replay(history);
         const intervals = rotationIntervals(records.filter(isLive));
         intervals.forEach(({ from, to = Infinity }, index) => {
           assert.ok(from < to);

@@ -18,13 +18,13 @@ const run = promisify(execFile);
 /**
  * Searches the model for a violation.
  *
- * @returns the assertion that fails, or nothing if every state was visited and none fails
+ * @returns the violated assertion, or `undefined` if every state was visited without a violation
  */
 async function search(...definitions: readonly string[]): Promise<string | undefined> {
   const cwd = await mkdtemp(join(tmpdir(), "jwksd-model-"));
   try {
     await run(part("spin"), [...definitions.map((definition) => `-D${definition}`), "-a", model], { cwd });
-    // NOREDUCE: one process leaves no order to reduce.
+    // NOREDUCE: with one process, there is no order to reduce.
     await run(part("cc"), ["-O2", "-DSAFETY", "-DNOREDUCE", "-DMEMLIM=1900", "-o", "pan", "pan.c"], { cwd });
     const { stdout } = await run(join(cwd, "pan"), ["-m3000000", "-w22"], { cwd });
     const violated = /assertion violated (.*) \(at depth/.exec(stdout)?.[1];
@@ -41,20 +41,20 @@ const [, list = ""] = /\/\* Changed models.*?\n(.*?)#define NOTHING/s.exec(text)
 const changes = [...list.matchAll(/^#define ([A-Z_]+) /gm)].map(([, name]) => `CHANGE=${name}`);
 const waits = ["ANNOUNCE=CACHE", "ANNOUNCE=noted+CACHE-1", "RETIRE=TOKEN", "RETIRE=noted+TOKEN-1", "MODE_ON=CACHE"];
 
-test("docs/model/README.md says what each change does", () => {
+test("docs/model/README.md describes each change", () => {
   assert.ok(changes.length >= 7);
   for (const change of [...changes, ...waits]) assert.ok(readme.includes(`\`${change}\``), change);
 });
 
-// A model changes when somebody changes its text, and with no line of `src`.
+// The model changes only when its own file changes, not with `src`.
 if (isSoak)
-  describe("the model of the one rule", { skip: skipWithout("spin", "cc"), concurrency: 2 }, () => {
+  describe("the rotation model", { skip: skipWithout("spin", "cc"), concurrency: 2 }, () => {
     for (const size of ["PROCESSES=2", "PROCESSES=3"]) {
-      test(`keeps its promises in every state: ${size}`, async () => assert.equal(await search(size), undefined));
+      test(`has no violation in any state: ${size}`, async () => assert.equal(await search(size), undefined));
     }
 
     for (const change of [...changes, ...waits]) {
-      test(`is found wrong if changed: ${change}`, async () => {
+      test(`has a violation with the change ${change}`, async () => {
         assert.match((await search(change)) ?? "nothing violated", /tokenLeft|followed|isBehind|revokedSince/);
       });
     }
@@ -62,7 +62,7 @@ if (isSoak)
     const states = [...text.matchAll(/^#define (AN?_[A-Z_]+) /gm)].map(([, name = ""]) => name);
     assert.equal(states.length, 4);
     for (const state of states) {
-      test(`meets the state that matters: ${state}`, async () => {
+      test(`reaches the relevant state ${state}`, async () => {
         assert.match((await search(`NEVER=${state}`)) ?? "nothing violated", /^ *!/);
       });
     }

@@ -22,12 +22,12 @@ const retiring = record("r", "retiring", { announcedAt: start - year, activatedA
 const enc = (of: LiveRecord): LiveRecord => frozen({ ...of, kid: `e${of.kid}`, use: "enc" });
 const claimed = (until: number): LiveRecord => frozen({ ...active, nextMadeBy: { process: "x", until } });
 
-/** At a moment after `start`: the states then, what happened, what is due, and when to wake, after `start`. */
+/** The result of due steps: states, events, uses that need a key, and the next time to wake up. Times are relative to `start`. */
 const steps: readonly {
   readonly rule: string;
   readonly given: readonly KeyRecord[];
   readonly at: number;
-  /** A millisecond before, nothing happens. */
+  /** Whether nothing happens a millisecond before. */
   readonly isMoment?: true;
   readonly cannotSign?: readonly string[];
   readonly states: string;
@@ -35,9 +35,16 @@ const steps: readonly {
   readonly due?: readonly KeyUse[];
   readonly wakeAt: number;
 }[] = [
-  { rule: "an empty store needs its first signing key at once", given: [], at: 0, states: "", due: ["sig"], wakeAt: 0 },
   {
-    rule: "the next key is announced so that it signs when the period is over",
+    rule: "an empty store needs its first signing key immediately",
+    given: [],
+    at: 0,
+    states: "",
+    due: ["sig"],
+    wakeAt: 0,
+  },
+  {
+    rule: "the next key is announced so that it signs when the rotation is due",
     given: [active],
     at: period - announcement,
     isMoment: true,
@@ -46,7 +53,7 @@ const steps: readonly {
     wakeAt: period - announcement,
   },
   {
-    rule: "a key that was announced long enough signs, and the old one retires",
+    rule: "a key that was announced for long enough signs, and the old one retires",
     given: [active, announced],
     at: announcement,
     isMoment: true,
@@ -55,7 +62,7 @@ const steps: readonly {
     wakeAt: period,
   },
   {
-    rule: "a step that is late delays the rest, and cuts nothing short",
+    rule: "a late step delays the following ones and shortens no period",
     given: [active, announced],
     at: announcement + hour,
     states: "a retiring, b active",
@@ -63,7 +70,7 @@ const steps: readonly {
     wakeAt: period + hour,
   },
   {
-    rule: "a step that is late by a year is taken by the clock of the store: nothing ran",
+    rule: "a step that is a year late is taken by the store's clock: no process was running",
     given: [active, announced, retiring],
     at: year,
     states: "a retiring, b active, r removed",
@@ -71,14 +78,14 @@ const steps: readonly {
     wakeAt: year + period - announcement,
   },
   {
-    rule: "an announced key holds the next one back",
+    rule: "an announced key delays the next one",
     given: [active, { ...announced, publishedAt: start + period }],
     at: period,
     states: "a active, b announced",
     wakeAt: period + announcement,
   },
   {
-    rule: "a retiring key leaves when the last token that it signed has expired everywhere",
+    rule: "a retiring key is removed when the last token that it signed has expired everywhere",
     given: [active, retiring],
     at: retirement,
     isMoment: true,
@@ -87,7 +94,7 @@ const steps: readonly {
     wakeAt: period - announcement,
   },
   {
-    rule: "an encryption key leaves when no cache hands it out any more",
+    rule: "an encryption key is removed when no cache serves it any more",
     given: [active, enc(active), enc(retiring)],
     at: encRetirement,
     isMoment: true,
@@ -96,7 +103,7 @@ const steps: readonly {
     wakeAt: period - announcement,
   },
   {
-    rule: "an old key leaves at the moment at which the next one takes over",
+    rule: "an old key can be removed at the moment at which the next one becomes active",
     given: [active, announced, { ...retiring, replacedAt: start + announcement - retirement }],
     at: announcement,
     states: "a retiring, b active, r removed",
@@ -104,7 +111,7 @@ const steps: readonly {
     wakeAt: period,
   },
   {
-    rule: "both uses take their steps at one moment, the signing keys first",
+    rule: "steps of both uses are taken at one moment, the signing keys first",
     given: [active, announced, enc(active), enc(announced)],
     at: announcement,
     states: "a retiring, b active, ea retiring, eb active",
@@ -120,14 +127,14 @@ const steps: readonly {
     wakeAt: period - announcement,
   },
   {
-    rule: "encryption keys begin with a command",
+    rule: "the first encryption key is created by a command only",
     given: [active, enc(retiring)],
     at: 0,
     states: "a active, er retiring",
     wakeAt: encRetirement,
   },
   {
-    rule: "an announced encryption key becomes active where none is",
+    rule: "an announced encryption key becomes active even if there is no active one",
     given: [active, enc(announced)],
     at: announcement,
     states: "a active, eb active",
@@ -135,7 +142,7 @@ const steps: readonly {
     wakeAt: period - announcement,
   },
   {
-    rule: "a key that cannot sign does not become active, and nothing wakes for it",
+    rule: "a key that cannot sign does not become active, and no time is planned for it",
     given: [active, announced],
     at: announcement,
     cannotSign: ["b"],
@@ -143,7 +150,7 @@ const steps: readonly {
     wakeAt: Infinity,
   },
   {
-    rule: "a key that cannot sign holds no other one back",
+    rule: "a key that cannot sign delays no other key",
     given: [active, announced, retiring, enc(active), enc(announced)],
     at: announcement,
     cannotSign: ["b"],
@@ -152,14 +159,14 @@ const steps: readonly {
     wakeAt: period,
   },
   {
-    rule: "the next key is left to the process that undertook to make it",
+    rule: "the next key is left to the process that claimed it",
     given: [claimed(start + period - announcement + 30_000)],
     at: period - announcement,
     states: "a active",
     wakeAt: period - announcement + 30_000,
   },
   {
-    rule: "a claim that is over leaves the next key to all",
+    rule: "after a claim expires, any process generates the next key",
     given: [claimed(start + period - announcement + 30_000)],
     at: period - announcement + 30_000,
     states: "a active",
@@ -167,14 +174,14 @@ const steps: readonly {
     wakeAt: period - announcement + 30_000,
   },
   {
-    rule: "a claim of just a minute is one",
+    rule: "a claim of a minute is valid",
     given: [claimed(start + period + nextMadeForMs)],
     at: period,
     states: "a active",
     wakeAt: period + nextMadeForMs,
   },
   {
-    rule: "a claim of more than a minute is of a clock that was wrong",
+    rule: "a claim of more than a minute is from a wrong clock",
     given: [claimed(start + period + nextMadeForMs + 1)],
     at: period,
     states: "a active",
@@ -182,28 +189,28 @@ const steps: readonly {
     wakeAt: period - announcement,
   },
   {
-    rule: "a claim that was made by a faster clock is known before the key is due",
+    rule: "a claim by a faster clock is respected before the key is due",
     given: [claimed(start + period - announcement + nextMadeForMs)],
     at: period - announcement - 2,
     states: "a active",
     wakeAt: period - announcement + nextMadeForMs,
   },
   {
-    rule: "a claim for another year does not count when the key is due, either",
+    rule: "a claim for a whole year is ignored even before the key is due",
     given: [claimed(start + year)],
     at: 0,
     states: "a active",
     wakeAt: period - announcement,
   },
   {
-    rule: "a wait that began in the future by no more than the skew is waited for",
+    rule: "a waiting period that began in the future, within the skew, continues",
     given: [active, announced, retiring],
     at: -60 * second,
     states: "a active, b announced, r retiring",
     wakeAt: retirement,
   },
   {
-    rule: "a wait that began further in the future begins again",
+    rule: "a waiting period that began further in the future restarts",
     given: [active, announced, retiring],
     at: -61 * second,
     states: "a active, b announced, r retiring",
@@ -211,14 +218,14 @@ const steps: readonly {
     wakeAt: retirement - 61 * second,
   },
   {
-    rule: "a key that became active less than an announcement ahead is replaced in its time",
+    rule: "a key that became active in the future, by less than a propagation period, is replaced as planned",
     given: [active],
     at: -announcement,
     states: "a active",
     wakeAt: period - announcement,
   },
   {
-    rule: "a key that became active by a clock that was further ahead is replaced at once, not in years",
+    rule: "a key that became active further in the future is replaced immediately, not years later",
     given: [active],
     at: -announcement - 1,
     states: "a active",
@@ -226,7 +233,7 @@ const steps: readonly {
     wakeAt: -announcement - 1,
   },
   {
-    rule: "tombstones of the future are left alone",
+    rule: "tombstones with a future time are left unchanged",
     given: [active, tombstone("t", "removed", { endedAt: start + year })],
     at: 0,
     states: "a active, t removed",
@@ -253,12 +260,12 @@ describe("the plan", () => {
   }
 });
 
-test("where nothing is due, the records are the very same", () => {
+test("if no step is due, the same records are returned", () => {
   const given = frozen([active, announced]);
   assert.equal(advance(given, policy, start).records, given);
 });
 
-test("each step writes its time, and what it was for", () => {
+test("each step records its time and its reason", () => {
   const now = start + announcement;
   const { records, events } = advance(frozen([claimed(start), announced]), policy, now);
   const { nextMadeBy: _, ...unclaimed } = claimed(start);
@@ -272,7 +279,7 @@ test("each step writes its time, and what it was for", () => {
   ]);
 });
 
-test("what stays of a key is its kid, its thumbprint, when it ended, the URI where it may still be, and of the newest ones the public half", () => {
+test("a tombstone keeps the kid, thumbprint, end time and URI of a key, and the latest ones its public half", () => {
   const now = start + retirement;
   const { kid, use, thumbprint, publicJwk } = retiring;
   const removed = { kid, use, state: "removed", thumbprint, endedAt: now, publicJwk };
@@ -284,7 +291,7 @@ test("what stays of a key is its kid, its thumbprint, when it ended, the URI whe
   assert.deepEqual(change.events, [{ at: now, type: "removed", kid: "r", use: "sig", reason: "why" }]);
 });
 
-test("the eight keys that were removed last keep their public halves, in whatever order their records are", () => {
+test("the eight keys that were removed last keep their public halves, regardless of the order of their records", () => {
   const { publicJwk } = retiring;
   const ended = [5, 2, 8, 1, 7, 3, 6, 4].map((days) =>
     tombstone(`${days}`, "removed", { endedAt: start - days * day, publicJwk }),
@@ -295,7 +302,7 @@ test("the eight keys that were removed last keep their public halves, in whateve
   assert.deepEqual(states(without), "8 removed");
 });
 
-test("the first key of its use takes nobody's place", () => {
+test("the first key for its use replaces no other key", () => {
   const change = activate(frozen({ records: [announced], events: [] }), announced, start, "why");
   assert.deepEqual(
     change.events.map(({ type, kid }) => `${type} ${kid}`),
@@ -305,10 +312,10 @@ test("the first key of its use takes nobody's place", () => {
 
 const targets = (revision: number): View => ({ targets: [{ name: "bucket", revision, at: start }] });
 
-describe("a wait counts from a read that saw its step, never from the step", () => {
+describe("a waiting period is measured from a read that has seen its step, never from the step", () => {
   const given = frozen([active, announced, enc(active), enc(announced)]);
 
-  test("what retires now waits for the next read, and then for all of its time", () => {
+  test("a key that retires now stays until the next read, and then for the whole retirement period", () => {
     const taken = advance(given, policy, start + announcement);
     const retired = taken.records.filter(({ state }) => state === "retiring");
     assert.deepEqual(
@@ -320,12 +327,12 @@ describe("a wait counts from a read that saw its step, never from the step", () 
     assert.deepEqual([seen.events, seen.wakeAt], [[], readAt + retirement]);
   });
 
-  test("who looks ahead takes the next read to be at once", () => {
+  test("a plan assumes that the next read is immediate", () => {
     const { wakeAt } = advance(given, policy, start + announcement, { looksAhead: true });
     assert.equal(wakeAt, start + announcement + retirement);
   });
 
-  test("a target that lacks the step holds the wait up", () => {
+  test("a target that lacks the step delays the waiting period", () => {
     const records = frozen([active, { ...waiting(announced), stateRevision: 7 }]);
     assert.equal(advance(records, policy, start, targets(6)).records, records);
     assert.equal(advance(records, policy, start, targets(7)).wakeAt, start + announcement);
@@ -335,14 +342,14 @@ describe("a wait counts from a read that saw its step, never from the step", () 
 const left = (ms: number): View => ({ leftMs: () => ms });
 const byClock = (now: number): View => ({ leftMs: (_, { since, forMs }) => since + forMs - now });
 
-describe("a process whose store has no clock of its own adds what it knows of time", () => {
-  test("a step that is due by the time is not taken while it says that the wait is not over", () => {
+describe("a process whose store has no clock uses its own knowledge of time", () => {
+  test("a step that is due by the clock is not taken while the process knows that the period has not ended", () => {
     const { records, wakeAt } = advance(frozen([active, announced, retiring]), policy, start + announcement, left(5));
     assert.equal(states(records), "a active, b announced, r retiring");
     assert.equal(wakeAt, start + announcement + 5);
   });
 
-  test("a wait that has not begun is not over, whatever it says", () => {
+  test("a waiting period that has not begun has not ended, regardless of the process's clock", () => {
     const unread = frozen([active, { ...waiting(announced), stateRevision: 7 }]);
     assert.equal(
       states(advance(unread, policy, start, { ...left(0), ...targets(6) }).records),
@@ -350,7 +357,7 @@ describe("a process whose store has no clock of its own adds what it knows of ti
     );
   });
 
-  test("an end that was missed by more than an hour begins again, once: its clock may have been set", () => {
+  test("a period whose end was missed by more than an hour restarts once, because the clock may have been set", () => {
     const given = frozen([active, announced, enc(active), enc(retiring)]);
     const atLimit = start + announcement + hour;
     const taken = advance(given.slice(0, 2), policy, atLimit, byClock(atLimit));
@@ -365,15 +372,15 @@ describe("a process whose store has no clock of its own adds what it knows of ti
     assert.equal(states(second.records), "a retiring, b active, ea active, er removed");
     assert.ok(
       second.records.every((record) => !("restarted" in record)),
-      "the next wait may begin again",
+      "the next period may restart again",
     );
   });
 
-  test("a wait that began in the future has not been missed yet", () => {
+  test("the end of a period that began in the future has not been missed", () => {
     const now = start - 2 * hour;
     const { records } = advance(frozen([active, announced]), policy, now, byClock(now));
     assert.deepEqual(records[1], { ...announced, publishedAt: now });
-    const mended = start + year;
-    assert.equal(states(advance(records, policy, mended, byClock(mended)).records), "a active, b announced");
+    const later = start + year;
+    assert.equal(states(advance(records, policy, later, byClock(later)).records), "a active, b announced");
   });
 });

@@ -55,7 +55,7 @@ const keys: Readonly<Record<string, NewKey>> = {
   twin: { ...key, thumbprint: removed.thumbprint },
 };
 
-/** From "remove r force", "revoke a with new", "announce with new", "rotate sig now with new" or "import active with new". */
+/** Parses "remove r force", "revoke a with new", "announce with new", "rotate sig now with new" or "import active with new". */
 function commandOf(text: string): Command {
   const [before = "", name] = text.split(" with ");
   const [type, what = "", ...flags] = before.split(" ");
@@ -77,37 +77,52 @@ const [inNone, inOne, inQuiet] = [
 ];
 const otherUse = [active, encActive, encAnnounced];
 
-/** What happens; and which key signs on purpose before caches know it. */
+/** An allowed command with its events. `early` is the key that deliberately signs before caches have it. */
 type Allowed = readonly [command: string, name: string, events: string, more?: Circumstances & { early?: string }];
 
 const allowed: readonly Allowed[] = [
-  ["activate b", "an announcement is over", "retired a, activated b", over],
-  ["activate b force", "after an announcement, it was announced all the same", "retired a, activated b", over],
+  ["activate b", "its propagation period has ended", "retired a, activated b", over],
+  [
+    "activate b force",
+    "after its propagation period, the key is not marked as unannounced",
+    "retired a, activated b",
+    over,
+  ],
   ["activate b force", "before its end", "retired a, activated b", { early: "b" }],
-  ["activate eb force", "the other use stays as it is", "retired ea, activated eb", { early: "eb" }],
-  ["activate eb force", "where none is active", "activated eb", { given: [active, encAnnounced], early: "eb" }],
-  ["retire a", "the announced key takes over", "retired a, activated b", over],
-  ["retire a force", "before its time", "retired a, activated b", { early: "b" }],
+  ["activate eb force", "the other use is unchanged", "retired ea, activated eb", { early: "eb" }],
+  ["activate eb force", "there is no active key", "activated eb", { given: [active, encAnnounced], early: "eb" }],
+  ["retire a", "the announced key replaces it", "retired a, activated b", over],
+  ["retire a force", "too early", "retired a, activated b", { early: "b" }],
   ["remove r", "nothing needs it any more", "removed r", { at: neededUntil }],
-  ["remove r force", "before that", "removed r"],
-  ["remove er", "no cache hands it out", "removed er", { given: [active, encActive, encRetiring], at: encNeededUntil }],
-  ["remove b", "announced, it has signed nothing", "removed b"],
-  ["remove eb", "announced for encryption, somebody may have encrypted to it", "retired eb"],
+  ["remove r force", "tokens still need it", "removed r"],
+  [
+    "remove er",
+    "no cache serves it any more",
+    "removed er",
+    { given: [active, encActive, encRetiring], at: encNeededUntil },
+  ],
+  ["remove b", "announced: it has signed nothing", "removed b"],
+  ["remove eb", "announced for encryption: a client may have encrypted to it", "retired eb"],
   ["remove eb force", "announced for encryption", "removed eb"],
   ["revoke b", "announced", "revoked b"],
   ["revoke r", "retiring", "revoked r"],
-  ["revoke a with new", "the announced key signs before its time", "retired a, activated b, revoked a", { early: "b" }],
+  ["revoke a with new", "the announced key signs too early", "retired a, activated b, revoked a", { early: "b" }],
   ["revoke a", "the announced key has waited long enough", "retired a, activated b, revoked a", over],
-  ["revoke a with new", "which signs", "announced new, retired a, activated new, revoked a", inQuiet],
-  ["revoke ea", "with nothing in its place", "revoked ea", { given: quiet }],
-  ["revoke ea with enc", "which is in use", "announced new, retired ea, activated new, revoked ea", inQuiet],
-  ["announce with new", "the first key of all signs at once", "announced new, activated new", inNone],
-  ["announce with enc", "the first encryption key is in use at once", "announced new, activated new", inOne],
+  ["revoke a with new", "the replacement signs", "announced new, retired a, activated new, revoked a", inQuiet],
+  ["revoke ea", "without a replacement", "revoked ea", { given: quiet }],
+  [
+    "revoke ea with enc",
+    "the replacement becomes active",
+    "announced new, retired ea, activated new, revoked ea",
+    inQuiet,
+  ],
+  ["announce with new", "the first key of a store signs immediately", "announced new, activated new", inNone],
+  ["announce with enc", "the first encryption key is active immediately", "announced new, activated new", inOne],
   ["announce with new", "a next key", "announced new", { given: quiet }],
-  ["announce with new", "while a key of the other use is announced", "announced new", { given: otherUse }],
+  ["announce with new", "while a key for the other use is announced", "announced new", { given: otherUse }],
   ["rotate sig with new", "announces the next key", "announced new", { given: quiet }],
   ["rotate enc with enc", "announces the next key", "announced new", { given: quiet }],
-  ["rotate sig now with new", "an announced key signs, no new one is needed", "retired a, activated b", { early: "b" }],
+  ["rotate sig now with new", "an announced key signs; no new one is needed", "retired a, activated b", { early: "b" }],
   ["rotate sig now", "the announced key has waited long enough", "retired a, activated b", over],
   ["rotate sig now with new", "a new key signs", "announced new, retired a, activated new", inQuiet],
   ["import announced with new", "a next key", "announced new", { given: quiet }],
@@ -136,7 +151,7 @@ describe("a command that is allowed", () => {
       assert.ok(change.events.every(({ at: time, reason }) => time === at && reason !== ""));
       const imported = command.type === "import" && command.state === "retiring" ? "retiring" : "announced";
       const after = new Map(change.events.map(({ kid, type }) => [kid, stateAfter[type] ?? imported]));
-      // What has no event has not changed, and is where it was.
+      // A record without an event is unchanged and in the same place.
       given.forEach((record, index) => {
         const found = change.records[index];
         if (!after.has(record.kid)) assert.equal(found, record);
@@ -153,8 +168,8 @@ describe("a command that is allowed", () => {
 type Refused = readonly [
   command: string,
   name: string,
-  says: RegExp,
-  /** Default of `code`: `ERR_TOO_EARLY` with `allowedAt`, else `ERR_TRANSITION`. */
+  message: RegExp,
+  /** Default of `code`: `ERR_TOO_EARLY` with `allowedAt`, otherwise `ERR_TRANSITION`. */
   more?: Circumstances & { readonly code?: ErrorCode; readonly allowedAt?: number },
 ];
 
@@ -173,27 +188,27 @@ const used = { code: "ERR_KID_USED" } as const;
 const refusedCommands: readonly Refused[] = [
   [
     "activate b",
-    "before the announcement is over",
+    "before its propagation period ends",
     /^kid "b" must not sign before its propagation period ends.*caches.*allowed from 2026-11-21 11:00:00 UTC$/,
     soon,
   ],
-  ["activate eb", "before the announcement is over", /^kid "eb" /, { allowedAt: announcedUntil }],
+  ["activate eb", "before its propagation period ends", /^kid "eb" /, { allowedAt: announcedUntil }],
   [
     "activate b",
-    "before a read has seen it announced, however long ago that was",
+    "before a read has seen it announced, no matter how long ago that was",
     /^kid "b" must not sign yet: its propagation period has not begun; it begins when.*11-21 12:00.* at the earliest$/,
     { given: unseen({ ...announced, announcedAt: start - year }), allowedAt: start + announceForMs(policy) },
   ],
   [
     "remove r",
-    "before a read has seen it retiring, however long ago that was",
+    "before a read has seen it retiring, no matter how long ago that was",
     /^kid "r" must not be removed yet: .* at the earliest$/,
     { given: unseen({ ...retiring, retiredAt: start - year }), allowedAt: start + retireForMs(policy, "sig") },
   ],
   ...wrongState("activate", "a active, r retiring, t removed, v revoked", "only an announced key"),
-  ["retire a", "before the announcement of the next key is over", /^kid "b" must not sign/, soon],
+  ["retire a", "before the next key's propagation period ends", /^kid "b" must not sign/, soon],
   ["retire a force", "no key is announced", /^kid "a" cannot retire before another key is announced/, { given: quiet }],
-  ["retire a force", "a key of the other use is announced", /^kid "a" cannot retire/, { given: otherUse }],
+  ["retire a force", "a key for the other use is announced", /^kid "a" cannot retire/, { given: otherUse }],
   ...wrongState(
     "retire",
     "b announced, r retiring, t removed, v revoked, eb announced",
@@ -208,20 +223,20 @@ const refusedCommands: readonly Refused[] = [
   ],
   [
     "remove er",
-    "while caches hand it out",
+    "while caches serve it",
     /^kid "er" must not be removed yet.*encrypted/,
     { at: neededUntil, allowedAt: encNeededUntil },
   ],
-  ["revoke t with new", "removed already", /^kid "t" is already removed/],
-  ["revoke v with new", "revoked already", /^kid "v" is already revoked/],
+  ["revoke t with new", "already removed", /^kid "t" is already removed/],
+  ["revoke v with new", "already revoked", /^kid "v" is already revoked/],
   [
     "revoke a",
-    "the active signing key, with nothing in its place",
+    "the active signing key, without a replacement",
     /^kid "a" is the active key, and no other key is announced; a replacement is needed/,
     { given: [...otherUse, retiring] },
   ],
-  ["revoke a with enc", "of the other use", wrongUse("enc", "sig"), { given: quiet }],
-  ["revoke a with t", "which was removed once", /^kid "t" /, { ...used, given: [active, removed] }],
+  ["revoke a with enc", "for the other use", wrongUse("enc", "sig"), { given: quiet }],
+  ["revoke a with t", "a replacement that was removed before", /^kid "t" /, { ...used, given: [active, removed] }],
   [
     "announce with enc",
     "before any signing key",
@@ -231,38 +246,48 @@ const refusedCommands: readonly Refused[] = [
   ["announce with new", "a second signing key", /^kid "b" is already announced/],
   ["announce with enc", "a second encryption key", /^kid "eb" is already announced/],
   ...all.map(({ kid, state }): Refused => {
-    const says = new RegExp(`^kid "${kid}" belongs to a key that is ${state}; a kid is never used twice`);
-    return [`announce with ${kid}`, `the kid of a key that is ${state}`, says, used];
+    const message = new RegExp(`^kid "${kid}" belongs to a key that is ${state}; a kid is never used twice`);
+    return [`announce with ${kid}`, `the kid of a key that is ${state}`, message, used];
   }),
-  ["announce with twin", "there under another kid", /^kid "t" is the same key and is r/, { given: [active, removed] }],
+  [
+    "announce with twin",
+    "a key that has another kid",
+    /^kid "t" is the same key and is r/,
+    { given: [active, removed] },
+  ],
   ["rotate sig", "without a key", /a planned rotation needs a new key/, { given: quiet }],
   ["rotate sig with new", "while a key is announced", /^kid "b" is already announced/],
-  ["rotate sig with enc", "of the other use", wrongUse("enc", "sig"), { given: quiet }],
+  ["rotate sig with enc", "for the other use", wrongUse("enc", "sig"), { given: quiet }],
   [
     "rotate enc now",
-    "without a key, and none is announced",
+    "without a key, while no key is announced",
     /no key with use "enc" is announced; a new key is needed/,
     { given: quiet },
   ],
-  ["rotate enc now with new", "of the other use", wrongUse("sig", "enc"), { given: quiet }],
-  ["rotate sig now with twin", "which was there", /^kid "t" is the same key/, { given: [active, removed] }],
+  ["rotate enc now with new", "for the other use", wrongUse("sig", "enc"), { given: quiet }],
+  [
+    "rotate sig now with twin",
+    "a key that was removed before",
+    /^kid "t" is the same key/,
+    { given: [active, removed] },
+  ],
   [
     "import active with new",
-    "while another key is",
+    "while another key is active",
     /^kid "a" is active, and caches of this provider do not have the imported key/,
     { allowedAt: start + announceForMs(policy) },
   ],
-  ["import announced force with new", "while another key is", /^kid "b" is already announced/],
+  ["import announced force with new", "while another key is announced", /^kid "b" is already announced/],
   [
     "import retiring force with new",
     "before the active key",
     /the active key must be imported before retiring keys/,
     { given: [] },
   ],
-  ["import retiring with enc", "where none is active", /the active key must be imported/, { given: [active] }],
+  ["import retiring with enc", "while there is no active key", /the active key must be imported/, { given: [active] }],
   ...["announced", "active", "retiring"].map((state): Refused => [
     `import ${state} force with v`,
-    "under a kid that was used once",
+    "with a kid that was used before",
     /^kid "v" .* revoked/,
     { ...used, given: [active, revoked] },
   ]),
@@ -274,8 +299,8 @@ const refusedCommands: readonly Refused[] = [
   ]),
 ];
 
-describe("a command that is refused says which rule it breaks, and changes nothing", () => {
-  for (const [text, name, says, more = {}] of refusedCommands) {
+describe("a refused command names the rule that it breaks", () => {
+  for (const [text, name, expected, more = {}] of refusedCommands) {
     const {
       given = all,
       at = start,
@@ -285,7 +310,7 @@ describe("a command that is refused says which rule it breaks, and changes nothi
     test(`${text}: ${name}`, async () => {
       const command = commandOf(text);
       const error = await refusal(() => applyCommand(frozen(given), frozen(command), { policy, now: at }), code);
-      assert.match(error.message, says);
+      assert.match(error.message, expected);
       assert.ok(error instanceof StateError);
       assert.equal(error.allowedAt, allowedAt);
       assert.doesNotMatch(error.message, /wrapped/);
@@ -293,12 +318,12 @@ describe("a command that is refused says which rule it breaks, and changes nothi
   }
 });
 
-test("what broke a rule before is refused after a command, too", async () => {
+test("records that already broke a rule are refused after a command, too", async () => {
   const two = [active, { ...retiring, state: "active" as const }];
   await refusal(() => applyCommand(two, commandOf("announce with new"), { policy, now: start }), "ERR_RECORDS_INVALID");
 });
 
-test("each command writes its times, and a key that is replaced loses the name of who makes the next one", () => {
+test("each command records its times, and a replaced key loses the claim on the next key", () => {
   const at = announcedUntil;
   const { records } = applyCommand(frozen([active, announced]), { type: "activate", kid: "b" }, { policy, now: at });
   const { nextMadeBy: _, ...rest } = active;
@@ -308,7 +333,7 @@ test("each command writes its times, and a key that is replaced loses the name o
   ]);
 });
 
-test("a new key is recorded with all that it came with, and its times", () => {
+test("a new key is recorded with all of its members and its times", () => {
   const now = start + 5;
   const added = (given: readonly KeyRecord[], text: string) =>
     applyCommand(frozen(given), commandOf(text), { policy, now }).records.at(-1);
@@ -323,13 +348,13 @@ test("a new key is recorded with all that it came with, and its times", () => {
   });
 });
 
-test("a withdrawn encryption key keeps its private half for as long as caches hand it out", () => {
+test("a withdrawn encryption key keeps its private half for as long as caches serve it", () => {
   const command = { type: "remove", kid: "eb" } as const;
   const { records } = applyCommand(frozen([active, encAnnounced]), command, { policy, now: start });
   assert.deepEqual(records[1], { ...encAnnounced, state: "retiring", retiredAt: start });
 });
 
-describe("a revoked key may be trusted for as long as a process that cannot read publishes it, and caches keep that", () => {
+describe("a revoked key may be trusted while a process that cannot read publishes it, and then while caches keep it", () => {
   const stale = 3_600;
   const onFor = (seconds: number): KeyRecord => ({
     ...announced,
@@ -339,11 +364,11 @@ describe("a revoked key may be trusted for as long as a process that cannot read
   const older = { ...active, maxStaleSeconds: 7_200 };
   const rows: readonly [name: string, given: readonly KeyRecord[], kid: string, seconds: number][] = [
     ["the rotation mode is off", quiet, "a", stale + 7_200],
-    ["it was switched on, and no read has seen that", [active, waiting(announced)], "b", stale + 7_200],
-    ["it is on, and some cache may have a set of the long mode", [active, onFor(stale + 7_199)], "b", stale + 7_200],
-    ["every set of the long mode has expired", [active, onFor(stale + 7_200)], "b", stale + 300],
-    ["a process may go by an earlier policy", [older, onFor(stale + 7_200)], "b", 7_200 + 7_200],
-    ["for all of the time of an earlier policy", [older, onFor(7_200 + 7_200)], "b", 7_200 + 300],
+    ["it is on, but no read has seen that", [active, waiting(announced)], "b", stale + 7_200],
+    ["it is on, but a cache may have a set from the long mode", [active, onFor(stale + 7_199)], "b", stale + 7_200],
+    ["every set from the long mode has expired", [active, onFor(stale + 7_200)], "b", stale + 300],
+    ["a process may follow an earlier policy", [older, onFor(stale + 7_200)], "b", 7_200 + 7_200],
+    ["every set has expired under an earlier policy, too", [older, onFor(7_200 + 7_200)], "b", 7_200 + 300],
   ];
   for (const [name, given, kid, seconds] of rows) {
     test(name, () => {
@@ -357,14 +382,14 @@ describe("a revoked key may be trusted for as long as a process that cannot read
   }
 });
 
-describe("the policy changes by a command", () => {
+describe("a policy command", () => {
   const now = start;
   const records = frozen(quiet);
   const before = rotationPolicy({ clockSkewSeconds: 60 });
   const change = (given: RotationPolicyOptions) =>
     applyCommand(records, { type: "policy", policy: given }, { policy: before, now });
 
-  test("what is given replaces what was there, and the event says both", () => {
+  test("replaces the given durations, and its event names the old and the new value", () => {
     assert.deepEqual(change({ maxStaleSeconds: 600, cacheSlackSeconds: 7_200 }), {
       records,
       policy: { ...before, maxStaleSeconds: 600 },
@@ -372,15 +397,15 @@ describe("the policy changes by a command", () => {
     });
   });
 
-  test("what stays the same is no change", () => assert.deepEqual(change({}), { records, events: [] }));
+  test("without a new value changes nothing", () => assert.deepEqual(change({}), { records, events: [] }));
 
-  test("a policy that does not add up is refused, with what the rest of it says", async () => {
+  test("is refused if the resulting policy is invalid", async () => {
     const { message } = await refusal(() => change({ maxStaleSeconds: 80_000 }), "ERR_POLICY_INVALID");
     assert.match(message, /announceForSeconds is 86400 and must be at least 94460/);
   });
 });
 
-test("what the plan announces is checked as what an operator does", async () => {
+test("a planned announcement is checked like an operator's", async () => {
   const change = announce(frozen({ records: [active], events: [] }), key, start, "it is time");
   assert.deepEqual(change.events, [{ at: start, type: "announced", kid: "new", use: "sig", reason: "it is time" }]);
   await refusal(() => announce(change, newKey("again"), start, "it is time"), "ERR_TRANSITION");
@@ -390,7 +415,7 @@ describe("while clocks differ", () => {
   const at = { policy, now: start + year, areClocksOff: true };
   const long = { ...announced, publishedAt: start - year };
 
-  test("a step that waits is refused, although its wait seems over, unless it is forced", async () => {
+  test("a step is refused even if its waiting period seems to have ended, unless it is forced", async () => {
     const given = [active, long, { ...retiring, replacedAt: start - year }];
     for (const command of ["activate b", "retire a", "remove r"]) {
       const refused = (): unknown => applyCommand(given, commandOf(command), at);
@@ -399,7 +424,7 @@ describe("while clocks differ", () => {
     }
   });
 
-  test("a revocation is done, and no wait begins again", () => {
+  test("a revocation is allowed, and no waiting period restarts", () => {
     const ahead = { ...announced, publishedAt: start + 3 * year };
     const { records, events } = applyCommand([active, ahead], commandOf("revoke a"), at);
     assert.deepEqual(
@@ -410,7 +435,7 @@ describe("while clocks differ", () => {
   });
 });
 
-test("the key that takes the place of a revoked one notes the longest time for which a process may be stale", () => {
+test("the replacement of a revoked key records the longest maxStaleSeconds", () => {
   const given = [
     { ...active, maxStaleSeconds: 7200 },
     { ...announced, maxStaleSeconds: 3600 },

@@ -7,10 +7,10 @@ export const hour = 60 * minute;
 export const day = 24 * hour;
 export const year = 365 * day;
 
-/** When tables begin. */
+/** Start time of all tables. */
 export const start = Date.parse("2026-11-20T12:00:00Z");
 
-/** A key that no record has yet. Its coordinates are no point; nothing that is tested with it looks at them. */
+/** Creates a key without a record. Its coordinates are not a point on the curve, which no tested code checks. */
 export function newKey(kid: string, use: KeyUse = "sig"): NewKey {
   return {
     kid,
@@ -22,7 +22,7 @@ export function newKey(kid: string, use: KeyUse = "sig"): NewKey {
   };
 }
 
-/** Records as a table has them: the times that are given, what every record has, and a wait that began with the state. */
+/** Creates a record with the given times, whose waiting period began with its state. */
 export function record(
   kid: string,
   state: LiveRecord["state"],
@@ -35,7 +35,7 @@ export function record(
   return frozen({ ...newKey(kid, times.use), state, ...wait, ...times });
 }
 
-/** The record before its wait has begun. */
+/** Returns a record whose waiting period has not begun. */
 export function waiting(record: LiveRecord): LiveRecord {
   const { publishedAt: _, replacedAt: _replaced, ...rest } = record;
   return frozen(rest);
@@ -45,7 +45,7 @@ export function tombstone(kid: string, state: Tombstone["state"], more: Partial<
   return frozen({ kid, use: "sig", state, thumbprint: `thumbprint of ${kid}`, endedAt: start - day, ...more });
 }
 
-/** Frozen to the ground: whoever changes it throws. */
+/** Freezes a value deeply, so that any change throws. */
 export function frozen<T>(value: T): T {
   if (typeof value === "object" && value !== null && !Object.isFrozen(value)) {
     Object.freeze(value);
@@ -54,6 +54,6 @@ export function frozen<T>(value: T): T {
   return value;
 }
 
-/** Kid and state of each record, as a text for tables. */
+/** Returns the kid and state of each record in a string. */
 export const states = (records: readonly KeyRecord[]): string =>
   records.map(({ kid, state }) => `${kid} ${state}`).join(", ");

@@ -22,32 +22,32 @@ import {
 } from "../../src/rotation/rules/records.ts";
 import { soak } from "../support/soak.ts";
 import {
-  type Deed,
+  type Action,
   type Outcome,
   anyhow,
   commandOf,
   forwards,
   histories,
-  live,
+  replay,
   newPolicy,
   policies,
-  turn,
+  takeDueSteps,
 } from "./histories.ts";
 import { day, second, start, year } from "./key-records.ts";
 
-/* Laws of the rules. Those of several processes with clocks of their own are in test/replicas. */
+/* Invariants of the rules. test/replicas has the invariants of several processes with their own clocks. */
 
 const runs = soak(1_000, 120);
 
-test("one key signs, none signs before its announcement is over, and none goes before its last token", () => {
+test("one key signs, no key signs before its propagation period ends, and no key is removed before its last token expires", () => {
   const shortest = Math.min(...policies.map(leastAnnouncementSeconds));
-  let signed = 0;
-  let gone = 0;
+  let activations = 0;
+  let removals = 0;
   fc.assert(
     fc.property(histories(forwards, newPolicy), (history) => {
       let before = new Map<string, LiveRecord>();
-      live(history, ({ records, policy }, deed) => {
-        const isForced = "force" in deed && deed.force;
+      replay(history, ({ records, policy }, action) => {
+        const isForced = "force" in action && action.force;
         checkRecords(records);
         for (const { use, state, unannounced, publishedAt, activatedAt, announceForSeconds = 0 } of liveRecords(
           records,
@@ -55,49 +55,54 @@ test("one key signs, none signs before its announcement is over, and none goes b
           if (use !== "sig" || state !== "active" || unannounced === true) continue;
           const least = Math.max(announceForSeconds, shortest);
           assert.ok((activatedAt ?? 0) - (publishedAt ?? Infinity) >= least * 1000);
-          signed += 1;
+          activations += 1;
         }
         for (const record of records) {
           const old = before.get(record.kid);
           if (isForced || isLive(record) || record.state === "revoked" || old?.state !== "retiring") continue;
           const least = Math.max(retireForMs(policy, record.use), (old.retireForSeconds ?? 0) * 1000);
           assert.ok(record.endedAt - (old.replacedAt ?? Infinity) >= least);
-          gone += 1;
+          removals += 1;
         }
         before = new Map(liveRecords(records).map((record) => [record.kid, record]));
       });
     }),
     { numRuns: runs },
   );
-  assert.ok(signed > runs / 2 && gone > runs / 10, `${signed} activations and ${gone} removals were seen`);
+  assert.ok(activations > runs / 2 && removals > runs / 10, `only ${activations} activations and ${removals} removals`);
 });
 
-/** But for what is said of a revocation: that depends on the rotation mode, which both uses switch. */
+/** Returns the records for a use without `trustedUntil`, which depends on the rotation mode and so on both uses. */
 const comparable = ({ records }: Outcome, use: KeyUse): unknown =>
   records.flatMap((record) => (record.use === use ? [Object.assign({}, record, { trustedUntil: 0 })] : []));
 
-test("signing and encryption keys rotate independently: what happens to the one use is as if there were no other", () => {
+test("signing and encryption keys rotate independently, as if the other use did not exist", () => {
   fc.assert(
-    fc.property(histories(anyhow), ({ policy, deeds: all }) => {
-      // A wait that begins in the future begins again when something looks, so each time something does.
-      const deeds = all.flatMap((deed): Deed[] => (deed.type === "wait" ? [deed, { type: "advance" }] : [deed]));
-      const both = live({ policy, deeds });
-      const alone = live({ policy, deeds: deeds.filter((deed) => !("use" in deed) || deed.use === "sig") });
+    fc.property(histories(anyhow), ({ policy, actions: all }) => {
+      // A waiting period that begins in the future restarts when steps run, so steps run after each pause.
+      const actions = all.flatMap((action): Action[] =>
+        action.type === "wait" ? [action, { type: "advance" }] : [action],
+      );
+      const both = replay({ policy, actions });
+      const alone = replay({ policy, actions: actions.filter((action) => !("use" in action) || action.use === "sig") });
       assert.deepEqual(comparable(both, "sig"), comparable(alone, "sig"));
-      // A signing key must be there, so the plan of these goes on, without commands.
-      const others = live({ policy, deeds: deeds.filter((deed) => !("use" in deed) || deed.use === "enc") });
+      // A signing key must exist, so signing keys still rotate, without commands.
+      const others = replay({
+        policy,
+        actions: actions.filter((action) => !("use" in action) || action.use === "enc"),
+      });
       assert.deepEqual(comparable(both, "enc"), comparable(others, "enc"));
     }),
     { numRuns: runs },
   );
 });
 
-test("what is too early is allowed from allowedAt on, and not a millisecond before", () => {
+test("a command that is too early is allowed from allowedAt, and not a millisecond before", () => {
   let early = 0;
   fc.assert(
     fc.property(histories(anyhow), fc.nat(5), fc.constantFrom(...keyUses), (history, which, use) => {
-      const { records: before, policy, now } = live(history);
-      const { records } = turn(before, policy, now);
+      const { records: before, policy, now } = replay(history);
+      const { records } = takeDueSteps(before, policy, now);
       for (const type of ["activate", "retire", "remove"] as const) {
         const command = commandOf({ type, use, which, force: false }, records);
         const allowedAt = tooEarlyUntil(() => applyCommand(records, command, { policy, now }));
@@ -108,7 +113,7 @@ test("what is too early is allowed from allowedAt on, and not a millisecond befo
           allowedAt,
         );
         const { events } = applyCommand(records, command, { policy, now: allowedAt });
-        // By force it is done now.
+        // With force, it succeeds now.
         const forced = applyCommand(records, { ...command, force: true } as Command, { policy, now });
         assert.deepEqual(steps(forced), steps({ records, events }));
       }
@@ -130,22 +135,22 @@ function tooEarlyUntil(attempt: () => unknown): number | undefined {
   return undefined;
 }
 
-test("whatever the clock did, the next signing key is active within one period and one announcement", () => {
+test("no matter how the clock was set, the next signing key is active within one rotation and one propagation period", () => {
   const jump = fc.integer({ min: -50 * year, max: 50 * year });
   fc.assert(
-    fc.property(histories(anyhow), jump, fc.boolean(), fc.boolean(), (history, jumpMs, looks, hasClock) => {
-      const { records: before, policy, now: then } = live(history);
+    fc.property(histories(anyhow), jump, fc.boolean(), fc.boolean(), (history, jumpMs, runsNow, hasClock) => {
+      const { records: before, policy, now: then } = replay(history);
       const now = then + jumpMs;
-      // Something looks at once, or at the moment that was planned before the clock was set.
-      let at = looks ? now : Math.max(now, advance(before, policy, then).wakeAt + jumpMs);
+      // Steps run immediately, or at the time that was planned before the clock was set.
+      let at = runsNow ? now : Math.max(now, advance(before, policy, then).wakeAt + jumpMs);
       const last = activeKey(before, "sig")?.kid;
       const latest = at + rotateEveryMs(policy) + announceForMs(policy) + policy.clockSkewSeconds * second;
       const view: View = hasClock ? {} : { leftMs: (_, { since, forMs }) => since + forMs - at };
       let records = before;
       for (let turns = 0; activeKey(records, "sig")?.kid === last; turns += 1) {
-        assert.ok(at <= latest, `the same key is active since ${(at - now) / day} days`);
-        assert.ok(turns < 10, "it wakes again and again");
-        ({ records } = turn(records, policy, at, view));
+        assert.ok(at <= latest, `the same key has been active for ${(at - now) / day} days`);
+        assert.ok(turns < 10, "it wakes up too often");
+        ({ records } = takeDueSteps(records, policy, at, view));
         at = Math.max(at, advance(records, policy, at, view).wakeAt);
       }
     }),
@@ -153,14 +158,14 @@ test("whatever the clock did, the next signing key is active within one period a
   );
 });
 
-test("one that sleeps until wakeAt follows the plan to the millisecond, and wakes three times in a period", () => {
+test("a process that sleeps until wakeAt follows the plan to the millisecond, and wakes up three times per rotation", () => {
   for (const policy of [...policies, rotationPolicy({ maxStaleSeconds: 1 })]) {
     let now = start;
-    let { records } = turn([], policy, now);
+    let { records } = takeDueSteps([], policy, now);
     const turns: (readonly [number, string])[] = [];
     for (const endMs = start + 100 * rotateEveryMs(policy); now < endMs;) {
       now = advance(records, policy, now).wakeAt;
-      const change = turn(records, policy, now);
+      const change = takeDueSteps(records, policy, now);
       ({ records } = change);
       turns.push([now, steps(change).join(", ")]);
     }

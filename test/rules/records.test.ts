@@ -32,14 +32,14 @@ const all = [revoked, older, encRetiring, announced, removed, newer, encAnnounce
 const kids = (records: readonly (KeyRecord | undefined)[]): (string | undefined)[] =>
   records.map((record) => record?.kid);
 
-test("the active signing key is published first, then the announced one, then the retiring ones, newest first", () => {
+test("the active signing key is published first, then the announced one, then the retiring ones, latest first", () => {
   assert.deepEqual(kids(publishedKeys(all, "sig")), ["active", "announced", "newer", "older"]);
   assert.deepEqual(kids(publishedKeys([older, active, newer], "sig")), ["active", "newer", "older"]);
   assert.deepEqual(kids(publishedKeys([active], "sig")), ["active"]);
   assert.deepEqual(publishedKeys([], "sig"), []);
 });
 
-test("an encryption key is not published any more when it retires, since nobody may encrypt to it", () => {
+test("a retiring encryption key is not published, because no client should encrypt to it", () => {
   assert.deepEqual(kids(publishedKeys(all, "enc")), ["enc active", "enc announced"]);
   assert.deepEqual(kids(publishedKeys([active, encRetiring], "enc")), []);
 });
@@ -54,7 +54,7 @@ test("keys are found by use and state", () => {
   assert.deepEqual(kids(all.filter((record) => !isLive(record))), ["revoked", "removed"]);
 });
 
-test("the state of a key began at the time of that state", () => {
+test("a key's state began at the time of that state", () => {
   const since = all.map((record) => [record.kid, stateSince(record) - start]);
   assert.deepEqual(Object.fromEntries(since), {
     active: 0,
@@ -69,7 +69,7 @@ test("the state of a key began at the time of that state", () => {
   });
 });
 
-describe("rotation mode is on while a key of either use is on its way in or out", () => {
+describe("the rotation mode is on while a key for either use is announced or retiring", () => {
   const cases: readonly (readonly [string, readonly KeyRecord[], boolean])[] = [
     ["no key", [], false],
     ["an active key", [active], false],
@@ -83,9 +83,9 @@ describe("rotation mode is on while a key of either use is on its way in or out"
   for (const [name, records, expected] of cases) test(name, () => assert.equal(isRotating(records), expected));
 });
 
-describe("records that keep every rule are used", () => {
+describe("records that follow every rule are accepted", () => {
   for (const [name, records] of Object.entries({
-    "none at all": [],
+    "no records": [],
     "one active key": [active],
     "all states": all,
     "no encryption key is active": [active, encAnnounced, encRetiring],
@@ -95,7 +95,7 @@ describe("records that keep every rule are used", () => {
   }
 });
 
-describe("records that break a rule are not used, whoever wrote them", () => {
+describe("records that break a rule are refused", () => {
   const { activatedAt: _activated, ...timeless } = active;
   const cases: readonly (readonly [string, readonly KeyRecord[], RegExp])[] = [
     ["no active signing key", [announced], /0 keys with use "sig"/],
@@ -117,28 +117,40 @@ describe("records that break a rule are not used, whoever wrote them", () => {
       /kid "(active" and kid "removed|removed" and kid "active)" are the same key/,
     ],
     ["an unknown state", [active, { ...newer, state: "compromised" as LiveState }], /"newer" has an unknown state/],
-    ["a state of every object", [active, { ...newer, state: "toString" as LiveState }], /"newer" has an unknown state/],
+    [
+      "a state that is a property of every object",
+      [active, { ...newer, state: "toString" as LiveState }],
+      /"newer" has an unknown state/,
+    ],
     ["a time is missing", [timeless], /kid "active": the time at which it became active is missing/],
-    ["a time is no number", [{ ...active, activatedAt: Number.NaN }], /kid "active": the time at which .* is missing/],
-    ["a time that no date has", [{ ...active, announcedAt: 1e17 }], /kid "active": announcedAt is not a time/],
+    [
+      "a time is not a number",
+      [{ ...active, activatedAt: Number.NaN }],
+      /kid "active": the time at which .* is missing/,
+    ],
+    ["a time is not a valid date", [{ ...active, announcedAt: 1e17 }], /kid "active": announcedAt is not a time/],
     [
       "a tombstone without a time",
       [active, { ...removed, endedAt: Number.NaN }],
       /kid "removed": the time at which .* is missing/,
     ],
-    ["a wait began at no time", [active, { ...announced, publishedAt: "1" as never }], /publishedAt is not a time/],
-    ["a wait began when no date is", [active, { ...newer, replacedAt: 1e17 }], /replacedAt is not a time/],
+    [
+      "a waiting period began at an invalid time",
+      [active, { ...announced, publishedAt: "1" as never }],
+      /publishedAt is not a time/,
+    ],
+    ["a waiting period began at an invalid date", [active, { ...newer, replacedAt: 1e17 }], /replacedAt is not a time/],
   ];
-  for (const [name, records, says] of cases) {
+  for (const [name, records, expected] of cases) {
     test(name, async () => {
       const { message } = await refusal(() => checkRecords(records), "ERR_RECORDS_INVALID");
-      assert.match(message, says);
+      assert.match(message, expected);
       assert.match(message, /^the key records are invalid: /);
     });
   }
 });
 
-describe("a duration in words is the nearest one of two units", () => {
+describe("a duration is written in the nearest two units", () => {
   const rows: readonly [ms: number, text: string][] = [
     [0, "0 s"],
     [499, "0 s"],
@@ -158,7 +170,7 @@ describe("a duration in words is the nearest one of two units", () => {
   ];
   for (const [ms, text] of rows) test(`${ms} ms: ${text}`, () => assert.equal(durationText(ms), text));
 
-  test("also as seen from now", () => {
+  test("relative to now", () => {
     const now = Date.parse("2026-11-22T12:00:00Z");
     assert.equal(relativeText(now + 90 * day - 3 * second, now), "in 90 d");
     assert.equal(relativeText(now - hour, now), "1 h ago");
@@ -166,7 +178,7 @@ describe("a duration in words is the nearest one of two units", () => {
   });
 });
 
-test("a moment in words is in UTC with its date, and is the beginning of what JSON has", () => {
+test("a time is written in UTC with its date, rounded down like the start of its JSON form", () => {
   const rows: readonly [ms: number, text: string][] = [
     [Date.parse("2026-11-22T12:00:00.000Z"), "2026-11-22 12:00:00 UTC"],
     [Date.parse("2026-11-22T12:00:00.999Z"), "2026-11-22 12:00:00 UTC"],

@@ -36,25 +36,41 @@ const encRetiring = record("eo", "retiring", { use: "enc", announcedAt: start, a
 const waits = [announced, retiring, encAnnounced, encRetiring];
 const all: readonly KeyRecord[] = frozen([active, removed, ...waits]);
 
-describe("the end of a wait", () => {
+describe("the end of a waiting period", () => {
   const rows: readonly (readonly [string, KeyRecord, number | undefined])[] = [
-    ["an announced key: since a read saw it announced", announced, start + announcement],
-    ["a retiring key: since a read saw it replaced", retiring, start + retirement.sig],
-    ["an encryption key: caches keep it as well", encRetiring, start + retirement.enc],
-    ["an active key waits for nothing", active, undefined],
-    ["nor does a tombstone", removed, undefined],
+    ["an announced key: measured from a read that saw it announced", announced, start + announcement],
+    ["a retiring key: measured from a read that saw it replaced", retiring, start + retirement.sig],
+    ["an encryption key: includes the time in caches", encRetiring, start + retirement.enc],
+    ["an active key has no waiting period", active, undefined],
+    ["a tombstone has no waiting period", removed, undefined],
     ["not begun: no read has seen the announcement", waiting(announced), undefined],
     ["not begun: no read has seen the replacement", waiting(retiring), undefined],
-    ["another policy asked for more", { ...announced, announceForSeconds: 86_401 }, start + announcement + second],
-    ["another policy asked for less", { ...announced, announceForSeconds: 86_399 }, start + announcement],
-    ["the retirement has no say in the announcement", { ...announced, retireForSeconds: 1e6 }, start + announcement],
-    ["more, of a retiring key", { ...retiring, retireForSeconds: 7_801 }, start + retirement.sig + second],
-    ["less, of a retiring key", { ...retiring, retireForSeconds: 7_799 }, start + retirement.sig],
-    ["the announcement has no say in the retirement", { ...retiring, announceForSeconds: 1e6 }, start + retirement.sig],
+    ["another policy requires more", { ...announced, announceForSeconds: 86_401 }, start + announcement + second],
+    ["another policy requires less", { ...announced, announceForSeconds: 86_399 }, start + announcement],
+    [
+      "the retirement period does not affect the propagation period",
+      { ...announced, retireForSeconds: 1e6 },
+      start + announcement,
+    ],
+    [
+      "another policy requires more for a retiring key",
+      { ...retiring, retireForSeconds: 7_801 },
+      start + retirement.sig + second,
+    ],
+    [
+      "another policy requires less for a retiring key",
+      { ...retiring, retireForSeconds: 7_799 },
+      start + retirement.sig,
+    ],
+    [
+      "the propagation period does not affect the retirement period",
+      { ...retiring, announceForSeconds: 1e6 },
+      start + retirement.sig,
+    ],
   ];
   for (const [name, record, end] of rows) test(name, () => assert.equal(endOfWait(record, policy), end));
 
-  test("is shown as if a wait that has not begun began now", () => {
+  test("is estimated as if a period that has not begun began now", () => {
     const now = start + hour;
     assert.equal(earliestEndOfWait(waiting(announced), policy, now), now + announcement);
     assert.equal(earliestEndOfWait(announced, policy, now), start + announcement);
@@ -62,7 +78,7 @@ describe("the end of a wait", () => {
   });
 });
 
-describe("a wait begins at a read that has seen the step, when each target has it", () => {
+describe("a waiting period begins at a read that has seen the step, when each target has it", () => {
   const staleMs = policy.maxStaleSeconds * 1000;
   const now = start + hour;
   const target = (revision: number, at = start): TargetRecord => ({ name: `${revision} at ${at - now}`, revision, at });
@@ -71,8 +87,8 @@ describe("a wait begins at a read that has seen the step, when each target has i
     ["no target", [], true],
     ["each target has it", [target(7), target(8)], true],
     ["a target is a revision behind", [target(7), target(6)], false],
-    ["a target is behind for years, and it is served all the same", [target(6, start - 999 * day)], false],
-    ["a target was begun, and nobody has read it back yet", [target(0, now - staleMs + 1)], false],
+    ["a target has been behind for years, and is still served", [target(6, start - 999 * day)], false],
+    ["a target was begun but has not been read back yet", [target(0, now - staleMs + 1)], false],
     ["a target was begun so long ago that its writer is stale", [target(0, now - staleMs)], true],
   ];
   for (const [name, targets, begins] of rows) {
@@ -85,7 +101,7 @@ describe("a wait begins at a read that has seen the step, when each target has i
     });
   }
 
-  test("of every key that waits; nothing is written where none does, or where all have begun", () => {
+  test("periods of all keys begin at one read; without one to begin, the records are unchanged", () => {
     const later = { publishedAt: now, replacedAt: now };
     const begun = waits.map((record) => ({ ...record, ...pick(later, record) }));
     assert.deepEqual(beginWaits(frozen(waits.map(waiting)), policy, now), begun);
@@ -93,7 +109,7 @@ describe("a wait begins at a read that has seen the step, when each target has i
   });
 });
 
-/** The members of `given` that a record has. */
+/** Returns the members of `given` that a record also has. */
 const pick = (given: object, record: object): object =>
   Object.fromEntries(Object.entries(given).filter(([name]) => name in record));
 
@@ -105,26 +121,26 @@ const bounds = (records: readonly KeyRecord[]) =>
     record.maxStaleSeconds,
   ]);
 
-describe("the longest bounds of all policies count for the keys under way", () => {
-  test("each record notes what it is about, nothing else changes, and what is noted is not written again", () => {
-    const noted = recordBounds(all, policy);
-    assert.deepEqual(bounds(noted), [
+describe("the longest bounds of all policies apply to existing keys", () => {
+  test("each record gets its bounds, and nothing else changes; recording them again changes nothing", () => {
+    const recorded = recordBounds(all, policy);
+    assert.deepEqual(bounds(recorded), [
       ["a", undefined, 7_800, 3_600],
       ["b", 86_400, 7_800, 3_600],
       ["o", undefined, 7_800, 3_600],
       ["eb", 86_400, 22_200, 3_600],
       ["eo", undefined, 22_200, 3_600],
     ]);
-    const bare = noted.map((record) => {
+    const bare = recorded.map((record) => {
       if (!isLive(record)) return record;
       const { announceForSeconds: _, retireForSeconds: _retire, maxStaleSeconds: _stale, ...rest } = record;
       return rest;
     });
     assert.deepEqual(bare, all);
-    assert.equal(recordBounds(noted, policy), noted);
+    assert.equal(recordBounds(recorded, policy), recorded);
   });
 
-  test("maxStaleSeconds falls: what was read before is used for as long as it was then, so new keys count that, too", () => {
+  test("after maxStaleSeconds is reduced, new keys still respect the earlier value, which processes may still use", () => {
     const [long, short] = [7_200, 600].map((maxStaleSeconds) =>
       rotationPolicy({ maxStaleSeconds, announceForSeconds: 21_900 - 7_200 + maxStaleSeconds }),
     ) as [RotationPolicy, RotationPolicy];
@@ -135,7 +151,7 @@ describe("the longest bounds of all policies count for the keys under way", () =
       ["b", 21_900, 11_400, 600],
       ["o", undefined, 11_400, 600],
     ]);
-    // When the last key is gone that knew the longer one, every process goes by the shorter one.
+    // When the last key with the longer value is removed, every process follows the shorter one.
     assert.deepEqual(bounds(recordBounds([announced], short)), [["b", 15_300, 4_800, 600]]);
   });
 
@@ -149,7 +165,7 @@ describe("the longest bounds of all policies count for the keys under way", () =
     })
     .map(rotationPolicy);
 
-  test("they never shrink, are no shorter than any policy asks, and end the waits alike for every one of them", () => {
+  test("bounds never decrease, satisfy every policy, and give the same end of a period with each of them", () => {
     fc.assert(
       fc.property(fc.array(some, { minLength: 1, maxLength: 6 }), (policies) => {
         let records = all;
@@ -176,7 +192,7 @@ describe("the longest bounds of all policies count for the keys under way", () =
             if (state !== "announced") continue;
             assert.ok(announceForSeconds >= Math.max(given.announceForSeconds, leastAnnouncementSeconds(given)));
           }
-          // The last policy meets all that was noted before it.
+          // The last policy respects all bounds that were recorded before it.
           if (given !== policies.at(-1)) continue;
           for (const { use, retireForSeconds = 0 } of liveRecords(records))
             assert.ok(retireForSeconds >= retireForMs(stale, use) / 1000);
