@@ -15,12 +15,12 @@ const sequence = (...parts: (readonly number[])[]): Buffer => {
 };
 const half = fc.oneof(
   fc.bigInt({ min: 1n, max: order - 1n }),
-  // Short values have leading zeros, which DER leaves out.
+  // Short values have leading zeros, which DER omits.
   fc.integer({ min: 1, max: 256 }).chain((bits) => fc.bigInt({ min: 1n, max: 2n ** BigInt(bits) - 1n })),
 );
 const scalar = half.filter((value) => value < order);
 
-/** Bytes are refused, or are DER of what comes out. */
+/** Checks that bytes are refused or are the DER form of the result. */
 function check(der: Uint8Array): void {
   let signature: Uint8Array;
   try {
@@ -33,7 +33,7 @@ function check(der: Uint8Array): void {
 }
 
 describe("an ES256 signature from DER (RFC 3279 section 2.2.3, RFC 7518 section 3.4)", () => {
-  test("every r and s come out as 32 bytes each, padded on the left", () => {
+  test("r and s always have 32 bytes each, padded on the left", () => {
     fc.assert(
       fc.property(scalar, scalar, (r, s) => {
         const signature = raw(r, s);
@@ -43,7 +43,7 @@ describe("an ES256 signature from DER (RFC 3279 section 2.2.3, RFC 7518 section 
     );
   });
 
-  test("what OpenSSL signs is verified as r then s", () => {
+  test("an OpenSSL signature verifies as r and s", () => {
     const { privateKey, publicKey } = generateKeyPairSync("ec", { namedCurve: "P-256" });
     for (let index = 0; index < 600; index += 1) {
       const message = Buffer.from(`message ${index}`);
@@ -52,14 +52,14 @@ describe("an ES256 signature from DER (RFC 3279 section 2.2.3, RFC 7518 section 
     }
   });
 
-  test("the largest values, and a part of a larger buffer, which is read alone", () => {
+  test("the largest values, in a part of a larger buffer", () => {
     for (const signature of [raw(1n, 2n), raw(order - 1n, order - 1n)]) {
       const whole = Buffer.concat([Buffer.from([7, 7]), derOf(signature), Buffer.from([7])]);
       assert.deepEqual(Buffer.from(es256FromDer(whole.subarray(2, -1), "the key")), signature);
     }
   });
 
-  test("any change of a byte is refused, or is another signature in DER", () => {
+  test("after any change of a byte, the bytes are refused or are another signature in DER", () => {
     fc.assert(
       fc.property(scalar, scalar, fc.nat(71), fc.integer({ min: 1, max: 255 }), (r, s, position, change) => {
         const der = derOf(raw(r, s));
@@ -70,7 +70,7 @@ describe("an ES256 signature from DER (RFC 3279 section 2.2.3, RFC 7518 section 
     );
   });
 
-  test("any bytes are refused, or are DER of what comes out", () =>
+  test("any bytes are refused or are the DER form of the result", () =>
     fc.assert(fc.property(fc.uint8Array({ maxLength: 80 }), check)));
 
   const one = [2, 1, 1];
@@ -81,32 +81,32 @@ describe("an ES256 signature from DER (RFC 3279 section 2.2.3, RFC 7518 section 
     ["a SET", Buffer.from([0x31, 6, ...one, ...one])],
     ["an indefinite length", Buffer.from([0x30, 0x80, ...one, ...one, 0, 0])],
     ["a length in the long form", Buffer.from([0x30, 0x81, 6, ...one, ...one])],
-    ["a length of an INTEGER in the long form", sequence([2, 0x81, 1, 1], one)],
-    ["a SEQUENCE that is cut off", Buffer.from([0x30, 6, ...one, 2, 1])],
+    ["an INTEGER's length in the long form", sequence([2, 0x81, 1, 1], one)],
+    ["an incomplete SEQUENCE", Buffer.from([0x30, 6, ...one, 2, 1])],
     ["bytes after the SEQUENCE", Buffer.concat([sequence(one, one), Buffer.from([0])])],
     ["bytes after the INTEGERs", sequence(one, one, [0])],
     ["a third INTEGER", sequence(one, one, one)],
     ["one INTEGER", sequence(one)],
-    ["an INTEGER that reaches past the end", sequence(one, [2, 2, 1])],
+    ["an INTEGER beyond the end", sequence(one, [2, 2, 1])],
     ["an INTEGER without a byte", sequence([2, 0], one)],
     ["a BIT STRING", sequence([3, 1, 1], one)],
-    ["a zero in front that is not needed", sequence([2, 2, 0, 1], one)],
-    ["two zeros in front", sequence([2, 3, 0, 0, 0x80], one)],
+    ["an unnecessary leading zero", sequence([2, 2, 0, 1], one)],
+    ["two leading zeros", sequence([2, 3, 0, 0, 0x80], one)],
     ["a negative INTEGER", sequence([2, 1, 0x80], one)],
     ["s above 256 bits", sequence(one, [2, 33, 1, ...bytes(1n)])],
     ["an INTEGER of 40 bytes", sequence([2, 40, 1, ...Array.from({ length: 39 }, () => 7)], one)],
   ];
   const refusal = { name: "SignerError", code: "ERR_SIGNER_BAD_SIGNATURE" };
   for (const [name, der] of refused)
-    test(`refused: ${name}`, () => assert.throws(() => es256FromDer(der, "the key"), refusal));
+    test(`${name} is refused`, () => assert.throws(() => es256FromDer(der, "the key"), refusal));
 
   for (const [name, r, s] of [
-    ["r of zero", 0n, 1n],
-    ["s of zero", 1n, 0n],
-    ["r of the order of the curve", order, 1n],
-    ["s of the order of the curve", 1n, order],
+    ["r equal to zero", 0n, 1n],
+    ["s equal to zero", 1n, 0n],
+    ["r equal to the curve's order", order, 1n],
+    ["s equal to the curve's order", 1n, order],
   ] as const) {
-    test(`${name} is the signature of nothing`, () => {
+    test(`a signature with ${name} never verifies`, () => {
       const { publicKey } = generateKeyPairSync("ec", { namedCurve: "P-256" });
       const signature = es256FromDer(derOf(raw(r, s)), "the key");
       const key = { key: publicKey, dsaEncoding: "ieee-p1363" } as const;
@@ -114,7 +114,7 @@ describe("an ES256 signature from DER (RFC 3279 section 2.2.3, RFC 7518 section 
     });
   }
 
-  test("no message shows a byte of the signature", () => {
+  test("no message contains a byte of the signature", () => {
     assert.throws(() => es256FromDer(Buffer.from("3006020101020171ff", "hex"), "the key"), {
       message: "the key: the signature is not ECDSA-Sig-Value in DER",
     });

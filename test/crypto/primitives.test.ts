@@ -1,4 +1,4 @@
-// Runs under node:test of Node, Bun and Deno alike.
+// Runs with node:test in Node, Bun and Deno.
 
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
@@ -9,9 +9,12 @@ import type { Primitives } from "../../src/keys/crypto/primitives.ts";
 import * as web from "../../src/keys/crypto/web.ts";
 import { ecKey, rsaKey, withoutPrivate } from "../support/keys.ts";
 
-// Deno, which has Web Crypto here, knows hashes by other names in node:crypto.
+// Deno uses Web Crypto; its node:crypto has other names for hashes.
 const isDeno = "Deno" in globalThis;
-const rooms: Readonly<Record<string, Primitives>> = { ...(!isDeno && { "node:crypto": node }), "Web Crypto": web };
+const implementations: Readonly<Record<string, Primitives>> = {
+  ...(!isDeno && { "node:crypto": node }),
+  "Web Crypto": web,
+};
 const message = new TextEncoder().encode("header.claims");
 const p256 = { name: "ECDSA", namedCurve: "P-256" };
 const byEcdsa = { name: "ECDSA", hash: "SHA-256" };
@@ -41,7 +44,7 @@ const keys: Readonly<Record<string, jose.JWK>> = {
   Ed25519: ed25519,
 };
 
-/** By the key "a", of the message. Their r and s have every length and every top bit that matters in DER. */
+/** Signatures of the message by the key "a". Their r and s have every length and every top bit that matters in DER. */
 const good: readonly (readonly [name: string, hex: string])[] = [
   [
     "top bits set",
@@ -77,7 +80,7 @@ const good: readonly (readonly [name: string, hex: string])[] = [
   ],
 ];
 
-/** Around every border that r and s have. */
+/** Values around every limit of r and s. */
 const scalars: Readonly<Record<string, bigint>> = {
   "0": 0n,
   "1": 1n,
@@ -91,14 +94,14 @@ const scalars: Readonly<Record<string, bigint>> = {
   "32 bytes of ones": 2n ** 256n - 1n,
 };
 
-/** Holds one signature against Web Crypto itself. */
+/** Verifies a signature and compares the result with Web Crypto itself. */
 async function judge(verify: Primitives["verify"], signature: Bytes, what: string): Promise<boolean> {
   const expected = await crypto.subtle.verify(byEcdsa, key, signature, message).catch(() => false);
   assert.equal(await verify(key, "ES256", message, signature), expected, what);
   return expected;
 }
 
-/** What jose signs: the input, and the signature of it. */
+/** Returns a signing input and its signature by jose. */
 async function signedByJose(
   alg: string,
   payload: Bytes,
@@ -108,22 +111,22 @@ async function signedByJose(
   return { input: new TextEncoder().encode(`${head}.${body}`), signature: jose.base64url.decode(tail) as Bytes };
 }
 
-// One suite: Deno runs the first one of a file.
+// One suite, because Deno runs only a file's first one.
 describe("the primitives", () => {
-  for (const [name, { sha256, sign, verify, verifyLater, toBase64url }] of Object.entries(rooms)) {
-    describe(`${name}: ES256 signatures, r then s (RFC 7518 section 3.4), as Web Crypto judges them`, () => {
+  for (const [name, { sha256, sign, verify, verifyLater, toBase64url }] of Object.entries(implementations)) {
+    describe(`${name}: verification of ES256 signatures, r then s (RFC 7518 section 3.4), agrees with Web Crypto`, () => {
       for (const [what, hex] of good) {
-        test(`accepted: ${what}`, async () => {
+        test(`a signature is accepted: ${what}`, async () => {
           const signature = fromHex(hex);
           assert.ok(await judge(verify, signature, what));
-          // The other one that belongs to it.
+          // The other valid signature with this r.
           const mirrored = fromHex(hex.slice(0, 64) + half(order - BigInt(`0x${hex.slice(64)}`)));
           assert.ok(await judge(verify, mirrored, "n - s"));
-          // A part of a larger buffer.
+          // The signature as a part of a larger buffer.
           assert.ok(await judge(verify, Uint8Array.from([7, ...signature, 7]).subarray(1, 65), "a part of a buffer"));
         });
 
-        test(`refused: ${what}, changed`, async () => {
+        test(`a changed signature is refused: ${what}`, async () => {
           const signature = fromHex(hex);
           for (const at of [0, 1, 2, 31, 32, 33, 34, 63]) {
             const changed = Uint8Array.from(signature, (byte, index) => (index === at ? byte ^ 1 : byte));
@@ -136,12 +139,12 @@ describe("the primitives", () => {
               await judge(verify, Uint8Array.from([...signature, ...new Uint8Array(more)]), `${more} bytes more`),
               false,
             );
-          assert.equal(await judge(verify, Uint8Array.from([0, ...signature]), "a zero in front"), false);
+          assert.equal(await judge(verify, Uint8Array.from([0, ...signature]), "a leading zero"), false);
           assert.equal(await verify(key, "ES256", message.subarray(1), signature), false);
         });
       }
 
-      test("refused: r and s that are good, in another size than that of the curve", async () => {
+      test("valid r and s are refused if their size is not the curve's", async () => {
         for (const [what, hex] of good) {
           const [r, s] = [hex.slice(0, 64), hex.slice(64)];
           for (const [size, resized] of [
@@ -152,22 +155,22 @@ describe("the primitives", () => {
         }
       });
 
-      test("refused: r and s around every border that they have", async () => {
+      test("r and s around each of their limits are refused", async () => {
         for (const [r, rValue] of Object.entries(scalars))
           for (const [s, sValue] of Object.entries(scalars))
             assert.equal(await judge(verify, fromHex(half(rValue) + half(sValue)), `r ${r}, s ${s}`), false);
       });
 
-      test("refused: one border in a signature that was good", async () => {
+      test("a valid signature is refused after one value is set to a limit", async () => {
         for (const [what, hex] of good)
-          for (const [border, value] of Object.entries(scalars)) {
-            assert.equal(await judge(verify, fromHex(half(value) + hex.slice(64)), `${what}, r ${border}`), false);
-            assert.equal(await judge(verify, fromHex(hex.slice(0, 64) + half(value)), `${what}, s ${border}`), false);
+          for (const [limit, value] of Object.entries(scalars)) {
+            assert.equal(await judge(verify, fromHex(half(value) + hex.slice(64)), `${what}, r ${limit}`), false);
+            assert.equal(await judge(verify, fromHex(hex.slice(0, 64) + half(value)), `${what}, s ${limit}`), false);
           }
       });
     });
 
-    describe(`${name}: every algorithm verifies what jose signs, and nothing else`, () => {
+    describe(`${name}: every algorithm verifies jose's signatures and nothing else`, () => {
       for (const [alg, jwk] of Object.entries(keys)) {
         test(alg, async () => {
           const key = await publicKey(jwk, alg);
@@ -177,7 +180,7 @@ describe("the primitives", () => {
             assert.equal(await verify(key, alg, message, signature), false);
             for (const changed of [
               Uint8Array.from(signature, (byte, at) => (at === count ? byte ^ 0x80 : byte)),
-              // Not the first byte: where it is 0, OpenSSL takes an RSA signature without it.
+              // Not the first byte: if it is 0, OpenSSL accepts an RSA signature without it.
               signature.slice(0, -1),
               Uint8Array.from([...signature, 0]),
               new Uint8Array(signature.length),
@@ -187,7 +190,7 @@ describe("the primitives", () => {
           }
         });
 
-        test(`${alg}: a key of another algorithm is a TypeError, whatever the signature`, async () => {
+        test(`${alg}: another algorithm's key causes a TypeError with any signature`, async () => {
           for (const [other, otherJwk] of Object.entries(keys)) {
             if (other === alg || (other.startsWith("Ed") && alg.startsWith("Ed"))) continue;
             const key = await publicKey(otherJwk, other);
@@ -196,7 +199,7 @@ describe("the primitives", () => {
         });
       }
 
-      test("a key that may not verify, an algorithm that there is not: a TypeError", async () => {
+      test("a key that cannot verify and an unknown algorithm cause a TypeError", async () => {
         const signature = new Uint8Array(64);
         const secret = await privateKey(a, "ES256");
         await assert.rejects(async () => verify(secret, "ES256", message, signature), TypeError);
@@ -207,7 +210,7 @@ describe("the primitives", () => {
           await assert.rejects(async () => verify(key, alg, message, signature), TypeError);
       });
 
-      test("the same later", async () => {
+      test("verifyLater returns the same results", async () => {
         for (const [alg, jwk] of Object.entries(keys)) {
           const { input, signature } = await signedByJose(alg, message);
           const key = await publicKey(jwk, alg);
@@ -216,7 +219,7 @@ describe("the primitives", () => {
         }
       });
 
-      test("an RSA key of 1024 bits: a TypeError (RFC 7518 section 3.3)", async () => {
+      test("an RSA key with 1024 bits causes a TypeError (RFC 7518 section 3.3)", async () => {
         const weak = { name: "RSASSA-PKCS1-v1_5", hash: "SHA-256" };
         const jwk = { kty: "RSA", e: "AQAB", n: jose.base64url.encode(new Uint8Array(128).fill(0xab)) };
         const key = await crypto.subtle.importKey("jwk", jwk, weak, true, ["verify"]);
@@ -236,7 +239,7 @@ describe("the primitives", () => {
         });
       }
 
-      test("with a key that does not sign by ES256: a TypeError", async () => {
+      test("a key that cannot sign with ES256 causes a TypeError", async () => {
         const others = [
           await publicKey(a, "ES256"),
           await privateKey(p384, "ES384"),
@@ -247,7 +250,7 @@ describe("the primitives", () => {
       });
     });
 
-    test(`${name}: base64url, without padding (RFC 7515 appendix C), of bytes and of text as UTF-8`, () => {
+    test(`${name}: base64url without padding (RFC 7515 appendix C) of bytes and of text as UTF-8`, () => {
       const bytes = Uint8Array.of(9, 3, 236, 255, 224, 193, 9);
       assert.equal(toBase64url(bytes.subarray(1, -1)), "A-z_4ME");
       assert.equal(toBase64url("ÿ€😀"), "w7_igqzwn5iA");

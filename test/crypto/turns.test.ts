@@ -3,7 +3,7 @@ import { test } from "node:test";
 import { setImmediate as nextTurn } from "node:timers/promises";
 import { inTurn, wholeTurn } from "../../src/keys/crypto/turns.ts";
 
-test("four run at once, four more in each turn of the event loop after that, in order", async () => {
+test("four operations run immediately, and four more in each later turn of the event loop, in order", async () => {
   await nextTurn();
   const done: number[] = [];
   const results = Array.from({ length: 11 }, (_, index) => inTurn(() => done.push(index)));
@@ -22,12 +22,12 @@ test("four run at once, four more in each turn of the event loop after that, in 
     done.toSorted((one, other) => one - other),
   );
   assert.equal(
-    inTurn(() => "at once again"),
-    "at once again",
+    inTurn(() => "immediately again"),
+    "immediately again",
   );
 });
 
-test("what takes a whole turn has one of its own", async () => {
+test("an operation that takes a whole turn has its own turn", async () => {
   await nextTurn();
   const done: string[] = [];
   const kinds = ["part", "whole", "part", "whole", "whole", "part", "part"];
@@ -40,13 +40,13 @@ test("what takes a whole turn has one of its own", async () => {
   assert.deepEqual(counts, [1, 2, 3, 4, 5, 7]);
   assert.deepEqual(done, kinds);
   assert.equal(
-    inTurn(() => "at once", wholeTurn),
-    "at once",
+    inTurn(() => "immediately", wholeTurn),
+    "immediately",
   );
   assert.ok(inTurn(() => "later") instanceof Promise);
 });
 
-test("whoever comes while others wait, waits behind them", async () => {
+test("an operation that arrives while others wait is queued behind them", async () => {
   await nextTurn();
   const done: string[] = [];
   for (let index = 0; index < 8; index += 1) void inTurn(() => done.push("before"));
@@ -61,7 +61,7 @@ function failing(): never {
   throw new Error("no");
 }
 
-test("what an operation throws is thrown at once, or rejects later, and holds nobody up", async () => {
+test("an operation's error is thrown immediately or rejects later, and does not delay other operations", async () => {
   await nextTurn();
   for (let index = 0; index < 4; index += 1) assert.throws(() => inTurn(failing), { message: "no" });
   const later: Promise<never> = inTurn(failing);
@@ -70,7 +70,7 @@ test("what an operation throws is thrown at once, or rejects later, and holds no
   assert.equal(await after, "after");
 });
 
-test("a loop that never pauses leaves the event loop to others", async () => {
+test("a loop that never pauses does not block the event loop", async () => {
   const signal = AbortSignal.timeout(1);
   while (!signal.aborted) await inTurn(() => {});
 });

@@ -111,7 +111,7 @@ describe("jwksd token and the keys that a service manages", { timeout, concurren
     assert.deepEqual({ code: tooLong.code, stdout: tooLong.stdout }, { code: 1, stdout: "" });
     assert.match(
       tooLong.stderr,
-      /3601, and may be 3600 at most, .*raise --max-token-lifetime-seconds \(of managed keys: jwksd policy\) \[ERR_CLAIMS_INVALID\]\n$/,
+      /3601, but must be at most 3600, .*raise --max-token-lifetime-seconds \(for managed keys: jwksd policy\) \[ERR_CLAIMS_INVALID\]\n$/,
     );
     await cliDone(t, ["policy", "--data", data, "--max-token-lifetime-seconds", "7200"]);
     await cliDone(t, [...args, "--lifetime", "3601"]);

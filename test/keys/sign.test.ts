@@ -21,17 +21,17 @@ import { type RunningService, keySetText, startService, temporaryFolder } from "
 import { simulatedClock } from "../support/simulated.ts";
 
 const issuer = "https://op.example";
-// Shorter than a call of an HSM may take.
+// Shorter than the maximum time of an HSM call.
 const policy = rotationPolicy({ maxStaleSeconds: 30 });
 const skewMs = policy.clockSkewSeconds * 1_000;
 const isStale = { code: "ERR_SIGNER_STALE" };
 
-/** A store with one key in an HSM, and how long each part of a token takes, in milliseconds. */
+/** Creates a store with one key in an HSM, and the duration of each step of signing a token, in milliseconds. */
 async function oneKey() {
   const clock = simulatedClock();
   const delays = { read: 0, open: 0 };
   const reads: (ReadOptions | undefined)[] = [];
-  /** How far the clock of the store is ahead. */
+  /** Offset of the store's clock, in milliseconds. */
   let aheadMs = 0;
   const memory = memoryStore({ clock });
   const store: Register = {
@@ -59,7 +59,7 @@ async function oneKey() {
   const newKeyring = () => createKeyring({ custody, access, clock, signal, report() {} }, { openSigner });
   const key = await externalKey(await openSigner("hsm:a"), "a");
   await newKeyring().change(({ now }) => applyCommand([], { type: "announce", key }, { policy, now }));
-  // Which has not opened the key yet.
+  // This keyring has not opened the key yet.
   const keyring = newKeyring();
   reads.length = 0;
   return {
@@ -71,8 +71,8 @@ async function oneKey() {
   };
 }
 
-describe("one token by one confirmed read of the store", () => {
-  test("it has its times from after the read, and lives for as long as the policy of the store says", async () => {
+describe("one token from one confirmed read of the store", () => {
+  test("its times are measured after the read, and its lifetime follows the store's policy", async () => {
     const { reads, sign, delays, clock } = await oneKey();
     [delays.read, delays.open] = [2_000, 27_000];
     const before = clock.now() / 1_000;
@@ -84,7 +84,7 @@ describe("one token by one confirmed read of the store", () => {
     assert.deepEqual([iat, exp], [before + 29, before + 29 + policy.maxTokenLifetimeSeconds]);
   });
 
-  test("a machine that was paused for maxStaleSeconds after the read signs nothing, whichever clock stood still", async () => {
+  test("a machine that was paused for maxStaleSeconds after the read signs nothing, whichever clock stopped", async () => {
     for (const stopped of ["none", "monotonic"] as const) {
       const { sign, delays, clock } = await oneKey();
       if (stopped === "monotonic") Object.assign(clock, { monotonic: () => 0 });
@@ -94,7 +94,7 @@ describe("one token by one confirmed read of the store", () => {
   });
 
   for (const aheadMs of [-skewMs, skewMs]) {
-    test(`clocks that are ${aheadMs} ms apart differ by clockSkewSeconds, and no more`, async () => {
+    test(`clocks that are ${aheadMs} ms apart differ by at most clockSkewSeconds`, async () => {
       const { sign, setAhead } = await oneKey();
       setAhead(aheadMs);
       assert.equal((await sign())["aud"], "a");
@@ -105,7 +105,7 @@ describe("one token by one confirmed read of the store", () => {
 });
 
 interface Running extends RunningService {
-  /** The status and the JSON of the discovery document. */
+  /** Returns the discovery document's status and JSON. */
   discovery(): Promise<[status: number, document: Record<string, unknown>]>;
 }
 
@@ -143,7 +143,7 @@ const partial = ({ log }: Running): unknown[] =>
   log.filter(({ msg }) => msg.includes("discovery document lacks members")).map(({ missing }) => missing);
 
 describe("jwksd serve", { timeout: 60_000 }, () => {
-  test("publishes by itself what it answers for, and says what the document lacks", async (t) => {
+  test("publishes its own members automatically and logs which members the document lacks", async (t) => {
     const service = await start(t);
     assert.deepEqual(await service.discovery(), [200, own]);
     assert.deepEqual(partial(service), [Object.keys(whole)]);
@@ -152,14 +152,14 @@ describe("jwksd serve", { timeout: 60_000 }, () => {
     assert.deepEqual([reply.status, JSON.parse(reply.body)], [200, own]);
   });
 
-  test("--metadata adds the members of a file, and a whole document needs no word", async (t) => {
+  test("--metadata adds a file's members, and a complete document causes no log message", async (t) => {
     const metadata = await metadataFile(t, JSON.stringify({ ...whole, claims_supported: ["sub"] }));
     const service = await start(t, "--metadata", metadata);
     assert.deepEqual(await service.discovery(), [200, { ...own, ...whole, claims_supported: ["sub"] }]);
     assert.deepEqual(partial(service), []);
   });
 
-  test("--no-discovery leaves its paths to others, and says nothing of it", async (t) => {
+  test("--no-discovery does not serve the paths and logs nothing about them", async (t) => {
     const service = await start(t, "--no-discovery");
     assert.equal((await service.discovery())[0], 404);
     assert.deepEqual(partial(service), []);
@@ -167,35 +167,35 @@ describe("jwksd serve", { timeout: 60_000 }, () => {
   });
 });
 
-describe("--metadata: what is wrong with the file is said before anything is made", { timeout: 60_000 }, () => {
+describe("--metadata: errors in the file are reported before anything is created", { timeout: 60_000 }, () => {
   const rows = [
     {
       text: '{\n"jwks_uri": "https://secret.example"}',
       code: "ERR_METADATA_RESERVED",
-      says: 'must not set "jwks_uri"',
+      message: 'must not set "jwks_uri"',
     },
-    { text: '{"issuer": null}', code: "ERR_METADATA_RESERVED", says: 'must not set "issuer"' },
-    { text: '["secret"]', code: "ERR_CONFIG_FORMAT", says: "is not a JSON object" },
-    { text: '{\n"a": secret}', code: "ERR_CONFIG_FORMAT", says: "is not JSON" },
+    { text: '{"issuer": null}', code: "ERR_METADATA_RESERVED", message: 'must not set "issuer"' },
+    { text: '["secret"]', code: "ERR_CONFIG_FORMAT", message: "is not a JSON object" },
+    { text: '{\n"a": secret}', code: "ERR_CONFIG_FORMAT", message: "is not JSON" },
   ] as const;
-  for (const { text, code, says } of rows) {
-    test(says, async (t) => {
+  for (const { text, code, message: problem } of rows) {
+    test(problem, async (t) => {
       const metadata = await metadataFile(t, text);
       const folder = await temporaryFolder(t);
       const data = join(folder, "data");
       const { message } = await refusal(() => startService(t, ["--data", data, "--metadata", metadata]), code);
-      assert.ok(message.startsWith(`the metadata file ${metadata} ${says}`), message);
+      assert.ok(message.startsWith(`the metadata file ${metadata} ${problem}`), message);
       assert.ok(!message.includes("secret"), message);
       assert.deepEqual(await readdir(folder), []);
     });
   }
 
-  test("a file that is not there", async (t) => {
+  test("a missing file is refused", async (t) => {
     const error = await refusal(() => start(t, "--metadata", "no.json"), "ERR_CONFIG_FORMAT");
     assert.equal(error.message, "the metadata file no.json cannot be read (ENOENT)");
   });
 
-  test("none of it goes with --no-discovery", async (t) => {
+  test("--metadata cannot be combined with --no-discovery", async (t) => {
     const error = await refusal(() => start(t, "--metadata", "a.json", "--no-discovery"), "ERR_OPTION_INVALID");
     assert.match(error.message, /^--metadata and --no-discovery exclude each other/);
   });

@@ -14,10 +14,10 @@ const publicKey = (await jose.importJWK(withoutPrivate(key), "ES256")) as jose.C
 const message = new TextEncoder().encode("header.claims");
 const good = signature("ES256", key)(Buffer.from(message));
 
-/** One event, and how many microtasks pass until the next one; `"settle"` lets all happen that can. */
+/** One event, and the number of microtasks until the next one; `"settle"` waits until nothing can happen any more. */
 type Step =
   | { readonly does: "call" }
-  | { readonly does: "abort" | "sign" | "fail" | "sign badly"; readonly which: number }
+  | { readonly does: "abort" | "sign" | "fail" | "return an invalid signature"; readonly which: number }
   | { readonly does: "wait"; readonly ms: number };
 type Schedule = readonly { readonly step: Step; readonly microtasks: number | "settle" }[];
 
@@ -26,7 +26,10 @@ const step: fc.Arbitrary<Step> = fc.oneof(
   { weight: 4, arbitrary: fc.constant({ does: "call" } as const) },
   {
     weight: 4,
-    arbitrary: fc.record({ does: fc.constantFrom("abort", "sign", "sign", "fail", "sign badly"), which }),
+    arbitrary: fc.record({
+      does: fc.constantFrom("abort", "sign", "sign", "fail", "return an invalid signature"),
+      which,
+    }),
   },
   { weight: 1, arbitrary: fc.record({ does: fc.constant("wait" as const), ms: fc.integer({ min: 1, max: 400 }) }) },
 );
@@ -41,14 +44,14 @@ interface Operation {
   end(result: Promise<Uint8Array>): void;
 }
 
-test("over any schedule: never more than maxConcurrent under way, in order, and every call settles in time", async () => {
+test("with any schedule, at most maxConcurrent calls are in flight, in order, and every call settles in time", async () => {
   await fc.assert(
     fc.asyncProperty(limits, schedules, async ({ maxConcurrent, maxQueued }, schedule) => {
       const clock = simulatedClock();
       const operations: Operation[] = [];
-      const underWay = (): Operation[] => operations.filter(({ open }) => open);
+      const inFlight = (): Operation[] => operations.filter(({ open }) => open);
       const calls: { aborting: AbortController; atMs: number; outcome?: string }[] = [];
-      // The message says which call an operation is of.
+      // The message identifies the call of an operation.
       const signer = {
         publicKey: withoutPrivate(key),
         sign: ({ message }: { message: Uint8Array }) =>
@@ -59,8 +62,11 @@ test("over any schedule: never more than maxConcurrent under way, in order, and 
             };
             const operation: Operation = { call: (message[0] ?? 0) - 1, open: true, end };
             operations.push(operation);
-            assert.ok(calls[operation.call]?.aborting.signal.aborted !== true, "asked for who has left");
-            assert.ok(underWay().length <= maxConcurrent, "more under way than allowed");
+            assert.ok(
+              calls[operation.call]?.aborting.signal.aborted !== true,
+              "an operation started for an aborted call",
+            );
+            assert.ok(inFlight().length <= maxConcurrent, "more calls in flight than allowed");
           }),
       };
       const sign = boundSigner(signer, publicKey, "k", { maxConcurrent, maxQueued, timeoutMs }, clock);
@@ -84,7 +90,7 @@ test("over any schedule: never more than maxConcurrent under way, in order, and 
         if (step.does === "call") call();
         else if (step.does === "wait") await clock.advance(step.ms);
         else if (step.does === "abort") calls[step.which % calls.length]?.aborting.abort();
-        else finish(step.does, underWay()[step.which % maxConcurrent]);
+        else finish(step.does, inFlight()[step.which % maxConcurrent]);
         if (microtasks === "settle") await until(() => calls.every(isInTime));
         else for (let tick = 0; tick < microtasks; tick += 1) await Promise.resolve();
       }
@@ -98,8 +104,8 @@ test("over any schedule: never more than maxConcurrent under way, in order, and 
         order.toSorted((one, other) => one - other),
         "not in order",
       );
-      // Whatever happened, the guard goes on working.
-      underWay().forEach((operation) => finish("fail", operation));
+      // The guard must still work afterwards.
+      inFlight().forEach((operation) => finish("fail", operation));
       await settled();
       const last = sign(message);
       await settled();
@@ -110,13 +116,13 @@ test("over any schedule: never more than maxConcurrent under way, in order, and 
   );
 });
 
-function finish(how: "sign" | "fail" | "sign badly", operation: Operation | undefined): void {
+function finish(how: "sign" | "fail" | "return an invalid signature", operation: Operation | undefined): void {
   if (how === "sign") operation?.end(Promise.resolve(good));
-  else if (how === "sign badly") operation?.end(Promise.resolve(new Uint8Array(63)));
+  else if (how === "return an invalid signature") operation?.end(Promise.resolve(new Uint8Array(63)));
   else operation?.end(Promise.reject(new Error("no")));
 }
 
-/** Web Crypto works on threads of its own. */
+/** Waits for Web Crypto, which works on its own threads. */
 async function until(holds: () => boolean): Promise<void> {
   await settled();
   for (const endMs = performance.now() + 10_000; !holds() && performance.now() < endMs;) await settled();

@@ -31,7 +31,7 @@ const verifies = (given: Uint8Array): boolean =>
     given,
   );
 
-/** An operation at the backend, which ends when the test says so. */
+/** An operation at the backend, which ends when the test ends it. */
 interface Operation {
   readonly input: SignInput;
   readonly end: (result: unknown) => void;
@@ -40,12 +40,12 @@ interface Operation {
 
 interface Guarded {
   readonly clock: SimulatedClock;
-  /** In the order in which they reached the backend. */
+  /** Operations in the order of their arrival at the backend. */
   readonly operations: Operation[];
   readonly sign: BoundedSign;
 }
 
-/** A guard around a backend that does nothing by itself. Whatever happened in the test, no timer and no rejection is left over. */
+/** Bounds a backend that the test controls. After the test, checks that no timer and no rejection remains. */
 function guarded(t: TestContext, limits?: SignerLimits): Guarded {
   const clock = simulatedClock();
   const operations: Operation[] = [];
@@ -58,12 +58,12 @@ function guarded(t: TestContext, limits?: SignerLimits): Guarded {
   t.after(async () => {
     await settled();
     assert.deepEqual(await unhandled(), []);
-    assert.equal(clock.timers, 0, "a timer was left over");
+    assert.equal(clock.timers, 0, "a timer remains");
   });
   return { clock, operations, sign: boundSigner(signer, publicKey, 'kid "a"', limits, clock) };
 }
 
-/** A guard around a signer that answers at once. */
+/** Bounds a signer that responds immediately. */
 const around = (sign: () => unknown, limits?: SignerLimits): BoundedSign =>
   boundSigner({ publicKey: publicJwk, sign: sign as Signer["sign"] }, publicKey, 'kid "a"', limits);
 
@@ -72,7 +72,7 @@ function end(operation: Operation | undefined, result: unknown = good): void {
   operation.end(result);
 }
 
-describe("what a signer gives", () => {
+describe("the result of a signer", () => {
   const der = sign("sha256", message, createPrivateKey({ key: { ...key }, format: "jwk" }));
   const other = signature("ES256", ecKey("b"))(Buffer.from(message));
   const elsewhere = signature("ES256", key)(Buffer.from("other.claims"));
@@ -87,8 +87,8 @@ describe("what a signer gives", () => {
     ["64 zeros", new Uint8Array(64), "ERR_SIGNER_BAD_SIGNATURE"],
     ["s then r", Uint8Array.from([...good.subarray(32), ...good.subarray(0, 32)]), "ERR_SIGNER_BAD_SIGNATURE"],
     ["one bit off", Uint8Array.from(good, (byte, index) => byte ^ Number(index === 63)), "ERR_SIGNER_BAD_SIGNATURE"],
-    ["the signature of another key", other, "ERR_SIGNER_BAD_SIGNATURE"],
-    ["the signature of another message", elsewhere, "ERR_SIGNER_BAD_SIGNATURE"],
+    ["another key's signature", other, "ERR_SIGNER_BAD_SIGNATURE"],
+    ["another message's signature", elsewhere, "ERR_SIGNER_BAD_SIGNATURE"],
     ["nothing", undefined, "ERR_SIGNER_BAD_SIGNATURE"],
     ["null", null, "ERR_SIGNER_BAD_SIGNATURE"],
     ["base64", Buffer.from(good).toString("base64"), "ERR_SIGNER_BAD_SIGNATURE"],
@@ -106,13 +106,13 @@ describe("what a signer gives", () => {
     });
   }
 
-  test("DER is called by its name", async () => {
+  test("the message for a DER signature mentions DER", async () => {
     await assert.rejects(around(() => der)(message), {
       message: /\d\d bytes instead of the 64 bytes of ES256.*convert DER first/,
     });
   });
 
-  test("what the signer does with its buffer afterwards has no effect", async () => {
+  test("a signer's later changes to its buffer have no effect", async () => {
     const buffer = Uint8Array.from(good);
     const signed = await around(() => buffer)(message);
     buffer.fill(0);
@@ -120,7 +120,7 @@ describe("what a signer gives", () => {
   });
 });
 
-test("a signer gets the message, its SHA-256 and a signal", async (t) => {
+test("a signer receives the message, its SHA-256 and a signal", async (t) => {
   const { sign, operations } = guarded(t);
   const signed = sign(message);
   await settled();
@@ -138,16 +138,16 @@ function throwing(reason: unknown): never {
   throw reason;
 }
 
-describe("what a signer throws", () => {
+describe("an error from a signer", () => {
   const throttled = new SignerError("ERR_SIGNER_THROTTLED", "slow down");
   const unauthorized = new SignerError("ERR_SIGNER_UNAUTHORIZED", "no");
   const rows: [name: string, thrown: unknown, code: ErrorCode, retryable: boolean][] = [
-    ["a SignerError that is retryable", throttled, "ERR_SIGNER_THROTTLED", true],
-    ["a SignerError that is not", unauthorized, "ERR_SIGNER_UNAUTHORIZED", false],
+    ["a retryable SignerError", throttled, "ERR_SIGNER_THROTTLED", true],
+    ["a SignerError that is not retryable", unauthorized, "ERR_SIGNER_UNAUTHORIZED", false],
     ["an Error", new Error("connect ECONNREFUSED"), "ERR_SIGNER_UNAVAILABLE", true],
     ["a TypeError", new TypeError("x is not a function"), "ERR_SIGNER_UNAVAILABLE", true],
-    ["an AbortError of its own", new DOMException("aborted", "AbortError"), "ERR_SIGNER_UNAVAILABLE", true],
-    ["a text", "no", "ERR_SIGNER_UNAVAILABLE", true],
+    ["the signer's own AbortError", new DOMException("aborted", "AbortError"), "ERR_SIGNER_UNAVAILABLE", true],
+    ["a string", "no", "ERR_SIGNER_UNAVAILABLE", true],
     ["null", null, "ERR_SIGNER_UNAVAILABLE", true],
     ["nothing", undefined, "ERR_SIGNER_UNAVAILABLE", true],
   ];
@@ -163,14 +163,14 @@ describe("what a signer throws", () => {
     });
   }
 
-  test("what the signer said is in the cause, not in the message", async () => {
+  test("the signer's error is the cause and is not part of the message", async () => {
     const error = await around(() => Promise.reject(new Error("PIN 1234")))(message).catch((error: Error) => error);
     assert.ok(error instanceof SignerError);
     assert.doesNotMatch(error.message, /1234/);
   });
 });
 
-describe("a local key was checked when it was loaded, and is trusted by what its signer is, not by what it looks like", () => {
+describe("a local signer is recognized by identity, not by its shape", () => {
   const impostors: Readonly<Record<string, (local: Signer) => unknown>> = {
     "a copy": (local) => ({ ...local, publicKey: publicJwk }),
     "an object that inherits from it": (local) => Object.create(local, { publicKey: { value: publicJwk } }),
@@ -178,14 +178,14 @@ describe("a local key was checked when it was loaded, and is trusted by what its
     "a signer that calls it": (local) => ({ publicKey: publicJwk, sign: (input: SignInput) => local.sign(input) }),
   };
   for (const [name, impostor] of Object.entries(impostors)) {
-    test(`${name} is checked: ERR_SIGNER_BAD_SIGNATURE`, async () => {
+    test(`the signature of ${name} is checked: ERR_SIGNER_BAD_SIGNATURE`, async () => {
       const signer = impostor(await localSigner(ecKey("b"))) as Signer;
       const sign = boundSigner(signer, publicKey, 'kid "a"');
       assert.equal(await verdict(sign(message)), "ERR_SIGNER_BAD_SIGNATURE");
     });
   }
 
-  test("it cannot be made to sign with another key, or to publish another one", async () => {
+  test("a local signer cannot be changed to sign with or publish another key", async () => {
     const signer = await localSigner(key);
     const other = await localSigner(ecKey("b"));
     for (const [member, value] of Object.entries(other)) assert.equal(Reflect.set(signer, member, value), false);
@@ -193,7 +193,7 @@ describe("a local key was checked when it was loaded, and is trusted by what its
     assert.ok(verifies(await boundSigner(signer, publicKey, 'kid "a"')(message)));
   });
 
-  test("there is nothing to wait for: no timer, no queue, nobody is refused, and who aborts hears of it", async () => {
+  test("a local signer has no timer and no queue, refuses no call, and reports an abort", async () => {
     const clock = simulatedClock();
     const limits = { maxConcurrent: 1, maxQueued: 0, timeoutMs: 1 };
     const sign = boundSigner(await localSigner(key), publicKey, 'kid "a"', limits, clock);
@@ -214,8 +214,8 @@ describe("a local key was checked when it was loaded, and is trusted by what its
   });
 });
 
-describe("places and queue", () => {
-  test("16 by default", async (t) => {
+describe("concurrency and queue", () => {
+  test("16 signatures are in flight by default", async (t) => {
     const { sign, operations } = guarded(t);
     const calls = Array.from({ length: 20 }, () => sign(message));
     await settled();
@@ -228,7 +228,7 @@ describe("places and queue", () => {
   });
 
   for (const maxQueued of [0, 3]) {
-    test(`with maxQueued ${maxQueued}, one more is refused at once, and may be tried again`, async (t) => {
+    test(`with maxQueued ${maxQueued}, one more call is refused immediately and can be retried`, async (t) => {
       const { sign, operations } = guarded(t, { maxConcurrent: 1, maxQueued });
       const accepted = Array.from({ length: 1 + maxQueued }, () => sign(message));
       const refused = sign(message);
@@ -245,7 +245,7 @@ describe("places and queue", () => {
     });
   }
 
-  test("1024 wait by default", async (t) => {
+  test("1024 calls wait by default", async (t) => {
     const { sign, operations } = guarded(t, { maxConcurrent: 1 });
     const aborting = new AbortController();
     const calls = Array.from({ length: 1025 }, () => verdict(sign(message, aborting.signal)));
@@ -257,7 +257,7 @@ describe("places and queue", () => {
 });
 
 describe("the deadline", () => {
-  test("5 s by default, to the millisecond", async (t) => {
+  test("the default is 5 s, to the millisecond", async (t) => {
     const { sign, clock, operations } = guarded(t);
     const call = sign(message);
     const outcome = verdict(call);
@@ -270,11 +270,11 @@ describe("the deadline", () => {
   });
 
   for (const [name, finish] of Object.entries({
-    "ends well": ({ end }: Operation) => end(good),
-    "ends with something else": ({ end }: Operation) => end("late"),
+    succeeds: ({ end }: Operation) => end(good),
+    "returns something else": ({ end }: Operation) => end("late"),
     fails: ({ fail }: Operation) => fail(new Error("late")),
   })) {
-    test(`a backend that hangs is not given more, until its operation ${name}`, async (t) => {
+    test(`a hung backend receives no further work until its operation ${name}`, async (t) => {
       const { sign, clock, operations } = guarded(t, { maxConcurrent: 1, timeoutMs: 1_000 });
       const hanging = verdict(sign(message));
       await clock.advance(1_000);
@@ -294,13 +294,13 @@ describe("the deadline", () => {
 describe("a caller that aborts", () => {
   const rejection = { code: "ERR_SIGNER_ABORTED", retryable: false, message: /^kid "a"/ };
 
-  test("before the call: the signer is not asked", async (t) => {
+  test("before the call: the signer is not called", async (t) => {
     const { sign, operations } = guarded(t);
     await assert.rejects(sign(message, AbortSignal.abort()), rejection);
     assert.equal(operations.length, 0);
   });
 
-  test("while it waits: the signer is not asked, and the others move up", async (t) => {
+  test("while it waits: the signer is not called, and the other calls move up", async (t) => {
     const { sign, operations } = guarded(t, { maxConcurrent: 1, maxQueued: 2 });
     const aborting = new AbortController();
     const calls = [1, 2, 3].map((call) => {
@@ -322,13 +322,13 @@ describe("a caller that aborts", () => {
     );
   });
 
-  test("while its operation is under way: it is told, and keeps its place until it ends", async (t) => {
+  test("while its operation is in flight: the operation's signal aborts, and it keeps its slot until it ends", async (t) => {
     const { sign, operations } = guarded(t, { maxConcurrent: 1 });
     const aborting = new AbortController();
     const aborted = sign(message, aborting.signal);
     const next = sign(message);
     await settled();
-    aborting.abort(new Error("a reason of its own"));
+    aborting.abort(new Error("the caller's reason"));
     await assert.rejects(aborted, rejection);
     assert.equal(operations[0]?.input.signal?.aborted, true);
     assert.equal(operations.length, 1);
@@ -338,7 +338,7 @@ describe("a caller that aborts", () => {
     await next;
   });
 
-  test("while its operation is under way, after it had waited: those behind it still get their turn", async (t) => {
+  test("while its operation is in flight, after it had waited: the calls behind it still get their turn", async (t) => {
     const { sign, operations } = guarded(t, { maxConcurrent: 1 });
     const aborting = new AbortController();
     const first = sign(message);
@@ -356,7 +356,7 @@ describe("a caller that aborts", () => {
     assert.ok(verifies(await third));
   });
 
-  test("after its signature: nothing happens, and nothing is left on its signal", async (t) => {
+  test("after its signature: nothing happens, and no listener remains on its signal", async (t) => {
     const { sign, clock, operations } = guarded(t, { maxConcurrent: 1, maxQueued: 1, timeoutMs: 1_000 });
     const aborting = new AbortController();
     const first = sign(message, aborting.signal);

@@ -11,7 +11,7 @@ import { type EcPrivateJwk, ecKey, keyMaterial, rsaKey, spellingsOf, withoutPriv
 import { assertSilent, refusal } from "../support/refusal.ts";
 import { vaultStub } from "../support/stubs/vault-transit.ts";
 
-// Packages that are not installed, as far as this process can see.
+// Packages that this process treats as not installed.
 const absent = new Set<string>();
 registerHooks({
   resolve(specifier, context, next) {
@@ -23,23 +23,23 @@ registerHooks({
 
 const arn = "arn:aws:kms:eu-central-1:111122223333:key/1234abcd-12ab-34cd-56ef-1234567890ab";
 
-describe("the adapter of a key URI", () => {
+describe("the adapter for a key URI", () => {
   const unknown = ["", "login", "kms:login", "AWS-KMS:x", "toString:x", "constructor", "file:///key.pem"];
   for (const uri of [...unknown, undefined as unknown as string]) {
-    test(`${JSON.stringify(uri)} is of no known kind`, async () => {
+    test(`${JSON.stringify(uri)} has no known scheme`, async () => {
       const error = await failing(() => openSigner(uri), "ERR_SIGNER_URI");
       for (const type of signerTypes) assert.ok(error.message.includes(`${type}:`), error.message);
     });
   }
 
-  test("a URI without a key version is refused by its adapter, each of which can be loaded", async () => {
+  test("each adapter can be loaded and refuses a URI without a key version", async () => {
     for (const type of signerTypes) {
       const error = await failing(() => openSigner(`${type}:`), "ERR_SIGNER_URI");
       assert.doesNotMatch(error.message, /begins with one of/);
     }
   });
 
-  test("options reach the adapter, and the signal", async (t) => {
+  test("options and signal reach the adapter", async (t) => {
     const stub = await vaultStub("a-token");
     t.after(() => stub.close());
     process.env["JWKSD_TEST_TOKEN"] = "a-token";
@@ -55,7 +55,7 @@ describe("the adapter of a key URI", () => {
     await failing(() => openSigner(made.uri, options), "ERR_SIGNER_KEY_STATE");
   });
 
-  test("options that do not exist, or are of the wrong kind, are refused before anything is connected to", async () => {
+  test("unknown and wrong options are refused before a connection is opened", async () => {
     const rows: [type: string, options: object, code: Parameters<typeof failing>[1]][] = [
       ["aws-kms", { aws: {} }, "ERR_OPTION_UNKNOWN"],
       ["aws-kms", { awsKms: { regoin: "eu-central-1" } }, "ERR_OPTION_UNKNOWN"],
@@ -74,7 +74,7 @@ describe("the adapter of a key URI", () => {
     for (const [type, options, code] of rows) await failing(() => signerBackend(type, options), code, ["hvs.secret"]);
   });
 
-  test("an option that making a key needs is named as the signers file has it", async (t) => {
+  test("the error for a missing option that a new key needs shows the option in the signers file", async (t) => {
     const names = ["AWS_REGION", "AWS_CONFIG_FILE", "AWS_PROFILE"] as const;
     const before = names.map((name) => process.env[name]);
     t.after(() =>
@@ -99,7 +99,7 @@ describe("the adapter of a key URI", () => {
     }
   });
 
-  test("the signers file of docs/signers.md is taken, and its URIs are those of the error", async () => {
+  test("the signers file in docs/signers.md is accepted, and its URIs are the schemes in the error message", async () => {
     const text = await readFile(new URL("../../docs/signers.md", import.meta.url), "utf8");
     const [options = {}] = Array.from(
       text.matchAll(/```json\n(.+?)```/gs),
@@ -112,8 +112,8 @@ describe("the adapter of a key URI", () => {
     }
   });
 
-  test("a package that is not installed is named, with what to do", async (t) => {
-    // Other tests of this process need them.
+  test("the error for a missing package shows how to install it", async (t) => {
+    // Other tests in this process need them.
     t.after(() => absent.clear());
     const needed: [uri: string, packageName: string][] = [
       [`aws-kms:${arn}`, "@aws-sdk/client-kms"],
@@ -148,12 +148,12 @@ const cryptoKeyPair = async (jwk: object, extractable: boolean, publicJwk: objec
   publicKey: await cryptoKey(withoutPrivate(publicJwk), true, "verify"),
 });
 
-// As `openssl ecparam -genkey` writes it: the name of the curve, then the key.
+// The output of `openssl ecparam -genkey`: the curve's name, then the key.
 const ecParameters = "-----BEGIN EC PARAMETERS-----\nBggqhkjOPQMBBw==\n-----END EC PARAMETERS-----\n";
 
 // The others are in test/contract/signer.local.test.ts.
 const accepted: [name: string, key: EcPrivateJwk, input: unknown][] = [
-  ["JWK with what it says about itself", a, { ...a, kid: "a", use: "sig", alg: "ES256", key_ops: ["sign"], x5t: "x" }],
+  ["JWK with other members", a, { ...a, kid: "a", use: "sig", alg: "ES256", key_ops: ["sign"], x5t: "x" }],
   ["JWK text over many lines", a, `\n${JSON.stringify(a, null, 2)}\n`],
   ["JWK, leading zero in y", leadingZeroY, leadingZeroY],
   ["PKCS#8, leading zero in y", leadingZeroY, pem(leadingZeroY, "pkcs8")],
@@ -166,7 +166,7 @@ const accepted: [name: string, key: EcPrivateJwk, input: unknown][] = [
   ["a pair of KeyObjects", a, { privateKey: keyObject(a), publicKey: createPublicKey(keyObject(a)) }],
 ];
 
-describe("a signer is made of any form of private key", () => {
+describe("a signer can be created from any form of private key", () => {
   const message = new TextEncoder().encode("header.claims");
   const digest = createHash("sha256").update(message).digest();
   for (const [name, key, input] of accepted) {
@@ -182,7 +182,7 @@ describe("a signer is made of any form of private key", () => {
   }
 });
 
-test("a signer signs concurrently, each message as it is (contract, section 2, entry.Signer)", async () => {
+test("a signer signs concurrently, each message unchanged (contract, section 2, entry.Signer)", async () => {
   const signer = await localSigner(a);
   const publicKey = createPublicKey({ key: withoutPrivate(a), format: "jwk" });
   const messages = Array.from({ length: 50 }, (_, index) => new TextEncoder().encode(`message ${index}`));
@@ -221,13 +221,13 @@ const refused: [code: ErrorCode, name: string, input: unknown, says?: RegExp][] 
     "-----BEGIN X509 CRL-----\n-----END X509 CRL-----\n",
     /no private or public key/,
   ],
-  ["ERR_KEY_FORMAT", "PEM of two keys", pem(a, "pkcs8") + pem(b, "sec1"), /several private keys/],
-  ["ERR_KEY_FORMAT", "PEM of two public keys", spki(a) + spki(b), /several public keys/],
-  ["ERR_KEY_MISMATCH", "PEM of a private key and another public one", pem(a, "pkcs8") + spki(b)],
-  ["ERR_KEY_FORMAT", "PEM that is cut off", pem(a, "pkcs8").slice(0, 120), /this PEM is incomplete/],
+  ["ERR_KEY_FORMAT", "PEM with two keys", pem(a, "pkcs8") + pem(b, "sec1"), /several private keys/],
+  ["ERR_KEY_FORMAT", "PEM with two public keys", spki(a) + spki(b), /several public keys/],
+  ["ERR_KEY_MISMATCH", "PEM with a private key and another key's public key", pem(a, "pkcs8") + spki(b)],
+  ["ERR_KEY_FORMAT", "incomplete PEM", pem(a, "pkcs8").slice(0, 120), /this PEM is incomplete/],
   [
     "ERR_KEY_FORMAT",
-    "PEM that ends as something else",
+    "PEM with another label in its END line",
     pem(a, "pkcs8").replace("END PRIVATE", "END PUBLIC"),
     /this PEM is incomplete/,
   ],
@@ -237,9 +237,9 @@ const refused: [code: ErrorCode, name: string, input: unknown, says?: RegExp][] 
     pem(a, "pkcs8").replaceAll("\n", "\\n"),
     /the two characters \\ and n .*text\.replaceAll\("\\\\n", "\\n"\)/,
   ],
-  ["ERR_KEY_FORMAT", "PEM as a string of JSON", JSON.stringify(pem(a, "sec1")), /the two characters \\ and n/],
-  ["ERR_KEY_FORMAT", "PEM of something else", "-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n"],
-  ["ERR_KEY_FORMAT", "SEC1 of something else", "-----BEGIN EC PRIVATE KEY-----\nAAAA\n-----END EC PRIVATE KEY-----\n"],
+  ["ERR_KEY_FORMAT", "PEM as a JSON string", JSON.stringify(pem(a, "sec1")), /the two characters \\ and n/],
+  ["ERR_KEY_FORMAT", "PEM with other content", "-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n"],
+  ["ERR_KEY_FORMAT", "SEC1 with other content", "-----BEGIN EC PRIVATE KEY-----\nAAAA\n-----END EC PRIVATE KEY-----\n"],
   ["ERR_KEY_FORMAT", "text that is neither PEM nor JSON", `{"kty":"EC","d":"${a.d}"`, /neither PEM nor JSON/],
   ["ERR_KEY_FORMAT", "null", null],
   ["ERR_KEY_UNSUPPORTED", "an Ed25519 PEM", ed25519.privateKey.export({ type: "pkcs8", format: "pem" })],
@@ -258,10 +258,10 @@ const refused: [code: ErrorCode, name: string, input: unknown, says?: RegExp][] 
   ["ERR_PRIVATE_KEY_MISSING", "a public CryptoKey", await cryptoKey(withoutPrivate(a), true, "verify")],
   ["ERR_KEY_PURPOSE", "use enc", { ...a, use: "enc" }, /"use" is "enc"/],
   ["ERR_KEY_PURPOSE", "another alg", { ...a, alg: "ECDH-ES" }, /"alg" is "ECDH-ES"/],
-  ["ERR_KEY_PURPOSE", "key_ops to verify only", { ...a, key_ops: ["verify"] }, /"key_ops"/],
-  ["ERR_KEY_PURPOSE", "key_ops to do nothing", { ...a, key_ops: [] }, /"key_ops"/],
-  ["ERR_KEY_MISMATCH", "a JWK of two halves", { ...a, d: b.d }],
-  ["ERR_KEY_MISMATCH", "JWK text of two halves", JSON.stringify({ ...b, d: a.d })],
+  ["ERR_KEY_PURPOSE", "key_ops for verification only", { ...a, key_ops: ["verify"] }, /"key_ops"/],
+  ["ERR_KEY_PURPOSE", "empty key_ops", { ...a, key_ops: [] }, /"key_ops"/],
+  ["ERR_KEY_MISMATCH", "a JWK with parts of two keys", { ...a, d: b.d }],
+  ["ERR_KEY_MISMATCH", "JWK text with parts of two keys", JSON.stringify({ ...b, d: a.d })],
   [
     "ERR_KEY_FORMAT",
     "a pair without a private key",
@@ -269,12 +269,12 @@ const refused: [code: ErrorCode, name: string, input: unknown, says?: RegExp][] 
   ],
   [
     "ERR_KEY_MISMATCH",
-    "a pair of KeyObjects of two halves",
+    "a pair of KeyObjects of two keys",
     { privateKey: keyObject(a), publicKey: createPublicKey(keyObject(b)) },
   ],
   ["ERR_KEY_PURPOSE", "a CryptoKey for key agreement", await ecdhCryptoKey()],
-  ["ERR_KEY_MISMATCH", "a CryptoKeyPair of two halves", await cryptoKeyPair(a, true, b)],
-  ["ERR_KEY_MISMATCH", "a CryptoKeyPair of two halves, not extractable", await cryptoKeyPair(a, false, b)],
+  ["ERR_KEY_MISMATCH", "a CryptoKeyPair of two keys", await cryptoKeyPair(a, true, b)],
+  ["ERR_KEY_MISMATCH", "a CryptoKeyPair of two keys, not extractable", await cryptoKeyPair(a, false, b)],
 ];
 
 async function ecdhCryptoKey(): Promise<KeyInput> {
@@ -282,7 +282,7 @@ async function ecdhCryptoKey(): Promise<KeyInput> {
   return pair.privateKey;
 }
 
-describe("what is no private P-256 key is refused", () => {
+describe("a key that is not a private P-256 key is refused", () => {
   for (const [code, name, input, says = /^the signing key/] of refused) {
     test(`${code}: ${name}`, async () => {
       const error = await refusal(() => localSigner(input as KeyInput), code);
@@ -293,7 +293,7 @@ describe("what is no private P-256 key is refused", () => {
   }
 });
 
-test("what is looked for in errors is really the key material", () => {
+test("the strings that errors must not contain are the key material", () => {
   assert.deepEqual(keyMaterial(a), [a.x, a.y, a.d]);
   assert.deepEqual(
     keyMaterial(pem(a, "pkcs8")),

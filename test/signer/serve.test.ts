@@ -9,7 +9,7 @@ import type { StubServer } from "../support/stubs/stub-server.ts";
 import { vaultStub } from "../support/stubs/vault-transit.ts";
 
 const credentials = { accessKeyId: "AKIDEXAMPLE", secretAccessKey: "a-secret" };
-// The SDKs look for credentials in the environment of the process.
+// The SDKs read credentials from the process's environment.
 const environment = {
   VAULT_TOKEN: "a-token",
   AWS_ACCESS_KEY_ID: credentials.accessKeyId,
@@ -73,9 +73,9 @@ for (const { type, start } of services) {
     assert.notEqual(second, first);
     assert.equal(keys(), 2);
 
-    // One kid in 64 begins with a dash, so it comes last.
+    // The kid comes last, because one in 64 begins with a dash.
     await run("keys", "remove", "--force", "--yes", "--", first);
-    assert.equal(keys(), 1, "a removed key is destroyed where it is");
+    assert.equal(keys(), 1, "a removed key is destroyed in its backend");
     assert.equal(await signed(), second);
     assert.deepEqual(stub.refused, []);
   });
@@ -92,12 +92,12 @@ interface Printed {
 }
 
 describe("jwksd signer check", { timeout, concurrency: 2 }, () => {
-  // Credentials of key services are those of the process.
+  // The key services' credentials come from the process's environment.
   before(() => {
     process.env["VAULT_TOKEN"] = "a-token";
   });
 
-  test("signs and verifies 100 probes, and prints what it learned", async (t) => {
+  test("signs and verifies 100 probes and prints the results", async (t) => {
     const stub = await vaultStub("a-token");
     t.after(() => stub.close());
     const uri = stub.add("login");
@@ -110,7 +110,7 @@ describe("jwksd signer check", { timeout, concurrency: 2 }, () => {
     assert.equal(stub.seen.get("sign"), 100);
   });
 
-  test("reaches a key as serve does, by the same file, and prints JSON", async (t) => {
+  test("opens a key with the signers file, like serve, and prints JSON", async (t) => {
     const stub = await vaultStub("a-token");
     t.after(() => stub.close());
     stub.namespace = "team";
@@ -136,7 +136,7 @@ describe("jwksd signer check", { timeout, concurrency: 2 }, () => {
     assert.doesNotMatch(pasted.stdout + pasted.stderr, /a-secret/);
   });
 
-  test("AWS KMS, with all settings from variables of its SDK", async (t) => {
+  test("opens an AWS KMS key with all settings from the SDK's variables", async (t) => {
     const credentials = { accessKeyId: "AKIDEXAMPLE", secretAccessKey: "a-secret" };
     const stub = await kmsStub({ ...credentials, region: "eu-central-1", service: "kms" });
     t.after(() => stub.close());
@@ -152,7 +152,7 @@ describe("jwksd signer check", { timeout, concurrency: 2 }, () => {
     assert.deepEqual(stub.refused, []);
   });
 
-  test("fails with 1 on the first bad signature, on a key that cannot be opened, and on a URI of no known kind", async (t) => {
+  test("exits with 1 for an invalid signature, a key that cannot be opened, and a URI with an unknown scheme", async (t) => {
     const stub = await vaultStub("a-token");
     t.after(() => stub.close());
     const uri = stub.add("login");

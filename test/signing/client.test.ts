@@ -126,7 +126,7 @@ describe("a client of a sign socket", () => {
     );
     await assert.rejects(clientOf(t, socket).sign({}, minute), {
       code: "ERR_SIGNER_UNAVAILABLE",
-      message: /answers 502/,
+      message: /responded with status 502/,
     });
   });
 

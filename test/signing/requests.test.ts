@@ -104,7 +104,7 @@ describe("a sign socket", () => {
       "a typ in the header": [
         signText({ claims: {}, ...hour, header: { typ: "at+jwt" } }),
         ...invalid,
-        'header "typ" is not for callers to set; set typ beside header',
+        'header "typ" must not be set by the caller; use the "typ" option',
       ],
       "an unknown path": [
         requestText("POST", "/token", {}),

@@ -3,7 +3,7 @@ import { type KeyObject, constants, createHmac, createPrivateKey, sign } from "n
 import { inspect } from "node:util";
 import { JwksdError } from "../../src/index.ts";
 
-/** Makes the signature of a signing input. */
+/** Signs a signing input. */
 export type Signature = (input: Buffer) => Uint8Array;
 
 const pss = { padding: constants.RSA_PKCS1_PSS_PADDING, saltLength: constants.RSA_PSS_SALTLEN_DIGEST };
@@ -13,7 +13,7 @@ const families = { RS: pkcs1, PS: pss, ES: ecdsa };
 
 const keys = new Map<string, KeyObject>();
 
-/** The key of a JWK, which is read once. */
+/** Returns the key of a JWK, which is parsed once. */
 function keyOf(privateJwk: object): KeyObject {
   const name = JSON.stringify(privateJwk);
   const key = keys.get(name) ?? createPrivateKey({ key: { ...privateJwk }, format: "jwk" });
@@ -21,7 +21,7 @@ function keyOf(privateJwk: object): KeyObject {
   return key;
 }
 
-/** A signature by any algorithm of RFC 7518 and RFC 8037, made without jose, so that no test depends on what jose would sign. */
+/** Returns a signing function for any algorithm of RFC 7518 and RFC 8037, without jose, so that no test depends on what jose would sign. */
 export function signature(alg: string, privateJwk: object): Signature {
   const key = keyOf(privateJwk);
   if (alg === "EdDSA" || alg === "Ed25519") return (input) => sign(null, input, key);
@@ -41,7 +41,7 @@ export const noSignature: Signature = () => new Uint8Array();
 export const encode = (value: unknown): string =>
   Buffer.from(typeof value === "string" ? value : JSON.stringify(value)).toString("base64url");
 
-/** A compact JWS of whatever header and payload, an object or text. @see RFC 7515 section 7.1 */
+/** Returns a compact JWS of any header and payload, as objects or text. @see RFC 7515 section 7.1 */
 export function compact(header: unknown, payload: unknown, makeSignature: Signature): string {
   const input = `${encode(header)}.${encode(payload)}`;
   return `${input}.${Buffer.from(makeSignature(Buffer.from(input))).toString("base64url")}`;
@@ -49,7 +49,7 @@ export function compact(header: unknown, payload: unknown, makeSignature: Signat
 
 type Json = Record<string, unknown>;
 
-/** What a token says, unverified. */
+/** Returns a token's header and claims, unverified. */
 export function read(token: string): { header: Json; claims: Json } {
   const [header, claims] = token
     .split(".", 2)
@@ -58,13 +58,13 @@ export function read(token: string): { header: Json; claims: Json } {
   return { header, claims };
 }
 
-/** `"accepted"`, or the code of the error, which must be one of this project's. */
+/** Returns `"accepted"`, or the code of the error, which must be one of jwksd's. */
 export async function verdict(attempt: Promise<unknown>): Promise<string> {
   const error = await attempt.then(
     () => undefined,
     (thrown: unknown) => ({ thrown }),
   );
   if (error === undefined) return "accepted";
-  assert.ok(error.thrown instanceof JwksdError, `an error of another kind: ${inspect(error.thrown)}`);
+  assert.ok(error.thrown instanceof JwksdError, `not a jwksd error: ${inspect(error.thrown)}`);
   return error.thrown.code;
 }

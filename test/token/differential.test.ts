@@ -10,8 +10,8 @@ import { soak } from "../support/soak.ts";
 import { type Signature, noSignature, signature } from "./compact.ts";
 
 /*
- * Made-up tokens, good, bent and hostile, are put to `verify` and to jose.jwtVerify, which must not disagree on any of them. What
- * jwksd refuses by rules of its own is told apart here, in other words than there.
+ * Generated tokens, valid, modified and hostile, are passed to `verify` and to jose.jwtVerify, which must agree on all of them. jwksd's
+ * additional rules are implemented again here, in a different way.
  */
 
 const issuer = "https://op.example";
@@ -19,7 +19,7 @@ const audience = "https://rp.example";
 const clock = simulatedClock();
 const now = Math.floor(clock.now() / 1000);
 
-/** By kid: an alg, and the key for it. */
+/** An alg and its key, by kid. */
 const privateKeys: Readonly<Record<string, readonly [alg: string, jwk: object]>> = {
   a: ["ES256", ecKey("a")],
   b: ["ES256", ecKey("b")],
@@ -37,7 +37,7 @@ for (const [kid, [alg, jwk]] of Object.entries(privateKeys)) {
   signatures.set(kid, signature(alg, jwk));
 }
 
-/** A JSON object as text, so that a name can come twice and a value need not be JSON. */
+/** Returns a JSON object as text, in which a name can be repeated and a value need not be JSON. */
 type Members = readonly (readonly [name: string, json: string])[];
 const json = (members: Members): string =>
   `{${members.map(([name, value]) => `${JSON.stringify(name)}:${value}`).join(",")}}`;
@@ -74,7 +74,7 @@ const claimMembers = members({
   ["__proto__"]: [{ exp: now + 60, sub: "x" }],
   toString: [1],
 });
-/** What no JSON.stringify writes. */
+/** Members that JSON.stringify never writes. */
 const oddMembers: fc.Arbitrary<Members> = fc.constantFrom<Members[]>(
   [["exp", "1e400"]],
   [["exp", "-0"]],
@@ -93,7 +93,7 @@ const oddMembers: fc.Arbitrary<Members> = fc.constantFrom<Members[]>(
 );
 const odd = rarely(fc.constant<Members>([]), oddMembers, 8);
 
-/** Bytes around or instead of a JSON text. */
+/** Changes to the bytes of a JSON text. */
 const wrap: fc.Arbitrary<(text: string) => Buffer> = rarely(
   fc.constant((text: string) => Buffer.from(text)),
   fc.constantFrom<((text: string) => Buffer)[]>(
@@ -117,7 +117,7 @@ const wrap: fc.Arbitrary<(text: string) => Buffer> = rarely(
   10,
 );
 
-/** What is done to a signature. */
+/** Changes to a signature. */
 const bend: fc.Arbitrary<(signed: Buffer) => Buffer> = rarely(
   fc.constant((signed: Buffer) => signed),
   fc.oneof(
@@ -140,7 +140,7 @@ const bend: fc.Arbitrary<(signed: Buffer) => Buffer> = rarely(
   10,
 );
 
-/** What is done to the text of a token. */
+/** Changes to a token. */
 const respell: fc.Arbitrary<(token: string) => string> = rarely(
   fc.constant((token: string) => token),
   fc.oneof(
@@ -154,7 +154,7 @@ const respell: fc.Arbitrary<(token: string) => string> = rarely(
           (token: string) =>
             token.slice(0, at % (token.length + 1)) + text + token.slice(at % (token.length + 1)),
       ),
-    // The last character of a part may have bits that no byte takes.
+    // The last character of a part may have unused bits.
     fc
       .record({ part: fc.nat(2), letter: fc.constantFrom("A", "B", "C", "D", "Q", "R", "g", "w", "_", "-") })
       .map(({ part, letter }) => (token: string) => {
@@ -181,7 +181,7 @@ const respell: fc.Arbitrary<(token: string) => string> = rarely(
 const tokens = fc
   .record({
     kid: rarely(fc.constantFrom("a", "b", "nul\u0000", "ed"), fc.constantFrom(...kids), 9),
-    // A signature by a key that is not the one that is named, now and then.
+    // Occasionally, the signature is by another key than the named one.
     signer: rarely(fc.constant(undefined), fc.constantFrom(...kids), 12),
     header: rarely(fc.constant<Members>([]), headerMembers, 2),
     claims: rarely(fc.constant<Members>([]), claimMembers, 2),
@@ -227,7 +227,7 @@ const expectations: fc.Arbitrary<Expectations> = fc.record({
   ),
 });
 
-/** What an accepted token says, or `undefined`. */
+/** Content of an accepted token; `undefined` for a refused token. */
 type Verdict = { readonly header: object; readonly claims: object } | undefined;
 
 async function byJwksd(token: string, expected: Expectations): Promise<Verdict> {
@@ -235,13 +235,13 @@ async function byJwksd(token: string, expected: Expectations): Promise<Verdict> 
   try {
     return await verify(token, options);
   } catch (error) {
-    assert.ok(error instanceof JwksdError, `an error of another kind: ${String(error)}`);
+    assert.ok(error instanceof JwksdError, `not a jwksd error: ${String(error)}`);
     return undefined;
   }
 }
 
 async function byJose(token: string, expected: Expectations): Promise<Verdict> {
-  // Rules of jwksd alone: 16 KiB at most, one spelling of each part, times that are numbers.
+  // jwksd's additional rules: 16 KiB at most, one spelling of each part, times that are numbers.
   const isCanonical = token.split(".").every((part) => Buffer.from(part, "base64url").toString("base64url") === part);
   if (token.length > 16_384 || !isCanonical) return undefined;
   try {
@@ -262,17 +262,17 @@ async function byJose(token: string, expected: Expectations): Promise<Verdict> {
   }
 }
 
-test("verify and jose accept the same tokens, and read the same in them", async (t) => {
+test("verify and jose accept the same tokens and return the same content", async (t) => {
   const runs = soak(30_000, 700);
   let accepted = 0;
   const property = fc.asyncProperty(tokens, expectations, async (token, expected) => {
     const [ours, theirs] = await Promise.all([byJwksd(token, expected), byJose(token, expected)]);
-    // As text: some are nested too deep to be compared otherwise.
+    // Compared as text, because some are nested too deeply for deepEqual.
     assert.equal(JSON.stringify(ours), JSON.stringify(theirs));
     accepted += Number(ours !== undefined);
   });
   await fc.assert(property, { numRuns: runs });
   t.diagnostic(`${accepted} of ${runs} tokens were accepted`);
-  // So many of each that either side could not have passed with one answer to all.
+  // Enough of each kind that neither side could pass with the same result for all.
   assert.ok(accepted > runs / 10 && accepted < (runs * 9) / 10, `${accepted} of ${runs}`);
 });

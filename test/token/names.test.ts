@@ -1,4 +1,4 @@
-// Names that some verifiers take for others. What is signed means the same to a verifier in Go, and what would not is refused.
+// Names that some verifiers confuse with others. A signed token means the same to a verifier in Go; other tokens are not signed.
 
 import assert from "node:assert/strict";
 import { execFile } from "node:child_process";
@@ -17,7 +17,7 @@ const hour = { lifetimeSeconds: 3_600 };
 const claimNames = ["iss", "sub", "aud", "exp", "nbf", "iat", "jti"];
 const invalid = { code: "ERR_CLAIMS_INVALID" };
 
-/** All letters that are one of ASCII, or could pass for one where case is passed over. */
+/** ASCII letters, and all letters that equal one if case is ignored. */
 const lookalikes = ((): ReadonlyMap<string, readonly string[]> => {
   const found = new Map(Array.from("abcdefghijklmnopqrstuvwxyz", (letter) => [letter, [] as string[]]));
   for (let code = 0; code <= 0x10ffff; code += 1) {
@@ -29,14 +29,14 @@ const lookalikes = ((): ReadonlyMap<string, readonly string[]> => {
   return found;
 })();
 
-describe("a name is that of another one in", () => {
-  test("capitals, and the letters of Unicode whose capital or small letter is one of ASCII", () => {
+describe("a name that equals a registered name except for case is refused", () => {
+  test("the Unicode letters whose upper or lower case is ASCII are included", () => {
     const others = [...lookalikes].flatMap(([, letters]) => letters.filter((letter) => !/[A-Z]/.test(letter)));
     assert.deepEqual(new Set(others), new Set(["\u017f", "\u212a", "\u0130", "\u0131"]));
   });
 
   for (const name of claimNames) {
-    test(`claims, for ${name}`, async () => {
+    test(`as a claim, for ${name}`, async () => {
       const variants = Array.from(name, (letter, at) =>
         (lookalikes.get(letter) ?? []).map((other) => name.slice(0, at) + other + name.slice(at + 1)),
       ).flat();
@@ -46,7 +46,7 @@ describe("a name is that of another one in", () => {
     });
   }
 
-  test("claims, where two letters are one in small", async () => {
+  test("as a claim, if two letters have the same lower case", async () => {
     await assert.rejects(provider.sign({ iß: "x" }, hour), invalid);
   });
 
@@ -56,7 +56,7 @@ describe("a name is that of another one in", () => {
   });
 });
 
-test("names that only look alike, or stand further inside, are signed", async () => {
+test("names that only look similar or are in nested objects are signed", async () => {
   await provider.sign({ AUDIENCE: 1, Scope: 1, "sub ": 1, аud: 1, act: { SUB: "x", Aud: "y" } }, hour);
   await provider.sign({}, { ...hour, header: { Cty: "x", algorithm: "x" } });
 });
@@ -64,7 +64,7 @@ test("names that only look alike, or stand further inside, are signed", async ()
 const skip = skipWithout("go");
 const program = join(import.meta.dirname, "reader.go");
 
-/** What the verifier in Go finds in texts of JSON. */
+/** Returns the values that the verifier in Go reads from JSON texts. */
 async function readInGo(texts: readonly string[]): Promise<Record<string, unknown>[]> {
   const { promise, resolve, reject } = Promise.withResolvers<string>();
   const child = execFile(part("go"), ["run", program], { maxBuffer: 2 ** 26 }, (error, stdout) =>
@@ -81,7 +81,7 @@ const given = (names: readonly string[]) => Object.fromEntries(names.map((name) 
 const read = (members: object, names: readonly string[]): object =>
   Object.fromEntries(Object.entries(members).filter(([name]) => names.includes(name)));
 
-// A verifier in Go takes the last of both, which is why.
+// This is the reason: a verifier in Go uses the last of both.
 const pairs = [
   ["aud", "AUD"],
   ["exp", "Exp"],
@@ -89,12 +89,12 @@ const pairs = [
   ["kid", "\u212aid"],
 ] as const;
 
-test("whatever is signed, a verifier in Go reads as it was meant", { skip }, async (t) => {
+test("a verifier in Go reads the intended values from every signed token", { skip }, async (t) => {
   const letters = Array.from("ſKİıßSUABIXPEDTYkdtyp\u0307");
   const near = fc
     .tuple(fc.constantFrom(...claimNames, "kid", "typ", "alg"), fc.nat(2), fc.constantFrom(...letters))
     .map(([name, at, letter]) => name.slice(0, at) + letter + name.slice(at + 1));
-  // The unit "binary" of fast-check takes a second to set up.
+  // fast-check's "binary" unit takes a second to set up.
   const codePoint = fc.nat(0x10ffff).map((code) => String.fromCodePoint(code >= 0xd800 && code < 0xe000 ? 0x20 : code));
   const name = fc.oneof(
     { weight: 4, arbitrary: near },

@@ -1,5 +1,5 @@
-// A verifier in Go, as most read claims: into a struct, by encoding/json, which passes over the case of names. Reads a payload of JSON in each
-// line, and prints what it has found.
+// A verifier in Go that reads claims like most do: into a struct, with encoding/json, which ignores the case of names. Reads a JSON payload from
+// each line and prints the values.
 package main
 
 import (

@@ -27,40 +27,40 @@ const provide = async (options?: ProviderOptions): Promise<Provider> =>
 const document = async ({ fetch, jwksUri }: Provider): Promise<jose.JSONWebKeySet> =>
   (await fetch(new Request(jwksUri))).json() as Promise<jose.JSONWebKeySet>;
 
-/** Verifies with jose and the published set alone, whatever the time. */
+/** Verifies with jose and the published set alone, at any time. */
 async function verified(token: string, set: jose.JSONWebKeySet): Promise<jose.CompactVerifyResult> {
   const { payload, protectedHeader } = await jose.compactVerify(token, jose.createLocalJWKSet(set));
   return { payload, protectedHeader };
 }
 
-describe("what a token says", () => {
+describe("the content of a token", () => {
   const clock = simulatedClock();
   clock.setBy(999);
   const iat = Math.floor(clock.now() / 1000);
   const bare = Object.assign(Object.create(null) as Claims, { sub: "x" });
   const foreign = runInNewContext('({ sub: "x", aud: ["y"] })') as Claims;
   const odd = JSON.parse('{"__proto__":{"x":1},"toString":2}') as Claims;
-  /** Claims, which the token has beside its own, but for what is undefined. */
+  /** Claims, which the token contains in addition to its own, unless they are undefined. */
   const kept: [name: string, claims: Claims][] = [
     ["iss, iat and exp are set, typ is JWT", {}],
     ["claims are kept", { sub: "alice", aud: ["x", "y"], deep: { list: [1, null, "ü"] } }],
-    ["iss may be given if it is the same", { iss: issuer }],
-    ["what is undefined is not given", { iss: undefined, iat: undefined, exp: undefined }],
-    ["what is undefined is left out", { aud: undefined, nbf: undefined, sub: undefined }],
-    ["nbf is the caller's", { nbf: 1 }],
-    ["an object without a prototype is one of claims", bare],
-    ["an object of another realm is one of claims", foreign],
-    ["claims of the types that they have", { sub: "5", jti: "", auth_time: 0, aud: ["y", "z"] }],
-    ["names that mean something to JavaScript", odd],
+    ["the provider's iss is accepted", { iss: issuer }],
+    ["an undefined registered claim counts as missing", { iss: undefined, iat: undefined, exp: undefined }],
+    ["an undefined claim is omitted", { aud: undefined, nbf: undefined, sub: undefined }],
+    ["nbf is taken from the caller", { nbf: 1 }],
+    ["claims can be an object without a prototype", bare],
+    ["claims can be an object from another realm", foreign],
+    ["claims with the required types", { sub: "5", jti: "", auth_time: 0, aud: ["y", "z"] }],
+    ["names with a meaning in JavaScript", odd],
   ];
   const more = { cty: "x", "https://example.org/p": [1] };
   const rows: [name: string, claims: Claims, options?: Partial<SignOptions>, header?: object, exp?: number][] = [
     ...kept,
-    ["exp follows from the lifetime", {}, { lifetimeSeconds: 3600 }, {}, iat + 3600],
-    ["one second is enough", {}, { lifetimeSeconds: 1 }, {}, iat + 1],
-    ["typ of an access token", { jti: "7" }, { typ: "at+jwt" }, { typ: "at+jwt" }],
-    ["typ of any other", {}, { typ: "logout+jwt" }, { typ: "logout+jwt" }],
-    ["more header parameters", {}, { header: more }, more],
+    ["exp is derived from the lifetime", {}, { lifetimeSeconds: 3600 }, {}, iat + 3600],
+    ["a lifetime of one second", {}, { lifetimeSeconds: 1 }, {}, iat + 1],
+    ["the typ of an access token", { jti: "7" }, { typ: "at+jwt" }, { typ: "at+jwt" }],
+    ["another typ", {}, { typ: "logout+jwt" }, { typ: "logout+jwt" }],
+    ["additional header parameters", {}, { header: more }, more],
   ];
   for (const [name, claims, options, header, exp = iat + 60] of rows) {
     test(name, async () => {
@@ -90,7 +90,7 @@ describe("what a token says", () => {
   });
 
   for (const kid of ["a b", 'quote"', "ключ", "𝄞", "../../etc/passwd", "\u0000", "x".repeat(500)]) {
-    test(`kid ${JSON.stringify(kid).slice(0, 24)} arrives as it is`, async () => {
+    test(`kid ${JSON.stringify(kid).slice(0, 24)} is preserved`, async () => {
       const provider = await provide({ keyset: [{ kid, signer: await localSigner(ecKey("a")) }] });
       const token = await provider.sign({ aud: "x" }, { lifetimeSeconds: 60 });
       const { protectedHeader } = await verified(token, await document(provider));
@@ -99,7 +99,7 @@ describe("what a token says", () => {
     });
   }
 
-  test("each token has the header that was asked for, whatever the ones before had", async () => {
+  test("each token has its own header, independent of earlier tokens", async () => {
     const provider = await provide({ keyset: [await entry("a"), await entry("b")] });
     const headerOf = async (options: Partial<SignOptions>): Promise<object> =>
       read(await provider.sign({}, { lifetimeSeconds: 60, ...options })).header;
@@ -117,7 +117,7 @@ describe("what a token says", () => {
     }
   });
 
-  test("what the caller does with the claims afterwards has no effect", async () => {
+  test("later changes to the caller's claims have no effect", async () => {
     const provider = await provide();
     const claims = { sub: "alice" };
     const header = { cty: "x" };
@@ -130,18 +130,18 @@ describe("what a token says", () => {
   });
 });
 
-describe("what cannot be signed is refused", () => {
+describe("invalid claims and headers are refused", () => {
   const loop: Record<string, unknown> = {};
   loop["loop"] = loop;
   const reserved = ["alg", "kid", "typ", "b64", "crit", "zip", "jwk", "jku", "x5u", "x5c", "x5t", "x5t#S256"];
   const rows: [name: string, claims: unknown, options?: object][] = [
     ...reserved.map((name): [string, unknown, object] => [`header ${name}`, {}, { header: { [name]: "x" } }]),
-    ["header alg, although it is the same", {}, { header: { alg: "ES256" } }],
-    ["header kid, although there is nothing in it", {}, { header: { kid: undefined } }],
-    ["claim exp, beside a lifetime", { exp: 1 }],
-    ["claim exp of null", { exp: null }],
-    ["claim iss of another", { iss: "https://other.example" }],
-    ["claim iss of null", { iss: null }],
+    ["header alg with jwksd's own value", {}, { header: { alg: "ES256" } }],
+    ["header kid that is undefined", {}, { header: { kid: undefined } }],
+    ["claim exp together with a lifetime", { exp: 1 }],
+    ["claim exp that is null", { exp: null }],
+    ["another issuer's iss", { iss: "https://other.example" }],
+    ["claim iss that is null", { iss: null }],
     ["claim iss as a list", { iss: [issuer] }],
     ...[0, -1, 1.5, Number.NaN, Infinity, 2 ** 53, "60", null, undefined].map(
       (lifetimeSeconds): [string, unknown, object] => [
@@ -175,13 +175,13 @@ describe("what cannot be signed is refused", () => {
       ],
     ),
     ["a BigInt in the claims", { sub: 1n }],
-    ["claims that hold themselves", loop],
+    ["circular claims", loop],
     ["a BigInt in the header", {}, { header: { x: 1n } }],
     ["a header that is a list", {}, { header: [1] }],
     ["an empty typ", {}, { typ: "" }],
-    ["a typ that is no text", {}, { typ: 7 }],
-    ["claims that say themselves what they are in JSON", { toJSON: () => ({ iss: "https://other.example" }) }],
-    ["a header that says itself what it is in JSON", {}, { header: { toJSON: () => ({ alg: "none" }) } }],
+    ["a typ that is not a string", {}, { typ: 7 }],
+    ["claims with toJSON()", { toJSON: () => ({ iss: "https://other.example" }) }],
+    ["a header with toJSON()", {}, { header: { toJSON: () => ({ alg: "none" }) } }],
     ...[{}, "abort"].map((signal): [string, unknown, object] => [
       `a signal that is ${inspect(signal)}`,
       {},
@@ -190,30 +190,30 @@ describe("what cannot be signed is refused", () => {
   ];
   for (const [name, claims, options] of rows) {
     test(name, async () => {
-      let asked = false;
+      let wasCalled = false;
       const signer: Signer = {
         publicKey: withoutPrivate(ecKey("a")),
-        sign: () => ((asked = true), Promise.reject(new Error())),
+        sign: () => ((wasCalled = true), Promise.reject(new Error())),
       };
       const provider = await provide({ keyset: [{ kid: "a", signer }] });
       const signing = provider.sign(claims as Claims, { lifetimeSeconds: 60, ...options });
       await assert.rejects(signing, { name: "TokenError", code: "ERR_CLAIMS_INVALID", retryable: false });
-      assert.equal(asked, false, "the signer was asked");
+      assert.equal(wasCalled, false, "the signer was called");
     });
   }
 });
 
-describe("an option that there is not is refused, with the one to use", () => {
+describe("an unknown option is refused, and the message names the right one", () => {
   const rows: readonly [options: object, message: RegExp][] = [
     [{ expiresIn: 300 }, /^there is no option "expiresIn"; use "lifetimeSeconds", in whole seconds$/],
-    [{ audience: "api" }, /^there is no option "audience"; set the claim "aud"$/],
-    [{ aud: "api" }, /^there is no option "aud"; set the claim "aud"$/],
-    [{ subject: "alice" }, /; set the claim "sub"$/],
-    [{ notBefore: 5 }, /; set the claim "nbf"$/],
-    [{ jwtid: "x" }, /; set the claim "jti"$/],
-    [{ issuer }, /; the provider sets the claim "iss"$/],
-    [{ algorithm: "RS256" }, /; the provider sets the header "alg"$/],
-    [{ keyid: "b" }, /; the provider sets the header "kid"$/],
+    [{ audience: "api" }, /^there is no option "audience"; set the "aud" claim$/],
+    [{ aud: "api" }, /^there is no option "aud"; set the "aud" claim$/],
+    [{ subject: "alice" }, /; set the "sub" claim$/],
+    [{ notBefore: 5 }, /; set the "nbf" claim$/],
+    [{ jwtid: "x" }, /; set the "jti" claim$/],
+    [{ issuer }, /; the provider sets the "iss" claim$/],
+    [{ algorithm: "RS256" }, /; the provider sets the "alg" header$/],
+    [{ keyid: "b" }, /; the provider sets the "kid" header$/],
     [{ headers: { cty: "x" } }, /^there is no option "headers"; did you mean "header"\?$/],
     [{ lifetime: 60 }, /; did you mean "lifetimeSeconds"\?$/],
     [{ noTimestamp: true }, /; there is: lifetimeSeconds, typ, header, signal$/],
@@ -227,12 +227,12 @@ describe("an option that there is not is refused, with the one to use", () => {
   }
 });
 
-test("a token is signed if verify takes one of its length, and refused if not", async () => {
+test("a token is signed only if verify accepts its length", async () => {
   const provider = await provide();
   const sign = (length: number): Promise<string> =>
     provider.sign({ aud: "x", long: "x".repeat(length) }, { lifetimeSeconds: 60 });
   const { length } = await sign(12_000);
-  // Three characters of text are four of base64url.
+  // Three characters become four in base64url.
   const most = 12_000 + Math.floor(((16_384 - length) * 3) / 4);
   const longest = await sign(most);
   assert.ok(longest.length > 16_380);
@@ -240,7 +240,7 @@ test("a token is signed if verify takes one of its length, and refused if not", 
   await assert.rejects(sign(most + 3), { name: "TokenError", code: "ERR_CLAIMS_INVALID", message: /16384 bytes/ });
 });
 
-test("a clock that does not tell the time signs nothing", async () => {
+test("nothing is signed if the clock returns no time", async () => {
   const clock = { ...simulatedClock(), now: () => Number.NaN };
   await assert.rejects((await provide({ clock })).sign({}, { lifetimeSeconds: 60 }), {
     name: "ConfigError",
@@ -249,7 +249,7 @@ test("a clock that does not tell the time signs nothing", async () => {
 });
 
 for (const options of [undefined, null]) {
-  test(`options that are ${options}: the lifetime is missing`, async () => {
+  test(`if the options are ${options}, the lifetime is missing`, async () => {
     const signing = (await provide()).sign({}, options as unknown as SignOptions);
     await assert.rejects(signing, {
       name: "TokenError",
@@ -259,14 +259,14 @@ for (const options of [undefined, null]) {
   });
 }
 
-/** A signer that answers when it is told to, with good signatures. */
-function heldSigner(kid: string): { signer: Signer; release: () => void; readonly asked: number } {
+/** Creates a signer that returns valid signatures when the test releases them. */
+function heldSigner(kid: string): { signer: Signer; release: () => void; readonly calls: number } {
   const waiting: (() => void)[] = [];
-  let asked = 0;
+  let calls = 0;
   const signer: Signer = {
     publicKey: withoutPrivate(ecKey(kid)),
     sign: async ({ message }) => {
-      asked += 1;
+      calls += 1;
       await new Promise<void>((resolve) => waiting.push(resolve));
       return signature("ES256", ecKey(kid))(Buffer.from(message));
     },
@@ -274,16 +274,16 @@ function heldSigner(kid: string): { signer: Signer; release: () => void; readonl
   return {
     signer,
     release: () => waiting.splice(0).forEach((resolve) => resolve()),
-    get asked() {
-      return asked;
+    get calls() {
+      return calls;
     },
   };
 }
 
-describe("the active signer is guarded", () => {
+describe("the active signer is bounded", () => {
   const lifetimeSeconds = 60;
 
-  test("signerLimits bound it, and go on counting through updates", async () => {
+  test("signerLimits apply across updates", async () => {
     const { signer, release } = heldSigner("a");
     const limits = { maxConcurrent: 1, maxQueued: 0 };
     const provider = await provide({ keyset: [{ kid: "a", signer }], signerLimits: limits });
@@ -299,7 +299,7 @@ describe("the active signer is guarded", () => {
     await verified(await first, await document(provider));
   });
 
-  test("the deadline goes by the provider's clock", async () => {
+  test("the deadline follows the provider's clock", async () => {
     const clock = simulatedClock();
     const { signer } = heldSigner("a");
     const keyset = [{ kid: "a", signer }];
@@ -313,12 +313,12 @@ describe("the active signer is guarded", () => {
     assert.equal(clock.timers, 0);
   });
 
-  test("limits out of range are refused at construction", async () => {
+  test("limits that are out of range are refused when the provider is created", async () => {
     for (const limits of [{ maxConcurrent: 0 }, { maxQueued: -1 }, { timeoutMs: Number.NaN }])
       assert.equal(await verdict(provide({ signerLimits: limits })), "ERR_OPTION_INVALID");
   });
 
-  test("the caller's signal aborts", async () => {
+  test("the caller's signal aborts a signature", async () => {
     const { signer } = heldSigner("a");
     const provider = await provide({ keyset: [{ kid: "a", signer }] });
     const aborting = new AbortController();
@@ -327,7 +327,7 @@ describe("the active signer is guarded", () => {
     assert.equal(await outcome, "ERR_SIGNER_ABORTED");
   });
 
-  test("a signer that holds another key than it publishes: no token gets out", async () => {
+  test("if a signer has another key than it publishes, no token is returned", async () => {
     const b = await localSigner(ecKey("b"));
     const signer: Signer = { publicKey: withoutPrivate(ecKey("a")), sign: (input) => b.sign(input) };
     const provider = await provide({ keyset: [{ kid: "the kid", signer }] });
@@ -337,7 +337,7 @@ describe("the active signer is guarded", () => {
     });
   });
 
-  test("one signer under a new kid signs under the new kid", async () => {
+  test("a signer with a new kid signs with the new kid", async () => {
     const signer = await localSigner(ecKey("a"));
     const provider = await provide({ keyset: [{ kid: "old", signer }] });
     await provider.update({ keyset: [{ kid: "new", signer }] });
@@ -346,7 +346,7 @@ describe("the active signer is guarded", () => {
   });
 });
 
-test("kid and signer are captured together, when sign is called", async () => {
+test("kid and signer are captured together when sign is called", async () => {
   const a = heldSigner("a");
   const provider = await provide({ keyset: [{ kid: "a", signer: a.signer }, await entry("b")] });
   const before = await document(provider);
@@ -357,7 +357,7 @@ test("kid and signer are captured together, when sign is called", async () => {
   a.release();
   assert.equal((await verified(await slow, before)).protectedHeader.kid, "a");
   assert.equal((await verified(next, await document(provider))).protectedHeader.kid, "b");
-  assert.equal(a.asked, 1);
+  assert.equal(a.calls, 1);
 });
 
 const kids = ["a", "b", "c", "d"];
@@ -377,7 +377,7 @@ const steps = fc.array(
   { minLength: 5, maxLength: 25 },
 );
 
-test("property: under any updates, each token verifies with the set that was current when it was asked for, by its first kid", async () => {
+test("property: whatever the updates, each token verifies with the first kid of the set that was current when sign was called", async () => {
   await fc.assert(
     fc.asyncProperty(order, steps, async (keyset, steps) => {
       const provider = await provide({ keyset });

@@ -36,12 +36,12 @@ const byKey = (more: object, signedBy = es256): string => compact({ ...header, .
 
 const imported = (await jose.importJWK(publicJwk, "ES256")) as jose.CryptoKey;
 const privateKey = await jose.importJWK(key, "ES256");
-/** The one key, by its kid. */
+/** Finds the only key by its kid. */
 const keys: KeySource = ({ kid }) => {
   if (kid !== "a") throw new TokenError("ERR_TOKEN_KID_UNKNOWN", "no such kid");
   return imported;
 };
-const neverAsked: KeySource = () => assert.fail("the keys were asked");
+const neverCalled: KeySource = () => assert.fail("the key source was called");
 const options: VerifyOptions = { keys, issuer, audience, algorithms: ["ES256"], clock };
 
 interface Row {
@@ -60,18 +60,18 @@ function check(rows: readonly Row[]): void {
       const error = (await verifying.catch((error: unknown) => error)) as TokenError;
       assert.equal(error.name, "TokenError");
       assert.equal(error.retryable, false);
-      // A token may be a credential.
+      // A token may be a credential, so no message contains it.
       if (typeof token === "string" && token.length > 3) assert.ok(!inspect(error, { depth: 9 }).includes(token));
     });
   }
 }
 
-test("an accepted token gives its header and its claims", async () => {
+test("an accepted token's header and claims are returned", async () => {
   const token = byKey({ typ: "JWT", extra: 1 });
   assert.deepEqual(await verify(token, options), { header: { ...header, typ: "JWT", extra: 1 }, claims });
 });
 
-describe("no option has a default that accepts anything, and one of the wrong type is no fault of the token", () => {
+describe("no option defaults to accepting anything, and a wrong option is not the token's error", () => {
   const wrong = [undefined, null, "", [], [""], [undefined], ["x", ""], 7, {}];
   const rows: [name: string, values: readonly unknown[]][] = [
     ...["issuer", "audience", "algorithms"].map((name): [string, unknown[]] => [name, wrong]),
@@ -88,15 +88,15 @@ describe("no option has a default that accepts anything, and one of the wrong ty
   for (const [name, values] of rows) {
     for (const value of values) {
       test(`${name}: ${inspect(value, { depth: 0 })}`, async () => {
-        // A clock is read once there is a key.
-        const broken = { ...options, keys: name === "clock" ? keys : neverAsked, [name]: value };
+        // The clock is read once a key is found.
+        const broken = { ...options, keys: name === "clock" ? keys : neverCalled, [name]: value };
         await assert.rejects(verify(byKey({}), broken), { name: "ConfigError", code: "ERR_OPTION_INVALID" });
       });
     }
   }
   for (const name of ["requireClaims", "maxAge", "toString"]) {
-    test(`an option that there is not: ${name}`, async () => {
-      const broken = { ...options, keys: neverAsked, [name]: ["sub"] };
+    test(`the unknown option ${name} is refused`, async () => {
+      const broken = { ...options, keys: neverCalled, [name]: ["sub"] };
       await assert.rejects(verify(byKey({}), broken), {
         name: "ConfigError",
         code: "ERR_OPTION_UNKNOWN",
@@ -109,11 +109,11 @@ describe("no option has a default that accepts anything, and one of the wrong ty
     ["a private key", privateKey],
     ["a shared secret", new Uint8Array(32)],
     ["a pair", { publicKey: imported }],
-    ["a text", "key"],
+    ["a string", "key"],
     ["a number", 7],
   ];
   for (const [name, key] of noPublicKeys) {
-    test(`keys that give ${name}`, async () => {
+    test(`a key source that returns ${name} is refused`, async () => {
       for (const keys of [() => key, async () => key]) {
         const broken = { ...options, keys: keys as KeySource };
         await assert.rejects(verify(byKey({}), broken), { name: "ConfigError", code: "ERR_OPTION_INVALID" });
@@ -121,15 +121,15 @@ describe("no option has a default that accepts anything, and one of the wrong ty
     });
   }
 
-  test("no options", async () => {
+  test("missing options are refused", async () => {
     const verifying = verify(byKey({}), undefined as unknown as VerifyOptions);
     await assert.rejects(verifying, { name: "ConfigError", code: "ERR_OPTION_INVALID" });
   });
 });
 
-/** A token that is good but for its size, in characters. */
+/** Returns a token that is valid except for its size, in characters. */
 function sized(length: number): string {
-  // The payload alone does not reach every length.
+  // Not every length can be reached with the payload alone.
   for (let more = 0; more < 4; more += 1) {
     let token = "";
     for (let padding = 11_950; token.length < length; padding += 1)
@@ -139,43 +139,43 @@ function sized(length: number): string {
   return assert.fail(`no token of ${length} characters`);
 }
 
-describe("size is looked at first", () => {
+describe("the size is checked first", () => {
   check([
     { name: "16 KiB", token: sized(16_384), expect: "accepted" },
     {
-      name: "one more, although it is good",
+      name: "one character more, although it is valid",
       token: sized(16_385),
-      options: { keys: neverAsked },
+      options: { keys: neverCalled },
       expect: "ERR_TOKEN_TOO_LARGE",
     },
     {
-      name: "no token at all, but large",
+      name: "a large string that is not a token",
       token: "x".repeat(10_000_000),
-      options: { keys: neverAsked },
+      options: { keys: neverCalled },
       expect: "ERR_TOKEN_TOO_LARGE",
     },
     {
       name: "a large header",
       token: byKey({ p: "x".repeat(20_000) }),
-      options: { keys: neverAsked },
+      options: { keys: neverCalled },
       expect: "ERR_TOKEN_TOO_LARGE",
     },
   ]);
 });
 
-/** JSON whose last base64url character has bits to spare. */
+/** Returns JSON whose last base64url character has unused bits. */
 const padded = (value: object): string => {
   const text = JSON.stringify(value);
   return text.padEnd(text.length + ((4 - (text.length % 3)) % 3));
 };
-/** The same bytes to a lenient decoder. */
+/** Returns a string that a lenient decoder decodes to the same bytes. */
 const withTrailingBits = (text: string): string => {
   const bent = `${text.slice(0, -1)}${String.fromCharCode(text.charCodeAt(text.length - 1) + 1)}`;
   assert.deepEqual(Buffer.from(bent, "base64url"), Buffer.from(text, "base64url"));
   return bent;
 };
 
-describe("what is no compact JWS with a JSON header and JSON claims", () => {
+describe("input that is not a compact JWS with a JSON header and JSON claims", () => {
   const [head = "", body = "", tail = ""] = byKey({}).split(".");
   const signed = (head: string, body: string): string => {
     const input = `${head}.${body}`;
@@ -187,19 +187,19 @@ describe("what is no compact JWS with a JSON header and JSON claims", () => {
     ["null", null],
     ["a number", 7],
     ["bytes", Buffer.from(byKey({}))],
-    ["an empty text", ""],
+    ["an empty string", ""],
     ["two dots", ".."],
     ["one part", head],
     ["two parts", `${head}.${body}`],
     ["four parts", `${head}.${body}.${tail}.${tail}`],
-    ["five parts, as a JWE", `${head}.${body}.${body}.${body}.${tail}`],
+    ["five parts, like a JWE", `${head}.${body}.${body}.${body}.${tail}`],
     ["a header that is not base64url", `{"alg":"ES256"}.${body}.${tail}`],
     ["a header that is not JSON", `${encode("alg")}.${body}.${tail}`],
     ["a header that is a list", `${encode([header])}.${body}.${tail}`],
-    ["a header of null", `${encode("null")}.${body}.${tail}`],
+    ["a header that is null", `${encode("null")}.${body}.${tail}`],
     ["no header", `.${body}.${tail}`],
     ["a header without alg", compact({ kid: "a" }, claims, es256)],
-    ["an alg that is no text", compact({ ...header, alg: ["ES256"] }, claims, es256)],
+    ["an alg that is not a string", compact({ ...header, alg: ["ES256"] }, claims, es256)],
     ["a signature that is not base64url", `${head}.${body}.${tail.slice(0, -1)}!`],
     ...["=", "==", " ", "\n", "\r\n", "\t"].map((more): [string, string] => [
       `${JSON.stringify(more)} after the signature (RFC 7515 section 5.2)`,
@@ -210,16 +210,16 @@ describe("what is no compact JWS with a JSON header and JSON claims", () => {
     ["a signature with trailing bits (RFC 4648 section 3.5)", `${head}.${body}.${withTrailingBits(tail)}`],
     ["a header with trailing bits", signed(withTrailingBits(encode(padded(header))), body)],
     ["claims with trailing bits", signed(head, withTrailingBits(encode(padded(claims))))],
-    ["one character more than whole bytes take", `${head}.${body}.${tail}AAA`],
+    ["one character more than whole bytes need", `${head}.${body}.${tail}AAA`],
     ["claims that are not JSON", raw("claims")],
     ["claims that are a list", raw(JSON.stringify([claims]))],
-    ["claims of null", raw("null")],
-    ["claims that are a text", raw('"claims"')],
+    ["claims that are null", raw("null")],
+    ["claims that are a string", raw('"claims"')],
     ["no claims", raw("")],
     ["claims that are not UTF-8", raw(Uint8Array.from([0x7b, 0xff, 0x7d]))],
     ["an empty crit", byKey({ crit: [] })],
-    ["a crit that is no list", byKey({ crit: "x", x: 1 })],
-    ["a crit that names nothing that is there", byKey({ crit: ["b64"] })],
+    ["a crit that is not a list", byKey({ crit: "x", x: 1 })],
+    ["a crit that names a missing parameter", byKey({ crit: ["b64"] })],
     ["claims that are not encoded (b64)", byKey({ crit: ["b64"], b64: false })],
   ];
   check(malformed.map(([name, token]) => ({ name, token: token as string, expect: "ERR_TOKEN_MALFORMED" })));
@@ -244,23 +244,23 @@ describe("the alg must be allowed (RFC 8725 section 3.1)", () => {
     ["HMAC with the public key as PEM", "HS256", hmac("HS256", spki)],
     ["HMAC with the public key as JSON", "HS256", hmac("HS256", JSON.stringify(publicJwk))],
     ["HMAC with the x of the public key", "HS512", hmac("HS512", key.x)],
-    ["a name in lower case", "es256", es256],
+    ["lower case", "es256", es256],
     ["another size", "ES512", es256],
     ["RSA", "RS256", signature("RS256", rsaKey())],
-    ["a name of a JWE", "ECDH-ES", es256],
-    ["a made-up name", "x", es256],
+    ["a JWE algorithm", "ECDH-ES", es256],
+    ["an unknown name", "x", es256],
   ];
   check(
     rows.map(([name, alg, signedBy]) => ({
       name,
       token: byKey({ alg }, signedBy),
-      options: { keys: neverAsked },
+      options: { keys: neverCalled },
       expect: "ERR_TOKEN_ALG",
     })),
   );
 });
 
-describe("the alg must be that of the key, even if the keys go by the kid alone", () => {
+describe("the alg must match the key, even if keys are found by kid alone", () => {
   const algorithms = ["ES256", "ES384", "RS256", "PS256", "EdDSA"];
   const rows: [alg: string, jwk: PrivateJwk][] = [
     ["RS256", rsaKey()],
@@ -279,7 +279,7 @@ describe("the alg must be that of the key, even if the keys go by the kid alone"
   ]);
 });
 
-describe("the kid picks the key, nothing else does", () => {
+describe("only the kid selects the key", () => {
   const attackerJwk = withoutPrivate(attacker);
   const byAttacker = signature("ES256", attacker);
   const embedded = {
@@ -293,15 +293,15 @@ describe("the kid picks the key, nothing else does", () => {
     ...[undefined, null, "", 7, ["a"]].map((kid): Row => ({
       name: `kid ${inspect(kid)}`,
       token: byKey({ kid }),
-      options: { keys: neverAsked },
+      options: { keys: neverCalled },
       expect: "ERR_TOKEN_KID_MISSING",
     })),
     { name: "an unknown kid", token: byKey({ kid: "b" }), expect: "ERR_TOKEN_KID_UNKNOWN" },
-    { name: "another key under the kid", token: byKey({}, byAttacker), expect: "ERR_TOKEN_SIGNATURE" },
+    { name: "another key with the kid", token: byKey({}, byAttacker), expect: "ERR_TOKEN_SIGNATURE" },
     ...Object.entries(embedded).flatMap(([name, value]): Row[] => [
-      { name: `${name} of an attacker`, token: byKey({ [name]: value }, byAttacker), expect: "ERR_TOKEN_SIGNATURE" },
+      { name: `an attacker's ${name}`, token: byKey({ [name]: value }, byAttacker), expect: "ERR_TOKEN_SIGNATURE" },
       {
-        name: `${name} of an attacker, no kid`,
+        name: `an attacker's ${name}, no kid`,
         token: byKey({ [name]: value, kid: undefined }, byAttacker),
         expect: "ERR_TOKEN_KID_MISSING",
       },
@@ -322,48 +322,53 @@ describe("the signature covers header and claims", () => {
   const rows: [name: string, token: string][] = [
     ["other claims", `${head}.${encode({ ...claims, sub: "mallory" })}.${tail}`],
     ["another header", `${encode({ ...header, typ: "x" })}.${body}.${tail}`],
-    ["the signature of another token", `${head}.${body}.${byKey({ typ: "x" }).split(".")[2]}`],
+    ["another token's signature", `${head}.${body}.${byKey({ typ: "x" }).split(".")[2]}`],
     ["no signature", `${head}.${body}.`],
     ["half of a signature", `${head}.${body}.${tail.slice(0, 40)}`],
     ["zeros", `${head}.${body}.${"A".repeat(86)}`],
-    ["more than a signature", `${head}.${body}.${der}`],
+    ["a DER signature", `${head}.${body}.${der}`],
   ];
   check(rows.map(([name, token]) => ({ name, token, expect: "ERR_TOKEN_SIGNATURE" })));
 });
 
-describe("claims (RFC 7519 section 4.1), with clocks that agree", () => {
+describe("claims (RFC 7519 section 4.1), with synchronized clocks", () => {
   const rows: [name: string, more: object, expect: Row["expect"], options?: Partial<VerifyOptions>][] = [
     ["iss is missing", { iss: undefined }, "ERR_TOKEN_CLAIM"],
-    ["iss of another", { iss: "https://other.example" }, "ERR_TOKEN_CLAIM"],
-    ["iss with a slash more", { iss: `${issuer}/` }, "ERR_TOKEN_CLAIM"],
+    ["another iss", { iss: "https://other.example" }, "ERR_TOKEN_CLAIM"],
+    ["iss with an additional slash", { iss: `${issuer}/` }, "ERR_TOKEN_CLAIM"],
     ["iss as a list", { iss: [issuer] }, "ERR_TOKEN_CLAIM"],
     ["iss is one of several", {}, "accepted", { issuer: ["https://other.example", issuer] }],
     ["iss is none of several", {}, "ERR_TOKEN_CLAIM", { issuer: ["https://x.example", "https://y.example"] }],
     ["aud is missing", { aud: undefined }, "ERR_TOKEN_CLAIM"],
-    ["aud of another", { aud: "https://other.example" }, "ERR_TOKEN_CLAIM"],
-    ["aud begins alike", { aud: `${audience}.attacker.example` }, "ERR_TOKEN_CLAIM"],
-    ["aud is a list that holds it", { aud: ["https://other.example", audience] }, "accepted"],
+    ["another aud", { aud: "https://other.example" }, "ERR_TOKEN_CLAIM"],
+    ["aud has the same beginning", { aud: `${audience}.attacker.example` }, "ERR_TOKEN_CLAIM"],
+    ["aud is a list that contains it", { aud: ["https://other.example", audience] }, "accepted"],
     ["aud is a list without it", { aud: ["https://other.example"] }, "ERR_TOKEN_CLAIM"],
     ["aud is an empty list", { aud: [] }, "ERR_TOKEN_CLAIM"],
     ["aud is a number", { aud: 7 }, "ERR_TOKEN_CLAIM"],
     ["aud is one of several", {}, "accepted", { audience: ["https://other.example", audience] }],
     ["exp is missing", { exp: undefined }, "ERR_TOKEN_CLAIM"],
-    ["exp is a text", { exp: String(now + 60) }, "ERR_TOKEN_CLAIM"],
+    ["exp is a string", { exp: String(now + 60) }, "ERR_TOKEN_CLAIM"],
     ["exp is null", { exp: null }, "ERR_TOKEN_CLAIM"],
     ["exp in a second", { exp: now + 1 }, "accepted"],
     ["exp now", { exp: now }, "ERR_TOKEN_EXPIRED"],
     ["exp a second ago", { exp: now - 1 }, "ERR_TOKEN_EXPIRED"],
     ["nbf now", { nbf: now }, "accepted"],
     ["nbf in a second", { nbf: now + 1 }, "ERR_TOKEN_CLAIM"],
-    ["nbf is a text", { nbf: "now" }, "ERR_TOKEN_CLAIM"],
-    ["iat is a text", { iat: "now" }, "ERR_TOKEN_CLAIM"],
+    ["nbf is a string", { nbf: "now" }, "ERR_TOKEN_CLAIM"],
+    ["iat is a string", { iat: "now" }, "ERR_TOKEN_CLAIM"],
     ["exp ten seconds ago, ten tolerated", { exp: now - 10 }, "ERR_TOKEN_EXPIRED", { clockToleranceSeconds: 10 }],
     ["exp nine seconds ago, ten tolerated", { exp: now - 9 }, "accepted", { clockToleranceSeconds: 10 }],
     ["nbf in ten seconds, ten tolerated", { nbf: now + 10 }, "accepted", { clockToleranceSeconds: 10 }],
     ["nbf in eleven seconds, ten tolerated", { nbf: now + 11 }, "ERR_TOKEN_CLAIM", { clockToleranceSeconds: 10 }],
-    ["a required claim is there", { sub: "x" }, "accepted", { requiredClaims: ["sub"] }],
+    ["a required claim is present", { sub: "x" }, "accepted", { requiredClaims: ["sub"] }],
     ["a required claim is missing", {}, "ERR_TOKEN_CLAIM", { requiredClaims: ["sub"] }],
-    ["exp is required beside others", { exp: undefined, sub: "x" }, "ERR_TOKEN_CLAIM", { requiredClaims: ["sub"] }],
+    [
+      "exp is required in addition to others",
+      { exp: undefined, sub: "x" },
+      "ERR_TOKEN_CLAIM",
+      { requiredClaims: ["sub"] },
+    ],
     ["a required claim that every object has", {}, "ERR_TOKEN_CLAIM", { requiredClaims: ["toString"] }],
   ];
   check(
@@ -375,7 +380,7 @@ describe("claims (RFC 7519 section 4.1), with clocks that agree", () => {
     })),
   );
 
-  test("of a token that expires while its keys are fetched: ERR_TOKEN_EXPIRED", async () => {
+  test("a token that expires while its keys are fetched causes ERR_TOKEN_EXPIRED", async () => {
     const clock = simulatedClock();
     const slow: KeySource = (header) => {
       clock.setBy(120_000);
@@ -386,14 +391,14 @@ describe("claims (RFC 7519 section 4.1), with clocks that agree", () => {
     assert.equal(await verdict(verify(token, { ...options, clock, keys: slow })), "ERR_TOKEN_EXPIRED");
   });
 
-  // JSON.stringify has no such number, but JSON does: JSON.parse gives Infinity.
+  // JSON.stringify never writes these numbers, but JSON.parse returns Infinity for them.
   for (const [name, number] of [
     ["exp", "1e400"],
     ["nbf", "-1e400"],
     ["iat", "1e400"],
     ["iat", "-1e400"],
   ] as const) {
-    test(`${name} of ${number}, in every verifier: ERR_TOKEN_CLAIM`, async () => {
+    test(`${name} ${number} causes ERR_TOKEN_CLAIM in every verifier`, async () => {
       const token = compact(header, JSON.stringify({ ...claims, [name]: "?" }).replace('"?"', number), es256);
       await assert.rejects(verify(token, options), { code: "ERR_TOKEN_CLAIM", message: new RegExp(`"${name}"`) });
       const signer = await localSigner(key);
@@ -430,7 +435,7 @@ describe("typ is compared as a media type (RFC 7515 section 4.1.9, RFC 8725 sect
   ];
   check(
     rows.map(([typ, wanted, expect]) => ({
-      name: `${inspect(typ)} where ${inspect(wanted)} is expected`,
+      name: `${inspect(typ)} if ${inspect(wanted)} is expected`,
       token: byKey({ typ }),
       options: { typ: wanted },
       expect,
@@ -442,13 +447,13 @@ function throwing(reason: Error): never {
   throw reason;
 }
 
-describe("what the keys throw gets out as it is", () => {
+describe("an error from the key source is passed on unchanged", () => {
   const rows: [name: string, thrown: Error][] = [
     ["a FetchError", new FetchError("ERR_KEYS_RETRY_LATER", "later")],
     ["a TokenError", new TokenError("ERR_TOKEN_ALG", "no")],
-    ["an error of the caller", new Error("no database")],
+    ["an application's own error", new Error("no database")],
     ["a TypeError", new TypeError("x is undefined")],
-    ["an error of jose", new jose.errors.JWKSTimeout()],
+    ["an error from jose", new jose.errors.JWKSTimeout()],
   ];
   for (const [name, thrown] of rows) {
     test(name, async () => {
@@ -457,7 +462,7 @@ describe("what the keys throw gets out as it is", () => {
     });
   }
 
-  test("a look-up that finds nothing knows no such kid", async () => {
+  test("a key source that returns no key causes ERR_TOKEN_KID_UNKNOWN", async () => {
     const known = new Map([["a", imported]]);
     const verdictOn = (kid: string): Promise<string> =>
       verdict(verify(byKey({ kid }), { ...options, keys: ({ kid = "" }) => known.get(kid) }));
@@ -466,7 +471,7 @@ describe("what the keys throw gets out as it is", () => {
     assert.equal(await verdict(verify(byKey({}), { ...options, keys })), "ERR_TOKEN_KID_UNKNOWN");
   });
 
-  test("a key set of jose is a source of keys", async () => {
+  test("a jose key set can be a key source", async () => {
     const keys = jose.createLocalJWKSet({ keys: [{ ...publicJwk, kid: "a" }] });
     assert.equal(await verdict(verify(byKey({}), { ...options, keys })), "accepted");
     await assert.rejects(verify(byKey({ kid: "b" }), { ...options, keys }), jose.errors.JWKSNoMatchingKey);
@@ -483,7 +488,7 @@ describe("provider.verify", () => {
   const rows: [name: string, token: string, expect: Row["expect"], options?: object][] = [
     ["the active key", signed(), "accepted"],
     ["a retiring key", signed({}, "b"), "accepted"],
-    ["a kid that is not there", signed({ header: { kid: "x" } }), "ERR_TOKEN_KID_UNKNOWN"],
+    ["an unknown kid", signed({ header: { kid: "x" } }), "ERR_TOKEN_KID_UNKNOWN"],
     ["no kid", signed({ header: { kid: undefined } }), "ERR_TOKEN_KID_MISSING"],
     ["the kid of another key", signed({ header: { kid: "b" } }), "ERR_TOKEN_SIGNATURE"],
     ["a kid that every object has", signed({ header: { kid: "constructor" } }), "ERR_TOKEN_KID_UNKNOWN"],
@@ -503,7 +508,7 @@ describe("provider.verify", () => {
     });
   }
 
-  test("keys, issuer, algorithms and clock are the provider's, whatever is passed", async () => {
+  test("the provider's keys, issuer, algorithms and clock are used, whatever is passed", async () => {
     const provider = await provide("a");
     const foreign = {
       keys: () => imported,
@@ -519,7 +524,7 @@ describe("provider.verify", () => {
     assert.equal(await verdictOn(signed({ claims: { exp: now } })), "ERR_TOKEN_EXPIRED");
   });
 
-  test("contract, section 1, point 5: follows every update: retiring keys are accepted, removed keys are not, and may come back", async () => {
+  test("contract, section 1, point 5: each update applies: retiring keys are accepted, removed keys are not, and they can come back", async () => {
     const provider = await provide("a");
     const verdicts = async (): Promise<string[]> =>
       Promise.all(["a", "b", "c"].map((kid) => verdict(provider.verify(signed({}, kid), { audience }))));
@@ -553,7 +558,7 @@ describe("provider.verify", () => {
   });
 });
 
-// Libraries of providers set the times of a token themselves. Nothing that they set may outlive the key (RFC 7519 section 4.1).
+// Provider libraries set a token's times themselves. A token must never outlive its key (RFC 7519 section 4.1).
 
 const provider = await createProvider({
   issuer,
@@ -565,17 +570,17 @@ const provider = await createProvider({
 const sign = (claims: object, options: SignOptions = {}): Promise<string> =>
   provider.sign({ aud: "api", ...claims }, options);
 
-describe("times that the claims have already are kept, within the policy", () => {
+describe("times in the claims are kept, within the policy", () => {
   const rows: [source: string, claims: object, options?: SignOptions][] = [
     ["4.1.4, 4.1.6", { iat: now, exp: now + 900 }],
     ["4.1.4: as long as the policy allows", { exp: now + 3600 }],
     ["4.1.4: a second", { exp: now + 1 }],
-    ["4.1.4: a part of a second", { exp: now + 1.5 }],
-    ["4.1.6: of a clock that is ahead", { iat: now + 60, exp: now + 900 }],
-    ["4.1.6: of a token that is issued again", { iat: now - 86_400, exp: now + 900 }],
+    ["4.1.4: a fraction of a second", { exp: now + 1.5 }],
+    ["4.1.6: by a clock that is ahead", { iat: now + 60, exp: now + 900 }],
+    ["4.1.6: a token that is issued again", { iat: now - 86_400, exp: now + 900 }],
     ["4.1.6: with a lifetime", { iat: now - 5 }, { lifetimeSeconds: 60 }],
     ["4.1.5", { nbf: now, exp: now + 900 }],
-    ["4.1.5: for later", { nbf: now + 899, exp: now + 900 }],
+    ["4.1.5: valid later", { nbf: now + 899, exp: now + 900 }],
     ["4.1.1", { iss: issuer, iat: now, exp: now + 900 }],
   ];
   for (const [source, claims, options] of rows) {
@@ -583,28 +588,28 @@ describe("times that the claims have already are kept, within the policy", () =>
       const token = await sign(claims, options);
       const exp = now + (options?.lifetimeSeconds ?? 0);
       assert.deepEqual(read(token).claims, { aud: "api", iss: issuer, iat: now, exp, ...claims });
-      if (!source.startsWith("4.1.5: for later"))
+      if (!source.startsWith("4.1.5: valid later"))
         assert.equal(await verdict(provider.verify(token, { audience: "api", clockToleranceSeconds: 60 })), "accepted");
     });
   }
 });
 
-describe("times outside of it are refused, by name", () => {
+describe("times outside the policy are refused, and the message names the claim", () => {
   const rows: [claims: object, message: RegExp, options?: SignOptions][] = [
     [
       { exp: now + 3601 },
-      / is 3601 seconds ahead, and may be 3600 at most, .*raise maxTokenLifetimeSeconds \(of managed keys: jwksd policy\); "exp" is in seconds/,
+      / is 3601 seconds ahead, but must be at most 3600, .*raise maxTokenLifetimeSeconds \(for managed keys: jwksd policy\); "exp" is in seconds/,
     ],
-    [{}, /^lifetimeSeconds is 3601, and may be 3600 at most/, { lifetimeSeconds: 3601 }],
+    [{}, /^lifetimeSeconds is 3601, but must be at most 3600/, { lifetimeSeconds: 3601 }],
     [{ exp: 1e300 }, /^claim "exp" is .* ahead/],
     [{ exp: now }, /^claim "exp" is 0 seconds ago/],
     [{ exp: now - 1 }, /^claim "exp" is 1 seconds ago/],
-    [{ exp: now + 60 }, /^give either/, { lifetimeSeconds: 60 }],
+    [{ exp: now + 60 }, /^set either/, { lifetimeSeconds: 60 }],
     [{ exp: now + 900, iat: now + 61 }, /^claim "iat" is 61 seconds ahead/],
     [{ iat: now + 61 }, /^claim "iat" is 61 seconds ahead/, { lifetimeSeconds: 900 }],
-    [{ exp: now + 10, iat: now + 10 }, /^claim "iat" is not before "exp"/],
-    [{ exp: now + 10, nbf: now + 10 }, /^claim "nbf" is not before "exp"/],
-    [{ nbf: now + 60 }, /^claim "nbf" is not before "exp"/, { lifetimeSeconds: 60 }],
+    [{ exp: now + 10, iat: now + 10 }, /^claim "iat" must be before "exp"/],
+    [{ exp: now + 10, nbf: now + 10 }, /^claim "nbf" must be before "exp"/],
+    [{ nbf: now + 60 }, /^claim "nbf" must be before "exp"/, { lifetimeSeconds: 60 }],
     [{ exp: now + 900, iss: "https://other.example" }, /^claim "iss"/],
     [{ iat: now }, /^option "lifetimeSeconds" is missing; /],
     [{ iat: now }, /^lifetimeSeconds must be/, { lifetimeSeconds: 0 }],

@@ -1,5 +1,5 @@
 /**
- * A client of the sign socket of `jwksd serve --sign-socket`.
+ * A client for the sign socket of `jwksd serve --sign-socket`.
  *
  * @module jwksd/sign-client
  */

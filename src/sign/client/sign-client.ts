@@ -20,33 +20,33 @@ import { checkedOptions } from "../token/sign-options.ts";
 
 /** Options of `createSignClient`. */
 export interface SignClientOptions {
-  /** Path of a socket of `jwksd serve --sign-socket`. Required, unless `address` is given. */
+  /** Path of a `jwksd serve --sign-socket` socket. Required, unless `address` is given. */
   readonly socket?: Optional<string>;
-  /** HOST:PORT of the sign sockets of `jwksd serve`. The host is one of those that its certificate names. Required, unless `socket` is given. */
+  /** HOST:PORT of `jwksd serve`'s sign sockets. Its certificate must name the host. Required, unless `socket` is given. */
   readonly address?: Optional<string>;
-  /** Certificate of this client, as PEM. Required, if `address` is given. */
+  /** This client's certificate, as PEM. Required, if `address` is given. */
   readonly cert?: Optional<string>;
-  /** Private key of this certificate, as PEM. Required, if `address` is given. */
+  /** The certificate's private key, as PEM. Required, if `address` is given. */
   readonly key?: Optional<string>;
-  /** Authority of the server's certificate, as PEM. Required, if `address` is given. */
+  /** Certificate authority of the server's certificate, as PEM. Required, if `address` is given. */
   readonly ca?: Optional<string>;
   /** Time for one token, in milliseconds. Default: 10,000. */
   readonly timeoutMs?: Optional<number>;
-  /** Connections at once; other calls wait for one. Default: 16. */
+  /** Maximum number of connections; further calls wait for one. Default: 16. */
   readonly maxConnections?: Optional<number>;
 }
 
-/** Signs tokens as a provider does, through the sign socket of another process that has the keys. */
+/** A signer of tokens, like a provider's, over the sign socket of another process that has the keys. */
 export interface SignClient {
   /**
-   * Signs claims with the active key, as `provider.sign` does.
+   * Signs claims with the active key, like `provider.sign`.
    *
-   * @throws TokenError `ERR_CLAIMS_INVALID`; `ERR_CLAIMS_FORBIDDEN` by the policy of the socket
-   * @throws SignerError those of `provider.sign`; `ERR_SIGNER_STALE`; `ERR_SIGNER_UNAVAILABLE` where nobody listens,
-   * `ERR_SIGNER_UNAUTHORIZED` where this user may not connect
+   * @throws TokenError `ERR_CLAIMS_INVALID`; `ERR_CLAIMS_FORBIDDEN` by the socket's policy
+   * @throws SignerError the errors of `provider.sign`; `ERR_SIGNER_STALE`; `ERR_SIGNER_UNAVAILABLE` if no process listens,
+   * `ERR_SIGNER_UNAUTHORIZED` if this user has no permission to connect
    */
   sign(this: void, claims: Claims, options: SignOptions): Promise<string>;
-  /** Closes the connections that are idle. */
+  /** Closes idle connections. */
   close(this: void): void;
 }
 
@@ -61,7 +61,7 @@ const rules: Rules<SignClientOptions> = {
 };
 
 /**
- * A client of a sign socket, for processes that must hold no keys. It is no `Signer`: a sign socket signs claims, and never a digest.
+ * Creates a client for a sign socket, for processes that must not have keys. It is not a `Signer`: a sign socket signs claims, never a digest.
  *
  * @example
  * ```ts
@@ -72,8 +72,8 @@ const rules: Rules<SignClientOptions> = {
  * @throws ConfigError `ERR_OPTION_UNKNOWN`, `ERR_OPTION_INVALID`
  */
 export function createSignClient(options: SignClientOptions): SignClient {
-  const { timeoutMs = 10_000, maxConnections = 16, ...where } = checkOptions(options, rules);
-  const server = serverAt(where, { keepAlive: true, maxSockets: maxConnections });
+  const { timeoutMs = 10_000, maxConnections = 16, ...place } = checkOptions(options, rules);
+  const server = serverAt(place, { keepAlive: true, maxSockets: maxConnections });
   const { name } = server;
   const expired = () => new SignerError("ERR_SIGNER_TIMEOUT", `${name}: no token within ${timeoutMs} ms`);
 
@@ -81,9 +81,9 @@ export function createSignClient(options: SignClientOptions): SignClient {
     for (;;) {
       const exchange = send(server, body, signal);
       try {
-        return await exchange.answer;
+        return await exchange.reply;
       } catch (error) {
-        // The server had closed this connection while it was idle. A token that is signed twice does no harm.
+        // The server had closed this idle connection. Signing a token twice does no harm.
         const { code = "" } = error as NodeJS.ErrnoException;
         if (!exchange.request.reusedSocket || !["ECONNRESET", "EPIPE"].includes(code)) throw error;
       }
@@ -92,25 +92,25 @@ export function createSignClient(options: SignClientOptions): SignClient {
 
   return {
     async sign(claims, options) {
-      // The JSON of a Map, an Error or a Promise is an empty object, and a socket would sign that.
+      // A Map, an Error or a Promise becomes an empty object in JSON, and the socket would sign that.
       const { signal } = checkedOptions(claims, options);
       const { signal: _, ...more } = options ?? {};
       const body = bodyOf({ ...more, claims });
       const work = (signal: AbortSignal): Promise<Reply> => post(body, signal);
       const limits = { clock: systemClock, timeoutMs, signal, expired, aborted };
-      const answer = await withDeadline(work, limits).catch((error: unknown) => {
+      const reply = await withDeadline(work, limits).catch((error: unknown) => {
         throw error instanceof JwksdError ? error : unreachable(name, error);
       });
-      if (answer.status === 200) return answer.text;
-      throw refusal(name, answer);
+      if (reply.status === 200) return reply.text;
+      throw refusal(name, reply);
     },
     close: () => server.agent.destroy(),
   };
 }
 
-/** Where requests go. */
+/** The server that receives the requests. */
 interface SignServer {
-  /** For messages. */
+  /** Name in messages. */
   readonly name: string;
   readonly agent: Agent;
   readonly request: typeof http.request;
@@ -119,14 +119,14 @@ interface SignServer {
 
 function serverAt({ socket, address, cert, key, ca }: Given<SignClientOptions>, limits: http.AgentOptions): SignServer {
   if ((socket === undefined) === (address === undefined)) {
-    throw invalidOption('one of the options "socket" and "address" is needed');
+    throw invalidOption('exactly one of the options "socket" and "address" must be given');
   }
   if (address === undefined) {
     const target = { socketPath: socket };
     return { name: socket ?? "", agent: new http.Agent(limits), request: http.request, target };
   }
   if (cert === undefined || key === undefined || ca === undefined) {
-    throw invalidOption('the option "address" needs "cert", "key" and "ca"');
+    throw invalidOption('the "address" option requires "cert", "key" and "ca"');
   }
   const { hostname, port } = new URL(`https://${address}`);
   const target = { host: hostname.replace(/^\[(.*)\]$/, "$1"), port: port || 443 };
@@ -136,20 +136,20 @@ function serverAt({ socket, address, cert, key, ca }: Given<SignClientOptions>, 
 
 const aborted = (): SignerError => new SignerError("ERR_SIGNER_ABORTED", "the caller aborted the signature");
 
-/** @throws TokenError `ERR_CLAIMS_INVALID` */
+/** Serializes a request. @throws TokenError `ERR_CLAIMS_INVALID` */
 function bodyOf(request: object): string {
   try {
     return JSON.stringify(request);
   } catch (cause) {
-    throw invalidClaims("claims and header must be what JSON can hold", { cause });
+    throw invalidClaims("claims and header must be serializable as JSON", { cause });
   }
 }
 
 const tooLarge = (socket: string): SignerError =>
   new SignerError("ERR_SIGNER_UNAVAILABLE", `${socket}: the response is too large`);
 
-/** A request has 64 KiB at most, so no token is longer. */
-const maxReply = 262_144;
+/** Maximum length of a response. A request has at most 64 KiB, so no token is longer. */
+const maxReplyLength = 262_144;
 
 interface Reply {
   readonly status: number | undefined;
@@ -159,34 +159,36 @@ interface Reply {
 function send({ name, agent, request: start, target }: SignServer, body: string, signal: AbortSignal) {
   const headers = { "Content-Type": "application/json", "Content-Length": Buffer.byteLength(body) };
   const request = start({ ...target, agent, path: "/sign", method: "POST", headers, signal });
-  const answer = new Promise<Reply>((resolve, reject) => {
+  const reply = new Promise<Reply>((resolve, reject) => {
     request.once("error", reject);
     request.once("response", (response: IncomingMessage) => {
       let text = "";
       response.setEncoding("utf8").on("data", (chunk: string) => {
         text += chunk;
-        if (text.length > maxReply) response.destroy(tooLarge(name));
+        if (text.length > maxReplyLength) response.destroy(tooLarge(name));
       });
       response.once("error", reject);
       response.once("end", () => resolve({ status: response.statusCode, text }));
     });
   });
   request.end(body);
-  return { request, answer };
+  return { request, reply };
 }
 
 function unreachable(socket: string, cause: unknown): SignerError {
   const { code } = cause as NodeJS.ErrnoException;
   if (code === "EACCES") {
-    return new SignerError("ERR_SIGNER_UNAUTHORIZED", `${socket}: this user may not connect`, { cause });
+    return new SignerError("ERR_SIGNER_UNAUTHORIZED", `${socket}: this user has no permission to connect`, { cause });
   }
   if (/^ERR_(?:SSL|TLS)_|CERT/.test(code ?? "")) {
-    return new SignerError("ERR_SIGNER_UNAUTHORIZED", `${socket}: the certificates do not fit (${code})`, { cause });
+    return new SignerError("ERR_SIGNER_UNAUTHORIZED", `${socket}: the certificates are not accepted (${code})`, {
+      cause,
+    });
   }
-  return new SignerError("ERR_SIGNER_UNAVAILABLE", `${socket}: nobody answers (${code}); try again later`, { cause });
+  return new SignerError("ERR_SIGNER_UNAVAILABLE", `${socket}: no process responds (${code}); retry later`, { cause });
 }
 
-/** The error that the server has answered with. */
+/** Returns the error in the server's response. */
 function refusal(socket: string, { status, text }: Reply): JwksdError {
   const problem = Object(jsonOf(text)) as { readonly code?: string; readonly detail?: string };
   const [code, detail] = [printable(problem.code ?? ""), printable(problem.detail ?? "")];
@@ -194,5 +196,5 @@ function refusal(socket: string, { status, text }: Reply): JwksdError {
   if (kind === "CLAIMS") return new TokenError(code as never, detail);
   if (kind === "OPTION") return new ConfigError(code as never, detail);
   if (kind === "SIGNER") return new SignerError(code as never, detail);
-  return new SignerError("ERR_SIGNER_UNAVAILABLE", `${socket} answers ${status} ${code}`);
+  return new SignerError("ERR_SIGNER_UNAVAILABLE", `${socket} responded with status ${status} ${code}`);
 }

@@ -18,7 +18,7 @@ const seconds: Rule = {
 };
 
 /**
- * What claims must be where they are given: with another type, verifiers differ in what they take.
+ * The rules for claims, if they are given. Verifiers differ in whether they accept other types.
  *
  * @see RFC 7519 section 4.1; OpenID Connect Core 1.0 section 2
  */
@@ -36,11 +36,11 @@ const claimRules: readonly (readonly [name: string, rule: Rule])[] = Object.entr
 export function checkClaims(claims: Readonly<Record<string, unknown>>, issuer: string): void {
   checkClaimNames(claims);
   const { iss } = claims;
-  if (iss !== undefined && iss !== issuer) throw invalidClaims(`claim "iss" may only be ${JSON.stringify(issuer)}`);
+  if (iss !== undefined && iss !== issuer) throw invalidClaims(`claim "iss" must be ${JSON.stringify(issuer)}`);
   for (const [name, rule] of claimRules) if (claims[name] !== undefined) checkClaim(name, claims[name], rule);
 }
 
-/** Refuses an `aud` in which no verifier could find its name. @throws TokenError `ERR_CLAIMS_INVALID` */
+/** Refuses an `aud` that no verifier could match. @throws TokenError `ERR_CLAIMS_INVALID` */
 export const checkAudience = (aud: unknown): void => checkClaim("aud", aud, audience);
 
 function checkClaim(name: string, value: unknown, { must, holds }: Rule): void {

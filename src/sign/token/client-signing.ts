@@ -17,7 +17,7 @@ import { checkPlain } from "./sign-options.ts";
 import { encode } from "./sign.ts";
 import type { SignInputOptions } from "./signing-input.ts";
 
-/** Gives the key with which a client signs; a provider is one. */
+/** A source of the key with which a client signs, such as a provider. */
 export interface ClientSigner {
   signingKey(
     this: void,
@@ -30,15 +30,15 @@ export interface ClientSigner {
 
 /** Options of `createClientAssertion`. */
 export interface ClientAssertionOptions {
-  /** The client. It is `iss`, and `sub` of an assertion or `client_id` of a request object. With a client ID metadata document, its URL. */
+  /** Client id: `iss`, and `sub` of an assertion or `client_id` of a request object. With a client ID metadata document, its URL. */
   readonly clientId: string;
-  /** The issuer identifier of the authorization server, and not the URL of an endpoint. */
+  /** Issuer identifier of the authorization server, not the URL of an endpoint. */
   readonly audience: string;
   /** Time from now to `exp`, at most 300 seconds. Default: 60. */
   readonly lifetimeSeconds?: Optional<number>;
   /** Aborts the signature. Default: none. */
   readonly signal?: Optional<AbortSignal>;
-  /** Tells the time. Default: the clock of the machine. */
+  /** Source of time. Default: the machine's clock. */
   readonly clock?: Optional<Pick<Clock, "now">>;
 }
 
@@ -53,14 +53,14 @@ const rules: Rules<ClientAssertionOptions> = {
   audience: required(text),
   lifetimeSeconds: wholeNumber(1, 300),
   signal: anything,
-  clock: { ...clock, must: "an object with the method now", holds: (value): value is object => hasNow(value) },
+  clock: { ...clock, must: "an object with a now method", holds: (value): value is object => hasNow(value) },
 };
 
 const hasNow = (value: unknown): boolean => typeof (value as Partial<Clock>).now === "function";
 
 /**
- * Makes an assertion by which a client authenticates (`private_key_jwt`), for one request: an authorization server takes each once. The
- * keys of a client are its own, and none of a provider.
+ * Creates an assertion with which a client authenticates (`private_key_jwt`) in one request: an authorization server accepts each assertion
+ * once. A client must have its own keys, not a provider's.
  *
  * @example
  * ```ts
@@ -77,19 +77,19 @@ export async function createClientAssertion(signer: ClientSigner, options: Clien
 }
 
 /**
- * Makes a request object (JAR), the signed parameters of one authorization request.
+ * Creates a request object (JAR): the signed parameters of one authorization request.
  *
  * @throws ConfigError `ERR_OPTION_UNKNOWN`, `ERR_OPTION_INVALID`
- * @throws TokenError `ERR_CLAIMS_INVALID` where a parameter is one that is set here, or does not belong into a request object
+ * @throws TokenError `ERR_CLAIMS_INVALID` if a parameter is set by this function or not allowed in a request object
  * @throws SignerError see `Provider.signingKey`
  * @see RFC 9101 sections 4 and 10.8; FAPI 2.0 Message Signing section 5.3.1
  */
 export async function createRequestObject(signer: ClientSigner, options: RequestObjectOptions): Promise<string> {
   const { parameters, ...given } = checkOptions(options, { ...rules, parameters: required(object) });
   checkPlain("parameters", parameters);
-  const own = ["iss", "sub", "aud", "client_id", "iat", "nbf", "exp", "jti", "request", "request_uri"];
-  const wrong = own.find((name) => parameters[name] !== undefined);
-  if (wrong !== undefined) throw invalidClaims(`parameter "${wrong}" is not for callers to set; leave it out`);
+  const reserved = ["iss", "sub", "aud", "client_id", "iat", "nbf", "exp", "jti", "request", "request_uri"];
+  const wrong = reserved.find((name) => parameters[name] !== undefined);
+  if (wrong !== undefined) throw invalidClaims(`parameter "${wrong}" must not be set by the caller; remove it`);
   return sign(signer, given, "oauth-authz-req+jwt", { ...parameters, client_id: given.clientId });
 }
 

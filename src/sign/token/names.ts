@@ -1,14 +1,14 @@
 import { invalidClaims } from "../../base/errors.ts";
 import { duplicateMembers, folded } from "../../base/member-names.ts";
 
-/** @see RFC 7519 section 4.1 */
+/** Registered claims. @see RFC 7519 section 4.1 */
 const registeredClaims = new Set("iss sub aud exp nbf iat jti".split(" "));
-/** Parameters that are not for callers to set. @see RFC 7515 section 4.1; RFC 7516 section 4.1.3; RFC 7797 section 3 */
+/** Header parameters that callers must not set. @see RFC 7515 section 4.1; RFC 7516 section 4.1.3; RFC 7797 section 3 */
 const reservedHeaders = new Set("alg kid typ b64 crit zip jwk jku x5u x5c x5t x5t#S256".split(" ").map(folded));
 
 /**
- * Refuses claims that only some verifiers take for a registered one, such as `AUD`: Go's encoding/json passes over case, and reads the last of
- * both, so what was checked here would not be what counts there.
+ * Refuses claims that only some verifiers treat as registered claims, such as `AUD`: Go's encoding/json ignores case and uses the last of both,
+ * so it would not use the value that was checked here.
  *
  * @throws TokenError `ERR_CLAIMS_INVALID`
  * @see RFC 7519 section 10.1.1
@@ -18,26 +18,26 @@ export function checkClaimNames(claims: object): void {
     const registered = folded(name);
     if (registered === name || !registeredClaims.has(registered)) continue;
     throw invalidClaims(
-      `claim ${JSON.stringify(name)} differs from "${registered}" in case only, which some verifiers do not see`,
+      `claim ${JSON.stringify(name)} differs from "${registered}" only in case, which some verifiers ignore`,
     );
   }
 }
 
-/** Refuses header parameters that are set here or never, in whatever case. @throws TokenError `ERR_CLAIMS_INVALID` */
+/** Refuses reserved header parameters, in any case. @throws TokenError `ERR_CLAIMS_INVALID` */
 export function checkHeaderNames(header: object): void {
   const reserved = Object.keys(header).find((name) => reservedHeaders.has(folded(name)));
   if (reserved === undefined) return;
-  const hint = reserved === "typ" ? "; set typ beside header" : "";
-  throw invalidClaims(`header ${JSON.stringify(reserved)} is not for callers to set${hint}`);
+  const hint = reserved === "typ" ? '; use the "typ" option' : "";
+  throw invalidClaims(`header ${JSON.stringify(reserved)} must not be set by the caller${hint}`);
 }
 
 /**
- * Refuses JSON with a member that is there twice: readers differ in which of the two they take.
+ * Refuses JSON with a duplicate member: parsers differ in which of the two they use.
  *
  * @param text valid JSON
  * @throws TokenError `ERR_CLAIMS_INVALID`
  * @see RFC 8259 section 4
  */
-export function checkMembersOnce(text: string, what: string): void {
-  if (duplicateMembers(text).length > 0) throw invalidClaims(`a member of ${what} is there twice`);
+export function checkMembersOnce(text: string, name: string): void {
+  if (duplicateMembers(text).length > 0) throw invalidClaims(`${name} has a duplicate member`);
 }

@@ -3,11 +3,11 @@ import { type Optional, type Rules, anything, checkOptions } from "../../base/op
 
 /** Options of `sign`. */
 export interface SignOptions {
-  /** Time from now to `exp`, in whole seconds. Required, unless the claims have `exp`. */
+  /** Time from now to `exp`, in whole seconds. Required, unless the claims include `exp`. */
   readonly lifetimeSeconds?: Optional<number>;
-  /** Header `typ`: `at+jwt` for access tokens (RFC 9068 section 2.1). Default: `JWT`. */
+  /** Type in the `typ` header: `at+jwt` for access tokens (RFC 9068 section 2.1). Default: `JWT`. */
   readonly typ?: Optional<string>;
-  /** More protected header parameters, without `alg`, `kid`, `typ`, keys and certificates. Default: none. */
+  /** Additional protected header parameters, except `alg`, `kid`, `typ`, keys and certificates. Default: none. */
   readonly header?: Optional<Readonly<Record<string, unknown>>>;
   /** Aborts the signature. Default: none. */
   readonly signal?: Optional<AbortSignal>;
@@ -20,36 +20,36 @@ export interface SignOptions {
  */
 export type Claims = Readonly<Record<string, unknown>>;
 
-/** The values are checked below, because what is wrong about a token is a TokenError. */
+/** Accepts any value: values are checked below, because an invalid token must cause a TokenError. */
 const rules: Rules<SignOptions> = { lifetimeSeconds: anything, typ: anything, header: anything, signal: anything };
 
-/** What to use instead of the options of other libraries. */
-const instead: Readonly<Record<string, string>> = {
+/** Replacements for other libraries' options. */
+const replacements: Readonly<Record<string, string>> = {
   expiresIn: 'use "lifetimeSeconds", in whole seconds',
-  audience: 'set the claim "aud"',
-  aud: 'set the claim "aud"',
-  subject: 'set the claim "sub"',
-  sub: 'set the claim "sub"',
-  jwtid: 'set the claim "jti"',
-  jti: 'set the claim "jti"',
-  notBefore: 'set the claim "nbf"',
-  issuer: 'the provider sets the claim "iss"',
-  algorithm: 'the provider sets the header "alg"',
-  alg: 'the provider sets the header "alg"',
-  keyid: 'the provider sets the header "kid"',
-  kid: 'the provider sets the header "kid"',
+  audience: 'set the "aud" claim',
+  aud: 'set the "aud" claim',
+  subject: 'set the "sub" claim',
+  sub: 'set the "sub" claim',
+  jwtid: 'set the "jti" claim',
+  jti: 'set the "jti" claim',
+  notBefore: 'set the "nbf" claim',
+  issuer: 'the provider sets the "iss" claim',
+  algorithm: 'the provider sets the "alg" header',
+  alg: 'the provider sets the "alg" header',
+  keyid: 'the provider sets the "kid" header',
+  kid: 'the provider sets the "kid" header',
 };
 
 /**
- * The options of a token, with their defaults. Checks also that the claims are plain.
+ * Returns a token's options with their defaults. Checks that claims and header are plain objects.
  *
  * @throws TokenError `ERR_CLAIMS_INVALID`
  * @throws ConfigError `ERR_OPTION_UNKNOWN`
  */
 export function checkedOptions(claims: Claims, options: SignOptions | undefined) {
-  const foreign = Object.keys(options ?? {}).find((name) => Object.hasOwn(instead, name));
+  const foreign = Object.keys(options ?? {}).find((name) => Object.hasOwn(replacements, name));
   if (foreign !== undefined)
-    throw new ConfigError("ERR_OPTION_UNKNOWN", `there is no option "${foreign}"; ${instead[foreign]}`);
+    throw new ConfigError("ERR_OPTION_UNKNOWN", `there is no option "${foreign}"; ${replacements[foreign]}`);
   const { typ = "JWT", header = {}, lifetimeSeconds, signal } = checkOptions<SignOptions>(options ?? {}, rules);
   for (const [name, value] of Object.entries({ claims, header })) checkPlain(name, value);
   if (typeof typ !== "string" || typ === "") throw invalidClaims("typ must be a string that is not empty");
@@ -58,11 +58,11 @@ export function checkedOptions(claims: Claims, options: SignOptions | undefined)
   return { typ, header, lifetimeSeconds, signal };
 }
 
-/** @throws TokenError `ERR_CLAIMS_INVALID` for what would be another object in JSON */
+/** Refuses a value that would become another object in JSON. @throws TokenError `ERR_CLAIMS_INVALID` */
 export function checkPlain(name: string, value: unknown): void {
-  // The JSON of a Map, an Error or a Promise is an empty object.
+  // A Map, an Error or a Promise becomes an empty object in JSON.
   if (!isPlainObject(value)) throw invalidClaims(`${name} must be a plain object`);
-  // toJSON() could replace what is set here: iss and exp, or alg and kid.
+  // toJSON() could replace the members that jwksd sets: iss and exp, or alg and kid.
   if (typeof (value as { toJSON?: unknown }).toJSON === "function")
     throw invalidClaims(`${name} must be plain data, without toJSON()`);
 }
@@ -70,6 +70,6 @@ export function checkPlain(name: string, value: unknown): void {
 function isPlainObject(value: unknown): boolean {
   if (typeof value !== "object" || value === null) return false;
   const prototype: unknown = Object.getPrototypeOf(value);
-  // Object.prototype of another realm counts as well.
+  // Another realm's Object.prototype is accepted too.
   return prototype === null || Object.getPrototypeOf(prototype) === null;
 }

@@ -8,27 +8,27 @@ import { checkHeaderNames } from "./names.ts";
 import { type Claims, type SignOptions, checkedOptions } from "./sign-options.ts";
 import { timesOf } from "./times.ts";
 
-/** The signing key. Kid and signer are one object, so that a rotation cannot mix them up. */
+/** The signing key. Kid and signer are in one object, so that a rotation cannot mix them up. */
 export interface ActiveKey {
   readonly kid: string;
-  /** `Infinity` for no limit. */
+  /** Maximum token lifetime in seconds; `Infinity` for no limit. */
   readonly maxLifetimeSeconds: number;
   readonly sign: BoundedSign;
-  /** Encoded headers without extra parameters, by typ; `signToken` fills it. */
+  /** Encoded headers without additional parameters, by typ; filled by `signToken`. */
   readonly headers: Map<string, string>;
 }
 
-/** What stands before and after a payload in a token, in base64url. */
+/** The parts of a token before and after its payload, in base64url. */
 export interface SignedPayload {
   readonly header: string;
   readonly signature: string;
 }
 
-/** Bounds the memory where a caller takes `typ` from outside. */
+/** Maximum number of cached headers, for callers that take `typ` from outside. */
 const maxHeaders = 16;
-/** Reports whether the `typ` is that of access tokens, which must have a `jti`. @see RFC 9068 sections 2.1 and 2.2; RFC 7515 section 4.1.9 */
+/** Reports whether a `typ` is for access tokens, which must have a `jti`. @see RFC 9068 sections 2.1 and 2.2; RFC 7515 section 4.1.9 */
 const isAccessToken = (typ: string): boolean => /^(application\/)?at\+jwt$/i.test(typ);
-/** 64 bytes in base64url. */
+/** Length of 64 bytes in base64url. */
 const signatureLength = 86;
 const encoder = new TextEncoder();
 
@@ -36,7 +36,7 @@ const encoder = new TextEncoder();
  * Signs claims as a compact JWS with ES256.
  *
  * @throws TokenError `ERR_CLAIMS_INVALID`
- * @throws ConfigError `ERR_OPTION_UNKNOWN`; `ERR_OPTION_INVALID` when the clock gives no time
+ * @throws ConfigError `ERR_OPTION_UNKNOWN`; `ERR_OPTION_INVALID` if the clock returns no time
  * @throws SignerError see `boundSigner`
  * @see RFC 7515 section 7.1; RFC 7519 section 4.1
  */
@@ -50,7 +50,7 @@ export async function signToken(
   const { typ, header, lifetimeSeconds, signal } = checkedOptions(claims, options);
   checkHeaderNames(header);
   checkClaims(claims, issuer);
-  if (!Number.isFinite(nowMs)) throw invalidOption('"clock" does not tell the time');
+  if (!Number.isFinite(nowMs)) throw invalidOption('"clock" must return the time in epoch milliseconds');
   const times = timesOf(claims, { lifetimeSeconds, maxLifetimeSeconds: active.maxLifetimeSeconds, nowMs });
   const protectedHeader = encodedHeader(active, typ, header);
   const jti = claims["jti"] ?? (isAccessToken(typ) ? crypto.randomUUID() : undefined);
@@ -60,10 +60,10 @@ export async function signToken(
 }
 
 /**
- * Signs a payload as it is, under a header of `alg`, `kid` and the `typ` JWT. Its claims are the caller's to check.
+ * Signs a payload unchanged, with a header of `alg`, `kid` and the `typ` JWT. The caller must check the claims.
  *
- * @param payload in base64url, as it is in the token
- * @throws TokenError `ERR_CLAIMS_INVALID` where the token would be too long
+ * @param payload the payload in base64url
+ * @throws TokenError `ERR_CLAIMS_INVALID` if the token would be too long
  * @throws SignerError see `boundSigner`
  */
 export async function signPayload(active: ActiveKey, payload: string): Promise<SignedPayload> {
@@ -71,28 +71,28 @@ export async function signPayload(active: ActiveKey, payload: string): Promise<S
   return { header, signature: toBase64url(await signParts(active, `${header}.${payload}`)) };
 }
 
-/** The signature over header and payload in base64url. */
+/** Signs header and payload, which are in base64url. */
 export async function signParts(active: ActiveKey, signingInput: string, signal?: AbortSignal): Promise<Bytes> {
   if (signingInput.length + 1 + signatureLength > maxTokenBytes)
-    throw invalidClaims(`the token would be longer than the ${maxTokenBytes} bytes that verify takes`);
+    throw invalidClaims(`the token would be longer than the ${maxTokenBytes} bytes that verify accepts`);
   return active.sign(encoder.encode(signingInput), signal);
 }
 
-/** The encoded header, which is made once per key and typ. */
+/** Returns the encoded header, which is created once per key and typ. */
 function encodedHeader({ kid, headers }: ActiveKey, typ: string, more: object): string {
-  const isUsual = Object.keys(more).length === 0;
-  const known = isUsual ? headers.get(typ) : undefined;
+  const isCacheable = Object.keys(more).length === 0;
+  const known = isCacheable ? headers.get(typ) : undefined;
   if (known !== undefined) return known;
   const encoded = encode({ ...more, alg: "ES256", kid, typ });
-  if (isUsual && headers.size < maxHeaders) headers.set(typ, encoded);
+  if (isCacheable && headers.size < maxHeaders) headers.set(typ, encoded);
   return encoded;
 }
 
-/** A part of a token. @throws TokenError `ERR_CLAIMS_INVALID` */
-export function encode(value: object, what: string = "claims and header"): string {
+/** Encodes a part of a token. @throws TokenError `ERR_CLAIMS_INVALID` */
+export function encode(value: object, name: string = "claims and header"): string {
   try {
     return toBase64url(JSON.stringify(value));
   } catch (cause) {
-    throw invalidClaims(`${what} must be what JSON can hold`, { cause });
+    throw invalidClaims(`${name} must be serializable as JSON`, { cause });
   }
 }

@@ -11,7 +11,7 @@ import {
 } from "../../base/metrics.ts";
 import type { BoundedSign } from "../../keys/signer/bounded.ts";
 
-interface Signed {
+interface KeyStatistics {
   readonly results: Tally;
   readonly durations: Durations;
   readonly queued: () => number;
@@ -19,9 +19,9 @@ interface Signed {
 
 /** Counts and times the signatures of each key. */
 export function createSignatures(clock: Clock, onFailure: (kid: string, error: JwksdError) => void) {
-  const keys = new Map<string, Signed>();
+  const keys = new Map<string, KeyStatistics>();
 
-  function signedWith(kid: string, { queued }: BoundedSign): Signed {
+  function statisticsOf(kid: string, { queued }: BoundedSign): KeyStatistics {
     const known = keys.get(kid);
     if (known !== undefined && known.queued === queued) return known;
     const { results = createTally(), durations = createDurations() } = known ?? {};
@@ -31,26 +31,26 @@ export function createSignatures(clock: Clock, onFailure: (kid: string, error: J
   }
 
   return {
-    /** The function, which is counted and timed from now on. */
+    /** Returns the function with its calls counted and timed. */
     measured(kid: string, sign: BoundedSign): BoundedSign {
-      signedWith(kid, sign);
+      statisticsOf(kid, sign);
       const measured = async (...call: Parameters<BoundedSign>): ReturnType<BoundedSign> => {
-        const began = monotonicNow(clock);
+        const start = monotonicNow(clock);
         try {
           const signature = await sign(...call);
-          const { results, durations } = signedWith(kid, sign);
-          durations.add(msBetween(began, monotonicNow(clock)) / 1000);
+          const { results, durations } = statisticsOf(kid, sign);
+          durations.add(msBetween(start, monotonicNow(clock)) / 1000);
           results.add("ok");
           return signature;
         } catch (error) {
-          signedWith(kid, sign).results.add(codeOf(error));
+          statisticsOf(kid, sign).results.add(codeOf(error));
           if (error instanceof JwksdError && error.code !== "ERR_SIGNER_ABORTED") onFailure(kid, error);
           throw error;
         }
       };
       return Object.assign(measured, { queued: sign.queued });
     },
-    /** Forgets all other keys, so that rotations do not add up. */
+    /** Forgets all other keys, so that keys do not accumulate over rotations. */
     keep(kids: readonly string[]): void {
       for (const kid of keys.keys()) if (!kids.includes(kid)) keys.delete(kid);
     },

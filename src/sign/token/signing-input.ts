@@ -9,7 +9,7 @@ import { checkLifetime, timesOf } from "./times.ts";
 
 /** Options of `SigningKey.sign`. */
 export interface SignInputOptions {
-  /** For how long the token may be used, in whole seconds; its `exp`, if it has one, may be no later. */
+  /** Lifetime of the token, in whole seconds. If it has an `exp`, that must not be later. */
   readonly lifetimeSeconds: number;
   /** Aborts the signature. Default: none. */
   readonly signal?: Optional<AbortSignal>;
@@ -22,8 +22,8 @@ type Json = Readonly<Record<string, unknown>>;
 const decoder = new TextDecoder("utf-8", { fatal: true });
 
 /**
- * Signs the signing input of a JWT whose header and claims its caller has written, and holds both to the rules of `signToken`. The header
- * must name this key. Anything else is not signed: a signature over bytes of somebody's choice could be a token of any kind.
+ * Signs the signing input of a JWT with the caller's header and claims. Both must follow the rules of `signToken`, and the header must name
+ * this key. Other input is not signed, because a signature over arbitrary bytes could be a token of any kind.
  *
  * @throws TokenError `ERR_CLAIMS_INVALID`
  * @throws ConfigError `ERR_OPTION_UNKNOWN`
@@ -40,11 +40,11 @@ export async function signInput(
   const { lifetimeSeconds, signal } = checkOptions(options ?? ({} as SignInputOptions), rules);
   const { maxLifetimeSeconds } = active;
   checkLifetime(lifetimeSeconds, maxLifetimeSeconds);
-  const [header, payload] = partsOf(input);
+  const [header, payload] = splitInput(input);
   const { alg, kid, typ: _typ, ...others } = jsonIn(header, "header");
-  if (alg !== "ES256") throw invalidClaims("the alg of the header is not ES256");
+  if (alg !== "ES256") throw invalidClaims('header "alg" must be "ES256"');
   if (kid !== active.kid)
-    throw invalidClaims(`the kid of the header is not ${JSON.stringify(active.kid)}, the kid of this key`);
+    throw invalidClaims(`header "kid" must be ${JSON.stringify(active.kid)}, the kid of this key`);
   checkHeaderNames(others);
   const claims = jsonIn(payload, "payload");
   checkClaims(claims, issuer);
@@ -55,30 +55,28 @@ export async function signInput(
     nowMs,
   });
   if (exp > Math.floor(nowMs / 1000) + lifetimeSeconds)
-    throw invalidClaims(`claim "exp" is further ahead than the ${lifetimeSeconds} seconds of lifetimeSeconds`);
+    throw invalidClaims(`claim "exp" is later than lifetimeSeconds allows (${lifetimeSeconds} seconds)`);
   return signParts(active, `${header}.${payload}`, signal);
 }
 
-/** Header and payload in base64url. */
-function partsOf(input: Uint8Array): readonly [header: string, payload: string] {
+/** Splits a signing input into header and payload, both in base64url. */
+function splitInput(input: Uint8Array): readonly [header: string, payload: string] {
   const text = input instanceof Uint8Array ? new TextDecoder().decode(input) : "";
   const parts = /^([\w-]+)\.([\w-]+)$/.exec(text);
   if (parts !== null) return [parts[1] as string, parts[2] as string];
-  throw invalidClaims(
-    "only the signing input of a JWT is signed: header and payload in base64url, and a dot between them",
-  );
+  throw invalidClaims("the input must be a JWT's signing input: header and payload in base64url, joined by a dot");
 }
 
 function jsonIn(part: string, name: string): Json {
-  const text = textOf(part);
+  const text = decodedText(part);
   const value = text === undefined ? undefined : jsonOf(text);
-  if (text === undefined || !object.holds(value)) throw invalidClaims(`the ${name} is no JSON object`);
+  if (text === undefined || !object.holds(value)) throw invalidClaims(`the ${name} is not a JSON object`);
   checkMembersOnce(text, `the ${name}`);
   return value as Json;
 }
 
-/** `undefined` for what is not base64url of UTF-8. */
-function textOf(part: string): string | undefined {
+/** Decodes a part of a token; returns `undefined` if it is not base64url of UTF-8. */
+function decodedText(part: string): string | undefined {
   try {
     return decoder.decode(base64url.decode(part));
   } catch {

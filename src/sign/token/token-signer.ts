@@ -10,38 +10,38 @@ import { type ActiveKey, type SignedPayload, signPayload, signToken } from "./si
 import { createSignatures } from "./signatures.ts";
 import { type SignInputOptions, signInput } from "./signing-input.ts";
 
-/** The active key, for a library that writes the header of a token itself. */
+/** The active key, for a library that writes a token's header itself. */
 export interface SigningKey {
   readonly kid: string;
   readonly alg: "ES256";
-  /** As it is published. */
+  /** Public key, as published. */
   readonly publicJwk: Jwk;
   /**
-   * Signs the signing input of a JWT: header and payload in base64url, and a dot between them. The header must name this key and `ES256`,
-   * and the claims must be ones that `provider.sign` would sign; neither may have a member twice. Gives 64 bytes: r, then s. The signer is
-   * bounded, and the signature counted, as by `provider.sign`. A handle of managed keys may be used for `maxStaleSeconds` at most, and not
-   * once its key is revoked: take it anew for each request.
+   * Signs the signing input of a JWT: header and payload in base64url, joined by a dot. The header must name this key and `ES256`, and
+   * `provider.sign` must allow the claims; neither may contain a duplicate member. Returns 64 bytes: r, then s. The signer is bounded and the
+   * signature is counted, as with `provider.sign`. A handle for a managed key can be used for at most `maxStaleSeconds`, and not after its key
+   * is revoked: get a new one for each request.
    *
    * @throws TokenError `ERR_CLAIMS_INVALID`
    * @throws ConfigError `ERR_OPTION_UNKNOWN`
-   * @throws SignerError `ERR_SIGNER_STALE` where this process may not sign with this key, now or when the signature is there; and those of
-   * `provider.sign`
+   * @throws SignerError `ERR_SIGNER_STALE` if this process must not sign with this key, now or when the signature is complete; and the errors
+   * of `provider.sign`
    * @see RFC 7515 section 5.1
    */
   sign(this: void, input: Uint8Array, options: SignInputOptions): Promise<Uint8Array>;
 }
 
-/** Signs the tokens of an issuer with the active key of the keyset that it took last. */
+/** A signer of an issuer's tokens, with the active key of the current keyset. */
 export interface TokenSigner {
-  /** Takes a keyset, and forgets the signatures of all keys that are not in it. @throws ConfigError see `boundSigner` */
+  /** Sets the current keyset and forgets the statistics of all other keys. @throws ConfigError see `boundSigner` */
   take(signing: CheckedSigning): void;
-  /** See `Provider`. */
+  /** Signs claims. @see `Provider` */
   sign(this: void, claims: Claims, options: SignOptions): Promise<string>;
-  /** @throws SignerError `ERR_SIGNER_STALE` if nothing may be signed now */
+  /** Checks that this process can sign now. @throws SignerError `ERR_SIGNER_STALE` */
   checkMaySign(this: void): void;
-  /** Signs a payload as it is, under the `typ` JWT; its claims are the caller's to check. @throws TokenError, SignerError as `sign` does */
+  /** Signs a payload unchanged, with the `typ` JWT. The caller must check the claims. @throws TokenError, SignerError like `sign` */
   signPayload(this: void, payload: string): Promise<SignedPayload>;
-  /** As `Provider` gives it. @param subject whose claims are signed: the issuer, or a client */
+  /** Returns the active key. @see `Provider` @param subject the issuer or client whose claims are signed */
   signingKey(this: void, subject: string): SigningKey;
   metrics(this: void): readonly Metric[];
 }
@@ -49,16 +49,16 @@ export interface TokenSigner {
 export interface TokenSignerOptions {
   readonly issuer: string;
   readonly clock: Clock;
-  /** As it is now: a policy may change. */
+  /** Returns the current maximum token lifetime in seconds, because a policy may change. */
   readonly maxTokenLifetimeSeconds: () => number;
   /** See `ProviderOptions`. */
   readonly permit?: ((kid: string) => () => void) | undefined;
   readonly signerLimits?: SignerLimits | undefined;
-  /** Called when a signature failed, and not because its caller aborted it. */
+  /** Called when a signature failed, except if its caller aborted it. */
   readonly onFailure?: (kid: string, error: JwksdError) => void;
 }
 
-/** The active key, and what signs with it; `undefined` in a process that only publishes. */
+/** The active key and its signer, which is `undefined` in a process that only publishes. */
 interface Active {
   readonly jwk: Jwk;
   readonly key: ActiveKey | undefined;
@@ -70,7 +70,7 @@ export function createTokenSigner(options: TokenSignerOptions, first?: CheckedSi
   const known = new WeakMap<Signer, ActiveKey>();
   let active = first && activeOf(first);
 
-  /** Each signer is bounded once. */
+  /** Returns the active key of a keyset. Each signer is bounded only once. */
   function activeOf({ entries: [{ jwk, publicKey }], signer }: CheckedSigning): Active {
     if (signer === undefined) return { jwk, key: undefined };
     const { kid } = jwk;
@@ -99,7 +99,7 @@ export function createTokenSigner(options: TokenSignerOptions, first?: CheckedSi
 
   function checkIsActive({ kid }: Jwk): void {
     if (kid === current().jwk.kid) return;
-    const message = `kid ${JSON.stringify(kid)} is no longer active; take the key anew for each request, with signingKey()`;
+    const message = `kid ${JSON.stringify(kid)} is no longer active; call signingKey() again for each request`;
     throw new SignerError("ERR_SIGNER_STALE", message);
   }
 
@@ -127,15 +127,15 @@ export function createTokenSigner(options: TokenSignerOptions, first?: CheckedSi
 }
 
 /**
- * The key is captured before any await, so that kid, signer and the times of the token belong together. A keyset that is taken meanwhile does
- * not matter; whether a manager's key may still sign does, because the signer may have taken longer than the key was anybody's to use.
+ * Signs with a key that was captured before any await, so that kid, signer and the token's times belong together. A new keyset meanwhile does
+ * not matter, but a manager's key must still be allowed to sign afterwards, because the signer may have taken longer than the key was valid.
  */
 async function signWith<T>({ key }: Active, check: (() => void) | undefined, sign: (key: ActiveKey) => Promise<T>) {
   check?.();
   if (key === undefined) {
-    throw new SignerError("ERR_SIGNER_PUBLISH_ONLY", "this process publishes public keys and holds no private key");
+    throw new SignerError("ERR_SIGNER_PUBLISH_ONLY", "this process only publishes public keys and has no private key");
   }
-  const signed = await sign(key);
+  const result = await sign(key);
   check?.();
-  return signed;
+  return result;
 }
