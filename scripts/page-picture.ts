@@ -1,4 +1,4 @@
-// Makes the picture of the page in docs/operations.md, with Chromium: node scripts/page-picture.ts docs/page.png
+// Renders the picture of the admin page in docs/operations.md, with Chromium: node scripts/page-picture.ts docs/page.png
 
 import { once } from "node:events";
 import { createServer } from "node:http";
@@ -33,14 +33,14 @@ const next: LiveRecord = {
   announcedAt: now - 301 * minute,
   publishedAt: now - 300 * minute,
 };
-const line = (name: string, heardMinutes: number): PresenceRecord => ({
+const presence = (name: string, minutesAgo: number): PresenceRecord => ({
   id: name,
   name,
   revision: 12,
   kid: active.kid,
   signs: true,
   wrappingKeys: [],
-  at: now - heardMinutes * minute,
+  at: now - minutesAgo * minute,
 });
 function event(
   number: number,
@@ -82,18 +82,18 @@ const known: Known = {
       destroyFailed: {},
       store: { lastAttemptAt: now, lastSuccessAt: now, revision: 12, revisionSince: now - 300 * minute },
     },
-    processes: [line("login-1", 2), line("login-2", 7), line("login-3", 4)],
+    processes: [presence("login-1", 2), presence("login-2", 7), presence("login-3", 4)],
     unread: 0,
     id: "login-1",
     clockAheadMs: 0,
   },
   events: [],
 };
-const answer = { status: "200 OK", headers: [], body: '{"keys":[]}' };
+const served = { status: "200 OK", headers: [], body: '{"keys":[]}' };
 
 const server = createServer((_, response) => {
   response.writeHead(200, { "Content-Type": "text/html" });
-  response.end(page(statusOf(known), answer, ""));
+  response.end(page(statusOf(known), served, ""));
 }).listen(0, "127.0.0.1");
 await once(server, "listening");
 const browser = await chromium.launch({ executablePath: "/usr/bin/chromium-headless-shell", args: ["--no-sandbox"] });

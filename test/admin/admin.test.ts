@@ -15,7 +15,7 @@ function statusOf(path: string, headers: Headers, listenHost = "127.0.0.1", loca
   return refusalOf({ path, headers, localAddress }, listenHost) ?? 200;
 }
 
-describe("Host: loopback names and the address itself, so that no name of another leads here", () => {
+describe("the Host header is a loopback name or the listening address, so that no other name resolves to it", () => {
   const table: readonly (readonly [
     host: string | undefined,
     page: number,
@@ -41,12 +41,12 @@ describe("Host: loopback names and the address itself, so that no name of anothe
     ["", 421, 200],
     ["10.1.2.3:9901", 421, 200],
     ["[fd00::7]:9901", 421, 200],
-    // It listens on every address: on the one to which the request came.
+    // It listens on every address, so the address that received the request is allowed.
     ["10.1.2.3:9901", 200, 200, "0.0.0.0", "10.1.2.3"],
     ["10.1.2.3:9901", 200, 200, "::", "::ffff:10.1.2.3"],
     ["[fd00::7]:9901", 200, 200, "::", "fd00::7"],
     ["10.1.2.4:9901", 421, 200, "0.0.0.0", "10.1.2.3"],
-    // It listens on a name.
+    // It listens on a host name.
     ["ops.internal:9901", 200, 200, "ops.internal", "10.1.2.3"],
     ["other.internal:9901", 421, 421, "ops.internal", "10.1.2.3"],
     ["[fd00:0::7]", 200, 200, "fd00::7", "fd00::7"],
@@ -61,20 +61,20 @@ describe("Host: loopback names and the address itself, so that no name of anothe
   }
 });
 
-describe("requests that other web sites make are refused", () => {
+describe("requests from other websites are refused", () => {
   const host = "127.0.0.1:9901";
   const navigation = { "sec-fetch-mode": "navigate", "sec-fetch-dest": "document" };
   const table: readonly (readonly [name: string, headers: Headers, page: number, others: number])[] = [
     ["no browser", {}, 200, 200],
-    ["typed in", { "sec-fetch-site": "none", ...navigation }, 200, 200],
+    ["a typed address", { "sec-fetch-site": "none", ...navigation }, 200, 200],
     ["its own script", { "sec-fetch-site": "same-origin", "sec-fetch-mode": "cors" }, 200, 200],
     ["its own script, with Origin", { origin: `http://${host}` }, 200, 200],
-    ["a fetch of another site", { "sec-fetch-site": "cross-site", "sec-fetch-mode": "no-cors" }, 403, 403],
-    ["a fetch of another port", { "sec-fetch-site": "same-site", "sec-fetch-mode": "cors" }, 403, 403],
-    ["an Origin of another site", { origin: "https://evil.example" }, 403, 403],
-    ["an Origin of another port", { origin: "http://127.0.0.1:8080" }, 403, 403],
-    ["an Origin that is opaque", { origin: "null" }, 403, 403],
-    ["a link that is followed", { "sec-fetch-site": "cross-site", ...navigation }, 200, 403],
+    ["a fetch from another site", { "sec-fetch-site": "cross-site", "sec-fetch-mode": "no-cors" }, 403, 403],
+    ["a fetch from another port", { "sec-fetch-site": "same-site", "sec-fetch-mode": "cors" }, 403, 403],
+    ["another site's Origin", { origin: "https://evil.example" }, 403, 403],
+    ["another port's Origin", { origin: "http://127.0.0.1:8080" }, 403, 403],
+    ["an opaque Origin", { origin: "null" }, 403, 403],
+    ["a followed link", { "sec-fetch-site": "cross-site", ...navigation }, 200, 403],
     ["a frame", { "sec-fetch-site": "cross-site", ...navigation, "sec-fetch-dest": "iframe" }, 403, 403],
   ];
   for (const [name, headers, page, others] of table) {
@@ -98,7 +98,7 @@ const responses = (document: string, code: number): string =>
   `jwksd_responses_total{document="${document}",code="${code}"}`;
 
 describe("GET /metrics", () => {
-  test("escapes what a terminal would obey in the kid of a key file", async (t) => {
+  test("escapes control characters in the kid from a key file", async (t) => {
     const keys = join(await temporaryFolder(t), "keys.json");
     await writeFile(keys, keySetText("\u{1b}]0;owned\u{7}\n\u{9b}31m"), { mode: 0o600 });
     const { text } = await scrape(await startService(t, ["--keys", keys, ...adminArgs]));
@@ -106,7 +106,7 @@ describe("GET /metrics", () => {
     assert.doesNotMatch(text, /[^\n -~]/);
   });
 
-  test("counts responses by document and status, refusals of the parser too, and nothing of theirs is a label", async (t) => {
+  test("counts responses by document and status, including the parser's refusals, without labels from requests", async (t) => {
     const service = await startService(t, await withKeys(t));
     const ask = (path: string, init?: RequestInit) => fetch(`http://127.0.0.1:${service.port}${path}`, init);
     const etag = (await ask("/jwks")).headers.get("etag") ?? "";
@@ -123,7 +123,7 @@ describe("GET /metrics", () => {
       [responses("jwks", 405)]: 1,
       [responses("discovery", 200)]: 1,
       [responses("none", 404)]: 1,
-      // A host that is none, and a method that the parser does not know.
+      // An invalid host, and a method that the parser does not know.
       [responses("none", 400)]: 1,
       [responses("none", 405)]: 1,
     };
@@ -135,7 +135,7 @@ describe("GET /metrics", () => {
     assert.ok(Object.keys(samples).some((name) => name.startsWith("nodejs_eventloop_lag")));
   });
 
-  test("speaks OpenMetrics to those who ask for it, and the text of Prometheus to others, in any order", async (t) => {
+  test("returns OpenMetrics if requested and the Prometheus text format otherwise, in any order", async (t) => {
     const service = await startService(t, await withKeys(t));
     const prometheus = "application/openmetrics-text;version=1.0.0;q=0.75,text/plain;version=0.0.4;q=0.5,*/*;q=0.1";
     for (const accept of [undefined, prometheus, "text/plain", "application/openmetrics-text;q=0, text/plain"]) {
@@ -149,14 +149,14 @@ describe("GET /metrics", () => {
           : "text/plain; version=0.0.4; charset=utf-8",
       );
       assert.equal(text.endsWith("\n# EOF\n"), isOpen);
-      // OpenMetrics names the family of a counter without its suffix, and each sample with it.
+      // OpenMetrics names a counter's family without its suffix, and each sample with it.
       assert.ok(text.includes(`# TYPE jwksd_responses${isOpen ? "" : "_total"} counter\n`), text.slice(0, 2_000));
       assert.equal(samples[responses("jwks", 200)], 0);
       assert.ok("process_cpu_seconds_total" in samples);
     }
   });
 
-  test("is of the admin address alone, and takes no other method", async (t) => {
+  test("is only on the admin address and accepts no other method", async (t) => {
     const service = await startService(t, await withKeys(t));
     assert.equal((await fetch(`http://127.0.0.1:${service.port}/metrics`)).status, 404);
     const admin = service.log.find(({ msg }) => msg === "started")?.["admin"] as string;
@@ -169,7 +169,7 @@ describe("GET /metrics", () => {
 
 const fail = async () => Promise.reject(new Error("Cannot find module '/opt/jwksd/prom-client.mjs'"));
 
-test("a page that fails returns 500 as a problem, and is logged", async (t) => {
+test("a page that fails returns 500 as a problem document and is logged", async (t) => {
   const logged: unknown[] = [];
   const log = loggerOf((level, fields, message) => logged.push([level, fields, message]));
   const server = await startAdmin({ host: "127.0.0.1", port: 0 }, { "/metrics": fail }, log);

@@ -11,7 +11,7 @@ import { day, hour, record, start, waiting } from "../rules/key-records.ts";
 import { processLine, storeDocument } from "../support/store-view.ts";
 
 const nonce = "bm9uY2U=";
-const answer: ServedSet = {
+const served: ServedSet = {
   status: "200 OK",
   headers: [
     ["Content-Type", "application/jwk-set+json"],
@@ -20,7 +20,7 @@ const answer: ServedSet = {
   body: '{"keys":[]}',
 };
 
-/** A service in which every text from outside is this one. */
+/** Returns the state of a service in which every string from outside is this one. */
 function knownWith(hostile: string): Known {
   const failure = { at: start - hour, code: "ERR_STORE_UNAVAILABLE", message: hostile };
   const active = record(hostile, "active", { announcedAt: start - 12 * day, activatedAt: start - 10 * day });
@@ -68,19 +68,19 @@ function knownWith(hostile: string): Known {
   };
 }
 
-const plain = page(statusOf(knownWith("name")), answer, nonce);
+const plain = page(statusOf(knownWith("name")), served, nonce);
 
-const answerWith = (text: string): ServedSet => ({
+const servedWith = (text: string): ServedSet => ({
   status: text,
   headers: [["ETag", text]],
   body: JSON.stringify({ keys: [{ kid: text }] }),
 });
 
-/** Elements and attributes, without their texts. */
+/** Returns the elements and attributes, without text and values. */
 const skeleton = (markup: string): string[] =>
   (markup.match(/<\/?[a-z][^>]*>/g) ?? []).map((tag) => tag.replaceAll(/"[^"]*"/g, '""'));
 
-describe("what comes from outside is text, whatever it looks like", () => {
+describe("input from outside is rendered as text", () => {
   const hostile = [
     '"><script>alert(1)</script>',
     "'><img src=x onerror=alert(1)>",
@@ -92,8 +92,8 @@ describe("what comes from outside is text, whatever it looks like", () => {
   ];
   for (const text of hostile) {
     test(JSON.stringify(text), () => {
-      const markup = page(statusOf(knownWith(text)), answerWith(text), nonce);
-      const harmless = page(statusOf(knownWith("name")), answerWith("name"), nonce);
+      const markup = page(statusOf(knownWith(text)), servedWith(text), nonce);
+      const harmless = page(statusOf(knownWith("name")), servedWith("name"), nonce);
       assert.deepEqual(skeleton(markup), skeleton(harmless), "the same elements with the same attributes");
       for (const character of ["\u202E", "\0", "\u001b"]) assert.ok(!markup.includes(character));
       const failed = page(statusOf(knownWith(text)), { failure: text }, nonce);
@@ -101,7 +101,7 @@ describe("what comes from outside is text, whatever it looks like", () => {
     });
   }
 
-  test("a template escapes what is put in, and leaves markup", () => {
+  test("a template escapes strings and keeps markup", () => {
     assert.equal(
       html`<a title="${`"'<&>`}">${html`<b>${1}</b>`}${undefined}${[html`x`, html`y`]}</a>`.text,
       '<a title="&quot;&#39;&lt;&amp;&gt;"><b>1</b>xy</a>',
@@ -111,7 +111,7 @@ describe("what comes from outside is text, whatever it looks like", () => {
 });
 
 describe("the page", () => {
-  test("runs its own script and no other, and has its own style", () => {
+  test("allows only its own script and style", () => {
     assert.deepEqual(plain.match(/<script[^>]*>/g), [`<script nonce="${nonce}">`]);
     assert.deepEqual(plain.match(/<style[^>]*>/g), [`<style nonce="${nonce}">`]);
     const markup = plain.replace(style, "").replace(script, "");
@@ -131,19 +131,19 @@ describe("the page", () => {
     assert.doesNotMatch(pagePolicy(nonce), /unsafe|\*/);
   });
 
-  test("has each id once, and labels that exist", () => {
+  test("has unique ids and labels that exist", () => {
     const ids = [...plain.matchAll(/\sid="([^"]*)"/g)].map(([, id]) => id);
     assert.equal(new Set(ids).size, ids.length);
     for (const [, id] of plain.matchAll(/(?:aria-labelledby|data-target)="([^"]*)"/g)) assert.ok(ids.includes(id), id);
-    for (const id of Object.keys(pageParts(statusOf(knownWith("name")), answer))) assert.ok(ids.includes(id), id);
+    for (const id of Object.keys(pageParts(statusOf(knownWith("name")), served))) assert.ok(ids.includes(id), id);
   });
 
-  test("says what is wrong first, with the command that mends it", () => {
+  test("lists errors first, each with a command", () => {
     const faults = [...plain.matchAll(/<li class="fault (error|warning)">/g)].map(([, severity]) => severity);
     assert.ok(faults.indexOf("warning") > faults.lastIndexOf("error"));
     const count = (severity: string): number => faults.filter((one) => one === severity).length;
     assert.ok(plain.includes(`${count("error")} errors and ${count("warning")} warnings.`));
-    const text = plain.indexOf("Stale, and not ready: ");
+    const text = plain.indexOf("This process is stale, so it does not sign and is not ready: ");
     assert.ok(text > 0 && text < plain.indexOf("At a glance"));
     for (const command of [
       "jwksd keys --data /srv/keys",
@@ -154,45 +154,54 @@ describe("the page", () => {
     }
   });
 
-  test("marks this process while it is stale, and no other", () => {
-    const { replicas } = pageParts(statusOf(knownWith("name")), answer);
+  test("marks only this process as stale", () => {
+    const { replicas } = pageParts(statusOf(knownWith("name")), served);
     assert.equal(replicas.text.match(/class="badge stale"/g)?.length, 1);
-    assert.match(replicas.text, /this one<\/span>[^]*?badge stale/);
+    assert.match(replicas.text, /this process<\/span>[^]*?badge stale/);
   });
 
-  test("speaks of the past of what has happened, by whichever clock", () => {
+  test("never shows a past event as in the future, whichever clock is ahead", () => {
     const known = knownWith("name");
     const health = { ...known.manager?.health, store: { lastSuccessAt: start + 19_000 } };
     const ahead = { ...known, manager: { ...known.manager, health } } as Known;
-    assert.match(pageParts(statusOf(ahead), answer).glance.text, /last reached <time[^>]*>now<\/time>/);
+    assert.match(pageParts(statusOf(ahead), served).glance.text, /last reached <time[^>]*>now<\/time>/);
   });
 
-  test("holds no private half, wrapped or not", () => {
+  test("contains no private key, wrapped or not", () => {
     assert.doesNotMatch(plain, /wrapped name|\bjwe\b/);
   });
 
-  test("is whole for keys from files, and for a saved set", () => {
+  test("is complete for keys from files and for a saved set", () => {
     const files = { ...knownWith("name"), manager: undefined, refused: undefined, notReady: undefined };
-    const ofFiles = page(statusOf(files), answer, nonce);
-    assert.match(ofFiles, /All is well\./);
-    assert.match(ofFiles, /jwksd does not manage these keys/);
+    const filesPage = page(statusOf(files), served, nonce);
+    assert.match(filesPage, /No errors or warnings\./);
+    assert.match(filesPage, /jwksd does not manage these keys/);
     const outage = { at: start, code: "ERR_STORE_UNAVAILABLE", message: "no route to host" };
-    const kept = page(statusOf({ ...files, withoutStore: { savedAt: start - hour, outage } }), answer, nonce);
-    assert.match(kept, /The store was not reached since the start, so the set of 2026-11-20 11:00:00 UTC is published/);
+    const savedSetPage = page(statusOf({ ...files, withoutStore: { savedAt: start - hour, outage } }), served, nonce);
+    assert.match(
+      savedSetPage,
+      /The store has not been reached since startup, so the set from 2026-11-20 11:00:00 UTC is published/,
+    );
   });
 
-  test("says first that the JWK Set is not answered as it should be", () => {
+  test("lists a failed request for the JWK Set first", () => {
     const status = statusOf({ ...knownWith("name"), manager: undefined });
-    const first = (answer: ServedSet): string => pageParts(status, answer).health.text.split("</li>")[0] ?? "";
-    assert.match(first({ failure: "ECONNREFUSED" }), /JWKS_UNANSWERED[^]*does not answer: ECONNREFUSED\./);
-    assert.match(first({ ...answerWith("x"), status: "503 Busy" }), /answers 503 Busy\.[^]*curl -i https:/);
-    assert.doesNotMatch(first(answer), /JWKS_UNANSWERED/);
+    const first = (served: ServedSet): string => pageParts(status, served).health.text.split("</li>")[0] ?? "";
+    assert.match(
+      first({ failure: "ECONNREFUSED" }),
+      /JWKS_UNANSWERED[^]*request for the JWK Set failed: ECONNREFUSED\./,
+    );
+    assert.match(
+      first({ ...servedWith("x"), status: "503 Busy" }),
+      /request for the JWK Set returned 503 Busy\.[^]*curl -i https:/,
+    );
+    assert.doesNotMatch(first(served), /JWKS_UNANSWERED/);
   });
 
-  test("time changes what is far away, and not the headline, which a screen reader would say again", () => {
+  test("passing time changes relative times but not the headline, which a screen reader would repeat", () => {
     const known = { ...knownWith("name"), manager: undefined };
-    const before = pageParts(statusOf(known), answer);
-    const after = pageParts(statusOf({ ...known, now: start + 1_000 }), answer);
+    const before = pageParts(statusOf(known), served);
+    const after = pageParts(statusOf({ ...known, now: start + 1_000 }), served);
     assert.equal(before.headline.text, after.headline.text);
     assert.notEqual(before.events.text, after.events.text);
   });

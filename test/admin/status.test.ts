@@ -40,8 +40,8 @@ type Managed = Partial<Omit<KnownManager, "health" | "document">> & {
 function managed({
   records = [active],
   document,
-  health: troubles = health,
-  store: seen = store,
+  health: managerHealth = health,
+  store: storeHealth = store,
   ...more
 }: Managed = {}): Known {
   return known({
@@ -52,25 +52,25 @@ function managed({
       processes: [processLine("self")],
       unread: 0,
       clockAheadMs: 0,
-      health: { ...troubles, store: seen },
+      health: { ...managerHealth, store: storeHealth },
       ...more,
     },
   });
 }
 
-const because = (known: Known) => statusOf(known).rotationMode.because;
+const modeReason = (known: Known) => statusOf(known).rotationMode.because;
 const targets = [{ name: "web", revision: 4, at: start - 2 * hour }];
 
 const table: Readonly<Record<string, readonly [Known, ...[string, string][]]>> = {
-  "all is well": [managed()],
-  "all is well with key files": [known()],
-  "the store is out of reach": [managed({ health: { ...health, failure } }), ["ERR_STORE_UNAVAILABLE", "jwksd keys"]],
-  "the store is out of reach, and only a look has noticed": [
+  "there is no fault": [managed()],
+  "there is no fault with key files": [known()],
+  "the store is unreachable": [managed({ health: { ...health, failure } }), ["ERR_STORE_UNAVAILABLE", "jwksd keys"]],
+  "the store is unreachable, and only a poll has noticed": [
     managed({ store: { ...store, lastError: { ...failure, at: start + 1 } } }),
     ["ERR_STORE_UNAVAILABLE", "jwksd keys"],
   ],
-  "the store was out of reach": [managed({ store: { ...store, lastError: failure } })],
-  "it is stale": [
+  "the store was unreachable": [managed({ store: { ...store, lastError: failure } })],
+  "the process is stale": [
     managed({ health: { ...health, failure, stale: { ...failure, code: "ERR_SIGNER_STALE" } } }),
     ["ERR_STORE_UNAVAILABLE", "jwksd keys"],
     ["ERR_SIGNER_STALE", "jwksd replicas"],
@@ -79,19 +79,19 @@ const table: Readonly<Record<string, readonly [Known, ...[string, string][]]>> =
     { ...managed({ health: { ...health, failure } }), commandFlags: "--data /srv/keys" },
     ["ERR_STORE_UNAVAILABLE", "jwksd keys --data /srv/keys"],
   ],
-  "a step is due, and this process may only read": [
+  "a step is due, and this process can only read": [
     managed({ health: { ...health, failure: { ...failure, code: "ERR_STORE_READ_ONLY" } } }),
     ["ERR_STORE_READ_ONLY", "jwksd replicas"],
   ],
-  "the settings have another policy than the store": [
+  "the settings differ from the store's policy": [
     managed({ policyGiven: { announceForSeconds: 90_000, rotateEveryDays: 90 } }),
     ["POLICY_DIFFERS", "jwksd policy --announce-for-seconds 90000"],
   ],
-  "the store is filling": [
+  "the store is nearly full": [
     managed({ store: { ...store, filling: { bytes: 50_000, maxBytes: 65_535 } } }),
     ["STORE_FILLING", "jwksd keys --all"],
   ],
-  "the store was not reached since the start": [
+  "the store has not been reached since startup": [
     known({ withoutStore: { savedAt: start, outage: failure }, notReady: "x" }),
     ["ERR_STORE_UNAVAILABLE", "jwksd keys"],
   ],
@@ -103,7 +103,7 @@ const table: Readonly<Record<string, readonly [Known, ...[string, string][]]>> =
     managed({ health: { ...health, failure: { ...failure, code: "ERR_WRAPPING_KEY_MISSING" } } }),
     ["ERR_WRAPPING_KEY_MISSING", "jwksd keys"],
   ],
-  "new keys are not taken": [
+  "new keys cannot be published": [
     managed({ health: { ...health, failure: { ...failure, code: "ERR_UPDATE" } } }),
     ["ERR_UPDATE", "jwksd keys"],
   ],
@@ -119,7 +119,7 @@ const table: Readonly<Record<string, readonly [Known, ...[string, string][]]>> =
     ["ERR_WRAPPED_KEY", "jwksd keys"],
   ],
   "a clock is wrong": [managed({ clockAheadMs: 301 * second }), ["CLOCK_SKEW", "timedatectl"]],
-  "a clock is as wrong as it may be": [managed({ clockAheadMs: 300 * second })],
+  "a clock is at the limit of the allowed difference": [managed({ clockAheadMs: 300 * second })],
   "a step is late": [
     managed({ records: [active, { ...next, publishedAt: start - day - 61 * second }] }),
     ["STEP_OVERDUE", "jwksd plan"],
@@ -129,7 +129,7 @@ const table: Readonly<Record<string, readonly [Known, ...[string, string][]]>> =
     managed({ records: [{ ...active, activatedAt: start - 89 * day - 61 * second }] }),
     ["NO_SUCCESSOR", "jwksd rotate"],
   ],
-  "there is no successor of an encryption key": [
+  "an encryption key has no successor": [
     managed({ records: [active, { ...active, kid: "enc", use: "enc", activatedAt: start - 90 * day }] }),
     ["NO_SUCCESSOR", "jwksd keys announce --use enc"],
   ],
@@ -140,7 +140,7 @@ const table: Readonly<Record<string, readonly [Known, ...[string, string][]]>> =
     }),
     ["STEP_BLOCKED", "jwksd replicas"],
   ],
-  "a step has just begun to wait": [
+  "a step has only just begun to wait for a target": [
     managed({
       records: [active, waiting({ ...next, announcedAt: start - 59 * second, stateRevision: 5 })],
       document: { targets },
@@ -150,10 +150,10 @@ const table: Readonly<Record<string, readonly [Known, ...[string, string][]]>> =
     managed({ processes: [processLine("old", { revision: 4 })] }),
     ["REPLICA_BEHIND", "jwksd replicas"],
   ],
-  "a replica is behind for a moment": [
+  "a replica is behind only for a moment": [
     managed({ processes: [processLine("old", { revision: 4 })], store: { ...store, revisionSince: start } }),
   ],
-  "a replica is ahead: the store is an older backup": [
+  "a replica is ahead because the store is an older backup": [
     managed({ processes: [processLine("old", { revision: 6 })] }),
     ["REPLICA_BEHIND", "jwksd replicas"],
   ],
@@ -165,11 +165,11 @@ const table: Readonly<Record<string, readonly [Known, ...[string, string][]]>> =
     known({ refused: { ...failure, code: "ERR_KEY_FORMAT" } }),
     ["ERR_KEY_FORMAT", "kill -HUP 42"],
   ],
-  "it is not ready for another reason": [
-    { ...managed(), notReady: "it does not publish the keys of the store yet" },
+  "the service is not ready for another reason": [
+    { ...managed(), notReady: "it does not publish the latest keys in the store yet" },
     ["NOT_READY", "jwksd replicas"],
   ],
-  "it is stopping": [{ ...managed(), phase: "stopping", notReady: "it is stopping" }],
+  "the service is stopping": [{ ...managed(), phase: "stopping", notReady: "it is stopping" }],
   "errors come before warnings": [
     managed({ health: { ...health, failure }, processes: [processLine("old", { revision: 4 })] }),
     ["ERR_STORE_UNAVAILABLE", "jwksd keys"],
@@ -186,7 +186,7 @@ describe("faults, worst first, with a command", () => {
         faults,
       );
       for (const { text, remedy, kid } of found) {
-        // Of a key that the text names, so that nobody has to take it from there.
+        // The key that the text names, so that no caller has to parse it.
         assert.equal(kid, /key "([^"]+)"/.exec(text)?.[1]);
         assert.match(text, /^[A-Z].*[.!?]$/);
         assert.match(remedy, /^[A-Z].*[.:]$/);
@@ -196,7 +196,7 @@ describe("faults, worst first, with a command", () => {
 });
 
 describe("the status", () => {
-  test("says of each key where it stands and what is next", () => {
+  test("reports each key's state, private key and next step", () => {
     const hsm = { ...active, kid: "hsm", use: "enc", privateHalf: { uri: "pkcs11:id=%01" } } as const;
     const { keys, next: nextStep } = statusOf(managed({ records: [active, next, hsm] }));
     assert.deepEqual(
@@ -210,7 +210,7 @@ describe("the status", () => {
     assert.deepEqual([nextStep?.action, nextStep?.kid, nextStep?.at], ["activated", "next", start + 23 * hour]);
   });
 
-  test("says of each process what its line says, and of this one whether it is stale", () => {
+  test("reports each process's presence record and whether this process is stale", () => {
     const processes = [processLine("self", { at: start - minute }), processLine("old", { revision: 4 })];
     const stale = { ...health, stale: failure };
     const { replicas, revision } = statusOf(managed({ processes, health: stale, store: { ...store, revision: 6 } }));
@@ -225,7 +225,7 @@ describe("the status", () => {
     assert.equal(statusOf(managed()).replicas[0]?.isStale, false);
   });
 
-  test("says of a step that waits since when, and for which targets", () => {
+  test("reports since when a step has been waiting, and for which targets", () => {
     const records = [active, waiting({ ...next, announcedAt: start - minute, stateRevision: 5 })];
     const status = statusOf(managed({ records, document: { targets } }));
     assert.deepEqual(
@@ -235,20 +235,20 @@ describe("the status", () => {
     assert.match(replicasPart(status).text, /web[^]*lacks a step[^]*2 h ago/);
   });
 
-  test("is by the clock of the store", () => {
+  test("uses the store's clock", () => {
     const status = statusOf(managed({ clockAheadMs: 100 * second }));
     assert.equal(status.now, start + 100 * second);
     assert.equal(status.store?.aheadMs, 100 * second);
   });
 
-  test("says why the short cache is on", () => {
-    assert.equal(because(managed({ records: [active, next] })), "keys");
-    assert.equal(because({ ...managed(), isShortBySetting: true }), "setting");
-    assert.equal(because({ ...managed(), isShort: true }), "outage");
+  test("reports why the short Cache-Control is on", () => {
+    assert.equal(modeReason(managed({ records: [active, next] })), "keys");
+    assert.equal(modeReason({ ...managed(), isShortBySetting: true }), "setting");
+    assert.equal(modeReason({ ...managed(), isShort: true }), "outage");
     assert.equal(statusOf(managed()).rotationMode.isOn, false);
   });
 
-  test("says of keys from files what is known of them", () => {
+  test("reports keys from files", () => {
     const published = [
       { jwk: { kid: "b", use: "sig", alg: "ES256" }, notAfter: Infinity },
       { jwk: { kid: "a", use: "sig", alg: "ES256" }, notAfter: Infinity },
@@ -262,7 +262,7 @@ describe("the status", () => {
     );
   });
 
-  test("has the newest events of the store first", () => {
+  test("lists the store's latest events first", () => {
     const event = { number: 1, at: start, type: "announced", kid: "now", use: "sig", reason: "because" } as const;
     const events = [event, { number: 2, at: start, type: "policy", reason: "another" } as const];
     assert.deepEqual(
@@ -279,18 +279,18 @@ describe("the status", () => {
   });
 });
 
-test("a process that signs with no key says why", () => {
-  const rows: readonly [said: Parameters<typeof processLine>[1], shown: RegExp][] = [
+test("the page explains why a process does not sign", () => {
+  const rows: readonly [presence: Parameters<typeof processLine>[1], markup: RegExp][] = [
     [{ kid: "now" }, /<code>now<\/code>/],
     [{ kid: undefined }, />not signing now; its log and \/readyz say why</],
     [{ kid: undefined, signs: false }, />publishes only; it is not set up to sign</],
   ];
-  for (const [said, shown] of rows) {
-    assert.match(replicasPart(statusOf(managed({ processes: [processLine("other", said)] }))).text, shown);
+  for (const [presence, markup] of rows) {
+    assert.match(replicasPart(statusOf(managed({ processes: [processLine("other", presence)] }))).text, markup);
   }
 });
 
-test("a shell takes a word as it is, whatever is in it", () => {
+test("shellWord quotes any string for a shell", () => {
   const texts = [
     "plain-1",
     "-rf",
@@ -312,7 +312,7 @@ test("a shell takes a word as it is, whatever is in it", () => {
   assert.deepEqual(["plain-1", "pkcs11:a=b"].map(shellWord), ["plain-1", "pkcs11:a=b"]);
 });
 
-test("what is said of a store depends on what it has done", () => {
+test("the guide of a store error depends on its code", () => {
   const codes = ["ERR_STORE_EMPTY", "ERR_RECORDS_INVALID", "ERR_STORE_NOT_AUTHENTIC", "ERR_WRAPPING_KEY_MISSING"];
   assert.deepEqual(
     codes.map((code) => remedyOf(code).guide),
@@ -322,7 +322,7 @@ test("what is said of a store depends on what it has done", () => {
   );
 });
 
-test("each section that a fault leads to is there", async () => {
+test("every section of docs that a fault links to exists", async () => {
   const sources = ["remedies", "faults"].map((name) => readFile(`src/service/admin/${name}.ts`, "utf8"));
   const guides = [...(await Promise.all(sources)).join("\n").matchAll(/guide: "([^"]+)"/g)];
   assert.ok(guides.length > 10);
@@ -337,15 +337,15 @@ test("each section that a fault leads to is there", async () => {
   }
 });
 
-test("a command finds the store of the service, and no password is on its command line", async () => {
+test("a command finds the service's store, without a password on its command line", async () => {
   const rows = [
     [{ data: "/srv/my keys" }, "--data '/srv/my keys'"],
     [{ store: "sqlite:/srv/k.db", wrappingKeyFile: "/w" }, "--store sqlite:/srv/k.db --wrapping-key-file /w"],
     [{ store: "postgres://u@h/d", issuer: "https://a.example" }, "--store postgres://u@h/d --issuer https://a.example"],
     [{ store: "postgres://u:secret@h/d", issuer: "https://a.example" }, "--issuer https://a.example"],
   ] as const;
-  for (const [given, said] of rows) {
+  for (const [given, flags] of rows) {
     const environment = Object.fromEntries(Object.entries(given).map(([name, value]) => [variableName(name), value]));
-    assert.equal(storeSettingsOf(await resolveSettings({ flags: {}, environment })).commandFlags, said);
+    assert.equal(storeSettingsOf(await resolveSettings({ flags: {}, environment })).commandFlags, flags);
   }
 });

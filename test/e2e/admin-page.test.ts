@@ -9,7 +9,7 @@ import { readStore, unwrapAll, wrappingKeyOf } from "../support/managed.ts";
 import { startWithAdmin } from "../support/scrape.ts";
 import { temporaryFolder } from "../support/service.ts";
 
-/** A request with any head. */
+/** Sends a request with any headers. */
 async function ask(url: URL, headers: OutgoingHttpHeaders = {}, method = "GET"): Promise<IncomingMessage> {
   const sent = request(url, { method, headers, agent: false, setHost: !("Host" in headers) });
   sent.end();
@@ -21,8 +21,8 @@ async function textOf(response: IncomingMessage): Promise<string> {
   return (await response.toArray()).join("");
 }
 
-describe("the page of the admin address", () => {
-  test("shows the keys of the store, what the JWK Set is answered with, and no secret", async (t) => {
+describe("the admin page", () => {
+  test("shows the store's keys and the JWK Set response, and no secret", async (t) => {
     const data = await temporaryFolder(t);
     const { service, admin } = await startWithAdmin(t, "--data", data, "--replica-name", "here & there");
     const response = await ask(admin);
@@ -32,17 +32,17 @@ describe("the page of the admin address", () => {
     assert.equal(response.headers["cache-control"], "no-store");
     const [, nonce = ""] = /'nonce-([^']{24})'/.exec(response.headers["content-security-policy"] as string) ?? [];
     assert.ok(text.includes(`<script nonce="${nonce}">`));
-    assert.match(text, /All is well\./);
+    assert.match(text, /No errors or warnings\./);
     assert.match(text, /here &amp; there/);
-    const answer = await fetch(service.jwksUri);
-    assert.ok(text.includes(`etag: ${answer.headers.get("etag")?.replaceAll('"', "&quot;")}`));
+    const jwks = await fetch(service.jwksUri);
+    assert.ok(text.includes(`etag: ${jwks.headers.get("etag")?.replaceAll('"', "&quot;")}`));
     const { records } = await readStore(join(data, "keys.db"));
     const [{ kid, privateHalf }] = liveRecords(records) as [LiveRecord];
     assert.ok(text.includes(`<code>${kid}</code>`));
     const { jwe } = privateHalf as { jwe: string };
     const parts = [await wrappingKeyOf(data), ...jwe.split(".").filter((part) => part.length > 8)];
-    const kept = await readFile(join(data, "saved-set.json"), "utf8");
-    const { mac } = JSON.parse(kept) as { mac: string };
+    const savedSet = await readFile(join(data, "saved-set.json"), "utf8");
+    const { mac } = JSON.parse(savedSet) as { mac: string };
     const [{ d }] = (await unwrapAll(records, parts[0] as string)) as [{ d: string }];
     for (const secret of [...parts, mac, d, "&quot;d&quot;"]) assert.ok(!text.includes(secret), secret);
 

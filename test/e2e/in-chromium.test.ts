@@ -8,7 +8,7 @@ import { checkRotation } from "./rotation-chromium.ts";
 import { checkSite } from "./site-chromium.ts";
 import { checkTrust } from "./trust-chromium.ts";
 
-// One browser for all, because a start takes a second of CPU time. What must know nothing of the others has a context of its own.
+// All tests share one browser, because starting one takes a second of CPU time. Tests that need isolation use their own contexts.
 describe("in Chromium", { skip: skipWithout("chromium-headless-shell") }, () => {
   let browser: Browser;
   before(async () => {

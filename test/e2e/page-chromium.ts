@@ -14,7 +14,7 @@ type Served = Awaited<ReturnType<typeof startWithAdmin>>;
 
 const isLive = (page: Page): Promise<unknown> => page.locator("#live", { hasText: /^Live$/ }).waitFor();
 
-/** How far a page is wider than its window, in pixels. */
+/** Returns how much wider a page is than its window, in pixels. */
 const overflow = (page: Page): Promise<number> =>
   page.evaluate<number>("document.documentElement.scrollWidth - window.innerWidth");
 
@@ -24,14 +24,14 @@ const narrowestCell = (page: Page): Promise<number> =>
     'Math.min(...Array.from(document.querySelectorAll("tbody :is(th, td):has(code)"), (cell) => cell.clientWidth))',
   );
 
-/** @param browser which is there when the tests run */
+/** Defines the tests. @param browser returns the browser, once the tests run */
 export function checkPage(browser: () => Browser): void {
-  describe("the page of the admin address", () => {
+  describe("the admin page", () => {
     const scope: (() => Promise<void>)[] = [];
     let data: string;
-    /** A rotation is going on in its store. */
+    /** A service with a rotation in progress. */
     let managed: Served;
-    /** Its keys have hostile names, and newer ones were refused. */
+    /** A service whose keys have hostile names, and which has refused newer key files. */
     let files: Served;
 
     before(async () => {
@@ -50,32 +50,29 @@ export function checkPage(browser: () => Browser): void {
     });
 
     test("shows a rotation live, without a reload", async (t) => {
-      const { page, wrongs } = await openPage(browser(), managed.admin);
+      const { page, problems } = await openPage(browser(), managed.admin);
       await isLive(page);
       await page.evaluate("window.isSame = true");
       const key = await keyFor(await wrappingKeyOf(data));
       const { doneMs } = await commandStore(join(data, "keys.db"), { type: "rotate", use: "sig", key });
-      for (const part of ["#keys", "#timeline", "#answer", "#events"]) {
+      for (const part of ["#keys", "#timeline", "#jwks", "#events"]) {
         await page.locator(part, { hasText: key.kid }).waitFor();
       }
-      t.diagnostic(`seen ${Math.round(performance.now() - doneMs)} ms after the commit`);
+      t.diagnostic(`visible ${Math.round(performance.now() - doneMs)} ms after the commit`);
       await page.locator("#glance", { hasText: "on: caches keep the set for 5 minutes" }).waitFor();
       assert.equal(await page.evaluate("window.isSame"), true);
-      assert.deepEqual(wrongs, []);
+      assert.deepEqual(problems, []);
       await page.context().close();
     });
 
-    test("is whole without its script", async () => {
+    test("is complete without its script", async () => {
       const { page } = await openPage(browser(), managed.admin, { javaScriptEnabled: false });
-      for (const heading of ["Health", "At a glance", "Timeline", "Keys", "Replicas", "Last events"]) {
+      for (const heading of ["Health", "At a glance", "Timeline", "Keys", "Replicas", "Recent events"]) {
         assert.ok(await page.getByRole("region", { name: heading, exact: true }).isVisible(), heading);
       }
-      assert.match(
-        (await page.locator("#answer").textContent()) ?? "",
-        /200 OK\s[^]*content-type: application\/jwk-set/,
-      );
+      assert.match((await page.locator("#jwks").textContent()) ?? "", /200 OK\s[^]*content-type: application\/jwk-set/);
       assert.match((await page.locator("#live").textContent()) ?? "", /^\s*As of\s+\d{4}-/);
-      assert.equal(await page.getByRole("button").count(), 0, "what needs the script is not there");
+      assert.equal(await page.getByRole("button").count(), 0, "elements that need the script are hidden");
       await page.context().close();
     });
 
@@ -83,8 +80,8 @@ export function checkPage(browser: () => Browser): void {
       ["during a rotation", () => managed],
       ["with a fault and hostile names", () => files],
     ] as const) {
-      test(`${name}: fits a telephone and a wide screen, light and dark, for everybody`, async () => {
-        const { page, wrongs } = await openPage(browser(), served().admin);
+      test(`${name}: fits a phone and a wide screen, in light and dark, and is accessible`, async () => {
+        const { page, problems } = await openPage(browser(), served().admin);
         await isLive(page);
         const screens = [[360, "dark"] as const, [1440, "light"] as const];
         for (const [width, colorScheme] of screens.slice(0, soak(2, 1))) {
@@ -95,35 +92,35 @@ export function checkPage(browser: () => Browser): void {
           assert.deepEqual(await brokenRules(page), [], `${colorScheme}, ${width} px`);
         }
         assert.equal(await page.locator("img, main script").count(), 0);
-        assert.deepEqual(wrongs, []);
+        assert.deepEqual(problems, []);
         await page.context().close();
       });
     }
 
-    test("says what is wrong, and a key press copies the command that mends it", async () => {
-      const { page, wrongs } = await openPage(browser(), files.admin, {
+    test("shows a fault, and a key press copies the command that fixes it", async () => {
+      const { page, problems } = await openPage(browser(), files.admin, {
         permissions: ["clipboard-read", "clipboard-write"],
       });
       await isLive(page);
       assert.equal((await page.getByRole("status").textContent())?.trim(), "1 error.");
       await page.keyboard.press("Tab");
-      assert.equal(await page.locator(":focus").textContent(), "Skip to the content");
+      assert.equal(await page.locator(":focus").textContent(), "Skip to content");
       const button = page.getByRole("button", { name: "Copy: Command" });
       await button.focus();
       await page.keyboard.press("Enter");
       await page.locator("#copy-command-1", { hasText: "Copied" }).waitFor();
       assert.match(await page.evaluate<string>("navigator.clipboard.readText()"), /^kill -HUP \d+$/);
-      assert.deepEqual(wrongs, []);
+      assert.deepEqual(problems, []);
       await page.context().close();
     });
 
-    test("shows times anew, and leaves alone what is selected or focused", async () => {
+    test("updates times without disturbing a selection or the focus", async () => {
       const { page } = await openPage(browser(), managed.admin);
       await isLive(page);
       const clock = page.locator("#keys time.relative").first();
       const at = Date.parse((await clock.getAttribute("datetime")) ?? "");
-      const shown = await clock.textContent();
-      await eventually("another time", async () => (await clock.textContent()) !== shown);
+      const before = await clock.textContent();
+      await eventually("the time is updated", async () => (await clock.textContent()) !== before);
       const next = await clock.textContent();
       const seconds = Array.from(
         { length: 60 },
@@ -132,22 +129,22 @@ export function checkPage(browser: () => Browser): void {
       assert.ok(seconds.includes(next ?? ""), `${next}`);
 
       await page.evaluate(`
-      getSelection().selectAllChildren(document.querySelector("#answer-head"));
-      document.getElementById("copy-answer-body").focus();
-      show(waiting.set("answer", document.getElementById("answer").innerHTML + "<p>new</p>"));
+      getSelection().selectAllChildren(document.querySelector("#jwks-headers"));
+      document.getElementById("copy-jwks-document").focus();
+      show(waiting.set("jwks", document.getElementById("jwks").innerHTML + "<p>new</p>"));
     `);
       assert.equal(await page.getByText("new", { exact: true }).count(), 0, "while it is selected");
       await page.evaluate("getSelection().removeAllRanges()");
       await page.getByText("new", { exact: true }).waitFor();
-      assert.equal(await page.locator(":focus").getAttribute("id"), "copy-answer-body");
+      assert.equal(await page.locator(":focus").getAttribute("id"), "copy-jwks-document");
       await page.context().close();
     });
 
-    test("says that the service is gone, and keeps what it showed", async () => {
+    test("reports that the service is gone and keeps its last content", async () => {
       const { page } = await openPage(browser(), files.admin);
       await isLive(page);
       await files.service.stop();
-      await page.locator("#live", { hasText: "The service does not answer. It is asked again." }).waitFor();
+      await page.locator("#live", { hasText: "The service does not respond. Retrying." }).waitFor();
       assert.match((await page.locator("#health").textContent()) ?? "", /The key files were refused/);
       await page.context().close();
     });

@@ -41,7 +41,7 @@ export function checkSite(browser: () => Browser): void {
           .end(body);
       });
       const port = await listening(t, server);
-      const { page, wrongs } = await openPage(browser(), new URL(`http://127.0.0.1:${port}${mount}pages/faq.html`));
+      const { page, problems } = await openPage(browser(), new URL(`http://127.0.0.1:${port}${mount}pages/faq.html`));
       for (const [word, found, path] of [
         ["createRemoteKeySet", "createRemoteKeySet", "functions/"],
         ["leases", "44. A process is a cache of the store, and a store is one text", "pages/0044-"],
@@ -55,7 +55,7 @@ export function checkSite(browser: () => Browser): void {
         await page.waitForURL(`**${mount}${path}*`);
         assert.match((await page.locator("h1").first().textContent()) ?? "", new RegExp(found), page.url());
       }
-      assert.deepEqual([wrongs, missing], [[], []]);
+      assert.deepEqual([problems, missing], [[], []]);
       await page.context().close();
     });
 

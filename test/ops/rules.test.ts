@@ -163,7 +163,7 @@ describe("each fault has its alert, and no other", { skip: skipWithout("promtool
     now: () => number = Date.now,
   ): Promise<Scrape> {
     if (alert === undefined) await settled(service);
-    const says = alert?.says ?? /<main[^]*All is well\./;
+    const says = alert?.says ?? /<main[^]*No errors or warnings\./;
     // What a service knows of its store is up to two seconds old, on the page as in a scrape.
     await eventually(`the page says ${says}`, async () => says.test(await pageOf(service)), 200);
     // For a moment, a process has taken a change that its line does not tell yet.
@@ -184,12 +184,12 @@ describe("each fault has its alert, and no other", { skip: skipWithout("promtool
     wall.pass(5 * minute);
     await look("the store is gone", service, {
       name: "JwksdStoreUnreachable",
-      says: /Keys cannot be managed, so no step is taken, and the last good keys stay in use/,
+      says: /Keys cannot be managed, so no steps are taken and the last valid keys remain in use/,
     });
     wall.pass(130 * minute);
     await look("the store is gone, and the process is stale", service, {
       name: "JwksdNotReady",
-      says: /Stale, and not ready/,
+      says: /This process is stale, so it does not sign and is not ready/,
     });
     const jwks = await fetch(service.jwksUri);
     assert.deepEqual([jwks.status, jwks.headers.get("cache-control")], [200, "public, max-age=300, must-revalidate"]);
@@ -311,7 +311,7 @@ describe("each fault has its alert, and no other", { skip: skipWithout("promtool
     const service = await startService(t, args, { JWKSD_WRAPPING_KEYS: newWrappingKey() });
     wall.set(-10 * minute);
     // On a busy machine, the way from the store takes up to seconds.
-    const says = /The clock of this machine is (?:9 min \d+ s|10 min(?: \d+ s)?) behind that of the store/;
+    const says = /This machine&#39;s clock is (?:9 min \d+ s|10 min(?: \d+ s)?) behind the store&#39;s clock/;
     await look("the clock is ten minutes behind", service, { name: "JwksdClockSkew", says }, realNow);
     wall.set(0);
     await look("the clock is right", service);
@@ -327,7 +327,7 @@ describe("each fault has its alert, and no other", { skip: skipWithout("promtool
     await until("it is refused", service, ({ samples }) => samples["jwksd_update_refused"] === 1);
     await look("the key files are refused", service, {
       name: "JwksdUpdateRefused",
-      says: /The key files were refused, and the old keys stay in use/,
+      says: /The key files were refused, so the old keys remain in use/,
     });
     await writeFile(keys, keySetText("b"));
     service.reload();

@@ -9,7 +9,7 @@ import type { Handler } from "../listen/gate.ts";
 import { type RunningServer, startHttpServer } from "../listen/http-server.ts";
 import { expose } from "./exposition.ts";
 
-/** A reply of the admin address, which no cache keeps. */
+/** A reply from the admin address. It is never cached. */
 export interface AdminReply {
   readonly status: number;
   readonly contentType: string;
@@ -17,7 +17,7 @@ export interface AdminReply {
   readonly headers?: Readonly<Record<string, string>>;
 }
 
-/** Answers a GET or HEAD of one path. */
+/** Handles GET and HEAD for one path. */
 export type AdminPage = (request: IncomingMessage) => AdminReply | Promise<AdminReply>;
 
 const plainText = (status: number, text: string): AdminReply => ({
@@ -26,15 +26,15 @@ const plainText = (status: number, text: string): AdminReply => ({
   text: `${text}\n`,
 });
 
-/** `/readyz`, and `/livez` where nothing is ever wrong. @param faultOf why it is not; `undefined` when it is */
-export function healthPage(faultOf: () => string | undefined): AdminPage {
+/** Creates `/readyz` or `/livez`. @param notReady returns why the service is not ready; `undefined` if it is */
+export function healthPage(notReady: () => string | undefined): AdminPage {
   return () => {
-    const fault = faultOf();
+    const fault = notReady();
     return fault === undefined ? plainText(200, "ok") : plainText(503, `not ready: ${fault}`);
   };
 }
 
-/** Makes `/metrics`. Without prom-client it returns 501 and says how to install it. @param metrics collects the metrics of each scrape */
+/** Creates `/metrics`. Without prom-client, it returns 501 and how to install it. @param metrics collects the metrics for each scrape */
 export function metricsPage(metrics: () => Promise<readonly Metric[]>): AdminPage {
   return async ({ headers }) => {
     try {
@@ -42,7 +42,7 @@ export function metricsPage(metrics: () => Promise<readonly Metric[]>): AdminPag
       return { status: 200, contentType, text };
     } catch (error) {
       if (!(error instanceof ConfigError) || error.code !== "ERR_PACKAGE_MISSING") throw error;
-      return plainText(501, `no metrics: ${error.message}, where jwksd is installed, and restart it`);
+      return plainText(501, `no metrics: ${error.message} in the folder where jwksd is installed, then restart jwksd`);
     }
   };
 }
@@ -51,16 +51,16 @@ const refusals = {
   421: problem(
     421,
     "Misdirected Request",
-    "The admin address answers to localhost and to the address on which it listens, and to no other name. From another machine, forward a port: ssh -L 9901:127.0.0.1:9901 HOST",
+    "The admin address accepts requests only for localhost and for the address on which it listens. From another machine, forward a port: ssh -L 9901:127.0.0.1:9901 HOST",
   ).get,
-  403: problem(403, "Forbidden", "The admin address answers no requests that other web sites make.").get,
+  403: problem(403, "Forbidden", "The admin address refuses requests from other websites.").get,
 };
 
 const notFound: AdminPage = () => plainText(404, "not found");
 
-const failed = problem(500, "Internal Server Error", "This page failed. The log of jwksd has the cause.");
+const failed = problem(500, "Internal Server Error", "This page failed; see jwksd's log for the cause.");
 
-/** Serves the admin address to requests that {@link refusalOf} does not refuse. @param pages by path; they show, and change nothing */
+/** Serves the admin address to requests that {@link refusalOf} does not refuse. @param pages read-only pages by path */
 export function startAdmin(
   address: { readonly host: string; readonly port: number },
   pages: Readonly<Record<string, AdminPage>>,
@@ -74,7 +74,7 @@ export function startAdmin(
     if (refusal !== undefined) return writeReply(response, refusals[refusal]);
     if (method !== "GET" && method !== "HEAD") return writeReply(response, methodNotAllowed.get);
     const page = (Object.hasOwn(pages, path) ? pages[path] : undefined) ?? notFound;
-    const answer = async (): Promise<void> => {
+    const respond = async (): Promise<void> => {
       const { status, contentType, text, headers } = await page(request);
       response.writeHead(status, {
         "Content-Type": contentType,
@@ -85,8 +85,8 @@ export function startAdmin(
       });
       response.end(text);
     };
-    // A page can fail at any time: what it loads at its first request may have been removed since jwksd started.
-    answer().catch((error: unknown) => {
+    // A page can fail at any time: a package that it loads on its first request may have been removed since jwksd started.
+    respond().catch((error: unknown) => {
       log.error({ admin, path, code: codeOf(error) }, `a page failed: ${(error as Error).message}`);
       writeReply(response, withoutBodyOnHead(failed, method));
     });

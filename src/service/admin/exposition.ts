@@ -3,7 +3,7 @@ import type { Metric, MetricValue } from "../../base/metrics.ts";
 import { loadPackage } from "../../base/optional-package.ts";
 import { printableLine } from "../../base/printable.ts";
 
-/** @throws ConfigError `ERR_PACKAGE_MISSING` */
+/** Loads prom-client. @throws ConfigError `ERR_PACKAGE_MISSING` */
 async function promClient(): Promise<typeof PromClient> {
   return (await loadPackage("prom-client", () => import("prom-client"))).default;
 }
@@ -11,8 +11,8 @@ async function promClient(): Promise<typeof PromClient> {
 let defaults: Promise<PromClient.Registry> | undefined;
 
 /**
- * What prom-client tells of this process: processor time, memory, file descriptors, event loop, garbage collection. Counted from the first
- * call on.
+ * Returns prom-client's metrics for this process: processor time, memory, file descriptors, event loop, garbage collection. Counting starts
+ * with the first call.
  *
  * @throws ConfigError `ERR_PACKAGE_MISSING`
  */
@@ -23,12 +23,12 @@ export async function processMetrics(): Promise<Metric[]> {
     return register;
   });
   const metrics = (await (await defaults).getMetricsAsJSON()) as unknown as Metric[];
-  // Three of its gauges are named as counters are.
+  // Three of its gauges are named like counters.
   return metrics.filter(({ name, type }) => type === "counter" || !name.endsWith("_total"));
 }
 
 /**
- * Writes metrics in the text format of Prometheus, or that of OpenMetrics where `accept` names it.
+ * Writes metrics in the Prometheus text format, or in OpenMetrics if `accept` names it.
  *
  * @throws ConfigError `ERR_PACKAGE_MISSING`
  */
@@ -38,23 +38,23 @@ export async function expose(metrics: readonly Metric[], accept: string | undefi
   const registry = new Registry<PromClient.RegistryContentType>();
   registry.setContentType(contentType);
   for (const metric of metrics) {
-    // For OpenMetrics, the registry takes the suffix of a counter from its name, for good.
+    // For OpenMetrics, the registry permanently removes the suffix from a counter's name.
     const values = metric.values.map((value) => ({ ...value, labels: printableLabels(value.labels) }));
     const named = { ...metric, get: () => ({ ...metric, values, name: named.name }) };
-    // Its types do not know plain metric objects.
+    // Its types do not include plain metric objects.
     registry.registerMetric(named as unknown as PromClient.Metric);
   }
   return { contentType, text: await registry.metrics() };
 }
 
-/** The format escapes quotes and line breaks alone, and a terminal that shows a scrape obeys the rest. */
+/** Escapes label values, because the format escapes only quotes and line breaks, and a terminal would interpret other control characters. */
 function printableLabels(labels: MetricValue["labels"] = {}): MetricValue["labels"] {
   return Object.fromEntries(
     Object.entries(labels).map(([name, value]) => [name, typeof value === "string" ? printableLine(value) : value]),
   );
 }
 
-/** @see RFC 9110 section 12.5.1 */
+/** Reports whether an Accept header allows OpenMetrics. @see RFC 9110 section 12.5.1 */
 function acceptsOpenMetrics(accept = ""): boolean {
   return accept.split(",").some((range) => {
     const [type = "", ...parameters] = range.toLowerCase().split(";");

@@ -2,35 +2,36 @@ import type { JwkSetEntry } from "../../publish/jwk-set.ts";
 import type { KnownError } from "../../rotation/manager/types.ts";
 import type { KnownKeys } from "../keys/known.ts";
 
-// What a running service knows, from which its status is made. All times are epoch milliseconds.
+// A running service's state, the input for its status. All times are epoch milliseconds.
 
-/** One event of the log. */
+/** A log entry. */
 export interface LogEvent {
   readonly at: number;
   readonly level: "info" | "warn" | "error";
   readonly message: string;
-  /** Fields beside the message, as text. */
+  /** The entry's fields, as strings. */
   readonly details: Readonly<Record<string, string>>;
 }
 
+/** The state of a running service. */
 export interface Known extends KnownKeys {
   readonly now: number;
   readonly phase: "starting" | "running" | "stopping";
   readonly issuer: string;
   readonly jwksUri: string;
   readonly pid: number;
-  /** The settings by which a command finds the store of this service, as words of a shell. */
+  /** Flags with which a command finds this service's store, quoted for a shell. */
   readonly commandFlags: string;
-  /** Why this service should get no requests. */
+  /** Reason why this service should not receive requests; `undefined` if it is ready. */
   readonly notReady?: string | undefined;
-  /** `--rotation-mode`: the short cache is on, whatever the keys do. */
+  /** Whether `--rotation-mode` is set: the short Cache-Control is on, whatever the keys' states. */
   readonly isShortBySetting: boolean;
-  /** Whether the keys ask for the short cache. */
+  /** Whether the short Cache-Control is on for the sake of the keys. */
   readonly isShort: boolean;
-  /** In the order of the JWK Set. */
+  /** Published keys, in the order of the JWK Set. */
   readonly published: readonly Pick<JwkSetEntry, "jwk" | "notAfter">[];
-  /** Key files that were refused at the last reading. */
+  /** Error with which the key files were refused when they were last read. */
   readonly refused?: KnownError | undefined;
-  /** Newest first. */
+  /** Log entries, newest first. */
   readonly events: readonly LogEvent[];
 }

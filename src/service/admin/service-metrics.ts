@@ -4,10 +4,10 @@ import { definitions } from "../../rotation/manager/health.ts";
 import type { Status } from "./status.ts";
 
 /**
- * Metrics of a service, from its status.
+ * Returns a service's metrics, from its status.
  *
- * @param now by the clock of this machine, in epoch milliseconds
- * @param isRefused whether the key files were refused at the last reading
+ * @param now the current time by this machine's clock, in epoch milliseconds
+ * @param isRefused whether the key files were refused when they were last read
  */
 export function serviceMetrics(status: Status, now: number, isRefused: boolean): Metric[] {
   const { version } = packageJson;
@@ -37,8 +37,9 @@ function storeMetrics(status: Status, store: NonNullable<Status["store"]>): Metr
   const { replicas, waits } = status;
   const states = { current: 0, behind: 0 };
   for (const { behind } of replicas) states[behind === 0 ? "current" : "behind"] += 1;
-  const heard = new Map<string, number>();
-  for (const { name, lastCheckInAt } of replicas) heard.set(name, Math.min(lastCheckInAt, heard.get(name) ?? Infinity));
+  const lastCheckIns = new Map<string, number>();
+  for (const { name, lastCheckInAt } of replicas)
+    lastCheckIns.set(name, Math.min(lastCheckInAt, lastCheckIns.get(name) ?? Infinity));
   return [
     gauge(
       [
@@ -49,7 +50,7 @@ function storeMetrics(status: Status, store: NonNullable<Status["store"]>): Metr
     ),
     gauge(
       ["jwksd_replica_last_check_in_timestamp_seconds", "Time of a process's last check-in with the store, by name."],
-      [...heard].flatMap(([replica, at]) => seconds(at, { replica })),
+      [...lastCheckIns].flatMap(([replica, at]) => seconds(at, { replica })),
     ),
     gauge(
       ["jwksd_step_blocked_targets", "Number of targets that a key's next step is waiting for."],
@@ -65,7 +66,7 @@ function storeMetrics(status: Status, store: NonNullable<Status["store"]>): Metr
   ];
 }
 
-/** The failure of the store, where no manager has started that could tell it. */
+/** Returns the metrics of a store outage since startup, when no manager has started that could report it. */
 function savedSetMetrics({ source, store }: Status): Metric[] {
   if (source !== "saved-set" || store?.lastError === undefined) return [];
   return [

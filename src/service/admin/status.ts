@@ -24,76 +24,76 @@ import type { KnownManager } from "../keys/known.ts";
 import { type Fault, faultsOf } from "./faults.ts";
 import type { Known } from "./known.ts";
 
-/** One key. */
+/** The status of a key. */
 export interface KeyStatus {
   readonly kid: string;
   readonly use: "sig" | "enc";
   readonly alg: string;
-  /** Of an encryption key from a file: when it is no longer published. */
+  /** For an encryption key from a file: time from which it is no longer published. */
   readonly notAfter?: number | undefined;
-  /** Of keys that jwksd does not manage, the first one is `active`, and the others are `published`. */
+  /** State of the key. Of keys that jwksd does not manage, the first signing key is `active` and the others are `published`. */
   readonly state: KeyState | "published";
-  /** Since when. */
+  /** Time since which it has this state. */
   readonly since?: number | undefined;
   readonly privateHalf: "wrapped in the store" | "external" | "not in jwksd";
-  /** URI of an external key. */
+  /** URI of a key in an HSM or key service. */
   readonly uri?: string | undefined;
   readonly next?: PlanStep | undefined;
 }
 
-/** A process, as this one sees it. */
+/** A process, as seen by this one. */
 export interface SeenReplica extends ReplicaStatus {
   readonly isSelf: boolean;
-  /** Whether it is stale: it does not sign, and is not ready. Known of this process only. */
+  /** Whether it is stale: it does not sign and is not ready. Known only for this process. */
   readonly isStale: boolean;
 }
 
-/** All that a running service shows of itself. Plain JSON, without secrets; all times are epoch milliseconds. */
+/** The status that a running service shows. Plain JSON, without secrets; all times are epoch milliseconds. */
 export interface Status extends Pick<
   Known,
   "phase" | "issuer" | "jwksUri" | "pid" | "commandFlags" | "notReady" | "events"
 > {
-  /** By the clock of the store, where there is one. */
+  /** Current time, by the store's clock if there is a store. */
   readonly now: number;
-  /** Where the keys come from. `saved-set`: the store was not reached since the start. */
+  /** Source of the keys. `saved-set`: the store has not been reached since startup. */
   readonly source: "store" | "files" | "saved-set";
   /** Live keys, signing keys first. */
   readonly keys: readonly KeyStatus[];
-  /** The next step; of several at one moment, the step that makes a key active. */
+  /** Next step; of several at the same time, the one that activates a key. */
   readonly next?: PlanStep | undefined;
-  /** The plan of managed keys. */
+  /** Plan for managed keys. */
   readonly plan?: RotationPlan | undefined;
   readonly replicas: readonly SeenReplica[];
   /** Number of presence records that were not read. */
   readonly unread: number;
   readonly targets: readonly TargetStatus[];
   readonly waits: readonly WaitStatus[];
-  /** Revisions of the store: what this process publishes, and what is newest. */
+  /** Revisions of the store: the one that this process publishes, and the latest. */
   readonly revision?: { readonly published: number; readonly stored: number } | undefined;
   readonly rotationMode: {
     readonly isOn: boolean;
-    /** `keys`: a key is on its way in or out. `outage`: the store is out of reach. */
+    /** Reason for the mode. `keys`: a key is announced or retiring. `outage`: the store is unreachable. */
     readonly because?: "setting" | "keys" | "outage" | undefined;
     readonly since?: number | undefined;
   };
   readonly store?:
     | (Pick<StoreHealth, "lastAttemptAt" | "lastSuccessAt" | "lastError"> & {
-        /** How far its clock is ahead of that of this machine, in milliseconds. */
+        /** Difference between the store's clock and this machine's, in milliseconds; positive if the store's is ahead. */
         readonly aheadMs: number;
       })
     | undefined;
-  /** Worst first. */
+  /** Faults, worst first. */
   readonly faults: readonly Fault[];
-  /** The newest entries of the audit log, newest first. */
+  /** Latest entries of the audit log, newest first. */
   readonly past: readonly KeyEvent[];
 }
 
-/** Makes the status of a service. */
+/** Returns a service's status. */
 export function statusOf(known: Known): Status {
   const { phase, issuer, jwksUri, pid, commandFlags, notReady, manager, withoutStore, events } = known;
   const aheadMs = manager?.clockAheadMs ?? 0;
   const now = known.now + aheadMs;
-  const told = {
+  const common = {
     now,
     phase,
     issuer,
@@ -114,7 +114,7 @@ export function statusOf(known: Known): Status {
       aheadMs,
     };
     return {
-      ...told,
+      ...common,
       source,
       keys: publishedKeys(known),
       replicas: [],
@@ -127,18 +127,18 @@ export function statusOf(known: Known): Status {
   }
   const { document, processes, unread, health } = manager;
   const { records, policy, targets, events: log } = document;
-  const ahead = plan(records, policy, now);
-  const { steps } = ahead;
+  const rotationPlan = plan(records, policy, now);
+  const { steps } = rotationPlan;
   const view = { document, processes, unread, now };
   const { lastAttemptAt, lastSuccessAt, lastError, revision = document.revision } = health.store;
   const managed = new Set(records.map(({ kid }) => kid));
   const fromFiles = known.published.filter(({ jwk }) => !managed.has(jwk.kid));
   return {
-    ...told,
+    ...common,
     source: "store",
     keys: [...managedKeys(records, steps), ...fromFiles.map((key) => keyOfFile(key, "published"))],
     next: steps.find(({ at, action }) => at === steps[0]?.at && action === "activated") ?? steps[0],
-    plan: ahead,
+    plan: rotationPlan,
     replicas: replicasOf(manager, view),
     unread,
     targets: targets.map((target) => targetStatus(target, view)),
@@ -188,8 +188,8 @@ function keyOfFile({ jwk, notAfter }: Known["published"][number], state: "active
 }
 
 function replicasOf({ health, id }: KnownManager, view: StoreView): SeenReplica[] {
-  return view.processes.map((line) => {
-    const isSelf = line.id === id;
-    return { ...replicaStatus(line, view), isSelf, isStale: isSelf && health.stale !== undefined };
+  return view.processes.map((presence) => {
+    const isSelf = presence.id === id;
+    return { ...replicaStatus(presence, view), isSelf, isStale: isSelf && health.stale !== undefined };
   });
 }

@@ -4,9 +4,9 @@ import { planVerbs } from "../../../rotation/explain/plan-scale.ts";
 import type { PlanStep } from "../../../rotation/explain/plan.ts";
 import { caughtUpText } from "../../../rotation/explain/replicas.ts";
 import type { Status } from "../status.ts";
-import { facts, moment, plural, relative } from "./words.ts";
+import { facts, moment, plural, relative } from "./elements.ts";
 
-/** Which key signs, what happens next, and whether all follow. */
+/** Renders the active key, the next step, and whether the replicas have caught up. */
 export function glancePart(status: Status): Html {
   const { keys, next, now, waits, source } = status;
   const active = keys.find(({ use, state }) => use === "sig" && state === "active");
@@ -41,8 +41,8 @@ function processText({ phase, notReady, pid }: Status): Html {
 function nothingNext(source: Status["source"]): Html {
   if (source === "store") return html`<span class="quiet">none</span>`;
   return source === "files"
-    ? html`<span class="quiet">jwksd does not manage these keys: they are read from files</span>`
-    : html`<span class="quiet">none until the store is reached</span>`;
+    ? html`<span class="quiet">jwksd does not manage these keys; it reads them from files</span>`
+    : html`<span class="quiet">none until the store is reachable</span>`;
 }
 
 function stepText({ action, use, kid }: PlanStep): Html {
@@ -52,9 +52,9 @@ function stepText({ action, use, kid }: PlanStep): Html {
 function modeText({ rotationMode: { isOn, because, since } }: Status): Html {
   if (!isOn) return html`off: caches keep the set for up to 2 hours`;
   const why = {
-    keys: "a key is on its way in or out",
-    setting: "--rotation-mode asks for it",
-    outage: "the store is out of reach",
+    keys: "a key is announced or retiring",
+    setting: "set by --rotation-mode",
+    outage: "the store is unreachable",
   }[because ?? "setting"];
   return html`on: caches keep the set for 5 minutes
     <span class="quiet">${why}${since === undefined ? undefined : html`, since ${sinceText(since)}`}</span>`;
@@ -73,17 +73,17 @@ function replicasText({ source, replicas, revision }: Status): Html {
 function storeText({ source, store, now }: Status): Html {
   if (source === "files" || store === undefined) return html`<span class="quiet">none: keys are read from files</span>`;
   const { lastSuccessAt, lastError } = store;
-  const isOut = lastError !== undefined && lastError.at > (lastSuccessAt ?? 0);
+  const isUnreachable = lastError !== undefined && lastError.at > (lastSuccessAt ?? 0);
   const reached =
     lastSuccessAt === undefined
       ? html`never reached`
       : html`last reached ${relative(Math.min(lastSuccessAt, now), now)}`;
-  return isOut
-    ? html`<span class="wrong">out of reach</span> <span class="quiet">${reached}, ${lastError.code}</span>`
+  return isUnreachable
+    ? html`<span class="wrong">unreachable</span> <span class="quiet">${reached}, ${lastError.code}</span>`
     : reached;
 }
 
-/** "2026-11-20" says enough of a time that is past. */
+/** Renders a past time as its date, which is precise enough here. */
 function sinceText(at: number): Html {
   const date = new Date(at).toISOString();
   return html`<time datetime="${date}">${date.slice(0, 10)}</time>`;

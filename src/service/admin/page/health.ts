@@ -2,12 +2,12 @@ import { type Html, html } from "../../../base/html.ts";
 import type { Fault } from "../faults.ts";
 import { guideUrl } from "../remedies.ts";
 import type { Status } from "../status.ts";
-import { copyable, plural, relative } from "./words.ts";
+import { copyable, plural, relative } from "./elements.ts";
 
-/** The state of the service in a sentence. Screen readers announce each change of this sentence, so it holds no time that passes. */
+/** Renders the service's state as a sentence. Screen readers announce each change of it, so it contains no elapsed time. */
 export function headlinePart({ faults, phase }: Status): Html {
   if (phase !== "running") return html`<strong class="verdict wrong">The service is ${phase}.</strong>`;
-  if (faults.length === 0) return html`<strong class="verdict good">All is well.</strong>`;
+  if (faults.length === 0) return html`<strong class="verdict good">No errors or warnings.</strong>`;
   const errors = faults.filter(({ severity }) => severity === "error").length;
   const warnings = faults.length - errors;
   const counts = [errors > 0 ? plural(errors, "error") : "", warnings > 0 ? plural(warnings, "warning") : ""];
@@ -15,14 +15,14 @@ export function headlinePart({ faults, phase }: Status): Html {
   return html`<strong class="verdict ${errors > 0 ? "wrong" : "doubtful"}">${text}.</strong>`;
 }
 
-/** What is wrong, the worst first. */
+/** Renders the faults, worst first. */
 export function healthPart({ faults, now }: Status): Html {
   if (faults.length === 0) return html``;
   return html`<ol class="faults">
       ${faults.map((fault, index) => faultItem(fault, index, now))}
     </ol>
     <p class="quiet">
-      Run each command on this machine, with the JWKSD_ variables of this service: they may hold the wrapping key.
+      Run these commands on this machine with this service's JWKSD_ variables, which may contain the wrapping key.
     </p>`;
 }
 

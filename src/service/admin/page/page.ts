@@ -9,12 +9,12 @@ import { style } from "./style.ts";
 import { eventsPart, keysPart, replicasPart } from "./tables.ts";
 import { timelinePart } from "./timeline.ts";
 
-type PartId = "headline" | "health" | "glance" | "timeline" | "keys" | "replicas" | "answer" | "events";
+type PartId = "headline" | "health" | "glance" | "timeline" | "keys" | "replicas" | "jwks" | "events";
 
-/** The parts of the page that change, by the id of their element. */
-export function pageParts(known: Status, answer: ServedSet): Readonly<Record<PartId, Html>> {
-  const fault = faultOfServed(answer, known.jwksUri);
-  const status = fault === undefined ? known : { ...known, faults: [fault, ...known.faults] };
+/** Renders the parts of the page that change, by the id of their element. */
+export function pageParts(service: Status, served: ServedSet): Readonly<Record<PartId, Html>> {
+  const fault = faultOfServed(served, service.jwksUri);
+  const status = fault === undefined ? service : { ...service, faults: [fault, ...service.faults] };
   return {
     headline: headlinePart(status),
     health: healthPart(status),
@@ -22,12 +22,12 @@ export function pageParts(known: Status, answer: ServedSet): Readonly<Record<Par
     timeline: timelinePart(status),
     keys: keysPart(status),
     replicas: replicasPart(status),
-    answer: servedPart(answer, status.jwksUri),
+    jwks: servedPart(served, status.jwksUri),
     events: eventsPart(status),
   };
 }
 
-/** What the page may do: run its own script and style, and ask its own origin. @see Content Security Policy Level 3 */
+/** Returns the page's Content-Security-Policy, which allows only its own script, style and origin. @see Content Security Policy Level 3 */
 export function pagePolicy(nonce: string): string {
   return [
     "default-src 'none'",
@@ -46,20 +46,20 @@ const sections: readonly (readonly [id: PartId, heading: string])[] = [
   ["timeline", "Timeline"],
   ["keys", "Keys"],
   ["replicas", "Replicas"],
-  ["answer", "The JWK Set, as it is served now"],
-  ["events", "Last events"],
+  ["jwks", "The JWK Set as served now"],
+  ["events", "Recent events"],
 ];
 
 /**
- * The whole page of a service, readable without its script.
+ * Renders a service's page, which is readable without its script.
  *
- * @param nonce new for each response, and the one of its {@link pagePolicy}
+ * @param nonce a new one for each response, the same as in its {@link pagePolicy}
  */
-export function page(status: Status, answer: ServedSet, nonce: string): string {
-  const parts = pageParts(status, answer);
-  const { issuer, now, replicas } = status;
+export function page(status: Status, served: ServedSet, nonce: string): string {
+  const parts = pageParts(status, served);
+  const { issuer, now, replicas, commandFlags } = status;
   const self = replicas.find(({ isSelf }) => isSelf);
-  const whose = self === undefined ? issuer : `${issuer}, ${self.name}`;
+  const title = self === undefined ? issuer : `${issuer}, ${self.name}`;
   const { text } = html`<!doctype html>
     <html lang="en">
       <head>
@@ -73,13 +73,12 @@ export function page(status: Status, answer: ServedSet, nonce: string): string {
         </style>
       </head>
       <body>
-        <a class="skip" href="#main">Skip to the content</a>
+        <a class="skip" href="#main">Skip to content</a>
         <header>
-          <h1><span class="brand">jwksd</span> <span class="issuer">${whose}</span></h1>
+          <h1><span class="brand">jwksd</span> <span class="issuer">${title}</span></h1>
           <p class="live" id="live">
             As of
-            <time datetime="${new Date(now).toISOString()}">${timeText(now)}</time>. Load the page again to see what is
-            new.
+            <time datetime="${new Date(now).toISOString()}">${timeText(now)}</time>. Reload the page to update it.
           </p>
         </header>
         <main id="main">
@@ -98,8 +97,9 @@ export function page(status: Status, answer: ServedSet, nonce: string): string {
         </main>
         <footer>
           <p>
-            This page only shows. Steps are taken with <code>jwksd keys</code>, <code>jwksd rotate</code> and
-            <code>jwksd policy</code>. Give each command <code>${status.commandFlags}</code>.
+            This page is read-only. To take steps, use <code>jwksd keys</code>, <code>jwksd rotate</code> and
+            <code>jwksd policy</code
+            >${commandFlags === "" ? undefined : html`, each with <code>${commandFlags}</code>`}.
           </p>
         </footer>
         <script nonce="${nonce}">
@@ -110,7 +110,7 @@ export function page(status: Status, answer: ServedSet, nonce: string): string {
   return text;
 }
 
-/** A key: a ring and a bit. */
+/** Icon of a key. */
 const icon = encodeURIComponent(
   '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 16 16"><path d="M7 9l7-7M11 5l2 2" stroke="#2f7d4f" stroke-width="2" fill="none"/><circle cx="5" cy="11" r="3" stroke="#2f7d4f" stroke-width="2" fill="none"/></svg>',
 );

@@ -1,6 +1,6 @@
 /**
- * Keeps the page current: asks for the page again every two seconds, shows the parts that are new, and copies texts. A part that is selected
- * stays as it is until the selection is given up.
+ * Keeps the page current: fetches it every two seconds, shows the changed parts, and copies text to the clipboard. A part with selected text
+ * does not change until the selection is cleared.
  */
 export const script = `
 "use strict";
@@ -26,26 +26,26 @@ const show = () => {
 };
 document.addEventListener("selectionchange", () => waiting.size && show());
 
-const say = (state, text) => {
+const showConnection = (state, text) => {
   live.dataset.state = state;
   live.textContent = text;
 };
-const ask = async () => {
-  const answer = await fetch("", { signal: AbortSignal.timeout(10000) }).catch(() => undefined);
-  const text = answer?.ok ? await answer.text().catch(() => undefined) : undefined;
-  if (text === undefined) return say("lost", "The service does not answer. It is asked again.");
+const refresh = async () => {
+  const response = await fetch("", { signal: AbortSignal.timeout(10000) }).catch(() => undefined);
+  const text = response?.ok ? await response.text().catch(() => undefined) : undefined;
+  if (text === undefined) return showConnection("lost", "The service does not respond. Retrying.");
   const next = document.createElement("template");
-  // Without the head: its style has a nonce of its own.
+  // Without the head, because its style has its own nonce.
   next.innerHTML = text.slice(text.indexOf("<main"), text.lastIndexOf("</main>"));
   for (const { id, innerHTML } of next.content.querySelectorAll("[data-part]")) {
     if (sent.get(id) !== innerHTML) waiting.set(id, innerHTML);
     sent.set(id, innerHTML);
   }
   show();
-  say("live", "Live");
+  showConnection("live", "Live");
 };
-const askOn = () => ask().finally(() => setTimeout(askOn, 2000));
-askOn();
+const keepRefreshing = () => refresh().finally(() => setTimeout(keepRefreshing, 2000));
+keepRefreshing();
 
 document.addEventListener("click", async ({ target }) => {
   const id = target.dataset.copy;

@@ -4,13 +4,13 @@ import type { Status } from "../status.ts";
 import { page, pagePolicy } from "./page.ts";
 import type { ServedSet } from "./served.ts";
 
-/** Of the request for the service's own JWK Set. */
+/** Timeout for the request for the service's own JWK Set. */
 const timeoutMs = 1_000;
 
-/** Fields of the connection, and the time of the request. */
-const left: ReadonlySet<string> = new Set(["connection", "keep-alive", "date", "transfer-encoding"]);
+/** Headers that are not shown: the connection's, and the time of the request. */
+const hiddenHeaders: ReadonlySet<string> = new Set(["connection", "keep-alive", "date", "transfer-encoding"]);
 
-/** The page of a service. @param jwksUrl of the JWK Set on this machine */
+/** Creates a service's page. @param jwksUrl URL of the JWK Set on this machine */
 export function statusPage(statusOf: () => Promise<Status>, jwksUrl: string): AdminPage {
   return async () => {
     const [status, served] = await Promise.all([statusOf(), servedAt(jwksUrl)]);
@@ -29,14 +29,17 @@ export function statusPage(statusOf: () => Promise<Status>, jwksUrl: string): Ad
   };
 }
 
-/** Gets the JWK Set from the public endpoint of this service. Never rejects. */
+/** Fetches the JWK Set from this service's public endpoint. Never rejects. */
 async function servedAt(url: string): Promise<ServedSet> {
   try {
     const response = await fetch(url, { headers: { Connection: "close" }, signal: AbortSignal.timeout(timeoutMs) });
-    const headers = [...response.headers].filter(([name]) => !left.has(name));
+    const headers = [...response.headers].filter(([name]) => !hiddenHeaders.has(name));
     return { status: `${response.status} ${response.statusText}`, headers, body: await response.text() };
   } catch (error) {
     const { cause, name, message } = error as Error & { readonly cause?: { readonly code?: string } };
-    return { failure: name === "TimeoutError" ? `nothing within ${timeoutMs} ms` : (cause?.code ?? message) };
+    return {
+      failure:
+        name === "TimeoutError" ? `no response within ${timeoutMs.toLocaleString("en")} ms` : (cause?.code ?? message),
+    };
   }
 }

@@ -70,7 +70,7 @@ button { display: none; position: absolute; top: 0.375rem; right: 0.375rem; font
 .steps p.quiet { font-size: 0.875rem; }
 table { width: 100%; border-collapse: collapse; font-size: 0.875rem; }
 th, td { text-align: left; vertical-align: top; padding: 0.375rem 1rem 0.375rem 0; border-top: 1px solid var(--line); font-weight: 400; }
-/* A kid takes two lines at most; the table scrolls instead. */
+/* A kid wraps to two lines at most; the table scrolls instead. */
 td { min-width: 4.5rem; }
 tbody th, td:has(code) { min-width: 13rem; }
 td time, th time { white-space: nowrap; }

@@ -4,7 +4,7 @@ import { planVerbs } from "../../../rotation/explain/plan-scale.ts";
 import { publishesText, unlistedText, unreadTexts, unsignedTexts } from "../../../rotation/explain/replicas.ts";
 import type { LogEvent } from "../known.ts";
 import type { KeyStatus, SeenReplica, Status } from "../status.ts";
-import { badge, moment, relative, scrolled } from "./words.ts";
+import { badge, moment, relative, scrolled } from "./elements.ts";
 
 function table(name: string, columns: readonly string[], rows: readonly (readonly Html[])[]): Html {
   return scrolled(
@@ -30,15 +30,15 @@ function table(name: string, columns: readonly string[], rows: readonly (readonl
 
 export function keysPart({ keys, now }: Status): Html {
   if (keys.length === 0) return html`<p class="quiet">There are no keys yet.</p>`;
-  const columns = ["Key", "Use", "State", "Since", "Private half", "Next step"];
+  const columns = ["Key", "Use", "State", "Since", "Private key", "Next step"];
   return table(
-    "The keys",
+    "Keys",
     columns,
     keys.map((key) => [
       html`<code>${kidText(key.kid)}</code>`,
       html`${key.use} <span class="quiet">${key.alg}</span>`,
       badge(key.state),
-      key.since === undefined ? html`<span class="quiet">not known</span>` : moment(key.since, now),
+      key.since === undefined ? html`<span class="quiet">unknown</span>` : moment(key.since, now),
       placeOf(key),
       nextOf(key, now),
     ]),
@@ -51,27 +51,28 @@ function placeOf({ privateHalf, uri }: KeyStatus): Html {
 
 function nextOf({ next, notAfter }: KeyStatus, now: number): Html {
   if (next !== undefined) return html`<span class="verb">${planVerbs[next.action]}</span> ${moment(next.at, now)}`;
-  if (notAfter !== undefined) return html`leaves the set ${moment(notAfter, now)}`;
+  if (notAfter !== undefined) return html`no longer published ${moment(notAfter, now)}`;
   return html`<span class="quiet">none</span>`;
 }
 
 export function replicasPart(status: Status): Html {
   const { replicas, targets, source, now } = status;
-  if (source === "files") return html`<p class="quiet">There is no store, so nothing is known of other replicas.</p>`;
-  const columns = ["Replica", "Publishes", "Signs with", "Last word", "Stale without another"];
+  if (source === "files") return html`<p class="quiet">There is no store, so other replicas are unknown.</p>`;
+  const columns = ["Replica", "Publishes", "Signs with", "Last check-in", "Stale at"];
   const rows = replicas.map((replica) => {
     const { name, version, isSelf, lastCheckInAt, staleAt } = replica;
     return [
-      html`${name} <span class="quiet">${version}${isSelf ? " this one" : undefined}</span>`,
+      html`${name} <span class="quiet">${version}${isSelf ? " this process" : undefined}</span>`,
       publishesOf(replica),
       signsWith(replica),
       relative(lastCheckInAt, now),
       moment(staleAt, now),
     ];
   });
-  const listed =
-    rows.length === 0 ? html`<p class="quiet">No replica is listed.</p>` : table("The replicas", columns, rows);
-  return html`${listed} ${[...unreadTexts(status), unlistedText].map((text) => html`<p class="quiet">${text}</p>`)}
+  const replicaTable =
+    rows.length === 0 ? html`<p class="quiet">No replicas are listed.</p>` : table("Replicas", columns, rows);
+  return html`${replicaTable}
+  ${[...unreadTexts(status), unlistedText].map((text) => html`<p class="quiet">${text}</p>`)}
   ${targets.length === 0 ? undefined : targetsTable(targets, now)}`;
 }
 
@@ -82,7 +83,7 @@ function publishesOf({ revision, behind, isStale }: SeenReplica): Html {
 }
 
 function signsWith({ signing, kid, isStale }: SeenReplica): Html {
-  if (isStale) return html`<span class="quiet">nothing while it is stale</span>`;
+  if (isStale) return html`<span class="quiet">nothing while stale</span>`;
   return signing === "signs"
     ? html`<code>${kidText(kid ?? "")}</code>`
     : html`<span class="quiet">${unsignedTexts[signing]}</span>`;
@@ -91,24 +92,24 @@ function signsWith({ signing, kid, isStale }: SeenReplica): Html {
 function targetsTable(targets: Status["targets"], now: number): Html {
   const rows = targets.map(({ name, revision, at, isBehind }) => [
     html`${name}`,
-    isBehind ? html`<span class="wrong">lacks a step</span>` : html`all steps`,
+    isBehind ? html`<span class="wrong">lacks a step</span>` : html`up to date`,
     revision === 0 ? html`never` : relative(at, now),
   ]);
-  return table("The targets", ["Target", "Has", "Read back"], rows);
+  return table("Targets", ["Target", "Status", "Last read back"], rows);
 }
 
 export function eventsPart({ events, now }: Status): Html {
   if (events.length === 0) return html`<p class="quiet">There are no events yet.</p>`;
   return table(
-    "The last events",
-    ["When", "Level", "Event"],
+    "Recent events",
+    ["Time", "Level", "Event"],
     events.map((event) => [moment(event.at, now), badge(event.level), messageOf(event)]),
   );
 }
 
 function messageOf({ message, details }: LogEvent): Html {
-  const shown = Object.entries(details).map(
+  const fields = Object.entries(details).map(
     ([name, value]) => html` <span class="detail">${name}=<code>${value}</code></span>`,
   );
-  return html`${message}${shown}`;
+  return html`${message}${fields}`;
 }

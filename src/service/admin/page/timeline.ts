@@ -4,16 +4,16 @@ import { axisHeight, chartLegend, chartPatterns, planChart } from "../../../rota
 import { numberedSteps, planVerbs } from "../../../rotation/explain/plan-scale.ts";
 import { type RotationPlan, planKeyName } from "../../../rotation/explain/plan.ts";
 import type { Status } from "../status.ts";
-import { moment, plural, scrolled } from "./words.ts";
+import { moment, plural, scrolled } from "./elements.ts";
 
-/** The picture of the rotation, with the steps that were taken and those that are planned. */
+/** Renders the rotation's chart, with past and planned steps. */
 export function timelinePart({ plan, past, now, waits, source }: Status): Html {
   if (plan === undefined) {
     return source === "files"
       ? html`<p class="quiet">
-          jwksd does not manage these keys, so it knows no steps. It reads them again when their files change.
+          jwksd does not manage these keys, so there are no steps. It reads the key files again when they change.
         </p>`
-      : html`<p class="quiet">The steps are in the store, which was not reached since the start.</p>`;
+      : html`<p class="quiet">The steps are in the store, which has not been reached since startup.</p>`;
   }
   return html`${chart(plan)} ${waits.map(({ text }) => html`<p class="waits">${text}</p>`)}
     <div class="columns">
@@ -76,7 +76,7 @@ function legend(plan: RotationPlan): Html {
 
 function plannedSteps(plan: RotationPlan): Html {
   const moments = numberedSteps(plan);
-  if (moments.length === 0) return html`<p class="quiet">No step is ahead.</p>`;
+  if (moments.length === 0) return html`<p class="quiet">No steps are planned.</p>`;
   return html`<ol class="steps" role="list">
     ${moments.map(
       ({ number, at, steps }) =>

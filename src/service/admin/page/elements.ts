@@ -1,30 +1,30 @@
 import { relativeText, timeText } from "../../../base/format.ts";
 import { type Html, html } from "../../../base/html.ts";
 
-/** A moment, and how far away it is. */
+/** Renders a time, and how far away it is. */
 export function moment(at: number | undefined, now: number): Html {
   if (at === undefined || !Number.isFinite(at)) return html`<span class="quiet">never</span>`;
   return html`<time datetime="${isoText(at)}">${timeText(at)}</time> <span class="quiet">${relative(at, now)}</span>`;
 }
 
-/** How far away a moment is. */
+/** Renders how far away a time is. */
 export function relative(at: number, now: number): Html {
   return html`<time class="relative" datetime="${isoText(at)}" title="${timeText(at)}">${relativeText(at, now)}</time>`;
 }
 
-/** What scrolls on a narrow screen, by keys of the keyboard, too. */
+/** Renders content that scrolls on a narrow screen, with the keyboard too. */
 export const scrolled = (name: string, content: Html): Html =>
   html`<div class="scroll" tabindex="0" role="group" aria-label="${name}">${content}</div>`;
 
-/** A text with a button that copies it. The button is there only with the script. */
-export function copyable(id: string, what: string, content: Html): Html {
+/** Renders text with a button that copies it. The button appears only with the script. */
+export function copyable(id: string, label: string, content: Html): Html {
   return html`<div class="copyable">
-    <pre id="${id}" tabindex="0" role="region" aria-label="${what}">${content}</pre>
-    <button type="button" id="copy-${id}" data-copy="${id}" aria-label="Copy: ${what}">Copy</button>
+    <pre id="${id}" tabindex="0" role="region" aria-label="${label}">${content}</pre>
+    <button type="button" id="copy-${id}" data-copy="${id}" aria-label="Copy: ${label}">Copy</button>
   </div>`;
 }
 
-/** Facts, each with its name. */
+/** Renders facts, each with its name. */
 export function facts(rows: readonly (readonly [name: string, fact: Html])[], kind = ""): Html {
   return html`<dl class="facts ${kind}">
     ${rows.map(
