@@ -10,8 +10,8 @@ import { entryOf, routed, reply, scriptedOrigin, servedSet, simulatedClock } fro
 import { soak } from "../support/soak.ts";
 import { compact, encode, signature } from "../token/compact.ts";
 
-// Bent header fields, proofs and tokens: none is let through, each is answered as HTTP allows, nothing of it is told to others, the
-// provider is asked within the budget, and nothing is kept of them.
+// Mutated header fields, proofs and tokens: each is refused with a valid HTTP response that quotes none of it, requests to the provider stay
+// within the budget, and nothing is kept in memory.
 
 const issuer = "https://op.example";
 const audience = "https://api.example.com";
@@ -21,8 +21,8 @@ const characters = ' \t"\\,;=.-_~+/%$<>[]{}()\u00e4\u00ff09azAZeyJ'.split("");
 const objects: readonly unknown[] = [null, true, [], {}, ["x"], { x: 1 }];
 const values: readonly unknown[] = [...objects, 0, -1, 1e308, 2 ** 53, "", "x", "a".repeat(300), '\u0000"\\\u2028'];
 
-/** A text with a few characters more, less or others. */
-function bent(text: string, random: (below: number) => number): string {
+/** Inserts, removes and replaces a few characters. */
+function mutated(text: string, random: (below: number) => number): string {
   let changed = text;
   for (let change = 0; change <= random(3); change += 1) {
     const at = random(changed.length + 1);
@@ -32,7 +32,7 @@ function bent(text: string, random: (below: number) => number): string {
   return changed;
 }
 
-test(`${requests} bent requests: none is let through`, async (t) => {
+test(`${requests} mutated requests: none is accepted`, async (t) => {
   const next = randomFrom(20_261_123);
   const random = (below: number): number => Math.floor(next() * below);
   const pick = <T>(list: readonly T[]): T => list[random(list.length)] as T;
@@ -71,30 +71,30 @@ test(`${requests} bent requests: none is let through`, async (t) => {
     return compact({ ...proofHeader, ...moreHeader }, all, signature("ES256", clientKey));
   };
 
-  let good = compact(header, claims(), sign);
+  let plain = compact(header, claims(), sign);
   let bound = compact(header, { ...claims(), cnf }, sign);
   const renew = (): void => {
-    good = compact(header, claims(), sign);
+    plain = compact(header, claims(), sign);
     bound = compact(header, { ...claims(), cnf }, sign);
   };
-  /** Whether the text is still the good token under its scheme. */
-  const isGood = (authorization: string): boolean =>
-    /^bearer +(.*?) *$/i.exec(authorization.replace(/^[ \t]+|[ \t]+$/g, ""))?.[1] === good;
+  /** Reports whether the field still has the valid token under its scheme. */
+  const isUnchanged = (authorization: string): boolean =>
+    /^bearer +(.*?) *$/i.exec(authorization.replace(/^[ \t]+|[ \t]+$/g, ""))?.[1] === plain;
 
   type Fields = Readonly<Record<string, string>>;
   const kinds: readonly (() => Fields | undefined)[] = [
-    // The text of the header field.
+    // A mutated header field.
     () => {
-      const authorization = bent(`Bearer ${good}`, random);
-      return isGood(authorization) ? undefined : { Authorization: authorization };
+      const authorization = mutated(`Bearer ${plain}`, random);
+      return isUnchanged(authorization) ? undefined : { Authorization: authorization };
     },
-    // A header parameter, signed by the provider's key, which a provider would never do.
+    // A wrong header parameter, signed by the provider's key, which a provider would never do.
     () => {
       const name = pick(["alg", "kid", "typ", "crit"]);
       const value = pick([...values, ["b64"], "none", "HS256", "RS256", "JWT"]);
       return { Authorization: `Bearer ${compact({ ...header, [name]: value }, claims(), sign)}` };
     },
-    // A claim, signed by the provider's key.
+    // A wrong claim, signed by the provider's key.
     () => {
       const name = pick(["iss", "aud", "exp", "nbf", "cnf"]);
       const value =
@@ -105,18 +105,18 @@ test(`${requests} bent requests: none is let through`, async (t) => {
             : pick(values);
       return { Authorization: `Bearer ${compact(header, { ...claims(), [name]: value }, sign)}` };
     },
-    // A payload that is no object of claims.
+    // A payload that is not an object of claims.
     () => ({
       Authorization: `Bearer ${compact(header, pick(["", "x", "[]", "null", "{", '{"a":1}{', "\u00ff"]), sign)}`,
     }),
-    // A kid or an issuer that somebody made up, not signed at all.
+    // A made-up kid or issuer, without a signature.
     () => {
-      const made = random(2) === 0 ? { ...header, kid: bent("a", random) || "b" } : header;
-      const iss = made === header ? bent(issuer, random) : issuer;
-      const token = `${encode(made)}.${encode({ ...claims(), iss })}.${"A".repeat(86)}`;
+      const changedHeader = random(2) === 0 ? { ...header, kid: mutated("a", random) || "b" } : header;
+      const iss = changedHeader === header ? mutated(issuer, random) : issuer;
+      const token = `${encode(changedHeader)}.${encode({ ...claims(), iss })}.${"A".repeat(86)}`;
       return { Authorization: `Bearer ${token}` };
     },
-    // A proof.
+    // A wrong proof.
     () => {
       const kind = random(4);
       const name = pick(["jti", "htm", "htu", "iat", "ath"]);
@@ -127,7 +127,7 @@ test(`${requests} bent requests: none is let through`, async (t) => {
             ? pick([null, "x", [], 0, -1, 2 ** 53])
             : pick(values);
       const proof = proofOf(bound);
-      const changed = bent(proof, random);
+      const changed = mutated(proof, random);
       if (kind === 0 && changed.trim() === proof) return undefined;
       return {
         Authorization: `DPoP ${bound}`,
@@ -136,9 +136,9 @@ test(`${requests} bent requests: none is let through`, async (t) => {
         ...(kind === 2 && { DPoP: proofOf(bound, {}, { [pick(["alg", "typ", "jwk"])]: pick(values) }) }),
       };
     },
-    // The token of a key of the client under the wrong scheme, or with the proof for another token.
+    // A token that is bound to the client's key, under the wrong scheme or with the proof for another token.
     () =>
-      random(2) === 0 ? { Authorization: `Bearer ${bound}` } : { Authorization: `DPoP ${bound}`, DPoP: proofOf(good) },
+      random(2) === 0 ? { Authorization: `Bearer ${bound}` } : { Authorization: `DPoP ${bound}`, DPoP: proofOf(plain) },
   ];
 
   const statuses: Record<number, number> = {};
@@ -147,12 +147,12 @@ test(`${requests} bent requests: none is let through`, async (t) => {
     try {
       request = new Request(`${audience}/${pick(["", "", "?a=b", "?access_token=x"])}`, { headers: fields });
     } catch {
-      // No HTTP carries this field.
+      // HTTP cannot carry this field.
       return;
     }
     const answer = await check(request);
     const sent = JSON.stringify(fields);
-    assert.ok(answer instanceof Response, `let through: ${sent}`);
+    assert.ok(answer instanceof Response, `accepted: ${sent}`);
     assert.ok([400, 401, 503].includes(answer.status), `${answer.status}: ${sent}`);
     statuses[answer.status] = (statuses[answer.status] ?? 0) + 1;
     if (answer.status === 503) return;
@@ -160,7 +160,7 @@ test(`${requests} bent requests: none is let through`, async (t) => {
     assert.match(challenge, /^(?:(?:Bearer|DPoP)(?: \w+="[ !#-[\]-~]*"(?:, \w+="[ !#-[\]-~]*")*)?(?:, |$))+$/, sent);
   }
 
-  // What the first requests leave behind, such as compiled code, is not theirs.
+  // Memory is measured after a warm-up, because the first requests also cause compiled code.
   let before = 0;
   const warmUp = Math.floor(requests / 4);
   for (let number = 0; number < requests; number += 1) {
@@ -172,7 +172,7 @@ test(`${requests} bent requests: none is let through`, async (t) => {
     if (number === warmUp) before = heapUsed();
   }
   t.diagnostic(`${JSON.stringify(statuses)}, ${origin.requests.length} requests, ${heapUsed() - before} bytes`);
-  // One request in ten seconds for unknown kids, discovery once a minute, and the first ones.
+  // One request in ten seconds for unknown kids, one a minute for discovery, and the first ones.
   assert.ok(
     origin.requests.length <= (requests / 1_000) * (1 / 10 + 1 / 60) + 12,
     `${origin.requests.length} requests`,
@@ -181,5 +181,5 @@ test(`${requests} bent requests: none is let through`, async (t) => {
   const request = new Request(`${audience}/`, {
     headers: { Authorization: `Bearer ${compact(header, claims(), sign)}` },
   });
-  assert.ok(!((await check(request)) instanceof Response), "a good token afterwards");
+  assert.ok(!((await check(request)) instanceof Response), "a valid token is accepted afterwards");
 });

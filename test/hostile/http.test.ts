@@ -20,14 +20,14 @@ import { littleRoom, usageOf, watchMemory } from "../support/usage.ts";
 import { parseReplies } from "../support/wire.ts";
 
 const get = "GET /jwks HTTP/1.1\r\nHost: op.example\r\n\r\n";
-// How much memory a process has is read from /proc.
+// Memory use is read from /proc.
 const skip = process.platform !== "linux";
 
 const requests = soak(30_000, 600);
 const peersThatDoNothing = soak(1_000, 300);
 const mostMegabytes = { after: 12, unread: 150 };
 
-/** For tests that measure no memory. */
+/** A service for tests that do not measure memory. */
 const shared = await start({ after });
 after(async () => {
   assert.equal(await shared.stop(), 0);
@@ -63,13 +63,13 @@ describe("robustness:", { concurrency: true }, () => {
     t.diagnostic(`SEED=${seed}; first replies ${JSON.stringify(Object.fromEntries(counts))}`);
     t.diagnostic(`${before.megabytes} MB after ${requests / 5} requests, ${after.megabytes} MB after ${requests}`);
     const grown = after.megabytes - before.megabytes;
-    assert.ok(grown < mostMegabytes.after, "150 bytes for each request would be a leak");
+    assert.ok(grown < mostMegabytes.after, "150 bytes per request would be a leak");
     assert.equal(await service.stop(), 0);
     assert.equal(service.errors(), "");
   });
 
   describe("a peer that", { concurrency: true }, () => {
-    test("is slow with its request is cut off, while others are served", async (t) => {
+    test("sends its request slowly is cut off, while others are served", async (t) => {
       const head = "GET /jwks HTTP/1.1\r\nHost: op.example\r\nX: ";
       const body = "GET /jwks HTTP/1.1\r\nHost: op.example\r\nContent-Length: 999\r\n\r\n";
       const rows = [
@@ -99,12 +99,12 @@ describe("robustness:", { concurrency: true }, () => {
       }
       clearInterval(dribble);
       await Promise.all(served);
-      t.diagnostic(`${served.length} others were served meanwhile, the slowest in ${Math.round(slowestMs)} ms`);
+      t.diagnostic(`${served.length} other requests were served meanwhile, the slowest in ${Math.round(slowestMs)} ms`);
     });
 
-    test("repeats its request is served for as long as it does, and a part of a head after that is cut off", async () => {
+    test("repeats its request is served as long as it does; a partial head after that is cut off", async () => {
       const { port } = shared;
-      // Longer than a head may take.
+      // Longer than the limit for a head.
       const timer = new AbortController();
       const until = wait(12_000).then(() => timer.abort());
       const [busy, idle] = await Promise.all([Client.open(port), Client.open(port)]);
@@ -123,7 +123,7 @@ describe("robustness:", { concurrency: true }, () => {
       idle.close();
     });
 
-    test("asks and never reads costs a bounded amount of memory, and is cut off", { skip }, async (t) => {
+    test("sends requests and never reads costs a bounded amount of memory and is cut off", { skip }, async (t) => {
       const service = await start(t, {}, 100);
       const memory = await watchMemory(t, service);
       const many = get.repeat(1_000);
@@ -145,7 +145,7 @@ describe("robustness:", { concurrency: true }, () => {
       assertWhole(await getOnce(service.port));
     });
 
-    test("sends a body with GET has it thrown away, and is answered", { skip }, async (t) => {
+    test("sends a body with GET gets a response, and the body is discarded", { skip }, async (t) => {
       const service = await start(t, littleRoom);
       const memory = await watchMemory(t, service);
       const chunk = Buffer.alloc(2 ** 16);
@@ -171,12 +171,12 @@ describe("robustness:", { concurrency: true }, () => {
       assert.ok(memory.grownMegabytes() < 60);
     });
 
-    test("does nothing costs little, however many there are", { skip }, async (t) => {
+    test("does nothing costs little, in any number", { skip }, async (t) => {
       const service = await start(t);
       const memory = await watchMemory(t, service);
       const before = await usageOf(service);
       const peers = await Promise.all(Array.from({ length: peersThatDoNothing }, () => Client.open(service.port)));
-      // One after the other they would take longer than a connection may be silent, where the machine has other work.
+      // Sequential requests could take longer than a connection may be silent on a busy machine.
       for (const reply of await Promise.all(peers.slice(peers.length / 2).map((peer) => peer.request())))
         assertWhole(reply);
       assertWhole(await getOnce(service.port));
@@ -187,7 +187,7 @@ describe("robustness:", { concurrency: true }, () => {
       await eventually("all connections are closed", async () => (await usageOf(service)).handles <= before.handles);
     });
 
-    test("sends a broken request after good ones gets the replies in their order", async (t) => {
+    test("sends a broken request after valid ones gets the responses in order", async (t) => {
       const { socket, ended } = openRaw(t, shared.port);
       socket.write(`${get}${get}${get}GET jwks\r\n\r\n${get}`);
       const { text } = await ended;
@@ -198,20 +198,20 @@ describe("robustness:", { concurrency: true }, () => {
       );
     });
 
-    test("sends far too much gets to read why, and is not waited for", async (t) => {
+    test("sends far too much can read why and is not waited for", async (t) => {
       const { socket, ended, closed } = openRaw(t, shared.port);
       socket.write(`GET /jwks HTTP/1.1\r\nHost: a\r\nX: ${"x".repeat(400_000)}`);
       const { text, isOrderly } = await ended;
       assert.ok(isOrderly);
       const [reply] = parseReplies(Buffer.from(text, "latin1"), ["GET"]);
       assert.deepEqual([reply?.status, reply?.headers["connection"]], [431, "close"]);
-      // It keeps its half open; the service does not keep the other one.
+      // The peer keeps its half open; the service closes the other one.
       const writing = setInterval(() => socket.write("x"), 50);
       t.after(() => clearInterval(writing));
       await closed;
     });
 
-    test("resets a connection at any moment does no harm", async (t) => {
+    test("resets its connection at any time does no harm", async (t) => {
       const texts = ["", "GET", get, get.repeat(100), "broken\r\n\r\n", "CONNECT a:1 HTTP/1.1\r\nHost: a\r\n\r\n"];
       for (const text of [...texts, ...texts]) {
         for (const event of ["connect", "data"] as const) {
@@ -238,14 +238,14 @@ async function start(
 }
 
 interface Ending {
-  /** All that the service sent. */
+  /** Everything that the service sent. */
   readonly text: string;
   readonly tookMs: number;
-  /** Whether the service said that there is no more, rather than to reset the connection. */
+  /** Whether the service ended the connection rather than resetting it. */
   readonly isOrderly: boolean;
 }
 
-/** A connection that leaves everything to the test. */
+/** Opens a connection without any protocol. */
 function openRaw(t: TestContext, port: number): { socket: Socket; ended: Promise<Ending>; closed: Promise<unknown> } {
   const begunMs = performance.now();
   const socket = connect({ port, host: "127.0.0.1", allowHalfOpen: true });
@@ -254,7 +254,7 @@ function openRaw(t: TestContext, port: number): { socket: Socket; ended: Promise
   socket.on("error", () => {});
   t.after(() => void socket.destroy());
   const closed = new Promise((resolve) => socket.on("close", resolve));
-  // The end of what the service sends, or a reset.
+  // The service's end of the connection, or a reset.
   const ended = new Promise<Ending>((resolve) => {
     for (const event of ["end", "close"]) {
       socket.on(event, () =>
@@ -265,7 +265,7 @@ function openRaw(t: TestContext, port: number): { socket: Socket; ended: Promise
   return { socket, ended, closed };
 }
 
-/** Sends bytes, says that there are no more, and gives what comes back. Every tenth peer goes away without listening. */
+/** Sends bytes and returns the response. Every tenth peer resets the connection without reading. */
 function exchange(port: number, { bytes, abort }: RawRequest): Promise<string> {
   return new Promise((resolve, reject) => {
     const received: Buffer[] = [];
@@ -275,7 +275,7 @@ function exchange(port: number, { bytes, abort }: RawRequest): Promise<string> {
     });
     socket.setTimeout(10_000, () => reject(new Error("neither a reply nor an end within 10 seconds")));
     socket.on("data", (chunk) => received.push(chunk));
-    // Without a reset, each of them would keep a port busy for a minute.
+    // Without a reset, each connection would keep a port busy for a minute.
     socket.on("end", () => socket.resetAndDestroy());
     socket.on("error", (error: NodeJS.ErrnoException) => {
       if (error.code === "ECONNREFUSED") reject(error);
@@ -330,7 +330,7 @@ const fields = [
   "Upgrade: websocket\r\nConnection: Upgrade",
 ];
 
-/** The request of a number: one of the seeds after up to four mutations, or plain noise; now and then a huge one. */
+/** Returns the request with this number: a seed after up to four mutations, or noise; sometimes a huge one. */
 function rawRequest(seed: number, index: number, etag: string): RawRequest {
   const random = randomFrom(Math.imul(seed + index, 0x9e3779b9));
   const below = (limit: number): number => Math.floor(random() * limit);

@@ -1,4 +1,4 @@
-// What origins and tokens can make a key set remember. In a process of its own, because garbage of other tests would be counted.
+// The memory that origins and tokens can make a key set use. A separate file, because garbage of other tests would be counted.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
@@ -10,7 +10,7 @@ import { heapUsed } from "../support/heap.ts";
 import { ecKey, withoutPrivate } from "../support/keys.ts";
 import { type Script, servedSet, settled, simulatedClock } from "../support/simulated.ts";
 
-test("of a server that makes up keys, with long kids, little is remembered", async () => {
+test("a server that makes up keys with long kids costs little memory", async () => {
   const jwk = withoutPrivate(ecKey("a"));
   let fetches = 0;
   const madeUp: Script = (...request) => {
@@ -18,7 +18,7 @@ test("of a server that makes up keys, with long kids, little is remembered", asy
     const keys = Array.from({ length: 64 }, (_, key) => ({ ...jwk, kid: `${fetches} ${key} `.padEnd(1_000, "x") }));
     return servedSet(keys)(...request);
   };
-  // One of a provider, and ten that anybody hosts.
+  // One set of a provider, and ten sets from arbitrary hosts.
   for (const [count, maxRemoved, times] of [
     [1, 1_000, 17],
     [10, 64, 4],
@@ -42,7 +42,7 @@ test("of a server that makes up keys, with long kids, little is remembered", asy
   }
 });
 
-test("the memory of unknown kids is bounded over all sets that share it, and does not grow with their length", async () => {
+test("the memory of unknown kids is bounded for all sets together and does not grow with their length", async () => {
   const ofSet = createUnknownKids(1_000);
   const sets = Array.from({ length: 50 }, ofSet);
   const before = heapUsed();

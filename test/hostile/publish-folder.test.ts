@@ -11,7 +11,7 @@ import { folderTarget } from "../../src/service/targets/folder.ts";
 import { named } from "../support/keys.ts";
 import { temporaryFolder, runCli } from "../support/service.ts";
 
-// A folder that somebody else can write, and has prepared for a publisher with more rights.
+// A folder that an attacker can write and has prepared for a publisher with more rights.
 
 const documentSet: DocumentSet = {
   isShort: false,
@@ -26,7 +26,7 @@ const documentSet: DocumentSet = {
 
 interface Paths {
   readonly folder: string;
-  /** A file of mode 0600 beside the folder. */
+  /** A file with mode 0600 next to the folder. */
   readonly secret: string;
   readonly elsewhere: string;
 }
@@ -57,29 +57,33 @@ async function assertUnharmed({ secret, elsewhere }: Paths): Promise<void> {
 
 const fifo = (path: string): void => assert.equal(spawnSync("mkfifo", [path]).status, 0);
 const isRoot = process.geteuid?.() === 0;
-const nobody = 65_534;
+const otherUser = 65_534;
 
 type Trap = readonly [what: string, lay: (paths: Paths) => unknown, needs?: "root"];
 
 const traps: readonly Trap[] = [
   ["the lock is a link", ({ folder, secret }) => symlink(secret, join(folder, ".jwksd/lock"))],
   [
-    "the lock is a link to no file",
+    "the lock is a dangling link",
     ({ folder, elsewhere }) => symlink(join(elsewhere, "x"), join(folder, ".jwksd/lock")),
   ],
   ["the lock is a FIFO", ({ folder }) => fifo(join(folder, ".jwksd/lock"))],
   ["a document is a link", ({ folder, secret }) => symlink(secret, join(folder, "jwks"))],
   ["a document is a FIFO", ({ folder }) => fifo(join(folder, "jwks"))],
   ["a document is a folder", ({ folder }) => mkdir(join(folder, "jwks"))],
-  ["the marker of the rotation is a link", ({ folder, secret }) => symlink(secret, join(folder, ".jwksd/rotation"))],
-  ["a folder of a document is a link", ({ folder, elsewhere }) => symlink(elsewhere, join(folder, ".well-known"))],
+  ["the rotation marker is a link", ({ folder, secret }) => symlink(secret, join(folder, ".jwksd/rotation"))],
+  ["a document's folder is a link", ({ folder, elsewhere }) => symlink(elsewhere, join(folder, ".well-known"))],
   ["jwksd's own folder can be written by others", ({ folder }) => chmod(join(folder, ".jwksd"), 0o777)],
-  ["jwksd's own folder belongs to another user", ({ folder }) => chown(join(folder, ".jwksd"), nobody, nobody), "root"],
+  [
+    "jwksd's own folder belongs to another user",
+    ({ folder }) => chown(join(folder, ".jwksd"), otherUser, otherUser),
+    "root",
+  ],
   [
     "a document belongs to another user",
     async ({ folder }) => {
       await writeFile(join(folder, "jwks"), "{}");
-      await chown(join(folder, "jwks"), nobody, nobody);
+      await chown(join(folder, "jwks"), otherUser, otherUser);
     },
     "root",
   ],
@@ -96,7 +100,7 @@ describe("jwksd publish refuses a folder in which", () => {
   }
 });
 
-test("links under the names of drafts are not followed, and are gone", async (t) => {
+test("links with the names of drafts are not followed and are removed", async (t) => {
   const paths = await prepare(t);
   const names = ["draft", "draft-x"];
   for (const name of names) await symlink(paths.secret, join(paths.folder, ".jwksd", name));
@@ -106,26 +110,26 @@ test("links under the names of drafts are not followed, and are gone", async (t)
   assert.deepEqual(left, []);
 });
 
-test("a folder that others can write is warned of", async (t) => {
+test("a folder that others can write to causes a warning", async (t) => {
   const paths = await prepare(t);
   await chmod(paths.folder, 0o777);
   const [warning, ...others] = await publish(t, paths.folder);
   assert.deepEqual(others, []);
-  assert.match(String(warning), /can write into .*chmod go-w /);
+  assert.match(String(warning), /can write to .*chmod go-w /);
   await assertUnharmed(paths);
 });
 
-test("a folder of another user is warned of", { skip: isRoot ? false : "needs root" }, async (t) => {
+test("another user's folder causes a warning", { skip: isRoot ? false : "needs root" }, async (t) => {
   const paths = await prepare(t);
-  await chown(paths.folder, nobody, nobody);
+  await chown(paths.folder, otherUser, otherUser);
   assert.equal((await publish(t, paths.folder)).length, 1);
 });
 
-// Without the wrapping key nothing is verified, and whoever can write the store can write any event into it.
+// Without the wrapping key, nothing is verified, and anyone who can write to the store can write any event into it.
 
 const attack = "\u{1b}]52;c;Y3VybCBldmlsfHNo\u{7}\n9  2026-01-01 00:00:00 UTC  revoked sig forged\u{9b}31m\u{202e}";
 const event = { number: 1, at: 0, type: "announced", kid: "a", use: "sig", reason: "why" };
-const printed = (text: string): boolean => !/[^\n -~]/.test(text);
+const isPrintable = (text: string): boolean => !/[^\n -~]/.test(text);
 
 async function start(t: TestContext, forged: object) {
   const data = await temporaryFolder(t);
@@ -143,13 +147,13 @@ async function start(t: TestContext, forged: object) {
 }
 
 for (const member of ["type", "kid", "use", "reason"] as const) {
-  test(`a terminal obeys nothing of the ${member} of an event, and no line is forged`, async (t) => {
+  test(`an event's ${member} cannot control a terminal or forge a line`, async (t) => {
     const cli = await start(t, { ...event, [member]: attack });
     const [text, json] = [await cli("events", "--limit", "1"), await cli("events", "--limit", "1", "--json")];
     for (const { stderr } of [text, json]) assert.match(stderr, /not verified/);
-    assert.ok(printed(text.stdout), JSON.stringify(text.stdout));
+    assert.ok(isPrintable(text.stdout), JSON.stringify(text.stdout));
     assert.equal(text.stdout.split("\n").filter((line) => /^\s*\d+  /.test(line)).length, 1);
-    assert.ok(printed(json.stdout), JSON.stringify(json.stdout));
+    assert.ok(isPrintable(json.stdout), JSON.stringify(json.stdout));
     assert.equal((JSON.parse(json.stdout) as Record<string, string>[])[0]?.[member], attack);
   });
 }

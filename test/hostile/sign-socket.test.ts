@@ -13,7 +13,7 @@ const half = ask.slice(0, ask.indexOf("\r\n\r\n") + 10);
 const { connections, readers, bodyCount } = isSoak
   ? { connections: 50_000, readers: 10, bodyCount: 4 }
   : { connections: 500, readers: 2, bodyCount: 1 };
-// How much memory a process has is read from /proc.
+// Memory use is read from /proc.
 const skip = process.platform !== "linux";
 
 async function open(t: TestContext, path: string): Promise<Socket> {
@@ -23,7 +23,7 @@ async function open(t: TestContext, path: string): Promise<Socket> {
 }
 
 test(
-  `a sign socket answers while others open ${connections} connections, send half requests and 16 MiB, and read nothing`,
+  `a sign socket responds while other clients open ${connections} connections, send half requests and 16 MiB, and read nothing`,
   {
     skip,
     timeout: 300_000,
@@ -33,14 +33,14 @@ test(
     const path = join(folder, "s");
     const args = ["--data", join(folder, "data"), "--sign-socket", path];
     const service = await startServiceProcess(t, args, littleRoom);
-    // What is made once is there before anything is counted.
+    // A warm-up, so that one-time allocations are not counted.
     for (let count = 0; count < 10; count += 1) {
       await Promise.all(Array.from({ length: 10 }, () => askSocket(path, ask)));
     }
     const before = await usageOf(service);
     const memory = await watchMemory(t, service);
 
-    // Of the others, some send half a request and wait, and some ask on and on without reading.
+    // Some of the other clients send half a request and wait; some keep sending requests without reading.
     const cut: Promise<unknown>[] = [];
     for (let count = 0; count < 50; count += 1) {
       const socket = await open(t, path);
@@ -75,7 +75,7 @@ test(
     const lanes = Array.from({ length: 50 }, async () => {
       while (left > 0) {
         const socket = connect({ path });
-        // The kernel refuses more than a queue of them.
+        // The kernel refuses connections beyond its queue.
         const isOpen = await once(socket, "connect").then(
           () => true,
           () => false,
@@ -87,16 +87,16 @@ test(
     });
     let answered = 0;
     const meanwhile = { isOver: false };
-    const good = (async () => {
+    const requests = (async () => {
       for (; !meanwhile.isOver || answered < 5; answered += 1) assert.equal((await kept.request(ask)).status, 200);
     })();
     await Promise.all([...lanes, ...bodies]);
     meanwhile.isOver = true;
-    await good;
+    await requests;
     kept.close();
-    t.diagnostic(`${answered} others were answered meanwhile; ${memory.report()}`);
+    t.diagnostic(`${answered} requests were answered meanwhile; ${memory.report()}`);
     assert.ok(memory.grownMegabytes() < 100);
-    // Those that dawdle are cut off.
+    // Slow clients are cut off.
     await Promise.all(cut);
     await eventually("all connections are closed", async () => (await usageOf(service)).handles <= before.handles);
     assert.equal((await askSocket(path, ask)).status, 200);

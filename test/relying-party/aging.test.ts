@@ -6,54 +6,55 @@ import { entry, reply, served, servedSet, settled, entryOf } from "../support/si
 import { histories } from "./history.ts";
 import { warmVerifier, failure, verifierOf } from "./setup.ts";
 
-// The time of a set: how long it is used, when it is asked for again, and what a clock that jumps does to that.
+// The life of a set: the time for which it is used, the time of refetches, and the effect of clocks that are set.
 
-// Of a kid that is gone, two requests: revalidation, then the one past all caches. In the last fifth of freshness, at most a minute, one ahead.
+// A removed kid causes two requests: a revalidation and one that bypasses all caches. In the last fifth of freshness, at most a minute, the set
+// is refreshed ahead.
 histories(
   "a set: max-age=60",
   {
-    "9111 4.2: fresh": "+47.999s; a = a; asked 0",
-    "decision 15: fresh, and asked for ahead": "+48s; a = a; asked 1",
-    "9111 4.2.4: stale": "+60s; a = a; asked 1",
-    "contract 1.3: fresh, and the kid is gone": "serves b; +59.999s; a = a; asked 1",
-    "contract 1.5: stale, and the kid is gone": "serves b; +60s; a = unknown; asked 2",
-    "5861 4: up to the cap": "unreachable; +3659.999s; a = a; asked 1",
-    "5861 4: no longer": "unreachable; +3660s; a = failed; asked 1",
+    "9111 4.2: fresh": "+47.999s; a = a; sent 0",
+    "decision 15: fresh, and refreshed ahead": "+48s; a = a; sent 1",
+    "9111 4.2.4: stale": "+60s; a = a; sent 1",
+    "contract 1.3: fresh, and the kid is removed": "serves b; +59.999s; a = a; sent 1",
+    "contract 1.5: stale, and the kid is removed": "serves b; +60s; a = unknown; sent 2",
+    "5861 4: up to the cap": "unreachable; +3659.999s; a = a; sent 1",
+    "5861 4: no longer": "unreachable; +3660s; a = failed; sent 1",
   },
   "knows a | max-age=60",
 );
 histories(
   "long mode (contract 3)",
   {
-    "for an hour": "serves b; +3539.999s; a = a; asked 0",
-    "to its end": "serves b; +3599.999s; a = a; asked 1",
-    "and another while revalidated": "serves b; +7199.999s; a = a; asked 1",
-    "then no more": "serves b; +7200s; a = unknown; asked 2",
+    "for an hour": "serves b; +3539.999s; a = a; sent 0",
+    "until its end": "serves b; +3599.999s; a = a; sent 1",
+    "and another hour during revalidation": "serves b; +7199.999s; a = a; sent 1",
+    "but no longer": "serves b; +7200s; a = unknown; sent 2",
   },
   "knows a | public, max-age=3600, stale-while-revalidate=3600",
 );
 histories(
   "rotation mode (contract 3)",
   {
-    "for five minutes": "serves b; +239.999s; a = a; asked 0",
-    "to their end": "serves b; +299.999s; a = a; asked 1",
-    "then no more": "serves b; +300s; a = unknown; asked 2",
-    "decision 15: not in an outage": "429; +300s; a = status; asked 1",
+    "for five minutes": "serves b; +239.999s; a = a; sent 0",
+    "until their end": "serves b; +299.999s; a = a; sent 1",
+    "but no longer": "serves b; +300s; a = unknown; sent 2",
+    "decision 15: not in an outage": "429; +300s; a = status; sent 1",
   },
   "knows a | public, max-age=300, must-revalidate",
 );
 
 const outages = [204, 206, 400, 401, 403, 404, 410, 429, 451, 500, 502, 503, 504, 599, 301, 302, 303, 307, 308];
-const others = ["unreachable", "html", "no set", "no UTF-8", "too large"];
+const others = ["unreachable", "html", "no set", "not UTF-8", "too large"];
 histories(
-  "in an outage, whatever it is, the stale set is used (decision 15)",
+  "in any outage, the stale set is used (decision 15)",
   {
-    ...Object.fromEntries([...outages, ...others].map((does) => [does, `${does}; +1h; a = a; asked 1`])),
-    hanging: "hanging; +1h; a = waits; +5s; got a; asked 1",
+    ...Object.fromEntries([...outages, ...others].map((does) => [does, `${does}; +1h; a = a; sent 1`])),
+    hanging: "hanging; +1h; a = waits; +5s; got a; sent 1",
   },
   "knows a | max-age=60",
   {
-    "no UTF-8": reply(200, new Uint8Array([0xff])),
+    "not UTF-8": reply(200, new Uint8Array([0xff])),
     "too large": reply(200, JSON.stringify({ keys: [entry("a")], x: " ".repeat(262_144) })),
   },
 );
@@ -62,16 +63,16 @@ const sameBody = JSON.stringify({ keys: [entry("a")] });
 histories(
   "revalidation",
   {
-    "in the background is one request, however many ask": `
+    "in the background is one request for all callers": `
       knows a | max-age=60, stale-while-revalidate=30; slowly 2s serves a b; +60s
-      100 * a = a; +1s; a = a; +1s; b = b; asked 1`,
-    "in the background is paced when it fails": `
+      100 * a = a; +1s; a = a; +1s; b = b; sent 1`,
+    "in the background is paced after failures": `
       knows a | max-age=60, stale-while-revalidate=60; 404; +60s
-      each 500ms for 60s: a = a; asked at 60 61 63 67 75 85 95 105 115`,
-    "sends no condition to a server without ETags": "no ETag; a = a; +300s; a = a; asked plain plain",
-    "of a set under a new ETag sends that one": `
-      knows a | ETag: "1"; serves a b | ETag: "2"; +300s; a = a; serves a b | ETag: "3"; +300s; a = a; asked "1" "2"`,
-    "9111 4.2.3: the time on the way counts as age": `
+      each 500ms for 60s: a = a; sent at 60 61 63 67 75 85 95 105 115`,
+    "sends no condition to a server without ETags": "no ETag; a = a; +300s; a = a; sent plain plain",
+    "sends the latest ETag": `
+      knows a | ETag: "1"; serves a b | ETag: "2"; +300s; a = a; serves a b | ETag: "3"; +300s; a = a; sent "1" "2"`,
+    "9111 4.2.3: the age includes the transfer time": `
       with outageToleranceSeconds=0 maxWaitMs=0; slowly 3s serves a | max-age=60
       a = waits; +3s; got a; unreachable; +56.999s; a = a; +1ms; a = later`,
   },
@@ -79,7 +80,7 @@ histories(
   { "no ETag": reply(200, sameBody) },
 );
 
-test("revalidation sends the ETag, and asks no cache to be passed by", async () => {
+test("revalidation sends the ETag and does not bypass caches", async () => {
   const { ask, clock, origin } = await warmVerifier(served(["a"], { "Cache-Control": "max-age=60", ETag: 'W/"1"' }));
   await clock.advance(60_000);
   await ask("a");
@@ -92,8 +93,8 @@ for (const [name, again] of [
   ["304", reply(304, null, { "Cache-Control": "max-age=100" })],
   ["200 with the same bytes", reply(200, sameBody, { "Cache-Control": "max-age=100" })],
 ] as const) {
-  test(`revalidation by a ${name} keeps the imported keys, and begins a new time of freshness`, async () => {
-    const { keys, ask, clock, origin, happened } = await warmVerifier(
+  test(`revalidation by a ${name} keeps the imported keys and renews their freshness`, async () => {
+    const { keys, ask, clock, origin, takeEventTypes } = await warmVerifier(
       reply(200, sameBody, { ETag: '"1"', "Cache-Control": "max-age=60" }),
     );
     const before = await keys({ kid: "a", alg: "ES256" });
@@ -109,24 +110,24 @@ for (const [name, again] of [
       await settled();
       assert.equal(origin.requests.length, requests);
     }
-    assert.deepEqual(happened(), ["refreshed", "refreshed"]);
+    assert.deepEqual(takeEventTypes(), ["refreshed", "refreshed"]);
   });
 }
 
 const dated = "Date: Fri, 20 Nov 2026 12:01:00 GMT";
 const expires = "Expires: Fri, 20 Nov 2026 13:01:00 GMT";
-/** By the fields of the first response and of a 304 a minute later, until when the set is fresh then, in seconds. */
+/** Header fields of the first response and of a 304 a minute later, and the time for which the set is fresh then, in seconds. */
 const updates: readonly [name: string, first: string, later: string, freshSeconds: number][] = [
   ["Cache-Control is kept", "max-age=60", "Age: 0", 60],
   ["Cache-Control is replaced", "max-age=60", "max-age=10", 10],
   ["Cache-Control is replaced whole", "max-age=60, no-cache", "max-age=20", 20],
   ["Expires and Date are replaced", "Expires: 0", `${dated} | ${expires}`, 3_600],
   ["Expires is kept", `max-age=60 | ${dated} | ${expires}`, `private | ${dated}`, 3_600],
-  ["an old Age is gone", "max-age=60 | Age: 50", "X: x", 60],
-  ["a new Age counts", "max-age=60", "Age: 20", 40],
+  ["an old Age is dropped", "max-age=60 | Age: 50", "X: x", 60],
+  ["a new Age applies", "max-age=60", "Age: 20", 40],
 ];
 histories(
-  "a 304 updates what was stored, field by field (9111 3.2 and 4.3.4)",
+  "a 304 updates the stored response field by field (9111 3.2 and 4.3.4)",
   Object.fromEntries(
     updates.map(([name, first, later, freshSeconds]) => [
       name,
@@ -136,18 +137,18 @@ histories(
   ),
 );
 histories("a 304 and its ETag", {
-  "the ETag that it names is sent the next time": `
-    knows a | ETag: "1"; 304 | ETag: W/"1"; +300s; a = a; +300s; a = a; asked "1" W/"1"`,
-  "the ETag of another body is not taken for that of the stored one, and hides no rotation": `
+  "its ETag is sent the next time": `
+    knows a | ETag: "1"; 304 | ETag: W/"1"; +300s; a = a; +300s; a = a; sent "1" W/"1"`,
+  "another body's ETag is not stored and hides no rotation": `
     knows a | ETag: "1"; 304 | ETag: "2"; +300s; a = a; serves a b | ETag: "2"; b = b
-    +300s; a = a; asked "1" past "2"`,
+    +300s; a = a; sent "1" past "2"`,
 });
 
-describe("the set is replaced whole", () => {
-  test("by a success: a kid that is gone is trusted no more, at once", async () => {
+describe("the set is replaced as a whole", () => {
+  test("a removed kid is no longer trusted immediately after a fetch", async () => {
     const { keys, ask, origin, events } = await warmVerifier(served(["a", "b"]));
     origin.script = served(["b", "c"]);
-    // Asking for another kid is what finds it out.
+    // The look-up of another kid causes the fetch.
     for (const [kid, answer] of Object.entries({ c: "c", a: "ERR_TOKEN_KID_UNKNOWN", b: "b" }))
       assert.equal(await ask(kid), answer);
     await keys.refresh();
@@ -155,7 +156,7 @@ describe("the set is replaced whole", () => {
     assert.deepEqual(changes, [{ type: "changed", added: ["c"], removed: ["a"] }]);
   });
 
-  test("a kid with another key is another key", async () => {
+  test("a kid whose key was replaced gets the new key", async () => {
     const { keys, ask, origin, events } = await warmVerifier();
     origin.script = servedSet([{ ...entry("b"), kid: "a" }]);
     await keys.refresh();
@@ -165,27 +166,28 @@ describe("the set is replaced whole", () => {
 });
 
 histories(
-  "asked for ahead of its end, no caller waits, and no old key is given out",
+  "refreshed ahead: no caller waits, and no old key is returned",
   Object.fromEntries(
     Object.entries({
       "public, max-age=3600, stale-while-revalidate=3600": ["30s", "3h", "3540 7080 10620"],
       "public, max-age=300, must-revalidate": ["30s", "15m", "240 480 720"],
       "max-age=60": ["6s", "3m", "48 96 144"],
       "no-cache": ["500ms", "15s", "4 8 12"],
-    }).map(([fresh, [every = "", during = "", asked = ""]]) => [
+    }).map(([fresh, [every = "", during = "", sentAt = ""]]) => [
       fresh,
-      `knows a | ${fresh}; slowly 100ms serves a | ${fresh}; each ${every} for ${during}: a = a; asked at ${asked}`,
+      `knows a | ${fresh}; slowly 100ms serves a | ${fresh}; each ${every} for ${during}: a = a; sent at ${sentAt}`,
     ]),
   ),
 );
 histories(
-  "asking ahead",
+  "a refresh ahead",
   {
-    "is one request, however many ask": "slowly 2s serves b; +240s; 100 * a = a; +2s; asked 1; b = b; asked 0",
-    "comes again, paced, if that fails; the set is used to its end, and no longer": `
+    "is one request for all callers": "slowly 2s serves b; +240s; 100 * a = a; +2s; sent 1; b = b; sent 0",
+    "is repeated at a pace after failures; the set is used until its end, and no longer": `
       unreachable; +240s; each 1s for 60s: a = a; a = later
-      asked at 240 241 243 247 255 265 275 285 295`,
-    "is not for a kid that is not in it: that costs one request, past all caches": "+299s; b = unknown; asked past",
+      sent at 240 241 243 247 255 265 275 285 295`,
+    "is not caused by an unknown kid, which costs one request that bypasses all caches":
+      "+299s; b = unknown; sent past",
   },
   "with maxWaitMs=0; knows a | max-age=300, must-revalidate",
 );
@@ -195,29 +197,29 @@ histories("a clock", {
     knows a | max-age=3600, must-revalidate; unreachable; +3400s; a = a; clock -3300s; +300s; a = failed`,
   ...Object.fromEntries(
     ["max-age=3600", "max-age=3600, must-revalidate", "max-age=60, stale-while-revalidate=60"].map((fresh) => [
-      `set back by a year makes a set of ${fresh} one of unknown age: it is revalidated before it is used`,
+      `set back by a year makes the age of a set with ${fresh} unknown: it is revalidated before it is used`,
       `knows a | ${fresh}; serves b; clock -1y; a = unknown; b = b`,
     ]),
   ),
-  "set back by a year does not keep a set in use for that year while the server fails": `
+  "set back by a year does not keep a set in use for that year during an outage": `
     knows a | max-age=3600; unreachable; clock -1y; a = failed; +30d; a = failed; serves a; +10s; a = a`,
   "set back by a year does not lock the budget for that year": `
     knows a | max-age=86400; 3 new = unknown; +1s; 2 new = unknown; clock -1y; a = a
-    serves a b; asked 5; b = unknown; asked 0; +2s; b = b`,
+    serves a b; sent 5; b = unknown; sent 0; +2s; b = b`,
   "set back by a year does not lock requests after failures for that year": `
     unreachable; a = failed; clock -1y; serves a; a = later; +1s; a = a`,
-  // The set has not changed, so nothing else forgets the kid.
+  // The set has not changed, so no change of keys clears the kid.
   "set back by a year does not keep a kid unknown for that year": `
     knows a; b = unknown; clock -1y; a = a; +10s; serves a b; b = b`,
-  // Nor while its server fails.
+  // Not even during an outage.
   "set back by a year does not keep the discovery document for that year": `
     with issuer=https://op.example; names /old; @/old serves a; refresh = ok
     names /new; @/old 404; @/new serves b; clock -1y; b = b; @config 503; clock -1y; b = status`,
-  "set forward by a year makes every set stale, at once": `
+  "set forward by a year makes every set stale immediately": `
     knows a | max-age=86400; clock +1y; unreachable; a = failed; serves a; +1s; a = a`,
-  "set forward by a year ends all waiting that has not begun": `
+  "set forward by a year ends all pauses": `
     knows a; 4 new = unknown; serves a b; b = unknown; clock +1y; b = b`,
-  "set during a request does not lend a set more time than it has": `
+  "set during a request does not extend the life of a set": `
     knows a | max-age=60, must-revalidate; slowly 1s serves a | max-age=60, must-revalidate; +60s
     a = waits; +500ms; clock -1y; +500ms; got a; unreachable; a = failed`,
 });
@@ -226,30 +228,31 @@ const minute = { "Cache-Control": "max-age=60" };
 const header = { kid: "a", alg: "ES256" };
 
 histories("in an outage", {
-  // Each that is tried takes five seconds, then 1, 2, 4, 8, 10 seconds pass.
-  "only the caller who finds it out waits; the next ones get the stale key at once": `
+  // Each attempt takes five seconds, followed by pauses of 1, 2, 4, 8, 10 seconds.
+  "only the first caller waits; the next ones get the stale key immediately": `
     knows a | max-age=60; hanging; +60s; a = waits; +5s; got a; +1s; each 1s for 50s: a = a
-    asked 6`,
-  "that may be over, because nobody has asked for a minute, the caller waits": `
+    sent 6`,
+  "that may be over after a minute without calls, the caller waits": `
     knows a | max-age=60; unreachable; +60s; a = a; slowly 100ms serves b; +60s; a = waits; +200ms; got unknown`,
-  // Who comes while they wait does not wait for a second of their own.
-  "of a server that does not answer, a quiet API waits for a second and not for the timeouts, each time": `
+  // Later callers share that second.
+  "of a server that does not respond, a quiet API waits for a second each time, not for the timeout": `
     knows a | max-age=60; hanging; +90s; 2 * a = waits; +999ms; still waits; +1ms; 2 * got a; a = a
     +90s; 2 * a = waits; +999ms; still waits; +1ms; 2 * got a; a = a; +90s; a = waits; +1s; got a; a = a`,
-  "that is none, because the answer comes late, its keys are taken": `
-    knows a | max-age=60; slowly 3s serves b | max-age=60; +60s; a = waits; +1s; got a; +2s; b = b; asked 1`,
-  "whose set may be used no longer, the caller waits for the answer": `
+  "that was only a slow response, the late keys are used": `
+    knows a | max-age=60; slowly 3s serves b | max-age=60; +60s; a = waits; +1s; got a; +2s; b = b; sent 1`,
+  "whose set is no longer usable, the caller waits for the response": `
     knows a | no-cache; slowly 3s serves b; +5s; b = waits; +3s; got b`,
-  "an unknown kid is not called unknown": `
+  "an unknown kid is not reported as unknown": `
     with maxWaitMs=0; knows a | max-age=60; 429; +60s; b = status; b = later; +1s; b = status`,
-  "none of 0 s is tolerated": "with outageToleranceSeconds=0; knows a | max-age=60; unreachable; +60s; a = failed",
+  "with a tolerance of 0 s, the stale set is not used":
+    "with outageToleranceSeconds=0; knows a | max-age=60; unreachable; +60s; a = failed",
 });
 
 for (const [name, keys] of [
   ["no key", []],
-  ["no key that can be used", [{ ...entryOf(named("a", ecKey("a"))), use: "enc" }]],
+  ["no usable key", [{ ...entryOf(named("a", ecKey("a"))), use: "enc" }]],
 ] as const) {
-  test(`a set with ${name} is an outage: the old set is used within its bounds, and then nobody can tell`, async () => {
+  test(`a set with ${name} is an outage: the old set is used within its bounds, and then calls fail`, async () => {
     const { ask, keys: set, clock, origin, events } = await warmVerifier(served(["a"], minute), { maxWaitMs: 0 });
     origin.script = servedSet(keys);
     const error = await failure<FetchError>(set.refresh);
@@ -270,40 +273,40 @@ const later = (seconds: number): string => new Date(Date.parse("2026-11-20T12:00
 const at = (seconds: number): string => `Date: ${later(seconds)}`;
 
 histories(
-  "a key that a newer set no longer had",
+  "a removed key",
   {
-    "is not used in an outage; those that it had are": `
+    "is not used in an outage, unlike the other keys": `
       with maxWaitMs=0; knows a b | max-age=60; serves b | max-age=60; refresh = ok; 403; a = status
       +59s; a = status; +60s; a = status|later; +3500s; a = status|later; b = b`,
-    // Once the server says the same again, it is a key like others.
-    "and that comes back, by a replica that lags behind, is used while it is fresh, and no longer": `
+    // Once the server has confirmed it, it is a normal key.
+    "that returns from a replica that is behind is used while it is fresh, and no longer": `
       knows a b | max-age=60; serves b | max-age=60; refresh = ok; serves a b | max-age=60; refresh = ok; a = a
       unreachable; +60s; a = failed; serves a b | max-age=60; refresh = ok; unreachable; +60s; a = a`,
-    "under another key is no longer that key": `
+    "whose kid has a new key is not returned": `
       knows a | max-age=60; another key; refresh = ok; unreachable; +60s; a = another key`,
-    // The cache, past the cache, and past the cache for the kid that is unknown.
-    "is not brought back by a cache that has an older set: it is passed by": `
-      knows a | max-age=60; serves b | max-age=60; refresh = ok; asked 1
-      serves a | max-age=60 | Age: 500 // serves b | max-age=60; +60s; a = unknown; b = b; asked /jwks past past`,
-    "is not brought back by one that cannot be passed by, while the newer set is fresh; it is asked once": `
-      knows a | max-age=60; serves b | max-age=60; refresh = ok; asked 1; serves a | max-age=60 | Age: 500; +48s
-      each 1s for 12s: b = b; asked 2`,
-    "is not brought back by a cache that sends no Age: of two responses, the one with the newer Date wins (9111 4)": `
+    // The cache, a bypass, and another bypass for the unknown kid.
+    "does not return from a cache with an older set, which is bypassed": `
+      knows a | max-age=60; serves b | max-age=60; refresh = ok; sent 1
+      serves a | max-age=60 | Age: 500 // serves b | max-age=60; +60s; a = unknown; b = b; sent /jwks past past`,
+    "does not return from a cache that cannot be bypassed, which is tried once while the newer set is fresh": `
+      knows a | max-age=60; serves b | max-age=60; refresh = ok; sent 1; serves a | max-age=60 | Age: 500; +48s
+      each 1s for 12s: b = b; sent 2`,
+    "does not return from a cache that sends no Age: of two responses, the newer Date wins (9111 4)": `
       with maxWaitMs=0; knows a | max-age=300 | ${at(0)}; +300s; serves b | max-age=300, must-revalidate | ${at(300)}; b = b
       serves a | max-age=300 | ${at(0)}; +299s; b = b; +1h; each 1h for 24h: a = outdated & b = outdated|later
       serves b | max-age=300 | ${at(86_700)}; b = b`,
-    "is not brought back by an expired response with an Age, either": `
+    "does not return with an expired response that has an Age, either": `
       with maxWaitMs=0; knows a | max-age=300; serves b | max-age=300, must-revalidate; refresh = ok
       serves a | max-age=300 | Age: 500; +300s; a = outdated; b = later`,
-    "does not come back before the cache is bypassed": `
-      knows a | max-age=300 | ${at(0)}; +300s; serves b | max-age=300 | ${at(300)}; b = b; asked 1
+    "does not return before the cache is bypassed": `
+      knows a | max-age=300 | ${at(0)}; +300s; serves b | max-age=300 | ${at(300)}; b = b; sent 1
       serves a | max-age=300 | ${at(0)} // serves b | max-age=300 | ${at(600)}; +300s; a = unknown; b = b
-      asked /jwks past past`,
-    // Either clock, and that of each replica, may be wrong by a minute.
-    "comes back by a replica whose clock is a minute slow": `
+      sent /jwks past past`,
+    // Each clock may be wrong by a minute.
+    "returns from a replica whose clock is a minute slow": `
       knows a | max-age=300 | ${at(0)}; +300s; serves b | max-age=300 | ${at(300)}; b = b
       serves a b | max-age=300 | ${at(240)}; a = a`,
-    "comes back if the provider sets its clock back by an hour": `
+    "returns if the provider sets its clock back by an hour": `
       knows a | max-age=300 | ${at(3_600)}; serves b | max-age=300 | ${at(3_600)}; refresh = ok
       serves a b | max-age=300 | ${at(0)}; refresh = ok; a = a`,
   },
@@ -318,15 +321,15 @@ describe("Retry-After", () => {
     ["5", { "Retry-After": "5" }, 5],
     ["30", { "Retry-After": "30" }, 30],
     ["more than 30", { "Retry-After": "31" }, 30],
-    ["beyond all bounds", { "Retry-After": "9".repeat(400) }, 30],
+    ["a huge number", { "Retry-After": "9".repeat(400) }, 30],
     ["negative", { "Retry-After": "-5" }, 1],
     ["a fraction", { "Retry-After": "5.5" }, 1],
     ["a word", { "Retry-After": "soon" }, 1],
-    ["two", { "Retry-After": "5, 6" }, 1],
+    ["two values", { "Retry-After": "5, 6" }, 1],
     ["a date", { "Retry-After": later(5) }, 5],
     ["a date in the past", { "Retry-After": later(-5) }, 1],
     ["a date tomorrow", { "Retry-After": later(86_400) }, 30],
-    ["a date by a clock that is wrong", { "Retry-After": later(7_205), Date: later(7_200) }, 5],
+    ["a date from a wrong clock", { "Retry-After": later(7_205), Date: later(7_200) }, 5],
   ];
   for (const [name, headers, seconds] of rows) {
     for (const status of name === "5" ? [429, 403, 503] : [429]) {
@@ -344,33 +347,33 @@ describe("Retry-After", () => {
     }
   }
 
-  test("of the discovery document counts, too", async () => {
+  test("applies to the discovery document, too", async () => {
     const { keys } = verifierOf(reply(429, null, { "Retry-After": "20" }), { issuer: "https://op.example" });
     assert.equal((await failure<FetchError>(() => keys(header))).retryAfterSeconds, 20);
   });
 });
 histories("Retry-After of 20 s", {
   // From the last fifth of its freshness on.
-  "holds for the background, and for unknown kids": `
+  "applies to background requests and to unknown kids": `
     with maxWaitMs=0; knows a | max-age=60, stale-while-revalidate=120; 429 | Retry-After: 20
-    each 1s for 60s: a = a; each 1s for 60s: a = a & b = later|status; asked at 48 68 88 108`,
-  "does not keep refresh() waiting, and is forgotten after a success": `
+    each 1s for 60s: a = a; each 1s for 60s: a = a & b = later|status; sent at 48 68 88 108`,
+  "does not delay refresh() and ends with a success": `
     429 | Retry-After: 20; a = status; serves a; refresh = ok; a = a; serves b; b = b`,
 });
 
 const discovered = "with issuer=https://op.example; serves a | max-age=10, must-revalidate; a = a";
 histories(
-  "the discovery document in an outage: the jwks_uri is used on, for a day; the document is asked for once a minute",
+  "in an outage of the discovery document, its jwks_uri is used for a day, and the document is fetched once a minute",
   Object.fromEntries(
     ["404", "429", "503", "302", "html", "unreachable"].map((does) => [
       does,
-      `${discovered}; @config ${does}; +1h; asked 2; each 10s for 120s: a = a
-      asked 14;      +1d; a = failed|status|redirect|body`,
+      `${discovered}; @config ${does}; +1h; sent 2; each 10s for 120s: a = a
+      sent 14;      +1d; a = failed|status|redirect|body`,
     ]),
   ),
 );
 histories(
-  "a wrong discovery document is no outage: neither the jwks_uri nor the stale set is used on",
+  "a wrong discovery document is not an outage: neither its jwks_uri nor the stale set is used",
   Object.fromEntries(
     Object.entries({ "another issuer": "issuer", "no jwks_uri": "insecure", "an http jwks_uri": "insecure" }).map(
       ([name, error]) => [
@@ -386,7 +389,7 @@ histories(
     "an http jwks_uri": reply(200, '{"issuer":"https://op.example","jwks_uri":"http://op.example/jwks"}'),
   },
 );
-test("a wrong discovery document is no reason to try again", async () => {
+test("a wrong discovery document is not retryable", async () => {
   const { keys } = verifierOf(reply(200, "{}"), { issuer: "https://op.example" });
   const { code, retryable } = await failure<FetchError>(keys.refresh);
   assert.deepEqual([code, retryable], ["ERR_DISCOVERY_ISSUER", false]);

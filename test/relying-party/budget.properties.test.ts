@@ -6,16 +6,16 @@ import { type Script, delayed, hanging, reply, served, unreachable } from "../su
 import { soak } from "../support/soak.ts";
 import { warmVerifier } from "./setup.ts";
 
-// The budgets as they are documented: three at once, then one after 1, 2, 4, 8, 10, 10 … seconds; after failures one at once.
-// They begin anew after a minute without a request, or without a failure.
+// The documented budgets: three requests immediately, then one after 1, 2, 4, 8, 10, 10 … seconds; after failures, one immediately.
+// They are whole again after a minute without a request or a failure.
 const pauseMs = (index: number): number => [1_000, 2_000, 4_000, 8_000][index] ?? 10_000;
 
 const quietMs = 60_000;
 
 /**
  * Returns how many requests unknown kids may cause within a time, as long as the keys do not change: at most 3 within a second, 11 within a
- * minute, and 6 a minute in the long run. A quiet minute brings no more: it costs the six requests of that minute, and the burst after it
- * never makes up for them.
+ * minute, and 6 a minute in the long run. A quiet minute does not allow more: the burst after it
+ * is smaller than the six requests that it costs.
  */
 function allowed(windowMs: number): number {
   let pauses = 0;
@@ -25,13 +25,13 @@ function allowed(windowMs: number): number {
 
 type Step =
   | { readonly type: "advance"; readonly ms: number }
-  /** Tokens with kids that nobody publishes. */
+  /** Tokens with made-up kids. */
   | { readonly type: "flood"; readonly count: number }
-  /** A token of a published key; 0 is the newest one. */
+  /** A token of a published key; 0 is the latest one. */
   | { readonly type: "valid"; readonly index: number }
   | { readonly type: "rotate" }
-  /** What the origin does from then on. */
-  | { readonly type: "origin"; readonly behaviour: "works" | keyof typeof broken };
+  /** The origin's behavior from then on. */
+  | { readonly type: "origin"; readonly behavior: "works" | keyof typeof broken };
 
 interface Schedule {
   readonly steps: readonly Step[];
@@ -43,7 +43,7 @@ const broken = { unreachable, hanging, missing: reply(404), unwell: reply(503), 
 
 interface Played {
   readonly timeline: { readonly type: KeySetEvent["type"] | "revalidation" | "bypass"; readonly atMs: number }[];
-  /** What became of the valid tokens. */
+  /** Results of the valid tokens. */
   readonly answers: readonly { readonly kid: string; readonly answer: string }[];
 }
 
@@ -70,13 +70,13 @@ async function play({ steps, cacheControl, latencyMs }: Schedule): Promise<Playe
   for (const step of steps) {
     if (step.type === "advance") await clock.advance(step.ms);
     if (step.type === "rotate") kids.unshift(`key ${kids.length}`);
-    if (step.type === "origin") behave = step.behaviour === "works" ? now : broken[step.behaviour];
+    if (step.type === "origin") behave = step.behavior === "works" ? now : broken[step.behavior];
     if (step.type === "valid") answers.push(askValid(kids[step.index % kids.length] as string));
     for (let i = 0; step.type === "flood" && i < step.count; i += 1) {
       floods.push(ask(`made up ${floods.length}`));
     }
   }
-  // Whatever was, it is over when the origin has worked for a while.
+  // After the origin has worked for a while, no earlier failure has an effect.
   behave = now;
   await clock.advance(30_000);
   answers.push(askValid(kids[0] as string));
@@ -85,7 +85,7 @@ async function play({ steps, cacheControl, latencyMs }: Schedule): Promise<Playe
   return { timeline, answers: await Promise.all(answers) };
 }
 
-/** In no window of time, however it lies, and as long as the keys do not change, are there more requests than allowed. */
+/** Asserts that no window of time without a change of keys has more requests than allowed. */
 function checkWindows(timeline: Played["timeline"], revalidationsPerSecond: number): void {
   for (const [start, { atMs: startMs }] of timeline.entries()) {
     let bypasses = 0;
@@ -102,7 +102,7 @@ function checkWindows(timeline: Played["timeline"], revalidationsPerSecond: numb
   }
 }
 
-/** After failures in a row the next request waits. */
+/** Asserts the pauses after failures. */
 function checkPauses(timeline: Played["timeline"]): void {
   let failures = 0;
   let failedAtMs = 0;
@@ -125,7 +125,7 @@ const valid: fc.Arbitrary<Step> = fc.record({ type: fc.constant("valid"), index:
 const rotate = fc.constant<Step>({ type: "rotate" });
 const origin = fc
   .constantFrom("works", ...(Object.keys(broken) as (keyof typeof broken)[]))
-  .map((behaviour): Step => ({ type: "origin", behaviour }));
+  .map((behavior): Step => ({ type: "origin", behavior }));
 
 const schedule = (latency: fc.Arbitrary<number>, ...steps: fc.Arbitrary<Step>[]): fc.Arbitrary<Schedule> =>
   fc.record({
@@ -139,7 +139,7 @@ const schedule = (latency: fc.Arbitrary<number>, ...steps: fc.Arbitrary<Step>[])
     latencyMs: latency,
   });
 
-test("a flood, at any pace, causes no more requests than the budget, and hides a new key for ten seconds at most", async () => {
+test("a flood at any pace causes at most the budgeted requests and hides a new key for at most ten seconds", async () => {
   await fc.assert(
     fc.asyncProperty(schedule(fc.nat(800), advance, advance, flood, valid, rotate), async (schedule) => {
       const { timeline, answers } = await play(schedule);
@@ -149,14 +149,14 @@ test("a flood, at any pace, causes no more requests than the budget, and hides a
         else assert.ok(!found.has(kid) && answer === "ERR_TOKEN_KID_UNKNOWN", `${kid}: ${answer}`);
       }
       assert.ok(found.has(answers.at(-1)?.kid ?? ""));
-      // What may not be reused counts as fresh for 5 s, and is asked for 1 s ahead.
+      // A set that must not be reused counts as fresh for 5 s and is refreshed 1 s ahead.
       checkWindows(timeline, 1 / 4);
     }),
     { numRuns: soak(150, 30) },
   );
 });
 
-test("the same with an origin that fails in all ways: a valid token of a new key is at worst refused for a while", async () => {
+test("with an origin that fails in any way, a valid token of a new key is at worst refused for a while", async () => {
   await fc.assert(
     fc.asyncProperty(schedule(fc.nat(6_000), advance, advance, flood, valid, rotate, origin), async (schedule) => {
       const { timeline, answers } = await play(schedule);

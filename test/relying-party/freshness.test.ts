@@ -7,7 +7,7 @@ import { createUnknownKids } from "../../src/verify/relying-party/unknown-kids.t
 import { soak } from "../support/soak.ts";
 import { type Caching, type Use, useOf } from "./model.ts";
 
-// Neither side's local time may matter.
+// The local time zone must not matter.
 process.env["TZ"] = "Asia/Kolkata";
 
 const bounds: FreshnessBounds = {
@@ -21,15 +21,15 @@ const requestedAtMs = Date.parse("2026-11-20T12:00:00Z");
 const date = "Fri, 20 Nov 2026 12:00:00 GMT";
 const inAnHour = "Fri, 20 Nov 2026 13:00:00 GMT";
 
-/** Cache-Control, or all the fields; seconds after the request until which the response is fresh, may be used stale, and in an outage. */
+/** Cache-Control or all header fields, and the seconds after the request until which the response is fresh, usable while stale, and usable in an outage. */
 type Row = readonly [source: string, name: string, input: string | CachingHeaders, expect: Expect];
 type Expect = readonly [fresh: number, stale: number, outage: number];
 
-/** Fresh for so long; nothing said about stale use. */
+/** Returns the expectation for a response that is fresh for this long, without directives about stale use. */
 const fresh = (seconds: number): Expect => [seconds, seconds, seconds + 3_600];
-/** Not to be reused without asking, but for the lower bound. */
+/** A response that must be revalidated, except within the lower bound. */
 const noReuse: Expect = [5, 5, 5];
-/** Stale when it comes: only an outage leaves room for it. */
+/** A response that arrives stale and is usable only in an outage. */
 const stale: Expect = [5, 5, 3_600];
 
 const table = (title: string, rows: readonly Row[]): void => {
@@ -47,15 +47,15 @@ const table = (title: string, rows: readonly Row[]): void => {
   });
 };
 
-table("how Cache-Control is read", [
+table("Cache-Control", [
   ["9111 4.2.1", "no value", "max-age", stale],
   ["9111 4.2.1", "white space before the =", "max-age =60", stale],
   ["9111 4.2.1", "white space after the =", "max-age= 60", stale],
   ["9111 4.2.1", "a quote that does not end", 'max-age="60', stale],
   ["9111 4.2.1", "a semicolon for a comma", "max-age=60; public", stale],
-  ["9111 4.2.1", "of a repeated directive the first, which is shorter", "max-age=60, max-age=600", fresh(60)],
-  ["9111 4.2.1", "of a repeated directive the first, which is longer", 'Max-Age="600", max-age=60', fresh(600)],
-  ["9111 1.2.2", "a number beyond all bounds", `max-age=${"9".repeat(400)}`, fresh(86_400)],
+  ["9111 4.2.1", "the first of repeated directives, which is shorter", "max-age=60, max-age=600", fresh(60)],
+  ["9111 4.2.1", "the first of repeated directives, which is longer", 'Max-Age="600", max-age=60', fresh(600)],
+  ["9111 1.2.2", "a huge number", `max-age=${"9".repeat(400)}`, fresh(86_400)],
   ["9110 5.6.4", "a quoted quote", 'x="\\", max-age=1, \\"", max-age=60', fresh(60)],
   ["9111 5.2.2.4", "no-cache with a field name", 'no-cache="Set-Cookie", max-age=60', noReuse],
   ["9111 5.2.2.8", "proxy-revalidate is not for this cache", "max-age=60, proxy-revalidate", fresh(60)],
@@ -64,15 +64,15 @@ table("how Cache-Control is read", [
 table("age", [
   [
     "9111 1.2.2",
-    "beyond all bounds, like max-age",
+    "a huge number, like max-age",
     { cacheControl: `max-age=${"9".repeat(400)}`, age: "9".repeat(400) },
     stale,
   ],
-  ["9111 5.1", "of a list the first", { cacheControl: "max-age=60", age: "20, 0" }, fresh(40)],
-  ["9111 5.1", "one that is invalid is ignored", { cacheControl: "max-age=60", age: "-20" }, fresh(60)],
+  ["9111 5.1", "the first of a list", { cacheControl: "max-age=60", age: "20, 0" }, fresh(40)],
+  ["9111 5.1", "an invalid value is ignored", { cacheControl: "max-age=60", age: "-20" }, fresh(60)],
   [
     "9111 5.1",
-    "of a list that begins with an invalid one none",
+    "a list that begins with an invalid value is ignored",
     { cacheControl: "max-age=60", age: "x, 20" },
     fresh(60),
   ],
@@ -83,11 +83,11 @@ const ago = (seconds: number): string => new Date(requestedAtMs - seconds * 1000
 table("age by Date", [
   ...["yesterday", "", "0"].map((date): Row => {
     const input = { cacheControl: "max-age=3600", date };
-    return ["9110 6.6.1", `an invalid Date is none: ${date}`, input, fresh(3_600)];
+    return ["9110 6.6.1", `an invalid Date is ignored: ${date}`, input, fresh(3_600)];
   }),
   [
     "decision 15",
-    "stale by Date alone: fresh for a minute, and not used longer when stale",
+    "stale only by Date: fresh for a minute, and not used longer when stale",
     { cacheControl: "max-age=3600, stale-while-revalidate=3600", date: ago(3_590) },
     [60, 3_610, 3_610],
   ],
@@ -98,17 +98,22 @@ table("Expires", [
   ["9111 5.3", "-1 is in the past", { expires: "-1", date }, stale],
   ["9111 5.3", "another format is in the past", { expires: "2099-01-01T00:00:00Z", date }, stale],
   ["9111 5.3", "a year is in the past", { expires: "2099", date }, stale],
-  ["9111 5.3", "two are none", { expires: `${inAnHour}, ${inAnHour}`, date }, stale],
+  ["9111 5.3", "two values are invalid", { expires: `${inAnHour}, ${inAnHour}`, date }, stale],
   ["9111 4.2", "another zone is invalid", { expires: "Fri, 20 Nov 2026 13:00:00 PST", date }, stale],
   ["9111 4.2", "in any case", { expires: inAnHour.toLowerCase(), date: date.toUpperCase() }, fresh(3_600)],
   ["9110 5.6.7", "as in RFC 850", { expires: "Friday, 20-Nov-26 13:00:00 GMT", date }, fresh(3_600)],
-  ["9110 5.6.7", "as asctime has it, in GMT", { expires: "Fri Nov 20 13:00:00 2026", date }, fresh(3_600)],
-  ["9110 6.6.1", "an invalid Date: that of the request", { expires: inAnHour, date: "yesterday" }, fresh(3_600)],
+  ["9110 5.6.7", "as in asctime, in GMT", { expires: "Fri Nov 20 13:00:00 2026", date }, fresh(3_600)],
+  [
+    "9110 6.6.1",
+    "with an invalid Date, the time of the request applies",
+    { expires: inAnHour, date: "yesterday" },
+    fresh(3_600),
+  ],
 ]);
 
 const seconds = fc.oneof(fc.nat(100), fc.nat(10_000), fc.nat(10_000_000));
 
-/** A number, or something that is none and counts as 0. */
+/** A number, or an invalid value that counts as 0. */
 const value = fc.oneof(
   { weight: 4, arbitrary: seconds.map((number) => ({ text: String(number), number })) },
   { weight: 1, arbitrary: fc.constantFrom("", "x", "-1", "1.5", "1e3", "0x10").map((text) => ({ text, number: 0 })) },
@@ -132,7 +137,7 @@ const numbered = (name: string): fc.Arbitrary<Directive> =>
 
 const plain = (name: string): fc.Arbitrary<Directive> => mixedCase(name).map((text) => ({ name, number: 0, text }));
 
-/** What says nothing to a private cache that knows the four directives. */
+/** Directives that do not matter to a private cache. */
 const noise = fc
   .constantFrom("public", "private", "s-maxage=7", "x-max-age=7", 'x="max-age=7, no-store"', 'x="\\"", y', "")
   .map((text) => ({ name: "noise", number: 0, text }));
@@ -150,26 +155,26 @@ const directives = fc.array(
 
 const requestedAt = Date.parse("2026-11-20T12:00:00Z");
 
-interface Said {
+interface CachedResponse {
   readonly headers: CachingHeaders;
   readonly caching: Caching;
 }
 
 const utc = (ms: number): string => new Date(ms).toUTCString();
 
-/** Headers, and what they mean. */
-const said: fc.Arbitrary<Said> = fc
+/** Headers and their meaning. */
+const responses: fc.Arbitrary<CachedResponse> = fc
   .record({
     directives: fc.option(directives),
     separator: fc.constantFrom(",", ", ", " ,\t", ",,"),
     age: fc.option(seconds),
-    /** How long before the request. */
+    /** Seconds before the request. */
     dateAgo: fc.option(fc.oneof(fc.integer({ min: -100, max: 100 }), fc.integer({ min: -10_000, max: 100_000 }))),
     expiresIn: fc.option(fc.integer({ min: -10_000, max: 10_000_000 })),
   })
   .map(({ directives, separator, age, dateAgo, expiresIn }) => {
     const date = dateAgo === null ? undefined : requestedAt - dateAgo * 1000;
-    // Of several the first.
+    // The first of several.
     const of = (name: string): number | undefined => {
       const numbers = (directives ?? []).filter((directive) => directive.name === name).map(({ number }) => number);
       return numbers[0];
@@ -204,10 +209,10 @@ const anyBounds: fc.Arbitrary<FreshnessBounds> = fc
   })
   .map(({ more, ...rest }) => Object.assign(rest, { maxFreshSeconds: rest.minFreshSeconds + more }));
 
-test("whatever a response says, it is used as RFC 9111 and RFC 5861 allow, at any time, and no longer", () => {
+test("with any headers, a response is used exactly as long as RFC 9111 and RFC 5861 allow", () => {
   fc.assert(
     fc.property(
-      said,
+      responses,
       anyBounds,
       fc.nat(10_000),
       fc.nat(10_000_000),
@@ -216,7 +221,7 @@ test("whatever a response says, it is used as RFC 9111 and RFC 5861 allow, at an
         const { refreshFrom, freshUntil, staleUntil, outageUntil } = result;
         assert.ok(requestedAt <= refreshFrom && refreshFrom <= freshUntil);
         assert.ok(freshUntil <= staleUntil && staleUntil <= outageUntil);
-        // Around each moment of change, and somewhere.
+        // Around each change, and at a random time.
         const edges = [freshUntil, staleUntil, outageUntil].flatMap((edge) => [edge - 1, edge]);
         for (const now of [...edges, requestedAt + delayMs + aboutMs]) {
           const use: Use =
@@ -237,8 +242,8 @@ test("whatever a response says, it is used as RFC 9111 and RFC 5861 allow, at an
   );
 });
 
-describe("what is remembered of unknown kids", () => {
-  test("tells sets apart, and forgets one without the others", async () => {
+describe("the memory of unknown kids", () => {
+  test("distinguishes sets and clears each one on its own", async () => {
     const ofSet = createUnknownKids();
     const [one, two] = [ofSet(), ofSet()];
     await one.add("k", 0);
@@ -248,7 +253,7 @@ describe("what is remembered of unknown kids", () => {
     assert.deepEqual([await one.has("k", 0), await two.has("k", 0)], [false, true]);
   });
 
-  test("holds for ten seconds, and not before it began", async () => {
+  test("lasts for ten seconds and not into the past", async () => {
     const unknown = createUnknownKids()();
     for (const [at, expect] of [
       [1_000, true],
@@ -261,7 +266,7 @@ describe("what is remembered of unknown kids", () => {
     }
   });
 
-  test("does not take a kid for another one whose hash it is, as a thumbprint is (RFC 7638)", async () => {
+  test("does not confuse a kid with another one's hash, such as a thumbprint (RFC 7638)", async () => {
     const unknown = createUnknownKids()();
     const long = JSON.stringify({ crv: "P-256", kty: "EC", x: "x".repeat(43), y: "y".repeat(43) });
     const thumbprint = createHash("sha256").update(long).digest("base64url");

@@ -4,24 +4,24 @@ import { type Script, delayed, hanging, reply, served, settled, unreachable } fr
 import { type VerifierOptions, isPending, outcome, verifierOf } from "./setup.ts";
 
 /*
- * A history of a key set as text. A step is a line, or a part of one before a semicolon:
+ * A history of a key set, written as text. Steps are separated by line breaks and semicolons:
  *
- *   with maxWaitMs=0             options; may come first
- *   knows a b | max-age=60       the origin serves these kids, with this Cache-Control, and the set has fetched them; may come next
- *   serves a | max-age=60 | ETag: "1"        what the origin does from now on, with further fields
- *   unreachable; hanging; 503 | Retry-After: 5; NAME      the same; NAME is one of the scripts of the table
- *   slowly 2s serves a           the same; its answers take so long
- *   serves a // serves b         a cache that answers, and the origin behind it, which answers to who passes caches by
- *   @/other serves a; @config 404; names /other           the same at another path; at the discovery document; what that names
- *   +60s; clock -1y              time passes; the clock is set
- *   a = a; b = unknown           asks for a kid: the kid whose key comes, or the error
- *   3 new = unknown; 100 * a = a             three, one after the other, that were never asked for; a hundred at once
- *   a = waits; still waits; got a            no answer yet; that of the oldest that waits
- *   each 1s for 60s: a = a & b = later
+ *   with maxWaitMs=0             options; optional first step
+ *   knows a b | max-age=60       the origin serves these kids with this Cache-Control, and the set has fetched them; optional next step
+ *   serves a | max-age=60 | ETag: "1"        the origin's behavior from now on, with header fields
+ *   unreachable; hanging; 503 | Retry-After: 5; NAME      other behaviors; NAME is a script of the table
+ *   slowly 2s serves a           like `serves a`, with responses that take 2 s
+ *   serves a // serves b         a cache, and the origin behind it, which receives requests that bypass caches
+ *   @/other serves a; @config 404; names /other           behavior at another path; of the discovery document; the path that the document names
+ *   +60s; clock -1y              lets time pass; sets the clock
+ *   a = a; b = unknown           looks up a kid; expects its key, or an error
+ *   3 new = unknown; 100 * a = a             three new kids, one at a time; a hundred concurrent calls
+ *   a = waits; still waits; got a            the call is pending; it still is; the oldest pending call has this result
+ *   each 1s for 60s: a = a & b = later       repeats steps
  *   refresh = ok; close
- *   asked 2; asked 2 config; asked plain past "1"; asked at 0 1 3         requests since the last such step: how many; how many of one kind; plainly, past caches or with an ETag,
- *                                or at which path; seconds after the beginning
- *   events changed refreshed; timers 0
+ *   sent 2; sent 2 config; sent plain past "1"; sent at 0 1 3         requests since the last such step: the number of all; of one kind; each
+ *                                request: plain, bypassing caches, with an ETag, or at a path; their times in seconds
+ *   events changed refreshed; timers 0       events since the last such step; timers that run
  */
 
 const errors: Readonly<Record<string, string>> = {
@@ -42,11 +42,11 @@ const errors: Readonly<Record<string, string>> = {
 const units = { ms: 1, s: 1_000, m: 60_000, h: 3_600_000, d: 86_400_000, y: 365 * 86_400_000 } as const;
 
 function msOf(text: string): number {
-  const [, number, unit] = /^([+-]?[\d.]+)(ms|[smhdy])$/.exec(text) ?? assert.fail(`no time: ${text}`);
+  const [, number, unit] = /^([+-]?[\d.]+)(ms|[smhdy])$/.exec(text) ?? assert.fail(`not a time: ${text}`);
   return Math.round(Number(number) * units[unit as keyof typeof units]);
 }
 
-/** One of several, where one cannot say which. */
+/** Asserts that a result is one of the expected ones, which `|` separates. */
 function expectOne(answer: string, expect: string, step: string): void {
   const wanted = expect.split("|").map((one) => errors[one] ?? one);
   assert.ok(wanted.includes(answer), `${step}: ${answer}`);
@@ -56,7 +56,7 @@ export type Scripts = Readonly<Record<string, Script>>;
 
 const plain: Scripts = { unreachable, hanging, html: reply(200, "<html>"), "no set": reply(200, "{}") };
 
-/** What an origin does, from its text. */
+/** Returns the script that a step describes. */
 function scriptOf(text: string, named: Scripts): Script | undefined {
   const [, pause, rest] = /^slowly (\S+) (.+)$/.exec(text) ?? [];
   if (pause !== undefined) return delayed(msOf(pause), scriptOf(rest as string, named) ?? assert.fail(text));
@@ -77,7 +77,7 @@ function scriptOf(text: string, named: Scripts): Script | undefined {
   return /^\d{3}$/.test(what) ? reply(Number(what), null, headers) : (named[what] ?? plain[what]);
 }
 
-/** A number where it is one. */
+/** Returns options. Their values become numbers if they can. */
 const optionsOf = (text: string): VerifierOptions =>
   Object.fromEntries(
     Array.from(text.matchAll(/(\w+)=(\S+)/g), ([, name, value]) => [
@@ -90,7 +90,7 @@ const configuration = "/.well-known/openid-configuration";
 
 const pathOf = (url: string): string => new URL(url).pathname;
 
-async function live(text: string, named: Scripts): Promise<void> {
+async function run(text: string, named: Scripts): Promise<void> {
   const steps = text.split(/[;\n]/).flatMap((step) => step.trim() || []);
   const options = optionsOf(steps[0]?.startsWith("with ") ? (steps.shift() as string) : "");
   const { issuer = "https://op.example" } = options;
@@ -102,7 +102,7 @@ async function live(text: string, named: Scripts): Promise<void> {
     (request, clock) => (routes.get(pathOf(request.url)) ?? reply(404))(request, clock),
     options,
   );
-  const { keys, clock, origin, happened } = verifier;
+  const { keys, clock, origin, takeEventTypes } = verifier;
 
   let count = 0;
   const waiting: Promise<string>[] = [];
@@ -110,19 +110,19 @@ async function live(text: string, named: Scripts): Promise<void> {
 
   /** `[3 | 3 *] KID = EXPECT`, or `refresh = EXPECT`. */
   async function expectAnswer(step: string): Promise<boolean> {
-    const [, times = "1", isAtOnce, kid = "", expect = ""] = /^(?:(\d+) (\* )?)?(\S+) = (.+)$/.exec(step) ?? [];
+    const [, times = "1", isConcurrent, kid = "", expect = ""] = /^(?:(\d+) (\* )?)?(\S+) = (.+)$/.exec(step) ?? [];
     if (expect === "") return false;
     const once = (): Promise<string> => (kid === "refresh" ? outcome(() => keys.refresh().then(() => "ok")) : ask(kid));
-    const asked: Promise<string>[] = [];
+    const calls: Promise<string>[] = [];
     for (let time = 0; time < Number(times); time += 1) {
-      asked.push(once());
-      if (expect !== "waits" && isAtOnce === undefined) await asked.at(-1);
+      calls.push(once());
+      if (expect !== "waits" && isConcurrent === undefined) await calls.at(-1);
     }
     if (expect === "waits") {
       await settled();
-      for (const each of asked) assert.ok(await isPending(each), step);
-      waiting.push(...asked);
-    } else for (const answer of await Promise.all(asked)) expectOne(answer, expect, step);
+      for (const each of calls) assert.ok(await isPending(each), step);
+      waiting.push(...calls);
+    } else for (const answer of await Promise.all(calls)) expectOne(answer, expect, step);
     return true;
   }
 
@@ -140,14 +140,14 @@ async function live(text: string, named: Scripts): Promise<void> {
     } else if (await expectAnswer(step)) return;
     else if (/^(\d+ \* )?got /.test(step)) {
       const [, times = "1", expect = ""] = /^(?:(\d+) \* )?got (.+)$/.exec(step) ?? [];
-      for (const asked of waiting.splice(0, Number(times))) expectOne(await asked, expect, step);
+      for (const call of waiting.splice(0, Number(times))) expectOne(await call, expect, step);
     } else if (step.startsWith("+")) await clock.advance(msOf(step));
     else if (word === "clock") clock.setBy(msOf(argument));
     else if (word === "knows") {
       await take(step.replace("knows", "serves"));
       await keys.refresh();
       origin.requests.length = 0;
-      happened();
+      takeEventTypes();
       startMs = clock.now();
     } else if (word === "names") routes.set(configuration, names(argument));
     else if (word === "close") keys.close();
@@ -159,8 +159,8 @@ async function live(text: string, named: Scripts): Promise<void> {
       assert.equal(clock.timers, Number(argument));
     } else if (word === "events") {
       await settled();
-      assert.deepEqual(happened(), rest);
-    } else if (word === "asked") {
+      assert.deepEqual(takeEventTypes(), rest);
+    } else if (word === "sent") {
       await settled();
       const requests = origin.requests.splice(0);
       if (rest[0] === "at") {
@@ -178,15 +178,15 @@ async function live(text: string, named: Scripts): Promise<void> {
       const fit = how.map((parts, index) => (rest[index] ?? "").split("+").every((part) => parts.includes(part)));
       assert.ok(how.length === rest.length && !fit.includes(false), `${step}: ${JSON.stringify(how)}`);
     } else {
-      const script = scriptOf(does, named) ?? assert.fail(`no step: ${step}`);
+      const script = scriptOf(does, named) ?? assert.fail(`not a step: ${step}`);
       routes.set(path === "config" ? configuration : path, script);
     }
   }
   for (const step of steps) await take(step);
-  assert.equal(waiting.length, 0, "nobody looks at an answer");
+  assert.equal(waiting.length, 0, "every pending call must have an expected result");
 }
 
-/** A table of histories by their names. `first` begins each of them; `named` are scripts that have no words of their own. */
+/** Defines a test for each history. `first` is the start of each; `named` are additional scripts. */
 export function histories(
   title: string,
   rows: Readonly<Record<string, string>>,
@@ -194,6 +194,6 @@ export function histories(
   named: Scripts = {},
 ): void {
   describe(title, () => {
-    for (const [name, text] of Object.entries(rows)) test(name, () => live(`${first}\n${text}`, named));
+    for (const [name, text] of Object.entries(rows)) test(name, () => run(`${first}\n${text}`, named));
   });
 }

@@ -17,7 +17,7 @@ import { failure, jwksUri, outcome, verifierOf, warmVerifier } from "./setup.ts"
 describe("options", () => {
   const rows: [name: string, input: object, expect: string][] = [
     ["neither issuer nor jwksUri", {}, "ERR_OPTION_INVALID"],
-    ["both", { issuer: "https://op.example", jwksUri }, "ERR_OPTION_INVALID"],
+    ["both issuer and jwksUri", { issuer: "https://op.example", jwksUri }, "ERR_OPTION_INVALID"],
     ["timeoutMs 0", { jwksUri, timeoutMs: 0 }, "ERR_OPTION_INVALID"],
     ...["timeoutMs", "minFreshSeconds", "maxFreshSeconds", "outageToleranceSeconds", "maxWaitMs"].flatMap((name) =>
       [-1, NaN, Infinity, "1"].map((value): [string, object, string] => [
@@ -28,19 +28,19 @@ describe("options", () => {
     ),
     ["no options", undefined as unknown as object, "ERR_OPTION_INVALID"],
     ["null", null as unknown as object, "ERR_OPTION_INVALID"],
-    ["a name that does not exist", { jwksUri, maxAge: 1 }, "ERR_OPTION_UNKNOWN"],
-    ["allowInsecure as text", { jwksUri: "http://op.example/jwks", allowInsecure: "false" }, "ERR_OPTION_INVALID"],
-    ["a fetch that is none", { jwksUri, fetch: 5 }, "ERR_OPTION_INVALID"],
-    ["a clock that is none", { jwksUri, clock: {} }, "ERR_OPTION_INVALID"],
+    ["an unknown option", { jwksUri, maxAge: 1 }, "ERR_OPTION_UNKNOWN"],
+    ["allowInsecure as a string", { jwksUri: "http://op.example/jwks", allowInsecure: "false" }, "ERR_OPTION_INVALID"],
+    ["an invalid fetch", { jwksUri, fetch: 5 }, "ERR_OPTION_INVALID"],
+    ["an invalid clock", { jwksUri, clock: {} }, "ERR_OPTION_INVALID"],
     ["a clock without timers", { jwksUri, clock: { now: Date.now } }, "ERR_OPTION_INVALID"],
-    ["a listener that is none", { jwksUri, onEvent: {} }, "ERR_OPTION_INVALID"],
-    ["an issuer that is no text", { issuer: 5 }, "ERR_OPTION_INVALID"],
+    ["an invalid listener", { jwksUri, onEvent: {} }, "ERR_OPTION_INVALID"],
+    ["an issuer that is not a string", { issuer: 5 }, "ERR_OPTION_INVALID"],
     ["an issuer with a line break at its end", { issuer: "https://op.example\n" }, "ERR_OPTION_INVALID"],
-    ["an issuer of null beside a jwksUri", { jwksUri, issuer: null }, "accepted"],
-    ["a jwksUri of null beside an issuer", { jwksUri: null, issuer: "https://op.example" }, "accepted"],
+    ["a null issuer with a jwksUri", { jwksUri, issuer: null }, "accepted"],
+    ["a null jwksUri with an issuer", { jwksUri: null, issuer: "https://op.example" }, "accepted"],
     ["both null", { jwksUri: null, issuer: null }, "ERR_OPTION_INVALID"],
     [
-      "all at their least",
+      "the smallest values",
       {
         jwksUri,
         timeoutMs: 1,
@@ -52,7 +52,7 @@ describe("options", () => {
       "accepted",
     ],
     [
-      "all left out by undefined",
+      "undefined for all others",
       { jwksUri, timeoutMs: undefined, state: undefined, issuer: undefined, onEvent: undefined },
       "accepted",
     ],
@@ -65,38 +65,38 @@ describe("options", () => {
 });
 
 histories("a key set", {
-  "requests nothing before a key is asked for": "serves a; +1d; asked 0",
-  "has its bounds of freshness from its options": `
+  "sends no request before the first key is needed": "serves a; +1d; sent 0",
+  "takes its bounds of freshness from its options": `
     with minFreshSeconds=0 maxFreshSeconds=20 outageToleranceSeconds=10; knows a | max-age=3600
-    +15.999s; a = a; asked 0; unreachable; +14s; a = a; +1s; a = failed`,
-  "without a lower bound serves a set that must not be reused to who asked for it": `
-    with minFreshSeconds=0; knows a | no-store; 2 a = a; b = unknown; asked 4`,
-  "revalidates a fresh set, past all caches, when it is refreshed": "knows a; refresh = ok; asked past",
-  "is not content with what was asked before its refresh": `
+    +15.999s; a = a; sent 0; unreachable; +14s; a = a; +1s; a = failed`,
+  "without a lower bound, uses a set that must not be reused only for the call that fetched it": `
+    with minFreshSeconds=0; knows a | no-store; 2 a = a; b = unknown; sent 4`,
+  "refreshes even a fresh set, bypassing all caches": "knows a; refresh = ok; sent past",
+  "does not accept an earlier request as its refresh": `
     knows a; slowly 100ms serves a; b = waits; +50ms; serves a b; 2 * refresh = waits; +50ms
-    got unknown|b; 2 * got ok; asked 2; b = b`,
-  "refuses every call after close, and asks for nothing": `
-    knows a; close; a = closed; b/token = closed; refresh = closed; close; asked 0; events`,
-  // Closing is no failure.
-  "ends a request that is under way when it is closed": `
-    hanging; a = waits; b/token = waits; refresh = waits; close; 3 * got closed; asked 1; timers 0; events`,
-  "is not opened by a response that comes after close": `
+    got unknown|b; 2 * got ok; sent 2; b = b`,
+  "refuses every call after close without a request": `
+    knows a; close; a = closed; b/token = closed; refresh = closed; close; sent 0; events`,
+  // Closing is not a failure.
+  "ends a request in flight when it is closed": `
+    hanging; a = waits; b/token = waits; refresh = waits; close; 3 * got closed; sent 1; timers 0; events`,
+  "ignores a response that arrives after close": `
     slowly 100ms serves a; a = waits; close; +100ms; got closed; events`,
 });
 
 describe("close", () => {
-  test("aborts a request, and leaves no state", async () => {
+  test("aborts a request and drops the state", async () => {
     const { keys, ask, origin } = await warmVerifier();
     origin.script = hanging;
-    const asked = ask("b");
+    const call = ask("b");
     await settled();
     keys.close();
-    assert.equal(await asked, "ERR_CLOSED");
+    assert.equal(await call, "ERR_CLOSED");
     assert.equal(origin.requests[0]?.init.signal?.aborted, true);
     assert.equal(keys.state(), undefined);
   });
 
-  test("by a listener, in the middle of a request, does the same", async () => {
+  test("works from a listener during a request", async () => {
     for (const type of ["changed", "refreshed"]) {
       const verifier = verifierOf(served(["a"]), {
         onEvent: (event) => {
@@ -109,7 +109,7 @@ describe("close", () => {
 });
 
 describe("events", () => {
-  test("of a life", async () => {
+  test("over the life of a key set", async () => {
     const { keys, ask, clock, origin, events } = verifierOf(servedSet([entry("a"), { kty: "oct", kid: "b" }]));
     const last = (): KeySetEvent[] => events.splice(0);
     await ask("a");
@@ -142,7 +142,7 @@ describe("events", () => {
     ["throws", () => assert.fail("broken")],
     ["rejects", () => Promise.reject(new Error("broken"))],
   ] as const) {
-    test(`a listener that ${name} does not matter`, async () => {
+    test(`ignore a listener that ${name}`, async () => {
       const unhandled = unhandledRejections();
       const { ask, origin, keys } = verifierOf(served(["a"]), { onEvent });
       assert.equal(await ask("a"), "a");
@@ -153,7 +153,7 @@ describe("events", () => {
     });
   }
 
-  test("nobody has to listen, and a failure in the background is no unhandled rejection", async () => {
+  test("without a listener, a failure in the background is not an unhandled rejection", async () => {
     const { ask, clock, origin } = await warmVerifier(
       served(["a"], { "Cache-Control": "max-age=60, stale-while-revalidate=60" }),
       { onEvent: undefined },
@@ -172,13 +172,13 @@ describe("state", () => {
     [jwksUri]: served(["a"], { "Cache-Control": "max-age=60", Age: "10" }),
   });
 
-  /** What `state()` gives, after JSON. */
+  /** Returns the result of `state()` after a round trip through JSON. */
   async function exported(options: Partial<RemoteKeySetOptions> = {}): Promise<KeySetState> {
     const { keys } = await warmVerifier(discovered, options as object);
     return JSON.parse(JSON.stringify(keys.state())) as KeySetState;
   }
 
-  test("is that of the last response", async () => {
+  test("has the last response", async () => {
     const { keys, clock, origin } = verifierOf(served(["a"], { ETag: '"1"', "Cache-Control": "max-age=60" }));
     assert.equal(keys.state(), undefined);
     await keys.refresh();
@@ -200,12 +200,12 @@ describe("state", () => {
   });
 
   for (const options of [{}, { issuer }]) {
-    test(`of ${options.issuer === undefined ? "a URL" : "an issuer"} saves the first request, and is aged on`, async () => {
+    test(`of ${options.issuer === undefined ? "a URL" : "an issuer"} saves the first request and keeps its age`, async () => {
       const state = await exported(options);
       const { ask, clock, origin, events } = verifierOf(discovered, { ...options, state });
       assert.equal(await ask("a"), "a");
       assert.deepEqual(events, [{ type: "changed", added: ["a"], removed: [] }]);
-      // 10 s of 60 had passed before the response came, and in the last 10 s it is asked for again.
+      // The response was already 10 s of 60 s old, and is refreshed in its last 10 s.
       await clock.advance(39_999);
       assert.equal(await ask("a"), "a");
       assert.equal(origin.requests.length, 0);
@@ -216,13 +216,13 @@ describe("state", () => {
     });
   }
 
-  test("that is old saves the body", async () => {
+  test("that is old saves the transfer of the body", async () => {
     const state = await exported();
-    const { ask, clock, origin, happened } = verifierOf(served(["a"]), { state });
+    const { ask, clock, origin, takeEventTypes } = verifierOf(served(["a"]), { state });
     await clock.advance(30 * 86_400_000);
     assert.equal(await ask("a"), "a");
     assert.equal(origin.requests.length, 1);
-    assert.deepEqual(happened(), ["changed", "refreshed"]);
+    assert.deepEqual(takeEventTypes(), ["changed", "refreshed"]);
   });
 
   test("that is old is not used if its server is down", async () => {
@@ -233,50 +233,50 @@ describe("state", () => {
     assert.equal(await ask("a"), "ERR_FETCH_FAILED");
   });
 
-  test("is not taken after close", async () => {
-    const { keys, happened } = verifierOf(served(["a"]), { state: await exported() });
+  test("is not used after close", async () => {
+    const { keys, takeEventTypes } = verifierOf(served(["a"]), { state: await exported() });
     keys.close();
     await settled();
     assert.equal(keys.state(), undefined);
-    assert.deepEqual(happened(), []);
+    assert.deepEqual(takeEventTypes(), []);
   });
 
-  test("does not stop a refresh, and never overwrites its result", async () => {
+  test("never overwrites the result of a refresh", async () => {
     const { keys, ask } = verifierOf(served(["b"]), { state: await exported() });
     await keys.refresh();
     assert.equal(await ask("b"), "b");
     assert.equal(await ask("a"), "ERR_TOKEN_KID_UNKNOWN");
   });
 
-  const rows: [name: string, input: (state: KeySetState) => unknown, reported: boolean, options?: object][] = [
+  const rows: [name: string, input: (state: KeySetState) => unknown, isReported: boolean, options?: object][] = [
     ["of another issuer", (state) => ({ ...state, issuer: "https://other.example" }), false, { issuer }],
     ["of no issuer", (state) => ({ ...state, issuer: undefined }), false, { issuer }],
     ["of an issuer, for a URL", (state) => ({ ...state, issuer }), false],
     ["of another URL", (state) => ({ ...state, jwksUri: "https://op.example/other" }), false],
     ["of an http URL", (state) => ({ ...state, jwksUri: "http://op.example/jwks" }), true],
     ["from the future", (state) => ({ ...state, requestedAt: state.requestedAt + 1 }), false],
-    ["from no time", (state) => ({ ...state, requestedAt: undefined }), true],
-    ["from a time that is no number", (state) => ({ ...state, requestedAt: String(state.requestedAt) }), true],
+    ["without a time", (state) => ({ ...state, requestedAt: undefined }), true],
+    ["with a time that is not a number", (state) => ({ ...state, requestedAt: String(state.requestedAt) }), true],
     ["without a body", (state) => ({ ...state, body: undefined }), true],
     ["with a broken body", (state) => ({ ...state, body: "{" }), true],
-    ["with a body that is a set already", (state) => ({ ...state, body: JSON.parse(state.body) as unknown }), true],
+    ["with a parsed body", (state) => ({ ...state, body: JSON.parse(state.body) as unknown }), true],
     ["without headers", (state) => ({ ...state, headers: undefined }), true],
-    ["with headers that are no text", (state) => ({ ...state, headers: { cacheControl: 60 } }), true],
+    ["with headers that are not strings", (state) => ({ ...state, headers: { cacheControl: 60 } }), true],
     ["with an ETag that cannot be sent", (state) => ({ ...state, etag: "\n" }), true],
-    ["with an ETag that is no text", (state) => ({ ...state, etag: 1 }), true],
-    ["null, which is none", () => null, false],
+    ["with an ETag that is not a string", (state) => ({ ...state, etag: 1 }), true],
+    ["null, which means no state", () => null, false],
     ["an empty object", () => ({}), true],
-    ["text", (state) => JSON.stringify(state), true],
+    ["a string", (state) => JSON.stringify(state), true],
   ];
-  for (const [name, input, reported, options = {}] of rows) {
-    test(`is passed over: ${name}`, async () => {
+  for (const [name, input, isReported, options = {}] of rows) {
+    test(`is ignored: ${name}`, async () => {
       const state = input(await exported(options)) as KeySetState;
       const { ask, origin, events } = verifierOf(discovered, { ...options, state });
       assert.equal(await ask("a"), "a");
       assert.equal(origin.requests.at(-1)?.url, jwksUri);
       assert.equal(origin.requests.at(-1)?.headers["if-none-match"], undefined);
       const errors = events.flatMap((event) => (event.type === "failed" ? [event.error.code] : []));
-      assert.equal(errors.length, reported ? 1 : 0);
+      assert.equal(errors.length, isReported ? 1 : 0);
       assert.match(errors.join(""), /^(ERR_\w+)?$/);
     });
   }
@@ -287,7 +287,7 @@ async function sign(kid: string, key = named(kid)): Promise<string> {
   return new jose.SignJWT({ sub: "s" }).setProtectedHeader({ alg: "ES256", kid }).sign(privateKey);
 }
 
-test("a key comes by a promise, also when it is at hand, and so does an error", async () => {
+test("a key set returns a promise, even for a cached key or an error", async () => {
   const { keys } = await warmVerifier();
   assert.ok(keys({ kid: "a", alg: "ES256" }) instanceof Promise);
   for (const header of [{ kid: "a", alg: "RS256" }, { kid: "", alg: "ES256" }, { alg: "ES256" }]) {
@@ -296,8 +296,8 @@ test("a key comes by a promise, also when it is at hand, and so does an error", 
   }
 });
 
-describe("the key set is the key argument of jose.jwtVerify", () => {
-  test("of signed tokens", async () => {
+describe("a key set as the key argument of jwtVerify", () => {
+  test("verifies tokens by kid and refuses forged ones", async () => {
     const { keys, origin } = verifierOf(served(["a", "b"]));
     for (const kid of ["a", "b"]) {
       const { payload, protectedHeader } = await jose.jwtVerify(await sign(kid), keys);

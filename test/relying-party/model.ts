@@ -1,6 +1,6 @@
 import type { FreshnessBounds } from "../../src/verify/relying-party/freshness.ts";
 
-/** What a response says about its use, in seconds. A directive that is not given is `undefined`; one that is invalid is 0. */
+/** The caching fields of a response, in seconds. A missing directive is `undefined`; an invalid one is 0. */
 export interface Caching {
   readonly maxAge?: number | undefined;
   readonly staleWhileRevalidate?: number | undefined;
@@ -8,14 +8,14 @@ export interface Caching {
   readonly mustRevalidate?: boolean;
   /** `no-store` or `no-cache`. */
   readonly noReuse?: boolean;
-  /** `Expires` less `Date`; one in the past is expired, however far. */
+  /** `Expires` minus `Date`. Any negative value means expired. */
   readonly expiresIn?: number | undefined;
   readonly age?: number | undefined;
-  /** The moment in its `Date`, in milliseconds. */
+  /** The time in its `Date`, in epoch milliseconds. */
   readonly date?: number | undefined;
 }
 
-/** Moments in milliseconds. */
+/** Times in milliseconds. */
 export interface Moments {
   readonly requestedAt: number;
   readonly receivedAt: number;
@@ -27,7 +27,7 @@ const ms = (seconds: number): number => seconds * 1000;
 export type Use = "fresh" | "while revalidating" | "in an outage" | "not at all";
 
 /**
- * How a stored response may be used: RFC 9111 sections 4.2.1 (freshness lifetime), 4.2.3 (current age) and 4.2.4 (stale responses),
+ * Returns how a stored response may be used: RFC 9111 sections 4.2.1 (freshness lifetime), 4.2.3 (current age) and 4.2.4 (stale responses),
  * RFC 5861 sections 3 and 4 (windows that begin when the response becomes stale), within bounds.
  */
 export function useOf(caching: Caching, { requestedAt, receivedAt, now }: Moments, bounds: FreshnessBounds): Use {
@@ -37,10 +37,10 @@ export function useOf(caching: Caching, { requestedAt, receivedAt, now }: Moment
   const expiresIn = caching.expiresIn === undefined ? undefined : Math.max(caching.expiresIn, 0);
   const lifetime = ms(caching.noReuse ? 0 : (caching.maxAge ?? expiresIn ?? bounds.defaultFreshSeconds));
   const sinceRequest = now - requestedAt;
-  // Above the upper bound it becomes stale by that.
+  // The upper bound limits its freshness.
   const staleFor = Math.max(currentAge - lifetime, sinceRequest - ms(bounds.maxFreshSeconds));
   if (staleFor < 0 || sinceRequest < ms(bounds.minFreshSeconds)) return "fresh";
-  // The Date alone, by one of two clocks, leaves it a minute.
+  // The Date alone, from another clock, leaves it a minute.
   const leftByAge = Math.min(lifetime - ms(caching.age ?? 0), ms(bounds.maxFreshSeconds));
   if (sinceRequest < Math.min(leftByAge, ms(60))) return "fresh";
   if (caching.noReuse || caching.mustRevalidate) return "not at all";
@@ -49,7 +49,7 @@ export function useOf(caching: Caching, { requestedAt, receivedAt, now }: Moment
   return "not at all";
 }
 
-/** The bounds that `createRemoteKeySet` has by default. */
+/** The default bounds of `createRemoteKeySet`. */
 export const defaultBounds: FreshnessBounds = {
   minFreshSeconds: 5,
   maxFreshSeconds: 86_400,

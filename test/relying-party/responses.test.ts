@@ -17,11 +17,11 @@ import { failure, isPending, verifierOf, warmVerifier, jwksUri } from "./setup.t
 const set = JSON.stringify({ keys: [entry("a")] });
 const maxBytes = 262_144;
 const padded = (bytes: number): string => set.padEnd(bytes);
-const gibberish = "secret-of-the-origin";
+const secretText = "secret-of-the-origin";
 
 const opaqueRedirect: Script = () => Object.defineProperty(new Response(null), "type", { value: "opaqueredirect" });
 
-/** A body in pieces, each after a pause. */
+/** Returns a script for a body in pieces, each after a pause. */
 const pieces =
   (pauseMs: number, chunks: Iterable<Uint8Array>): Script =>
   (_request, clock) => {
@@ -44,23 +44,23 @@ function* endless(): Generator<Uint8Array> {
   for (;;) yield new Uint8Array(100).fill(0x20);
 }
 
-/** A body that never ends, and whether it has been cancelled. */
-function watched(chunk?: Uint8Array, status: number = 200): { script: Script; isCancelled: () => boolean } {
-  let isCancelled = false;
+/** Returns a script for a body that never ends, and a function that reports whether it was canceled. */
+function watched(chunk?: Uint8Array, status: number = 200): { script: Script; isCanceled: () => boolean } {
+  let isCanceled = false;
   const body = new ReadableStream<Uint8Array>({
     pull: (controller) => (chunk === undefined ? new Promise(() => {}) : controller.enqueue(chunk)),
-    cancel: () => void (isCancelled = true),
+    cancel: () => void (isCanceled = true),
   });
-  return { script: () => new Response(body, { status }), isCancelled: () => isCancelled };
+  return { script: () => new Response(body, { status }), isCanceled: () => isCanceled };
 }
 
 type Row<Expect> = readonly [source: string, name: string, input: Script, expect: Expect];
 
 const refused: readonly Row<ErrorCode>[] = [
   ["design", "no connection", unreachable, "ERR_FETCH_FAILED"],
-  ["design", "a fetch that throws", () => assert.fail(gibberish), "ERR_FETCH_FAILED"],
+  ["design", "a fetch that throws", () => assert.fail(secretText), "ERR_FETCH_FAILED"],
   // oxlint-disable-next-line prefer-promise-reject-errors
-  ["design", "a fetch that rejects with text", () => Promise.reject(gibberish), "ERR_FETCH_FAILED"],
+  ["design", "a fetch that rejects with a string", () => Promise.reject(secretText), "ERR_FETCH_FAILED"],
   ["issue 3", "no response in time", hanging, "ERR_FETCH_TIMEOUT"],
   ["issue 3", "no body in time", pieces(Infinity, [new Uint8Array(1)]), "ERR_FETCH_TIMEOUT"],
   ["issue 3", "a byte per second", pieces(1_000, bytesOf(set)), "ERR_FETCH_TIMEOUT"],
@@ -77,9 +77,9 @@ const refused: readonly Row<ErrorCode>[] = [
   ["issue 3", "a redirect in a browser", opaqueRedirect, "ERR_FETCH_REDIRECT"],
   ["7517 5", "an empty body", reply(200, ""), "ERR_FETCH_BODY"],
   ["7517 5", "no body", reply(200), "ERR_FETCH_BODY"],
-  ["7517 5", "HTML", reply(200, `<html>${gibberish}</html>`), "ERR_FETCH_BODY"],
-  ["7517 5", "a set that is cut off", reply(200, set.slice(0, -1)), "ERR_FETCH_BODY"],
-  ["7517 5", "a set and more", reply(200, `${set}${gibberish}`), "ERR_FETCH_BODY"],
+  ["7517 5", "HTML", reply(200, `<html>${secretText}</html>`), "ERR_FETCH_BODY"],
+  ["7517 5", "a truncated set", reply(200, set.slice(0, -1)), "ERR_FETCH_BODY"],
+  ["7517 5", "a set with trailing text", reply(200, `${set}${secretText}`), "ERR_FETCH_BODY"],
   ...[
     "null",
     "7",
@@ -90,16 +90,21 @@ const refused: readonly Row<ErrorCode>[] = [
     '{"keys":{}}',
     '{"keys":"a"}',
     JSON.stringify(entry("a")),
-  ].map((text): Row<ErrorCode> => ["7517 5", `${text.slice(0, 20)} for a set`, reply(200, text), "ERR_FETCH_BODY"]),
-  ["7517 5", "arrays to any depth", reply(200, "[".repeat(maxBytes)), "ERR_FETCH_BODY"],
-  ["8259 8.1", "no UTF-8", reply(200, Buffer.from(set.replace("{", '{"x":"\xff",'), "latin1")), "ERR_FETCH_BODY"],
-  ["8259 8.1", "UTF-8 that is cut off", reply(200, Buffer.from(`${set}\xe2\x82`, "latin1")), "ERR_FETCH_BODY"],
+  ].map((text): Row<ErrorCode> => [
+    "7517 5",
+    `${text.slice(0, 20)} instead of a set`,
+    reply(200, text),
+    "ERR_FETCH_BODY",
+  ]),
+  ["7517 5", "deeply nested arrays", reply(200, "[".repeat(maxBytes)), "ERR_FETCH_BODY"],
+  ["8259 8.1", "not UTF-8", reply(200, Buffer.from(set.replace("{", '{"x":"\xff",'), "latin1")), "ERR_FETCH_BODY"],
+  ["8259 8.1", "truncated UTF-8", reply(200, Buffer.from(`${set}\xe2\x82`, "latin1")), "ERR_FETCH_BODY"],
   ["8259 8.1", "UTF-16", reply(200, new Uint8Array(Buffer.from(set, "utf16le"))), "ERR_FETCH_BODY"],
   ["issue 3", "a body one byte too large", reply(200, padded(maxBytes + 1)), "ERR_FETCH_TOO_LARGE"],
   ["issue 3", "a body without end", pieces(0, endless()), "ERR_FETCH_TOO_LARGE"],
 ];
 
-describe("a response that is of no use", () => {
+describe("an unusable response", () => {
   for (const [source, name, input, expect] of refused) {
     test(`${source}: ${name}`, async () => {
       const { keys, clock, origin, ask } = await warmVerifier(served(["a"]));
@@ -110,15 +115,15 @@ describe("a response that is of no use", () => {
       const error = await refreshed;
       assert.equal(error.code, expect, error.message);
       assert.equal(error.retryable, true);
-      assert.ok(!error.message.includes(gibberish), error.message);
+      assert.ok(!error.message.includes(secretText), error.message);
       assert.equal(origin.requests.length, 1);
-      // Never replaced on failure.
+      // A failure never replaces the set.
       assert.equal(await ask("a"), "a");
       assert.deepEqual(keys.state(), state);
     });
   }
 
-  test("9110 15.4.5: a 304 that was not asked for", async () => {
+  test("9110 15.4.5: a 304 to an unconditional request", async () => {
     const { ask, origin } = verifierOf(reply(304));
     assert.equal(await ask("a"), "ERR_FETCH_STATUS");
     assert.equal(origin.requests.length, 1);
@@ -131,19 +136,19 @@ const fails =
     throw Object.assign(new Error("secret"), error);
   };
 
-describe("messages do not repeat what outsiders wrote", () => {
+describe("messages do not quote responses", () => {
   const jwksUri = "https://op.example/a\nb\u001b[2J\u202e?token=secret#secret";
   const shown = "https://op.example/ab%1B[2J%E2%80%AE: ";
   const rows: [name: string, input: Script, message: string][] = [
-    ["a URL, of a status", reply(404), "responded with status 404"],
-    ["a URL, of no JWK Set", reply(200, "{}"), 'a JWK Set has an array "keys" (RFC 7517 section 5)'],
-    ["a URL, of no JSON", reply(200, "secret"), "the body is not a JWK Set"],
-    ["a URL, of a redirect", reply(302), "responded with a redirect, which is not followed"],
-    ["a URL, of a body", reply(200, padded(maxBytes + 1)), "the body is larger than 262144 bytes"],
-    ["a URL, of no UTF-8", reply(200, new Uint8Array([0xff])), "the body is not UTF-8"],
+    ["a status", reply(404), "responded with status 404"],
+    ["not a JWK Set", reply(200, "{}"), 'a JWK Set has an array "keys" (RFC 7517 section 5)'],
+    ["not JSON", reply(200, "secret"), "the body is not a JWK Set"],
+    ["a redirect", reply(302), "responded with a redirect, which is not followed"],
+    ["a body that is too large", reply(200, padded(maxBytes + 1)), "the body is larger than 262144 bytes"],
+    ["not UTF-8", reply(200, new Uint8Array([0xff])), "the body is not UTF-8"],
     ["a code that is a word", fails({ code: "ECONNRESET" }), "no response (ECONNRESET)"],
-    ["a code that is none", fails({ code: "E\n\u001b[2J", cause: { code: "a secret" } }), "no response (Error)"],
-    ["a name that is none", fails({ name: "a\nname" }), "no response (object)"],
+    ["a code that is not a word", fails({ code: "E\n\u001b[2J", cause: { code: "a secret" } }), "no response (Error)"],
+    ["a name that is not a word", fails({ name: "a\nname" }), "no response (object)"],
     ["no response", hanging, "no response within 5000 ms"],
   ];
   for (const [name, input, message] of rows) {
@@ -157,18 +162,18 @@ describe("messages do not repeat what outsiders wrote", () => {
 
   test("an issuer and its discovery document", async () => {
     const issuer = "https://op.example/\u202e";
-    const told = "https://op.example/%E2%80%AE/.well-known/openid-configuration";
+    const document = "https://op.example/%E2%80%AE/.well-known/openid-configuration";
     for (const [body, message] of [
-      ["", `${told}: the body is not JSON`],
-      ["{}", `${told}: it is the document of another issuer, none and not "https://op.example/%E2%80%AE"`],
+      ["", `${document}: the body is not JSON`],
+      ["{}", `${document}: it is the document of another issuer, none and not "https://op.example/%E2%80%AE"`],
       [
         JSON.stringify({ issuer: "https://op.example/?secret\n" }),
-        `${told}: it is the document of another issuer, "https://op.example/" and not "https://op.example/%E2%80%AE"`,
+        `${document}: it is the document of another issuer, "https://op.example/" and not "https://op.example/%E2%80%AE"`,
       ],
-      [JSON.stringify({ issuer, jwks_uri: "secret" }), `jwks_uri of ${told} is not a URL`],
+      [JSON.stringify({ issuer, jwks_uri: "secret" }), `jwks_uri of ${document} is not a URL`],
       [
         JSON.stringify({ issuer, jwks_uri: "http://localhost/" }),
-        `jwks_uri of ${told} is not an https URL, and the issuer is`,
+        `jwks_uri of ${document} is not an https URL, and the issuer is`,
       ],
     ] as const) {
       const { message: given } = await failure(verifierOf(reply(200, body), { issuer }).keys.refresh);
@@ -177,22 +182,22 @@ describe("messages do not repeat what outsiders wrote", () => {
   });
 });
 
-describe("a response that is of use", () => {
+describe("a usable response", () => {
   const accepted: readonly Row<"a">[] = [
-    ["issue 3", "a body of just the size", reply(200, padded(maxBytes)), "a"],
-    ["issue 3", "a body that comes late, but in time", delayed(4_999, reply(200, set)), "a"],
+    ["issue 3", "a body of the largest size", reply(200, padded(maxBytes)), "a"],
+    ["issue 3", "a late body within the timeout", delayed(4_999, reply(200, set)), "a"],
     ["8259 8.1", "a byte order mark", reply(200, `\uFEFF${set}`), "a"],
-    ["8259 8.1", "characters that are split", pieces(0, bytesOf(set.replace("{", '{"x":"€😀",'))), "a"],
-    ["7517 5", "members that nobody knows", reply(200, set.replace("{", '{"x":1,')), "a"],
+    ["8259 8.1", "split characters", pieces(0, bytesOf(set.replace("{", '{"x":"€😀",'))), "a"],
+    ["7517 5", "unknown members", reply(200, set.replace("{", '{"x":1,')), "a"],
     ["8259 2", "white space", reply(200, JSON.stringify(JSON.parse(set), null, 4)), "a"],
     ["7517 8.5", "any media type", reply(200, set, { "Content-Type": "text/html" }), "a"],
   ];
   for (const [source, name, input, expect] of accepted) {
     test(`${source}: ${name}`, async () => {
       const { ask, clock } = verifierOf(input);
-      const asked = ask("a");
+      const call = ask("a");
       await clock.advance(5_000);
-      assert.equal(await asked, expect);
+      assert.equal(await call, expect);
     });
   }
 });
@@ -200,67 +205,67 @@ describe("a response that is of use", () => {
 describe("a request that takes too long", () => {
   test("is aborted", async () => {
     const { ask, clock, origin } = verifierOf(hanging, { timeoutMs: 700 });
-    const asked = ask("a");
+    const call = ask("a");
     await clock.advance(699);
     const signal = origin.requests[0]?.init.signal;
     assert.equal(signal?.aborted, false);
     await clock.advance(1);
-    assert.equal(await asked, "ERR_FETCH_TIMEOUT");
+    assert.equal(await call, "ERR_FETCH_TIMEOUT");
     assert.equal(signal?.aborted, true);
     assert.equal(clock.timers, 0);
   });
 });
 histories("a response that comes late", {
   "does not overwrite a newer one": `
-    slowly 10s serves old; a = waits; +5s; got timeout; serves a; refresh = ok; +10s; a = a; asked 2`,
+    slowly 10s serves old; a = waits; +5s; got timeout; serves a; refresh = ok; +10s; a = a; sent 2`,
 });
 
-describe("the body of a fetch that does not look at its signal is cancelled", () => {
+describe("the body of a fetch that ignores its signal is canceled", () => {
   for (const [name, chunk, status] of [
     ["that is too large", new Uint8Array(1_000), 200],
     ["of an error", undefined, 404],
     ["of a redirect", undefined, 302],
   ] as const) {
     test(name, async () => {
-      const { script, isCancelled } = watched(chunk, status);
+      const { script, isCanceled } = watched(chunk, status);
       assert.match(await verifierOf(script).ask("a"), /^ERR_FETCH_(TOO_LARGE|STATUS|REDIRECT)$/);
       await settled();
-      assert.ok(isCancelled());
+      assert.ok(isCanceled());
     });
   }
 
-  test("that takes too long", async () => {
-    const { script, isCancelled } = watched();
+  test("after the timeout", async () => {
+    const { script, isCanceled } = watched();
     const { ask, clock } = verifierOf(script);
-    const asked = ask("a");
+    const call = ask("a");
     await clock.advance(5_000);
-    assert.equal(await asked, "ERR_FETCH_TIMEOUT");
-    assert.ok(isCancelled());
+    assert.equal(await call, "ERR_FETCH_TIMEOUT");
+    assert.ok(isCanceled());
   });
 
-  test("that comes too late", async () => {
-    const { script, isCancelled } = watched();
+  test("if it arrives after the timeout", async () => {
+    const { script, isCanceled } = watched();
     const { ask, clock } = verifierOf(delayed(6_000, script));
-    const asked = ask("a");
+    const call = ask("a");
     await clock.advance(6_000);
-    assert.equal(await asked, "ERR_FETCH_TIMEOUT");
+    assert.equal(await call, "ERR_FETCH_TIMEOUT");
     await settled();
-    assert.ok(isCancelled());
+    assert.ok(isCanceled());
   });
 
   test("when the key set is closed", async () => {
-    const { script, isCancelled } = watched();
+    const { script, isCanceled } = watched();
     const { ask, keys } = verifierOf(script);
-    const asked = ask("a");
+    const call = ask("a");
     await settled();
     keys.close();
-    assert.equal(await asked, "ERR_CLOSED");
-    assert.ok(isCancelled());
+    assert.equal(await call, "ERR_CLOSED");
+    assert.ok(isCanceled());
   });
 });
 
 describe("a request whose timers are lost", () => {
-  test("is waited for, by who comes later, until it must have timed out; then another takes its place", async () => {
+  test("delays later callers until it must have timed out; then another request replaces it", async () => {
     const { ask, clock, origin } = verifierOf(hanging);
     ask("a");
     await settled();
@@ -276,7 +281,7 @@ describe("a request whose timers are lost", () => {
     assert.equal(clock.timers, 0);
   });
 
-  test("does not overwrite the one that took its place", async () => {
+  test("does not overwrite the result of its replacement", async () => {
     const { keys, ask, clock, origin } = verifierOf();
     const late = Promise.withResolvers<Response>();
     origin.script = () => late.promise;
@@ -292,7 +297,7 @@ describe("a request whose timers are lost", () => {
     assert.equal(await ask("a"), "a");
   });
 
-  test("is not under way any more while its place is taken", async () => {
+  test("does not end its replacement when it fails", async () => {
     const { ask, clock, origin } = verifierOf();
     const late = Promise.withResolvers<Response>();
     origin.script = () => late.promise;
@@ -301,13 +306,13 @@ describe("a request whose timers are lost", () => {
     clock.loseTimers();
     await clock.advance(11_000);
     origin.script = delayed(1_000, served(["a"]));
-    const asked = [ask("a")];
+    const calls = [ask("a")];
     await settled();
     late.reject(new TypeError("fetch failed"));
     await settled();
-    asked.push(ask("a"));
+    calls.push(ask("a"));
     await clock.advance(1_000);
-    assert.deepEqual(await Promise.all(asked), ["a", "a"]);
+    assert.deepEqual(await Promise.all(calls), ["a", "a"]);
     assert.equal(origin.requests.length, 2);
   });
 });
@@ -320,14 +325,14 @@ const signed = async (kid: string): Promise<string> =>
     .setExpirationTime("5m")
     .sign(await jose.importJWK(named(kid), "ES256"));
 
-/** What all of them do: a token is verified, and an error is handed to the framework. */
+/** Verifies a token. Its error goes to the framework. */
 const authenticate = (keys: RemoteKeySet, authorization: string = ""): Promise<unknown> =>
   jose.jwtVerify(authorization.slice("Bearer ".length), keys);
 
 type Answer = readonly [status: number, retryAfter: string | null];
 type Api = (t: TestContext, keys: RemoteKeySet) => Promise<(token: string) => Promise<Answer>>;
 
-/** As express-jwt: the error of the look-up of the key goes to `next`. */
+/** Works like express-jwt: errors of the key look-up go to `next`. */
 const expressApi: Api = async (t, keys) => {
   const app = express().set("env", "test");
   app.get("/", (request, response, next) => {
@@ -341,7 +346,7 @@ const expressApi: Api = async (t, keys) => {
   };
 };
 
-/** As @fastify/jwt: the error of the look-up of the key is thrown in a hook. */
+/** Works like @fastify/jwt: errors of the key look-up are thrown in a hook. */
 const fastifyApi: Api = async (_t, keys) => {
   const app = fastify();
   app.addHook("onRequest", async ({ headers }) => void (await authenticate(keys, headers.authorization)));
@@ -356,12 +361,12 @@ for (const [name, api] of [
   ["Express", expressApi],
   ["Fastify", fastifyApi],
 ] as const) {
-  describe(`an API in ${name} answers, without a handler of its own,`, () => {
+  describe(`an API in ${name} without its own error handler returns`, () => {
     const rows: [name: string, origin: Script, kid: string, expect: Answer][] = [
-      ["200 to a good token", served(["a"]), "a", [200, null]],
-      ["401 to a made-up kid", served(["a"]), "made-up", [401, null]],
+      ["200 for a valid token", served(["a"]), "a", [200, null]],
+      ["401 for a made-up kid", served(["a"]), "made-up", [401, null]],
       ["503 in an outage", unreachable, "a", [503, "1"]],
-      ["503 with the Retry-After of the provider", reply(429, null, { "Retry-After": "20" }), "a", [503, "20"]],
+      ["503 with the provider's Retry-After", reply(429, null, { "Retry-After": "20" }), "a", [503, "20"]],
     ];
     for (const [name, script, kid, expect] of rows) {
       test(name, async (t) => {
@@ -369,7 +374,7 @@ for (const [name, api] of [
         const ask = await api(t, keys);
         const token = await signed(kid);
         assert.deepEqual(await ask(token), expect);
-        // The second time nothing is asked for.
+        // The second time, no request is sent.
         assert.deepEqual(await ask(token), expect);
       });
     }
@@ -383,18 +388,18 @@ describe("the status of an error", () => {
     test(`${code}: 401`, () => assert.equal(new TokenError(code, "").status, 401));
   }
 
-  test("is 503 of a token that cannot be looked at now, and 500 of one that cannot be made", () => {
+  test("is 503 if a token cannot be checked now, and 500 if it cannot be signed", () => {
     assert.equal(new TokenError("ERR_REPLAY_FULL", "").status, 503);
     assert.equal(new TokenError("ERR_CLAIMS_INVALID", "").status, 500);
   });
 
-  test("is 503 of keys that cannot be had, with Retry-After where that is known", () => {
+  test("is 503 for unavailable keys, with Retry-After if that is known", () => {
     const { status, headers } = new FetchError("ERR_KEYS_RETRY_LATER", "", { retryAfterSeconds: 7 });
     assert.deepEqual([status, headers], [503, { "Retry-After": "7" }]);
     assert.deepEqual(new FetchError("ERR_CLOSED", "").headers, {});
   });
 
-  test("is that of verify() as well", async () => {
+  test("is set on errors of verify()", async () => {
     const { keys } = verifierOf(served(["a"]));
     const options = { keys, issuer: "https://op.example", audience: "api", algorithms: ["ES256"] };
     for (const token of ["", await signed("made-up"), `${await signed("a")}x`]) {
@@ -406,11 +411,11 @@ describe("the status of an error", () => {
 const of = (name: string, result = ""): string => `jwksd_remote_set_${name}{set="${jwksUri}"${result}}`;
 
 describe("metrics of a key set", () => {
-  test("tell each fetch by its result, and when the set is from", async () => {
+  test("count fetches by result and report the time of the set", async () => {
     const { keys, ask, clock, origin } = verifierOf();
     const now = (): Record<string, number> => samplesOf(keys.metrics());
     const fetched = (result: string): string => of("fetches_total", `,result="${result}"`);
-    assert.ok(!(of("requested_timestamp_seconds") in now()), "no set, no time");
+    assert.ok(!(of("requested_timestamp_seconds") in now()), "no time without a set");
 
     await keys.refresh();
     const requestedAt = clock.now() / 1000;
@@ -424,14 +429,14 @@ describe("metrics of a key set", () => {
     await assert.rejects(keys.refresh());
 
     const values = now();
-    assert.equal(values[of("requested_timestamp_seconds")], requestedAt + 300, "that of the 304");
+    assert.equal(values[of("requested_timestamp_seconds")], requestedAt + 300, "the time of the 304");
     assert.deepEqual(
       Object.keys(values).filter((name) => name.includes("fetches")),
       ["200", "304", "ERR_FETCH_FAILED", "ERR_FETCH_STATUS"].map(fetched),
     );
   });
 
-  test("tell refused tokens, and no kid of theirs", async () => {
+  test("count refused tokens without their kids", async () => {
     const { keys, ask, events, clock, origin } = verifierOf(served(["a"]), { maxWaitMs: 0 });
     await keys.refresh();
     const kids = ["forged-1", "forged-1", "forged-2", "forged-3", "forged-4", "forged-5"];
@@ -443,15 +448,15 @@ describe("metrics of a key set", () => {
     const values = samplesOf(keys.metrics());
     const count = (code: string): number => outcomes.filter((outcome) => outcome === code).length;
     assert.ok(count("ERR_KEYS_RETRY_LATER") > 0);
-    const told = {
+    const expected = {
       [of("unknown_kids_total")]: count("ERR_TOKEN_KID_UNKNOWN"),
       [of("exhausted_total")]: count("ERR_KEYS_RETRY_LATER"),
     };
-    for (const [name, value] of Object.entries(told)) assert.equal(values[name], value);
+    for (const [name, value] of Object.entries(expected)) assert.equal(values[name], value);
     assert.ok(!JSON.stringify([keys.metrics(), events]).includes("forged"));
   });
 
-  test("a state that cannot be used is no fetch", async () => {
+  test("an unusable state does not count as a fetch", async () => {
     const { keys, ask } = verifierOf(served(["a"]), { state: {} as never });
     assert.equal(await ask("a"), "a");
     const results = Object.keys(samplesOf(keys.metrics())).filter((name) => name.includes("fetches"));

@@ -26,17 +26,17 @@ export interface Verifier {
   readonly clock: SimulatedClock;
   readonly origin: ScriptedOrigin;
   readonly events: KeySetEvent[];
-  /** The kid whose key comes back, or the code of the error. */
+  /** Returns the kid of the key that is found, or the code of the error. */
   ask(this: void, kid: string): Promise<string>;
-  /** Event types so far, which are then forgotten. */
-  happened(this: void): string[];
+  /** Returns the types of the events since the last call. */
+  takeEventTypes(this: void): string[];
 }
 
 export interface VerifierOptions extends RemoteKeySetOptions {
   readonly clock?: SimulatedClock;
 }
 
-/** Default: an origin that serves the kid "a". */
+/** Creates a key set. Default: its origin serves the kid "a". */
 export function verifierOf(script: Script = served(["a"]), options: VerifierOptions = {}): Verifier {
   const { clock = simulatedClock() } = options;
   const origin = scriptedOrigin(clock, script);
@@ -50,11 +50,11 @@ export function verifierOf(script: Script = served(["a"]), options: VerifierOpti
     origin,
     events,
     ask: (kid) => outcome(async () => keyName(await keys({ kid, alg: "ES256" }), kid)),
-    happened: () => events.splice(0).map(({ type }) => type),
+    takeEventTypes: () => events.splice(0).map(({ type }) => type),
   };
 }
 
-/** A verifier that has fetched once. */
+/** Creates a verifier that has fetched once. */
 export async function warmVerifier(...args: Parameters<typeof verifierOf>): Promise<Verifier> {
   const verifier = verifierOf(...args);
   await verifier.keys.refresh();
@@ -65,14 +65,14 @@ export async function warmVerifier(...args: Parameters<typeof verifierOf>): Prom
 
 const names = new WeakMap<jose.CryptoKey, string>();
 
-/** The kid, if the key is that of the kid. */
+/** Returns the kid if the key belongs to it. */
 async function keyName(key: jose.CryptoKey, kid: string): Promise<string> {
   const name = names.get(key) ?? ((await jose.exportJWK(key)).x === ecKey(kid).x ? kid : "another key");
   names.set(key, name);
   return name;
 }
 
-/** The value, or the code of the error, which must be one of this project's. */
+/** Returns the value as a string, or the code of the error, which must be one of this project's. */
 export async function outcome(attempt: () => unknown): Promise<string> {
   try {
     return String(await attempt());
@@ -82,7 +82,7 @@ export async function outcome(attempt: () => unknown): Promise<string> {
   }
 }
 
-/** The error that an attempt ends in. */
+/** Returns the error with which an attempt fails. */
 export async function failure<T extends JwksdError>(attempt: () => unknown): Promise<T> {
   try {
     await attempt();
@@ -90,10 +90,10 @@ export async function failure<T extends JwksdError>(attempt: () => unknown): Pro
     assert.ok(error instanceof JwksdError, inspect(error));
     return error as T;
   }
-  return assert.fail("it succeeded");
+  return assert.fail("the attempt succeeded");
 }
 
-/** Whether a promise is settled by now. */
+/** Reports whether a promise is pending. */
 export async function isPending(promise: Promise<unknown>): Promise<boolean> {
   const pending = Symbol("pending");
   return (await Promise.race([promise, Promise.resolve(pending)])) === pending;

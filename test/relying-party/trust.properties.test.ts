@@ -8,10 +8,10 @@ import { verifierOf } from "./setup.ts";
 
 const allKids = ["a", "b", "c", "d"];
 
-/** How an origin answers. */
-type Behaviour =
+/** The behavior of an origin. */
+type Behavior =
   | { readonly type: "set"; readonly kids: readonly string[]; readonly caching: Caching }
-  /** Answers every request with a 304 if it may. */
+  /** Responds with 304 if the request is conditional. */
   | { readonly type: "not modified"; readonly caching: Caching }
   | { readonly type: keyof typeof failures };
 
@@ -28,7 +28,7 @@ type Step =
   | { readonly type: "advance"; readonly ms: number }
   | { readonly type: "ask"; readonly kid: string }
   | { readonly type: "refresh" }
-  | { readonly type: "origin"; readonly behaviour: Behaviour };
+  | { readonly type: "origin"; readonly behavior: Behavior };
 
 const seconds = fc.option(fc.constantFrom(0, 1, 10, 60, 600), { nil: undefined });
 const caching: fc.Arbitrary<Caching> = fc.record({
@@ -40,7 +40,7 @@ const caching: fc.Arbitrary<Caching> = fc.record({
   age: fc.constantFrom(undefined, 0, 5, 50, 500),
 });
 
-const behaviour: fc.Arbitrary<Behaviour> = fc.oneof(
+const behavior: fc.Arbitrary<Behavior> = fc.oneof(
   { weight: 4, arbitrary: fc.record({ type: fc.constant("set"), kids: fc.subarray(allKids), caching }) },
   { weight: 1, arbitrary: fc.record({ type: fc.constant("not modified"), caching }) },
   {
@@ -62,7 +62,7 @@ const step: fc.Arbitrary<Step> = fc.oneof(
     }),
   },
   { weight: 1, arbitrary: fc.constant<Step>({ type: "refresh" }) },
-  { weight: 3, arbitrary: behaviour.map((behaviour): Step => ({ type: "origin", behaviour })) },
+  { weight: 3, arbitrary: behavior.map((behavior): Step => ({ type: "origin", behavior })) },
 );
 
 function headersOf({ maxAge, staleWhileRevalidate, staleIfError, mustRevalidate, noReuse, age }: Caching) {
@@ -76,64 +76,64 @@ function headersOf({ maxAge, staleWhileRevalidate, staleIfError, mustRevalidate,
   return { "Cache-Control": directives.join(", "), ...(age !== undefined && { Age: String(age) }) };
 }
 
-/** What the verifier was told last, as far as it got here. */
-interface SeenSet {
+/** A set that the verifier has received. */
+interface ReceivedSet {
   readonly kids: readonly string[];
   readonly caching: Caching;
   readonly requestedAt: number;
   readonly receivedAt: number;
 }
 
-/** A cache has answered with another set, and one that left the origin before the one that was told. */
-function isOutdated(next: SeenSet, told: SeenSet): boolean {
-  const leftOrigin = ({ requestedAt, caching }: SeenSet): number => requestedAt - (caching.age ?? 0) * 1000;
-  return next.kids.join() !== told.kids.join() && leftOrigin(next) < leftOrigin(told);
+/** Reports whether a cache has returned another set that left the origin before the latest one. */
+function isOutdated(next: ReceivedSet, latest: ReceivedSet): boolean {
+  const leftOrigin = ({ requestedAt, caching }: ReceivedSet): number => requestedAt - (caching.age ?? 0) * 1000;
+  return next.kids.join() !== latest.kids.join() && leftOrigin(next) < leftOrigin(latest);
 }
 
-/** One that is older than the set that was told, and had expired, is never used. */
+/** Reports whether a set had expired. An expired set that is older than the latest one is never used. */
 const hadExpired = ({ age = 0, maxAge = defaultBounds.defaultFreshSeconds, noReuse }: Caching): boolean =>
   age > Math.max(noReuse === true ? 0 : maxAge, 60);
 
-const isFresh = (told: SeenSet, now: number): boolean =>
-  useOf(told.caching, { ...told, now }, defaultBounds) === "fresh";
+const isFresh = (set: ReceivedSet, now: number): boolean =>
+  useOf(set.caching, { ...set, now }, defaultBounds) === "fresh";
 
 async function play(steps: readonly Step[]): Promise<void> {
-  let told = undefined as SeenSet | undefined;
+  let latest = undefined as ReceivedSet | undefined;
   let failedAt = -Infinity;
-  /** Since when a request has no answer. */
+  /** Time of a pending request. */
   let hangsSince = Infinity;
   const seen = new Set<string>();
-  let behaviour: Behaviour = { type: "set", kids: ["a"], caching: {} };
+  let behavior: Behavior = { type: "set", kids: ["a"], caching: {} };
 
   const script: Script = async (request, clock) => {
     const requestedAt = clock.now();
-    hangsSince = behaviour.type === "hanging" ? requestedAt : Infinity;
+    hangsSince = behavior.type === "hanging" ? requestedAt : Infinity;
     const answer = ((): Script => {
-      if (behaviour.type === "set") return served(behaviour.kids, headersOf(behaviour.caching));
-      if (behaviour.type !== "not modified") return failures[behaviour.type];
-      // It answers to what was sent, so that this is right.
+      if (behavior.type === "set") return served(behavior.kids, headersOf(behavior.caching));
+      if (behavior.type !== "not modified") return failures[behavior.type];
+      // A 304 is right only for a conditional request.
       const etag = request.headers["if-none-match"];
-      return etag === undefined ? reply(404) : reply(304, null, { ETag: etag, ...headersOf(behaviour.caching) });
+      return etag === undefined ? reply(404) : reply(304, null, { ETag: etag, ...headersOf(behavior.caching) });
     })();
-    const said = "caching" in behaviour ? behaviour : undefined;
+    const returned = "caching" in behavior ? behavior : undefined;
     const response = await delayed(20, answer)(request, clock);
-    // A set without a key that can be used is a failure, and changes nothing.
-    const isEmpty = said !== undefined && "kids" in said && said.kids.length === 0;
-    if (said !== undefined && response.status !== 404 && !isEmpty) {
-      const kids = "kids" in said ? said.kids : (told?.kids ?? []);
-      // A 304 without Cache-Control leaves the stored one; here it always has one, if only an empty one.
-      const next = { kids, caching: said.caching, requestedAt, receivedAt: clock.now() };
+    // A set without a usable key is a failure and changes nothing.
+    const isEmpty = returned !== undefined && "kids" in returned && returned.kids.length === 0;
+    if (returned !== undefined && response.status !== 404 && !isEmpty) {
+      const kids = "kids" in returned ? returned.kids : (latest?.kids ?? []);
+      // A 304 without Cache-Control keeps the stored one; here it always has one, which may be empty.
+      const next = { kids, caching: returned.caching, requestedAt, receivedAt: clock.now() };
       const isBypass = request.headers["cache-control"] === "no-cache";
-      // One that is outdated is asked for again, past caches; if those do not let that happen, it is kept away while the newer is fresh.
+      // An outdated set is refetched with a bypass of caches. If they ignore that, it is not used while the newer set is fresh.
       const isKeptAway =
-        told !== undefined &&
-        isOutdated(next, told) &&
-        (!isBypass || isFresh(told, next.receivedAt) || hadExpired(next.caching));
+        latest !== undefined &&
+        isOutdated(next, latest) &&
+        (!isBypass || isFresh(latest, next.receivedAt) || hadExpired(next.caching));
       if (!isKeptAway) {
-        const comesBack = kids.some((kid) => seen.has(kid) && told?.kids.includes(kid) === false);
-        told = {
+        const returns = kids.some((kid) => seen.has(kid) && latest?.kids.includes(kid) === false);
+        latest = {
           ...next,
-          caching: { ...next.caching, mustRevalidate: comesBack || next.caching.mustRevalidate === true },
+          caching: { ...next.caching, mustRevalidate: returns || next.caching.mustRevalidate === true },
         };
         for (const kid of kids) seen.add(kid);
       }
@@ -149,36 +149,36 @@ async function play(steps: readonly Step[]): Promise<void> {
   });
   const { clock, ask, keys } = verifier;
 
-  /** Called at the moment when the answer is known. */
+  /** Checks a result at the time of its arrival. */
   function check(kid: string, answer: string): void {
     if (answer === kid) {
-      assert.ok(told !== undefined && told.kids.includes(kid), `${kid} is not in the set`);
-      const use = useOf(told.caching, { ...told, now: clock.now() }, defaultBounds);
+      assert.ok(latest !== undefined && latest.kids.includes(kid), `${kid} is not in the set`);
+      const use = useOf(latest.caching, { ...latest, now: clock.now() }, defaultBounds);
       assert.notEqual(use, "not at all");
       const isOutage = clock.now() - failedAt <= 60_000 || clock.now() - hangsSince >= 1_000;
       if (use === "in an outage") assert.ok(isOutage, "used without an outage");
     } else if (answer === "ERR_TOKEN_KID_UNKNOWN") {
-      assert.ok(told !== undefined && !told.kids.includes(kid), `${kid} is in the set`);
+      assert.ok(latest !== undefined && !latest.kids.includes(kid), `${kid} is in the set`);
     } else {
       assert.match(answer, /^ERR_(FETCH_(FAILED|TIMEOUT|STATUS|REDIRECT|BODY|OUTDATED)|KEYS_RETRY_LATER)$/);
     }
   }
 
   const pending: Promise<unknown>[] = [];
-  /** A rejection that nobody waits for yet would end the test without its counterexample. */
+  /** Keeps a promise for later. An unhandled rejection would end the test without its counterexample. */
   const later = (promise: Promise<unknown>): void => {
     promise.catch(() => {});
     pending.push(promise);
   };
   for (const step of steps) {
     if (step.type === "advance") await clock.advance(step.ms);
-    if (step.type === "origin") behaviour = step.behaviour;
+    if (step.type === "origin") behavior = step.behavior;
     if (step.type === "refresh") later(keys.refresh().catch(() => {}));
     if (step.type === "ask") later(ask(step.kid).then((answer) => check(step.kid, answer)));
   }
-  behaviour = { type: "set", kids: allKids, caching: { maxAge: 60 } };
+  behavior = { type: "set", kids: allKids, caching: { maxAge: 60 } };
   await clock.advance(20_000);
-  // Nobody waits for ever, and when the origin works again, so do all its keys.
+  // No call waits permanently, and once the origin works again, so do all of its keys.
   await Promise.all(pending);
   const refreshed = keys.refresh();
   await clock.advance(20);
@@ -186,6 +186,6 @@ async function play(steps: readonly Step[]): Promise<void> {
   assert.deepEqual(await Promise.all(allKids.map((kid) => ask(kid))), allKids);
 }
 
-test("whatever the origin does, a key is given only if the last set had it and its freshness allows that", async () => {
+test("whatever the origin does, a key is returned only if the latest set has it and may be used", async () => {
   await fc.assert(fc.asyncProperty(fc.array(step, { maxLength: 60, size: "max" }), play), { numRuns: soak(300, 60) });
 });

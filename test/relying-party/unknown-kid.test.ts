@@ -10,7 +10,7 @@ const kidsOf = (count: number, prefix = "made-up"): string[] =>
   Array.from({ length: count }, (_, i) => `${prefix} ${i}`);
 
 describe("an unknown kid (contract 1.4)", () => {
-  test("costs one request, past all caches, without the ETag: the file of nginx may have the length and time of the last one", async () => {
+  test("costs one request that bypasses all caches, without the ETag, because nginx may compute the same one for a new file", async () => {
     const { ask, origin } = await warmVerifier(served(["a"], { ETag: '"1"' }));
     assert.equal(await ask("b"), unknown);
     assert.equal(origin.requests.length, 1);
@@ -19,7 +19,7 @@ describe("an unknown kid (contract 1.4)", () => {
     assert.deepEqual([init.cache, init.redirect], ["no-cache", "manual"]);
   });
 
-  test("is never answered with another key (contract 1.5)", async () => {
+  test("never gets another key (contract 1.5)", async () => {
     const { ask, keys } = await warmVerifier(served(["only"]));
     for (const kid of ["ONLY", "only ", "__proto__"]) assert.equal(await ask(kid), unknown);
     for (const kid of [undefined, "", null, 0, ["only"]]) {
@@ -27,7 +27,7 @@ describe("an unknown kid (contract 1.4)", () => {
     }
   });
 
-  test("is no reason to ask if the kid names a key of another alg", async () => {
+  test("causes no request if the kid names a key with another alg", async () => {
     const { keys, origin } = await warmVerifier();
     for (const alg of ["RS256", "HS256", "none", undefined]) {
       await assert.rejects(keys({ kid: "a", ...(alg !== undefined && { alg }) }), { code: "ERR_TOKEN_ALG" });
@@ -37,20 +37,20 @@ describe("an unknown kid (contract 1.4)", () => {
 });
 
 histories("an unknown kid", {
-  "is found if it is there by now": "knows a; serves a b; b = b; asked 1; events changed refreshed",
-  "at a cold start costs the fetch, and the one past all caches": "serves a; b = unknown; asked plain past",
+  "is found if it has been published": "knows a; serves a b; b = b; sent 1; events changed refreshed",
+  "at a cold start costs two requests, the second bypassing all caches": "serves a; b = unknown; sent plain past",
   ...Object.fromEntries(
     Object.entries({ unreachable: "failed", 404: "status", 503: "status", html: "body" }).map(([does, error]) => [
-      `is not called unknown when that cannot be known: ${does}`,
+      `is not reported as unknown if the set cannot be fetched: ${does}`,
       `knows a; ${does}; b = ${error}; a = a; serves a b; b = later; +1s; b = b`,
     ]),
   ),
-  "is known to be unknown for 10 s": "knows a; b = unknown; +9.999s; b = unknown; asked 1; +1ms; b = unknown; asked 1",
+  "is remembered as unknown for 10 s": "knows a; b = unknown; +9.999s; b = unknown; sent 1; +1ms; b = unknown; sent 1",
   "is forgotten when the keys change": "knows a; b = unknown; serves a c; refresh = ok; serves a b c; b = b",
 });
 
-describe("a kid that was not there", () => {
-  test("is remembered with at most 999 others; the oldest is forgotten first", async () => {
+describe("an unknown kid in memory", () => {
+  test("is kept with at most 999 others; the oldest is dropped first", async () => {
     const { ask, clock, origin } = await warmVerifier();
     const kids = kidsOf(1_001);
     assert.deepEqual(new Set(await Promise.all(kids.map((kid) => ask(kid)))), new Set([unknown]));
@@ -62,7 +62,7 @@ describe("a kid that was not there", () => {
     assert.equal(clock.timers, 0);
   });
 
-  test("is the newest of them each time that it was not there", async () => {
+  test("becomes the newest each time that it was unknown", async () => {
     const { ask, clock, origin } = await warmVerifier();
     const [first = "", ...others] = kidsOf(1_000);
     await Promise.all([first, ...others].map((kid) => ask(kid)));
@@ -73,7 +73,7 @@ describe("a kid that was not there", () => {
     assert.equal(origin.requests.length, 2);
   });
 
-  test("and has 1,024 characters is remembered, and found, as any other; a longer one is not looked for", async () => {
+  test("may have 1,024 characters; a longer kid is never looked up", async () => {
     const long = "x".repeat(1_024);
     const { ask, keys, origin } = await warmVerifier();
     for (const kid of [long, long, `${long}x`, `${long}x`]) assert.equal(await ask(kid), unknown);
@@ -84,18 +84,18 @@ describe("a kid that was not there", () => {
   });
 });
 
-histories("one flight for all", {
-  "100 callers of a known kid at a cold start": "serves a; 100 * a = a; asked 1",
-  "100 callers of a rotated kid": "knows a; slowly 100ms serves b; 100 * b = waits; +100ms; 100 * got b; asked 1",
-  "100 callers of 100 unknown kids": "knows a; 100 * new = unknown; asked 1",
-  "but who came after it was sent is not told that the kid is unknown": `
-    knows a; slowly 100ms serves a; c = waits; +50ms; serves a b; b = waits; +50ms; got unknown; got b; asked 2`,
-  "and a revalidation that caches may have answered does not do": `
+histories("shared requests", {
+  "100 callers of a known kid at a cold start": "serves a; 100 * a = a; sent 1",
+  "100 callers of a rotated kid": "knows a; slowly 100ms serves b; 100 * b = waits; +100ms; 100 * got b; sent 1",
+  "100 callers of 100 unknown kids": "knows a; 100 * new = unknown; sent 1",
+  "a later caller does not get an unknown kid from an earlier request": `
+    knows a; slowly 100ms serves a; c = waits; +50ms; serves a b; b = waits; +50ms; got unknown; got b; sent 2`,
+  "a revalidation does not prove that a kid is unknown, because a cache may have answered": `
     knows a | max-age=60, stale-while-revalidate=60; +60s
-    slowly 100ms serves a // serves a b; b = waits; +200ms; got b; asked 2`,
+    slowly 100ms serves a // serves a b; b = waits; +200ms; got b; sent 2`,
 });
 
-describe("a bypass that a cache answers", () => {
+describe("a cache that answers a bypass", () => {
   const rows: [age: string | undefined, events: readonly number[]][] = [
     [undefined, []],
     ["0", []],
@@ -115,48 +115,48 @@ describe("a bypass that a cache answers", () => {
   }
 });
 histories("a revalidation", {
-  "that a cache answers is not reported": "knows a; 304 | Age: 20; +300s; a = a; events refreshed",
+  "from a cache is not reported": "knows a; 304 | Age: 20; +300s; a = a; events refreshed",
 });
 
 histories(
   "the budget",
   {
-    "three at once, then after 1, 2, 4, 8, 10, 10 s while fruitless": `
+    "allows three requests immediately, then one after 1, 2, 4, 8, 10, 10 s": `
     knows a | max-age=86400; each 500ms for 45.5s: 5 new = unknown
-    asked at 0 0 0 1 3 7 15 25 35 45`,
-    // The fifth was spent a millisecond too early for that.
-    "begins anew after a minute in which nothing was spent, and not before": `
+    sent at 0 0 0 1 3 7 15 25 35 45`,
+    // The fifth request was a millisecond too early for that.
+    "is whole again after a minute without a request, and not before": `
     knows a | max-age=86400; 3 new = unknown; +1s; new = unknown
-    +59.999s; 2 new = unknown; asked 5; +60s; 4 new = unknown; asked 3; +1s; new = unknown; asked 1`,
+    +59.999s; 2 new = unknown; sent 5; +60s; 4 new = unknown; sent 3; +1s; new = unknown; sent 1`,
     ...Object.fromEntries(
       ["minFreshSeconds=0; knows a | max-age=60", "minFreshSeconds=5; knows a | no-cache"].map((fresh) => [
-        `once spent, makes a kid unknown that a fresh set lacks; the next request is due all the same: ${fresh}`,
+        `once spent, makes a kid unknown that a fresh set lacks, until the next request: ${fresh}`,
         `with ${fresh}; 3 new = unknown; serves a b; b = unknown; +1s; b = b`,
       ]),
     ),
-    "finds an unannounced rotation at once, after stray kids of many days": `
+    "finds an unannounced rotation immediately, even after days of stray kids": `
     knows a; each 1d for 10d: new = unknown
     a = a; new = unknown; serves b; b = b`,
-    // Other bytes with the same keys are no change.
-    "is whole again at once when the keys change, and only then": `
-    knows a; 9 new = unknown; asked 3
-    refresh = ok; 9 new = unknown; asked 1
-    other bytes; refresh = ok; 9 new = unknown; asked 1
-    serves a b; refresh = ok; 9 new = unknown; asked 4`,
-    "makes no caller wait": "knows a; 3 new = unknown; serves a b; b = unknown; timers 0; +1s; b = b; asked 4",
+    // Other bytes with the same keys are not a change.
+    "is whole again immediately when the keys change, and only then": `
+    knows a; 9 new = unknown; sent 3
+    refresh = ok; 9 new = unknown; sent 1
+    other bytes; refresh = ok; 9 new = unknown; sent 1
+    serves a b; refresh = ok; 9 new = unknown; sent 4`,
+    "delays no caller": "knows a; 3 new = unknown; serves a b; b = unknown; timers 0; +1s; b = b; sent 4",
   },
   "",
   { "other bytes": servedSet([{ ...entry("a"), x5t: "x" }]) },
 );
 
-/** The pause that an error names, in seconds, and its code. */
+/** Returns the code of the error and its pause in seconds. */
 const pauseOf = async (keys: (header: object) => Promise<unknown>, kid = "b"): Promise<readonly unknown[]> => {
   const { code, retryable, retryAfterSeconds } = await failure<FetchError>(() => keys({ kid, alg: "ES256" }));
   assert.equal(retryable, true);
   return [code, retryAfterSeconds];
 };
 
-test("the budget, once spent, says when to come back if the set is not fresh", async () => {
+test("if the set is not fresh, an error from a spent budget says when to retry", async () => {
   const { ask, clock, keys } = await warmVerifier(served(["a"], { "Cache-Control": "no-cache" }), {
     minFreshSeconds: 0,
   });
@@ -164,7 +164,7 @@ test("the budget, once spent, says when to come back if the set is not fresh", a
     await ask(kid);
     await clock.advance(kid === "made-up 2" ? 1_000 : 0);
   }
-  // Four are spent; the fifth is due in 2 s.
+  // Four requests were sent; the fifth is due in 2 s.
   for (const [passedMs, retryAfterSeconds] of [
     [0, 2],
     [999, 2],
@@ -179,21 +179,21 @@ test("the budget, once spent, says when to come back if the set is not fresh", a
 });
 
 histories("failures", {
-  "are over with a success": `
+  "end with a success": `
     unreachable; a = failed; +1s; a = failed; +2s; a = failed; serves a; a = later
     refresh = ok; unreachable; b = failed; +1s; b = failed`,
-  "of more than a minute ago are forgotten": `
+  "are forgotten after a minute": `
     unreachable; a = failed; +1s; a = failed; +2s; a = failed; +1m; a = failed; a = later; +1s; a = failed`,
-  "make no caller wait, and callers share the next request": `
-    unreachable; a = failed; 20 * a = later; timers 0; +1s; 20 * a = failed; asked 2; serves a; +2s; 3 * a = a; asked 1`,
-  "leave what is stale in use, without waiting": "knows a | max-age=60; 503; +60s; 10 a = a; asked 1; timers 0",
-  "are paced: one, then after 1, 2, 4, 8, 10, 10 s": `
+  "delay no caller, and callers share the next request": `
+    unreachable; a = failed; 20 * a = later; timers 0; +1s; 20 * a = failed; sent 2; serves a; +2s; 3 * a = a; sent 1`,
+  "leave a stale set in use without a delay": "knows a | max-age=60; 503; +60s; 10 a = a; sent 1; timers 0",
+  "are retried after 1, 2, 4, 8, 10, 10 s": `
     unreachable; each 500ms for 40s: a = failed|later
-    asked at 0 1 3 7 15 25 35`,
+    sent at 0 1 3 7 15 25 35`,
 });
 
-describe("failures say when the next request may be made", () => {
-  test("and why", async () => {
+describe("errors say when the next request is due", () => {
+  test("with the cause", async () => {
     const { keys, clock, origin, events } = verifierOf(unreachable);
     const ask = (): Promise<FetchError> => failure<FetchError>(() => keys({ kid: "a", alg: "ES256" }));
     for (const pauseSeconds of [1, 2, 4, 8, 10, 10]) {
@@ -214,7 +214,7 @@ describe("failures say when the next request may be made", () => {
     assert.equal(origin.requests.length, 6);
   });
 
-  test("also of a request for an unknown kid, by the budget if its pause is longer", async () => {
+  test("after the pause for an unknown kid, if that is longer", async () => {
     const { ask, keys, clock, origin } = await warmVerifier(served(["a"]));
     for (const kid of kidsOf(4)) {
       await ask(kid);
@@ -231,7 +231,7 @@ describe("failures say when the next request may be made", () => {
     assert.equal(await ask("b"), "ERR_FETCH_FAILED");
   });
 
-  test("and are no reason any more once they are over", async () => {
+  test("without a cause once failures are over", async () => {
     const { keys, ask, clock, origin } = verifierOf(unreachable, { minFreshSeconds: 0 });
     await ask("a");
     await clock.advance(1_000);
@@ -242,7 +242,7 @@ describe("failures say when the next request may be made", () => {
   });
 });
 
-test("servers that disagree do not lift the limit of requests: only a key that no set had before does", async () => {
+test("disagreeing replicas do not reset the budget: only a key that no earlier set had does", async () => {
   let turn = 0;
   const either: Script = (...request) => ((turn += 1) % 2 === 0 ? served(["a", "b"]) : served(["a"]))(...request);
   const { ask, origin, clock } = await warmVerifier(either);
@@ -250,10 +250,10 @@ test("servers that disagree do not lift the limit of requests: only a key that n
     await ask(kid);
     await clock.advance(50);
   }
-  // Ten seconds: three at once and one for the new key "b", then after 1, 2 and 4 seconds, twice at most.
+  // In ten seconds: three requests, one for the new key "b", then after 1, 2 and 4 seconds, at most twice.
   assert.ok(origin.requests.length <= 12, String(origin.requests.length));
 });
 histories("a cache", {
-  "that answers a bypass with an older set does not take back a key": `
-    knows a; +60s; serves a b; b = b; serves a | Age: 60; c = unknown; asked 2; b = b; asked 0`,
+  "that answers a bypass with an older set does not remove a key": `
+    knows a; +60s; serves a b; b = b; serves a | Age: 60; c = unknown; sent 2; b = b; sent 0`,
 });
