@@ -2,7 +2,7 @@ import { fileURLToPath } from "node:url";
 import { type Contestant, type Result, type Server, alternate, start } from "./measure.ts";
 import { type Goal, type Section, comparisonTable, cpuRatio, ratio } from "./report.ts";
 
-/** How long a section measures, and the key files it may use. */
+/** The duration of a section's measurement and its key files. */
 export interface Plan {
   readonly rounds: number;
   readonly memoryRequests: number;
@@ -31,7 +31,7 @@ const constant = "node:http constant";
 const library = "jwksd in node:http";
 const service = "jwksd serve";
 
-/** GET and 304 against a constant server, oidc-provider and three frameworks. */
+/** Compares GET and 304 with a constant server, oidc-provider and three frameworks. */
 export async function servers({ fewKeys, rounds }: Plan): Promise<Section> {
   const byHand = await Promise.all(
     ["express", "fastify", "hono"].map(async (name) => ({ name, server: await node(name, fewKeys) })),
@@ -66,7 +66,7 @@ export async function servers({ fewKeys, rounds }: Plan): Promise<Section> {
   };
 }
 
-/** The same with a document fifty times as large. */
+/** Measures GET with a document fifty times as large. */
 export async function keys({ manyKeys, rounds }: Plan): Promise<Section> {
   const named = [
     { name: constant, server: await node("constant", manyKeys) },
@@ -83,7 +83,7 @@ export async function keys({ manyKeys, rounds }: Plan): Promise<Section> {
   };
 }
 
-/** `provider.fetch` against the constant server of another runtime. */
+/** Compares `provider.fetch` with a constant server in another runtime. */
 export async function runtime(name: "Bun" | "Deno", { fewKeys, rounds }: Plan): Promise<Section> {
   const command = name === "Bun" ? ["bun"] : ["deno", "run", "-A"];
   const run = (variant: string): Promise<Server> => start([...command, program("fetch"), fewKeys, variant]);
@@ -109,7 +109,7 @@ export async function runtime(name: "Bun" | "Deno", { fewKeys, rounds }: Plan): 
   };
 }
 
-/** Both ways to run jwksd on Node, held against each of the others. */
+/** Returns a goal for each other server, for both ways to run jwksd in Node. */
 function serverGoals(what: string, results: readonly Result[]): Goal[] {
   const ours = [find(results, library), find(results, service)];
   return results
@@ -135,7 +135,7 @@ interface Named {
   readonly server: Server;
 }
 
-/** A contestant whose answer to a plain GET has been looked at. */
+/** Returns a contestant after a check of its response to a plain GET. */
 async function contestant({ name, server }: Named): Promise<Contestant & { readonly etag: string | null }> {
   const response = await fetch(server.url);
   if (response.status !== 200 || !(await response.text()).startsWith('{"keys":[{'))
@@ -150,7 +150,7 @@ async function revalidation({ name, server }: Named, etag: string): Promise<Cont
   return { name, server, headers };
 }
 
-/** All contestants of a section serve the same keys, so those that have an ETag have the same one. */
+/** Returns the ETag of all contestants in a section. They serve the same keys, so it must be equal. */
 function etagOf(gets: readonly { readonly name: string; readonly etag: string | null }[]): string {
   const etags = new Set(gets.map(({ etag }) => etag).filter((etag) => etag !== null));
   const [etag, ...others] = etags;

@@ -5,7 +5,7 @@ import { type Section, table } from "./report.ts";
 const keys = 1000;
 const limitSeconds = 10;
 
-/** How long the checks of RSA keys take, where a set has as many as are looked at. */
+/** Measures the checks of RSA keys, for a set with the maximum number of checked keys. */
 export async function doctor(): Promise<Section> {
   const sets: readonly (readonly [name: string, moduli: readonly bigint[]])[] = [
     ["2048 bits, nothing wrong", distinct(2048)],
@@ -37,7 +37,7 @@ export async function doctor(): Promise<Section> {
     ].join("\n\n"),
     goals: [
       {
-        name: `doctor: ${keys.toLocaleString("en")} RSA keys of 2048 bits within ${limitSeconds} s`,
+        name: `doctor: ${keys.toLocaleString("en")} RSA keys with 2048 bits within ${limitSeconds} s`,
         reached: (ordinary?.cpu ?? Infinity) <= limitSeconds,
         measured: ordinary === undefined ? "found something" : `${ordinary.cpu.toFixed(1)} s of CPU`,
       },
@@ -55,7 +55,7 @@ function distinct(bits: number): bigint[] {
   return Array.from({ length: keys }, () => product(Array.from({ length: bits / 64 + 1 }, () => prime(64))));
 }
 
-/** All pairs of few primes. */
+/** Returns moduli from all pairs of a few primes. */
 function sharing(bits: number): bigint[] {
   const primes = Array.from({ length: 46 }, () => prime(bits / 2));
   return primes.flatMap((one, index) => primes.slice(index + 1).map((other) => one * other)).slice(0, keys);

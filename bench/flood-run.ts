@@ -1,4 +1,4 @@
-// One contestant of the flood, on a simulated clock: `node flood-run.ts NAME PHASE_SECONDS` prints a FloodResult.
+// Runs one contestant of the flood on a simulated clock: `node flood-run.ts NAME PHASE_SECONDS` prints a FloodResult.
 
 import { mock } from "node:test";
 import { JwtVerifier } from "aws-jwt-verify";
@@ -11,20 +11,20 @@ import { createRemoteKeySet } from "../src/verify/relying-party/index.ts";
 
 export interface FloodResult {
   readonly name: string;
-  /** In ten minutes. */
+  /** Number of fetches in ten minutes. */
   readonly fetches: number;
-  /** Valid tokens in the two minutes after the rotation, and how many of them were refused. */
+  /** Number of valid tokens in the two minutes after the rotation; `refused` counts those that were refused. */
   readonly valid: number;
   readonly refused: number;
 }
 
-/** Finds the key of a kid, or rejects. */
+/** Finds the key with a kid, or rejects. */
 type FindKey = (kid: string) => unknown;
 
 const issuer = "https://op.example";
 const jwksUri = `${issuer}/jwks`;
 
-/** Each with its own defaults, and the rate limit that its documentation offers where there is one. */
+/** Contestants with their defaults, and with the rate limit in their documentation if it has one. */
 export const contestants: Readonly<Record<string, () => FindKey>> = {
   jwksd: () => {
     const keys = createRemoteKeySet({ jwksUri });
@@ -78,7 +78,7 @@ async function run(name: string, rotationMs: number): Promise<FloodResult> {
   const settle = realSettle();
   mock.timers.enable({ apis: ["Date", "setTimeout", "setInterval"], now: Date.now() });
   let elapsedMs = 0;
-  // Not everything reads the time from Date.
+  // Some packages read the time from performance.now() or process.hrtime().
   const start = performance.now();
   performance.now = () => start + elapsedMs;
   const hrStart = process.hrtime();
@@ -123,7 +123,7 @@ async function attempt(findKey: FindKey, kid: string): Promise<boolean> {
   }
 }
 
-/** Lets everything that waits for no time go on: some of it needs several turns of the event loop. */
+/** Waits until only timers are pending, which can take several turns of the event loop. */
 function realSettle(): () => Promise<void> {
   const turn = setImmediate;
   return async () => {

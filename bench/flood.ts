@@ -4,10 +4,10 @@ import { fileURLToPath } from "node:url";
 import { type FloodResult, contestants } from "./flood-run.ts";
 import { type Section, table } from "./report.ts";
 
-// How far after five minutes the provider rotates: what waits for a fixed time would be lucky, or not, in a single run.
+// Times of the rotation after the fifth minute. In a single run, a key set that waits for a fixed time would be lucky or unlucky.
 const phasesSeconds = [2, 9, 16, 23];
 
-/** Made-up kids at 50 a second for ten simulated minutes, with a rotation in the middle. */
+/** Simulates ten minutes with 50 unknown kids per second and a rotation in the middle. */
 export async function flood(): Promise<Section> {
   const results: FloodResult[] = [];
   for (const name of Object.keys(contestants)) {
@@ -21,7 +21,7 @@ export async function flood(): Promise<Section> {
     `${refused} of ${valid}`,
   ]);
   const ours = results.find(({ name }) => name === "jwksd");
-  // A key set that fetches for every made-up kid refuses no valid token, and passes the flood on to the provider.
+  // A key set that fetches for every unknown kid refuses no valid token but forwards the flood to the provider.
   const bounded = results.filter(({ name, fetches }) => name !== "jwksd" && fetches <= 60 * 10 * phasesSeconds.length);
   const fewest = Math.min(...bounded.map(({ refused }) => refused));
   return {

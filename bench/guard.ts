@@ -10,7 +10,7 @@ const ours = "jwksd";
 const alone = "verify";
 const others = ["express-oauth2-jwt-bearer", "express-jwt with jwks-rsa"];
 
-/** What a guard costs one GET of Express with a good token: the processor time beyond that of the open route. */
+/** Measures the processor time that a guard adds to an open Express route, for a GET with a valid token. */
 export async function guard({ rounds }: Plan): Promise<Section> {
   const pair = await crypto.subtle.generateKey({ name: "ECDSA", namedCurve: "P-256" }, true, ["sign", "verify"]);
   const providerServer = createServer((request, response) => provider.node(request, response));
@@ -31,7 +31,7 @@ export async function guard({ rounds }: Plan): Promise<Section> {
     const { status } = await fetch(server.url, { headers });
     const { status: without } = await fetch(server.url);
     if (status !== 200 || (name !== open && without < 400))
-      throw new Error(`${name} does not guard: ${status}, ${without}`);
+      throw new Error(`${name} does not refuse requests without a token: ${status}, ${without}`);
   }
   const results = await alternate(contestants, rounds);
   await Promise.all(contestants.map(({ server }) => server.stop()));
@@ -41,7 +41,7 @@ export async function guard({ rounds }: Plan): Promise<Section> {
 
 function sectionOf(results: readonly Result[]): Section {
   const loadsOf = (name: string) => results.find((result) => result.name === name)?.loads ?? [];
-  /** Beyond the open route, round by round. */
+  /** Returns the processor time beyond the open route, round by round. */
   const costs = (name: string): number[] =>
     loadsOf(name).map(
       (load, round) => load.serverMicroseconds - (loadsOf(open)[round]?.serverMicroseconds ?? Number.NaN),
@@ -55,7 +55,7 @@ function sectionOf(results: readonly Result[]): Section {
     name === open ? "" : ratio(name, alone).toFixed(2),
   ]);
   return {
-    title: "A guarded GET of Express",
+    title: "A guarded GET in Express",
     text: table(["guard", "CPU µs/request", "beyond the open route", "ratio to verify alone"], rows),
     goals: [
       {

@@ -15,13 +15,13 @@ const cold = 1_000;
 const wrappingKey = newWrappingKey();
 const mebibyte = 1024 * 1024;
 
-/** A database, and how many queries of clients it has had. */
+/** A database that counts its clients' queries. */
 interface Database {
   readonly name: string;
   readonly url: string;
   run(sql: string): Promise<unknown>;
   queries(): Promise<number>;
-  /** Adds rows like those that are there, up to `all`. */
+  /** SQL statement that adds rows like the existing ones, up to `all`. */
   readonly fill: string;
   stop(): Promise<unknown>;
 }
@@ -67,7 +67,7 @@ async function mariadb(): Promise<Database> {
   };
 }
 
-/** Many issuers in one process: what they cost while nobody asks, while many are used, and when one is taken up. */
+/** Measures the cost of many issuers in one process: idle, with many in use, and when an issuer is loaded. */
 export async function issuers(plan: Plan): Promise<Section> {
   const rows: string[][] = [];
   const goals: Goal[] = [];
@@ -127,28 +127,28 @@ async function measure(database: Database, { rounds }: Plan) {
     goals: [
       { name: `${what}: no query without requests`, reached: idle === 0, measured: `${idle}` },
       {
-        name: `${what}: 1,000 hot ones within 100 MB of heap`,
+        name: `${what}: 1,000 hot issuers within 100 MB of heap`,
         reached: heap * mebibyte < 1e8,
         measured: `${heap.toFixed(1)} MiB`,
       },
       {
-        name: `${what}: at most 35 queries a second for these`,
+        name: `${what}: at most 35 queries per second for them`,
         reached: perSecond <= 35,
         measured: perSecond.toFixed(1),
       },
       {
-        name: `${what}: GET of a hot one at least 0.9 of one provider`,
+        name: `${what}: GET of a hot issuer at least 0.9 of one provider`,
         reached: shares.every(([, byCpu]) => byCpu >= 0.9),
         measured: shares.map(([share, byCpu]) => `${share.toFixed(2)} (${byCpu.toFixed(2)} by CPU)`).join(", in turn "),
       },
-      { name: `${what}: a cold one, p99 under 20 ms`, reached: p99 < 20, measured: `${p99.toFixed(1)} ms` },
+      { name: `${what}: a cold issuer, p99 under 20 ms`, reached: p99 < 20, measured: `${p99.toFixed(1)} ms` },
     ],
   };
 }
 
 const agent = new Agent({ keepAlive: true, maxSockets: 4 });
 
-/** Milliseconds of a GET, which has to succeed. */
+/** Returns the duration of a GET in milliseconds; rejects if the GET fails. */
 function timeOf(url: string): Promise<number> {
   const begunMs = performance.now();
   return new Promise((resolve, reject) => {
@@ -162,7 +162,7 @@ function timeOf(url: string): Promise<number> {
   });
 }
 
-/** Asks for one after the other, each once in a second or so, until told to stop. */
+/** Requests one URL at a time, each about once per second, until stopped. */
 function visit(urls: readonly string[]): { stop(): Promise<number[]> } {
   const state = { isOver: false };
   const visited = (async () => {
@@ -194,7 +194,7 @@ async function queriesPerSecond(database: Database, urls: readonly string[], sec
   return (queries * 1_000) / passedMs;
 }
 
-/** Takes issuers up, one after the other, while others are visited. */
+/** Loads issuers one at a time while others are requested. */
 async function coldBeside(server: Server, urls: readonly string[]) {
   const visitor = visit(urls);
   const coldMs: number[] = [];

@@ -44,7 +44,7 @@ const sections: Readonly<Record<string, (plan: Plan) => Promise<Section>>> = {
 };
 const usage = `npm run bench -- [options]
 
-  --only NAME   one section, may be given several times: ${Object.keys(sections).join(", ")}
+  --only NAME   one section; can be repeated: ${Object.keys(sections).join(", ")}
   --quick       one round each, about a minute: shows that it works, and little more
   --write       puts the report into docs/benchmarks.md
 `;
@@ -61,7 +61,8 @@ const wanted = options.only ?? Object.keys(sections);
 const unknown = wanted.find((name) => !Object.hasOwn(sections, name));
 if (options.help || unknown !== undefined || (options.write && options.only !== undefined)) {
   if (unknown !== undefined) console.error(`there is no section "${unknown}"\n`);
-  if (options.write && options.only !== undefined) console.error("--write takes a whole run\n");
+  if (options.write && options.only !== undefined)
+    console.error("--write requires a run of all sections; remove --only\n");
   console.log(usage);
   process.exit(options.help ? 0 : 2);
 }
@@ -82,7 +83,7 @@ try {
   rmSync(folder, { recursive: true });
 }
 
-/** Prints each section when it is done; the summary comes last here, and first in the file. */
+/** Prints each section when it is complete. The summary is last here, and first in the file. */
 async function measure(): Promise<readonly [summary: string, details: string]> {
   const plan: Plan = {
     rounds: options.quick ? 1 : 7,
@@ -112,7 +113,7 @@ async function keyFile(count: number): Promise<string> {
     Array.from({ length: count }, async (_, index) => {
       const pair = await crypto.subtle.generateKey({ name: "ECDSA", namedCurve: "P-256" }, true, ["sign", "verify"]);
       const { kty, crv, x, y, d } = await crypto.subtle.exportKey("jwk", pair.privateKey);
-      // As long as a thumbprint, the usual kid.
+      // The kid is as long as a thumbprint, which is the usual kid.
       const kid = `${index}-${Buffer.from(crypto.getRandomValues(new Uint8Array(32))).toString("base64url")}`.slice(
         0,
         43,

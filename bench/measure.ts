@@ -5,17 +5,17 @@ import { createInterface } from "node:readline";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
 
-/** A server program that is listening. */
+/** A listening server program. */
 export interface Server {
-  /** The process and its children. */
+  /** Ids of the process and its children. */
   readonly pids: readonly number[];
   readonly url: string;
-  /** Memory in use after a garbage collection; of Node programs that run with `--expose-gc`. */
+  /** Returns the memory in use after a garbage collection, for Node programs with `--expose-gc`. */
   memory(this: void): Promise<NodeJS.MemoryUsage>;
   stop(this: void): Promise<void>;
 }
 
-/** One row of a comparison: a server under one kind of request. */
+/** One row of a comparison: a server with one kind of request. */
 export interface Contestant {
   readonly name: string;
   readonly server: Server;
@@ -23,9 +23,9 @@ export interface Contestant {
   readonly generator?: Generator;
 }
 
-/** The load generator of a contestant. */
+/** Load generator of a contestant. */
 export interface Generator {
-  /** Default: a core of its own. */
+  /** Cores of the load generator. Default: a separate core. */
   readonly cores: string;
   readonly threads: number;
   readonly connections: number;
@@ -36,12 +36,12 @@ export interface Result extends Contestant {
   readonly loads: readonly Load[];
 }
 
-/** What one round of load on one server gave. */
+/** The result of one round of load on one server. */
 export interface Load {
   readonly requests: number;
   readonly requestsPerSecond: number;
   readonly p99Ms: number;
-  /** Processor time of the server per request, all threads. Other load on the machine hardly changes it. */
+  /** Processor time of all server threads per request, in microseconds. Other load on the machine hardly affects it. */
   readonly serverMicroseconds: number;
 }
 
@@ -51,7 +51,7 @@ const run = promisify(execFile);
 const wrkScript = fileURLToPath(new URL("wrk.lua", import.meta.url));
 const running = new Set<Server>();
 
-/** Starts a server program on `cores` and waits until it says that it listens. */
+/** Starts a server program on `cores` and waits until it reports that it listens. */
 export async function start(command: readonly string[], cores: string = serverCore): Promise<Server> {
   const child = spawn("taskset", ["-c", cores, ...command], { stdio: ["pipe", "pipe", "pipe"] });
   let errors = "";
@@ -80,12 +80,12 @@ export async function start(command: readonly string[], cores: string = serverCo
   return server;
 }
 
-/** For the case that a measurement fails. */
+/** Stops all running servers, if a measurement fails. */
 export async function stopAll(): Promise<void> {
   await Promise.all([...running].map((server) => server.stop()));
 }
 
-/** The port in what a server prints: the number alone, the log line of the service, or what workerd says. */
+/** Returns the port in a server's output: the number alone, the service's log line, or workerd's message. */
 function portIn(line: string): number | undefined {
   if (/^\d+$/.test(line)) return Number(line);
   return /"msg":"started"|"event":"listen"/.test(line) ? (JSON.parse(line) as { port: number }).port : undefined;
@@ -100,7 +100,7 @@ async function end(child: ChildProcess): Promise<void> {
 
 const usualGenerator: Generator = { cores: "1", threads: 1, connections: 32 };
 
-/** One round of load. Throws when a response is missing or has a status above 399. */
+/** Runs one round of load. Throws if a response is missing or has a status above 399. */
 export async function load(contestant: Contestant, seconds: number): Promise<Load> {
   const { name, server, headers, generator: { cores, threads, connections } = usualGenerator } = contestant;
   const headerFlags = Object.entries(headers).flatMap(([header, value]) => ["-H", `${header}: ${value}`]);
@@ -121,7 +121,7 @@ export async function load(contestant: Contestant, seconds: number): Promise<Loa
   };
 }
 
-/** Rounds of all contestants in turn, forth and back, so that a drift of the machine hits all alike; by contestant. */
+/** Runs rounds of all contestants in turn, back and forth, so that drift of the machine affects all of them equally. Returns results by contestant. */
 export async function alternate(contestants: readonly Contestant[], rounds: number): Promise<readonly Result[]> {
   const results = contestants.map((contestant) => ({ ...contestant, loads: [] as Load[] }));
   for (const contestant of contestants) await load(contestant, 1);
@@ -135,7 +135,7 @@ export async function alternate(contestants: readonly Contestant[], rounds: numb
 
 const ticksPerSecond = Number(execFileSync("getconf", ["CLK_TCK"], { encoding: "utf8" }));
 
-/** User and system time of processes, all threads. */
+/** Returns the user and system time of processes with all their threads, in clock ticks. */
 function cpuSeconds(pids: readonly number[]): number {
   return pids.reduce((sum, pid) => {
     const [, , , , , , , , , , , userTicks, systemTicks] = statOf(pid) ?? [];
@@ -143,7 +143,7 @@ function cpuSeconds(pids: readonly number[]): number {
   }, 0);
 }
 
-/** Keeps processes, and the threads that they have, to some cores. */
+/** Pins processes and their current threads to cores. */
 export function pin(pids: readonly number[], cores: string): void {
   for (const pid of pids) execFileSync("taskset", ["-a", "-c", "-p", cores, String(pid)], { stdio: "ignore" });
 }
@@ -153,7 +153,7 @@ export function childrenOf(parent: number): number[] {
   return pids.filter((pid) => statOf(pid)?.[1] === String(parent));
 }
 
-/** What the kernel tells about a process from its state on; `undefined` when it has ended. @see proc_pid_stat(5) */
+/** Returns the fields of a process's stat file from its state on; `undefined` if the process has ended. @see proc_pid_stat(5) */
 function statOf(pid: number): string[] | undefined {
   try {
     const stat = readFileSync(`/proc/${pid}/stat`, "utf8");

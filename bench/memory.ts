@@ -4,7 +4,7 @@ import { type Section, table } from "./report.ts";
 
 const mebibyte = 1024 * 1024;
 
-/** RSS and heap after a garbage collection, before and after many requests. */
+/** Measures RSS and heap after a garbage collection, before and after many requests. */
 export async function memory({ fewKeys, memoryRequests }: Plan): Promise<Section> {
   const server = await start(["node", "--expose-gc", program("jwksd"), fewKeys]);
   const etag = (await fetch(server.url)).headers.get("etag") ?? "";
@@ -35,7 +35,7 @@ export async function memory({ fewKeys, memoryRequests }: Plan): Promise<Section
     goals: [
       {
         name: `memory over ${sent.toLocaleString("en")} requests: heap less than a byte for each, RSS less than 17 MiB`,
-        // Less than a byte per request is no leak of objects. V8 resizes its young generation by 16 MiB, which is in the RSS.
+        // Less than a byte per request cannot be a leak of objects. V8 resizes its young generation by 16 MiB, which is part of the RSS.
         reached: heapGrowth < sent && rssGrowth < 17 * mebibyte,
         measured: `heap ${signed(heapGrowth / 1024)} KiB, RSS ${signed(rssGrowth / 1024)} KiB`,
       },

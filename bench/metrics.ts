@@ -3,13 +3,13 @@ import { type Plan, cli, program } from "./comparisons.ts";
 import { type Server, alternate, median, start } from "./measure.ts";
 import { type Section, table } from "./report.ts";
 
-/** A checkout of another commit, such as the one before a change. */
+/** Folder of a checkout of another commit, such as the one before a change. */
 const base = process.env["BENCH_BASE"];
 const least = 1.02;
 
 /**
- * What counting and scraping cost per GET, by processor time: a service that is scraped every second against one that never is, and where
- * `BENCH_BASE` names the folder of another checkout, its library against this one.
+ * Measures the processor time of counting and scraping per GET: compares a service that is scraped every second with one that is not and, if
+ * `BENCH_BASE` names the folder of another checkout, its library with this one.
  */
 export async function metrics({ fewKeys, rounds }: Plan): Promise<Section> {
   const admin = (port: number): string[] => ["--admin", `127.0.0.1:${port}`, "--keys", fewKeys];
@@ -21,7 +21,7 @@ export async function metrics({ fewKeys, rounds }: Plan): Promise<Section> {
   if (base !== undefined) {
     const here = program("jwksd");
     const there = here.replace(fileURLToPath(new URL("../", import.meta.url)), `${base}/`);
-    pairs.push(["the library of before", "the library", await library(there), await library(here)]);
+    pairs.push(["the library before", "the library", await library(there), await library(here)]);
   }
   const scraping = setInterval(() => {
     fetch("http://127.0.0.1:19912/metrics")

@@ -13,7 +13,7 @@ const audience = "api";
 
 type Task = () => Promise<unknown>;
 
-/** What tokens that a process signs and verifies with keys of its own cost its endpoint. */
+/** Measures how much a process delays its endpoint by signing and verifying tokens with local keys. */
 export async function publishing({ rounds }: Plan): Promise<Section> {
   const pair = await crypto.subtle.generateKey({ name: "ECDSA", namedCurve: "P-256" }, true, ["sign", "verify"]);
   const provider = await createProvider({
@@ -66,20 +66,20 @@ export async function publishing({ rounds }: Plan): Promise<Section> {
   };
 }
 
-/** Begins tasks at a steady rate, some at once; gives what ends that and waits for what is under way. */
+/** Starts tasks at a steady rate, several at a time. Returns a function that stops this and waits for tasks in flight. */
 function pace(task: Task, burst: number): () => Promise<unknown> {
-  const underWay = new Set<Promise<unknown>>();
+  const inFlight = new Set<Promise<unknown>>();
   const everyMs = (1_000 * burst) / perSecond;
   let due = performance.now();
   let timer: NodeJS.Timeout;
   const tick = (): void => {
     const now = performance.now();
-    // What a busy machine could not begin in time is not made up for.
+    // Tasks that a busy machine could not start in time are skipped.
     due = Math.max(due, now - 20);
     for (; due <= now; due += everyMs) {
       for (let count = 0; count < burst; count += 1) {
-        const run = task().finally(() => underWay.delete(run));
-        underWay.add(run);
+        const run = task().finally(() => inFlight.delete(run));
+        inFlight.add(run);
       }
     }
     timer = setTimeout(tick, Math.max(0, due - performance.now()));
@@ -87,6 +87,6 @@ function pace(task: Task, burst: number): () => Promise<unknown> {
   tick();
   return () => {
     clearTimeout(timer);
-    return Promise.all(underWay);
+    return Promise.all(inFlight);
   };
 }

@@ -24,7 +24,7 @@ interface Part {
   readonly goals: readonly Goal[];
 }
 
-/** What replicas over PostgreSQL cost: how soon they follow, what they ask when nothing happens, and what many of everything change. */
+/** Measures replicas over PostgreSQL: how soon they catch up, how many queries they send when idle, and the effect of many processes and records. */
 export async function replicas({ rounds }: Plan): Promise<Section> {
   const server = await startPostgres([
     "shared_preload_libraries = 'pg_stat_statements'",
@@ -63,7 +63,7 @@ function serve(url: string, folder: string, name: string): Promise<Server> {
   return start([process.execPath, main, "serve", ...keys, ...own]);
 }
 
-// ---- how soon replicas follow
+// ---- how soon replicas catch up
 
 async function toTheWire(server: PostgresServer, folder: string, wrappingKey: string, rounds: number): Promise<Part> {
   const url = database(server, "wire");
@@ -109,7 +109,7 @@ async function follow(url: string, servers: readonly Server[], wrappingKey: stri
     for (let round = 0; round < rounds; round += 1) {
       const key = await keyFor(wrappingKey, issuer);
       for (const command of [{ type: "announce", key } as const, { type: "remove", kid: key.kid } as const]) {
-        // At any time of their polls.
+        // At a random time between their polls.
         await new Promise((resolve) => setTimeout(resolve, Math.random() * 1_000));
         const before = await Promise.all(servers.map(etag));
         const doneMs = await commit(access, command);
@@ -130,7 +130,7 @@ async function follow(url: string, servers: readonly Server[], wrappingKey: stri
   return times;
 }
 
-/** Gives when it was done. */
+/** Runs a command. Returns the time at which it was complete. */
 async function commit(access: StoreAccess, command: Command): Promise<number> {
   await access.change(async ({ document: { records, policy }, now }) =>
     applyCommand(records, command, { policy, now }),
@@ -138,9 +138,9 @@ async function commit(access: StoreAccess, command: Command): Promise<number> {
   return performance.now();
 }
 
-// ---- many processes of one issuer
+// ---- many processes for one issuer
 
-/** Managers in this process stand in for processes: each has a pool of its own. */
+/** Measures managers in this process instead of processes. Each has its own pool. */
 async function together(server: PostgresServer, wrappingKey: string, seconds: number): Promise<Part> {
   const rows: string[][] = [];
   let perMinute = Number.NaN;
@@ -172,25 +172,33 @@ async function together(server: PostgresServer, wrappingKey: string, seconds: nu
       while (managers.some(({ document }) => document.revision !== managers[0]?.document.revision))
         await new Promise((resolve) => setTimeout(resolve, 5));
     });
-    const [texts, lines] = ["UPDATE jwksd.documents", "INTO jwksd.presence"].map((part) =>
+    const [documentWrites, presenceWrites] = ["UPDATE jwksd.documents", "INTO jwksd.presence"].map((part) =>
       callsOf(server, name, `AND query LIKE '%${part}%'`),
     );
     await Promise.all(managers.map((manager) => manager.close()));
     await Promise.all(stores.map((store) => store.close()));
     const [started = 0, step = 0] = [startMs[0], stepMs[0]];
     const times = [started, step].map((ms) => ms.toFixed(0)) as [string, string];
-    rows.push([`${count}`, perMinute.toFixed(0), times[0], `${startQueries}`, times[1], `${texts}`, `${lines}`]);
+    rows.push([
+      `${count}`,
+      perMinute.toFixed(0),
+      times[0],
+      `${startQueries}`,
+      times[1],
+      `${documentWrites}`,
+      `${presenceWrites}`,
+    ]);
   }
-  const head = ["processes", "queries/min of each, idle", "start, ten at once, ms", "its queries"].concat([
+  const head = ["processes", "queries/min of each, idle", "start, ten at once, ms", "queries"].concat([
     "a forced rotation to all, ms",
-    "writes of the text",
-    "of lines",
+    "document writes",
+    "presence writes",
   ]);
   return {
-    text: `Processes of one issuer that share a database; each has its own pool:\n\n${table(head, rows)}`,
+    text: `Processes for one issuer that share a database; each has its own pool:\n\n${table(head, rows)}`,
     goals: [
       {
-        name: "queries of an idle process in a minute: at most 70",
+        name: "queries of an idle process per minute: at most 70",
         reached: perMinute <= 70,
         measured: perMinute.toFixed(1),
       },
@@ -204,7 +212,7 @@ const statements = (name: string): string =>
 const callsOf = (server: PostgresServer, name: string, where = ""): number =>
   Number(server.sql(`SELECT coalesce(sum(calls), 0) ${statements(name)} ${where}`, name)[0]);
 
-// ---- many of everything
+// ---- many records
 
 async function tombstones(server: PostgresServer, wrappingKey: string, rounds: number): Promise<Part> {
   const url = database(server, "tombstones");
@@ -233,7 +241,7 @@ async function tombstones(server: PostgresServer, wrappingKey: string, rounds: n
   }
   const step = steps.at(-1) ?? Number.NaN;
   return {
-    text: `One active key, and a tombstone for each removed key (first column); milliseconds, medians. A step reads the store and commits:\n\n${table(["tombstones", "start a manager", "step", "read of what is known"], rows)}`,
+    text: `One active key, and a tombstone for each removed key (first column); milliseconds, medians. A step reads the store and commits:\n\n${table(["tombstones", "start a manager", "step", "read without a change"], rows)}`,
     goals: [
       {
         name: "a step in PostgreSQL with 1,000 tombstones: within 50 ms",

@@ -2,28 +2,28 @@ import { readFileSync } from "node:fs";
 import { cpus, release } from "node:os";
 import { type Load, type Result, median } from "./measure.ts";
 
-/** One thing that is to be reached, and what came out. */
+/** A goal and the measured result. */
 export interface Goal {
   readonly name: string;
   readonly reached: boolean;
   readonly measured: string;
 }
 
-/** One part of the report, in Markdown. */
+/** A section of the report, in Markdown. */
 export interface Section {
   readonly title: string;
   readonly text: string;
   readonly goals: readonly Goal[];
 }
 
-/** Median, least and greatest. */
+/** Median, minimum and maximum. */
 export interface Spread {
   readonly median: number;
   readonly min: number;
   readonly max: number;
 }
 
-/** How many times the rate of `base` a server reached, round by round. */
+/** Returns the ratio of a server's rate to the rate of `base`, round by round. */
 export function ratio(result: Result, base: Result): Spread {
   const ratios = result.loads.map((load, round) => load.requestsPerSecond / rateOf(base.loads[round]));
   return { median: median(ratios), min: Math.min(...ratios), max: Math.max(...ratios) };
@@ -34,7 +34,7 @@ const rateOf = (load: Load | undefined): number => load?.requestsPerSecond ?? Nu
 export const medianOf = (result: Result, member: keyof Load): number =>
   median(result.loads.map((load) => load[member]));
 
-/** By processor time per request, how many times as fast as `base`. */
+/** Returns how many times as fast as `base` a server is, by processor time per request. */
 export const cpuRatio = (result: Result, base: Result): number =>
   medianOf(base, "serverMicroseconds") / medianOf(result, "serverMicroseconds");
 
@@ -55,7 +55,7 @@ export function comparisonTable(results: readonly Result[], base: Result): strin
   return table(head, rows);
 }
 
-/** A Markdown table that is one in plain text too; all columns but the first are flush right. */
+/** Returns a Markdown table that is also aligned as plain text. All columns except the first are aligned right. */
 export function table(head: readonly string[], rows: readonly (readonly string[])[]): string {
   const widths = head.map((_, column) => Math.max(...[head, ...rows].map((row) => row[column]?.length ?? 0)));
   const pad = (text: string, column: number): string =>
@@ -73,7 +73,7 @@ export function goalsTable(goals: readonly Goal[]): string {
   );
 }
 
-/** Processor, system and versions. */
+/** Returns a sentence with processor, system and versions. */
 export function machine(versions: Readonly<Record<string, string>>): string {
   const [cpu, ...more] = cpus();
   const system = /^PRETTY_NAME="(.*)"$/m.exec(readFileSync("/etc/os-release", "utf8"))?.[1] ?? "Linux";

@@ -27,7 +27,7 @@ interface Measured {
   readonly wire: number;
 }
 
-/** A store in SQLite whose keys have rotated so often: what opening it, a step, and a step of another process cost. */
+/** Measures a SQLite store after many rotations: opening it, a step, and a step by another process. */
 export async function rotation({ rounds }: Plan): Promise<Section> {
   const results: Measured[] = [];
   for (const count of counts) results.push(await measure(count, rounds * 3));
@@ -104,14 +104,14 @@ export async function timed<T>(times: number[], action: () => Promise<T>): Promi
   return result;
 }
 
-/** A store as a process with the wrapping key has it. */
+/** Returns access to a store, as a process with the wrapping key has it. */
 export async function accessTo(store: Register, wrappingKey: string, issuer = noIssuer): Promise<StoreAccess> {
   const custody = await custodyOf(store, [wrappingKey], { issuer, isChosen: true });
   const { signal } = new AbortController();
   return createStoreAccess(custody, { policy: rotationPolicy(), clock: systemClock, signal });
 }
 
-/** As if keys had rotated so often. */
+/** Adds the records of this many rotations. */
 export async function fill(access: StoreAccess, wrappingKey: string, count: number): Promise<void> {
   const now = Date.now();
   const tombstones = Array.from({ length: count }, (): KeyRecord => {
@@ -124,7 +124,7 @@ export async function fill(access: StoreAccess, wrappingKey: string, count: numb
   await access.change(async () => ({ records: [...tombstones, active] }));
 }
 
-/** Read, change one record, commit: what every planned step does. */
+/** Reads, changes one record and commits, like every planned step. */
 export async function touch(access: StoreAccess): Promise<void> {
   await access.change(async ({ document: { records } }) => {
     const active = activeKey(records, "sig");
@@ -142,7 +142,7 @@ export async function touch(access: StoreAccess): Promise<void> {
   });
 }
 
-/** From the commit of a command by this process to the first reply of the service that shows it. */
+/** Measures the time from a command's commit by this process to the service's first response that shows it. */
 async function toTheWire(folder: string, path: string, wrappingKey: string, rounds: number): Promise<number[]> {
   const args = ["serve", "--data", folder, "--issuer", noIssuer, "--port", "0", "--admin", "off", "--json-logs"];
   const server = await start([process.execPath, main, ...args]);

@@ -25,37 +25,37 @@ interface Round {
   readonly p99Ms: number;
 }
 
-/** Does one thing in a loop, and says how often and how fast, beside `count - 1` others. */
+/** Runs tasks concurrently, each in a loop, and returns their rate and latency. */
 async function measure(tasks: readonly (() => Promise<unknown>)[]): Promise<Round> {
-  const begun = performance.now();
-  const took: number[] = [];
+  const startMs = performance.now();
+  const latencies: number[] = [];
   const loop = async (task: () => Promise<unknown>): Promise<void> => {
-    for (let last = performance.now(); last - begun < roundMs;) {
+    for (let last = performance.now(); last - startMs < roundMs;) {
       await task();
       const now = performance.now();
-      took.push(now - last);
+      latencies.push(now - last);
       last = now;
     }
   };
   await Promise.all(tasks.map(loop));
-  return roundOf(took, (performance.now() - begun) / 1000);
+  return roundOf(latencies, (performance.now() - startMs) / 1000);
 }
 
-function roundOf(took: readonly number[], seconds: number): Round {
-  const sorted = took.toSorted((a, b) => a - b);
-  return { perSecond: took.length / seconds, p99Ms: sorted[Math.floor(took.length * 0.99)] ?? Number.NaN };
+function roundOf(latencies: readonly number[], seconds: number): Round {
+  const sorted = latencies.toSorted((a, b) => a - b);
+  return { perSecond: latencies.length / seconds, p99Ms: sorted[Math.floor(latencies.length * 0.99)] ?? Number.NaN };
 }
 
-/** Asks on so many connections at once. */
+/** Sends requests on this many connections concurrently. */
 async function over(path: string, count: number): Promise<Round> {
   const { stdout } = await run("bun", [generator, path, String(count), String(roundMs), request], {
     maxBuffer: Infinity,
   });
-  const { took, seconds } = JSON.parse(stdout) as { took: number[]; seconds: number };
-  return roundOf(took, seconds);
+  const { latencies, seconds } = JSON.parse(stdout) as { latencies: number[]; seconds: number };
+  return roundOf(latencies, seconds);
 }
 
-/** How fast tokens are signed over a socket, beside signing and `node:http` alone. */
+/** Compares the rate of signing tokens over a socket with signing alone and `node:http` alone. */
 export async function signSocket({ rounds }: Plan): Promise<Section> {
   const folder = await mkdtemp(join(tmpdir(), "jwksd-bench-sign-"));
   const paths = { sign: join(folder, "sign.sock"), echo: join(folder, "echo.sock") };
@@ -83,7 +83,7 @@ export async function signSocket({ rounds }: Plan): Promise<Section> {
       for (let round = -1; round < rounds; round += 1) {
         for (const [name, run] of Object.entries(contestants)) {
           const result = await run(count);
-          // The first round of each count is not counted.
+          // The first round of each count is a warm-up.
           if (round >= 0) results.get(name)?.push(result);
         }
       }

@@ -1,4 +1,4 @@
-// Asks an endpoint at a steady, low rate, and tells the 99th percentile of its latency in milliseconds.
+// Sends requests to an endpoint at a steady, low rate and reports the 99th percentile of its latency in milliseconds.
 
 import { Client } from "../test/support/load.ts";
 import { percentile } from "./signers-rate.ts";

@@ -1,10 +1,10 @@
-/** What a measurement gave. */
+/** The result of a measurement. */
 export interface Rate {
   readonly perSecond: number;
   readonly p99Ms: number;
 }
 
-/** Runs a task again and again, with `inFlight` under way at once, for `ms` milliseconds; they begin `apartMs` after each other. */
+/** Runs a task repeatedly for `ms` milliseconds, with `inFlight` concurrent calls that start `apartMs` after each other. */
 export async function rateOf(task: () => Promise<unknown>, inFlight: number, ms: number, apartMs = 0): Promise<Rate> {
   const latencies: number[] = [];
   const start = performance.now();

@@ -1,11 +1,11 @@
-// pkcs11js and a pool of sessions in a process of its own, and nothing else: what a signer in a child process can reach at most.
-// Asked for one signature at a time over IPC, as the simplest such signer is, or for a measurement of its own loop.
+// Only pkcs11js and a pool of sessions, in a separate process: the maximum for a signer in a child process. It receives requests for one
+// signature at a time over IPC, like the simplest signer of this kind, or measures its own loop.
 
 import type { Handle, PKCS11 } from "pkcs11js";
 import { loadPkcs11js } from "../test/support/softhsm.ts";
 import { type Rate, rateOf } from "./signers-rate.ts";
 
-/** What the program is asked; the first message opens the token. */
+/** Messages to the program; the first one opens the token. */
 export type RawRequest =
   | {
       readonly kind: "open";
@@ -30,12 +30,12 @@ let sign: (digest: Buffer) => Promise<Uint8Array>;
 process.on("message", async (request: RawRequest) => {
   if (request.kind === "open") {
     open(request);
-    tell({ kind: "open" });
+    reply({ kind: "open" });
   } else if (request.kind === "sign") {
-    tell({ kind: "signature", id: request.id, signature: await sign(Buffer.from(request.digest)) });
+    reply({ kind: "signature", id: request.id, signature: await sign(Buffer.from(request.digest)) });
   } else {
     const digest = Buffer.alloc(32, 7);
-    tell({ kind: "rate", rate: await rateOf(() => sign(digest), request.inFlight, request.ms) });
+    reply({ kind: "rate", rate: await rateOf(() => sign(digest), request.inFlight, request.ms) });
   }
 });
 process.on("disconnect", () => process.exit());
@@ -64,12 +64,12 @@ function open({ modulePath, pin, sessions, label }: Extract<RawRequest, { kind: 
     const next = waiting.shift();
     if (next === undefined) free.push(session);
     else next(session);
-    // Used until here: neither may be collected before.
+    // Both are used here, so that neither is garbage-collected before.
     if (digest.length + output.length !== 160) throw new Error("not a digest");
     return signature;
   };
 }
 
-function tell(reply: RawReply): void {
+function reply(reply: RawReply): void {
   process.send?.(reply);
 }

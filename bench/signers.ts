@@ -26,7 +26,7 @@ const inChild = "pkcs11js, a loop in the child";
 
 type Measure = (inFlight: number, ms: number) => Promise<Rate>;
 
-/** Contestants that sign with one key, the first of them is the base of the ratios. */
+/** Contestants that sign with one key. The first one is the base of the ratios. */
 interface Group {
   readonly name: string;
   readonly contestants: Readonly<Record<string, Measure>>;
@@ -34,7 +34,7 @@ interface Group {
 
 type Results = ReadonlyMap<string, ReadonlyMap<number, readonly Rate[]>>;
 
-/** Signatures per second of each kind of signer, beside the same call without jwksd. */
+/** Measures the signatures per second of each kind of signer, next to the same call without jwksd. */
 export async function signers(plan: Plan): Promise<Section> {
   const { rounds } = plan;
   const ends: (() => unknown)[] = [];
@@ -153,7 +153,7 @@ async function startRaw(modulePath: string, pin: string) {
 
 const ask = (child: ChildProcess, request: RawRequest): void => void child.send(request);
 
-/** Rounds of all contestants in turn, forth and back; one before them warms up. */
+/** Runs rounds of all contestants in turn, back and forth, after one round as a warm-up. */
 async function alternate({ contestants }: Group, rounds: number, roundMs: number): Promise<Results> {
   const inOrder = Object.entries(contestants);
   const results = new Map(inOrder.map(([name]) => [name, new Map(inFlight.map((count) => [count, [] as Rate[]]))]));
@@ -216,7 +216,7 @@ function slowGoal(results: Results, name: string): Goal {
 
 const portOf = ({ url }: { readonly url: string }): number => Number(new URL(url).port);
 
-/** What signing at full load costs the endpoint: of the process that signs, and of the service, which never does. */
+/** Measures how signing at full load delays endpoints: of the process that signs, and of the service, which never signs. */
 async function publishingWhileSigning(
   { providers: [provider], contestants }: Group & { readonly providers: readonly [Provider] },
   { rounds, fewKeys }: Plan,
@@ -232,7 +232,7 @@ async function publishingWhileSigning(
   ends.unshift(() => Promise.all([service.stop(), constant.stop()]));
   const probe = fork(new URL("signers-probe.ts", import.meta.url));
   ends.unshift(() => probe.disconnect());
-  // Callers that begin together would stay together, and so come in bursts that nobody has.
+  // Callers that start together would stay together and cause bursts, which do not occur in practice.
   const signing: Measure = (count, ms) => rateOf(() => token(provider), count, ms, delayMs / sessions);
   const withoutJwksd = contestants[inChild] as Measure;
   const endpoints = [

@@ -1,5 +1,5 @@
-// Asks on some connections to a Unix socket at once, each time when the reply before has come, and prints how often and how fast. Runs on Bun,
-// whose sockets cost half of what Node's do: the load generator has the cores of the servers, so it does as little as it can.
+// Sends requests on several connections to a Unix socket, each after the previous response, and prints number and latency. Runs in Bun, whose
+// sockets cost half as much as Node's: the load generator shares the servers' cores, so it does as little as possible.
 
 interface Connection {
   write(data: string): void;
@@ -14,8 +14,8 @@ interface Options {
 declare const Bun: { connect(options: Options): Promise<Connection> };
 
 const [unix = "", count, milliseconds, request = ""] = process.argv.slice(2);
-const took: number[] = [];
-/** All replies are as long as the first one. */
+const latencies: number[] = [];
+/** Length of the first response, which all responses have. */
 let length: number | undefined;
 
 function ask(): Promise<Connection> {
@@ -36,7 +36,7 @@ function ask(): Promise<Connection> {
         left -= chunk.length;
         if (left > 0) return;
         const now = performance.now();
-        took.push(now - last);
+        latencies.push(now - last);
         last = now;
         if (now - begun < Number(milliseconds)) socket.write(request);
         else socket.end();
@@ -45,7 +45,7 @@ function ask(): Promise<Connection> {
   });
 }
 
-/** Of a reply, from its beginning. */
+/** Returns the length of a response from its beginning. */
 function lengthOf(reply: string): number {
   const [head = "", length] = /^[^]*?content-length: (\d+)[^]*?\r\n\r\n/i.exec(reply) ?? [];
   return head.length + Number(length);
@@ -54,5 +54,5 @@ function lengthOf(reply: string): number {
 const begun = performance.now();
 await Promise.all(Array.from({ length: Number(count) }, ask));
 process.on("beforeExit", () => {
-  console.log(JSON.stringify({ took, seconds: (performance.now() - begun) / 1000 }));
+  console.log(JSON.stringify({ latencies, seconds: (performance.now() - begun) / 1000 }));
 });

@@ -7,10 +7,10 @@ import type { Plan } from "./comparisons.ts";
 import { median } from "./measure.ts";
 import { type Section, table } from "./report.ts";
 
-/** How long commands take, from the start of the process to its end. */
+/** Measures the duration of commands, from the start of the process to its end. */
 export async function starts({ fewKeys, rounds }: Plan): Promise<Section> {
   const main = fileURLToPath(new URL("../dist/cli/main.js", import.meta.url));
-  if (!existsSync(main)) throw new Error(`${main} is not there; build it with: npm run build`);
+  if (!existsSync(main)) throw new Error(`${main} is missing; build it with: npm run build`);
   const data = mkdtempSync(join(tmpdir(), "jwksd-bench-start-"));
   const issuer = ["--data", data];
   const commands: readonly (readonly string[])[] = [

@@ -15,7 +15,7 @@ import { median } from "./measure.ts";
 import { type Goal, type Section, table } from "./report.ts";
 
 const audience = "api";
-/** Short, and many: what else the machine does then hits few of them. */
+/** Duration of a round in milliseconds. Rounds are short and many, so that other load affects few of them. */
 const roundMs = 10;
 const warmUpMs = 2;
 const roundsPerRound = 60;
@@ -24,7 +24,7 @@ const inFlight = [1, 32];
 type Task = () => Promise<unknown>;
 type Contestants = Readonly<Record<string, Task>>;
 
-/** Verification of one token with cached keys. */
+/** Measures the verification of one token with cached keys. */
 export async function verification({ rounds }: Plan): Promise<Section> {
   const { provider, pair, close } = await startProvider();
   const { issuer, jwksUri } = provider;
@@ -45,7 +45,7 @@ export async function verification({ rounds }: Plan): Promise<Section> {
     allowedAud: audience,
     algorithms: ["ES256"],
   });
-  // It has no key set of its own; this is what is left of it without one.
+  // It has no key set, so it verifies with an imported key.
   const fastJwtAlone = createVerifier({
     key: publicKey.export({ type: "spki", format: "pem" }),
     allowedIss: issuer,
@@ -87,7 +87,7 @@ export async function verification({ rounds }: Plan): Promise<Section> {
   };
 }
 
-/** Signing with a key in the memory of the process. */
+/** Measures signing with a key in this process's memory. */
 export async function signing({ rounds }: Plan): Promise<Section> {
   const { provider, pair, close } = await startProvider();
   const signer = await localSigner(pair);
@@ -134,14 +134,14 @@ async function startProvider() {
   return { provider, pair, close };
 }
 
-/** What one round of a contestant gave. */
+/** The result of one round of a contestant. */
 interface Round {
   readonly perSecond: number;
-  /** Processor time per call, all threads. Other load on the machine changes it far less than the rate. */
+  /** Processor time of all threads per call, in microseconds. Other load on the machine affects it far less than the rate. */
   readonly cpuMicroseconds: number;
 }
 
-/** By contestant and calls in flight. */
+/** Results by contestant and calls in flight. */
 type Results = ReadonlyMap<string, ReadonlyMap<number, readonly Round[]>>;
 
 async function alternate(contestants: Contestants, rounds: number): Promise<Results> {
@@ -152,7 +152,7 @@ async function alternate(contestants: Contestants, rounds: number): Promise<Resu
     for (const count of inFlight) {
       const inOrder = Object.entries(contestants);
       for (const [name, task] of number % 2 === 0 ? inOrder : inOrder.toReversed()) {
-        // What the one before has left in caches and for the garbage collector is not this one's.
+        // Excludes what the previous contestant left in caches and for the garbage collector.
         await measure(task, 1, warmUpMs);
         const round = await measure(task, count, roundMs);
         // The first round warms up.
@@ -181,7 +181,7 @@ async function measure(task: Task, count: number, ms: number): Promise<Round> {
 const roundsOf = (results: Results, name: string, count: number): readonly Round[] =>
   results.get(name)?.get(count) ?? [];
 
-/** How many times as good as the base a contestant was, by what it has to be measured: the median of all rounds. */
+/** Returns the median ratio of a contestant to the base over all rounds. */
 function ratio(results: Results, name: string, base: string, count: number, better: (round: Round) => number): number {
   const bases = roundsOf(results, base, count).map(better);
   return median(roundsOf(results, name, count).map((round, number) => better(round) / (bases[number] ?? Number.NaN)));
@@ -205,7 +205,7 @@ function resultsTable(results: Results, base: string): string {
   return table(["", ...head], rows);
 }
 
-/** A goal for each number of calls in flight, by processor time. */
+/** Returns a goal for each number of calls in flight, by processor time. */
 function goals(results: Results, what: string, of: string, base: string, least: number): Goal[] {
   return inFlight.map((count) => {
     const reached = ratio(results, of, base, count, byCpu);

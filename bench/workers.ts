@@ -9,7 +9,7 @@ import { type Section, comparisonTable } from "./report.ts";
 
 const binary = (name: string): string => fileURLToPath(new URL(`../node_modules/.bin/${name}`, import.meta.url));
 
-/** A Worker with keys on demand beside one whose key is a constant, in workerd. */
+/** Compares a Worker with keys on demand to one whose key is a constant, in workerd. */
 export async function workers({ rounds }: Plan): Promise<Section> {
   const folder = mkdtempSync(join(tmpdir(), "jwksd-bench-"));
   try {

@@ -1,9 +1,9 @@
 import { DocumentReflection, type Reflection, Slugger } from "typedoc";
 
-/** A heading of a page and the text below it: what the search of the site finds. */
+/** A page's heading and the text below it, as an entry of the site's search index. */
 export class Section extends DocumentReflection {
   readonly page: Reflection;
-  /** Of the heading; the first one of a page is the page itself. */
+  /** Anchor of the heading; empty for the page's first heading. */
   readonly anchor: string;
 
   constructor(page: Reflection, heading: string, text: string, anchor: string) {
@@ -13,7 +13,7 @@ export class Section extends DocumentReflection {
   }
 }
 
-/** The sections of a page of Markdown, each with the boost of the page. */
+/** Returns the sections of a Markdown page, each with the page's boost. */
 export function sectionsOf(page: Reflection, markdown: string, boost: number): Section[] {
   const slugger = new Slugger({ lowercase: true });
   const found: { heading: string; lines: string[] }[] = [];
@@ -27,12 +27,12 @@ export function sectionsOf(page: Reflection, markdown: string, boost: number): S
   return found.map(({ heading, lines }, index) => {
     const anchor = slugger.slug(heading);
     const section = new Section(page, heading, plain(lines.join("\n")), index === 0 ? "" : `#${anchor}`);
-    // Who looks for a code or an alert knows its whole name; the table of options of a function comes after the function.
+    // Codes and alerts are searched for by their whole names. A function's options table is listed after the function.
     if (/^[a-z]+[A-Z]\w*$/.test(heading)) section.relevanceBoost = 0.5;
     else section.relevanceBoost = /^(?:[A-Z]+_\w+|Jwksd\w+)$/.test(heading) ? 1 : boost;
     return section;
   });
 }
 
-/** Without the addresses of links, which no reader sees, and without backticks. */
+/** Removes the URLs of links, which readers do not see, and backticks. */
 const plain = (markdown: string): string => markdown.replaceAll(/\[([^\]]+)\]\([^)]*\)/g, "$1").replaceAll("`", "");

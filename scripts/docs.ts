@@ -1,4 +1,4 @@
-// npm run docs: the site in .site/, from docs/ and the docstrings of all entry points. A warning is an error.
+// npm run docs: generates the site in .site/ from docs/ and the docstrings of all entry points. A warning is an error.
 
 import { readFileSync } from "node:fs";
 import { registerHooks } from "node:module";
@@ -6,7 +6,7 @@ import { basename } from "node:path";
 import type { DocumentReflection, Reflection, RouterTarget } from "typedoc";
 import packageJson from "../package.json" with { type: "json" };
 
-// TypeDoc needs the JavaScript API of a compiler before TypeScript 7.
+// TypeDoc needs the JavaScript API of TypeScript 6 or earlier.
 registerHooks({
   resolve: (specifier, context, next) => next(specifier === "typescript" ? "typescript-5.9" : specifier, context),
 });
@@ -19,7 +19,7 @@ for (const [path, entry] of Object.entries(packageJson.exports)) {
   entryPoints.set(path.replace(".", "jwksd"), entry.types.replace("./dist/", "src/").replace(".d.ts", ".ts"));
 }
 
-/** The pages in the order of docs/README.md, each with the heading that it is under. */
+/** Pages in the order of docs/README.md, each with its section's heading. */
 const pages = new Map<string, string>();
 for (const section of readFileSync("docs/README.md", "utf8").split(/^## /m).slice(1)) {
   const heading = section.slice(0, section.indexOf("\n"));
@@ -50,7 +50,7 @@ const app = await Application.bootstrap({
   treatWarningsAsErrors: true,
   treatValidationWarningsAsErrors: true,
   validation: { notExported: true, invalidLink: true, invalidPath: true, rewrittenLink: true },
-  // Helpers of a type, and shapes that may change.
+  // Helper types, and shapes that may change.
   intentionallyNotExported: [
     "ClassName",
     "Draft",
@@ -62,7 +62,7 @@ const app = await Application.bootstrap({
     "TokenRequired",
     "encryptionAlgs",
   ],
-  // TypeDoc leaves code out of the anchors and the list of headings.
+  // TypeDoc omits code from anchors and from the list of headings, so code in headings becomes text.
   markdownItLoader: (parser: MarkdownIt) => {
     parser.core.ruler.push("plain-headings", ({ tokens }) => {
       for (const [index, { type }] of tokens.entries()) {
@@ -92,7 +92,7 @@ const app = await Application.bootstrap({
   ignoredHighlightLanguages: ["caddy", "text"],
 });
 
-/** Where the address of a page comes from: its file; what it is called: its first heading. */
+/** Files of the pages. A page's URL is derived from its file, and its name from its first heading. */
 const files = new Map<DocumentReflection, string>();
 const paths = ["docs/README.md", ...pages.keys()];
 app.converter.on(Converter.EVENT_CREATE_DOCUMENT, (_context, document) => {
@@ -103,7 +103,7 @@ app.converter.on(Converter.EVENT_CREATE_DOCUMENT, (_context, document) => {
   document.comment.blockTags.push(new CommentTag("@category", [{ kind: "text", text: pages.get(path) ?? "none" }]));
 });
 
-/** Of markdown-it, what is used here. */
+/** The part of markdown-it that is used here. */
 interface MarkdownIt {
   readonly core: { readonly ruler: { push(name: string, rule: (state: { tokens: Token[] }) => void): void } };
 }
@@ -129,15 +129,15 @@ const project = await app.convert();
 if (project === undefined) process.exit(1);
 app.validate(project);
 
-// The menu has the order of docs/README.md, then that of the entry points in package.json. Only a reference has that of the alphabet.
-// Decisions are for those who change jwksd: the index lists them.
+// The menu follows docs/README.md, then the entry points in package.json. Only the reference is in alphabetical order.
+// Decisions are only listed in the index, because they are for jwksd's own developers.
 project.categories = project.categories?.filter(({ title }) => title !== "Decisions") ?? [];
 const order = [...files.keys()].map(({ name }) => name).concat(...entryPoints.keys());
 for (const { children } of project.categories) {
   children.sort((one, other) => order.indexOf(one.name) - order.indexOf(other.name));
 }
 
-/** How much more a page counts in the search than a function. Members of types count less, unless somebody looks for their whole name. */
+/** Sections whose pages are boosted in the search. Members of types have a low weight, unless their whole name is searched for. */
 const guides = new Set(["Getting started", "The library", "The service"]);
 app.renderer.on(IndexEvent.PREPARE_INDEX, (event) => {
   const sections = paths.flatMap((path, index) => {

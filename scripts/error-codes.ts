@@ -1,4 +1,4 @@
-// Makes the page of error codes: node scripts/error-codes.ts > docs/errors.md
+// Generates the page of error codes: node scripts/error-codes.ts > docs/errors.md
 
 import { errorTable } from "../src/base/error-table.ts";
 
@@ -6,12 +6,12 @@ const titles: Readonly<Record<keyof typeof errorTable, string>> = {
   ConfigError: "correct the configuration",
   KeyMaterialError: "correct the key",
   SignerError: "the key cannot sign here",
-  InternalError: "a bug in jwksd, or in a store or signer of your own",
-  StateError: "the state of the managed keys does not allow this",
-  StoreError: "the store cannot be used as it is",
-  TokenError: "the token is refused, or cannot be made",
+  InternalError: "a bug in jwksd, or in your own store or signer",
+  StateError: "the managed keys' states do not allow the step",
+  StoreError: "the store cannot be used",
+  TokenError: "the token is refused or cannot be created",
   FetchError: "the keys cannot be fetched now",
-  ServiceError: "the service cannot do it",
+  ServiceError: "the service cannot read, write, publish or listen",
   JwksdError: "all others",
 };
 
@@ -23,13 +23,13 @@ const sections = Object.entries(errorTable).map(([name, rows]) => {
       `| \`${code}\` | ${cell(when)} | ${cell(remedy)} | ${retryable === true ? "yes" : ""} |`,
   );
   const title = titles[name as keyof typeof errorTable];
-  const head = `## \`${name}\`: ${title}\n\n| code | when | what to do | \`retryable\` |\n|---|---|---|---|\n`;
+  const head = `## \`${name}\`: ${title}\n\n| code | cause | remedy | \`retryable\` |\n|---|---|---|---|\n`;
   return `${head}${lines.join("\n")}\n`;
 });
 
 process.stdout.write(`# Error codes
 
-Every error that jwksd throws on purpose is a \`JwksdError\` with a stable \`code\`. Its message names the input and the rule, and may
-change. \`retryable\` says whether the same call may succeed later without a change. A \`FetchError\` has \`retryAfterSeconds\`.
+Every error that jwksd throws intentionally is a \`JwksdError\` with a stable \`code\`. Its message names the input and the rule and may
+change. If \`retryable\` is true, the same call may succeed later without a change. A \`FetchError\` has \`retryAfterSeconds\`.
 
 ${sections.join("\n")}`);

@@ -1,4 +1,4 @@
-// Prints ops/alerts.yml as a resource of the Prometheus operator: ops/kubernetes/alerts.yaml.
+// Prints ops/alerts.yml as a resource for the Prometheus operator: ops/kubernetes/alerts.yaml.
 
 import { readFileSync } from "node:fs";
 

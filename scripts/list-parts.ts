@@ -1,5 +1,5 @@
-// Writes what the archive is made of beside it: the packages from which the bundler has taken a file, pkcs11js and Node. As CycloneDX, after the
-// list of npm, and as the texts of their licenses.
+// Writes a list of the archive's parts next to it: the packages from which the bundle contains a file, pkcs11js and Node. One file is CycloneDX,
+// based on npm's list; another one has their licenses.
 
 import { execFileSync } from "node:child_process";
 import { createHash } from "node:crypto";
@@ -7,7 +7,7 @@ import { readFileSync, readdirSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import packageJson from "../package.json" with { type: "json" };
 
-/** The parts of the list of npm that are used. */
+/** The members of npm's list that are used. */
 interface Bom {
   readonly metadata: { component: object; lifecycles: object };
   components: { readonly "bom-ref": string; properties: { readonly name: string }[] }[];
@@ -16,7 +16,7 @@ interface Bom {
 
 const folder = "dist/archive";
 const [, , archive = ""] = process.argv;
-/** Of the bundler. */
+/** Packages in the bundle, as reported by the bundler. */
 const metafile = join(folder, "bundle.json");
 const json = (path: string): unknown => JSON.parse(readFileSync(path, "utf8"));
 
@@ -53,7 +53,7 @@ bom.metadata.component = {
   ],
 };
 bom.components = bom.components.filter((component) => parts.has(component["bom-ref"]));
-// For npm they are tools of a developer, but here they are inside.
+// npm lists them as development tools, but the archive contains them.
 for (const component of bom.components)
   component.properties = component.properties.filter(({ name }) => name !== "cdx:npm:package:development");
 bom.dependencies = bom.dependencies

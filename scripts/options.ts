@@ -1,9 +1,9 @@
-// Makes the page of options, from the docstrings: node scripts/options.ts > docs/options.md
+// Generates the page of options from the docstrings: node scripts/options.ts > docs/options.md
 
 import { globSync, readFileSync } from "node:fs";
 import ts from "typescript-5.9";
 
-/** The entry points, and of each what takes options, with the type of those. */
+/** Entry points and their functions that have options, with the options' types. */
 const calls: Readonly<Record<string, Readonly<Record<string, string>>>> = {
   jwksd: {
     createProvider: "ProviderOptions",
@@ -51,10 +51,10 @@ const calls: Readonly<Record<string, Readonly<Record<string, string>>>> = {
   "jwksd/doctor/node": { observe: "ObserveOptions", watch: "WatchOptions" },
 };
 
-/** Types that the user of an option writes, or a store keeps. */
+/** Types that users of an option write or that a store keeps. */
 const shapes = ["TrustedIssuer", "AudienceClaim", "StateStore", "KeySetState", "SetIfAbsent", "Clock"];
 
-/** The unit of a number is the end of its name. */
+/** Units of numbers, by the end of their names. */
 const units: Readonly<Record<string, string>> = {
   Seconds: "seconds",
   Ms: "milliseconds",
@@ -69,7 +69,7 @@ for (const file of globSync("src/**/*.ts")) {
     if (ts.isInterfaceDeclaration(node) || ts.isTypeAliasDeclaration(node)) declared.set(node.name.text, node);
 }
 
-/** The members of an interface, its own before those of what it extends. */
+/** Returns an interface's members, its own first and then inherited ones. */
 function membersOf(name: string): ts.PropertySignature[] {
   const found = declared.get(name);
   if (found === undefined || !ts.isInterfaceDeclaration(found)) throw new Error(`no interface ${name}`);
@@ -77,7 +77,7 @@ function membersOf(name: string): ts.PropertySignature[] {
   return [...found.members.filter(ts.isPropertySignature), ...bases.flatMap(membersOf)];
 }
 
-/** A type as a reader needs it: how a function is called is in the reference. */
+/** Returns a type as readers need it. A function's signature is in the reference. */
 function typeText(type: ts.TypeNode, name: string): string {
   if (ts.isParenthesizedTypeNode(type)) return typeText(type.type, name);
   if (ts.isFunctionTypeNode(type)) return "function";
@@ -98,7 +98,7 @@ function typeText(type: ts.TypeNode, name: string): string {
 
 const cell = (text: string): string => text.replaceAll("|", "\\|");
 
-/** One option: its docstring ends with the default, or with when it is required. */
+/** Returns the row of an option. Its docstring ends with its default or with the condition on which it is required. */
 function row(option: ts.PropertySignature): string {
   const name = option.name.getText();
   const [doc] = ts.getJSDocCommentsAndTags(option);
@@ -109,14 +109,14 @@ function row(option: ts.PropertySignature): string {
   const [, text, otherwise, required] = /^(.+?\.)(?: Default: (.+)\.| R(equired, .*)\.)?$/.exec(comment) ?? [];
   const byDefault = option.questionToken === undefined ? "required" : (otherwise ?? (required && `r${required}`));
   if (option.type === undefined || text === undefined || byDefault === undefined)
-    throw new Error(`The docstring of ${name} says too little: ${comment}`);
+    throw new Error(`The docstring of ${name} has no first sentence or default: ${comment}`);
   return `| \`${name}\` | ${[typeText(option.type, name), byDefault, text].map(cell).join(" | ")} |`;
 }
 
 const sections = Object.entries(calls).map(([entry, types]) => {
   const tables = Object.entries(types).map(([call, type]) => {
     const rows = membersOf(type).map(row);
-    return `### ${call}\n\n| option | type, or unit | default | |\n|---|---|---|---|\n${rows.join("\n")}\n`;
+    return `### ${call}\n\n| option | type or unit | default | description |\n|---|---|---|---|\n${rows.join("\n")}\n`;
   });
   return `## ${entry}\n\n${tables.join("\n")}`;
 });
@@ -132,9 +132,9 @@ const shapeTexts = shapes.map((name) => {
 
 process.stdout.write(`# Options
 
-These are the options of the library. Those of \`jwksd serve\` and the commands are in \`jwksd help serve\` and [The service](service.md).
+These are the library's options. For \`jwksd serve\` and the commands, see \`jwksd help serve\` and [The service](service.md).
 
-Where an option is not required, \`null\` and \`undefined\` mean that it is not given. An unknown option and a wrong value are a \`ConfigError\`.
+If an option is not required, \`null\` and \`undefined\` mean that it is not given. An unknown option or a wrong value is a \`ConfigError\`.
 
 ${sections.join("\n")}
 ## Types

@@ -28,7 +28,7 @@ export interface Finding {
   readonly advice: string;
 }
 
-/** Returns the findings in a text, in the order of its lines. */
+/** Returns the findings in a file's text, in the order of its lines. */
 export function findingsIn(file: string, text: string): Finding[] {
   const findings: Finding[] = [];
   const lines = text.split("\n");

@@ -1,4 +1,4 @@
-// Makes the picture of a rotation in README.md: node scripts/rotation-picture.ts > docs/rotation.svg
+// Generates the picture of a rotation in README.md: node scripts/rotation-picture.ts > docs/rotation.svg
 
 import { planSvg } from "../src/cli/keys/plan-svg.ts";
 import { plan } from "../src/rotation/explain/plan.ts";

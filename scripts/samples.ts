@@ -1,4 +1,4 @@
-// Writes the samples, which are files of examples/docs, into the pages that show them: node scripts/samples.ts
+// Writes the samples, which are files in examples/docs, into the pages that show them: node scripts/samples.ts
 
 import { globSync, readFileSync, writeFileSync } from "node:fs";
 import { join, resolve } from "node:path";
@@ -6,12 +6,12 @@ import { join, resolve } from "node:path";
 const root = resolve(import.meta.dirname, "..");
 const shown = /^<!-- (examples\/\S+) -->\n```(\w+)\n.*?^```$/gms;
 
-/** The pages that may show samples. */
+/** Pages that can show samples. */
 export const pages: readonly string[] = globSync(["*.md", "docs/**/*.md"], { cwd: root });
 
 export const textOf = (file: string): string => readFileSync(join(root, file), "utf8");
 
-/** A page with each of its samples as the file is now. */
+/** Returns a page with the current text of each of its samples. */
 export const withSamples = (page: string): string =>
   page.replaceAll(
     shown,

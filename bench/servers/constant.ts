@@ -1,8 +1,8 @@
 import { createServer } from "node:http";
-import { listen, variant, wantedReply } from "./setup.ts";
+import { listen, variant, expectedReplies } from "./setup.ts";
 
-// One reply, whatever is asked.
-const { text, headers, contentLength, notModifiedHeaders } = await wantedReply();
+// Returns the same response to every request.
+const { text, headers, contentLength, notModifiedHeaders } = await expectedReplies();
 const body = Buffer.from(text);
 const fullHeaders = { ...headers, "Content-Length": contentLength };
 

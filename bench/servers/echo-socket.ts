@@ -1,4 +1,4 @@
-// A bare node:http server on a Unix socket, which answers each body with itself.
+// A bare node:http server on a Unix socket that returns each request's body.
 
 import { createServer } from "node:http";
 

@@ -1,7 +1,7 @@
 import type { Server, ServerResponse } from "node:http";
 import { createRequire } from "node:module";
 import type { AddressInfo } from "node:net";
-import { listening, wantedReply } from "./setup.ts";
+import { listening, expectedReplies } from "./setup.ts";
 
 interface Response extends ServerResponse {
   set(headers: Readonly<Record<string, string>>): this;
@@ -14,10 +14,10 @@ interface Application {
   listen(port: number, host: string, listening: () => void): Server;
 }
 
-// Express comes without types.
+// Express has no types.
 const express = createRequire(import.meta.url)("express") as () => Application;
 
-const { text, etag, headers, notModifiedHeaders } = await wantedReply();
+const { text, etag, headers, notModifiedHeaders } = await expectedReplies();
 const body = Buffer.from(text);
 
 const app = express();

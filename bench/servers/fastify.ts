@@ -1,8 +1,8 @@
 import type { AddressInfo } from "node:net";
 import { fastify } from "fastify";
-import { listening, wantedReply } from "./setup.ts";
+import { listening, expectedReplies } from "./setup.ts";
 
-const { text, etag, headers, notModifiedHeaders } = await wantedReply();
+const { text, etag, headers, notModifiedHeaders } = await expectedReplies();
 const body = Buffer.from(text);
 
 const app = fastify();

@@ -1,8 +1,8 @@
-import { listening, makeProvider, variant, wantedReply } from "./setup.ts";
+import { listening, makeProvider, variant, expectedReplies } from "./setup.ts";
 
 type Handler = (request: Request) => Response | Promise<Response>;
 
-/** What is used of Bun and of Deno. */
+/** The parts of Bun's and Deno's APIs that are used here. */
 interface Runtimes {
   readonly Bun?: { serve(options: { port: number; hostname: string; fetch: Handler }): { port: number } };
   readonly Deno?: {
@@ -16,9 +16,9 @@ const { Bun, Deno } = globalThis as Runtimes;
 if (Bun !== undefined) listening(Bun.serve({ ...address, fetch: handle }).port);
 else Deno?.serve({ ...address, onListen: ({ port }) => listening(port) }, handle);
 
-/** One reply, whatever is asked; the readers look at what every endpoint has to look at, and answer the same. */
+/** Constant servers: they return one response. The readers also read what every endpoint must read, and return the same. */
 async function constant(): Promise<Handler> {
-  const { text, etag, headers, contentLength, notModifiedHeaders } = await wantedReply();
+  const { text, etag, headers, contentLength, notModifiedHeaders } = await expectedReplies();
   const full = { status: 200, headers: { ...headers, "Content-Length": String(contentLength) } };
   const notModified = { status: 304, headers: notModifiedHeaders };
   if (variant === "reader") {
@@ -28,6 +28,6 @@ async function constant(): Promise<Handler> {
       return matches ? new Response(null, notModified) : new Response(text, full);
     };
   }
-  // The parameter counts: Deno makes no Request at all for a handler that has none, so that would not be a server that can answer.
+  // The parameter is necessary: without one, Deno creates no Request, and the handler could not be a real endpoint.
   return variant === "304" ? (_request) => new Response(null, notModified) : (_request) => new Response(text, full);
 }

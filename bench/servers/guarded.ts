@@ -8,11 +8,11 @@ import { createBearer } from "../../src/verify/bearer/index.ts";
 import { createRemoteKeySet } from "../../src/verify/relying-party/index.ts";
 import { listening } from "./setup.ts";
 
-// One route of Express behind a guard. Arguments: which guard, and the issuer.
+// One Express route behind a guard. Arguments: the guard's name and the issuer.
 
 const [, , variant = "", issuer = ""] = process.argv;
 const audience = "https://api.example.com";
-// Its types say of every request of Express that its auth may be missing, so they are not read here.
+// Its types would add an optional auth to all Express requests, so they are not imported.
 const peer = "express-oauth2-jwt-bearer";
 
 function verifyAlone(): RequestHandler {

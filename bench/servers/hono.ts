@@ -1,8 +1,8 @@
 import { serve } from "@hono/node-server";
 import { Hono } from "hono";
-import { listening, wantedReply } from "./setup.ts";
+import { listening, expectedReplies } from "./setup.ts";
 
-const { text, etag, headers, notModifiedHeaders } = await wantedReply();
+const { text, etag, headers, notModifiedHeaders } = await expectedReplies();
 
 const app = new Hono();
 app.get("/jwks", (context) =>

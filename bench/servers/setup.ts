@@ -3,25 +3,25 @@ import type { Server } from "node:http";
 import type { AddressInfo } from "node:net";
 import { type Provider, createProvider, localSigner } from "../../src/index.ts";
 
-/** What jwksd answers, for the servers that do it by hand, so that only the way to answer differs. */
-export interface Wanted {
+/** jwksd's responses, for servers that send the same by hand. */
+export interface ExpectedReplies {
   readonly text: string;
   readonly etag: string;
-  /** Of the 200, without Content-Length. */
+  /** Headers of the 200, without Content-Length. */
   readonly headers: Readonly<Record<string, string>>;
   readonly contentLength: number;
-  /** Of the 304. */
+  /** Headers of the 304. */
   readonly notModifiedHeaders: Readonly<Record<string, string>>;
 }
 
 type PrivateJwk = Readonly<Record<string, string>>;
 
-/** The private keys of this run: a JWK Set file, the first argument of every server. */
+/** Reads this run's private keys from a JWK Set file, the first argument of every server. */
 export function privateJwks(): readonly PrivateJwk[] {
   return (JSON.parse(readFileSync(process.argv[2] ?? "", "utf8")) as { keys: PrivateJwk[] }).keys;
 }
 
-/** Which of its replies a constant server gives: the second argument. */
+/** Name of the response that a constant server returns: the second argument. */
 export const variant = process.argv[3] ?? "";
 
 export async function makeProvider(): Promise<Provider> {
@@ -31,7 +31,7 @@ export async function makeProvider(): Promise<Provider> {
   return createProvider({ issuer: "https://op.example", keyset });
 }
 
-export async function wantedReply(): Promise<Wanted> {
+export async function expectedReplies(): Promise<ExpectedReplies> {
   const { fetch, jwksUri } = await makeProvider();
   const full = await fetch(new Request(jwksUri));
   const etag = full.headers.get("etag") ?? "";
@@ -41,7 +41,7 @@ export async function wantedReply(): Promise<Wanted> {
   return { text, etag, headers, contentLength: text.length, notModifiedHeaders: named(notModified) };
 }
 
-/** Names as they are usually written; `Headers` gives them in lower case. */
+/** Returns headers with their usual spelling; `Headers` has lower-case names. */
 function named(response: Response): Record<string, string> {
   return Object.fromEntries([...response.headers].map(([name, value]) => [usualName(name), value]));
 }
@@ -54,7 +54,7 @@ export function listen(server: Server): void {
   server.listen(0, "127.0.0.1", () => listening((server.address() as AddressInfo).port));
 }
 
-/** Tells the parent the port; answers each line of it with the memory in use; ends with the parent. */
+/** Prints the port for the parent, prints the memory in use for each line on standard input, and ends with the parent. */
 export function listening(port: number): void {
   console.log(port);
   process.stdin.on("data", () => {

@@ -8,7 +8,7 @@ import {
   durableObjectStore,
 } from "../../src/rotation/store/databases/durable-object.ts";
 
-// Two Workers in one program: with keys on demand in a Durable Object, and with its key and its set in constants.
+// Two Workers in one program: one with keys on demand in a Durable Object, one with its key and set in constants.
 
 export { KeysObject };
 
@@ -50,7 +50,7 @@ async function constant(): Promise<Answer> {
   return async (request) => (isToken(request) ? new Response(await sign()) : new Response(text, { headers }));
 }
 
-// One request makes it, and no other one waits for that: Workers end with a request all that it has begun.
+// One request creates it and no other request waits for that, because Workers end everything that a request started.
 let answer: Answer | undefined;
 
 export default {
