@@ -1,7 +1,7 @@
 import type { IncomingMessage } from "node:http";
 import { type RequestOptions, request } from "node:https";
 import { Readable } from "node:stream";
-import { ConfigError, FetchError } from "../base/errors.ts";
+import { FetchError, invalidOption } from "../base/errors.ts";
 import { type Optional, type Rules, callback, checkOptions, text } from "../base/options.ts";
 import { shownUrl } from "../base/urls.ts";
 import type { Fetch } from "../verify/relying-party/fetch-json.ts";
@@ -65,7 +65,7 @@ export function createGuardedFetch(options: GuardedFetchOptions = {}): Fetch {
 
   return async (url, init) => {
     if ((init.method ?? "GET").toUpperCase() !== "GET" || (init.body ?? null) !== null) {
-      throw new ConfigError("ERR_OPTION_INVALID", "a guarded fetch sends only GET, without a body");
+      throw invalidOption("a guarded fetch sends only GET, without a body");
     }
     const { protocol, hostname } = new URL(url);
     if (protocol !== "https:") throw new FetchError("ERR_URL_INSECURE", `${shownUrl(url)} is not an https URL`);

@@ -43,7 +43,7 @@ export function setupOf(options: readonly Optional<ProviderOptions>[]): Provider
   const given = mergeOptions(options);
   const { keys, keyset = [], encryptionKeyset = [], endpoints = {}, cors = true, discovery = true, metadata } = given;
   const { onWarning = (warning) => console.warn(`jwksd: ${warning.message}`), onEvent, mountPrefix } = given;
-  const { maxTokenLifetimeSeconds = Infinity, signerLimits, clock = systemClock } = given;
+  const { maxTokenLifetimeSeconds, signerLimits, clock = systemClock } = given;
   checkOptions(endpoints, { jwks: string }, "endpoint");
   if (!discovery && metadata !== undefined)
     throw invalidOption('"metadata" is for the discovery document, and "discovery" is false');

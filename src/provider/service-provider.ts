@@ -28,10 +28,10 @@ export interface ProviderSetup extends Keysets {
   /** Source of the signing keys, and of encryption keys that are published before `encryptionKeyset`. */
   readonly keys: ManagedKeys | undefined;
   /** Reads keys on demand; `undefined` if they were read and change on their own. */
-  readonly onDemand: KeysOnDemand | undefined;
+  readonly onDemand?: KeysOnDemand | undefined;
   readonly mode: () => CacheMode;
-  /** In seconds, if there is no source. */
-  readonly maxTokenLifetimeSeconds: number;
+  /** In seconds, if there is no source. Default: no limit. */
+  readonly maxTokenLifetimeSeconds?: number | undefined;
   readonly signerLimits?: SignerLimits | undefined;
   readonly clock: Clock;
   readonly onEvent?: ((event: ProviderEvent) => void) | undefined;
@@ -84,7 +84,7 @@ export async function provide(setup: ProviderSetup): Promise<ServiceProvider> {
     {
       issuer,
       clock,
-      maxTokenLifetimeSeconds: () => keys?.maxTokenLifetimeSeconds ?? setup.maxTokenLifetimeSeconds,
+      maxTokenLifetimeSeconds: () => keys?.maxTokenLifetimeSeconds ?? setup.maxTokenLifetimeSeconds ?? Infinity,
       permit: keys && ((kid) => keys.permit(kid)),
       signerLimits,
       onFailure: (kid, error) => emit({ type: "signature-failed", kid, error }),

@@ -157,7 +157,7 @@ describe("store health", () => {
     const since = clock.now();
     await clock.advance(1_000);
     health.onRevision(1);
-    health.onCall("read", {});
+    health.onCall("read");
     const { revision, revisionSince, lastSuccessAt, lastError } = health.current.store;
     assert.deepEqual([revision, revisionSince, lastSuccessAt, lastError], [1, since, clock.now(), undefined]);
     health.onRevision(2);
@@ -166,7 +166,7 @@ describe("store health", () => {
 
   test("has the error of an outage", () => {
     const { clock, health } = healthOf();
-    health.onCall("read", { error: unavailable });
+    health.onCall("read", unavailable);
     const { lastAttemptAt, lastSuccessAt, lastError } = health.current.store;
     assert.deepEqual([lastAttemptAt, lastSuccessAt], [clock.now(), undefined]);
     assert.deepEqual(lastError, { at: clock.now(), code: "ERR_STORE_UNAVAILABLE", message: "no route to host" });
@@ -174,13 +174,13 @@ describe("store health", () => {
 
   test("counts a refusal as a success", () => {
     const { clock, health } = healthOf();
-    health.onCall("write", { error: new StoreError("ERR_STORE_CONFLICT", "another commit came first") });
+    health.onCall("write", new StoreError("ERR_STORE_CONFLICT", "another commit came first"));
     assert.deepEqual([health.current.store.lastSuccessAt, health.current.store.lastError], [clock.now(), undefined]);
   });
 
   test("ignores a call that ended because the manager was closed", () => {
     const { health } = healthOf();
-    health.onCall("read", { error: new StoreError("ERR_CLOSED", "closed") });
+    health.onCall("read", new StoreError("ERR_CLOSED", "closed"));
     assert.deepEqual(health.current.store, {});
   });
 });

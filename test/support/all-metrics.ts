@@ -32,7 +32,7 @@ const document = storeDocument(records, { targets: [{ name: "web", revision: 4, 
 
 function managerPart(): readonly Metric[] {
   const health = createHealth({ clock: simulatedClock(), signal: new AbortController().signal });
-  health.onCall("read", {});
+  health.onCall("read");
   health.report({ type: "failed", error: outage, retryInMs: 1, staleAt: start + hour });
   health.report({ type: "activation-blocked", kid: "next", error: new SignerError("ERR_SIGNER_UNAVAILABLE", "off") });
   return health.metrics({ document, isReady: true, staleInMs: hour });

@@ -1,4 +1,4 @@
-import { ConfigError } from "../../base/errors.ts";
+import { type ConfigError, invalidOption } from "../../base/errors.ts";
 
 /** The part of an oidc-provider configuration that is read here. */
 export interface Configuration {
@@ -71,5 +71,4 @@ function signedTokens({ features = {} }: Configuration): SignedToken[] {
   return tokens;
 }
 
-const invalid = (message: string): ConfigError =>
-  new ConfigError("ERR_OPTION_INVALID", `in the oidc-provider configuration, ${message}`);
+const invalid = (message: string): ConfigError => invalidOption(`in the oidc-provider configuration, ${message}`);

@@ -6,7 +6,7 @@
 
 import type { Context } from "oidc-provider";
 import { serial } from "../../base/async.ts";
-import { ConfigError } from "../../base/errors.ts";
+import { invalidOption } from "../../base/errors.ts";
 import { importFailure } from "../../base/optional-package.ts";
 import { wellKnownPath } from "../../base/urls.ts";
 import type { NodeRequest, NodeResponse } from "../../publish/node.ts";
@@ -141,7 +141,7 @@ const statesOf = ({ records }: OidcKeys): string => JSON.stringify(records.map((
 function checkIssuer(issuer: string, expected: string): void {
   if (issuer === expected) return;
   const message = `oidc-provider's issuer is ${JSON.stringify(issuer)}, but its keys belong to ${JSON.stringify(expected)}`;
-  throw new ConfigError("ERR_OPTION_INVALID", `${message}; create it with the manager's issuer`);
+  throw invalidOption(`${message}; create it with the manager's issuer`);
 }
 
 const metadataPaths = (["openid-configuration", "oauth-authorization-server"] as const).map((name) =>

@@ -50,7 +50,7 @@ export interface ContextOptions extends Pick<
 /** Creates the context of a manager. @throws ConfigError `ERR_POLICY_INVALID` */
 export function createContext(custody: Custody, options: ContextOptions, signal: AbortSignal): ManagerContext {
   const { clock = systemClock, onEvent, target, signs = target === undefined, version } = options;
-  const { name } = target ?? { name: options.replicaName ?? "jwksd" };
+  const name = target?.name ?? options.replicaName ?? "jwksd";
   const health = createHealth({ clock, signal, onEvent });
   const policy = rotationPolicy(options.policy);
   const access = createStoreAccess(custody, { policy, clock, signal, observer: health });

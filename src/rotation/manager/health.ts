@@ -1,6 +1,6 @@
 import { notify } from "../../base/async.ts";
 import type { Clock } from "../../base/clock.ts";
-import { StoreError, codeOf } from "../../base/errors.ts";
+import { codeOf } from "../../base/errors.ts";
 import { type Metric, type Tally, counter, createTally, gauge, plain, seconds } from "../../base/metrics.ts";
 import type { StoreDocument } from "../custody/document.ts";
 import { dueSteps } from "../rules/due.ts";
@@ -62,7 +62,7 @@ export function createHealth({ clock, signal, onEvent }: HealthOptions): Health 
 
     report,
 
-    onCall(operation, { error }) {
+    onCall(operation, error) {
       const result = error === undefined ? "ok" : codeOf(error);
       // A call that was abandoned because the manager was closed says nothing about the store.
       if (result === "ERR_CLOSED") return;
@@ -72,7 +72,7 @@ export function createHealth({ clock, signal, onEvent }: HealthOptions): Health 
       const at = clock.now();
       recordStore({ lastAttemptAt: at });
       if (!unanswered.has(result)) recordStore({ lastSuccessAt: at });
-      else if (error instanceof StoreError) recordStore({ lastError: knownError(error, at) });
+      else recordStore({ lastError: knownError(error, at) });
     },
 
     onRevision(revision) {

@@ -4,7 +4,7 @@ import { StoreError, codeOf } from "../../base/errors.ts";
 import { outlivesRequests } from "../../base/runtime.ts";
 import { type CheckIn, staleBecause } from "./check-in.ts";
 import type { ManagerContext } from "./context.ts";
-import type { RoundResult, Rounds } from "./rounds.ts";
+import type { Rounds } from "./rounds.ts";
 import { unanswered } from "./store-access.ts";
 
 /** Shortest time between two rounds for callers that wait, in milliseconds. */
@@ -24,7 +24,13 @@ export interface Loop {
   ask(this: void): Promise<void>;
   /** Cancels the timer. Resolves when nothing runs. */
   stop(): Promise<void>;
-  /** On demand: see {@link Demand}. */
+  /**
+   * On demand, returns `undefined` if the keys may be used now. A read that is older than `refreshMs` is repeated in the background; one that is
+   * twice as old, before the response, which waits a second at most. After a failure, nothing is read for `refreshMs`, or for a second if the
+   * store has responded and there are no keys to use.
+   *
+   * @throws SignerError `ERR_SIGNER_STALE` if no keys may be used
+   */
   readonly fresh?: () => Promise<void> | undefined;
 }
 
@@ -103,27 +109,13 @@ export interface DemandOptions {
   readonly waitUntil?: ((promise: Promise<unknown>) => unknown) | undefined;
 }
 
-/** Runs rounds only when keys are needed, for platforms where no process lives between two requests. */
-export interface Demand extends Loop {
-  /**
-   * Returns `undefined` if the keys may be used now. A read that is older than `refreshMs` is repeated in the background; one that is twice as old,
-   * before the response, which waits a second at most. After a failure, nothing is read for `refreshMs`, or for a second if the store has
-   * responded and there are no keys to use.
-   *
-   * @throws SignerError `ERR_SIGNER_STALE` if no keys may be used
-   */
-  fresh(): Promise<void> | undefined;
-}
-
 const late = (): StoreError => new StoreError("ERR_STORE_UNAVAILABLE", "the store has not answered within a second");
 
-/** A later request finds nothing of an earlier one except what was read: no timer, no queue and, in workerd, no promise. */
-export function createDemand(
-  context: ManagerContext,
-  rounds: Rounds,
-  checkIn: CheckIn,
-  options: DemandOptions,
-): Demand {
+/**
+ * Creates a loop that runs rounds only when keys are needed, for platforms where no process lives between two requests. A later request finds
+ * nothing of an earlier one except what was read: no timer, no queue and, in workerd, no promise.
+ */
+export function createDemand(context: ManagerContext, rounds: Rounds, checkIn: CheckIn, options: DemandOptions): Loop {
   const { clock, signal, report } = context;
   const { refreshMs, waitUntil } = options;
   let attempts = 0;
@@ -148,7 +140,7 @@ export function createDemand(
     // A later attempt might never end.
     const isLatest = (): boolean => attempt > latest && !signal.aborted;
     try {
-      const { isPending }: RoundResult = await rounds.run();
+      const { isPending } = await rounds.run();
       if (!isLatest()) return;
       latest = attempt;
       [read, failed] = [at, undefined];

@@ -1,6 +1,6 @@
 import type { CryptoKey } from "jose";
-import { ConfigError, SignerError, StoreError } from "../../base/errors.ts";
-import { type Given, type Rules, boolean, checkOptions, oneOf, text } from "../../base/options.ts";
+import { SignerError, StoreError, invalidOption } from "../../base/errors.ts";
+import { type Given, type Rules, boolean, checkArgument, checkOptions, oneOf, text } from "../../base/options.ts";
 import { type Custody, createCustody } from "../custody/custody.ts";
 import type { StoreDocument } from "../custody/document.ts";
 import { ownedBy } from "../custody/issuer-check.ts";
@@ -10,7 +10,7 @@ import { type WrappingKeys, readWrappingKeys } from "../custody/wrapping.ts";
 import type { Change } from "../rules/advance.ts";
 import { type Command, type NewKey, applyCommand } from "../rules/commands.ts";
 import { type RotationPolicy, type RotationPolicyOptions, policyNames } from "../rules/policy.ts";
-import { type KeyUse, activeKey, announcedKey, endOf, isLive, nextAlg, recordOf } from "../rules/records.ts";
+import { type KeyUse, announcedKey, endOf, isLive, nextAlg, recordOf } from "../rules/records.ts";
 import type { Register } from "../store/register.ts";
 import { createCheckIn, stale } from "./check-in.ts";
 import { clockAheadMs } from "./clocks.ts";
@@ -135,7 +135,8 @@ export async function manageKeys(custody: Custody, options: ManageOptions): Prom
     (type: "activate" | "retire" | "remove") =>
     async (kid: string, options: ForceOptions = {}): Promise<Change> => {
       const { force = false } = checkOptions(options, forceRules);
-      return execute({ type, kid: checkedKid(kid), force });
+      checkArgument("the kid", kid, text);
+      return execute({ type, kid, force });
     };
 
   async function decryptionKey({ kid = "" }: { readonly kid?: string | undefined }): Promise<CryptoKey> {
@@ -217,8 +218,7 @@ export async function manageKeys(custody: Custody, options: ManageOptions): Prom
     endOf: (kid) => endOf(inUse.records, kid),
     onDemand: fresh && { fresh, ask },
     async subscribe(subscriber) {
-      if (typeof subscriber?.update !== "function")
-        throw new ConfigError("ERR_OPTION_INVALID", "a subscriber must have an update method");
+      if (typeof subscriber?.update !== "function") throw invalidOption("a subscriber must have an update method");
       return loop.run(() => inUse.subscribe(subscriber));
     },
     get clockAheadMs() {
@@ -245,13 +245,11 @@ export async function manageKeys(custody: Custody, options: ManageOptions): Prom
     retire: earlyStep("retire"),
     remove: earlyStep("remove"),
     async revoke(kid) {
-      checkedKid(kid);
+      checkArgument("the kid", kid, text);
       await runDueSteps().catch(() => {});
-      const { records } = inUse;
-      const { use } = records.find((record) => record.kid === kid) ?? {};
-      const isActive = use !== undefined && activeKey(records, use)?.kid === kid;
-      const isAlone = isActive && announcedKey(records, use) === undefined;
-      const replacement = isAlone ? await makeKey(use) : undefined;
+      const active = inUse.records.find((record) => record.kid === kid && record.state === "active");
+      const isAlone = active !== undefined && announcedKey(inUse.records, active.use) === undefined;
+      const replacement = isAlone ? await makeKey(active.use) : undefined;
       return execute({ type: "revoke", kid, replacement }, replacement);
     },
     execute,
@@ -273,11 +271,6 @@ export async function manageKeys(custody: Custody, options: ManageOptions): Prom
     },
     close,
   };
-}
-
-function checkedKid(kid: unknown): string {
-  if (text.holds(kid)) return kid;
-  throw new ConfigError("ERR_OPTION_INVALID", `the kid must be ${text.must}`);
 }
 
 /** Reports whether the policy of the options contradicts the store's. */

@@ -1,4 +1,4 @@
-import { ConfigError } from "../../base/errors.ts";
+import { invalidOption } from "../../base/errors.ts";
 import {
   type Given,
   type Rule,
@@ -51,7 +51,7 @@ const rules: Rules<KeyManagerOptions> = {
 export function checkManagerOptions(options: KeyManagerOptions): Given<KeyManagerOptions> {
   const given = checkOptions(options, rules);
   if ((given.createSigner ?? given.destroySigner) !== undefined && given.openSigner === undefined) {
-    throw invalid("createSigner and destroySigner need openSigner, which opens a key by its URI again");
+    throw invalidOption("createSigner and destroySigner need openSigner, which opens a key by its URI again");
   }
   locate(given);
   return given.requireStore === undefined && given.onDemand !== true ? { onEvent: warnOfFirstKey, ...given } : given;
@@ -81,5 +81,3 @@ function warn(message: string): void {
   const { process } = globalThis as { process?: Partial<NodeJS.Process> };
   process?.emitWarning?.(message, "JwksdWarning");
 }
-
-const invalid = (rule: string): ConfigError => new ConfigError("ERR_OPTION_INVALID", rule);

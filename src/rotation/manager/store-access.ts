@@ -58,8 +58,8 @@ export const unanswered: ReadonlySet<string> = new Set(["ERR_STORE_UNAVAILABLE",
 
 /** Follows the calls to a store. */
 export interface StoreObserver {
-  /** Receives each call that has ended. */
-  onCall(operation: StoreOperation, outcome: { readonly error?: unknown }): void;
+  /** Receives each call that has ended, with its error if it failed. */
+  onCall(operation: StoreOperation, error?: JwksdError): void;
   /** Receives each revision that was read or committed. */
   onRevision(revision: number): void;
   /** Receives the size of a stored document that takes 70 % or more of what its register can hold. */
@@ -133,13 +133,13 @@ export function createStoreAccess(custody: Custody, options: StoreAccessOptions)
       const answer = await traced(`jwksd store ${operation}`, {}, () =>
         withDeadline(work, { clock, timeoutMs: storeMs, signal, expired }),
       );
-      observer?.onCall(operation, {});
+      observer?.onCall(operation);
       return answer;
     } catch (thrown) {
       // An error of the driver, for example because a reply was lost.
       const message = `store ${operation} failed: ${printable((thrown as Partial<Error> | undefined)?.message ?? "")}`;
       const error = thrown instanceof JwksdError ? thrown : new StoreError(code, message, { cause: thrown });
-      observer?.onCall(operation, { error });
+      observer?.onCall(operation, error);
       throw error;
     }
   }

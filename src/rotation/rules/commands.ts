@@ -1,4 +1,4 @@
-import { ConfigError, StateError } from "../../base/errors.ts";
+import { StateError, invalidOption } from "../../base/errors.ts";
 import { timeText } from "../../base/format.ts";
 import { type At, type Change, activate as activateKey, end, replace, restartWaits } from "./advance.ts";
 import { type RotationPolicyOptions, announceForMs, knownOf, policyNames, rotationPolicy } from "./policy.ts";
@@ -83,7 +83,7 @@ function apply(change: Change, command: Command, at: At): Change {
     case "policy":
       return changePolicy(change, command.policy, at);
     default:
-      throw new ConfigError("ERR_OPTION_INVALID", `there is no command ${JSON.stringify((command as Command).type)}`);
+      throw invalidOption(`there is no command ${JSON.stringify((command as Command).type)}`);
   }
 }
 

@@ -115,7 +115,9 @@ async function usableSet(
 
 /** A manager whose keys are saved. */
 interface Running<Manager> extends StartedManager<Manager> {
-  readonly takenAt: number;
+  /** Time at which the keys were read from the store, in epoch milliseconds. */
+  readonly at: number;
+  readonly outage?: undefined;
   subscribe(subscriber: KeySubscriber): Promise<void>;
 }
 
@@ -137,7 +139,7 @@ function running<Manager extends KeyManager>(
   );
   return {
     manager,
-    get takenAt() {
+    get at() {
       return takenAt;
     },
     async subscribe(subscriber) {
@@ -159,6 +161,7 @@ function running<Manager extends KeyManager>(
 
 /** A saved set that is published, and the last error of its store. */
 interface Waiting extends SavedSet {
+  readonly manager?: undefined;
   readonly outage: KnownError;
 }
 
@@ -200,37 +203,35 @@ function keysOf<Manager extends KeyManager>(
     }
   }
 
-  const isRunning = (now: Running<Manager> | Waiting): now is Running<Manager> => "manager" in now;
-  const managerNow = (): Manager | undefined => (isRunning(state) ? state.manager : undefined);
-  const retrying = isRunning(first) ? undefined : retry(first).catch(() => {});
+  const retrying = first.outage === undefined ? undefined : retry(first).catch(() => {});
 
   return {
     get issuer() {
       return owner().issuer;
     },
     get manager() {
-      return managerNow();
+      return state.manager;
     },
     get takenAt() {
-      return isRunning(state) ? state.takenAt : state.at;
+      return state.at;
     },
     get outage() {
-      return isRunning(state) ? undefined : state.outage;
+      return state.outage;
     },
     get keysets() {
-      return isRunning(state) ? state.manager.keysets : state.keysets;
+      return state.outage === undefined ? state.manager.keysets : state.keysets;
     },
     get isRotating() {
       // The saved set may be old.
-      return managerNow()?.isRotating ?? true;
+      return state.manager?.isRotating ?? true;
     },
     get maxTokenLifetimeSeconds() {
-      return (isRunning(state) ? state.manager : state.policy).maxTokenLifetimeSeconds;
+      return (state.outage === undefined ? state.manager : state.policy).maxTokenLifetimeSeconds;
     },
-    permit: (kid) => managerNow()?.permit(kid) ?? notReached,
-    endOf: (kid) => managerNow()?.endOf(kid),
+    permit: (kid) => state.manager?.permit(kid) ?? notReached,
+    endOf: (kid) => state.manager?.endOf(kid),
     async subscribe(subscriber) {
-      if (isRunning(state)) return state.subscribe(subscriber);
+      if (state.outage === undefined) return state.subscribe(subscriber);
       // Before its first update, so that it does not miss the store.
       subscribers.add(subscriber);
       try {
@@ -243,7 +244,7 @@ function keysOf<Manager extends KeyManager>(
     async close() {
       closing.abort();
       await retrying;
-      if (isRunning(state)) await state.close();
+      if (state.outage === undefined) await state.close();
     },
   };
 }

@@ -69,7 +69,8 @@ export async function readSavedSet(text: string, rule: SavedSetRule): Promise<Sa
   const claims = await verified(mac, rule.wrappingKeys);
   if (claims["set"] !== (await makeDocument(keys)).etag) throw new Unusable("its keys do not match its MAC");
   const at = claims["at"] as number;
-  checkOwner(ownerIn(claims), rule.wanted);
+  const owner = ownerIn(claims);
+  if (!isOf(owner, rule.wanted)) throw new Unusable(`it belongs to issuer ${JSON.stringify(owner.issuer)}`);
   const policy = rotationPolicy(claims["policy"] as RotationPolicy);
   checkAge(at, policy, rule);
   return { keysets: publishedKeysets(keys as readonly Jwk[]), at, policy };
@@ -108,10 +109,6 @@ async function verified(mac: string, keys: WrappingKeys): Promise<JWTPayload> {
 }
 
 const ownerIn = ({ iss, chosen }: JWTPayload): Owner => ({ issuer: iss ?? "", isChosen: chosen === true });
-
-function checkOwner(found: Owner, wanted: Owner): void {
-  if (!isOf(found, wanted)) throw new Unusable(`it belongs to issuer ${JSON.stringify(found.issuer)}`);
-}
 
 function isOf(found: Owner, wanted: Owner): boolean {
   try {

@@ -25,7 +25,7 @@ export function createSaver<Value>(
   clock: Clock,
 ): Saver<Value> {
   const inTurn = serial();
-  let latest: { readonly value: Value } | undefined;
+  let latest: Value | undefined;
   let isFailing = false;
   let cancelTimer: (() => void) | undefined;
 
@@ -34,7 +34,7 @@ export function createSaver<Value>(
     cancelTimer = clock.setTimer(wake, everyMs);
     if (latest === undefined || !isConfirmed()) return;
     try {
-      await write(latest.value, clock.now());
+      await write(latest, clock.now());
       isFailing = false;
     } catch (error) {
       if (!isFailing) onFailure(error);
@@ -46,7 +46,7 @@ export function createSaver<Value>(
 
   return {
     save(value) {
-      latest = { value };
+      latest = value;
       wake();
     },
     written,

@@ -70,7 +70,7 @@ async function start(settings: Settings, to: Logger, given: Substitutes, stops: 
   const { site, store, sockets, admin: adminAddress, ...parts } = await partsOf(settings, log);
   const files = await openFileKeys(settings, log, clock);
   const managed = parts.managed && (await startServiceKeys(parts.managed, log, given));
-  if (managed !== undefined) stops.push(() => managed.stop());
+  if (managed !== undefined) stops.push(() => managed.source.close());
 
   const isRotating = (): boolean => rotationMode || managed?.source.isRotating === true;
   const endpoint = await startPublicEndpoint(
@@ -80,9 +80,7 @@ async function start(settings: Settings, to: Logger, given: Substitutes, stops: 
         ...files.keysets,
         site: { ...site, issuer },
         keys: managed?.source,
-        onDemand: undefined,
         mode: () => (isRotating() ? "rotation" : "long"),
-        maxTokenLifetimeSeconds: Infinity,
         clock: systemClock,
       }),
     log.warn,

@@ -38,7 +38,6 @@ export interface ServiceKeys {
   maxTokenLifetimeSeconds(this: void): number;
   /** Records in the store where the keys are served, for commands that are given no issuer. */
   servedAs(issuer: string): Promise<void>;
-  stop(): Promise<void>;
 }
 
 /** Starts to manage the keys of a configuration. @throws see `openManaged` and `createKeyManager` */
@@ -107,7 +106,6 @@ export async function startServiceKeys(
       servedAs = issuer;
       await recordIssuer();
     },
-    stop: () => source.close(),
   };
 }
 

@@ -1,4 +1,5 @@
 import type { JWTHeaderParameters, JWTPayload } from "jose";
+import type { Clock } from "../../base/clock.ts";
 import { invalidOption } from "../../base/errors.ts";
 import {
   type Rule,
@@ -13,7 +14,6 @@ import {
 } from "../../base/options.ts";
 import type { VerifiedClaims } from "../token/verify.ts";
 import { type Denial, RefusedRequest, quotable } from "./refusal.ts";
-import type { BearerSettings } from "./settings.ts";
 
 /** A valid access token and its content. It also has the members of the MCP SDK's `AuthInfo`. */
 export interface Auth {
@@ -120,6 +120,14 @@ export function scopesOf(claims: JWTPayload, names: readonly string[]): string[]
   return list.filter((name): name is string => typeof name === "string" && name !== "");
 }
 
+/** The settings of a guard that limit the time of a sign-in. */
+interface SignInLimits {
+  readonly clock: Clock;
+  /** Greatest time by which a sign-in may be ahead, in seconds. */
+  readonly aheadSeconds: number;
+  readonly verification: { readonly clockToleranceSeconds: number };
+}
+
 /**
  * Refuses a valid token that does not meet a route's requirements. The sign-in is checked first, because a new sign-in may also grant more
  * scopes.
@@ -129,7 +137,7 @@ export function scopesOf(claims: JWTPayload, names: readonly string[]): string[]
 export function refuseUnmet(
   { scope, acrValues, maxAgeSeconds }: CheckedRequirements,
   { claims, scopes }: Auth,
-  settings: BearerSettings,
+  settings: SignInLimits,
 ): void {
   const acr = claims["acr"];
   const hasAcr = acrValues === undefined || acrValues.some((value) => value === acr);
@@ -165,7 +173,7 @@ function missingScope(scope: Requirements["scope"], scopes: readonly string[]): 
 function signInProblem(
   { auth_time: authTime }: VerifiedClaims,
   maxAgeSeconds: number,
-  { clock, aheadSeconds, verification }: BearerSettings,
+  { clock, aheadSeconds, verification }: SignInLimits,
 ): string | undefined {
   const age = Math.floor(clock.now() / 1000) - (typeof authTime === "number" ? authTime : Number.NaN);
   if (age < -aheadSeconds) return "the sign-in is in the future (auth_time)";

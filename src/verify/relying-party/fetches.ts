@@ -1,10 +1,10 @@
 import { withDeadline } from "../../base/async.ts";
 import { type Moment, monotonicNow, msBetween } from "../../base/clock.ts";
 import { FetchError, asJwksdError } from "../../base/errors.ts";
+import { outlivesRequests } from "../../base/runtime.ts";
 import { createBudget } from "./budget.ts";
 import type { FetchOptions } from "./fetch-json.ts";
 import type { KeySetEvent } from "./options.ts";
-import { fetchesOutliveRequests } from "./runtime.ts";
 import type { FetchedSet } from "./source.ts";
 
 export interface FetchesOptions extends Pick<FetchOptions, "clock" | "timeoutMs" | "signal"> {
@@ -116,7 +116,7 @@ export function createFetches(options: FetchesOptions): Fetches {
   async function inBackground(): Promise<void> {
     if (current() !== undefined || failures.waitMs(clock.now()) > 0) return;
     const fetch = join(false);
-    if (!fetchesOutliveRequests) await wait(fetch, maxWaitMs).catch(() => abandon(fetch));
+    if (!outlivesRequests) await wait(fetch, maxWaitMs).catch(() => abandon(fetch));
   }
 
   async function wait(fetch: SetFetch, maxMs = Infinity): Promise<void> {
@@ -127,7 +127,7 @@ export function createFetches(options: FetchesOptions): Fetches {
   }
 
   function abandon(fetch: SetFetch): void {
-    if (fetchesOutliveRequests || pending !== fetch) return;
+    if (outlivesRequests || pending !== fetch) return;
     pending = undefined;
     failures.spend(clock.now());
     lastError = overdue();

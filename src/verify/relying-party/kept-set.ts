@@ -1,10 +1,10 @@
 import { withDeadline } from "../../base/async.ts";
 import { type Clock, type Instant, epochMs, instantNow, longestSince } from "../../base/clock.ts";
 import { FetchError, asJwksdError, invalidOption } from "../../base/errors.ts";
+import { outlivesRequests } from "../../base/runtime.ts";
 import { shownUrl } from "../../base/urls.ts";
 import { type Freshness, type FreshnessBounds, type Until, freshness, hadExpired, mayUse } from "./freshness.ts";
 import type { KeySetEvent, KeySetPlace } from "./options.ts";
-import { fetchesOutliveRequests } from "./runtime.ts";
 import type { FetchedSet } from "./source.ts";
 import {
   type KeySetState,
@@ -84,7 +84,7 @@ export function createSetKeeper(options: KeptSetOptions): SetKeeper {
     }
     const times = freshness(next.headers, next.requestedAt, returned.length > 0 ? strictBounds : bounds);
     // Without fetches in the background, a call would have to wait for one, so the set is used until it is stale.
-    kept = { ...next, ...times, refreshFrom: fetchesOutliveRequests ? times.refreshFrom : Infinity };
+    kept = { ...next, ...times, refreshFrom: outlivesRequests ? times.refreshFrom : Infinity };
     storedAt = instantNow(clock);
     if (before?.keys !== next.keys && next.keys.skipped.length > 0) emit({ type: "skipped", keys: next.keys.skipped });
     if (added.size + removed.length === 0) return;

@@ -1,4 +1,5 @@
 import { memberOf } from "../../base/json.ts";
+import { outlivesRequests } from "../../base/runtime.ts";
 
 // The differences between runtimes that a key set must know. Everything else in this folder is the same everywhere.
 //
@@ -7,10 +8,6 @@ import { memberOf } from "../../base/json.ts";
 
 // The DOM types are not loaded: only browsers have a location with an origin.
 const inBrowser = (globalThis as { location?: { origin?: string } }).location?.origin !== undefined;
-const inWorkerd = globalThis.navigator?.userAgent === "Cloudflare-Workers";
-
-/** Whether a fetch continues after the request that started it was answered. */
-export const fetchesOutliveRequests: boolean = !inWorkerd;
 
 /** Validator and cache mode of a request. */
 export interface RequestCaching {
@@ -34,7 +31,7 @@ export function requestInit({ etag, bypassCaches = false }: RequestCaching, sign
 /** workerd supports this mode since the compatibility date 2025-08-07 and throws before. */
 function hasNoCacheMode(): boolean {
   try {
-    return !inWorkerd || new Request("https://localhost", { cache: "no-cache" }).cache === "no-cache";
+    return outlivesRequests || new Request("https://localhost", { cache: "no-cache" }).cache === "no-cache";
   } catch {
     return false;
   }

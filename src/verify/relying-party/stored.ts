@@ -1,5 +1,6 @@
 import { ageSeconds, httpDate } from "../../base/cache-control.ts";
 import { FetchError, KeyMaterialError } from "../../base/errors.ts";
+import { object } from "../../base/options.ts";
 import { shownUrl } from "../../base/urls.ts";
 import { textHash } from "../../keys/crypto/text-hash.ts";
 import type { VerificationKeys } from "../../keys/jwk/verification-keys.ts";
@@ -37,8 +38,7 @@ export function isKeySetState(state: KeySetState | null): state is KeySetState {
   return (
     typeof state?.body === "string" &&
     Number.isFinite(state.requestedAt) &&
-    typeof headers === "object" &&
-    headers !== null &&
+    object.holds(headers) &&
     Object.values(headers).every((value) => value === undefined || typeof value === "string") &&
     // An ETag that no header can contain would fail every conditional request.
     (state.etag === undefined || (typeof state.etag === "string" && /^[ -~\u0080-\u00ff]*$/.test(state.etag)))
@@ -96,16 +96,11 @@ function leftOrigin({ requestedAt, headers }: StoredSet): number {
   return requestedAt - ageSeconds(headers.age) * 1000;
 }
 
-/** The keys that differ between two sets. A kid whose key was replaced is both added and removed. */
-export interface Difference {
-  /** Hashes of the added keys, by kid. */
-  readonly added: ReadonlyMap<string, string>;
-  /** Kids of the removed keys. */
-  readonly removed: readonly string[];
-  readonly removedHashes: readonly string[];
-}
-
-export function difference(before: StoredSet | undefined, after: StoredSet): Difference {
+/**
+ * Returns the hashes of the added keys by kid, and the kids and hashes of the removed ones. A kid whose key was replaced is both added and
+ * removed.
+ */
+export function difference(before: StoredSet | undefined, after: StoredSet) {
   const old = before?.hashes ?? new Map<string, string>();
   const removed = [...old].filter(([kid, hash]) => after.hashes.get(kid) !== hash);
   return {
