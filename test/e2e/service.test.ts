@@ -196,7 +196,7 @@ describe("an address in use ends the start with code 1, and nothing stays behind
       const { port } = await startService(t, ["--data", folder, ...first]);
       const args = ["serve", "--data", folder, "--admin", "off", ...second, "--port", String(port)];
       const stderr = await cliRefused(t, args);
-      assert.match(stderr, new RegExp(`127.0.0.1:${port}: it is in use, .* \\[ERR_LISTEN\\]\\n$`));
+      assert.match(stderr, new RegExp(`127.0.0.1:${port}: it is in use by .* \\[ERR_LISTEN\\]\\n$`));
       assertWhole(await getOnce(port));
     });
   }

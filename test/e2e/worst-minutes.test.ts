@@ -181,7 +181,7 @@ describe("a port that is taken", () => {
       const stderr = await refused(t, ["--data", data, "--host", host, "--port", port, "--admin", admin]);
       assert.match(
         stderr,
-        new RegExp(`${port}: it is in use, .* or another setting; choose another port with --admin `),
+        new RegExp(`${port}: it is in use by another process or another setting; choose another port with --admin `),
       );
       assert.deepEqual(await left(data), []);
     });
