@@ -1,5 +1,5 @@
 /**
- * What every store and every signer must pass, as tests of `node:test`: for adapters outside of jwksd.
+ * Contract tests for custom stores and signers, run with `node:test`.
  *
  * @module jwksd/testing/adapters
  */

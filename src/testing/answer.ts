@@ -20,8 +20,8 @@ const noStore = { "Cache-Control": "no-store" };
 const json = (value: unknown, headers: Record<string, string> = caching): Response => Response.json(value, { headers });
 
 /**
- * Answers a request for the provider: its documents, tokens at `/token`, and below `/hostile/NAME` the documents of an issuer with a fault. Pages
- * of any origin can read the documents, and pages of this machine the tokens.
+ * Returns the response to a request for the provider: its documents, tokens at `/token`, and below `/hostile/NAME` the documents of an issuer
+ * with a fault. Pages from any origin can read the documents; only pages from this machine can read tokens.
  *
  * @see OpenID Connect Discovery 1.0 section 4; RFC 8414 section 3; RFC 6749 section 4.4; Fetch Standard, CORS protocol
  */
@@ -58,19 +58,19 @@ async function routed(request: Request, provider: Provider): Promise<Response> {
   });
   const [, faulty, rest = ""] = /^\/hostile\/([^/]*)(.*)$/.exec(path) ?? [];
   if (faulty !== undefined && !isHostile(faulty))
-    return notFound(`There is no document with this fault. There is: ${hostileNames.join(", ")}.`);
+    return notFound(`There is no document with this fault. Use one of: ${hostileNames.join(", ")}.`);
   if (faulty !== undefined) {
     const own = `${root}/hostile/${faulty}`;
     if (rest === "/jwks") return new Response(await provider.hostile(faulty), { headers: { ...type, ...caching } });
     if (rest === discoveryPath) return json(metadata(own));
     if (rest === "/token")
-      return tokenAnswer(request, searchParams, (given, changes) => token({ iss: own, ...given }, changes));
-    return notFound(`There is: ${["/jwks", discoveryPath, "/token"].map((end) => own + end).join(", ")}.`);
+      return tokenResponse(request, searchParams, (claims, changes) => token({ iss: own, ...claims }, changes));
+    return notFound(`Use one of: ${["/jwks", discoveryPath, "/token"].map((end) => own + end).join(", ")}.`);
   }
   if (path === discoveryPath || pathname === wellKnownPath("oauth-authorization-server", base))
     return json(metadata(issuer));
   if (path === "/jwks") return json({ keys: provider.keys() });
-  if (path === "/token") return tokenAnswer(request, searchParams, token);
+  if (path === "/token") return tokenResponse(request, searchParams, token);
   return notFound("There is nothing at this path.");
 }
 
@@ -79,20 +79,20 @@ const type = { "Content-Type": "application/jwk-set+json" };
 const isHostile = (name: string): name is HostileName => (hostileNames as readonly string[]).includes(name);
 const notFound = (text: string): Response => new Response(`${text}\n`, { status: 404 });
 
-/** Answers GET with the token alone, and POST as a token endpoint does. Parameters are claims; `fault` and `alg` are changes. */
-async function tokenAnswer(request: Request, query: URLSearchParams, token: Provider["token"]): Promise<Response> {
+/** Returns only the token for GET, and a token endpoint's response for POST. Parameters are claims; `fault` and `alg` are changes. */
+async function tokenResponse(request: Request, query: URLSearchParams, token: Provider["token"]): Promise<Response> {
   const claims: Record<string, unknown> = {};
   const changes: Record<string, unknown> = {};
   try {
     for (const [name, value] of request.method === "POST" ? await parametersOf(request) : query) {
       if (name === "fault") changes[String(value)] = true;
       else if (name === "alg") changes[name] = value;
-      else if (!ofRequests.has(name))
-        claims[name] = typeof value !== "string" || texts.has(name) ? value : (jsonOf(value) ?? value);
+      else if (!requestParameters.has(name))
+        claims[name] = typeof value !== "string" || stringClaims.has(name) ? value : (jsonOf(value) ?? value);
     }
-    const made = await token(claims, changes);
-    if (request.method !== "POST") return new Response(made, { headers: noStore });
-    return json({ access_token: made, token_type: "Bearer", expires_in: 300 }, noStore);
+    const accessToken = await token(claims, changes);
+    if (request.method !== "POST") return new Response(accessToken, { headers: noStore });
+    return json({ access_token: accessToken, token_type: "Bearer", expires_in: 300 }, noStore);
   } catch (error) {
     // RFC 6749 section 5.2: printable ASCII without quotes and backslashes.
     const description = (error as Error).message.replaceAll(/[^ !#-[\]-~]/g, "'");
@@ -103,7 +103,7 @@ async function tokenAnswer(request: Request, query: URLSearchParams, token: Prov
   }
 }
 
-/** The parameters of a token request, as a form or as JSON. @see RFC 6749 section 4.4.2 */
+/** Returns the parameters of a token request, from a form or JSON. @see RFC 6749 section 4.4.2 */
 async function parametersOf(request: Request): Promise<Iterable<readonly [name: string, value: unknown]>> {
   const body = await request.text();
   const [mediaType = ""] = (request.headers.get("content-type") ?? "").split(";");
@@ -115,13 +115,13 @@ async function parametersOf(request: Request): Promise<Iterable<readonly [name: 
 }
 
 /** Claims that are strings, even if they look like numbers. @see RFC 7519 section 4.1; RFC 9068 section 2.2 */
-const texts = new Set(["iss", "sub", "client_id", "jti", "scope"]);
+const stringClaims = new Set(["iss", "sub", "client_id", "jti", "scope"]);
 /** Parameters of token requests that are not claims. @see RFC 6749 section 4; RFC 7521 section 4; RFC 7636 section 4.5 */
-const ofRequests = new Set(
+const requestParameters = new Set(
   `grant_type client_secret client_assertion client_assertion_type resource code code_verifier redirect_uri
   refresh_token username password assertion`.split(/\s+/),
 );
 
-/** The paths of the tokens with a fault. */
+/** Returns the paths of the tokens with a fault. */
 export const faultPaths = (): readonly (readonly [path: string, title: string])[] =>
   Object.entries(tokenFaults).map(([name, { title }]) => [`/token?fault=${name}`, title]);

@@ -1,6 +1,6 @@
 import { invalidOption } from "../base/errors.ts";
 
-/** Refuses a call whose arguments are swapped or missing, before tests are registered that would all fail. @throws ConfigError */
+/** Checks the arguments of a suite: if they are swapped or missing, every test would fail. @throws ConfigError `ERR_OPTION_INVALID` */
 export function checkCall(suite: string, name: unknown, open: unknown): void {
   if (typeof name === "string" && typeof open === "function") return;
   throw invalidOption(`${suite} takes a name and a function: ${suite}("ours", async () => …)`);

@@ -8,38 +8,39 @@ import { type Clock, systemClock } from "../base/clock.ts";
 import { derFromRaw } from "../keys/crypto/der.ts";
 import { textHash } from "../keys/crypto/text-hash.ts";
 import { tokenOf } from "./faults.ts";
-import { makeTestKey } from "./keys.ts";
+import { generateTestKey } from "./keys.ts";
 
-/** What a DPoP proof is for. */
+/** The request that a DPoP proof is for. */
 export interface TestProof {
+  /** Access token that the request presents. */
   readonly token: string;
-  /** The URL of the request, without query. */
+  /** URL of the request, without the query. */
   readonly url: string;
-  /** Default: `GET`. */
+  /** Method of the request. Default: `GET`. */
   readonly method?: string;
-  /** What the API gave in `DPoP-Nonce`. Default: none. */
+  /** Nonce from the API's `DPoP-Nonce` header. Default: none. */
   readonly nonce?: string | undefined;
-  /** More claims, or other values of them, for a bad proof; `undefined` leaves a claim out. Default: none. */
+  /** Claims to add or replace, for an invalid proof; `undefined` omits a claim. Default: none. */
   readonly claims?: Readonly<Record<string, unknown>>;
 }
 
-/** A client of an API, to whose key or certificate tokens can be bound. */
+/** An API client with a key and a certificate to which tokens can be bound. */
 export interface TestClient {
-  /** For `cnf: { jkt }` of a token. @see RFC 9449 section 6.1 */
+  /** Key thumbprint for a token's `cnf: { jkt }`. @see RFC 9449 section 6.1 */
   readonly jkt: string;
-  /** A new proof for each request. @see RFC 9449 section 4.2 */
+  /** Creates a proof; each request needs a new one. @see RFC 9449 section 4.2 */
   proof(this: void, proof: TestProof): Promise<string>;
-  /** For `cnf: { "x5t#S256": … }` of a token. @see RFC 8705 section 3.1 */
+  /** Certificate thumbprint for a token's `cnf: { "x5t#S256": … }`. @see RFC 8705 section 3.1 */
   readonly x5t: string;
-  /** The certificate as PEM, self-signed, valid from 2020 to 2049. */
+  /** Self-signed certificate in PEM, valid from 2020 to 2049. */
   readonly certificate: string;
-  /** The key of the certificate as PEM (PKCS#8), for `https.request`. */
+  /** The certificate's private key in PEM (PKCS#8), for `https.request`. */
   readonly privateKey: string;
 }
 
-/** Makes a client with a P-256 key and a certificate of that key. @param seed the same seed gives the same key; default: a new one */
+/** Creates a client with a P-256 key and a certificate for it. @param seed the same seed returns the same key; default: a new key */
 export async function createTestClient(seed?: string, clock: Pick<Clock, "now"> = systemClock): Promise<TestClient> {
-  const key = await makeTestKey("ES256", seed && `client ${seed}`);
+  const key = await generateTestKey("ES256", seed && `client ${seed}`);
   const { kid: _kid, alg: _alg, use: _use, ...jwk } = key.jwk;
   const publicDer = new Uint8Array(await crypto.subtle.exportKey("spki", key.publicKey));
   const der = await certificateOf(publicDer, key.sign);
@@ -62,7 +63,7 @@ export async function createTestClient(seed?: string, clock: Pick<Clock, "now"> 
 const pemOf = (der: Uint8Array): string =>
   `-----BEGIN CERTIFICATE-----\n${btoa(String.fromCharCode(...der)).replaceAll(/.{1,64}/g, "$&\n")}-----END CERTIFICATE-----\n`;
 
-/** One value in DER, of less than 64 KiB. @see ITU-T X.690 section 8.1 */
+/** Encodes a value of less than 64 KiB in DER. @see ITU-T X.690 section 8.1 */
 function value(tag: number, ...parts: readonly Uint8Array[]): Bytes {
   const length = parts.reduce((sum, part) => sum + part.length, 0);
   const head = length < 128 ? [length] : length < 256 ? [0x81, length] : [0x82, length >> 8, length & 255];
@@ -70,10 +71,10 @@ function value(tag: number, ...parts: readonly Uint8Array[]): Bytes {
 }
 const ascii = (text: string): Uint8Array => new TextEncoder().encode(text);
 
-/** @see RFC 5280 section 4.1; RFC 5758 section 3.2 (ecdsa-with-SHA256) */
+/** Creates a self-signed certificate in DER. @see RFC 5280 section 4.1; RFC 5758 section 3.2 (ecdsa-with-SHA256) */
 async function certificateOf(publicDer: Uint8Array, sign: (input: Bytes) => Promise<Uint8Array>): Promise<Bytes> {
   const algorithm = value(0x30, base64url.decode("BggqhkjOPQQDAg"));
-  const commonName = value(0x30, base64url.decode("BgNVBAM"), value(0x0c, ascii("client of a test")));
+  const commonName = value(0x30, base64url.decode("BgNVBAM"), value(0x0c, ascii("test client")));
   const name = value(0x30, value(0x31, commonName));
   const validity = value(0x30, value(0x17, ascii("200101000000Z")), value(0x17, ascii("491231235959Z")));
   const version = value(0xa0, value(0x02, Uint8Array.of(2)));

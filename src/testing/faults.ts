@@ -4,7 +4,7 @@ import type { Bytes } from "../base/bytes.ts";
 import type { ErrorCode } from "../base/errors.ts";
 import type { TestAlgorithm, TestKey } from "./keys.ts";
 
-/** A claim that is `undefined` is left out. */
+/** Claims of a token; a claim that is `undefined` is omitted. */
 export type Claims = Readonly<Record<string, unknown>>;
 
 /** A token before it is signed. */
@@ -12,23 +12,23 @@ export interface Draft {
   readonly header: Readonly<Record<string, unknown>>;
   readonly claims: Claims;
   readonly sign: (input: Bytes) => Uint8Array | Promise<Uint8Array>;
-  /** What becomes of the signed token. */
+  /** Changes the signed token. */
   readonly finish?: (token: string) => string;
 }
 
-/** The keys that a fault may need. */
+/** Keys that a fault may need. */
 export interface FaultKeys {
-  /** Signs good tokens. */
+  /** Key that signs valid tokens. */
   readonly active: TestKey;
-  /** Was published, and is no more. */
+  /** Returns a key that is no longer published. */
   readonly removed: () => Promise<TestKey>;
-  /** Was never published. */
+  /** Returns a key that was never published. */
   readonly stranger: () => Promise<TestKey>;
 }
 
 interface Fault {
   readonly title: string;
-  /** The code with which `verify` and the guard refuse the token. */
+  /** Error code with which `verify` and the guard refuse the token. */
   readonly code: ErrorCode;
   change(draft: Draft, keys: FaultKeys, nowSeconds: number): Partial<Draft> | Promise<Partial<Draft>>;
 }
@@ -50,7 +50,7 @@ const whole = (title: string, finish: (token: string) => string): Fault => ({
 });
 const nothing = (): Uint8Array => new Uint8Array();
 
-/** Every fault of a token, by the name that `token` takes. */
+/** Every token fault, by the name that `token` accepts. */
 export const tokenFaults = {
   expired: claims("expired an hour ago", "ERR_TOKEN_EXPIRED", (now) => ({ iat: now - 3_900, exp: now - 3_600 })),
   notYetValid: claims("valid in an hour", "ERR_TOKEN_CLAIM", (now) => ({ nbf: now + 3_600, exp: now + 7_200 })),
@@ -112,18 +112,18 @@ export const tokenFaults = {
   encrypted: whole("five parts, like an encrypted token", (token) => `${token}.AAAA.AAAA`),
 } as const satisfies Readonly<Record<string, Fault>>;
 
-/** The name of a fault. */
+/** Name of a token fault. */
 export type TokenFault = keyof typeof tokenFaults;
 
-/** What is changed in a token: faults, and what it is made with. */
+/** Changes to a token: faults, its algorithm, and its header. */
 export interface TokenChanges extends Readonly<Partial<Record<TokenFault, boolean>>> {
-  /** The key that signs. Default: the first algorithm of the issuer. */
+  /** Algorithm of the key that signs. Default: the issuer's first algorithm. */
   readonly alg?: TestAlgorithm | undefined;
-  /** More members of the header; `undefined` leaves a member out. Default: `alg`, `kid` and `typ: "at+jwt"`. */
+  /** Header members to add or replace; `undefined` omits a member. Default: `alg`, `kid` and `typ: "at+jwt"`. */
   readonly header?: Readonly<Record<string, unknown>> | undefined;
 }
 
-/** Makes the token of a draft. @see RFC 7515 section 7.1 */
+/** Creates the token for a draft. @see RFC 7515 section 7.1 */
 export async function tokenOf({ header, claims, sign, finish = (token) => token }: Draft): Promise<string> {
   const input = [header, claims].map((part) => base64url.encode(JSON.stringify(part))).join(".");
   return finish(`${input}.${base64url.encode(await sign(new TextEncoder().encode(input)))}`);

@@ -13,20 +13,20 @@ import {
 import { answerOf } from "./answer.ts";
 import { type Claims, type Draft, type TokenChanges, type TokenFault, tokenFaults, tokenOf } from "./faults.ts";
 import { type HostileName, hostileSet } from "./hostile.ts";
-import { type TestAlgorithm, type TestKey, makeTestKey, testAlgorithms } from "./keys.ts";
+import { type TestAlgorithm, type TestKey, generateTestKey, testAlgorithms } from "./keys.ts";
 import { type Listening, listen } from "./listen.ts";
 
 /** Options of `createTestIssuer`. */
 export interface TestIssuerOptions {
-  /** Its name: `iss` of its tokens, and the URL for which `fetch` answers. Default: `https://issuer.example`; after `listen`, its URL. */
+  /** Name of the issuer: `iss` of its tokens, and the URL that `fetch` serves. Default: `https://issuer.example`; after `listen`, its URL. */
   readonly issuer?: Optional<string>;
   /** `aud` of its tokens. Default: `https://api.example.com`. */
   readonly audience?: Optional<string>;
-  /** Algorithms, each with a key of its own: `ES256`, `RS256`, `PS256`, `EdDSA`. The first one signs by default. Default: `["ES256"]`. */
+  /** Algorithms, each with its own key: `ES256`, `RS256`, `PS256`, `EdDSA`. The first one signs by default. Default: `["ES256"]`. */
   readonly algorithms?: Optional<readonly TestAlgorithm[]>;
   /** Claims of each token, in addition to its usual claims. Default: none. */
   readonly claims?: Optional<Claims>;
-  /** Seed of the keys: the same seed makes the same keys in every process. Needs `node:crypto`. Default: new keys. */
+  /** Seed for the keys: the same seed creates the same keys in every process. Requires `node:crypto`. Default: new keys. */
   readonly seed?: Optional<string>;
   /** Source of the time. Default: `Date.now()`, so that fake timers set it. */
   readonly clock?: Optional<Pick<Clock, "now">>;
@@ -40,22 +40,22 @@ export interface TestIssuer {
   readonly issuer: string;
   /** `aud` of its tokens. */
   readonly audience: string;
-  /** Answers for the URLs of this issuer, without the network; other URLs fail. For the `keySet.fetch` option, or instead of the global `fetch`. */
+  /** Fetches this issuer's URLs without the network; other URLs fail. Use it as the `keySet.fetch` option, or instead of the global `fetch`. */
   fetch(this: void, input: string | URL | Request, init?: RequestInit): Promise<Response>;
-  /** Serves the issuer over HTTP, on 127.0.0.1. Unless the `issuer` option is given, the issuer's name is that URL from then on. */
+  /** Serves the issuer over HTTP on 127.0.0.1. Without the `issuer` option, that URL becomes the issuer's name. */
   listen(this: void, port?: number): Promise<Listening>;
   /**
-   * Makes an access token that is valid for five minutes. `claims` are added to `iss`, `aud`, `sub`, `client_id`, `iat`, `exp` and `jti`, and
-   * replace those; `undefined` leaves a claim out.
+   * Creates an access token that is valid for five minutes, with `iss`, `aud`, `sub`, `client_id`, `iat`, `exp` and `jti`. `claims` adds claims
+   * or replaces these; `undefined` omits a claim.
    *
    * @throws ConfigError `ERR_OPTION_INVALID` for an unknown fault or algorithm
    */
   token(this: void, claims?: Claims, changes?: TokenChanges): Promise<string>;
-  /** Makes new keys, which sign from then on. The keys before them stay published until the next rotation. */
+  /** Generates new keys, which sign from then on. The previous keys stay published until the next rotation. */
   rotate(this: void): Promise<void>;
-  /** Answers nothing but requests for tokens, which tests still need, until `goOnline`. */
+  /** Stops all responses until `goOnline`, except for tokens, which tests still need. */
   goOffline(this: void): void;
-  /** Answers requests again. */
+  /** Resumes all responses. */
   goOnline(this: void): void;
 }
 
@@ -63,7 +63,7 @@ const rules: Rules<TestIssuerOptions> = {
   issuer: text,
   audience: text,
   algorithms: {
-    must: `an array, not empty, of ${testAlgorithms.join(", ")}`,
+    must: `a non-empty array of ${testAlgorithms.join(", ")}`,
     types: ["array"],
     holds: (value): value is unknown =>
       Array.isArray(value) && value.length > 0 && value.every((alg) => testAlgorithms.includes(alg)),
@@ -75,7 +75,7 @@ const rules: Rules<TestIssuerOptions> = {
 };
 
 /**
- * Makes an issuer for tests, with its keys in memory.
+ * Creates an issuer for tests, with its keys in memory.
  *
  * @example
  * ```ts
@@ -90,45 +90,47 @@ export async function createTestIssuer(options: TestIssuerOptions = {}): Promise
   const given = checkOptions(options, rules);
   const { audience = "https://api.example.com", algorithms = ["ES256"], seed, clock = systemClock } = given;
   if (inProduction() && given.allowProduction !== true)
-    throw invalidOption("a test issuer does not start if NODE_ENV is production, unless allowProduction is true");
+    throw invalidOption(
+      "a test issuer does not start if NODE_ENV is production; set allowProduction to true if you need one there",
+    );
   let issuer = given.issuer ?? "https://issuer.example";
   if (!URL.canParse(issuer)) throw invalidOption('option "issuer" must be a URL');
   const [preferred = "ES256"] = algorithms;
-  let made = 0;
-  let isAway = false;
-  const makeKeys = (): Promise<TestKey[]> => {
-    made += 1;
-    return Promise.all(algorithms.map((alg) => makeTestKey(alg, seed && `${alg} ${made} ${seed}`)));
+  let generationCount = 0;
+  let isOffline = false;
+  const generateKeys = (): Promise<TestKey[]> => {
+    generationCount += 1;
+    return Promise.all(algorithms.map((alg) => generateTestKey(alg, seed && `${alg} ${generationCount} ${seed}`)));
   };
-  /** The keys that sign; then those that did, the newest first. */
-  const generations = [await makeKeys()];
+  /** The keys that sign, then earlier ones, latest first. */
+  const generations = [await generateKeys()];
   const published = (): readonly TestKey[] => generations.slice(0, 2).flat();
   const keyAt = async (generation: number, alg: TestAlgorithm): Promise<TestKey> =>
-    generations[generation]?.find((key) => key.alg === alg) ?? makeTestKey(alg);
+    generations[generation]?.find((key) => key.alg === alg) ?? generateTestKey(alg);
 
   async function token(claims: Claims = {}, changes: TokenChanges = {}): Promise<string> {
     const { alg = preferred, header, ...faults } = changes;
-    if (!algorithms.includes(alg)) throw invalidOption(`this issuer has no key of ${alg}; see option "algorithms"`);
-    const keys = { active: await keyAt(0, alg), removed: () => keyAt(2, alg), stranger: () => makeTestKey(alg) };
+    if (!algorithms.includes(alg)) throw invalidOption(`this issuer has no ${alg} key; set the "algorithms" option`);
+    const keys = { active: await keyAt(0, alg), removed: () => keyAt(2, alg), stranger: () => generateTestKey(alg) };
     const now = Math.floor(clock.now() / 1000);
-    const usual = { iss: issuer, aud: audience, sub: "alice", client_id: "app", iat: now, exp: now + 300 };
+    const defaults = { iss: issuer, aud: audience, sub: "alice", client_id: "app", iat: now, exp: now + 300 };
     const draft: Draft = {
       header: { alg, kid: keys.active.kid, typ: "at+jwt", ...header },
-      claims: { ...usual, jti: crypto.randomUUID(), ...given.claims, ...claims },
+      claims: { ...defaults, jti: crypto.randomUUID(), ...given.claims, ...claims },
       sign: keys.active.sign,
     };
     for (const [name, isOn] of Object.entries(faults)) {
       if (!Object.hasOwn(tokenFaults, name))
         throw invalidOption(
-          `there is no fault ${JSON.stringify(name)}; there is: ${Object.keys(tokenFaults).join(", ")}`,
+          `there is no fault ${JSON.stringify(name)}; use one of: ${Object.keys(tokenFaults).join(", ")}`,
         );
       if (isOn) Object.assign(draft, await tokenFaults[name as TokenFault].change(draft, keys, now));
     }
     return tokenOf(draft);
   }
 
-  const isHidden = ({ url }: Request): boolean => isAway && !new URL(url).pathname.endsWith("/token");
-  const answer = (request: Request): Promise<Response> =>
+  const isHidden = ({ url }: Request): boolean => isOffline && !new URL(url).pathname.endsWith("/token");
+  const respond = (request: Request): Promise<Response> =>
     answerOf(request, {
       issuer,
       algorithms,
@@ -146,30 +148,30 @@ export async function createTestIssuer(options: TestIssuerOptions = {}): Promise
       const request = new Request(input, init);
       request.signal.throwIfAborted();
       const isOwn = request.url === issuer || request.url.startsWith(issuer.replace(/\/?$/, "/"));
-      const isGone = isHidden(request);
-      if (isGone || !isOwn) {
-        const why = isGone ? "the test issuer is offline" : `the test issuer answers for ${issuer} alone`;
+      const isUnreachable = isHidden(request);
+      if (isUnreachable || !isOwn) {
+        const why = isUnreachable ? "the test issuer is offline" : `the test issuer serves only ${issuer}`;
         throw new TypeError("fetch failed", { cause: new Error(why) });
       }
-      return answer(request);
+      return respond(request);
     },
     async listen(port = 0) {
       const { hostname } = new URL(issuer);
       const listening = await listen(port, hostname, async (request) =>
-        isHidden(request) ? undefined : answer(request),
+        isHidden(request) ? undefined : respond(request),
       );
       if (given.issuer === undefined) issuer = listening.url;
       return listening;
     },
     token,
     async rotate() {
-      generations.unshift(await makeKeys());
+      generations.unshift(await generateKeys());
     },
     goOffline() {
-      isAway = true;
+      isOffline = true;
     },
     goOnline() {
-      isAway = false;
+      isOffline = false;
     },
   } satisfies TestIssuer);
 }
@@ -178,7 +180,7 @@ function inProduction(): boolean {
   try {
     return /^\s*prod(uction)?(?![a-z])/i.test(globalThis.process?.env["NODE_ENV"] ?? "");
   } catch {
-    // Deno does not show it without --allow-env.
+    // Deno hides it without --allow-env.
     return false;
   }
 }

@@ -6,10 +6,10 @@ import { generateKeyPair } from "jose/key/generate/keypair";
 import { importJWK } from "jose/key/import";
 import type { Bytes } from "../base/bytes.ts";
 
-/** How a test issuer can sign. */
+/** Algorithm that a test issuer can sign with. */
 export type TestAlgorithm = "ES256" | "RS256" | "PS256" | "EdDSA";
 
-/** How Web Crypto signs. @see RFC 7518 section 3.1; RFC 8037 section 3.1 */
+/** Web Crypto parameters by algorithm. @see RFC 7518 section 3.1; RFC 8037 section 3.1 */
 const parameters = {
   ES256: { name: "ECDSA", hash: "SHA-256" },
   RS256: { name: "RSASSA-PKCS1-v1_5" },
@@ -19,21 +19,21 @@ const parameters = {
 
 export const testAlgorithms = Object.keys(parameters) as readonly TestAlgorithm[];
 
-/** A key of a test. */
+/** A key for tests. */
 export interface TestKey {
   readonly alg: TestAlgorithm;
-  /** The thumbprint. */
+  /** Key ID: the key's thumbprint. */
   readonly kid: string;
-  /** As it is published. */
+  /** Published JWK. */
   readonly jwk: JWK & { readonly kid: string };
   readonly privateJwk: JWK;
   readonly publicKey: CryptoKey;
   sign(this: void, input: Bytes): Promise<Uint8Array>;
 }
 
-/** @param seed the same seed gives the same key; without one, each key is new */
-export async function makeTestKey(alg: TestAlgorithm, seed?: string): Promise<TestKey> {
-  const privateJwk = seed === undefined ? await newKey(alg) : await keyOf(alg, seed);
+/** Generates a key. @param seed the same seed returns the same key; without a seed, each key is new */
+export async function generateTestKey(alg: TestAlgorithm, seed?: string): Promise<TestKey> {
+  const privateJwk = seed === undefined ? await newKey(alg) : await keyFromSeed(alg, seed);
   const { kty, crv, x, y, n, e } = privateJwk;
   const members = Object.entries({ kty, crv, x, y, n, e }).filter(([, value]) => value !== undefined);
   const publicJwk = Object.fromEntries(members) as JWK;
@@ -54,8 +54,8 @@ async function newKey(alg: TestAlgorithm): Promise<JWK> {
   return exportJWK(privateKey);
 }
 
-/** A key that is made of a seed. Anybody who knows the seed has it. */
-async function keyOf(alg: TestAlgorithm, seed: string): Promise<JWK> {
+/** Derives a key from a seed. Anyone who knows the seed knows the key. */
+async function keyFromSeed(alg: TestAlgorithm, seed: string): Promise<JWK> {
   const { checkPrimeSync, createECDH, createPrivateKey } = await import("node:crypto");
   const secret = await crypto.subtle.importKey("raw", new TextEncoder().encode(seed), "HKDF", false, ["deriveBits"]);
   const bytes = async (length: number, info: string): Promise<Uint8Array> => {
@@ -64,7 +64,7 @@ async function keyOf(alg: TestAlgorithm, seed: string): Promise<JWK> {
   };
   if (alg === "ES256") {
     const ecdh = createECDH("prime256v1");
-    // Below the order of the curve.
+    // The scalar is below the curve's order.
     const d = Uint8Array.of(1, ...(await bytes(31, alg)));
     ecdh.setPrivateKey(d);
     const point = new Uint8Array(ecdh.getPublicKey());
@@ -72,34 +72,37 @@ async function keyOf(alg: TestAlgorithm, seed: string): Promise<JWK> {
     return { kty: "EC", crv: "P-256", x, y, d: base64url.encode(d) } as JWK;
   }
   if (alg === "EdDSA") {
-    // The beginning of PKCS#8 before the seed. RFC 8410 section 7
+    // The PKCS#8 header before the seed. RFC 8410 section 7
     const der = Uint8Array.of(...base64url.decode("MC4CAQAwBQYDK2VwBCIEIA"), ...(await bytes(32, alg)));
     return createPrivateKey({ key: Buffer.from(der), format: "der", type: "pkcs8" }).export({ format: "jwk" });
   }
   const primes: bigint[] = [];
   for (const info of ["RSA p", "RSA q"]) {
     // Their product has 2048 bits.
-    let prime = numberOf(await bytes(128, info)) | (3n << 1022n) | 1n;
+    let prime = bigIntFrom(await bytes(128, info)) | (3n << 1022n) | 1n;
     while (prime % exponent === 1n || !checkPrimeSync(prime)) prime += 2n;
     primes.push(prime);
   }
   const [p, q] = primes as [bigint, bigint];
   const d = inverse(exponent, (p - 1n) * (q - 1n));
   const members = { n: p * q, e: exponent, d, p, q, dp: d % (p - 1n), dq: d % (q - 1n), qi: inverse(q, p) };
-  return { kty: "RSA", ...Object.fromEntries(Object.entries(members).map(([name, value]) => [name, textOf(value)])) };
+  return {
+    kty: "RSA",
+    ...Object.fromEntries(Object.entries(members).map(([name, value]) => [name, base64urlUInt(value)])),
+  };
 }
 
 const exponent = 65_537n;
-const numberOf = (bytes: Uint8Array): bigint => bytes.reduce((sum, byte) => (sum << 8n) | BigInt(byte), 0n);
+const bigIntFrom = (bytes: Uint8Array): bigint => bytes.reduce((sum, byte) => (sum << 8n) | BigInt(byte), 0n);
 
-/** @see RFC 7518 section 2, Base64urlUInt */
-function textOf(value: bigint): string {
+/** Encodes a positive integer. @see RFC 7518 section 2, Base64urlUInt */
+function base64urlUInt(value: bigint): string {
   const hex = value.toString(16);
   const pairs = hex.padStart(hex.length + (hex.length % 2), "0").match(/../g) ?? [];
   return base64url.encode(Uint8Array.from(pairs, (pair) => Number.parseInt(pair, 16)));
 }
 
-/** By Euclid's algorithm. */
+/** Returns the modular inverse, by Euclid's algorithm. */
 function inverse(value: bigint, modulus: bigint): bigint {
   let [a, b, x, y] = [value % modulus, modulus, 1n, 0n];
   while (b !== 0n) [a, b, x, y] = [b, a % b, y, x - (a / b) * y];

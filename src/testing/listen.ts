@@ -5,27 +5,27 @@ import { refusalOf } from "../base/local-requests.ts";
 
 /** A server on this machine. */
 export interface Listening {
-  /** Such as `http://127.0.0.1:9400`. */
+  /** URL of the server, such as `http://127.0.0.1:9400`. */
   readonly url: string;
   close(this: void): Promise<void>;
 }
 
-/** Answers a request; `undefined` ends the connection without a response. */
+/** Returns the response to a request; `undefined` ends the connection without one. */
 export type Handle = (request: Request) => Promise<Response | undefined>;
 
 const maxBodyBytes = 1024 * 1024;
 const misdirected =
-  "The test issuer answers only requests for localhost, for its address and for the host in its name: a page that calls itself something else could read its tokens.\n";
+  "The test issuer accepts only requests for localhost, its address, and the host in its name, because a page under another name could read its tokens.\n";
 
 /**
  * Serves a handler over HTTP, on 127.0.0.1.
  *
- * @param ownHost a host, besides localhost, for which requests are answered
+ * @param ownHost host for which requests are accepted in addition to localhost
  */
 export async function listen(port: number, ownHost: string, handle: Handle): Promise<Listening> {
   const { createServer } = await import("node:http");
   const server = createServer((incoming, outgoing) => {
-    // An error means that the client went away or sent a broken body, so there is no one to answer.
+    // An error means that the client disconnected or sent a malformed body, so there is no one to respond to.
     serve(incoming, outgoing).catch(() => outgoing.destroy());
   });
   async function serve(incoming: IncomingMessage, outgoing: ServerResponse): Promise<void> {
@@ -43,7 +43,7 @@ export async function listen(port: number, ownHost: string, handle: Handle): Pro
   }
   let url = "";
   return new Promise((resolve, reject) => {
-    server.once("error", ({ message }) => reject(invalidOption(`port ${port} cannot be used: ${message}`)));
+    server.once("error", ({ message }) => reject(invalidOption(`cannot listen on port ${port}: ${message}`)));
     server.listen(port, "127.0.0.1", () => {
       url = `http://127.0.0.1:${(server.address() as { readonly port: number }).port}`;
       const close = (): Promise<void> =>
@@ -56,7 +56,7 @@ export async function listen(port: number, ownHost: string, handle: Handle): Pro
   });
 }
 
-/** A request as `fetch` has it; `undefined` if `fetch` cannot express it: TRACE, a target without a path, a large body. */
+/** Converts a request to fetch's `Request`; returns `undefined` if `fetch` cannot express it: TRACE, a target without a path, a large body. */
 function requestOf(
   { method = "GET", headers, url: target = "/" }: IncomingMessage,
   body: Bytes | undefined,

@@ -8,15 +8,15 @@ import { isDate } from "../base/format.ts";
 import type { DueIssuer, Presence, Register, StoreCall } from "../rotation/store/register.ts";
 import { checkCall } from "./check-call.ts";
 
-/** Registers to hold against the contract: none holds anything yet. */
+/** An empty store to test against the contract. */
 export interface RegisterUnderTest {
-  /** Another handle on the register of an issuer, as another process would have. A register without handles gives itself. */
+  /** Opens another handle on an issuer's register, as another process would. A register without handles returns itself. */
   readonly handle: (issuer: string) => Register | Promise<Register>;
-  /** Takes everything away, after all handles have been closed. */
+  /** Removes everything, after all handles have been closed. */
   readonly end?: () => Promise<void>;
 }
 
-/** What may go wrong between a process and a register, by name. Each begins it, and returns what ends it. */
+/** Faults between a process and a register, by name. Each function begins the fault and returns a function that ends it. */
 export type Faults<Under extends RegisterUnderTest> = Readonly<
   Record<string, (under: Under) => Promise<() => Promise<void>>>
 >;
@@ -24,7 +24,7 @@ export type Faults<Under extends RegisterUnderTest> = Readonly<
 type Handle = (issuer?: string) => Promise<Register>;
 
 /**
- * Registers, with `node:test`, the tests that every register must pass. `open` is called for each test.
+ * Defines the tests, with `node:test`, that every register must pass. `open` is called for each test.
  *
  * @throws ConfigError `ERR_OPTION_INVALID`
  * @see Register
@@ -61,30 +61,27 @@ export function checkRegister<Under extends RegisterUnderTest>(
     checkDue(check);
     checkCalls(check);
     for (const [fault, begin] of Object.entries(faults)) {
-      check(
-        `a write during a fault is written, refused or unknown, as it says: ${fault}`,
-        async (register, handle, under) => {
-          const version = await written(register, "before");
-          const other = await handle();
-          const end = await begin(under);
-          const outcome = await register.write("during", version).catch((error: unknown) => error);
-          await end();
-          // The condition settles what is unknown: afterwards, the write of the fault can no longer arrive.
-          await insist(() => other.write("after", version));
-          const text = await insist(async () => (await other.read()).text);
-          if (typeof outcome === "boolean") assert.equal(text, "during", `it said ${outcome}`);
-          else if (outcome instanceof JwksdError) assert.deepEqual([outcome.name, text], ["StoreError", "after"]);
-          else assert.ok(text === "during" || text === "after");
-          assert.equal((await insist(() => register.read())).text, text);
-        },
-      );
+      check(`a write during a fault has the outcome that it reports: ${fault}`, async (register, handle, under) => {
+        const version = await written(register, "before");
+        const other = await handle();
+        const end = await begin(under);
+        const outcome = await register.write("during", version).catch((error: unknown) => error);
+        await end();
+        // The conditional write settles an unknown outcome: after it, the write during the fault can no longer arrive.
+        await retryUntil(() => other.write("after", version));
+        const text = await retryUntil(async () => (await other.read()).text);
+        if (typeof outcome === "boolean") assert.equal(text, "during", `the write returned ${outcome}`);
+        else if (outcome instanceof JwksdError) assert.deepEqual([outcome.name, text], ["StoreError", "after"]);
+        else assert.ok(text === "during" || text === "after");
+        assert.equal((await retryUntil(() => register.read())).text, text);
+      });
     }
   });
 }
 
 type Check = (title: string, body: (register: Register, handle: Handle) => Promise<void>) => void;
 
-/** Writes onto what is there. @returns the version */
+/** Replaces the stored document. @returns the new version */
 async function written(register: Register, text: string): Promise<string> {
   assert.equal(await register.write(text, (await register.read()).version), true);
   const { version } = await register.read();
@@ -92,60 +89,63 @@ async function written(register: Register, text: string): Promise<string> {
   return version as string;
 }
 
-/** What is read, without the time. */
-async function held(register: Register, known?: string): Promise<object> {
+/** Returns the result of a read, without the time. */
+async function readState(register: Register, known?: string): Promise<object> {
   const { now: _, ...rest } = await register.read(known);
   return rest;
 }
 
-const listed = async ({ presence }: Register): Promise<ReadonlyMap<string, string>> =>
+const presenceOf = async ({ presence }: Register): Promise<ReadonlyMap<string, string>> =>
   (await presence?.list(500))?.records ?? new Map();
 
 function checkText(check: Check): void {
-  check("a text that is empty is not the same as none", async (register, handle) => {
-    assert.deepEqual(await held(register), {});
-    assert.deepEqual(await held(register, "unknown"), {});
+  check("an empty document is different from no document", async (register, handle) => {
+    assert.deepEqual(await readState(register), {});
+    assert.deepEqual(await readState(register, "unknown"), {});
     assert.equal(await register.write("", "unknown"), false);
     assert.equal(await register.write("", undefined), true);
     const { version, text } = await register.read();
     assert.deepEqual([typeof version, text], ["string", ""]);
     assert.equal(await register.write("x", undefined), false);
-    assert.deepEqual(await held(await handle()), { version, text: "" });
+    assert.deepEqual(await readState(await handle()), { version, text: "" });
   });
 
-  check("what is known is left out", async (register, handle) => {
+  check("a read with the current version omits the document", async (register, handle) => {
     const version = await written(register, "one");
     for (const reader of [register, await handle()]) {
-      assert.deepEqual(await held(reader, version), { version });
-      assert.deepEqual(await held(reader, "unknown"), { version, text: "one" });
+      assert.deepEqual(await readState(reader, version), { version });
+      assert.deepEqual(await readState(reader, "unknown"), { version, text: "one" });
       assert.deepEqual(await reader.read(undefined, { confirmed: true }).then(({ text }) => text), "one");
     }
   });
 
-  check("every write has a version that was never used before, also of the same text", async (register, handle) => {
-    const versions = [await written(await handle("https://other.example"), "same")];
-    for (let count = 0; count < 10; count += 1) versions.push(await written(register, "same"));
-    assert.equal(new Set(versions).size, versions.length);
-    // A number that counts would come again after a backup was put back.
-    assert.notEqual(versions[0], versions[1]);
-  });
+  check(
+    "every write has a version that was never used before, even for the same document",
+    async (register, handle) => {
+      const versions = [await written(await handle("https://other.example"), "same")];
+      for (let count = 0; count < 10; count += 1) versions.push(await written(register, "same"));
+      assert.equal(new Set(versions).size, versions.length);
+      // A counter would repeat after a backup was restored.
+      assert.notEqual(versions[0], versions[1]);
+    },
+  );
 
-  check("a text comes back as it was", async (register, handle) => {
+  check("a document is read as written", async (register, handle) => {
     const odd = `'"\\\n\r\n\t %_$1 é e\u0301 \u2028 🔑`;
     const bytes = Math.min(2 ** 20, register.maxBytes ?? Infinity);
-    const texts = [odd, "🔑".repeat(bytes / 4), "a".repeat(bytes), ` ${odd} `];
+    const samples = [odd, "🔑".repeat(bytes / 4), "a".repeat(bytes), ` ${odd} `];
     const other = await handle();
-    for (const text of texts) {
+    for (const text of samples) {
       await written(register, text);
       assert.ok((await other.read()).text === text, `${text.length} characters`);
     }
   });
 
-  check("issuers that differ by case, a blank or a slash have registers of their own", async (_, handle) => {
+  check("issuers that differ by case, a space or a slash have their own registers", async (_, handle) => {
     const issuers = ["https://a.example/x", "https://a.example/X", "https://a.example/x ", "https://a.example/x/"];
     for (const issuer of issuers) {
       const register = await handle(issuer);
-      assert.deepEqual([await held(register), await listed(register)], [{}, new Map()]);
+      assert.deepEqual([await readState(register), await presenceOf(register)], [{}, new Map()]);
       await written(register, issuer);
       await register.presence?.put("id", issuer);
     }
@@ -156,7 +156,7 @@ function checkText(check: Check): void {
     const { now } = await register.read();
     if (now === undefined) return;
     assert.ok(isDate(now), `now is a number of epoch milliseconds, and not ${inspect(now)}`);
-    await insist(
+    await retryUntil(
       () => register.read(),
       (reading) => (reading.now ?? 0) > now,
     );
@@ -170,7 +170,7 @@ function checkText(check: Check): void {
 }
 
 function checkRaces(check: Check): void {
-  check("of 100 writers over two handles, one writes, and its text is there", async (register, handle) => {
+  check("of 100 writers over two handles, exactly one writes, and its document is stored", async (register, handle) => {
     const handles = [register, await handle()] as const;
     for (let round = 0; round < 5; round += 1) {
       const { version } = await register.read();
@@ -183,15 +183,15 @@ function checkRaces(check: Check): void {
     }
   });
 
-  check("a write that is repeated, or comes late, changes nothing", async (register, handle) => {
+  check("a repeated or late write changes nothing", async (register, handle) => {
     const first = await written(register, "1");
     const other = await handle();
     assert.equal(await other.write("2", first), true);
-    const after = await held(other);
+    const after = await readState(other);
     for (const writer of [register, other]) {
       assert.equal(await writer.write("2", first), false);
       assert.equal(await writer.write("late", first), false);
-      assert.deepEqual(await held(writer), after);
+      assert.deepEqual(await readState(writer), after);
     }
     await written(register, "3");
     assert.equal(await other.write("late", first), false);
@@ -201,7 +201,7 @@ function checkRaces(check: Check): void {
 
 function checkPresence(check: Check): void {
   check(
-    "presence records are written, replaced and dropped, and are no part of the document",
+    "presence records are written, replaced and dropped, and are not part of the document",
     async (register, handle) => {
       const { presence } = register;
       if (presence === undefined) return;
@@ -210,7 +210,7 @@ function checkPresence(check: Check): void {
       await presence.put("a", "1");
       await presence.put("A", long);
       await other.put("a ", "");
-      assert.deepEqual(await held(register), {});
+      assert.deepEqual(await readState(register), {});
       const version = await written(register, "text");
       await other.put("a", "2");
       const records = new Map([
@@ -221,9 +221,9 @@ function checkPresence(check: Check): void {
       for (const handle of [presence, other]) {
         assert.deepEqual(await handle.list(3), { records, count: 3 });
       }
-      await presence.drop(["a", "nobody"]);
+      await presence.drop(["a", "unknown"]);
       assert.deepEqual([...(await other.list(3)).records.keys()].toSorted(), ["A", "a "]);
-      assert.deepEqual(await held(register, version), { version });
+      assert.deepEqual(await readState(register, version), { version });
     },
   );
 
@@ -232,7 +232,7 @@ function checkPresence(check: Check): void {
     if (presence === undefined) return;
     const ids = Array.from({ length: 150 }, () => crypto.randomUUID());
     await Promise.all([...ids, "one more"].map((id) => presence.put(id, id)));
-    // A register may refuse it.
+    // A register may refuse a record this long.
     await presence.put("long", "a".repeat(60_000)).catch(() => {});
     const { records, count } = await presence.list(152);
     const kept = new Map([...records].filter(([id, record]) => id !== "long" || record.length > 0));
@@ -249,7 +249,7 @@ function checkPresence(check: Check): void {
 
 function checkDue(check: Check): void {
   check(
-    "issuers whose step is due are listed, page by page, and each write says anew when",
+    "issuers with a due step are listed page by page, and each write replaces the due time",
     async (register, handle) => {
       if (register.due === undefined) return;
       const id = crypto.randomUUID();
@@ -282,7 +282,7 @@ function checkDue(check: Check): void {
   );
 }
 
-/** All that is called, with a signal. */
+/** Calls every method, with a signal. */
 const calls = (register: Register, call?: StoreCall): Promise<unknown>[] => [
   register.read(undefined, call),
   register.read(undefined, { ...call, confirmed: true }),
@@ -298,13 +298,13 @@ const calls = (register: Register, call?: StoreCall): Promise<unknown>[] => [
 ];
 
 function checkCalls(check: Check): void {
-  check("a signal ends every call with its reason, and one that has aborted before stops it", async (register) => {
+  check("a signal ends every call with its reason, and an aborted signal prevents the call", async (register) => {
     const reason = new Error("stopped");
     const isReason = (outcome: PromiseSettledResult<unknown>): boolean =>
       outcome.status === "rejected" && outcome.reason === reason;
     const stopped = await Promise.allSettled(calls(register, { signal: AbortSignal.abort(reason) }));
     assert.ok(stopped.every(isReason), "before");
-    assert.deepEqual([await held(register), await listed(register)], [{}, new Map()]);
+    assert.deepEqual([await readState(register), await presenceOf(register)], [{}, new Map()]);
     const controller = new AbortController();
     const outcomes = Promise.allSettled(calls(register, { signal: controller.signal }));
     controller.abort(reason);
@@ -313,20 +313,20 @@ function checkCalls(check: Check): void {
 
   check("watch calls back after writes by any handle, until the signal aborts", async (register, handle) => {
     if (register.watch === undefined) return;
-    const [gone, left] = [watching(register), watching(register)];
+    const [stopped, remaining] = [watching(register), watching(register)];
     for (const writer of [register, await handle(), register]) {
       const version = await written(writer, "text");
-      for (const watched of [gone, left]) await watched.sees(version);
+      for (const watched of [stopped, remaining]) await watched.sees(version);
     }
-    gone.stop();
-    const { calls } = gone;
+    stopped.stop();
+    const { calls } = stopped;
     register.watch(() => assert.fail("called back"), { signal: AbortSignal.abort() });
-    await left.sees(await written(await handle(), "text"));
-    assert.equal(gone.calls, calls);
-    left.stop();
+    await remaining.sees(await written(await handle(), "text"));
+    assert.equal(stopped.calls, calls);
+    remaining.stop();
   });
 
-  check("a handle that was closed can be closed again, refuses all else, and calls nobody back", async (_, handle) => {
+  check("a closed handle can be closed again, refuses every other call, and calls no listener", async (_, handle) => {
     const [closed, other] = [await handle(), await handle()];
     await written(closed, "text");
     let isClosed = closed.close === undefined;
@@ -348,11 +348,11 @@ function checkCalls(check: Check): void {
   });
 }
 
-/** For a busy machine. */
+/** Time limit on a busy machine. */
 const longMs = 10_000;
 
-/** What a call gives once it does not throw. */
-async function insist<T>(call: () => Promise<T>, isEnough: (result: T) => boolean = () => true): Promise<T> {
+/** Repeats a call until it succeeds and its result is enough. */
+async function retryUntil<T>(call: () => Promise<T>, isEnough: (result: T) => boolean = () => true): Promise<T> {
   const deadlineMs = performance.now() + longMs;
   for (;;) {
     const result = await call().catch((error: unknown) => {
@@ -366,7 +366,7 @@ async function insist<T>(call: () => Promise<T>, isEnough: (result: T) => boolea
 
 interface Watching {
   readonly calls: number;
-  /** Resolves when what is read after a call has this version. */
+  /** Resolves when a read after a callback has returned this version. */
   sees(version: string): Promise<void>;
   stop(): void;
 }
@@ -388,8 +388,8 @@ function watching(register: Register): Watching {
     },
     async sees(version) {
       const late = new AbortController();
-      // Also keeps the process alive: a register that is watched need not.
-      const timer = setTimeout(() => late.abort(new Error("nobody was called back in time")), longMs);
+      // Also keeps the process alive, because a watched register need not.
+      const timer = setTimeout(() => late.abort(new Error("no callback came in time")), longMs);
       while (!versions.has(version)) await once(changes, "change", { signal: late.signal });
       clearTimeout(timer);
     },

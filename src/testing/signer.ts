@@ -10,31 +10,31 @@ import { type Rules, checkOptions, object, wholeNumber } from "../base/options.t
 import type { SignInput, Signer } from "../keys/signer/signer.ts";
 import { checkCall } from "./check-call.ts";
 
-/** A signer to hold against the contract. */
+/** A signer to test against the contract. */
 export interface SignerUnderTest {
   readonly signer: Signer;
-  /** Texts that no error may hold: key material, PINs, credentials. */
+  /** Strings that no error may contain: key material, PINs, credentials. */
   readonly secrets: readonly string[];
-  /** Makes the backend keep back its signatures until the returned function is called. For signers that can be closed. */
+  /** Makes the backend hold its signatures until the returned function is called. For signers that can be closed. */
   readonly hold?: () => () => void;
-  /** For a stand-in of the backend: which half of the next signatures begins with a zero. */
+  /** For a simulated backend: half of the next signatures that begins with a zero. */
   readonly key?: { zeroHalf?: "r" | "s" | undefined } | undefined;
-  /** Takes everything away. */
+  /** Removes everything. */
   readonly close?: () => Promise<void>;
 }
 
-/** How much `checkSigner` asks of a signer. */
+/** Options of `checkSigner`. */
 export interface CheckSignerOptions {
   /**
-   * How many signatures are made with 64 in flight; before that, a fifth as many are made one after the other. From 100 on, up to 6,000 are
-   * also made to find one whose r, and one whose s, begins with a zero byte: one in 256 does. Default: 100.
+   * Number of signatures with 64 in flight; before that, a fifth as many are created one at a time. From 100 on, up to 6,000 more are created to
+   * find one whose r and one whose s begins with a zero byte, as one in 256 does. Default: 100.
    */
   readonly signatures?: number;
 }
 
 const rules: Rules<CheckSignerOptions> = { signatures: wholeNumber(1, 1_000_000) };
 
-/** One signature in 256 has a leading zero. With so many signatures, one run in 10^10 has no such signature. */
+/** One signature in 256 has a leading zero. With this many signatures, one run in 10^10 has no signature with one. */
 const maxSignatures = 6_000;
 
 const encoder = new TextEncoder();
@@ -47,15 +47,15 @@ export function inputOf(message: string): SignInput {
 
 const retryable = new Set(["ERR_SIGNER_BUSY", "ERR_SIGNER_THROTTLED", "ERR_SIGNER_UNAVAILABLE", "ERR_SIGNER_TIMEOUT"]);
 
-/** The error of an attempt: of this project, of this code, and without a secret or the digest of `input`, cause and members included. */
-export async function failing(
+/** Returns an attempt's error after checking it: a `JwksdError` with this code that contains neither a secret nor the digest of `input`. */
+export async function expectFailure(
   attempt: Promise<unknown>,
   code: ErrorCode,
   secrets: readonly string[],
   input: SignInput,
 ): Promise<JwksdError> {
   const error = await attempt.then(
-    () => assert.fail(`nothing failed; expected ${code}`),
+    () => assert.fail(`the attempt succeeded; expected ${code}`),
     (thrown: unknown) => thrown,
   );
   assert.ok(error instanceof JwksdError, `expected ${code}, not ${inspect(error)}`);
@@ -69,7 +69,7 @@ export async function failing(
 }
 
 /**
- * Registers, with `node:test`, the tests that every signer must pass. `open` is called once.
+ * Defines the tests, with `node:test`, that every signer must pass. `open` is called once.
  *
  * @throws ConfigError `ERR_OPTION_UNKNOWN`, `ERR_OPTION_INVALID`
  * @see Signer; RFC 7518 section 3.4
@@ -84,28 +84,28 @@ export function checkSigner(
   describe(`a signer: ${name}`, () => {
     let opened: SignerUnderTest;
     let publicKey: CryptoKey;
-    let shown: string;
+    let publicJwk: string;
     let signed = 0;
-    /** Halves of signatures that have begun with a zero. */
+    /** Halves of which a signature with a leading zero was found. */
     const zeros = new Set<string>();
 
     before(async () => {
       opened = await open();
       if (!object.holds(opened) || typeof opened.signer?.sign !== "function" || !Array.isArray(opened.secrets))
         throw invalidOption("the function that opens a signer must return { signer, secrets }");
-      shown = JSON.stringify(opened.signer.publicKey);
-      publicKey = (await importJWK(JSON.parse(shown) as JWK, "ES256")) as CryptoKey;
+      publicJwk = JSON.stringify(opened.signer.publicKey);
+      publicKey = (await importJWK(JSON.parse(publicJwk) as JWK, "ES256")) as CryptoKey;
     });
     after(() => opened.close?.());
 
-    /** Signs a new JWS. Verifies it as a relying party does, if `isLookedFor` says so of the signature. */
-    async function sign(isLookedFor: (signature: Uint8Array) => boolean = () => true): Promise<Uint8Array> {
+    /** Signs a new JWS and verifies it like a relying party if `isWanted` accepts the signature. */
+    async function sign(isWanted: (signature: Uint8Array) => boolean = () => true): Promise<Uint8Array> {
       signed += 1;
       const input = `${base64url('{"alg":"ES256"}')}.${base64url(`${name} ${signed}`)}`;
       const signature = await opened.signer.sign(inputOf(input));
       assert.ok(signature instanceof Uint8Array);
       assert.equal(signature.length, 64);
-      if (!isLookedFor(signature)) return signature;
+      if (!isWanted(signature)) return signature;
       await compactVerify(`${input}.${base64url(signature)}`, publicKey, { algorithms: ["ES256"] });
       if (signature[0] === 0) zeros.add("r");
       if (signature[32] === 0) zeros.add("s");
@@ -113,7 +113,7 @@ export function checkSigner(
     }
 
     test("its public key is a P-256 JWK without a private member", () => {
-      const jwk = JSON.parse(shown) as Record<string, unknown>;
+      const jwk = JSON.parse(publicJwk) as Record<string, unknown>;
       assert.deepEqual([jwk["kty"], jwk["crv"]], ["EC", "P-256"]);
       for (const member of ["x", "y"]) {
         assert.match(String(jwk[member]), /^[\w-]{43}$/);
@@ -144,17 +144,17 @@ export function checkSigner(
       test(`a leading zero of ${half} is kept`, async () => {
         const { key } = opened;
         if (key !== undefined) key.zeroHalf = half;
-        const atOnce = key === undefined ? 16 : 1;
+        const concurrency = key === undefined ? 16 : 1;
         const hasZero = (signature: Uint8Array): boolean => signature[half === "r" ? 0 : 32] === 0;
-        for (let tried = 0; !zeros.has(half) && tried < maxSignatures; tried += atOnce) {
-          await Promise.all(Array.from({ length: atOnce }, () => sign(hasZero)));
+        for (let attempts = 0; !zeros.has(half) && attempts < maxSignatures; attempts += concurrency) {
+          await Promise.all(Array.from({ length: concurrency }, () => sign(hasZero)));
         }
         if (key !== undefined) key.zeroHalf = undefined;
-        assert.ok(zeros.has(half), `none of ${signed}`);
+        assert.ok(zeros.has(half), `no leading zero in ${signed} signatures`);
       });
     }
 
-    test("messages of any length are signed as they are", async () => {
+    test("messages of any length are signed unchanged", async () => {
       for (const length of [0, 1, 31, 32, 33, 64, 16_384]) {
         const message = new Uint8Array(length).fill(7);
         const before = message.slice();
@@ -166,7 +166,7 @@ export function checkSigner(
       }
     });
 
-    test("a part of a larger buffer is signed alone", async () => {
+    test("only the given part of a larger buffer is signed", async () => {
       const whole = encoder.encode("before.header.claims.after");
       const message = whole.subarray(7, 20);
       const digest = new Uint8Array(64).fill(1);
@@ -176,22 +176,22 @@ export function checkSigner(
       assert.ok(await crypto.subtle.verify(ecdsa, publicKey, Uint8Array.from(signature), message.slice()));
     });
 
-    // A backend reads only the message or only the digest. So it may sign where the other one is wrong, but only the right bytes.
-    const good = inputOf("header.claims");
+    // A backend reads only the message or only the digest, so it may sign if the other one is wrong, but only the right bytes.
+    const valid = inputOf("header.claims");
     const wrong: [name: string, input: unknown][] = [
       ["nothing", undefined],
       ["no members", {}],
       ["a message and a digest of null", { message: null, digest: null }],
-      ["texts", { message: "header.claims", digest: "digest" }],
+      ["strings", { message: "header.claims", digest: "digest" }],
       ["numbers", { message: 7, digest: 7 }],
-      ["a digest that is too short", { ...good, digest: good.digest.subarray(1) }],
-      ["a digest that is too long", { ...good, digest: Uint8Array.from([...good.digest, 0]) }],
-      ["no digest", { message: good.message }],
-      ["no message", { digest: good.digest }],
-      ["a signal that was aborted", { ...good, signal: AbortSignal.abort() }],
+      ["a digest that is too short", { ...valid, digest: valid.digest.subarray(1) }],
+      ["a digest that is too long", { ...valid, digest: Uint8Array.from([...valid.digest, 0]) }],
+      ["no digest", { message: valid.message }],
+      ["no message", { digest: valid.digest }],
+      ["an aborted signal", { ...valid, signal: AbortSignal.abort() }],
     ];
     for (const [what, input] of wrong) {
-      test(`wrong input: ${what}: the signature of the message, or an error without a secret`, async () => {
+      test(`invalid input (${what}): signs the message or throws an error without a secret`, async () => {
         const result = await (async () => opened.signer.sign(input as SignInput))().catch((error: unknown) => ({
           error,
         }));
@@ -204,25 +204,25 @@ export function checkSigner(
         }
         const text = inspect(result.error, { depth: 9, showHidden: true });
         for (const secret of opened.secrets) assert.ok(!text.includes(secret), "a secret in an error");
-        // It goes on working.
+        // The signer keeps working.
         await sign();
       });
     }
 
-    test("nothing that can be seen of it holds a secret", () => {
+    test("the signer's visible members contain no secret", () => {
       const text = inspect(opened.signer, { depth: 9, showHidden: true }) + JSON.stringify(opened.signer);
       for (const secret of opened.secrets) assert.ok(!text.includes(secret));
     });
 
-    test("its public key has not changed, whoever tried", async () => {
-      assert.equal(JSON.stringify(opened.signer.publicKey), shown);
+    test("its public key cannot be changed", async () => {
+      assert.equal(JSON.stringify(opened.signer.publicKey), publicJwk);
       Reflect.set(opened.signer.publicKey, "x", "changed");
       Reflect.set(opened.signer.publicKey, "d", "added");
-      assert.equal(JSON.stringify(opened.signer.publicKey), shown);
+      assert.equal(JSON.stringify(opened.signer.publicKey), publicJwk);
       await sign();
     });
 
-    test("close drains: what is under way is signed, and nothing after that", async () => {
+    test("close finishes the signatures in flight and refuses later ones", async () => {
       const { signer, hold, secrets } = opened;
       const release = hold?.();
       const signatures = Array.from({ length: 8 }, () => sign());
@@ -232,11 +232,11 @@ export function checkSigner(
       if (release !== undefined) assert.equal(isClosed, false);
       release?.();
       await Promise.all(signatures);
-      // A signer that holds nothing has nothing to close.
+      // A signer without resources has nothing to close.
       if (closed !== undefined) {
         await closed;
         const input = inputOf("header.claims");
-        await failing(signer.sign(input), "ERR_SIGNER_UNAVAILABLE", secrets, input);
+        await expectFailure(signer.sign(input), "ERR_SIGNER_UNAVAILABLE", secrets, input);
         await signer.close?.();
       }
     });

@@ -6,7 +6,7 @@ import type { Bytes } from "../../src/base/bytes.ts";
 import type { ErrorCode, JwksdError } from "../../src/index.ts";
 import { boundSigner } from "../../src/keys/signer/bounded.ts";
 import type { ExternalSigner, SignerBackend } from "../../src/keys/signer/signer.ts";
-import { checkSigner, failing as failingWith, inputOf } from "../../src/testing/signer.ts";
+import { checkSigner, expectFailure as failingWith, inputOf } from "../../src/testing/signer.ts";
 import { type SimulatedClock, settled, simulatedClock } from "../support/simulated.ts";
 import { soak } from "../support/soak.ts";
 import type { ServiceKey } from "../support/stubs/ecdsa.ts";

@@ -29,14 +29,14 @@ const guardOf = ({ issuer, audience, fetch }: TestIssuer, more: Partial<BearerOp
 
 const peerOf = ({ socket }: { socket: TLSSocket }) => socket.getPeerCertificate().raw;
 
-/** The status that a guard gives. */
+/** Returns the status with which a guard responds. */
 async function statusOf(bearer: ReturnType<typeof createBearer>, token: string, headers: object = {}): Promise<number> {
   const init = { headers: { Authorization: `Bearer ${token}`, ...headers } };
   const auth = await bearer.check(new Request("https://api.example.com/orders", init));
   return auth instanceof Response ? auth.status : 200;
 }
 
-/** What `verify` says. */
+/** Returns a function that verifies a token and returns the outcome of `verify`. */
 const verdicts = ({ issuer, audience, fetch }: TestIssuer) => {
   const keys = createRemoteKeySet({ issuer, fetch });
   return async (token: Promise<string>) =>
@@ -44,10 +44,10 @@ const verdicts = ({ issuer, audience, fetch }: TestIssuer) => {
 };
 
 describe("a token", () => {
-  test("without a fault is good with each algorithm, and has the claims that are given", async () => {
+  test("without a fault is valid with each algorithm and has the given claims", async () => {
     const issuer = await createTestIssuer({ algorithms, claims: { tenant: "a", scope: "x" } });
-    const said = verdicts(issuer);
-    for (const alg of algorithms) assert.equal(await said(issuer.token({}, { alg })), "accepted", alg);
+    const verdictOn = verdicts(issuer);
+    for (const alg of algorithms) assert.equal(await verdictOn(issuer.token({}, { alg })), "accepted", alg);
     const token = await issuer.token({ scope: "orders:read", sub: undefined });
     const auth = await guardOf(issuer).check(
       new Request("https://api.example.com/", { headers: { Authorization: `Bearer ${token}` } }),
@@ -57,26 +57,26 @@ describe("a token", () => {
     assert.deepEqual({ tenant, scope, sub }, { tenant: "a", scope: "orders:read", sub: undefined });
   });
 
-  test("with a fault is refused with the code of the fault, and docs/testing.md has what others say", async (t) => {
-    const said = await refusalsOf(t);
-    assert.equal(new Set(Object.values(said.good)).size, 1, JSON.stringify(said.good));
+  test("with a fault is refused with the fault's code, and docs/testing.md lists the results of other verifiers", async (t) => {
+    const refusals = await refusalsOf(t);
+    assert.equal(new Set(Object.values(refusals.valid)).size, 1, JSON.stringify(refusals.valid));
     const codes = Object.fromEntries(Object.entries(tokenFaults).map(([name, { code }]) => [name, code]));
-    const { good: _, ...rows } = said;
+    const { valid: _, ...rows } = refusals;
     assert.deepEqual(Object.fromEntries(Object.entries(rows).map(([name, { jwksd }]) => [name, jwksd])), codes);
     const page = await readFile(new URL("../../docs/testing.md", import.meta.url), "utf8");
     const [, table] =
       /<!-- table: node test\/testing\/refusals\.ts -->\n\n([^]*?)\n\n<!-- end of table -->/.exec(page) ?? [];
-    assert.equal(table, refusalTable(said), "node test/testing/refusals.ts prints it");
+    assert.equal(table, refusalTable(refusals), "node test/testing/refusals.ts prints it");
   });
 
-  test("with a fault is a 401 of the guard", async () => {
+  test("with a fault gets 401 from the guard", async () => {
     const issuer = await createTestIssuer();
     const bearer = guardOf(issuer);
     for (const fault of Object.keys(tokenFaults))
       assert.equal(await statusOf(bearer, await issuer.token({}, { [fault]: true })), 401, fault);
   });
 
-  test("may have two faults, and none that there is not", async () => {
+  test("may have two faults but no unknown fault", async () => {
     const issuer = await createTestIssuer();
     assert.equal(
       await verdicts(issuer)(issuer.token({}, { expired: true, wrongSignature: true })),
@@ -92,19 +92,19 @@ const keysOf = async (issuer: TestIssuer): Promise<unknown> =>
   (await issuer.fetch("https://issuer.example/jwks")).json();
 
 describe("an issuer", () => {
-  test("rotates: verifiers fetch the new key, and refuse the key before the last one", async () => {
+  test("rotates: verifiers fetch the new key and refuse the key before the previous one", async () => {
     const issuer = await createTestIssuer();
-    const said = verdicts(issuer);
+    const verdictOn = verdicts(issuer);
     const first = issuer.token();
-    assert.equal(await said(first), "accepted");
+    assert.equal(await verdictOn(first), "accepted");
     await issuer.rotate();
-    assert.deepEqual([await said(issuer.token()), await said(first)], ["accepted", "accepted"]);
+    assert.deepEqual([await verdictOn(issuer.token()), await verdictOn(first)], ["accepted", "accepted"]);
     await issuer.rotate();
-    assert.deepEqual([await said(issuer.token()), await said(first)], ["accepted", "ERR_TOKEN_KID_UNKNOWN"]);
-    assert.equal(await said(issuer.token({}, { removedKey: true })), "ERR_TOKEN_KID_UNKNOWN");
+    assert.deepEqual([await verdictOn(issuer.token()), await verdictOn(first)], ["accepted", "ERR_TOKEN_KID_UNKNOWN"]);
+    assert.equal(await verdictOn(issuer.token({}, { removedKey: true })), "ERR_TOKEN_KID_UNKNOWN");
   });
 
-  test("goes away and comes back: 503, then 200", async () => {
+  test("goes offline and online again: 503, then 200", async () => {
     const issuer = await createTestIssuer();
     const token = await issuer.token();
     issuer.goOffline();
@@ -113,7 +113,7 @@ describe("an issuer", () => {
     assert.equal(await statusOf(guardOf(issuer), token), 200);
   });
 
-  test("answers for its own URLs alone, below a path, too", async () => {
+  test("serves only its own URLs, even below a path", async () => {
     const issuer = await createTestIssuer({ issuer: "https://login.example.com/realms/a" });
     assert.equal(await statusOf(guardOf(issuer), await issuer.token()), 200);
     const documents = ["https://login.example.com/realms/a/jwks", new URL("https://login.example.com/realms/a/jwks")];
@@ -124,7 +124,7 @@ describe("an issuer", () => {
     await assert.rejects(issuer.fetch(`${issuer.issuer}/jwks`, { signal }), { message: "stopped" });
   });
 
-  test("of one seed has the same keys everywhere", async () => {
+  test("with the same seed has the same keys everywhere", async () => {
     const algorithms = ["ES256", "RS256", "EdDSA"] as const;
     const issuers = ["a", "a", "b"].map((seed) => createTestIssuer({ seed, algorithms: ["ES256", "EdDSA"] }));
     for (const issuer of issuers) await (await issuer).rotate();
@@ -133,22 +133,22 @@ describe("an issuer", () => {
     assert.notDeepEqual(one, other);
     assert.equal((one as { keys: unknown[] }).keys.length, 2 * 2);
     assert.equal((await createTestClient("a")).jkt, (await createTestClient("a")).jkt);
-    // A key of RSA takes half a second.
+    // Generating an RSA key takes half a second.
     const [first, again] = [1, 2].map(() => createTestIssuer({ seed: "a", algorithms }));
     const issuer = (await first) as TestIssuer;
     assert.deepEqual(await keysOf(issuer), await keysOf((await again) as TestIssuer));
     for (const alg of algorithms) assert.equal(await verdicts(issuer)(issuer.token({}, { alg })), "accepted", alg);
   });
 
-  test("tells the time by its clock", async () => {
+  test("uses its clock", async () => {
     let now = Date.now();
     const issuer = await createTestIssuer({ clock: { now: () => now } });
-    const said = verdicts(issuer);
+    const verdictOn = verdicts(issuer);
     now -= 301_000;
-    assert.equal(await said(issuer.token()), "ERR_TOKEN_EXPIRED");
+    assert.equal(await verdictOn(issuer.token()), "ERR_TOKEN_EXPIRED");
   });
 
-  test("does not start in production, unless it may", async (t) => {
+  test("does not start in production unless allowed", async (t) => {
     const { NODE_ENV = "test" } = process.env;
     t.after(() => (process.env["NODE_ENV"] = NODE_ENV));
     for (const name of ["production", "Production", " production\n", "prod", "PROD", "prod-eu", "production_2"]) {
@@ -162,7 +162,7 @@ describe("an issuer", () => {
     }
   });
 
-  test("refuses wrong options", async () => {
+  test("refuses invalid options", async () => {
     for (const wrong of [{ algorithms: [] }, { algorithms: ["HS256"] }, { issuer: "no URL" }, { port: 1 }])
       await assert.rejects(createTestIssuer(wrong as object), { name: "ConfigError" });
   });
@@ -173,8 +173,8 @@ const jsonBody = (value: unknown): RequestInit => ({
   body: typeof value === "string" ? value : JSON.stringify(value),
 });
 
-describe("over HTTP", () => {
-  test("it is called by its URL, and is a token endpoint", async (t) => {
+describe("an issuer over HTTP", () => {
+  test("is named by its URL and has a token endpoint", async (t) => {
     const issuer = await createTestIssuer();
     const { url, close } = await issuer.listen();
     t.after(close);
@@ -195,7 +195,7 @@ describe("over HTTP", () => {
     await assert.rejects(fetch(`${url}/jwks`));
   });
 
-  test("with a name of its own, it keeps the name", async (t) => {
+  test("keeps a configured name", async (t) => {
     const issuer = await createTestIssuer({ issuer: "https://login.example.com" });
     const { url, close } = await issuer.listen();
     t.after(close);
@@ -207,7 +207,7 @@ describe("over HTTP", () => {
     );
   });
 
-  test("a request that is broken, aborted or odd ends neither the process nor the issuer", async (t) => {
+  test("malformed, aborted and odd requests end neither the process nor the issuer", async (t) => {
     const issuer = await createTestIssuer();
     const { url, close } = await issuer.listen();
     t.after(close);
@@ -244,7 +244,7 @@ describe("over HTTP", () => {
     assert.equal((await fetch(`${url}/jwks`)).status, 200);
   });
 
-  test("POST /token reads a form or JSON and refuses anything else as invalid_request", async (t) => {
+  test("reads a form or JSON at POST /token and refuses anything else with invalid_request", async (t) => {
     const issuer = await createTestIssuer();
     const { url, close } = await issuer.listen();
     t.after(close);
@@ -282,7 +282,7 @@ describe("over HTTP", () => {
         { ...usual, sub: "7", roles: ["a"], level: 3 },
       ],
       "no body": [{}, usual],
-      "JSON that is broken": [jsonBody('{"client_secret": "s3cret"'), refused],
+      "malformed JSON": [jsonBody('{"client_secret": "s3cret"'), refused],
       "JSON that is not an object": [jsonBody(["s3cret"]), refused],
       multipart: [{ body: form }, refused],
       "a body without a type": [{ body: new TextEncoder().encode("client_secret=s3cret") }, refused],
@@ -294,7 +294,7 @@ describe("over HTTP", () => {
     assert.deepEqual(answers, Object.fromEntries(Object.entries(table).map(([name, [, answer]]) => [name, answer])));
   });
 
-  test("it answers for no other host and shows tokens only to pages of this machine", async (t) => {
+  test("refuses other hosts and shows tokens only to pages from this machine", async (t) => {
     const issuer = await createTestIssuer({ issuer: "https://login.example.com" });
     const { url, close } = await issuer.listen();
     t.after(close);
@@ -329,7 +329,7 @@ describe("over HTTP", () => {
     const { child, exited } = spawnCli(t, ["test-issuer", "--port", String(port)]);
     let stdout = "";
     child.stdout.setEncoding("utf8").on("data", (text: string) => (stdout += text));
-    await eventually("it has started", () => stdout.includes("Ctrl-C ends it."));
+    await eventually("the test issuer has started", () => stdout.includes("Ctrl-C ends it."));
     const url = `http://127.0.0.1:${port}`;
     const page = await (await fetch(url)).text();
     const links = [...page.matchAll(/href="([^"]+)"/g)].map(([, path = ""]) => path.replaceAll("&amp;", "&"));
@@ -348,7 +348,7 @@ describe("over HTTP", () => {
     await press("/go-offline");
     await assert.rejects(kids());
     const during = decodeJwt(await (await fetch(`${url}/token?sub=123`)).text());
-    assert.equal(during.sub, "123", "tests get their tokens there");
+    assert.equal(during.sub, "123", "tests still get tokens");
     await press("/go-online");
     await kids();
     child.kill("SIGINT");
@@ -358,7 +358,7 @@ describe("over HTTP", () => {
 });
 
 describe("documents with a fault", () => {
-  test("the doctor finds the fault of each, and in the key beside it none that breaks", async () => {
+  test("the doctor reports exactly that fault", async () => {
     const issuer = await createTestIssuer();
     const misses: unknown[] = [];
     for (const name of hostileNames) {
@@ -382,7 +382,7 @@ describe("documents with a fault", () => {
     assert.match(String(await text("JWKS_OCT/keys")), /^404,.*JWKS_OCT\/jwks/);
   });
 
-  test("a good token has its key beside an odd one, and the guard takes it", async () => {
+  test("the guard accepts a valid token whose key is next to a faulty one", async () => {
     const issuer = await createTestIssuer();
     const whole =
       "JWKS_NOT_JSON JWKS_KEYS_MISSING JWKS_KEYS_NOT_LIST JWKS_KEYS_EMPTY JWKS_ONE_KEY_NO_KID JWKS_ONE_OLD_KEY JWKS_NO_SIGNING_KEY".split(
@@ -399,8 +399,8 @@ describe("documents with a fault", () => {
   });
 });
 
-describe("a client", () => {
-  test("has a key for proofs, and makes bad ones as well", async () => {
+describe("a test client", () => {
+  test("creates valid and invalid DPoP proofs", async () => {
     const issuer = await createTestIssuer();
     const client = await createTestClient();
     const bearer = guardOf(issuer, { dpop: "required", baseUrl: "https://api.example.com" });
@@ -414,7 +414,7 @@ describe("a client", () => {
     assert.deepEqual([await status(), await status({ htm: "PUT" }), await status({ ath: undefined })], [200, 401, 401]);
   });
 
-  test("has a certificate with which it connects, and by which the guard takes its token", async (t: TestContext) => {
+  test("connects with its certificate, for which the guard accepts its token", async (t: TestContext) => {
     const [issuer, client] = [await createTestIssuer(), await createTestClient("mtls")];
     const certificate = new X509Certificate(client.certificate);
     assert.ok(certificate.verify(certificate.publicKey));

@@ -1,4 +1,4 @@
-// What verifiers say to each fault of the test issuer, as the table of docs/testing.md. Run: node test/testing/refusals.ts
+// Prints the table in docs/testing.md: the response of each verifier to each token fault. Run: node test/testing/refusals.ts
 
 import { createServer } from "node:http";
 import type { TestContext } from "node:test";
@@ -20,7 +20,7 @@ const algorithms = ["ES256"];
 const report: ErrorRequestHandler = (error, _request, response, _next) =>
   void response.status(error.status ?? 500).end(String(error.code ?? error.message));
 
-/** Each as strict as its options allow. */
+/** Returns the verifiers, each as strict as its options allow. */
 async function verifiers(t: Scope, { issuer, audience, fetch }: TestIssuer): Promise<Record<string, Verifier>> {
   const keys = createRemoteKeySet({ issuer, fetch });
   const jwksUri = `${issuer}/jwks`;
@@ -48,38 +48,38 @@ async function verifiers(t: Scope, { issuer, audience, fetch }: TestIssuer): Pro
   };
 }
 
-/** `accepted`, or the code or name of the error, by verifier. */
-export async function refusalsOf(t: Scope): Promise<Record<"good" | TokenFault, Record<string, string>>> {
+/** Returns each verifier's result for each fault: `accepted`, or the error's code or name. */
+export async function refusalsOf(t: Scope): Promise<Record<"valid" | TokenFault, Record<string, string>>> {
   const issuer = await createTestIssuer();
   const { close } = await issuer.listen();
   t.after(close);
   const all = await verifiers(t, issuer);
-  const answers = async (token: string): Promise<Record<string, string>> => {
-    const said: Record<string, string> = {};
+  const resultsFor = async (token: string): Promise<Record<string, string>> => {
+    const results: Record<string, string> = {};
     for (const [name, verifier] of Object.entries(all))
-      said[name] = await verifier(token).then(
+      results[name] = await verifier(token).then(
         () => "accepted",
         (error: { code?: string; name: string }) => error.code ?? error.name,
       );
-    return said;
+    return results;
   };
-  const rows: [string, Record<string, string>][] = [["good", await answers(await issuer.token())]];
+  const rows: [string, Record<string, string>][] = [["valid", await resultsFor(await issuer.token())]];
   for (const fault of Object.keys(tokenFaults))
-    rows.push([fault, await answers(await issuer.token({}, { [fault]: true }))]);
-  return Object.fromEntries(rows) as Record<"good" | TokenFault, Record<string, string>>;
+    rows.push([fault, await resultsFor(await issuer.token({}, { [fault]: true }))]);
+  return Object.fromEntries(rows) as Record<"valid" | TokenFault, Record<string, string>>;
 }
 
-const line = (cells: readonly string[]): string => `| ${cells.join(" | ")} |`;
+const tableRow = (cells: readonly string[]): string => `| ${cells.join(" | ")} |`;
 
-/** The table of the page. */
-export function refusalTable({ good, ...rows }: Awaited<ReturnType<typeof refusalsOf>>): string {
+/** Returns the table as Markdown. */
+export function refusalTable({ valid, ...rows }: Awaited<ReturnType<typeof refusalsOf>>): string {
   return [
-    line(["fault", "token", ...Object.keys(good)]),
-    line(["fault", "", ...Object.keys(good)].map(() => "---")),
-    ...Object.entries(rows).map(([fault, said]) => {
+    tableRow(["fault", "token", ...Object.keys(valid)]),
+    tableRow(["fault", "", ...Object.keys(valid)].map(() => "---")),
+    ...Object.entries(rows).map(([fault, results]) => {
       const { title } = tokenFaults[fault as TokenFault];
-      const cells = Object.values(said).map((text) => (text === "accepted" ? "**accepted**" : `\`${text}\``));
-      return line([`\`${fault}\``, title, ...cells]);
+      const cells = Object.values(results).map((text) => (text === "accepted" ? "**accepted**" : `\`${text}\``));
+      return tableRow([`\`${fault}\``, title, ...cells]);
     }),
   ].join("\n");
 }
