@@ -85,9 +85,9 @@ describe("requests for keys", () => {
 
   test("a token that expires while its keys are fetched is refused", async () => {
     const { status, token, clock } = guardOf(delayed(4_000, routed(provider(issuer))));
-    const asked = [5, 10].map((seconds) => status(token({ exp: clock.now() / 1000 + seconds })));
+    const statuses = [5, 10].map((seconds) => status(token({ exp: clock.now() / 1000 + seconds })));
     await clock.advance(8_000);
-    assert.deepEqual(await Promise.all(asked), [401, 200]);
+    assert.deepEqual(await Promise.all(statuses), [401, 200]);
   });
 
   test("a token that is refused without a key causes no request", async () => {
@@ -141,7 +141,7 @@ describe("an issuer function", () => {
       },
     });
     assert.equal(await status(token({ iss: tenant(1) })), 200);
-    const asked = origin.requests.length;
+    const requestsBefore = origin.requests.length;
     const spellings = [
       "https://LOGIN.example/tenant-1",
       `${tenant(1)}?x`,
@@ -156,7 +156,7 @@ describe("an issuer function", () => {
     for (const iss of spellings) assert.equal(await status(token({ iss })), 401, iss);
     assert.equal(await status(token({ iss: "https://evil.example" })), 401);
     assert.deepEqual(seen, [tenant(1), "https://evil.example"]);
-    assert.equal(origin.requests.length, asked);
+    assert.equal(origin.requests.length, requestsBefore);
   });
 
   test("a server that serves new keys each time is not contacted more often", async () => {

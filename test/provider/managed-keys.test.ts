@@ -205,7 +205,7 @@ describe("encryption keys in addition to managed keys", () => {
         await managed;
       });
       await Promise.all(rounds);
-      // The check of a CryptoKey takes longer than that of the JWK after it.
+      // A CryptoKey takes longer to check than the JWK after it.
       const algorithm = { name: "ECDH", namedCurve: "P-256" };
       const { publicKey } = await crypto.subtle.generateKey(algorithm, false, ["deriveBits"]);
       const slow = { kid: "slow", publicKey };

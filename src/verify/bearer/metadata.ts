@@ -59,9 +59,9 @@ export function createMetadata(settings: BearerSettings): ResourceMetadata {
   ): Promise<Reply> | undefined {
     if (!paths.includes(targetPath(target))) return undefined;
     document ??= makeDocument(membersOf(settings));
-    return document.then((made) => {
+    return document.then((body) => {
       if (method !== "GET" && method !== "HEAD") return methodNotAllowed.get;
-      return respond(represent(made, "application/json", "public, max-age=3600", true), method, ifNoneMatch);
+      return respond(represent(body, "application/json", "public, max-age=3600", true), method, ifNoneMatch);
     });
   }
 
@@ -71,8 +71,8 @@ export function createMetadata(settings: BearerSettings): ResourceMetadata {
 
     node(request, response, next) {
       const { method = "GET", originalUrl, url = "/", headers } = request;
-      const reply = replyFor(method, originalUrl ?? url, headers["if-none-match"]);
-      if (reply !== undefined) void reply.then((made) => writeReply(response, made), next);
+      const replying = replyFor(method, originalUrl ?? url, headers["if-none-match"]);
+      if (replying !== undefined) void replying.then((reply) => writeReply(response, reply), next);
       else if (next === undefined) writeReply(response, withoutBodyOnHead(notFound, method));
       else next();
     },
